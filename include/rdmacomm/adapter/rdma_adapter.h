@@ -1,0 +1,83 @@
+// rdma_adapter.h - one reliable-connected queue pair and its transitions.
+// Layer: adapter. Uses: base, verbs, device.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "rdmacomm/adapter/adapter_config.h"
+#include "rdmacomm/adapter/qp_transition.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/device/completion_queue.h"
+#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/verbs/handles.h"
+#include "rdmacomm/verbs/qp_address.h"
+
+namespace rdmacomm {
+
+/// Owns an ibv_qp of type RC. A resource: neither copyable nor movable.
+/// Threads: connect and to_error from one thread at a time; state() from any.
+/// Lifetime: must not outlive its RDMADevice and its CompletionQueues.
+class RDMAAdapter {
+ public:
+  /// Creates the queue pair on `device` and moves it to INIT: receives can be posted from here on.
+  ///
+  /// send_cq, recv_cq  may be the same; room for config.send_depth and config.recv_depth is reserved in them
+  /// gid      what peers will address; from RDMADevice::choose_gid
+  /// Returns  kInvalidArgument, kBeyondDeviceLimit: config.validate(); kCompletionQueueFull; or the system's error
+  [[nodiscard]] static Result<std::unique_ptr<RDMAAdapter>> create(RDMADevice& device, CompletionQueue& send_cq,
+                                                                   CompletionQueue& recv_cq, const GidEntry& gid,
+                                                                   const AdapterConfig& config);
+  RDMAAdapter(const RDMAAdapter&) = delete;
+  RDMAAdapter& operator=(const RDMAAdapter&) = delete;
+  ~RDMAAdapter();
+
+  /// What the peer must know to connect to this queue pair.
+  [[nodiscard]] const verbs::QpAddress& address() const noexcept { return address_; }
+  /// What connect() was given; empty before.
+  [[nodiscard]] const std::optional<verbs::QpAddress>& remote_address() const noexcept { return remote_; }
+  /// The smaller of both ends' MTUs; 0 before connect().
+  [[nodiscard]] std::uint32_t path_mtu_bytes() const noexcept;
+
+  /// Moves INIT -> RTR -> RTS towards `remote`. Both ends call it, in any order.
+  ///
+  /// Returns  kWrongState: not in INIT; kIncompatiblePeer: other link layer or GID type (the context has both
+  ///          sides); or what the device said (for example: no route to the peer's GID)
+  /// After an error the queue pair is of no more use.
+  [[nodiscard]] Status connect(const verbs::QpAddress& remote);
+  /// Moves to ERR from any state: outstanding requests complete as kFlushed.
+  [[nodiscard]] Status to_error();
+  /// The state as the device has it now. ERR also when the device moved there by itself. Cost: a verbs call.
+  [[nodiscard]] Result<ibv_qp_state> query_state() const;
+
+  [[nodiscard]] const AdapterConfig& config() const noexcept { return config_; }
+  /// The inline limit that the device granted, at least config().max_inline_bytes.
+  [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept { return max_inline_bytes_; }
+  [[nodiscard]] RDMADevice& device() const noexcept { return device_; }
+  [[nodiscard]] CompletionQueue& send_cq() const noexcept { return send_cq_; }
+  [[nodiscard]] CompletionQueue& recv_cq() const noexcept { return recv_cq_; }
+  [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }
+
+  /// Posted requests may be accepted: RTS reached and not left by this side. Cost: one load.
+  [[nodiscard]] bool connected() const noexcept { return connected_.load(std::memory_order_relaxed); }
+
+ private:
+  RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, AdapterConfig config);
+  Status apply(const QpTransition& transition);
+
+  RDMADevice& device_;
+  CompletionQueue& send_cq_;
+  CompletionQueue& recv_cq_;
+  AdapterConfig config_;
+  verbs::QpHandle qp_;
+  int gid_index_ = 0;
+  verbs::QpAddress address_;
+  std::optional<verbs::QpAddress> remote_;
+  std::uint32_t max_inline_bytes_ = 0;
+  int reserved_send_ = 0;
+  int reserved_recv_ = 0;
+  std::atomic<bool> connected_{false};
+};
+
+}  // namespace rdmacomm

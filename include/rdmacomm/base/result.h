@@ -1,0 +1,95 @@
+// result.h - Status and Result<T>: how the cold path says what went wrong.
+// Layer: base.   The hot path returns a bare std::error_code instead.
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "rdmacomm/base/errc.h"
+
+namespace rdmacomm {
+
+/// A failure: a code to branch on and a sentence to show. A value.
+///
+/// `context` says what failed, with which values, the likely cause and the next thing to do.
+struct Error {
+  std::error_code code;
+  std::string context;
+
+  /// One line for people: the context, and the code's own words where the context does not end in them.
+  [[nodiscard]] std::string message() const {
+    if (context.empty()) return code.message();
+    return context + " (" + code.message() + ")";
+  }
+};
+
+/// Makes an Error from an Errc (or a std::errc) and its context.
+[[nodiscard]] inline Error make_error(std::error_code code, std::string context) {
+  return Error{code, std::move(context)};
+}
+
+/// Success, or an Error. A value; [[nodiscard]], so that no failure is dropped by accident.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor): reads as `return error;`
+
+  [[nodiscard]] bool ok() const noexcept { return !error_.has_value(); }
+  explicit operator bool() const noexcept { return ok(); }
+
+  /// The failure. Only where !ok().
+  [[nodiscard]] const Error& error() const noexcept { return *error_; }
+  /// The failure's code, or a false std::error_code.
+  [[nodiscard]] std::error_code code() const noexcept { return ok() ? std::error_code() : error_->code; }
+  /// The failure's line for people, or "ok".
+  [[nodiscard]] std::string message() const { return ok() ? "ok" : error_->message(); }
+
+ private:
+  std::optional<Error> error_;
+};
+
+/// A T, or an Error, with the names of std::expected<T, Error>.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  using value_type = T;
+
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return has_value(); }
+
+  /// The value. Only where has_value(); anything else is a bug of the caller's and ends the program.
+  [[nodiscard]] T& value() & { return *pointer(); }
+  [[nodiscard]] const T& value() const& { return *const_cast<Result*>(this)->pointer(); }
+  [[nodiscard]] T&& value() && { return std::move(*pointer()); }
+  [[nodiscard]] T& operator*() & { return value(); }
+  [[nodiscard]] const T& operator*() const& { return value(); }
+  [[nodiscard]] T&& operator*() && { return std::move(*this).value(); }
+  [[nodiscard]] T* operator->() { return pointer(); }
+  [[nodiscard]] const T* operator->() const { return &value(); }
+
+  /// The failure. Only where !has_value().
+  [[nodiscard]] const Error& error() const& noexcept { return *std::get_if<1>(&state_); }
+  [[nodiscard]] Error&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+
+  /// Success or the failure, without the value.
+  [[nodiscard]] Status status() const { return has_value() ? Status() : Status(error()); }
+  [[nodiscard]] std::error_code code() const noexcept { return has_value() ? std::error_code() : error().code; }
+
+ private:
+  T* pointer() {
+    T* value = std::get_if<0>(&state_);
+    if (value == nullptr) std::abort();
+    return value;
+  }
+
+  std::variant<T, Error> state_;
+};
+
+}  // namespace rdmacomm

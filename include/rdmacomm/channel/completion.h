@@ -1,0 +1,50 @@
+// completion.h - what became of one posted request.
+// Layer: channel. Uses: base, verbs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm {
+
+class RDMAChannel;
+
+/// Which request a completion belongs to.
+enum class Operation : std::uint8_t {
+  kSend,          ///< post_send, post_send_imm
+  kWrite,         ///< post_write
+  kWriteImm,      ///< post_write_imm, on the writing side
+  kRead,          ///< post_read
+  kFetchAdd,
+  kCompareSwap,
+  kRecv,          ///< a posted receive that a SEND filled
+  kRecvWriteImm,  ///< a posted receive that a peer's WRITE_WITH_IMM consumed; its buffers are untouched
+};
+[[nodiscard]] const char* to_text(Operation operation) noexcept;  ///< "SEND", "WRITE_WITH_IMM", ...
+
+/// The outcome of one request. A value.
+struct Completion {
+  std::uint64_t id = 0;                     ///< what the request was posted with
+  RDMAChannel* channel = nullptr;           ///< where it was posted
+  Operation operation = Operation::kSend;   ///< right on errors too
+  Errc error = Errc::kOk;                   ///< kOk, or one of the completion codes of errc.h
+  bool has_immediate = false;
+  std::uint32_t immediate = 0;              ///< host byte order; where has_immediate
+  std::uint32_t bytes = 0;                  ///< received, read or (kRecvWriteImm) written by the peer; sends: 0
+  std::uint32_t vendor_error = 0;           ///< the device's own code; on errors
+
+  [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
+  /// ok, or an Error that names the operation, the id, the peer's queue pair, the cause and what to do.
+  [[nodiscard]] Status status() const;
+};
+
+/// Where completions go that are delivered by callback.
+class CompletionHandler {
+ public:
+  virtual ~CompletionHandler() = default;
+  virtual void on_completion(const Completion& completion) = 0;
+};
+
+}  // namespace rdmacomm

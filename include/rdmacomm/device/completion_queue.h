@@ -1,0 +1,63 @@
+// completion_queue.h - one completion queue, with or without a completion channel.
+// Layer: device. Uses: base, verbs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/verbs/handles.h"
+
+namespace rdmacomm {
+
+class RDMADevice;
+
+/// How big a completion queue is and whether it can be slept on.
+struct CompletionQueueOptions {
+  int depth = 256;            ///< completions it holds, 1..device limit; the device may round up
+  bool with_channel = false;  ///< whether it has a completion channel, so that a thread can sleep on fd()
+
+  [[nodiscard]] Status validate(int device_limit) const;
+};
+
+/// Owns an ibv_cq (and its ibv_comp_channel). A resource: neither copyable nor movable.
+/// Threads: reserve/release from any; arm and consume_events from one thread at a time.
+/// Lifetime: must not outlive its RDMADevice, and must outlive the queue pairs that report to it.
+class CompletionQueue {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<CompletionQueue>> create(RDMADevice& device,
+                                                                       const CompletionQueueOptions& options);
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+  ~CompletionQueue();
+
+  [[nodiscard]] ibv_cq* get() const noexcept { return cq_.get(); }
+  [[nodiscard]] int depth() const noexcept { return cq_->cqe; }
+
+  /// Sets room aside for a queue pair that can have `requests` requests outstanding, so that the queue can
+  /// never overrun. kCompletionQueueFull: less room than that is left; the context has the numbers.
+  [[nodiscard]] Status reserve(int requests);
+  /// Gives room back once the queue pair is destroyed.
+  void release(int requests) noexcept;
+
+  /// The completion channel's descriptor, readable while events wait; -1 without a channel.
+  [[nodiscard]] int fd() const noexcept { return channel_ ? channel_->fd : -1; }
+  /// Asks for one event at the next completion. The order that loses no wake-up: arm, poll once more, sleep.
+  /// kNotSupported: no channel.
+  [[nodiscard]] std::error_code arm() noexcept;
+  /// Takes the events that wait, without blocking. Acknowledges them in batches.
+  void consume_events() noexcept;
+
+ private:
+  CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq);
+
+  const verbs::Api& api_;
+  verbs::CompChannelHandle channel_;
+  verbs::CqHandle cq_;
+  std::atomic<int> reserved_{0};
+  unsigned unacknowledged_events_ = 0;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,50 @@
+#include "rdmacomm/verbs/qp_address.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "rdmacomm/verbs/describe.h"
+
+namespace rdmacomm::verbs {
+
+void QpAddress::encode(WireWriter& writer) const {
+  writer.put(qpn);
+  writer.put(psn);
+  writer.put(lid);
+  writer.put(link_layer);
+  writer.put(gid_type);
+  writer.put_bytes(std::as_bytes(std::span(gid.raw)));
+  writer.put(mtu_bytes);
+  writer.put(max_read_depth);
+}
+
+Result<QpAddress> QpAddress::decode(WireReader& reader) {
+  QpAddress address;
+  address.qpn = reader.get<std::uint32_t>();
+  address.psn = reader.get<std::uint32_t>();
+  address.lid = reader.get<std::uint16_t>();
+  address.link_layer = reader.get<std::uint8_t>();
+  address.gid_type = reader.get<std::uint8_t>();
+  const auto gid = reader.take(sizeof(address.gid.raw));
+  std::ranges::copy(gid, reinterpret_cast<std::byte*>(address.gid.raw));
+  address.mtu_bytes = reader.get<std::uint32_t>();
+  address.max_read_depth = reader.get<std::uint32_t>();
+  if (!reader.ok()) return make_error(Errc::kBadMessage, "a queue pair address ends too early");
+  ibv_mtu mtu{};
+  constexpr std::uint32_t kMax24 = 0xffffff;
+  if (address.qpn == 0 || address.qpn > kMax24 || address.psn > kMax24 || !mtu_from_bytes(address.mtu_bytes, mtu)) {
+    return make_error(Errc::kBadMessage, "a queue pair address is out of range: " + address.to_text());
+  }
+  return address;
+}
+
+std::string QpAddress::to_text() const {
+  char number[32];
+  std::snprintf(number, sizeof(number), "QPN 0x%06x", qpn);
+  std::string text = number;
+  if (link_layer == IBV_LINK_LAYER_INFINIBAND) text += " LID " + std::to_string(lid);
+  text += " GID " + verbs::to_text(gid) + " (" + gid_type_text(gid_type) + ") MTU " + std::to_string(mtu_bytes);
+  return text;
+}
+
+}  // namespace rdmacomm::verbs
