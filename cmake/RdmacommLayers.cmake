@@ -2,9 +2,10 @@
 include(GNUInstallDirs)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET libibverbs)
-pkg_check_modules(RDMACM REQUIRED IMPORTED_TARGET librdmacm)
-pkg_check_modules(GLOG REQUIRED IMPORTED_TARGET libglog)
+# GLOBAL: a project that takes this one in by add_subdirectory links these through rdmacomm::rdmacomm.
+pkg_check_modules(IBVERBS REQUIRED IMPORTED_TARGET GLOBAL libibverbs)
+pkg_check_modules(RDMACM REQUIRED IMPORTED_TARGET GLOBAL librdmacm)
+pkg_check_modules(GLOG REQUIRED IMPORTED_TARGET GLOBAL libglog)
 
 # Flags of every target of this project, not passed on to users.
 add_library(rdmacomm_flags INTERFACE)
@@ -24,7 +25,7 @@ function(rdmacomm_layer name)
     return()
   endif()
   add_library(${target} STATIC ${sources})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CXX)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CXX CXX_EXTENSIONS OFF)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE rdmacomm_flags PUBLIC PkgConfig::GLOG PkgConfig::IBVERBS Threads::Threads)
   foreach(below IN LISTS layer_DEPENDS)
@@ -34,19 +35,41 @@ function(rdmacomm_layer name)
   set_property(GLOBAL APPEND PROPERTY RDMACOMM_LAYERS ${target})
 endfunction()
 
-# librdmacomm: all layers in one library, shared or static as BUILD_SHARED_LIBS says.
-function(rdmacomm_library)
+# rdmacomm_add_library(TARGET SHARED|STATIC): all layers in one library. The objects are those of the layers,
+# so a second kind costs a link and no compilation.
+function(rdmacomm_add_library target kind)
   get_property(layers GLOBAL PROPERTY RDMACOMM_LAYERS)
   set(objects)
   foreach(layer IN LISTS layers)
     list(APPEND objects $<TARGET_OBJECTS:${layer}>)
   endforeach()
-  add_library(rdmacomm ${objects})
-  add_library(rdmacomm::rdmacomm ALIAS rdmacomm)
-  set_target_properties(rdmacomm PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-                        LINKER_LANGUAGE CXX)
-  target_compile_features(rdmacomm PUBLIC cxx_std_20)
-  target_include_directories(rdmacomm PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+  add_library(${target} ${kind} ${objects})
+  # While the major version is 0, a new minor version may change the ABI: it is part of the SONAME.
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME rdmacomm EXPORT_NAME rdmacomm LINKER_LANGUAGE CXX
+                        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(rdmacomm PUBLIC PkgConfig::IBVERBS PkgConfig::RDMACM PkgConfig::GLOG Threads::Threads)
+  target_link_libraries(${target} PUBLIC PkgConfig::IBVERBS PkgConfig::RDMACM PkgConfig::GLOG Threads::Threads)
+endfunction()
+
+# Target rdmacomm, shared or static as BUILD_SHARED_LIBS says; with RDMACOMM_BUILD_BOTH the other kind too.
+# RDMACOMM_KINDS in the caller: a list of <kind>:<target> for the install rules.
+function(rdmacomm_library)
+  if(BUILD_SHARED_LIBS)
+    set(kind SHARED)
+    set(other STATIC)
+  else()
+    set(kind STATIC)
+    set(other SHARED)
+  endif()
+  rdmacomm_add_library(rdmacomm ${kind})
+  add_library(rdmacomm::rdmacomm ALIAS rdmacomm)
+  set(kinds ${kind}:rdmacomm)
+  if(RDMACOMM_BUILD_BOTH)
+    string(TOLOWER rdmacomm_${other} target)
+    rdmacomm_add_library(${target} ${other})
+    list(APPEND kinds ${other}:${target})
+  endif()
+  set(RDMACOMM_KINDS ${kinds} PARENT_SCOPE)
 endfunction()
