@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Each rule of tools/check_layers.py catches what it is there for, and lets pass what is right."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOOL = pathlib.Path(__file__).resolve().parent.parent.parent / "tools" / "check_layers.py"
+GOOD_HEADER = '// x.h - a header.\n// Layer: {layer}.\n#pragma once\n{body}\n'
+
+
+class CheckLayers(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.directory.name)
+        self.write("CMakeLists.txt", "rdmacomm_layer(base)\nrdmacomm_layer(verbs DEPENDS base)\n"
+                   "rdmacomm_layer(softdev DEPENDS base verbs)\n"
+                   "rdmacomm_layer(device DEPENDS base verbs softdev)\n"
+                   "rdmacomm_layer(memory DEPENDS base verbs device)\n")
+        self.header("base", "result.h")
+        self.write("src/base/result.cc", '#include "rdmacomm/base/result.h"\n#include <cstdio>\nint x = errno;\n')
+
+    def tearDown(self):
+        self.directory.cleanup()
+
+    def write(self, path, text):
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def header(self, layer, name, body=""):
+        self.write(f"include/rdmacomm/{layer}/{name}", GOOD_HEADER.format(layer=layer, body=body))
+
+    def run_tool(self):
+        ran = subprocess.run([sys.executable, str(TOOL), str(self.root)], capture_output=True, text=True, check=False)
+        return ran.returncode, ran.stdout
+
+    def assert_clean(self):
+        status, out = self.run_tool()
+        self.assertEqual((status, "no violation" in out), (0, True), out)
+
+    def assert_caught(self, *parts):
+        status, out = self.run_tool()
+        self.assertEqual(status, 1, out)
+        self.assertEqual(len(out.splitlines()), 1, out)
+        for part in parts:
+            self.assertIn(part, out)
+
+    def test_a_clean_tree_passes(self):
+        self.write("src/verbs/a.cc", '#include "rdmacomm/base/result.h"\n// printf("x") errno soft0\n'
+                   'auto s = std::snprintf(b, 3, "printf(");\n')
+        self.assert_clean()
+
+    def test_upward_include(self):
+        self.write("src/base/bad.cc", '#include "rdmacomm/verbs/api.h"\n')
+        self.assert_caught("src/base/bad.cc:1", "layer base includes layer verbs")
+
+    def test_upward_include_by_private_path(self):
+        self.write("src/softdev/bad.cc", '\n#include "device/private.h"\n')
+        self.assert_caught("src/softdev/bad.cc:2", "layer softdev includes layer device")
+
+    def test_upward_include_in_angle_brackets(self):
+        self.write("src/softdev/bad.cc", "#include <rdmacomm/memory/rdma_buffer.h>\n")
+        self.assert_caught("layer softdev includes layer memory")
+
+    def test_layer_below_that_is_not_listed(self):
+        self.write("src/memory/bad.cc", '#include "rdmacomm/softdev/softdev.h"\n')
+        self.assert_caught("layer memory includes layer softdev")
+
+    def test_umbrella_header_is_not_for_the_library(self):
+        self.write("src/memory/bad.cc", '#include "rdmacomm/rdmacomm.h"\n')
+        self.assert_caught("belongs to no layer")
+
+    def test_unknown_layer(self):
+        self.write("src/extras/bad.cc", "int x;\n")
+        self.assert_caught("extras is no layer")
+
+    def test_printing(self):
+        for code in ('std::cout << 1;', 'printf("x");', 'std::printf("x");', 'puts("x");', 'std::fprintf(stderr, "x");',
+                     'fputs("x", stdout);', 'std::cerr << 1;', 'perror("x");'):
+            with self.subTest(code):
+                self.write("src/verbs/bad.cc", code + "\n")
+                self.assert_caught("src/verbs/bad.cc:1", "does not print")
+
+    def test_glog_outside_of_log_h(self):
+        self.header("base", "log.h", "#include <glog/logging.h>")
+        self.assert_clean()
+        self.write("src/verbs/bad.cc", "#include <glog/logging.h>\n")
+        self.assert_caught("src/verbs/bad.cc:1", "glog")
+
+    def test_errno(self):
+        self.header("verbs", "call.h", "inline int f() { return errno; }")
+        self.write("src/softdev/a.cc", "void f() { errno = 3; }\n")
+        self.assert_clean()
+        self.write("src/memory/bad.cc", "int f() { return errno; }\n")
+        self.assert_caught("src/memory/bad.cc:1", "errno")
+
+    def test_knowing_the_software_device(self):
+        self.write("src/device/a.cc", 'bool f() { return name == "soft0"; }\n')
+        self.assert_clean()
+        for code in ('if (name == "soft0") f();', "if (device.is_software()) f();"):
+            with self.subTest(code):
+                self.write("src/memory/bad.cc", code + "\n")
+                self.assert_caught("src/memory/bad.cc:1", "soft0")
+
+    def test_cmake_says_something_else(self):
+        self.write("CMakeLists.txt", "rdmacomm_layer(base)\nrdmacomm_layer(verbs DEPENDS base memory)\n")
+        self.assert_caught("CMakeLists.txt", "layer verbs DEPENDS base memory")
+
+    def test_cmake_misses_a_layer(self):
+        self.write("CMakeLists.txt", "# rdmacomm_layer(base)\n")
+        self.assert_caught("layer base has files and no rdmacomm_layer line")
+
+    def test_cmake_has_an_unknown_layer(self):
+        self.write("CMakeLists.txt", "rdmacomm_layer(base)\nrdmacomm_layer(extras)\n")
+        self.assert_caught("layer extras is not in the law")
+
+    def test_header_without_guard(self):
+        self.write("include/rdmacomm/base/bad.h", "// bad.h\n// Layer: base.\n")
+        self.assert_caught("no #pragma once")
+
+    def test_header_that_does_not_say_its_layer(self):
+        self.write("include/rdmacomm/base/bad.h", "// bad.h\n// Layer: verbs.\n#pragma once\n")
+        self.assert_caught('"Layer: base."')
+
+    def test_umbrella_header_misses_a_header(self):
+        self.write("include/rdmacomm/rdmacomm.h", '#include "rdmacomm/base/result.h"\n')
+        self.assert_clean()
+        self.header("base", "wire.h")
+        self.assert_caught("does not include rdmacomm/base/wire.h")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Checks that the source tree keeps the law of the layers.
+
+usage: check_layers.py [ROOT]     ROOT: the top of the tree; default: the tree this file is in
+
+Prints one line for each violation, "file:line: what", and exits 1; prints one line and exits 0 if there is none.
+"""
+
+import pathlib
+import re
+import sys
+
+# The law: what a file of a layer may include besides its own layer. Bottom layer first; a layer can only name
+# layers above it in this list, so a cycle cannot be written. CMakeLists.txt must say the same.
+LAYERS = {
+    "base": [],
+    "verbs": ["base"],
+    "softdev": ["base", "verbs"],
+    "device": ["base", "verbs", "softdev"],
+    "memory": ["base", "verbs", "device"],
+    "adapter": ["base", "verbs", "device"],
+    "connector": ["base", "verbs"],
+    "channel": ["base", "verbs", "memory", "adapter"],
+    "endpoint": ["base", "memory", "adapter", "channel", "connector"],
+    "session": ["base", "device", "memory", "adapter", "channel", "connector", "endpoint"],
+    "stream": ["base", "memory", "channel", "endpoint"],
+}
+
+# Where errno may be read. base/ holds the helpers for files and sockets, verbs/call.h those for verbs; softdev is
+# a device: it implements the verbs, whose contract is to *set* errno.
+ERRNO_ALLOWED = ("base/", "softdev/", "verbs/call.h")
+GLOG_ALLOWED = "include/rdmacomm/base/log.h"
+# From this layer upwards no code can tell the software device from any other.
+DEVICE_BLIND_FROM = "memory"
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+# Standard output belongs to the program; standard error to glog.
+PRINTING = re.compile(r"\bstd::(cout|cerr|clog|puts|printf)\b|(?<![\w:.>])(printf|puts|putchar|perror|vprintf)\s*\(|\b(stdout|stderr)\b")
+ERRNO = re.compile(r"\berrno\b")
+KNOWS_SOFTDEV = re.compile(r'"soft0"|\bsoftdev::|\bis_software\s*\(|\bkDeviceName\b')
+CMAKE_LAYER = re.compile(r"^\s*rdmacomm_layer\(\s*(\w+)(?:\s+DEPENDS\s+([\w\s]+?))?\s*\)", re.M)
+TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+def blanked(text, what):
+    """The text with its comments (what = "/") or comments and literals ("/\"'") blanked out; line numbers stay."""
+    def blank(match):
+        token = match.group(0)
+        return re.sub(r"[^\n]", " ", token) if token[0] in what else token
+    return TOKEN.sub(blank, text)
+
+
+def layer_of_include(name, own_dir):
+    """The layer that an #include reaches into; None for a system header, '?' for something unknown."""
+    if name.startswith("rdmacomm/"):
+        name = name[len("rdmacomm/"):]
+    elif "/" not in name:
+        return own_dir if own_dir in LAYERS else "?"
+    layer = name.split("/")[0]
+    return layer if layer in LAYERS else "?"
+
+
+def check_includes(where, line_number, line, layer):
+    match = INCLUDE.match(line)
+    if not match:
+        return
+    quote, name = match.groups()
+    here = f"{where}:{line_number}"
+    if name.startswith("glog/") and where != GLOG_ALLOWED:
+        yield f"{here}: glog is included by {GLOG_ALLOWED} only; include that"
+    if quote == "<" and not name.startswith("rdmacomm/"):
+        return
+    target = layer_of_include(name, layer)
+    if target == "?":
+        yield f'{here}: "{name}" belongs to no layer'
+    elif target != layer and target not in LAYERS[layer]:
+        allowed = ", ".join(LAYERS[layer]) or "nothing"
+        yield f"{here}: layer {layer} includes layer {target}; allowed: {allowed}"
+
+
+def check_code(where, line_number, line, code, layer, in_layer):
+    """`code` is `line` without what its literals say."""
+    here = f"{where}:{line_number}"
+    found = PRINTING.search(code)
+    if found:
+        yield f"{here}: the library does not print ({found.group(0).strip(' (')}); return an Error or use base/log.h"
+    if ERRNO.search(code) and not in_layer.startswith(ERRNO_ALLOWED):
+        yield f"{here}: errno is read in base/, verbs/call.h and softdev/ only; use their helpers"
+    order = list(LAYERS)
+    if order.index(layer) >= order.index(DEVICE_BLIND_FROM) and KNOWS_SOFTDEV.search(line):
+        yield f"{here}: above the device layer no code tells soft0 from other devices"
+
+
+def check_file(root, path, layer):
+    where = path.relative_to(root).as_posix()
+    parts = path.relative_to(root).parts
+    in_layer = "/".join(parts[parts.index(layer):])
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".h" and "#pragma once" not in text:
+        yield f"{where}:1: no #pragma once"
+    if path.suffix == ".h" and where.startswith("include/") and f"\n// Layer: {layer}." not in text:
+        yield f'{where}:1: the head of the file does not say "Layer: {layer}."'
+    lines = zip(blanked(text, "/").splitlines(), blanked(text, "/\"'").splitlines())
+    for number, (line, code) in enumerate(lines, 1):
+        yield from check_includes(where, number, line, layer)
+        yield from check_code(where, number, line, code, layer, in_layer)
+
+
+def check_cmake(root):
+    """The layers of CMakeLists.txt are those of LAYERS, in an order from the bottom up."""
+    text = (root / "CMakeLists.txt").read_text(encoding="utf-8")
+    text = re.sub(r"#[^\n]*", "", text)
+    said = {name: (depends or "").split() for name, depends in CMAKE_LAYER.findall(text)}
+    for name, depends in said.items():
+        if name not in LAYERS:
+            yield f"CMakeLists.txt:1: layer {name} is not in the law (tools/check_layers.py)"
+        elif sorted(depends) != sorted(LAYERS[name]):
+            yield f"CMakeLists.txt:1: layer {name} DEPENDS {' '.join(depends)}; the law says {' '.join(LAYERS[name])}"
+    for name in LAYERS:
+        exists = any(any((root / top / name).glob("*")) for top in ("src", "include/rdmacomm"))
+        if exists and name not in said:
+            yield f"CMakeLists.txt:1: layer {name} has files and no rdmacomm_layer line"
+
+
+def check_law():
+    """LAYERS itself names lower layers only."""
+    seen = []
+    for name, depends in LAYERS.items():
+        for depend in depends:
+            if depend not in seen:
+                yield f"tools/check_layers.py:1: layer {name} depends on {depend}, which is not below it"
+        seen.append(name)
+
+
+def check_umbrella(root):
+    """rdmacomm/rdmacomm.h includes every public header, so that nobody has to know them one by one."""
+    top = root / "include" / "rdmacomm"
+    umbrella = top / "rdmacomm.h"
+    if not umbrella.exists():
+        return
+    included = set(re.findall(r'#include "(rdmacomm/[^"]+)"', umbrella.read_text(encoding="utf-8")))
+    for header in sorted(top.glob("*/*.h")):
+        name = f"rdmacomm/{header.relative_to(top).as_posix()}"
+        if name not in included:
+            yield f"include/rdmacomm/rdmacomm.h:1: does not include {name}"
+
+
+def check_tree(root):
+    """All violations in the tree, as lines."""
+    yield from check_law()
+    yield from check_cmake(root)
+    yield from check_umbrella(root)
+    for top in (root / "include" / "rdmacomm", root / "src"):
+        for path in sorted(top.rglob("*")):
+            if path.suffix not in (".h", ".cc") or path == root / "include" / "rdmacomm" / "rdmacomm.h":
+                continue
+            layer = path.relative_to(top).parts[0]
+            if layer not in LAYERS:
+                yield f"{path.relative_to(root).as_posix()}:1: {layer} is no layer"
+            else:
+                yield from check_file(root, path, layer)
+
+
+def main(arguments):
+    if len(arguments) > 1 or any(a.startswith("-") for a in arguments):
+        print(__doc__.strip())
+        return 0 if arguments in (["-h"], ["--help"]) else 2
+    root = pathlib.Path(arguments[0] if arguments else pathlib.Path(__file__).parent.parent).resolve()
+    if not (root / "CMakeLists.txt").is_file():
+        print(f"check_layers.py: no CMakeLists.txt in {root}", file=sys.stderr)
+        return 2
+    violations = list(check_tree(root))
+    for violation in violations:
+        print(violation)
+    if not violations:
+        print(f"check_layers.py: {len(LAYERS)} layers, no violation")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
