@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Shows rdmacomm at work. See --help.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$ROOT/scripts/lib/packages.sh"
+
+usage() {
+  cat <<'END'
+usage: scripts/demo.sh [--no-install] [-- OPTION...]
+
+Sets up, builds and shows rdmacomm at work, on this machine alone:
+  1. installs the Debian packages that are missing, with apt-get (as root, or by sudo);
+  2. builds the library and the programs (preset release, in build/release);
+  3. runs ping_pong_test: a server and a client process use every verb once and verify each byte;
+  4. runs lat_bw_benchmark: latency, bandwidth and message rate, as a table.
+The first RDMA device with an active port is used; without one, the software device soft0.
+
+  --no-install   install nothing: say what is missing, and exit 1
+  --help         this text
+  OPTION...      for both programs, for example --device=mlx5_0
+END
+}
+
+install=install
+options=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --no-install) install=no-install ;;
+    -h | --help) usage; exit 0 ;;
+    --) shift; options=("$@"); break ;;
+    *) fail "unknown option $1; see --help" ;;
+  esac
+  shift
+done
+
+exec </dev/null
+cd "$ROOT"
+mkdir -p build
+ensure_packages "$install" run
+build release -DRDMACOMM_BUILD_BENCH=OFF
+
+say "ping_pong_test: every verb once, verified, then a timed ping-pong"
+build/release/bin/ping_pong_test --role=both "${options[@]}"
+say "lat_bw_benchmark: two processes, all operations"
+build/release/bin/lat_bw_benchmark --role=both --sizes=8,4K,64K,1M --duration=0.2 "${options[@]}"

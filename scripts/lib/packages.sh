@@ -1,0 +1,61 @@
+# Finds out which Debian packages are missing, and installs them. Sourced after common.sh.
+# shellcheck shell=bash
+
+# packages_of GROUP...: the packages that scripts/packages.txt lists for any of the groups.
+packages_of() {
+  local group
+  for group in "$@"; do
+    awk -v group="$group" '!/^#/ && $2 == group { print $1 }' "$ROOT/scripts/packages.txt"
+  done
+}
+
+# missing_packages GROUP...: those of them that are not installed.
+missing_packages() {
+  local package
+  for package in $(packages_of "$@"); do
+    # pkg-config and such may be provided by another package: then dpkg knows no package of that name.
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s\n' "$package"
+  done
+}
+
+# as_root COMMAND...: runs it as root, by sudo where needed.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    fail "need root to run: $* ; run it yourself, or install sudo"
+  fi
+}
+
+apt_install() {
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+}
+
+# have_candidates PACKAGE...: whether apt's lists know all of them.
+have_candidates() {
+  local package
+  for package in "$@"; do
+    apt-cache policy "$package" 2>/dev/null | grep -q '^  Candidate: [^(]' || return 1
+  done
+}
+
+# ensure_packages install|no-install GROUP...: returns with everything there, or ends the script.
+ensure_packages() {
+  local mode=$1 missing
+  shift
+  if ! command -v dpkg-query >/dev/null; then
+    say "this is not Debian: taking for granted what scripts/packages.txt lists"
+    return
+  fi
+  mapfile -t missing < <(missing_packages "$@")
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  [ "$mode" = install ] || fail "these packages are missing: ${missing[*]} (--no-install was given)"
+  say "installing ${missing[*]}"
+  # Lists that are absent or too old are fetched once; lists that serve are not fetched again.
+  if ! have_candidates "${missing[@]}" || ! apt_install "${missing[@]}"; then
+    as_root apt-get update -q || fail "apt-get update failed; its messages are above"
+    apt_install "${missing[@]}" || fail "apt-get could not install: ${missing[*]}"
+  fi
+}

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Builds and passes the tests. See --help.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+. "$ROOT/scripts/lib/packages.sh"
+
+usage() {
+  cat <<'END'
+usage: scripts/test.sh [--no-install] [-- OPTION...]
+
+Sets up, builds and tests rdmacomm, on this machine alone, with traffic on the loopback interface only:
+  1. installs the Debian packages that are missing, with apt-get (as root, or by sudo);
+  2. builds everything with warnings as errors (preset dev, in build/dev);
+  3. runs all tests with ctest, whose summary is the last thing printed.
+
+  --no-install   install nothing: say what is missing, and exit 1
+  --help         this text
+  OPTION...      for ctest, for example -R '^channel'
+END
+}
+
+install=install
+options=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --no-install) install=no-install ;;
+    -h | --help) usage; exit 0 ;;
+    --) shift; options=("$@"); break ;;
+    *) fail "unknown option $1; see --help" ;;
+  esac
+  shift
+done
+
+exec </dev/null
+cd "$ROOT"
+mkdir -p build
+ensure_packages "$install" run test
+build dev
+
+say "running the tests"
+exec ctest --preset dev -j "$JOBS" "${options[@]}"
