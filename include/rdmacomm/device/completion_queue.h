@@ -27,6 +27,7 @@ struct CompletionQueueOptions {
 /// Lifetime: must not outlive its RDMADevice, and must outlive the queue pairs that report to it.
 class CompletionQueue {
  public:
+  /// Returns  kInvalidArgument, kBeyondDeviceLimit: options.validate(); or what the operating system said
   [[nodiscard]] static Result<std::unique_ptr<CompletionQueue>> create(RDMADevice& device,
                                                                        const CompletionQueueOptions& options);
   CompletionQueue(const CompletionQueue&) = delete;

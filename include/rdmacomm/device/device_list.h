@@ -12,8 +12,8 @@ namespace rdmacomm {
 
 /// What can be opened. A value.
 struct DeviceInfo {
-  std::string name;              ///< for RDMADevice::open: "mlx5_0", "rxe0", "soft0"
-  const verbs::Api* api;         ///< the table that opens it
+  std::string name;                        ///< for RDMADevice::open: "mlx5_0", "rxe0", "soft0"
+  const verbs::Api* api;                   ///< the table that opens it
   [[nodiscard]] bool is_software() const;  ///< whether it is the software device of this library
 };
 

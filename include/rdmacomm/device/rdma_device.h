@@ -21,9 +21,9 @@ enum class GidType : std::uint8_t { kIb = 0, kRoceV1 = 1, kRoceV2 = 2 };
 
 /// Which device and port to open. All defaults: the device is found.
 struct DeviceOptions {
-  std::string name;                 ///< "mlx5_0", "soft0", ...; empty: first hardware device with an ACTIVE port, else soft0
-  std::uint8_t port = 0;            ///< 1..number of ports; 0: the first ACTIVE one
-  int gid_index = -1;               ///< 0..gid table size - 1; -1: chosen by type and reachability for each peer
+  std::string name;       ///< "mlx5_0", "soft0", ...; empty: first hardware device with an ACTIVE port, else soft0
+  std::uint8_t port = 0;  ///< 1..number of ports; 0: the first ACTIVE one
+  int gid_index = -1;     ///< 0..gid table size - 1; -1: chosen by type and reachability for each peer
   std::optional<GidType> gid_type;  ///< the only type to consider; empty: RoCE v2 before RoCE v1
 
   [[nodiscard]] Status validate() const;
@@ -39,16 +39,16 @@ struct GidEntry {
 
 /// What the device can do, read from it when it was opened.
 struct DeviceLimits {
-  int max_qp_wr = 0;                  ///< requests outstanding in one send or receive queue
-  int max_sge = 0;                    ///< slices of one request
-  int max_cqe = 0;                    ///< completions in one completion queue
-  int max_qp = 0;                     ///< queue pairs
-  int max_read_depth = 0;             ///< READs and atomics outstanding as the responder of one queue pair
-  int max_read_depth_initiator = 0;   ///< the same as the initiator
-  std::uint64_t max_region_bytes = 0; ///< one registration
+  int max_qp_wr = 0;                    ///< requests outstanding in one send or receive queue
+  int max_sge = 0;                      ///< slices of one request
+  int max_cqe = 0;                      ///< completions in one completion queue
+  int max_qp = 0;                       ///< queue pairs
+  int max_read_depth = 0;               ///< READs and atomics outstanding as the responder of one queue pair
+  int max_read_depth_initiator = 0;     ///< the same as the initiator
+  std::uint64_t max_region_bytes = 0;   ///< one registration
   std::uint32_t max_message_bytes = 0;  ///< one request; from the port
-  std::uint32_t mtu_bytes = 0;        ///< the port's active MTU, 256..4096
-  bool atomics = false;               ///< fetch_add and compare_swap
+  std::uint32_t mtu_bytes = 0;          ///< the port's active MTU, 256..4096
+  bool atomics = false;                 ///< fetch_add and compare_swap
 };
 
 /// Owns the verbs context, one protection domain and the shared completion queues of a device, and knows one
@@ -65,6 +65,12 @@ class RDMADevice {
   ///          or what the operating system said on opening
   /// When options.name is empty and there is no hardware, soft0 is opened and one warning says so.
   [[nodiscard]] static Result<std::unique_ptr<RDMADevice>> open(const DeviceOptions& options = {});
+  /// The same among the devices of one table: for an application that brings its own Api, and for tests.
+  /// With an empty options.name it takes the first device that has an ACTIVE port; it never falls back to soft0.
+  ///
+  /// api      outlives the device
+  [[nodiscard]] static Result<std::unique_ptr<RDMADevice>> open_from(const verbs::Api& api,
+                                                                     const DeviceOptions& options = {});
 
   RDMADevice(const RDMADevice&) = delete;
   RDMADevice& operator=(const RDMADevice&) = delete;
@@ -82,14 +88,16 @@ class RDMADevice {
   [[nodiscard]] std::vector<GidEntry> gids() const;
   /// The GID to use towards a peer. An explicit options.gid_index wins; otherwise, among the entries of the
   /// wanted type, the one that equals `local_address` (the address by which TCP reaches the peer; an IPv4
-  /// address in its mapped form) wins, then a routable one, then a link-local one; RoCE v2 before v1.
+  /// address in its mapped form) wins, then a routable one, then a link-local one; among equals RoCE v2 before
+  /// v1, IPv4 before IPv6 (both ends of a RoCE v2 connection need the same), the lower index before the higher.
   ///
   /// local_address  empty: not known
-  /// Returns  kNoUsableGid: no entry of the wanted type (the context lists the table)
+  /// Returns  kNoUsableGid: no entry of the wanted type, or the explicit one is empty (the context lists the table)
   [[nodiscard]] Result<GidEntry> choose_gid(const std::optional<ibv_gid>& local_address = {}) const;
 
   /// The completion queue shared under `key`: made by the first caller with `options`, the same for the later
-  /// ones. Owned by the device. Who attaches a queue pair to it reserves room first.
+  /// ones, whose `options.depth` is then without effect. Owned by the device. RDMAAdapter reserves its room in it.
+  /// Returns  kWrongState: with_channel asked for, and the queue was made without; or as CompletionQueue::create
   [[nodiscard]] Result<CompletionQueue*> shared_completion_queue(const std::string& key,
                                                                  const CompletionQueueOptions& options);
 
@@ -102,9 +110,12 @@ class RDMADevice {
   [[nodiscard]] std::string to_text() const;
 
  private:
-  RDMADevice(const verbs::Api& api, DeviceOptions options, verbs::ContextHandle context);
-  Status find_port();
+  RDMADevice(const verbs::Api& api, DeviceOptions options, verbs::ContextHandle context, std::string name);
+  static Result<std::unique_ptr<RDMADevice>> open_one(const verbs::Api& api, ibv_device* device,
+                                                      const DeviceOptions& options);
+  Status find_port(int port_count);
   Status read_limits();
+  [[nodiscard]] Result<GidEntry> query_gid(int index) const;
 
   const verbs::Api& api_;
   const DeviceOptions options_;

@@ -1,0 +1,105 @@
+#include "rdmacomm/device/completion_queue.h"
+
+#include <fcntl.h>
+
+#include <string>
+
+#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/verbs/call.h"
+
+namespace rdmacomm {
+namespace {
+
+// An acknowledgement takes a mutex in libibverbs: one for many events costs next to nothing.
+constexpr unsigned kAcknowledgeBatch = 64;
+
+// Without this, consume_events() would sleep on the last event instead of finding that there is none.
+Status make_non_blocking(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  Status status = verbs::from_minus_one(flags, "read the flags of the completion channel");
+  if (!status.ok()) return status;
+  return verbs::from_minus_one(fcntl(fd, F_SETFL, flags | O_NONBLOCK), "make the completion channel non-blocking");
+}
+
+Result<verbs::CompChannelHandle> create_channel(RDMADevice& device) {
+  const std::string what = "create a completion channel on " + device.to_text();
+  const auto channel = verbs::from_null(device.api().create_comp_channel(device.context()), what);
+  if (!channel) return channel.error();
+  verbs::CompChannelHandle handle(device.api(), *channel);
+  if (Status status = make_non_blocking(handle->fd); !status.ok()) return status.error();
+  return handle;
+}
+
+}  // namespace
+
+Status CompletionQueueOptions::validate(int device_limit) const {
+  if (depth < 1) {
+    return make_error(Errc::kInvalidArgument,
+                      "a completion queue needs a depth of at least 1, not " + std::to_string(depth));
+  }
+  if (depth > device_limit) {
+    return make_error(Errc::kBeyondDeviceLimit, "a completion queue of depth " + std::to_string(depth) +
+                                                    " is beyond the device's " + std::to_string(device_limit));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(RDMADevice& device,
+                                                                 const CompletionQueueOptions& options) {
+  if (Status status = options.validate(device.limits().max_cqe); !status.ok()) return status.error();
+  verbs::CompChannelHandle channel;
+  if (options.with_channel) {
+    auto created = create_channel(device);
+    if (!created) return std::move(created).error();
+    channel = std::move(created).value();
+  }
+  constexpr int kVector = 0;  // the interrupt line; every device has this one
+  const std::string what = "create a completion queue of depth " + std::to_string(options.depth) + " on " +
+                           device.to_text() + "; out of memory may also mean the locked-memory limit (`ulimit -l`)";
+  const auto cq =
+      verbs::from_null(device.api().create_cq(device.context(), options.depth, nullptr, channel.get(), kVector), what);
+  if (!cq) return cq.error();
+  return std::unique_ptr<CompletionQueue>(
+      new CompletionQueue(device.api(), std::move(channel), verbs::CqHandle(device.api(), *cq)));
+}
+
+CompletionQueue::CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq)
+    : api_(api), channel_(std::move(channel)), cq_(std::move(cq)) {}
+
+CompletionQueue::~CompletionQueue() {
+  // destroy_cq waits until every event taken was acknowledged.
+  if (unacknowledged_events_ > 0) api_.ack_cq_events(cq_.get(), unacknowledged_events_);
+}
+
+Status CompletionQueue::reserve(int requests) {
+  int reserved = reserved_.load(std::memory_order_relaxed);
+  while (requests <= depth() - reserved) {
+    if (reserved_.compare_exchange_weak(reserved, reserved + requests, std::memory_order_relaxed)) return {};
+  }
+  return make_error(Errc::kCompletionQueueFull, "a completion queue of depth " + std::to_string(depth()) +
+                                                    " has room for " + std::to_string(depth() - reserved) +
+                                                    " more requests, a queue pair needs " + std::to_string(requests) +
+                                                    "; make the completion queue deeper, or the queue pairs shallower");
+}
+
+void CompletionQueue::release(int requests) noexcept {
+  reserved_.fetch_sub(requests, std::memory_order_relaxed);
+}
+
+std::error_code CompletionQueue::arm() noexcept {
+  if (!channel_) return Errc::kNotSupported;
+  const int returned = ibv_req_notify_cq(cq_.get(), 0);  // 0: for any completion, not for solicited ones only
+  return returned == 0 ? std::error_code() : verbs::os_error(returned);
+}
+
+void CompletionQueue::consume_events() noexcept {
+  if (!channel_) return;
+  ibv_cq* cq = nullptr;
+  void* cq_context = nullptr;
+  while (api_.get_cq_event(channel_.get(), &cq, &cq_context) == 0) ++unacknowledged_events_;
+  if (unacknowledged_events_ < kAcknowledgeBatch) return;
+  api_.ack_cq_events(cq_.get(), unacknowledged_events_);
+  unacknowledged_events_ = 0;
+}
+
+}  // namespace rdmacomm
