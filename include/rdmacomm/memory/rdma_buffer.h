@@ -43,11 +43,11 @@ struct BufferSlice {
 static_assert(sizeof(BufferSlice) == sizeof(ibv_sge));
 
 struct BufferOptions {
-  std::string name = "buffer";          ///< for messages, and for publishing to peers
-  std::size_t block_bytes = 4096;       ///< 1..4 GiB - 1
-  std::size_t block_count = 1;          ///< >= 1
+  std::string name = "buffer";     ///< for messages, and for publishing to peers
+  std::size_t block_bytes = 4096;  ///< 1..4 GiB - 1
+  std::size_t block_count = 1;     ///< >= 1
   RemoteAccess remote_access = RemoteAccess::kNone;
-  bool huge_pages = false;              ///< from the system's huge page pool, or fail; never silently without
+  bool huge_pages = false;  ///< from the system's huge page pool, or fail; never silently without
 
   [[nodiscard]] Status validate() const;
 };
@@ -99,7 +99,7 @@ class RDMABuffer {
 
  private:
   RDMABuffer(RDMADevice& device, BufferOptions options, std::span<std::byte> memory, bool owns_memory);
-  Status register_memory();
+  static Result<std::unique_ptr<RDMABuffer>> register_memory(std::unique_ptr<RDMABuffer> buffer);
 
   RDMADevice& device_;
   const BufferOptions options_;

@@ -21,7 +21,9 @@ struct RemoteRegion {
   [[nodiscard]] Result<RemoteRegion> slice(std::uint64_t offset, std::uint64_t length_) const;
   /// The same region from `offset` on, unchecked: for hot paths that know their bounds. The peer's device
   /// checks them again.
-  [[nodiscard]] RemoteRegion from(std::uint64_t offset) const noexcept { return {address + offset, length - offset, rkey}; }
+  [[nodiscard]] RemoteRegion from(std::uint64_t offset) const noexcept {
+    return {address + offset, length - offset, rkey};
+  }
 
   /// Appends the wire form: 20 bytes.
   void encode(WireWriter& writer) const;
