@@ -13,11 +13,11 @@ namespace rdmacomm {
 /// Everything that can be chosen about one queue pair. A value; the defaults suit a request-response channel.
 struct AdapterConfig {
   // Depths and sizes, each 1..the device's limit.
-  int send_depth = 128;        ///< send requests outstanding
-  int recv_depth = 128;        ///< receive requests outstanding
-  int max_send_slices = 4;     ///< slices (SGEs) of one send request
-  int max_recv_slices = 4;     ///< slices of one receive request
-  int max_inline_bytes = 64;   ///< payload copied into a request at posting; 0: none; the device may refuse large ones
+  int send_depth = 128;       ///< send requests outstanding
+  int recv_depth = 128;       ///< receive requests outstanding
+  int max_send_slices = 4;    ///< slices (SGEs) of one send request
+  int max_recv_slices = 4;    ///< slices of one receive request
+  int max_inline_bytes = 64;  ///< payload copied into a request at posting; 0: none; the device may refuse large ones
 
   // Path.
   std::uint32_t mtu_bytes = 4096;  ///< 256, 512, 1024, 2048 or 4096: the largest to use; both sides' minimum is
@@ -43,8 +43,9 @@ struct AdapterConfig {
   [[nodiscard]] Status validate(const DeviceLimits& limits) const;
 
   // The encodings of the verbs (ibv_modify_qp(3)).
-  [[nodiscard]] std::uint8_t ack_timeout_code() const noexcept;    ///< 0..31: 4.096 us x 2^n
-  [[nodiscard]] std::uint8_t min_rnr_timer_code() const noexcept;  ///< 0..31: 1 is 10 us, 31 is 491.52 ms, 0 is 655.36 ms
+  [[nodiscard]] std::uint8_t ack_timeout_code() const noexcept;  ///< 0..31: 4.096 us x 2^n
+  [[nodiscard]] std::uint8_t min_rnr_timer_code()
+      const noexcept;  ///< 0..31: 1 is 10 us, 31 is 491.52 ms, 0 is 655.36 ms
 };
 
 }  // namespace rdmacomm

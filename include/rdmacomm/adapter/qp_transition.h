@@ -5,26 +5,43 @@
 #include <infiniband/verbs.h>
 
 #include <optional>
+#include <string>
 
 #include "rdmacomm/adapter/adapter_config.h"
 #include "rdmacomm/verbs/qp_address.h"
 
 namespace rdmacomm {
 
+/// Both ends of a connection as one of them sees it. A value.
+struct QpPath {
+  verbs::QpAddress local;   ///< this end
+  verbs::QpAddress remote;  ///< the peer's end
+  int gid_index = 0;        ///< of local.gid in the port's GID table
+  std::uint8_t port = 1;    ///< this end's port
+
+  /// The path MTU: the smaller of both ends'.
+  [[nodiscard]] std::uint32_t mtu_bytes() const noexcept;
+  /// Whether packets carry a global route header: always on Ethernet; on InfiniBand when the peer is in another
+  /// subnet (GID prefix) or has no LID.
+  [[nodiscard]] bool needs_global_route() const noexcept;
+  /// Whether the ends can be connected at all. kIncompatiblePeer: other link layer, GID type or, for RoCE v2,
+  /// IP version; the context has both ends.
+  [[nodiscard]] Status check_compatible() const;
+};
+
 /// One call of modify_qp: where it leads, the attributes and the mask that names them. A value.
 struct QpTransition {
-  ibv_qp_state from;  ///< the state it starts in; to_error() is allowed from every state
-  ibv_qp_state to;
+  std::optional<ibv_qp_state> from;  ///< the state it starts in; empty: any
+  ibv_qp_state to = IBV_QPS_ERR;
   ibv_qp_attr attributes{};
   int mask = 0;
 
-  [[nodiscard]] static QpTransition to_init(const AdapterConfig& config, std::uint8_t port);
-  /// mtu_bytes: the path MTU agreed on. local: this end's own address (GID index, link layer).
-  [[nodiscard]] static QpTransition to_rtr(const AdapterConfig& config, const verbs::QpAddress& local, int local_gid_index,
-                                           std::uint8_t port, const verbs::QpAddress& remote);
-  [[nodiscard]] static QpTransition to_rts(const AdapterConfig& config, const verbs::QpAddress& local,
-                                           const verbs::QpAddress& remote);
+  [[nodiscard]] static QpTransition to_init(const AdapterConfig& config, std::uint8_t port, bool atomics);
+  [[nodiscard]] static QpTransition to_rtr(const AdapterConfig& config, const QpPath& path);
+  [[nodiscard]] static QpTransition to_rts(const AdapterConfig& config, const QpPath& path);
   [[nodiscard]] static QpTransition to_error();
+  /// "INIT -> RTR with MTU 4096, ...": the values that matter when the device refuses.
+  [[nodiscard]] std::string to_text() const;
 };
 
 }  // namespace rdmacomm

@@ -17,7 +17,7 @@
 namespace rdmacomm {
 
 /// Owns an ibv_qp of type RC. A resource: neither copyable nor movable.
-/// Threads: connect and to_error from one thread at a time; state() from any.
+/// Threads: connect and to_error from one thread at a time; state() and query_state() from any.
 /// Lifetime: must not outlive its RDMADevice and its CompletionQueues.
 class RDMAAdapter {
  public:
@@ -43,7 +43,8 @@ class RDMAAdapter {
   /// Moves INIT -> RTR -> RTS towards `remote`. Both ends call it, in any order.
   ///
   /// Returns  kWrongState: not in INIT; kIncompatiblePeer: other link layer or GID type (the context has both
-  ///          sides); or what the device said (for example: no route to the peer's GID)
+  ///          sides); or what the device said (for example: no route to the peer's GID), with the transition, its
+  ///          values and the likely cause
   /// After an error the queue pair is of no more use.
   [[nodiscard]] Status connect(const verbs::QpAddress& remote);
   /// Moves to ERR from any state: outstanding requests complete as kFlushed.
@@ -59,11 +60,16 @@ class RDMAAdapter {
   [[nodiscard]] CompletionQueue& recv_cq() const noexcept { return recv_cq_; }
   [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }
 
-  /// Posted requests may be accepted: RTS reached and not left by this side. Cost: one load.
-  [[nodiscard]] bool connected() const noexcept { return connected_.load(std::memory_order_relaxed); }
+  /// The state that this side has put the queue pair into: INIT, RTR, RTS or ERR. Cost: one load.
+  [[nodiscard]] ibv_qp_state state() const noexcept { return state_.load(std::memory_order_relaxed); }
+  /// Sends may be posted: RTS reached and not left by this side. Cost: one load.
+  [[nodiscard]] bool connected() const noexcept { return state() == IBV_QPS_RTS; }
 
  private:
-  RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, AdapterConfig config);
+  RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, const AdapterConfig& config);
+  Status reserve_completions();
+  Status create_queue_pair();
+  void fill_address(const GidEntry& gid, std::uint32_t psn);
   Status apply(const QpTransition& transition);
 
   RDMADevice& device_;
@@ -75,9 +81,9 @@ class RDMAAdapter {
   verbs::QpAddress address_;
   std::optional<verbs::QpAddress> remote_;
   std::uint32_t max_inline_bytes_ = 0;
-  int reserved_send_ = 0;
-  int reserved_recv_ = 0;
-  std::atomic<bool> connected_{false};
+  int reserved_send_ = 0;  // in send_cq_, given back when the queue pair is gone
+  int reserved_recv_ = 0;  // in recv_cq_
+  std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
 };
 
 }  // namespace rdmacomm

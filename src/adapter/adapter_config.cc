@@ -1,0 +1,94 @@
+#include "rdmacomm/adapter/adapter_config.h"
+
+#include <array>
+#include <string>
+
+#include "rdmacomm/verbs/describe.h"
+
+namespace rdmacomm {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::nanoseconds;
+
+constexpr int kMaxTimeoutCode = 31;
+
+constexpr nanoseconds timeout_of(int code) {
+  return nanoseconds(std::int64_t{4096} << code);
+}
+
+// The steps of min_rnr_timer in its order of duration: code 1 to 31, then 0. Source: ibv_modify_qp(3).
+constexpr std::array<microseconds, 32> kRnrSteps = {
+    microseconds(10),     microseconds(20),     microseconds(30),     microseconds(40),     microseconds(60),
+    microseconds(80),     microseconds(120),    microseconds(160),    microseconds(240),    microseconds(320),
+    microseconds(480),    microseconds(640),    microseconds(960),    microseconds(1280),   microseconds(1920),
+    microseconds(2560),   microseconds(3840),   microseconds(5120),   microseconds(7680),   microseconds(10240),
+    microseconds(15360),  microseconds(20480),  microseconds(30720),  microseconds(40960),  microseconds(61440),
+    microseconds(81920),  microseconds(122880), microseconds(163840), microseconds(245760), microseconds(327680),
+    microseconds(491520), microseconds(655360)};
+
+// One field and its bounds, inclusive.
+struct Bound {
+  const char* field;
+  std::int64_t value;
+  std::int64_t low;
+  std::int64_t high;
+  bool from_device;  // whether `high` is the device's
+};
+
+Status check(const Bound& bound) {
+  if (bound.value >= bound.low && bound.value <= bound.high) return {};
+  const bool beyond_device = bound.from_device && bound.value > bound.high;
+  return make_error(beyond_device ? Errc::kBeyondDeviceLimit : Errc::kInvalidArgument,
+                    std::string("AdapterConfig::") + bound.field + " is " + std::to_string(bound.value) +
+                        ", allowed are " + std::to_string(bound.low) + " to " + std::to_string(bound.high) +
+                        (bound.from_device ? " on this device" : ""));
+}
+
+// The device's own limit on inline data cannot be asked for; creating the queue pair finds it.
+constexpr int kMaxInlineBytes = 65'535;
+constexpr int kMaxReadDepth = 255;
+
+}  // namespace
+
+Status AdapterConfig::validate(const DeviceLimits& limits) const {
+  const std::array bounds = {
+      Bound{"send_depth", send_depth, 1, limits.max_qp_wr, true},
+      Bound{"recv_depth", recv_depth, 1, limits.max_qp_wr, true},
+      Bound{"max_send_slices", max_send_slices, 1, limits.max_sge, true},
+      Bound{"max_recv_slices", max_recv_slices, 1, limits.max_sge, true},
+      Bound{"max_inline_bytes", max_inline_bytes, 0, kMaxInlineBytes, false},
+      Bound{"service_level", service_level, 0, 15, false},
+      Bound{"hop_limit", hop_limit, 1, 255, false},
+      Bound{"ack_timeout (us)", ack_timeout.count(), 0,
+            std::chrono::duration_cast<microseconds>(timeout_of(kMaxTimeoutCode)).count(), false},
+      Bound{"retry_count", retry_count, 0, 7, false},
+      Bound{"rnr_retry", rnr_retry, 0, 7, false},
+      Bound{"min_rnr_timer (us)", min_rnr_timer.count(), 0, kRnrSteps.back().count(), false},
+      Bound{"max_read_depth", max_read_depth, 0, kMaxReadDepth, false},
+      Bound{"max_read_depth_responder", max_read_depth_responder, 0, kMaxReadDepth, false},
+  };
+  for (const Bound& bound : bounds) {
+    if (Status status = check(bound); !status.ok()) return status;
+  }
+  if (ibv_mtu mtu{}; !verbs::mtu_from_bytes(mtu_bytes, mtu)) {
+    return make_error(Errc::kInvalidArgument, "AdapterConfig::mtu_bytes is " + std::to_string(mtu_bytes) +
+                                                  ", allowed are 256, 512, 1024, 2048 and 4096");
+  }
+  return {};
+}
+
+std::uint8_t AdapterConfig::ack_timeout_code() const noexcept {
+  if (ack_timeout <= microseconds(0)) return 0;  // for ever
+  int code = 1;
+  while (code < kMaxTimeoutCode && timeout_of(code) < ack_timeout) ++code;
+  return static_cast<std::uint8_t>(code);
+}
+
+std::uint8_t AdapterConfig::min_rnr_timer_code() const noexcept {
+  std::size_t step = 0;
+  while (step + 1 < kRnrSteps.size() && kRnrSteps[step] < min_rnr_timer) ++step;
+  return static_cast<std::uint8_t>((step + 1) % kRnrSteps.size());
+}
+
+}  // namespace rdmacomm

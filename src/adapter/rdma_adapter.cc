@@ -1,0 +1,184 @@
+#include "rdmacomm/adapter/rdma_adapter.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <string>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/verbs/call.h"
+#include "rdmacomm/verbs/describe.h"
+
+namespace rdmacomm {
+namespace {
+
+// Random, so that packets of an earlier connection with the same queue pair numbers are not taken for this one's.
+Result<std::uint32_t> random_psn() {
+  std::uint32_t bits = 0;
+  const auto got = getrandom(&bits, sizeof(bits), 0);
+  Status status = verbs::from_minus_one(static_cast<int>(got), "get a random packet sequence number");
+  if (!status.ok()) return status.error();
+  return bits & 0xffffff;
+}
+
+ibv_qp_init_attr init_attributes(const AdapterConfig& config, ibv_cq* send_cq, ibv_cq* recv_cq) {
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = send_cq;
+  attributes.recv_cq = recv_cq;
+  attributes.cap.max_send_wr = static_cast<std::uint32_t>(config.send_depth);
+  attributes.cap.max_recv_wr = static_cast<std::uint32_t>(config.recv_depth);
+  attributes.cap.max_send_sge = static_cast<std::uint32_t>(config.max_send_slices);
+  attributes.cap.max_recv_sge = static_cast<std::uint32_t>(config.max_recv_slices);
+  attributes.cap.max_inline_data = static_cast<std::uint32_t>(config.max_inline_bytes);
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.sq_sig_all = 0;  // each request says for itself whether it wants a completion
+  return attributes;
+}
+
+std::string sizes_text(const AdapterConfig& config) {
+  return "send_depth " + std::to_string(config.send_depth) + ", recv_depth " + std::to_string(config.recv_depth) +
+         ", slices " + std::to_string(config.max_send_slices) + " and " + std::to_string(config.max_recv_slices) +
+         ", max_inline_bytes " + std::to_string(config.max_inline_bytes);
+}
+
+// The likely cause of a refused transition, from what people run into with each error number.
+std::string cause_of(ibv_qp_state to, std::error_code code) {
+  if (code == std::errc::timed_out || code == std::errc::host_unreachable || code == std::errc::network_unreachable) {
+    return "the peer's GID cannot be reached from this GID: other subnet, no route, no answer to address "
+           "resolution, or the peer's host is down; choose GIDs of one network on both sides";
+  }
+  if (to == IBV_QPS_RTR && code == std::errc::invalid_argument) {
+    return "the device cannot reach the peer's GID from this GID index, or does not take one of the values; "
+           "compare GID type, IP version and MTU of both sides";
+  }
+  if (to == IBV_QPS_INIT && code == std::errc::invalid_argument) return "is the P_Key index in the port's table?";
+  if (code == std::errc::not_enough_memory) return "the device is out of resources, or RLIMIT_MEMLOCK is too low";
+  return "the device refused the values";
+}
+
+}  // namespace
+
+RDMAAdapter::RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq,
+                         const AdapterConfig& config)
+    : device_(device), send_cq_(send_cq), recv_cq_(recv_cq), config_(config) {
+  config_.max_read_depth = std::min(config.max_read_depth, device.limits().max_read_depth_initiator);
+  config_.max_read_depth_responder = std::min(config.max_read_depth_responder, device.limits().max_read_depth);
+}
+
+RDMAAdapter::~RDMAAdapter() {
+  qp_.reset();
+  send_cq_.release(reserved_send_);
+  recv_cq_.release(reserved_recv_);
+}
+
+Result<std::unique_ptr<RDMAAdapter>> RDMAAdapter::create(RDMADevice& device, CompletionQueue& send_cq,
+                                                         CompletionQueue& recv_cq, const GidEntry& gid,
+                                                         const AdapterConfig& config) {
+  if (Status status = config.validate(device.limits()); !status.ok()) return status.error();
+  const auto psn = random_psn();
+  if (!psn) return psn.error();
+  std::unique_ptr<RDMAAdapter> adapter(new RDMAAdapter(device, send_cq, recv_cq, config));
+  if (Status status = adapter->reserve_completions(); !status.ok()) return status.error();
+  if (Status status = adapter->create_queue_pair(); !status.ok()) return status.error();
+  adapter->fill_address(gid, *psn);
+  const auto to_init = QpTransition::to_init(config, device.port(), device.limits().atomics);
+  if (Status status = adapter->apply(to_init); !status.ok()) return status.error();
+  return adapter;
+}
+
+Status RDMAAdapter::reserve_completions() {
+  if (Status status = send_cq_.reserve(config_.send_depth); !status.ok()) return status;
+  reserved_send_ = config_.send_depth;
+  if (Status status = recv_cq_.reserve(config_.recv_depth); !status.ok()) return status;
+  reserved_recv_ = config_.recv_depth;
+  return {};
+}
+
+Status RDMAAdapter::create_queue_pair() {
+  const verbs::Api& api = device_.api();
+  const std::string what = "create a queue pair on " + device_.to_text() + " with " + sizes_text(config_);
+  ibv_qp_init_attr attributes = init_attributes(config_, send_cq_.get(), recv_cq_.get());
+  auto created = verbs::from_null(api.create_qp(device_.pd(), &attributes), what);
+  bool inline_refused = false;
+  if (!created && config_.max_inline_bytes > 0) {
+    // Devices do not say how much inline data they take: find out whether that was what it stumbled over.
+    ibv_qp_init_attr without = init_attributes(config_, send_cq_.get(), recv_cq_.get());
+    without.cap.max_inline_data = 0;
+    const verbs::QpHandle probe(api, api.create_qp(device_.pd(), &without));
+    inline_refused = static_cast<bool>(probe);
+  }
+  if (created) {
+    qp_ = verbs::QpHandle(api, *created);
+    max_inline_bytes_ = attributes.cap.max_inline_data;
+    inline_refused = max_inline_bytes_ < static_cast<std::uint32_t>(config_.max_inline_bytes);
+  }
+  if (inline_refused) {
+    return make_error(Errc::kBeyondDeviceLimit, device_.to_text() + " does not take max_inline_bytes " +
+                                                    std::to_string(config_.max_inline_bytes) + "; choose less");
+  }
+  return created.status();
+}
+
+void RDMAAdapter::fill_address(const GidEntry& gid, std::uint32_t psn) {
+  gid_index_ = gid.index;
+  address_.qpn = qp_->qp_num;
+  address_.psn = psn;
+  address_.lid = device_.lid();
+  address_.link_layer = device_.link_layer();
+  address_.gid_type = static_cast<std::uint8_t>(gid.type);
+  address_.gid = gid.gid;
+  address_.mtu_bytes = std::min(config_.mtu_bytes, device_.limits().mtu_bytes);
+  address_.max_read_depth = static_cast<std::uint32_t>(config_.max_read_depth_responder);
+}
+
+std::uint32_t RDMAAdapter::path_mtu_bytes() const noexcept {
+  return remote_ ? std::min(address_.mtu_bytes, remote_->mtu_bytes) : 0;
+}
+
+Status RDMAAdapter::connect(const verbs::QpAddress& remote) {
+  const QpPath path{.local = address_, .remote = remote, .gid_index = gid_index_, .port = device_.port()};
+  const std::string ends = "; this end: " + address_.to_text() + ", the peer: " + remote.to_text();
+  if (Status status = path.check_compatible(); !status.ok()) return status;
+  for (const QpTransition& transition : {QpTransition::to_rtr(config_, path), QpTransition::to_rts(config_, path)}) {
+    if (Status status = apply(transition); !status.ok()) {
+      return make_error(status.error().code, status.error().context + ends);
+    }
+  }
+  remote_ = remote;
+  RDMACOMM_VLOG(1) << "connected " << address_.to_text() << " to " << remote.to_text() << ", path MTU "
+                   << path_mtu_bytes();
+  return {};
+}
+
+Status RDMAAdapter::to_error() {
+  return apply(QpTransition::to_error());
+}
+
+// The only place that moves the queue pair, and that changes state_.
+Status RDMAAdapter::apply(const QpTransition& transition) {
+  if (transition.from && *transition.from != state()) {
+    return make_error(Errc::kWrongState,
+                      "a queue pair in " + verbs::to_text(state()) + " cannot go " + transition.to_text());
+  }
+  ibv_qp_attr attributes = transition.attributes;
+  const std::string what =
+      "move queue pair " + std::to_string(qp_->qp_num) + " of " + device_.to_text() + " " + transition.to_text();
+  const Status moved = verbs::from_value(device_.api().modify_qp(qp_.get(), &attributes, transition.mask), what);
+  if (!moved.ok()) {
+    return make_error(moved.error().code, moved.error().context + ": " + cause_of(transition.to, moved.error().code));
+  }
+  state_.store(transition.to, std::memory_order_relaxed);
+  RDMACOMM_VLOG(2) << "queue pair " << qp_->qp_num << " " << transition.to_text();
+  return {};
+}
+
+Result<ibv_qp_state> RDMAAdapter::query_state() const {
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr init{};
+  const int returned = device_.api().query_qp(qp_.get(), &attributes, IBV_QP_STATE, &init);
+  const Status status = verbs::from_value(returned, "query queue pair " + std::to_string(qp_->qp_num));
+  if (!status.ok()) return status.error();
+  return attributes.qp_state;
+}
+
+}  // namespace rdmacomm
