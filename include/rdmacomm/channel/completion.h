@@ -13,10 +13,10 @@ class RDMAChannel;
 
 /// Which request a completion belongs to.
 enum class Operation : std::uint8_t {
-  kSend,          ///< post_send, post_send_imm
-  kWrite,         ///< post_write
-  kWriteImm,      ///< post_write_imm, on the writing side
-  kRead,          ///< post_read
+  kSend,      ///< post_send, post_send_imm
+  kWrite,     ///< post_write
+  kWriteImm,  ///< post_write_imm, on the writing side
+  kRead,      ///< post_read
   kFetchAdd,
   kCompareSwap,
   kRecv,          ///< a posted receive that a SEND filled
@@ -26,14 +26,14 @@ enum class Operation : std::uint8_t {
 
 /// The outcome of one request. A value.
 struct Completion {
-  std::uint64_t id = 0;                     ///< what the request was posted with
-  RDMAChannel* channel = nullptr;           ///< where it was posted
-  Operation operation = Operation::kSend;   ///< right on errors too
-  Errc error = Errc::kOk;                   ///< kOk, or one of the completion codes of errc.h
+  std::uint64_t id = 0;                    ///< what the request was posted with
+  RDMAChannel* channel = nullptr;          ///< where it was posted
+  Operation operation = Operation::kSend;  ///< right on errors too
+  Errc error = Errc::kOk;                  ///< kOk, or one of the completion codes of errc.h
   bool has_immediate = false;
-  std::uint32_t immediate = 0;              ///< host byte order; where has_immediate
-  std::uint32_t bytes = 0;                  ///< received, read or (kRecvWriteImm) written by the peer; sends: 0
-  std::uint32_t vendor_error = 0;           ///< the device's own code; on errors
+  std::uint32_t immediate = 0;     ///< host byte order; where has_immediate
+  std::uint32_t bytes = 0;         ///< moved: sent, written, read, received or (kRecvWriteImm) written by the peer
+  std::uint32_t vendor_error = 0;  ///< the device's own code; on errors
 
   [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
   /// ok, or an Error that names the operation, the id, the peer's queue pair, the cause and what to do.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,26 +18,27 @@
 
 namespace rdmacomm {
 
-/// The slices of one request: a list, or a single slice. A view; it does not own what it shows.
+/// The slices of one request: a single slice, or any contiguous list of them. A view; it does not own what it
+/// shows, and is meant as a function's argument.
 class SliceList {
  public:
-  SliceList() = default;  ///< no bytes
-  SliceList(const BufferSlice& one) : list_(&one, 1) {}                  // NOLINT(google-explicit-constructor)
-  SliceList(std::span<const BufferSlice> list) : list_(list) {}          // NOLINT(google-explicit-constructor)
-  template <std::size_t N>
-  SliceList(const BufferSlice (&list)[N]) : list_(list) {}               // NOLINT(google-explicit-constructor)
-  [[nodiscard]] const BufferSlice* data() const noexcept { return list_.data(); }
-  [[nodiscard]] std::size_t size() const noexcept { return list_.size(); }
+  SliceList() = default;                                 ///< no bytes
+  SliceList(const BufferSlice& one) : list_(&one, 1) {}  // NOLINT(google-explicit-constructor)
+  template <std::convertible_to<std::span<const BufferSlice>> Slices>
+  SliceList(const Slices& list) : list_(list) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] std::span<const BufferSlice> slices() const noexcept { return list_; }
 
  private:
   std::span<const BufferSlice> list_;
 };
 
-/// Flags of a send-side request. Combine with |.
+/// Flags of a send-side request. Combine with |. Numbered as IBV_SEND_* are, except that kUnsignaled stands where
+/// IBV_SEND_SIGNALED does and means its opposite.
 enum class PostFlags : std::uint8_t {
   kNone = 0,
-  kUnsignaled = 1,  ///< no completion on success; freed from the queue by the next signaled one's completion
-  kFence = 2,       ///< starts after all earlier READs and atomics of this channel are complete
+  kFence = 1,       ///< starts after all earlier READs and atomics of this channel are complete
+  kUnsignaled = 2,  ///< no completion on success; freed from the queue by a later one. See RDMAChannel
   kSolicited = 4,   ///< SEND and WRITE_WITH_IMM: wakes a peer that waits for solicited completions only
   kInline = 8,      ///< the payload is copied now and may be overwritten at once; at most max_inline_bytes()
 };
@@ -50,13 +52,13 @@ enum class PostFlags : std::uint8_t {
 /// One send-side request, for post_chain().
 struct SendRequest {
   Operation operation = Operation::kSend;  ///< any but kRecv and kRecvWriteImm
-  SliceList local;
+  std::span<const BufferSlice> local;      ///< a view of slices that live until post_chain() returns
   RemoteRegion remote{};                   ///< WRITE, READ, atomics
   std::uint64_t id = 0;
-  bool has_immediate = false;              ///< kSend; kWriteImm always has one
-  std::uint32_t immediate = 0;             ///< host byte order
-  std::uint64_t operand = 0;               ///< fetch_add: the addend; compare_swap: the expected value
-  std::uint64_t swap = 0;                  ///< compare_swap: the new value
+  bool has_immediate = false;   ///< kSend; kWriteImm always has one
+  std::uint32_t immediate = 0;  ///< host byte order
+  std::uint64_t operand = 0;    ///< fetch_add: the addend; compare_swap: the expected value
+  std::uint64_t swap = 0;       ///< compare_swap: the new value
   PostFlags flags = PostFlags::kNone;
 };
 
@@ -69,17 +71,25 @@ struct SendRequest {
 /// Every post returns at once; the outcome arrives in poll() under the request's id. Requests of one queue
 /// complete in the order in which they were posted.
 ///
+/// Unsignaled requests report failures only. They leave the queue when a later request completes; so that they
+/// can never fill it for good, the library asks for a completion of its own at least every send_depth() / 2
+/// requests and for the one that takes the last place, and keeps it to itself. The caller's part is to go on calling
+/// poll(), which also says nothing about them.
+///
 /// All post functions return
 ///   ok                 accepted
 ///   kSendQueueFull     (post_recv: kReceiveQueueFull) as many outstanding as the depth: poll, then retry
-///   kNotConnected      the adapter has not reached RTS (post_recv: is in no state to receive), or was closed
-///   kInvalidArgument   more slices than configured, an inline payload beyond max_inline_bytes(), a message
-///                      beyond max_message_bytes(), an atomic whose result slice is not 8 bytes
+///   kNotConnected      the adapter has not reached RTS, or was moved to ERR (post_recv: was moved to ERR)
+///   kInvalidArgument   more slices than configured, an inline payload beyond max_inline_bytes(), kInline on a READ
+///                      or an atomic, a message beyond max_message_bytes() or longer than `remote`, an atomic whose
+///                      result slice is not 8 bytes or whose remote address is not a multiple of 8
+///   std::errc          what else the device said
 /// and cost no allocation, lock, log or system call in the library.
 class RDMAChannel {
  public:
   /// Makes a channel over a queue pair in INIT. It takes the adapter over.
-  [[nodiscard]] static Result<std::unique_ptr<RDMAChannel>> create(std::string name, std::unique_ptr<RDMAAdapter> adapter);
+  [[nodiscard]] static Result<std::unique_ptr<RDMAChannel>> create(std::string name,
+                                                                   std::unique_ptr<RDMAAdapter> adapter);
   RDMAChannel(const RDMAChannel&) = delete;
   RDMAChannel& operator=(const RDMAChannel&) = delete;
   /// Flushes and forgets what is outstanding; see drain() for the orderly way.
@@ -100,7 +110,8 @@ class RDMAChannel {
   /// local    unchanged until its completion (kInline: until the call returns)
   /// Completes with  kRemoteInvalidRequest: the peer's receive is too short; kRnrRetryExceeded: none was posted
   /// Source   ibv_post_send(3)
-  [[nodiscard]] std::error_code post_send(SliceList local, std::uint64_t id, PostFlags flags = PostFlags::kNone) noexcept;
+  [[nodiscard]] std::error_code post_send(SliceList local, std::uint64_t id,
+                                          PostFlags flags = PostFlags::kNone) noexcept;
   /// The same with 32 bits of immediate data for the peer's completion.
   [[nodiscard]] std::error_code post_send_imm(SliceList local, std::uint32_t immediate, std::uint64_t id,
                                               PostFlags flags = PostFlags::kNone) noexcept;
@@ -111,7 +122,7 @@ class RDMAChannel {
   [[nodiscard]] std::error_code post_recv(SliceList local, std::uint64_t id) noexcept;
   /// Posts one RDMA WRITE of `local` to the start of `remote`. The peer is not told.
   /// remote   at least as long as `local`
-  /// Completes with  kRemoteAccess: wrong rkey, out of bounds, or the region does not allow kWrite
+  /// Completes with  kRemoteAccess: wrong rkey, outside the peer's buffer, or it does not allow kWrite
   [[nodiscard]] std::error_code post_write(SliceList local, const RemoteRegion& remote, std::uint64_t id,
                                            PostFlags flags = PostFlags::kNone) noexcept;
   /// The same, and it consumes one posted receive of the peer's, whose completion carries `immediate`.
@@ -142,38 +153,76 @@ class RDMAChannel {
   /// The same, each completion handed to `handler`; at most `limit`.
   [[nodiscard]] std::error_code poll(CompletionHandler& handler, std::size_t& count, std::size_t limit = 64);
 
-  /// Moves the queue pair to ERR and takes completions until nothing is outstanding, so that no buffer is in use
-  /// any more. What comes is handed to `handler` where there is one, else dropped. Only as poll().
+  /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and
+  /// no post is accepted any more. The caller polls until outstanding_sends() and outstanding_recvs() are 0: then
+  /// no buffer is in use. For channels on a shared CompletionQueue, which drain() cannot poll.
+  /// Threads: while nobody else posts. Calling it again is harmless.
+  [[nodiscard]] Status begin_drain();
+  /// begin_drain(), then takes completions until nothing is outstanding. What comes is handed to `handler` where
+  /// there is one, else dropped. Only where poll() may be called.
   /// Returns  kTimeout: the device did not hand all completions out in time
   [[nodiscard]] Status drain(Deadline deadline, CompletionHandler* handler = nullptr);
 
  private:
   friend class CompletionPoller;
 
-  /// The ids of the requests outstanding in one queue, in posting order: index = position modulo depth.
+  /// Whether the caller hears of a request's completion.
+  enum class Report : std::uint8_t { kAlways, kOnError, kNever };
+
+  /// The requests outstanding in one queue, in posting order: index = position modulo size.
   struct RequestRing {
     struct Entry {
       std::uint64_t id;
+      std::uint32_t bytes;  ///< sends: of the payload
       Operation operation;
+      Report report;
     };
     std::unique_ptr<Entry[]> entries;
-    std::uint32_t depth = 0;  ///< requests, as configured
-    std::uint32_t mask = 0;   ///< entries - 1; entries is depth rounded up to a power of two
-    alignas(64) std::atomic<std::uint32_t> posted{0};     ///< written by the posting thread
-    alignas(64) std::atomic<std::uint32_t> completed{0};  ///< written by the polling thread
+    std::uint32_t depth = 0;           ///< requests, as configured
+    std::uint32_t mask = 0;            ///< size - 1; size is depth rounded up to a power of two
+    std::uint32_t max_silent_run = 0;  ///< after so many the library asks for a completion itself
+
+    // Written by the posting thread.
+    alignas(64) std::atomic<std::uint32_t> posted{0};  ///< how many ever, modulo 2^32
+    std::uint32_t completed_seen = 0;  ///< `completed` when the posting thread last looked: spares it the cache line
+    std::uint32_t silent_run = 0;      ///< requests since the last one that the device reports on success
+
+    // Written by the polling thread. Positions are passed in order, so this is also the oldest one outstanding.
+    alignas(64) std::atomic<std::uint32_t> completed{0};
+
+    void allocate(int depth_);
+    [[nodiscard]] Entry& at(std::uint32_t position) const noexcept { return entries[position & mask]; }
+    /// Places left after `position`, as the posting thread sees it; looks again only when there seem to be none.
+    [[nodiscard]] std::uint32_t room(std::uint32_t position) noexcept;
     [[nodiscard]] std::uint32_t outstanding() const noexcept {
-      return posted.load(std::memory_order_acquire) - completed.load(std::memory_order_acquire);
+      // In this order: what completes in between is then missing from neither count.
+      const std::uint32_t done = completed.load(std::memory_order_acquire);
+      return posted.load(std::memory_order_acquire) - done;
     }
   };
 
   RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter);
-  std::error_code post_one(const SendRequest& request) noexcept;
-  Completion complete(const ibv_wc& wc) noexcept;
 
-  std::string name_;
-  std::unique_ptr<RDMAAdapter> adapter_;
-  std::uint32_t max_inline_bytes_ = 0;
-  std::uint32_t max_message_bytes_ = 0;
+  // channel_post.cc
+  [[nodiscard]] Errc check(const SendRequest& request, std::uint32_t& bytes) const noexcept;
+  [[nodiscard]] Errc prepare(const SendRequest& request, std::uint32_t position, ibv_send_wr& wr) noexcept;
+  [[nodiscard]] std::error_code post_one(const SendRequest& request) noexcept;
+  [[nodiscard]] std::error_code post_some(std::span<const SendRequest> requests, std::size_t& posted) noexcept;
+  [[nodiscard]] std::error_code post_marker() noexcept;
+  // channel_poll.cc
+  [[nodiscard]] bool complete(const ibv_wc& wc, Completion& out) noexcept;
+  [[nodiscard]] std::error_code poll_queue(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
+
+  const std::string name_;
+  const std::unique_ptr<RDMAAdapter> adapter_;
+  // Copies of what the hot functions need, side by side.
+  ibv_qp* const qp_;
+  ibv_cq* const send_cq_;
+  ibv_cq* const recv_cq_;
+  const std::uint32_t max_send_slices_;
+  const std::uint32_t max_recv_slices_;
+  const std::uint32_t max_inline_bytes_;
+  const std::uint32_t max_message_bytes_;
   RequestRing send_;
   RequestRing recv_;
 };

@@ -1,0 +1,284 @@
+// Posting: the hot half of RDMAChannel. No allocation, lock, log, string or system call in this file.
+#include <cerrno>
+
+#include "channel/request_id.h"
+#include "channel/request_ring.h"
+#include "rdmacomm/channel/rdma_channel.h"
+#include "rdmacomm/verbs/call.h"
+
+// The post functions differ in constants only; inlined, each becomes the straight line for its own operation.
+#define RDMACOMM_HOT [[gnu::always_inline]] inline
+
+namespace rdmacomm {
+namespace {
+
+static_assert(static_cast<unsigned>(PostFlags::kFence) == IBV_SEND_FENCE);
+static_assert(static_cast<unsigned>(PostFlags::kUnsignaled) == IBV_SEND_SIGNALED, "its opposite, in its place");
+static_assert(static_cast<unsigned>(PostFlags::kSolicited) == IBV_SEND_SOLICITED);
+static_assert(static_cast<unsigned>(PostFlags::kInline) == IBV_SEND_INLINE);
+
+// The verbs take a non-const list, which they do not write to.
+ibv_sge* sge_list(std::span<const BufferSlice> slices) noexcept {
+  return reinterpret_cast<ibv_sge*>(const_cast<BufferSlice*>(slices.data()));
+}
+
+std::uint64_t total_bytes(std::span<const BufferSlice> slices) noexcept {
+  std::uint64_t bytes = 0;
+  for (const BufferSlice& slice : slices) bytes += slice.size();
+  return bytes;
+}
+
+constexpr bool is_atomic(Operation operation) noexcept {
+  return operation == Operation::kFetchAdd || operation == Operation::kCompareSwap;
+}
+
+constexpr bool is_recv(Operation operation) noexcept {
+  return operation == Operation::kRecv || operation == Operation::kRecvWriteImm;
+}
+
+// Fills what the operation needs and leaves the rest of the request alone: the device reads no other field, and
+// zeroing 128 bytes for each request costs more than filling 60.
+RDMACOMM_HOT void fill_operation(const SendRequest& request, ibv_send_wr& wr) noexcept {
+  switch (request.operation) {
+    case Operation::kSend:
+      wr.opcode = request.has_immediate ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+      wr.imm_data = htonl(request.immediate);
+      return;
+    case Operation::kWriteImm:
+      wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+      wr.imm_data = htonl(request.immediate);
+      break;
+    case Operation::kWrite: wr.opcode = IBV_WR_RDMA_WRITE; break;
+    case Operation::kRead: wr.opcode = IBV_WR_RDMA_READ; break;
+    default:
+      wr.opcode = request.operation == Operation::kFetchAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
+      wr.wr.atomic.remote_addr = request.remote.address;
+      wr.wr.atomic.rkey = request.remote.rkey;
+      wr.wr.atomic.compare_add = request.operand;
+      wr.wr.atomic.swap = request.swap;
+      return;
+  }
+  wr.wr.rdma.remote_addr = request.remote.address;
+  wr.wr.rdma.rkey = request.remote.rkey;
+}
+
+// What a device says when it refuses a request. ENOMEM is its word for a full queue (ibv_post_send(3)).
+[[gnu::cold]] std::error_code refusal(int number, Errc queue_full) noexcept {
+  switch (number) {
+    case ENOMEM: return queue_full;
+    case EINVAL: return Errc::kInvalidArgument;
+    case EOPNOTSUPP: return Errc::kNotSupported;
+    default: return verbs::os_error(number);
+  }
+}
+
+// The silent run after the first `count` of `wrs`, the run before them being `run`.
+[[gnu::cold]] std::uint32_t silent_run_after(std::uint32_t run, std::span<const ibv_send_wr> wrs) noexcept {
+  for (const ibv_send_wr& wr : wrs) run = (wr.send_flags & IBV_SEND_SIGNALED) != 0 ? 0 : run + 1;
+  return run;
+}
+
+}  // namespace
+
+// Looks for what the caller can get wrong; sets `bytes` to the payload's size.
+RDMACOMM_HOT Errc RDMAChannel::check(const SendRequest& request, std::uint32_t& bytes) const noexcept {
+  const Operation operation = request.operation;
+  const std::uint64_t total = total_bytes(request.local);
+  if (request.local.size() > max_send_slices_ || total > max_message_bytes_) return Errc::kInvalidArgument;
+  if (operation != Operation::kSend && total > request.remote.length) return Errc::kInvalidArgument;
+  const bool result_comes_back = operation == Operation::kRead || is_atomic(operation);
+  if (has(request.flags, PostFlags::kInline) && (result_comes_back || total > max_inline_bytes_)) {
+    return Errc::kInvalidArgument;
+  }
+  if (is_atomic(operation) && (request.local.size() != 1 || total != 8 || request.remote.address % 8 != 0)) {
+    return Errc::kInvalidArgument;
+  }
+  if (is_recv(operation)) return Errc::kInvalidArgument;
+  bytes = static_cast<std::uint32_t>(total);
+  return Errc::kOk;
+}
+
+// Enters `request` into the ring at `position`, which is not published yet, and makes its `wr`.
+RDMACOMM_HOT Errc RDMAChannel::prepare(const SendRequest& request, std::uint32_t position, ibv_send_wr& wr) noexcept {
+  std::uint32_t bytes = 0;
+  if (const Errc wrong = check(request, bytes); wrong != Errc::kOk) [[unlikely]]
+    return wrong;
+  const std::uint32_t room = send_.room(position);
+  if (room == 0) [[unlikely]]
+    return Errc::kSendQueueFull;
+
+  const bool unsignaled = has(request.flags, PostFlags::kUnsignaled);
+  // See RDMAChannel on unsignaled requests. Since the last place is never taken silently, a queue with a silent
+  // tail has room for post_marker().
+  const bool silent = unsignaled && send_.silent_run < send_.max_silent_run && room > 1;
+  send_.silent_run = silent ? send_.silent_run + 1 : 0;
+  send_.at(position) = {.id = request.id,
+                        .bytes = bytes,
+                        .operation = request.operation,
+                        .report = unsignaled ? Report::kOnError : Report::kAlways};
+  wr.wr_id = send_request_id(position);
+  wr.next = nullptr;
+  wr.sg_list = sge_list(request.local);
+  wr.num_sge = static_cast<int>(request.local.size());
+  wr.send_flags = (static_cast<unsigned>(request.flags) & ~static_cast<unsigned>(IBV_SEND_SIGNALED)) |
+                  (silent ? 0U : static_cast<unsigned>(IBV_SEND_SIGNALED));
+  fill_operation(request, wr);
+  return Errc::kOk;
+}
+
+RDMACOMM_HOT std::error_code RDMAChannel::post_one(const SendRequest& request) noexcept {
+  if (!adapter_->connected()) [[unlikely]]
+    return Errc::kNotConnected;
+  const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
+  const std::uint32_t silent_run = send_.silent_run;
+  ibv_send_wr wr;  // filled by prepare(); not zeroed, see fill_operation()
+  if (const Errc wrong = prepare(request, position, wr); wrong != Errc::kOk) [[unlikely]]
+    return wrong;
+  // Published first: the polling thread may hold the completion before ibv_post_send returns.
+  send_.posted.store(position + 1, std::memory_order_release);
+  ibv_send_wr* bad = nullptr;
+  const int refused = ibv_post_send(qp_, &wr, &bad);
+  if (refused == 0) [[likely]]
+    return {};
+  send_.posted.store(position, std::memory_order_release);
+  send_.silent_run = silent_run;
+  return refusal(refused, Errc::kSendQueueFull);
+}
+
+std::error_code RDMAChannel::post_send(SliceList local, std::uint64_t id, PostFlags flags) noexcept {
+  return post_one({.operation = Operation::kSend, .local = local.slices(), .id = id, .flags = flags});
+}
+
+std::error_code RDMAChannel::post_send_imm(SliceList local, std::uint32_t immediate, std::uint64_t id,
+                                           PostFlags flags) noexcept {
+  return post_one({.operation = Operation::kSend,
+                   .local = local.slices(),
+                   .id = id,
+                   .has_immediate = true,
+                   .immediate = immediate,
+                   .flags = flags});
+}
+
+std::error_code RDMAChannel::post_write(SliceList local, const RemoteRegion& remote, std::uint64_t id,
+                                        PostFlags flags) noexcept {
+  return post_one(
+      {.operation = Operation::kWrite, .local = local.slices(), .remote = remote, .id = id, .flags = flags});
+}
+
+std::error_code RDMAChannel::post_write_imm(SliceList local, const RemoteRegion& remote, std::uint32_t immediate,
+                                            std::uint64_t id, PostFlags flags) noexcept {
+  return post_one({.operation = Operation::kWriteImm,
+                   .local = local.slices(),
+                   .remote = remote,
+                   .id = id,
+                   .immediate = immediate,
+                   .flags = flags});
+}
+
+std::error_code RDMAChannel::post_read(SliceList local, const RemoteRegion& remote, std::uint64_t id,
+                                       PostFlags flags) noexcept {
+  return post_one({.operation = Operation::kRead, .local = local.slices(), .remote = remote, .id = id, .flags = flags});
+}
+
+std::error_code RDMAChannel::fetch_add(const BufferSlice& result, const RemoteRegion& remote, std::uint64_t addend,
+                                       std::uint64_t id, PostFlags flags) noexcept {
+  return post_one({.operation = Operation::kFetchAdd,
+                   .local = {&result, 1},
+                   .remote = remote,
+                   .id = id,
+                   .operand = addend,
+                   .flags = flags});
+}
+
+std::error_code RDMAChannel::compare_swap(const BufferSlice& result, const RemoteRegion& remote, std::uint64_t expected,
+                                          std::uint64_t desired, std::uint64_t id, PostFlags flags) noexcept {
+  return post_one({.operation = Operation::kCompareSwap,
+                   .local = {&result, 1},
+                   .remote = remote,
+                   .id = id,
+                   .operand = expected,
+                   .swap = desired,
+                   .flags = flags});
+}
+
+std::error_code RDMAChannel::post_chain(std::span<const SendRequest> requests, std::size_t& posted) noexcept {
+  posted = 0;
+  if (!adapter_->connected()) return Errc::kNotConnected;
+  while (posted < requests.size()) {
+    if (const std::error_code stopped = post_some(requests.subspan(posted), posted)) return stopped;
+  }
+  return {};
+}
+
+// Posts the first of `requests`, up to kMaxChain, with one call, and adds to `posted` how many were accepted.
+std::error_code RDMAChannel::post_some(std::span<const SendRequest> requests, std::size_t& posted) noexcept {
+  const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
+  const std::uint32_t silent_run = send_.silent_run;
+  ibv_send_wr wrs[kMaxChain];  // filled as far as used
+  Errc stopped = Errc::kOk;
+  std::uint32_t count = 0;
+  for (; count < requests.size() && count < kMaxChain; ++count) {
+    stopped = prepare(requests[count], position + count, wrs[count]);
+    if (stopped != Errc::kOk) break;
+    if (count > 0) wrs[count - 1].next = &wrs[count];
+  }
+  if (count == 0) return stopped;
+  send_.posted.store(position + count, std::memory_order_release);
+  ibv_send_wr* bad = wrs;
+  const int refused = ibv_post_send(qp_, wrs, &bad);
+  if (refused == 0) [[likely]] {
+    posted += count;
+    return stopped == Errc::kOk ? std::error_code() : std::error_code(stopped);
+  }
+  const auto accepted = static_cast<std::uint32_t>(bad - wrs);
+  send_.posted.store(position + accepted, std::memory_order_release);
+  send_.silent_run = silent_run_after(silent_run, {wrs, accepted});
+  posted += accepted;
+  return refusal(refused, Errc::kSendQueueFull);
+}
+
+std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexcept {
+  const std::span<const BufferSlice> slices = local.slices();
+  if (adapter_->state() == IBV_QPS_ERR) [[unlikely]]
+    return Errc::kNotConnected;
+  if (slices.size() > max_recv_slices_) [[unlikely]]
+    return Errc::kInvalidArgument;
+  const std::uint32_t position = recv_.posted.load(std::memory_order_relaxed);
+  if (recv_.room(position) == 0) [[unlikely]]
+    return Errc::kReceiveQueueFull;
+  recv_.at(position) = {.id = id, .bytes = 0, .operation = Operation::kRecv, .report = Report::kAlways};
+  ibv_recv_wr wr;
+  wr.wr_id = recv_request_id(position);
+  wr.next = nullptr;
+  wr.sg_list = sge_list(slices);
+  wr.num_sge = static_cast<int>(slices.size());
+  recv_.posted.store(position + 1, std::memory_order_release);  // first, as in post_one()
+  ibv_recv_wr* bad = nullptr;
+  const int refused = ibv_post_recv(qp_, &wr, &bad);
+  if (refused == 0) [[likely]]
+    return {};
+  recv_.posted.store(position, std::memory_order_release);
+  return refusal(refused, Errc::kReceiveQueueFull);
+}
+
+// Posts one request that only makes the device report, to a queue pair in ERR, which flushes it: on its completion
+// every silent request before it is out of the queue. prepare() left room for it.
+std::error_code RDMAChannel::post_marker() noexcept {
+  const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
+  send_.at(position) = {.id = 0, .bytes = 0, .operation = Operation::kSend, .report = Report::kNever};
+  ibv_send_wr wr{};
+  wr.wr_id = send_request_id(position);
+  wr.opcode = IBV_WR_SEND;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  send_.posted.store(position + 1, std::memory_order_release);
+  ibv_send_wr* bad = nullptr;
+  const int refused = ibv_post_send(qp_, &wr, &bad);
+  if (refused == 0) {
+    send_.silent_run = 0;
+    return {};
+  }
+  send_.posted.store(position, std::memory_order_release);
+  return refusal(refused, Errc::kSendQueueFull);
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,45 @@
+#include "rdmacomm/channel/completion.h"
+
+#include <cstdio>
+
+#include "rdmacomm/channel/rdma_channel.h"
+#include "rdmacomm/verbs/describe.h"
+
+namespace rdmacomm {
+namespace {
+
+// "to QPN 0x000211", or nothing where the channel is not connected.
+std::string peer_text(const RDMAChannel& channel) {
+  const auto& remote = channel.adapter().remote_address();
+  if (!remote) return {};
+  char text[32];
+  std::snprintf(text, sizeof(text), " to QPN 0x%06x", remote->qpn);
+  return text;
+}
+
+}  // namespace
+
+const char* to_text(Operation operation) noexcept {
+  switch (operation) {
+    case Operation::kSend: return "SEND";
+    case Operation::kWrite: return "WRITE";
+    case Operation::kWriteImm: return "WRITE_WITH_IMM";
+    case Operation::kRead: return "READ";
+    case Operation::kFetchAdd: return "FETCH_ADD";
+    case Operation::kCompareSwap: return "COMPARE_SWAP";
+    case Operation::kRecv: return "RECV";
+    case Operation::kRecvWriteImm: return "RECV (of a WRITE_WITH_IMM)";
+  }
+  return "unknown operation";
+}
+
+Status Completion::status() const {
+  if (ok()) return {};
+  std::string text = std::string(to_text(operation)) + " with id " + std::to_string(id);
+  if (channel != nullptr) text += " on channel \"" + channel->name() + "\"" + peer_text(*channel);
+  text += " failed: " + std::string(verbs::completion_advice(error));
+  if (vendor_error != 0) text += "; vendor error " + std::to_string(vendor_error);
+  return make_error(error, text);
+}
+
+}  // namespace rdmacomm

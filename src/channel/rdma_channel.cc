@@ -1,0 +1,85 @@
+#include "rdmacomm/channel/rdma_channel.h"
+
+#include <algorithm>
+#include <bit>
+#include <thread>
+
+#include "rdmacomm/verbs/describe.h"
+
+namespace rdmacomm {
+namespace {
+
+class DroppingHandler final : public CompletionHandler {
+ public:
+  void on_completion(const Completion& /*completion*/) override {}
+};
+
+}  // namespace
+
+void RDMAChannel::RequestRing::allocate(int depth_) {
+  depth = static_cast<std::uint32_t>(depth_);
+  const std::uint32_t size = std::bit_ceil(depth);
+  mask = size - 1;
+  max_silent_run = depth / 2;
+  entries = std::make_unique<Entry[]>(size);
+}
+
+RDMAChannel::RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter)
+    : name_(std::move(name)),
+      adapter_(std::move(adapter)),
+      qp_(adapter_->qp()),
+      send_cq_(adapter_->send_cq().get()),
+      recv_cq_(adapter_->recv_cq().get()),
+      max_send_slices_(static_cast<std::uint32_t>(adapter_->config().max_send_slices)),
+      max_recv_slices_(static_cast<std::uint32_t>(adapter_->config().max_recv_slices)),
+      max_inline_bytes_(adapter_->max_inline_bytes()),
+      max_message_bytes_(adapter_->device().limits().max_message_bytes) {
+  send_.allocate(adapter_->config().send_depth);
+  recv_.allocate(adapter_->config().recv_depth);
+}
+
+RDMAChannel::~RDMAChannel() = default;
+
+Result<std::unique_ptr<RDMAChannel>> RDMAChannel::create(std::string name, std::unique_ptr<RDMAAdapter> adapter) {
+  if (adapter == nullptr) {
+    return make_error(Errc::kInvalidArgument, "channel \"" + name + "\" needs an adapter");
+  }
+  if (adapter->state() != IBV_QPS_INIT) {
+    return make_error(Errc::kWrongState, "channel \"" + name + "\" needs a queue pair in INIT, this one is in " +
+                                             verbs::to_text(adapter->state()));
+  }
+  return std::unique_ptr<RDMAChannel>(new RDMAChannel(std::move(name), std::move(adapter)));
+}
+
+Status RDMAChannel::begin_drain() {
+  if (adapter_->state() != IBV_QPS_ERR) {
+    if (Status status = adapter_->to_error(); !status.ok()) return status;
+  }
+  if (send_.silent_run == 0) return {};
+  const std::error_code failed = post_marker();
+  if (!failed) return {};
+  return make_error(failed, "cannot find out when the unsignaled requests of channel \"" + name_ +
+                                "\" are out of its send queue: the device takes no request in ERR");
+}
+
+Status RDMAChannel::drain(Deadline deadline, CompletionHandler* handler) {
+  if (Status status = begin_drain(); !status.ok()) return status;
+  DroppingHandler dropping;
+  CompletionHandler& taker = handler != nullptr ? *handler : dropping;
+  while (outstanding_sends() > 0 || outstanding_recvs() > 0) {
+    std::size_t count = 0;
+    if (const std::error_code failed = poll(taker, count)) {
+      return make_error(failed, "cannot drain channel \"" + name_ + "\": its completion queue has failed");
+    }
+    if (count > 0) continue;
+    if (deadline.passed()) {
+      return make_error(Errc::kTimeout, "channel \"" + name_ + "\" still has " + std::to_string(outstanding_sends()) +
+                                            " sends and " + std::to_string(outstanding_recvs()) +
+                                            " receives outstanding");
+    }
+    std::this_thread::yield();
+  }
+  return {};
+}
+
+}  // namespace rdmacomm

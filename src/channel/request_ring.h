@@ -1,0 +1,51 @@
+// request_ring.h - the hot functions of RDMAChannel's request rings and completions, inline for the two pollers.
+// Layer: channel, internal.
+#pragma once
+
+#include <arpa/inet.h>
+
+#include "channel/request_id.h"
+#include "rdmacomm/channel/rdma_channel.h"
+#include "rdmacomm/verbs/describe.h"
+
+namespace rdmacomm {
+
+inline std::uint32_t RDMAChannel::RequestRing::room(std::uint32_t position) noexcept {
+  // The last place counts as seldom as none: whoever takes it has something to decide (prepare()).
+  if (position - completed_seen + 1 >= depth) completed_seen = completed.load(std::memory_order_acquire);
+  return depth - (position - completed_seen);
+}
+
+// Takes one completion off its ring and describes it in `out`. Returns false where the caller is not to hear of it.
+inline bool RDMAChannel::complete(const ibv_wc& wc, Completion& out) noexcept {
+  const bool is_recv = is_recv_request(wc.wr_id);
+  const std::uint32_t position = request_position(wc.wr_id);
+  RequestRing& ring = is_recv ? recv_ : send_;
+  const RequestRing::Entry entry = ring.at(position);
+  // Requests complete in order: whatever is older and was not reported is done as well.
+  ring.completed.store(position + 1, std::memory_order_release);
+  const bool ok = wc.status == IBV_WC_SUCCESS;
+  if (entry.report != Report::kAlways && (ok || entry.report == Report::kNever)) return false;
+  out.id = entry.id;
+  out.channel = this;
+  out.operation = entry.operation;
+  out.has_immediate = false;
+  out.immediate = 0;
+  out.vendor_error = 0;
+  if (!ok) [[unlikely]] {
+    out.error = verbs::errc_of(wc.status);
+    out.bytes = 0;
+    out.vendor_error = wc.vendor_err;
+    return true;
+  }
+  out.error = Errc::kOk;
+  out.bytes = is_recv ? wc.byte_len : entry.bytes;
+  if (is_recv) {
+    if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) out.operation = Operation::kRecvWriteImm;
+    out.has_immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+    if (out.has_immediate) out.immediate = ntohl(wc.imm_data);
+  }
+  return true;
+}
+
+}  // namespace rdmacomm
