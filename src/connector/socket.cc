@@ -1,0 +1,175 @@
+#include "connector/socket.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "rdmacomm/base/system_call.h"
+#include "rdmacomm/verbs/call.h"
+
+namespace rdmacomm {
+namespace {
+
+const sockaddr_in& as_v4(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in&>(storage);
+}
+const sockaddr_in6& as_v6(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in6&>(storage);
+}
+
+Status set_option(int fd, int level, int name, int value, const char* text) {
+  const int set = setsockopt(fd, level, name, &value, sizeof(value));
+  if (set == 0) return {};
+  return verbs::from_minus_one(set, std::string("set ") + text + " to " + std::to_string(value) + " on a TCP socket");
+}
+
+Status set_marks(int fd, int family, const TcpOptions& options) {
+  Status set;
+  if (options.type_of_service) {
+    const int value = *options.type_of_service;
+    // An IPv6 socket that carries IPv4 takes the IPv4 option as well.
+    if (family == AF_INET6) set = set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, value, "IPV6_TCLASS");
+    if (set) set = set_option(fd, IPPROTO_IP, IP_TOS, value, "IP_TOS");
+  }
+  // After the type of service, which the system maps to a priority of its own.
+  if (set && options.priority) set = set_option(fd, SOL_SOCKET, SO_PRIORITY, *options.priority, "SO_PRIORITY");
+  return set;
+}
+
+Status set_liveness(int fd, std::chrono::seconds dead_after) {
+  // One probe a second from the first idle second on; where data is under way, the user timeout counts instead.
+  const int seconds = static_cast<int>(dead_after.count());
+  Status set = set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+  if (set) set = set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1, "TCP_KEEPIDLE");
+  if (set) set = set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1, "TCP_KEEPINTVL");
+  if (set) set = set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, std::clamp(seconds - 1, 1, 127), "TCP_KEEPCNT");
+  if (set) set = set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000, "TCP_USER_TIMEOUT");
+  return set;
+}
+
+std::string without_brackets(const std::string& host) {
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') return host.substr(1, host.size() - 2);
+  return host;
+}
+
+Error cannot_resolve(const std::string& host, int code) {
+  const std::error_code why = code == EAI_SYSTEM  ? last_system_error()
+                              : code == EAI_AGAIN ? make_error_code(std::errc::resource_unavailable_try_again)
+                                                  : make_error_code(Errc::kInvalidArgument);
+  return make_error(why, "cannot find the address of host '" + host + "': " + gai_strerror(code) +
+                             "; check the spelling, or give an address");
+}
+
+}  // namespace
+
+std::uint16_t SocketAddress::port() const noexcept {
+  return ntohs(family() == AF_INET ? as_v4(storage).sin_port : as_v6(storage).sin6_port);
+}
+
+std::string SocketAddress::host() const {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (family() == AF_INET) {
+    inet_ntop(AF_INET, &as_v4(storage).sin_addr, text, sizeof(text));
+  } else if (IN6_IS_ADDR_V4MAPPED(&as_v6(storage).sin6_addr)) {
+    inet_ntop(AF_INET, as_v6(storage).sin6_addr.s6_addr + 12, text, sizeof(text));
+  } else {
+    inet_ntop(AF_INET6, &as_v6(storage).sin6_addr, text, sizeof(text));
+  }
+  return text;
+}
+
+std::string SocketAddress::to_text() const {
+  return host_port_text(host(), port());
+}
+
+ibv_gid SocketAddress::as_gid() const noexcept {
+  ibv_gid gid{};
+  if (family() == AF_INET) {
+    gid.raw[10] = gid.raw[11] = 0xff;
+    std::memcpy(gid.raw + 12, &as_v4(storage).sin_addr, 4);
+  } else {
+    std::memcpy(gid.raw, &as_v6(storage).sin6_addr, 16);
+  }
+  return gid;
+}
+
+Result<SocketAddress> SocketAddress::of_local_end(int fd) {
+  SocketAddress address;
+  const Status got = verbs::from_minus_one(getsockname(fd, address.get(), &address.length), "ask a socket's address");
+  if (!got) return got.error();
+  return address;
+}
+
+Result<SocketAddress> SocketAddress::of_peer(int fd) {
+  SocketAddress address;
+  const Status got = verbs::from_minus_one(getpeername(fd, address.get(), &address.length), "ask a peer's address");
+  if (!got) return got.error();
+  return address;
+}
+
+std::string host_port_text(std::string_view host, std::uint16_t port) {
+  const bool brackets = host.find(':') != std::string_view::npos && !host.starts_with('[');
+  const std::string text = brackets ? "[" + std::string(host) + "]" : std::string(host);
+  return text + ":" + std::to_string(port);
+}
+
+std::string duration_text(std::chrono::milliseconds duration) {
+  if (duration.count() % 1000 == 0) return std::to_string(duration.count() / 1000) + " s";
+  return std::to_string(duration.count()) + " ms";
+}
+
+Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive) {
+  const std::string host = without_brackets(where.host);
+  if (host.empty() && !passive)
+    return make_error(Errc::kInvalidArgument, "no server is named; give a host name or an address");
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
+  addrinfo* found = nullptr;
+  const int code =
+      getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(where.port).c_str(), &hints, &found);
+  if (code != 0) return cannot_resolve(host, code);
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    SocketAddress address;
+    std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
+    address.length = each->ai_addrlen;
+    addresses.push_back(address);
+  }
+  return addresses;
+}
+
+Result<UniqueFd> open_socket(int family) {
+  UniqueFd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
+  if (!fd) return verbs::from_minus_one(-1, "open a TCP socket").error();
+  return fd;
+}
+
+Status set_up_socket(int fd, const TcpOptions& options) {
+  auto local = SocketAddress::of_local_end(fd);
+  if (!local) return local.status();
+  Status set = set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
+  if (set) set = set_marks(fd, local->family(), options);
+  if (set) set = set_liveness(fd, options.dead_host_after);
+  return set;
+}
+
+Waited wait_for(int fd, short events, int cancel_fd, Deadline deadline) {
+  pollfd waited[2] = {{fd, events, 0}, {cancel_fd, POLLIN, 0}};
+  for (;;) {
+    // poll(2) is not repeated by itself after a signal: the time left has changed. An error of it (out of memory)
+    // counts as a wake-up: the caller looks at its descriptor again.
+    const int ready = ::poll(waited, 2, deadline.poll_timeout_ms());
+    if (ready > 0) return waited[1].revents != 0 ? Waited::kCancelled : Waited::kReady;
+    if (ready < 0 && last_system_error() != std::errc::interrupted) return Waited::kReady;
+    if (deadline.passed()) return Waited::kTimeout;
+  }
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,56 @@
+// socket.h - addresses and sockets below TCPListener and TCPConnector. Private to the connector layer.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/connector/tcp_options.h"
+
+namespace rdmacomm {
+
+/// An IPv4 or IPv6 address with its port. A value.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof(sockaddr_storage);
+
+  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+  [[nodiscard]] const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
+  [[nodiscard]] int family() const noexcept { return storage.ss_family; }
+  [[nodiscard]] std::uint16_t port() const noexcept;
+  /// The address alone: an IPv4 address that came mapped into IPv6 is shown as what it is.
+  [[nodiscard]] std::string host() const;
+  [[nodiscard]] std::string to_text() const;  ///< "10.0.0.1:2020", "[::1]:2020"
+  [[nodiscard]] ibv_gid as_gid() const noexcept;
+
+  [[nodiscard]] static Result<SocketAddress> of_local_end(int fd);
+  [[nodiscard]] static Result<SocketAddress> of_peer(int fd);
+};
+
+/// "host:port", with brackets where the host is an IPv6 address without them.
+[[nodiscard]] std::string host_port_text(std::string_view host, std::uint16_t port);
+/// "10 s", "250 ms".
+[[nodiscard]] std::string duration_text(std::chrono::milliseconds duration);
+
+/// All addresses of a host. passive: an empty host means every address of this one.
+[[nodiscard]] Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive);
+
+/// A TCP socket that is neither inherited by programs nor blocking.
+[[nodiscard]] Result<UniqueFd> open_socket(int family);
+/// Marks, and the ways in which a dead connection is noticed.
+[[nodiscard]] Status set_up_socket(int fd, const TcpOptions& options);
+
+enum class Waited : std::uint8_t { kReady, kTimeout, kCancelled };
+/// Waits until poll(2) reports `events` or an end of the connection on `fd`, or `cancel_fd` becomes readable.
+/// Either descriptor may be -1: it is not waited for.
+[[nodiscard]] Waited wait_for(int fd, short events, int cancel_fd, Deadline deadline);
+
+}  // namespace rdmacomm

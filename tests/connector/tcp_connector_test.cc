@@ -1,0 +1,475 @@
+#include "rdmacomm/connector/tcp_connector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <thread>
+
+#include "connector/tcp_pair.h"
+#include "rdmacomm/base/wire.h"
+#include "rdmacomm/connector/stop_event.h"
+#include "support/raw_socket.h"
+
+namespace rdmacomm {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::as_bytes;
+using testing::as_text;
+using ::testing::HasSubstr;
+using testing::RawSocket;
+using testing::soon;
+using testing::TcpPair;
+using testing::tiny;
+
+/// A bound port that nobody listens at (yet).
+struct ClosedPort {
+  ClosedPort() : fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    port = ntohs(address.sin_port);
+  }
+  UniqueFd fd;
+  std::uint16_t port = 0;
+};
+
+/// A listener, a stranger connected to it, and the server's end.
+struct Stranger {
+  Stranger() : listener(std::move(*TCPListener::listen({"127.0.0.1", 0}))), socket(listener->port()) {
+    server = testing::accept_one(*listener);
+  }
+  Status hello(Deadline deadline = soon()) {
+    return server->exchange_hello(Hello::of_this_process(), deadline).status();
+  }
+  std::unique_ptr<TCPListener> listener;
+  RawSocket socket;
+  std::unique_ptr<TCPConnector> server;
+};
+
+/// The last message in what a stranger was sent.
+std::optional<Message> last_message(std::span<const std::byte> stream) {
+  std::optional<Message> last;
+  MessageAssembler assembler;
+  while (!stream.empty()) {
+    const auto room = assembler.room();
+    const std::size_t count = std::min(room.size(), stream.size());
+    std::ranges::copy(stream.first(count), room.begin());
+    stream = stream.subspan(count);
+    EXPECT_TRUE(assembler.filled(count).ok());
+    if (auto message = assembler.take()) last = std::move(message);
+  }
+  return last;
+}
+
+// Connecting ------------------------------------------------------------------------------------------------------
+
+TEST(TCPConnect, NobodyThereIsOneClearLine) {
+  const ClosedPort closed;
+  auto client = TCPConnector::connect({"127.0.0.1", closed.port}, {.connect_timeout = milliseconds(30)});
+  EXPECT_EQ(client.code(), std::errc::connection_refused);
+  EXPECT_EQ(client.error().message(), "nobody listens at 127.0.0.1:" + std::to_string(closed.port) +
+                                          "; gave up after 30 ms (Connection refused)");
+}
+
+TEST(TCPConnect, NamesAreShownWithTheirAddresses) {
+  const ClosedPort closed;
+  auto client = TCPConnector::connect({"localhost", closed.port}, {.connect_timeout = milliseconds(30)});
+  EXPECT_EQ(client.code(), std::errc::connection_refused);
+  EXPECT_THAT(client.error().context, HasSubstr("localhost:" + std::to_string(closed.port) + " ("));
+  EXPECT_THAT(client.error().context, HasSubstr("127.0.0.1"));
+}
+
+TEST(TCPConnect, WaitsForAServerThatStartsLater) {
+  const ClosedPort closed;
+  const HostPort where{"127.0.0.1", closed.port};
+  ASSERT_FALSE(TCPConnector::connect(where, {.connect_timeout = milliseconds(1)}));
+  auto client = std::async(std::launch::async, [&] { return TCPConnector::connect(where).status(); });
+  ASSERT_EQ(::listen(closed.fd.get(), 1), 0);
+  EXPECT_TRUE(client.get().ok());
+}
+
+TEST(TCPConnect, CancelEndsTheWait) {
+  const ClosedPort closed;
+  auto stop = StopEvent::create();
+  ASSERT_TRUE(stop);
+  const TcpOptions hour{.connect_timeout = std::chrono::hours(1)};
+  auto client = std::async(std::launch::async, [&] {
+    return TCPConnector::connect({"127.0.0.1", closed.port}, hour, stop->fd()).code();
+  });
+  stop->signal();
+  EXPECT_EQ(client.get(), Errc::kStopped);
+}
+
+TEST(TCPConnect, AskingForNonsense) {
+  EXPECT_EQ(TCPConnector::connect({"127.0.0.1", 0}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(TCPConnector::connect({"", 2020}).code(), Errc::kInvalidArgument);
+  auto nowhere = TCPConnector::connect({"no such host", 2020});
+  EXPECT_EQ(nowhere.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(nowhere.error().context, HasSubstr("no such host"));
+  EXPECT_EQ(TCPConnector::connect({"127.0.0.1", 2020}, {.connect_timeout = milliseconds(0)}).code(),
+            Errc::kInvalidArgument);
+}
+
+TEST(TCPConnect, LocalGidHintIsTheMappedAddress) {
+  const TcpPair four("127.0.0.1");
+  EXPECT_EQ(as_text(std::as_bytes(std::span(four.client->local_gid_hint().raw))),
+            std::string("\0\0\0\0\0\0\0\0\0\0\xff\xff\x7f\0\0\x01", 16));
+  const TcpPair six("::1");
+  EXPECT_EQ(six.client->local_gid_hint().raw[15], 1);
+  EXPECT_EQ(six.client->local_gid_hint().raw[11], 0);
+}
+
+// Messages --------------------------------------------------------------------------------------------------------
+
+TEST(TCPConnector, HelloIntroducesBothSides) {
+  const TcpPair pair;
+  const Hello client_hello{.node = "alpha", .pid = 11, .instance = 1, .features = 0};
+  const Hello server_hello{.node = "beta", .pid = 22, .instance = 2, .features = 0};
+  auto at_server = std::async(std::launch::async, [&] { return pair.server->exchange_hello(server_hello, soon()); });
+  auto at_client = pair.client->exchange_hello(client_hello, soon());
+  ASSERT_TRUE(at_client) << at_client.status().message();
+  EXPECT_EQ(at_client->node, "beta");
+  EXPECT_EQ(at_server.get()->pid, 11U);
+  EXPECT_EQ(pair.client->peer_text(), pair.client->peer_address() + " (beta, pid 22)");
+}
+
+TEST(TCPConnector, MessagesArriveWholeAndInOrder) {
+  const TcpPair pair;
+  const std::vector<std::size_t> sizes = {0, 1, 4096, 65536, 300'000, kMaxPayloadBytes};
+  auto sender = std::async(std::launch::async, [&] {
+    for (const std::size_t size : sizes) {
+      std::vector<std::byte> payload(size, static_cast<std::byte>(size % 251));
+      const Status sent = pair.client->send_message(MessageType::kUser, payload, soon());
+      if (!sent) return sent;
+    }
+    return Status();
+  });
+  for (const std::size_t size : sizes) {
+    auto got = pair.server->receive_message(MessageType::kUser, soon());
+    ASSERT_TRUE(got) << got.status().message();
+    EXPECT_EQ(*got, std::vector<std::byte>(size, static_cast<std::byte>(size % 251)));
+  }
+  EXPECT_TRUE(sender.get().ok());
+}
+
+TEST(TCPConnector, MessagesOfSeveralSendersDoNotMix) {
+  const TcpPair pair;
+  const auto send_many = [&](char letter) {
+    return std::async(std::launch::async, [&pair, letter] {
+      for (int i = 0; i < 50; ++i) {
+        ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes(std::string(50'000, letter)), soon()).ok());
+      }
+    });
+  };
+  auto a = send_many('a');
+  auto b = send_many('b');
+  for (int i = 0; i < 100; ++i) {
+    auto got = pair.server->receive_message(MessageType::kUser, soon());
+    ASSERT_TRUE(got) << got.status().message();
+    const std::string text = as_text(*got);
+    ASSERT_EQ(text, std::string(50'000, text.front()));
+  }
+}
+
+TEST(TCPConnector, ReceiversOfDifferentTypesDoNotDisturbEachOther) {
+  const TcpPair pair;
+  for (int round = 0; round < 200; ++round) {
+    auto user = std::async(std::launch::async,
+                           [&] { return pair.server->receive_message(MessageType::kUser, soon()).status(); });
+    auto barrier = std::async(std::launch::async, [&] { return pair.server->sync_with_peer("here", soon()); });
+    ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("x"), soon()).ok());
+    ASSERT_TRUE(pair.client->sync_with_peer("here", soon()).ok());
+    ASSERT_TRUE(user.get().ok());
+    ASSERT_TRUE(barrier.get().ok());
+  }
+}
+
+TEST(TCPConnector, TooLongAMessageIsRefusedHereAndTheConnectionStays) {
+  const TcpPair pair;
+  const std::vector<std::byte> large(kMaxPayloadBytes + 1);
+  EXPECT_EQ(pair.client->send_message(MessageType::kUser, large, soon()).code(), Errc::kInvalidArgument);
+  ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("ok"), soon()).ok());
+  EXPECT_EQ(as_text(*pair.server->receive_message(MessageType::kUser, soon())), "ok");
+}
+
+TEST(TCPConnector, ExpectRefusesAnotherType) {
+  const TcpPair pair;
+  ASSERT_TRUE(pair.client->send_message(MessageType::kOffer, as_bytes("x"), soon()).ok());
+  auto got = pair.server->expect_message(MessageType::kHello, soon());
+  EXPECT_EQ(got.code(), Errc::kBadMessage);
+  EXPECT_THAT(got.error().context, HasSubstr("a OFFER where a HELLO belongs"));
+  auto told = pair.client->receive_message(MessageType::kUser, soon());
+  EXPECT_EQ(told.code(), Errc::kPeerRefused);
+}
+
+TEST(TCPConnector, DeadlinesEndWaits) {
+  const TcpPair pair;
+  EXPECT_EQ(pair.client->receive_message(MessageType::kUser, tiny()).code(), Errc::kTimeout);
+  EXPECT_EQ(pair.client->exchange_hello(Hello::of_this_process(), tiny()).code(), Errc::kTimeout);
+  EXPECT_EQ(pair.client->check_peer(), PeerState::kOpen);
+}
+
+TEST(TCPConnector, ATimeoutNamesTheMessagesThatWait) {
+  const TcpPair pair;
+  ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("x"), soon()).ok());
+  ASSERT_TRUE(pair.client->send_message(MessageType::kOffer, as_bytes("y"), soon()).ok());
+  ASSERT_TRUE(pair.server->receive_message(MessageType::kOffer, soon()));
+  auto late = pair.server->receive_message(MessageType::kAnswer, tiny());
+  EXPECT_EQ(late.code(), Errc::kTimeout);
+  EXPECT_THAT(late.error().context, HasSubstr("1 messages of other types"));
+}
+
+TEST(TCPConnector, APeerThatDoesNotReadEndsTheSendAtItsDeadline) {
+  const TcpPair pair;
+  const std::vector<std::byte> large(kMaxPayloadBytes);
+  Status sent;
+  for (int i = 0; i < 100 && sent; ++i) sent = pair.client->send_message(MessageType::kUser, large, tiny());
+  EXPECT_EQ(sent.code(), Errc::kTimeout);
+}
+
+TEST(TCPConnector, AFullInboxHoldsThePeerBackAndLosesNothing) {
+  const TcpPair pair;
+  constexpr int kCount = 3 * static_cast<int>(TCPConnector::kMaxInboxMessages);
+  auto sender = std::async(std::launch::async, [&] {
+    for (int i = 0; i < kCount; ++i) {
+      ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes(std::to_string(i)), soon()).ok());
+    }
+    ASSERT_TRUE(pair.client->sync_with_peer("after", soon()).ok());
+  });
+  EXPECT_EQ(pair.server->receive_message(MessageType::kAnswer, tiny()).code(), Errc::kTimeout);
+  auto barrier = std::async(std::launch::async, [&] { return pair.server->sync_with_peer("after", soon()); });
+  for (int i = 0; i < kCount; ++i) {
+    auto got = pair.server->receive_message(MessageType::kUser, soon());
+    ASSERT_TRUE(got) << got.status().message();
+    ASSERT_EQ(as_text(*got), std::to_string(i));
+  }
+  EXPECT_TRUE(barrier.get().ok());
+}
+
+// Barrier ---------------------------------------------------------------------------------------------------------
+
+TEST(TCPConnector, BarrierMeets) {
+  const TcpPair pair;
+  for (int i = 0; i < 20; ++i) {
+    auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer("step", soon()); });
+    ASSERT_TRUE(pair.client->sync_with_peer("step", soon()).ok());
+    ASSERT_TRUE(server.get().ok());
+  }
+}
+
+TEST(TCPConnector, DifferentBarriersNameBothTags) {
+  const TcpPair pair;
+  auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer("load", soon()); });
+  const Status met = pair.client->sync_with_peer("run", soon());
+  EXPECT_EQ(met.code(), Errc::kWrongState);
+  EXPECT_THAT(met.message(), HasSubstr("'run'"));
+  EXPECT_THAT(met.message(), HasSubstr("'load'"));
+  EXPECT_EQ(server.get().code(), Errc::kWrongState);
+}
+
+TEST(TCPConnector, ABarrierThatTimedOutCanBeWaitedForAgain) {
+  const TcpPair pair;
+  const Status late = pair.client->sync_with_peer("slow", tiny());
+  EXPECT_EQ(late.code(), Errc::kTimeout);
+  EXPECT_THAT(late.message(), HasSubstr("'slow'"));
+  EXPECT_EQ(pair.client->sync_with_peer("other", tiny()).code(), Errc::kWrongState);
+  ASSERT_TRUE(pair.server->sync_with_peer("slow", soon()).ok());
+  EXPECT_TRUE(pair.client->sync_with_peer("slow", soon()).ok());
+  EXPECT_EQ(pair.server->sync_with_peer(std::string(256, 'x'), soon()).code(), Errc::kInvalidArgument);
+}
+
+// Ends ------------------------------------------------------------------------------------------------------------
+
+TEST(TCPConnector, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
+  const TcpPair pair;
+  ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("last words"), soon()).ok());
+  pair.client->say_goodbye();
+  EXPECT_EQ(pair.client->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kWrongState);
+  auto got = pair.server->receive_message(MessageType::kUser, soon());
+  ASSERT_TRUE(got);
+  EXPECT_EQ(as_text(*got), "last words");
+  auto end = pair.server->receive_message(MessageType::kUser, soon());
+  EXPECT_EQ(end.code(), Errc::kPeerLost);
+  EXPECT_THAT(end.error().context, HasSubstr("said goodbye"));
+  EXPECT_EQ(pair.server->check_peer(), PeerState::kLeft);
+  EXPECT_EQ(pair.server->status().code(), Errc::kPeerLost);
+  EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kPeerLost);
+}
+
+TEST(TCPConnector, ReceivingGoesOnAfterOnesOwnGoodbye) {
+  const TcpPair pair;
+  ASSERT_TRUE(pair.server->send_message(MessageType::kUser, as_bytes("crossed"), soon()).ok());
+  pair.client->say_goodbye();
+  EXPECT_EQ(as_text(*pair.client->receive_message(MessageType::kUser, soon())), "crossed");
+}
+
+TEST(TCPConnector, AClosedPeerIsLostAndItsMessagesCanStillBeReceived) {
+  TcpPair pair;
+  ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("one"), soon()).ok());
+  pair.client.reset();
+  pollfd waited{pair.server->fd(), POLLRDHUP, 0};
+  ASSERT_EQ(::poll(&waited, 1, 20'000), 1);
+  EXPECT_EQ(pair.server->check_peer(), PeerState::kLost);
+  EXPECT_EQ(as_text(*pair.server->receive_message(MessageType::kUser, soon())), "one");
+  auto end = pair.server->receive_message(MessageType::kUser, soon());
+  EXPECT_EQ(end.code(), Errc::kPeerLost);
+  EXPECT_THAT(end.error().context, HasSubstr("without a goodbye"));
+}
+
+TEST(TCPConnector, AWatcherAndAReceiverBothLearnOfTheEnd) {
+  for (int round = 0; round < 50; ++round) {
+    TcpPair pair;
+    auto receiver =
+        std::async(std::launch::async, [&] { return pair.server->receive_message(MessageType::kUser, soon()).code(); });
+    auto watcher = std::async(std::launch::async, [&] {
+      pollfd waited{pair.server->fd(), POLLRDHUP, 0};
+      ::poll(&waited, 1, 20'000);
+      return pair.server->check_peer();
+    });
+    pair.client.reset();
+    EXPECT_EQ(receiver.get(), Errc::kPeerLost);
+    EXPECT_EQ(watcher.get(), PeerState::kLost);
+  }
+}
+
+TEST(TCPConnector, ShutdownEndsEveryWait) {
+  const TcpPair pair;
+  auto user = std::async(std::launch::async,
+                         [&] { return pair.server->receive_message(MessageType::kUser, Deadline::never()).code(); });
+  auto barrier =
+      std::async(std::launch::async, [&] { return pair.server->sync_with_peer("x", Deadline::never()).code(); });
+  pair.server->shutdown();
+  EXPECT_EQ(user.get(), Errc::kStopped);
+  EXPECT_EQ(barrier.get(), Errc::kStopped);
+  EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kStopped);
+}
+
+TEST(TCPConnector, ShutdownEndsASendThatTheOtherSideDoesNotRead) {
+  const TcpPair pair;
+  auto sender = std::async(std::launch::async, [&] {
+    const std::vector<std::byte> large(kMaxPayloadBytes);
+    Status sent;
+    while (sent) sent = pair.client->send_message(MessageType::kUser, large, Deadline::never());
+    return sent.code();
+  });
+  pair.client->shutdown();
+  EXPECT_EQ(sender.get(), Errc::kStopped);
+}
+
+TEST(TCPConnector, ARefusalReachesThePeerWithItsReason) {
+  const TcpPair pair;
+  pair.server->refuse(make_error(Errc::kIncompatiblePeer, "GID types differ: RoCE v1 here"));
+  auto told = pair.client->receive_message(MessageType::kAnswer, soon());
+  EXPECT_EQ(told.code(), Errc::kPeerRefused);
+  EXPECT_THAT(told.error().context, HasSubstr("refused: GID types differ: RoCE v1 here"));
+  EXPECT_EQ(pair.client->check_peer(), PeerState::kLost);
+}
+
+TEST(TCPConnector, ASenderLearnsWhyItWasRefused) {
+  TcpPair pair;
+  pair.server->refuse(make_error(Errc::kInvalidArgument, "go away"));
+  pair.server.reset();
+  Status sent;
+  const std::vector<std::byte> large(kMaxPayloadBytes);
+  for (int i = 0; i < 1000 && sent; ++i) sent = pair.client->send_message(MessageType::kUser, large, soon());
+  EXPECT_EQ(sent.code(), Errc::kPeerRefused) << sent.message();
+}
+
+// Strangers -------------------------------------------------------------------------------------------------------
+
+TEST(TCPStranger, SendsNothing) {
+  Stranger stranger;
+  EXPECT_EQ(stranger.hello(tiny()).code(), Errc::kTimeout);
+}
+
+TEST(TCPStranger, ClosesAtOnce) {
+  Stranger stranger;
+  stranger.socket.close();
+  EXPECT_EQ(stranger.hello().code(), Errc::kPeerLost);
+}
+
+TEST(TCPStranger, SendsGarbage) {
+  Stranger stranger;
+  ASSERT_TRUE(stranger.socket.send("GET / HTTP/1.1\r\n\r\n"));
+  const Status status = stranger.hello();
+  EXPECT_EQ(status.code(), Errc::kBadMessage);
+  EXPECT_THAT(status.message(), HasSubstr("GET /"));
+  stranger.server.reset();
+  // It learns nothing but our hello.
+  const auto seen = last_message(stranger.socket.read_all());
+  EXPECT_TRUE(!seen || seen->type == MessageType::kHello);
+}
+
+TEST(TCPStranger, SendsHalfAHeaderAndWaits) {
+  Stranger stranger;
+  ASSERT_TRUE(stranger.socket.send("RDCM\x01"));
+  EXPECT_EQ(stranger.hello(tiny()).code(), Errc::kTimeout);
+}
+
+TEST(TCPStranger, SendsHalfAMessageAndCloses) {
+  Stranger stranger;
+  ASSERT_TRUE(stranger.socket.send("RDCM\x01"));
+  stranger.socket.close();
+  const Status status = stranger.hello();
+  EXPECT_EQ(status.code(), Errc::kPeerLost);
+  EXPECT_THAT(status.message(), HasSubstr("in the middle of a message"));
+}
+
+TEST(TCPStranger, PromisesAHugeMessage) {
+  Stranger stranger;
+  WireWriter header;
+  header.put(kHandshakeMagic);
+  header.put(kHandshakeVersion);
+  header.put(static_cast<std::uint16_t>(MessageType::kHello));
+  header.put(std::uint32_t{0xffffffff});
+  ASSERT_TRUE(stranger.socket.send(header.bytes()));
+  const Status status = stranger.hello();
+  EXPECT_EQ(status.code(), Errc::kBadMessage);
+  EXPECT_THAT(status.message(), HasSubstr("4294967295"));
+  stranger.server.reset();
+  const auto told = last_message(stranger.socket.read_all());
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->type, MessageType::kReject);
+}
+
+TEST(TCPStranger, SendsAHelloThatIsNone) {
+  Stranger stranger;
+  ASSERT_TRUE(stranger.socket.send(*frame_message(MessageType::kHello, as_bytes("??"))));
+  EXPECT_EQ(stranger.hello().code(), Errc::kBadMessage);
+}
+
+TEST(TCPStranger, OfAnotherVersionIsToldOurs) {
+  Stranger stranger;
+  WireWriter header;
+  header.put(kHandshakeMagic);
+  header.put(static_cast<std::uint16_t>(kHandshakeVersion + 1));
+  header.put(static_cast<std::uint16_t>(MessageType::kHello));
+  header.put(std::uint32_t{0});
+  ASSERT_TRUE(stranger.socket.send(header.bytes()));
+  const Status status = stranger.hello();
+  EXPECT_EQ(status.code(), Errc::kVersionMismatch);
+  EXPECT_THAT(status.message(), HasSubstr("version 2"));
+  EXPECT_THAT(status.message(), HasSubstr("version 1"));
+  stranger.server.reset();
+  const auto told = last_message(stranger.socket.read_all());  // decodes only headers of our own version
+  ASSERT_TRUE(told);
+  ASSERT_EQ(told->type, MessageType::kReject);
+  EXPECT_EQ(Reject::decode(told->payload)->code, Errc::kVersionMismatch);
+}
+
+TEST(TCPStranger, AClientOfAnotherVersionLearnsItFromOurReject) {
+  // The other direction: what an old side makes of the reject of a new one.
+  Stranger stranger;
+  auto bytes = *frame_message(MessageType::kReject, Reject{Errc::kVersionMismatch, "too old"}.encode());
+  bytes[4] = std::byte{2};
+  ASSERT_TRUE(stranger.socket.send(bytes));
+  EXPECT_EQ(stranger.hello().code(), Errc::kVersionMismatch);
+}
+
+}  // namespace
+}  // namespace rdmacomm

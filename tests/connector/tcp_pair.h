@@ -1,0 +1,52 @@
+// tcp_pair.h - a listener and both ends of one connection.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <memory>
+#include <string>
+
+#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/connector/tcp_listener.h"
+
+namespace rdmacomm::testing {
+
+inline Deadline soon() {
+  return Deadline::after(std::chrono::seconds(20));
+}  // generous: never reached on success
+inline Deadline tiny() {
+  return Deadline::after(std::chrono::milliseconds(5));
+}  // to be reached
+
+inline std::unique_ptr<TCPConnector> accept_one(TCPListener& listener) {
+  pollfd waited{listener.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waited, 1, 20'000), 1);
+  auto accepted = listener.accept();
+  EXPECT_TRUE(accepted.has_value()) << accepted.status().message();
+  return accepted ? std::move(*accepted) : nullptr;
+}
+
+inline std::span<const std::byte> as_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+inline std::string as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+struct TcpPair {
+  explicit TcpPair(const std::string& host = "127.0.0.1", const TcpOptions& options = {}) {
+    auto listening = TCPListener::listen({host, 0}, options);
+    EXPECT_TRUE(listening.has_value()) << listening.status().message();
+    listener = std::move(*listening);
+    auto connected = TCPConnector::connect({host, listener->port()}, options);
+    EXPECT_TRUE(connected.has_value()) << connected.status().message();
+    client = std::move(*connected);
+    server = accept_one(*listener);
+  }
+  std::unique_ptr<TCPListener> listener;
+  std::unique_ptr<TCPConnector> client;
+  std::unique_ptr<TCPConnector> server;
+};
+
+}  // namespace rdmacomm::testing
