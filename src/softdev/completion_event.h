@@ -1,0 +1,27 @@
+// completion_event.h - waking whoever sleeps on a completion channel.
+#pragma once
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "softdev/layout.h"
+
+namespace rdmacomm::softdev {
+
+/// Fires one event on the completion channel behind `wake_fd` (an eventfd in semaphore mode) if the queue is armed
+/// for it. Called after the completion was published: the fence makes sure that either the arming side's next
+/// poll sees the completion, or this side sees the queue armed. Only queues with a channel pay for it.
+inline void fire(CqShared& cq, int wake_fd, bool solicited) noexcept {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::uint32_t armed = cq.armed.load(std::memory_order_relaxed);
+  if (armed == CqShared::kNot || (armed == CqShared::kSolicitedOnly && !solicited)) return;
+  if (!cq.armed.compare_exchange_strong(armed, CqShared::kNot)) return;  // another completion woke it
+  cq.pending_events.fetch_add(1, std::memory_order_release);
+  const std::uint64_t one = 1;
+  // Cannot fail: the counter would have to reach 2^64 - 1, and a closed descriptor belongs to nobody.
+  (void)!write(wake_fd, &one, sizeof(one));
+}
+
+}  // namespace rdmacomm::softdev

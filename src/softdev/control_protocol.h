@@ -1,0 +1,69 @@
+// control_protocol.h - what contexts of one host say to each other over UNIX sockets.
+//
+// An initiator connects to the socket that serves the target's queue pair number and asks; the target's serving
+// thread answers. One packet (SOCK_SEQPACKET) a message, descriptors beside it (SCM_RIGHTS). The structs go over
+// as they lie in memory: both ends share memory of the same layout anyway, and kHello refuses any other version.
+// The connection is also how each end learns of the other's death.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "softdev/layout.h"
+
+namespace rdmacomm::softdev {
+
+inline constexpr std::uint32_t kControlMagic = 0x30746673;  // "sft0"
+
+/// Queue pair numbers are given out in blocks; who has bound a block's socket name owns its numbers. The name is
+/// abstract: nothing is left of it when its owner is gone. Abstract names are seen in one network namespace.
+inline constexpr std::uint32_t kQpnBlockBits = 10;
+inline constexpr std::uint32_t kQpnBlocks = 1U << (24 - kQpnBlockBits);
+[[nodiscard]] inline std::string block_socket_name(std::uint32_t block) {
+  return std::string(1, '\0') + "rdmacomm/soft0/" + std::to_string(block);
+}
+
+enum class RequestKind : std::uint32_t {
+  kHello = 1,    ///< -> ContextAnswer, and the control segment's descriptor
+  kQueuePair,    ///< -> QueuePairAnswer, and the descriptor that wakes its receive queue's sleeper, if it has one
+  kArena,        ///< -> the descriptor of arena `argument`
+  kFail,         ///< a request broke the rules of queue pair `qpn`: no answer
+  kWrite,        ///< memory that can neither be mapped nor reached by system calls: `length` bytes follow
+  kRead,         ///< -> `length` bytes follow the answer
+  kFetchAdd,     ///< -> Answer::value: what was there
+  kCompareSwap,  ///< -> Answer::value: what was there
+};
+
+struct Request {
+  std::uint32_t magic = kControlMagic;
+  std::uint32_t version = kLayoutVersion;
+  RequestKind kind{};
+  std::uint32_t sequence = 0;
+  std::uint32_t qpn = 0;       ///< the target's queue pair
+  std::uint32_t peer_qpn = 0;  ///< the initiator's queue pair
+  std::uint32_t argument = 0;  ///< kArena: Arena; kFail: ibv_event_type
+  std::uint32_t rkey = 0;
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::uint64_t operand = 0;
+  std::uint64_t swap = 0;
+};
+
+/// The payload of one kWrite or kRead at most; longer ranges go in pieces.
+inline constexpr std::size_t kMaxControlPayload = 64 * 1024;
+
+struct Answer {
+  std::uint32_t sequence = 0;
+  std::int32_t error = 0;  ///< 0, or an errno value
+  std::uint64_t value = 0;
+  // kHello
+  std::uint64_t mr_table_offset = 0;
+  // kQueuePair
+  std::uint64_t qp_offset = 0;
+  std::uint64_t recv_cq_offset = 0;
+  std::uint32_t pd = 0;
+  std::uint32_t recv_entries = 0;
+  std::uint32_t max_recv_sge = 0;
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,98 @@
+#include "softdev/gid_table.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+bool equal(const ibv_gid& a, const ibv_gid& b) { return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0; }
+
+ibv_gid mapped(in_addr address) {
+  ibv_gid gid{};
+  gid.raw[10] = gid.raw[11] = 0xff;
+  std::memcpy(gid.raw + 12, &address, sizeof(address));
+  return gid;
+}
+
+ibv_gid link_local(std::uint64_t guid) {
+  ibv_gid gid{};
+  gid.raw[0] = 0xfe;
+  gid.raw[1] = 0x80;
+  const std::uint64_t interface_id = htobe64(guid);
+  std::memcpy(gid.raw + 8, &interface_id, sizeof(interface_id));
+  return gid;
+}
+
+struct HostAddress {
+  ibv_gid gid;
+  std::uint32_t interface;
+  int rank;  // 0: IPv4, 1: IPv6, 2: loopback
+};
+
+std::vector<HostAddress> host_addresses() {
+  std::vector<HostAddress> found;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return found;
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
+    const bool loopback = (one->ifa_flags & IFF_LOOPBACK) != 0;
+    HostAddress address{{}, if_nametoindex(one->ifa_name), loopback ? 2 : 0};
+    if (one->ifa_addr->sa_family == AF_INET) {
+      address.gid = mapped(reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr);
+    } else if (one->ifa_addr->sa_family == AF_INET6) {
+      const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
+      if (IN6_IS_ADDR_LINKLOCAL(&ipv6)) continue;  // entries 0 and 1 stand for these
+      std::memcpy(address.gid.raw, &ipv6, sizeof(ipv6));
+      if (!loopback) address.rank = 1;
+    } else {
+      continue;
+    }
+    found.push_back(address);
+  }
+  freeifaddrs(list);
+  std::ranges::stable_sort(found, {}, &HostAddress::rank);
+  return found;
+}
+
+}  // namespace
+
+std::uint64_t host_guid() {
+  std::array<char, 64> boot_id{};
+  const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (file) (void)!read(file.get(), boot_id.data(), boot_id.size() - 1);
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char c : boot_id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return (hash & ~(std::uint64_t{1} << 56)) | std::uint64_t{2} << 56;  // a locally administered EUI-64
+}
+
+std::vector<ibv_gid_entry> gid_table() {
+  std::vector<ibv_gid_entry> table;
+  const auto add_pair = [&table](const ibv_gid& gid, std::uint32_t interface) {
+    for (const std::uint32_t type : {IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2}) {
+      table.push_back({gid, static_cast<std::uint32_t>(table.size()), 1, type, interface});
+    }
+  };
+  add_pair(link_local(host_guid()), 0);
+  for (const HostAddress& address : host_addresses()) add_pair(address.gid, address.interface);
+  return table;
+}
+
+bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {
+  static constexpr std::array<std::uint8_t, 13> kMappedLoopback = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
+  if (std::memcmp(gid.raw, kMappedLoopback.data(), kMappedLoopback.size()) == 0) return true;
+  return std::ranges::any_of(table, [&gid](const ibv_gid_entry& entry) { return equal(entry.gid, gid); });
+}
+
+}  // namespace rdmacomm::softdev

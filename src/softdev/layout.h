@@ -1,0 +1,120 @@
+// layout.h - what a process shows of its queue pairs, queues and registrations to its peers.
+//
+// Everything here lies in the control segment (a memfd) of the process that owns the object, the target, and is
+// mapped by the processes whose queue pairs are connected to it, the initiators. Both run the same layout
+// version: the handshake in control_protocol.h sees to it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace rdmacomm::softdev {
+
+inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::size_t kPage = 4096;
+
+/// Which memfd of the target backs a registered range, so that an initiator can map it.
+enum class Arena : std::uint32_t {
+  kNone = 0,  ///< memory of the application's own: reached by system calls
+  kPages = 1,
+  kHugePages = 2,
+};
+
+/// One registration. Written by the target while `key` is 0; initiators read it while their hazard flag
+/// (QpShared::busy) is up, which keeps the target from reusing the entry.
+struct alignas(64) MrEntry {
+  std::atomic<std::uint32_t> key;  ///< index << 8 | generation: lkey and rkey; 0: free
+  std::uint32_t access;            ///< IBV_ACCESS_*
+  std::uint32_t pd;
+  Arena arena;
+  std::uint64_t address;
+  std::uint64_t length;
+  std::uint64_t arena_offset;  ///< of `address` in the arena
+  std::uint64_t stamp;         ///< never the same twice in one context: tells re-registrations with an equal key apart
+};
+static_assert(sizeof(MrEntry) == 64);
+
+/// The part of a completion queue that initiators touch: whether and how it is armed.
+struct alignas(64) CqShared {
+  enum Arm : std::uint32_t { kNot = 0, kSolicitedOnly = 1, kAny = 2 };
+  std::atomic<std::uint32_t> armed;
+  std::atomic<std::uint32_t> pending_events;  ///< fired and not yet taken by get_cq_event
+};
+
+/// The receiving side of a queue pair. Behind it lie `entries` inbound slots, then `entries` posted receives.
+struct alignas(64) QpShared {
+  // Written by the target, seldom.
+  std::atomic<std::uint64_t> link;         ///< link_word() while it accepts requests, else 0
+  std::atomic<std::uint32_t> access;       ///< IBV_ACCESS_REMOTE_* of the queue pair
+  std::atomic<std::uint32_t> recv_floor;   ///< no posted receive is shorter, nor malformed: SEND need not look
+  std::atomic<std::uint32_t> path_mtu;     ///< bytes
+  std::atomic<std::uint32_t> rnr_timer;    ///< min_rnr_timer code
+  std::atomic<std::uint32_t> max_dest_rd;  ///< READs and atomics it accepts at a time
+  // Written by the target at each post_recv.
+  alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
+  // Written by the initiator.
+  alignas(64) std::atomic<std::uint32_t> busy;  ///< hazard flag: an operation on this target is under way
+  std::uint32_t taken;                          ///< receives consumed since RESET: the next slot's position
+};
+static_assert(sizeof(QpShared) == 192);
+
+/// What QpShared::link holds while target `qpn` accepts requests from initiator `peer_qpn`. One load and compare
+/// tells the initiator that the target exists, is in RTR or RTS, and is connected to it and nobody else.
+[[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn) noexcept {
+  return std::uint64_t{1} << 63 | std::uint64_t{qpn} << 24 | peer_qpn;
+}
+
+/// One inbound message: a completion, and the payload where it is small. Written by the initiator, read by the
+/// target's poll_cq. A message of up to kEagerBytes costs one cache line in all.
+struct alignas(64) InSlot {
+  static constexpr std::size_t kEagerBytes = 48;
+  std::atomic<std::uint32_t> sequence;  ///< position + 1 once the slot is filled
+  std::uint8_t status;                  ///< ibv_wc_status of the receive
+  std::uint8_t opcode;                  ///< IBV_WC_RECV or IBV_WC_RECV_RDMA_WITH_IMM, less IBV_WC_RECV
+  std::uint8_t has_immediate;
+  std::uint8_t eager;                   ///< payload is here; poll_cq copies it out
+  std::uint32_t bytes;
+  __be32 immediate;
+  std::byte payload[kEagerBytes];
+};
+static_assert(sizeof(InSlot) == 64);
+
+/// One posted receive, as the initiator sees it. Followed by its scatter list; RecvEntry::stride() apart.
+struct RecvEntry {
+  std::uint32_t count;      ///< scatter elements
+  std::uint32_t malformed;  ///< an lkey was wrong when it was posted
+  std::uint64_t total;      ///< bytes it can take
+  [[nodiscard]] ibv_sge* scatter() noexcept { return reinterpret_cast<ibv_sge*>(this + 1); }
+  [[nodiscard]] static constexpr std::size_t stride(std::uint32_t max_sge) noexcept {
+    return sizeof(RecvEntry) + max_sge * sizeof(ibv_sge);
+  }
+};
+
+/// Pointers into one mapping of a QpShared and what lies behind it. The same for target and initiator.
+struct QpView {
+  QpShared* shared = nullptr;
+  InSlot* slots = nullptr;
+  std::byte* recvs = nullptr;
+  std::uint32_t mask = 0;  ///< entries - 1; entries is a power of two
+  std::uint32_t stride = 0;
+
+  QpView() = default;
+  QpView(std::byte* base, std::uint32_t entries, std::uint32_t max_sge) noexcept
+      : shared(reinterpret_cast<QpShared*>(base)),
+        slots(reinterpret_cast<InSlot*>(base + sizeof(QpShared))),
+        recvs(base + sizeof(QpShared) + entries * sizeof(InSlot)),
+        mask(entries - 1),
+        stride(static_cast<std::uint32_t>(RecvEntry::stride(max_sge))) {}
+  [[nodiscard]] static std::size_t bytes(std::uint32_t entries, std::uint32_t max_sge) noexcept {
+    return sizeof(QpShared) + entries * (sizeof(InSlot) + RecvEntry::stride(max_sge));
+  }
+  [[nodiscard]] InSlot& slot(std::uint32_t position) const noexcept { return slots[position & mask]; }
+  [[nodiscard]] RecvEntry& recv(std::uint32_t position) const noexcept {
+    return *reinterpret_cast<RecvEntry*>(recvs + std::size_t{position & mask} * stride);
+  }
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,323 @@
+#include "softdev/local_wire.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+
+#include "softdev/completion_event.h"
+#include "softdev/copy.h"
+#include "softdev/device_limits.h"
+#include "softdev/mr_table.h"
+#include "softdev/soft_context.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// Holds the target's hazard flag up: while it is, the target neither reuses a registration nor takes its queue
+/// pair down. The exchange orders it before the reads of link word and registrations.
+class Hazard {
+ public:
+  explicit Hazard(QpShared& target) noexcept : target_(target) { target_.busy.exchange(1, std::memory_order_seq_cst); }
+  Hazard(const Hazard&) = delete;
+  Hazard& operator=(const Hazard&) = delete;
+  ~Hazard() { target_.busy.store(0, std::memory_order_release); }
+
+ private:
+  QpShared& target_;
+};
+
+constexpr ExecResult refused(ibv_wc_status status) noexcept { return {ExecOutcome::kDone, status, 0}; }
+
+std::byte* pointer(std::uint64_t address) noexcept { return reinterpret_cast<std::byte*>(address); }
+
+/// Concatenates `count` slices into `to`.
+void gather(const ibv_sge* slices, int count, std::byte* to) noexcept {
+  for (int i = 0; i < count; ++i) {
+    std::memcpy(to, pointer(slices[i].addr), slices[i].length);
+    to += slices[i].length;
+  }
+}
+
+/// What the target is told when a request is refused for `status`; false: it need not know.
+bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
+  if (status == IBV_WC_REM_ACCESS_ERR) {
+    event = IBV_EVENT_QP_ACCESS_ERR;
+  } else if (status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR) {
+    event = IBV_EVENT_QP_REQ_ERR;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
+    : own_(own), target_qpn_(target_qpn), link_(link_word(target_qpn, own.qpn)) {}
+
+int LocalWire::connect() {
+  int error = 0;
+  peer_ = own_.context->peers().get(target_qpn_, error);
+  if (error == EPERM || error == EPROTO) return error;
+  attach();
+  return 0;
+}
+
+void LocalWire::attach() noexcept {
+  if (remote_ != nullptr) return;
+  int error = 0;
+  if (peer_ == nullptr) peer_ = own_.context->peers().get(target_qpn_, error);
+  if (peer_ == nullptr) return;
+  remote_ = peer_->attach(target_qpn_, own_.qpn);
+  if (remote_ != nullptr) posted_seen_ = remote_->view.shared->taken;
+}
+
+std::uint32_t LocalWire::rnr_timer_code() const noexcept {
+  return remote_ == nullptr ? 0 : remote_->view.shared->rnr_timer.load(std::memory_order_relaxed);
+}
+
+ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
+  std::uint64_t total = 0;
+  if (!local_slices_valid(wr, total)) return refused(IBV_WC_LOC_PROT_ERR);
+  if (total > kMaxMessageBytes) return refused(IBV_WC_LOC_LEN_ERR);
+  if (peer_ != nullptr && peer_->dead()) return {ExecOutcome::kLost};
+  if (remote_ == nullptr) return {ExecOutcome::kUnreachable};
+  const auto bytes = static_cast<std::uint32_t>(total);
+
+  ExecResult result;
+  {
+    QpShared& target = *remote_->view.shared;
+    const Hazard hazard(target);
+    if (target.link.load(std::memory_order_acquire) != link_) return {ExecOutcome::kUnreachable};
+    const std::uint32_t target_mtu = target.path_mtu.load(std::memory_order_relaxed);
+    if (bytes > target_mtu && own_.path_mtu > target_mtu) {
+      result = refused(IBV_WC_REM_INV_REQ_ERR);  // its packets would be longer than the target accepts
+    } else {
+      switch (wr.opcode) {
+        case IBV_WR_SEND:
+        case IBV_WR_SEND_WITH_IMM: result = exec_send(wr, bytes); break;
+        case IBV_WR_RDMA_WRITE:
+        case IBV_WR_RDMA_WRITE_WITH_IMM: result = exec_write(wr, bytes); break;
+        case IBV_WR_RDMA_READ: result = exec_read(wr, bytes); break;
+        default: result = exec_atomic(wr); break;
+      }
+    }
+  }
+  ibv_event_type event{};
+  if (result.outcome == ExecOutcome::kDone && result.status != IBV_WC_SUCCESS && target_event(result.status, event)) {
+    peer_->report_failure(target_qpn_, own_.qpn, event);
+  }
+  return result;
+}
+
+bool LocalWire::local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept {
+  const bool check = (wr.send_flags & IBV_SEND_INLINE) == 0;
+  const bool written = wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+                       wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  const std::uint32_t access = written ? IBV_ACCESS_LOCAL_WRITE : 0;
+  const auto table = own_.context->registrations().entries();
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& slice = wr.sg_list[i];
+    bytes += slice.length;
+    if (check && slice.length != 0 &&
+        find_range(table, slice.lkey, own_.pd, slice.addr, slice.length, access) == nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool LocalWire::receive_posted() noexcept {
+  const QpShared& target = *remote_->view.shared;
+  if (target.taken != posted_seen_) return true;
+  posted_seen_ = target.posted.load(std::memory_order_acquire);
+  return target.taken != posted_seen_;
+}
+
+ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  if (!receive_posted()) return {ExecOutcome::kReceiverNotReady};
+  const QpView& view = remote_->view;
+  if (bytes <= InSlot::kEagerBytes && bytes <= view.shared->recv_floor.load(std::memory_order_relaxed)) {
+    gather(wr.sg_list, wr.num_sge, view.slot(view.shared->taken).payload);
+    publish(wr, IBV_WC_SUCCESS, bytes, true);
+    return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+  }
+  RecvEntry& recv = view.recv(view.shared->taken);
+  if (recv.total < bytes) {
+    publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
+    return refused(IBV_WC_REM_INV_REQ_ERR);
+  }
+  const int error = recv.malformed != 0 ? EACCES : scatter(wr, recv, bytes);
+  if (error == EACCES) {
+    publish(wr, IBV_WC_LOC_PROT_ERR, bytes, false);
+    return refused(IBV_WC_REM_OP_ERR);
+  }
+  if (error != 0) return failed_copy(error);
+  publish(wr, IBV_WC_SUCCESS, bytes, false);
+  return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+}
+
+int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t bytes) noexcept {
+  const ibv_sge* from = wr.sg_list;
+  std::uint32_t from_done = 0;  // of *from
+  const ibv_sge* to = recv.scatter();
+  while (bytes != 0) {
+    const std::uint32_t here = std::min(to->length, bytes);
+    TargetRange range;
+    if (here != 0 && !find(to->lkey, to->addr, here, IBV_ACCESS_LOCAL_WRITE, range)) return EACCES;
+    for (std::uint32_t done = 0; done < here;) {
+      const std::uint32_t piece = std::min(here - done, from->length - from_done);
+      const TargetRange at{range.base == nullptr ? nullptr : range.base + done, range.address + done};
+      const int error = copy_out(at, to->lkey, pointer(from->addr) + from_done, piece, false);
+      if (error != 0) return error;
+      done += piece;
+      from_done += piece;
+      if (from_done == from->length) {
+        ++from;
+        from_done = 0;
+      }
+    }
+    bytes -= here;
+    ++to;
+  }
+  return 0;
+}
+
+ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  const bool immediate = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  if (immediate && !receive_posted()) return {ExecOutcome::kReceiverNotReady};
+  if (bytes != 0) {
+    TargetRange to;
+    const auto key = wr.wr.rdma.rkey;
+    if (!find(key, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE, to)) return refused(IBV_WC_REM_ACCESS_ERR);
+    for (int i = 0; i < wr.num_sge; ++i) {
+      const ibv_sge& slice = wr.sg_list[i];
+      const int error = copy_out(to, key, pointer(slice.addr), slice.length, i + 1 == wr.num_sge);
+      if (error != 0) return failed_copy(error);
+      if (to.base != nullptr) to.base += slice.length;
+      to.address += slice.length;
+    }
+  }
+  if (immediate) publish(wr, IBV_WC_SUCCESS, bytes, false);
+  return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+}
+
+ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  if (remote_->view.shared->max_dest_rd.load(std::memory_order_relaxed) == 0) return refused(IBV_WC_REM_INV_REQ_ERR);
+  if (bytes == 0) return {};
+  TargetRange from;
+  const auto key = wr.wr.rdma.rkey;
+  if (!find(key, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_READ, from)) return refused(IBV_WC_REM_ACCESS_ERR);
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& slice = wr.sg_list[i];
+    const int error = copy_in(pointer(slice.addr), from, key, slice.length);
+    if (error != 0) return failed_copy(error);
+    if (from.base != nullptr) from.base += slice.length;
+    from.address += slice.length;
+  }
+  return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+}
+
+ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
+  const auto& atomic = wr.wr.atomic;
+  const bool add = wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  if (remote_->view.shared->max_dest_rd.load(std::memory_order_relaxed) == 0 || atomic.remote_addr % 8 != 0) {
+    return refused(IBV_WC_REM_INV_REQ_ERR);
+  }
+  TargetRange at;
+  if (!find(atomic.rkey, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at)) return refused(IBV_WC_REM_ACCESS_ERR);
+  std::uint64_t before = atomic.compare_add;
+  if (at.base == nullptr) {
+    // Memory that is not mapped here: the target's serving thread does all atomics on it, with the CPU's own.
+    Request request;
+    request.kind = add ? RequestKind::kFetchAdd : RequestKind::kCompareSwap;
+    request.qpn = target_qpn_;
+    request.rkey = atomic.rkey;
+    request.address = atomic.remote_addr;
+    request.operand = atomic.compare_add;
+    request.swap = atomic.swap;
+    const int error = peer_->request(request, {}, &before);
+    if (error != 0) return failed_copy(error);
+  } else {
+    const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at.base));
+    if (add) {
+      before = word.fetch_add(atomic.compare_add);
+    } else {
+      word.compare_exchange_strong(before, atomic.swap);  // leaves what was there in `before`
+    }
+  }
+  std::memcpy(pointer(wr.sg_list[0].addr), &before, sizeof(before));
+  return {ExecOutcome::kDone, IBV_WC_SUCCESS, 8};
+}
+
+bool LocalWire::find(std::uint32_t key, std::uint64_t address, std::uint64_t length, std::uint32_t access,
+                     TargetRange& range) noexcept {
+  const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
+  if ((remote_->view.shared->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return false;
+  const MrEntry* entry = find_range(peer_->registrations(), key, remote_->pd, address, length, access);
+  if (entry == nullptr) return false;
+  range = {nullptr, address};
+  if (entry->arena == Arena::kNone) return true;
+  Cached& cached = cache_[(key >> 8) % cache_.size()];
+  if (cached.stamp != entry->stamp) cached = {entry->stamp, peer_->map_registration(*entry)};
+  if (cached.start != nullptr) range.base = cached.start + (address - entry->address);
+  return true;
+}
+
+int LocalWire::copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes,
+                        bool last) noexcept {
+  if (to.base != nullptr) {
+    if (last) {
+      copy_last_byte_last(to.base, from, bytes);
+    } else {
+      std::memcpy(to.base, from, bytes);
+    }
+    return 0;
+  }
+  const int error = peer_->copy_by_system_call(true, from, to.address, bytes);
+  if (error != EPERM) return error;
+  Request request;
+  request.kind = RequestKind::kWrite;
+  request.qpn = target_qpn_;
+  request.rkey = key;
+  request.address = to.address;
+  return peer_->request(request, {from, bytes}, nullptr);
+}
+
+int LocalWire::copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept {
+  if (from.base != nullptr) {
+    std::memcpy(to, from.base, bytes);
+    return 0;
+  }
+  const int error = peer_->copy_by_system_call(false, to, from.address, bytes);
+  if (error != EPERM) return error;
+  Request request;
+  request.kind = RequestKind::kRead;
+  request.qpn = target_qpn_;
+  request.rkey = key;
+  request.address = from.address;
+  return peer_->request(request, {to, bytes}, nullptr);
+}
+
+ExecResult LocalWire::failed_copy(int error) noexcept {
+  if (error == EFAULT || error == EACCES) return refused(IBV_WC_REM_OP_ERR);
+  return {ExecOutcome::kLost};
+}
+
+void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes, bool eager) noexcept {
+  QpShared& target = *remote_->view.shared;
+  InSlot& slot = remote_->view.slot(target.taken);
+  const bool write = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  slot.status = static_cast<std::uint8_t>(status);
+  slot.opcode = static_cast<std::uint8_t>((write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) - IBV_WC_RECV);
+  slot.has_immediate = write || wr.opcode == IBV_WR_SEND_WITH_IMM;
+  slot.eager = eager;
+  slot.bytes = bytes;
+  slot.immediate = wr.imm_data;
+  slot.sequence.store(++target.taken, std::memory_order_release);
+  if (!remote_->wake_fd) return;
+  const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0 || status != IBV_WC_SUCCESS;
+  fire(*remote_->recv_cq, remote_->wake_fd.get(), solicited);
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,71 @@
+// local_wire.h - requests to a target on the same host: the poster's CPU does what a NIC would.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "softdev/peer.h"
+#include "softdev/wire.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+
+/// What the wire must know of its own end.
+struct LocalEnd {
+  SoftContext* context = nullptr;
+  std::uint32_t qpn = 0;
+  std::uint32_t pd = 0;
+  std::uint32_t path_mtu = 0;  ///< bytes
+};
+
+class LocalWire final : public Wire {
+ public:
+  LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept;
+
+  /// 0: the target was found, or may come yet; EPERM, EPROTO: it never can be reached.
+  [[nodiscard]] int connect();
+  void attach() noexcept override;
+  [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
+  [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
+
+ private:
+  /// A checked range of the target's memory: mapped at `base`, or (nullptr) reached by system calls.
+  struct TargetRange {
+    std::byte* base = nullptr;
+    std::uint64_t address = 0;
+  };
+
+  ExecResult exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  ExecResult exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  ExecResult exec_atomic(const ibv_send_wr& wr) noexcept;
+
+  [[nodiscard]] bool local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept;
+  [[nodiscard]] bool receive_posted() noexcept;
+  [[nodiscard]] bool find(std::uint32_t key, std::uint64_t address, std::uint64_t length, std::uint32_t access,
+                          TargetRange& range) noexcept;
+  [[nodiscard]] int copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes,
+                             bool last) noexcept;
+  [[nodiscard]] int copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept;
+  [[nodiscard]] int scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t bytes) noexcept;
+  void publish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes, bool eager) noexcept;
+  [[nodiscard]] static ExecResult failed_copy(int error) noexcept;
+
+  const LocalEnd own_;
+  const std::uint32_t target_qpn_;
+  const std::uint64_t link_;  // what the target's link word must be
+  std::shared_ptr<Peer> peer_;
+  std::unique_ptr<RemoteQp> remote_;
+  std::uint32_t posted_seen_ = 0;  // the target's `posted` when it was last read
+  // The registrations used last, so that the peer's table of mappings is not asked each time.
+  struct Cached {
+    std::uint64_t stamp = 0;
+    std::byte* start = nullptr;
+  };
+  std::array<Cached, 8> cache_;
+};
+
+}  // namespace rdmacomm::softdev

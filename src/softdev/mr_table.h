@@ -1,0 +1,63 @@
+// mr_table.h - the registrations of one context.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "softdev/layout.h"
+#include "softdev/shared_file.h"
+
+namespace rdmacomm::softdev {
+
+/// Looks `key` up in a table and checks that [address, address + length) is inside the registration, that it
+/// belongs to `pd` and that it grants all of `access`. nullptr: one of these does not hold.
+[[nodiscard]] inline const MrEntry* find_range(std::span<const MrEntry> table, std::uint32_t key, std::uint32_t pd,
+                                               std::uint64_t address, std::uint64_t length,
+                                               std::uint32_t access) noexcept {
+  const std::size_t index = key >> 8;
+  if (index >= table.size()) return nullptr;
+  const MrEntry& entry = table[index];
+  if (entry.key.load(std::memory_order_acquire) != key || key == 0) return nullptr;
+  if (entry.pd != pd || (entry.access & access) != access) return nullptr;
+  const std::uint64_t offset = address - entry.address;  // wraps to a huge number below the start
+  if (offset > entry.length || length > entry.length - offset) return nullptr;
+  return &entry;
+}
+
+/// The table of registrations, in the control segment; peers read it.
+/// Threads: any; entries() is read without a lock.
+class MrTable {
+ public:
+  static constexpr std::uint32_t kEntries = 1U << 18;
+
+  /// Makes the table inside `segment`. false and errno: no memory.
+  [[nodiscard]] bool create(SharedFile& segment);
+  void destroy(SharedFile& segment) { segment.free(std::move(block_)); }
+
+  [[nodiscard]] std::span<const MrEntry> entries() const noexcept { return {table_, kEntries}; }
+  [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
+
+  /// Enters a registration and returns its key; 0: the table is full.
+  [[nodiscard]] std::uint32_t add(std::uint32_t pd, std::uint64_t address, std::uint64_t length, std::uint32_t access,
+                                  Arena arena, std::uint64_t arena_offset);
+  /// Makes `key` invalid. Initiators that looked it up before may still be at work: the caller waits for them,
+  /// then calls recycle().
+  void invalidate(std::uint32_t key);
+  void recycle(std::uint32_t key);
+
+ private:
+  SharedBlock block_;
+  MrEntry* table_ = nullptr;
+  std::mutex mutex_;
+  std::uint32_t used_ = 1;  // entry 0 stays free: no key is ever 0
+  std::vector<std::uint32_t> free_;
+  std::vector<std::uint8_t> generations_ = {0};
+  std::uint64_t next_stamp_ = 1;
+};
+
+}  // namespace rdmacomm::softdev

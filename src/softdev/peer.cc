@@ -1,0 +1,174 @@
+#include "softdev/peer.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "softdev/mr_table.h"
+#include "softdev/unix_packet.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+// A serving thread answers in tens of microseconds. One that does not for this long is as good as dead: stopped
+// by a signal, or swapped out.
+constexpr int kAnswerTimeoutMs = 5000;
+
+std::span<const std::byte> bytes_of(const Request& request) { return std::as_bytes(std::span(&request, 1)); }
+std::span<std::byte> bytes_of(Answer& answer) { return std::as_writable_bytes(std::span(&answer, 1)); }
+
+}  // namespace
+
+std::shared_ptr<Peer> Peer::connect(std::uint32_t qpn, int& error) {
+  UniqueFd socket = connect_to(block_socket_name(qpn >> kQpnBlockBits));
+  PeerCredentials credentials;
+  if (!socket || !peer_credentials(socket.get(), credentials)) {
+    error = errno;
+    return nullptr;
+  }
+  if (credentials.uid != geteuid()) {
+    error = EPERM;
+    return nullptr;
+  }
+  auto peer = std::make_shared<Peer>(std::move(socket), credentials.pid);
+  error = peer->hello();
+  return error == 0 ? peer : nullptr;
+}
+
+int Peer::hello() {
+  Request request;
+  request.kind = RequestKind::kHello;
+  Answer answer;
+  const std::scoped_lock lock(mutex_);
+  const int error = call_locked(request, {}, answer, {}, segment_fd_);
+  if (error != 0) return error;
+  registrations_mapping_ =
+      Mapping(segment_fd_.get(), answer.mr_table_offset, MrTable::kEntries * sizeof(MrEntry), false);
+  if (registrations_mapping_.empty()) return errno;
+  registrations_ = {reinterpret_cast<const MrEntry*>(registrations_mapping_.data()), MrTable::kEntries};
+  return 0;
+}
+
+std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn) {
+  Request request;
+  request.kind = RequestKind::kQueuePair;
+  request.qpn = qpn;
+  request.peer_qpn = own_qpn;
+  Answer answer;
+  auto remote = std::make_unique<RemoteQp>();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (call_locked(request, {}, answer, {}, remote->wake_fd) != 0) return nullptr;
+  }
+  remote->mapping =
+      Mapping(segment_fd_.get(), answer.qp_offset, QpView::bytes(answer.recv_entries, answer.max_recv_sge), true);
+  remote->cq_mapping = Mapping(segment_fd_.get(), answer.recv_cq_offset, sizeof(CqShared), true);
+  if (remote->mapping.empty() || remote->cq_mapping.empty()) return nullptr;
+  remote->view = QpView(remote->mapping.data(), answer.recv_entries, answer.max_recv_sge);
+  remote->recv_cq = reinterpret_cast<CqShared*>(remote->cq_mapping.data());
+  remote->pd = answer.pd;
+  return remote;
+}
+
+int Peer::arena_fd_locked(Arena arena) {
+  UniqueFd& fd = arena_fds_[arena];
+  if (!fd) {
+    Request request;
+    request.kind = RequestKind::kArena;
+    request.argument = static_cast<std::uint32_t>(arena);
+    Answer answer;
+    if (call_locked(request, {}, answer, {}, fd) != 0) return -1;
+  }
+  return fd.get();
+}
+
+std::byte* Peer::map_registration(const MrEntry& entry) {
+  if (entry.arena == Arena::kNone) return nullptr;
+  const std::scoped_lock lock(mutex_);
+  MappedRegistration& mapped = mapped_[static_cast<std::uint32_t>(&entry - registrations_.data())];
+  if (mapped.stamp == entry.stamp) return mapped.start;
+  const int fd = arena_fd_locked(entry.arena);
+  if (fd < 0) return nullptr;
+  const std::size_t granule = entry.arena == Arena::kHugePages ? std::size_t{2} << 20 : kPage;
+  const std::uint64_t first = entry.arena_offset / granule * granule;
+  const std::uint64_t end = (entry.arena_offset + entry.length + granule - 1) / granule * granule;
+  Mapping mapping(fd, first, end - first, true);
+  if (mapping.empty()) return nullptr;
+  mapped.stamp = entry.stamp;
+  mapped.start = mapping.data() + (entry.arena_offset - first);
+  mapped.mapping = std::move(mapping);
+  return mapped.start;
+}
+
+int Peer::copy_by_system_call(bool write, std::byte* own, std::uint64_t address, std::size_t length) noexcept {
+  if (pid_ == 0 || system_calls_refused_.load(std::memory_order_relaxed)) return EPERM;
+  while (length != 0) {
+    const iovec here{own, length};
+    const iovec there{reinterpret_cast<void*>(address), length};
+    const ssize_t moved = write ? process_vm_writev(pid_, &here, 1, &there, 1, 0)
+                                : process_vm_readv(pid_, &here, 1, &there, 1, 0);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) {
+      const int error = moved == 0 ? EFAULT : errno;
+      if (error != EPERM && error != ENOSYS) return error;
+      system_calls_refused_.store(true, std::memory_order_relaxed);
+      return EPERM;
+    }
+    own += moved;
+    address += static_cast<std::uint64_t>(moved);
+    length -= static_cast<std::size_t>(moved);
+  }
+  return 0;
+}
+
+int Peer::request(Request request, std::span<std::byte> own, std::uint64_t* value) {
+  const std::scoped_lock lock(mutex_);
+  Answer answer;
+  UniqueFd none;
+  if (request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap) {
+    const int error = call_locked(request, {}, answer, {}, none);
+    *value = answer.value;
+    return error;
+  }
+  const bool write = request.kind == RequestKind::kWrite;
+  while (!own.empty()) {
+    const auto piece = own.first(std::min(own.size(), kMaxControlPayload));
+    request.length = piece.size();
+    const int error = write ? call_locked(request, piece, answer, {}, none) : call_locked(request, {}, answer, piece, none);
+    if (error != 0) return error;
+    request.address += piece.size();
+    own = own.subspan(piece.size());
+  }
+  return 0;
+}
+
+void Peer::report_failure(std::uint32_t qpn, std::uint32_t own_qpn, ibv_event_type event) noexcept {
+  Request request;
+  request.kind = RequestKind::kFail;
+  request.qpn = qpn;
+  request.peer_qpn = own_qpn;
+  request.argument = static_cast<std::uint32_t>(event);
+  // A target that cannot be told is gone, and needs not be told.
+  (void)send_packet(socket_.get(), bytes_of(request));
+}
+
+int Peer::call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,
+                      UniqueFd& fd) {
+  request.sequence = next_sequence_++;
+  if (dead()) return EPIPE;
+  if (!send_packet(socket_.get(), bytes_of(request), out)) {
+    mark_dead();
+    return EPIPE;
+  }
+  const ssize_t received = receive_packet(socket_.get(), bytes_of(answer), in, fd, kAnswerTimeoutMs);
+  if (received < static_cast<ssize_t>(sizeof(answer)) || answer.sequence != request.sequence) {
+    // Whatever came is no answer to this request, and a later answer would be taken for another's.
+    mark_dead();
+    return received < 0 ? errno : EPIPE;
+  }
+  return answer.error;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,86 @@
+// peer.h - an initiator's view of a target context: its connection, registrations and memory.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/control_protocol.h"
+#include "softdev/layout.h"
+#include "softdev/shared_file.h"
+
+namespace rdmacomm::softdev {
+
+/// A target's queue pair as an initiator uses it: mapped, with what wakes its sleeper.
+struct RemoteQp {
+  Mapping mapping;
+  Mapping cq_mapping;
+  UniqueFd wake_fd;  ///< the eventfd of the receive queue's completion channel; not valid: it has none
+  QpView view;
+  CqShared* recv_cq = nullptr;
+  std::uint32_t pd = 0;
+};
+
+/// A connection to the context that owns one block of queue pair numbers, shared by all queue pairs that are
+/// connected into that block.
+/// Threads: any.
+class Peer {
+ public:
+  /// Connects to the owner of `qpn`.
+  /// error  ECONNREFUSED: no such owner; EPERM: another user's; EPROTO: another version of this device
+  [[nodiscard]] static std::shared_ptr<Peer> connect(std::uint32_t qpn, int& error);
+
+  Peer(UniqueFd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+  [[nodiscard]] bool dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
+  void mark_dead() noexcept { dead_.store(true, std::memory_order_relaxed); }
+
+  /// Maps the target's queue pair `qpn`, announcing that `own_qpn` will use it. nullptr: there is none (yet).
+  [[nodiscard]] std::unique_ptr<RemoteQp> attach(std::uint32_t qpn, std::uint32_t own_qpn);
+
+  [[nodiscard]] std::span<const MrEntry> registrations() const noexcept { return registrations_; }
+  /// Where `entry`'s memory lies in this process; nullptr: it cannot be mapped. Valid while the registration is.
+  [[nodiscard]] std::byte* map_registration(const MrEntry& entry);
+
+  /// Copies between own memory and the target's unmapped memory by system calls; EPERM: not allowed here, the
+  /// caller goes by request(). Otherwise 0 or the errno value.
+  [[nodiscard]] int copy_by_system_call(bool write, std::byte* own, std::uint64_t address, std::size_t length) noexcept;
+  /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap. 0, or an errno value.
+  [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
+  /// Tells the target that a request broke its rules. No answer is awaited.
+  void report_failure(std::uint32_t qpn, std::uint32_t own_qpn, ibv_event_type event) noexcept;
+
+ private:
+  struct MappedRegistration {
+    std::uint64_t stamp = 0;
+    Mapping mapping;
+    std::byte* start = nullptr;
+  };
+
+  int hello();
+  int call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,
+                  UniqueFd& fd);
+  int arena_fd_locked(Arena arena);
+
+  const UniqueFd socket_;
+  const pid_t pid_;
+  std::atomic<bool> dead_{false};
+  std::atomic<bool> system_calls_refused_{false};
+  UniqueFd segment_fd_;
+  Mapping registrations_mapping_;
+  std::span<const MrEntry> registrations_;
+
+  std::mutex mutex_;  // guards what follows, and keeps one request at a time on the socket
+  std::uint32_t next_sequence_ = 1;
+  std::map<Arena, UniqueFd> arena_fds_;
+  std::map<std::uint32_t, MappedRegistration> mapped_;  // by index in the table
+};
+
+}  // namespace rdmacomm::softdev

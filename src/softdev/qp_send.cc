@@ -1,0 +1,200 @@
+// The send queue: posting, executing, waiting, completing.
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "softdev/device_limits.h"
+#include "softdev/soft_context.h"
+#include "softdev/soft_cq.h"
+#include "softdev/soft_qp.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// The completion's opcode; IBV_WC_RECV stands for "no opcode of this device".
+ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
+  switch (opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM: return IBV_WC_SEND;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM: return IBV_WC_RDMA_WRITE;
+    case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP: return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
+    default: return IBV_WC_RECV;
+  }
+}
+
+bool is_atomic(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/// How long a sender waits after "receiver not ready", by min_rnr_timer code. Source: ibv_modify_qp(3).
+std::chrono::microseconds rnr_delay(std::uint32_t code) noexcept {
+  static constexpr std::uint32_t kHundredthsOfMs[32] = {65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,
+                                                        48,    64,  96,  128, 192,  256,  384,  512,  768,  1024, 1536,
+                                                        2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return std::chrono::microseconds(kHundredthsOfMs[code % 32] * 10);
+}
+
+constexpr int kInfiniteRnrRetry = 7;
+
+}  // namespace
+
+int SoftQp::check_send(const ibv_send_wr& wr) const noexcept {
+  if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
+  if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > capabilities_.max_send_sge) return EINVAL;
+  const bool needs_read_depth = wr.opcode == IBV_WR_RDMA_READ || is_atomic(wr.opcode);
+  if (needs_read_depth && attributes_.max_rd_atomic == 0) return EINVAL;
+  if (is_atomic(wr.opcode) && (wr.num_sge != 1 || wr.sg_list[0].length != 8)) return EINVAL;
+  if ((wr.send_flags & IBV_SEND_INLINE) == 0) return 0;
+  if (needs_read_depth) return EINVAL;
+  std::uint64_t bytes = 0;
+  for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
+  return bytes > capabilities_.max_inline_data ? EINVAL : 0;
+}
+
+int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
+  int error = 0;
+  {
+    const std::scoped_lock guard(send_lock_);
+    const ibv_qp_state now = state_.load(std::memory_order_relaxed);
+    if (now != IBV_QPS_RTS && now != IBV_QPS_SQD && now != IBV_QPS_ERR) error = EINVAL;
+    for (; error == 0 && wr != nullptr; wr = wr->next) {
+      error = check_send(*wr);
+      if (error != 0) break;
+      if (send_posted_ - send_freed_.load(std::memory_order_acquire) >= capabilities_.max_send_wr) {
+        error = ENOMEM;
+        break;
+      }
+      ++send_posted_;
+      execute_or_keep(*wr);
+    }
+  }
+  if (error != 0) *bad = wr;
+  send_queue_.notify(true);
+  return error;
+}
+
+void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
+  const ibv_qp_state now = state_.load(std::memory_order_relaxed);
+  if (now == IBV_QPS_ERR) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
+  if (now != IBV_QPS_RTS || !pending_.empty()) return keep(wr);
+  const ExecResult result = wire_->exec(wr);
+  if (result.outcome != ExecOutcome::kDone) {
+    // What the wait is for, and how long it may last, is settled by the first retry, which is now.
+    keep(wr);
+    return retry_pending_locked();
+  }
+  finish(wr, result.status, result.bytes);
+  if (result.status != IBV_WC_SUCCESS) enter_error_locked();
+}
+
+void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept {
+  const std::uint32_t position = send_finished_.load(std::memory_order_relaxed);
+  SendRecord& record = sends_[position & send_mask_];
+  record.wr_id = wr.wr_id;
+  record.bytes = bytes;
+  record.opcode = static_cast<std::uint8_t>(completion_opcode(wr.opcode));
+  record.status = static_cast<std::uint8_t>(status);
+  record.signaled = signal_all_ || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  send_finished_.store(position + 1, std::memory_order_release);
+}
+
+void SoftQp::keep(const ibv_send_wr& wr) noexcept {
+  if (pending_.empty()) waiting_for_ = ExecOutcome::kDone;
+  WaitingRequest& waiting = pending_.emplace_back();
+  waiting.wr = wr;
+  waiting.slices.assign(wr.sg_list, wr.sg_list + wr.num_sge);
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
+    for (const ibv_sge& slice : waiting.slices) {
+      const auto* from = reinterpret_cast<const std::byte*>(slice.addr);
+      waiting.inline_payload.insert(waiting.inline_payload.end(), from, from + slice.length);
+    }
+    const std::byte* from = waiting.inline_payload.data();
+    for (ibv_sge& slice : waiting.slices) {
+      slice.addr = reinterpret_cast<std::uint64_t>(from);
+      from += slice.length;
+    }
+  }
+  waiting.wr.sg_list = waiting.slices.data();
+  pending_count_.fetch_add(1, std::memory_order_relaxed);
+  soft_context_.retrier().wake();
+}
+
+bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
+  status = outcome == ExecOutcome::kReceiverNotReady ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_RETRY_EXC_ERR;
+  if (outcome == ExecOutcome::kLost) return true;
+  const Clock::time_point now = Clock::now();
+  if (waiting_for_ != outcome) {
+    waiting_for_ = outcome;
+    if (outcome == ExecOutcome::kReceiverNotReady) {
+      give_up_at_ = attributes_.rnr_retry == kInfiniteRnrRetry
+                        ? Clock::time_point::max()
+                        : now + attributes_.rnr_retry * rnr_delay(wire_->rnr_timer_code());
+    } else {
+      // 4.096 us * 2^timeout for each try; a timeout of 0 waits for ever.
+      const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
+      give_up_at_ = attributes_.timeout == 0 ? Clock::time_point::max() : now + (attributes_.retry_cnt + 1) * once;
+    }
+  }
+  return now >= give_up_at_;
+}
+
+void SoftQp::retry_pending_locked() noexcept {
+  while (!pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
+    const ibv_send_wr& wr = pending_.front().wr;
+    ExecResult result = wire_->exec(wr);
+    if (result.outcome != ExecOutcome::kDone) {
+      if (!give_up(result.outcome, result.status)) return;
+      result.bytes = 0;
+    }
+    finish(wr, result.status, result.bytes);
+    pending_.pop_front();
+    pending_count_.fetch_sub(1, std::memory_order_relaxed);
+    waiting_for_ = ExecOutcome::kDone;
+    if (result.status != IBV_WC_SUCCESS) enter_error_locked();
+  }
+}
+
+void SoftQp::retry_pending() noexcept {
+  {
+    const std::scoped_lock guard(send_lock_);
+    if (pending_.empty() || wire_ == nullptr) return;
+    wire_->attach();
+    retry_pending_locked();
+  }
+  send_queue_.notify(true);
+}
+
+void SoftQp::flush_pending() noexcept {
+  for (const WaitingRequest& waiting : pending_) finish(waiting.wr, IBV_WC_WR_FLUSH_ERR, 0);
+  pending_.clear();
+  pending_count_.store(0, std::memory_order_relaxed);
+}
+
+int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
+  if (has_pending() && send_lock_.try_lock()) {
+    retry_pending_locked();
+    send_lock_.unlock();
+  }
+  const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
+  int found = 0;
+  while (send_scanned_ != finished && found < count) {
+    const SendRecord& record = sends_[send_scanned_++ & send_mask_];
+    // Without a completion nobody learns that the request is done: it stays in the queue until a later one says so.
+    if (!record.signaled && record.status == IBV_WC_SUCCESS) continue;
+    ibv_wc& wc = out[found++];
+    wc.wr_id = record.wr_id;
+    wc.status = static_cast<ibv_wc_status>(record.status);
+    wc.opcode = static_cast<ibv_wc_opcode>(record.opcode);
+    wc.vendor_err = 0;
+    wc.byte_len = record.bytes;
+    wc.qp_num = qp_num;
+    wc.wc_flags = 0;
+    send_freed_.store(send_scanned_, std::memory_order_release);
+  }
+  return found;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,259 @@
+// The life of a queue pair: creation, its states, its end.
+#include <sched.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "softdev/device_limits.h"
+#include "softdev/gid_table.h"
+#include "softdev/local_wire.h"
+#include "softdev/soft_context.h"
+#include "softdev/soft_cq.h"
+#include "softdev/soft_qp.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// A move of an RC queue pair and the attributes that it needs and allows. Source: ibv_modify_qp(3).
+struct Move {
+  ibv_qp_state from;
+  ibv_qp_state to;
+  int required;
+  int optional;
+};
+
+constexpr int kRtrRequired =
+    IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int kRtsRequired =
+    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+constexpr int kRtsOptional =
+    IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+
+constexpr std::array<Move, 9> kMoves = {{
+    {IBV_QPS_RESET, IBV_QPS_INIT, kInitRequired, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitRequired},
+    {IBV_QPS_INIT, IBV_QPS_RTR, kRtrRequired, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+    {IBV_QPS_RTR, IBV_QPS_RTS, kRtsRequired, kRtsOptional},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRtsOptional},
+    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY | IBV_QP_CUR_STATE},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRtsOptional},
+    {IBV_QPS_SQD, IBV_QPS_SQD, 0,
+     IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
+         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PKEY_INDEX | kRtsOptional},
+    {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
+}};
+
+/// Whether each value that `mask` names is in its range.
+bool values_valid(const ibv_qp_attr& a, int mask) {
+  const auto in_mask = [mask](int bit) { return (mask & bit) != 0; };
+  if (in_mask(IBV_QP_PORT) && a.port_num != 1) return false;
+  if (in_mask(IBV_QP_PKEY_INDEX) && a.pkey_index != 0) return false;
+  if (in_mask(IBV_QP_PATH_MTU) && (a.path_mtu < IBV_MTU_256 || a.path_mtu > IBV_MTU_4096)) return false;
+  if (in_mask(IBV_QP_DEST_QPN) && a.dest_qp_num > 0xffffff) return false;
+  if (in_mask(IBV_QP_MIN_RNR_TIMER) && a.min_rnr_timer > 31) return false;
+  if (in_mask(IBV_QP_TIMEOUT) && a.timeout > 31) return false;
+  if (in_mask(IBV_QP_RETRY_CNT) && a.retry_cnt > 7) return false;
+  if (in_mask(IBV_QP_RNR_RETRY) && a.rnr_retry > 7) return false;
+  if (in_mask(IBV_QP_MAX_QP_RD_ATOMIC) && a.max_rd_atomic > kMaxReadDepth) return false;
+  return !in_mask(IBV_QP_MAX_DEST_RD_ATOMIC) || a.max_dest_rd_atomic <= kMaxReadDepth;
+}
+
+std::uint32_t queue_entries(std::uint32_t depth) { return std::bit_ceil(depth == 0 ? 1 : depth); }
+
+}  // namespace
+
+SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std::uint32_t pd_number,
+               const ibv_qp_init_attr& init)
+    : ibv_qp{},
+      soft_context_(context_),
+      block_(std::move(block)),
+      view_(block_.mapping.data(), recv_entries(init.cap), init.cap.max_recv_sge),
+      pd_number_(pd_number),
+      capabilities_(init.cap),
+      signal_all_(init.sq_sig_all != 0),
+      send_queue_(SoftCq::from(init.send_cq)),
+      recv_queue_(SoftCq::from(init.recv_cq)),
+      sends_(queue_entries(init.cap.max_send_wr)),
+      send_mask_(queue_entries(init.cap.max_send_wr) - 1),
+      recvs_(recv_entries(init.cap)),
+      recv_slices_(std::size_t{recv_entries(init.cap)} * init.cap.max_recv_sge) {
+  context = soft_context_.verbs();
+  qp_context = init.qp_context;
+  send_cq = init.send_cq;
+  recv_cq = init.recv_cq;
+  qp_num = qpn;
+  handle = qpn;
+  qp_type = init.qp_type;
+  state = IBV_QPS_RESET;
+  pthread_mutex_init(&mutex, nullptr);
+  pthread_cond_init(&cond, nullptr);
+  attributes_.qp_state = IBV_QPS_RESET;
+  view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
+}
+
+SoftQp::~SoftQp() { soft_context_.segment().free(std::move(block_)); }
+
+std::uint32_t SoftQp::recv_entries(const ibv_qp_cap& capabilities) noexcept {
+  return queue_entries(capabilities.max_recv_wr);
+}
+
+int SoftQp::check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const {
+  const int given = mask & ~IBV_QP_STATE;
+  if ((mask & IBV_QP_CUR_STATE) != 0 && attributes.cur_qp_state != from) return EINVAL;
+  if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return (given & ~IBV_QP_CUR_STATE) == 0 ? 0 : EINVAL;
+  for (const Move& move : kMoves) {
+    if (move.from != from || move.to != to) continue;
+    const bool complete = (given & move.required) == move.required;
+    const bool nothing_else = (given & ~(move.required | move.optional)) == 0;
+    return complete && nothing_else && values_valid(attributes, mask) ? 0 : EINVAL;
+  }
+  return EINVAL;
+}
+
+int SoftQp::modify(const ibv_qp_attr& attributes, int mask) {
+  int error = 0;
+  bool to_reset = false;
+  {
+    const std::scoped_lock guard(send_lock_);
+    const ibv_qp_state from = state_.load(std::memory_order_relaxed);
+    const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attributes.qp_state : from;
+    error = check_modify(attributes, mask, from, to);
+    if (error != 0) return error;
+    if (to == IBV_QPS_ERR) {
+      enter_error_locked();
+      return 0;
+    }
+    to_reset = to == IBV_QPS_RESET;
+    if (!to_reset) store_attributes(attributes, mask);
+    if (to == IBV_QPS_RTR && from == IBV_QPS_INIT) error = to_rtr(attributes);
+    if (error != 0) return error;
+    state_.store(to, std::memory_order_relaxed);
+    state = attributes_.qp_state = to;
+    if (to == IBV_QPS_RTS && !pending_.empty()) retry_pending_locked();
+  }
+  if (to_reset) reset();
+  send_queue_.notify(true);
+  return error;
+}
+
+void SoftQp::store_attributes(const ibv_qp_attr& a, int mask) {
+  const auto take = [&](int bit, auto member) {
+    if ((mask & bit) != 0) attributes_.*member = a.*member;
+  };
+  take(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
+  take(IBV_QP_PORT, &ibv_qp_attr::port_num);
+  take(IBV_QP_ACCESS_FLAGS, &ibv_qp_attr::qp_access_flags);
+  take(IBV_QP_AV, &ibv_qp_attr::ah_attr);
+  take(IBV_QP_PATH_MTU, &ibv_qp_attr::path_mtu);
+  take(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
+  take(IBV_QP_RQ_PSN, &ibv_qp_attr::rq_psn);
+  take(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
+  take(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
+  take(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
+  take(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
+  take(IBV_QP_TIMEOUT, &ibv_qp_attr::timeout);
+  take(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
+  take(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
+  QpShared& shared = *view_.shared;
+  shared.access.store(attributes_.qp_access_flags, std::memory_order_relaxed);
+  shared.rnr_timer.store(attributes_.min_rnr_timer, std::memory_order_relaxed);
+  shared.max_dest_rd.store(attributes_.max_dest_rd_atomic, std::memory_order_relaxed);
+  shared.path_mtu.store(128U << attributes_.path_mtu, std::memory_order_relaxed);
+}
+
+int SoftQp::to_rtr(const ibv_qp_attr& a) {
+  const auto gids = gid_table();
+  if (a.ah_attr.is_global == 0 || a.ah_attr.grh.sgid_index >= gids.size()) return EINVAL;
+  if (!is_local_gid(gids, a.ah_attr.grh.dgid)) return EHOSTUNREACH;
+  auto wire = std::make_unique<LocalWire>(LocalEnd{&soft_context_, qp_num, pd_number_, 128U << attributes_.path_mtu},
+                                          attributes_.dest_qp_num);
+  const int error = wire->connect();
+  if (error != 0) return error;
+  wire_ = std::move(wire);
+  view_.shared->link.store(link_word(qp_num, attributes_.dest_qp_num), std::memory_order_release);
+  return 0;
+}
+
+void SoftQp::enter_error() {
+  {
+    const std::scoped_lock guard(send_lock_);
+    enter_error_locked();
+  }
+}
+
+void SoftQp::enter_error_locked() noexcept {
+  if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
+  state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
+  state = attributes_.qp_state = IBV_QPS_ERR;
+  view_.shared->link.store(0, std::memory_order_seq_cst);
+  flush_pending();
+  send_queue_.notify(true);
+  recv_queue_.notify(true);
+}
+
+void SoftQp::reset() {
+  // Nobody looks at the queues while they are emptied: not the pollers, not the initiator, not the retrier.
+  send_queue_.detach(*this);
+  recv_queue_.detach(*this);
+  view_.shared->link.store(0, std::memory_order_seq_cst);
+  wait_for_initiator();
+  {
+    const std::scoped_lock guard(send_lock_, recv_lock_);
+    wire_.reset();
+    pending_.clear();
+    pending_count_.store(0, std::memory_order_relaxed);
+    send_posted_ = 0;
+    send_finished_.store(0, std::memory_order_relaxed);
+    send_scanned_ = 0;
+    send_freed_.store(0, std::memory_order_relaxed);
+    recv_posted_.store(0, std::memory_order_relaxed);
+    recv_polled_.store(0, std::memory_order_relaxed);
+    recv_floor_ = UINT32_MAX;
+    for (std::uint32_t i = 0; i <= view_.mask; ++i) view_.slot(i).sequence.store(0, std::memory_order_relaxed);
+    view_.shared->taken = 0;
+    view_.shared->posted.store(0, std::memory_order_relaxed);
+    view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
+    attributes_ = {};
+    attributes_.qp_state = IBV_QPS_RESET;
+  }
+  send_queue_.attach_sender(*this);
+  recv_queue_.attach_receiver(*this);
+}
+
+void SoftQp::wait_for_initiator() noexcept {
+  // An initiator that dies here is noticed by the serving thread, which takes its flag down.
+  while (busy()) sched_yield();
+}
+
+void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {
+  const std::scoped_lock guard(send_lock_);
+  attributes = attributes_;
+  attributes.cur_qp_state = attributes_.qp_state;
+  attributes.cap = capabilities_;
+  init = {};
+  init.qp_context = qp_context;
+  init.send_cq = send_cq;
+  init.recv_cq = recv_cq;
+  init.cap = capabilities_;
+  init.qp_type = qp_type;
+  init.sq_sig_all = signal_all_ ? 1 : 0;
+}
+
+void SoftQp::destroy() {
+  {
+    const std::scoped_lock guard(send_lock_);
+    state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
+    view_.shared->link.store(0, std::memory_order_seq_cst);
+    flush_pending();
+    wire_.reset();
+  }
+  send_queue_.detach(*this);
+  recv_queue_.detach(*this);
+  wait_for_initiator();
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,77 @@
+#include "softdev/retrier.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "softdev/soft_context.h"
+#include "softdev/soft_qp.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+constexpr std::chrono::microseconds kFirstPause{20};
+constexpr std::chrono::microseconds kLongestPause{1000};
+
+}  // namespace
+
+void Retrier::start() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "soft0-retry");
+}
+
+void Retrier::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Retrier::wake() {
+  const std::scoped_lock lock(mutex_);
+  if (wanted_) return;
+  wanted_ = true;
+  changed_.notify_one();
+}
+
+bool Retrier::retry_all() {
+  bool waiting = false;
+  for (const auto& qp : context_.queue_pairs().all()) {
+    if (!qp->has_pending()) continue;
+    qp->retry_pending();
+    waiting = waiting || qp->has_pending();
+  }
+  return waiting;
+}
+
+void Retrier::run() {
+  std::chrono::microseconds pause = kFirstPause;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (!wanted_) {
+      changed_.wait(lock, [this] { return wanted_ || stopping_; });
+      pause = kFirstPause;
+      continue;
+    }
+    wanted_ = false;
+    lock.unlock();
+    const bool waiting = retry_all();
+    lock.lock();
+    if (!waiting) continue;
+    changed_.wait_for(lock, pause, [this] { return wanted_ || stopping_; });
+    wanted_ = true;
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+}  // namespace rdmacomm::softdev

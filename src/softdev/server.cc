@@ -1,0 +1,222 @@
+#include "softdev/server.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "softdev/mr_table.h"
+#include "softdev/peer.h"
+#include "softdev/soft_context.h"
+#include "softdev/soft_cq.h"
+#include "softdev/soft_qp.h"
+#include "softdev/unix_packet.h"
+
+namespace rdmacomm::softdev {
+
+int Server::start() {
+  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  stop_event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll_ || !stop_event_) return errno;
+  add({Kind::kStop, UniqueFd(), {}, {}}, stop_event_.get(), EPOLLIN);
+  // Signals are the application's: none is ever handled on this thread.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "soft0-serve");
+  return 0;
+}
+
+void Server::stop() {
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  (void)!write(stop_event_.get(), &one, sizeof(one));
+  thread_.join();
+  const std::scoped_lock lock(mutex_);
+  watched_.clear();
+}
+
+void Server::add(Watched watched, int fd, std::uint32_t events) {
+  const std::scoped_lock lock(mutex_);
+  // Connections of this context's own that were closed left the epoll set by themselves.
+  std::erase_if(watched_, [](const auto& entry) {
+    return entry.second->kind == Kind::kPeer && entry.second->peer.expired();
+  });
+  const std::uint64_t id = next_id_++;
+  watched_.emplace(id, std::make_shared<Watched>(std::move(watched)));
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = id;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+}
+
+void Server::add_listener(UniqueFd listener) {
+  const int fd = listener.get();
+  add({Kind::kListener, std::move(listener), {}, {}}, fd, EPOLLIN);
+}
+
+void Server::watch(const std::shared_ptr<Peer>& peer) {
+  // Only the end of the connection: answers are read by whoever asked. EPOLLHUP comes without being asked for.
+  add({Kind::kPeer, UniqueFd(), peer, {}}, peer->socket(), EPOLLRDHUP | EPOLLONESHOT);
+}
+
+void Server::run() {
+  std::array<epoll_event, 32> events{};
+  for (;;) {
+    const int ready = epoll_wait(epoll_.get(), events.data(), events.size(), -1);
+    for (int i = 0; i < ready; ++i) {
+      std::uint64_t stop = 0;
+      if (read(stop_event_.get(), &stop, sizeof(stop)) > 0) return;
+      handle(events[i].data.u64, events[i].events);
+    }
+  }
+}
+
+void Server::handle(std::uint64_t id, std::uint32_t events) {
+  std::shared_ptr<Watched> watched;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto found = watched_.find(id);
+    if (found == watched_.end()) return;
+    watched = found->second;
+  }
+  bool over = false;
+  switch (watched->kind) {
+    case Kind::kStop: break;
+    case Kind::kListener: accept_initiator(*watched); break;
+    case Kind::kIncoming:
+      over = (events & EPOLLIN) != 0 ? !answer(*watched) : true;
+      if (over) initiator_gone(*watched);
+      break;
+    case Kind::kPeer:
+      if (const auto peer = watched->peer.lock()) peer->mark_dead();
+      context_.retrier().wake();
+      over = true;
+      break;
+  }
+  if (!over) return;
+  const std::scoped_lock lock(mutex_);
+  watched_.erase(id);
+}
+
+void Server::accept_initiator(Watched& listener) {
+  UniqueFd socket(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  PeerCredentials credentials;
+  if (!socket || !peer_credentials(socket.get(), credentials) || credentials.uid != geteuid()) return;
+  const int fd = socket.get();
+  add({Kind::kIncoming, std::move(socket), {}, {}}, fd, EPOLLIN | EPOLLRDHUP);
+}
+
+bool Server::answer(Watched& initiator) {
+  Request request;
+  std::vector<std::byte> payload(kMaxControlPayload);
+  UniqueFd unexpected;
+  const ssize_t received = receive_packet(initiator.fd.get(), std::as_writable_bytes(std::span(&request, 1)), payload,
+                                          unexpected, 0);
+  if (received < 0 && errno == EAGAIN) return true;
+  if (received < static_cast<ssize_t>(sizeof(request)) || request.magic != kControlMagic) return false;
+  if (request.kind == RequestKind::kFail) {
+    fail_queue_pair(request);
+    return true;
+  }
+  payload.resize(static_cast<std::size_t>(received) - sizeof(request));
+  reply(request, initiator, payload);
+  return true;
+}
+
+void Server::reply(const Request& request, Watched& initiator, std::span<const std::byte> payload) {
+  Answer answer;
+  answer.sequence = request.sequence;
+  std::vector<std::byte> out;
+  int fd = -1;
+  if (request.version != kLayoutVersion) {
+    answer.error = EPROTO;
+  } else if (request.kind == RequestKind::kHello) {
+    answer.mr_table_offset = context_.registrations().segment_offset();
+    fd = context_.segment().fd();
+  } else if (request.kind == RequestKind::kQueuePair) {
+    fd = reply_queue_pair(request, initiator, answer);
+  } else if (request.kind == RequestKind::kArena) {
+    fd = context_.memory().arena_fd(static_cast<Arena>(request.argument));
+    if (fd < 0) answer.error = ENOENT;
+  } else {
+    if (request.kind == RequestKind::kRead && request.length <= kMaxControlPayload) out.resize(request.length);
+    answer.error = access_memory(request, payload, answer, out);
+  }
+  (void)send_packet(initiator.fd.get(), std::as_bytes(std::span(&answer, 1)), out, fd);
+}
+
+int Server::reply_queue_pair(const Request& request, Watched& initiator, Answer& answer) {
+  const auto qp = context_.queue_pairs().find(request.qpn);
+  if (qp == nullptr) {
+    answer.error = ENOENT;
+    return -1;
+  }
+  std::erase_if(initiator.targets, [](const auto& target) { return target.expired(); });
+  initiator.targets.push_back(qp);
+  const SoftCq& cq = SoftCq::from(qp->recv_cq);
+  answer.qp_offset = qp->segment_offset();
+  answer.recv_cq_offset = cq.segment_offset();
+  answer.pd = qp->pd_number();
+  answer.recv_entries = SoftQp::recv_entries(qp->capabilities());
+  answer.max_recv_sge = qp->capabilities().max_recv_sge;
+  return cq.wake_fd();
+}
+
+int Server::access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
+                          std::span<std::byte> out) {
+  const auto qp = context_.queue_pairs().find(request.qpn);
+  if (qp == nullptr) return ENOENT;
+  const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap;
+  const std::uint64_t length = atomic ? 8 : request.length;
+  // The initiator has checked the kind of access; that the range is (still) registered is checked here again.
+  if (find_range(context_.registrations().entries(), request.rkey, qp->pd_number(), request.address, length, 0) ==
+      nullptr) {
+    return EACCES;
+  }
+  auto* const memory = reinterpret_cast<std::byte*>(request.address);
+  if (request.kind == RequestKind::kWrite) {
+    if (payload.size() != length) return EINVAL;
+    std::memcpy(memory, payload.data(), length);
+  } else if (request.kind == RequestKind::kRead) {
+    if (out.size() != length) return EINVAL;
+    std::memcpy(out.data(), memory, length);
+  } else if (atomic) {
+    const std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(memory));
+    answer.value = request.operand;
+    if (request.kind == RequestKind::kFetchAdd) {
+      answer.value = word.fetch_add(request.operand);
+    } else {
+      word.compare_exchange_strong(answer.value, request.swap);
+    }
+  } else {
+    return EINVAL;
+  }
+  return 0;
+}
+
+void Server::fail_queue_pair(const Request& request) {
+  const auto qp = context_.queue_pairs().find(request.qpn);
+  if (qp == nullptr) return;
+  qp->enter_error();
+  context_.events().push(static_cast<ibv_event_type>(request.argument), *qp);
+}
+
+void Server::initiator_gone(const Watched& initiator) {
+  for (const auto& target : initiator.targets) {
+    if (const auto qp = target.lock()) qp->forget_initiator();
+  }
+}
+
+}  // namespace rdmacomm::softdev

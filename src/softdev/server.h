@@ -1,0 +1,72 @@
+// server.h - the thread that answers initiators, and notices who has died.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/control_protocol.h"
+
+namespace rdmacomm::softdev {
+
+class Peer;
+class SoftContext;
+class SoftQp;
+
+/// Serves the context's queue pair numbers: hands out what initiators map, does their work on memory that cannot be
+/// mapped, and watches all connections, theirs and this context's own. It never waits for a peer, so that two
+/// contexts that ask each other cannot lock each other up.
+/// Threads: any. Lifetime: stop() before the context's other parts go.
+class Server {
+ public:
+  explicit Server(SoftContext& context) : context_(context) {}
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+  ~Server() { stop(); }
+
+  /// 0, or an errno value.
+  [[nodiscard]] int start();
+  void stop();
+
+  /// Answers at `listener` from now on.
+  void add_listener(UniqueFd listener);
+  /// Marks `peer` as dead once its connection ends.
+  void watch(const std::shared_ptr<Peer>& peer);
+
+ private:
+  enum class Kind : std::uint8_t { kStop, kListener, kIncoming, kPeer };
+  struct Watched {
+    Kind kind = Kind::kStop;
+    UniqueFd fd;                       // not kPeer: the Peer owns its own
+    std::weak_ptr<Peer> peer;          // kPeer
+    std::vector<std::weak_ptr<SoftQp>> targets;  // kIncoming: the queue pairs that this initiator has mapped
+  };
+
+  void add(Watched watched, int fd, std::uint32_t events);
+  void run();
+  void handle(std::uint64_t id, std::uint32_t events);
+  void accept_initiator(Watched& listener);
+  bool answer(Watched& initiator);
+  void initiator_gone(const Watched& initiator);
+
+  void reply(const Request& request, Watched& initiator, std::span<const std::byte> payload);
+  int reply_queue_pair(const Request& request, Watched& initiator, Answer& answer);
+  int access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
+                    std::span<std::byte> out);
+  void fail_queue_pair(const Request& request);
+
+  SoftContext& context_;
+  UniqueFd epoll_;
+  UniqueFd stop_event_;
+  std::thread thread_;
+  std::mutex mutex_;  // guards watched_ and next_id_; what is in an entry is used by the thread alone
+  std::map<std::uint64_t, std::shared_ptr<Watched>> watched_;
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,117 @@
+#include "softdev/shared_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+namespace rdmacomm::softdev {
+namespace {
+
+// The size of the sparse file: a bound on what one context can allocate, not memory.
+constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 40;
+
+}  // namespace
+
+Mapping::Mapping(int fd, std::uint64_t offset, std::size_t length, bool writable) noexcept {
+  const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
+  void* address = mmap(nullptr, length, protection, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  if (address == MAP_FAILED) return;
+  madvise(address, length, MADV_DONTFORK);
+  // Fewer page faults where the system allows huge pages in shared memory; refused elsewhere, which is fine.
+  madvise(address, length, MADV_HUGEPAGE);
+  data_ = static_cast<std::byte*>(address);
+  length_ = length;
+}
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), length_(std::exchange(other.length_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  if (this != &other) {
+    reset();
+    data_ = std::exchange(other.data_, nullptr);
+    length_ = std::exchange(other.length_, 0);
+  }
+  return *this;
+}
+
+void Mapping::reset() noexcept {
+  if (data_ != nullptr) munmap(data_, length_);
+  data_ = nullptr;
+  length_ = 0;
+}
+
+bool SharedFile::open_locked() {
+  if (fd_) return true;
+  UniqueFd fd(memfd_create(name_, MFD_CLOEXEC | MFD_ALLOW_SEALING | memfd_flags_));
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(kFileBytes)) != 0) return false;
+  // A peer that maps the file must never meet its end.
+  fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+  free_.emplace(0, kFileBytes);
+  fd_ = std::move(fd);
+  return true;
+}
+
+SharedBlock SharedFile::allocate(std::size_t length) {
+  length = (length + granule_ - 1) / granule_ * granule_;
+  const std::scoped_lock lock(mutex_);
+  if (!open_locked()) return {};
+  const std::uint64_t offset = take_locked(length);
+  if (offset == kFileBytes) {
+    errno = ENOMEM;
+    return {};
+  }
+  Mapping mapping(fd_.get(), offset, length, true);
+  if (mapping.empty()) {
+    const int error = errno;
+    give_locked(offset, length);
+    errno = error;
+  }
+  return {offset, std::move(mapping)};
+}
+
+void SharedFile::free(SharedBlock block) {
+  if (block.mapping.empty()) return;
+  const std::size_t length = block.mapping.size();
+  block.mapping.reset();
+  const std::scoped_lock lock(mutex_);
+  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(block.offset),
+            static_cast<off_t>(length));
+  give_locked(block.offset, length);
+}
+
+int SharedFile::fd() const {
+  const std::scoped_lock lock(mutex_);
+  return fd_.get();
+}
+
+std::uint64_t SharedFile::take_locked(std::size_t length) {
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    if (it->second < length) continue;
+    const auto [offset, room] = *it;
+    free_.erase(it);
+    if (room > length) free_.emplace(offset + length, room - length);
+    return offset;
+  }
+  return kFileBytes;
+}
+
+void SharedFile::give_locked(std::uint64_t offset, std::size_t length) {
+  auto it = free_.emplace(offset, length).first;
+  const auto after = std::next(it);
+  if (after != free_.end() && it->first + it->second == after->first) {
+    it->second += after->second;
+    free_.erase(after);
+  }
+  if (it == free_.begin()) return;
+  const auto before = std::prev(it);
+  if (before->first + before->second == it->first) {
+    before->second += it->second;
+    free_.erase(it);
+  }
+}
+
+}  // namespace rdmacomm::softdev

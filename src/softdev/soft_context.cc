@@ -1,0 +1,194 @@
+#include "softdev/soft_context.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <random>
+
+#include "softdev/peer.h"
+#include "softdev/soft_cq.h"
+#include "softdev/soft_qp.h"
+#include "softdev/unix_packet.h"
+
+namespace rdmacomm::softdev {
+
+// ---- SharedMemory
+
+void* SharedMemory::allocate(std::size_t length, bool huge_pages) {
+  SharedBlock block = (huge_pages ? huge_pages_ : pages_).allocate(length);
+  if (block.mapping.empty()) return nullptr;
+  void* const address = block.mapping.data();
+  const std::scoped_lock lock(mutex_);
+  allocations_.emplace(reinterpret_cast<std::uintptr_t>(address),
+                       Allocation{std::move(block), huge_pages ? Arena::kHugePages : Arena::kPages});
+  return address;
+}
+
+void SharedMemory::free(void* address) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = allocations_.find(reinterpret_cast<std::uintptr_t>(address));
+  if (found == allocations_.end()) return;
+  SharedFile& file = found->second.arena == Arena::kHugePages ? huge_pages_ : pages_;
+  file.free(std::move(found->second.block));
+  allocations_.erase(found);
+}
+
+Arena SharedMemory::locate(const void* address, std::size_t length, std::uint64_t& offset) {
+  const std::scoped_lock lock(mutex_);
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  auto found = allocations_.upper_bound(start);
+  if (found == allocations_.begin()) return Arena::kNone;
+  --found;
+  const std::uintptr_t inside = start - found->first;
+  const std::size_t size = found->second.block.mapping.size();
+  if (inside > size || length > size - inside) return Arena::kNone;
+  offset = found->second.block.offset + inside;
+  return found->second.arena;
+}
+
+int SharedMemory::arena_fd(Arena arena) const {
+  if (arena == Arena::kPages) return pages_.fd();
+  return arena == Arena::kHugePages ? huge_pages_.fd() : -1;
+}
+
+// ---- QueuePairs
+
+bool QueuePairs::take_block_locked(UniqueFd& listener) {
+  // Anywhere but block 0, whose numbers 0 and 1 mean something else in InfiniBand.
+  std::uint32_t block = std::random_device{}() % (kQpnBlocks - 1) + 1;
+  for (std::uint32_t tries = 0; tries < kQpnBlocks; ++tries) {
+    listener = listen_at(block_socket_name(block));
+    if (listener) {
+      blocks_.push_back(block);
+      return true;
+    }
+    if (errno != EADDRINUSE) return false;
+    block = block % (kQpnBlocks - 1) + 1;
+  }
+  errno = ENOSPC;
+  return false;
+}
+
+std::uint32_t QueuePairs::take_number(UniqueFd& listener) {
+  constexpr std::uint32_t kPerBlock = 1U << kQpnBlockBits;
+  const std::scoped_lock lock(mutex_);
+  if (by_number_.size() >= blocks_.size() * kPerBlock && !take_block_locked(listener)) return 0;
+  const auto numbers = static_cast<std::uint32_t>(blocks_.size() * kPerBlock);
+  for (;;) {
+    const std::uint32_t at = next_++ % numbers;
+    const std::uint32_t qpn = blocks_[at / kPerBlock] << kQpnBlockBits | at % kPerBlock;
+    if (by_number_.emplace(qpn, nullptr).second) return qpn;
+  }
+}
+
+void QueuePairs::insert(const std::shared_ptr<SoftQp>& qp) {
+  const std::scoped_lock lock(mutex_);
+  by_number_[qp->qp_num] = qp;
+}
+
+std::shared_ptr<SoftQp> QueuePairs::remove(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = by_number_.find(qpn);
+  if (found == by_number_.end()) return nullptr;
+  auto qp = std::move(found->second);
+  by_number_.erase(found);
+  return qp;
+}
+
+std::shared_ptr<SoftQp> QueuePairs::find(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = by_number_.find(qpn);
+  return found == by_number_.end() ? nullptr : found->second;
+}
+
+std::vector<std::shared_ptr<SoftQp>> QueuePairs::all() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::shared_ptr<SoftQp>> found;
+  found.reserve(by_number_.size());
+  for (const auto& [qpn, qp] : by_number_) {
+    if (qp != nullptr) found.push_back(qp);
+  }
+  return found;
+}
+
+// ---- PeerDirectory
+
+std::shared_ptr<Peer> PeerDirectory::get(std::uint32_t qpn, int& error) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(by_block_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Peer>& known = by_block_[qpn >> kQpnBlockBits];
+  if (auto peer = known.lock(); peer != nullptr && !peer->dead()) return peer;
+  auto peer = Peer::connect(qpn, error);
+  if (peer != nullptr) server_.watch(peer);
+  known = peer;
+  return peer;
+}
+
+// ---- SoftContext
+
+namespace {
+
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) { return SoftQp::from(qp).post_send(wr, bad); }
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) { return SoftQp::from(qp).post_recv(wr, bad); }
+int poll_cq(ibv_cq* cq, int count, ibv_wc* wc) { return SoftCq::from(cq).poll(count, wc); }
+int req_notify_cq(ibv_cq* cq, int solicited_only) { return SoftCq::from(cq).arm(solicited_only != 0); }
+
+}  // namespace
+
+SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, device_(std::move(device)) {
+  sz = sizeof(verbs_context);
+  context.device = device_.get();
+  context.ops.post_send = post_send;
+  context.ops.post_recv = post_recv;
+  context.ops.poll_cq = poll_cq;
+  context.ops.req_notify_cq = req_notify_cq;
+  context.cmd_fd = -1;
+  context.num_comp_vectors = 1;
+  pthread_mutex_init(&context.mutex, nullptr);
+  // What the inline functions of verbs.h take for "the verbs_context around it is there".
+  context.abi_compat = reinterpret_cast<void*>(UINTPTR_MAX);
+}
+
+SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
+  std::unique_ptr<SoftContext> context(new SoftContext(std::move(device)));
+  const int error = context->events_.open();
+  if (error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  context->verbs()->async_fd = context->events_.fd();
+  if (!context->registrations_.create(context->segment_)) return nullptr;
+  return context.release();
+}
+
+SoftContext::~SoftContext() {
+  retrier_.stop();
+  server_.stop();
+  registrations_.destroy(segment_);
+}
+
+SoftContext& SoftContext::from(ibv_context* context) noexcept {
+  auto* const around = reinterpret_cast<std::byte*>(context) - offsetof(verbs_context, context);
+  return static_cast<SoftContext&>(*reinterpret_cast<verbs_context*>(around));
+}
+
+int SoftContext::ensure_threads() {
+  const std::scoped_lock lock(threads_mutex_);
+  if (threads_running_) return 0;
+  const int error = server_.start();
+  if (error != 0) return error;
+  retrier_.start();
+  threads_running_ = true;
+  return 0;
+}
+
+void SoftContext::wait_for_initiators() {
+  for (const auto& qp : queue_pairs_.all()) {
+    while (qp->busy()) sched_yield();
+  }
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,129 @@
+// soft_context.h - one opened soft0: what ibv_open_device returns, and all that belongs to it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softdev/event_queue.h"
+#include "softdev/mr_table.h"
+#include "softdev/retrier.h"
+#include "softdev/server.h"
+#include "softdev/shared_file.h"
+#include "softdev/soft_device.h"
+
+namespace rdmacomm::softdev {
+
+class Peer;
+class SoftQp;
+
+/// The memory handed out by allocate_memory(): mapped by peers at full speed.
+/// Threads: any.
+class SharedMemory {
+ public:
+  [[nodiscard]] void* allocate(std::size_t length, bool huge_pages);
+  void free(void* address);
+  /// Which arena [address, address + length) lies in as a whole, and where; kNone: memory of the application's own.
+  [[nodiscard]] Arena locate(const void* address, std::size_t length, std::uint64_t& offset);
+  [[nodiscard]] int arena_fd(Arena arena) const;
+
+ private:
+  struct Allocation {
+    SharedBlock block;
+    Arena arena;
+  };
+  SharedFile pages_{"soft0-memory", kPage, 0};
+  SharedFile huge_pages_{"soft0-huge-memory", std::size_t{2} << 20, 4 /* MFD_HUGETLB */};
+  std::mutex mutex_;
+  std::map<std::uintptr_t, Allocation> allocations_;
+};
+
+/// The queue pairs of a context by number, and the numbers.
+/// Threads: any.
+class QueuePairs {
+ public:
+  /// A number nobody on this host has; 0 and errno: none is left. `listener` is valid where a new block of numbers
+  /// was taken: it must be served.
+  [[nodiscard]] std::uint32_t take_number(UniqueFd& listener);
+  void insert(const std::shared_ptr<SoftQp>& qp);
+  /// Forgets the queue pair, and keeps it alive for the caller.
+  [[nodiscard]] std::shared_ptr<SoftQp> remove(std::uint32_t qpn);
+  [[nodiscard]] std::shared_ptr<SoftQp> find(std::uint32_t qpn);
+  [[nodiscard]] std::vector<std::shared_ptr<SoftQp>> all();
+
+ private:
+  bool take_block_locked(UniqueFd& listener);
+
+  std::mutex mutex_;
+  std::map<std::uint32_t, std::shared_ptr<SoftQp>> by_number_;
+  std::vector<std::uint32_t> blocks_;
+  std::uint32_t next_ = 0;  // counts through all numbers of all blocks, so that numbers are reused late
+};
+
+/// The contexts that this one's queue pairs are connected to.
+/// Threads: any.
+class PeerDirectory {
+ public:
+  explicit PeerDirectory(Server& server) : server_(server) {}
+  /// The owner of `qpn`, connected to if need be. nullptr and `error`: see Peer::connect.
+  [[nodiscard]] std::shared_ptr<Peer> get(std::uint32_t qpn, int& error);
+
+ private:
+  Server& server_;
+  std::mutex mutex_;
+  std::map<std::uint32_t, std::weak_ptr<Peer>> by_block_;
+};
+
+/// An opened device. Threads: any.
+class SoftContext : private verbs_context {
+ public:
+  /// nullptr and errno: no descriptors or no memory.
+  [[nodiscard]] static SoftContext* open(std::shared_ptr<SoftDevice> device);
+  ~SoftContext();
+  SoftContext(const SoftContext&) = delete;
+  SoftContext& operator=(const SoftContext&) = delete;
+
+  [[nodiscard]] static SoftContext& from(ibv_context* context) noexcept;
+  [[nodiscard]] ibv_context* verbs() noexcept { return &this->context; }
+
+  [[nodiscard]] SharedFile& segment() noexcept { return segment_; }
+  [[nodiscard]] SharedMemory& memory() noexcept { return memory_; }
+  [[nodiscard]] MrTable& registrations() noexcept { return registrations_; }
+  [[nodiscard]] QueuePairs& queue_pairs() noexcept { return queue_pairs_; }
+  [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
+  [[nodiscard]] EventQueue& events() noexcept { return events_; }
+  [[nodiscard]] Retrier& retrier() noexcept { return retrier_; }
+  [[nodiscard]] Server& server() noexcept { return server_; }
+
+  /// Starts the threads with the first queue pair. 0, or an errno value.
+  [[nodiscard]] int ensure_threads();
+  [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
+  /// Waits until no initiator is at work in this context's memory.
+  void wait_for_initiators();
+
+  /// Objects that must be gone before the context is closed.
+  std::atomic<int> objects{0};
+
+ private:
+  explicit SoftContext(std::shared_ptr<SoftDevice> device);
+
+  std::shared_ptr<SoftDevice> device_;
+  SharedFile segment_{"soft0-control", kPage, 0};
+  SharedMemory memory_;
+  MrTable registrations_;
+  QueuePairs queue_pairs_;
+  EventQueue events_;
+  std::atomic<std::uint32_t> next_pd_number_{1};
+  std::mutex threads_mutex_;
+  bool threads_running_ = false;
+  Server server_{*this};
+  Retrier retrier_{*this};
+  PeerDirectory peers_{server_};
+};
+
+}  // namespace rdmacomm::softdev

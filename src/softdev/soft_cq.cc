@@ -1,0 +1,98 @@
+#include "softdev/soft_cq.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "softdev/soft_context.h"
+#include "softdev/soft_qp.h"
+
+namespace rdmacomm::softdev {
+
+SoftCq* SoftChannel::take_event() {
+  const std::scoped_lock lock(mutex);
+  const auto fired = std::ranges::find_if(queues, [](SoftCq* cq) { return cq->take_event(); });
+  return fired == queues.end() ? nullptr : *fired;
+}
+
+SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* user_context, SoftChannel* events)
+    : ibv_cq{}, block_(std::move(block)), shared_(reinterpret_cast<CqShared*>(block_.mapping.data())) {
+  context = soft_context.verbs();
+  channel = events;
+  cq_context = user_context;
+  cqe = depth;
+  pthread_mutex_init(&mutex, nullptr);
+  pthread_cond_init(&cond, nullptr);
+}
+
+int SoftCq::poll(int count, ibv_wc* out) noexcept {
+  const std::scoped_lock guard(lock_);
+  const std::size_t queues = senders_.size() + receivers_.size();
+  int found = 0;
+  for (std::size_t i = 0; i < queues && found < count; ++i) {
+    std::size_t at = next_ + i;
+    if (at >= queues) at -= queues;
+    SoftQp* const qp = at < senders_.size() ? senders_[at] : receivers_[at - senders_.size()];
+    found += at < senders_.size() ? qp->poll_sends(count - found, out + found)
+                                  : qp->poll_receives(count - found, out + found);
+  }
+  if (++next_ >= queues) next_ = 0;
+  return found;
+}
+
+int SoftCq::arm(bool solicited_only) noexcept {
+  if (channel == nullptr) return EINVAL;
+  const std::uint32_t wanted = solicited_only ? CqShared::kSolicitedOnly : CqShared::kAny;
+  // A queue armed for any completion stays so when it is armed for solicited ones on top.
+  std::uint32_t armed = shared_->armed.load(std::memory_order_relaxed);
+  while (armed < wanted && !shared_->armed.compare_exchange_weak(armed, wanted)) {
+  }
+  // Pairs with the fence in fire(): the caller's next poll sees whatever was published before this.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return 0;
+}
+
+void SoftCq::detach(SoftQp& qp) {
+  const std::scoped_lock guard(lock_);
+  std::erase(senders_, &qp);
+  std::erase(receivers_, &qp);
+}
+
+bool SoftCq::in_use() {
+  const std::scoped_lock guard(lock_);
+  return !senders_.empty() || !receivers_.empty();
+}
+
+bool SoftCq::take_event() noexcept {
+  std::uint32_t waiting = shared_->pending_events.load(std::memory_order_acquire);
+  while (waiting != 0) {
+    if (!shared_->pending_events.compare_exchange_weak(waiting, waiting - 1)) continue;
+    pthread_mutex_lock(&mutex);
+    ++events_taken_;
+    pthread_mutex_unlock(&mutex);
+    return true;
+  }
+  return false;
+}
+
+void SoftCq::acknowledge(unsigned count) {
+  pthread_mutex_lock(&mutex);
+  comp_events_completed += count;
+  pthread_cond_signal(&cond);
+  pthread_mutex_unlock(&mutex);
+}
+
+void SoftCq::retire_events() {
+  for (std::uint32_t left = shared_->pending_events.exchange(0); left != 0; --left) {
+    pollfd readable{channel->fd, POLLIN, 0};
+    std::uint64_t one = 0;
+    if (::poll(&readable, 1, 0) == 1) (void)!read(channel->fd, &one, sizeof(one));
+  }
+  pthread_mutex_lock(&mutex);
+  while (comp_events_completed != events_taken_) pthread_cond_wait(&cond, &mutex);
+  pthread_mutex_unlock(&mutex);
+}
+
+}  // namespace rdmacomm::softdev

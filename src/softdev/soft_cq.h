@@ -1,0 +1,82 @@
+// soft_cq.h - completion queues and completion channels.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "softdev/completion_event.h"
+#include "softdev/layout.h"
+#include "softdev/shared_file.h"
+#include "softdev/spin_lock.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+class SoftCq;
+class SoftQp;
+
+/// A completion channel: an eventfd in semaphore mode, one count for each event that waits.
+struct SoftChannel : ibv_comp_channel {
+  std::mutex mutex;
+  std::vector<SoftCq*> queues;
+
+  /// A queue of this channel that has fired, its event taken; nullptr: none has.
+  [[nodiscard]] SoftCq* take_event();
+};
+
+/// A completion queue. It holds no completions itself: they lie in the queue pairs that report to it, send
+/// completions in their send queues, receive completions in their inbound slots, and poll() merges them. So no
+/// two processes ever share a queue.
+/// Threads: any.
+class SoftCq : public ibv_cq {
+ public:
+  SoftCq(SoftContext& context, SharedBlock block, int depth, void* cq_context, SoftChannel* channel);
+  SoftCq(const SoftCq&) = delete;
+  SoftCq& operator=(const SoftCq&) = delete;
+
+  [[nodiscard]] static SoftCq& from(ibv_cq* cq) noexcept { return *static_cast<SoftCq*>(cq); }
+
+  int poll(int count, ibv_wc* out) noexcept;
+  int arm(bool solicited_only) noexcept;
+  /// Called after completions were published: wakes the sleeper if the queue is armed for them.
+  void notify(bool solicited) noexcept {
+    if (channel != nullptr) fire(*shared_, channel->fd, solicited);
+  }
+
+  void attach_sender(SoftQp& qp) { attach(senders_, qp); }
+  void attach_receiver(SoftQp& qp) { attach(receivers_, qp); }
+  /// From the return on poll() does not look at `qp`; its completions are gone.
+  void detach(SoftQp& qp);
+  [[nodiscard]] bool in_use();
+
+  /// Takes one fired event; false: none waits.
+  [[nodiscard]] bool take_event() noexcept;
+  void acknowledge(unsigned count);
+  /// Drops the events nobody took and waits until all taken ones are acknowledged.
+  void retire_events();
+
+  [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
+  [[nodiscard]] int wake_fd() const noexcept { return channel == nullptr ? -1 : channel->fd; }
+  [[nodiscard]] SharedBlock take_block() noexcept { return std::move(block_); }
+
+ private:
+  void attach(std::vector<SoftQp*>& list, SoftQp& qp) {
+    const std::scoped_lock guard(lock_);
+    list.push_back(&qp);
+  }
+
+  SharedBlock block_;
+  CqShared* const shared_;
+  SpinLock lock_;
+  std::vector<SoftQp*> senders_;
+  std::vector<SoftQp*> receivers_;
+  std::size_t next_ = 0;            // where the next poll starts, so that no queue pair starves
+  std::uint32_t events_taken_ = 0;  // guarded by ibv_cq::mutex, as is comp_events_completed
+};
+
+}  // namespace rdmacomm::softdev

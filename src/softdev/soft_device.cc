@@ -1,0 +1,61 @@
+#include "softdev/soft_device.h"
+
+#include <endian.h>
+
+#include <cstdio>
+
+#include "rdmacomm/softdev/softdev.h"
+#include "softdev/device_limits.h"
+#include "softdev/gid_table.h"
+#include "softdev/mr_table.h"
+
+namespace rdmacomm::softdev {
+
+SoftDevice::SoftDevice() : PaddedDevice{} {
+  node_type = IBV_NODE_CA;
+  transport_type = IBV_TRANSPORT_IB;
+  std::snprintf(name, sizeof(name), "%s", kDeviceName);
+  std::snprintf(dev_name, sizeof(dev_name), "uverbs-%s", kDeviceName);
+  std::snprintf(dev_path, sizeof(dev_path), "/sys/class/infiniband_verbs/%s", dev_name);
+  std::snprintf(ibdev_path, sizeof(ibdev_path), "/sys/class/infiniband/%s", kDeviceName);
+}
+
+void describe_device(ibv_device_attr& attributes) {
+  attributes = {};
+  std::snprintf(attributes.fw_ver, sizeof(attributes.fw_ver), "0.1.0");
+  attributes.node_guid = htobe64(host_guid());
+  attributes.sys_image_guid = attributes.node_guid;
+  attributes.max_mr_size = std::uint64_t{1} << 40;
+  attributes.page_size_cap = 4096;
+  attributes.max_qp = kMaxQueuePairs;
+  attributes.max_qp_wr = kMaxQueueDepth;
+  attributes.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
+  attributes.max_sge = kMaxSge;
+  attributes.max_cq = kMaxQueuePairs;
+  attributes.max_cqe = kMaxCompletions;
+  attributes.max_mr = MrTable::kEntries - 1;
+  attributes.max_pd = 1 << 24;
+  attributes.max_qp_rd_atom = kMaxReadDepth;
+  attributes.max_res_rd_atom = kMaxReadDepth * kMaxQueuePairs;
+  attributes.max_qp_init_rd_atom = kMaxReadDepth;
+  attributes.atomic_cap = IBV_ATOMIC_GLOB;
+  attributes.max_pkeys = 1;
+  attributes.phys_port_cnt = 1;
+}
+
+void describe_port(ibv_port_attr& attributes) {
+  attributes = {};
+  attributes.state = IBV_PORT_ACTIVE;
+  attributes.max_mtu = IBV_MTU_4096;
+  attributes.active_mtu = IBV_MTU_4096;
+  attributes.gid_tbl_len = static_cast<int>(gid_table().size());
+  attributes.max_msg_sz = kMaxMessageBytes;
+  attributes.pkey_tbl_len = 1;
+  attributes.max_vl_num = 1;
+  attributes.active_width = 2;   // 4X
+  attributes.active_speed = 64;  // HDR: the nearest to what two cores can copy
+  attributes.phys_state = 5;     // LinkUp
+  attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,150 @@
+// soft_qp.h - a reliable-connected queue pair: its two queues, its states, its retries.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "softdev/layout.h"
+#include "softdev/shared_file.h"
+#include "softdev/spin_lock.h"
+#include "softdev/wire.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+class SoftCq;
+
+/// A queue pair. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
+/// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
+/// retrying thread and by poll_cq.
+///
+/// Threads: any. Locks, outermost first: the completion queue's, the send queue's.
+/// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user.
+class SoftQp : public ibv_qp {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  SoftQp(SoftContext& context, SharedBlock block, std::uint32_t qpn, std::uint32_t pd_number,
+         const ibv_qp_init_attr& attributes);
+  SoftQp(const SoftQp&) = delete;
+  SoftQp& operator=(const SoftQp&) = delete;
+  ~SoftQp();
+
+  [[nodiscard]] static SoftQp& from(ibv_qp* qp) noexcept { return *static_cast<SoftQp*>(qp); }
+  /// Entries of the receive queue for a wanted depth: the next power of two.
+  [[nodiscard]] static std::uint32_t recv_entries(const ibv_qp_cap& capabilities) noexcept;
+
+  // qp_states.cc
+  int modify(const ibv_qp_attr& attributes, int mask);
+  void query(ibv_qp_attr& attributes, ibv_qp_init_attr& init);
+  void enter_error();
+  /// Takes the queue pair out of service: no initiator, no poll and no retry touches it afterwards.
+  void destroy();
+
+  // qp_send.cc
+  int post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept;
+  int poll_sends(int count, ibv_wc* out) noexcept;
+  [[nodiscard]] bool has_pending() const noexcept { return pending_count_.load(std::memory_order_relaxed) != 0; }
+  /// Tries the waiting requests again, as the retrying thread does; it may look for the target.
+  void retry_pending() noexcept;
+
+  // qp_recv.cc
+  int post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
+  int poll_receives(int count, ibv_wc* out) noexcept;
+
+  [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
+  [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
+  [[nodiscard]] const ibv_qp_cap& capabilities() const noexcept { return capabilities_; }
+
+  // The initiator at the other end: who holds the hazard flag up.
+  [[nodiscard]] bool busy() const noexcept { return view_.shared->busy.load(std::memory_order_seq_cst) != 0; }
+  /// The initiator's process is gone: whatever it was doing here, it is not doing it any more.
+  void forget_initiator() noexcept { view_.shared->busy.store(0, std::memory_order_seq_cst); }
+
+  // Asynchronous events, guarded by the context's event queue.
+  std::uint32_t events_taken = 0;
+  bool events_retired = false;
+
+ private:
+  /// A finished request of the send queue, until poll takes it.
+  struct SendRecord {
+    std::uint64_t wr_id;
+    std::uint32_t bytes;
+    std::uint8_t opcode;  // ibv_wc_opcode
+    std::uint8_t status;  // ibv_wc_status
+    bool signaled;
+  };
+  /// A request that waits, with copies of what the caller owns.
+  struct WaitingRequest {
+    ibv_send_wr wr{};
+    std::vector<ibv_sge> slices;
+    std::vector<std::byte> inline_payload;
+  };
+  struct RecvRecord {
+    std::uint64_t wr_id;
+    std::uint32_t count;
+  };
+
+  // qp_states.cc
+  int check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
+  int to_rtr(const ibv_qp_attr& attributes);
+  void reset();
+  void store_attributes(const ibv_qp_attr& attributes, int mask);
+  void enter_error_locked() noexcept;
+  void wait_for_initiator() noexcept;
+
+  // qp_send.cc
+  [[nodiscard]] int check_send(const ibv_send_wr& wr) const noexcept;
+  void execute_or_keep(const ibv_send_wr& wr) noexcept;
+  void keep(const ibv_send_wr& wr) noexcept;
+  void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
+  void flush_pending() noexcept;
+  void retry_pending_locked() noexcept;
+  [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
+
+  // qp_recv.cc
+  [[nodiscard]] bool slices_writable(const ibv_sge* slices, std::uint32_t count) const noexcept;
+  [[nodiscard]] bool copy_eager(const InSlot& slot, const RecvRecord& record, const ibv_sge* slices) const noexcept;
+  void deliver(const InSlot& slot, std::uint32_t position, ibv_wc& wc) noexcept;
+
+  SoftContext& soft_context_;
+  SharedBlock block_;
+  QpView view_;
+  const std::uint32_t pd_number_;
+  const ibv_qp_cap capabilities_;
+  const bool signal_all_;
+  ibv_qp_attr attributes_{};
+  SoftCq& send_queue_;
+  SoftCq& recv_queue_;
+
+  // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
+  SpinLock send_lock_;
+  std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
+  std::unique_ptr<Wire> wire_;
+  std::vector<SendRecord> sends_;
+  std::uint32_t send_mask_;
+  std::uint32_t send_posted_ = 0;
+  std::deque<WaitingRequest> pending_;
+  std::atomic<std::uint32_t> pending_count_{0};
+  Clock::time_point give_up_at_{};  // for the first waiting request
+  ExecOutcome waiting_for_ = ExecOutcome::kDone;
+  alignas(64) std::atomic<std::uint32_t> send_finished_{0};
+  alignas(64) std::uint32_t send_scanned_ = 0;  // under the send completion queue's lock
+  std::atomic<std::uint32_t> send_freed_{0};
+
+  // Receive queue.
+  SpinLock recv_lock_;
+  std::vector<RecvRecord> recvs_;
+  std::vector<ibv_sge> recv_slices_;
+  std::uint32_t recv_floor_ = UINT32_MAX;
+  alignas(64) std::atomic<std::uint32_t> recv_posted_{0};
+  alignas(64) std::atomic<std::uint32_t> recv_polled_{0};
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,38 @@
+// unix_packet.h - packets with descriptors over a UNIX socket.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::softdev {
+
+/// A socket bound to an abstract name and listening. Not valid, and errno: EADDRINUSE, somebody has the name.
+[[nodiscard]] UniqueFd listen_at(const std::string& name);
+/// A socket connected to an abstract name. Not valid, and errno: ECONNREFUSED, nobody has it.
+[[nodiscard]] UniqueFd connect_to(const std::string& name);
+
+/// Who is at the other end of a connected socket.
+struct PeerCredentials {
+  pid_t pid = 0;  ///< as seen from here; 0: in a process namespace that cannot be seen from here
+  uid_t uid = 0;
+};
+[[nodiscard]] bool peer_credentials(int socket, PeerCredentials& credentials) noexcept;
+
+/// Sends `head` and `payload` as one packet, with `fd` where it is not -1. Blocks for a short while at most.
+[[nodiscard]] bool send_packet(int socket, std::span<const std::byte> head, std::span<const std::byte> payload = {},
+                               int fd = -1) noexcept;
+
+/// Receives one packet: its first head.size() bytes, the rest into `payload`, a descriptor into `fd`.
+/// Returns the packet's length, 0 at the end of the connection, -1 and errno otherwise (ETIMEDOUT: nothing came
+/// within timeout_ms; 0 does not wait: EAGAIN).
+[[nodiscard]] ssize_t receive_packet(int socket, std::span<std::byte> head, std::span<std::byte> payload, UniqueFd& fd,
+                                     int timeout_ms) noexcept;
+
+}  // namespace rdmacomm::softdev
