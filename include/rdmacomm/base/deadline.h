@@ -13,8 +13,11 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `from_now` later than now. Negative counts as zero: passed at once.
-  [[nodiscard]] static Deadline after(Clock::duration from_now) { return Deadline(Clock::now() + from_now); }
+  /// `from_now` later than now. Negative counts as zero: passed at once. Beyond what the clock can count: never.
+  [[nodiscard]] static Deadline after(Clock::duration from_now) {
+    const auto now = Clock::now();
+    return from_now < Clock::time_point::max() - now ? Deadline(now + from_now) : never();
+  }
   [[nodiscard]] static Deadline at(Clock::time_point point) { return Deadline(point); }
   /// Never passes. For waits that the caller ends by another way (stop()).
   [[nodiscard]] static Deadline never() { return Deadline(Clock::time_point::max()); }
