@@ -33,10 +33,23 @@ bool is_link_local(const ibv_gid& gid) {
   return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
 }
 
+bool is_loopback(const ibv_gid& gid) {
+  if (is_mapped_ipv4(gid)) return gid.raw[12] == 127;
+  return std::all_of(gid.raw, gid.raw + 15, [](std::uint8_t byte) { return byte == 0; }) && gid.raw[15] == 1;
+}
+
+// How far packets from this address get.
+enum class Reach { kRoutable, kLink, kHost };
+
+Reach reach_of(const ibv_gid& gid) {
+  if (is_loopback(gid)) return Reach::kHost;
+  return is_link_local(gid) ? Reach::kLink : Reach::kRoutable;
+}
+
 // Sorts the better entry first.
 auto rank(const GidEntry& entry, const std::optional<ibv_gid>& local_address) {
   const bool reaches_peer = local_address.has_value() && equal(entry.gid, *local_address);
-  return std::tuple(!reaches_peer, is_link_local(entry.gid), -static_cast<int>(entry.type), !is_mapped_ipv4(entry.gid),
+  return std::tuple(!reaches_peer, reach_of(entry.gid), -static_cast<int>(entry.type), !is_mapped_ipv4(entry.gid),
                     entry.index);
 }
 

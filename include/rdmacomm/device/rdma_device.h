@@ -88,7 +88,7 @@ class RDMADevice {
   [[nodiscard]] std::vector<GidEntry> gids() const;
   /// The GID to use towards a peer. An explicit options.gid_index wins; otherwise, among the entries of the
   /// wanted type, the one that equals `local_address` (the address by which TCP reaches the peer; an IPv4
-  /// address in its mapped form) wins, then a routable one, then a link-local one; among equals RoCE v2 before
+  /// address in its mapped form) wins, then a routable one, then a link-local one, then loopback; among equals RoCE v2 before
   /// v1, IPv4 before IPv6 (both ends of a RoCE v2 connection need the same), the lower index before the higher.
   ///
   /// local_address  empty: not known
