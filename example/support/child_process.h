@@ -1,0 +1,49 @@
+// child_process.h - the server of --role=both: a second process, which never outlives the first.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::programs {
+
+/// A forked process that serves at a TCP port which it picks itself. A resource. Its destructor ends the process,
+/// by its id; should this process be killed first, the kernel ends the other.
+/// Threads: one at a time.
+class ServerProcess {
+ public:
+  /// What the process does: `listening` is to be called with the port once clients can connect. Returns its exit status.
+  using Main = std::function<int(const std::function<void(std::uint16_t port)>& listening)>;
+
+  /// Forks, runs `main` there, and waits until it listens. Call before anything else is opened or started: what this
+  /// process has open, the other would have, too.
+  /// Returns  kPeerLost: the server ended before it listened (it has said why); kTimeout; or the system's error
+  [[nodiscard]] static Result<std::unique_ptr<ServerProcess>> start(const Main& main, std::chrono::seconds patience);
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+  ~ServerProcess();
+
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
+
+  /// Waits until the server has ended by itself.
+  /// Returns  kPeerLost: it ended with another status than 0, or by a signal; kTimeout: it goes on (and is ended)
+  [[nodiscard]] Status wait(std::chrono::seconds patience);
+
+ private:
+  ServerProcess(pid_t pid, UniqueFd pidfd) : pid_(pid), pidfd_(std::move(pidfd)) {}
+  void end() noexcept;
+
+  pid_t pid_;
+  UniqueFd pidfd_;
+  std::uint16_t port_ = 0;
+  bool reaped_ = false;
+};
+
+}  // namespace rdmacomm::programs

@@ -1,0 +1,93 @@
+#include "support/program.h"
+
+#include <gflags/gflags.h>
+
+#include <algorithm>
+#include <iostream>
+#include <sstream>
+#include <string_view>
+
+#include "rdmacomm/base/log.h"
+#include "support/crash_trace.h"
+
+namespace rdmacomm::programs {
+namespace {
+
+std::string& mutable_program_name() {
+  static std::string name = "rdmacomm";
+  return name;
+}
+
+std::string with_dashes(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return name;
+}
+
+/// "  --queue-depth=N    what it is", wrapped to 100 columns under the second column.
+void append_flag(std::string& text, const HelpFlag& flag) {
+  constexpr std::size_t kSecondColumn = 28;
+  constexpr std::size_t kWidth = 100;
+  const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name);
+  std::string line = "  --" + with_dashes(flag.name) + (*flag.value != '\0' ? std::string("=") + flag.value : "");
+  line.resize(std::max(line.size() + 2, kSecondColumn), ' ');
+  std::string about = info.description;
+  if (!info.default_value.empty() && info.type != "bool") about += " (default " + info.default_value + ")";
+  std::istringstream words(about);
+  for (std::string word; words >> word;) {
+    if (line.size() + word.size() > kWidth) {
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+      line.assign(kSecondColumn, ' ');
+    }
+    line += word + ' ';
+  }
+  text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+}
+
+bool given(const char* flag) {
+  return gflags::GetCommandLineFlagInfoOrDie(flag).current_value == "true";
+}
+
+}  // namespace
+
+const std::string& program_name() {
+  return mutable_program_name();
+}
+
+std::string help_text(const Help& help) {
+  std::string text = std::string("usage: ") + help.usage + "\n\n" + help.purpose + '\n';
+  for (const Help::Group& group : help.groups) {
+    text += std::string("\n") + group.title + ":\n";
+    for (const HelpFlag& flag : group.flags) append_flag(text, flag);
+  }
+  if (*help.closing != '\0') text += std::string("\n") + help.closing + '\n';
+  return text;
+}
+
+std::optional<int> start(int& argc, char**& argv, const Help& help) {
+  const std::string_view path = argc > 0 ? argv[0] : "rdmacomm";
+  mutable_program_name() = path.substr(path.rfind('/') + 1);
+  gflags::SetVersionString(RDMACOMM_VERSION);
+  gflags::ParseCommandLineNonHelpFlags(&argc, &argv, /*remove_flags=*/true);
+  if (given("help") || given("helpfull") || given("helpshort")) {
+    std::cout << help_text(help);
+    return 0;
+  }
+  gflags::HandleCommandLineHelpFlags();  // --version
+  if (argc > 1) {
+    std::cerr << program_name() << ": unexpected argument \"" << argv[1] << "\"; options begin with --, see --help\n";
+    return 1;
+  }
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  install_crash_trace();
+  return std::nullopt;
+}
+
+int exit_status(const Status& outcome) {
+  if (outcome.ok()) return 0;
+  std::cout.flush();
+  std::cerr << program_name() << ": " << outcome.message() << std::endl;
+  return 1;
+}
+
+}  // namespace rdmacomm::programs

@@ -1,0 +1,45 @@
+// program.h - how every program of rdmacomm starts and ends: flags, --help, logging, crash traces, one line on errors.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::programs {
+
+/// One flag in the help text. Its default and description come from its gflags definition.
+struct HelpFlag {
+  const char* name;   ///< as defined, with underscores; shown with dashes, and understood either way
+  const char* value;  ///< what stands behind "=": "HOST", "N"; "" for yes-or-no flags
+};
+
+/// The help text of a program. A value.
+struct Help {
+  const char* usage;    ///< "ping_pong_test [--role=both] [OPTION...]"
+  const char* purpose;  ///< what it does: a few lines
+  struct Group {
+    const char* title;
+    std::vector<HelpFlag> flags;
+  };
+  std::vector<Group> groups;
+  const char* closing = "";  ///< examples, exit status
+};
+
+/// Parses the flags, sets logging up (glog, to standard error) and installs the crash traces.
+/// Returns the exit status where the program is to end at once: 0 after --help (on standard output), 1 after one
+/// line about an argument that is no flag. Flags that are unknown or have no such value end the program right here, with
+/// exit status 1 and one line each.
+[[nodiscard]] std::optional<int> start(int& argc, char**& argv, const Help& help);
+
+/// How a program ends: 0 where `outcome` is ok; else 1, and "<program>: <message>" is one line on standard error.
+[[nodiscard]] int exit_status(const Status& outcome);
+
+/// The help text, as --help prints it.
+[[nodiscard]] std::string help_text(const Help& help);
+
+/// "<program>" for messages: the last part of argv[0]; "rdmacomm" before start().
+[[nodiscard]] const std::string& program_name();
+
+}  // namespace rdmacomm::programs

@@ -1,0 +1,36 @@
+// table.h - aligned columns, printed row by row.
+#pragma once
+
+#include <cstddef>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace rdmacomm::programs {
+
+/// One column. A value.
+struct Column {
+  std::string header;
+  std::size_t width = 0;  ///< characters at least; the header's length where that is more
+  bool left = false;      ///< text is put to the left, numbers to the right
+};
+
+/// Prints rows as they come, so that a long run shows its progress.
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  void print_header(std::ostream& out) const;
+  /// cells  as many as there are columns; missing ones are blank
+  void print_row(std::ostream& out, const std::vector<std::string>& cells) const;
+
+ private:
+  std::vector<Column> columns_;
+};
+
+/// A number with three significant digits or so, for tables: "0.123", "12.3", "1234".
+[[nodiscard]] std::string number_text(double value);
+/// "2.31x", or "-" where there is nothing to compare with.
+[[nodiscard]] std::string ratio_text(double value, double base);
+
+}  // namespace rdmacomm::programs
