@@ -120,8 +120,8 @@ int populate(void* address, std::size_t length, bool writable) {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   auto* const first = reinterpret_cast<std::byte*>(start / kPage * kPage);
   const std::size_t span = (start % kPage + length + kPage - 1) / kPage * kPage;
-  if (madvise(first, span, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0) return 0;
-  if (errno != EINVAL) return EFAULT;
+  const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  if (madvise(first, 0, advice) == 0) return madvise(first, span, advice) == 0 ? 0 : EFAULT;
   // Linux before 5.14 has no such advice; mincore at least refuses what is not mapped.
   std::vector<unsigned char> present(span / kPage);
   return mincore(first, span, present.data()) == 0 ? 0 : EFAULT;

@@ -1,0 +1,314 @@
+// Two processes: what must work between them, and what must happen when one of them dies.
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "softdev/raw_verbs.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+/// What the two sides tell each other.
+struct Card {
+  std::uint32_t qpn = 0;
+  std::uint32_t rkey = 0;
+  std::uint64_t address = 0;
+};
+
+/// One end of the pipe between the two processes.
+struct Line {
+  int fd;
+  void send(const Card& card) const { ASSERT_EQ(write(fd, &card, sizeof(card)), static_cast<ssize_t>(sizeof(card))); }
+  Card receive() const {
+    Card card;
+    EXPECT_EQ(read(fd, &card, sizeof(card)), static_cast<ssize_t>(sizeof(card)));
+    return card;
+  }
+};
+
+/// A child process that runs `body` and is killed, if need be, when the test ends. Started before this process has
+/// any threads or contexts.
+class Child {
+ public:
+  explicit Child(const std::function<void(Line)>& body) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      close(ends[0]);
+      body(Line{ends[1]});
+      _exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    close(ends[1]);
+    line_.fd = ends[0];
+  }
+  ~Child() {
+    kill();
+    close(line_.fd);
+  }
+  [[nodiscard]] Line line() const { return line_; }
+  void signal(int number) const { ::kill(pid_, number); }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    (void)wait();
+  }
+  int wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return status;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  Line line_{-1};
+};
+
+/// Connects one end and tells the other about its memory.
+Card introduce(const Line& line, Qp& qp, const Memory& memory) {
+  line.send({qp.number(), memory.mr->rkey, memory.address()});
+  const Card peer = line.receive();
+  qp.connect_to(peer.qpn);
+  line.send({});
+  (void)line.receive();  // both are connected
+  return peer;
+}
+
+QpSettings patient() {
+  QpSettings settings;
+  settings.timeout = 0;  // never gives up by itself
+  return settings;
+}
+
+/// Serves as a target until it is killed.
+void idle_target(Line line, bool own_memory) {
+  Node node;
+  Qp qp(node, patient());
+  Memory memory(node, 1 << 20, kAllRemote, own_memory);
+  introduce(line, qp, memory);
+  pause();
+}
+
+TEST(Processes, OperationsCompleteWithoutTheTargetsHelp) {
+  for (const bool own_memory : {false, true}) {
+    Child child([own_memory](Line line) { idle_target(line, own_memory); });
+    Node node;
+    Qp qp(node);
+    Memory memory(node, 1 << 20);
+    const Card peer = introduce(child.line(), qp, memory);
+    memory.fill(5);
+    for (const std::size_t size : {8U, 4096U, 1U << 19}) {
+      ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, size)), 0);
+      EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
+      ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_READ, 2, peer.address, peer.rkey), memory.slice(1 << 19, size)), 0);
+      EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
+      EXPECT_EQ(std::memcmp(memory.data, memory.data + (1 << 19), size), 0);
+    }
+  }
+}
+
+TEST(Processes, AStoppedTargetIsStillWrittenTo) {
+  Child child([](Line line) { idle_target(line, false); });
+  Node node;
+  Qp qp(node);
+  Memory memory(node);
+  const Card peer = introduce(child.line(), qp, memory);
+  auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey);
+  ASSERT_EQ(qp.post(write, memory.slice(0, 8)), 0);
+  EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
+  child.signal(SIGSTOP);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(qp.post(write, memory.slice(0, 8)), 0);
+    EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
+  }
+}
+
+TEST(Processes, AKilledTargetEndsWhatWaitsForIt) {
+  Child child([](Line line) { idle_target(line, false); });
+  Node node;
+  Qp qp(node, patient());
+  Memory memory(node);
+  introduce(child.line(), qp, memory);
+  ASSERT_EQ(qp.post_recv(memory.slice(0, 8), 7), 0);
+  ASSERT_EQ(qp.post(send_request(1), memory.slice(0, 8)), 0);  // no receive there: waits for ever
+  ASSERT_EQ(qp.post(send_request(2), memory.slice(0, 8)), 0);
+  EXPECT_TRUE(qp.poll().empty());
+  child.kill();
+  std::map<std::uint64_t, ibv_wc_status> outcomes;  // the two queues' completions come in any order
+  for (int i = 0; i < 3; ++i) {
+    const ibv_wc wc = qp.next();
+    outcomes[wc.wr_id] = wc.status;
+  }
+  EXPECT_EQ(outcomes[1], IBV_WC_RETRY_EXC_ERR);
+  EXPECT_EQ(outcomes[2], IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(outcomes[7], IBV_WC_WR_FLUSH_ERR);
+}
+
+TEST(Processes, AKilledTargetWakesTheSleeper) {
+  Child child([](Line line) { idle_target(line, false); });
+  Node node;
+  QpSettings settings = patient();
+  settings.with_channel = true;
+  Qp qp(node, settings);
+  Memory memory(node);
+  introduce(child.line(), qp, memory);
+  ASSERT_EQ(qp.post(send_request(1), memory.slice(0, 8)), 0);
+  ASSERT_EQ(ibv_req_notify_cq(qp.cq.get(), 0), 0);
+  EXPECT_TRUE(qp.poll().empty());
+  child.kill();
+  pollfd readable{qp.channel->fd, POLLIN, 0};
+  EXPECT_EQ(poll(&readable, 1, 20'000), 1);
+  EXPECT_EQ(qp.next().status, IBV_WC_RETRY_EXC_ERR);
+}
+
+TEST(Processes, PostsToADeadTargetFail) {
+  Child child([](Line line) { idle_target(line, true); });
+  Node node;
+  Qp qp(node);
+  Memory memory(node);
+  const Card peer = introduce(child.line(), qp, memory);
+  child.kill();
+  ibv_wc last{};
+  do {  // until the death is noticed, an own-memory WRITE fails by itself, a SEND would wait
+    ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, 8)), 0);
+    last = qp.next();
+  } while (last.status == IBV_WC_SUCCESS);
+  EXPECT_EQ(last.status, IBV_WC_RETRY_EXC_ERR);
+}
+
+/// An initiator killed at any moment of its WRITEs and SENDs leaves the target able to give its memory back.
+TEST(Processes, AnInitiatorKilledInTheMiddleHarmsNothing) {
+  for (int round = 0; round < 20; ++round) {
+    Child child([](Line line) {
+      Node node;
+      Qp qp(node);
+      Memory memory(node, 1 << 20);
+      const Card peer = introduce(line, qp, memory);
+      for (;;) {
+        (void)qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, 1 << 20));
+        (void)qp.poll();
+      }
+    });
+    Node node;
+    Qp qp(node);
+    Memory memory(node, 1 << 20);
+    introduce(child.line(), qp, memory);
+    ASSERT_EQ(qp.post_recv(memory.slice(0, 8), 1), 0);
+    for (int i = 0; i < round * 50; ++i) sched_yield();
+    child.kill();
+    memory.mr.reset();  // must not hang on the dead initiator's hazard flag
+    ASSERT_EQ(qp.to_state(IBV_QPS_ERR), 0);
+    EXPECT_EQ(qp.next().status, IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+/// Memory given back by the target while an initiator keeps writing must not change under its new owner.
+TEST(Processes, DeregisteredMemoryIsNotWrittenAnyMore) {
+  Child child([](Line line) {
+    Node node;
+    Qp qp(node);
+    Memory memory(node, 1 << 16);
+    std::memset(memory.data, 0xab, memory.size);
+    const Card peer = introduce(line, qp, memory);
+    ibv_wc wc{};
+    do {
+      (void)qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, 1 << 16));
+      wc = qp.next();
+    } while (wc.status == IBV_WC_SUCCESS);
+    ASSERT_EQ(wc.status, IBV_WC_REM_ACCESS_ERR);
+  });
+  Node node;
+  Qp qp(node);
+  Memory memory(node, 1 << 16);
+  introduce(child.line(), qp, memory);
+  std::atomic_ref<unsigned char> first(*reinterpret_cast<unsigned char*>(memory.data));
+  while (first.load() != 0xab) sched_yield();
+  memory.mr.reset();
+  std::memset(memory.data, 0, memory.size);
+  EXPECT_EQ(child.wait(), 0);
+  EXPECT_TRUE(std::all_of(memory.data, memory.data + memory.size, [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST(Processes, AtomicsFromTwoProcessesAddUp) {
+  constexpr std::uint64_t kEach = 20'000;
+  for (const bool own_memory : {false, true}) {
+    const std::uint64_t each = own_memory ? kEach / 20 : kEach;
+    const auto add_to = [each](Line line) {
+      Node node;
+      Qp qp(node);
+      Memory memory(node);
+      const Card peer = introduce(line, qp, memory);
+      for (std::uint64_t i = 0; i < each; ++i) {
+        (void)qp.post(atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, i, peer.address, peer.rkey, 1), memory.slice(0, 8));
+        ASSERT_EQ(qp.next().status, IBV_WC_SUCCESS);
+      }
+    };
+    Child one(add_to);
+    Child two(add_to);
+    Node node;
+    Qp first(node);
+    Qp second(node);
+    Memory memory(node, 4096, kAllRemote, own_memory);
+    introduce(one.line(), first, memory);
+    introduce(two.line(), second, memory);
+    EXPECT_EQ(one.wait(), 0);
+    EXPECT_EQ(two.wait(), 0);
+    std::uint64_t sum = 0;
+    std::memcpy(&sum, memory.data, sizeof(sum));
+    EXPECT_EQ(sum, 2 * each);
+  }
+}
+
+int count_entries(const char* folder) {
+  DIR* const dir = opendir(folder);
+  int count = 0;
+  while (readdir(dir) != nullptr) ++count;
+  closedir(dir);
+  return count;
+}
+
+TEST(Leaks, ThousandPairsLeaveDescriptorsThreadsAndMappingsWhereTheyWere) {
+  { const Pair warm_up; }
+  const int descriptors = count_entries("/proc/self/fd");
+  const int threads = count_entries("/proc/self/task");
+  const auto mappings = [] {
+    std::vector<char> text(1 << 20);
+    FILE* file = fopen("/proc/self/maps", "r");
+    const std::size_t size = fread(text.data(), 1, text.size(), file);
+    fclose(file);
+    text.resize(size);
+    return std::search(text.begin(), text.end(), "/memfd:soft0", "/memfd:soft0" + 12) == text.end() ? 0 : 1;
+  };
+  Node a_node;
+  Node b_node;
+  for (int i = 0; i < 1000; ++i) {
+    Qp a(a_node);
+    Qp b(b_node);
+    a.connect_to(b.number());
+    b.connect_to(a.number());
+    Memory local(a_node);
+    Memory remote(b_node);
+    ASSERT_EQ(a.post(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), remote.mr->rkey), local.slice(0, 8)), 0);
+    ASSERT_EQ(a.next().status, IBV_WC_SUCCESS);
+  }
+  a_node.pd.reset();
+  a_node.context.reset();
+  b_node.pd.reset();
+  b_node.context.reset();
+  EXPECT_EQ(count_entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(count_entries("/proc/self/task"), threads);
+  EXPECT_EQ(mappings(), 0) << "nothing of the device is mapped any more";
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
