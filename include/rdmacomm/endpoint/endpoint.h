@@ -1,0 +1,176 @@
+// endpoint.h - one peer: its TCP connection and the named channels to it.
+// Layer: endpoint. Uses: base, memory, adapter, channel, connector.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/channel/completion.h"
+#include "rdmacomm/channel/rdma_channel.h"
+#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/endpoint/completion_group.h"
+#include "rdmacomm/endpoint/endpoint_card.h"
+#include "rdmacomm/endpoint/hca_config.h"
+
+namespace rdmacomm {
+
+/// What an endpoint is made from.
+struct EndPointParts {
+  std::shared_ptr<RDMADevice> device;
+  std::shared_ptr<TCPConnector> connector;  ///< after exchange_hello()
+  HcaConfig config;
+  std::shared_ptr<CompletionGroup> shared_queue = nullptr;  ///< kThreadPerCompletionQueue only
+};
+
+/// A peer and the way to it: several channels (queue pairs), found by name, and one TCP connection, by which the peer's
+/// death is noticed. Sessions make endpoints. A resource: neither copyable nor movable; its destructor closes it.
+///
+/// Threads: all functions from any thread, but poll() and wait() from one thread at a time, and close() while no other
+/// thread posts on the channels, polls or waits. Who must end an endpoint that other threads use calls stop(), which
+/// makes their calls fail, and lets the last of them close() (or drop) it.
+/// Lifetime: keeps its device alive. Buffers that are posted must live until close() has returned, or until the
+/// destructor has.
+class EndPoint {
+ public:
+  EndPoint(const EndPoint&) = delete;
+  EndPoint& operator=(const EndPoint&) = delete;
+  ~EndPoint();
+
+  // The channels and the peer -----------------------------------------------------------------------------------
+
+  /// The channel of that name; nullptr: there is none.
+  [[nodiscard]] RDMAChannel* channel(std::string_view name) const noexcept;
+  [[nodiscard]] RDMAChannel* control() const noexcept { return channel(kControlChannel); }
+  [[nodiscard]] RDMAChannel* data() const noexcept { return channel(kDataChannel); }
+  /// A region that the peer has published; empty: none of that name.
+  [[nodiscard]] std::optional<RemoteRegion> remote_region(std::string_view name) const;
+  /// What the peer's HcaConfig had as private_data.
+  [[nodiscard]] std::span<const std::byte> peer_private_data() const noexcept { return remote_.private_data; }
+  /// "10.0.0.2:41234 (node7, pid 4711; control QPN 0x000011, data QPN 0x000012)", for messages.
+  [[nodiscard]] std::string peer() const;
+  [[nodiscard]] const HcaConfig& config() const noexcept { return config_; }
+  [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
+  [[nodiscard]] TCPConnector& connector() const noexcept { return *connector_; }
+
+  // Over TCP ----------------------------------------------------------------------------------------------------
+
+  /// As TCPConnector::sync_with_peer. Tags that begin with "rdmacomm." are the library's.
+  [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline) {
+    return connector_->sync_with_peer(tag, deadline);
+  }
+  /// Sends the peer's application a message of up to kMaxPayloadBytes by TCP. Returns as TCPConnector::send_message.
+  [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) {
+    return connector_->send_message(MessageType::kUser, message, deadline);
+  }
+  /// Waits for the next message of the peer's send_message(). Returns as TCPConnector::receive_message.
+  [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) {
+    return connector_->receive_message(MessageType::kUser, deadline);
+  }
+
+  // Completions; in ThreadMode::kApplication only ---------------------------------------------------------------
+
+  /// Takes up to out.size() completions of all channels (but those with a completion queue of their own), without
+  /// blocking. `count` says how many.
+  /// Returns  kWrongState: a thread of the session polls; kCompletionFailed: the completion queue has failed
+  [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count) noexcept;
+  /// The same, each completion handed to `handler`; at most `limit`.
+  [[nodiscard]] std::error_code poll(CompletionHandler& handler, std::size_t& count, std::size_t limit = 64);
+  /// Waits until there is at least one completion, in the way that HcaConfig::polling_mode says.
+  ///
+  /// Returns  kPeerLost: the peer's connection ended (the context names the peer and says how) and all completions
+  ///          have been taken; kStopped: stop() or close(); kTimeout; as poll()
+  /// A request that fails is a completion, not an error of this call.
+  [[nodiscard]] Status wait(std::span<Completion> out, std::size_t& count, Deadline deadline);
+
+  // Its end -----------------------------------------------------------------------------------------------------
+
+  /// Whether it is established, and neither side has ended it. Cost: one load.
+  [[nodiscard]] bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::kEstablished; }
+  /// ok until it ends; then why: kPeerLost (the context says whether the peer said goodbye) or kStopped.
+  [[nodiscard]] Status status() const;
+  /// Whether it has ended in order: by a goodbye of the peer's, or by stop() or close() of this side.
+  [[nodiscard]] bool ended_in_order() const;
+  /// Ends it, from any thread, without waiting: says goodbye to the peer, moves the queue pairs to ERR (posts return
+  /// kNotConnected from then on) and ends every wait with kStopped.
+  void stop() noexcept;
+  /// stop(), and then waits until nothing is outstanding on any channel, so that no buffer is in use any more.
+  /// Completions that were not polled by then are dropped in ThreadMode::kApplication; in the others the hooks get
+  /// them (kFlushed what was not executed) on their thread, followed by on_disconnected. Called by a hook it only
+  /// stops; the rest follows when the hook has returned.
+  /// Returns  kTimeout: the device did not hand all completions out within kDrainTime
+  Status close();
+  static constexpr std::chrono::seconds kDrainTime{2};
+
+  // For sessions: setting up --------------------------------------------------------------------------------------
+
+  /// Makes the channels; their queue pairs are in INIT. Returns  as HcaConfig::validate(), RDMADevice::choose_gid,
+  /// RDMAAdapter::create
+  [[nodiscard]] static Result<std::shared_ptr<EndPoint>> create(EndPointParts parts);
+  /// What the peer needs for its connect().
+  [[nodiscard]] EndPointCard card() const;
+  /// Connects each queue pair to the peer's of the same name.
+  /// Returns  kIncompatiblePeer: other channel names (the context has both lists), or as RDMAAdapter::connect
+  [[nodiscard]] Status connect(EndPointCard remote);
+  /// Both sides have connected: kSettingUp -> kEstablished.
+  void mark_established();
+
+  // For sessions: watching and serving ----------------------------------------------------------------------------
+
+  /// Looks whether the peer's connection has ended, and if so ends the waits. To be called on EPOLLRDHUP.
+  void check_connection();
+  [[nodiscard]] const std::shared_ptr<CompletionGroup>& group() const noexcept { return group_; }
+  /// From now until end_serving(), `server` polls the group and will drain; close() waits for it.
+  void begin_serving(std::thread::id server);
+  /// Moves the queue pairs to ERR; their completions then come out of the group.
+  [[nodiscard]] Status begin_drain();
+  [[nodiscard]] bool drained() const noexcept;
+  void end_serving();
+
+ private:
+  enum class State : std::uint8_t { kSettingUp, kEstablished, kPeerLeft, kPeerLost, kStopped, kClosed };
+  struct Line {
+    std::unique_ptr<CompletionQueue> own_queue;
+    std::unique_ptr<RDMAChannel> channel;
+  };
+
+  explicit EndPoint(EndPointParts parts);
+  Status make_channels();
+  Status make_channel(const ChannelConfig& config, const GidEntry& gid);
+  bool move_to(State next, std::optional<Error> why);
+  [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
+  [[nodiscard]] Status why_over() const;
+  [[nodiscard]] bool served_by_this_thread() const;
+  void detach();
+  Status drain(Deadline deadline);
+  Status drain_group(Deadline deadline);
+
+  const std::shared_ptr<RDMADevice> device_;
+  const std::shared_ptr<TCPConnector> connector_;
+  const HcaConfig config_;
+  std::shared_ptr<CompletionGroup> group_;
+  const bool group_is_shared_;
+  std::vector<Line> lines_;  // as in config_.channels
+  EndPointCard remote_;
+  std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
+  std::mutex close_mutex_;  // one close() at a time
+
+  std::atomic<State> state_{State::kSettingUp};
+  mutable std::mutex mutex_;  // guards what follows, and changes of state_
+  std::condition_variable served_;
+  std::optional<Error> end_;
+  bool ended_in_order_ = false;
+  std::optional<std::thread::id> server_;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,39 @@
+// endpoint_card.h - what each side tells the other of its end: the contents of kOffer and kAnswer.
+// Layer: endpoint. Uses: base, memory, adapter, connector.   Wire form: docs/wire_format.md "EndPointCard"
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdmacomm/adapter/rdma_adapter.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/endpoint/hca_config.h"
+
+namespace rdmacomm {
+
+/// One side's channels, published regions and private data. A value; bounds as in HcaConfig.
+struct EndPointCard {
+  struct Channel {
+    std::string name = {};
+    verbs::QpAddress address = {};
+  };
+
+  std::vector<Channel> channels = {};
+  std::vector<PublishedRegion> regions = {};
+  std::vector<std::byte> private_data = {};
+
+  /// The channel of that name; nullptr: there is none.
+  [[nodiscard]] const Channel* channel(std::string_view name) const noexcept;
+  /// "control, data": the names in alphabetical order.
+  [[nodiscard]] std::string channel_names() const;
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage: truncated, bytes left over, a name twice or not printable, or a count beyond its bound. The context
+  /// says which.
+  [[nodiscard]] static Result<EndPointCard> decode(std::span<const std::byte> payload);
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,27 @@
+// client_session.h - connects to servers.
+// Layer: session. Uses: base, connector, endpoint.
+#pragma once
+
+#include <memory>
+
+#include "rdmacomm/session/rdma_session.h"
+
+namespace rdmacomm {
+
+/// The side that connects. See RDMASession for threads and lifetime, SessionHooks for what can be overridden.
+class ClientSession : public RDMASession {
+ public:
+  explicit ClientSession(SessionOptions options = {}) : RDMASession(Role::kClient, std::move(options)) {}
+  ~ClientSession() override { stop(); }
+
+  /// Connects to options().address. May be called often, also by several threads: each call makes an endpoint.
+  /// The first call opens the device.
+  /// Returns  kInvalidArgument: SessionOptions::validate(); kPeerRefused: the server said no (the context has its
+  ///          reason); kStopped; or as RDMADevice::open, init_session(), TCPConnector::connect, the hooks,
+  ///          EndPoint::create and EndPoint::connect
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect();
+  /// The same with another server.
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect(const HostPort& server);
+};
+
+}  // namespace rdmacomm

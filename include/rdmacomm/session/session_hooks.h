@@ -1,0 +1,75 @@
+// session_hooks.h - where an application has its say in a session.
+// Layer: session. Uses: base, channel, endpoint.
+#pragma once
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/channel/completion.h"
+#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/endpoint/hca_config.h"
+#include "rdmacomm/session/session_options.h"
+
+namespace rdmacomm {
+
+/// The hooks of a session, in the order in which they are called; all are empty by default. Applications derive from
+/// ServerSession or ClientSession and override what they need.
+///
+/// Threads. Hooks of one endpoint never overlap, and come in the order below. Hooks of different endpoints may run at
+/// the same time on different threads:
+///   init_session                   the thread that calls start() or the first connect()
+///   lazy_config_hca,               client: the thread that calls connect(); server: a thread of the session for each
+///   post_connecting                connection in the handshake
+///   on_established,                ThreadMode::kApplication: on_established where post_connecting was, on_disconnected
+///   on_disconnected                on the session's control thread; else on the thread that calls the completion hooks
+///   on_send_done .. on_failed      the endpoint's thread, or the completion queue's; not in ThreadMode::kApplication
+///   on_connect_failed              server: as lazy_config_hca
+/// A hook may call anything of the library, stop() and EndPoint::close() too (they then do not wait), but must not
+/// destroy the session. A hook that blocks holds up what its thread does: the handshake of its peer, or the completions
+/// of its endpoints.
+class SessionHooks {
+ public:
+  virtual ~SessionHooks() = default;
+
+  /// Once for each session, when the device is open. An error ends start() or connect() with it.
+  [[nodiscard]] virtual Status init_session() { return {}; }
+
+  /// Once for each endpoint, when the peer is known by TCP and before there is any queue pair: change `hca` to what this
+  /// endpoint shall be. An error refuses the peer, which is told the reason.
+  [[nodiscard]] virtual Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) {
+    (void)hca;
+    (void)peer;
+    return {};
+  }
+
+  /// The queue pairs are in RTS, and the peer waits at the barrier: post receives here, and nothing that the peer's
+  /// memory or receives must be ready for. An error refuses the peer.
+  [[nodiscard]] virtual Status post_connecting(EndPoint& endpoint) {
+    (void)endpoint;
+    return {};
+  }
+
+  /// Both sides have posted: anything goes.
+  virtual void on_established(EndPoint& endpoint) { (void)endpoint; }
+
+  // One request is complete. `completion.id` is what it was posted with, `completion.channel` where.
+  virtual void on_send_done(EndPoint&, const Completion&) {}
+  virtual void on_recv_done(EndPoint&, const Completion&) {}
+  virtual void on_write_done(EndPoint&, const Completion&) {}  ///< WRITE and WRITE_WITH_IMM, on the writing side
+  virtual void on_read_done(EndPoint&, const Completion&) {}
+  virtual void on_atomic_done(EndPoint&, const Completion&) {}
+  virtual void on_recv_write_imm_done(EndPoint&, const Completion&) {}  ///< a peer's WRITE_WITH_IMM took a receive
+  /// A request of any kind failed; after the first one that is not kFlushed the channel is of no more use.
+  virtual void on_failed(EndPoint&, const Completion&) {}
+
+  /// The endpoint has ended; the last hook that names it. `why` is ok after a goodbye of the peer's and after stop() or
+  /// close() on this side, else it says what happened (kPeerLost, ...).
+  virtual void on_disconnected(EndPoint& endpoint, const Status& why) {
+    (void)endpoint;
+    (void)why;
+  }
+
+  /// Server: a connection did not become an endpoint: a stranger, a peer that was refused or left. By default it is
+  /// logged: strangers at level 1, refusals as warnings.
+  virtual void on_connect_failed(const std::string& peer, const Error& why);
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,43 @@
+// session_options.h - what a session needs to know before it starts.
+// Layer: session. Uses: base, device, connector.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/handshake.h"
+#include "rdmacomm/connector/tcp_options.h"
+#include "rdmacomm/device/rdma_device.h"
+
+namespace rdmacomm {
+
+/// What a session is made with. A value.
+struct SessionOptions {
+  DeviceOptions device = {};                            ///< which device to open, where `shared_device` is empty
+  std::shared_ptr<RDMADevice> shared_device = nullptr;  ///< one that is open already; sessions may share it
+  TcpOptions tcp = {};
+  /// Server: where to listen; an empty host is every address, port 0 picks one. Client: the server.
+  HostPort address = {};
+  /// Server: connections that may be in the middle of the handshake at a time, 1..1024; more of them wait. Each takes a
+  /// thread, for at most a few times tcp.handshake_timeout: so long can a stranger that says nothing keep one.
+  int handshake_slots = 64;
+  /// Endpoints at a time, 1..65536; a client beyond that is refused.
+  int max_endpoints = 1024;
+
+  /// kInvalidArgument: a value outside its range; the context names it.
+  [[nodiscard]] Status validate() const;
+};
+
+/// What is known of a peer before there are queue pairs. A value.
+struct PeerInfo {
+  std::string address = {};  ///< "10.0.0.2:41234"
+  Hello hello = {};          ///< host name, process, session
+  /// What the client's HcaConfig has as private data: a client speaks first, so the server can fit its own
+  /// configuration to it. Empty on the client's side; see EndPoint::peer_private_data().
+  std::vector<std::byte> private_data = {};
+};
+
+}  // namespace rdmacomm
