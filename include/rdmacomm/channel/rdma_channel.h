@@ -52,7 +52,7 @@ enum class PostFlags : std::uint8_t {
 /// One send-side request, for post_chain().
 struct SendRequest {
   Operation operation = Operation::kSend;  ///< any but kRecv and kRecvWriteImm
-  std::span<const BufferSlice> local;      ///< a view of slices that live until post_chain() returns
+  std::span<const BufferSlice> local{};    ///< a view of slices that live until post_chain() returns
   RemoteRegion remote{};                   ///< WRITE, READ, atomics
   std::uint64_t id = 0;
   bool has_immediate = false;   ///< kSend; kWriteImm always has one

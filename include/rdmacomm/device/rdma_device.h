@@ -21,10 +21,10 @@ enum class GidType : std::uint8_t { kIb = 0, kRoceV1 = 1, kRoceV2 = 2 };
 
 /// Which device and port to open. All defaults: the device is found.
 struct DeviceOptions {
-  std::string name;       ///< "mlx5_0", "soft0", ...; empty: first hardware device with an ACTIVE port, else soft0
+  std::string name{};     ///< "mlx5_0", "soft0", ...; empty: first hardware device with an ACTIVE port, else soft0
   std::uint8_t port = 0;  ///< 1..number of ports; 0: the first ACTIVE one
   int gid_index = -1;     ///< 0..gid table size - 1; -1: chosen by type and reachability for each peer
-  std::optional<GidType> gid_type;  ///< the only type to consider; empty: RoCE v2 before RoCE v1
+  std::optional<GidType> gid_type{};  ///< the only type to consider; empty: RoCE v2 before RoCE v1
 
   [[nodiscard]] Status validate() const;
 };

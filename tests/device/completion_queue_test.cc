@@ -1,0 +1,132 @@
+#include "rdmacomm/device/completion_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <thread>
+#include <vector>
+
+#include "rdmacomm/device/rdma_device.h"
+#include "support/fake_verbs.h"
+
+namespace rdmacomm {
+namespace {
+
+using rdmacomm::testing::FakeVerbs;
+using ::testing::HasSubstr;
+
+class CompletionQueueTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    device_ = std::move(opened).value();
+  }
+  std::unique_ptr<CompletionQueue> make(const CompletionQueueOptions& options) {
+    auto made = CompletionQueue::create(*device_, options);
+    EXPECT_TRUE(made.has_value()) << made.error().message();
+    return std::move(made).value();
+  }
+  static bool readable(int fd) {
+    pollfd waiting{fd, POLLIN, 0};
+    return ::poll(&waiting, 1, 0) == 1;
+  }
+
+  FakeVerbs fake_;
+  std::unique_ptr<RDMADevice> device_;
+};
+
+TEST_F(CompletionQueueTest, HasTheDepthAskedFor) {
+  const auto queue = make({.depth = 77});
+  EXPECT_EQ(queue->depth(), 77);
+  EXPECT_EQ(queue->fd(), -1);
+}
+
+TEST_F(CompletionQueueTest, DepthOutsideTheDevicesRangeIsRefused) {
+  EXPECT_EQ(CompletionQueue::create(*device_, {.depth = 0}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(CompletionQueue::create(*device_, {.depth = -1}).code(), Errc::kInvalidArgument);
+  const auto too_deep = CompletionQueue::create(*device_, {.depth = 4097});
+  EXPECT_EQ(too_deep.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_EQ(too_deep.error().context, "a completion queue of depth 4097 is beyond the device's 4096");
+  EXPECT_TRUE(CompletionQueue::create(*device_, {.depth = 4096}).has_value());
+}
+
+TEST_F(CompletionQueueTest, FailuresOfTheDeviceAreReturnedAndNothingLeaks) {
+  const int before = fake_.live();
+  for (const char* verb : {"create_comp_channel", "create_cq"}) {
+    fake_.fail(verb, ENOMEM);
+    const auto failed = CompletionQueue::create(*device_, {.with_channel = true});
+    EXPECT_EQ(failed.code(), std::errc::not_enough_memory) << verb;
+    EXPECT_THAT(failed.error().context, HasSubstr("fake0")) << verb;
+    EXPECT_EQ(fake_.live(), before) << verb;
+  }
+}
+
+TEST_F(CompletionQueueTest, ReservationsNeverExceedTheDepth) {
+  const auto queue = make({.depth = 100});
+  EXPECT_TRUE(queue->reserve(60).ok());
+  const Status full = queue->reserve(41);
+  EXPECT_EQ(full.code(), Errc::kCompletionQueueFull);
+  EXPECT_THAT(full.error().context, HasSubstr("of depth 100 has room for 40 more requests, a queue pair needs 41"));
+  EXPECT_TRUE(queue->reserve(40).ok());
+  EXPECT_EQ(queue->reserve(1).code(), Errc::kCompletionQueueFull);
+  queue->release(60);
+  EXPECT_TRUE(queue->reserve(60).ok());
+}
+
+TEST_F(CompletionQueueTest, ConcurrentReservationsShareTheRoomExactly) {
+  const auto queue = make({.depth = 1000});
+  std::atomic<int> granted{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) granted += queue->reserve(7).ok() ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(granted, 1000 / 7);
+}
+
+TEST_F(CompletionQueueTest, ArmingNeedsAChannel) {
+  EXPECT_EQ(make({})->arm(), Errc::kNotSupported);
+  const auto queue = make({.with_channel = true});
+  EXPECT_FALSE(queue->arm());
+  EXPECT_EQ(fake_.armed, 1);
+  fake_.fail("req_notify_cq", EIO);
+  EXPECT_EQ(queue->arm(), std::errc::io_error);
+}
+
+TEST_F(CompletionQueueTest, ConsumingEventsNeverBlocks) {
+  const auto queue = make({.with_channel = true});
+  queue->consume_events();
+  EXPECT_FALSE(readable(queue->fd()));
+  for (int i = 0; i < 3; ++i) fake_.raise_event(queue->get());
+  EXPECT_TRUE(readable(queue->fd()));
+  queue->consume_events();
+  EXPECT_FALSE(readable(queue->fd()));
+}
+
+TEST_F(CompletionQueueTest, EventsAreAcknowledgedInBatchesAndAtTheEnd) {
+  auto queue = make({.with_channel = true});
+  for (int i = 0; i < 10; ++i) fake_.raise_event(queue->get());
+  queue->consume_events();
+  EXPECT_EQ(fake_.calls("ack_cq_events"), 0);
+  for (int i = 0; i < 60; ++i) fake_.raise_event(queue->get());
+  queue->consume_events();
+  EXPECT_EQ(fake_.calls("ack_cq_events"), 1);
+  EXPECT_EQ(fake_.acknowledged_events, 70U);
+  fake_.raise_event(queue->get());
+  queue->consume_events();
+  queue.reset();
+  EXPECT_EQ(fake_.acknowledged_events, 71U);  // else destroy_cq would wait for ever
+}
+
+TEST_F(CompletionQueueTest, WithoutAChannelThereIsNothingToConsume) {
+  const auto queue = make({});
+  queue->consume_events();
+  EXPECT_EQ(fake_.calls("get_cq_event"), 0);
+}
+
+}  // namespace
+}  // namespace rdmacomm

@@ -1,0 +1,206 @@
+#include "rdmacomm/device/rdma_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "rdmacomm/softdev/softdev.h"
+#include "support/fake_verbs.h"
+
+namespace rdmacomm {
+namespace {
+
+using rdmacomm::testing::FakeDevice;
+using rdmacomm::testing::FakeVerbs;
+using ::testing::HasSubstr;
+
+class RDMADeviceTest : public ::testing::Test {
+ protected:
+  Result<std::unique_ptr<RDMADevice>> open(const DeviceOptions& options = {}) {
+    return RDMADevice::open_from(FakeVerbs::api(), options);
+  }
+  FakeDevice& device(std::size_t index = 0) { return *fake_.devices[index]; }
+
+  FakeVerbs fake_;
+};
+
+TEST_F(RDMADeviceTest, ReadsWhatTheDeviceCanDo) {
+  const auto opened = open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message();
+  const RDMADevice& rdma = **opened;
+  EXPECT_EQ(rdma.name(), "fake0");
+  EXPECT_EQ(rdma.port(), 1);
+  EXPECT_FALSE(rdma.is_software());
+  EXPECT_EQ(rdma.link_layer(), IBV_LINK_LAYER_ETHERNET);
+  EXPECT_EQ(rdma.limits().max_qp_wr, 1024);
+  EXPECT_EQ(rdma.limits().max_sge, 8);
+  EXPECT_EQ(rdma.limits().max_cqe, 4096);
+  EXPECT_EQ(rdma.limits().max_read_depth, 16);
+  EXPECT_EQ(rdma.limits().max_read_depth_initiator, 8);
+  EXPECT_EQ(rdma.limits().max_message_bytes, 1U << 30);
+  EXPECT_EQ(rdma.limits().mtu_bytes, 4096U);
+  EXPECT_TRUE(rdma.limits().atomics);
+  EXPECT_EQ(rdma.to_text(), "fake0 port 1 (Ethernet, MTU 4096)");
+}
+
+TEST_F(RDMADeviceTest, ReleasesEverything) {
+  {
+    const auto opened = open();
+    ASSERT_TRUE(opened.has_value());
+    ASSERT_TRUE((*opened)->shared_completion_queue("a", {.with_channel = true}).has_value());
+    EXPECT_EQ(fake_.live(), 4);  // context, PD, completion channel, CQ
+  }
+  EXPECT_EQ(fake_.live(), 0);
+}
+
+TEST_F(RDMADeviceTest, UnknownNameListsWhatIsThere) {
+  fake_.devices.push_back(std::make_unique<FakeDevice>("fake1"));
+  const auto opened = open({.name = "mlx5_9"});
+  EXPECT_EQ(opened.code(), Errc::kNoDevice);
+  EXPECT_EQ(opened.error().context, "there is no RDMA device \"mlx5_9\" here; there is fake0, fake1");
+}
+
+TEST_F(RDMADeviceTest, NoDeviceAtAll) {
+  fake_.devices.clear();
+  EXPECT_EQ(open().code(), Errc::kNoDevice);
+  EXPECT_THAT(open({.name = "x"}).error().context, HasSubstr("there is none at all"));
+}
+
+TEST_F(RDMADeviceTest, PicksTheFirstDeviceWithAnActivePort) {
+  fake_.devices.clear();
+  fake_.devices.push_back(std::make_unique<FakeDevice>("down0", IBV_PORT_DOWN));
+  fake_.devices.push_back(std::make_unique<FakeDevice>("iwarp0"));
+  fake_.devices.push_back(std::make_unique<FakeDevice>("good0", IBV_PORT_DOWN));
+  device(1).transport_type = IBV_TRANSPORT_IWARP;
+  device(2).add_port(IBV_PORT_ACTIVE);
+  const auto opened = open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message();
+  EXPECT_EQ((*opened)->name(), "good0");
+  EXPECT_EQ((*opened)->port(), 2);
+}
+
+TEST_F(RDMADeviceTest, WithoutAnActivePortSaysTheStateOfEach) {
+  device().ports[0].state = IBV_PORT_DOWN;
+  device().add_port(IBV_PORT_INIT);
+  for (const DeviceOptions& options : {DeviceOptions{}, DeviceOptions{.name = "fake0"}}) {
+    const auto opened = open(options);
+    EXPECT_EQ(opened.code(), Errc::kNoActivePort);
+    EXPECT_THAT(opened.error().context, HasSubstr("port 1 of fake0 is DOWN, port 2 of fake0 is INIT"));
+  }
+  EXPECT_EQ(fake_.live(), 0);
+}
+
+TEST_F(RDMADeviceTest, APortThatIsAskedForMustBeActive) {
+  device().add_port(IBV_PORT_DOWN);
+  EXPECT_TRUE(open({.name = "fake0", .port = 1}).has_value());
+  const auto opened = open({.name = "fake0", .port = 2});
+  EXPECT_EQ(opened.code(), Errc::kNoActivePort);
+  EXPECT_THAT(opened.error().context, HasSubstr("port 2 of fake0 is DOWN"));
+}
+
+TEST_F(RDMADeviceTest, APortThatIsNotThereIsAnInvalidArgument) {
+  const auto opened = open({.name = "fake0", .port = 3});
+  EXPECT_EQ(opened.code(), Errc::kInvalidArgument);
+  EXPECT_EQ(opened.error().context, "fake0 has ports 1 to 1, not 3");
+}
+
+TEST_F(RDMADeviceTest, AGidIndexThatIsNotThereIsAnInvalidArgument) {
+  EXPECT_EQ(open({.name = "fake0", .gid_index = 1}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(open({.name = "fake0", .gid_index = -2}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(open({.name = "fake0", .gid_index = 256}).code(), Errc::kInvalidArgument);
+  EXPECT_TRUE(open({.name = "fake0", .gid_index = 0}).has_value());
+}
+
+TEST_F(RDMADeviceTest, FailuresOfTheSystemAreReturnedAndNothingLeaks) {
+  for (const char* verb : {"open_device", "query_device", "query_port", "alloc_pd"}) {
+    fake_.fail(verb, EACCES);
+    const auto opened = open({.name = "fake0"});
+    EXPECT_EQ(opened.code(), std::errc::permission_denied) << verb;
+    EXPECT_THAT(opened.error().context, HasSubstr("fake0")) << verb;
+    EXPECT_EQ(fake_.live(), 0) << verb;
+  }
+}
+
+TEST_F(RDMADeviceTest, AnUnusableDeviceDoesNotHideTheNext) {
+  fake_.devices.push_back(std::make_unique<FakeDevice>("fake1"));
+  fake_.fail("open_device", EPERM);
+  const auto opened = open();
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_EQ((*opened)->name(), "fake1");
+}
+
+TEST_F(RDMADeviceTest, APortWithoutMtuIsRefused) {
+  device().ports[0].active_mtu = static_cast<ibv_mtu>(0);
+  EXPECT_EQ(open({.name = "fake0"}).code(), Errc::kNotSupported);
+}
+
+TEST_F(RDMADeviceTest, ReadDepthsFitTheEightBitsTheyTravelIn) {
+  device().attributes.max_qp_rd_atom = 1000;
+  const auto opened = open();
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_EQ((*opened)->limits().max_read_depth, 255);
+}
+
+TEST_F(RDMADeviceTest, SharedQueuesAreMadeOnceForEachKey) {
+  const auto opened = open();
+  ASSERT_TRUE(opened.has_value());
+  const auto first = (*opened)->shared_completion_queue("polled", {.depth = 100});
+  const auto again = (*opened)->shared_completion_queue("polled", {.depth = 7});
+  const auto other = (*opened)->shared_completion_queue("slept on", {.depth = 100, .with_channel = true});
+  ASSERT_TRUE(first.has_value() && again.has_value() && other.has_value());
+  EXPECT_EQ(*first, *again);
+  EXPECT_NE(*first, *other);
+  EXPECT_EQ((*again)->depth(), 100);
+  EXPECT_EQ((*first)->fd(), -1);
+  EXPECT_GE((*other)->fd(), 0);
+}
+
+TEST_F(RDMADeviceTest, ASharedQueueDoesNotGrowAChannelLater) {
+  const auto opened = open();
+  ASSERT_TRUE(opened.has_value());
+  ASSERT_TRUE((*opened)->shared_completion_queue("polled", {}).has_value());
+  const auto wants_channel = (*opened)->shared_completion_queue("polled", {.with_channel = true});
+  EXPECT_EQ(wants_channel.code(), Errc::kWrongState);
+  EXPECT_THAT(wants_channel.error().context, HasSubstr("\"polled\""));
+}
+
+TEST_F(RDMADeviceTest, AFailedSharedQueueCanBeTriedAgain) {
+  const auto opened = open();
+  ASSERT_TRUE(opened.has_value());
+  fake_.fail("create_cq", ENOMEM);
+  EXPECT_EQ((*opened)->shared_completion_queue("a", {}).code(), std::errc::not_enough_memory);
+  EXPECT_TRUE((*opened)->shared_completion_queue("a", {}).has_value());
+}
+
+// Without hardware open() takes soft0 and says so once. Where there is hardware, it is taken instead.
+TEST(RDMADeviceOpen, FindsADeviceByItself) {
+  ::testing::internal::CaptureStderr();
+  const auto opened = RDMADevice::open();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message();
+  if (!(*opened)->is_software()) GTEST_SKIP() << "there is hardware here: " << (*opened)->to_text();
+  const std::size_t first = log.find("no RDMA hardware to use");
+  EXPECT_NE(first, std::string::npos) << log;
+  EXPECT_EQ(log.find("no RDMA hardware to use", first + 1), std::string::npos) << log;
+  EXPECT_THAT(log, HasSubstr("using soft0"));
+}
+
+TEST(RDMADeviceOpen, BynameWarnsOfNothing) {
+  ::testing::internal::CaptureStderr();
+  const auto opened = RDMADevice::open({.name = softdev::kDeviceName});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message();
+  EXPECT_TRUE((*opened)->is_software());
+  EXPECT_EQ(log, "");
+  EXPECT_GT((*opened)->limits().max_qp_wr, 0);
+  EXPECT_FALSE((*opened)->gids().empty());
+  EXPECT_TRUE((*opened)->choose_gid().has_value());
+}
+
+TEST(RDMADeviceOpen, UnknownNameListsTheSoftwareDeviceToo) {
+  const auto opened = RDMADevice::open({.name = "nope"});
+  EXPECT_EQ(opened.code(), Errc::kNoDevice);
+  EXPECT_THAT(opened.error().context, HasSubstr("soft0"));
+}
+
+}  // namespace
+}  // namespace rdmacomm
