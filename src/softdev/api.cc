@@ -26,8 +26,12 @@ struct SoftPd : ibv_pd {
 };
 struct SoftMr : ibv_mr {};
 
-SoftPd& from(ibv_pd* pd) { return *static_cast<SoftPd*>(pd); }
-SoftChannel& from(ibv_comp_channel* channel) { return *static_cast<SoftChannel*>(channel); }
+SoftPd& from(ibv_pd* pd) {
+  return *static_cast<SoftPd*>(pd);
+}
+SoftChannel& from(ibv_comp_channel* channel) {
+  return *static_cast<SoftChannel*>(channel);
+}
 
 template <typename T>
 T* fail(int error) {
@@ -51,7 +55,9 @@ ibv_device** get_device_list(int* count) {
   return listed->list;
 }
 
-void free_device_list(ibv_device** list) { delete reinterpret_cast<ListedDevice*>(list); }
+void free_device_list(ibv_device** list) {
+  delete reinterpret_cast<ListedDevice*>(list);
+}
 
 ibv_context* open_device(ibv_device* device) {
   SoftContext* context = SoftContext::open(static_cast<SoftDevice*>(device)->shared_from_this());
@@ -144,8 +150,8 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
     const int error = populate(address, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
     if (error != 0) return fail<ibv_mr>(error);
   }
-  const std::uint32_t key = soft.registrations().add(from(pd).number, start, length,
-                                                     static_cast<std::uint32_t>(access), arena, offset);
+  const std::uint32_t key =
+      soft.registrations().add(from(pd).number, start, length, static_cast<std::uint32_t>(access), arena, offset);
   if (key == 0) return fail<ibv_mr>(ENOMEM);
   mr->context = pd->context;
   mr->pd = pd;
@@ -245,7 +251,9 @@ int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
   }
 }
 
-void ack_cq_events(ibv_cq* cq, unsigned count) { SoftCq::from(cq).acknowledge(count); }
+void ack_cq_events(ibv_cq* cq, unsigned count) {
+  SoftCq::from(cq).acknowledge(count);
+}
 
 // ---- Queue pairs
 
@@ -265,8 +273,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   SoftContext& soft = SoftContext::from(pd->context);
   const int error = soft.ensure_threads();
   if (error != 0) return fail<ibv_qp>(error);
-  SharedBlock block =
-      soft.segment().allocate(QpView::bytes(SoftQp::recv_entries(init->cap), init->cap.max_recv_sge));
+  SharedBlock block = soft.segment().allocate(QpView::bytes(SoftQp::recv_entries(init->cap), init->cap.max_recv_sge));
   if (block.mapping.empty()) return nullptr;
   UniqueFd listener;
   const std::uint32_t qpn = soft.queue_pairs().take_number(listener);
@@ -285,7 +292,9 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   return qp.get();
 }
 
-int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) { return SoftQp::from(qp).modify(*attributes, mask); }
+int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
+  return SoftQp::from(qp).modify(*attributes, mask);
+}
 
 int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int /*mask*/, ibv_qp_init_attr* init) {
   SoftQp::from(qp).query(*attributes, *init);
@@ -342,6 +351,8 @@ constexpr verbs::Api kApi = {
 
 }  // namespace
 
-const verbs::Api& api() noexcept { return kApi; }
+const verbs::Api& api() noexcept {
+  return kApi;
+}
 
 }  // namespace rdmacomm::softdev

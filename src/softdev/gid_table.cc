@@ -17,7 +17,9 @@
 namespace rdmacomm::softdev {
 namespace {
 
-bool equal(const ibv_gid& a, const ibv_gid& b) { return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0; }
+bool equal(const ibv_gid& a, const ibv_gid& b) {
+  return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0;
+}
 
 ibv_gid mapped(in_addr address) {
   ibv_gid gid{};

@@ -75,7 +75,7 @@ struct alignas(64) InSlot {
   std::uint8_t status;                  ///< ibv_wc_status of the receive
   std::uint8_t opcode;                  ///< IBV_WC_RECV or IBV_WC_RECV_RDMA_WITH_IMM, less IBV_WC_RECV
   std::uint8_t has_immediate;
-  std::uint8_t eager;                   ///< payload is here; poll_cq copies it out
+  std::uint8_t eager;  ///< payload is here; poll_cq copies it out
   std::uint32_t bytes;
   __be32 immediate;
   std::byte payload[kEagerBytes];

@@ -26,9 +26,13 @@ class Hazard {
   QpShared& target_;
 };
 
-constexpr ExecResult refused(ibv_wc_status status) noexcept { return {ExecOutcome::kDone, status, 0}; }
+constexpr ExecResult refused(ibv_wc_status status) noexcept {
+  return {ExecOutcome::kDone, status, 0};
+}
 
-std::byte* pointer(std::uint64_t address) noexcept { return reinterpret_cast<std::byte*>(address); }
+std::byte* pointer(std::uint64_t address) noexcept {
+  return reinterpret_cast<std::byte*>(address);
+}
 
 /// Concatenates `count` slices into `to`.
 void gather(const ibv_sge* slices, int count, std::byte* to) noexcept {

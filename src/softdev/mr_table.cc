@@ -34,7 +34,9 @@ std::uint32_t MrTable::add(std::uint32_t pd, std::uint64_t address, std::uint64_
   return key;
 }
 
-void MrTable::invalidate(std::uint32_t key) { table_[key >> 8].key.store(0, std::memory_order_seq_cst); }
+void MrTable::invalidate(std::uint32_t key) {
+  table_[key >> 8].key.store(0, std::memory_order_seq_cst);
+}
 
 void MrTable::recycle(std::uint32_t key) {
   const std::scoped_lock lock(mutex_);

@@ -16,8 +16,12 @@ namespace {
 // by a signal, or swapped out.
 constexpr int kAnswerTimeoutMs = 5000;
 
-std::span<const std::byte> bytes_of(const Request& request) { return std::as_bytes(std::span(&request, 1)); }
-std::span<std::byte> bytes_of(Answer& answer) { return std::as_writable_bytes(std::span(&answer, 1)); }
+std::span<const std::byte> bytes_of(const Request& request) {
+  return std::as_bytes(std::span(&request, 1));
+}
+std::span<std::byte> bytes_of(Answer& answer) {
+  return std::as_writable_bytes(std::span(&answer, 1));
+}
 
 }  // namespace
 
@@ -107,8 +111,8 @@ int Peer::copy_by_system_call(bool write, std::byte* own, std::uint64_t address,
   while (length != 0) {
     const iovec here{own, length};
     const iovec there{reinterpret_cast<void*>(address), length};
-    const ssize_t moved = write ? process_vm_writev(pid_, &here, 1, &there, 1, 0)
-                                : process_vm_readv(pid_, &here, 1, &there, 1, 0);
+    const ssize_t moved =
+        write ? process_vm_writev(pid_, &here, 1, &there, 1, 0) : process_vm_readv(pid_, &here, 1, &there, 1, 0);
     if (moved < 0 && errno == EINTR) continue;
     if (moved <= 0) {
       const int error = moved == 0 ? EFAULT : errno;
@@ -136,7 +140,8 @@ int Peer::request(Request request, std::span<std::byte> own, std::uint64_t* valu
   while (!own.empty()) {
     const auto piece = own.first(std::min(own.size(), kMaxControlPayload));
     request.length = piece.size();
-    const int error = write ? call_locked(request, piece, answer, {}, none) : call_locked(request, {}, answer, piece, none);
+    const int error =
+        write ? call_locked(request, piece, answer, {}, none) : call_locked(request, {}, answer, piece, none);
     if (error != 0) return error;
     request.address += piece.size();
     own = own.subspan(piece.size());

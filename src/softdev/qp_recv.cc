@@ -29,7 +29,8 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     if (error != 0) break;
     const auto count = static_cast<std::uint32_t>(wr->num_sge);
     recvs_[position & view_.mask] = {wr->wr_id, count};
-    std::copy_n(wr->sg_list, count, recv_slices_.data() + std::size_t{position & view_.mask} * capabilities_.max_recv_sge);
+    std::copy_n(wr->sg_list, count,
+                recv_slices_.data() + std::size_t{position & view_.mask} * capabilities_.max_recv_sge);
 
     RecvEntry& entry = view_.recv(position);
     entry.count = count;
@@ -37,7 +38,8 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     entry.total = 0;
     for (std::uint32_t i = 0; i < count; ++i) entry.total += wr->sg_list[i].length;
     std::copy_n(wr->sg_list, count, entry.scatter());
-    const auto floor = entry.malformed != 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
+    const auto floor =
+        entry.malformed != 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
     if (floor < recv_floor_) {
       // Before the receive is published: who sees it knows how short it is.
       recv_floor_ = floor;

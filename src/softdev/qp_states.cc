@@ -62,7 +62,9 @@ bool values_valid(const ibv_qp_attr& a, int mask) {
   return !in_mask(IBV_QP_MAX_DEST_RD_ATOMIC) || a.max_dest_rd_atomic <= kMaxReadDepth;
 }
 
-std::uint32_t queue_entries(std::uint32_t depth) { return std::bit_ceil(depth == 0 ? 1 : depth); }
+std::uint32_t queue_entries(std::uint32_t depth) {
+  return std::bit_ceil(depth == 0 ? 1 : depth);
+}
 
 }  // namespace
 
@@ -95,7 +97,9 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
 }
 
-SoftQp::~SoftQp() { soft_context_.segment().free(std::move(block_)); }
+SoftQp::~SoftQp() {
+  soft_context_.segment().free(std::move(block_));
+}
 
 std::uint32_t SoftQp::recv_entries(const ibv_qp_cap& capabilities) noexcept {
   return queue_entries(capabilities.max_recv_wr);

@@ -50,9 +50,8 @@ void Server::stop() {
 void Server::add(Watched watched, int fd, std::uint32_t events) {
   const std::scoped_lock lock(mutex_);
   // Connections of this context's own that were closed left the epoll set by themselves.
-  std::erase_if(watched_, [](const auto& entry) {
-    return entry.second->kind == Kind::kPeer && entry.second->peer.expired();
-  });
+  std::erase_if(watched_,
+                [](const auto& entry) { return entry.second->kind == Kind::kPeer && entry.second->peer.expired(); });
   const std::uint64_t id = next_id_++;
   watched_.emplace(id, std::make_shared<Watched>(std::move(watched)));
   epoll_event event{};
@@ -122,8 +121,8 @@ bool Server::answer(Watched& initiator) {
   Request request;
   std::vector<std::byte> payload(kMaxControlPayload);
   UniqueFd unexpected;
-  const ssize_t received = receive_packet(initiator.fd.get(), std::as_writable_bytes(std::span(&request, 1)), payload,
-                                          unexpected, 0);
+  const ssize_t received =
+      receive_packet(initiator.fd.get(), std::as_writable_bytes(std::span(&request, 1)), payload, unexpected, 0);
   if (received < 0 && errno == EAGAIN) return true;
   if (received < static_cast<ssize_t>(sizeof(request)) || request.magic != kControlMagic) return false;
   if (request.kind == RequestKind::kFail) {

@@ -42,8 +42,8 @@ class Server {
   enum class Kind : std::uint8_t { kStop, kListener, kIncoming, kPeer };
   struct Watched {
     Kind kind = Kind::kStop;
-    UniqueFd fd;                       // not kPeer: the Peer owns its own
-    std::weak_ptr<Peer> peer;          // kPeer
+    UniqueFd fd;                                 // not kPeer: the Peer owns its own
+    std::weak_ptr<Peer> peer;                    // kPeer
     std::vector<std::weak_ptr<SoftQp>> targets;  // kIncoming: the queue pairs that this initiator has mapped
   };
 

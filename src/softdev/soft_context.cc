@@ -131,10 +131,18 @@ std::shared_ptr<Peer> PeerDirectory::get(std::uint32_t qpn, int& error) {
 
 namespace {
 
-int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) { return SoftQp::from(qp).post_send(wr, bad); }
-int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) { return SoftQp::from(qp).post_recv(wr, bad); }
-int poll_cq(ibv_cq* cq, int count, ibv_wc* wc) { return SoftCq::from(cq).poll(count, wc); }
-int req_notify_cq(ibv_cq* cq, int solicited_only) { return SoftCq::from(cq).arm(solicited_only != 0); }
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  return SoftQp::from(qp).post_send(wr, bad);
+}
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  return SoftQp::from(qp).post_recv(wr, bad);
+}
+int poll_cq(ibv_cq* cq, int count, ibv_wc* wc) {
+  return SoftCq::from(cq).poll(count, wc);
+}
+int req_notify_cq(ibv_cq* cq, int solicited_only) {
+  return SoftCq::from(cq).arm(solicited_only != 0);
+}
 
 }  // namespace
 

@@ -50,7 +50,7 @@ int SoftCq::arm(bool solicited_only) noexcept {
   while (armed < wanted && !shared_->armed.compare_exchange_weak(armed, wanted)) {
   }
   // Pairs with the fence in fire(): the caller's next poll sees whatever was published before this.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  full_fence();
   return 0;
 }
 

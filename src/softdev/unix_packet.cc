@@ -24,7 +24,9 @@ struct AbstractAddress {
   [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-UniqueFd packet_socket() { return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
+UniqueFd packet_socket() {
+  return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+}
 
 void bound_sends(int socket) {
   const timeval limit{5, 0};

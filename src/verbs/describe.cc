@@ -26,7 +26,9 @@ std::string to_text(ibv_port_state state) {
   return name_at(kNames, state, "state");
 }
 
-std::string to_text(ibv_mtu mtu) { return std::to_string(mtu_bytes(mtu)); }
+std::string to_text(ibv_mtu mtu) {
+  return std::to_string(mtu_bytes(mtu));
+}
 
 std::string link_layer_text(std::uint8_t link_layer) {
   static constexpr std::array<const char*, 3> kNames = {"unspecified", "InfiniBand", "Ethernet"};
@@ -84,7 +86,8 @@ std::string_view completion_advice(Errc code) noexcept {
       return "a local slice is not registered (any more) or was registered without local write; "
              "keep the RDMABuffer until its completions are in";
     case Errc::kLocalQueuePair: return "the local device refused the request; check lengths and slice counts";
-    case Errc::kFlushed: return "the queue pair had failed before; the first completion that is not flushed has the cause";
+    case Errc::kFlushed:
+      return "the queue pair had failed before; the first completion that is not flushed has the cause";
     case Errc::kRemoteInvalidRequest:
       return "the peer's receive buffer is too short for the message, or the operation is not enabled there";
     case Errc::kRemoteAccess:

@@ -37,7 +37,9 @@ int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t inde
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
   return ibv_reg_mr(pd, address, length, access);
 }
-void ack_cq_events(ibv_cq* cq, unsigned count) { ibv_ack_cq_events(cq, count); }
+void ack_cq_events(ibv_cq* cq, unsigned count) {
+  ibv_ack_cq_events(cq, count);
+}
 
 constexpr Api kApi = {
     .name = "libibverbs",
@@ -71,6 +73,8 @@ constexpr Api kApi = {
 
 }  // namespace
 
-const Api& libibverbs_api() noexcept { return kApi; }
+const Api& libibverbs_api() noexcept {
+  return kApi;
+}
 
 }  // namespace rdmacomm::verbs

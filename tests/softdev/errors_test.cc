@@ -45,7 +45,9 @@ TEST_F(RefusedAccess, WrongRkey) {
 TEST_F(RefusedAccess, RkeyFarOutside) {
   expect_refused(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), 0xffffffff));
 }
-TEST_F(RefusedAccess, RkeyZero) { expect_refused(rdma_request(IBV_WR_RDMA_READ, 1, remote.address(), 0)); }
+TEST_F(RefusedAccess, RkeyZero) {
+  expect_refused(rdma_request(IBV_WR_RDMA_READ, 1, remote.address(), 0));
+}
 TEST_F(RefusedAccess, PastTheEnd) {
   expect_refused(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(4089), remote.mr->rkey));
 }
@@ -62,8 +64,7 @@ TEST_F(RefusedAccess, ReadWithoutRemoteRead) {
   expect_refused(rdma_request(IBV_WR_RDMA_READ, 1, private_memory.address(), private_memory.mr->rkey));
 }
 TEST_F(RefusedAccess, AtomicWithoutRemoteAtomic) {
-  expect_refused(
-      atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, private_memory.address(), private_memory.mr->rkey, 1));
+  expect_refused(atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, private_memory.address(), private_memory.mr->rkey, 1));
 }
 TEST_F(RefusedAccess, AtomicNotAligned) {
   expect_refused(atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, remote.address(4), remote.mr->rkey, 1), 8,
@@ -144,9 +145,15 @@ void expect_short_receive(std::uint32_t sent, std::uint32_t posted) {
   expect_error_state(pair.b);
 }
 
-TEST(Receives, TooShortForASmallMessage) { expect_short_receive(8, 7); }
-TEST(Receives, TooShortForALargeMessage) { expect_short_receive(3000, 2999); }
-TEST(Receives, EmptyForAMessage) { expect_short_receive(1, 0); }
+TEST(Receives, TooShortForASmallMessage) {
+  expect_short_receive(8, 7);
+}
+TEST(Receives, TooShortForALargeMessage) {
+  expect_short_receive(3000, 2999);
+}
+TEST(Receives, EmptyForAMessage) {
+  expect_short_receive(1, 0);
+}
 
 void expect_unregistered_receive(std::uint32_t bytes) {
   Pair pair;
@@ -160,8 +167,12 @@ void expect_unregistered_receive(std::uint32_t bytes) {
   EXPECT_EQ(pair.b.next().status, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(Receives, UnregisteredForASmallMessage) { expect_unregistered_receive(8); }
-TEST(Receives, UnregisteredForALargeMessage) { expect_unregistered_receive(1000); }
+TEST(Receives, UnregisteredForASmallMessage) {
+  expect_unregistered_receive(8);
+}
+TEST(Receives, UnregisteredForALargeMessage) {
+  expect_unregistered_receive(1000);
+}
 
 TEST(Receives, DeregisteredBetweenPostAndArrival) {
   Pair pair;
@@ -190,8 +201,9 @@ TEST(ReceiverNotReady, IsAnErrorAfterFiniteRetries) {
   Pair pair(patient);
   Memory local(pair.a_node);
   Memory remote(pair.b_node);
-  ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE_WITH_IMM, 1, remote.address(), remote.mr->rkey),
-                        local.slice(0, 8)), 0);
+  ASSERT_EQ(
+      pair.a.post(rdma_request(IBV_WR_RDMA_WRITE_WITH_IMM, 1, remote.address(), remote.mr->rkey), local.slice(0, 8)),
+      0);
   ASSERT_EQ(pair.a.post(send_request(2), local.slice(0, 8)), 0);
   EXPECT_EQ(pair.a.next().status, IBV_WC_RNR_RETRY_EXC_ERR);
   const ibv_wc second = pair.a.next();
@@ -206,8 +218,8 @@ TEST(ReceiverNotReady, WaitsForEverAndKeepsTheOrder) {
   local.fill(1);
   std::memset(remote.data, 0, remote.size);
   ASSERT_EQ(pair.a.post(send_request(1), local.slice(0, 100)), 0);
-  ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 2, remote.address(2048), remote.mr->rkey),
-                        local.slice(0, 8)), 0);
+  ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 2, remote.address(2048), remote.mr->rkey), local.slice(0, 8)),
+            0);
   EXPECT_TRUE(pair.a.poll().empty());
   EXPECT_EQ(remote.data[2048], std::byte{0}) << "a later WRITE must not overtake a SEND that waits";
   ASSERT_EQ(pair.b.post_recv(remote.slice(0, 100), 5), 0);
@@ -386,8 +398,9 @@ TEST(States, AHostThatIsNotThisOneIsNoTarget) {
   a.ah_attr.grh.dgid.raw[10] = a.ah_attr.grh.dgid.raw[11] = 0xff;
   a.ah_attr.grh.dgid.raw[12] = 203;  // 203.0.113.0/24 is for documentation
   a.ah_attr.grh.dgid.raw[14] = 113;
-  EXPECT_EQ(api().modify_qp(qp.qp.get(), &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+  EXPECT_EQ(api().modify_qp(qp.qp.get(), &a,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
             EHOSTUNREACH);
 }
 
@@ -463,7 +476,8 @@ TEST(Device, DescribesItself) {
     ASSERT_EQ(api().query_gid_entry(node.context.get(), 1, static_cast<std::uint32_t>(i), &entry), 0);
     EXPECT_EQ(entry.gid_type, static_cast<std::uint32_t>(i % 2 == 0 ? IBV_GID_TYPE_ROCE_V1 : IBV_GID_TYPE_ROCE_V2));
   }
-  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, static_cast<std::uint32_t>(port.gid_tbl_len), &entry), ENODATA);
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, static_cast<std::uint32_t>(port.gid_tbl_len), &entry),
+            ENODATA);
 }
 
 }  // namespace

@@ -263,9 +263,7 @@ TEST(Processes, AtomicsFromTwoProcessesAddUp) {
     introduce(two.line(), second, memory);
     EXPECT_EQ(one.wait(), 0);
     EXPECT_EQ(two.wait(), 0);
-    std::uint64_t sum = 0;
-    std::memcpy(&sum, memory.data, sizeof(sum));
-    EXPECT_EQ(sum, 2 * each);
+    EXPECT_EQ(std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory.data)).load(), 2 * each);
   }
 }
 

@@ -17,8 +17,8 @@
 
 namespace rdmacomm::softdev::test {
 
-inline constexpr int kAllRemote = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                                  IBV_ACCESS_REMOTE_ATOMIC;
+inline constexpr int kAllRemote =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
 /// An opened soft0 with a protection domain.
 struct Node {
@@ -121,8 +121,9 @@ struct Qp {
     a.ah_attr.port_num = 1;
     a.ah_attr.grh.dgid = gid.gid;
     a.ah_attr.grh.sgid_index = 1;
-    return api().modify_qp(qp.get(), &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                             IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    return api().modify_qp(qp.get(), &a,
+                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   }
   int to_rts() {
     ibv_qp_attr a{};
@@ -131,8 +132,9 @@ struct Qp {
     a.retry_cnt = settings.retry_count;
     a.rnr_retry = settings.rnr_retry;
     a.max_rd_atomic = 16;
-    return api().modify_qp(qp.get(), &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    return api().modify_qp(
+        qp.get(), &a,
+        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
   }
   int to_state(ibv_qp_state state) {
     ibv_qp_attr a{};

@@ -12,38 +12,38 @@ namespace rdmacomm {
 enum class Errc : int {
   kOk = 0,
   // Asking for something that cannot be.
-  kInvalidArgument,      ///< a value outside its documented range; the context names value and range
-  kBeyondDeviceLimit,    ///< a request larger than the device offers; the context has both numbers
-  kLockedMemoryLimit,    ///< registration refused by RLIMIT_MEMLOCK
-  kNoDevice,             ///< no device of that name, or no device at all
-  kNoActivePort,         ///< the device is there, no port of it is ACTIVE
-  kNoUsableGid,          ///< no GID of the wanted type, or none that reaches the peer
-  kWrongState,           ///< an operation that the state of the object does not allow
-  kNotSupported,         ///< the device or this build has no such operation
+  kInvalidArgument,    ///< a value outside its documented range; the context names value and range
+  kBeyondDeviceLimit,  ///< a request larger than the device offers; the context has both numbers
+  kLockedMemoryLimit,  ///< registration refused by RLIMIT_MEMLOCK
+  kNoDevice,           ///< no device of that name, or no device at all
+  kNoActivePort,       ///< the device is there, no port of it is ACTIVE
+  kNoUsableGid,        ///< no GID of the wanted type, or none that reaches the peer
+  kWrongState,         ///< an operation that the state of the object does not allow
+  kNotSupported,       ///< the device or this build has no such operation
   // Posting.
   kSendQueueFull,        ///< as many send requests outstanding as the depth allows: poll, then retry
   kReceiveQueueFull,     ///< the same for the receive queue
   kNotConnected,         ///< the queue pair is not in RTS (send side) or not past INIT (receive side)
   kCompletionQueueFull,  ///< a shared completion queue cannot hold the requests of one more queue pair
   // Completions. Each stands for one ibv_wc_status or a few that call for the same reaction.
-  kLocalLength,          ///< the message does not fit the posted receive buffers, or exceeds the maximum
-  kLocalProtection,      ///< a local slice is not (or no longer) registered, or lacks local write
-  kLocalQueuePair,       ///< the local queue pair found an inconsistency (IBV_WC_LOC_QP_OP_ERR)
-  kRemoteAccess,         ///< wrong rkey, out of bounds, or the remote region does not permit the operation
-  kRemoteInvalidRequest, ///< the peer refused the request as malformed, e.g. its receive buffer is too short
-  kRemoteOperation,      ///< the peer could not carry the request out
-  kRnrRetryExceeded,     ///< the peer posted no receive buffer within rnr_retry x min_rnr_timer
-  kRetryExceeded,        ///< no answer from the peer within timeout x (retry_count + 1): dead or unreachable
-  kFlushed,              ///< not executed: the queue pair had gone to the error state before
-  kCompletionFailed,     ///< any other completion status; vendor_error has the device's own code
+  kLocalLength,           ///< the message does not fit the posted receive buffers, or exceeds the maximum
+  kLocalProtection,       ///< a local slice is not (or no longer) registered, or lacks local write
+  kLocalQueuePair,        ///< the local queue pair found an inconsistency (IBV_WC_LOC_QP_OP_ERR)
+  kRemoteAccess,          ///< wrong rkey, out of bounds, or the remote region does not permit the operation
+  kRemoteInvalidRequest,  ///< the peer refused the request as malformed, e.g. its receive buffer is too short
+  kRemoteOperation,       ///< the peer could not carry the request out
+  kRnrRetryExceeded,      ///< the peer posted no receive buffer within rnr_retry x min_rnr_timer
+  kRetryExceeded,         ///< no answer from the peer within timeout x (retry_count + 1): dead or unreachable
+  kFlushed,               ///< not executed: the queue pair had gone to the error state before
+  kCompletionFailed,      ///< any other completion status; vendor_error has the device's own code
   // Peers.
-  kTimeout,              ///< a deadline passed
-  kPeerLost,             ///< the peer's process or host is gone, or closed the connection
-  kPeerRefused,          ///< the peer answered, and said no; the context has its reason
-  kVersionMismatch,      ///< the peer speaks another version of the handshake
-  kBadMessage,           ///< bytes that are not a message of this protocol
-  kIncompatiblePeer,     ///< both sides work, but not together (GID types, MTU, link layer)
-  kStopped,              ///< the object was stopped while the call was waiting
+  kTimeout,           ///< a deadline passed
+  kPeerLost,          ///< the peer's process or host is gone, or closed the connection
+  kPeerRefused,       ///< the peer answered, and said no; the context has its reason
+  kVersionMismatch,   ///< the peer speaks another version of the handshake
+  kBadMessage,        ///< bytes that are not a message of this protocol
+  kIncompatiblePeer,  ///< both sides work, but not together (GID types, MTU, link layer)
+  kStopped,           ///< the object was stopped while the call was waiting
 };
 
 /// The category of Errc: name() is "rdmacomm", message(e) is one short sentence. Cost: none.

@@ -16,7 +16,9 @@
 namespace rdmacomm::verbs {
 
 /// An operating system's error number as a code.
-[[nodiscard]] inline std::error_code os_error(int number) noexcept { return {number, std::generic_category()}; }
+[[nodiscard]] inline std::error_code os_error(int number) noexcept {
+  return {number, std::generic_category()};
+}
 
 /// Status of a verb that returns 0 or an error number. `what` completes "cannot ...".
 [[nodiscard]] inline Status from_value(int returned, std::string_view what) {

@@ -14,13 +14,13 @@ namespace rdmacomm::verbs {
 
 /// One end of a connection: queue pair, port and limits. A value that travels in the handshake.
 struct QpAddress {
-  std::uint32_t qpn = 0;           ///< queue pair number, 24 bits
-  std::uint32_t psn = 0;           ///< first packet sequence number it will send, 24 bits
-  std::uint16_t lid = 0;           ///< InfiniBand local identifier; 0 on Ethernet
-  std::uint8_t link_layer = 0;     ///< IBV_LINK_LAYER_*
-  std::uint8_t gid_type = 0;       ///< ibv_gid_type of `gid`
-  ibv_gid gid{};                   ///< all zeroes: has none
-  std::uint32_t mtu_bytes = 0;     ///< the largest path MTU this end can do: 256..4096
+  std::uint32_t qpn = 0;             ///< queue pair number, 24 bits
+  std::uint32_t psn = 0;             ///< first packet sequence number it will send, 24 bits
+  std::uint16_t lid = 0;             ///< InfiniBand local identifier; 0 on Ethernet
+  std::uint8_t link_layer = 0;       ///< IBV_LINK_LAYER_*
+  std::uint8_t gid_type = 0;         ///< ibv_gid_type of `gid`
+  ibv_gid gid{};                     ///< all zeroes: has none
+  std::uint32_t mtu_bytes = 0;       ///< the largest path MTU this end can do: 256..4096
   std::uint32_t max_read_depth = 0;  ///< READs and atomics it accepts at a time as the responder
 
   /// Appends the wire form: 36 bytes.
