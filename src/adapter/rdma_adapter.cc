@@ -100,23 +100,20 @@ Status RDMAAdapter::create_queue_pair() {
   ibv_qp_init_attr attributes = init_attributes(config_, send_cq_.get(), recv_cq_.get());
   auto created = verbs::from_null(api.create_qp(device_.pd(), &attributes), what);
   bool inline_refused = false;
-  if (!created && config_.max_inline_bytes > 0) {
+  if (created) {
+    qp_ = verbs::QpHandle(api, *created);
+    max_inline_bytes_ = attributes.cap.max_inline_data;
+    inline_refused = max_inline_bytes_ < static_cast<std::uint32_t>(config_.max_inline_bytes);
+  } else if (created.code() == std::errc::invalid_argument) {
     // Devices do not say how much inline data they take: find out whether that was what it stumbled over.
     ibv_qp_init_attr without = init_attributes(config_, send_cq_.get(), recv_cq_.get());
     without.cap.max_inline_data = 0;
     const verbs::QpHandle probe(api, api.create_qp(device_.pd(), &without));
     inline_refused = static_cast<bool>(probe);
   }
-  if (created) {
-    qp_ = verbs::QpHandle(api, *created);
-    max_inline_bytes_ = attributes.cap.max_inline_data;
-    inline_refused = max_inline_bytes_ < static_cast<std::uint32_t>(config_.max_inline_bytes);
-  }
-  if (inline_refused) {
-    return make_error(Errc::kBeyondDeviceLimit, device_.to_text() + " does not take max_inline_bytes " +
-                                                    std::to_string(config_.max_inline_bytes) + "; choose less");
-  }
-  return created.status();
+  if (!inline_refused) return created.status();
+  return make_error(Errc::kBeyondDeviceLimit, device_.to_text() + " does not take max_inline_bytes " +
+                                                  std::to_string(config_.max_inline_bytes) + "; choose less");
 }
 
 void RDMAAdapter::fill_address(const GidEntry& gid, std::uint32_t psn) {

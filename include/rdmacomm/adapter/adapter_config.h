@@ -28,9 +28,9 @@ struct AdapterConfig {
 
   // Retries.
   /// How long to wait for an acknowledgement; rounded up to 4.096 us x 2^n, n = 1..31; 0: for ever.
-  std::chrono::microseconds ack_timeout{67'109};
-  std::uint8_t retry_count = 7;  ///< 0..7 repeats before kRetryExceeded
-  std::uint8_t rnr_retry = 7;    ///< 0..6 repeats before kRnrRetryExceeded; 7: for ever
+  std::chrono::microseconds ack_timeout{67'108};  // n = 14
+  std::uint8_t retry_count = 7;                   ///< 0..7 repeats before kRetryExceeded
+  std::uint8_t rnr_retry = 7;                     ///< 0..6 repeats before kRnrRetryExceeded; 7: for ever
   /// How long a sender waits after "receiver not ready": rounded up to one of 32 steps from 10 us to 655.36 ms.
   std::chrono::microseconds min_rnr_timer{640};
 

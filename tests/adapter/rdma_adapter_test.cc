@@ -1,0 +1,218 @@
+#include "rdmacomm/adapter/rdma_adapter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "support/fake_verbs.h"
+
+namespace rdmacomm {
+namespace {
+
+using rdmacomm::testing::FakeVerbs;
+using ::testing::HasSubstr;
+
+class RDMAAdapterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    device_ = std::move(opened).value();
+    auto queue = CompletionQueue::create(*device_, {.depth = 1000});
+    ASSERT_TRUE(queue.has_value());
+    queue_ = std::move(queue).value();
+    gid_ = device_->choose_gid().value();
+  }
+  Result<std::unique_ptr<RDMAAdapter>> create(const AdapterConfig& config = {}) {
+    return RDMAAdapter::create(*device_, *queue_, *queue_, gid_, config);
+  }
+  std::unique_ptr<RDMAAdapter> made(const AdapterConfig& config = {}) {
+    auto adapter = create(config);
+    EXPECT_TRUE(adapter.has_value()) << adapter.error().message();
+    return std::move(adapter).value();
+  }
+  static verbs::QpAddress peer_of(const RDMAAdapter& adapter) {
+    verbs::QpAddress peer = adapter.address();
+    peer.qpn = 0x000abc;
+    return peer;
+  }
+
+  FakeVerbs fake_;
+  std::unique_ptr<RDMADevice> device_;
+  std::unique_ptr<CompletionQueue> queue_;
+  GidEntry gid_;
+};
+
+TEST_F(RDMAAdapterTest, IsInInitAndKnowsItsAddress) {
+  const auto adapter = made({.mtu_bytes = 2048, .max_read_depth_responder = 200});
+  EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
+  EXPECT_FALSE(adapter->connected());
+  EXPECT_EQ(adapter->query_state().value(), IBV_QPS_INIT);
+  const verbs::QpAddress& address = adapter->address();
+  EXPECT_EQ(address.qpn, adapter->qp()->qp_num);
+  EXPECT_LE(address.psn, 0xffffffU);
+  EXPECT_EQ(address.link_layer, IBV_LINK_LAYER_ETHERNET);
+  EXPECT_EQ(address.gid_type, IBV_GID_TYPE_ROCE_V2);
+  EXPECT_EQ(std::memcmp(address.gid.raw, gid_.gid.raw, sizeof(gid_.gid.raw)), 0);
+  EXPECT_EQ(address.mtu_bytes, 2048U);
+  EXPECT_EQ(address.max_read_depth, 16U);  // what the device can do
+  EXPECT_EQ(adapter->path_mtu_bytes(), 0U);
+  EXPECT_FALSE(adapter->remote_address().has_value());
+}
+
+TEST_F(RDMAAdapterTest, MtuIsAtMostThePorts) {
+  fake_.devices[0]->ports[0].active_mtu = IBV_MTU_1024;
+  SetUp();
+  EXPECT_EQ(made()->address().mtu_bytes, 1024U);
+}
+
+TEST_F(RDMAAdapterTest, PacketSequenceNumbersAreRandom) {
+  std::set<std::uint32_t> numbers;
+  for (int i = 0; i < 20; ++i) numbers.insert(made()->address().psn);
+  EXPECT_GT(numbers.size(), 15U);
+}
+
+TEST_F(RDMAAdapterTest, ConnectsThroughRtrToRts) {
+  const auto adapter = made({.max_read_depth = 100});
+  verbs::QpAddress peer = peer_of(*adapter);
+  peer.mtu_bytes = 512;
+  ASSERT_TRUE(adapter->connect(peer).ok());
+  EXPECT_TRUE(adapter->connected());
+  EXPECT_EQ(adapter->state(), IBV_QPS_RTS);
+  EXPECT_EQ(adapter->path_mtu_bytes(), 512U);
+  EXPECT_EQ(adapter->remote_address()->qpn, peer.qpn);
+  ASSERT_EQ(fake_.transitions.size(), 3U);
+  EXPECT_EQ(fake_.transitions[1].attributes.qp_state, IBV_QPS_RTR);
+  EXPECT_EQ(fake_.transitions[1].attributes.path_mtu, IBV_MTU_512);
+  EXPECT_EQ(fake_.transitions[1].attributes.dest_qp_num, peer.qpn);
+  EXPECT_EQ(fake_.transitions[2].attributes.qp_state, IBV_QPS_RTS);
+  EXPECT_EQ(fake_.transitions[2].attributes.max_rd_atomic, 8);  // the device's limit as the initiator
+}
+
+TEST_F(RDMAAdapterTest, ConnectsOnce) {
+  const auto adapter = made();
+  ASSERT_TRUE(adapter->connect(peer_of(*adapter)).ok());
+  const Status again = adapter->connect(peer_of(*adapter));
+  EXPECT_EQ(again.code(), Errc::kWrongState);
+  EXPECT_THAT(again.error().context, HasSubstr("a queue pair in RTS cannot go INIT -> RTR"));
+}
+
+TEST_F(RDMAAdapterTest, DoesNotConnectAfterError) {
+  const auto adapter = made();
+  ASSERT_TRUE(adapter->to_error().ok());
+  EXPECT_EQ(adapter->state(), IBV_QPS_ERR);
+  EXPECT_EQ(adapter->connect(peer_of(*adapter)).code(), Errc::kWrongState);
+  EXPECT_TRUE(adapter->to_error().ok());
+}
+
+TEST_F(RDMAAdapterTest, AnIncompatiblePeerIsRefusedBeforeTheDeviceIsAsked) {
+  const auto adapter = made();
+  verbs::QpAddress peer = peer_of(*adapter);
+  peer.gid_type = IBV_GID_TYPE_ROCE_V1;
+  EXPECT_EQ(adapter->connect(peer).code(), Errc::kIncompatiblePeer);
+  EXPECT_EQ(fake_.calls("modify_qp"), 1);
+  EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
+}
+
+TEST_F(RDMAAdapterTest, ARefusedTransitionNamesItsValuesAndTheLikelyCause) {
+  struct Case {
+    int number;
+    const char* cause;
+  };
+  for (const auto& [number, cause] :
+       {Case{EINVAL, "cannot reach the peer's GID from this GID index"}, Case{ETIMEDOUT, "no answer to address"},
+        Case{EHOSTUNREACH, "no route"}, Case{ENETUNREACH, "no route"}, Case{ENOMEM, "RLIMIT_MEMLOCK"},
+        Case{EPERM, "the device refused the values"}}) {
+    const auto adapter = made();
+    fake_.fail("modify_qp", number);
+    const Status refused = adapter->connect(peer_of(*adapter));
+    EXPECT_EQ(refused.code(), std::error_code(number, std::generic_category()));
+    EXPECT_THAT(refused.error().context, HasSubstr("INIT -> RTR"));
+    EXPECT_THAT(refused.error().context, HasSubstr("MTU 4096"));
+    EXPECT_THAT(refused.error().context, HasSubstr(cause));
+    EXPECT_THAT(refused.error().context, HasSubstr("the peer: QPN 0x000abc GID ::ffff:10.0.0.1"));
+    EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
+    EXPECT_FALSE(adapter->remote_address().has_value());
+  }
+}
+
+TEST_F(RDMAAdapterTest, ARefusedRtsLeavesItUnconnected) {
+  const auto adapter = made();
+  fake_.fail("modify_qp", EINVAL, 2);
+  const Status refused = adapter->connect(peer_of(*adapter));
+  EXPECT_EQ(refused.code(), std::errc::invalid_argument);
+  EXPECT_THAT(refused.error().context, HasSubstr("RTR -> RTS"));
+  EXPECT_FALSE(adapter->connected());
+  EXPECT_EQ(adapter->state(), IBV_QPS_RTR);
+}
+
+TEST_F(RDMAAdapterTest, ARefusedInitOrQueuePairLeavesNothingBehind) {
+  const int before = fake_.live();
+  for (const char* verb : {"create_qp", "modify_qp"}) {
+    fake_.fail(verb, EINVAL);
+    const auto adapter = create({.max_inline_bytes = 0});
+    EXPECT_EQ(adapter.code(), std::errc::invalid_argument) << verb;
+    EXPECT_THAT(adapter.error().context, HasSubstr("fake0 port 1")) << verb;
+    EXPECT_EQ(fake_.live(), before) << verb;
+    EXPECT_TRUE(queue_->reserve(1000).ok()) << verb << " kept room in the completion queue";
+    queue_->release(1000);
+  }
+}
+
+TEST_F(RDMAAdapterTest, ARefusedErrorTransitionIsReturned) {
+  const auto adapter = made();
+  fake_.fail("modify_qp", EIO);
+  EXPECT_EQ(adapter->to_error().code(), std::errc::io_error);
+  EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
+}
+
+TEST_F(RDMAAdapterTest, TooMuchInlineIsNamedAsSuch) {
+  const auto adapter = create({.max_inline_bytes = 257});
+  EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(adapter.error().context, HasSubstr("does not take max_inline_bytes 257"));
+  EXPECT_TRUE(create({.max_inline_bytes = 256}).has_value());
+}
+
+TEST_F(RDMAAdapterTest, ADeviceThatGrantsLessInlineIsFoundOut) {
+  fake_.shrinks_inline = true;
+  EXPECT_EQ(create({.max_inline_bytes = 64}).code(), Errc::kBeyondDeviceLimit);
+}
+
+TEST_F(RDMAAdapterTest, ARefusalForOtherReasonsKeepsItsCode) {
+  fake_.fail("create_qp", ENOMEM);
+  const auto adapter = create({.max_inline_bytes = 64});
+  EXPECT_EQ(adapter.code(), std::errc::not_enough_memory);
+  EXPECT_THAT(adapter.error().context, HasSubstr("send_depth 128, recv_depth 128"));
+}
+
+TEST_F(RDMAAdapterTest, ReservesRoomForAllItsRequests) {
+  const AdapterConfig config{.send_depth = 300, .recv_depth = 200};
+  auto first = made(config);
+  const auto second = made(config);
+  const auto third = create(config);
+  EXPECT_EQ(third.code(), Errc::kCompletionQueueFull);
+  EXPECT_THAT(third.error().context, HasSubstr("room for 0 more requests"));
+  first.reset();
+  EXPECT_TRUE(create(config).has_value());
+}
+
+TEST_F(RDMAAdapterTest, AReservationThatHalfFitsIsGivenBack) {
+  EXPECT_EQ(create({.send_depth = 900, .recv_depth = 101}).code(), Errc::kCompletionQueueFull);
+  EXPECT_TRUE(create({.send_depth = 900, .recv_depth = 100}).has_value());
+}
+
+TEST_F(RDMAAdapterTest, AnInvalidConfigIsRefusedFirst) {
+  EXPECT_EQ(create({.send_depth = 0}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(create({.send_depth = 1025}).code(), Errc::kBeyondDeviceLimit);
+  EXPECT_EQ(fake_.calls("create_qp"), 0);
+}
+
+TEST_F(RDMAAdapterTest, AFailedQueryIsReturned) {
+  const auto adapter = made();
+  fake_.fail("query_qp", EIO);
+  EXPECT_EQ(adapter->query_state().code(), std::errc::io_error);
+}
+
+}  // namespace
+}  // namespace rdmacomm
