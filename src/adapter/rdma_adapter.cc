@@ -104,7 +104,7 @@ Status RDMAAdapter::create_queue_pair() {
     qp_ = verbs::QpHandle(api, *created);
     max_inline_bytes_ = attributes.cap.max_inline_data;
     inline_refused = max_inline_bytes_ < static_cast<std::uint32_t>(config_.max_inline_bytes);
-  } else if (created.code() == std::errc::invalid_argument) {
+  } else if (created.code() == std::errc::invalid_argument && config_.max_inline_bytes > 0) {
     // Devices do not say how much inline data they take: find out whether that was what it stumbled over.
     ibv_qp_init_attr without = init_attributes(config_, send_cq_.get(), recv_cq_.get());
     without.cap.max_inline_data = 0;

@@ -1,0 +1,351 @@
+// Completions, draining and the shared poller, against the fake.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "rdmacomm/channel/completion_poller.h"
+#include "rdmacomm/channel/rdma_channel.h"
+#include "support/fake_verbs.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace std::chrono_literals;
+using rdmacomm::testing::FakeVerbs;
+using ::testing::HasSubstr;
+
+class Collecting final : public CompletionHandler {
+ public:
+  void on_completion(const Completion& completion) override { completions.push_back(completion); }
+  std::vector<Completion> completions;
+};
+
+class ChannelPollTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    device_ = std::move(opened).value();
+    buffer_ = RDMABuffer::allocate(*device_, {}).value();
+    queue_ = CompletionQueue::create(*device_, {.depth = 4000}).value();
+    channel_ = make("data", *queue_, *queue_, {});
+  }
+
+  std::unique_ptr<RDMAChannel> make(const std::string& name, CompletionQueue& send_cq, CompletionQueue& recv_cq,
+                                    const AdapterConfig& config) {
+    auto adapter = RDMAAdapter::create(*device_, send_cq, recv_cq, device_->choose_gid().value(), config);
+    EXPECT_TRUE(adapter.has_value()) << adapter.error().message();
+    verbs::QpAddress peer = (*adapter)->address();
+    peer.qpn = 0x211;
+    auto channel = RDMAChannel::create(name, std::move(adapter).value()).value();
+    EXPECT_TRUE(channel->adapter().connect(peer).ok());
+    return channel;
+  }
+  BufferSlice slice() const { return buffer_->at(0).first(8); }
+  std::vector<Completion> poll(std::size_t limit = 64) {
+    std::vector<Completion> completions(limit);
+    std::size_t count = 0;
+    EXPECT_FALSE(channel_->poll(completions, count));
+    completions.resize(count);
+    return completions;
+  }
+
+  FakeVerbs fake_;
+  std::unique_ptr<RDMADevice> device_;
+  std::unique_ptr<RDMABuffer> buffer_;
+  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<RDMAChannel> channel_;
+};
+
+TEST_F(ChannelPollTest, NothingThereIsNothing) {
+  EXPECT_TRUE(poll().empty());
+  std::size_t count = 7;
+  EXPECT_FALSE(channel_->poll(std::span<Completion>(), count));
+  EXPECT_EQ(count, 0U);
+}
+
+TEST_F(ChannelPollTest, ASendSaysWhatItWas) {
+  ASSERT_FALSE(channel_->post_send(slice(), 5));
+  fake_.complete_send();
+  const auto completions = poll();
+  ASSERT_EQ(completions.size(), 1U);
+  EXPECT_TRUE(completions[0].ok());
+  EXPECT_EQ(completions[0].id, 5U);
+  EXPECT_EQ(completions[0].channel, channel_.get());
+  EXPECT_EQ(completions[0].operation, Operation::kSend);
+  EXPECT_EQ(completions[0].bytes, 8U);
+  EXPECT_TRUE(completions[0].status().ok());
+}
+
+TEST_F(ChannelPollTest, AReceiveSaysWhatCame) {
+  ASSERT_FALSE(channel_->post_recv(slice(), 1));
+  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  ASSERT_FALSE(channel_->post_recv({}, 3));
+  fake_.complete_recv(5);
+  fake_.complete_recv(6, IBV_WC_WITH_IMM, htonl(0x01020304));
+  fake_.complete_recv(7, IBV_WC_WITH_IMM, htonl(9), IBV_WC_RECV_RDMA_WITH_IMM);
+  const auto completions = poll();
+  ASSERT_EQ(completions.size(), 3U);
+  EXPECT_EQ(completions[0].operation, Operation::kRecv);
+  EXPECT_EQ(completions[0].bytes, 5U);
+  EXPECT_FALSE(completions[0].has_immediate);
+  EXPECT_EQ(completions[1].operation, Operation::kRecv);
+  EXPECT_TRUE(completions[1].has_immediate);
+  EXPECT_EQ(completions[1].immediate, 0x01020304U);
+  EXPECT_EQ(completions[2].operation, Operation::kRecvWriteImm);
+  EXPECT_EQ(completions[2].bytes, 7U);
+  EXPECT_EQ(completions[2].immediate, 9U);
+  EXPECT_EQ(completions[2].id, 3U);
+}
+
+// On errors only wr_id, status, qp_num and vendor_err of an ibv_wc mean something; the fake fills the rest with lies.
+TEST_F(ChannelPollTest, AnErrorKnowsItsOperationAnyway) {
+  const RemoteRegion remote{0x1000, 4096, 0x9};
+  ASSERT_FALSE(channel_->fetch_add(slice(), remote, 1, 7));
+  ASSERT_FALSE(channel_->post_recv(slice(), 8));
+  fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
+  ASSERT_TRUE(channel_->adapter().to_error().ok());
+  const auto completions = poll();
+  ASSERT_EQ(completions.size(), 2U);
+  EXPECT_EQ(completions[0].operation, Operation::kFetchAdd);
+  EXPECT_EQ(completions[0].error, Errc::kRemoteAccess);
+  EXPECT_EQ(completions[0].vendor_error, 0x42U);
+  EXPECT_EQ(completions[0].bytes, 0U);
+  EXPECT_FALSE(completions[0].has_immediate);
+  EXPECT_EQ(completions[1].operation, Operation::kRecv);
+  EXPECT_EQ(completions[1].error, Errc::kFlushed);
+  EXPECT_EQ(completions[1].id, 8U);
+}
+
+TEST_F(ChannelPollTest, AnErrorIsOneClearLine) {
+  ASSERT_FALSE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, 42));
+  fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
+  const Status status = poll().at(0).status();
+  EXPECT_EQ(status.code(), Errc::kRemoteAccess);
+  const std::string line = status.message();
+  EXPECT_THAT(line, HasSubstr("WRITE with id 42 on channel \"data\" to QPN 0x000211 failed: the rkey is wrong"));
+  EXPECT_THAT(line, HasSubstr("vendor error 66"));
+  EXPECT_THAT(line, HasSubstr("(remote access error)"));
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+}
+
+TEST_F(ChannelPollTest, ACompletionWithoutAChannelHasALineToo) {
+  Completion completion;
+  completion.error = Errc::kFlushed;
+  EXPECT_THAT(completion.status().message(), HasSubstr("SEND with id 0 failed"));
+}
+
+TEST(Operation, HasANameForEach) {
+  for (int i = 0; i <= static_cast<int>(Operation::kRecvWriteImm); ++i) {
+    EXPECT_STRNE(to_text(static_cast<Operation>(i)), "unknown operation");
+  }
+}
+
+TEST_F(ChannelPollTest, TakesNoMoreThanThereIsRoomFor) {
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    ASSERT_FALSE(channel_->post_send(slice(), i));
+    fake_.complete_send();
+  }
+  EXPECT_EQ(poll(1).size(), 1U);
+  EXPECT_EQ(poll(40).size(), 40U);
+  const auto rest = poll(100);
+  ASSERT_EQ(rest.size(), 59U);
+  EXPECT_EQ(rest[0].id, 41U);
+  EXPECT_EQ(rest[58].id, 99U);
+}
+
+TEST_F(ChannelPollTest, SeparateQueuesAreBothPolled) {
+  const auto receives = CompletionQueue::create(*device_, {.depth = 500}).value();
+  const auto sends = CompletionQueue::create(*device_, {.depth = 500}).value();
+  channel_ = make("two queues", *sends, *receives, {});
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  fake_.complete_send();
+  fake_.complete_recv(3);
+  EXPECT_EQ(poll().size(), 2U);
+  channel_.reset();
+}
+
+TEST_F(ChannelPollTest, AHandlerGetsEachCompletion) {
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    ASSERT_FALSE(channel_->post_send(slice(), i));
+    fake_.complete_send();
+  }
+  Collecting collecting;
+  std::size_t count = 0;
+  EXPECT_FALSE(channel_->poll(collecting, count, 30));
+  EXPECT_EQ(count, 30U);
+  EXPECT_FALSE(channel_->poll(collecting, count, 1000));
+  EXPECT_EQ(count, 70U);
+  ASSERT_EQ(collecting.completions.size(), 100U);
+  for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(collecting.completions[i].id, i);
+}
+
+TEST_F(ChannelPollTest, AFailedQueueIsAnError) {
+  fake_.poll_fails = true;
+  std::array<Completion, 4> out;
+  std::size_t count = 7;
+  EXPECT_EQ(channel_->poll(out, count), Errc::kCompletionFailed);
+  EXPECT_EQ(count, 0U);
+  Collecting collecting;
+  EXPECT_EQ(channel_->poll(collecting, count), Errc::kCompletionFailed);
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  const Status drained = channel_->drain(Deadline::after(1s));
+  EXPECT_EQ(drained.code(), Errc::kCompletionFailed);
+  EXPECT_THAT(drained.error().context, HasSubstr("\"data\""));
+}
+
+// ---- Draining
+
+TEST_F(ChannelPollTest, DrainFlushesWhatIsOutstanding) {
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i));
+  ASSERT_FALSE(channel_->post_recv(slice(), 10));
+  Collecting collecting;
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
+  ASSERT_EQ(collecting.completions.size(), 4U);
+  for (const Completion& completion : collecting.completions) EXPECT_EQ(completion.error, Errc::kFlushed);
+  EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
+  EXPECT_EQ(channel_->post_send(slice(), 1), Errc::kNotConnected);
+}
+
+TEST_F(ChannelPollTest, DrainTwiceIsHarmless) {
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
+}
+
+// They succeeded without a completion: only one that follows them tells that they are out of the queue.
+TEST_F(ChannelPollTest, DrainWaitsForUnsignaledRequestsThatSucceededSilently) {
+  fake_.requests = FakeVerbs::Requests::kComplete;
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i, PostFlags::kUnsignaled));
+  Collecting collecting;
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
+  EXPECT_EQ(channel_->outstanding_sends(), 0);
+  EXPECT_TRUE(collecting.completions.empty()) << "the marker is the library's own";
+}
+
+TEST_F(ChannelPollTest, DrainReportsUnsignaledRequestsThatAreFlushed) {
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i, PostFlags::kUnsignaled));
+  Collecting collecting;
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
+  ASSERT_EQ(collecting.completions.size(), 3U);
+  EXPECT_EQ(collecting.completions[2].id, 2U);
+}
+
+TEST_F(ChannelPollTest, DrainHasRoomForItsMarkerHoweverFullTheQueueIs) {
+  for (int depth = 1; depth <= 9; ++depth) {
+    for (int filled = 0; filled <= depth; ++filled) {
+      channel_ = make("small", *queue_, *queue_, {.send_depth = depth});
+      fake_.requests = FakeVerbs::Requests::kComplete;
+      for (int i = 0; i < filled; ++i) ASSERT_FALSE(channel_->post_send(slice(), 1, PostFlags::kUnsignaled));
+      ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok()) << filled << " of " << depth;
+      EXPECT_EQ(channel_->outstanding_sends(), 0);
+    }
+  }
+}
+
+TEST_F(ChannelPollTest, DrainSaysWhenTheDeviceTakesNoMarker) {
+  fake_.requests = FakeVerbs::Requests::kComplete;
+  fake_.refuses_posts_in_error = true;
+  ASSERT_FALSE(channel_->post_send(slice(), 1, PostFlags::kUnsignaled));
+  const Status drained = channel_->drain(Deadline::after(1s));
+  EXPECT_EQ(drained.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(drained.error().context, HasSubstr("takes no request in ERR"));
+}
+
+TEST_F(ChannelPollTest, DrainEndsAtItsDeadline) {
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_FALSE(channel_->post_recv(slice(), 1));
+  ASSERT_TRUE(channel_->adapter().to_error().ok());
+  fake_.completions.clear();  // a device that loses completions
+  const Status drained = channel_->drain(Deadline::after(1ms));
+  EXPECT_EQ(drained.code(), Errc::kTimeout);
+  EXPECT_THAT(drained.error().context, HasSubstr("1 sends and 1 receives outstanding"));
+}
+
+TEST_F(ChannelPollTest, DrainReturnsWhatTheDeviceSaysToTheMoveToError) {
+  fake_.fail("modify_qp", EIO);
+  EXPECT_EQ(channel_->drain(Deadline::after(1s)).code(), std::errc::io_error);
+}
+
+TEST_F(ChannelPollTest, DestroyingAChannelWithRequestsOutstandingIsFine) {
+  const int before = fake_.live();
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_FALSE(channel_->post_recv(slice(), 1));
+  channel_.reset();
+  EXPECT_EQ(fake_.live(), before - 1);
+  EXPECT_TRUE(queue_->reserve(4000).ok()) << "room was not given back";
+}
+
+// ---- The shared poller
+
+TEST_F(ChannelPollTest, ASharedPollerTellsTheChannelsApart) {
+  const auto other = make("other", *queue_, *queue_, {});
+  CompletionPoller poller(*queue_);
+  poller.attach(*other);
+  poller.attach(*channel_);
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_FALSE(other->post_send(slice(), 2, PostFlags::kUnsignaled));
+  ASSERT_FALSE(other->post_send(slice(), 3));
+  ASSERT_FALSE(channel_->post_recv(slice(), 4));
+  for (int i = 0; i < 3; ++i) fake_.complete_send();
+  fake_.complete_recv(8);
+  std::array<Completion, 8> out;
+  std::size_t count = 0;
+  ASSERT_FALSE(poller.poll(out, count));
+  ASSERT_EQ(count, 3U);
+  EXPECT_EQ(out[0].channel, channel_.get());
+  EXPECT_EQ(out[1].channel, other.get());
+  EXPECT_EQ(out[1].id, 3U);
+  EXPECT_EQ(out[2].channel, channel_.get());
+  EXPECT_EQ(out[2].operation, Operation::kRecv);
+  EXPECT_EQ(other->outstanding_sends(), 0);
+}
+
+TEST_F(ChannelPollTest, WhatADetachedChannelLeftBehindIsDropped) {
+  const auto other = make("other", *queue_, *queue_, {});
+  CompletionPoller poller(*queue_);
+  poller.attach(*channel_);
+  poller.attach(*other);
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    ASSERT_FALSE(channel_->post_send(slice(), i));
+    ASSERT_FALSE(other->post_send(slice(), i));
+    fake_.complete_send();
+    fake_.complete_send();
+  }
+  poller.detach(*channel_);
+  std::array<Completion, 64> out;
+  std::size_t count = 0;
+  ASSERT_FALSE(poller.poll(out, count));
+  EXPECT_EQ(count, 40U);
+  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(out[i].channel, other.get());
+}
+
+TEST_F(ChannelPollTest, ASharedPollerReportsAFailedQueue) {
+  CompletionPoller poller(*queue_);
+  fake_.poll_fails = true;
+  std::array<Completion, 4> out;
+  std::size_t count = 7;
+  EXPECT_EQ(poller.poll(out, count), Errc::kCompletionFailed);
+  EXPECT_EQ(count, 0U);
+}
+
+TEST_F(ChannelPollTest, AChannelOnASharedQueueDrainsThroughThePoller) {
+  fake_.requests = FakeVerbs::Requests::kComplete;
+  CompletionPoller poller(*queue_);
+  poller.attach(*channel_);
+  ASSERT_FALSE(channel_->post_send(slice(), 1, PostFlags::kUnsignaled));
+  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  ASSERT_TRUE(channel_->begin_drain().ok());
+  std::array<Completion, 8> out;
+  std::size_t count = 0;
+  ASSERT_FALSE(poller.poll(out, count));
+  ASSERT_EQ(count, 1U);
+  EXPECT_EQ(out[0].id, 2U);
+  EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
+}
+
+}  // namespace
+}  // namespace rdmacomm

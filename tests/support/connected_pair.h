@@ -1,0 +1,125 @@
+// connected_pair.h - two connected channels in one process, each on an RDMADevice of its own: what most tests of
+// the layers from channel up start with.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "rdmacomm/channel/rdma_channel.h"
+
+namespace rdmacomm::testing {
+
+/// One end: device, completion queue, channel. Members in creation order.
+struct ChannelEnd {
+  std::unique_ptr<RDMADevice> device;
+  std::unique_ptr<CompletionQueue> cq;
+  std::unique_ptr<RDMAChannel> channel;
+
+  /// A buffer on this end's device, which peers may do anything with unless told otherwise.
+  [[nodiscard]] std::unique_ptr<RDMABuffer> buffer(std::size_t bytes,
+                                                   RemoteAccess access = RemoteAccess::kRead | RemoteAccess::kWrite |
+                                                                         RemoteAccess::kAtomic) const {
+    auto made = RDMABuffer::allocate(*device, {.block_bytes = bytes, .remote_access = access});
+    EXPECT_TRUE(made.has_value()) << made.error().message();
+    return made ? std::move(made).value() : nullptr;
+  }
+  /// The next completion; an empty one with kTimeout when none comes in time. Polls, bounded by the deadline.
+  [[nodiscard]] Completion next(Deadline deadline = Deadline::after(std::chrono::seconds(10))) const {
+    for (;;) {
+      Completion completion;
+      std::size_t count = 0;
+      const std::error_code failed = channel->poll({&completion, 1}, count);
+      EXPECT_FALSE(failed) << failed.message();
+      if (count == 1) return completion;
+      if (deadline.passed()) {
+        completion.error = Errc::kTimeout;
+        return completion;
+      }
+      std::this_thread::yield();
+    }
+  }
+  /// Whether no completion is there now.
+  [[nodiscard]] bool quiet() const {
+    Completion completion;
+    std::size_t count = 0;
+    EXPECT_FALSE(channel->poll({&completion, 1}, count));
+    return count == 0;
+  }
+};
+
+/// How a pair is made. The device's name is the same on both sides; the rest may differ.
+struct PairOptions {
+  std::string device = "soft0";
+  AdapterConfig left{};
+  AdapterConfig right{};
+  bool with_event_channel = false;
+};
+
+/// Two ends, `left` and `right`. make() leaves them in INIT, connect() connects them.
+struct ConnectedPair {
+  ChannelEnd left;
+  ChannelEnd right;
+
+  [[nodiscard]] Status connect() {
+    const verbs::QpAddress left_address = left.channel->adapter().address();
+    const verbs::QpAddress right_address = right.channel->adapter().address();
+    if (Status status = left.channel->adapter().connect(right_address); !status.ok()) return status;
+    return right.channel->adapter().connect(left_address);
+  }
+
+  [[nodiscard]] static Result<ChannelEnd> make_end(const std::string& device, const std::string& name,
+                                                   const AdapterConfig& config, bool with_event_channel) {
+    ChannelEnd end;
+    auto opened = RDMADevice::open({.name = device});
+    if (!opened) return std::move(opened).error();
+    end.device = std::move(opened).value();
+    auto cq = CompletionQueue::create(
+        *end.device, {.depth = config.send_depth + config.recv_depth, .with_channel = with_event_channel});
+    if (!cq) return std::move(cq).error();
+    end.cq = std::move(cq).value();
+    const auto gid = end.device->choose_gid();
+    if (!gid) return gid.error();
+    auto adapter = RDMAAdapter::create(*end.device, *end.cq, *end.cq, *gid, config);
+    if (!adapter) return std::move(adapter).error();
+    auto channel = RDMAChannel::create(name, std::move(adapter).value());
+    if (!channel) return std::move(channel).error();
+    end.channel = std::move(channel).value();
+    return end;
+  }
+
+  [[nodiscard]] static Result<ConnectedPair> make(const PairOptions& options = {}) {
+    auto left_end = make_end(options.device, "left", options.left, options.with_event_channel);
+    if (!left_end) return std::move(left_end).error();
+    auto right_end = make_end(options.device, "right", options.right, options.with_event_channel);
+    if (!right_end) return std::move(right_end).error();
+    return ConnectedPair{std::move(left_end).value(), std::move(right_end).value()};
+  }
+};
+
+/// A fixture with a connected pair; start() with other options replaces it.
+class ConnectedPairTest : public ::testing::Test {
+ protected:
+  void SetUp() override { start(); }
+
+  void start(const PairOptions& options = {}) {
+    pair_ = {};
+    auto made = ConnectedPair::make(options);
+    ASSERT_TRUE(made.has_value()) << made.error().message();
+    pair_ = std::move(made).value();
+    const Status connected = pair_.connect();
+    ASSERT_TRUE(connected.ok()) << connected.message();
+  }
+  [[nodiscard]] ChannelEnd& left() { return pair_.left; }
+  [[nodiscard]] ChannelEnd& right() { return pair_.right; }
+
+ private:
+  ConnectedPair pair_;
+};
+
+}  // namespace rdmacomm::testing
