@@ -1,0 +1,257 @@
+#include "rdmacomm/endpoint/endpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "rdmacomm/base/log.h"
+
+namespace rdmacomm {
+
+EndPoint::EndPoint(EndPointParts parts)
+    : device_(std::move(parts.device)),
+      connector_(std::move(parts.connector)),
+      config_(std::move(parts.config)),
+      group_(std::move(parts.shared_queue)),
+      group_is_shared_(group_ != nullptr) {}
+
+EndPoint::~EndPoint() {
+  const Status closed = close();
+  if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << peer() << ": " << closed.message();
+  detach();
+}
+
+// The channels and the peer -------------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<EndPoint>> EndPoint::create(EndPointParts parts) {
+  if (Status valid = parts.config.validate(parts.device->limits()); !valid) return valid.error();
+  std::shared_ptr<EndPoint> endpoint(new EndPoint(std::move(parts)));
+  if (Status made = endpoint->make_channels(); !made) return made.error();
+  return endpoint;
+}
+
+Status EndPoint::make_channels() {
+  auto gid = device_->choose_gid(connector_->local_gid_hint());
+  if (!gid) return gid.status();
+  if (!group_) {
+    // Also where every channel has its own queue: stop() ends waits by the group.
+    auto group = CompletionGroup::create(device_, config_.polling_mode, std::max(1, config_.queue_depth()));
+    if (!group) return group.status();
+    group_ = std::move(*group);
+  }
+  for (const ChannelConfig& each : config_.channels) {
+    if (Status made = make_channel(each, *gid); !made) return made;
+  }
+  return {};
+}
+
+Status EndPoint::make_channel(const ChannelConfig& config, const GidEntry& gid) {
+  Line line;
+  if (config.own_completion_queue) {
+    auto queue = CompletionQueue::create(*device_, {.depth = config.adapter.send_depth + config.adapter.recv_depth});
+    if (!queue) return queue.status();
+    line.own_queue = std::move(*queue);
+  }
+  CompletionQueue& queue = line.own_queue ? *line.own_queue : group_->queue();
+  auto adapter = RDMAAdapter::create(*device_, queue, queue, gid, config.adapter);
+  if (!adapter) {
+    return make_error(adapter.code(), "channel '" + config.name + "': " + adapter.error().context);
+  }
+  auto channel = RDMAChannel::create(config.name, std::move(*adapter));
+  if (!channel) return channel.status();
+  line.channel = std::move(*channel);
+  if (!line.own_queue) group_->poller().attach(*line.channel);
+  lines_.push_back(std::move(line));
+  return {};
+}
+
+EndPointCard EndPoint::card() const {
+  EndPointCard card{.regions = config_.published, .private_data = config_.private_data};
+  for (const Line& line : lines_) card.channels.push_back({line.channel->name(), line.channel->adapter().address()});
+  return card;
+}
+
+Status EndPoint::connect(EndPointCard remote) {
+  const std::string mine = card().channel_names();
+  const std::string theirs = remote.channel_names();
+  if (mine != theirs) {
+    return make_error(Errc::kIncompatiblePeer, "the channels of " + connector_->local_address() + " are: " + mine +
+                                                   "; those of " + connector_->peer_address() + ": " + theirs +
+                                                   "; give both the same names in lazy_config_hca()");
+  }
+  remote_ = std::move(remote);
+  for (const Line& line : lines_) {
+    const Status connected = line.channel->adapter().connect(remote_.channel(line.channel->name())->address);
+    if (!connected) {
+      return make_error(connected.code(), "channel '" + line.channel->name() + "': " + connected.error().context);
+    }
+  }
+  return {};
+}
+
+RDMAChannel* EndPoint::channel(std::string_view name) const noexcept {
+  for (const Line& line : lines_) {
+    if (line.channel->name() == name) return line.channel.get();
+  }
+  return nullptr;
+}
+
+std::optional<RemoteRegion> EndPoint::remote_region(std::string_view name) const {
+  const auto found = std::ranges::find(remote_.regions, name, &PublishedRegion::name);
+  if (found == remote_.regions.end()) return {};
+  return found->region;
+}
+
+std::string EndPoint::peer() const {
+  std::string text = connector_->peer_text();
+  if (remote_.channels.empty()) return text;
+  const bool named = text.ends_with(')');
+  if (named) text.pop_back();
+  const char* separator = named ? "; " : " (";
+  for (const EndPointCard::Channel& each : remote_.channels) {
+    char number[16];
+    std::snprintf(number, sizeof(number), "0x%06x", each.address.qpn);
+    text += separator + each.name + " QPN " + number;
+    separator = ", ";
+  }
+  return text + ")";
+}
+
+// Its end -------------------------------------------------------------------------------------------------------------
+
+/// The only place where state_ changes. States only go forward; the first reason for the end stays.
+bool EndPoint::move_to(State next, std::optional<Error> why) {
+  const auto rank = [](State state) { return state == State::kPeerLost ? State::kPeerLeft : state; };
+  const std::lock_guard lock(mutex_);
+  const State now = state_.load(std::memory_order_relaxed);
+  if (rank(next) <= rank(now)) return false;
+  if (why && !end_) {
+    end_ = std::move(why);
+    ended_in_order_ = next != State::kPeerLost;
+  }
+  state_.store(next, std::memory_order_release);
+  return true;
+}
+
+void EndPoint::mark_established() {
+  move_to(State::kEstablished, {});
+}
+
+Status EndPoint::status() const {
+  const std::lock_guard lock(mutex_);
+  if (end_) return *end_;
+  return {};
+}
+
+bool EndPoint::ended_in_order() const {
+  const std::lock_guard lock(mutex_);
+  return end_ && ended_in_order_;
+}
+
+Status EndPoint::why_over() const {
+  const Status ended = status();
+  if (!ended) return ended;
+  return make_error(Errc::kNotConnected, "the endpoint to " + peer() + " is not established yet");
+}
+
+void EndPoint::check_connection() {
+  const PeerState peer_state = connector_->check_peer();
+  if (peer_state == PeerState::kOpen) return;
+  const State next = peer_state == PeerState::kLeft ? State::kPeerLeft : State::kPeerLost;
+  if (move_to(next, connector_->status().error())) group_->notify();
+}
+
+void EndPoint::stop() noexcept {
+  const bool first = move_to(State::kStopped, make_error(Errc::kStopped, "the endpoint to " + peer() + " was stopped"));
+  if (!first) return;
+  connector_->say_goodbye();
+  connector_->shutdown();
+  const std::lock_guard lock(error_mutex_);
+  for (const Line& line : lines_) {
+    if (line.channel->adapter().state() == IBV_QPS_ERR) continue;
+    const Status stopped = line.channel->adapter().to_error();
+    if (!stopped) RDMACOMM_LOG(ERROR) << "stopping the endpoint to " << peer() << ": " << stopped.message();
+  }
+  if (group_) group_->notify();
+}
+
+Status EndPoint::close() {
+  stop();
+  if (served_by_this_thread()) return {};
+  const std::lock_guard closing(close_mutex_);
+  {
+    std::unique_lock lock(mutex_);
+    served_.wait(lock, [&] { return !server_; });
+    if (state_.load(std::memory_order_relaxed) == State::kClosed) return {};
+  }
+  const Status drained_all = drain(Deadline::after(kDrainTime));
+  move_to(State::kClosed, {});
+  return drained_all;
+}
+
+Status EndPoint::drain(Deadline deadline) {
+  if (Status begun = begin_drain(); !begun) return begun;
+  Status status = drain_group(deadline);
+  for (const Line& line : lines_) {
+    if (status && line.own_queue) status = line.channel->drain(deadline);
+  }
+  return status;
+}
+
+Status EndPoint::drain_group(Deadline deadline) {
+  // A shared queue belongs to the thread that polls it; an endpoint that it never served goes with its queue pairs.
+  if (group_is_shared_ || !group_) return {};
+  while (!drained()) {
+    std::array<Completion, 16> dropped;
+    std::size_t count = 0;
+    const std::error_code failed = group_->poll(dropped, count);
+    if (failed) return make_error(failed, "cannot drain: the completion queue has failed");
+    if (count > 0) continue;
+    if (deadline.passed()) return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
+    std::this_thread::yield();
+  }
+  return {};
+}
+
+// Serving -------------------------------------------------------------------------------------------------------------
+
+bool EndPoint::served_by_this_thread() const {
+  const std::lock_guard lock(mutex_);
+  return server_ == std::this_thread::get_id();
+}
+
+void EndPoint::begin_serving(std::thread::id server) {
+  const std::lock_guard lock(mutex_);
+  server_ = server;
+}
+
+Status EndPoint::begin_drain() {
+  const std::lock_guard lock(error_mutex_);
+  for (const Line& line : lines_) {
+    if (line.own_queue) continue;
+    if (Status begun = line.channel->begin_drain(); !begun) return begun;
+  }
+  return {};
+}
+
+bool EndPoint::drained() const noexcept {
+  return std::ranges::all_of(lines_, [](const Line& line) {
+    return line.own_queue || (line.channel->outstanding_sends() == 0 && line.channel->outstanding_recvs() == 0);
+  });
+}
+
+void EndPoint::end_serving() {
+  detach();
+  move_to(State::kClosed, {});
+  const std::lock_guard lock(mutex_);
+  server_.reset();
+  served_.notify_all();
+}
+
+void EndPoint::detach() {
+  for (const Line& line : lines_) {
+    if (!line.own_queue) group_->poller().detach(*line.channel);
+  }
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,111 @@
+#include "rdmacomm/endpoint/endpoint_card.h"
+
+#include <algorithm>
+#include <set>
+
+#include "rdmacomm/base/wire.h"
+#include "rdmacomm/connector/handshake.h"
+
+namespace rdmacomm {
+namespace {
+
+constexpr std::size_t kNameWire = 2 + HcaConfig::kMaxNameBytes;
+constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (kNameWire + 36) +  // a QpAddress has 36 bytes,
+                                  2 + HcaConfig::kMaxRegions * (kNameWire + 20) +   // a RemoteRegion 20
+                                  4 + HcaConfig::kMaxPrivateDataBytes;
+static_assert(kMostWire <= kMaxPayloadBytes, "every valid card fits into one message");
+
+Error bad_card(const std::string& why) {
+  return make_error(Errc::kBadMessage, "a description of an endpoint " + why);
+}
+
+/// Counts what it reads against its bound before a byte of it is stored.
+class CardReader {
+ public:
+  explicit CardReader(std::span<const std::byte> payload) : reader_(payload) {}
+
+  Status read_into(EndPointCard& card) {
+    Status status = read_list<EndPointCard::Channel, verbs::QpAddress>("channel", HcaConfig::kMaxChannels,
+                                                                       card.channels, &EndPointCard::Channel::address);
+    if (!status) return status;
+    status = read_list<PublishedRegion, RemoteRegion>("region", HcaConfig::kMaxRegions, card.regions,
+                                                      &PublishedRegion::region);
+    if (!status) return status;
+    return read_private_data(card.private_data);
+  }
+
+ private:
+  template <typename Entry, typename Value>
+  Status read_list(const char* what, std::size_t most, std::vector<Entry>& list, Value Entry::*value) {
+    const std::size_t count = reader_.get<std::uint16_t>();
+    if (count > most)
+      return bad_card("with " + std::to_string(count) + " " + what + "s; at most " + std::to_string(most));
+    std::set<std::string> names;
+    for (std::size_t i = 0; i < count; ++i) {
+      Entry entry;
+      entry.name = reader_.get_text();
+      if (!check_name(what, entry.name)) return bad_card(std::string("with a ") + what + " of no proper name");
+      if (!names.insert(entry.name).second) return bad_card(std::string("with two ") + what + "s '" + entry.name + "'");
+      auto decoded = Value::decode(reader_);
+      if (!decoded) return bad_card("where, in " + (what + (" '" + entry.name)) + "', " + decoded.error().context);
+      entry.*value = *decoded;
+      list.push_back(std::move(entry));
+    }
+    return {};
+  }
+
+  Status read_private_data(std::vector<std::byte>& data) {
+    const std::size_t length = reader_.get<std::uint32_t>();
+    if (length > HcaConfig::kMaxPrivateDataBytes) {
+      return bad_card("with " + std::to_string(length) + " bytes of private data; at most " +
+                      std::to_string(HcaConfig::kMaxPrivateDataBytes));
+    }
+    const auto bytes = reader_.take(length);
+    if (!reader_.ok()) return bad_card("that ends too early");
+    if (reader_.remaining() > 0) return bad_card("with " + std::to_string(reader_.remaining()) + " bytes left over");
+    data.assign(bytes.begin(), bytes.end());
+    return {};
+  }
+
+  WireReader reader_;
+};
+
+}  // namespace
+
+const EndPointCard::Channel* EndPointCard::channel(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(channels, name, &Channel::name);
+  return found == channels.end() ? nullptr : &*found;
+}
+
+std::string EndPointCard::channel_names() const {
+  std::set<std::string_view> sorted;
+  for (const Channel& each : channels) sorted.insert(each.name);
+  std::string text;
+  for (const std::string_view name : sorted) text += (text.empty() ? "" : ", ") + std::string(name);
+  return text;
+}
+
+std::vector<std::byte> EndPointCard::encode() const {
+  WireWriter writer;
+  writer.put(static_cast<std::uint16_t>(channels.size()));
+  for (const Channel& each : channels) {
+    writer.put_text(each.name);
+    each.address.encode(writer);
+  }
+  writer.put(static_cast<std::uint16_t>(regions.size()));
+  for (const PublishedRegion& each : regions) {
+    writer.put_text(each.name);
+    each.region.encode(writer);
+  }
+  writer.put(static_cast<std::uint32_t>(private_data.size()));
+  writer.put_bytes(private_data);
+  return writer.take();
+}
+
+Result<EndPointCard> EndPointCard::decode(std::span<const std::byte> payload) {
+  EndPointCard card;
+  if (Status status = CardReader(payload).read_into(card); !status) return status.error();
+  return card;
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,62 @@
+// endpoint_pair.h - two endpoints of one process, connected over soft0, without a session.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <future>
+#include <memory>
+
+#include "connector/tcp_pair.h"
+#include "rdmacomm/endpoint/endpoint.h"
+
+namespace rdmacomm::testing {
+
+inline std::shared_ptr<RDMADevice> open_soft_device() {
+  auto device = RDMADevice::open({.name = "soft0"});
+  EXPECT_TRUE(device.has_value()) << device.status().message();
+  return std::move(*device);
+}
+
+struct EndPointPair {
+  explicit EndPointPair(const HcaConfig& config = {}) : EndPointPair(config, config) {}
+  EndPointPair(const HcaConfig& client_config, const HcaConfig& server_config) {
+    TcpPair tcp;
+    introduce(*tcp.client, *tcp.server);
+    client = make(std::move(tcp.client), client_config);
+    server = make(std::move(tcp.server), server_config);
+    if (!client || !server) return;
+    connected = client->connect(server->card());
+    const Status other = server->connect(client->card());
+    if (connected) connected = other;
+    client->mark_established();
+    server->mark_established();
+  }
+
+  /// Waits for the end of the other side's TCP connection, as a session's control thread does.
+  static void watch(EndPoint& endpoint) {
+    pollfd waited{endpoint.connector().fd(), POLLRDHUP, 0};
+    EXPECT_EQ(::poll(&waited, 1, 20'000), 1);
+    endpoint.check_connection();
+  }
+
+  static void introduce(TCPConnector& a, TCPConnector& b) {
+    auto other =
+        std::async(std::launch::async, [&] { return b.exchange_hello(Hello::of_this_process(), soon()).code(); });
+    EXPECT_FALSE(a.exchange_hello(Hello::of_this_process(), soon()).code());
+    EXPECT_FALSE(other.get());
+  }
+
+  std::shared_ptr<EndPoint> make(std::unique_ptr<TCPConnector> connector, const HcaConfig& config) {
+    auto made = EndPoint::create({.device = device, .connector = std::move(connector), .config = config});
+    EXPECT_TRUE(made.has_value()) << made.status().message();
+    return made ? std::move(*made) : nullptr;
+  }
+
+  std::shared_ptr<RDMADevice> device = open_soft_device();
+  std::shared_ptr<EndPoint> client;
+  std::shared_ptr<EndPoint> server;
+  Status connected;
+};
+
+}  // namespace rdmacomm::testing

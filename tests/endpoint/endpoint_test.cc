@@ -1,0 +1,290 @@
+#include "rdmacomm/endpoint/endpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <future>
+
+#include "endpoint/endpoint_pair.h"
+
+namespace rdmacomm {
+namespace {
+
+using testing::as_bytes;
+using testing::as_text;
+using testing::EndPointPair;
+using ::testing::HasSubstr;
+using testing::soon;
+using testing::tiny;
+
+std::unique_ptr<RDMABuffer> make_buffer(RDMADevice& device, RemoteAccess access = RemoteAccess::kNone,
+                                        const std::string& name = "buffer") {
+  auto buffer =
+      RDMABuffer::allocate(device, {.name = name, .block_bytes = 64, .block_count = 8, .remote_access = access});
+  EXPECT_TRUE(buffer.has_value()) << buffer.status().message();
+  return std::move(*buffer);
+}
+
+Completion wait_one(EndPoint& endpoint) {
+  std::array<Completion, 1> completions;
+  std::size_t count = 0;
+  const Status waited = endpoint.wait(completions, count, soon());
+  EXPECT_TRUE(waited.ok()) << waited.message();
+  EXPECT_EQ(count, 1U);
+  return completions[0];
+}
+
+Status wait_none(EndPoint& endpoint, Deadline deadline) {
+  std::array<Completion, 4> completions;
+  std::size_t count = 99;
+  const Status waited = endpoint.wait(completions, count, deadline);
+  EXPECT_EQ(count, 0U);
+  return waited;
+}
+
+class EachPollingMode : public ::testing::TestWithParam<PollingMode> {
+ protected:
+  static HcaConfig config() {
+    HcaConfig config;
+    config.polling_mode = GetParam();
+    return config;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(EndPoint, EachPollingMode,
+                         ::testing::Values(PollingMode::kBusyPoll, PollingMode::kCompletionChannel),
+                         [](const auto& mode) {
+                           return mode.param == PollingMode::kBusyPoll ? "BusyPoll" : "CompletionChannel";
+                         });
+
+TEST(EndPoint, FindsItsChannelsByName) {
+  const EndPointPair pair;
+  ASSERT_TRUE(pair.connected.ok()) << pair.connected.message();
+  EXPECT_EQ(pair.client->data()->name(), "data");
+  EXPECT_EQ(pair.client->control()->name(), "control");
+  EXPECT_EQ(pair.client->channel("other"), nullptr);
+  EXPECT_EQ(pair.client->data()->adapter().remote_address()->qpn, pair.server->data()->adapter().address().qpn);
+  EXPECT_TRUE(pair.client->alive());
+  EXPECT_TRUE(pair.client->status().ok());
+}
+
+TEST(EndPoint, ChannelsAreMatchedByNameNotByOrder) {
+  HcaConfig other_order;
+  std::swap(other_order.channels[0], other_order.channels[1]);
+  const EndPointPair pair(HcaConfig{}, other_order);
+  ASSERT_TRUE(pair.connected.ok()) << pair.connected.message();
+  EXPECT_EQ(pair.client->data()->adapter().remote_address()->qpn, pair.server->data()->adapter().address().qpn);
+}
+
+TEST(EndPoint, OtherChannelNamesAreRefusedWithBothLists) {
+  HcaConfig other;
+  other.channels = {{.name = "bulk"}, {.name = "control"}};
+  const EndPointPair pair(HcaConfig{}, other);
+  EXPECT_EQ(pair.connected.code(), Errc::kIncompatiblePeer);
+  EXPECT_THAT(pair.connected.message(), HasSubstr("control, data"));
+  EXPECT_THAT(pair.connected.message(), HasSubstr("bulk, control"));
+}
+
+TEST(EndPoint, TellsThePeerOfRegionsAndPrivateData) {
+  const auto device = testing::open_soft_device();
+  HcaConfig config;
+  config.published = {{.name = "inbox", .region = {.address = 4096, .length = 100, .rkey = 7}}};
+  config.private_data = {std::byte{1}, std::byte{2}};
+  const EndPointPair pair(config, HcaConfig{});
+  ASSERT_TRUE(pair.server->remote_region("inbox"));
+  EXPECT_EQ(pair.server->remote_region("inbox")->rkey, 7U);
+  EXPECT_FALSE(pair.server->remote_region("outbox"));
+  EXPECT_EQ(pair.server->peer_private_data().size(), 2U);
+  EXPECT_FALSE(pair.client->remote_region("inbox"));
+}
+
+TEST(EndPoint, NamesItsPeer) {
+  const EndPointPair pair;
+  const std::string peer = pair.client->peer();
+  EXPECT_THAT(peer, HasSubstr("127.0.0.1:"));
+  EXPECT_THAT(peer, HasSubstr("pid " + std::to_string(getpid())));
+  EXPECT_THAT(peer, HasSubstr("data QPN 0x"));
+}
+
+TEST(EndPoint, BadConfigurationsAndParts) {
+  testing::TcpPair tcp;
+  HcaConfig config;
+  config.channels.clear();
+  const auto device = testing::open_soft_device();
+  auto made = EndPoint::create({.device = device, .connector = std::move(tcp.client), .config = config});
+  EXPECT_EQ(made.code(), Errc::kInvalidArgument);
+}
+
+TEST(EndPoint, CarriesMessagesAndBarriersByTcp) {
+  const EndPointPair pair;
+  ASSERT_TRUE(pair.client->send_message(as_bytes("plan"), soon()).ok());
+  EXPECT_EQ(as_text(*pair.server->receive_message(soon())), "plan");
+  auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer("go", soon()); });
+  EXPECT_TRUE(pair.client->sync_with_peer("go", soon()).ok());
+  EXPECT_TRUE(server.get().ok());
+}
+
+TEST_P(EachPollingMode, WaitsForCompletionsOfAllChannels) {
+  const EndPointPair pair(config());
+  const auto from = make_buffer(*pair.device);
+  const auto to = make_buffer(*pair.device);
+  std::memcpy(from->data(), "hello", 5);
+  ASSERT_FALSE(pair.server->data()->post_recv(to->at(0), 1));
+  ASSERT_FALSE(pair.server->control()->post_recv(to->at(1), 2));
+  auto received = std::async(std::launch::async, [&] {
+    const Completion first = wait_one(*pair.server);
+    const Completion second = wait_one(*pair.server);
+    return first.id + second.id;
+  });
+  ASSERT_FALSE(pair.client->data()->post_send(from->at(0).first(5), 3));
+  EXPECT_EQ(wait_one(*pair.client).id, 3U);
+  ASSERT_FALSE(pair.client->control()->post_send(from->at(0).first(5), 4));
+  EXPECT_EQ(wait_one(*pair.client).id, 4U);
+  EXPECT_EQ(received.get(), 3U);
+  EXPECT_EQ(as_text(to->bytes().first(5)), "hello");
+}
+
+TEST_P(EachPollingMode, WaitEndsAtItsDeadline) {
+  const EndPointPair pair(config());
+  const Status waited = wait_none(*pair.client, tiny());
+  EXPECT_EQ(waited.code(), Errc::kTimeout);
+  EXPECT_THAT(waited.message(), HasSubstr("127.0.0.1:"));
+}
+
+TEST_P(EachPollingMode, StopEndsAWaitOfAnotherThread) {
+  const EndPointPair pair(config());
+  auto waiter = std::async(std::launch::async, [&] { return wait_none(*pair.client, Deadline::never()).code(); });
+  pair.client->stop();
+  EXPECT_EQ(waiter.get(), Errc::kStopped);
+  EXPECT_EQ(wait_none(*pair.client, Deadline::never()).code(), Errc::kStopped);
+  EXPECT_TRUE(pair.client->ended_in_order());
+}
+
+TEST_P(EachPollingMode, ALostPeerEndsAWaitAndIsNamed) {
+  const EndPointPair pair(config());
+  auto waiter = std::async(std::launch::async, [&] { return wait_none(*pair.client, Deadline::never()); });
+  pair.server->connector().shutdown();  // what the kernel does for a process that dies: an end without a goodbye
+  EndPointPair::watch(*pair.client);
+  const Status waited = waiter.get();
+  EXPECT_EQ(waited.code(), Errc::kPeerLost);
+  EXPECT_THAT(waited.message(), HasSubstr("pid " + std::to_string(getpid())));
+  EXPECT_THAT(waited.message(), HasSubstr("without a goodbye"));
+  EXPECT_FALSE(pair.client->alive());
+  EXPECT_FALSE(pair.client->ended_in_order());
+}
+
+TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
+  const EndPointPair pair(config());
+  const auto from = make_buffer(*pair.device);
+  const auto to = make_buffer(*pair.device);
+  ASSERT_FALSE(pair.server->data()->post_recv(to->at(0), 1));
+  ASSERT_FALSE(pair.client->data()->post_send(from->at(0), 2));
+  EXPECT_EQ(wait_one(*pair.client).id, 2U);
+  EXPECT_TRUE(pair.client->close().ok());
+  EndPointPair::watch(*pair.server);
+  EXPECT_FALSE(pair.server->alive());
+  EXPECT_EQ(wait_one(*pair.server).id, 1U);
+  const Status waited = wait_none(*pair.server, Deadline::never());
+  EXPECT_EQ(waited.code(), Errc::kPeerLost);
+  EXPECT_THAT(waited.message(), HasSubstr("said goodbye"));
+  EXPECT_TRUE(pair.server->ended_in_order());
+}
+
+TEST(EndPoint, AFailedRequestIsACompletion) {
+  const EndPointPair pair;
+  const auto from = make_buffer(*pair.device);
+  const auto to = make_buffer(*pair.device);  // without remote access
+  ASSERT_FALSE(pair.client->data()->post_write(from->at(0), to->remote_region(), 9));
+  const Completion completion = wait_one(*pair.client);
+  EXPECT_EQ(completion.id, 9U);
+  EXPECT_EQ(completion.error, Errc::kRemoteAccess);
+  EXPECT_TRUE(pair.client->alive());
+}
+
+TEST(EndPoint, PollDeliversToAHandler) {
+  struct Collect final : CompletionHandler {
+    void on_completion(const Completion& completion) override { ids.push_back(completion.id); }
+    std::vector<std::uint64_t> ids;
+  } collect;
+  const EndPointPair pair;
+  const auto from = make_buffer(*pair.device);
+  const auto to = make_buffer(*pair.device, RemoteAccess::kWrite);
+  for (std::uint64_t id = 0; id < 40; ++id) {
+    ASSERT_FALSE(pair.client->data()->post_write(from->at(0), to->remote_region(), id));
+  }
+  const Deadline deadline = soon();
+  while (collect.ids.size() < 40 && !deadline.passed()) {
+    std::size_t count = 0;
+    ASSERT_FALSE(pair.client->poll(collect, count, 7));
+    ASSERT_LE(count, 7U);
+  }
+  ASSERT_EQ(collect.ids.size(), 40U);
+  EXPECT_EQ(collect.ids.back(), 39U);
+}
+
+TEST(EndPoint, AChannelWithItsOwnQueueIsPolledByItself) {
+  HcaConfig config;
+  config.channel("data")->own_completion_queue = true;
+  const EndPointPair pair(config);
+  const auto from = make_buffer(*pair.device);
+  const auto to = make_buffer(*pair.device, RemoteAccess::kWrite);
+  ASSERT_FALSE(pair.client->data()->post_write(from->at(0), to->remote_region(), 5));
+  EXPECT_EQ(wait_none(*pair.client, tiny()).code(), Errc::kTimeout);
+  std::array<Completion, 4> completions;
+  std::size_t count = 0;
+  const Deadline deadline = soon();
+  while (count == 0 && !deadline.passed()) ASSERT_FALSE(pair.client->data()->poll(completions, count));
+  ASSERT_EQ(count, 1U);
+  EXPECT_EQ(completions[0].id, 5U);
+  ASSERT_FALSE(pair.client->data()->post_recv(from->at(0), 6));
+  EXPECT_TRUE(pair.client->close().ok());
+  EXPECT_EQ(pair.client->data()->outstanding_recvs(), 0);
+}
+
+TEST(EndPoint, CloseLeavesNothingOutstanding) {
+  const EndPointPair pair;
+  const auto buffer = make_buffer(*pair.device);
+  for (std::uint64_t id = 0; id < 8; ++id) {
+    ASSERT_FALSE(pair.client->data()->post_recv(buffer->at(id), id));
+    ASSERT_FALSE(pair.client->control()->post_recv(buffer->at(id), id));
+  }
+  const Status closed = pair.client->close();
+  EXPECT_TRUE(closed.ok()) << closed.message();
+  EXPECT_EQ(pair.client->data()->outstanding_recvs(), 0);
+  EXPECT_EQ(pair.client->control()->outstanding_recvs(), 0);
+  EXPECT_EQ(pair.client->data()->post_send(buffer->at(0), 1), Errc::kNotConnected);
+  EXPECT_TRUE(pair.client->close().ok());
+  EXPECT_EQ(pair.client->status().code(), Errc::kStopped);
+}
+
+TEST(EndPoint, PostsFailOnceItWasStopped) {
+  const EndPointPair pair;
+  const auto buffer = make_buffer(*pair.device);
+  pair.client->stop();
+  EXPECT_EQ(pair.client->data()->post_send(buffer->at(0), 1), Errc::kNotConnected);
+  EXPECT_EQ(pair.client->send_message(as_bytes("x"), soon()).code(), Errc::kStopped);
+}
+
+TEST(EndPoint, ThreadModesLeavePollingToTheSession) {
+  HcaConfig config;
+  config.thread_mode = ThreadMode::kThreadPerEndPoint;
+  const EndPointPair pair(config);
+  std::array<Completion, 1> completions;
+  std::size_t count = 0;
+  EXPECT_EQ(pair.client->poll(completions, count), Errc::kWrongState);
+  EXPECT_EQ(wait_none(*pair.client, soon()).code(), Errc::kWrongState);
+}
+
+TEST(EndPoint, MayOutliveWhoeverHeldTheDevice) {
+  std::shared_ptr<EndPoint> kept;
+  {
+    EndPointPair pair;
+    kept = pair.client;
+  }
+  EXPECT_EQ(kept->device().name(), "soft0");
+  EXPECT_TRUE(kept->close().ok());
+}
+
+}  // namespace
+}  // namespace rdmacomm

@@ -1,0 +1,106 @@
+#include "rdmacomm/endpoint/hca_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "endpoint/endpoint_pair.h"
+
+namespace rdmacomm {
+namespace {
+
+using ::testing::HasSubstr;
+
+DeviceLimits limits() {
+  DeviceLimits limits;
+  limits.max_qp_wr = 1024;
+  limits.max_sge = 16;
+  limits.max_cqe = 4096;
+  limits.max_qp = 100;
+  limits.max_read_depth = 16;
+  limits.max_read_depth_initiator = 16;
+  limits.mtu_bytes = 4096;
+  return limits;
+}
+
+TEST(HcaConfig, DefaultsAreTwoChannels) {
+  HcaConfig config;
+  EXPECT_TRUE(config.validate(limits()).ok()) << config.validate(limits()).message();
+  EXPECT_NE(config.channel("control"), nullptr);
+  EXPECT_NE(config.channel("data"), nullptr);
+  EXPECT_EQ(config.channel("Data"), nullptr);
+  EXPECT_EQ(config.queue_depth(), 2 * (128 + 128));
+}
+
+TEST(HcaConfig, ChannelsAreCheckedAndNamed) {
+  HcaConfig config;
+  config.channels.clear();
+  EXPECT_EQ(config.validate(limits()).code(), Errc::kInvalidArgument);
+  config.channels = std::vector<ChannelConfig>(17, ChannelConfig{.name = "x"});
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("17 channels"));
+  config.channels = {{.name = "same"}, {.name = "same"}};
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("'same'"));
+  config.channels = {{.name = ""}};
+  EXPECT_EQ(config.validate(limits()).code(), Errc::kInvalidArgument);
+  config.channels = {{.name = "line\nbreak"}};
+  EXPECT_EQ(config.validate(limits()).code(), Errc::kInvalidArgument);
+  config.channels = {{.name = std::string(65, 'x')}};
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("65 bytes"));
+}
+
+TEST(HcaConfig, AnAdaptersFaultNamesItsChannel) {
+  HcaConfig config;
+  config.channel("data")->adapter.send_depth = 5000;
+  const Status status = config.validate(limits());
+  EXPECT_EQ(status.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(status.message(), HasSubstr("channel 'data'"));
+}
+
+TEST(HcaConfig, DepthsAddUpWithinTheDevicesQueue) {
+  HcaConfig config;
+  config.channels.clear();
+  for (const char* name : {"a", "b", "c"}) {
+    config.channels.push_back({.name = name});
+    config.channels.back().adapter.send_depth = 1000;
+    config.channels.back().adapter.recv_depth = 1000;
+  }
+  const Status status = config.validate(limits());
+  EXPECT_EQ(status.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(status.message(), HasSubstr("6000"));
+  config.channels.back().own_completion_queue = true;
+  EXPECT_TRUE(config.validate(limits()).ok());
+}
+
+TEST(HcaConfig, SharedQueuesNeedAKeyAndADepth) {
+  HcaConfig config;
+  config.thread_mode = ThreadMode::kThreadPerCompletionQueue;
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("shared queue"));
+  config.shared_queue_key = "all";
+  EXPECT_TRUE(config.validate(limits()).ok());
+  config.shared_queue_depth = 0;
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("shared_queue_depth is 0"));
+}
+
+TEST(HcaConfig, PublishedAndPrivateDataAreBounded) {
+  HcaConfig config;
+  config.private_data.resize(HcaConfig::kMaxPrivateDataBytes + 1);
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("65537 bytes of private data"));
+  config.private_data.clear();
+  config.published = {{.name = "b"}, {.name = "b"}};
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("'b'"));
+  config.published.assign(HcaConfig::kMaxRegions + 1, {});
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("1025 published regions"));
+}
+
+TEST(HcaConfig, PublishesABufferUnderItsName) {
+  const auto device = testing::open_soft_device();
+  auto buffer = RDMABuffer::allocate(*device, {.name = "inbox", .remote_access = RemoteAccess::kWrite});
+  ASSERT_TRUE(buffer);
+  HcaConfig config;
+  config.publish(**buffer);
+  ASSERT_EQ(config.published.size(), 1U);
+  EXPECT_EQ(config.published[0].name, "inbox");
+  EXPECT_EQ(config.published[0].region.rkey, (*buffer)->remote_region().rkey);
+}
+
+}  // namespace
+}  // namespace rdmacomm
