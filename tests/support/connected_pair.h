@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,6 +21,10 @@ struct ChannelEnd {
   std::unique_ptr<RDMADevice> device;
   std::unique_ptr<CompletionQueue> cq;
   std::unique_ptr<RDMAChannel> channel;
+
+  ChannelEnd() = default;
+  ChannelEnd(ChannelEnd&&) = default;
+  ChannelEnd& operator=(ChannelEnd&&) = delete;  // it would release the device first
 
   /// A buffer on this end's device, which peers may do anything with unless told otherwise.
   [[nodiscard]] std::unique_ptr<RDMABuffer> buffer(std::size_t bytes,
@@ -102,24 +107,23 @@ struct ConnectedPair {
   }
 };
 
-/// A fixture with a connected pair; start() with other options replaces it.
+/// A fixture with a connected pair; start() with other options puts another one in its place.
 class ConnectedPairTest : public ::testing::Test {
  protected:
   void SetUp() override { start(); }
 
   void start(const PairOptions& options = {}) {
-    pair_ = {};
     auto made = ConnectedPair::make(options);
     ASSERT_TRUE(made.has_value()) << made.error().message();
-    pair_ = std::move(made).value();
-    const Status connected = pair_.connect();
+    const Status connected = pairs_.emplace_back(std::move(made).value()).connect();
     ASSERT_TRUE(connected.ok()) << connected.message();
   }
-  [[nodiscard]] ChannelEnd& left() { return pair_.left; }
-  [[nodiscard]] ChannelEnd& right() { return pair_.right; }
+  [[nodiscard]] ChannelEnd& left() { return pairs_.back().left; }
+  [[nodiscard]] ChannelEnd& right() { return pairs_.back().right; }
 
  private:
-  ConnectedPair pair_;
+  // Earlier pairs live on: a test body may still hold buffers of their devices.
+  std::deque<ConnectedPair> pairs_;
 };
 
 }  // namespace rdmacomm::testing
