@@ -1,0 +1,102 @@
+// Waiting for completions, asleep and awake: the loop that CompletionWaiter describes, on the software device.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "rdmacomm/adapter/completion_waiter.h"
+#include "support/connected_pair.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace std::chrono_literals;
+using rdmacomm::testing::ChannelEnd;
+using rdmacomm::testing::ConnectedPairTest;
+
+class WaitingTest : public ConnectedPairTest, public ::testing::WithParamInterface<PollingMode> {
+ protected:
+  void SetUp() override { start({.with_event_channel = true}); }
+
+  static std::unique_ptr<CompletionWaiter> waiter_of(const ChannelEnd& end) {
+    return CompletionWaiter::create(GetParam(), *end.cq).value();
+  }
+  // The documented loop. An empty completion with kTimeout when nothing comes.
+  static Completion wait_for_one(const ChannelEnd& end, CompletionWaiter& waiter, Deadline deadline) {
+    Completion completion;
+    std::size_t count = 0;
+    const auto poll = [&] { return !end.channel->poll({&completion, 1}, count) && count == 1; };
+    while (!deadline.passed()) {
+      if (poll()) return completion;
+      if (waiter.prepare() && poll()) return completion;
+      waiter.wait(deadline);
+    }
+    completion.error = Errc::kTimeout;
+    return completion;
+  }
+};
+
+// A lost wake-up would make it stop until the deadline.
+TEST_P(WaitingTest, APingPongLosesNoWakeUp) {
+  constexpr int kMessages = 3000;
+  const Deadline deadline = Deadline::after(60s);
+  const auto side = [&](const ChannelEnd& end, bool starts) {
+    const auto waiter = waiter_of(end);
+    if (end.channel->post_recv({}, 0)) return false;
+    if (starts && end.channel->post_send({}, 1)) return false;
+    int received = 0;
+    int sent = 0;
+    while (received < kMessages || sent < kMessages) {
+      const Completion completion = wait_for_one(end, *waiter, deadline);
+      if (!completion.ok()) return false;
+      if (completion.operation != Operation::kRecv) {
+        ++sent;
+        continue;
+      }
+      ++received;
+      if (end.channel->post_recv({}, 0)) return false;
+      if ((!starts || received < kMessages) && end.channel->post_send({}, 1)) return false;
+    }
+    return true;
+  };
+  bool left_ok = false;
+  std::thread other([&] { left_ok = side(left(), true); });
+  const bool right_ok = side(right(), false);
+  other.join();
+  EXPECT_TRUE(left_ok);
+  EXPECT_TRUE(right_ok);
+}
+
+TEST_P(WaitingTest, AFlushWakesASleeper) {
+  const auto waiter = waiter_of(left());
+  ASSERT_FALSE(left().channel->post_recv({}, 5));
+  std::thread other([&] { EXPECT_TRUE(left().channel->adapter().to_error().ok()); });
+  const Completion completion = wait_for_one(left(), *waiter, Deadline::after(20s));
+  other.join();
+  EXPECT_EQ(completion.error, Errc::kFlushed);
+  EXPECT_EQ(completion.id, 5U);
+}
+
+TEST_P(WaitingTest, WakeStopsALoopThatHasNothingToDo) {
+  const auto waiter = waiter_of(left());
+  std::atomic<bool> stopped = false;
+  std::thread other([&] {
+    stopped = true;
+    waiter->wake();
+  });
+  const Deadline deadline = Deadline::after(20s);
+  while (!stopped && !deadline.passed()) {
+    (void)waiter->prepare();
+    if (!left().quiet()) break;
+    waiter->wait(deadline);
+  }
+  other.join();
+  EXPECT_FALSE(deadline.passed());
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, WaitingTest, ::testing::Values(PollingMode::kBusyPoll, PollingMode::kCompletionChannel),
+                         [](const auto& param) {
+                           return std::string(param.param == PollingMode::kBusyPoll ? "BusyPoll" : "CompletionChannel");
+                         });
+
+}  // namespace
+}  // namespace rdmacomm
