@@ -15,53 +15,65 @@ namespace {
 
 thread_local std::uint64_t allocations = 0;
 
-void* counted(std::size_t bytes, std::size_t alignment) {
+// Not inlined, nor the operators below: the compiler would take malloc and delete for a mismatch.
+[[gnu::noinline]] void* counted(std::size_t bytes, std::size_t alignment) noexcept {
   ++allocations;
-  void* const memory = alignment <= alignof(std::max_align_t)
-                           ? std::malloc(bytes)
-                           : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes);
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+[[gnu::noinline]] void* counted_or_throw(std::size_t bytes, std::size_t alignment = 1) {
+  void* const memory = counted(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
+}
+[[gnu::noinline]] void release(void* memory) noexcept {
+  std::free(memory);
 }
 
 }  // namespace
 
-// In place of the standard library's, for this whole program.
+// In place of the standard library's, for this whole program. The forms that are not here end in these.
 void* operator new(std::size_t bytes) {
-  return counted(bytes, 1);
+  return counted_or_throw(bytes);
 }
-void* operator new[](std::size_t bytes) {
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return counted(bytes, 1);
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
+  return counted_or_throw(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes) {
+  return counted_or_throw(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return counted(bytes, 1);
 }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
+  return counted_or_throw(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-void operator delete[](void* memory, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
+}
+void operator delete[](void* memory) noexcept {
+  release(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  release(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  release(memory);
 }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 
 namespace rdmacomm {
