@@ -53,6 +53,7 @@ struct alignas(64) QpShared {
   std::atomic<std::uint32_t> path_mtu;     ///< bytes
   std::atomic<std::uint32_t> rnr_timer;    ///< min_rnr_timer code
   std::atomic<std::uint32_t> max_dest_rd;  ///< READs and atomics it accepts at a time
+  std::atomic<std::uint32_t> membarrier;   ///< 1: the target can call membarrier(2), see hazard.h
   // Written by the target at each post_recv.
   alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
   // Written by the initiator.
@@ -67,20 +68,27 @@ static_assert(sizeof(QpShared) == 192);
   return std::uint64_t{1} << 63 | std::uint64_t{qpn} << 24 | peer_qpn;
 }
 
-/// One inbound message: a completion, and the payload where it is small. Written by the initiator, read by the
-/// target's poll_cq. A message of up to kEagerBytes costs one cache line in all.
-struct alignas(64) InSlot {
-  static constexpr std::size_t kEagerBytes = 48;
-  std::atomic<std::uint32_t> sequence;  ///< position + 1 once the slot is filled
-  std::uint8_t status;                  ///< ibv_wc_status of the receive
-  std::uint8_t opcode;                  ///< IBV_WC_RECV or IBV_WC_RECV_RDMA_WITH_IMM, less IBV_WC_RECV
+/// The first word of an inbound slot, published last and by one store: who sees its sequence sees all of the slot.
+struct SlotHead {
+  std::uint32_t sequence;  ///< position + 1 once the slot is filled
+  std::uint8_t status;     ///< ibv_wc_status of the receive
+  std::uint8_t opcode;     ///< IBV_WC_RECV or IBV_WC_RECV_RDMA_WITH_IMM, less IBV_WC_RECV
   std::uint8_t has_immediate;
   std::uint8_t eager;  ///< payload is here; poll_cq copies it out
+};
+static_assert(sizeof(SlotHead) == 8);
+
+/// One inbound message: a completion, and the payload where it is small. Written by the initiator, read by the
+/// target's poll_cq. A message of up to kEagerBytes costs one cache line in all, and as few stores as can be: the
+/// target polls the line, and could take it away between any two of them.
+struct alignas(64) InSlot {
+  static constexpr std::size_t kEagerBytes = 48;
+  std::atomic<SlotHead> head;
   std::uint32_t bytes;
   __be32 immediate;
   std::byte payload[kEagerBytes];
 };
-static_assert(sizeof(InSlot) == 64);
+static_assert(sizeof(InSlot) == 64 && std::atomic<SlotHead>::is_always_lock_free);
 
 /// One posted receive, as the initiator sees it. Followed by its scatter list; RecvEntry::stride() apart.
 struct RecvEntry {

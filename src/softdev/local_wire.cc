@@ -7,24 +7,13 @@
 #include "softdev/completion_event.h"
 #include "softdev/copy.h"
 #include "softdev/device_limits.h"
+#include "softdev/hazard.h"
+#include "softdev/hot.h"
 #include "softdev/mr_table.h"
 #include "softdev/soft_context.h"
 
 namespace rdmacomm::softdev {
 namespace {
-
-/// Holds the target's hazard flag up: while it is, the target neither reuses a registration nor takes its queue
-/// pair down. The exchange orders it before the reads of link word and registrations.
-class Hazard {
- public:
-  explicit Hazard(QpShared& target) noexcept : target_(target) { target_.busy.exchange(1, std::memory_order_seq_cst); }
-  Hazard(const Hazard&) = delete;
-  Hazard& operator=(const Hazard&) = delete;
-  ~Hazard() { target_.busy.store(0, std::memory_order_release); }
-
- private:
-  QpShared& target_;
-};
 
 constexpr ExecResult refused(ibv_wc_status status) noexcept {
   return {ExecOutcome::kDone, status, 0};
@@ -34,10 +23,10 @@ std::byte* pointer(std::uint64_t address) noexcept {
   return reinterpret_cast<std::byte*>(address);
 }
 
-/// Concatenates `count` slices into `to`.
+/// Concatenates `count` slices, of InSlot::kEagerBytes in all at the most, into `to`.
 void gather(const ibv_sge* slices, int count, std::byte* to) noexcept {
   for (int i = 0; i < count; ++i) {
-    std::memcpy(to, pointer(slices[i].addr), slices[i].length);
+    copy_small(to, pointer(slices[i].addr), slices[i].length);
     to += slices[i].length;
   }
 }
@@ -73,48 +62,16 @@ void LocalWire::attach() noexcept {
   if (peer_ == nullptr) peer_ = own_.context->peers().get(target_qpn_, error);
   if (peer_ == nullptr) return;
   remote_ = peer_->attach(target_qpn_, own_.qpn);
-  if (remote_ != nullptr) posted_seen_ = remote_->view.shared->taken;
+  if (remote_ == nullptr) return;
+  posted_seen_ = remote_->view.shared->taken;
+  by_membarrier_ = own_.context->membarrier() && remote_->view.shared->membarrier.load(std::memory_order_relaxed) != 0;
 }
 
 std::uint32_t LocalWire::rnr_timer_code() const noexcept {
   return remote_ == nullptr ? 0 : remote_->view.shared->rnr_timer.load(std::memory_order_relaxed);
 }
 
-ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
-  std::uint64_t total = 0;
-  if (!local_slices_valid(wr, total)) return refused(IBV_WC_LOC_PROT_ERR);
-  if (total > kMaxMessageBytes) return refused(IBV_WC_LOC_LEN_ERR);
-  if (peer_ != nullptr && peer_->dead()) return {ExecOutcome::kLost};
-  if (remote_ == nullptr) return {ExecOutcome::kUnreachable};
-  const auto bytes = static_cast<std::uint32_t>(total);
-
-  ExecResult result;
-  {
-    QpShared& target = *remote_->view.shared;
-    const Hazard hazard(target);
-    if (target.link.load(std::memory_order_acquire) != link_) return {ExecOutcome::kUnreachable};
-    const std::uint32_t target_mtu = target.path_mtu.load(std::memory_order_relaxed);
-    if (bytes > target_mtu && own_.path_mtu > target_mtu) {
-      result = refused(IBV_WC_REM_INV_REQ_ERR);  // its packets would be longer than the target accepts
-    } else {
-      switch (wr.opcode) {
-        case IBV_WR_SEND:
-        case IBV_WR_SEND_WITH_IMM: result = exec_send(wr, bytes); break;
-        case IBV_WR_RDMA_WRITE:
-        case IBV_WR_RDMA_WRITE_WITH_IMM: result = exec_write(wr, bytes); break;
-        case IBV_WR_RDMA_READ: result = exec_read(wr, bytes); break;
-        default: result = exec_atomic(wr); break;
-      }
-    }
-  }
-  ibv_event_type event{};
-  if (result.outcome == ExecOutcome::kDone && result.status != IBV_WC_SUCCESS && target_event(result.status, event)) {
-    peer_->report_failure(target_qpn_, own_.qpn, event);
-  }
-  return result;
-}
-
-bool LocalWire::local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept {
+RDMACOMM_HOT_INLINE bool LocalWire::local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept {
   const bool check = (wr.send_flags & IBV_SEND_INLINE) == 0;
   const bool written = wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
                        wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -131,34 +88,84 @@ bool LocalWire::local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) 
   return true;
 }
 
-bool LocalWire::receive_posted() noexcept {
+RDMACOMM_HOT_INLINE bool LocalWire::receive_posted() noexcept {
   const QpShared& target = *remote_->view.shared;
   if (target.taken != posted_seen_) return true;
   posted_seen_ = target.posted.load(std::memory_order_acquire);
   return target.taken != posted_seen_;
 }
 
-ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  if (!receive_posted()) return {ExecOutcome::kReceiverNotReady};
-  const QpView& view = remote_->view;
-  if (bytes <= InSlot::kEagerBytes && bytes <= view.shared->recv_floor.load(std::memory_order_relaxed)) {
-    gather(wr.sg_list, wr.num_sge, view.slot(view.shared->taken).payload);
-    publish(wr, IBV_WC_SUCCESS, bytes, true);
-    return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes,
+                                            bool eager) noexcept {
+  QpShared& target = *remote_->view.shared;
+  InSlot& slot = remote_->view.slot(target.taken);
+  const bool write = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  SlotHead head;
+  head.sequence = ++target.taken;
+  head.status = static_cast<std::uint8_t>(status);
+  head.opcode = static_cast<std::uint8_t>((write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) - IBV_WC_RECV);
+  head.has_immediate = write || wr.opcode == IBV_WR_SEND_WITH_IMM;
+  head.eager = eager;
+  slot.bytes = bytes;
+  slot.immediate = wr.imm_data;
+  slot.head.store(head, std::memory_order_release);
+  if (!remote_->wake_fd) return;
+  const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0 || status != IBV_WC_SUCCESS;
+  fire(*remote_->recv_cq, remote_->wake_fd.get(), solicited);
+}
+
+RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                                         std::uint32_t access, TargetRange& range) noexcept {
+  const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
+  if ((remote_->view.shared->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return false;
+  const MrEntry* entry = find_range(peer_->registrations(), key, remote_->pd, address, length, access);
+  if (entry == nullptr) return false;
+  range = {nullptr, address};
+  if (entry->arena == Arena::kNone) return true;
+  Cached& cached = cache_[(key >> 8) % cache_.size()];
+  if (cached.stamp != entry->stamp) cached = {entry->stamp, peer_->map_registration(*entry)};
+  if (cached.start != nullptr) range.base = cached.start + (address - entry->address);
+  return true;
+}
+
+int LocalWire::copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes,
+                        bool last) noexcept {
+  if (to.base != nullptr) {
+    if (last) {
+      copy_last_byte_last(to.base, from, bytes);
+    } else {
+      std::memcpy(to.base, from, bytes);
+    }
+    return 0;
   }
-  RecvEntry& recv = view.recv(view.shared->taken);
-  if (recv.total < bytes) {
-    publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
-    return refused(IBV_WC_REM_INV_REQ_ERR);
+  const int error = peer_->copy_by_system_call(true, from, to.address, bytes);
+  if (error != EPERM) return error;
+  Request request;
+  request.kind = RequestKind::kWrite;
+  request.qpn = target_qpn_;
+  request.rkey = key;
+  request.address = to.address;
+  return peer_->request(request, {from, bytes}, nullptr);
+}
+
+int LocalWire::copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept {
+  if (from.base != nullptr) {
+    std::memcpy(to, from.base, bytes);
+    return 0;
   }
-  const int error = recv.malformed != 0 ? EACCES : scatter(wr, recv, bytes);
-  if (error == EACCES) {
-    publish(wr, IBV_WC_LOC_PROT_ERR, bytes, false);
-    return refused(IBV_WC_REM_OP_ERR);
-  }
-  if (error != 0) return failed_copy(error);
-  publish(wr, IBV_WC_SUCCESS, bytes, false);
-  return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+  const int error = peer_->copy_by_system_call(false, to, from.address, bytes);
+  if (error != EPERM) return error;
+  Request request;
+  request.kind = RequestKind::kRead;
+  request.qpn = target_qpn_;
+  request.rkey = key;
+  request.address = from.address;
+  return peer_->request(request, {to, bytes}, nullptr);
+}
+
+ExecResult LocalWire::failed_copy(int error) noexcept {
+  if (error == EFAULT || error == EACCES) return refused(IBV_WC_REM_OP_ERR);
+  return {ExecOutcome::kLost};
 }
 
 int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t bytes) noexcept {
@@ -187,7 +194,30 @@ int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t byt
   return 0;
 }
 
-ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  if (!receive_posted()) return {ExecOutcome::kReceiverNotReady};
+  const QpView& view = remote_->view;
+  if (bytes <= InSlot::kEagerBytes && bytes <= view.shared->recv_floor.load(std::memory_order_relaxed)) {
+    gather(wr.sg_list, wr.num_sge, view.slot(view.shared->taken).payload);
+    publish(wr, IBV_WC_SUCCESS, bytes, true);
+    return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+  }
+  RecvEntry& recv = view.recv(view.shared->taken);
+  if (recv.total < bytes) {
+    publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
+    return refused(IBV_WC_REM_INV_REQ_ERR);
+  }
+  const int error = recv.malformed != 0 ? EACCES : scatter(wr, recv, bytes);
+  if (error == EACCES) {
+    publish(wr, IBV_WC_LOC_PROT_ERR, bytes, false);
+    return refused(IBV_WC_REM_OP_ERR);
+  }
+  if (error != 0) return failed_copy(error);
+  publish(wr, IBV_WC_SUCCESS, bytes, false);
+  return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+}
+
+RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   const bool immediate = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   if (immediate && !receive_posted()) return {ExecOutcome::kReceiverNotReady};
   if (bytes != 0) {
@@ -254,74 +284,38 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   return {ExecOutcome::kDone, IBV_WC_SUCCESS, 8};
 }
 
-bool LocalWire::find(std::uint32_t key, std::uint64_t address, std::uint64_t length, std::uint32_t access,
-                     TargetRange& range) noexcept {
-  const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
-  if ((remote_->view.shared->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return false;
-  const MrEntry* entry = find_range(peer_->registrations(), key, remote_->pd, address, length, access);
-  if (entry == nullptr) return false;
-  range = {nullptr, address};
-  if (entry->arena == Arena::kNone) return true;
-  Cached& cached = cache_[(key >> 8) % cache_.size()];
-  if (cached.stamp != entry->stamp) cached = {entry->stamp, peer_->map_registration(*entry)};
-  if (cached.start != nullptr) range.base = cached.start + (address - entry->address);
-  return true;
-}
+ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
+  std::uint64_t total = 0;
+  if (!local_slices_valid(wr, total)) return refused(IBV_WC_LOC_PROT_ERR);
+  if (total > kMaxMessageBytes) return refused(IBV_WC_LOC_LEN_ERR);
+  if (peer_ != nullptr && peer_->dead()) return {ExecOutcome::kLost};
+  if (remote_ == nullptr) return {ExecOutcome::kUnreachable};
+  const auto bytes = static_cast<std::uint32_t>(total);
 
-int LocalWire::copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes,
-                        bool last) noexcept {
-  if (to.base != nullptr) {
-    if (last) {
-      copy_last_byte_last(to.base, from, bytes);
+  ExecResult result;
+  {
+    QpShared& target = *remote_->view.shared;
+    const Hazard hazard(target, by_membarrier_);
+    if (target.link.load(std::memory_order_acquire) != link_) return {ExecOutcome::kUnreachable};
+    const std::uint32_t target_mtu = target.path_mtu.load(std::memory_order_relaxed);
+    if (bytes > target_mtu && own_.path_mtu > target_mtu) {
+      result = refused(IBV_WC_REM_INV_REQ_ERR);  // its packets would be longer than the target accepts
     } else {
-      std::memcpy(to.base, from, bytes);
+      switch (wr.opcode) {
+        case IBV_WR_SEND:
+        case IBV_WR_SEND_WITH_IMM: result = exec_send(wr, bytes); break;
+        case IBV_WR_RDMA_WRITE:
+        case IBV_WR_RDMA_WRITE_WITH_IMM: result = exec_write(wr, bytes); break;
+        case IBV_WR_RDMA_READ: result = exec_read(wr, bytes); break;
+        default: result = exec_atomic(wr); break;
+      }
     }
-    return 0;
   }
-  const int error = peer_->copy_by_system_call(true, from, to.address, bytes);
-  if (error != EPERM) return error;
-  Request request;
-  request.kind = RequestKind::kWrite;
-  request.qpn = target_qpn_;
-  request.rkey = key;
-  request.address = to.address;
-  return peer_->request(request, {from, bytes}, nullptr);
-}
-
-int LocalWire::copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept {
-  if (from.base != nullptr) {
-    std::memcpy(to, from.base, bytes);
-    return 0;
+  ibv_event_type event{};
+  if (result.outcome == ExecOutcome::kDone && result.status != IBV_WC_SUCCESS && target_event(result.status, event)) {
+    peer_->report_failure(target_qpn_, own_.qpn, event);
   }
-  const int error = peer_->copy_by_system_call(false, to, from.address, bytes);
-  if (error != EPERM) return error;
-  Request request;
-  request.kind = RequestKind::kRead;
-  request.qpn = target_qpn_;
-  request.rkey = key;
-  request.address = from.address;
-  return peer_->request(request, {to, bytes}, nullptr);
-}
-
-ExecResult LocalWire::failed_copy(int error) noexcept {
-  if (error == EFAULT || error == EACCES) return refused(IBV_WC_REM_OP_ERR);
-  return {ExecOutcome::kLost};
-}
-
-void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes, bool eager) noexcept {
-  QpShared& target = *remote_->view.shared;
-  InSlot& slot = remote_->view.slot(target.taken);
-  const bool write = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-  slot.status = static_cast<std::uint8_t>(status);
-  slot.opcode = static_cast<std::uint8_t>((write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) - IBV_WC_RECV);
-  slot.has_immediate = write || wr.opcode == IBV_WR_SEND_WITH_IMM;
-  slot.eager = eager;
-  slot.bytes = bytes;
-  slot.immediate = wr.imm_data;
-  slot.sequence.store(++target.taken, std::memory_order_release);
-  if (!remote_->wake_fd) return;
-  const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0 || status != IBV_WC_SUCCESS;
-  fire(*remote_->recv_cq, remote_->wake_fd.get(), solicited);
+  return result;
 }
 
 }  // namespace rdmacomm::softdev

@@ -59,6 +59,7 @@ class LocalWire final : public Wire {
   const std::uint64_t link_;  // what the target's link word must be
   std::shared_ptr<Peer> peer_;
   std::unique_ptr<RemoteQp> remote_;
+  bool by_membarrier_ = false;
   std::uint32_t posted_seen_ = 0;  // the target's `posted` when it was last read
   // The registrations used last, so that the peer's table of mappings is not asked each time.
   struct Cached {

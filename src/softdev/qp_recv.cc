@@ -4,6 +4,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "softdev/copy.h"
+#include "softdev/hot.h"
 #include "softdev/mr_table.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
@@ -11,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-bool SoftQp::slices_writable(const ibv_sge* slices, std::uint32_t count) const noexcept {
+RDMACOMM_HOT_INLINE bool SoftQp::slices_writable(const ibv_sge* slices, std::uint32_t count) const noexcept {
   const auto table = soft_context_.registrations().entries();
   return std::all_of(slices, slices + count, [&](const ibv_sge& slice) {
     return slice.length == 0 ||
@@ -55,33 +57,35 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   return error;
 }
 
-bool SoftQp::copy_eager(const InSlot& slot, const RecvRecord& record, const ibv_sge* slices) const noexcept {
+RDMACOMM_HOT_INLINE bool SoftQp::copy_eager(const InSlot& slot, const RecvRecord& record,
+                                            const ibv_sge* slices) const noexcept {
   if (!slices_writable(slices, record.count)) return false;
   const std::byte* from = slot.payload;
   std::uint32_t left = slot.bytes;
   for (std::uint32_t i = 0; i < record.count && left != 0; ++i) {
     const std::uint32_t here = std::min(left, slices[i].length);
-    std::memcpy(reinterpret_cast<void*>(slices[i].addr), from, here);
+    copy_small(reinterpret_cast<std::byte*>(slices[i].addr), from, here);
     from += here;
     left -= here;
   }
   return left == 0;
 }
 
-void SoftQp::deliver(const InSlot& slot, std::uint32_t position, ibv_wc& wc) noexcept {
+RDMACOMM_HOT_INLINE void SoftQp::deliver(const InSlot& slot, SlotHead head, std::uint32_t position,
+                                         ibv_wc& wc) noexcept {
   const RecvRecord& record = recvs_[position & view_.mask];
   const ibv_sge* slices = recv_slices_.data() + std::size_t{position & view_.mask} * capabilities_.max_recv_sge;
   wc.wr_id = record.wr_id;
-  wc.status = static_cast<ibv_wc_status>(slot.status);
-  wc.opcode = static_cast<ibv_wc_opcode>(IBV_WC_RECV + slot.opcode);
+  wc.status = static_cast<ibv_wc_status>(head.status);
+  wc.opcode = static_cast<ibv_wc_opcode>(IBV_WC_RECV + head.opcode);
   wc.vendor_err = 0;
   wc.byte_len = slot.bytes;
   wc.imm_data = slot.immediate;
   wc.qp_num = qp_num;
   wc.src_qp = attributes_.dest_qp_num;
-  wc.wc_flags = slot.has_immediate != 0 ? IBV_WC_WITH_IMM : 0;
+  wc.wc_flags = head.has_immediate != 0 ? IBV_WC_WITH_IMM : 0;
   // The memory was registered when the receive was posted; a registration given up since then is found here.
-  if (slot.eager != 0 && !copy_eager(slot, record, slices)) wc.status = IBV_WC_LOC_PROT_ERR;
+  if (head.eager != 0 && !copy_eager(slot, record, slices)) wc.status = IBV_WC_LOC_PROT_ERR;
 }
 
 int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
@@ -89,18 +93,19 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
   int found = 0;
   while (found < count) {
     const InSlot& slot = view_.slot(position);
-    if (slot.sequence.load(std::memory_order_acquire) != position + 1) {
+    const SlotHead head = slot.head.load(std::memory_order_acquire);
+    if (head.sequence != position + 1) {
       // Nothing came. In ERR nothing will, once no initiator is at work here: then what is posted is flushed.
       if (state_.load(std::memory_order_relaxed) != IBV_QPS_ERR) break;
       if (position == recv_posted_.load(std::memory_order_acquire) || busy()) break;
-      if (slot.sequence.load(std::memory_order_acquire) == position + 1) continue;
+      if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
       out[found] = {};
       out[found].wr_id = recvs_[position & view_.mask].wr_id;
       out[found].status = IBV_WC_WR_FLUSH_ERR;
       out[found].opcode = IBV_WC_RECV;
       out[found].qp_num = qp_num;
     } else {
-      deliver(slot, position, out[found]);
+      deliver(slot, head, position, out[found]);
       if (out[found].status != IBV_WC_SUCCESS) enter_error();
     }
     ++found;

@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "softdev/device_limits.h"
+#include "softdev/hot.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
@@ -41,7 +42,7 @@ constexpr int kInfiniteRnrRetry = 7;
 
 }  // namespace
 
-int SoftQp::check_send(const ibv_send_wr& wr) const noexcept {
+RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept {
   if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
   if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > capabilities_.max_send_sge) return EINVAL;
   const bool needs_read_depth = wr.opcode == IBV_WR_RDMA_READ || is_atomic(wr.opcode);
@@ -52,6 +53,31 @@ int SoftQp::check_send(const ibv_send_wr& wr) const noexcept {
   std::uint64_t bytes = 0;
   for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
   return bytes > capabilities_.max_inline_data ? EINVAL : 0;
+}
+
+RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept {
+  const std::uint32_t position = send_finished_.load(std::memory_order_relaxed);
+  SendRecord& record = sends_[position & send_mask_];
+  record.wr_id = wr.wr_id;
+  record.bytes = bytes;
+  record.opcode = static_cast<std::uint8_t>(completion_opcode(wr.opcode));
+  record.status = static_cast<std::uint8_t>(status);
+  record.signaled = signal_all_ || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  send_finished_.store(position + 1, std::memory_order_release);
+}
+
+RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
+  const ibv_qp_state now = state_.load(std::memory_order_relaxed);
+  if (now == IBV_QPS_ERR) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
+  if (now != IBV_QPS_RTS || !pending_.empty()) return keep(wr);
+  const ExecResult result = wire_->exec(wr);
+  if (result.outcome != ExecOutcome::kDone) {
+    // What the wait is for, and how long it may last, is settled by the first retry, which is now.
+    keep(wr);
+    return retry_pending_locked();
+  }
+  finish(wr, result.status, result.bytes);
+  if (result.status != IBV_WC_SUCCESS) enter_error_locked();
 }
 
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
@@ -74,31 +100,6 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   if (error != 0) *bad = wr;
   send_queue_.notify(true);
   return error;
-}
-
-void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
-  const ibv_qp_state now = state_.load(std::memory_order_relaxed);
-  if (now == IBV_QPS_ERR) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
-  if (now != IBV_QPS_RTS || !pending_.empty()) return keep(wr);
-  const ExecResult result = wire_->exec(wr);
-  if (result.outcome != ExecOutcome::kDone) {
-    // What the wait is for, and how long it may last, is settled by the first retry, which is now.
-    keep(wr);
-    return retry_pending_locked();
-  }
-  finish(wr, result.status, result.bytes);
-  if (result.status != IBV_WC_SUCCESS) enter_error_locked();
-}
-
-void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept {
-  const std::uint32_t position = send_finished_.load(std::memory_order_relaxed);
-  SendRecord& record = sends_[position & send_mask_];
-  record.wr_id = wr.wr_id;
-  record.bytes = bytes;
-  record.opcode = static_cast<std::uint8_t>(completion_opcode(wr.opcode));
-  record.status = static_cast<std::uint8_t>(status);
-  record.signaled = signal_all_ || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
-  send_finished_.store(position + 1, std::memory_order_release);
 }
 
 void SoftQp::keep(const ibv_send_wr& wr) noexcept {

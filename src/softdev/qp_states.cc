@@ -95,6 +95,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
   pthread_cond_init(&cond, nullptr);
   attributes_.qp_state = IBV_QPS_RESET;
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
+  view_.shared->membarrier.store(soft_context_.membarrier() ? 1 : 0, std::memory_order_relaxed);
 }
 
 SoftQp::~SoftQp() {
@@ -194,6 +195,7 @@ void SoftQp::enter_error_locked() noexcept {
   state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
   state = attributes_.qp_state = IBV_QPS_ERR;
   view_.shared->link.store(0, std::memory_order_seq_cst);
+  await_visibility();  // from here on an initiator that is still at work shows its flag: see poll_receives()
   flush_pending();
   send_queue_.notify(true);
   recv_queue_.notify(true);
@@ -217,7 +219,7 @@ void SoftQp::reset() {
     recv_posted_.store(0, std::memory_order_relaxed);
     recv_polled_.store(0, std::memory_order_relaxed);
     recv_floor_ = UINT32_MAX;
-    for (std::uint32_t i = 0; i <= view_.mask; ++i) view_.slot(i).sequence.store(0, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i <= view_.mask; ++i) view_.slot(i).head.store({}, std::memory_order_relaxed);
     view_.shared->taken = 0;
     view_.shared->posted.store(0, std::memory_order_relaxed);
     view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
@@ -229,6 +231,7 @@ void SoftQp::reset() {
 }
 
 void SoftQp::wait_for_initiator() noexcept {
+  await_visibility();
   // An initiator that dies here is noticed by the serving thread, which takes its flag down.
   while (busy()) sched_yield();
 }

@@ -194,6 +194,7 @@ int SoftContext::ensure_threads() {
 }
 
 void SoftContext::wait_for_initiators() {
+  await_visibility();
   for (const auto& qp : queue_pairs_.all()) {
     while (qp->busy()) sched_yield();
   }

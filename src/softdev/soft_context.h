@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "softdev/event_queue.h"
+#include "softdev/hazard.h"
 #include "softdev/mr_table.h"
 #include "softdev/retrier.h"
 #include "softdev/server.h"
@@ -102,6 +103,8 @@ class SoftContext : private verbs_context {
 
   /// Starts the threads with the first queue pair. 0, or an errno value.
   [[nodiscard]] int ensure_threads();
+  /// Whether this process can take part in membarrier(2), see hazard.h.
+  [[nodiscard]] bool membarrier() const noexcept { return membarrier_; }
   [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
   /// Waits until no initiator is at work in this context's memory.
   void wait_for_initiators();
@@ -118,6 +121,7 @@ class SoftContext : private verbs_context {
   MrTable registrations_;
   QueuePairs queue_pairs_;
   EventQueue events_;
+  const bool membarrier_ = register_for_membarrier();
   std::atomic<std::uint32_t> next_pd_number_{1};
   std::mutex threads_mutex_;
   bool threads_running_ = false;

@@ -111,7 +111,7 @@ class SoftQp : public ibv_qp {
   // qp_recv.cc
   [[nodiscard]] bool slices_writable(const ibv_sge* slices, std::uint32_t count) const noexcept;
   [[nodiscard]] bool copy_eager(const InSlot& slot, const RecvRecord& record, const ibv_sge* slices) const noexcept;
-  void deliver(const InSlot& slot, std::uint32_t position, ibv_wc& wc) noexcept;
+  void deliver(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
 
   SoftContext& soft_context_;
   SharedBlock block_;
