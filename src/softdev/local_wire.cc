@@ -46,7 +46,10 @@ bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
 }  // namespace
 
 LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
-    : own_(own), target_qpn_(target_qpn), link_(link_word(target_qpn, own.qpn)) {}
+    : own_(own),
+      target_qpn_(target_qpn),
+      link_(link_word(target_qpn, own.qpn)),
+      own_registrations_(own.context->registrations().entries()) {}
 
 int LocalWire::connect() {
   int error = 0;
@@ -63,12 +66,16 @@ void LocalWire::attach() noexcept {
   if (peer_ == nullptr) return;
   remote_ = peer_->attach(target_qpn_, own_.qpn);
   if (remote_ == nullptr) return;
-  posted_seen_ = remote_->view.shared->taken;
-  by_membarrier_ = own_.context->membarrier() && remote_->view.shared->membarrier.load(std::memory_order_relaxed) != 0;
+  view_ = remote_->view;
+  target_ = view_.shared;
+  target_registrations_ = peer_->registrations();
+  posted_seen_ = target_->taken;
+  next_line_ = &view_.slot(target_->taken);
+  by_membarrier_ = own_.context->membarrier() && target_->membarrier.load(std::memory_order_relaxed) != 0;
 }
 
 std::uint32_t LocalWire::rnr_timer_code() const noexcept {
-  return remote_ == nullptr ? 0 : remote_->view.shared->rnr_timer.load(std::memory_order_relaxed);
+  return target_ == nullptr ? 0 : target_->rnr_timer.load(std::memory_order_relaxed);
 }
 
 RDMACOMM_HOT_INLINE bool LocalWire::local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept {
@@ -76,12 +83,11 @@ RDMACOMM_HOT_INLINE bool LocalWire::local_slices_valid(const ibv_send_wr& wr, st
   const bool written = wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
                        wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
   const std::uint32_t access = written ? IBV_ACCESS_LOCAL_WRITE : 0;
-  const auto table = own_.context->registrations().entries();
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& slice = wr.sg_list[i];
     bytes += slice.length;
     if (check && slice.length != 0 &&
-        find_range(table, slice.lkey, own_.pd, slice.addr, slice.length, access) == nullptr) {
+        find_range(own_registrations_, slice.lkey, own_.pd, slice.addr, slice.length, access) == nullptr) {
       return false;
     }
   }
@@ -89,7 +95,7 @@ RDMACOMM_HOT_INLINE bool LocalWire::local_slices_valid(const ibv_send_wr& wr, st
 }
 
 RDMACOMM_HOT_INLINE bool LocalWire::receive_posted() noexcept {
-  const QpShared& target = *remote_->view.shared;
+  const QpShared& target = *target_;
   if (target.taken != posted_seen_) return true;
   posted_seen_ = target.posted.load(std::memory_order_acquire);
   return target.taken != posted_seen_;
@@ -97,8 +103,8 @@ RDMACOMM_HOT_INLINE bool LocalWire::receive_posted() noexcept {
 
 RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes,
                                             bool eager) noexcept {
-  QpShared& target = *remote_->view.shared;
-  InSlot& slot = remote_->view.slot(target.taken);
+  QpShared& target = *target_;
+  InSlot& slot = view_.slot(target.taken);
   const bool write = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   SlotHead head;
   head.sequence = ++target.taken;
@@ -109,6 +115,7 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   slot.bytes = bytes;
   slot.immediate = wr.imm_data;
   slot.head.store(head, std::memory_order_release);
+  next_line_ = &view_.slot(target.taken);
   if (!remote_->wake_fd) return;
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0 || status != IBV_WC_SUCCESS;
   fire(*remote_->recv_cq, remote_->wake_fd.get(), solicited);
@@ -117,8 +124,8 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
 RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint64_t address, std::uint64_t length,
                                          std::uint32_t access, TargetRange& range) noexcept {
   const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
-  if ((remote_->view.shared->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return false;
-  const MrEntry* entry = find_range(peer_->registrations(), key, remote_->pd, address, length, access);
+  if ((target_->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return false;
+  const MrEntry* entry = find_range(target_registrations_, key, remote_->pd, address, length, access);
   if (entry == nullptr) return false;
   range = {nullptr, address};
   if (entry->arena == Arena::kNone) return true;
@@ -196,13 +203,12 @@ int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t byt
 
 RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   if (!receive_posted()) return {ExecOutcome::kReceiverNotReady};
-  const QpView& view = remote_->view;
-  if (bytes <= InSlot::kEagerBytes && bytes <= view.shared->recv_floor.load(std::memory_order_relaxed)) {
-    gather(wr.sg_list, wr.num_sge, view.slot(view.shared->taken).payload);
+  if (bytes <= InSlot::kEagerBytes && bytes <= target_->recv_floor.load(std::memory_order_relaxed)) {
+    gather(wr.sg_list, wr.num_sge, view_.slot(target_->taken).payload);
     publish(wr, IBV_WC_SUCCESS, bytes, true);
     return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
   }
-  RecvEntry& recv = view.recv(view.shared->taken);
+  RecvEntry& recv = view_.recv(target_->taken);
   if (recv.total < bytes) {
     publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
     return refused(IBV_WC_REM_INV_REQ_ERR);
@@ -237,7 +243,7 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std:
 }
 
 ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  if (remote_->view.shared->max_dest_rd.load(std::memory_order_relaxed) == 0) return refused(IBV_WC_REM_INV_REQ_ERR);
+  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return refused(IBV_WC_REM_INV_REQ_ERR);
   if (bytes == 0) return {};
   TargetRange from;
   const auto key = wr.wr.rdma.rkey;
@@ -255,7 +261,7 @@ ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noex
 ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   const auto& atomic = wr.wr.atomic;
   const bool add = wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  if (remote_->view.shared->max_dest_rd.load(std::memory_order_relaxed) == 0 || atomic.remote_addr % 8 != 0) {
+  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0 || atomic.remote_addr % 8 != 0) {
     return refused(IBV_WC_REM_INV_REQ_ERR);
   }
   TargetRange at;
@@ -289,12 +295,12 @@ ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   if (!local_slices_valid(wr, total)) return refused(IBV_WC_LOC_PROT_ERR);
   if (total > kMaxMessageBytes) return refused(IBV_WC_LOC_LEN_ERR);
   if (peer_ != nullptr && peer_->dead()) return {ExecOutcome::kLost};
-  if (remote_ == nullptr) return {ExecOutcome::kUnreachable};
+  if (target_ == nullptr) return {ExecOutcome::kUnreachable};
   const auto bytes = static_cast<std::uint32_t>(total);
 
   ExecResult result;
   {
-    QpShared& target = *remote_->view.shared;
+    QpShared& target = *target_;
     const Hazard hazard(target, by_membarrier_);
     if (target.link.load(std::memory_order_acquire) != link_) return {ExecOutcome::kUnreachable};
     const std::uint32_t target_mtu = target.path_mtu.load(std::memory_order_relaxed);

@@ -59,6 +59,11 @@ class LocalWire final : public Wire {
   const std::uint64_t link_;  // what the target's link word must be
   std::shared_ptr<Peer> peer_;
   std::unique_ptr<RemoteQp> remote_;
+  // What each request needs, once attached: out of remote_ and peer_, one pointer nearer.
+  QpShared* target_ = nullptr;
+  QpView view_;
+  std::span<const MrEntry> own_registrations_;
+  std::span<const MrEntry> target_registrations_;
   bool by_membarrier_ = false;
   std::uint32_t posted_seen_ = 0;  // the target's `posted` when it was last read
   // The registrations used last, so that the peer's table of mappings is not asked each time.

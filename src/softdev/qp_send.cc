@@ -84,6 +84,9 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   int error = 0;
   {
     const std::scoped_lock guard(send_lock_);
+    if (wr->opcode == IBV_WR_SEND && wire_ != nullptr && wire_->next_line() != nullptr) {
+      prefetch_for_writing(wire_->next_line());
+    }
     const ibv_qp_state now = state_.load(std::memory_order_relaxed);
     if (now != IBV_QPS_RTS && now != IBV_QPS_SQD && now != IBV_QPS_ERR) error = EINVAL;
     for (; error == 0 && wr != nullptr; wr = wr->next) {

@@ -36,8 +36,14 @@ class Wire {
   [[nodiscard]] virtual ExecResult exec(const ibv_send_wr& wr) noexcept = 0;
   /// Looks for the target, where it is not found yet. May wait for it to answer.
   virtual void attach() noexcept = 0;
+  /// The line that the next SEND will write first; nullptr: not known, or none. Asking the target's core for it takes
+  /// as long as all checks of a request together, so the queue pair does it before them.
+  [[nodiscard]] const void* next_line() const noexcept { return next_line_; }
   /// The target's min_rnr_timer code.
   [[nodiscard]] virtual std::uint32_t rnr_timer_code() const noexcept = 0;
+
+ protected:
+  const void* next_line_ = nullptr;
 };
 
 }  // namespace rdmacomm::softdev
