@@ -11,28 +11,46 @@ constexpr std::size_t kBatch = 16;  // completions taken from the device at a ti
 
 }  // namespace
 
-// Adds what `cq` has to `out`, behind its first `count`.
-[[gnu::always_inline]] inline std::error_code RDMAChannel::poll_queue(ibv_cq* cq, std::span<Completion> out,
-                                                                      std::size_t& count) noexcept {
-  while (count < out.size()) {
-    ibv_wc wcs[kBatch];  // written by the device as far as used
-    const int asked = static_cast<int>(std::min(out.size() - count, kBatch));
-    const int got = ibv_poll_cq(cq, asked, wcs);
-    if (got < 0) [[unlikely]]
-      return Errc::kCompletionFailed;
-    for (int i = 0; i < got; ++i) {
-      if (complete(wcs[i], out[count])) ++count;
-    }
-    if (got < asked) break;
+// Asks `cq` once, for what fits behind the first `count` of `out`, and adds what came to `count`. Returns how many
+// fewer came than were asked for, so 0 when more may be there; or -1 when the queue itself has failed.
+[[gnu::always_inline]] inline int RDMAChannel::take_batch(ibv_cq* cq, std::span<Completion> out,
+                                                          std::size_t& count) noexcept {
+  ibv_wc wcs[kBatch];         // written by the device as far as used
+  std::size_t taken = count;  // not the caller's: the compiler would have to store it after each completion
+  const int asked = static_cast<int>(std::min(out.size() - taken, kBatch));
+  const int got = ibv_poll_cq(cq, asked, wcs);
+  if (got < 0) [[unlikely]]
+    return -1;
+  for (int i = 0; i < got; ++i) {
+    if (complete(wcs[i], out[taken])) ++taken;
   }
-  return {};
+  count = taken;
+  return asked - got;
+}
+
+// The rest of a poll that one batch does not do. Apart from poll(), so that the usual case stays short.
+[[gnu::noinline]] std::error_code RDMAChannel::poll_more(ibv_cq* cq, std::span<Completion> out,
+                                                         std::size_t& count) noexcept {
+  int missing = 0;
+  while (missing == 0 && count < out.size()) missing = take_batch(cq, out, count);
+  return missing < 0 ? std::error_code(Errc::kCompletionFailed) : no_error_;
 }
 
 std::error_code RDMAChannel::poll(std::span<Completion> out, std::size_t& count) noexcept {
   count = 0;
-  const std::error_code failed = poll_queue(send_cq_, out, count);
-  if (recv_cq_ == send_cq_ || failed) return failed;
-  return poll_queue(recv_cq_, out, count);
+  if (out.empty()) [[unlikely]]
+    return no_error_;
+  const int missing = take_batch(send_cq_, out, count);
+  if (missing <= 0) {
+    if (missing < 0) [[unlikely]]
+      return Errc::kCompletionFailed;
+    if (count < out.size()) {
+      if (const std::error_code failed = poll_more(send_cq_, out, count)) return failed;
+    }
+  }
+  if (recv_cq_ == send_cq_) [[likely]]
+    return no_error_;
+  return poll_more(recv_cq_, out, count);
 }
 
 std::error_code RDMAChannel::poll(CompletionHandler& handler, std::size_t& count, std::size_t limit) {

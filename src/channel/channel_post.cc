@@ -1,4 +1,5 @@
 // Posting: the hot half of RDMAChannel. No allocation, lock, log, string or system call in this file.
+#include <algorithm>
 #include <cerrno>
 
 #include "channel/request_id.h"
@@ -22,7 +23,9 @@ ibv_sge* sge_list(std::span<const BufferSlice> slices) noexcept {
   return reinterpret_cast<ibv_sge*>(const_cast<BufferSlice*>(slices.data()));
 }
 
-std::uint64_t total_bytes(std::span<const BufferSlice> slices) noexcept {
+RDMACOMM_HOT std::uint64_t total_bytes(std::span<const BufferSlice> slices) noexcept {
+  if (slices.size() == 1) [[likely]]
+    return slices.front().size();
   std::uint64_t bytes = 0;
   for (const BufferSlice& slice : slices) bytes += slice.size();
   return bytes;
@@ -72,19 +75,19 @@ RDMACOMM_HOT void fill_operation(const SendRequest& request, ibv_send_wr& wr) no
   }
 }
 
-// The silent run after the first `count` of `wrs`, the run before them being `run`.
-[[gnu::cold]] std::uint32_t silent_run_after(std::uint32_t run, std::span<const ibv_send_wr> wrs) noexcept {
-  for (const ibv_send_wr& wr : wrs) run = (wr.send_flags & IBV_SEND_SIGNALED) != 0 ? 0 : run + 1;
-  return run;
-}
-
 }  // namespace
 
 // Looks for what the caller can get wrong; sets `bytes` to the payload's size.
 RDMACOMM_HOT Errc RDMAChannel::check(const SendRequest& request, std::uint32_t& bytes) const noexcept {
   const Operation operation = request.operation;
-  const std::uint64_t total = total_bytes(request.local);
-  if (request.local.size() > max_send_slices_ || total > max_message_bytes_) return Errc::kInvalidArgument;
+  std::uint64_t total = 0;
+  if (request.local.size() == 1) [[likely]] {
+    total = request.local.front().size();
+  } else {
+    if (request.local.size() > max_send_slices_) return Errc::kInvalidArgument;
+    total = total_bytes(request.local);
+  }
+  if (total > max_message_bytes_) return Errc::kInvalidArgument;
   if (operation != Operation::kSend && total > request.remote.length) return Errc::kInvalidArgument;
   const bool result_comes_back = operation == Operation::kRead || is_atomic(operation);
   if (has(request.flags, PostFlags::kInline) && (result_comes_back || total > max_inline_bytes_)) {
@@ -112,10 +115,8 @@ RDMACOMM_HOT Errc RDMAChannel::prepare(const SendRequest& request, std::uint32_t
   // tail has room for post_marker().
   const bool silent = unsignaled && send_.silent_run < send_.max_silent_run && room > 1;
   send_.silent_run = silent ? send_.silent_run + 1 : 0;
-  send_.at(position) = {.id = request.id,
-                        .bytes = bytes,
-                        .operation = request.operation,
-                        .report = unsignaled ? Report::kOnError : Report::kAlways};
+  send_.at(position) =
+      RequestRing::Entry(request.id, bytes, request.operation, unsignaled ? Report::kOnError : Report::kAlways);
   wr.wr_id = send_request_id(position);
   wr.next = nullptr;
   wr.sg_list = sge_list(request.local);
@@ -126,11 +127,19 @@ RDMACOMM_HOT Errc RDMAChannel::prepare(const SendRequest& request, std::uint32_t
   return Errc::kOk;
 }
 
+// Takes what was prepared from `position` on back, since the device refused it for `number`.
+[[gnu::cold]] std::error_code RDMAChannel::take_back(std::uint32_t position, int number) noexcept {
+  send_.posted.store(position, std::memory_order_release);
+  // How long the silent run is now is not worth remembering on every post. What matters is that begin_drain() knows
+  // that there may be one; too long a run only makes the library ask for a completion earlier.
+  send_.silent_run = std::max(send_.silent_run, 1U);
+  return refusal(number, Errc::kSendQueueFull);
+}
+
 RDMACOMM_HOT std::error_code RDMAChannel::post_one(const SendRequest& request) noexcept {
   if (!adapter_->connected()) [[unlikely]]
     return Errc::kNotConnected;
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
-  const std::uint32_t silent_run = send_.silent_run;
   ibv_send_wr wr;  // filled by prepare(); not zeroed, see fill_operation()
   if (const Errc wrong = prepare(request, position, wr); wrong != Errc::kOk) [[unlikely]]
     return wrong;
@@ -139,10 +148,8 @@ RDMACOMM_HOT std::error_code RDMAChannel::post_one(const SendRequest& request) n
   ibv_send_wr* bad = nullptr;
   const int refused = ibv_post_send(qp_, &wr, &bad);
   if (refused == 0) [[likely]]
-    return {};
-  send_.posted.store(position, std::memory_order_release);
-  send_.silent_run = silent_run;
-  return refusal(refused, Errc::kSendQueueFull);
+    return no_error_;
+  return take_back(position, refused);
 }
 
 std::error_code RDMAChannel::post_send(SliceList local, std::uint64_t id, PostFlags flags) noexcept {
@@ -213,7 +220,6 @@ std::error_code RDMAChannel::post_chain(std::span<const SendRequest> requests, s
 // Posts the first of `requests`, up to kMaxChain, with one call, and adds to `posted` how many were accepted.
 std::error_code RDMAChannel::post_some(std::span<const SendRequest> requests, std::size_t& posted) noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
-  const std::uint32_t silent_run = send_.silent_run;
   ibv_send_wr wrs[kMaxChain];  // filled as far as used
   Errc stopped = Errc::kOk;
   std::uint32_t count = 0;
@@ -228,13 +234,11 @@ std::error_code RDMAChannel::post_some(std::span<const SendRequest> requests, st
   const int refused = ibv_post_send(qp_, wrs, &bad);
   if (refused == 0) [[likely]] {
     posted += count;
-    return stopped == Errc::kOk ? std::error_code() : std::error_code(stopped);
+    return stopped == Errc::kOk ? no_error_ : std::error_code(stopped);
   }
   const auto accepted = static_cast<std::uint32_t>(bad - wrs);
-  send_.posted.store(position + accepted, std::memory_order_release);
-  send_.silent_run = silent_run_after(silent_run, {wrs, accepted});
   posted += accepted;
-  return refusal(refused, Errc::kSendQueueFull);
+  return take_back(position + accepted, refused);
 }
 
 std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexcept {
@@ -246,7 +250,7 @@ std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexce
   const std::uint32_t position = recv_.posted.load(std::memory_order_relaxed);
   if (recv_.room(position) == 0) [[unlikely]]
     return Errc::kReceiveQueueFull;
-  recv_.at(position) = {.id = id, .bytes = 0, .operation = Operation::kRecv, .report = Report::kAlways};
+  recv_.at(position) = RequestRing::Entry(id, 0, Operation::kRecv, Report::kAlways);
   ibv_recv_wr wr;
   wr.wr_id = recv_request_id(position);
   wr.next = nullptr;
@@ -256,7 +260,7 @@ std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexce
   ibv_recv_wr* bad = nullptr;
   const int refused = ibv_post_recv(qp_, &wr, &bad);
   if (refused == 0) [[likely]]
-    return {};
+    return no_error_;
   recv_.posted.store(position, std::memory_order_release);
   return refusal(refused, Errc::kReceiveQueueFull);
 }
@@ -265,7 +269,7 @@ std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexce
 // every silent request before it is out of the queue. prepare() left room for it.
 std::error_code RDMAChannel::post_marker() noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
-  send_.at(position) = {.id = 0, .bytes = 0, .operation = Operation::kSend, .report = Report::kNever};
+  send_.at(position) = RequestRing::Entry(0, 0, Operation::kSend, Report::kNever);
   ibv_send_wr wr{};
   wr.wr_id = send_request_id(position);
   wr.opcode = IBV_WR_SEND;

@@ -25,10 +25,11 @@ inline bool RDMAChannel::complete(const ibv_wc& wc, Completion& out) noexcept {
   // Requests complete in order: whatever is older and was not reported is done as well.
   ring.completed.store(position + 1, std::memory_order_release);
   const bool ok = wc.status == IBV_WC_SUCCESS;
-  if (entry.report != Report::kAlways && (ok || entry.report == Report::kNever)) return false;
+  const Report report = entry.report();
+  if (report != Report::kAlways && (ok || report == Report::kNever)) return false;
   out.id = entry.id;
   out.channel = this;
-  out.operation = entry.operation;
+  out.operation = entry.operation();
   out.has_immediate = false;
   out.immediate = 0;
   out.vendor_error = 0;
@@ -39,7 +40,7 @@ inline bool RDMAChannel::complete(const ibv_wc& wc, Completion& out) noexcept {
     return true;
   }
   out.error = Errc::kOk;
-  out.bytes = is_recv ? wc.byte_len : entry.bytes;
+  out.bytes = is_recv ? wc.byte_len : entry.bytes();
   if (is_recv) {
     if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) out.operation = Operation::kRecvWriteImm;
     out.has_immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;

@@ -29,11 +29,11 @@ struct Completion {
   std::uint64_t id = 0;                    ///< what the request was posted with
   RDMAChannel* channel = nullptr;          ///< where it was posted
   Operation operation = Operation::kSend;  ///< right on errors too
-  Errc error = Errc::kOk;                  ///< kOk, or one of the completion codes of errc.h
   bool has_immediate = false;
+  Errc error = Errc::kOk;          ///< kOk, or one of the completion codes of errc.h
   std::uint32_t immediate = 0;     ///< host byte order; where has_immediate
-  std::uint32_t bytes = 0;         ///< moved: sent, written, read, received or (kRecvWriteImm) written by the peer
   std::uint32_t vendor_error = 0;  ///< the device's own code; on errors
+  std::uint32_t bytes = 0;         ///< moved: sent, written, read, received or (kRecvWriteImm) written by the peer
 
   [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
   /// ok, or an Error that names the operation, the id, the peer's queue pair, the cause and what to do.

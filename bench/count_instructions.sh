@@ -1,0 +1,31 @@
+#!/bin/sh
+# Counts the instructions that one 8-byte WRITE costs, raw and through RDMAChannel, by callgrind. Set-up is counted
+# out: each side runs twice, with different numbers of operations.
+#
+# usage: count_instructions.sh PATH_TO_CHANNEL_OVERHEAD [MOST]
+#        MOST: exit 1 when the channel adds more instructions than that to an operation
+set -eu
+
+program=${1:?usage: count_instructions.sh PATH_TO_CHANNEL_OVERHEAD [MOST]}
+most=${2:-}
+few=1000
+many=11000
+
+# instructions SIDE OPERATIONS: those of the posting thread and all others, set-up included.
+instructions() {
+  valgrind --tool=callgrind --callgrind-out-file=/dev/null "$program" "--count=$1" "$2" 2>&1 |
+    sed -n 's/.*Collected *: *\([0-9]*\).*/\1/p'
+}
+
+per_operation() {
+  low=$(instructions "$1" "$few")
+  high=$(instructions "$1" "$many")
+  [ -n "$low" ] && [ -n "$high" ] || { echo "count_instructions.sh: callgrind counted nothing" >&2; exit 1; }
+  echo $(((high - low) / (many - few)))
+}
+
+raw=$(per_operation raw)
+channel=$(per_operation channel)
+added=$((channel - raw))
+echo "instructions an operation (post and poll of one WRITE): raw $raw, channel $channel, added $added"
+[ -z "$most" ] || [ "$added" -le "$most" ]
