@@ -1,0 +1,87 @@
+// completion_thread.h - the thread that polls one completion group and calls the hooks of its endpoints.
+// Private to the session layer.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/session/session_hooks.h"
+#include "session/session_threads.h"
+
+namespace rdmacomm {
+
+/// Serves endpoints on one CompletionGroup: on_established once an endpoint is, the completion hooks, then, when it has
+/// ended, its flushed completions and on_disconnected. Endpoints that are never established call no hook.
+/// Threads: all functions from any, but the destructor.
+class CompletionThread {
+ public:
+  /// Is told, on the thread, what has ended.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void endpoint_ended(EndPoint& endpoint) = 0;
+    virtual void completion_thread_ended() = 0;
+  };
+
+  CompletionThread(std::shared_ptr<CompletionGroup> group, SessionHooks& hooks, Owner& owner, InsideThreads& inside);
+  CompletionThread(const CompletionThread&) = delete;
+  CompletionThread& operator=(const CompletionThread&) = delete;
+  ~CompletionThread();  // finish(), and waits for the end
+
+  [[nodiscard]] Status start();
+  /// Serves `endpoint`, whose group is this one and whose queue pairs are not connected yet, until it has ended.
+  void add(std::shared_ptr<EndPoint> endpoint);
+  /// Nothing more will be added: the thread ends when all its endpoints have.
+  void finish();
+
+  [[nodiscard]] const std::shared_ptr<CompletionGroup>& group() const noexcept { return group_; }
+  [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+
+ private:
+  struct Member {
+    std::shared_ptr<EndPoint> endpoint;
+    bool announced = false;                 ///< on_established was called
+    std::vector<Completion> held = {};      ///< completions that came before that
+    std::optional<Deadline> draining = {};  ///< until when its requests may take to come out
+  };
+
+  void run();
+  bool all_done();
+  void adopt_newcomers();
+  void dispatch(std::span<const Completion> completions);
+  void announce(Member& member);
+  void tend_members();
+  void give_up();
+  void begin_end(Member& member);
+  void end_member(Member& member);
+  [[nodiscard]] bool draining() const;
+  [[nodiscard]] Deadline next_deadline() const;
+
+  const std::shared_ptr<CompletionGroup> group_;
+  SessionHooks& hooks_;
+  Owner& owner_;
+  InsideThreads& inside_;
+  std::atomic<bool> ended_{false};
+
+  // The thread's own.
+  std::list<Member> members_;
+  std::unordered_map<const RDMAChannel*, Member*> by_channel_;
+  bool tending_ = false;  // some member has ended, or may have
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<EndPoint>> newcomers_;
+  bool finishing_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,104 @@
+#include "session/endpoint_setup.h"
+
+#include "rdmacomm/base/log.h"
+
+namespace rdmacomm {
+namespace {
+
+constexpr const char* kEstablishedTag = "rdmacomm.established";
+
+Result<EndPointCard> receive_card(TCPConnector& connector, MessageType type, Deadline deadline) {
+  auto payload = connector.expect_message(type, deadline);
+  if (!payload) return payload.error();
+  auto card = EndPointCard::decode(*payload);
+  if (!card) return make_error(card.code(), connector.peer_text() + " sent " + card.error().context);
+  return card;
+}
+
+/// The peer hears the reason while the socket is still open: before the endpoint, which ends it, is dropped.
+Result<std::shared_ptr<EndPoint>> outcome(const Status& status, TCPConnector& connector,
+                                          std::shared_ptr<EndPoint> endpoint) {
+  if (status) return endpoint;
+  connector.refuse(status.error());
+  if (endpoint) {
+    // What post_connecting() has posted is not in use any more when the failure is reported.
+    const Status closed = endpoint->close();
+    if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << endpoint->peer() << ": " << closed.message();
+  }
+  return status.error();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<EndPoint>> EndPointSetup::as_client(const std::shared_ptr<TCPConnector>& connector) const {
+  std::shared_ptr<EndPoint> endpoint;
+  const Status done = client_steps(connector, endpoint);
+  return outcome(done, *connector, endpoint);
+}
+
+Result<std::shared_ptr<EndPoint>> EndPointSetup::as_server(const std::shared_ptr<TCPConnector>& connector) const {
+  std::shared_ptr<EndPoint> endpoint;
+  const Status done = server_steps(connector, endpoint);
+  return outcome(done, *connector, endpoint);
+}
+
+Status EndPointSetup::client_steps(const std::shared_ptr<TCPConnector>& connector,
+                                   std::shared_ptr<EndPoint>& endpoint) const {
+  auto peer = connector->exchange_hello(hello, deadline());
+  if (!peer) return peer.status();
+  const PeerInfo info{.address = connector->peer_address(), .hello = *peer};
+  Status status = admit();
+  if (status) status = make_endpoint(connector, info, endpoint);
+  if (!status) return status;
+  const Deadline answer_by = deadline();
+  status = connector->send_message(MessageType::kOffer, endpoint->card().encode(), answer_by);
+  if (!status) return status;
+  auto answer = receive_card(*connector, MessageType::kAnswer, answer_by);
+  if (!answer) return answer.status();
+  status = endpoint->connect(std::move(*answer));
+  if (!status) return status;
+  return meet(*endpoint);
+}
+
+Status EndPointSetup::server_steps(const std::shared_ptr<TCPConnector>& connector,
+                                   std::shared_ptr<EndPoint>& endpoint) const {
+  const Deadline offer_by = deadline();
+  auto peer = connector->exchange_hello(hello, offer_by);
+  if (!peer) return peer.status();
+  auto offer = receive_card(*connector, MessageType::kOffer, offer_by);
+  if (!offer) return offer.status();
+  const PeerInfo info{
+      .address = connector->peer_address(), .hello = *peer, .private_data = std::move(offer->private_data)};
+  offer->private_data = info.private_data;
+  Status status = admit();
+  if (status) status = make_endpoint(connector, info, endpoint);
+  if (status) status = endpoint->connect(std::move(*offer));
+  if (status) status = connector->send_message(MessageType::kAnswer, endpoint->card().encode(), deadline());
+  if (!status) return status;
+  return meet(*endpoint);
+}
+
+Status EndPointSetup::make_endpoint(const std::shared_ptr<TCPConnector>& connector, const PeerInfo& peer,
+                                    std::shared_ptr<EndPoint>& endpoint) const {
+  HcaConfig config;
+  if (Status status = hooks.lazy_config_hca(config, peer); !status) return status;
+  if (Status status = config.validate(device->limits()); !status) return status;
+  std::shared_ptr<CompletionGroup> shared;
+  if (config.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
+    auto group = shared_group(config);
+    if (!group) return group.status();
+    shared = std::move(*group);
+  }
+  auto made = EndPoint::create(
+      {.device = device, .connector = connector, .config = std::move(config), .shared_queue = std::move(shared)});
+  if (!made) return made.status();
+  endpoint = std::move(*made);
+  return enlist(endpoint);
+}
+
+Status EndPointSetup::meet(EndPoint& endpoint) const {
+  if (Status status = hooks.post_connecting(endpoint); !status) return status;
+  return endpoint.sync_with_peer(kEstablishedTag, deadline());
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,41 @@
+// endpoint_setup.h - the handshake that makes an endpoint of a TCP connection. Private to the session layer.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/session/session_hooks.h"
+
+namespace rdmacomm {
+
+/// hello -> (client) lazy_config_hca, queue pairs, offer -> (server) lazy_config_hca, queue pairs, connect, answer ->
+/// (client) connect -> (both) post_connecting, barrier. Whoever fails tells the other side why. The endpoint is not
+/// marked as established yet.
+struct EndPointSetup {
+  SessionHooks& hooks;
+  const TcpOptions& tcp;
+  std::shared_ptr<RDMADevice> device;
+  const Hello& hello;
+  /// Whether there is room for one more endpoint. Called once the peer has proved to be one.
+  std::function<Status()> admit;
+  /// The shared completion group that a configuration asks for.
+  std::function<Result<std::shared_ptr<CompletionGroup>>(const HcaConfig&)> shared_group;
+  /// Hands the endpoint, whose queue pairs are in INIT, to the thread that will serve it: it must be there before the
+  /// first completion can be.
+  std::function<Status(const std::shared_ptr<EndPoint>&)> enlist;
+
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_client(const std::shared_ptr<TCPConnector>& connector) const;
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_server(const std::shared_ptr<TCPConnector>& connector) const;
+
+ private:
+  Status client_steps(const std::shared_ptr<TCPConnector>& connector, std::shared_ptr<EndPoint>& endpoint) const;
+  Status server_steps(const std::shared_ptr<TCPConnector>& connector, std::shared_ptr<EndPoint>& endpoint) const;
+  Status make_endpoint(const std::shared_ptr<TCPConnector>& connector, const PeerInfo& peer,
+                       std::shared_ptr<EndPoint>& endpoint) const;
+  Status meet(EndPoint& endpoint) const;
+  [[nodiscard]] Deadline deadline() const { return Deadline::after(tcp.handshake_timeout); }
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,47 @@
+#include "rdmacomm/session/rdma_session.h"
+
+#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session/server_session.h"
+#include "session/session_core.h"
+
+namespace rdmacomm {
+
+RDMASession::RDMASession(Role role, SessionOptions options)
+    : core_(std::make_unique<SessionCore>(*this, std::move(options), role == Role::kServer)) {}
+
+RDMASession::~RDMASession() = default;
+
+void RDMASession::stop() {
+  core_->stop();
+}
+bool RDMASession::stopped() const noexcept {
+  return core_->stopped();
+}
+std::vector<std::shared_ptr<EndPoint>> RDMASession::endpoints() const {
+  return core_->endpoints();
+}
+std::shared_ptr<RDMADevice> RDMASession::device() const {
+  return core_->device();
+}
+const SessionOptions& RDMASession::options() const noexcept {
+  return core_->options();
+}
+
+Status ServerSession::start() {
+  return core_->start_server();
+}
+std::uint16_t ServerSession::port() const {
+  return core_->port();
+}
+Result<std::shared_ptr<EndPoint>> ServerSession::wait_for_endpoint(Deadline deadline) {
+  return core_->wait_for_endpoint(deadline);
+}
+
+Result<std::shared_ptr<EndPoint>> ClientSession::connect() {
+  return core_->connect(core_->options().address);
+}
+Result<std::shared_ptr<EndPoint>> ClientSession::connect(const HostPort& server) {
+  return core_->connect(server);
+}
+
+}  // namespace rdmacomm

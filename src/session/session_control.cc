@@ -1,0 +1,176 @@
+// SessionCore: the control thread.
+#include <sys/epoll.h>
+
+#include <array>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/system_call.h"
+#include "session/session_core.h"
+
+namespace rdmacomm {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{100};
+
+}  // namespace
+
+void SessionCore::run_control() {
+  const InsideThreads::Guard inside(inside_);
+  while (!stopping()) {
+    reap();
+    listen_again();
+    std::array<epoll_event, 32> events{};
+    const int timeout_ms = pause_ ? pause_->poll_timeout_ms() : -1;
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+    for (int i = 0; i < count && !stopping(); ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
+  }
+  tear_down();
+}
+
+void SessionCore::handle(Id id) {
+  if (id == kWakeId) return wake_event_->clear();
+  if (id == kListenerId) return accept_newcomers();
+  check_endpoint(id);
+}
+
+// Accepting -----------------------------------------------------------------------------------------------------------
+
+int SessionCore::free_slots() const {
+  const std::lock_guard lock(mutex_);
+  return options_.handshake_slots - static_cast<int>(setups_.size());
+}
+
+void SessionCore::accept_newcomers() {
+  while (free_slots() > 0) {
+    auto accepted = listener_->accept();
+    if (accepted && !*accepted) return;
+    const Status status = accepted ? start_setup(std::move(*accepted)) : accepted.status();
+    if (status) continue;
+    if (status.code() == Errc::kStopped) return;
+    RDMACOMM_LOG(WARNING) << "accepting nobody for " << kPause.count() << " ms: " << status.message();
+    pause_ = Deadline::after(kPause);
+    break;
+  }
+  pause_listening();
+}
+
+Status SessionCore::start_setup(std::unique_ptr<TCPConnector> connector) {
+  const std::lock_guard lock(mutex_);
+  if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
+  const Id id = next_id_++;
+  Setup& setup = setups_[id];
+  setup.connector = std::move(connector);
+  Status started = start_thread(setup.thread, [this, id, knocking = setup.connector] { set_up_server(id, knocking); });
+  if (!started) setups_.erase(id);
+  return started;
+}
+
+/// Whoever knocks now waits in the system's queue.
+void SessionCore::pause_listening() {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_->fd(), nullptr);
+  listening_ = false;
+}
+
+void SessionCore::listen_again() {
+  if (pause_ && !pause_->passed()) return;
+  pause_.reset();
+  if (listening_ || !listener_ || free_slots() == 0) return;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kListenerId;
+  listening_ = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_->fd(), &event) == 0;
+  if (listening_) return;
+  RDMACOMM_LOG(WARNING) << "cannot watch the listening socket: " << last_system_error().message();
+  pause_ = Deadline::after(kPause);
+}
+
+// Watching ------------------------------------------------------------------------------------------------------------
+
+void SessionCore::check_endpoint(Id id) {
+  std::shared_ptr<EndPoint> endpoint;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = endpoints_.find(id);
+    if (found == endpoints_.end()) return;
+    endpoint = found->second;
+  }
+  endpoint->check_connection();
+  if (endpoint->alive() || endpoint->config().thread_mode != ThreadMode::kApplication) return;
+  end_endpoint(id, endpoint);
+}
+
+void SessionCore::end_endpoint(Id id, const std::shared_ptr<EndPoint>& endpoint) {
+  forget(id);
+  RDMACOMM_VLOG(1) << "ended: " << endpoint->peer();
+  hooks_.on_disconnected(*endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
+}
+
+/// Joins the threads that have ended.
+void SessionCore::reap() {
+  std::vector<std::thread> setups;
+  std::list<std::unique_ptr<CompletionThread>> completion_threads;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& [id, setup] : setups_) {
+      if (setup.done) setups.push_back(std::move(setup.thread));
+    }
+    std::erase_if(setups_, [](const auto& entry) { return entry.second.done; });
+    for (auto each = completion_threads_.begin(); each != completion_threads_.end();) {
+      const auto next = std::next(each);
+      if ((*each)->ended()) completion_threads.splice(completion_threads.end(), completion_threads_, each);
+      each = next;
+    }
+  }
+  for (std::thread& thread : setups) thread.join();
+}
+
+// The end -------------------------------------------------------------------------------------------------------------
+
+void SessionCore::tear_down() {
+  listener_.reset();
+  end_setups();
+  end_endpoints();
+  std::deque<std::shared_ptr<EndPoint>> unclaimed;
+  const std::lock_guard lock(mutex_);
+  unclaimed.swap(unclaimed_);
+  shared_threads_.clear();
+  port_ = 0;
+  move_to(State::kStopped);
+}
+
+void SessionCore::end_setups() {
+  std::vector<std::shared_ptr<TCPConnector>> connectors;
+  std::unique_lock lock(mutex_);
+  for (auto& [id, setup] : setups_) {
+    if (setup.connector) connectors.push_back(setup.connector);
+  }
+  lock.unlock();
+  for (const auto& connector : connectors) {
+    connector->refuse(make_error(Errc::kStopped, "this side is being stopped"));
+    connector->shutdown();
+  }
+  lock.lock();
+  changed_.wait(lock, [&] { return client_setups_ == 0; });
+  std::map<Id, Setup> setups;
+  setups.swap(setups_);
+  lock.unlock();
+  for (auto& [id, setup] : setups) setup.thread.join();
+}
+
+void SessionCore::end_endpoints() {
+  std::map<Id, std::shared_ptr<EndPoint>> endpoints;
+  std::list<std::unique_ptr<CompletionThread>> completion_threads;
+  {
+    const std::lock_guard lock(mutex_);
+    endpoints = endpoints_;
+    completion_threads.swap(completion_threads_);
+  }
+  for (const auto& [id, endpoint] : endpoints) {
+    endpoint->stop();
+    if (endpoint->config().thread_mode == ThreadMode::kApplication) end_endpoint(id, endpoint);
+  }
+  // The others' hooks come from their threads, whose destructors wait for the last one.
+  completion_threads.clear();
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,190 @@
+#include "session/session_core.h"
+
+#include <sys/epoll.h>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/system_call.h"
+
+namespace rdmacomm {
+namespace {
+
+Error is_stopped() {
+  return make_error(Errc::kStopped, "the session was stopped");
+}
+
+Status watch(int epoll, int fd, std::uint64_t id) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = id;
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
+  return make_error(last_system_error(), "cannot watch a descriptor by epoll");
+}
+
+}  // namespace
+
+SessionCore::SessionCore(SessionHooks& hooks, SessionOptions options, bool is_server)
+    : hooks_(hooks), options_(std::move(options)), is_server_(is_server), hello_(Hello::of_this_process()) {}
+
+SessionCore::~SessionCore() {
+  stop();
+}
+
+/// The only place where state_ changes.
+void SessionCore::move_to(State next) {
+  state_ = next;
+  changed_.notify_all();
+}
+
+bool SessionCore::stopping() const {
+  const std::lock_guard lock(mutex_);
+  return state_ >= State::kStopping;
+}
+
+bool SessionCore::stopped() const {
+  return stopping();
+}
+
+// Starting ------------------------------------------------------------------------------------------------------------
+
+Status SessionCore::start_server() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::kStarting || state_ == State::kRunning) {
+      return make_error(Errc::kWrongState, "the session was started already");
+    }
+  }
+  return ensure_running();
+}
+
+Status SessionCore::ensure_running() {
+  std::unique_lock lock(mutex_);
+  if (state_ == State::kStarting && inside_.contains_this_one()) {
+    return make_error(Errc::kWrongState, "init_session() must not connect: the session is not running yet");
+  }
+  changed_.wait(lock, [&] { return state_ != State::kStarting; });
+  if (state_ == State::kRunning) return {};
+  if (state_ != State::kNew) return is_stopped();
+  move_to(State::kStarting);
+  lock.unlock();
+  const Status started = start_up();
+  lock.lock();
+  // stop() may have come in between; where there is a control thread, it does what stop() asked for.
+  if (state_ == State::kStopping) {
+    if (!control_.joinable()) move_to(State::kStopped);
+    return is_stopped();
+  }
+  move_to(started ? State::kRunning : State::kNew);
+  return started;
+}
+
+Status SessionCore::start_up() {
+  const InsideThreads::Guard inside(inside_);
+  Status status = options_.validate();
+  if (status) status = open_device();
+  if (status && !initialised_) status = hooks_.init_session();
+  if (!status) return status;
+  initialised_ = true;
+  if (is_server_) {
+    listener_.reset();  // of a start that failed
+    auto listener = TCPListener::listen(options_.address, options_.tcp);
+    if (!listener) return listener.status();
+    listener_ = std::move(*listener);
+    const std::lock_guard lock(mutex_);
+    port_ = listener_->port();
+  }
+  return open_control();
+}
+
+Status SessionCore::open_device() {
+  if (device()) return {};
+  std::shared_ptr<RDMADevice> device = options_.shared_device;
+  if (!device) {
+    auto opened = RDMADevice::open(options_.device);
+    if (!opened) return opened.status();
+    device = std::move(*opened);
+  }
+  const std::lock_guard lock(mutex_);
+  device_ = std::move(device);
+  return {};
+}
+
+Status SessionCore::open_control() {
+  auto wake = StopEvent::create();
+  if (!wake) return wake.status();
+  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return make_error(last_system_error(), "cannot create an epoll descriptor");
+  if (Status status = watch(epoll_.get(), wake->fd(), kWakeId); !status) return status;
+  const std::lock_guard lock(mutex_);
+  auto stop = StopEvent::create();
+  if (!stop) return stop.status();
+  wake_event_ = std::move(*wake);
+  stop_event_ = std::move(*stop);
+  if (state_ == State::kStopping) return is_stopped();
+  return start_thread(control_, [this] { run_control(); });
+}
+
+// Stopping ------------------------------------------------------------------------------------------------------------
+
+void SessionCore::stop() {
+  std::unique_lock lock(mutex_);
+  request_stop(lock);
+  if (inside_.contains_this_one()) return;
+  changed_.wait(lock, [&] { return state_ == State::kStopped; });
+  join_control(lock);
+}
+
+void SessionCore::request_stop(std::unique_lock<std::mutex>& /*held*/) {
+  if (state_ == State::kNew) return move_to(State::kStopped);
+  if (state_ >= State::kStopping) return;
+  move_to(State::kStopping);
+  if (stop_event_) stop_event_->signal();
+  if (wake_event_) wake_event_->signal();
+}
+
+void SessionCore::join_control(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [&] { return !joining_; });
+  if (!control_.joinable()) return;
+  joining_ = true;
+  lock.unlock();
+  control_.join();
+  lock.lock();
+  joining_ = false;
+  changed_.notify_all();
+}
+
+// Looking -------------------------------------------------------------------------------------------------------------
+
+std::vector<std::shared_ptr<EndPoint>> SessionCore::endpoints() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<EndPoint>> alive;
+  for (const auto& [id, endpoint] : endpoints_) {
+    if (endpoint->alive()) alive.push_back(endpoint);
+  }
+  return alive;
+}
+
+std::shared_ptr<RDMADevice> SessionCore::device() const {
+  const std::lock_guard lock(mutex_);
+  return device_;
+}
+
+std::uint16_t SessionCore::port() const {
+  const std::lock_guard lock(mutex_);
+  return port_;
+}
+
+Result<std::shared_ptr<EndPoint>> SessionCore::wait_for_endpoint(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const auto over = [&] { return !unclaimed_.empty() || state_ >= State::kStopping; };
+  if (deadline.is_never()) {
+    changed_.wait(lock, over);
+  } else if (!changed_.wait_until(lock, deadline.time_point(), over)) {
+    return make_error(Errc::kTimeout, "no client connected to port " + std::to_string(port_) + " in time");
+  }
+  if (unclaimed_.empty() || state_ >= State::kStopping) return is_stopped();
+  std::shared_ptr<EndPoint> endpoint = std::move(unclaimed_.front());
+  unclaimed_.pop_front();
+  return endpoint;
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,136 @@
+// session_core.h - what is behind RDMASession: the control thread and the lists it keeps. Private to the session layer.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/connector/stop_event.h"
+#include "rdmacomm/connector/tcp_listener.h"
+#include "rdmacomm/session/session_hooks.h"
+#include "session/completion_thread.h"
+#include "session/endpoint_setup.h"
+#include "session/session_threads.h"
+
+namespace rdmacomm {
+
+/// One session. The control thread owns the way from running to stopped: stop() asks, and waits for it.
+/// No hook is called, and nothing of the network is waited for, while mutex_ is held.
+/// Threads: all functions from any. Lifetime: stop() before the destructor, from no thread of the session.
+class SessionCore final : private CompletionThread::Owner {
+ public:
+  SessionCore(SessionHooks& hooks, SessionOptions options, bool is_server);
+  SessionCore(const SessionCore&) = delete;
+  SessionCore& operator=(const SessionCore&) = delete;
+  ~SessionCore() override;
+
+  [[nodiscard]] Status start_server();
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect(const HostPort& server);
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> wait_for_endpoint(Deadline deadline);
+  void stop();
+
+  [[nodiscard]] bool stopped() const;
+  [[nodiscard]] std::vector<std::shared_ptr<EndPoint>> endpoints() const;
+  [[nodiscard]] std::shared_ptr<RDMADevice> device() const;
+  [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] const SessionOptions& options() const noexcept { return options_; }
+
+ private:
+  using Id = std::uint64_t;
+  enum class State : std::uint8_t { kNew, kStarting, kRunning, kStopping, kStopped };
+  /// A handshake under way. A client's runs on the thread that called connect().
+  struct Setup {
+    std::shared_ptr<TCPConnector> connector;  ///< empty once the endpoint has it: no business of the setup's any more
+    std::thread thread;
+    bool done = false;
+  };
+
+  // Starting and stopping: session_core.cc
+  Status ensure_running();
+  Status start_up();
+  Status open_device();
+  Status open_control();
+  void move_to(State next);
+  void request_stop(std::unique_lock<std::mutex>& lock);
+  void join_control(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] bool stopping() const;
+
+  // Endpoints: session_endpoints.cc
+  Result<std::shared_ptr<EndPoint>> set_up_client(Id id, const std::shared_ptr<TCPConnector>& connector);
+  void set_up_server(Id id, const std::shared_ptr<TCPConnector>& connector);
+  [[nodiscard]] EndPointSetup setup(bool& admitted);
+  Status admit(bool& admitted);
+  Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config);
+  Status establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, bool& admitted);
+  Status enlist(const std::shared_ptr<EndPoint>& endpoint);
+  CompletionThread& new_completion_thread_locked(std::shared_ptr<CompletionGroup> group);
+  Id enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, bool& admitted);
+  Status watch_peer(Id id, EndPoint& endpoint);
+  void forget(Id id);
+  [[nodiscard]] std::vector<std::shared_ptr<EndPoint>> prune_unclaimed_locked();
+  void endpoint_ended(EndPoint& endpoint) override;
+  void completion_thread_ended() override;
+
+  // The control thread: session_control.cc
+  void run_control();
+  void handle(Id id);
+  void accept_newcomers();
+  Status start_setup(std::unique_ptr<TCPConnector> connector);
+  void listen_again();
+  void pause_listening();
+  [[nodiscard]] int free_slots() const;
+  void check_endpoint(Id id);
+  void end_endpoint(Id id, const std::shared_ptr<EndPoint>& endpoint);
+  void reap();
+  void tear_down();
+  void end_setups();
+  void end_endpoints();
+
+  static constexpr Id kWakeId = 0;
+  static constexpr Id kListenerId = 1;
+  static constexpr Id kFirstId = 2;
+
+  SessionHooks& hooks_;
+  const SessionOptions options_;
+  const bool is_server_;
+  const Hello hello_;
+  InsideThreads inside_;
+
+  // Made once by start_up(), before the control thread and everything else that reads them.
+  std::optional<StopEvent> stop_event_;
+  std::optional<StopEvent> wake_event_;
+  UniqueFd epoll_;
+  std::unique_ptr<TCPListener> listener_;
+  std::thread control_;
+
+  // The control thread's own.
+  bool listening_ = false;
+  std::optional<Deadline> pause_;  // the system is out of descriptors or threads: accept nobody until then
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  State state_ = State::kNew;
+  bool joining_ = false;
+  bool initialised_ = false;
+  std::shared_ptr<RDMADevice> device_;
+  std::uint16_t port_ = 0;
+  Id next_id_ = kFirstId;
+  std::map<Id, Setup> setups_;
+  int client_setups_ = 0;
+  int admitted_ = 0;  // on their way to become endpoints
+  std::map<Id, std::shared_ptr<EndPoint>> endpoints_;
+  std::deque<std::shared_ptr<EndPoint>> unclaimed_;
+  std::list<std::unique_ptr<CompletionThread>> completion_threads_;
+  std::map<std::string, CompletionThread*> shared_threads_;  // by HcaConfig::shared_queue_key
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,185 @@
+// Who is no peer costs a slot until its deadline, and nobody else anything. Peers that die are noticed.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <future>
+
+#include "rdmacomm/base/wire.h"
+#include "rdmacomm/connector/handshake.h"
+#include "rdmacomm/connector/tcp_listener.h"
+#include "session/session_test_tools.h"
+#include "support/raw_socket.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
+
+SessionPtr<TestServer> impatient_server(int slots) {
+  SessionOptions options = local_options();
+  options.handshake_slots = slots;
+  options.tcp.handshake_timeout = std::chrono::seconds(1);  // enough for a real client, too
+  auto server = make_server(options);
+  EXPECT_TRUE(server->start().ok());
+  return server;
+}
+
+TEST(SessionStranger, GarbageHalvesAndSilenceAreToldApart) {
+  const auto server = impatient_server(8);
+  const RawSocket garbage(server->port());
+  ASSERT_TRUE(garbage.send("GET / HTTP/1.1\r\n\r\n"));
+  EXPECT_TRUE(server->record.wait_for("connect_failed bad message"));
+  const RawSocket half(server->port());
+  ASSERT_TRUE(half.send("RDCM\x01"));
+  EXPECT_TRUE(server->record.wait_for("connect_failed timed out", 1));
+  const RawSocket silent(server->port());
+  EXPECT_TRUE(server->record.wait_for("connect_failed timed out", 2));
+  RawSocket leaves(server->port());
+  leaves.close();
+  EXPECT_TRUE(server->record.wait_for("connect_failed peer lost"));
+  EXPECT_EQ(server->record.count("config"), 0);
+  const auto client = make_client(*server);
+  EXPECT_TRUE(client->connect());
+}
+
+TEST(SessionStranger, ASilentOneIsServedAroundMeanwhile) {
+  const auto server = make_server();  // with a handshake_timeout far beyond this test
+  ASSERT_TRUE(server->start().ok());
+  const RawSocket silent(server->port());
+  const RawSocket half(server->port());
+  ASSERT_TRUE(half.send("RDCM\x01"));
+  const auto client = make_client(*server);
+  EXPECT_TRUE(client->connect());
+  EXPECT_TRUE(server->record.wait_for("established"));
+  EXPECT_EQ(server->record.lines().size(), 4U);  // of the client alone: init, config, post_connecting, established
+}
+
+TEST(SessionStranger, WhenAllSlotsAreTakenClientsWaitTheirTurn) {
+  const auto server = impatient_server(2);
+  const RawSocket one(server->port());
+  const RawSocket two(server->port());
+  const RawSocket three(server->port());
+  const auto client = make_client(*server);
+  const auto endpoint = client->connect();
+  EXPECT_TRUE(endpoint) << endpoint.status().message();
+  EXPECT_GE(server->record.count("connect_failed timed out"), 2);
+}
+
+TEST(SessionStranger, StopDoesNotWaitForThem) {
+  const auto server = make_server();
+  ASSERT_TRUE(server->start().ok());
+  const RawSocket silent(server->port());
+  const auto client = make_client(*server);
+  ASSERT_TRUE(client->connect());  // accepted after the stranger, which therefore has its slot
+  server->stop();
+  EXPECT_EQ(server->record.count("connect_failed stopped"), 0);
+}
+
+TEST(SessionStranger, AnotherVersionIsToldSo) {
+  const auto server = impatient_server(8);
+  const RawSocket stranger(server->port());
+  auto hello = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
+  hello[4] = std::byte{99};
+  ASSERT_TRUE(stranger.send(hello));
+  EXPECT_TRUE(server->record.wait_for("connect_failed version mismatch"));
+  EXPECT_THAT(server->reasons.lines().front(), ::testing::HasSubstr("version 99"));
+}
+
+TEST(SessionStranger, AnOfferThatIsNoneIsRefusedInWords) {
+  const auto server = impatient_server(8);
+  const RawSocket stranger(server->port());
+  ASSERT_TRUE(stranger.send(*frame_message(MessageType::kHello, Hello::of_this_process().encode())));
+  ASSERT_TRUE(stranger.send(*frame_message(MessageType::kOffer, std::as_bytes(std::span("nonsense")))));
+  EXPECT_TRUE(server->record.wait_for("connect_failed bad message"));
+  EXPECT_EQ(server->record.count("config"), 0);
+}
+
+TEST(SessionStranger, AServerOfAnotherVersionIsNamedByTheClient) {
+  auto listener = TCPListener::listen({"127.0.0.1", 0});
+  ASSERT_TRUE(listener);
+  auto other = std::async(std::launch::async, [&] {
+    pollfd waited{(*listener)->fd(), POLLIN, 0};
+    ::poll(&waited, 1, 20'000);
+    auto accepted = (*listener)->accept();
+    auto hello = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
+    hello[4] = std::byte{7};
+    ::send((*accepted)->fd(), hello.data(), hello.size(), MSG_NOSIGNAL);
+    return std::move(*accepted);
+  });
+  const auto client = make_session<TestClient>(local_options((*listener)->port()));
+  const auto endpoint = client->connect();
+  EXPECT_EQ(endpoint.code(), Errc::kVersionMismatch);
+  EXPECT_THAT(endpoint.error().context, ::testing::HasSubstr("version 7"));
+  EXPECT_NE(other.get(), nullptr);
+}
+
+/// This program again, as another process that runs the disabled test below.
+class PeerProcess {
+ public:
+  explicit PeerProcess(std::uint16_t port) {
+    const std::string text = std::to_string(port);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::setenv("RDMACOMM_TEST_PORT", text.c_str(), 1);
+    ::execl("/proc/self/exe", "session_tests", "--gtest_also_run_disabled_tests",
+            "--gtest_filter=*DISABLED_ConnectsAndWaits", "--gtest_brief=1", nullptr);
+    ::_exit(127);
+  }
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+  ~PeerProcess() { kill(); }
+  void kill() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST(PeerProcessBody, DISABLED_ConnectsAndWaits) {
+  const char* port = std::getenv("RDMACOMM_TEST_PORT");
+  ASSERT_NE(port, nullptr);
+  ClientSession client(local_options(static_cast<std::uint16_t>(std::atoi(port))));
+  const auto endpoint = client.connect();
+  ASSERT_TRUE(endpoint) << endpoint.status().message();
+  Completion completion;
+  std::size_t count = 0;
+  // Until it is killed, or the test that started it ends.
+  EXPECT_EQ((*endpoint)->wait(std::span(&completion, 1), count, Deadline::never()).code(), Errc::kPeerLost);
+}
+
+TEST(SessionPeerDeath, AKilledClientEndsTheServersWaitWithItsName) {
+  const auto server = make_server();
+  ASSERT_TRUE(server->start().ok());
+  PeerProcess peer(server->port());
+  const auto endpoint = server->wait_for_endpoint(soon());
+  ASSERT_TRUE(endpoint) << endpoint.status().message();
+  auto waiter = std::async(std::launch::async, [&] {
+    Completion completion;
+    std::size_t count = 0;
+    return (*endpoint)->wait(std::span(&completion, 1), count, soon());
+  });
+  peer.kill();
+  const Status waited = waiter.get();
+  EXPECT_EQ(waited.code(), Errc::kPeerLost);
+  EXPECT_THAT(waited.message(), ::testing::HasSubstr("pid "));
+  EXPECT_THAT(waited.message(), ::testing::HasSubstr("data QPN"));
+  EXPECT_TRUE(server->record.wait_for("disconnected peer lost"));
+  EXPECT_TRUE((*endpoint)->close().ok());
+}
+
+TEST(SessionPeerDeath, AClientInAnotherProcessSeesTheServersStop) {
+  const auto server = make_server();
+  ASSERT_TRUE(server->start().ok());
+  PeerProcess peer(server->port());
+  ASSERT_TRUE(server->wait_for_endpoint(soon()));
+  server->stop();
+}
+
+}  // namespace
+}  // namespace rdmacomm

@@ -1,0 +1,426 @@
+// Server and client sessions of one process, over soft0.
+#include <gmock/gmock.h>
+
+#include <array>
+#include <cstring>
+#include <future>
+#include <thread>
+
+#include "session/session_test_tools.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// A server that runs, and a client that is not connected yet.
+struct SessionPair {
+  SessionPair() {
+    const Status started = server->start();
+    EXPECT_TRUE(started.ok()) << started.message();
+    client = make_client(*server);
+  }
+  std::shared_ptr<EndPoint> connect() {
+    auto endpoint = client->connect();
+    EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
+    return endpoint ? *endpoint : nullptr;
+  }
+  std::shared_ptr<EndPoint> accept() {
+    auto endpoint = server->wait_for_endpoint(soon());
+    EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
+    return endpoint ? *endpoint : nullptr;
+  }
+  SessionPtr<TestServer> server = make_server();
+  SessionPtr<TestClient> client;
+};
+
+TEST(Session, HooksComeInOrder) {
+  SessionPair pair;
+  const auto at_client = pair.connect();
+  const auto at_server = pair.accept();
+  ASSERT_TRUE(at_client && at_server);
+  EXPECT_TRUE(at_client->alive());
+  EXPECT_TRUE(at_client->close().ok());
+  ASSERT_TRUE(pair.server->record.wait_for("disconnected ok"));
+  ASSERT_TRUE(pair.client->record.wait_for("disconnected ok"));
+  EXPECT_THAT(pair.server->record.lines(),
+              ElementsAre("init", "config", "post_connecting", "established", "disconnected ok"));
+  EXPECT_THAT(pair.client->record.lines(),
+              ElementsAre("init", "config", "post_connecting", "established", "disconnected ok"));
+  EXPECT_THAT(pair.server->endpoints(), IsEmpty());
+}
+
+TEST(Session, TheServerSeesWhatTheClientSaysOfItself) {
+  SessionPair pair;
+  pair.client->configure = [](HcaConfig& hca, const PeerInfo& peer) {
+    EXPECT_THAT(peer.private_data, IsEmpty());
+    hca.private_data = {std::byte{42}};
+    return Status();
+  };
+  pair.server->configure = [](HcaConfig& hca, const PeerInfo& peer) {
+    EXPECT_EQ(peer.hello.pid, static_cast<std::uint32_t>(getpid()));
+    EXPECT_EQ(peer.private_data, std::vector<std::byte>{std::byte{42}});
+    hca.private_data = {std::byte{43}};
+    return Status();
+  };
+  const auto endpoint = pair.connect();
+  ASSERT_TRUE(endpoint);
+  EXPECT_EQ(endpoint->peer_private_data()[0], std::byte{43});
+}
+
+TEST(Session, ReceivesPostedWhileConnectingAreThereForTheFirstSend) {
+  SessionPair pair;
+  std::unique_ptr<RDMABuffer> to;
+  pair.server->connecting = [&](EndPoint& endpoint) -> Status {
+    to = make_buffer(endpoint.device());
+    const std::error_code posted = endpoint.data()->post_recv(to->at(0), 1);
+    if (posted) return make_error(posted, "cannot post");
+    return {};
+  };
+  const auto at_client = pair.connect();
+  ASSERT_TRUE(at_client);
+  const auto from = make_buffer(at_client->device());
+  std::memcpy(from->data(), "hello", 5);
+  ASSERT_FALSE(at_client->data()->post_send(from->at(0).first(5), 2));
+  EXPECT_EQ(wait_one(*at_client).id, 2U);
+  const auto at_server = pair.accept();
+  const Completion received = wait_one(*at_server);
+  EXPECT_EQ(received.id, 1U);
+  EXPECT_EQ(received.bytes, 5U);
+  EXPECT_EQ(std::memcmp(to->data(), "hello", 5), 0);
+  EXPECT_TRUE(at_server->close().ok());
+}
+
+TEST(Session, LaterJoinersAreServedWhileOthersAreConnected) {
+  SessionPair pair;
+  std::vector<std::shared_ptr<EndPoint>> at_client;
+  for (int i = 0; i < 5; ++i) {
+    at_client.push_back(pair.connect());
+    ASSERT_NE(pair.accept(), nullptr);
+  }
+  EXPECT_EQ(pair.server->endpoints().size(), 5U);
+  EXPECT_EQ(pair.client->endpoints().size(), 5U);
+  EXPECT_TRUE(at_client[2]->close().ok());
+  ASSERT_TRUE(pair.server->record.wait_for("disconnected ok"));
+  EXPECT_EQ(pair.server->endpoints().size(), 4U);
+  ASSERT_NE(pair.connect(), nullptr);
+}
+
+TEST(Session, SeveralClientsConnectAtOnce) {
+  SessionPair pair;
+  std::vector<std::future<bool>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::async(std::launch::async, [&] { return pair.client->connect().has_value(); }));
+  }
+  for (auto& client : clients) EXPECT_TRUE(client.get());
+  for (int i = 0; i < 8; ++i) ASSERT_NE(pair.accept(), nullptr);
+}
+
+TEST(Session, WaitForEndpointEndsAtItsDeadlineAndByStop) {
+  SessionPair pair;
+  EXPECT_EQ(pair.server->wait_for_endpoint(tiny()).code(), Errc::kTimeout);
+  auto waiter =
+      std::async(std::launch::async, [&] { return pair.server->wait_for_endpoint(Deadline::never()).code(); });
+  pair.server->stop();
+  EXPECT_EQ(waiter.get(), Errc::kStopped);
+}
+
+// Refusals ------------------------------------------------------------------------------------------------------------
+
+TEST(SessionRefusal, OtherChannelNames) {
+  SessionPair pair;
+  pair.client->configure = [](HcaConfig& hca, const PeerInfo&) {
+    hca.channels = {{.name = "bulk"}};
+    return Status();
+  };
+  const auto refused = pair.client->connect();
+  EXPECT_EQ(refused.code(), Errc::kPeerRefused);
+  EXPECT_THAT(refused.error().context, HasSubstr("control, data"));
+  EXPECT_THAT(refused.error().context, HasSubstr("bulk"));
+  ASSERT_TRUE(pair.server->record.wait_for("connect_failed incompatible peer"));
+  pair.client->configure = nullptr;
+  EXPECT_NE(pair.connect(), nullptr);
+}
+
+TEST(SessionRefusal, ByTheServersHookReachesTheClientInWords) {
+  SessionPair pair;
+  pair.server->configure = [](HcaConfig&, const PeerInfo&) -> Status {
+    return make_error(Errc::kInvalidArgument, "only on Sundays");
+  };
+  const auto refused = pair.client->connect();
+  EXPECT_EQ(refused.code(), Errc::kPeerRefused);
+  EXPECT_THAT(refused.error().context, HasSubstr("only on Sundays"));
+  EXPECT_THAT(refused.error().context, HasSubstr("pid " + std::to_string(getpid())));
+}
+
+TEST(SessionRefusal, ByTheClientsPostConnectingReachesTheServerInWords) {
+  SessionPair pair;
+  pair.client->connecting = [](EndPoint&) -> Status { return make_error(Errc::kInvalidArgument, "no memory here"); };
+  EXPECT_EQ(pair.client->connect().code(), Errc::kInvalidArgument);
+  ASSERT_TRUE(pair.server->record.wait_for("connect_failed refused by the peer"));
+  EXPECT_THAT(pair.server->reasons.lines().front(), HasSubstr("no memory here"));
+}
+
+TEST(SessionRefusal, BeyondMaxEndpoints) {
+  SessionOptions options = local_options();
+  options.max_endpoints = 1;
+  const auto server = make_server(options);
+  ASSERT_TRUE(server->start().ok());
+  const auto client = make_client(*server);
+  const auto first = client->connect();
+  ASSERT_TRUE(first);
+  const auto second = client->connect();
+  EXPECT_EQ(second.code(), Errc::kPeerRefused);
+  EXPECT_THAT(second.error().context, HasSubstr("max_endpoints"));
+  EXPECT_TRUE((*first)->close().ok());
+  ASSERT_TRUE(server->record.wait_for("disconnected ok"));
+  EXPECT_TRUE(client->connect());
+}
+
+TEST(SessionRefusal, BadConfigurationsOfOnesOwn) {
+  SessionPair pair;
+  pair.client->configure = [](HcaConfig& hca, const PeerInfo&) {
+    hca.channel("data")->adapter.send_depth = 1 << 30;
+    return Status();
+  };
+  const auto endpoint = pair.client->connect();
+  EXPECT_EQ(endpoint.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(endpoint.error().context, HasSubstr("channel 'data'"));
+}
+
+// Starting ------------------------------------------------------------------------------------------------------------
+
+TEST(SessionStart, BadOptionsNameTheField) {
+  SessionOptions options = local_options();
+  options.handshake_slots = 0;
+  EXPECT_THAT(make_server(options)->start().message(), HasSubstr("handshake_slots is 0"));
+  options = local_options();
+  options.max_endpoints = -3;
+  EXPECT_THAT(make_server(options)->start().message(), HasSubstr("max_endpoints is -3"));
+}
+
+TEST(SessionStart, UnknownDevice) {
+  SessionOptions options = local_options();
+  options.device.name = "soft7";
+  const auto server = make_server(options);
+  EXPECT_EQ(server->start().code(), Errc::kNoDevice);
+  EXPECT_EQ(server->record.count("init"), 0);
+}
+
+TEST(SessionStart, PortInUseAndTryingAgain) {
+  SessionPair pair;
+  const auto second = make_server(local_options(pair.server->port()));
+  EXPECT_EQ(second->start().code(), std::errc::address_in_use);
+  pair.server->stop();
+  EXPECT_TRUE(second->start().ok());
+  EXPECT_EQ(second->record.count("init"), 1);
+}
+
+TEST(SessionStart, TwiceIsRefusedAndSoIsAfterStop) {
+  SessionPair pair;
+  EXPECT_EQ(pair.server->start().code(), Errc::kWrongState);
+  const std::uint16_t port = pair.server->port();
+  pair.server->stop();
+  EXPECT_TRUE(pair.server->stopped());
+  EXPECT_EQ(pair.server->start().code(), Errc::kStopped);
+  SessionOptions options = local_options(port);
+  options.tcp.connect_timeout = std::chrono::milliseconds(1);
+  EXPECT_EQ(make_session<TestClient>(options)->connect().code(), std::errc::connection_refused);
+}
+
+TEST(SessionStart, AnErrorOfInitSessionEndsIt) {
+  SessionPair pair;
+  pair.client->init_result = make_error(Errc::kNotSupported, "not today");
+  EXPECT_EQ(pair.client->connect().code(), Errc::kNotSupported);
+  pair.client->init_result = {};
+  EXPECT_NE(pair.connect(), nullptr);
+  EXPECT_EQ(pair.client->record.count("init"), 2);
+}
+
+TEST(SessionStart, SessionsMayShareADevice) {
+  auto opened = RDMADevice::open({.name = "soft0"});
+  ASSERT_TRUE(opened);
+  const std::shared_ptr<RDMADevice> device = std::move(*opened);
+  SessionOptions options = local_options();
+  options.shared_device = device;
+  const auto server = make_server(options);
+  ASSERT_TRUE(server->start().ok());
+  options.address.port = server->port();
+  const auto client = make_session<TestClient>(options);
+  const auto endpoint = client->connect();
+  ASSERT_TRUE(endpoint) << endpoint.status().message();
+  EXPECT_EQ(&(*endpoint)->device(), device.get());
+  EXPECT_EQ(server->device(), client->device());
+}
+
+// Stopping ------------------------------------------------------------------------------------------------------------
+
+TEST(SessionStop, BeforeStartAndTwice) {
+  const auto server = make_server();
+  server->stop();
+  server->stop();
+  EXPECT_EQ(server->start().code(), Errc::kStopped);
+  ServerSession plain(local_options());  // without hooks, no make_session is needed
+  EXPECT_TRUE(plain.start().ok());
+}
+
+TEST(SessionStop, EndsWaitsOfTheApplicationAndTellsThePeer) {
+  SessionPair pair;
+  const auto at_client = pair.connect();
+  const auto at_server = pair.accept();
+  auto waiter = std::async(std::launch::async, [&] {
+    Completion completion;
+    std::size_t count = 0;
+    return at_server->wait(std::span(&completion, 1), count, Deadline::never()).code();
+  });
+  pair.server->stop();
+  EXPECT_EQ(waiter.get(), Errc::kStopped);
+  EXPECT_EQ(pair.server->record.count("disconnected ok"), 1);
+  ASSERT_TRUE(pair.client->record.wait_for("disconnected ok"));
+  EXPECT_EQ(at_client->status().code(), Errc::kPeerLost);
+}
+
+TEST(SessionStop, WhileConnectingToNobody) {
+  SessionPair pair;
+  const std::uint16_t port = pair.server->port();
+  pair.server->stop();
+  SessionOptions options = local_options(port);
+  options.tcp.connect_timeout = std::chrono::hours(1);
+  const auto client = make_session<TestClient>(options);
+  auto connecting = std::async(std::launch::async, [&] { return client->connect().code(); });
+  ASSERT_TRUE(client->record.wait_for("init"));
+  client->stop();
+  EXPECT_EQ(connecting.get(), Errc::kStopped);
+}
+
+TEST(SessionStop, WhileThePeerDawdlesInTheHandshake) {
+  SessionPair pair;
+  std::promise<void> release;
+  pair.server->configure = [&, released = release.get_future().share()](HcaConfig&, const PeerInfo&) {
+    released.wait();
+    return Status();
+  };
+  auto connecting = std::async(std::launch::async, [&] { return pair.client->connect().code(); });
+  ASSERT_TRUE(pair.server->record.wait_for("config"));
+  pair.client->stop();
+  EXPECT_EQ(connecting.get(), Errc::kStopped);
+  release.set_value();
+  EXPECT_TRUE(pair.server->record.wait_for("connect_failed refused by the peer"))
+      << ::testing::PrintToString(pair.server->record.lines())
+      << ::testing::PrintToString(pair.server->reasons.lines());
+}
+
+TEST(SessionStop, FromEveryHookDoesNotWaitForItself) {
+  for (const std::string hook : {"config", "post_connecting", "established", "disconnected"}) {
+    SCOPED_TRACE(hook);
+    SessionPair pair;
+    TestServer& server = *pair.server;
+    server.configure = [&](HcaConfig&, const PeerInfo&) {
+      if (hook == "config") server.stop();
+      return Status();
+    };
+    server.connecting = [&](EndPoint&) {
+      if (hook == "post_connecting") server.stop();
+      return Status();
+    };
+    server.established = [&](EndPoint& endpoint) {
+      if (hook == "established") server.stop();
+      if (hook == "disconnected") endpoint.stop();
+    };
+    server.disconnected = [&](EndPoint&, const Status&) { server.stop(); };
+    const auto endpoint = pair.client->connect();
+    pair.server->stop();
+    EXPECT_TRUE(pair.server->stopped());
+  }
+}
+
+TEST(SessionStop, FromInitSession) {
+  class StopsAtOnce : public ServerSession {
+   public:
+    using ServerSession::ServerSession;
+    Status init_session() override {
+      stop();
+      return {};
+    }
+  };
+  const auto server = make_session<StopsAtOnce>(local_options());
+  EXPECT_EQ(server->start().code(), Errc::kStopped);
+}
+
+TEST(SessionStop, ByManyThreadsAtOnce) {
+  SessionPair pair;
+  ASSERT_NE(pair.connect(), nullptr);
+  std::vector<std::future<void>> stoppers;
+  for (int i = 0; i < 4; ++i) stoppers.push_back(std::async(std::launch::async, [&] { pair.server->stop(); }));
+  for (auto& each : stoppers) each.get();
+  EXPECT_TRUE(pair.server->stopped());
+}
+
+TEST(SessionStop, EndpointsMayOutliveTheirSession) {
+  std::shared_ptr<EndPoint> kept;
+  {
+    SessionPair pair;
+    kept = pair.connect();
+    const auto buffer = make_buffer(kept->device());
+    ASSERT_FALSE(kept->data()->post_recv(buffer->at(0), 1));
+    pair.client.reset();
+    EXPECT_FALSE(kept->alive());
+    EXPECT_TRUE(kept->close().ok());
+  }
+  EXPECT_EQ(kept->data()->outstanding_recvs(), 0);
+}
+
+TEST(SessionStop, AClientConnectsAgainFromItsHook) {
+  SessionPair pair;
+  std::atomic<int> reconnects{0};
+  pair.client->disconnected = [&](EndPoint&, const Status&) {
+    if (reconnects.fetch_add(1) > 0) return;
+    EXPECT_TRUE(pair.client->connect().has_value());
+  };
+  ASSERT_NE(pair.connect(), nullptr);
+  pair.accept()->stop();
+  ASSERT_NE(pair.accept(), nullptr);
+  EXPECT_EQ(pair.client->record.count("established"), 2);
+}
+
+// Leaks ---------------------------------------------------------------------------------------------------------------
+
+TEST(SessionLeaks, AHundredConnectsLeaveDescriptorsAndThreadsWhereTheyWere) {
+  SessionPair pair;
+  const auto cycle = [&] {
+    auto at_client = pair.connect();
+    auto at_server = pair.accept();
+    ASSERT_TRUE(at_client && at_server);
+    EXPECT_TRUE(at_client->close().ok());
+    EXPECT_TRUE(at_server->close().ok());
+  };
+  const auto settle = [&](int cycles) {
+    ASSERT_TRUE(pair.server->record.wait_for("disconnected ok", cycles));
+    ASSERT_TRUE(pair.client->record.wait_for("disconnected ok", cycles));
+  };
+  for (int i = 0; i < 5; ++i) cycle();
+  settle(5);
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t threads = running_threads();
+  for (int i = 0; i < 100; ++i) cycle();
+  settle(105);
+  expect_back_to(descriptors, threads);
+}
+
+TEST(SessionLeaks, SessionsThemselvesLeaveNothing) {
+  const auto run = [] {
+    SessionPair pair;
+    ASSERT_NE(pair.connect(), nullptr);
+  };
+  run();
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t threads = running_threads();
+  for (int i = 0; i < 10; ++i) run();
+  expect_back_to(descriptors, threads);
+}
+
+}  // namespace
+}  // namespace rdmacomm

@@ -1,0 +1,167 @@
+// session_test_tools.h - servers and clients that record what their hooks see.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session/server_session.h"
+
+namespace rdmacomm::testing {
+
+inline Deadline soon() {
+  return Deadline::after(std::chrono::seconds(20));
+}
+inline Deadline tiny() {
+  return Deadline::after(std::chrono::milliseconds(5));
+}
+
+/// What hooks have seen, in order, and a way to wait for it. Threads: any.
+class Record {
+ public:
+  void add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+    changed_.notify_all();
+  }
+  [[nodiscard]] std::vector<std::string> lines() const {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+  [[nodiscard]] int count(const std::string& wanted) const {
+    const std::lock_guard lock(mutex_);
+    return count_locked(wanted);
+  }
+  /// Waits until `wanted` was seen `times` times; false: not within 20 s.
+  [[nodiscard]] bool wait_for(const std::string& wanted, int times = 1) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, soon().time_point(), [&] { return count_locked(wanted) >= times; });
+  }
+
+ private:
+  int count_locked(const std::string& wanted) const {
+    return static_cast<int>(std::count(lines_.begin(), lines_.end(), wanted));
+  }
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> lines_;
+};
+
+/// A session whose hooks record, and do what a test asks for.
+template <typename Base>
+class Recording : public Base {
+ public:
+  using Base::Base;
+
+  Status init_session() override {
+    record.add("init");
+    return init_result;
+  }
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
+    record.add("config");
+    return configure ? configure(hca, peer) : Status();
+  }
+  Status post_connecting(EndPoint& endpoint) override {
+    record.add("post_connecting");
+    return connecting ? connecting(endpoint) : Status();
+  }
+  void on_established(EndPoint& endpoint) override {
+    record.add("established");
+    if (established) established(endpoint);
+  }
+  void on_send_done(EndPoint&, const Completion& completion) override { record_done("send", completion); }
+  void on_recv_done(EndPoint& endpoint, const Completion& completion) override {
+    record_done("recv", completion);
+    if (received) received(endpoint, completion);
+  }
+  void on_write_done(EndPoint&, const Completion& completion) override { record_done("write", completion); }
+  void on_read_done(EndPoint&, const Completion& completion) override { record_done("read", completion); }
+  void on_atomic_done(EndPoint&, const Completion& completion) override { record_done("atomic", completion); }
+  void on_recv_write_imm_done(EndPoint&, const Completion& completion) override { record_done("recv_imm", completion); }
+  void on_failed(EndPoint&, const Completion& completion) override {
+    record.add("failed " + make_error_code(completion.error).message());
+  }
+  void on_disconnected(EndPoint& endpoint, const Status& why) override {
+    record.add(why ? "disconnected ok" : "disconnected " + why.code().message());
+    if (disconnected) disconnected(endpoint, why);
+  }
+  void on_connect_failed(const std::string&, const Error& why) override {
+    reasons.add(why.context);  // first: it is there when a test has waited for the record
+    record.add("connect_failed " + why.code.message());
+  }
+
+  Record record;
+  Record reasons;
+  Status init_result;
+  std::function<Status(HcaConfig&, const PeerInfo&)> configure;
+  std::function<Status(EndPoint&)> connecting;
+  std::function<void(EndPoint&)> established;
+  std::function<void(EndPoint&, const Completion&)> received;
+  std::function<void(EndPoint&, const Status&)> disconnected;
+
+ private:
+  void record_done(const char* what, const Completion& completion) {
+    record.add(what + (" " + std::to_string(completion.id)));
+  }
+};
+using TestServer = Recording<ServerSession>;
+using TestClient = Recording<ClientSession>;
+
+inline SessionOptions local_options(std::uint16_t port = 0) {
+  return {.device = {.name = "soft0"}, .address = {"127.0.0.1", port}};
+}
+
+inline SessionPtr<TestServer> make_server(SessionOptions options = local_options()) {
+  return make_session<TestServer>(std::move(options));
+}
+inline SessionPtr<TestClient> make_client(const ServerSession& server) {
+  return make_session<TestClient>(local_options(server.port()));
+}
+
+inline std::unique_ptr<RDMABuffer> make_buffer(RDMADevice& device, RemoteAccess access = RemoteAccess::kNone) {
+  auto buffer = RDMABuffer::allocate(device, {.block_bytes = 64, .block_count = 8, .remote_access = access});
+  EXPECT_TRUE(buffer.has_value()) << buffer.status().message();
+  return std::move(*buffer);
+}
+
+inline Completion wait_one(EndPoint& endpoint) {
+  Completion completion;
+  std::size_t count = 0;
+  const Status waited = endpoint.wait(std::span(&completion, 1), count, soon());
+  EXPECT_TRUE(waited.ok()) << waited.message();
+  return completion;
+}
+
+inline std::size_t entries_of(const char* directory) {
+  const std::filesystem::directory_iterator all(directory);
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+inline std::size_t open_descriptors() {
+  return entries_of("/proc/self/fd");
+}
+inline std::size_t running_threads() {
+  return entries_of("/proc/self/task");
+}
+
+/// Expects that there are no more of either than that, now or soon: a joined thread is in /proc for a moment yet, and
+/// what served the last peer goes when its owner next looks.
+inline void expect_back_to(std::size_t descriptors, std::size_t threads) {
+  const Deadline deadline = soon();
+  while ((running_threads() > threads || open_descriptors() > descriptors) && !deadline.passed()) {
+    std::this_thread::yield();
+  }
+  EXPECT_LE(open_descriptors(), descriptors);
+  EXPECT_LE(running_threads(), threads);
+}
+
+}  // namespace rdmacomm::testing
