@@ -214,7 +214,10 @@ void TCPConnector::end(PeerState state, Error why) {
 
 void TCPConnector::fail_protocol(Error why) {
   // A stranger that speaks another protocol would not understand, and need not know what listens here.
-  if (assembler_.magic_seen()) send_last(MessageType::kReject, Reject::of(why).encode());
+  if (assembler_.magic_seen() && !last_sent_) {
+    last_sent_ = true;
+    send_last(MessageType::kReject, Reject::of(why).encode());
+  }
   end(PeerState::kLost, make_error(why.code, "sent " + why.context));
 }
 

@@ -75,18 +75,27 @@ Error TCPConnector::why_not_sent(std::error_code why) {
 }
 
 void TCPConnector::refuse(const Error& reason) noexcept {
-  const std::lock_guard lock(mutex_);
-  send_last(MessageType::kReject, Reject::of(reason).encode());
+  std::unique_lock lock(mutex_);
+  if (claim_last_words(lock)) send_last(MessageType::kReject, Reject::of(reason).encode());
 }
 
 void TCPConnector::say_goodbye() noexcept {
-  const std::lock_guard lock(mutex_);
-  send_last(MessageType::kGoodbye, {});
+  std::unique_lock lock(mutex_);
+  if (claim_last_words(lock)) send_last(MessageType::kGoodbye, {});
 }
 
-void TCPConnector::send_last(MessageType type, std::span<const std::byte> payload) noexcept {
-  if (last_sent_) return;
+/// Keeps new senders out, and gives one that is in the middle of a message the time to finish it: one that does not
+/// has a peer that does not read, and would not read last words either.
+bool TCPConnector::claim_last_words(std::unique_lock<std::mutex>& lock) {
+  if (last_sent_) return false;
   last_sent_ = true;
+  changed_.notify_all();
+  changed_.wait_until(lock, Deadline::after(kLastWordsTime).time_point(), [&] { return !sending_; });
+  return true;
+}
+
+/// With last_sent_ set by the caller.
+void TCPConnector::send_last(MessageType type, std::span<const std::byte> payload) noexcept {
   const auto frame = frame_message(type, payload);
   // In the middle of another thread's message it would be taken for a part of that one.
   if (frame && !sending_) {
@@ -95,7 +104,6 @@ void TCPConnector::send_last(MessageType type, std::span<const std::byte> payloa
         ::send(socket_.get(), frame->data(), frame->size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   ::shutdown(socket_.get(), SHUT_WR);
-  changed_.notify_all();
 }
 
 }  // namespace rdmacomm

@@ -12,8 +12,7 @@ EndPoint::EndPoint(EndPointParts parts)
     : device_(std::move(parts.device)),
       connector_(std::move(parts.connector)),
       config_(std::move(parts.config)),
-      group_(std::move(parts.shared_queue)),
-      group_is_shared_(group_ != nullptr) {}
+      group_(std::move(parts.shared_queue)) {}
 
 EndPoint::~EndPoint() {
   const Status closed = close();
@@ -26,7 +25,11 @@ EndPoint::~EndPoint() {
 Result<std::shared_ptr<EndPoint>> EndPoint::create(EndPointParts parts) {
   if (Status valid = parts.config.validate(parts.device->limits()); !valid) return valid.error();
   std::shared_ptr<EndPoint> endpoint(new EndPoint(std::move(parts)));
-  if (Status made = endpoint->make_channels(); !made) return made.error();
+  if (Status made = endpoint->make_channels(); !made) {
+    // Not an end to be said goodbye for: the caller may still tell the peer the reason.
+    endpoint->move_to(State::kClosed, {});
+    return made.error();
+  }
   return endpoint;
 }
 
@@ -129,12 +132,15 @@ bool EndPoint::move_to(State next, std::optional<Error> why) {
     end_ = std::move(why);
     ended_in_order_ = next != State::kPeerLost;
   }
+  if (next == State::kEstablished) was_established_.store(true, std::memory_order_release);
   state_.store(next, std::memory_order_release);
   return true;
 }
 
-void EndPoint::mark_established() {
-  move_to(State::kEstablished, {});
+Status EndPoint::mark_established() {
+  if (!move_to(State::kEstablished, {})) return status();
+  group_->notify();
+  return {};
 }
 
 Status EndPoint::status() const {
@@ -158,7 +164,10 @@ void EndPoint::check_connection() {
   const PeerState peer_state = connector_->check_peer();
   if (peer_state == PeerState::kOpen) return;
   const State next = peer_state == PeerState::kLeft ? State::kPeerLeft : State::kPeerLost;
-  if (move_to(next, connector_->status().error())) group_->notify();
+  Error why = connector_->status().error();
+  const std::string who = connector_->peer_text();
+  if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
+  if (move_to(next, std::move(why))) group_->notify();
 }
 
 void EndPoint::stop() noexcept {
@@ -199,8 +208,6 @@ Status EndPoint::drain(Deadline deadline) {
 }
 
 Status EndPoint::drain_group(Deadline deadline) {
-  // A shared queue belongs to the thread that polls it; an endpoint that it never served goes with its queue pairs.
-  if (group_is_shared_ || !group_) return {};
   while (!drained()) {
     std::array<Completion, 16> dropped;
     std::size_t count = 0;

@@ -29,8 +29,8 @@ struct EndPointPair {
     connected = client->connect(server->card());
     const Status other = server->connect(client->card());
     if (connected) connected = other;
-    client->mark_established();
-    server->mark_established();
+    EXPECT_TRUE(client->mark_established().ok());
+    EXPECT_TRUE(server->mark_established().ok());
   }
 
   /// Waits for the end of the other side's TCP connection, as a session's control thread does.

@@ -85,11 +85,12 @@ class TCPConnector {
   ///          kTimeout: may be called again with the same tag, to go on waiting
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline);
 
-  /// Tells the peer why this side ends the connection, and sends no more. Does not block; what cannot be sent at
-  /// once is dropped.
+  /// Tells the peer why this side ends the connection, and sends no more. What cannot be sent at once is dropped;
+  /// waits at most kLastWordsTime, and only for another thread that is in the middle of a message.
   void refuse(const Error& reason) noexcept;
-  /// Tells the peer that this side ends in order, and sends no more. Does not block. Receiving goes on.
+  /// Tells the peer that this side ends in order, and sends no more. Waits as refuse() does. Receiving goes on.
   void say_goodbye() noexcept;
+  static constexpr std::chrono::milliseconds kLastWordsTime{50};
   /// Ends the connection and every wait on it, now and later, with kStopped.
   void shutdown() noexcept;
 
@@ -122,6 +123,7 @@ class TCPConnector {
   Status claim_sending(Deadline deadline);
   void release_sending();
   Error why_not_sent(std::error_code why);
+  bool claim_last_words(std::unique_lock<std::mutex>& lock);
   void send_last(MessageType type, std::span<const std::byte> payload) noexcept;
   std::string who() const;
   Error late(std::string_view what) const;

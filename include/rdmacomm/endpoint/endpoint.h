@@ -101,8 +101,8 @@ class EndPoint {
   [[nodiscard]] Status status() const;
   /// Whether it has ended in order: by a goodbye of the peer's, or by stop() or close() of this side.
   [[nodiscard]] bool ended_in_order() const;
-  /// Ends it, from any thread, without waiting: says goodbye to the peer, moves the queue pairs to ERR (posts return
-  /// kNotConnected from then on) and ends every wait with kStopped.
+  /// Ends it, from any thread, without waiting for anything to finish: says goodbye to the peer, moves the queue
+  /// pairs to ERR (posts return kNotConnected from then on) and ends every wait with kStopped.
   void stop() noexcept;
   /// stop(), and then waits until nothing is outstanding on any channel, so that no buffer is in use any more.
   /// Completions that were not polled by then are dropped in ThreadMode::kApplication; in the others the hooks get
@@ -122,8 +122,12 @@ class EndPoint {
   /// Connects each queue pair to the peer's of the same name.
   /// Returns  kIncompatiblePeer: other channel names (the context has both lists), or as RDMAAdapter::connect
   [[nodiscard]] Status connect(EndPointCard remote);
-  /// Both sides have connected: kSettingUp -> kEstablished.
-  void mark_established();
+  /// Both sides have connected and met. Returns  status(), where the endpoint has ended before that.
+  [[nodiscard]] Status mark_established();
+  /// Whether mark_established() has not been called, and the endpoint has not ended before that.
+  [[nodiscard]] bool setting_up() const noexcept { return state_.load(std::memory_order_acquire) == State::kSettingUp; }
+  /// Whether mark_established() was called in time, whatever has become of the endpoint since.
+  [[nodiscard]] bool was_established() const noexcept { return was_established_.load(std::memory_order_acquire); }
 
   // For sessions: watching and serving ----------------------------------------------------------------------------
 
@@ -159,13 +163,13 @@ class EndPoint {
   const std::shared_ptr<TCPConnector> connector_;
   const HcaConfig config_;
   std::shared_ptr<CompletionGroup> group_;
-  const bool group_is_shared_;
   std::vector<Line> lines_;  // as in config_.channels
   EndPointCard remote_;
   std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
   std::mutex close_mutex_;  // one close() at a time
 
   std::atomic<State> state_{State::kSettingUp};
+  std::atomic<bool> was_established_{false};
   mutable std::mutex mutex_;  // guards what follows, and changes of state_
   std::condition_variable served_;
   std::optional<Error> end_;
