@@ -214,5 +214,46 @@ TEST_F(RDMAAdapterTest, AFailedQueryIsReturned) {
   EXPECT_EQ(adapter->query_state().code(), std::errc::io_error);
 }
 
+// On the software device, whose answers are a device's own.
+class SoftAdapterTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    device_ = RDMADevice::open({.name = "soft0"}).value();
+    queue_ = CompletionQueue::create(*device_, {}).value();
+  }
+  Result<std::unique_ptr<RDMAAdapter>> create(const AdapterConfig& config = {}) {
+    return RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config);
+  }
+  std::unique_ptr<RDMADevice> device_;
+  std::unique_ptr<CompletionQueue> queue_;
+};
+
+TEST_F(SoftAdapterTest, APeerOnAnotherHostIsOutOfReach) {
+  const auto adapter = create().value();
+  verbs::QpAddress peer = adapter->address();
+  // 192.0.2.1 or 2001:db8::1: addresses that no host has (RFC 5737, RFC 3849).
+  const bool ipv4 = peer.gid.raw[10] == 0xff && peer.gid.raw[11] == 0xff;
+  const ibv_gid nowhere = ipv4 ? ibv_gid{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1}}
+                               : ibv_gid{{0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  peer.gid = nowhere;
+  const Status refused = adapter->connect(peer);
+  EXPECT_EQ(refused.code(), std::errc::host_unreachable);
+  EXPECT_THAT(refused.error().context, HasSubstr("INIT -> RTR"));
+  EXPECT_THAT(refused.error().context, HasSubstr("the peer's GID cannot be reached from this GID"));
+}
+
+TEST_F(SoftAdapterTest, InlineBeyondTheDeviceIsNamedAsSuch) {
+  const auto adapter = create({.max_inline_bytes = 65'535});
+  EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(adapter.error().context, HasSubstr("does not take max_inline_bytes 65535"));
+}
+
+TEST_F(SoftAdapterTest, CanBeMadeAndDestroyedForEver) {
+  for (int round = 0; round < 1000; ++round) {
+    const auto adapter = create();
+    ASSERT_TRUE(adapter.has_value()) << "round " << round << ": " << adapter.error().message();
+  }
+}
+
 }  // namespace
 }  // namespace rdmacomm

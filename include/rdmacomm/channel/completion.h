@@ -36,7 +36,8 @@ struct Completion {
   std::uint32_t bytes = 0;         ///< moved: sent, written, read, received or (kRecvWriteImm) written by the peer
 
   [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
-  /// ok, or an Error that names the operation, the id, the peer's queue pair, the cause and what to do.
+  /// ok, or an Error that names the operation, the id, the channel, the peer's queue pair, the cause and what to do.
+  /// Only while `channel` lives.
   [[nodiscard]] Status status() const;
 };
 
