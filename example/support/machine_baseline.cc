@@ -76,7 +76,8 @@ class MachineBaseline::Helper {
   std::uint32_t bounce() {
     const std::uint32_t ask = ++sequence_;
     line_.value.store(ask, std::memory_order_release);
-    while (line_.value.load(std::memory_order_acquire) == ask) relax();
+    // No pause instruction: it would be part of the figure.
+    while (line_.value.load(std::memory_order_acquire) == ask) continue;
     return sequence_ = ask + 1;
   }
   /// Lets the thread sleep again.
@@ -116,10 +117,7 @@ class MachineBaseline::Helper {
     for (;;) {
       const std::uint32_t seen = line_.value.load(std::memory_order_acquire);
       if (seen == kEnd) return;
-      if (seen % 2 == 0) {
-        relax();
-        continue;
-      }
+      if (seen % 2 == 0) continue;
       read_watched();
       line_.value.store(seen + 1, std::memory_order_release);
     }
@@ -150,8 +148,8 @@ Result<std::unique_ptr<MachineBaseline>> MachineBaseline::create(const TickClock
   return baseline;
 }
 
-void MachineBaseline::measure_cache_line() {
-  if (helper_ == nullptr) return;
+double MachineBaseline::measure_cache_line() {
+  if (helper_ == nullptr) return 0;
   constexpr int kBatch = 200;
   std::vector<double> batches;
   helper_->begin({});
@@ -165,9 +163,10 @@ void MachineBaseline::measure_cache_line() {
   }
   helper_->end();
   cache_line_ns_.push_back(median(std::move(batches)));
+  return cache_line_ns_.back();
 }
 
-Status MachineBaseline::measure_copy(std::uint64_t bytes) {
+Result<CopyFigures> MachineBaseline::measure_copy(std::uint64_t bytes) {
   const Pages from(bytes);
   const Pages to(bytes);
   if (!from.valid() || !to.valid()) {
@@ -175,34 +174,44 @@ Status MachineBaseline::measure_copy(std::uint64_t bytes) {
                       "no memory to measure a memcpy of " + std::to_string(bytes) + " bytes");
   }
   CopySeries& series = copies_[bytes];
+  CopyFigures figures;
+  figures.alone = gb_per_s(bytes, copy_alone_ns(from.data(), to.data(), bytes));
+  series.alone.push_back(figures.alone);
+  if (helper_ == nullptr) return figures;
+  figures.read_by_other = gb_per_s(bytes, copy_read_ns(from.data(), to.data(), bytes));
+  series.read_by_other.push_back(figures.read_by_other);
+  return figures;
+}
+
+double MachineBaseline::copy_alone_ns(const std::byte* from, std::byte* to, std::uint64_t bytes) const {
   // Small copies are timed by the batch: the clock would be most of the figure.
   const auto batch = static_cast<int>(std::clamp<std::uint64_t>(65536 / bytes, 1, 64));
   std::vector<double> times;
-  const auto copy = [&] {
-    std::memcpy(to.data(), from.data(), bytes);
-    used(to.data());
-  };
-  std::uint64_t limit = clock_.now() + clock_.ticks(kTimeEach);
+  const std::uint64_t limit = clock_.now() + clock_.ticks(kTimeEach);
   do {
     const std::uint64_t before = clock_.now();
-    for (int i = 0; i < batch; ++i) copy();
+    for (int i = 0; i < batch; ++i) {
+      std::memcpy(to, from, bytes);
+      used(to);
+    }
     times.push_back(clock_.ns(clock_.now() - before) / batch);
   } while (clock_.now() < limit || times.size() < 3);
-  series.alone.push_back(gb_per_s(bytes, median(std::move(times))));
-  if (helper_ == nullptr) return {};
+  return median(std::move(times));
+}
 
-  times = {};
-  helper_->begin({to.data(), bytes});
-  limit = clock_.now() + clock_.ticks(kTimeEach);
+double MachineBaseline::copy_read_ns(const std::byte* from, std::byte* to, std::uint64_t bytes) {
+  std::vector<double> times;
+  helper_->begin({to, bytes});
+  const std::uint64_t limit = clock_.now() + clock_.ticks(kTimeEach);
   do {
     const std::uint64_t before = clock_.now();
-    copy();
+    std::memcpy(to, from, bytes);
+    used(to);
     times.push_back(clock_.ns(clock_.now() - before));
     (void)helper_->bounce();
   } while (clock_.now() < limit || times.size() < 3);
   helper_->end();
-  series.read_by_other.push_back(gb_per_s(bytes, median(std::move(times))));
-  return {};
+  return median(std::move(times));
 }
 
 double MachineBaseline::cache_line_ns() const {

@@ -35,11 +35,11 @@ class MachineBaseline {
   [[nodiscard]] bool has_second_cpu() const noexcept { return other_cpu_ >= 0; }
   [[nodiscard]] int other_cpu() const noexcept { return other_cpu_; }
 
-  /// One more measurement of the cache line's way: about 2 ms. Nothing without a second CPU.
-  void measure_cache_line();
+  /// One more measurement of the cache line's way: about 2 ms. Returns it in ns; 0 without a second CPU.
+  double measure_cache_line();
   /// One more measurement of copying `bytes`: about 2 ms alone, and the same with the other core.
   /// Returns  std::errc::not_enough_memory
-  [[nodiscard]] Status measure_copy(std::uint64_t bytes);
+  [[nodiscard]] Result<CopyFigures> measure_copy(std::uint64_t bytes);
 
   /// Median over all measurements so far, in ns; 0 where there is none.
   [[nodiscard]] double cache_line_ns() const;
@@ -53,6 +53,8 @@ class MachineBaseline {
   };
 
   MachineBaseline(const TickClock& clock, int other_cpu);
+  double copy_alone_ns(const std::byte* from, std::byte* to, std::uint64_t bytes) const;
+  double copy_read_ns(const std::byte* from, std::byte* to, std::uint64_t bytes);
 
   const TickClock& clock_;
   const int other_cpu_;

@@ -18,6 +18,10 @@ Summary Summary::scaled(double factor) const {
 
 Samples::Samples(std::size_t capacity) : values_(capacity) {}
 
+void Samples::append(const Samples& other) {
+  for (std::size_t i = 0; i < other.count_ && !full(); ++i) add(other.values_[i]);
+}
+
 Summary Samples::summarize() {
   const std::span<std::uint64_t> taken(values_.data(), count_);
   if (taken.empty()) return {};

@@ -34,6 +34,8 @@ class Samples {
   [[nodiscard]] bool full() const noexcept { return count_ == values_.size(); }
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
   void clear() noexcept { count_ = 0; }
+  /// Adds those of `other`, as far as there is room.
+  void append(const Samples& other);
 
   /// Sorts the samples and summarizes them.
   [[nodiscard]] Summary summarize();

@@ -1,0 +1,32 @@
+#include <cstring>
+#include <iostream>
+
+#include "rdmacomm/rdmacomm.h"
+using namespace rdmacomm;
+
+Status say_hello() {  // both ends in one process, so that it runs by itself
+  ServerSession server({.address = {.host = "127.0.0.1", .port = 0}});
+  if (Status started = server.start(); !started.ok()) return started;
+  ClientSession client({.address = {.host = "127.0.0.1", .port = server.port()}});
+  const auto endpoint = client.connect();  // TCP, then queue pairs: INIT -> RTR -> RTS
+  if (!endpoint) return endpoint.error();
+  const auto inbox = RDMABuffer::allocate(*server.device(), {.remote_access = RemoteAccess::kWrite});
+  if (!inbox) return inbox.error();
+  const auto letter = RDMABuffer::allocate(*client.device(), {});
+  if (!letter) return letter.error();
+  std::strcpy(reinterpret_cast<char*>((*letter)->data()), "hello");
+  const auto refused = (*endpoint)->data()->post_write((*letter)->at(0), (*inbox)->remote_region(), /*id=*/1);
+  if (refused) return make_error(refused, "cannot post the WRITE");
+  Completion done[1];
+  std::size_t count = 0;
+  Status waited = (*endpoint)->wait(done, count, Deadline::after(std::chrono::seconds(5)));
+  if (!waited.ok() || !done[0].ok()) return waited.ok() ? done[0].status() : waited;
+  std::cout << "the server's memory says: " << reinterpret_cast<const char*>((*inbox)->data()) << '\n';
+  return {};
+}
+
+int main() {
+  const Status said = say_hello();
+  if (!said.ok()) std::cerr << said.message() << '\n';
+  return said.ok() ? 0 : 1;
+}

@@ -1,0 +1,47 @@
+// cell_runner.h - measures one cell: in rounds, with the machine measured in between.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "lat_bw_benchmark/lane.h"
+#include "lat_bw_benchmark/part.h"
+#include "lat_bw_benchmark/results.h"
+#include "support/machine_baseline.h"
+#include "support/statistics.h"
+
+namespace rdmacomm::benchmark {
+
+/// The client's side of measuring. Threads: one.
+class CellRunner {
+ public:
+  CellRunner(Lane& lane, programs::MachineBaseline& machine);
+
+  /// Measures cell `index` of the plan.
+  /// Returns  std::errc::io_error: what arrived is not what was sent (the context says what); kPeerLost; kTimeout: the
+  ///          server does not answer; or as the operations
+  [[nodiscard]] Result<CellResult> run(std::uint32_t index);
+
+ private:
+  /// One part, run on both sides.
+  struct Outcome {
+    std::uint64_t elapsed_ticks = 0;
+    std::uint64_t server_elapsed_ns = 0;
+  };
+  struct Rounds;
+
+  Result<Outcome> run_part(std::uint32_t index, std::uint64_t iterations);
+  Result<std::uint64_t> iterations_of_a_round(std::uint32_t index);
+  Status run_round(std::uint32_t index, std::uint64_t iterations, Rounds& rounds);
+  Status check(const Cell& cell, const Verifier& mine, const Report& theirs) const;
+  template <typename T>
+  Result<T> receive(std::chrono::seconds patience);
+
+  Lane& lane_;
+  programs::MachineBaseline& machine_;
+  const std::vector<Cell> cells_;
+  programs::Samples samples_;  // of one part
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace rdmacomm::benchmark

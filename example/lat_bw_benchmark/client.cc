@@ -1,0 +1,111 @@
+#include "lat_bw_benchmark/client.h"
+
+#include <fstream>
+#include <iostream>
+
+#include "lat_bw_benchmark/cell_runner.h"
+#include "lat_bw_benchmark/results.h"
+#include "lat_bw_benchmark/session_parts.h"
+#include "rdmacomm/base/system_call.h"
+#include "rdmacomm/session/client_session.h"
+#include "support/cpu.h"
+
+namespace rdmacomm::benchmark {
+namespace {
+
+/// Tells the server the plan, and of the memory, before there are queue pairs.
+class BenchmarkClient final : public ClientSession {
+ public:
+  BenchmarkClient(SessionOptions options, const AdapterConfig& adapter, const Plan& plan, Workspace& workspace)
+      : ClientSession(std::move(options)), adapter_(adapter), plan_(plan), workspace_(workspace) {}
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
+    fit_hca(hca, adapter_, plan_, workspace_);
+    hca.private_data = pack(plan_);
+    return {};
+  }
+
+ private:
+  const AdapterConfig adapter_;
+  const Plan& plan_;
+  Workspace& workspace_;
+};
+
+/// Finds out that the file cannot be written before the measuring, not after it.
+Status check_writable(const std::string& path) {
+  if (path.empty() || std::ofstream(path)) return {};
+  return make_error(last_system_error(), "cannot write --json=" + path);
+}
+
+RunInfo describe(EndPoint& endpoint, const Reply& reply, int cpu, const programs::TickClock& clock) {
+  const RDMAAdapter& adapter = endpoint.data()->adapter();
+  RunInfo info;
+  info.client = programs::end_text(endpoint.device().to_text(), adapter.address());
+  info.server = programs::end_text(reply.device, adapter.remote_address().value_or(verbs::QpAddress{}));
+  info.path_mtu_bytes = adapter.path_mtu_bytes();
+  info.client_cpu = cpu;
+  info.server_cpu = reply.cpu;
+  info.clock_cost_ns = clock.cost_ns();
+  return info;
+}
+
+/// Measures everything on an established connection.
+Status measure(EndPoint& endpoint, Workspace& workspace, const ClientOptions& options) {
+  const Plan& plan = options.plan;
+  if (Status fits = check_workspace(endpoint, plan); !fits.ok()) return fits;
+  const auto reply = unpack<Reply>(endpoint.peer_private_data());
+  if (!reply) return reply.error();
+
+  const programs::TickClock clock;
+  const int second_cpu = programs::two_cpus().second;
+  if (plan.client_cpu >= 0) {
+    if (Status pinned = programs::pin_this_thread(plan.client_cpu); !pinned.ok()) return pinned;
+  }
+  const auto machine = programs::MachineBaseline::create(clock, reply->cpu >= 0 ? reply->cpu : second_cpu);
+  if (!machine) return machine.error();
+
+  Lane lane({.endpoint = endpoint,
+             .workspace = workspace,
+             .plan = plan,
+             .clock = clock,
+             .side = Lane::Side::kClient,
+             .yield_when_idle = second_cpu < 0});
+  ResultReport report(std::cout, plan);
+  report.begin(describe(endpoint, *reply, plan.client_cpu, clock));
+  CellRunner runner(lane, **machine);
+  for (std::uint32_t index = 0; index < plan.cells().size(); ++index) {
+    const auto result = runner.run(index);
+    if (!result) return result.error();
+    report.add(*result);
+  }
+  if (Status sent = endpoint.send_message(pack(Done{}), Deadline::after(std::chrono::seconds(10))); !sent.ok())
+    return sent;
+  report.end(**machine);
+  return options.json_path.empty() ? Status() : report.write_json(options.json_path, **machine);
+}
+
+}  // namespace
+
+Status run_client(ClientOptions options) {
+  if (Status writable = check_writable(options.json_path); !writable.ok()) return writable;
+  auto opened = RDMADevice::open(options.connection.session.device);
+  if (!opened) return opened.error();
+  const std::shared_ptr<RDMADevice> device = std::move(*opened);
+  if (Status fits = check_limits(*device, options.plan); !fits.ok()) return fits;
+  options.plan.machine_id = programs::machine_id();
+  options.plan.client_cpu = programs::two_cpus().first;
+  const auto workspace = Workspace::create(*device, options.plan);
+  if (!workspace) return workspace.error();
+
+  SessionOptions session_options = options.connection.session;
+  session_options.shared_device = device;
+  const auto session =
+      make_session<BenchmarkClient>(session_options, options.connection.adapter, options.plan, **workspace);
+  const auto endpoint = session->connect();
+  if (!endpoint) return endpoint.error();
+  Status outcome = measure(**endpoint, **workspace, options);
+  Status closed = (*endpoint)->close();
+  return outcome.ok() ? closed : outcome;
+}
+
+}  // namespace rdmacomm::benchmark

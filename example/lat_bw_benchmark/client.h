@@ -1,0 +1,23 @@
+// client.h - the client of the benchmark: connects, measures each cell, reports.
+#pragma once
+
+#include <string>
+
+#include "lat_bw_benchmark/plan.h"
+#include "rdmacomm/base/result.h"
+#include "support/connection_flags.h"
+
+namespace rdmacomm::benchmark {
+
+struct ClientOptions {
+  programs::ConnectionFlags connection = {};
+  Plan plan = {};
+  std::string json_path = {};  ///< empty: no JSON
+};
+
+/// Runs the plan against a server and prints the results on standard output.
+/// Returns  kBeyondDeviceLimit: a message size that the device does not take; std::errc::io_error: verification failed;
+///          kPeerLost: the server died; or as ClientSession::connect, RDMABuffer::allocate and the operations
+[[nodiscard]] Status run_client(ClientOptions options);
+
+}  // namespace rdmacomm::benchmark

@@ -1,0 +1,80 @@
+#include "lat_bw_benchmark/lane.h"
+
+#include <chrono>
+#include <thread>
+
+#include "lat_bw_benchmark/messages.h"
+
+namespace rdmacomm::benchmark {
+
+Lane::Lane(const Parts& parts)
+    : endpoint_(parts.endpoint),
+      channel_(*parts.endpoint.data()),
+      workspace_(parts.workspace),
+      theirs_(parts.endpoint.remote_region(kWorkspace).value_or(RemoteRegion{})),
+      plan_(parts.plan),
+      clock_(parts.clock),
+      side_(parts.side),
+      yield_when_idle_(parts.yield_when_idle) {}
+
+std::error_code Lane::post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64_t id,
+                           PostFlags flags) noexcept {
+  switch (op) {
+    case Op::kSend: return channel_.post_send(blocks.out(block), id, flags);
+    case Op::kWrite: return channel_.post_write(blocks.out(block), blocks.their_in(block), id, flags);
+    case Op::kWriteImm:
+      return channel_.post_write_imm(blocks.out(block), blocks.their_in(block), static_cast<std::uint32_t>(id), id,
+                                     flags);
+    case Op::kRead: return channel_.post_read(blocks.in(block), blocks.their_out(block), id, flags);
+    case Op::kFetchAdd: return channel_.fetch_add(blocks.in(block), blocks.their_counter(), 1, id, flags);
+    case Op::kCompareSwap:
+      return channel_.compare_swap(blocks.in(block), blocks.their_counter(), id, id + 1, id, flags);
+  }
+  return make_error_code(Errc::kInvalidArgument);
+}
+
+Status Lane::poll(std::span<const Completion>& completions) {
+  std::size_t count = 0;
+  if (const std::error_code failed = channel_.poll(completions_, count)) {
+    return make_error(failed, "polling for completions of " + endpoint_.peer());
+  }
+  completions = std::span<const Completion>(completions_).first(count);
+  for (const Completion& completion : completions) {
+    if (!completion.ok()) return completion.status();
+    if (completion.operation != Operation::kRecv && completion.operation != Operation::kRecvWriteImm) {
+      last_complete_ = completion.id;
+    }
+  }
+  return {};
+}
+
+Status Lane::idle() {
+  constexpr std::uint32_t kLookEvery = 1024;
+  if (yield_when_idle_) std::this_thread::yield();
+  if (++idle_calls_ % kLookEvery != 0 || endpoint_.alive()) return {};
+  return endpoint_.status();
+}
+
+Status Lane::wait_for(std::uint64_t id) {
+  while (last_complete_ != id) {
+    std::span<const Completion> completions;
+    if (Status polled = poll(completions); !polled.ok()) return polled;
+    if (!completions.empty()) continue;
+    if (Status here = idle(); !here.ok()) return here;
+  }
+  return {};
+}
+
+Error Lane::refused(std::error_code code, const Cell& cell) const {
+  return make_error(code, "cannot post " + cell.to_text() + " to " + endpoint_.peer());
+}
+
+Status Lane::with_cause(Status failure) {
+  constexpr std::chrono::milliseconds kPatience{500};
+  if (failure.ok() || failure.code() == Errc::kPeerLost) return failure;
+  const Deadline deadline = Deadline::after(kPatience);
+  while (endpoint_.alive() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return endpoint_.alive() ? failure : endpoint_.status();
+}
+
+}  // namespace rdmacomm::benchmark

@@ -1,0 +1,85 @@
+// lane.h - one side's way to the other: posting the operation of a cell, polling, and noticing that the peer is gone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "lat_bw_benchmark/plan.h"
+#include "lat_bw_benchmark/workspace.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/channel/rdma_channel.h"
+#include "rdmacomm/endpoint/endpoint.h"
+#include "support/tick_clock.h"
+
+namespace rdmacomm::benchmark {
+
+/// What both sides' measurement loops work with. Threads: one.
+class Lane {
+ public:
+  /// Which end of the connection this is: payloads of the two directions differ.
+  enum class Side : std::uint8_t { kClient = 0, kServer = 1 };
+
+  struct Parts {
+    EndPoint& endpoint;
+    Workspace& workspace;
+    const Plan& plan;
+    const programs::TickClock& clock;
+    Side side;
+    bool yield_when_idle;  ///< where this process has one CPU only, which others need, too
+  };
+  explicit Lane(const Parts& parts);
+
+  [[nodiscard]] Side side() const noexcept { return side_; }
+  [[nodiscard]] EndPoint& endpoint() noexcept { return endpoint_; }
+  [[nodiscard]] RDMAChannel& channel() noexcept { return channel_; }
+  [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
+  [[nodiscard]] const programs::TickClock& clock() const noexcept { return clock_; }
+  [[nodiscard]] Blocks blocks(const Cell& cell) { return {workspace_, theirs_, plan_, cell}; }
+
+  /// kInline where the plan wants a payload of this size inline.
+  [[nodiscard]] PostFlags payload_flags(const Cell& cell) const noexcept {
+    const bool has_payload = cell.op == Op::kSend || cell.op == Op::kWrite || cell.op == Op::kWriteImm;
+    return has_payload && cell.bytes <= plan_.inline_bytes ? PostFlags::kInline : PostFlags::kNone;
+  }
+  /// Posts iteration `id` of the cell's operation on block `block`. The low 32 bits of `id` are its immediate data; the
+  /// counter, for compare_swap, goes from `id` to `id` + 1. Returns  as RDMAChannel's post functions
+  [[nodiscard]] std::error_code post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64_t id,
+                                     PostFlags flags) noexcept;
+  [[nodiscard]] std::error_code post_receive(Op op, const Blocks& blocks, std::uint32_t block) noexcept {
+    return channel_.post_recv(op == Op::kSend ? SliceList(blocks.in(block)) : SliceList(), block);
+  }
+
+  /// Takes the completions that there are. Returns  the first failed one as an error; as RDMAChannel::poll
+  [[nodiscard]] Status poll(std::span<const Completion>& completions);
+  /// To be called when there was nothing to do: looks now and then whether the peer is still there, and lets others run
+  /// where there is one CPU only. Returns  as EndPoint::status(): kPeerLost
+  [[nodiscard]] Status idle();
+  /// Polls until the completion of the posted request `id` has come, or returns at once where poll() has seen it and
+  /// none since. Receives that come meanwhile are dropped.
+  [[nodiscard]] Status wait_for(std::uint64_t id);
+  /// Ids are about to start again.
+  void forget_completions() noexcept { last_complete_ = kNone; }
+
+  /// The error of a post that was refused.
+  [[nodiscard]] Error refused(std::error_code code, const Cell& cell) const;
+  /// `failure`, or, where the peer's end turns out to be its cause, that: a dead peer shows first by completions that
+  /// fail, a moment later by its TCP connection.
+  [[nodiscard]] Status with_cause(Status failure);
+
+ private:
+  EndPoint& endpoint_;
+  RDMAChannel& channel_;
+  Workspace& workspace_;
+  const RemoteRegion theirs_;
+  const Plan& plan_;
+  const programs::TickClock& clock_;
+  const Side side_;
+  const bool yield_when_idle_;
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  std::uint64_t last_complete_ = kNone;  // id of the last request of ours that completed
+  std::uint32_t idle_calls_ = 0;
+  std::array<Completion, 32> completions_;
+};
+
+}  // namespace rdmacomm::benchmark

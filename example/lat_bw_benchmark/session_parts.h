@@ -1,0 +1,23 @@
+// session_parts.h - what both sides of the benchmark put into their sessions.
+#pragma once
+
+#include "lat_bw_benchmark/messages.h"
+#include "lat_bw_benchmark/plan.h"
+#include "lat_bw_benchmark/workspace.h"
+#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/endpoint/hca_config.h"
+
+namespace rdmacomm::benchmark {
+
+/// Fits one data channel, with a completion queue of its own, to the plan; publishes the workspace.
+/// adapter  what the connection flags say of the queue pair
+void fit_hca(HcaConfig& hca, const AdapterConfig& adapter, const Plan& plan, Workspace& workspace);
+
+/// Whether the device takes messages as large as the plan's, and queues as deep.
+/// Returns  kBeyondDeviceLimit: the context has both numbers
+[[nodiscard]] Status check_limits(const RDMADevice& device, const Plan& plan);
+
+/// kIncompatiblePeer: the peer has published no workspace, or one that does not fit the plan.
+[[nodiscard]] Status check_workspace(const EndPoint& endpoint, const Plan& plan);
+
+}  // namespace rdmacomm::benchmark

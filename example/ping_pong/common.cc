@@ -1,0 +1,56 @@
+#include "ping_pong/common.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "rdmacomm/device/rdma_device.h"
+#include "support/pattern.h"
+
+namespace rdmacomm::ping_pong {
+
+Result<std::unique_ptr<Memory>> Memory::create(RDMADevice& device, const Terms& terms) {
+  BufferOptions options;
+  options.name = kBufferName;
+  options.block_bytes = std::max<std::size_t>((terms.size + 63) / 64 * 64, 64);
+  options.block_count = 3;
+  options.remote_access = RemoteAccess::kRead | RemoteAccess::kWrite;
+  if (device.limits().atomics) options.remote_access = options.remote_access | RemoteAccess::kAtomic;
+  auto buffer = RDMABuffer::allocate(device, options);
+  if (!buffer) return buffer.error();
+  std::unique_ptr<Memory> memory(new Memory(std::move(*buffer), static_cast<std::uint32_t>(terms.size)));
+  fill_for(memory->out().bytes(), Step::kRead);
+  std::memcpy(memory->counter().data(), &kCounterStart, sizeof(kCounterStart));
+  return memory;
+}
+
+Status wait_for(EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done) {
+  done.clear();
+  const Deadline deadline = Deadline::after(kPatience);
+  while (done.size() < wanted) {
+    std::array<Completion, 4> batch;
+    std::size_t count = 0;
+    Status waited =
+        endpoint.wait(std::span(batch).first(std::min(batch.size(), wanted - done.size())), count, deadline);
+    if (!waited.ok()) return waited;
+    for (const Completion& completion : std::span(batch).first(count)) {
+      if (!completion.ok()) return completion.status();
+      done.push_back(completion);
+    }
+  }
+  return {};
+}
+
+void fill_for(std::span<std::byte> bytes, Step step) {
+  programs::fill_pattern(bytes, static_cast<std::uint64_t>(step));
+}
+
+Status check_pattern(std::span<const std::byte> bytes, Step step) {
+  const auto seed = static_cast<std::uint64_t>(step);
+  const std::size_t at = programs::first_difference(bytes, seed);
+  if (at == bytes.size()) return {};
+  return make_error(std::make_error_code(std::errc::io_error),
+                    "what arrived is not what was sent: " + programs::difference_text(bytes, at, seed));
+}
+
+}  // namespace rdmacomm::ping_pong

@@ -1,0 +1,60 @@
+// common.h - what both sides of ping_pong_test have: memory, patterns, a way to wait.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ping_pong/terms.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/memory/rdma_buffer.h"
+
+namespace rdmacomm::ping_pong {
+
+inline constexpr const char* kBufferName = "ping_pong";
+inline constexpr std::chrono::seconds kPatience{10};
+
+/// The steps, in order. Each one's payload is a pattern of its own.
+enum class Step : std::uint8_t { kSend, kSendImm, kWrite, kWriteImm, kRead, kFetchAdd, kCompareSwap, kAnswer };
+inline constexpr std::uint32_t kImmediate = 0xfeedbee5;
+inline constexpr std::uint64_t kCounterStart = 1000;
+
+/// Three blocks of registered memory: what goes out, what comes in, and a counter for atomics.
+/// A resource. Lifetime: must not outlive its device; outlives the endpoint that uses it.
+class Memory {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Memory>> create(RDMADevice& device, const Terms& terms);
+
+  [[nodiscard]] const RDMABuffer& buffer() const noexcept { return *buffer_; }
+  [[nodiscard]] BufferSlice out() const { return buffer_->at(0).first(bytes_); }
+  [[nodiscard]] BufferSlice in() const { return buffer_->at(1).first(bytes_); }
+  [[nodiscard]] BufferSlice counter() const { return buffer_->at(2).first(8); }
+  /// The same places in the peer's memory, which is laid out alike.
+  [[nodiscard]] RemoteRegion their_out(const RemoteRegion& theirs) const noexcept {
+    return {theirs.address, bytes_, theirs.rkey};
+  }
+  [[nodiscard]] RemoteRegion their_in(const RemoteRegion& theirs) const noexcept {
+    return {theirs.address + buffer_->block_bytes(), bytes_, theirs.rkey};
+  }
+  [[nodiscard]] RemoteRegion their_counter(const RemoteRegion& theirs) const noexcept {
+    return {theirs.address + 2 * buffer_->block_bytes(), 8, theirs.rkey};
+  }
+
+ private:
+  Memory(std::unique_ptr<RDMABuffer> buffer, std::uint32_t bytes) : buffer_(std::move(buffer)), bytes_(bytes) {}
+  std::unique_ptr<RDMABuffer> buffer_;
+  std::uint32_t bytes_;
+};
+
+/// Waits until as many of the endpoint's requests as `wanted` says are complete.
+/// Returns  the first failed one as an error; or as EndPoint::wait
+[[nodiscard]] Status wait_for(EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done);
+
+/// ok where `bytes` are the pattern of `step`; else what differs.
+[[nodiscard]] Status check_pattern(std::span<const std::byte> bytes, Step step);
+void fill_for(std::span<std::byte> bytes, Step step);
+
+}  // namespace rdmacomm::ping_pong

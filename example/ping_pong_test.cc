@@ -1,0 +1,112 @@
+// ping_pong_test - does RDMA work between these two processes? Every verb once with verified payload, then a timed
+// ping-pong. See --help.
+#include <gflags/gflags.h>
+
+#include <iostream>
+
+#include "ping_pong/client.h"
+#include "ping_pong/server.h"
+#include "support/child_process.h"
+#include "support/connection_flags.h"
+#include "support/program.h"
+#include "support/sizes.h"
+
+DEFINE_string(size, "64", "bytes of each message; K, M and G are understood");
+DEFINE_int32(iterations, 1000, "round trips that are timed");
+DEFINE_string(polling, "busy", "busy: a core spins for completions; event: it sleeps until the device wakes it");
+
+namespace rdmacomm::ping_pong {
+namespace {
+
+programs::Help help() {
+  programs::Help help{
+      .usage =
+          "ping_pong_test [--role=both] [OPTION...]\n"
+          "       ping_pong_test --role=server [--port=N]\n"
+          "       ping_pong_test --role=client --server=HOST [--port=N] [OPTION...]",
+      .purpose =
+          "Connects two processes, on one machine or two, uses every RDMA verb once, checks each byte that arrives, "
+          "and\n"
+          "times a ping-pong of SENDs. Says which device, port, GID, MTU and queue pairs it used. What is done is "
+          "said\n"
+          "on the client only; the server follows, and ends with its client's run.",
+      .groups = {{"What is done", {{"size", "BYTES"}, {"iterations", "N"}, {"polling", "busy|event"}}}},
+      .closing = "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not.",
+  };
+  for (auto& group : programs::connection_help()) help.groups.push_back(std::move(group));
+  return help;
+}
+
+struct Options {
+  programs::ConnectionFlags connection = {};
+  Terms terms = {};
+  PollingMode polling = PollingMode::kBusyPoll;
+};
+
+Result<Options> read_options() {
+  Options options;
+  auto connection = programs::read_connection_flags();
+  if (!connection) return connection.error();
+  options.connection = std::move(*connection);
+  const auto size = programs::parse_size(FLAGS_size);
+  if (!size) return make_error(size.code(), "--size: " + size.error().context);
+  if (FLAGS_iterations < 1) {
+    return make_error(Errc::kInvalidArgument, "--iterations=" + std::to_string(FLAGS_iterations) + ": at least 1");
+  }
+  options.terms = {.size = *size, .iterations = static_cast<std::uint32_t>(FLAGS_iterations)};
+  if (FLAGS_polling != "busy" && FLAGS_polling != "event") {
+    return make_error(Errc::kInvalidArgument, "--polling=" + FLAGS_polling + ": possible are busy and event");
+  }
+  if (FLAGS_polling == "event") options.polling = PollingMode::kCompletionChannel;
+  if (Status valid = options.terms.validate(); !valid.ok()) return valid.error();
+  return options;
+}
+
+void print_port(std::uint16_t port) {
+  std::cout << "listening on port " << port << std::endl;
+}
+
+/// What the server process does. Once it listens, the client speaks for both: it is told why the server gives up.
+int be_the_server(const Options& options, const std::function<void(std::uint16_t)>& listening) {
+  bool listens = false;
+  const Status outcome =
+      run_server({.connection = options.connection, .polling = options.polling, .listening = [&](std::uint16_t port) {
+                    listens = true;
+                    listening(port);
+                  }});
+  if (listens) return outcome.ok() ? 0 : 1;
+  return programs::exit_status(outcome);
+}
+
+/// A server process, and a client in this one.
+int run_both(Options options) {
+  const auto server = programs::ServerProcess::start(
+      [&](const auto& listening) { return be_the_server(options, listening); }, std::chrono::seconds(30));
+  if (!server) return server.code() == Errc::kPeerLost ? 1 : programs::exit_status(server.error());
+  options.connection.session.address.port = (*server)->port();
+  const int status = programs::exit_status(run_client(options.connection, options.terms, options.polling));
+  if (status != 0) return status;
+  return programs::exit_status((*server)->wait(std::chrono::seconds(10)));
+}
+
+int run() {
+  auto options = read_options();
+  if (!options) return programs::exit_status(options.error());
+  switch (options->connection.role) {
+    case programs::Role::kServer:
+      return programs::exit_status(
+          run_server({.connection = options->connection, .polling = options->polling, .listening = print_port}));
+    case programs::Role::kClient:
+      return programs::exit_status(run_client(options->connection, options->terms, options->polling));
+    case programs::Role::kBoth: return run_both(std::move(*options));
+  }
+  return 1;
+}
+
+}  // namespace
+}  // namespace rdmacomm::ping_pong
+
+int main(int argc, char** argv) {
+  if (const auto ended = rdmacomm::programs::start(argc, argv, rdmacomm::ping_pong::help())) return *ended;
+  return rdmacomm::ping_pong::run();
+}

@@ -1,0 +1,120 @@
+#include "support/connection_flags.h"
+
+#include <gflags/gflags.h>
+
+#include <chrono>
+
+#include "rdmacomm/verbs/describe.h"
+
+DEFINE_string(role, "",
+              "server, client, or both: a server and a client process on this machine. master and slave are "
+              "other words for server and client. Without it: client where --server is given, else both");
+DEFINE_string(server, "127.0.0.1", "client: name or address of the server's host");
+DEFINE_string(master, "", "another name of --server");
+DEFINE_int32(port, rdmacomm::kDefaultPort,
+             "TCP port of the server; 0, for a server: any free one. Not looked at with --role=both");
+DEFINE_double(connect_timeout, 10, "client: seconds to go on trying to reach the server");
+DEFINE_bool(keep_serving, false, "server: go on with the next client after a run");
+DEFINE_string(
+    device, "",
+    "RDMA device, for example mlx5_0, rxe0, soft0. Without it: the first one with an active port, else soft0");
+DEFINE_string(ib_dev, "", "another name of --device");
+DEFINE_int32(ib_port, 0, "port of the device; 0: the first active one");
+DEFINE_int32(gid_index, -1, "index in the port's GID table; -1: chosen by the address by which the peer is reached");
+DEFINE_int32(gid_idx, -1, "another name of --gid-index");
+DEFINE_int32(traffic_class, 0, "0 to 255: DSCP and ECN bits of the packets");
+DEFINE_int32(service_level, 0, "0 to 15: InfiniBand service level; on Ethernet 0 to 7, the VLAN priority");
+DEFINE_int32(mtu, 4096, "256, 512, 1024, 2048 or 4096: largest path MTU to use; the smaller one of both sides counts");
+
+namespace rdmacomm::programs {
+namespace {
+
+bool given(const char* flag) {
+  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
+}
+
+Error bad_flag(const std::string& flag, const std::string& value, const std::string& why) {
+  return make_error(Errc::kInvalidArgument, "--" + flag + "=" + value + ": " + why);
+}
+
+Status check_range(const char* flag, int value, int low, int high) {
+  if (value >= low && value <= high) return {};
+  return bad_flag(flag, std::to_string(value), "possible are " + std::to_string(low) + " to " + std::to_string(high));
+}
+
+Result<Role> read_role() {
+  if (FLAGS_role.empty()) return given("server") || given("master") ? Role::kClient : Role::kBoth;
+  if (FLAGS_role == "server" || FLAGS_role == "master") return Role::kServer;
+  if (FLAGS_role == "client" || FLAGS_role == "slave" || FLAGS_role == "slaver") return Role::kClient;
+  if (FLAGS_role == "both") return Role::kBoth;
+  return bad_flag("role", FLAGS_role, "possible are server, client and both (and master and slave)");
+}
+
+Status check_ranges(Role role) {
+  if (FLAGS_connect_timeout < 0.001 || FLAGS_connect_timeout > 3600) {
+    return bad_flag("connect-timeout", std::to_string(FLAGS_connect_timeout), "possible are 0.001 to 3600 seconds");
+  }
+  for (const Status& checked : {
+           check_range("port", FLAGS_port, role == Role::kClient ? 1 : 0, 65535),
+           check_range("ib-port", FLAGS_ib_port, 0, 255),
+           check_range("gid-index", given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index, -1, 65535),
+           check_range("traffic-class", FLAGS_traffic_class, 0, 255),
+           check_range("service-level", FLAGS_service_level, 0, 15),
+       }) {
+    if (!checked.ok()) return checked;
+  }
+  ibv_mtu mtu{};
+  if (verbs::mtu_from_bytes(static_cast<std::uint32_t>(FLAGS_mtu), mtu)) return {};
+  return bad_flag("mtu", std::to_string(FLAGS_mtu), "possible are 256, 512, 1024, 2048 and 4096");
+}
+
+}  // namespace
+
+Result<ConnectionFlags> read_connection_flags() {
+  const auto role = read_role();
+  if (!role) return role.error();
+  if (Status checked = check_ranges(*role); !checked.ok()) return checked.error();
+
+  ConnectionFlags flags;
+  flags.role = *role;
+  flags.keep_serving = FLAGS_keep_serving;
+  flags.session.device.name = given("ib_dev") ? FLAGS_ib_dev : FLAGS_device;
+  flags.session.device.port = static_cast<std::uint8_t>(FLAGS_ib_port);
+  flags.session.device.gid_index = given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index;
+  flags.session.tcp.connect_timeout =
+      std::chrono::milliseconds(static_cast<std::chrono::milliseconds::rep>(FLAGS_connect_timeout * 1000));
+  if (*role == Role::kClient) flags.session.address.host = given("master") ? FLAGS_master : FLAGS_server;
+  flags.session.address.port = static_cast<std::uint16_t>(FLAGS_port);
+  if (*role == Role::kBoth) flags.session.address = {.host = "127.0.0.1", .port = 0};
+  flags.adapter.traffic_class = static_cast<std::uint8_t>(FLAGS_traffic_class);
+  flags.adapter.service_level = static_cast<std::uint8_t>(FLAGS_service_level);
+  flags.adapter.mtu_bytes = static_cast<std::uint32_t>(FLAGS_mtu);
+  return flags;
+}
+
+std::vector<Help::Group> connection_help() {
+  return {
+      {"Who talks to whom",
+       {{"role", "ROLE"},
+        {"server", "HOST"},
+        {"port", "N"},
+        {"connect_timeout", "SECONDS"},
+        {"keep_serving", ""},
+        {"master", "HOST"}}},
+      {"The device",
+       {{"device", "NAME"},
+        {"ib_port", "N"},
+        {"gid_index", "N"},
+        {"mtu", "BYTES"},
+        {"traffic_class", "N"},
+        {"service_level", "N"},
+        {"ib_dev", "NAME"},
+        {"gid_idx", "N"}}},
+  };
+}
+
+std::string end_text(const std::string& device, const verbs::QpAddress& address) {
+  return device + ", " + address.to_text();
+}
+
+}  // namespace rdmacomm::programs

@@ -1,0 +1,33 @@
+// connection_flags.h - the flags by which every program says which device it uses and whom it talks to.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rdmacomm/adapter/adapter_config.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/session/session_options.h"
+#include "rdmacomm/verbs/qp_address.h"
+#include "support/program.h"
+
+namespace rdmacomm::programs {
+
+enum class Role : std::uint8_t { kServer, kClient, kBoth };
+
+/// What the connection flags say, checked.
+struct ConnectionFlags {
+  Role role = Role::kBoth;
+  SessionOptions session = {};
+  AdapterConfig adapter = {};  ///< traffic class, service level and MTU; the rest is the program's choice
+  bool keep_serving = false;
+};
+
+/// kInvalidArgument: a flag outside its range, or an unknown role; the context names the flag and its value.
+[[nodiscard]] Result<ConnectionFlags> read_connection_flags();
+/// How the flags are listed in --help.
+[[nodiscard]] std::vector<Help::Group> connection_help();
+
+/// "soft0 port 1 (Ethernet, MTU 4096), QPN 0x000211 GID ::ffff:10.0.0.1 (RoCE v2) MTU 4096"
+[[nodiscard]] std::string end_text(const std::string& device, const verbs::QpAddress& address);
+
+}  // namespace rdmacomm::programs

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""ping_pong_test from outside: every verb, every way to start it, every way in which it ends."""
+
+import os
+import socket
+import time
+import unittest
+
+from program_runs import PING_PONG, SLOW, ProgramTest
+
+VERBS = ("SEND", "SEND_WITH_IMM", "WRITE", "WRITE_WITH_IMM", "READ", "FETCH_ADD", "COMPARE_SWAP", "RECV")
+
+
+class Runs(ProgramTest):
+    def assert_complete(self, out, size):
+        for verb in VERBS:
+            size_of_verb = 8 if verb in ("FETCH_ADD", "COMPARE_SWAP") else size
+            self.assertRegex(out, rf"(?m)^{verb} +ok, {size_of_verb} bytes verified$")
+        self.assertRegex(out, r"client  soft0 port 1 .*QPN 0x\w+ GID \S+ \(RoCE v2\) MTU \d+")
+        self.assertRegex(out, r"server  soft0 port 1 .*QPN 0x\w+ GID \S+ \(RoCE v2\) MTU \d+")
+        self.assertRegex(out, r"path MTU \d+")
+        self.assertRegex(out, r" +min +p50 +p99 +p99\.9 +max +mean\n(?: +[\d.]+){6}\n")
+
+    def test_both(self):
+        out = self.assert_success(self.run_program(PING_PONG, "--role=both", "--device=soft0"))
+        self.assert_complete(out, 64)
+        self.assertIn("1000 round trips", out)
+
+    def test_sizes(self):
+        for argument, size in (("1", 1), ("4097", 4097), ("1M", 1 << 20)):
+            with self.subTest(argument):
+                out = self.assert_success(
+                    self.run_program(PING_PONG, "--device=soft0", f"--size={argument}", "--iterations=10"))
+                self.assert_complete(out, size)
+
+    def test_sleeping_for_completions(self):
+        out = self.assert_success(
+            self.run_program(PING_PONG, "--device=soft0", "--polling=event", "--iterations=50"))
+        self.assert_complete(out, 64)
+
+    def test_server_and_client(self):
+        for server_role, client_role in (("server", "client"), ("master", "slave")):
+            with self.subTest(server_role):
+                server = self.start(PING_PONG, f"--role={server_role}", "--port=0", "--device=soft0")
+                port = server.wait_for(r"listening on port (\d+)").group(1)
+                client = self.run_program(PING_PONG, f"--role={client_role}", "--server=localhost", f"--port={port}",
+                                          "--device=soft0")
+                self.assert_complete(self.assert_success(client), 64)
+                self.assert_success(server.finish())
+
+    def test_the_names_of_rdma_comm_core(self):
+        server, port = self.start_server(PING_PONG, "--gid-idx=1")
+        client = self.run_program(PING_PONG, "--role=slave", "--master=127.0.0.1", f"--port={port}", "--ib-dev=soft0",
+                                  "--ib-port=1", "--gid-idx=1", "--traffic-class=32")
+        self.assert_complete(self.assert_success(client), 64)
+        self.assert_success(server.finish())
+
+    def test_a_client_that_comes_before_its_server(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        client = self.start(PING_PONG, "--role=client", f"--port={port}", "--device=soft0")
+        server = self.start(PING_PONG, "--role=server", f"--port={port}", "--device=soft0")
+        self.assert_complete(self.assert_success(client.finish()), 64)
+        self.assert_success(server.finish())
+
+    def test_keep_serving(self):
+        server, port = self.start_server(PING_PONG, "--keep-serving")
+        for _ in range(3):
+            self.assert_success(self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0"))
+        self.assertIsNone(server.process.poll())
+
+    def test_strangers_do_not_disturb(self):
+        server, port = self.start_server(PING_PONG)
+        silent = socket.create_connection(("127.0.0.1", port))
+        self.addCleanup(silent.close)
+        with socket.create_connection(("127.0.0.1", port)) as noisy:
+            noisy.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        socket.create_connection(("127.0.0.1", port)).close()
+        client = self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0")
+        self.assert_success(client)
+        self.assertEqual(server.finish()[0], 0)
+
+    def test_smaller_mtu_counts(self):
+        server, port = self.start_server(PING_PONG, "--mtu=1024")
+        out = self.assert_success(self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0"))
+        self.assertIn("path MTU 1024", out)
+        server.finish()
+
+
+class Errors(ProgramTest):
+    def test_arguments(self):
+        for arguments, parts in (
+                (["--bogus=1"], ["bogus"]),
+                (["--iterations=many"], ["many", "iterations"]),
+                (["--iterations=0"], ["--iterations=0"]),
+                (["--iterations=-5"], ["-5"]),
+                (["--iterations=20000000"], ["20000000 iterations; possible are"]),
+                (["--size=0"], ["--size", "smallest is 1 byte"]),
+                (["--size=4X"], ["--size", '"4X" is no size']),
+                (["--size=2G"], ["2147483648"]),
+                (["--role=spectator"], ["--role=spectator", "server, client and both"]),
+                (["--role=client", "--port=0"], ["--port=0"]),
+                (["--port=70000"], ["--port=70000", "65535"]),
+                (["--polling=never"], ["--polling=never"]),
+                (["--mtu=17"], ["--mtu=17"]),
+                (["--mtu=1000"], ["--mtu=1000"]),
+                (["--traffic-class=256"], ["--traffic-class=256"]),
+                (["--connect-timeout=-1"], ["connect-timeout"]),
+                (["extra"], ["extra"]),
+        ):
+            with self.subTest(arguments):
+                self.assert_one_line(self.run_program(PING_PONG, "--device=soft0", *arguments), *parts)
+
+    def test_devices(self):
+        for role in ("both", "server", "client"):
+            with self.subTest(role):
+                self.assert_one_line(self.run_program(PING_PONG, f"--role={role}", "--device=mlx9_9"), "mlx9_9", "soft0")
+        self.assert_one_line(self.run_program(PING_PONG, "--device=soft0", "--ib-port=9"), "9")
+        self.assert_one_line(self.run_program(PING_PONG, "--device=soft0", "--gid-index=4000"), "4000")
+
+    def test_nobody_there(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+            began = time.monotonic()
+            self.assert_one_line(
+                self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0", "--connect-timeout=0.5"),
+                f"127.0.0.1:{port}")
+            self.assertLess(time.monotonic() - began, 0.5 + 2 * SLOW)
+
+    def test_port_in_use(self):
+        with socket.create_server(("", 0)) as other:
+            port = other.getsockname()[1]
+            self.assert_one_line(
+                self.run_program(PING_PONG, "--role=server", f"--port={port}", "--device=soft0"), str(port), "in use")
+
+    def test_help(self):
+        out = self.assert_success(self.run_program(PING_PONG, "--help"))
+        for text in ("usage: ping_pong_test", "--size=BYTES", "--keep-serving", "--connect-timeout=SECONDS", "(default 2020)"):
+            self.assertIn(text, out)
+
+    def test_device_that_is_picked_is_named_in_a_warning(self):
+        status, out, err = self.run_program(PING_PONG, "--iterations=1")
+        self.assertEqual(status, 0, err)
+        if "client  soft0" in out:
+            self.assertIn("soft0", err)
+
+
+if __name__ == "__main__":
+    os.environ.pop("RCL_MAX_VLOG_LEVEL", None)
+    unittest.main()
