@@ -17,7 +17,7 @@ constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 40;
 
 Mapping::Mapping(int fd, std::uint64_t offset, std::size_t length, bool writable) noexcept {
   const int protection = PROT_READ | (writable ? PROT_WRITE : 0);
-  void* address = mmap(nullptr, length, protection, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(offset));
+  void* address = mmap(nullptr, length, protection, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (address == MAP_FAILED) return;
   madvise(address, length, MADV_DONTFORK);
   // Fewer page faults where the system allows huge pages in shared memory; refused elsewhere, which is fine.

@@ -31,6 +31,7 @@ int SoftCq::poll(int count, ibv_wc* out) noexcept {
   const std::scoped_lock guard(lock_);
   const std::size_t queues = senders_.size() + receivers_.size();
   int found = 0;
+  if (next_ >= queues) next_ = 0;  // queue pairs have left since
   for (std::size_t i = 0; i < queues && found < count; ++i) {
     std::size_t at = next_ + i;
     if (at >= queues) at -= queues;
@@ -38,7 +39,7 @@ int SoftCq::poll(int count, ibv_wc* out) noexcept {
     found += at < senders_.size() ? qp->poll_sends(count - found, out + found)
                                   : qp->poll_receives(count - found, out + found);
   }
-  if (++next_ >= queues) next_ = 0;
+  ++next_;
   return found;
 }
 

@@ -204,6 +204,23 @@ TEST(Verbs, AQueuePairConnectsToItself) {
   EXPECT_EQ(std::memcmp(memory.data, memory.data + 2048, 1000), 0);
 }
 
+TEST(Verbs, QueuePairsLeaveASharedCompletionQueueWhileItIsPolled) {
+  Node node;
+  verbs::CqHandle cq(api(), api().create_cq(node.context.get(), 256, nullptr, nullptr, 0));
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = cq.get();
+  init.qp_type = IBV_QPT_RC;
+  init.cap = {4, 4, 1, 1, 0};
+  std::vector<verbs::QpHandle> queue_pairs;
+  for (int i = 0; i < 8; ++i) queue_pairs.emplace_back(api(), api().create_qp(node.pd.get(), &init));
+  ibv_wc wc{};
+  for (int i = 0; i < 13; ++i) EXPECT_EQ(ibv_poll_cq(cq.get(), 1, &wc), 0);
+  while (!queue_pairs.empty()) {
+    queue_pairs.pop_back();
+    EXPECT_EQ(ibv_poll_cq(cq.get(), 1, &wc), 0);
+  }
+}
+
 TEST(Verbs, AllocatedMemoryIsZeroedAndReused) {
   Node node;
   void* const first = api().allocate_memory(node.context.get(), 1 << 20, false);
