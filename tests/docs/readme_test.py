@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""README.md shows what there is: its program is the one that is compiled and run, its files and commands exist."""
+
+import pathlib
+import re
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+class Readme(unittest.TestCase):
+    def test_its_program_is_the_example(self):
+        shown = re.search(r"```cpp\n(.*?)```", README, re.S).group(1)
+        self.assertEqual(shown, (ROOT / "example/hello_rdma.cc").read_text(encoding="utf-8"))
+
+    def test_the_program_is_short(self):
+        self.assertLessEqual(len((ROOT / "example/hello_rdma.cc").read_text(encoding="utf-8").splitlines()), 36)
+
+    def test_the_files_it_names_exist(self):
+        names = re.findall(r"\b((?:docs|scripts|example|third_party)/[\w./-]*\w|[A-Z]+\.md)\b", README)
+        self.assertGreater(len(names), 8)
+        for name in names:
+            with self.subTest(name):
+                self.assertTrue((ROOT / name).exists())
+
+    def test_the_programs_it_names_have_the_options_it_names(self):
+        sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "example").rglob("*.cc"))
+        for option in re.findall(r"--([a-z][\w-]*)=", README) + ["verify"]:
+            with self.subTest(option):
+                self.assertRegex(sources, rf'DEFINE_\w+\(\s*{option.replace("-", "_")},')
+
+
+if __name__ == "__main__":
+    unittest.main()
