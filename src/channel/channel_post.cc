@@ -23,9 +23,7 @@ ibv_sge* sge_list(std::span<const BufferSlice> slices) noexcept {
   return reinterpret_cast<ibv_sge*>(const_cast<BufferSlice*>(slices.data()));
 }
 
-RDMACOMM_HOT std::uint64_t total_bytes(std::span<const BufferSlice> slices) noexcept {
-  if (slices.size() == 1) [[likely]]
-    return slices.front().size();
+std::uint64_t total_bytes(std::span<const BufferSlice> slices) noexcept {
   std::uint64_t bytes = 0;
   for (const BufferSlice& slice : slices) bytes += slice.size();
   return bytes;
