@@ -69,7 +69,7 @@ static_assert(sizeof(QpShared) == 192);
 }
 
 /// The first word of an inbound slot, published last and by one store: who sees its sequence sees all of the slot.
-struct SlotHead {
+struct alignas(8) SlotHead {
   std::uint32_t sequence;  ///< position + 1 once the slot is filled
   std::uint8_t status;     ///< ibv_wc_status of the receive
   std::uint8_t opcode;     ///< IBV_WC_RECV or IBV_WC_RECV_RDMA_WITH_IMM, less IBV_WC_RECV
