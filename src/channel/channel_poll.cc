@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "channel/request_ring.h"
+#include "rdmacomm/base/hot_inline.h"
 #include "rdmacomm/channel/rdma_channel.h"
 
 namespace rdmacomm {
@@ -13,8 +14,7 @@ constexpr std::size_t kBatch = 16;  // completions taken from the device at a ti
 
 // Asks `cq` once, for what fits behind the first `count` of `out`, and adds what came to `count`. Returns how many
 // fewer came than were asked for, so 0 when more may be there; or -1 when the queue itself has failed.
-[[gnu::always_inline]] inline int RDMAChannel::take_batch(ibv_cq* cq, std::span<Completion> out,
-                                                          std::size_t& count) noexcept {
+RDMACOMM_HOT_INLINE int RDMAChannel::take_batch(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept {
   ibv_wc wcs[kBatch];         // written by the device as far as used
   std::size_t taken = count;  // not the caller's: the compiler would have to store it after each completion
   const int asked = static_cast<int>(std::min(out.size() - taken, kBatch));

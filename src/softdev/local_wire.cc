@@ -4,11 +4,11 @@
 #include <cerrno>
 #include <mutex>
 
+#include "rdmacomm/base/hot_inline.h"
 #include "softdev/completion_event.h"
 #include "softdev/copy.h"
 #include "softdev/device_limits.h"
 #include "softdev/hazard.h"
-#include "softdev/hot.h"
 #include "softdev/mr_table.h"
 #include "softdev/soft_context.h"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "rdmacomm/base/hot_inline.h"
 #include "softdev/copy.h"
-#include "softdev/hot.h"
 #include "softdev/mr_table.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"

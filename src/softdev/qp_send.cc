@@ -3,8 +3,9 @@
 #include <cstring>
 #include <mutex>
 
+#include "rdmacomm/base/hot_inline.h"
 #include "softdev/device_limits.h"
-#include "softdev/hot.h"
+#include "softdev/prefetch.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
@@ -84,7 +85,7 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   int error = 0;
   {
     const std::scoped_lock guard(send_lock_);
-    if (wr->opcode == IBV_WR_SEND && wire_ != nullptr && wire_->next_line() != nullptr) {
+    if (wr != nullptr && wr->opcode == IBV_WR_SEND && wire_ != nullptr && wire_->next_line() != nullptr) {
       prefetch_for_writing(wire_->next_line());
     }
     const ibv_qp_state now = state_.load(std::memory_order_relaxed);

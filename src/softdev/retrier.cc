@@ -1,11 +1,9 @@
 #include "softdev/retrier.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 
+#include "softdev/service_thread.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_qp.h"
 
@@ -18,13 +16,7 @@ constexpr std::chrono::microseconds kLongestPause{1000};
 }  // namespace
 
 void Retrier::start() {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "soft0-retry");
+  thread_ = start_service_thread("soft0-retry", [this] { run(); });
 }
 
 void Retrier::stop() {

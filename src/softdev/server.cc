@@ -1,7 +1,5 @@
 #include "softdev/server.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -15,6 +13,7 @@
 
 #include "softdev/mr_table.h"
 #include "softdev/peer.h"
+#include "softdev/service_thread.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
@@ -27,14 +26,7 @@ int Server::start() {
   stop_event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !stop_event_) return errno;
   add({Kind::kStop, UniqueFd(), {}, {}}, stop_event_.get(), EPOLLIN);
-  // Signals are the application's: none is ever handled on this thread.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "soft0-serve");
+  thread_ = start_service_thread("soft0-serve", [this] { run(); });
   return 0;
 }
 

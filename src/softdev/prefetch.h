@@ -1,9 +1,5 @@
-// hot.h - marking what runs once per request.
+// prefetch.h - asking for a cache line before it is needed.
 #pragma once
-
-/// A function of the data path, used in one file only: always part of its caller. The compiler's own measure is
-/// size; here a call more is one in every message's latency.
-#define RDMACOMM_HOT_INLINE [[gnu::always_inline]] inline
 
 namespace rdmacomm::softdev {
 
