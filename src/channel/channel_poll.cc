@@ -1,8 +1,8 @@
 // Polling: the other hot half of RDMAChannel. No allocation, lock, log, string or system call in this file.
 #include <algorithm>
 
+#include "base/hot_inline.h"
 #include "channel/request_ring.h"
-#include "rdmacomm/base/hot_inline.h"
 #include "rdmacomm/channel/rdma_channel.h"
 
 namespace rdmacomm {

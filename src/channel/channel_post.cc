@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/hot_inline.h"
 #include "channel/request_id.h"
 #include "channel/request_ring.h"
-#include "rdmacomm/base/hot_inline.h"
 #include "rdmacomm/channel/rdma_channel.h"
 #include "rdmacomm/verbs/call.h"
 

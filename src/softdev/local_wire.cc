@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <mutex>
 
-#include "rdmacomm/base/hot_inline.h"
+#include "base/hot_inline.h"
 #include "softdev/completion_event.h"
 #include "softdev/copy.h"
 #include "softdev/device_limits.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "rdmacomm/base/hot_inline.h"
+#include "base/hot_inline.h"
 #include "softdev/copy.h"
 #include "softdev/mr_table.h"
 #include "softdev/soft_context.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "rdmacomm/base/hot_inline.h"
+#include "base/hot_inline.h"
 #include "softdev/device_limits.h"
 #include "softdev/prefetch.h"
 #include "softdev/soft_context.h"
