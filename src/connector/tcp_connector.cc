@@ -81,7 +81,7 @@ Status TCPConnector::sync_with_peer(std::string_view tag, Deadline deadline) {
     }
     WireWriter writer;
     writer.put_text(mine);
-    const Status sent = send_message(MessageType::kBarrier, writer.bytes(), deadline);
+    Status sent = send_message(MessageType::kBarrier, writer.bytes(), deadline);
     if (!sent) return sent;
     barrier_sent_ = mine;
   }
@@ -205,14 +205,14 @@ void TCPConnector::sort_in(Message message) {
 }
 
 /// The only place where peer_state_ and end_ change because of the peer. The first reason stays.
-void TCPConnector::end(PeerState state, Error why) {
+void TCPConnector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;
   end_ = make_error(why.code, who() + " " + why.context);
   changed_.notify_all();
 }
 
-void TCPConnector::fail_protocol(Error why) {
+void TCPConnector::fail_protocol(const Error& why) {
   // A stranger that speaks another protocol would not understand, and need not know what listens here.
   if (assembler_.magic_seen() && !last_sent_) {
     last_sent_ = true;

@@ -12,10 +12,10 @@ namespace rdmacomm {
 Status TCPConnector::send_message(MessageType type, std::span<const std::byte> payload, Deadline deadline) {
   auto frame = frame_message(type, payload);
   if (!frame) return frame.status();
-  const Status claimed = claim_sending(deadline);
+  Status claimed = claim_sending(deadline);
   if (!claimed) return claimed;
   RDMACOMM_VLOG(3) << "sending " << rdmacomm::to_text(type) << ", " << payload.size() << " bytes, to " << peer_address_;
-  const Status sent = write_all(*frame, deadline);
+  Status sent = write_all(*frame, deadline);
   release_sending();
   return sent;
 }

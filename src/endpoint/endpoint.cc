@@ -155,7 +155,7 @@ bool EndPoint::ended_in_order() const {
 }
 
 Status EndPoint::why_over() const {
-  const Status ended = status();
+  Status ended = status();
   if (!ended) return ended;
   return make_error(Errc::kNotConnected, "the endpoint to " + peer() + " is not established yet");
 }
@@ -193,7 +193,7 @@ Status EndPoint::close() {
     served_.wait(lock, [&] { return !server_; });
     if (state_.load(std::memory_order_relaxed) == State::kClosed) return {};
   }
-  const Status drained_all = drain(Deadline::after(kDrainTime));
+  Status drained_all = drain(Deadline::after(kDrainTime));
   move_to(State::kClosed, {});
   return drained_all;
 }

@@ -66,7 +66,7 @@ Status SessionCore::ensure_running() {
   if (state_ != State::kNew) return is_stopped();
   move_to(State::kStarting);
   lock.unlock();
-  const Status started = start_up();
+  Status started = start_up();
   lock.lock();
   // stop() may have come in between; where there is a control thread, it does what stop() asked for.
   if (state_ == State::kStopping) {

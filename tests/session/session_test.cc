@@ -383,7 +383,7 @@ TEST(SessionStop, AClientConnectsAgainFromItsHook) {
   ASSERT_NE(pair.connect(), nullptr);
   pair.accept()->stop();
   ASSERT_NE(pair.accept(), nullptr);
-  EXPECT_EQ(pair.client->record.count("established"), 2);
+  EXPECT_TRUE(pair.client->record.wait_for("established", 2));
 }
 
 // Leaks ---------------------------------------------------------------------------------------------------------------

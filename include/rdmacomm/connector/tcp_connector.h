@@ -113,8 +113,8 @@ class TCPConnector {
   explicit TCPConnector(UniqueFd socket);
   void pump(bool limited);
   void sort_in(Message message);
-  void end(PeerState state, Error why);
-  void fail_protocol(Error why);
+  void end(PeerState state, const Error& why);
+  void fail_protocol(const Error& why);
   bool inbox_full() const noexcept;
   std::optional<Message> pop(MessageType type);
   Result<Message> take(MessageType type, bool must_be_next, Deadline deadline);
