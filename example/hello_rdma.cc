@@ -14,7 +14,7 @@ Status say_hello() {  // both ends in one process, so that it runs by itself
   if (!inbox) return inbox.error();
   const auto letter = RDMABuffer::allocate(*client.device(), {});
   if (!letter) return letter.error();
-  std::strcpy(reinterpret_cast<char*>((*letter)->data()), "hello");
+  std::memcpy((*letter)->data(), "hello", 6);
   const auto refused = (*endpoint)->data()->post_write((*letter)->at(0), (*inbox)->remote_region(), /*id=*/1);
   if (refused) return make_error(refused, "cannot post the WRITE");
   Completion done[1];

@@ -144,7 +144,7 @@ Status Plan::validate() const {
     if (!checked.ok()) return checked;
   }
   for (const std::uint64_t size : sizes) {
-    if (const Status checked = check_range("a message size", size, 1, kMaxMessageBytes); !checked.ok()) return checked;
+    if (Status checked = check_range("a message size", size, 1, kMaxMessageBytes); !checked.ok()) return checked;
   }
   if (!std::ranges::is_sorted(sizes)) return make_error(Errc::kInvalidArgument, "the sizes are not in ascending order");
   if (cells().empty()) {

@@ -184,7 +184,7 @@ Status run_server(const ServerOptions& options) {
   for (;;) {
     const auto endpoint = session->wait_for_endpoint(Deadline::never());
     if (!endpoint) return endpoint.error();
-    const Status outcome = serve(*session, **endpoint);
+    Status outcome = serve(*session, **endpoint);
     if (!options.connection.keep_serving) return outcome;
     if (outcome.ok()) {
       std::cout << "served " << (*endpoint)->peer() << std::endl;
