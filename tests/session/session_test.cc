@@ -386,41 +386,5 @@ TEST(SessionStop, AClientConnectsAgainFromItsHook) {
   EXPECT_TRUE(pair.client->record.wait_for("established", 2));
 }
 
-// Leaks ---------------------------------------------------------------------------------------------------------------
-
-TEST(SessionLeaks, AHundredConnectsLeaveDescriptorsAndThreadsWhereTheyWere) {
-  SessionPair pair;
-  const auto cycle = [&] {
-    auto at_client = pair.connect();
-    auto at_server = pair.accept();
-    ASSERT_TRUE(at_client && at_server);
-    EXPECT_TRUE(at_client->close().ok());
-    EXPECT_TRUE(at_server->close().ok());
-  };
-  const auto settle = [&](int cycles) {
-    ASSERT_TRUE(pair.server->record.wait_for("disconnected ok", cycles));
-    ASSERT_TRUE(pair.client->record.wait_for("disconnected ok", cycles));
-  };
-  for (int i = 0; i < 5; ++i) cycle();
-  settle(5);
-  const std::size_t descriptors = open_descriptors();
-  const std::size_t threads = running_threads();
-  for (int i = 0; i < 100; ++i) cycle();
-  settle(105);
-  expect_back_to(descriptors, threads);
-}
-
-TEST(SessionLeaks, SessionsThemselvesLeaveNothing) {
-  const auto run = [] {
-    SessionPair pair;
-    ASSERT_NE(pair.connect(), nullptr);
-  };
-  run();
-  const std::size_t descriptors = open_descriptors();
-  const std::size_t threads = running_threads();
-  for (int i = 0; i < 10; ++i) run();
-  expect_back_to(descriptors, threads);
-}
-
 }  // namespace
 }  // namespace rdmacomm
