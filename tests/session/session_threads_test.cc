@@ -18,6 +18,7 @@ class ServedSession : public ::testing::TestWithParam<std::tuple<ThreadMode, Pol
     const auto serve = [](HcaConfig& hca, const PeerInfo&) {
       std::tie(hca.thread_mode, hca.polling_mode) = GetParam();
       hca.shared_queue_key = "all";
+      hca.shared_queue_depth = 16384;  // for all endpoints of a test, also where the server is behind in ending them
       return Status();
     };
     server_->configure = serve;
@@ -138,7 +139,10 @@ TEST_P(ServedSession, StopFromACompletionHook) {
 TEST_P(ServedSession, ManyEndpointsComeAndGo) {
   for (int round = 0; round < 3; ++round) {
     std::vector<std::shared_ptr<EndPoint>> endpoints;
-    for (int i = 0; i < 6; ++i) endpoints.push_back(connect());
+    for (int i = 0; i < 6; ++i) {
+      endpoints.push_back(connect());
+      ASSERT_TRUE(endpoints.back());
+    }
     for (const auto& endpoint : endpoints) {
       const auto local = make_buffer(endpoint->device());
       ASSERT_FALSE(endpoint->data()->post_send(local->at(0), 9));
