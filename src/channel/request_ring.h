@@ -21,6 +21,8 @@ inline bool RDMAChannel::complete(const ibv_wc& wc, Completion& out) noexcept {
   const bool is_recv = is_recv_request(wc.wr_id);
   const std::uint32_t position = request_position(wc.wr_id);
   RequestRing& ring = is_recv ? recv_ : send_;
+  // The entry was written by the posting thread, which only the device ties to this one: hence the acquire.
+  (void)ring.posted.load(std::memory_order_acquire);
   const RequestRing::Entry entry = ring.at(position);
   // Requests complete in order: whatever is older and was not reported is done as well.
   ring.completed.store(position + 1, std::memory_order_release);

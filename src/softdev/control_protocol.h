@@ -28,6 +28,7 @@ enum class RequestKind : std::uint32_t {
   kQueuePair,    ///< -> QueuePairAnswer, and the descriptor that wakes its receive queue's sleeper, if it has one
   kArena,        ///< -> the descriptor of arena `argument`
   kFail,         ///< a request broke the rules of queue pair `qpn`: no answer
+  kReleased,     ///< queue pair `qpn` went down while a request used it, which it does not any more: no answer
   kWrite,        ///< memory that can neither be mapped nor reached by system calls: `length` bytes follow
   kRead,         ///< -> `length` bytes follow the answer
   kFetchAdd,     ///< -> Answer::value: what was there

@@ -38,7 +38,7 @@ inline void await_visibility() noexcept {
 class Hazard {
  public:
   /// by_membarrier: both processes are registered.
-  Hazard(QpShared& target, bool by_membarrier) noexcept : target_(target) {
+  Hazard(QpShared& target, bool by_membarrier) noexcept : target_(target), by_membarrier_(by_membarrier) {
     if (by_membarrier) {
       target_.busy.store(1, std::memory_order_relaxed);
       std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -48,10 +48,19 @@ class Hazard {
   }
   Hazard(const Hazard&) = delete;
   Hazard& operator=(const Hazard&) = delete;
-  ~Hazard() { target_.busy.store(0, std::memory_order_release); }
+  /// Takes the flag down before whatever the initiator looks at next, for the same reason.
+  ~Hazard() {
+    if (by_membarrier_) {
+      target_.busy.store(0, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      target_.busy.exchange(0, std::memory_order_seq_cst);
+    }
+  }
 
  private:
   QpShared& target_;
+  const bool by_membarrier_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -290,6 +290,21 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   return {ExecOutcome::kDone, IBV_WC_SUCCESS, 8};
 }
 
+RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  const std::uint32_t target_mtu = target_->path_mtu.load(std::memory_order_relaxed);
+  if (bytes > target_mtu && own_.path_mtu > target_mtu) {
+    return refused(IBV_WC_REM_INV_REQ_ERR);  // its packets would be longer than the target accepts
+  }
+  switch (wr.opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM: return exec_send(wr, bytes);
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM: return exec_write(wr, bytes);
+    case IBV_WR_RDMA_READ: return exec_read(wr, bytes);
+    default: return exec_atomic(wr);
+  }
+}
+
 ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   std::uint64_t total = 0;
   if (!local_slices_valid(wr, total)) return refused(IBV_WC_LOC_PROT_ERR);
@@ -298,28 +313,19 @@ ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   if (target_ == nullptr) return {ExecOutcome::kUnreachable};
   const auto bytes = static_cast<std::uint32_t>(total);
 
-  ExecResult result;
+  // Looked at before the flag goes up too: a target on its way down must not find the flag up for nothing.
+  if (target_->link.load(std::memory_order_acquire) != link_) return {ExecOutcome::kUnreachable};
+  ExecResult result{ExecOutcome::kUnreachable};
   {
-    QpShared& target = *target_;
-    const Hazard hazard(target, by_membarrier_);
-    if (target.link.load(std::memory_order_acquire) != link_) return {ExecOutcome::kUnreachable};
-    const std::uint32_t target_mtu = target.path_mtu.load(std::memory_order_relaxed);
-    if (bytes > target_mtu && own_.path_mtu > target_mtu) {
-      result = refused(IBV_WC_REM_INV_REQ_ERR);  // its packets would be longer than the target accepts
-    } else {
-      switch (wr.opcode) {
-        case IBV_WR_SEND:
-        case IBV_WR_SEND_WITH_IMM: result = exec_send(wr, bytes); break;
-        case IBV_WR_RDMA_WRITE:
-        case IBV_WR_RDMA_WRITE_WITH_IMM: result = exec_write(wr, bytes); break;
-        case IBV_WR_RDMA_READ: result = exec_read(wr, bytes); break;
-        default: result = exec_atomic(wr); break;
-      }
-    }
+    const Hazard hazard(*target_, by_membarrier_);
+    if (target_->link.load(std::memory_order_acquire) == link_) result = carry_out(wr, bytes);
   }
+  // A target that went down meanwhile could not flush its receives while the flag was up.
+  if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
+    peer_->report_release(target_qpn_);
   ibv_event_type event{};
   if (result.outcome == ExecOutcome::kDone && result.status != IBV_WC_SUCCESS && target_event(result.status, event)) {
-    peer_->report_failure(target_qpn_, own_.qpn, event);
+    peer_->report_failure(target_qpn_, event);
   }
   return result;
 }

@@ -38,6 +38,7 @@ class LocalWire final : public Wire {
     std::uint64_t address = 0;
   };
 
+  ExecResult carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;

@@ -55,7 +55,11 @@ class Peer {
   /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap. 0, or an errno value.
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
   /// Tells the target that a request broke its rules. No answer is awaited.
-  void report_failure(std::uint32_t qpn, std::uint32_t own_qpn, ibv_event_type event) noexcept;
+  void report_failure(std::uint32_t qpn, ibv_event_type event) noexcept {
+    tell(RequestKind::kFail, qpn, static_cast<std::uint32_t>(event));
+  }
+  /// Tells a target that went down while a request used it that the request has ended.
+  void report_release(std::uint32_t qpn) noexcept { tell(RequestKind::kReleased, qpn, 0); }
 
  private:
   struct MappedRegistration {
@@ -65,6 +69,7 @@ class Peer {
   };
 
   int hello();
+  void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t argument) noexcept;
   int call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,
                   UniqueFd& fd);
   int arena_fd_locked(Arena arena);

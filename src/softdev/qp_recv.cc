@@ -73,6 +73,8 @@ RDMACOMM_HOT_INLINE bool SoftQp::copy_eager(const InSlot& slot, const RecvRecord
 
 RDMACOMM_HOT_INLINE void SoftQp::deliver(const InSlot& slot, SlotHead head, std::uint32_t position,
                                          ibv_wc& wc) noexcept {
+  // The record was written by whoever posted the receive, on a thread that this one need not know otherwise.
+  (void)recv_posted_.load(std::memory_order_acquire);
   const RecvRecord& record = recvs_[position & view_.mask];
   const ibv_sge* slices = recv_slices_.data() + std::size_t{position & view_.mask} * capabilities_.max_recv_sge;
   wc.wr_id = record.wr_id;
@@ -86,6 +88,11 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver(const InSlot& slot, SlotHead head, std:
   wc.wc_flags = head.has_immediate != 0 ? IBV_WC_WITH_IMM : 0;
   // The memory was registered when the receive was posted; a registration given up since then is found here.
   if (head.eager != 0 && !copy_eager(slot, record, slices)) wc.status = IBV_WC_LOC_PROT_ERR;
+}
+
+void SoftQp::notify_receiver() noexcept {
+  const std::scoped_lock guard(send_lock_);
+  if (!destroyed_) recv_queue_.notify(true);
 }
 
 int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {

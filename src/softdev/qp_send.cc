@@ -163,13 +163,11 @@ void SoftQp::retry_pending_locked() noexcept {
 }
 
 void SoftQp::retry_pending() noexcept {
-  {
-    const std::scoped_lock guard(send_lock_);
-    if (pending_.empty() || wire_ == nullptr) return;
-    wire_->attach();
-    retry_pending_locked();
-  }
-  send_queue_.notify(true);
+  const std::scoped_lock guard(send_lock_);
+  if (pending_.empty() || wire_ == nullptr) return;
+  wire_->attach();
+  retry_pending_locked();
+  send_queue_.notify(true);  // under the lock: after destroy() the completion queue may be gone
 }
 
 void SoftQp::flush_pending() noexcept {

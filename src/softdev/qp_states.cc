@@ -253,6 +253,7 @@ void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {
 void SoftQp::destroy() {
   {
     const std::scoped_lock guard(send_lock_);
+    destroyed_ = true;
     state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
     view_.shared->link.store(0, std::memory_order_seq_cst);
     flush_pending();

@@ -117,8 +117,8 @@ bool Server::answer(Watched& initiator) {
       receive_packet(initiator.fd.get(), std::as_writable_bytes(std::span(&request, 1)), payload, unexpected, 0);
   if (received < 0 && errno == EAGAIN) return true;
   if (received < static_cast<ssize_t>(sizeof(request)) || request.magic != kControlMagic) return false;
-  if (request.kind == RequestKind::kFail) {
-    fail_queue_pair(request);
+  if (request.kind == RequestKind::kFail || request.kind == RequestKind::kReleased) {
+    take_report(request);
     return true;
   }
   payload.resize(static_cast<std::size_t>(received) - sizeof(request));
@@ -197,16 +197,20 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   return 0;
 }
 
-void Server::fail_queue_pair(const Request& request) {
+void Server::take_report(const Request& request) {
   const auto qp = context_.queue_pairs().find(request.qpn);
   if (qp == nullptr) return;
+  if (request.kind == RequestKind::kReleased) return qp->notify_receiver();
   qp->enter_error();
   context_.events().push(static_cast<ibv_event_type>(request.argument), *qp);
 }
 
 void Server::initiator_gone(const Watched& initiator) {
   for (const auto& target : initiator.targets) {
-    if (const auto qp = target.lock()) qp->forget_initiator();
+    const auto qp = target.lock();
+    if (qp == nullptr) continue;
+    qp->forget_initiator();
+    qp->notify_receiver();
   }
 }
 

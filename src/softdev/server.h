@@ -58,7 +58,7 @@ class Server {
   int reply_queue_pair(const Request& request, Watched& initiator, Answer& answer);
   int access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
                     std::span<std::byte> out);
-  void fail_queue_pair(const Request& request);
+  void take_report(const Request& request);
 
   SoftContext& context_;
   UniqueFd epoll_;

@@ -25,7 +25,8 @@ class SoftCq;
 /// retrying thread and by poll_cq.
 ///
 /// Threads: any. Locks, outermost first: the completion queue's, the send queue's.
-/// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user.
+/// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user. The device's own threads
+/// may be that, so they touch the completion queues under the send queue's lock only, and not after destroy().
 class SoftQp : public ibv_qp {
  public:
   using Clock = std::chrono::steady_clock;
@@ -57,6 +58,8 @@ class SoftQp : public ibv_qp {
   // qp_recv.cc
   int post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
   int poll_receives(int count, ibv_wc* out) noexcept;
+  /// Wakes whoever sleeps on the receive completion queue: there may be something to flush.
+  void notify_receiver() noexcept;
 
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
   [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
@@ -125,6 +128,7 @@ class SoftQp : public ibv_qp {
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
   SpinLock send_lock_;
+  bool destroyed_ = false;  // the completion queues are not to be touched any more
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   std::unique_ptr<Wire> wire_;
   std::vector<SendRecord> sends_;
