@@ -5,15 +5,17 @@
 using namespace rdmacomm;
 
 Status say_hello() {  // both ends in one process, so that it runs by itself
-  ServerSession server({.address = {.host = "127.0.0.1", .port = 0}});
+  SessionOptions options;
+  options.address = {.host = "127.0.0.1", .port = 0};
+  ServerSession server(options);
   if (Status started = server.start(); !started.ok()) return started;
-  ClientSession client({.address = {.host = "127.0.0.1", .port = server.port()}});
+  options.address.port = server.port();
+  ClientSession client(options);
   const auto endpoint = client.connect();  // TCP, then queue pairs: INIT -> RTR -> RTS
   if (!endpoint) return endpoint.error();
   const auto inbox = RDMABuffer::allocate(*server.device(), {.remote_access = RemoteAccess::kWrite});
-  if (!inbox) return inbox.error();
   const auto letter = RDMABuffer::allocate(*client.device(), {});
-  if (!letter) return letter.error();
+  if (!inbox || !letter) return (inbox ? letter : inbox).error();
   std::memcpy((*letter)->data(), "hello", 6);
   const auto refused = (*endpoint)->data()->post_write((*letter)->at(0), (*inbox)->remote_region(), /*id=*/1);
   if (refused) return make_error(refused, "cannot post the WRITE");
