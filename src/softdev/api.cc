@@ -165,7 +165,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
 int dereg_mr(ibv_mr* mr) {
   SoftContext& soft = SoftContext::from(mr->context);
   soft.registrations().invalidate(mr->lkey);
-  soft.wait_for_initiators();
+  soft.wait_until_idle();
   soft.registrations().recycle(mr->lkey);
   --from(mr->pd).users;
   delete static_cast<SoftMr*>(mr);

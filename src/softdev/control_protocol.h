@@ -29,11 +29,17 @@ enum class RequestKind : std::uint32_t {
   kArena,        ///< -> the descriptor of arena `argument`
   kFail,         ///< a request broke the rules of queue pair `qpn`: no answer
   kReleased,     ///< queue pair `qpn` went down while a request used it, which it does not any more: no answer
+  kDetach,       ///< initiator `peer_qpn` has let go of queue pair `qpn`'s memory: no answer
   kWrite,        ///< memory that can neither be mapped nor reached by system calls: `length` bytes follow
   kRead,         ///< -> `length` bytes follow the answer
   kFetchAdd,     ///< -> Answer::value: what was there
   kCompareSwap,  ///< -> Answer::value: what was there
 };
+
+/// Whether no answer is awaited.
+[[nodiscard]] constexpr bool is_report(RequestKind kind) noexcept {
+  return kind == RequestKind::kFail || kind == RequestKind::kReleased || kind == RequestKind::kDetach;
+}
 
 struct Request {
   std::uint32_t magic = kControlMagic;

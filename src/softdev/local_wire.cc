@@ -51,6 +51,12 @@ LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
       link_(link_word(target_qpn, own.qpn)),
       own_registrations_(own.context->registrations().entries()) {}
 
+LocalWire::~LocalWire() {
+  if (remote_ == nullptr) return;
+  remote_.reset();
+  peer_->detach(target_qpn_, own_.qpn);
+}
+
 int LocalWire::connect() {
   int error = 0;
   peer_ = own_.context->peers().get(target_qpn_, error);

@@ -24,6 +24,7 @@ struct LocalEnd {
 class LocalWire final : public Wire {
  public:
   LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept;
+  ~LocalWire() override;
 
   /// 0: the target was found, or may come yet; EPERM, EPROTO: it never can be reached.
   [[nodiscard]] int connect();

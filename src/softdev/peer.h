@@ -56,10 +56,12 @@ class Peer {
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
   /// Tells the target that a request broke its rules. No answer is awaited.
   void report_failure(std::uint32_t qpn, ibv_event_type event) noexcept {
-    tell(RequestKind::kFail, qpn, static_cast<std::uint32_t>(event));
+    tell(RequestKind::kFail, qpn, 0, static_cast<std::uint32_t>(event));
   }
   /// Tells a target that went down while a request used it that the request has ended.
-  void report_release(std::uint32_t qpn) noexcept { tell(RequestKind::kReleased, qpn, 0); }
+  void report_release(std::uint32_t qpn) noexcept { tell(RequestKind::kReleased, qpn, 0, 0); }
+  /// Tells the target that what attach(qpn, own_qpn) returned is unmapped.
+  void detach(std::uint32_t qpn, std::uint32_t own_qpn) noexcept { tell(RequestKind::kDetach, qpn, own_qpn, 0); }
 
  private:
   struct MappedRegistration {
@@ -69,7 +71,7 @@ class Peer {
   };
 
   int hello();
-  void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t argument) noexcept;
+  void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument) noexcept;
   int call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,
                   UniqueFd& fd);
   int arena_fd_locked(Arena arena);

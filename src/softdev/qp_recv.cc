@@ -91,7 +91,7 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver(const InSlot& slot, SlotHead head, std:
 }
 
 void SoftQp::notify_receiver() noexcept {
-  const std::scoped_lock guard(send_lock_);
+  const std::scoped_lock guard(service_mutex_);
   if (!destroyed_) recv_queue_.notify(true);
 }
 

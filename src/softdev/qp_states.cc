@@ -1,10 +1,14 @@
 // The life of a queue pair: creation, its states, its end.
+#include <fcntl.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <chrono>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "softdev/device_limits.h"
@@ -30,20 +34,21 @@ constexpr int kRtrRequired =
 constexpr int kRtsRequired =
     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-constexpr int kRtsOptional =
-    IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+// What the standard allows besides and this device does not have is refused: alternate paths, an event when the send
+// queue has drained, another address in SQD.
+constexpr int kRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER;
 
 constexpr std::array<Move, 9> kMoves = {{
     {IBV_QPS_RESET, IBV_QPS_INIT, kInitRequired, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitRequired},
-    {IBV_QPS_INIT, IBV_QPS_RTR, kRtrRequired, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+    {IBV_QPS_INIT, IBV_QPS_RTR, kRtrRequired, IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
     {IBV_QPS_RTR, IBV_QPS_RTS, kRtsRequired, kRtsOptional},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRtsOptional},
-    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY | IBV_QP_CUR_STATE},
+    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_CUR_STATE},
     {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRtsOptional},
     {IBV_QPS_SQD, IBV_QPS_SQD, 0,
-     IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
-         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PKEY_INDEX | kRtsOptional},
+     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_PKEY_INDEX | kRtsOptional},
     {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
 }};
 
@@ -133,9 +138,14 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int mask) {
       return 0;
     }
     to_reset = to == IBV_QPS_RESET;
+    const ibv_qp_attr before = attributes_;
     if (!to_reset) store_attributes(attributes, mask);
     if (to == IBV_QPS_RTR && from == IBV_QPS_INIT) error = to_rtr(attributes);
-    if (error != 0) return error;
+    if (error != 0) {
+      attributes_ = before;  // a call that fails changes nothing
+      publish_attributes();
+      return error;
+    }
     state_.store(to, std::memory_order_relaxed);
     state = attributes_.qp_state = to;
     if (to == IBV_QPS_RTS && !pending_.empty()) retry_pending_locked();
@@ -163,6 +173,10 @@ void SoftQp::store_attributes(const ibv_qp_attr& a, int mask) {
   take(IBV_QP_TIMEOUT, &ibv_qp_attr::timeout);
   take(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
   take(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
+  publish_attributes();
+}
+
+void SoftQp::publish_attributes() noexcept {
   QpShared& shared = *view_.shared;
   shared.access.store(attributes_.qp_access_flags, std::memory_order_relaxed);
   shared.rnr_timer.store(attributes_.min_rnr_timer, std::memory_order_relaxed);
@@ -179,6 +193,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   const int error = wire->connect();
   if (error != 0) return error;
   wire_ = std::move(wire);
+  initiator_qpn_.store(attributes_.dest_qp_num, std::memory_order_release);
   view_.shared->link.store(link_word(qp_num, attributes_.dest_qp_num), std::memory_order_release);
   return 0;
 }
@@ -206,7 +221,7 @@ void SoftQp::reset() {
   send_queue_.detach(*this);
   recv_queue_.detach(*this);
   view_.shared->link.store(0, std::memory_order_seq_cst);
-  wait_for_initiator();
+  wait_until_idle();
   {
     const std::scoped_lock guard(send_lock_, recv_lock_);
     wire_.reset();
@@ -230,10 +245,39 @@ void SoftQp::reset() {
   recv_queue_.attach_receiver(*this);
 }
 
-void SoftQp::wait_for_initiator() noexcept {
+void SoftQp::wait_until_idle() noexcept {
   await_visibility();
   // An initiator that dies here is noticed by the serving thread, which takes its flag down.
-  while (busy()) sched_yield();
+  std::chrono::microseconds pause{0};
+  for (int looks = 0; busy(); ++looks) {
+    if (looks < 100) {
+      sched_yield();
+      continue;
+    }
+    pause = std::min(pause + std::chrono::microseconds(10), std::chrono::microseconds(1000));
+    std::this_thread::sleep_for(pause);
+  }
+  { const std::scoped_lock own_requests(send_lock_); }
+  send_queue_.wait_for_poll();
+  recv_queue_.wait_for_poll();
+}
+
+bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
+  if (initiator_qpn_.load(std::memory_order_acquire) != initiator_qpn) return false;
+  view_.shared->busy.store(0, std::memory_order_seq_cst);
+  return true;
+}
+
+bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
+  const std::scoped_lock guard(service_mutex_);
+  if (destroyed_) return false;
+  answer.qp_offset = block_.offset;
+  answer.recv_cq_offset = recv_queue_.segment_offset();
+  answer.pd = pd_number_;
+  answer.recv_entries = recv_entries(capabilities_);
+  answer.max_recv_sge = capabilities_.max_recv_sge;
+  if (recv_queue_.wake_fd() >= 0) wake_fd.reset(fcntl(recv_queue_.wake_fd(), F_DUPFD_CLOEXEC, 0));
+  return recv_queue_.wake_fd() < 0 || wake_fd.valid();
 }
 
 void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {
@@ -252,8 +296,11 @@ void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {
 
 void SoftQp::destroy() {
   {
-    const std::scoped_lock guard(send_lock_);
+    const std::scoped_lock guard(service_mutex_);
     destroyed_ = true;
+  }
+  {
+    const std::scoped_lock guard(send_lock_);
     state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
     view_.shared->link.store(0, std::memory_order_seq_cst);
     flush_pending();
@@ -261,7 +308,7 @@ void SoftQp::destroy() {
   }
   send_queue_.detach(*this);
   recv_queue_.detach(*this);
-  wait_for_initiator();
+  wait_until_idle();
 }
 
 }  // namespace rdmacomm::softdev

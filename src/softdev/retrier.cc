@@ -15,8 +15,8 @@ constexpr std::chrono::microseconds kLongestPause{1000};
 
 }  // namespace
 
-void Retrier::start() {
-  thread_ = start_service_thread("soft0-retry", [this] { run(); });
+int Retrier::start() {
+  return start_service_thread(thread_, "soft0-retry", [this] { run(); });
 }
 
 void Retrier::stop() {
@@ -39,6 +39,7 @@ void Retrier::wake() {
 bool Retrier::retry_all() {
   bool waiting = false;
   for (const auto& qp : context_.queue_pairs().all()) {
+    if (qp->failure_requested()) qp->enter_error();
     if (!qp->has_pending()) continue;
     qp->retry_pending();
     waiting = waiting || qp->has_pending();

@@ -18,7 +18,8 @@ class Retrier {
   Retrier& operator=(const Retrier&) = delete;
   ~Retrier() { stop(); }
 
-  void start();
+  /// 0, or an errno value.
+  [[nodiscard]] int start();
   void stop();
   /// Something waits now, or can stop waiting. Cheap where the thread is awake already.
   void wake();

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <vector>
 
@@ -26,8 +27,7 @@ int Server::start() {
   stop_event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !stop_event_) return errno;
   add({Kind::kStop, UniqueFd(), {}, {}}, stop_event_.get(), EPOLLIN);
-  thread_ = start_service_thread("soft0-serve", [this] { run(); });
-  return 0;
+  return start_service_thread(thread_, "soft0-serve", [this] { run(); });
 }
 
 void Server::stop() {
@@ -103,6 +103,11 @@ void Server::handle(std::uint64_t id, std::uint32_t events) {
 
 void Server::accept_initiator(Watched& listener) {
   UniqueFd socket(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket && (errno == EMFILE || errno == ENFILE)) {
+    // The connection stays in the queue and the listener readable: not to spin until a descriptor is free.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return;
+  }
   PeerCredentials credentials;
   if (!socket || !peer_credentials(socket.get(), credentials) || credentials.uid != geteuid()) return;
   const int fd = socket.get();
@@ -117,8 +122,8 @@ bool Server::answer(Watched& initiator) {
       receive_packet(initiator.fd.get(), std::as_writable_bytes(std::span(&request, 1)), payload, unexpected, 0);
   if (received < 0 && errno == EAGAIN) return true;
   if (received < static_cast<ssize_t>(sizeof(request)) || request.magic != kControlMagic) return false;
-  if (request.kind == RequestKind::kFail || request.kind == RequestKind::kReleased) {
-    take_report(request);
+  if (is_report(request.kind)) {
+    take_report(request, initiator);
     return true;
   }
   payload.resize(static_cast<std::size_t>(received) - sizeof(request));
@@ -130,6 +135,7 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
   Answer answer;
   answer.sequence = request.sequence;
   std::vector<std::byte> out;
+  UniqueFd wake_fd;
   int fd = -1;
   if (request.version != kLayoutVersion) {
     answer.error = EPROTO;
@@ -137,7 +143,8 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
     answer.mr_table_offset = context_.registrations().segment_offset();
     fd = context_.segment().fd();
   } else if (request.kind == RequestKind::kQueuePair) {
-    fd = reply_queue_pair(request, initiator, answer);
+    wake_fd = reply_queue_pair(request, initiator, answer);
+    fd = wake_fd.get();
   } else if (request.kind == RequestKind::kArena) {
     fd = context_.memory().arena_fd(static_cast<Arena>(request.argument));
     if (fd < 0) answer.error = ENOENT;
@@ -148,21 +155,15 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
   (void)send_packet(initiator.fd.get(), std::as_bytes(std::span(&answer, 1)), out, fd);
 }
 
-int Server::reply_queue_pair(const Request& request, Watched& initiator, Answer& answer) {
+UniqueFd Server::reply_queue_pair(const Request& request, Watched& initiator, Answer& answer) {
   const auto qp = context_.queue_pairs().find(request.qpn);
-  if (qp == nullptr) {
+  UniqueFd wake_fd;
+  if (qp == nullptr || !qp->describe(answer, wake_fd)) {
     answer.error = ENOENT;
-    return -1;
+    return {};
   }
-  std::erase_if(initiator.targets, [](const auto& target) { return target.expired(); });
-  initiator.targets.push_back(qp);
-  const SoftCq& cq = SoftCq::from(qp->recv_cq);
-  answer.qp_offset = qp->segment_offset();
-  answer.recv_cq_offset = cq.segment_offset();
-  answer.pd = qp->pd_number();
-  answer.recv_entries = SoftQp::recv_entries(qp->capabilities());
-  answer.max_recv_sge = qp->capabilities().max_recv_sge;
-  return cq.wake_fd();
+  initiator.targets.push_back({qp, request.peer_qpn});
+  return wake_fd;
 }
 
 int Server::access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
@@ -197,20 +198,26 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   return 0;
 }
 
-void Server::take_report(const Request& request) {
+void Server::take_report(const Request& request, Watched& initiator) {
+  if (request.kind == RequestKind::kDetach) {
+    std::erase_if(initiator.targets, [&request](const Attachment& attachment) {
+      return attachment.target->qp_num == request.qpn && attachment.initiator_qpn == request.peer_qpn;
+    });
+    return;
+  }
   const auto qp = context_.queue_pairs().find(request.qpn);
   if (qp == nullptr) return;
   if (request.kind == RequestKind::kReleased) return qp->notify_receiver();
-  qp->enter_error();
+  // Not done here: whoever holds the send queue may be waiting for an answer of this thread's.
+  qp->request_failure();
+  context_.retrier().wake();
   context_.events().push(static_cast<ibv_event_type>(request.argument), *qp);
 }
 
 void Server::initiator_gone(const Watched& initiator) {
-  for (const auto& target : initiator.targets) {
-    const auto qp = target.lock();
-    if (qp == nullptr) continue;
-    qp->forget_initiator();
-    qp->notify_receiver();
+  for (const Attachment& attachment : initiator.targets) {
+    if (!attachment.target->forget_initiator(attachment.initiator_qpn)) continue;
+    attachment.target->notify_receiver();
   }
 }
 

@@ -40,11 +40,17 @@ class Server {
 
  private:
   enum class Kind : std::uint8_t { kStop, kListener, kIncoming, kPeer };
+  /// An initiator's mapping of a queue pair. It keeps the queue pair's block from being used for anything else: an
+  /// initiator that was left behind still writes its hazard flag there.
+  struct Attachment {
+    std::shared_ptr<SoftQp> target;
+    std::uint32_t initiator_qpn;
+  };
   struct Watched {
     Kind kind = Kind::kStop;
-    UniqueFd fd;                                 // not kPeer: the Peer owns its own
-    std::weak_ptr<Peer> peer;                    // kPeer
-    std::vector<std::weak_ptr<SoftQp>> targets;  // kIncoming: the queue pairs that this initiator has mapped
+    UniqueFd fd;                      // not kPeer: the Peer owns its own
+    std::weak_ptr<Peer> peer;         // kPeer
+    std::vector<Attachment> targets;  // kIncoming: the queue pairs that this initiator has mapped
   };
 
   void add(Watched watched, int fd, std::uint32_t events);
@@ -55,10 +61,10 @@ class Server {
   void initiator_gone(const Watched& initiator);
 
   void reply(const Request& request, Watched& initiator, std::span<const std::byte> payload);
-  int reply_queue_pair(const Request& request, Watched& initiator, Answer& answer);
+  UniqueFd reply_queue_pair(const Request& request, Watched& initiator, Answer& answer);
   int access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
                     std::span<std::byte> out);
-  void take_report(const Request& request);
+  void take_report(const Request& request, Watched& initiator);
 
   SoftContext& context_;
   UniqueFd epoll_;

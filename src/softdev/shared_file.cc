@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <iterator>
 #include <utility>
@@ -10,8 +12,15 @@
 namespace rdmacomm::softdev {
 namespace {
 
-// The size of the sparse file: a bound on what one context can allocate, not memory.
-constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 40;
+/// The size of the sparse file: a bound on what one context can allocate, not memory. A limit on the size of files
+/// (ulimit -f) counts for it all the same, and who oversteps that is killed.
+std::uint64_t file_bytes() noexcept {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMost;
+  constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
+  return std::min<std::uint64_t>(limit.rlim_cur / kHugePage * kHugePage, kMost);
+}
 
 }  // namespace
 
@@ -47,10 +56,11 @@ void Mapping::reset() noexcept {
 bool SharedFile::open_locked() {
   if (fd_) return true;
   UniqueFd fd(memfd_create(name_, MFD_CLOEXEC | MFD_ALLOW_SEALING | memfd_flags_));
-  if (!fd || ftruncate(fd.get(), static_cast<off_t>(kFileBytes)) != 0) return false;
+  bytes_ = file_bytes();
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) return false;
   // A peer that maps the file must never meet its end.
   fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
-  free_.emplace(0, kFileBytes);
+  if (bytes_ != 0) free_.emplace(0, bytes_);
   fd_ = std::move(fd);
   return true;
 }
@@ -60,7 +70,7 @@ SharedBlock SharedFile::allocate(std::size_t length) {
   const std::scoped_lock lock(mutex_);
   if (!open_locked()) return {};
   const std::uint64_t offset = take_locked(length);
-  if (offset == kFileBytes) {
+  if (offset == bytes_) {
     errno = ENOMEM;
     return {};
   }
@@ -96,7 +106,7 @@ std::uint64_t SharedFile::take_locked(std::size_t length) {
     if (room > length) free_.emplace(offset + length, room - length);
     return offset;
   }
-  return kFileBytes;
+  return bytes_;
 }
 
 void SharedFile::give_locked(std::uint64_t offset, std::size_t length) {

@@ -65,6 +65,7 @@ class SharedFile {
   const unsigned memfd_flags_;
   mutable std::mutex mutex_;
   UniqueFd fd_;
+  std::uint64_t bytes_ = 0;
   std::map<std::uint64_t, std::uint64_t> free_;  // offset -> length, no two adjacent
 };
 

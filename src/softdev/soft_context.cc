@@ -1,6 +1,5 @@
 #include "softdev/soft_context.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -186,18 +185,18 @@ SoftContext& SoftContext::from(ibv_context* context) noexcept {
 int SoftContext::ensure_threads() {
   const std::scoped_lock lock(threads_mutex_);
   if (threads_running_) return 0;
-  const int error = server_.start();
-  if (error != 0) return error;
-  retrier_.start();
+  int error = server_.start();
+  if (error == 0) error = retrier_.start();
+  if (error != 0) {
+    server_.stop();
+    return error;
+  }
   threads_running_ = true;
   return 0;
 }
 
-void SoftContext::wait_for_initiators() {
-  await_visibility();
-  for (const auto& qp : queue_pairs_.all()) {
-    while (qp->busy()) sched_yield();
-  }
+void SoftContext::wait_until_idle() {
+  for (const auto& qp : queue_pairs_.all()) qp->wait_until_idle();
 }
 
 }  // namespace rdmacomm::softdev

@@ -106,8 +106,9 @@ class SoftContext : private verbs_context {
   /// Whether this process can take part in membarrier(2), see hazard.h.
   [[nodiscard]] bool membarrier() const noexcept { return membarrier_; }
   [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
-  /// Waits until no initiator is at work in this context's memory.
-  void wait_for_initiators();
+  /// Waits until nobody is at work in this context's memory any more who was when this was called: no initiator, no
+  /// thread of this process.
+  void wait_until_idle();
 
   /// Objects that must be gone before the context is closed.
   std::atomic<int> objects{0};

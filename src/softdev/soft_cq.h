@@ -53,6 +53,8 @@ class SoftCq : public ibv_cq {
   /// From the return on poll() does not look at `qp`; its completions are gone.
   void detach(SoftQp& qp);
   [[nodiscard]] bool in_use();
+  /// Returns when no poll() that was under way is any more.
+  void wait_for_poll() { const std::scoped_lock guard(lock_); }
 
   /// Takes one fired event; false: none waits.
   [[nodiscard]] bool take_event() noexcept;

@@ -8,8 +8,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/control_protocol.h"
 #include "softdev/layout.h"
 #include "softdev/shared_file.h"
 #include "softdev/spin_lock.h"
@@ -26,7 +29,8 @@ class SoftCq;
 ///
 /// Threads: any. Locks, outermost first: the completion queue's, the send queue's.
 /// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user. The device's own threads
-/// may be that, so they touch the completion queues under the send queue's lock only, and not after destroy().
+/// may be that, so they touch the completion queues under the send queue's lock or service_mutex_, and not after
+/// destroy().
 class SoftQp : public ibv_qp {
  public:
   using Clock = std::chrono::steady_clock;
@@ -67,8 +71,22 @@ class SoftQp : public ibv_qp {
 
   // The initiator at the other end: who holds the hazard flag up.
   [[nodiscard]] bool busy() const noexcept { return view_.shared->busy.load(std::memory_order_seq_cst) != 0; }
-  /// The initiator's process is gone: whatever it was doing here, it is not doing it any more.
-  void forget_initiator() noexcept { view_.shared->busy.store(0, std::memory_order_seq_cst); }
+  /// The process of `initiator_qpn` is gone: whatever it was doing here, it is not doing it any more. false: that is not
+  /// the queue pair that this one is connected to, and the flag is not its.
+  bool forget_initiator(std::uint32_t initiator_qpn) noexcept;
+  /// Waits until no initiator is at work here, and no thread of this process on a request or a completion of this queue
+  /// pair. Sleeps, for as long as it takes: an initiator that is stopped in the middle of a copy goes on with it when it
+  /// is continued.
+  void wait_until_idle() noexcept;
+  /// What an initiator must know to map this queue pair, and what wakes its receiver, duplicated. false: destroyed.
+  [[nodiscard]] bool describe(Answer& answer, UniqueFd& wake_fd);
+
+  // For the serving thread, which must not wait for the send queue's lock.
+  /// Asks the retrying thread to move the queue pair to ERR.
+  void request_failure() noexcept { failure_requested_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool failure_requested() noexcept {
+    return failure_requested_.load(std::memory_order_acquire) && failure_requested_.exchange(false);
+  }
 
   // Asynchronous events, guarded by the context's event queue.
   std::uint32_t events_taken = 0;
@@ -99,8 +117,8 @@ class SoftQp : public ibv_qp {
   int to_rtr(const ibv_qp_attr& attributes);
   void reset();
   void store_attributes(const ibv_qp_attr& attributes, int mask);
+  void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
-  void wait_for_initiator() noexcept;
 
   // qp_send.cc
   [[nodiscard]] int check_send(const ibv_send_wr& wr) const noexcept;
@@ -128,7 +146,10 @@ class SoftQp : public ibv_qp {
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
   SpinLock send_lock_;
-  bool destroyed_ = false;  // the completion queues are not to be touched any more
+  std::mutex service_mutex_;
+  bool destroyed_ = false;  // under service_mutex_: the completion queues are not to be touched any more
+  std::atomic<bool> failure_requested_{false};
+  std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   std::unique_ptr<Wire> wire_;
   std::vector<SendRecord> sends_;

@@ -402,6 +402,11 @@ TEST(States, AHostThatIsNotThisOneIsNoTarget) {
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
             EHOSTUNREACH);
+  ibv_qp_attr now{};
+  ibv_qp_init_attr init{};
+  ASSERT_EQ(api().query_qp(qp.qp.get(), &now, IBV_QP_STATE, &init), 0);
+  EXPECT_EQ(now.qp_state, IBV_QPS_INIT) << "a call that fails changes nothing";
+  EXPECT_EQ(now.path_mtu, 0);
 }
 
 TEST(States, AQueuePairCanBeResetAndUsedAgain) {

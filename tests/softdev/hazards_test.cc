@@ -1,0 +1,150 @@
+// Taking away what others are using: the device waits for them, and tells whoever sleeps when they have let go.
+#include <poll.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "softdev/raw_verbs.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+constexpr std::size_t kLong = 64 << 20;  // bytes: a copy takes milliseconds
+
+/// A WRITE of kLong bytes, posted by a thread of its own, which is at work when the constructor returns.
+class LongWrite {
+ public:
+  LongWrite(Qp& initiator, Memory& from, const Memory& to) {
+    std::memset(from.data, 2, from.size);
+    thread_ = std::thread([&initiator, &from, &to, this] {
+      (void)initiator.post(rdma_request(IBV_WR_RDMA_WRITE, 1, to.address(), to.mr->rkey), from.slice(0, kLong));
+      done_ = true;
+    });
+    const std::atomic_ref<unsigned char> first(*reinterpret_cast<unsigned char*>(to.data));
+    while (first.load() != 2) sched_yield();
+  }
+  ~LongWrite() { thread_.join(); }
+  [[nodiscard]] bool done() const { return done_; }
+
+ private:
+  std::atomic<bool> done_{false};
+  std::thread thread_;
+};
+
+bool readable(int fd) {
+  pollfd one{fd, POLLIN, 0};
+  return poll(&one, 1, 20'000) == 1;
+}
+
+void take_event(Qp& qp) {
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  ASSERT_EQ(api().get_cq_event(qp.channel.get(), &cq, &context), 0);
+  api().ack_cq_events(cq, 1);
+}
+
+TEST(Hazards, DeregistrationWaitsForAWriteUnderWay) {
+  Pair pair;
+  Memory from(pair.a_node, kLong);
+  Memory to(pair.b_node, kLong);
+  const LongWrite write(pair.a, from, to);
+  to.mr.reset();
+  EXPECT_TRUE(write.done());
+}
+
+/// An initiator that was left behind retries into the block of a queue pair that is gone. The next queue pair must not
+/// lie there, or it would lose its initiator's flag.
+TEST(Hazards, AnInitiatorLeftBehindDoesNotHarmTheNextQueuePair) {
+  Node behind_node;
+  Node initiator_node;
+  Node target_node;
+  QpSettings forever;
+  forever.timeout = 0;
+  Qp behind(behind_node, forever);
+  Qp initiator(initiator_node);
+  Memory small(behind_node);
+  Memory from(initiator_node, kLong);
+  Memory to(target_node, kLong);
+  auto first = std::make_unique<Qp>(target_node);
+  behind.connect_to(first->number());
+  first->connect_to(behind.number());
+  first.reset();
+  Qp second(target_node);
+  initiator.connect_to(second.number());
+  second.connect_to(initiator.number());
+  ASSERT_EQ(behind.post(rdma_request(IBV_WR_RDMA_WRITE, 1, to.address(), to.mr->rkey), small.slice(0, 8)), 0);
+  const LongWrite write(initiator, from, to);
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(behind.poll().empty());  // each poll is a retry
+  to.mr.reset();
+  EXPECT_TRUE(write.done());
+}
+
+TEST(Hazards, DeregistrationWaitsForTheDevicesOwnThreads) {
+  Pair pair;
+  Memory from(pair.a_node, kLong);
+  Memory to(pair.b_node, kLong);
+  std::memset(from.data, 2, from.size);
+  ASSERT_EQ(pair.a.post(send_request(1), from.slice(0, kLong)), 0);  // waits for a receive
+  ASSERT_EQ(pair.b.post_recv(to.slice(0, kLong), 2), 0);             // the retrying thread copies
+  const std::atomic_ref<unsigned char> first(*reinterpret_cast<unsigned char*>(to.data));
+  while (first.load() != 2) sched_yield();
+  from.mr.reset();
+  api().free_memory(pair.a_node.context.get(), from.data, from.size, false);
+  from.data = nullptr;
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+}
+
+TEST(Hazards, FlushWakesTheSleeperOnceTheInitiatorHasLetGo) {
+  QpSettings sleeping;
+  sleeping.with_channel = true;
+  Pair pair({}, sleeping);
+  Memory from(pair.a_node, kLong);
+  Memory to(pair.b_node, kLong);
+  Memory inbox(pair.b_node);
+  ASSERT_EQ(pair.b.post_recv(inbox.slice(0, 8), 7), 0);
+  const LongWrite write(pair.a, from, to);
+  ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
+  ASSERT_EQ(pair.b.to_state(IBV_QPS_ERR), 0);
+  std::vector<ibv_wc> flushed;
+  while (flushed.empty()) {
+    ASSERT_TRUE(readable(pair.b.channel->fd)) << "asleep with a flush to come";
+    take_event(pair.b);
+    ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
+    flushed = pair.b.poll();
+  }
+  EXPECT_EQ(flushed.front().wr_id, 7U);
+  EXPECT_EQ(flushed.front().status, IBV_WC_WR_FLUSH_ERR);
+}
+
+/// The serving thread of a context that is its own peer is asked for an atomic while another queue pair fails.
+TEST(Hazards, AFailureOfOneQueuePairDoesNotHoldUpAnother) {
+  Node node;
+  Qp a(node);
+  Qp b(node);
+  Qp c(node);
+  Qp d(node);
+  a.connect_to(b.number());
+  b.connect_to(a.number());
+  c.connect_to(d.number());
+  d.connect_to(c.number());
+  Memory memory(node);
+  Memory own(node, 4096, kAllRemote, true);
+  std::thread atomics([&] {
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    while (status == IBV_WC_SUCCESS) {
+      (void)a.post(atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, 3, own.address(), own.mr->rkey, 1), memory.slice(0, 8));
+      status = a.next().status;
+    }
+    EXPECT_EQ(status, IBV_WC_WR_FLUSH_ERR);  // a is what b's bad request brings down
+  });
+  const std::atomic_ref<std::uint64_t> counted(*reinterpret_cast<std::uint64_t*>(own.data));
+  while (counted.load() < 10) sched_yield();
+  ASSERT_EQ(b.post(rdma_request(IBV_WR_RDMA_WRITE, 2, memory.address(), 0x12345), memory.slice(64, 8)), 0);
+  atomics.join();
+  ASSERT_EQ(c.post(rdma_request(IBV_WR_RDMA_WRITE, 9, memory.address(128), memory.mr->rkey), memory.slice(64, 8)), 0);
+  EXPECT_EQ(c.next().status, IBV_WC_SUCCESS);
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
