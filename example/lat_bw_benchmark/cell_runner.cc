@@ -6,13 +6,14 @@
 namespace rdmacomm::benchmark {
 namespace {
 
-/// Latencies kept of one cell. Exact percentiles need all of them: 8 MB.
-constexpr std::uint64_t kMaxSamples = 1'000'000;
+constexpr std::uint64_t kMaxSamples = Plan::kMaxLatencies;
 constexpr std::chrono::seconds kPatience{60};
+/// Parts of fewer are repeated when the length of a round is found.
+constexpr std::uint64_t kFewIterations = 10'000;
 
 std::uint64_t max_iterations_of_a_round(const Plan& plan, const Cell& cell) {
   const std::uint64_t all = cell.is_latency() ? kMaxSamples : Plan::kMaxIterations;
-  return std::max<std::uint64_t>(all / plan.rounds, 1);
+  return (all + plan.rounds - 1) / plan.rounds;
 }
 
 std::uint64_t max_samples_of_a_round(const Plan& plan) {
@@ -45,7 +46,7 @@ Result<CellResult> CellRunner::run(std::uint32_t index) {
   for (std::uint32_t round = 0; round < lane_.plan().rounds; ++round) {
     if (Status done = run_round(index, *iterations, rounds); !done.ok()) return done.error();
   }
-  CellResult result{.cell = cell, .iterations = rounds.iterations};
+  CellResult result{.cell = cell, .iterations = rounds.iterations, .cut_short = cut_short_};
   result.base = programs::median(rounds.bases);
   result.ratio = programs::median(rounds.ratios);
   if (cell.is_latency()) {
@@ -89,6 +90,7 @@ Status CellRunner::run_round(std::uint32_t index, std::uint64_t iterations, Roun
 Result<std::uint64_t> CellRunner::iterations_of_a_round(std::uint32_t index) {
   const Plan& plan = lane_.plan();
   const std::uint64_t most = max_iterations_of_a_round(plan, cells_[index]);
+  cut_short_ = false;
   if (plan.iterations != 0) {
     const std::uint64_t each = std::clamp<std::uint64_t>((plan.iterations + plan.rounds - 1) / plan.rounds, 1, most);
     const auto warm_up = run_part(index, std::min<std::uint64_t>(each, 100));
@@ -102,9 +104,25 @@ Result<std::uint64_t> CellRunner::iterations_of_a_round(std::uint32_t index) {
     if (!outcome) return outcome.error();
     const double took_ns = std::max(lane_.clock().ns(outcome->elapsed_ticks), 1.0);
     if (took_ns < wanted_ns / 8 && tried < most) continue;
-    const double fitting = std::ceil(wanted_ns / took_ns * static_cast<double>(std::min(tried, most)));
-    return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(fitting), 1, most);
+    const std::uint64_t probe = std::min(tried, most);
+    const auto fastest_ns = fastest_probe(index, probe, took_ns);
+    if (!fastest_ns) return fastest_ns.error();
+    const double fitting = std::ceil(wanted_ns / *fastest_ns * static_cast<double>(probe));
+    cut_short_ = fitting > static_cast<double>(most);
+    return cut_short_ ? most : std::max<std::uint64_t>(static_cast<std::uint64_t>(fitting), 1);
   }
+}
+
+/// One part that other processes held up would make all rounds short. A probe of many is one of a fast
+/// operation, and is not held up as a whole.
+Result<double> CellRunner::fastest_probe(std::uint32_t index, std::uint64_t iterations, double took_ns) {
+  constexpr int kMore = 3;
+  for (int i = 0; i < kMore && iterations < kFewIterations; ++i) {
+    const auto outcome = run_part(index, iterations);
+    if (!outcome) return outcome.error();
+    took_ns = std::min(took_ns, std::max(lane_.clock().ns(outcome->elapsed_ticks), 1.0));
+  }
+  return took_ns;
 }
 
 Result<CellRunner::Outcome> CellRunner::run_part(std::uint32_t index, std::uint64_t iterations) {

@@ -32,6 +32,7 @@ class CellRunner {
 
   Result<Outcome> run_part(std::uint32_t index, std::uint64_t iterations);
   Result<std::uint64_t> iterations_of_a_round(std::uint32_t index);
+  Result<double> fastest_probe(std::uint32_t index, std::uint64_t iterations, double took_ns);
   Status run_round(std::uint32_t index, std::uint64_t iterations, Rounds& rounds);
   Status check(const Cell& cell, const Verifier& mine, const Report& theirs) const;
   template <typename T>
@@ -41,6 +42,7 @@ class CellRunner {
   programs::MachineBaseline& machine_;
   const std::vector<Cell> cells_;
   programs::Samples samples_;  // of one part
+  bool cut_short_ = false;     // the duration of the cell has room for more iterations than may be
   std::uint32_t sequence_ = 0;
 };
 

@@ -1,14 +1,13 @@
 #include "lat_bw_benchmark/client.h"
 
-#include <fstream>
 #include <iostream>
 
 #include "lat_bw_benchmark/cell_runner.h"
 #include "lat_bw_benchmark/results.h"
 #include "lat_bw_benchmark/session_parts.h"
-#include "rdmacomm/base/system_call.h"
 #include "rdmacomm/session/client_session.h"
 #include "support/cpu.h"
+#include "support/result_file.h"
 
 namespace rdmacomm::benchmark {
 namespace {
@@ -32,9 +31,10 @@ class BenchmarkClient final : public ClientSession {
 };
 
 /// Finds out that the file cannot be written before the measuring, not after it.
-Status check_writable(const std::string& path) {
-  if (path.empty() || std::ofstream(path)) return {};
-  return make_error(last_system_error(), "cannot write --json=" + path);
+Status check_json(const std::string& path) {
+  if (path.empty()) return {};
+  const Status writable = programs::check_replaceable(path);
+  return writable.ok() ? Status() : make_error(writable.code(), "--json: " + writable.error().context);
 }
 
 RunInfo describe(EndPoint& endpoint, const Reply& reply, int cpu, const programs::TickClock& clock) {
@@ -87,7 +87,7 @@ Status measure(EndPoint& endpoint, Workspace& workspace, const ClientOptions& op
 }  // namespace
 
 Status run_client(ClientOptions options) {
-  if (Status writable = check_writable(options.json_path); !writable.ok()) return writable;
+  if (Status writable = check_json(options.json_path); !writable.ok()) return writable;
   auto opened = RDMADevice::open(options.connection.session.device);
   if (!opened) return opened.error();
   const std::shared_ptr<RDMADevice> device = std::move(*opened);

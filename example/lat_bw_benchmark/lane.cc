@@ -1,6 +1,5 @@
 #include "lat_bw_benchmark/lane.h"
 
-#include <chrono>
 #include <thread>
 
 #include "lat_bw_benchmark/messages.h"
@@ -67,14 +66,6 @@ Status Lane::wait_for(std::uint64_t id) {
 
 Error Lane::refused(std::error_code code, const Cell& cell) const {
   return make_error(code, "cannot post " + cell.to_text() + " to " + endpoint_.peer());
-}
-
-Status Lane::with_cause(Status failure) {
-  constexpr std::chrono::milliseconds kPatience{500};
-  if (failure.ok() || failure.code() == Errc::kPeerLost) return failure;
-  const Deadline deadline = Deadline::after(kPatience);
-  while (endpoint_.alive() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return endpoint_.alive() ? failure : endpoint_.status();
 }
 
 }  // namespace rdmacomm::benchmark

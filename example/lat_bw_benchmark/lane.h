@@ -4,12 +4,14 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "lat_bw_benchmark/plan.h"
 #include "lat_bw_benchmark/workspace.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/channel/rdma_channel.h"
 #include "rdmacomm/endpoint/endpoint.h"
+#include "support/peer_loss.h"
 #include "support/tick_clock.h"
 
 namespace rdmacomm::benchmark {
@@ -63,9 +65,8 @@ class Lane {
 
   /// The error of a post that was refused.
   [[nodiscard]] Error refused(std::error_code code, const Cell& cell) const;
-  /// `failure`, or, where the peer's end turns out to be its cause, that: a dead peer shows first by completions that
-  /// fail, a moment later by its TCP connection.
-  [[nodiscard]] Status with_cause(Status failure);
+  /// `failure`, or the peer's end where that is its cause: see programs::with_cause().
+  [[nodiscard]] Status with_cause(Status failure) const { return programs::with_cause(endpoint_, std::move(failure)); }
 
  private:
   EndPoint& endpoint_;

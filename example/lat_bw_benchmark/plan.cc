@@ -150,6 +150,10 @@ Status Plan::validate() const {
   if (cells().empty()) {
     return make_error(Errc::kInvalidArgument, "nothing to measure: atomics have the tests lat and rate only");
   }
+  if (std::ranges::any_of(cells(), &Cell::is_latency)) {
+    Status checked = check_range("the number of iterations of a latency", iterations, 0, kMaxLatencies);
+    if (!checked.ok()) return checked;
+  }
   return check_range("the memory for messages in bytes", area_bytes(), 1, kMaxAreaBytes);
 }
 

@@ -1,11 +1,12 @@
 #include "lat_bw_benchmark/results.h"
 
 #include <algorithm>
-#include <fstream>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
-#include "rdmacomm/base/system_call.h"
+#include "support/result_file.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::benchmark {
@@ -66,10 +67,15 @@ ordered_json result_json(const CellResult& result) {
   json["measures"] = to_text(result.cell.metric);
   json["bytes"] = result.cell.bytes;
   json["iterations"] = result.iterations;
+  if (result.cut_short) json["cut_short"] = true;
   if (result.cell.is_latency()) {
     const programs::Summary& us = result.latency_us;
-    json["latency_us"] = {{"min", us.min},    {"p50", us.p50}, {"p99", us.p99},
-                          {"p99.9", us.p999}, {"max", us.max}, {"mean", us.mean}};
+    ordered_json& latency = json["latency_us"];
+    latency = {{"min", us.min}, {"p50", us.p50}};
+    if (us.has_p99()) latency["p99"] = us.p99;
+    if (us.has_p999()) latency["p99.9"] = us.p999;
+    latency["max"] = us.max;
+    latency["mean"] = us.mean;
     json["cache_line_one_way_ns"] = result.base;
   } else {
     json["GB_per_s"] = result.gb_per_s;
@@ -121,8 +127,14 @@ void ResultReport::add(const CellResult& result) {
   std::vector<std::string> cells = {to_text(cell.op), to_text(cell.metric), programs::size_text(cell.bytes),
                                     std::to_string(result.iterations)};
   const programs::Summary& us = result.latency_us;
-  for (const double value : {us.min, us.p50, us.p99, us.p999, us.max, us.mean}) {
-    cells.push_back(cell.is_latency() ? number_text(value) : "-");
+  const std::array<std::pair<double, bool>, 6> latencies = {{{us.min, true},
+                                                             {us.p50, true},
+                                                             {us.p99, us.has_p99()},
+                                                             {us.p999, us.has_p999()},
+                                                             {us.max, true},
+                                                             {us.mean, true}}};
+  for (const auto& [value, known] : latencies) {
+    cells.push_back(cell.is_latency() && known ? number_text(value) : "-");
   }
   for (const double value : {result.gb_per_s, result.gb_per_s * 8, result.mops_per_s}) {
     cells.push_back(cell.is_latency() ? "-" : number_text(value));
@@ -132,6 +144,11 @@ void ResultReport::add(const CellResult& result) {
 }
 
 void ResultReport::end(const programs::MachineBaseline& machine) {
+  const auto cut = std::ranges::count_if(results_, &CellResult::cut_short);
+  if (cut != 0) {
+    out_ << "\n" << cut << (cut == 1 ? " line" : " lines") << " ended before --duration: one line is at most "
+         << Plan::kMaxLatencies << " latencies, or " << Plan::kMaxIterations << " other operations.\n";
+  }
   out_ << "\nthis machine, medians over the run:\n";
   if (machine.has_second_cpu()) {
     out_ << "  a cache line from core to core, one way: " << number_text(machine.cache_line_ns()) << " ns\n";
@@ -163,11 +180,7 @@ Status ResultReport::write_json(const std::string& path, const programs::Machine
   json["machine"] = machine_json(machine, copied_sizes(results_));
   json["results"] = ordered_json::array();
   for (const CellResult& result : results_) json["results"].push_back(result_json(result));
-  std::ofstream file(path);
-  file << json.dump(2) << '\n';
-  file.close();
-  if (file) return {};
-  return make_error(last_system_error(), "cannot write " + path);
+  return programs::replace_file(path, json.dump(2) + '\n');
 }
 
 }  // namespace rdmacomm::benchmark

@@ -18,6 +18,7 @@ namespace rdmacomm::benchmark {
 struct CellResult {
   Cell cell = {};
   std::uint64_t iterations = 0;       ///< measured, warming up not counted
+  bool cut_short = false;             ///< there were as many as a line may have before the duration was over
   programs::Summary latency_us = {};  ///< latencies
   double gb_per_s = 0;                ///< bandwidths: 10^9 bytes
   double mops_per_s = 0;              ///< 10^6 operations

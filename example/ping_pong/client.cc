@@ -7,6 +7,7 @@
 
 #include "ping_pong/common.h"
 #include "rdmacomm/session/client_session.h"
+#include "support/peer_loss.h"
 #include "support/sizes.h"
 #include "support/statistics.h"
 #include "support/table.h"
@@ -51,7 +52,7 @@ class Game {
     theirs_ = *theirs;
     describe();
     if (Status done = every_verb(); !done.ok()) return done;
-    return ping_pong();
+    return programs::with_cause(endpoint_, ping_pong());
   }
 
  private:
@@ -62,7 +63,8 @@ class Game {
     std::cout << "client  " << programs::end_text(endpoint_.device().to_text(), adapter.address()) << '\n'
               << "server  "
               << programs::end_text(printable(theirs, 200), adapter.remote_address().value_or(verbs::QpAddress{}))
-              << "\npath MTU " << adapter.path_mtu_bytes() << "\n\n";
+              << "\npath MTU " << adapter.path_mtu_bytes() << "\n"
+              << std::endl;
   }
 
   Status every_verb() {
@@ -87,11 +89,11 @@ class Game {
         std::cout << std::left << std::setw(16) << verb.name << "not a verb of this device\n";
         continue;
       }
-      if (Status done = (this->*verb.act)(verb.step); !done.ok()) {
+      if (Status done = programs::with_cause(endpoint_, (this->*verb.act)(verb.step)); !done.ok()) {
         return make_error(done.code(), std::string(verb.name) + ": " + done.error().context);
       }
-      std::cout << std::left << std::setw(16) << verb.name << "ok, " << (atomic ? 8 : terms_.size)
-                << " bytes verified\n";
+      std::cout << std::left << std::setw(16) << verb.name << "ok, " << (atomic ? 8 : terms_.size) << " bytes verified"
+                << std::endl;
     }
     return {};
   }
@@ -193,8 +195,8 @@ class Game {
     const programs::Table table({{"min", 9}, {"p50", 9}, {"p99", 9}, {"p99.9", 9}, {"max", 9}, {"mean", 9}});
     table.print_header(std::cout);
     using programs::number_text;
-    table.print_row(std::cout, {number_text(us.min), number_text(us.p50), number_text(us.p99), number_text(us.p999),
-                                number_text(us.max), number_text(us.mean)});
+    table.print_row(std::cout, {number_text(us.min), number_text(us.p50), us.has_p99() ? number_text(us.p99) : "-",
+                                us.has_p999() ? number_text(us.p999) : "-", number_text(us.max), number_text(us.mean)});
     return endpoint_.sync_with_peer("the end", Deadline::after(kPatience));
   }
 

@@ -8,6 +8,7 @@
 
 #include "ping_pong/common.h"
 #include "rdmacomm/session/server_session.h"
+#include "support/peer_loss.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::ping_pong {
@@ -166,7 +167,7 @@ class Game {
 
 Status serve(PingPongServer& session, EndPoint& endpoint) {
   const Guest guest = session.guest_of(endpoint);
-  Status outcome = Game(endpoint, guest).play();
+  Status outcome = programs::with_cause(endpoint, Game(endpoint, guest).play());
   // The client is told why, unless it has gone before.
   if (!outcome.ok() && endpoint.alive()) endpoint.connector().refuse(outcome.error());
   Status closed = endpoint.close();

@@ -2,6 +2,7 @@
 
 #include <gflags/gflags.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "rdmacomm/verbs/describe.h"
@@ -13,7 +14,7 @@ DEFINE_string(server, "127.0.0.1", "client: name or address of the server's host
 DEFINE_string(master, "", "another name of --server");
 DEFINE_int32(port, rdmacomm::kDefaultPort,
              "TCP port of the server; 0, for a server: any free one. Not looked at with --role=both");
-DEFINE_double(connect_timeout, 10, "client: seconds to go on trying to reach the server");
+DEFINE_double(connect_timeout, 10, "client: seconds to go on trying to reach the server, and to wait for its answers");
 DEFINE_bool(keep_serving, false, "server: go on with the next client after a run");
 DEFINE_string(
     device, "",
@@ -83,6 +84,10 @@ Result<ConnectionFlags> read_connection_flags() {
   flags.session.device.gid_index = given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index;
   flags.session.tcp.connect_timeout =
       std::chrono::milliseconds(static_cast<std::chrono::milliseconds::rep>(FLAGS_connect_timeout * 1000));
+  if (*role == Role::kClient) {  // who gives up reaching a server gives up on one that says nothing, too
+    flags.session.tcp.handshake_timeout =
+        std::min(flags.session.tcp.handshake_timeout, flags.session.tcp.connect_timeout);
+  }
   if (*role == Role::kClient) flags.session.address.host = given("master") ? FLAGS_master : FLAGS_server;
   flags.session.address.port = static_cast<std::uint16_t>(FLAGS_port);
   if (*role == Role::kBoth) flags.session.address = {.host = "127.0.0.1", .port = 0};

@@ -23,6 +23,14 @@ std::string with_dashes(std::string name) {
   return name;
 }
 
+/// gflags shows a double with all its digits: 0.10000000000000001.
+std::string default_text(const gflags::CommandLineFlagInfo& info) {
+  if (info.type != "double") return info.default_value;
+  std::ostringstream text;
+  text << std::stod(info.default_value);
+  return text.str();
+}
+
 /// "  --queue-depth=N    what it is", wrapped to 100 columns under the second column.
 void append_flag(std::string& text, const HelpFlag& flag) {
   constexpr std::size_t kSecondColumn = 28;
@@ -31,7 +39,7 @@ void append_flag(std::string& text, const HelpFlag& flag) {
   std::string line = "  --" + with_dashes(flag.name) + (*flag.value != '\0' ? std::string("=") + flag.value : "");
   line.resize(std::max(line.size() + 2, kSecondColumn), ' ');
   std::string about = info.description;
-  if (!info.default_value.empty() && info.type != "bool") about += " (default " + info.default_value + ")";
+  if (!info.default_value.empty() && info.type != "bool") about += " (default " + default_text(info) + ")";
   std::istringstream words(about);
   for (std::string word; words >> word;) {
     if (line.size() + word.size() > kWidth) {

@@ -18,6 +18,9 @@ struct Summary {
   double max = 0;
   double mean = 0;
 
+  /// Whether there were so many samples that the percentile is not just the largest of them.
+  [[nodiscard]] bool has_p99() const noexcept { return count >= 100; }
+  [[nodiscard]] bool has_p999() const noexcept { return count >= 1000; }
   /// The same in another unit.
   [[nodiscard]] Summary scaled(double factor) const;
 };

@@ -81,6 +81,11 @@ TEST(Plan, RefusesWhatCannotBeMeasured) {
   EXPECT_TRUE(some_plan().validate().ok());
   EXPECT_THAT(refusal([](Plan& p) { p.iterations = 0; }), HasSubstr("neither iterations nor a duration"));
   EXPECT_THAT(refusal([](Plan& p) { p.iterations = 10'000'001; }), HasSubstr("10000001"));
+  EXPECT_THAT(refusal([](Plan& p) {
+                p.tests = {TestKind::kLat};
+                p.iterations = 1'000'001;
+              }),
+              HasSubstr("iterations of a latency is 1000001; possible are 0 to 1000000"));
   EXPECT_THAT(refusal([](Plan& p) { p.rounds = 0; }), HasSubstr("rounds is 0"));
   EXPECT_THAT(refusal([](Plan& p) { p.queue_depth = 1025; }), HasSubstr("queue depth is 1025; possible are 1 to 1024"));
   EXPECT_THAT(refusal([](Plan& p) { p.inline_bytes = 257; }), HasSubstr("257"));

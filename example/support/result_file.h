@@ -1,0 +1,18 @@
+// result_file.h - a file that is replaced as a whole, when all is well, or stays as it was.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::programs {
+
+/// Whether replace_file() could write there, as far as that can be known without touching anything.
+/// Returns  the system's error; the context names `path`
+[[nodiscard]] Status check_replaceable(const std::string& path);
+/// Makes `text` the content of the file: writes a new one beside it and renames that. Follows symbolic links; what is no
+/// regular file (/dev/stdout) is written to. Returns  the system's error; the file is then as it was before
+[[nodiscard]] Status replace_file(const std::string& path, std::string_view text);
+
+}  // namespace rdmacomm::programs
