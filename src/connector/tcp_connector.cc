@@ -197,7 +197,7 @@ void TCPConnector::sort_in(Message message) {
   if (message.type == MessageType::kReject) {
     auto reject = Reject::decode(message.payload);
     if (!reject) return fail_protocol(reject.error());
-    return end(PeerState::kLost, make_error(Errc::kPeerRefused, "refused: " + reject->reason));
+    return end(PeerState::kLost, make_error(Errc::kPeerRefused, "says: " + reject->reason));
   }
   inbox_bytes_ += message.payload.size();
   inbox_.push_back(std::move(message));

@@ -336,7 +336,7 @@ TEST(TCPConnector, ARefusalReachesThePeerWithItsReason) {
   pair.server->refuse(make_error(Errc::kIncompatiblePeer, "GID types differ: RoCE v1 here"));
   auto told = pair.client->receive_message(MessageType::kAnswer, soon());
   EXPECT_EQ(told.code(), Errc::kPeerRefused);
-  EXPECT_THAT(told.error().context, HasSubstr("refused: GID types differ: RoCE v1 here"));
+  EXPECT_THAT(told.error().context, HasSubstr("says: GID types differ: RoCE v1 here"));
   EXPECT_EQ(pair.client->check_peer(), PeerState::kLost);
 }
 
