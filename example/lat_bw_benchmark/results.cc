@@ -180,6 +180,7 @@ Status ResultReport::write_json(const std::string& path, const programs::Machine
   json["machine"] = machine_json(machine, copied_sizes(results_));
   json["results"] = ordered_json::array();
   for (const CellResult& result : results_) json["results"].push_back(result_json(result));
+  out_.flush();  // the file may be standard output
   return programs::replace_file(path, json.dump(2) + '\n');
 }
 

@@ -19,9 +19,13 @@ Error cannot_write(const std::string& path, std::error_code why) {
   return make_error(why, "cannot write " + path);
 }
 
-/// `path` without symbolic links, so that not the link is replaced.
+/// `path` without symbolic links, so that not the link is replaced; as it is where it is no regular file: /dev/stdout
+/// leads to a pipe that has no path.
 Result<fs::path> target_of(const std::string& path) {
   std::error_code failed;
+  const fs::file_status found = fs::status(path, failed);
+  if (fs::exists(found) && !fs::is_regular_file(found)) return fs::path(path);
+  failed.clear();
   fs::path target = fs::weakly_canonical(fs::absolute(path), failed);
   if (failed) return cannot_write(path, failed);
   return target;

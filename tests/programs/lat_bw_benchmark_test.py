@@ -200,6 +200,10 @@ class Errors(ProgramTest):
                 self.assertEqual(json.load(file)["program"], "lat_bw_benchmark")
             self.assertEqual(os.listdir(directory), ["out.json"])
 
+    def test_json_to_a_pipe(self):
+        out = self.assert_success(self.run_program(LAT_BW, *QUICK, "--ops=write", "--sizes=8", "--json=/dev/stdout"))
+        self.assertIn('"program": "lat_bw_benchmark"', out)
+
     def test_port_in_use(self):
         with socket.create_server(("", 0)) as other:
             port = other.getsockname()[1]
