@@ -20,7 +20,10 @@ class WireWriter {
   void put(T value) {
     for (std::size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
   }
-  void put_bytes(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
+  void put_bytes(std::span<const std::byte> bytes) {
+    // Not insert(): GCC 12, optimizing, warns of an overflow in it that is not there.
+    for (const std::byte byte : bytes) bytes_.push_back(byte);
+  }
   /// A 16-bit length, then that many bytes. At most 65535 bytes: longer text is cut.
   void put_text(std::string_view text) {
     text = text.substr(0, 0xffff);
