@@ -91,8 +91,8 @@ struct Plan {
   std::vector<Op> ops = {};
   std::vector<TestKind> tests = {};
   std::vector<std::uint64_t> sizes = {};  ///< ascending; 1..kMaxMessageBytes each
-  std::uint32_t iterations = 0;    ///< of each cell, all rounds together, 1..kMaxIterations, with
-                                   ///< latencies 1..kMaxLatencies; 0: duration_us decides
+  std::uint32_t iterations = 0;           ///< of each cell, all rounds together, 1..kMaxIterations, with
+                                          ///< latencies 1..kMaxLatencies; 0: duration_us decides
   std::uint64_t duration_us = 0;   ///< of each cell, all rounds together, 1..kMaxDurationUs; 0: iterations decides
   std::uint32_t rounds = 5;        ///< 1..kMaxRounds: parts of a cell, with the machine measured in between
   std::uint32_t queue_depth = 64;  ///< 1..kMaxQueueDepth: operations outstanding in bw, bibw and rate

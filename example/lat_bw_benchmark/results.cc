@@ -146,7 +146,8 @@ void ResultReport::add(const CellResult& result) {
 void ResultReport::end(const programs::MachineBaseline& machine) {
   const auto cut = std::ranges::count_if(results_, &CellResult::cut_short);
   if (cut != 0) {
-    out_ << "\n" << cut << (cut == 1 ? " line" : " lines") << " ended before --duration: one line is at most "
+    out_ << "\n"
+         << cut << (cut == 1 ? " line" : " lines") << " ended before --duration: one line is at most "
          << Plan::kMaxLatencies << " latencies, or " << Plan::kMaxIterations << " other operations.\n";
   }
   out_ << "\nthis machine, medians over the run:\n";

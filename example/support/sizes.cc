@@ -72,8 +72,7 @@ Result<std::vector<std::uint64_t>> parse_sizes(std::string_view text) {
     rest.remove_prefix(comma + 1);
   }
   std::ranges::sort(sizes);
-  const auto repeats = std::ranges::unique(sizes);
-  sizes.erase(repeats.begin(), repeats.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());  // clang 14 cannot take std::ranges::unique
   if (sizes.size() > kMaxSizes) {
     return make_error(Errc::kInvalidArgument, std::to_string(sizes.size()) + " sizes are too many: at most " +
                                                   std::to_string(kMaxSizes) + " in one run");

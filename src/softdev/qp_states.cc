@@ -258,6 +258,8 @@ void SoftQp::wait_until_idle() noexcept {
     std::this_thread::sleep_for(pause);
   }
   { const std::scoped_lock own_requests(send_lock_); }
+  const std::scoped_lock guard(service_mutex_);
+  if (destroyed_) return;  // no poll looks at it any more, and the completion queues may be gone
   send_queue_.wait_for_poll();
   recv_queue_.wait_for_poll();
 }

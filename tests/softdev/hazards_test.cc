@@ -17,8 +17,9 @@ class LongWrite {
  public:
   LongWrite(Qp& initiator, Memory& from, const Memory& to) {
     std::memset(from.data, 2, from.size);
-    thread_ = std::thread([&initiator, &from, &to, this] {
-      (void)initiator.post(rdma_request(IBV_WR_RDMA_WRITE, 1, to.address(), to.mr->rkey), from.slice(0, kLong));
+    const ibv_send_wr write = rdma_request(IBV_WR_RDMA_WRITE, 1, to.address(), to.mr->rkey);
+    thread_ = std::thread([&initiator, write, slice = from.slice(0, kLong), this] {
+      (void)initiator.post(write, slice);
       done_ = true;
     });
     const std::atomic_ref<unsigned char> first(*reinterpret_cast<unsigned char*>(to.data));
