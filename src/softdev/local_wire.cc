@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
 
 #include "base/hot_inline.h"
 #include "softdev/completion_event.h"
@@ -141,6 +140,18 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint64_t addres
   return true;
 }
 
+int LocalWire::copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,
+                             std::size_t bytes) noexcept {
+  const int error = peer_->copy_by_system_call(kind == RequestKind::kWrite, own, address, bytes);
+  if (error != EPERM) return error;
+  Request request;
+  request.kind = kind;
+  request.qpn = target_qpn_;
+  request.rkey = key;
+  request.address = address;
+  return peer_->request(request, {own, bytes}, nullptr);
+}
+
 int LocalWire::copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes,
                         bool last) noexcept {
   if (to.base != nullptr) {
@@ -151,14 +162,7 @@ int LocalWire::copy_out(const TargetRange& to, std::uint32_t key, std::byte* fro
     }
     return 0;
   }
-  const int error = peer_->copy_by_system_call(true, from, to.address, bytes);
-  if (error != EPERM) return error;
-  Request request;
-  request.kind = RequestKind::kWrite;
-  request.qpn = target_qpn_;
-  request.rkey = key;
-  request.address = to.address;
-  return peer_->request(request, {from, bytes}, nullptr);
+  return copy_unmapped(RequestKind::kWrite, from, to.address, key, bytes);
 }
 
 int LocalWire::copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept {
@@ -166,14 +170,7 @@ int LocalWire::copy_in(std::byte* to, const TargetRange& from, std::uint32_t key
     std::memcpy(to, from.base, bytes);
     return 0;
   }
-  const int error = peer_->copy_by_system_call(false, to, from.address, bytes);
-  if (error != EPERM) return error;
-  Request request;
-  request.kind = RequestKind::kRead;
-  request.qpn = target_qpn_;
-  request.rkey = key;
-  request.address = from.address;
-  return peer_->request(request, {to, bytes}, nullptr);
+  return copy_unmapped(RequestKind::kRead, to, from.address, key, bytes);
 }
 
 ExecResult LocalWire::failed_copy(int error) noexcept {

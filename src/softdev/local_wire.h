@@ -49,6 +49,9 @@ class LocalWire final : public Wire {
   [[nodiscard]] bool receive_posted() noexcept;
   [[nodiscard]] bool find(std::uint32_t key, std::uint64_t address, std::uint64_t length, std::uint32_t access,
                           TargetRange& range) noexcept;
+  /// kWrite: from `own` to the target's memory; kRead: the other way. 0, or an errno value.
+  [[nodiscard]] int copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,
+                                  std::size_t bytes) noexcept;
   [[nodiscard]] int copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes,
                              bool last) noexcept;
   [[nodiscard]] int copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept;
