@@ -6,7 +6,7 @@ set -euo pipefail
 
 usage() {
   cat <<'END'
-usage: scripts/test.sh [--no-install] [-- OPTION...]
+usage: scripts/test.sh [--no-install] [--vm] [-- OPTION...]
 
 Sets up, builds and tests rdmacomm, on this machine alone, with traffic on the loopback interface only:
   1. installs the Debian packages that are missing, with apt-get (as root, or by sudo);
@@ -14,16 +14,20 @@ Sets up, builds and tests rdmacomm, on this machine alone, with traffic on the l
   3. runs all tests with ctest, whose summary is the last thing printed.
 
   --no-install   install nothing: say what is missing, and exit 1
+  --vm           before that, the same binaries on the kernel's rxe and siw devices, in an emulated machine
+                 (tests/kernel_vm/run --help): some minutes more
   --help         this text
   OPTION...      for ctest, for example -R '^channel'
 END
 }
 
 install=install
+vm=no
 options=()
 while [ $# -gt 0 ]; do
   case $1 in
     --no-install) install=no-install ;;
+    --vm) vm=yes ;;
     -h | --help) usage; exit 0 ;;
     --) shift; options=("$@"); break ;;
     *) fail "unknown option $1; see --help" ;;
@@ -37,5 +41,12 @@ mkdir -p build
 ensure_packages "$install" run test
 build dev
 
+vm_status=0
+if [ $vm = yes ]; then
+  say "running the suite on the kernel's devices"
+  tests/kernel_vm/run "--$install" --no-build || vm_status=$?
+fi
+
 say "running the tests"
-exec ctest --preset dev -j "$JOBS" "${options[@]}"
+ctest --preset dev -j "$JOBS" "${options[@]}"
+exit "$vm_status"

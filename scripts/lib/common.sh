@@ -8,10 +8,11 @@ JOBS=$(nproc)
 # say TEXT: one line on what happens next. On standard error where it would come after the result.
 say() { printf '==> %s\n' "$*"; }
 
-# fail TEXT: one line on why not, and exit status 1.
+# fail TEXT: one line on why not, and exit status 1, or the one that the script has set.
+FAIL_STATUS=1
 fail() {
   printf '%s: %s\n' "${0##*/}" "$*" >&2
-  exit 1
+  exit "$FAIL_STATUS"
 }
 
 # build PRESET [cmake configure options]: configures and builds build/PRESET, from the top of the tree.

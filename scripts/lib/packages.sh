@@ -33,13 +33,14 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
-# have_candidates PACKAGE...: whether apt's lists know all of them.
-have_candidates() {
-  local package
-  for package in "$@"; do
-    apt-cache policy "$package" 2>/dev/null | grep -q '^  Candidate: [^(]' || return 1
-  done
+# candidates PACKAGE...: those that apt can get, and their versions, a line for each.
+candidates() {
+  apt-cache policy "$@" 2>/dev/null |
+    awk '/^[^ ].*:$/ { name = substr($1, 1, length($1) - 1) } $1 == "Candidate:" && $2 != "(none)" { print name, $2 }'
 }
+
+# have_candidates PACKAGE...: whether apt's lists know all of them.
+have_candidates() { [ "$(candidates "$@" | wc -l)" = $# ]; }
 
 # ensure_packages install|no-install GROUP...: returns with everything there, or ends the script.
 ensure_packages() {

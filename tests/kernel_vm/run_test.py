@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""tests/kernel_vm/run and boot.py when something is amiss. No virtual machine: QEMU and apt are played by scripts."""
+
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class ScriptTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}",
+                            "RDMACOMM_KERNEL_VM_CACHE": str(self.folder / "cache")}
+
+    def play(self, program, script):
+        """Puts a script in the place of a program."""
+        path = self.folder / program
+        path.write_text("#!/bin/bash\n" + script, encoding="utf-8")
+        path.chmod(0o755)
+        return path
+
+    def run_script(self, script, *arguments):
+        return subprocess.run([HERE / script, *arguments], env=self.environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
+
+    def assert_refused(self, result, *parts):
+        """Status 125 and one line that has all the parts."""
+        self.assertEqual(result.returncode, 125, result.stdout + result.stderr)
+        self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+
+class Arguments(ScriptTest):
+    def test_that_are_unknown_are_refused(self):
+        self.assert_refused(self.run_script("run", "--devise=rxe"), "unknown option --devise=rxe", "--help")
+        self.assert_refused(self.run_script("run", "true"), "unknown option true", "after --")
+        self.assert_refused(self.run_script("run", "--device=mlx5"), "--device=mlx5", "rxe, siw and all")
+        self.assert_refused(self.run_script("run", "--kernel=new"), "--kernel=new", "6.1")
+        self.assert_refused(self.run_script("run", "--timeout=0"), "--timeout=0", "at least 1")
+        self.assert_refused(self.run_script("run", "--timeout=1h"), "--timeout=1h", "seconds")
+        self.assert_refused(self.run_script("run", "--"), "no command")
+
+    def test_help_is_there(self):
+        for script in ("run", "prepare", "boot.py", "suite.py", "guest/main", "guest/pair"):
+            with self.subTest(script):
+                result = self.run_script(script, "--help")
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assertIn("usage:", result.stdout)
+
+    def test_missing_packages_are_named(self):
+        self.play("dpkg-query", 'case "${@: -1}" in qemu-system-x86) echo not-installed ;; *) echo installed ;; esac')
+        self.assert_refused(self.run_script("run", "--no-install", "--", "true"), "missing: qemu-system-x86")
+
+    def test_kernel_that_apt_does_not_know(self):
+        self.play("dpkg-query", "echo installed")
+        self.play("apt-cache", "")
+        self.play("apt-get", "")
+        self.play("sudo", "")
+        self.assert_refused(self.run_script("run", "--kernel=9.9", "--", "true"), "no package of kernel 9.9")
+
+    def test_download_that_fails(self):
+        self.play("dpkg-query", "echo installed")
+        self.play("apt-cache", """
+case $1 in
+  pkgnames) echo linux-image-9.9.0-1-amd64; echo linux-image-9.9.0-1-cloud-amd64 ;;
+  policy) shift; for name in "$@"; do printf '%s:\\n  Candidate: 9.9-1\\n' "$name"; done ;;
+esac""")
+        self.play("apt-get", "echo no network >&2; exit 1")
+        result = self.run_script("run", "--kernel=9.9", "--", "true")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn("no network", result.stderr)
+        self.assertIn("could not download", result.stderr.splitlines()[-1])
+        self.assertEqual([path.name for path in (self.folder / "cache").iterdir()], ["lock"])
+
+
+class Guests(ScriptTest):
+    """boot.py with guests that are played: they find the results folder in QEMU's arguments."""
+
+    RESULTS = 'results=$(sed -n "s/^local,id=results,path=\\([^,]*\\),.*/\\1/p" < <(printf "%s\\n" "$@")); cd "$results"\n'
+
+    def setUp(self):
+        super().setUp()
+        self.play("tsc_khz", "echo 2000000")
+        self.results = self.folder / "results"
+
+    def arguments(self, *options):
+        return [HERE / "boot.py", f"--kernel-folder={self.folder}", f"--results={self.results}", *options, "--", "true"]
+
+    def boot(self, guest, *options):
+        self.play("qemu-system-x86_64", self.RESULTS + guest)
+        return subprocess.run(self.arguments(*options), env=self.environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
+
+    def test_output_and_status_are_passed_on(self):
+        result = self.boot("echo first > log; touch up; echo second >> log; echo 7 > status; exec sleep 600")
+        self.assertEqual((result.returncode, result.stdout), (7, "first\nsecond\n"))
+        self.assertIn("exit status 7", result.stderr)
+        self.assertIn(str(self.results), result.stderr)
+
+    def test_guest_that_does_not_come_up_is_tried_twice(self):
+        result = self.boot("echo 'Kernel panic - not syncing: no root' > console; exit 1")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn("attempt 1 of 2): Kernel panic - not syncing: no root", result.stderr)
+        self.assertIn("attempt 2 of 2", result.stderr)
+        self.assertTrue((self.results / "console.1").exists())
+
+    def test_guest_that_comes_up_the_second_time(self):
+        result = self.boot("[ -e console.1 ] || { touch console; exit 1; }; touch up log; echo 0 > status; exec sleep 600")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("attempt 1 of 2", result.stderr)
+
+    def test_qemu_that_does_not_start_says_why(self):
+        self.assertIn("no such machine", self.boot("echo no such machine >&2; exit 1").stderr)
+
+    def test_guest_that_dies_is_no_failing_test(self):
+        result = self.boot("touch up log; echo 'BUG: kernel NULL pointer dereference' > console; exit 0")
+        self.assertEqual(result.returncode, 125)
+        self.assertIn("died while the command ran: BUG: kernel NULL pointer dereference", result.stderr)
+
+    def test_guest_that_gives_no_answer_in_time(self):
+        result = self.boot("echo $$ > pid; touch up log; exec sleep 600", "--timeout=1", "--grace=1")
+        self.assertEqual(result.returncode, 124)
+        self.assertIn("no answer within 1 s", result.stderr)
+        self.assert_gone()
+
+    def test_complaints_of_the_kernel_are_told(self):
+        result = self.boot("touch up log; echo '[ 1.0] WARNING: CPU: 0 PID: 1 at rxe' > dmesg; echo 0 > status")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("the kernel complains: [ 1.0] WARNING: CPU: 0 PID: 1 at rxe", result.stderr)
+
+    def test_signals_end_the_guest(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+            with self.subTest(number.name):
+                self.play("qemu-system-x86_64", self.RESULTS + "echo $$ > pid; touch up; echo ready > log; exec sleep 600")
+                boot = subprocess.Popen(self.arguments(), env=self.environment, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                self.assertEqual(boot.stdout.readline(), b"ready\n")
+                boot.send_signal(number)
+                boot.communicate(timeout=30)
+                self.assertEqual(boot.returncode, status)
+                self.assert_gone()
+
+    def assert_gone(self):
+        """The guest ends with boot.py: nobody waits for it, so it may still be about to go."""
+        try:
+            descriptor = os.pidfd_open(int((self.results / "pid").read_text()))
+        except ProcessLookupError:
+            return
+        ended, _, _ = select.select([descriptor], [], [], 20)
+        os.close(descriptor)
+        self.assertTrue(ended, "the guest goes on")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,48 @@
+"""The pair of kernel devices that the scenarios run on, and servers and clients at its two ends."""
+
+import os
+import pathlib
+import subprocess
+
+from program_runs import ProgramTest
+
+DEVICE = os.environ.get("RDMACOMM_TEST_DEVICE", "")
+PEER_DEVICE = os.environ.get("RDMACOMM_TEST_PEER_DEVICE", "")
+ADDRESS = os.environ.get("RDMACOMM_TEST_ADDRESS", "")
+PEER_ADDRESS = os.environ.get("RDMACOMM_TEST_PEER_ADDRESS", "")
+KIND = DEVICE.split("_")[0]
+PAIR = pathlib.Path(__file__).resolve().parent.parent / "guest/pair"
+# iWARP has no other way to connect than rdma_cm.
+CONNECTED_BY_TCP = KIND != "siw"
+
+
+def command(*words):
+    """Runs a command that must succeed. Returns what it printed."""
+    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def pair(*words):
+    return command(PAIR, *words)
+
+
+def interface(end):
+    return pair("interface", KIND, end)
+
+
+class PairTest(ProgramTest):
+    """The server is on the peer's device and address, the client on ours: what they exchange crosses the cable."""
+
+    def start_server(self, program, *arguments, device=PEER_DEVICE):
+        server = self.start(program, "--role=server", "--port=0", f"--device={device}", *arguments)
+        return server, int(server.wait_for(r"listening on port (\d+)").group(1))
+
+    def start_client(self, program, port, *arguments, device=DEVICE):
+        return self.start(program, "--role=client", f"--server={PEER_ADDRESS}", f"--port={port}", f"--device={device}",
+                          *arguments)
+
+    def run_between(self, program, *arguments, server_arguments=(), seconds=60):
+        """One run to its end, both sides of which must succeed. Returns what the client printed."""
+        server, port = self.start_server(program, *server_arguments)
+        out = self.assert_success(self.start_client(program, port, *arguments).finish(seconds))
+        self.assert_success(server.finish(10))
+        return out

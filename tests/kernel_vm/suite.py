@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""What tests/kernel_vm/run runs in the guest when it is given no command.
+
+For each kind of device: the contract tests, then each file of scenarios/ (unittest). A line for each says how many tests
+passed, failed and were skipped, and why; of what failed, the output follows. Everything is kept in /run/results, too.
+Exit status 1: a test failed. To run one part alone:
+    tests/kernel_vm/run --device=rxe -- tests/kernel_vm/suite.py --only=programs rxe
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+
+HERE = pathlib.Path(__file__).resolve().parent
+BUILD = HERE.parent.parent / "build/dev"
+RESULTS = pathlib.Path("/run/results")
+# Everything takes longer in an emulated machine. The tests' own limits are multiplied, long loops cut to these percent.
+SLOWNESS, ROUNDS_PERCENT = "4", "10"
+PART_SECONDS = 300
+
+
+class Tally:
+    """What came out of one part. `reasons` says of each skipped test why, `failures` is text for the reader."""
+
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.reasons = {}
+        self.failures = []
+
+    def skip(self, reason):
+        self.skipped += 1
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+
+    def fail(self, text):
+        self.failed += 1
+        self.failures.append(text)
+
+
+def environment_for(kind):
+    """The pair of that kind, as guest/main describes the first one."""
+    def pair(*words):
+        return subprocess.run([HERE / "guest/pair", *words], check=True, capture_output=True, text=True).stdout.strip()
+
+    return {**os.environ, "RDMACOMM_TEST_DEVICE": f"{kind}_a", "RDMACOMM_TEST_PEER_DEVICE": f"{kind}_b",
+            "RDMACOMM_TEST_ADDRESS": pair("address", kind, "a"), "RDMACOMM_TEST_PEER_ADDRESS": pair("address", kind, "b"),
+            "RDMACOMM_TEST_MAY_BREAK_LINK": pair("interface", kind, "a"), "RDMACOMM_TEST_ROUNDS": ROUNDS_PERCENT,
+            "RDMACOMM_BIN": str(BUILD / "bin"), "RDMACOMM_SLOWNESS": SLOWNESS, "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": f"{HERE / 'scenarios'}:{HERE.parent / 'programs'}"}
+
+
+def run_logged(words, log, environment):
+    """Runs it. Returns its exit status ("out of time" instead, if so) and all that it wrote."""
+    with open(log, "wb") as file:
+        try:
+            status = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment,
+                                    timeout=PART_SECONDS, check=False).returncode
+        except subprocess.TimeoutExpired:
+            status = f"out of time, {PART_SECONDS} s"
+    return status, log.read_text(errors="replace")
+
+
+def run_contract(kind, environment):
+    """The contract tests, counted from gtest's XML. A program that crashed or hung wrote none."""
+    report = RESULTS / f"contract_{kind}.xml"
+    status, output = run_logged([BUILD / "tests/contract/contract_tests", "--hardware", f"--gtest_output=xml:{report}"],
+                                RESULTS / f"contract_{kind}.log", environment)
+    tally = Tally()
+    if status not in (0, 1) or not report.exists():
+        tally.fail(f"contract_tests: {status}; the end of its output:\n" + "\n".join(output.splitlines()[-40:]))
+        return tally
+    for case in xml.etree.ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        failures = [failure.text for failure in case.iter("failure")]
+        skipped = case.find("skipped")
+        if failures:
+            tally.fail(f"{name}\n" + "\n".join(failures))
+        elif skipped is not None:
+            tally.skip((skipped.text or skipped.get("message", "")).strip().splitlines()[-1])
+        else:
+            tally.passed += 1
+    return tally
+
+
+def run_scenarios(path, kind, environment):
+    """One file of unittest, counted from its verbose output."""
+    status, output = run_logged([sys.executable, "-m", "unittest", "-v", path.stem],
+                                RESULTS / f"{path.stem}_{kind}.log", environment)
+    tally = Tally()
+    ran = re.search(r"^Ran (\d+) test", output, re.M)
+    for reason in re.findall(r"\.\.\. skipped '(.*)'$", output, re.M):
+        tally.skip(reason)
+    # A test fails once, whichever of its parts (subTest) did.
+    failed = set(re.findall(r"^(?:FAIL|ERROR): (\w+ \([\w.]+\))", output, re.M))
+    if status != 0:
+        tally.fail(output if ran else f"{path.name}: {status}\n{output}")
+        tally.failed = max(1, len(failed))
+    tally.passed = (int(ran.group(1)) if ran else 0) - tally.skipped - len(failed)
+    return tally
+
+
+def parts(kind, environment):
+    if (BUILD / "tests/contract/contract_tests").exists():
+        yield "contract", lambda: run_contract(kind, environment)
+    for path in sorted((HERE / "scenarios").glob("*_test.py")):
+        yield path.stem.removesuffix("_test"), lambda path=path: run_scenarios(path, kind, environment)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="run the part of this name only: contract, or a file of scenarios/ without _test.py")
+    parser.add_argument("kinds", nargs="+", choices=("rxe", "siw"))
+    options = parser.parse_args()
+    failed = ran = 0
+    for kind in options.kinds:
+        for name, run in parts(kind, environment_for(kind)):
+            if options.only in (None, name):
+                began = time.monotonic()
+                tally = run()
+                ran += 1
+                failed += tally.failed
+                print(f"==> {kind} {name}: {tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped "
+                      f"({time.monotonic() - began:.0f} s)", flush=True)
+                for reason, count in tally.reasons.items():
+                    print(f"    skipped {count}: {reason}")
+                for failure in tally.failures:
+                    print("    FAILED: " + failure.replace("\n", "\n    "), flush=True)
+    if not ran:
+        parser.error(f"there is no part {options.only}")
+    print(f"==> {'FAILED' if failed else 'all passed'}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+// Prints how fast this machine's time stamp counter runs, in kHz. The guest of an emulator has the host's counter and
+// nothing to measure it by.
+#include <x86intrin.h>
+
+#include <chrono>
+#include <cstdio>
+
+int main() {
+  using Clock = std::chrono::steady_clock;
+  const auto began = Clock::now();
+  const unsigned long long first = __rdtsc();
+  while (Clock::now() - began < std::chrono::milliseconds(100)) {
+  }
+  const unsigned long long ticks = __rdtsc() - first;
+  const std::chrono::duration<double, std::milli> took = Clock::now() - began;
+  std::printf("%.0f\n", static_cast<double>(ticks) / took.count());
+}
