@@ -14,10 +14,6 @@
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr ExecResult refused(ibv_wc_status status) noexcept {
-  return {ExecOutcome::kDone, status, 0};
-}
-
 std::byte* pointer(std::uint64_t address) noexcept {
   return reinterpret_cast<std::byte*>(address);
 }
@@ -174,8 +170,8 @@ int LocalWire::copy_in(std::byte* to, const TargetRange& from, std::uint32_t key
 }
 
 ExecResult LocalWire::failed_copy(int error) noexcept {
-  if (error == EFAULT || error == EACCES) return refused(IBV_WC_REM_OP_ERR);
-  return {ExecOutcome::kLost};
+  if (error == EFAULT || error == EACCES) return ExecResult::refused(IBV_WC_REM_OP_ERR);
+  return ExecOutcome::kLost;
 }
 
 int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t bytes) noexcept {
@@ -205,34 +201,35 @@ int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t byt
 }
 
 RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  if (!receive_posted()) return {ExecOutcome::kReceiverNotReady};
+  if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
   if (bytes <= InSlot::kEagerBytes && bytes <= target_->recv_floor.load(std::memory_order_relaxed)) {
     gather(wr.sg_list, wr.num_sge, view_.slot(target_->taken).payload);
     publish(wr, IBV_WC_SUCCESS, bytes, true);
-    return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+    return ExecResult::done(bytes);
   }
   RecvEntry& recv = view_.recv(target_->taken);
   if (recv.total < bytes) {
     publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
-    return refused(IBV_WC_REM_INV_REQ_ERR);
+    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   }
   const int error = recv.malformed != 0 ? EACCES : scatter(wr, recv, bytes);
   if (error == EACCES) {
     publish(wr, IBV_WC_LOC_PROT_ERR, bytes, false);
-    return refused(IBV_WC_REM_OP_ERR);
+    return ExecResult::refused(IBV_WC_REM_OP_ERR);
   }
   if (error != 0) return failed_copy(error);
   publish(wr, IBV_WC_SUCCESS, bytes, false);
-  return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+  return ExecResult::done(bytes);
 }
 
 RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   const bool immediate = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-  if (immediate && !receive_posted()) return {ExecOutcome::kReceiverNotReady};
+  if (immediate && !receive_posted()) return ExecOutcome::kReceiverNotReady;
   if (bytes != 0) {
     TargetRange to;
     const auto key = wr.wr.rdma.rkey;
-    if (!find(key, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE, to)) return refused(IBV_WC_REM_ACCESS_ERR);
+    if (!find(key, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE, to))
+      return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
     for (int i = 0; i < wr.num_sge; ++i) {
       const ibv_sge& slice = wr.sg_list[i];
       const int error = copy_out(to, key, pointer(slice.addr), slice.length, i + 1 == wr.num_sge);
@@ -242,15 +239,16 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std:
     }
   }
   if (immediate) publish(wr, IBV_WC_SUCCESS, bytes, false);
-  return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+  return ExecResult::done(bytes);
 }
 
 ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return refused(IBV_WC_REM_INV_REQ_ERR);
-  if (bytes == 0) return {};
+  if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  if (bytes == 0) return ExecResult::done(0);
   TargetRange from;
   const auto key = wr.wr.rdma.rkey;
-  if (!find(key, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_READ, from)) return refused(IBV_WC_REM_ACCESS_ERR);
+  if (!find(key, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_READ, from))
+    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& slice = wr.sg_list[i];
     const int error = copy_in(pointer(slice.addr), from, key, slice.length);
@@ -258,17 +256,18 @@ ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noex
     if (from.base != nullptr) from.base += slice.length;
     from.address += slice.length;
   }
-  return {ExecOutcome::kDone, IBV_WC_SUCCESS, bytes};
+  return ExecResult::done(bytes);
 }
 
 ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   const auto& atomic = wr.wr.atomic;
   const bool add = wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
   if (target_->max_dest_rd.load(std::memory_order_relaxed) == 0 || atomic.remote_addr % 8 != 0) {
-    return refused(IBV_WC_REM_INV_REQ_ERR);
+    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   }
   TargetRange at;
-  if (!find(atomic.rkey, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at)) return refused(IBV_WC_REM_ACCESS_ERR);
+  if (!find(atomic.rkey, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at))
+    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   std::uint64_t before = atomic.compare_add;
   if (at.base == nullptr) {
     // Memory that is not mapped here: the target's serving thread does all atomics on it, with the CPU's own.
@@ -290,13 +289,13 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
     }
   }
   std::memcpy(pointer(wr.sg_list[0].addr), &before, sizeof(before));
-  return {ExecOutcome::kDone, IBV_WC_SUCCESS, 8};
+  return ExecResult::done(8);
 }
 
 RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   const std::uint32_t target_mtu = target_->path_mtu.load(std::memory_order_relaxed);
   if (bytes > target_mtu && own_.path_mtu > target_mtu) {
-    return refused(IBV_WC_REM_INV_REQ_ERR);  // its packets would be longer than the target accepts
+    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);  // its packets would be longer than the target accepts
   }
   switch (wr.opcode) {
     case IBV_WR_SEND:
@@ -310,15 +309,15 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::
 
 ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   std::uint64_t total = 0;
-  if (!local_slices_valid(wr, total)) return refused(IBV_WC_LOC_PROT_ERR);
-  if (total > kMaxMessageBytes) return refused(IBV_WC_LOC_LEN_ERR);
-  if (peer_ != nullptr && peer_->dead()) return {ExecOutcome::kLost};
-  if (target_ == nullptr) return {ExecOutcome::kUnreachable};
+  if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
+  if (total > kMaxMessageBytes) return ExecResult::refused(IBV_WC_LOC_LEN_ERR);
+  if (peer_ != nullptr && peer_->dead()) return ExecOutcome::kLost;
+  if (target_ == nullptr) return ExecOutcome::kUnreachable;
   const auto bytes = static_cast<std::uint32_t>(total);
 
   // Looked at before the flag goes up too: a target on its way down must not find the flag up for nothing.
-  if (target_->link.load(std::memory_order_acquire) != link_) return {ExecOutcome::kUnreachable};
-  ExecResult result{ExecOutcome::kUnreachable};
+  if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
+  ExecResult result = ExecOutcome::kUnreachable;
   {
     const Hazard hazard(*target_, by_membarrier_);
     if (target_->link.load(std::memory_order_acquire) == link_) result = carry_out(wr, bytes);
@@ -327,7 +326,7 @@ ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
     peer_->report_release(target_qpn_);
   ibv_event_type event{};
-  if (result.outcome == ExecOutcome::kDone && result.status != IBV_WC_SUCCESS && target_event(result.status, event)) {
+  if (result.is_done() && result.status() != IBV_WC_SUCCESS && target_event(result.status(), event)) {
     peer_->report_failure(target_qpn_, event);
   }
   return result;

@@ -72,19 +72,19 @@ RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept
   if (now == IBV_QPS_ERR) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
   if (now != IBV_QPS_RTS || !pending_.empty()) return keep(wr);
   const ExecResult result = wire_->exec(wr);
-  if (result.outcome != ExecOutcome::kDone) {
+  if (!result.is_done()) {
     // What the wait is for, and how long it may last, is settled by the first retry, which is now.
     keep(wr);
     return retry_pending_locked();
   }
-  finish(wr, result.status, result.bytes);
-  if (result.status != IBV_WC_SUCCESS) enter_error_locked();
+  finish(wr, result.status(), result.bytes());
+  if (result.status() != IBV_WC_SUCCESS) enter_error_locked();
 }
 
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   int error = 0;
   {
-    const std::scoped_lock guard(send_lock_);
+    const PosterGuard guard(send_lock_);
     if (wr != nullptr && wr->opcode == IBV_WR_SEND && wire_ != nullptr && wire_->next_line() != nullptr) {
       prefetch_for_writing(wire_->next_line());
     }
@@ -150,15 +150,16 @@ void SoftQp::retry_pending_locked() noexcept {
   while (!pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
     const ibv_send_wr& wr = pending_.front().wr;
     ExecResult result = wire_->exec(wr);
-    if (result.outcome != ExecOutcome::kDone) {
-      if (!give_up(result.outcome, result.status)) return;
-      result.bytes = 0;
+    if (!result.is_done()) {
+      ibv_wc_status status{};
+      if (!give_up(result.outcome(), status)) return;
+      result = ExecResult::refused(status);
     }
-    finish(wr, result.status, result.bytes);
+    finish(wr, result.status(), result.bytes());
     pending_.pop_front();
     pending_count_.fetch_sub(1, std::memory_order_relaxed);
     waiting_for_ = ExecOutcome::kDone;
-    if (result.status != IBV_WC_SUCCESS) enter_error_locked();
+    if (result.status() != IBV_WC_SUCCESS) enter_error_locked();
   }
 }
 

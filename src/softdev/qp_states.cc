@@ -84,6 +84,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
       signal_all_(init.sq_sig_all != 0),
       send_queue_(SoftCq::from(init.send_cq)),
       recv_queue_(SoftCq::from(init.recv_cq)),
+      send_lock_(soft_context_.membarrier()),
       sends_(queue_entries(init.cap.max_send_wr)),
       send_mask_(queue_entries(init.cap.max_send_wr) - 1),
       recvs_(recv_entries(init.cap)),

@@ -14,6 +14,7 @@
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/control_protocol.h"
 #include "softdev/layout.h"
+#include "softdev/poster_lock.h"
 #include "softdev/shared_file.h"
 #include "softdev/spin_lock.h"
 #include "softdev/wire.h"
@@ -145,7 +146,7 @@ class SoftQp : public ibv_qp {
   SoftCq& recv_queue_;
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
-  SpinLock send_lock_;
+  PosterLock send_lock_;
   std::mutex service_mutex_;
   bool destroyed_ = false;  // under service_mutex_: the completion queues are not to be touched any more
   std::atomic<bool> failure_requested_{false};

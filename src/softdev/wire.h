@@ -18,10 +18,31 @@ enum class ExecOutcome : std::uint8_t {
   kLost,              ///< the target is gone for good
 };
 
-struct ExecResult {
-  ExecOutcome outcome = ExecOutcome::kDone;
-  ibv_wc_status status = IBV_WC_SUCCESS;
-  std::uint32_t bytes = 0;  ///< of the message
+/// What became of a request. One word, which travels in a register: put together in memory from its parts it would be
+/// read back wider than it was written, and the processor then waits until every store before it, those of the
+/// message itself among them, has reached the cache.
+class ExecResult {
+ public:
+  /// Done: carried out with success, `bytes` of the message; or refused for good, as `status` says.
+  [[nodiscard]] static constexpr ExecResult done(std::uint32_t bytes, ibv_wc_status status = IBV_WC_SUCCESS) noexcept {
+    return ExecResult(std::uint64_t{bytes} << 32 | static_cast<std::uint64_t>(status) << 8);
+  }
+  [[nodiscard]] static constexpr ExecResult refused(ibv_wc_status status) noexcept { return done(0, status); }
+  /// Had no effect, for a reason that may pass or not.
+  constexpr ExecResult(ExecOutcome outcome) noexcept  // NOLINT(google-explicit-constructor)
+      : word_(static_cast<std::uint64_t>(outcome)) {}
+
+  [[nodiscard]] constexpr ExecOutcome outcome() const noexcept { return static_cast<ExecOutcome>(word_ & 0xff); }
+  [[nodiscard]] constexpr ibv_wc_status status() const noexcept {
+    return static_cast<ibv_wc_status>(word_ >> 8 & 0xff);
+  }
+  [[nodiscard]] constexpr std::uint32_t bytes() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
+  /// Carried out, or refused for good.
+  [[nodiscard]] constexpr bool is_done() const noexcept { return outcome() == ExecOutcome::kDone; }
+
+ private:
+  explicit constexpr ExecResult(std::uint64_t word) noexcept : word_(word) {}
+  std::uint64_t word_;
 };
 
 class Wire {

@@ -1,0 +1,81 @@
+// PosterLock: one at a time, whoever comes, and however.
+#include "softdev/poster_lock.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace rdmacomm::softdev {
+namespace {
+
+class PosterLockTest : public ::testing::TestWithParam<bool> {
+ protected:
+  static bool by_membarrier() { return GetParam() && register_for_membarrier(); }
+
+  /// Two threads that were inside at a time would lose increments.
+  void count_as_poster(int times) {
+    for (int i = 0; i < times; ++i) {
+      const PosterGuard guard(lock_);
+      count_ = count_ + 1;
+    }
+  }
+  void count_as_visitor(int times) {
+    for (int i = 0; i < times; ++i) {
+      const std::scoped_lock guard(lock_);
+      count_ = count_ + 1;
+    }
+  }
+  void count_by_trying(int times) {
+    for (int done = 0; done < times;) {
+      if (!lock_.try_lock()) continue;
+      count_ = count_ + 1;
+      ++done;
+      lock_.unlock();
+    }
+  }
+
+  PosterLock lock_{by_membarrier()};
+  volatile int count_ = 0;
+};
+
+TEST_P(PosterLockTest, OnePosterAndVisitors) {
+  constexpr int kVisits = 3'000;
+  std::thread visitor([&] { count_as_visitor(kVisits); });
+  std::thread other_visitor([&] { count_by_trying(kVisits); });
+  count_as_poster(300'000);
+  visitor.join();
+  other_visitor.join();
+  EXPECT_EQ(count_, 300'000 + 2 * kVisits);
+}
+
+TEST_P(PosterLockTest, ManyPosters) {
+  constexpr int kEach = 30'000;
+  std::vector<std::thread> posters;
+  for (int i = 0; i < 3; ++i) posters.emplace_back([&] { count_as_poster(kEach); });
+  std::thread visitor([&] { count_as_visitor(1'000); });
+  for (std::thread& poster : posters) poster.join();
+  visitor.join();
+  EXPECT_EQ(count_, 3 * kEach + 1'000);
+}
+
+TEST_P(PosterLockTest, TryingFailsWhileThePosterIsInside) {
+  count_as_poster(1);
+  std::optional<PosterGuard> guard(std::in_place, lock_);
+  bool taken = true;
+  std::thread([&] { taken = lock_.try_lock(); }).join();
+  EXPECT_FALSE(taken);
+  guard.reset();
+  EXPECT_TRUE(lock_.try_lock());
+  lock_.unlock();
+  count_as_poster(1);
+  EXPECT_EQ(count_, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(By, PosterLockTest, ::testing::Bool(),
+                         [](const auto& param) { return param.param ? "Membarrier" : "LockedInstructions"; });
+
+}  // namespace
+}  // namespace rdmacomm::softdev
