@@ -1,20 +1,12 @@
 #include "rdmacomm/adapter/qp_transition.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "rdmacomm/verbs/describe.h"
+#include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
-
-constexpr std::size_t kGidPrefixBytes = 8;    // the subnet's part of an InfiniBand GID
-constexpr std::size_t kIpv4PrefixBytes = 12;  // ::ffff: in front of a mapped IPv4 address
-
-bool is_mapped_ipv4(const ibv_gid& gid) {
-  constexpr std::uint8_t kPrefix[kIpv4PrefixBytes] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
-}
 
 std::uint8_t capped(int depth, std::uint32_t cap) {
   return static_cast<std::uint8_t>(std::min({static_cast<std::uint32_t>(depth), cap, std::uint32_t{255}}));
@@ -43,7 +35,7 @@ std::uint32_t QpPath::mtu_bytes() const noexcept {
 
 bool QpPath::needs_global_route() const noexcept {
   if (local.link_layer != IBV_LINK_LAYER_INFINIBAND) return true;
-  return remote.lid == 0 || std::memcmp(local.gid.raw, remote.gid.raw, kGidPrefixBytes) != 0;
+  return remote.lid == 0 || !verbs::same_subnet(local.gid, remote.gid);
 }
 
 Status QpPath::check_compatible() const {
@@ -59,7 +51,7 @@ Status QpPath::check_compatible() const {
     return incompatible("the ends have different GID types, " + verbs::gid_type_text(local.gid_type) + " and " +
                         verbs::gid_type_text(remote.gid_type) + ": choose the same on both sides (gid_type)");
   }
-  if (local.gid_type == IBV_GID_TYPE_ROCE_V2 && is_mapped_ipv4(local.gid) != is_mapped_ipv4(remote.gid)) {
+  if (local.gid_type == IBV_GID_TYPE_ROCE_V2 && verbs::is_mapped_ipv4(local.gid) != verbs::is_mapped_ipv4(remote.gid)) {
     return incompatible("one end has an IPv4 and the other an IPv6 GID: choose the same on both sides (gid_index)");
   }
   return {};

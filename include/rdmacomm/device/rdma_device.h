@@ -11,30 +11,18 @@
 #include <vector>
 
 #include "rdmacomm/base/result.h"
+#include "rdmacomm/device/addressing.h"
 #include "rdmacomm/device/completion_queue.h"
+#include "rdmacomm/device/host_network.h"
 #include "rdmacomm/verbs/handles.h"
 
 namespace rdmacomm {
 
-/// Which kind of GID a connection uses. On InfiniBand there is only kIb.
-enum class GidType : std::uint8_t { kIb = 0, kRoceV1 = 1, kRoceV2 = 2 };
-
-/// Which device and port to open. All defaults: the device is found.
-struct DeviceOptions {
-  std::string name{};     ///< "mlx5_0", "soft0", ...; empty: first hardware device with an ACTIVE port, else soft0
-  std::uint8_t port = 0;  ///< 1..number of ports; 0: the first ACTIVE one
-  int gid_index = -1;     ///< 0..gid table size - 1; -1: chosen by type and reachability for each peer
-  std::optional<GidType> gid_type{};  ///< the only type to consider; empty: RoCE v2 before RoCE v1
-
-  [[nodiscard]] Status validate() const;
-};
-
-/// One entry of the port's GID table.
-struct GidEntry {
-  int index = 0;
-  GidType type = GidType::kIb;
-  ibv_gid gid{};
-  [[nodiscard]] std::string to_text() const;  ///< "index 3 ::ffff:10.0.0.1 (RoCE v2)"
+/// What is known of the peers when a device is opened. A value.
+struct OpenHints {
+  std::optional<PeerRoute> route{};                     ///< the way to the peer; empty: no peer is known yet
+  bool by_rdma_cm = false;                              ///< as AddressingInput::by_rdma_cm
+  const HostNetwork* network = &HostNetwork::system();  ///< outlives the device
 };
 
 /// What the device can do, read from it when it was opened.
@@ -57,20 +45,20 @@ struct DeviceLimits {
 /// Lifetime: outlives every buffer, queue and channel made on it.
 class RDMADevice {
  public:
-  /// Opens a device and a port of it.
+  /// Opens the device and the port that choose_address() chooses, and logs the choice (level 1).
   ///
-  /// Returns  kNoDevice: no device has that name (the context lists those there are);
-  ///          kNoActivePort: the port, or every port of the device, is not ACTIVE;
-  ///          kInvalidArgument: a port or GID index that the device does not have;
-  ///          or what the operating system said on opening
-  /// When options.name is empty and there is no hardware, soft0 is opened and one warning says so.
-  [[nodiscard]] static Result<std::unique_ptr<RDMADevice>> open(const DeviceOptions& options = {});
-  /// The same among the devices of one table: for an application that brings its own Api, and for tests.
-  /// With an empty options.name it takes the first device that has an ACTIVE port; it never falls back to soft0.
+  /// Returns  as choose_address(); kInvalidArgument also: a GID index that the device does not have;
+  ///          or what the operating system said on opening a device that was named
+  /// When options.name is empty and there is no hardware of use, soft0 is opened and one warning says so.
+  [[nodiscard]] static Result<std::unique_ptr<RDMADevice>> open(const DeviceOptions& options = {},
+                                                                const OpenHints& hints = {});
+  /// The same among the devices of one table: for an application that brings its own Api, and for tests. It never falls
+  /// back to soft0.
   ///
   /// api      outlives the device
   [[nodiscard]] static Result<std::unique_ptr<RDMADevice>> open_from(const verbs::Api& api,
-                                                                     const DeviceOptions& options = {});
+                                                                     const DeviceOptions& options = {},
+                                                                     const OpenHints& hints = {});
 
   RDMADevice(const RDMADevice&) = delete;
   RDMADevice& operator=(const RDMADevice&) = delete;
@@ -80,20 +68,31 @@ class RDMADevice {
   /// Whether it is soft0, the software device of this library.
   [[nodiscard]] bool is_software() const noexcept;
   [[nodiscard]] std::uint8_t port() const noexcept { return port_; }
+  [[nodiscard]] verbs::Transport transport() const noexcept { return transport_; }
   [[nodiscard]] std::uint8_t link_layer() const noexcept { return port_attributes_.link_layer; }
   [[nodiscard]] std::uint16_t lid() const noexcept { return port_attributes_.lid; }
   [[nodiscard]] const DeviceLimits& limits() const noexcept { return limits_; }
 
   /// The port's GID table without its empty entries, as it is now.
   [[nodiscard]] std::vector<GidEntry> gids() const;
-  /// The GID to use towards a peer. An explicit options.gid_index wins; otherwise, among the entries of the
-  /// wanted type, the one that equals `local_address` (the address by which TCP reaches the peer; an IPv4
-  /// address in its mapped form) wins, then a routable one, then a link-local one, then loopback; among equals RoCE v2 before
-  /// v1, IPv4 before IPv6 (both ends of a RoCE v2 connection need the same), the lower index before the higher.
+  /// The GIDs to use towards a peer, of which both sides then agree on one. An explicit options.gid_index wins;
+  /// otherwise as the function choose_gids() ranks them.
   ///
-  /// local_address  empty: not known
-  /// Returns  kNoUsableGid: no entry of the wanted type, or the explicit one is empty (the context lists the table)
+  /// route    empty: not known
+  /// Returns  kNoUsableGid: the context lists the table
+  [[nodiscard]] Result<GidChoice> choose_gids(const std::optional<PeerRoute>& route = {}) const;
+  /// The best of them. local_address: the address by which TCP reaches the peer; empty: not known.
   [[nodiscard]] Result<GidEntry> choose_gid(const std::optional<ibv_gid>& local_address = {}) const;
+
+  /// The port's P_Key table without its empty entries, as it is now; index and key.
+  struct PKey {
+    std::uint16_t index = 0;
+    std::uint16_t value = 0;
+  };
+  [[nodiscard]] std::vector<PKey> pkeys() const;
+  /// Where the table has the partition of `pkey` (its lower 15 bits); as a full member, where it is both.
+  /// Returns  kInvalidArgument: it has not; the context lists the table
+  [[nodiscard]] Result<PKey> find_pkey(std::uint16_t pkey) const;
 
   /// The completion queue shared under `key`: made by the first caller with `options`, the same for the later
   /// ones, whose `options.depth` is then without effect. Owned by the device. RDMAAdapter reserves its room in it.
@@ -110,18 +109,20 @@ class RDMADevice {
   [[nodiscard]] std::string to_text() const;
 
  private:
-  RDMADevice(const verbs::Api& api, DeviceOptions options, verbs::ContextHandle context, std::string name);
-  static Result<std::unique_ptr<RDMADevice>> open_one(const verbs::Api& api, ibv_device* device,
-                                                      const DeviceOptions& options);
-  Status find_port(int port_count);
+  RDMADevice(const verbs::Api& api, DeviceOptions options, const HostNetwork& network, verbs::ContextHandle context);
+  static Result<std::unique_ptr<RDMADevice>> open_among(const std::vector<const verbs::Api*>& apis,
+                                                        const DeviceOptions& options, const OpenHints& hints);
+  Status set_up(std::uint8_t port);
   Status read_limits();
-  [[nodiscard]] Result<GidEntry> query_gid(int index) const;
+  [[nodiscard]] PortFacts port_facts() const;
 
   const verbs::Api& api_;
   const DeviceOptions options_;
+  const HostNetwork& network_;
   verbs::ContextHandle context_;
   verbs::PdHandle pd_;
   std::string name_;
+  verbs::Transport transport_ = verbs::Transport::kUnknown;
   std::uint8_t port_ = 0;
   ibv_port_attr port_attributes_{};
   DeviceLimits limits_;

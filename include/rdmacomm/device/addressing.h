@@ -1,0 +1,129 @@
+// addressing.h - which device, port and GID lead to a peer: a function from what is known to an explained choice.
+// Layer: device. Uses: base, verbs.   How it decides, for people: docs/addressing.md
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/verbs/transport.h"
+
+namespace rdmacomm {
+
+/// Which kind of GID a connection uses. On InfiniBand there is only kIb.
+enum class GidType : std::uint8_t { kIb = 0, kRoceV1 = 1, kRoceV2 = 2 };
+
+/// Which device and port to open. All defaults: they are found.
+struct DeviceOptions {
+  std::string name{};     ///< "mlx5_0", "soft0", ...; empty: the one on the way to the peer, see docs/addressing.md
+  std::uint8_t port = 0;  ///< 1..number of ports; 0: chosen among the ACTIVE ones as the device is
+  int gid_index = -1;     ///< 0..gid table size - 1; -1: chosen by type and reachability for each peer
+  std::optional<GidType> gid_type{};  ///< the only type to consider; empty: RoCE v2 before RoCE v1
+
+  [[nodiscard]] Status validate() const;
+};
+
+/// One entry of a port's GID table. A value.
+struct GidEntry {
+  int index = 0;
+  GidType type = GidType::kIb;
+  ibv_gid gid{};
+  unsigned interface = 0;  ///< index of the network interface it belongs to, in whatever name space; 0: not known
+
+  [[nodiscard]] std::string to_text() const;  ///< "index 3 ::ffff:10.0.0.1 (RoCE v2)"
+};
+
+/// A network interface of this process's name space. A value.
+struct NetworkInterface {
+  unsigned index = 0;
+  std::string name{};
+  std::vector<std::uint8_t> hardware_address{};  ///< 6 bytes on Ethernet, 20 on IP over InfiniBand
+  std::vector<ibv_gid> addresses{};              ///< IPv4 in its mapped form
+
+  [[nodiscard]] bool owns(const ibv_gid& address) const noexcept;
+};
+
+/// The way to a peer as the kernel's routing has it. A value.
+struct PeerRoute {
+  ibv_gid source{};        ///< this side's address on it; IPv4 in its mapped form
+  std::string peer{};      ///< the peer's address, for messages
+  unsigned interface = 0;  ///< where it leaves, if that is known better than by the owner of `source`; 0: not
+};
+
+/// What the choice has to know of a port. A value.
+struct PortFacts {
+  std::string device{};
+  std::uint8_t number = 1;
+  verbs::Transport transport = verbs::Transport::kUnknown;
+  ibv_port_state state = IBV_PORT_NOP;
+  std::vector<GidEntry> gids{};  ///< without the empty ones
+};
+
+/// What the choice has to know of a device. A value.
+struct DeviceFacts {
+  std::string name{};
+  std::vector<PortFacts> ports{};
+  std::string unusable{};  ///< why it could not be looked at; empty: it could
+};
+
+/// Everything that the choice depends on. A value.
+struct AddressingInput {
+  std::vector<DeviceFacts> devices{};          ///< in the order of preference among equals
+  std::vector<NetworkInterface> interfaces{};  ///< empty: not known, so that any GID may be of use
+  std::optional<PeerRoute> route{};            ///< empty: no peer is known yet
+  DeviceOptions options{};                     ///< what was asked for by name or number; valid
+  /// Connections are made by rdma_cm: iWARP devices are eligible, and only devices on the route are of use.
+  bool by_rdma_cm = false;
+
+  /// The interface by which the route leaves; nullptr: not known.
+  [[nodiscard]] const NetworkInterface* route_interface() const noexcept;
+};
+
+/// The GIDs of one port to use towards a peer. A value.
+struct GidChoice {
+  std::vector<GidEntry> gids{};  ///< the best first, then others of which the peer may fit one better; at least one
+  std::string explanation{};     ///< "GID 1 ::ffff:10.2.0.1 (RoCE v2): the route to 10.2.0.2 leaves by va, ..."
+};
+/// The most GIDs of a choice: of each kind (type, IP version, reach) only the best is of use to a peer.
+inline constexpr std::size_t kMaxGidChoices = 8;
+
+/// How a port, or a GID of it, stands to the route. The better first.
+enum class RouteFit : std::uint8_t {
+  kSource,     ///< the GID is the route's source address
+  kInterface,  ///< it belongs to the interface by which the route leaves
+  kElsewhere,  ///< neither, or no route is known
+};
+/// The best fit of the port's GIDs that the options allow and this name space can use.
+[[nodiscard]] RouteFit route_fit(const AddressingInput& input, const PortFacts& port);
+
+/// Ranks the GIDs of a port. What counts, in this order: being the route's source address; belonging to the interface
+/// by which the route leaves; being routable, then link-local, then loopback; RoCE v2 before v1; IPv4 before IPv6 (both
+/// ends need the same); a lower index. A GID whose interface is not in this name space is of no use. An index given by
+/// input.options wins over everything.
+///
+/// Returns  kNoUsableGid: none of the wanted type, none of this name space, or the one asked for is empty. The context
+///          lists the table
+[[nodiscard]] Result<GidChoice> choose_gids(const AddressingInput& input, const PortFacts& port);
+
+/// A device, one of its ports, and its GIDs. A value.
+struct AddressChoice {
+  std::size_t device = 0;  ///< in AddressingInput::devices
+  std::uint8_t port = 1;
+  std::string explanation{};  ///< one line: "chose rxe_a port 1 GID 1 ..., not mlx5_1 port 1: it is DOWN"
+};
+
+/// Chooses a device and a port. In this order: a port with a GID, or an IP over InfiniBand interface, on the route;
+/// any other hardware with a routable GID, or on InfiniBand; hardware with link-local GIDs only; a software device; a
+/// device without a usable GID. Among equals the first one. With options.name only that device counts.
+///
+/// Returns  kNoDevice: there is none, or none of that name (the context lists those there are);
+///          kNoActivePort: no port is ACTIVE, or none of those can be used (the context says why not, for each);
+///          kInvalidArgument: a port that the device does not have
+[[nodiscard]] Result<AddressChoice> choose_address(const AddressingInput& input);
+
+}  // namespace rdmacomm

@@ -1,0 +1,32 @@
+// device_scan.h - opens devices and reads what the choice among them has to know. Private to the device layer.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rdmacomm/device/addressing.h"
+#include "rdmacomm/verbs/handles.h"
+
+namespace rdmacomm {
+
+/// One device that was opened, or not.
+struct ScannedDevice {
+  const verbs::Api* api = nullptr;
+  verbs::ContextHandle context{};  ///< empty: it was not to be opened, or could not be
+  DeviceFacts facts{};
+  std::optional<Error> failure{};  ///< why it could not be opened or read
+};
+
+/// The devices of one table. With a name, only the device of that name is opened; of the others there is the name.
+[[nodiscard]] std::vector<ScannedDevice> scan_devices(const verbs::Api& api, const std::string& name);
+
+[[nodiscard]] verbs::Transport transport_of(const verbs::Api& api, const ibv_context& context,
+                                            const ibv_port_attr& port) noexcept;
+/// A port's GID table without its empty entries.
+[[nodiscard]] std::vector<GidEntry> read_gids(const verbs::Api& api, ibv_context* context, std::uint8_t port,
+                                              const ibv_port_attr& attributes);
+
+}  // namespace rdmacomm

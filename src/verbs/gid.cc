@@ -1,0 +1,46 @@
+#include "rdmacomm/verbs/gid.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace rdmacomm::verbs {
+namespace {
+
+constexpr std::size_t kSubnetPrefixBytes = 8;
+
+bool is_link_local(const ibv_gid& gid) {
+  if (is_mapped_ipv4(gid)) return gid.raw[12] == 169 && gid.raw[13] == 254;
+  return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
+}
+
+bool is_loopback(const ibv_gid& gid) {
+  if (is_mapped_ipv4(gid)) return gid.raw[12] == 127;
+  return std::all_of(gid.raw, gid.raw + 15, [](std::uint8_t byte) { return byte == 0; }) && gid.raw[15] == 1;
+}
+
+}  // namespace
+
+bool equal(const ibv_gid& a, const ibv_gid& b) noexcept {
+  return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0;
+}
+
+bool is_empty(const ibv_gid& gid) noexcept {
+  return std::ranges::all_of(gid.raw, [](std::uint8_t byte) { return byte == 0; });
+}
+
+bool is_mapped_ipv4(const ibv_gid& gid) noexcept {
+  constexpr std::array<std::uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  return std::equal(kPrefix.begin(), kPrefix.end(), gid.raw);
+}
+
+Reach reach_of(const ibv_gid& gid) noexcept {
+  if (is_loopback(gid)) return Reach::kHost;
+  return is_link_local(gid) ? Reach::kLink : Reach::kRoutable;
+}
+
+bool same_subnet(const ibv_gid& a, const ibv_gid& b) noexcept {
+  return std::memcmp(a.raw, b.raw, kSubnetPrefixBytes) == 0;
+}
+
+}  // namespace rdmacomm::verbs

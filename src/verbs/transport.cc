@@ -1,0 +1,16 @@
+#include "rdmacomm/verbs/transport.h"
+
+namespace rdmacomm::verbs {
+
+std::string to_text(Transport transport) {
+  switch (transport) {
+    case Transport::kInfiniBand: return "InfiniBand";
+    case Transport::kRoce: return "RoCE";
+    case Transport::kIwarp: return "iWARP";
+    case Transport::kSoftware: return "software device";
+    case Transport::kUnknown: break;
+  }
+  return "transport " + std::to_string(static_cast<unsigned>(transport));
+}
+
+}  // namespace rdmacomm::verbs

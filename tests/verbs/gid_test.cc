@@ -1,0 +1,46 @@
+#include "rdmacomm/verbs/gid.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+
+namespace rdmacomm::verbs {
+namespace {
+
+ibv_gid gid(const char* text) {
+  ibv_gid made{};
+  EXPECT_EQ(inet_pton(AF_INET6, text, made.raw), 1) << text;
+  return made;
+}
+
+TEST(Gid, ReachIsThatOfTheAddress) {
+  for (const char* text : {"::ffff:10.0.0.1", "::ffff:169.253.0.1", "2001:db8::1", "fd00::1", "fec0::1", "::2"}) {
+    EXPECT_EQ(reach_of(gid(text)), Reach::kRoutable) << text;
+  }
+  for (const char* text : {"fe80::1", "febf::1", "::ffff:169.254.0.1"}) {
+    EXPECT_EQ(reach_of(gid(text)), Reach::kLink) << text;
+  }
+  for (const char* text : {"::1", "::ffff:127.0.0.1", "::ffff:127.8.9.1"}) {
+    EXPECT_EQ(reach_of(gid(text)), Reach::kHost) << text;
+  }
+}
+
+TEST(Gid, OnlyTheMappedFormIsIpv4) {
+  EXPECT_TRUE(is_mapped_ipv4(gid("::ffff:10.0.0.1")));
+  EXPECT_FALSE(is_mapped_ipv4(gid("::fffe:10.0.0.1")));
+  EXPECT_FALSE(is_mapped_ipv4(gid("2001:db8::ffff:a00:1")));
+}
+
+TEST(Gid, EmptyIsAllZeroes) {
+  EXPECT_TRUE(is_empty(gid("::")));
+  EXPECT_FALSE(is_empty(gid("::1")));
+  EXPECT_TRUE(equal(gid("fe80::1"), gid("fe80::1")));
+  EXPECT_FALSE(equal(gid("fe80::1"), gid("fe80::2")));
+}
+
+TEST(Gid, TheSubnetIsTheFirstHalf) {
+  EXPECT_TRUE(same_subnet(gid("fe80::1"), gid("fe80::ffff:1")));
+  EXPECT_FALSE(same_subnet(gid("fe80::1"), gid("fec0:0:0:1::1")));
+}
+
+}  // namespace
+}  // namespace rdmacomm::verbs
