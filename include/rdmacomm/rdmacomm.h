@@ -3,6 +3,7 @@
 
 #include "rdmacomm/adapter/adapter_config.h"
 #include "rdmacomm/adapter/completion_waiter.h"
+#include "rdmacomm/adapter/gid_agreement.h"
 #include "rdmacomm/adapter/qp_transition.h"
 #include "rdmacomm/adapter/rdma_adapter.h"
 #include "rdmacomm/base/deadline.h"

@@ -43,6 +43,10 @@ Status QpPath::check_compatible() const {
     return make_error(Errc::kIncompatiblePeer,
                       what + "; this end: " + local.to_text() + ", the peer: " + remote.to_text());
   };
+  if (local.transport != remote.transport) {
+    return incompatible("the ends have different transports, " + verbs::to_text(local.transport) + " and " +
+                        verbs::to_text(remote.transport) + ": choose devices of one kind");
+  }
   if (local.link_layer != remote.link_layer) {
     return incompatible("the ends have different link layers, " + verbs::link_layer_text(local.link_layer) + " and " +
                         verbs::link_layer_text(remote.link_layer) + ": choose devices of one fabric");
@@ -54,7 +58,20 @@ Status QpPath::check_compatible() const {
   if (local.gid_type == IBV_GID_TYPE_ROCE_V2 && verbs::is_mapped_ipv4(local.gid) != verbs::is_mapped_ipv4(remote.gid)) {
     return incompatible("one end has an IPv4 and the other an IPv6 GID: choose the same on both sides (gid_index)");
   }
-  return {};
+  return check_partitions();
+}
+
+// A P_Key's highest bit says: full member. Limited members reach full ones only. Source: ibv_query_pkey(3), IPoIB.
+Status QpPath::check_partitions() const {
+  if (local.pkey == 0 || remote.pkey == 0) return {};
+  const std::string both = "P_Key " + verbs::pkey_text(local.pkey) + ", the peer: " + verbs::pkey_text(remote.pkey);
+  if (((local.pkey ^ remote.pkey) & 0x7fff) != 0) {
+    return make_error(Errc::kIncompatiblePeer, "the ends are in different partitions; this end: " + both +
+                                                   ": choose the same on both sides (pkey)");
+  }
+  if (((local.pkey | remote.pkey) & 0x8000) != 0) return {};
+  return make_error(Errc::kIncompatiblePeer, "both ends are limited members of their partition; this end: " + both +
+                                                 ": one must be a full member, which the subnet manager decides");
 }
 
 QpTransition QpTransition::to_init(const AdapterConfig& config, std::uint8_t port, bool atomics) {

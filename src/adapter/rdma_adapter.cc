@@ -80,8 +80,9 @@ Result<std::unique_ptr<RDMAAdapter>> RDMAAdapter::create(RDMADevice& device, Com
   std::unique_ptr<RDMAAdapter> adapter(new RDMAAdapter(device, send_cq, recv_cq, config));
   if (Status status = adapter->reserve_completions(); !status.ok()) return status.error();
   if (Status status = adapter->create_queue_pair(); !status.ok()) return status.error();
+  if (Status status = adapter->choose_pkey(); !status.ok()) return status.error();
   adapter->fill_address(gid, *psn);
-  const auto to_init = QpTransition::to_init(config, device.port(), device.limits().atomics);
+  const auto to_init = QpTransition::to_init(adapter->config_, device.port(), device.limits().atomics);
   if (Status status = adapter->apply(to_init); !status.ok()) return status.error();
   return adapter;
 }
@@ -116,14 +117,42 @@ Status RDMAAdapter::create_queue_pair() {
                                                   std::to_string(config_.max_inline_bytes) + "; choose less");
 }
 
-void RDMAAdapter::fill_address(const GidEntry& gid, std::uint32_t psn) {
+Status RDMAAdapter::choose_pkey() {
+  if (config_.pkey) {
+    const auto found = device_.find_pkey(*config_.pkey);
+    if (!found) return found.status();
+    config_.pkey_index = found->index;
+    address_.pkey = found->value;
+    return {};
+  }
+  // An index that the table does not have is left to the device to refuse: not every device has a table.
+  const auto table = device_.pkeys();
+  const auto found = std::ranges::find(table, config_.pkey_index, &RDMADevice::PKey::index);
+  if (found != table.end()) address_.pkey = found->value;
+  return {};
+}
+
+Status RDMAAdapter::use_gid(const GidEntry& gid) {
+  if (state() != IBV_QPS_INIT) {
+    return make_error(Errc::kWrongState, "a queue pair in " + verbs::to_text(state()) + " cannot change its GID");
+  }
+  set_gid(gid);
+  return {};
+}
+
+void RDMAAdapter::set_gid(const GidEntry& gid) {
   gid_index_ = gid.index;
+  address_.gid_type = static_cast<std::uint8_t>(gid.type);
+  address_.gid = gid.gid;
+}
+
+void RDMAAdapter::fill_address(const GidEntry& gid, std::uint32_t psn) {
+  set_gid(gid);
   address_.qpn = qp_->qp_num;
   address_.psn = psn;
   address_.lid = device_.lid();
   address_.link_layer = device_.link_layer();
-  address_.gid_type = static_cast<std::uint8_t>(gid.type);
-  address_.gid = gid.gid;
+  address_.transport = device_.transport();
   address_.mtu_bytes = std::min(config_.mtu_bytes, device_.limits().mtu_bytes);
   address_.max_read_depth = static_cast<std::uint32_t>(config_.max_read_depth_responder);
 }

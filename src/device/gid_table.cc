@@ -1,27 +1,20 @@
 // The GIDs and P_Keys of a device's port, and which of them to use towards a peer.
 #include <endian.h>
 
-#include <cstdio>
-
 #include "device/device_scan.h"
 #include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/verbs/describe.h"
 
 namespace rdmacomm {
 namespace {
 
 constexpr std::uint16_t kPartition = 0x7fff;  // of a P_Key; the highest bit says: full member
 
-std::string hex_text(std::uint16_t pkey) {
-  char text[8];
-  std::snprintf(text, sizeof(text), "0x%04x", pkey);
-  return text;
-}
-
 std::string table_text(const std::vector<RDMADevice::PKey>& pkeys) {
   if (pkeys.empty()) return "has none";
   std::string text;
   for (const RDMADevice::PKey& each : pkeys) {
-    text += (text.empty() ? "has " : ", ") + hex_text(each.value) + " at index " + std::to_string(each.index);
+    text += (text.empty() ? "has " : ", ") + verbs::pkey_text(each.value) + " at index " + std::to_string(each.index);
   }
   return text;
 }
@@ -67,7 +60,7 @@ Result<RDMADevice::PKey> RDMADevice::find_pkey(std::uint16_t pkey) const {
     if ((each.value & kPartition) == (pkey & kPartition) && is_better) found = each;
   }
   if (found) return *found;
-  return make_error(Errc::kInvalidArgument, to_text() + " is not in the partition of P_Key " + hex_text(pkey) +
+  return make_error(Errc::kInvalidArgument, to_text() + " is not in the partition of P_Key " + verbs::pkey_text(pkey) +
                                                 ": its table " + table_text(table) +
                                                 "; the subnet manager is what gives out P_Keys");
 }

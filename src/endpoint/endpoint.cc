@@ -8,6 +8,8 @@
 
 namespace rdmacomm {
 
+static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every GID that is chosen can be offered");
+
 EndPoint::EndPoint(EndPointParts parts)
     : device_(std::move(parts.device)),
       connector_(std::move(parts.connector)),
@@ -34,8 +36,11 @@ Result<std::shared_ptr<EndPoint>> EndPoint::create(EndPointParts parts) {
 }
 
 Status EndPoint::make_channels() {
-  auto gid = device_->choose_gid(connector_->local_gid_hint());
-  if (!gid) return gid.status();
+  auto gids =
+      device_->choose_gids(PeerRoute{.source = connector_->local_gid_hint(), .peer = connector_->peer_address()});
+  if (!gids) return gids.status();
+  RDMACOMM_VLOG(1) << "offers " << connector_->peer_address() << " " << gids->explanation;
+  gids_ = std::move(gids->gids);
   if (!group_) {
     // Also where every channel has its own queue: stop() ends waits by the group.
     auto group = CompletionGroup::create(device_, config_.polling_mode, std::max(1, config_.queue_depth()));
@@ -43,12 +48,12 @@ Status EndPoint::make_channels() {
     group_ = std::move(*group);
   }
   for (const ChannelConfig& each : config_.channels) {
-    if (Status made = make_channel(each, *gid); !made) return made;
+    if (Status made = make_channel(each); !made) return made;
   }
   return {};
 }
 
-Status EndPoint::make_channel(const ChannelConfig& config, const GidEntry& gid) {
+Status EndPoint::make_channel(const ChannelConfig& config) {
   Line line;
   if (config.own_completion_queue) {
     auto queue = CompletionQueue::create(*device_, {.depth = config.adapter.send_depth + config.adapter.recv_depth});
@@ -56,7 +61,7 @@ Status EndPoint::make_channel(const ChannelConfig& config, const GidEntry& gid) 
     line.own_queue = std::move(*queue);
   }
   CompletionQueue& queue = line.own_queue ? *line.own_queue : group_->queue();
-  auto adapter = RDMAAdapter::create(*device_, queue, queue, gid, config.adapter);
+  auto adapter = RDMAAdapter::create(*device_, queue, queue, gids_.front(), config.adapter);
   if (!adapter) {
     return make_error(adapter.code(), "channel '" + config.name + "': " + adapter.error().context);
   }
@@ -69,7 +74,8 @@ Status EndPoint::make_channel(const ChannelConfig& config, const GidEntry& gid) 
 }
 
 EndPointCard EndPoint::card() const {
-  EndPointCard card{.regions = config_.published, .private_data = config_.private_data};
+  EndPointCard card{.chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
+  for (const GidEntry& each : gids_) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
   for (const Line& line : lines_) card.channels.push_back({line.channel->name(), line.channel->adapter().address()});
   return card;
 }
@@ -82,12 +88,38 @@ Status EndPoint::connect(EndPointCard remote) {
                                                    "; those of " + connector_->peer_address() + ": " + theirs +
                                                    "; give both the same names in lazy_config_hca()");
   }
+  if (Status agreed = agree_on_gids(remote); !agreed) return agreed;
   remote_ = std::move(remote);
   for (const Line& line : lines_) {
     const Status connected = line.channel->adapter().connect(remote_.channel(line.channel->name())->address);
     if (!connected) {
       return make_error(connected.code(), "channel '" + line.channel->name() + "': " + connected.error().context);
     }
+  }
+  return {};
+}
+
+Status EndPoint::agree_on_gids(EndPointCard& remote) {
+  if (remote.chosen_gid) {
+    if (*remote.chosen_gid < gids_.size()) return use_gid(gids_[*remote.chosen_gid]);
+    return make_error(Errc::kBadMessage, connector_->peer_address() + " chose GID number " +
+                                             std::to_string(*remote.chosen_gid) + " of " +
+                                             std::to_string(gids_.size()) + " that were offered");
+  }
+  const GidOffer theirs{remote.channels.front().address.transport, remote.gids};
+  const auto pair = rdmacomm::agree_on_gids({device_->transport(), card().gids}, theirs);
+  if (!pair) return pair.status();
+  chosen_gid_ = pair->theirs;
+  for (EndPointCard::Channel& each : remote.channels) {
+    each.address.gid_type = remote.gids[pair->theirs].type;
+    each.address.gid = remote.gids[pair->theirs].gid;
+  }
+  return use_gid(gids_[pair->ours]);
+}
+
+Status EndPoint::use_gid(const GidEntry& gid) {
+  for (const Line& line : lines_) {
+    if (Status used = line.channel->adapter().use_gid(gid); !used) return used;
   }
   return {};
 }

@@ -10,10 +10,13 @@ namespace rdmacomm {
 namespace {
 
 constexpr std::size_t kNameWire = 2 + HcaConfig::kMaxNameBytes;
-constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (kNameWire + 36) +  // a QpAddress has 36 bytes,
-                                  2 + HcaConfig::kMaxRegions * (kNameWire + 20) +   // a RemoteRegion 20
+constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (kNameWire + verbs::QpAddress::kWireBytes) + 2 +
+                                  EndPointCard::kMaxGids * OfferedGid::kWireBytes +  //
+                                  2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
                                   4 + HcaConfig::kMaxPrivateDataBytes;
 static_assert(kMostWire <= kMaxPayloadBytes, "every valid card fits into one message");
+
+constexpr std::size_t kNoneChosen = 255;
 
 Error bad_card(const std::string& why) {
   return make_error(Errc::kBadMessage, "a description of an endpoint " + why);
@@ -27,6 +30,7 @@ class CardReader {
   Status read_into(EndPointCard& card) {
     Status status = read_list<EndPointCard::Channel, verbs::QpAddress>("channel", HcaConfig::kMaxChannels,
                                                                        card.channels, &EndPointCard::Channel::address);
+    if (status) status = read_gids(card);
     if (!status) return status;
     status = read_list<PublishedRegion, RemoteRegion>("region", HcaConfig::kMaxRegions, card.regions,
                                                       &PublishedRegion::region);
@@ -51,6 +55,24 @@ class CardReader {
       entry.*value = *decoded;
       list.push_back(std::move(entry));
     }
+    return {};
+  }
+
+  Status read_gids(EndPointCard& card) {
+    const std::size_t count = reader_.get<std::uint8_t>();
+    if (count > EndPointCard::kMaxGids) {
+      return bad_card("with " + std::to_string(count) + " GIDs; at most " + std::to_string(EndPointCard::kMaxGids));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      auto gid = OfferedGid::decode(reader_);
+      if (!gid) return bad_card("where " + gid.error().context);
+      card.gids.push_back(*gid);
+    }
+    const std::size_t chosen = reader_.get<std::uint8_t>();
+    if (chosen != kNoneChosen && chosen >= EndPointCard::kMaxGids) {
+      return bad_card("that chooses GID number " + std::to_string(chosen));
+    }
+    if (chosen != kNoneChosen) card.chosen_gid = chosen;
     return {};
   }
 
@@ -92,6 +114,9 @@ std::vector<std::byte> EndPointCard::encode() const {
     writer.put_text(each.name);
     each.address.encode(writer);
   }
+  writer.put(static_cast<std::uint8_t>(gids.size()));
+  for (const OfferedGid& each : gids) each.encode(writer);
+  writer.put(static_cast<std::uint8_t>(chosen_gid.value_or(kNoneChosen)));
   writer.put(static_cast<std::uint16_t>(regions.size()));
   for (const PublishedRegion& each : regions) {
     writer.put_text(each.name);

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <array>
+#include <cstdio>
 #include <cstring>
 
 namespace rdmacomm::verbs {
@@ -44,6 +45,12 @@ std::string to_text(const ibv_gid& gid) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   inet_ntop(AF_INET6, gid.raw, text.data(), text.size());
   return text.data();
+}
+
+std::string pkey_text(std::uint16_t pkey) {
+  char text[8];
+  std::snprintf(text, sizeof(text), "0x%04x", pkey);
+  return text;
 }
 
 bool mtu_from_bytes(std::uint32_t bytes, ibv_mtu& mtu) noexcept {

@@ -16,6 +16,9 @@ void QpAddress::encode(WireWriter& writer) const {
   writer.put_bytes(std::as_bytes(std::span(gid.raw)));
   writer.put(mtu_bytes);
   writer.put(max_read_depth);
+  writer.put(pkey);
+  writer.put(static_cast<std::uint8_t>(transport));
+  writer.put(std::uint8_t{0});
 }
 
 Result<QpAddress> QpAddress::decode(WireReader& reader) {
@@ -29,9 +32,13 @@ Result<QpAddress> QpAddress::decode(WireReader& reader) {
   std::ranges::copy(gid, reinterpret_cast<std::byte*>(address.gid.raw));
   address.mtu_bytes = reader.get<std::uint32_t>();
   address.max_read_depth = reader.get<std::uint32_t>();
+  address.pkey = reader.get<std::uint16_t>();
+  address.transport = static_cast<Transport>(reader.get<std::uint8_t>());
+  const auto reserved = reader.get<std::uint8_t>();
   if (!reader.ok()) return make_error(Errc::kBadMessage, "a queue pair address ends too early");
   ibv_mtu mtu{};
   constexpr std::uint32_t kMax24 = 0xffffff;
+  if (reserved != 0) return make_error(Errc::kBadMessage, "a queue pair address ends in something unknown");
   if (address.qpn == 0 || address.qpn > kMax24 || address.psn > kMax24 || !mtu_from_bytes(address.mtu_bytes, mtu)) {
     return make_error(Errc::kBadMessage, "a queue pair address is out of range: " + address.to_text());
   }

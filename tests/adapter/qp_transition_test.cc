@@ -157,6 +157,30 @@ TEST(QpPath, EndsOfOneKindAreCompatible) {
   EXPECT_TRUE(infiniband().check_compatible().ok());
 }
 
+TEST(QpPath, OtherTransportsAreIncompatible) {
+  QpPath path = ethernet();
+  path.local.transport = verbs::Transport::kRoce;
+  path.remote.transport = verbs::Transport::kSoftware;
+  EXPECT_EQ(path.check_compatible().code(), Errc::kIncompatiblePeer);
+  EXPECT_THAT(path.check_compatible().error().context, HasSubstr("RoCE and software device"));
+}
+
+TEST(QpPath, PartitionsMustBeTheSameAndOneEndAFullMember) {
+  const auto checked = [](std::uint16_t local, std::uint16_t remote) {
+    QpPath path = infiniband();
+    path.local.pkey = local;
+    path.remote.pkey = remote;
+    return path.check_compatible();
+  };
+  EXPECT_TRUE(checked(0x8001, 0x8001).ok());
+  EXPECT_TRUE(checked(0x8001, 0x0001).ok());
+  EXPECT_TRUE(checked(0, 0x8001).ok());  // a device that does not say
+  EXPECT_EQ(checked(0x8001, 0x8002).code(), Errc::kIncompatiblePeer);
+  EXPECT_THAT(checked(0x8001, 0x8002).error().context, HasSubstr("this end: P_Key 0x8001, the peer: 0x8002"));
+  EXPECT_EQ(checked(0x0001, 0x0001).code(), Errc::kIncompatiblePeer);
+  EXPECT_THAT(checked(0x0001, 0x0001).error().context, HasSubstr("limited members"));
+}
+
 TEST(QpPath, OtherLinkLayerGidTypeOrIpVersionIsIncompatible) {
   QpPath path = ethernet();
   path.remote.link_layer = IBV_LINK_LAYER_INFINIBAND;

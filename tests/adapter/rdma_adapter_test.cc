@@ -202,6 +202,40 @@ TEST_F(RDMAAdapterTest, AReservationThatHalfFitsIsGivenBack) {
   EXPECT_TRUE(create({.send_depth = 900, .recv_depth = 100}).has_value());
 }
 
+TEST_F(RDMAAdapterTest, APartitionIsFoundByItsKey) {
+  fake_.devices[0]->set_pkeys({0xffff, 0x8005, 0x0006});
+  SetUp();
+  const auto by_key = made({.pkey = 0x0005});
+  EXPECT_EQ(by_key->config().pkey_index, 1);
+  EXPECT_EQ(by_key->address().pkey, 0x8005);
+  EXPECT_EQ(fake_.transitions.back().attributes.pkey_index, 1);
+  EXPECT_EQ(made({.pkey_index = 2})->address().pkey, 0x0006);
+  EXPECT_EQ(made()->address().pkey, 0xffff);
+  const auto unknown = create({.pkey = 0x8007});
+  EXPECT_EQ(unknown.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(unknown.error().context, HasSubstr("0x8005 at index 1"));
+}
+
+TEST_F(RDMAAdapterTest, ItsGidCanChangeUntilItIsConnected) {
+  const auto adapter = made();
+  const GidEntry other{
+      .index = 7, .type = GidType::kRoceV2, .gid = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 9}}};
+  ASSERT_TRUE(adapter->use_gid(other).ok());
+  EXPECT_EQ(adapter->address().gid.raw[13], 9);
+  ASSERT_TRUE(adapter->connect(peer_of(*adapter)).ok());
+  EXPECT_EQ(fake_.transitions[1].attributes.ah_attr.grh.sgid_index, 7);
+  EXPECT_EQ(adapter->use_gid(gid_).code(), Errc::kWrongState);
+  EXPECT_EQ(adapter->address().gid.raw[13], 9);
+}
+
+TEST_F(RDMAAdapterTest, ServiceLevelAndTrafficClassReachTheDevice) {
+  const auto adapter = made({.traffic_class = 106, .service_level = 3});
+  ASSERT_TRUE(adapter->connect(peer_of(*adapter)).ok());
+  const ibv_ah_attr& handle = fake_.transitions[1].attributes.ah_attr;
+  EXPECT_EQ(handle.sl, 3);
+  EXPECT_EQ(handle.grh.traffic_class, 106);
+}
+
 TEST_F(RDMAAdapterTest, AnInvalidConfigIsRefusedFirst) {
   EXPECT_EQ(create({.send_depth = 0}).code(), Errc::kInvalidArgument);
   EXPECT_EQ(create({.send_depth = 1025}).code(), Errc::kBeyondDeviceLimit);

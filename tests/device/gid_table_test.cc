@@ -123,5 +123,29 @@ TEST_F(GidTableTest, AnEmptyTableSaysWhatToDo) {
   EXPECT_THAT(entry.error().context, HasSubstr("give the network interface an address"));
 }
 
+TEST_F(GidTableTest, PartitionsAreFoundByKeyAndTheFullMemberIsPreferred) {
+  device().set_pkeys({0xffff, 0, 0x0001, 0x8001, 0x0002});
+  auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_EQ((*opened)->pkeys().size(), 4U);
+  EXPECT_EQ((*opened)->find_pkey(0x0001)->index, 3);
+  EXPECT_EQ((*opened)->find_pkey(0x8001)->value, 0x8001);
+  EXPECT_EQ((*opened)->find_pkey(0x8002)->index, 4);
+  EXPECT_EQ((*opened)->find_pkey(0x8002)->value, 0x0002);
+  EXPECT_EQ((*opened)->find_pkey(0x7fff)->index, 0);
+}
+
+TEST_F(GidTableTest, AnUnknownPartitionListsTheTable) {
+  device().set_pkeys({0xffff, 0x8001});
+  auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+  ASSERT_TRUE(opened.has_value());
+  const auto found = (*opened)->find_pkey(0x8003);
+  EXPECT_EQ(found.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(found.error().context, HasSubstr("P_Key 0x8003: its table has 0xffff at index 0, 0x8001 at index 1"));
+  device().set_pkeys({});
+  auto without = RDMADevice::open_from(FakeVerbs::api(), {});
+  EXPECT_THAT((*without)->find_pkey(0xffff).error().context, HasSubstr("its table has none"));
+}
+
 }  // namespace
 }  // namespace rdmacomm

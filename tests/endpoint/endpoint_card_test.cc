@@ -16,6 +16,8 @@ EndPointCard sample() {
   EndPointCard card;
   card.channels.push_back({"data", {.qpn = 17, .psn = 5, .link_layer = 2, .gid_type = 2, .mtu_bytes = 4096}});
   card.channels.push_back({"control", {.qpn = 18, .psn = 6, .link_layer = 2, .gid_type = 2, .mtu_bytes = 1024}});
+  card.gids = {{.type = 2, .gid = {{1}}}, {.type = 1, .gid = {{1}}}};
+  card.chosen_gid = 3;
   card.regions.push_back({"inbox", {.address = 0x7f0000001000, .length = 8192, .rkey = 0x101}});
   card.private_data = std::vector<std::byte>(100, std::byte{7});
   return card;
@@ -28,6 +30,9 @@ TEST(EndPointCard, ComesBackAsItWasSent) {
   EXPECT_EQ(back->channel("control")->address.qpn, 18U);
   EXPECT_EQ(back->channel("control")->address.mtu_bytes, 1024U);
   EXPECT_EQ(back->channel("nothing"), nullptr);
+  ASSERT_EQ(back->gids.size(), 2U);
+  EXPECT_EQ(back->gids[1].to_text(), "RoCE v1 100::");
+  EXPECT_EQ(back->chosen_gid, 3U);
   ASSERT_EQ(back->regions.size(), 1U);
   EXPECT_EQ(back->regions[0].region.length, 8192U);
   EXPECT_EQ(back->private_data, sample().private_data);
@@ -36,6 +41,20 @@ TEST(EndPointCard, ComesBackAsItWasSent) {
 
 TEST(EndPointCard, AnEmptyOneIsFine) {
   EXPECT_TRUE(EndPointCard::decode(EndPointCard().encode()));
+}
+
+TEST(EndPointCard, GidsAreFewAndTheChosenOneIsOneOfThem) {
+  EndPointCard card;
+  EXPECT_FALSE(EndPointCard::decode(card.encode())->chosen_gid);
+  card.gids.assign(EndPointCard::kMaxGids, {.type = 2, .gid = {{1}}});
+  card.chosen_gid = EndPointCard::kMaxGids - 1;
+  EXPECT_TRUE(EndPointCard::decode(card.encode()));
+  card.chosen_gid = EndPointCard::kMaxGids;
+  EXPECT_THAT(EndPointCard::decode(card.encode()).error().context, HasSubstr("chooses GID number 12"));
+  card.gids.resize(EndPointCard::kMaxGids + 1, {.type = 2, .gid = {{1}}});
+  EXPECT_THAT(EndPointCard::decode(card.encode()).error().context, HasSubstr("13 GIDs; at most 12"));
+  card.gids = {{.type = 2}};
+  EXPECT_THAT(EndPointCard::decode(card.encode()).error().context, HasSubstr("a GID is all zeroes"));
 }
 
 TEST(EndPointCard, TheLargestFitsIntoOneMessage) {

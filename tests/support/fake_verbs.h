@@ -2,6 +2,7 @@
 // requests as told. For the paths that a working device does not take.
 #pragma once
 
+#include <endian.h>
 #include <infiniband/verbs.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -25,7 +26,8 @@ namespace rdmacomm::testing {
 struct FakeDevice : ibv_device {
   ibv_device_attr attributes{};
   std::vector<ibv_port_attr> ports;
-  std::vector<ibv_gid_entry> gids;  // of every port
+  std::vector<ibv_gid_entry> gids;     // of every port
+  std::vector<std::uint16_t> pkeys{};  // of every port, by set_pkeys()
 
   explicit FakeDevice(const char* name_, ibv_port_state state = IBV_PORT_ACTIVE) : ibv_device{} {
     std::strncpy(name, name_, sizeof(name) - 1);
@@ -59,6 +61,10 @@ struct FakeDevice : ibv_device {
     entry.gid_type = type;
     gids.push_back(entry);
     for (ibv_port_attr& port : ports) port.gid_tbl_len = static_cast<int>(gids.size());
+  }
+  void set_pkeys(std::vector<std::uint16_t> table) {
+    pkeys = std::move(table);
+    for (ibv_port_attr& port : ports) port.pkey_tbl_len = static_cast<std::uint16_t>(pkeys.size());
   }
   void clear_gids() {
     gids.clear();
@@ -278,9 +284,10 @@ class FakeVerbs {
     entry->port_num = port;
     return 0;
   }
-  static int query_pkey(ibv_context* /*context*/, std::uint8_t /*port*/, int /*index*/, __be16* pkey) {
-    *pkey = 0xffff;
-    return self().enter("query_pkey") == 0 ? 0 : -1;
+  static int query_pkey(ibv_context* context, std::uint8_t /*port*/, int index, __be16* pkey) {
+    if (self().enter("query_pkey") != 0) return -1;
+    *pkey = htobe16(device_of(context).pkeys.at(static_cast<std::size_t>(index)));
+    return 0;
   }
 
   static ibv_pd* alloc_pd(ibv_context* context) {

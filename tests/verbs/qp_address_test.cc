@@ -8,7 +8,7 @@
 namespace rdmacomm::verbs {
 namespace {
 
-constexpr std::size_t kWireBytes = 36;
+constexpr std::size_t kWireBytes = 40;
 
 QpAddress example() {
   QpAddress address;
@@ -20,6 +20,8 @@ QpAddress example() {
   for (int i = 0; i < 16; ++i) address.gid.raw[i] = static_cast<std::uint8_t>(i + 1);
   address.mtu_bytes = 2048;
   address.max_read_depth = 16;
+  address.pkey = 0x8001;
+  address.transport = Transport::kRoce;
   return address;
 }
 
@@ -48,6 +50,8 @@ TEST(QpAddress, TravelsUnchanged) {
   EXPECT_EQ(std::memcmp(got->gid.raw, sent.gid.raw, sizeof(sent.gid.raw)), 0);
   EXPECT_EQ(got->mtu_bytes, sent.mtu_bytes);
   EXPECT_EQ(got->max_read_depth, sent.max_read_depth);
+  EXPECT_EQ(got->pkey, sent.pkey);
+  EXPECT_EQ(got->transport, sent.transport);
 }
 
 TEST(QpAddress, LeavesWhatFollowsItToTheNextReader) {
@@ -64,6 +68,12 @@ TEST(QpAddress, EachTruncationIsABadMessage) {
     const auto got = decoded(std::span(bytes).first(length));
     EXPECT_EQ(got.code(), Errc::kBadMessage) << "cut to " << length;
   }
+}
+
+TEST(QpAddress, WhatIsReservedMustBeZero) {
+  auto bytes = encoded(example());
+  bytes.back() = std::byte{1};
+  EXPECT_EQ(decoded(bytes).code(), Errc::kBadMessage);
 }
 
 TEST(QpAddress, FieldsOutsideTheirRangeAreABadMessage) {

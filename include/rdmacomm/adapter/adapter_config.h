@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/device/rdma_device.h"
@@ -24,7 +25,9 @@ struct AdapterConfig {
   std::uint8_t traffic_class = 0;  ///< 0..255: DSCP (6 bits) and ECN (2 bits) of the packets
   std::uint8_t service_level = 0;  ///< 0..15 on InfiniBand; 0..7, the VLAN priority, on Ethernet
   std::uint8_t hop_limit = 64;     ///< 1..255
-  std::uint16_t pkey_index = 0;    ///< in the port's P_Key table
+  std::uint16_t pkey_index = 0;    ///< in the port's P_Key table; not looked at where `pkey` is given
+  /// P_Key of the partition, found in the port's table whether as a full or a limited member; empty: by pkey_index.
+  std::optional<std::uint16_t> pkey{};
 
   // Retries.
   /// How long to wait for an acknowledgement; rounded up to 4.096 us x 2^n, n = 1..31; 0: for ever.

@@ -24,9 +24,12 @@ struct QpPath {
   /// Whether packets carry a global route header: always on Ethernet; on InfiniBand when the peer is in another
   /// subnet (GID prefix) or has no LID.
   [[nodiscard]] bool needs_global_route() const noexcept;
-  /// Whether the ends can be connected at all. kIncompatiblePeer: other link layer, GID type or, for RoCE v2,
-  /// IP version; the context has both ends.
+  /// Whether the ends can be connected at all. kIncompatiblePeer: other transport, link layer, partition, GID type or,
+  /// for RoCE v2, IP version; the context has both ends.
   [[nodiscard]] Status check_compatible() const;
+
+ private:
+  [[nodiscard]] Status check_partitions() const;
 };
 
 /// One call of modify_qp: where it leads, the attributes and the mask that names them. A value.

@@ -25,7 +25,8 @@ class RDMAAdapter {
   ///
   /// send_cq, recv_cq  may be the same; room for config.send_depth and config.recv_depth is reserved in them
   /// gid      what peers will address; from RDMADevice::choose_gid
-  /// Returns  kInvalidArgument, kBeyondDeviceLimit: config.validate(); kCompletionQueueFull; or the system's error
+  /// Returns  kInvalidArgument, kBeyondDeviceLimit: config.validate(); kInvalidArgument also: a P_Key that the port does
+  ///          not have (the context lists those it has); kCompletionQueueFull; or the system's error
   [[nodiscard]] static Result<std::unique_ptr<RDMAAdapter>> create(RDMADevice& device, CompletionQueue& send_cq,
                                                                    CompletionQueue& recv_cq, const GidEntry& gid,
                                                                    const AdapterConfig& config);
@@ -33,6 +34,8 @@ class RDMAAdapter {
   RDMAAdapter& operator=(const RDMAAdapter&) = delete;
   ~RDMAAdapter();
 
+  /// Has peers address it by another GID of the port. Before connect(). kWrongState: not in INIT any more.
+  [[nodiscard]] Status use_gid(const GidEntry& gid);
   /// What the peer must know to connect to this queue pair.
   [[nodiscard]] const verbs::QpAddress& address() const noexcept { return address_; }
   /// What connect() was given; empty before.
@@ -69,7 +72,9 @@ class RDMAAdapter {
   RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, const AdapterConfig& config);
   Status reserve_completions();
   Status create_queue_pair();
+  Status choose_pkey();
   void fill_address(const GidEntry& gid, std::uint32_t psn);
+  void set_gid(const GidEntry& gid);
   Status apply(const QpTransition& transition);
 
   RDMADevice& device_;

@@ -89,8 +89,9 @@ struct GidChoice {
   std::vector<GidEntry> gids{};  ///< the best first, then others of which the peer may fit one better; at least one
   std::string explanation{};     ///< "GID 1 ::ffff:10.2.0.1 (RoCE v2): the route to 10.2.0.2 leaves by va, ..."
 };
-/// The most GIDs of a choice: of each kind (type, IP version, reach) only the best is of use to a peer.
-inline constexpr std::size_t kMaxGidChoices = 8;
+/// The most GIDs of a choice: of each kind (RoCE v1 and v2, IPv4 and IPv6, three reaches) the best, as a peer that has
+/// none of one kind may have one of another.
+inline constexpr std::size_t kMaxGidChoices = 12;
 
 /// How a port, or a GID of it, stands to the route. The better first.
 enum class RouteFit : std::uint8_t {

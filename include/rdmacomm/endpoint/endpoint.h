@@ -117,10 +117,12 @@ class EndPoint {
   /// Makes the channels; their queue pairs are in INIT. Returns  as HcaConfig::validate(), RDMADevice::choose_gid,
   /// RDMAAdapter::create
   [[nodiscard]] static Result<std::shared_ptr<EndPoint>> create(EndPointParts parts);
-  /// What the peer needs for its connect().
+  /// What the peer needs for its connect(). After connect() it also says which of the peer's GIDs was chosen.
   [[nodiscard]] EndPointCard card() const;
   /// Connects each queue pair to the peer's of the same name.
-  /// Returns  kIncompatiblePeer: other channel names (the context has both lists), or as RDMAAdapter::connect
+  /// The GIDs are those that the peer's card chose; where it did not choose, this side does (agree_on_gids).
+  /// Returns  kIncompatiblePeer: other channel names, or no GIDs that work together (the context has both lists);
+  ///          kBadMessage: the peer chose a GID that was not offered; or as RDMAAdapter::connect
   [[nodiscard]] Status connect(EndPointCard remote);
   /// Both sides have connected and met. Returns  status(), where the endpoint has ended before that.
   [[nodiscard]] Status mark_established();
@@ -150,7 +152,9 @@ class EndPoint {
 
   explicit EndPoint(EndPointParts parts);
   Status make_channels();
-  Status make_channel(const ChannelConfig& config, const GidEntry& gid);
+  Status make_channel(const ChannelConfig& config);
+  Status agree_on_gids(EndPointCard& remote);
+  Status use_gid(const GidEntry& gid);
   bool move_to(State next, std::optional<Error> why);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
   [[nodiscard]] Status why_over() const;
@@ -164,6 +168,8 @@ class EndPoint {
   const HcaConfig config_;
   std::shared_ptr<CompletionGroup> group_;
   std::vector<Line> lines_;  // as in config_.channels
+  std::vector<GidEntry> gids_;
+  std::optional<std::size_t> chosen_gid_;  // of the peer's
   EndPointCard remote_;
   std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
   std::mutex close_mutex_;  // one close() at a time

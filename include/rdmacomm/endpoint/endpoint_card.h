@@ -3,25 +3,31 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "rdmacomm/adapter/gid_agreement.h"
 #include "rdmacomm/adapter/rdma_adapter.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/endpoint/hca_config.h"
 
 namespace rdmacomm {
 
-/// One side's channels, published regions and private data. A value; bounds as in HcaConfig.
+/// One side's channels, GIDs, published regions and private data. A value; bounds as in HcaConfig.
 struct EndPointCard {
   struct Channel {
     std::string name = {};
     verbs::QpAddress address = {};
   };
 
+  static constexpr std::size_t kMaxGids = 12;
+
   std::vector<Channel> channels = {};
+  std::vector<OfferedGid> gids = {};        ///< by which this end can be reached, the best first; at most kMaxGids
+  std::optional<std::size_t> chosen_gid{};  ///< kAnswer: which of the reader's `gids` is to be used; kOffer: empty
   std::vector<PublishedRegion> regions = {};
   std::vector<std::byte> private_data = {};
 

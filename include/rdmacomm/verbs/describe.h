@@ -25,6 +25,9 @@ namespace rdmacomm::verbs {
 /// The GID as an IPv6 address, or "::ffff:10.0.0.1" where it is a mapped IPv4 address.
 [[nodiscard]] std::string to_text(const ibv_gid& gid);
 
+/// "0x8001".
+[[nodiscard]] std::string pkey_text(std::uint16_t pkey);
+
 /// 256..4096 -> ibv_mtu; false for any other number.
 [[nodiscard]] bool mtu_from_bytes(std::uint32_t bytes, ibv_mtu& mtu) noexcept;
 [[nodiscard]] std::uint32_t mtu_bytes(ibv_mtu mtu) noexcept;

@@ -1,0 +1,73 @@
+#include "rdmacomm/adapter/gid_agreement.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "rdmacomm/verbs/describe.h"
+#include "rdmacomm/verbs/gid.h"
+
+namespace rdmacomm {
+namespace {
+
+bool can_work(const OfferedGid& a, const OfferedGid& b) {
+  if (a.type != b.type) return false;
+  if (a.type == IBV_GID_TYPE_IB) return true;
+  return verbs::is_mapped_ipv4(a.gid) == verbs::is_mapped_ipv4(b.gid) &&
+         verbs::reach_of(a.gid) == verbs::reach_of(b.gid);
+}
+
+template <typename Works>
+std::optional<GidPair> first_pair(const GidOffer& ours, const GidOffer& theirs, Works works) {
+  for (std::size_t i = 0; i < theirs.gids.size(); ++i) {
+    const auto found = std::ranges::find_if(ours.gids, [&](const auto& own) { return works(own, theirs.gids[i]); });
+    if (found != ours.gids.end()) return GidPair{static_cast<std::size_t>(found - ours.gids.begin()), i};
+  }
+  return {};
+}
+
+std::string text_of(const GidOffer& offer) {
+  std::string text;
+  for (const OfferedGid& each : offer.gids) text += (text.empty() ? "" : ", ") + each.to_text();
+  return offer.gids.empty() ? "none" : text;
+}
+
+}  // namespace
+
+void OfferedGid::encode(WireWriter& writer) const {
+  writer.put(type);
+  writer.put_bytes(std::as_bytes(std::span(gid.raw)));
+}
+
+Result<OfferedGid> OfferedGid::decode(WireReader& reader) {
+  OfferedGid offered;
+  offered.type = reader.get<std::uint8_t>();
+  std::ranges::copy(reader.take(sizeof(offered.gid.raw)), reinterpret_cast<std::byte*>(offered.gid.raw));
+  if (!reader.ok()) return make_error(Errc::kBadMessage, "a GID ends too early");
+  if (verbs::is_empty(offered.gid)) return make_error(Errc::kBadMessage, "a GID is all zeroes");
+  return offered;
+}
+
+std::string OfferedGid::to_text() const {
+  return verbs::gid_type_text(type) + " " + verbs::to_text(gid);
+}
+
+Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs) {
+  if (ours.transport != theirs.transport) {
+    return make_error(Errc::kIncompatiblePeer,
+                      "the ends have different transports; this end: " + verbs::to_text(ours.transport) +
+                          "; the peer: " + verbs::to_text(theirs.transport) +
+                          ": choose devices of one kind (--device)");
+  }
+  auto pair = first_pair(ours, theirs, [](const OfferedGid& a, const OfferedGid& b) {
+    return can_work(a, b) && verbs::same_subnet(a.gid, b.gid);
+  });
+  const bool subnets_matter = ours.transport == verbs::Transport::kInfiniBand;
+  if (!pair || !subnets_matter) pair = first_pair(ours, theirs, can_work);
+  if (pair) return *pair;
+  return make_error(Errc::kIncompatiblePeer,
+                    "no GIDs of the two ends work together; this end: " + text_of(ours) +
+                        "; the peer: " + text_of(theirs) +
+                        ": a pair takes one GID type, one IP version and one reach (gid_type, gid_index)");
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,100 @@
+// Two endpoints agree on GIDs: what one side was told to use, the other follows, or both say why not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "endpoint/endpoint_pair.h"
+
+namespace rdmacomm {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Ends {
+  std::shared_ptr<EndPoint> client;
+  std::shared_ptr<EndPoint> server;
+};
+
+std::shared_ptr<EndPoint> make(std::unique_ptr<TCPConnector> connector, const DeviceOptions& options) {
+  DeviceOptions named = options;
+  named.name = "soft0";
+  auto device = RDMADevice::open(named);
+  EXPECT_TRUE(device) << device.status().message();
+  auto made = EndPoint::create({.device = std::move(*device), .connector = std::move(connector), .config = {}});
+  EXPECT_TRUE(made) << made.status().message();
+  return std::move(*made);
+}
+
+Ends make_ends(const DeviceOptions& client, const DeviceOptions& server) {
+  testing::TcpPair tcp;
+  testing::EndPointPair::introduce(*tcp.client, *tcp.server);
+  return {make(std::move(tcp.client), client), make(std::move(tcp.server), server)};
+}
+
+const verbs::QpAddress& address(const EndPoint& endpoint) {
+  return endpoint.data()->adapter().address();
+}
+
+/// What sessions do: offer, connect there, answer, connect here.
+Status connect(const Ends& ends) {
+  Status status = ends.server->connect(ends.client->card());
+  if (status) status = ends.client->connect(ends.server->card());
+  return status;
+}
+
+void expect_connected_by(const Ends& ends, std::uint8_t type) {
+  const Status connected = connect(ends);
+  ASSERT_TRUE(connected) << connected.message();
+  for (const auto& end : {ends.client, ends.server}) {
+    EXPECT_EQ(address(*end).gid_type, type);
+    EXPECT_EQ(end->data()->adapter().remote_address()->gid_type, type);
+  }
+  EXPECT_EQ(ends.client->data()->adapter().remote_address()->to_text(), address(*ends.server).to_text());
+  EXPECT_EQ(ends.server->data()->adapter().remote_address()->to_text(), address(*ends.client).to_text());
+}
+
+TEST(GidNegotiation, WithoutWishesRoceV2) {
+  expect_connected_by(make_ends({}, {}), IBV_GID_TYPE_ROCE_V2);
+}
+
+TEST(GidNegotiation, OneSidesWishIsFollowedByTheOther) {
+  expect_connected_by(make_ends({.gid_type = GidType::kRoceV1}, {}), IBV_GID_TYPE_ROCE_V1);
+  expect_connected_by(make_ends({}, {.gid_type = GidType::kRoceV1}), IBV_GID_TYPE_ROCE_V1);
+}
+
+TEST(GidNegotiation, OneSidesIndexIsFollowedByTheOther) {
+  // Index 0 of soft0 is the link-local one, RoCE v1.
+  const Ends ends = make_ends({.gid_index = 0}, {});
+  expect_connected_by(ends, IBV_GID_TYPE_ROCE_V1);
+  EXPECT_EQ(address(*ends.server).gid.raw[0], 0xfe);
+}
+
+TEST(GidNegotiation, WishesThatExcludeEachOtherAreRefusedWithBothOffers) {
+  const Ends ends = make_ends({.gid_type = GidType::kRoceV1}, {.gid_type = GidType::kRoceV2});
+  const Status refused = ends.server->connect(ends.client->card());
+  EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
+  EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE v2 "));
+  EXPECT_THAT(refused.error().context, HasSubstr("; the peer: RoCE v1 "));
+}
+
+TEST(GidNegotiation, APeerOfAnotherTransportIsRefused) {
+  const Ends ends = make_ends({}, {});
+  EndPointCard card = ends.client->card();
+  for (auto& channel : card.channels) channel.address.transport = verbs::Transport::kRoce;
+  const Status refused = ends.server->connect(card);
+  EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
+  EXPECT_THAT(refused.error().context, HasSubstr("this end: software device; the peer: RoCE"));
+}
+
+TEST(GidNegotiation, AChoiceThatWasNotOfferedIsABadMessage) {
+  const Ends ends = make_ends({.gid_index = 1}, {});
+  ASSERT_TRUE(ends.server->connect(ends.client->card()));
+  EndPointCard answer = ends.server->card();
+  EXPECT_EQ(answer.chosen_gid, 0U);
+  answer.chosen_gid = 1;
+  const Status refused = ends.client->connect(answer);
+  EXPECT_EQ(refused.code(), Errc::kBadMessage);
+  EXPECT_THAT(refused.error().context, HasSubstr("chose GID number 1 of 1"));
+}
+
+}  // namespace
+}  // namespace rdmacomm
