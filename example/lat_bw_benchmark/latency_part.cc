@@ -58,7 +58,6 @@ class RoundTripPart : public Part {
     const bool client = lane_.side() == Lane::Side::kClient;
     std::uint32_t block = 0;
     for (std::uint64_t i = 0; i < order_.iterations; ++i, block = blocks_.next(block)) {
-      fill_out(block, my_seed() + i);
       if (Status done = client ? ask(block, i) : answer(block, i); !done.ok()) return done;
       if (Status cleared = clear_up(i); !cleared.ok()) return cleared;
     }
@@ -79,7 +78,9 @@ class RoundTripPart : public Part {
   virtual Status clear_up(std::uint64_t iteration) = 0;
 
  private:
+  // A message may be repeated until the peer has it: its memory is not touched before the peer's next one tells that.
   Status ask(std::uint32_t block, std::uint64_t i) {
+    fill_out(block, my_seed() + i);
     const std::uint64_t before = lane_.clock().now();
     if (Status sent = send(block, i); !sent.ok()) return sent;
     if (Status received = receive(block, i); !received.ok()) return received;
@@ -90,6 +91,7 @@ class RoundTripPart : public Part {
   Status answer(std::uint32_t block, std::uint64_t i) {
     if (Status received = receive(block, i); !received.ok()) return received;
     check(block, i);
+    fill_out(block, my_seed() + i);
     return send(block, i);
   }
   Status send(std::uint32_t block, std::uint64_t i) {

@@ -1,5 +1,6 @@
 """The pair of kernel devices that the scenarios run on, and servers and clients at its two ends."""
 
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -27,6 +28,40 @@ def pair(*words):
 
 def interface(end):
     return pair("interface", KIND, end)
+
+
+@contextlib.contextmanager
+def disturbed(do, undo):
+    """Runs the one command before and the other one after what is inside, however that ends."""
+    command(*do)
+    try:
+        yield
+    finally:
+        command(*undo)
+
+
+@contextlib.contextmanager
+def losing(percent):
+    """Both directions of the cable lose so many of their packets."""
+    with contextlib.ExitStack() as stack:
+        for end in ("a", "b"):
+            queue = ("dev", interface(end), "root")
+            stack.enter_context(disturbed(
+                ("tc", "qdisc", "add", *queue, "netem", "limit", "10000", "loss", f"{percent}%"),
+                ("tc", "qdisc", "del", *queue)))
+        yield
+
+
+def link_down(end):
+    return disturbed((PAIR, "link", KIND, end, "down"), (PAIR, "link", KIND, end, "up"))
+
+
+def no_route_from(end):
+    return disturbed((PAIR, "route", KIND, end, "del"), (PAIR, "route", KIND, end, "add"))
+
+
+def mtu_of(end, size):
+    return disturbed(("ip", "link", "set", interface(end), "mtu", size), ("ip", "link", "set", interface(end), "mtu", 4500))
 
 
 class PairTest(ProgramTest):

@@ -1,0 +1,29 @@
+"""A cable that loses packets: everything still arrives, and as it was sent."""
+
+import unittest
+
+from kernel_pair import CONNECTED_BY_TCP, PairTest, command, interface, losing
+from program_runs import LAT_BW
+
+SHORT = ("--iterations=10", "--rounds=1", "--verify")
+
+
+@unittest.skipUnless(CONNECTED_BY_TCP, "iWARP connects by rdma_cm only")
+class Loss(PairTest):
+    def dropped(self):
+        """Packets that the cable has lost in both directions."""
+        words = " ".join(command("tc", "-s", "qdisc", "show", "dev", interface(end)) for end in ("a", "b")).split()
+        return sum(int(words[i + 1].rstrip(",")) for i, word in enumerate(words) if word == "(dropped")
+
+    def run_losing(self, percent):
+        """Returns how many packets the cable has lost."""
+        with losing(percent):
+            self.run_between(LAT_BW, *SHORT, "--ops=send,write,write_imm,read", "--tests=lat,bw", "--sizes=8,4K,64K",
+                             seconds=30)
+            return self.dropped()
+
+    def test_of_nothing(self):
+        self.assertEqual(self.run_losing(0), 0)
+
+    def test_of_one_percent(self):
+        self.assertGreater(self.run_losing(1), 0)
