@@ -1,0 +1,72 @@
+"""Two sides that do not fit, or cannot reach each other: refused before any traffic, by the cause, in time."""
+
+import re
+import time
+import unittest
+
+from kernel_pair import (CONNECTED_BY_TCP, DEVICE, PEER_ADDRESS, PEER_DEVICE, PairTest, link_down, mtu_of,
+                         no_route_from)
+from program_runs import LAT_BW, PING_PONG, SLOW
+
+# Longest time for the program to say what is wrong; the default --connect-timeout is the longest wait in it.
+SECONDS = 12
+
+
+@unittest.skipUnless(CONNECTED_BY_TCP, "iWARP connects by rdma_cm only")
+class Mismatch(PairTest):
+    def assert_refused(self, client, *parts, seconds=SECONDS):
+        began = time.monotonic()
+        result = client.finish(seconds)
+        self.assertLess(time.monotonic() - began, seconds * SLOW)
+        self.assert_one_line(result, *parts)
+
+    def test_gid_of_another_kind(self):
+        """fe80::... on one side, ::ffff:10.2.0.2 on the other: no packet could go from one to the other."""
+        server, port = self.start_server(PING_PONG)
+        self.assert_refused(self.start_client(PING_PONG, port, "--gid-index=0"), "fe80:", "::ffff:10.2.0.2|IPv4")
+        # The server logs it, and serves the next one.
+        self.assert_success(self.start_client(PING_PONG, port, "--iterations=10").finish())
+        status, _, err = server.finish(10)
+        self.assertEqual(status, 0, err)
+        self.assertRegex(err, "fe80:.*")
+
+    def test_gid_index_that_is_not_there(self):
+        _, port = self.start_server(PING_PONG)
+        self.assert_refused(self.start_client(PING_PONG, port, "--gid-index=77"), "77", DEVICE)
+
+    def test_device_that_is_not_there(self):
+        self.assert_refused(self.start(PING_PONG, "--role=server", "--port=0", "--device=mlx5_9"), "mlx5_9", DEVICE, PEER_DEVICE)
+
+    def test_port_that_is_down_before_connecting(self):
+        with link_down("b"):
+            self.assert_refused(self.start(PING_PONG, "--role=server", "--port=0", f"--device={PEER_DEVICE}"),
+                                PEER_DEVICE, "port 1", "(?i)down|not active")
+
+    def test_no_route_to_the_peer(self):
+        _, port = self.start_server(PING_PONG)
+        with no_route_from("a"):
+            self.assert_refused(self.start_client(PING_PONG, port, "--connect-timeout=2"), re.escape(PEER_ADDRESS),
+                                "(?i)unreachable|no route")
+
+
+@unittest.skipUnless(CONNECTED_BY_TCP, "iWARP connects by rdma_cm only")
+class DifferentMtus(PairTest):
+    """One end's interface has MTU 1500 (its device then 1024), the other's 4500 (4096): both must use the smaller one."""
+
+    def path_mtu(self, *arguments, server_arguments=()):
+        out = self.run_between(PING_PONG, "--iterations=10", "--size=64K", *arguments, server_arguments=server_arguments)
+        return int(re.search(r"path MTU (\d+)", out).group(1))
+
+    def test_of_either_side(self):
+        for end in ("a", "b"):
+            with self.subTest(end), mtu_of(end, 1500):
+                self.assertEqual(self.path_mtu(), 1024)
+        self.assertEqual(self.path_mtu(), 4096)
+
+    def test_asked_for_by_one_side(self):
+        self.assertEqual(self.path_mtu("--mtu=512"), 512)
+        self.assertEqual(self.path_mtu(server_arguments=("--mtu=2048",)), 2048)
+
+    def test_verified_by_the_benchmark(self):
+        with mtu_of("b", 1500):
+            self.run_between(LAT_BW, "--iterations=10", "--rounds=1", "--verify", "--sizes=64K", "--mtu=512")
