@@ -17,6 +17,16 @@ std::string peer_text(const RDMAChannel& channel) {
   return text;
 }
 
+// Why the request failed, and what to do. What fails when a port goes down depends on the device, so the port is asked.
+std::string advice(const RDMAChannel* channel, Errc error) {
+  const bool may_be_the_port =
+      error == Errc::kLocalQueuePair || error == Errc::kRetryExceeded || error == Errc::kFlushed;
+  if (channel != nullptr && may_be_the_port) {
+    if (const Status port = channel->adapter().device().check_port(); !port.ok()) return port.error().context;
+  }
+  return std::string(verbs::completion_advice(error));
+}
+
 }  // namespace
 
 const char* to_text(Operation operation) noexcept {
@@ -37,7 +47,7 @@ Status Completion::status() const {
   if (ok()) return {};
   std::string text = std::string(to_text(operation)) + " with id " + std::to_string(id);
   if (channel != nullptr) text += " on channel \"" + channel->name() + "\"" + peer_text(*channel);
-  text += " failed: " + std::string(verbs::completion_advice(error));
+  text += " failed: " + advice(channel, error);
   if (vendor_error != 0) text += "; vendor error " + std::to_string(vendor_error);
   return make_error(error, text);
 }

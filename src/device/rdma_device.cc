@@ -121,6 +121,16 @@ Result<CompletionQueue*> RDMADevice::shared_completion_queue(const std::string& 
   return shared_queues_.emplace(key, std::move(created).value()).first->second.get();
 }
 
+Status RDMADevice::check_port() const {
+  ibv_port_attr attributes{};
+  const std::string what = "port " + std::to_string(port_) + " of " + name_;
+  const int returned = api_.query_port(context_.get(), port_, &attributes);
+  if (Status status = verbs::from_value(returned, "query " + what); !status.ok()) return status;
+  if (attributes.state == IBV_PORT_ACTIVE || attributes.state == IBV_PORT_ACTIVE_DEFER) return {};
+  return make_error(Errc::kNoActivePort, what + " is " + verbs::to_text(attributes.state) +
+                                             "; check the cable, the link and the subnet manager");
+}
+
 std::string RDMADevice::to_text() const {
   return name_ + " port " + std::to_string(port_) + " (" + verbs::link_layer_text(port_attributes_.link_layer) +
          ", MTU " + std::to_string(verbs::mtu_bytes(port_attributes_.active_mtu)) + ")";

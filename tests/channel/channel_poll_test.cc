@@ -131,6 +131,18 @@ TEST_F(ChannelPollTest, AnErrorIsOneClearLine) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 
+TEST_F(ChannelPollTest, AnErrorThatAPortMayCauseNamesThePortThatIsDown) {
+  fake_.devices[0]->ports[0].state = IBV_PORT_DOWN;
+  for (const ibv_wc_status cause : {IBV_WC_LOC_QP_OP_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR}) {
+    ASSERT_FALSE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, 42));
+    fake_.complete_send(cause);
+    EXPECT_THAT(poll().at(0).status().message(), HasSubstr("failed: port 1 of fake0 is DOWN; check the cable"));
+  }
+  ASSERT_FALSE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, 42));
+  fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
+  EXPECT_THAT(poll().at(0).status().message(), HasSubstr("failed: the rkey is wrong"));
+}
+
 TEST_F(ChannelPollTest, ACompletionWithoutAChannelHasALineToo) {
   Completion completion;
   completion.error = Errc::kFlushed;

@@ -97,6 +97,17 @@ TEST_F(RDMADeviceTest, APortThatIsAskedForMustBeActive) {
   EXPECT_THAT(opened.error().context, HasSubstr("port 2 of fake0 is DOWN"));
 }
 
+TEST_F(RDMADeviceTest, APortIsCheckedAsItIsNow) {
+  const auto opened = open();
+  ASSERT_TRUE(opened.has_value()) << opened.error().message();
+  EXPECT_TRUE((*opened)->check_port().ok());
+  device().ports[0].state = IBV_PORT_DOWN;
+  EXPECT_EQ((*opened)->check_port().code(), Errc::kNoActivePort);
+  EXPECT_THAT((*opened)->check_port().message(), HasSubstr("port 1 of fake0 is DOWN"));
+  fake_.fail("query_port", ENODEV);
+  EXPECT_THAT((*opened)->check_port().message(), HasSubstr("query port 1 of fake0"));
+}
+
 TEST_F(RDMADeviceTest, APortThatIsNotThereIsAnInvalidArgument) {
   const auto opened = open({.name = "fake0", .port = 3});
   EXPECT_EQ(opened.code(), Errc::kInvalidArgument);

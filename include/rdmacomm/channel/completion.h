@@ -37,7 +37,7 @@ struct Completion {
 
   [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
   /// ok, or an Error that names the operation, the id, the channel, the peer's queue pair, the cause and what to do.
-  /// Only while `channel` lives.
+  /// A port that is down by now counts as the cause. Only while `channel` lives. Cost on errors: may ask the device.
   [[nodiscard]] Status status() const;
 };
 

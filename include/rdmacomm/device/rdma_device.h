@@ -105,6 +105,10 @@ class RDMADevice {
   [[nodiscard]] ibv_context* context() const noexcept { return context_.get(); }
   [[nodiscard]] ibv_pd* pd() const noexcept { return pd_.get(); }
 
+  /// Whether the port is still there and active. Cost: a verbs call.
+  /// Returns  kNoActivePort: the port's state now; or what the device said (it is gone)
+  [[nodiscard]] Status check_port() const;
+
   /// "soft0 port 1 (Ethernet, MTU 4096)", for messages.
   [[nodiscard]] std::string to_text() const;
 
