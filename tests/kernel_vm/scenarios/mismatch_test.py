@@ -4,8 +4,8 @@ import re
 import time
 import unittest
 
-from kernel_pair import (CONNECTED_BY_TCP, DEVICE, PEER_ADDRESS, PEER_DEVICE, PairTest, link_down, mtu_of,
-                         no_route_from)
+from kernel_pair import (CONNECTED_BY_TCP, DEVICE, KIND, PEER_ADDRESS, PEER_DEVICE, PairTest, link_down, mtu_of,
+                         no_route_from, pair)
 from program_runs import LAT_BW, PING_PONG, SLOW
 
 # Longest time for the program to say what is wrong; the default --connect-timeout is the longest wait in it.
@@ -21,14 +21,19 @@ class Mismatch(PairTest):
         self.assert_one_line(result, *parts)
 
     def test_gid_of_another_kind(self):
-        """fe80::... on one side, ::ffff:10.2.0.2 on the other: no packet could go from one to the other."""
-        server, port = self.start_server(PING_PONG)
+        """Both insist: one on fe80::..., the other on ::ffff:10.2.0.2. No packet could go from one to the other."""
+        server, port = self.start_server(PING_PONG, f"--gid-index={pair('gid', KIND, 'b')}")
         self.assert_refused(self.start_client(PING_PONG, port, "--gid-index=0"), "fe80:", "::ffff:10.2.0.2|IPv4")
         # The server logs it, and serves the next one.
         self.assert_success(self.start_client(PING_PONG, port, "--iterations=10").finish())
         status, _, err = server.finish(10)
         self.assertEqual(status, 0, err)
-        self.assertRegex(err, "fe80:.*")
+        self.assertRegex(err, "fe80:")
+
+    def test_gid_that_one_side_insists_on(self):
+        """The other side follows."""
+        out = self.run_between(PING_PONG, "--gid-index=0", "--iterations=10")
+        self.assertEqual(len(re.findall("GID fe80:", out)), 2, out)
 
     def test_gid_index_that_is_not_there(self):
         _, port = self.start_server(PING_PONG)
