@@ -132,6 +132,19 @@ QpTransition QpTransition::to_error() {
   return transition;
 }
 
+void QpTransition::follow(const ibv_qp_attr& managed) noexcept {
+  if ((mask & IBV_QP_AV) != 0) {
+    const ibv_ah_attr own = attributes.ah_attr;
+    attributes.ah_attr = managed.ah_attr;
+    if (own.sl != 0) attributes.ah_attr.sl = own.sl;
+    if (own.grh.traffic_class != 0) attributes.ah_attr.grh.traffic_class = own.grh.traffic_class;
+    attributes.path_mtu = std::min(attributes.path_mtu, managed.path_mtu);
+    attributes.dest_qp_num = managed.dest_qp_num;
+  }
+  attributes.rq_psn = managed.rq_psn;
+  attributes.sq_psn = managed.sq_psn;
+}
+
 std::string QpTransition::to_text() const {
   const auto value = [this](int bit, const char* name, auto number) {
     return (mask & bit) != 0 ? std::string(", ") + name + " " + std::to_string(number) : std::string();

@@ -176,6 +176,42 @@ Status RDMAAdapter::connect(const verbs::QpAddress& remote) {
   return {};
 }
 
+Status RDMAAdapter::connect(const verbs::QpAddress& remote, std::unique_ptr<verbs::QueuePairLink> link) {
+  const QpPath path{.local = address_, .remote = remote, .gid_index = gid_index_, .port = device_.port()};
+  if (Status status = path.check_compatible(); !status.ok()) return status;
+  if (state() != IBV_QPS_INIT) {
+    return make_error(Errc::kWrongState, "a queue pair in " + verbs::to_text(state()) + " cannot be connected");
+  }
+  link_ = std::move(link);
+  if (Status status = connect_by_link(path); !status.ok()) {
+    const std::string ends = "; this end: " + address_.to_text() + ", the peer: " + remote.to_text();
+    return make_error(status.error().code, status.error().context + ends);
+  }
+  remote_ = remote;
+  RDMACOMM_VLOG(1) << "connected " << address_.to_text() << " to " << remote.to_text() << " by rdma_cm";
+  return {};
+}
+
+Status RDMAAdapter::connect_by_link(const QpPath& path) {
+  QpTransition to_rtr = QpTransition::to_rtr(config_, path);
+  QpTransition to_rts = QpTransition::to_rts(config_, path);
+  Status status = link_->begin({.initiator_depth = to_rts.attributes.max_rd_atomic,
+                                .responder_resources = to_rtr.attributes.max_dest_rd_atomic,
+                                .retry_count = config_.retry_count,
+                                .rnr_retry = config_.rnr_retry,
+                                .traffic_class = config_.traffic_class});
+  for (QpTransition* transition : {&to_rtr, &to_rts}) {
+    if (!status || link_->device_moves_queue_pair()) break;
+    ibv_qp_attr managed{};
+    status = link_->attributes(transition->to, managed);
+    if (status) transition->follow(managed);
+    if (status) status = apply(*transition);
+  }
+  if (status) status = link_->finish();
+  if (status) state_.store(IBV_QPS_RTS, std::memory_order_relaxed);
+  return status;
+}
+
 Status RDMAAdapter::to_error() {
   return apply(QpTransition::to_error());
 }

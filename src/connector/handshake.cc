@@ -61,6 +61,7 @@ const char* to_text(MessageType type) noexcept {
     case MessageType::kReject: return "REJECT";
     case MessageType::kGoodbye: return "GOODBYE";
     case MessageType::kUser: return "USER";
+    case MessageType::kHeartbeat: return "HEARTBEAT";
   }
   return "unknown";
 }
@@ -70,7 +71,8 @@ std::size_t max_payload_bytes(MessageType type) noexcept {
     case MessageType::kHello: return 1024;
     case MessageType::kBarrier: return 256;
     case MessageType::kReject: return 4096;
-    case MessageType::kGoodbye: return 0;
+    case MessageType::kGoodbye:
+    case MessageType::kHeartbeat: return 0;
     default: return kMaxPayloadBytes;
   }
 }
@@ -97,7 +99,7 @@ Result<MessageHeader> MessageHeader::decode(std::span<const std::byte, kMessageH
                                                   std::to_string(kHandshakeVersion) + "; update the older one");
   }
   const auto type = reader.get<std::uint16_t>();
-  if (type < static_cast<unsigned>(MessageType::kHello) || type > static_cast<unsigned>(MessageType::kUser)) {
+  if (type < static_cast<unsigned>(MessageType::kHello) || type > static_cast<unsigned>(MessageType::kHeartbeat)) {
     return make_error(Errc::kBadMessage,
                       "a message of type " + std::to_string(type) + ", which this version does not know");
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "connector/socket.h"
+#include "connector/tcp_stream.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/connector/tcp_connector.h"
 #include "rdmacomm/verbs/call.h"
@@ -133,6 +134,12 @@ Result<std::unique_ptr<TCPConnector>> TCPConnector::connect(const HostPort& serv
   auto fd = Attempt(server, options, cancel_fd).run();
   if (!fd) return fd.error();
   return adopt(std::move(*fd), options);
+}
+
+Result<std::unique_ptr<TCPConnector>> TCPConnector::adopt(UniqueFd socket, const TcpOptions& options) {
+  auto stream = TcpStream::adopt(std::move(socket), options);
+  if (!stream) return stream.error();
+  return std::unique_ptr<TCPConnector>(new TCPConnector(std::move(*stream)));
 }
 
 }  // namespace rdmacomm

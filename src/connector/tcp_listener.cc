@@ -2,6 +2,7 @@
 
 #include "connector/socket.h"
 #include "rdmacomm/base/system_call.h"
+#include "rdmacomm/connector/tcp_connector.h"
 #include "rdmacomm/verbs/call.h"
 
 namespace rdmacomm {
@@ -75,20 +76,21 @@ Result<std::unique_ptr<TCPListener>> TCPListener::listen(const HostPort& where, 
   return listener;
 }
 
-Result<std::unique_ptr<TCPConnector>> TCPListener::accept() {
+Result<std::unique_ptr<Connector>> TCPListener::accept() {
   for (;;) {
     UniqueFd fd(
         retry_interrupted([&] { return ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); }));
     if (!fd) {
       const std::error_code why = last_system_error();
-      if (why == std::errc::operation_would_block) return std::unique_ptr<TCPConnector>();
+      if (why == std::errc::operation_would_block) return std::unique_ptr<Connector>();
       if (why == std::errc::connection_aborted) continue;
       return make_error(why, "cannot accept a connection at " + address_);
     }
     auto connector = TCPConnector::adopt(std::move(fd), options_);
     // Somebody who has left already is no failure of the listener's.
     if (!connector && connector.code() == std::errc::not_connected) continue;
-    return connector;
+    if (!connector) return connector.error();
+    return std::unique_ptr<Connector>(std::move(*connector));
   }
 }
 

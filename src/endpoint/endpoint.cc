@@ -80,7 +80,7 @@ EndPointCard EndPoint::card() const {
   return card;
 }
 
-Status EndPoint::connect(EndPointCard remote) {
+Status EndPoint::meet(EndPointCard remote) {
   const std::string mine = card().channel_names();
   const std::string theirs = remote.channel_names();
   if (mine != theirs) {
@@ -90,11 +90,18 @@ Status EndPoint::connect(EndPointCard remote) {
   }
   if (Status agreed = agree_on_gids(remote); !agreed) return agreed;
   remote_ = std::move(remote);
-  for (const Line& line : lines_) {
-    const Status connected = line.channel->adapter().connect(remote_.channel(line.channel->name())->address);
-    if (!connected) {
-      return make_error(connected.code(), "channel '" + line.channel->name() + "': " + connected.error().context);
-    }
+  return {};
+}
+
+Status EndPoint::connect() {
+  // Both sides in the same order: rdma_cm connects one queue pair after the other.
+  std::vector<RDMAChannel*> channels;
+  for (const Line& line : lines_) channels.push_back(line.channel.get());
+  std::ranges::sort(channels, {}, &RDMAChannel::name);
+  for (RDMAChannel* channel : channels) {
+    const Status connected = connect_channel(*channel);
+    if (!connected)
+      return make_error(connected.code(), "channel '" + channel->name() + "': " + connected.error().context);
   }
   return {};
 }
@@ -122,6 +129,13 @@ Status EndPoint::use_gid(const GidEntry& gid) {
     if (Status used = line.channel->adapter().use_gid(gid); !used) return used;
   }
   return {};
+}
+
+Status EndPoint::connect_channel(RDMAChannel& channel) {
+  RDMAAdapter& adapter = channel.adapter();
+  const verbs::QpAddress& theirs = remote_.channel(channel.name())->address;
+  auto link = connector_->link(adapter.address(), theirs);
+  return link ? adapter.connect(theirs, std::move(link)) : adapter.connect(theirs);
 }
 
 RDMAChannel* EndPoint::channel(std::string_view name) const noexcept {
@@ -193,7 +207,14 @@ Status EndPoint::why_over() const {
 }
 
 void EndPoint::check_connection() {
-  const PeerState peer_state = connector_->check_peer();
+  follow(connector_->check_peer());
+}
+
+void EndPoint::keep_alive(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after) {
+  follow(connector_->keep_alive(now, silent_after));
+}
+
+void EndPoint::follow(PeerState peer_state) {
   if (peer_state == PeerState::kOpen) return;
   const State next = peer_state == PeerState::kLeft ? State::kPeerLeft : State::kPeerLost;
   Error why = connector_->status().error();

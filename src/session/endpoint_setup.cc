@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kEstablishedTag = "rdmacomm.established";
 
-Result<EndPointCard> receive_card(TCPConnector& connector, MessageType type, Deadline deadline) {
+Result<EndPointCard> receive_card(Connector& connector, MessageType type, Deadline deadline) {
   auto payload = connector.expect_message(type, deadline);
   if (!payload) return payload.error();
   auto card = EndPointCard::decode(*payload);
@@ -16,7 +16,7 @@ Result<EndPointCard> receive_card(TCPConnector& connector, MessageType type, Dea
 }
 
 /// The peer hears the reason while the socket is still open: before the endpoint, which ends it, is dropped.
-Result<std::shared_ptr<EndPoint>> outcome(const Status& status, TCPConnector& connector,
+Result<std::shared_ptr<EndPoint>> outcome(const Status& status, Connector& connector,
                                           std::shared_ptr<EndPoint> endpoint) {
   if (status) return endpoint;
   connector.refuse(status.error());
@@ -30,19 +30,19 @@ Result<std::shared_ptr<EndPoint>> outcome(const Status& status, TCPConnector& co
 
 }  // namespace
 
-Result<std::shared_ptr<EndPoint>> EndPointSetup::as_client(const std::shared_ptr<TCPConnector>& connector) const {
+Result<std::shared_ptr<EndPoint>> EndPointSetup::as_client(const std::shared_ptr<Connector>& connector) const {
   std::shared_ptr<EndPoint> endpoint;
   const Status done = client_steps(connector, endpoint);
   return outcome(done, *connector, endpoint);
 }
 
-Result<std::shared_ptr<EndPoint>> EndPointSetup::as_server(const std::shared_ptr<TCPConnector>& connector) const {
+Result<std::shared_ptr<EndPoint>> EndPointSetup::as_server(const std::shared_ptr<Connector>& connector) const {
   std::shared_ptr<EndPoint> endpoint;
   const Status done = server_steps(connector, endpoint);
   return outcome(done, *connector, endpoint);
 }
 
-Status EndPointSetup::client_steps(const std::shared_ptr<TCPConnector>& connector,
+Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector,
                                    std::shared_ptr<EndPoint>& endpoint) const {
   auto peer = connector->exchange_hello(hello, deadline());
   if (!peer) return peer.status();
@@ -55,12 +55,13 @@ Status EndPointSetup::client_steps(const std::shared_ptr<TCPConnector>& connecto
   if (!status) return status;
   auto answer = receive_card(*connector, MessageType::kAnswer, answer_by);
   if (!answer) return answer.status();
-  status = endpoint->connect(std::move(*answer));
+  status = endpoint->meet(std::move(*answer));
+  if (status) status = endpoint->connect();
   if (!status) return status;
   return meet(*endpoint);
 }
 
-Status EndPointSetup::server_steps(const std::shared_ptr<TCPConnector>& connector,
+Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector,
                                    std::shared_ptr<EndPoint>& endpoint) const {
   const Deadline offer_by = deadline();
   auto peer = connector->exchange_hello(hello, offer_by);
@@ -72,13 +73,15 @@ Status EndPointSetup::server_steps(const std::shared_ptr<TCPConnector>& connecto
   offer->private_data = info.private_data;
   Status status = admit();
   if (status) status = make_endpoint(connector, info, endpoint);
-  if (status) status = endpoint->connect(std::move(*offer));
+  if (status) status = endpoint->meet(std::move(*offer));
+  // The answer first: where rdma_cm connects the queue pairs, the client begins, and must know them.
   if (status) status = connector->send_message(MessageType::kAnswer, endpoint->card().encode(), deadline());
+  if (status) status = endpoint->connect();
   if (!status) return status;
   return meet(*endpoint);
 }
 
-Status EndPointSetup::make_endpoint(const std::shared_ptr<TCPConnector>& connector, const PeerInfo& peer,
+Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
                                     std::shared_ptr<EndPoint>& endpoint) const {
   HcaConfig config;
   if (Status status = hooks.lazy_config_hca(config, peer); !status) return status;

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/connector/connector.h"
 #include "rdmacomm/endpoint/endpoint.h"
 #include "rdmacomm/session/session_hooks.h"
 
@@ -26,13 +26,13 @@ struct EndPointSetup {
   /// first completion can be.
   std::function<Status(const std::shared_ptr<EndPoint>&)> enlist;
 
-  [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_client(const std::shared_ptr<TCPConnector>& connector) const;
-  [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_server(const std::shared_ptr<TCPConnector>& connector) const;
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_client(const std::shared_ptr<Connector>& connector) const;
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_server(const std::shared_ptr<Connector>& connector) const;
 
  private:
-  Status client_steps(const std::shared_ptr<TCPConnector>& connector, std::shared_ptr<EndPoint>& endpoint) const;
-  Status server_steps(const std::shared_ptr<TCPConnector>& connector, std::shared_ptr<EndPoint>& endpoint) const;
-  Status make_endpoint(const std::shared_ptr<TCPConnector>& connector, const PeerInfo& peer,
+  Status client_steps(const std::shared_ptr<Connector>& connector, std::shared_ptr<EndPoint>& endpoint) const;
+  Status server_steps(const std::shared_ptr<Connector>& connector, std::shared_ptr<EndPoint>& endpoint) const;
+  Status make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
                        std::shared_ptr<EndPoint>& endpoint) const;
   Status meet(EndPoint& endpoint) const;
   [[nodiscard]] Deadline deadline() const { return Deadline::after(tcp.handshake_timeout); }

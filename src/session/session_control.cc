@@ -20,8 +20,8 @@ void SessionCore::run_control() {
     reap();
     listen_again();
     std::array<epoll_event, 32> events{};
-    const int timeout_ms = pause_ ? pause_->poll_timeout_ms() : -1;
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+    const Deadline wake = give_signs_of_life().sooner(pause_.value_or(Deadline::never()));
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wake.poll_timeout_ms());
     for (int i = 0; i < count && !stopping(); ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
   }
   tear_down();
@@ -54,7 +54,7 @@ void SessionCore::accept_newcomers() {
   pause_listening();
 }
 
-Status SessionCore::start_setup(std::unique_ptr<TCPConnector> connector) {
+Status SessionCore::start_setup(std::unique_ptr<Connector> connector) {
   const std::lock_guard lock(mutex_);
   if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
   const Id id = next_id_++;
@@ -95,6 +95,29 @@ void SessionCore::check_endpoint(Id id) {
     endpoint = found->second;
   }
   endpoint->check_connection();
+  end_if_over(id, endpoint);
+}
+
+/// When the next ones are due: never, where there is nobody to give them to.
+Deadline SessionCore::give_signs_of_life() {
+  if (!heartbeat_.passed()) return heartbeat_;
+  std::map<Id, std::shared_ptr<EndPoint>> endpoints;
+  {
+    const std::lock_guard lock(mutex_);
+    endpoints = endpoints_;
+  }
+  if (endpoints.empty()) return Deadline::never();
+  const auto now = Deadline::Clock::now();
+  for (const auto& [id, endpoint] : endpoints) {
+    if (endpoint->setting_up()) continue;
+    endpoint->keep_alive(now, options_.silent_peer_after);
+    end_if_over(id, endpoint);
+  }
+  heartbeat_ = Deadline::at(now + Connector::kHeartbeatPeriod);
+  return heartbeat_;
+}
+
+void SessionCore::end_if_over(Id id, const std::shared_ptr<EndPoint>& endpoint) {
   if (endpoint->alive() || endpoint->config().thread_mode != ThreadMode::kApplication) return;
   end_endpoint(id, endpoint);
 }
@@ -139,7 +162,7 @@ void SessionCore::tear_down() {
 }
 
 void SessionCore::end_setups() {
-  std::vector<std::shared_ptr<TCPConnector>> connectors;
+  std::vector<std::shared_ptr<Connector>> connectors;
   std::unique_lock lock(mutex_);
   for (auto& [id, setup] : setups_) {
     if (setup.connector) connectors.push_back(setup.connector);

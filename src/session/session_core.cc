@@ -4,6 +4,7 @@
 
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
+#include "rdmacomm/connector/tcp_listener.h"
 
 namespace rdmacomm {
 namespace {

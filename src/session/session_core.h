@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/connector/listener.h"
 #include "rdmacomm/connector/stop_event.h"
-#include "rdmacomm/connector/tcp_listener.h"
 #include "rdmacomm/session/session_hooks.h"
 #include "session/completion_thread.h"
 #include "session/endpoint_setup.h"
@@ -49,7 +49,7 @@ class SessionCore final : private CompletionThread::Owner {
   enum class State : std::uint8_t { kNew, kStarting, kRunning, kStopping, kStopped };
   /// A handshake under way. A client's runs on the thread that called connect().
   struct Setup {
-    std::shared_ptr<TCPConnector> connector;  ///< empty once the endpoint has it: no business of the setup's any more
+    std::shared_ptr<Connector> connector;  ///< empty once the endpoint has it: no business of the setup's any more
     std::thread thread;
     bool done = false;
   };
@@ -65,8 +65,8 @@ class SessionCore final : private CompletionThread::Owner {
   [[nodiscard]] bool stopping() const;
 
   // Endpoints: session_endpoints.cc
-  Result<std::shared_ptr<EndPoint>> set_up_client(Id id, const std::shared_ptr<TCPConnector>& connector);
-  void set_up_server(Id id, const std::shared_ptr<TCPConnector>& connector);
+  Result<std::shared_ptr<EndPoint>> set_up_client(Id id, const std::shared_ptr<Connector>& connector);
+  void set_up_server(Id id, const std::shared_ptr<Connector>& connector);
   [[nodiscard]] EndPointSetup setup(bool& admitted);
   Status admit(bool& admitted);
   Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config);
@@ -84,11 +84,13 @@ class SessionCore final : private CompletionThread::Owner {
   void run_control();
   void handle(Id id);
   void accept_newcomers();
-  Status start_setup(std::unique_ptr<TCPConnector> connector);
+  Status start_setup(std::unique_ptr<Connector> connector);
   void listen_again();
   void pause_listening();
   [[nodiscard]] int free_slots() const;
   void check_endpoint(Id id);
+  Deadline give_signs_of_life();
+  void end_if_over(Id id, const std::shared_ptr<EndPoint>& endpoint);
   void end_endpoint(Id id, const std::shared_ptr<EndPoint>& endpoint);
   void reap();
   void tear_down();
@@ -109,12 +111,13 @@ class SessionCore final : private CompletionThread::Owner {
   std::optional<StopEvent> stop_event_;
   std::optional<StopEvent> wake_event_;
   UniqueFd epoll_;
-  std::unique_ptr<TCPListener> listener_;
+  std::unique_ptr<Listener> listener_;
   std::thread control_;
 
   // The control thread's own.
   bool listening_ = false;
-  std::optional<Deadline> pause_;  // the system is out of descriptors or threads: accept nobody until then
+  Deadline heartbeat_ = Deadline::after({});  // when the next ones are due
+  std::optional<Deadline> pause_;             // the system is out of descriptors or threads: accept nobody until then
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -5,6 +5,7 @@
 
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
+#include "rdmacomm/connector/tcp_connector.h"
 #include "rdmacomm/session/server_session.h"
 #include "session/session_core.h"
 
@@ -34,7 +35,7 @@ Result<std::shared_ptr<EndPoint>> SessionCore::connect(const HostPort& server) {
   return endpoint;
 }
 
-Result<std::shared_ptr<EndPoint>> SessionCore::set_up_client(Id id, const std::shared_ptr<TCPConnector>& connector) {
+Result<std::shared_ptr<EndPoint>> SessionCore::set_up_client(Id id, const std::shared_ptr<Connector>& connector) {
   {
     const std::lock_guard lock(mutex_);
     if (state_ != State::kRunning) return make_error(Errc::kStopped, "the session was stopped");
@@ -50,7 +51,7 @@ Result<std::shared_ptr<EndPoint>> SessionCore::set_up_client(Id id, const std::s
 }
 
 /// A thread of its own for each connection: a peer that dawdles holds up nobody.
-void SessionCore::set_up_server(Id id, const std::shared_ptr<TCPConnector>& connector) {
+void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connector) {
   const InsideThreads::Guard inside(inside_);
   bool admitted = false;
   auto endpoint = setup(admitted).as_server(connector);
@@ -164,6 +165,7 @@ SessionCore::Id SessionCore::enter(Id setup_id, const std::shared_ptr<EndPoint>&
   if (state_ != State::kRunning) return kWakeId;
   const Id id = next_id_++;
   endpoints_[id] = endpoint;
+  if (endpoints_.size() == 1) wake_event_->signal();  // heartbeats begin
   setups_[setup_id].connector = nullptr;
   if (admitted) --admitted_;
   admitted = false;
@@ -171,13 +173,14 @@ SessionCore::Id SessionCore::enter(Id setup_id, const std::shared_ptr<EndPoint>&
 }
 
 Status SessionCore::watch_peer(Id id, EndPoint& endpoint) {
+  const WatchedFd watched = endpoint.connector().watched();
   epoll_event event{};
-  event.events = EPOLLRDHUP | EPOLLET;
+  event.events = watched.events | EPOLLET;
   event.data.u64 = id;
   // Under the lock, so that an endpoint that has just been forgotten is not watched for ever.
   const std::lock_guard lock(mutex_);
   if (!endpoints_.contains(id)) return {};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, endpoint.connector().fd(), &event) == 0) return {};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, watched.fd, &event) == 0) return {};
   return make_error(last_system_error(), "cannot watch the connection to " + endpoint.peer());
 }
 
@@ -189,7 +192,7 @@ void SessionCore::forget(Id id) {
   const auto found = endpoints_.find(id);
   if (found == endpoints_.end()) return;
   // Fails where it was not watched yet.
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->connector().fd(), nullptr);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->connector().watched().fd, nullptr);
   dropped = prune_unclaimed_locked();
   dropped.push_back(std::move(found->second));
   endpoints_.erase(found);

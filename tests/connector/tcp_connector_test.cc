@@ -282,7 +282,7 @@ TEST(TCPConnector, AClosedPeerIsLostAndItsMessagesCanStillBeReceived) {
   TcpPair pair;
   ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("one"), soon()).ok());
   pair.client.reset();
-  pollfd waited{pair.server->fd(), POLLRDHUP, 0};
+  pollfd waited{pair.server->watched().fd, POLLRDHUP, 0};
   ASSERT_EQ(::poll(&waited, 1, 20'000), 1);
   EXPECT_EQ(pair.server->check_peer(), PeerState::kLost);
   EXPECT_EQ(as_text(*pair.server->receive_message(MessageType::kUser, soon())), "one");
@@ -297,7 +297,7 @@ TEST(TCPConnector, AWatcherAndAReceiverBothLearnOfTheEnd) {
     auto receiver =
         std::async(std::launch::async, [&] { return pair.server->receive_message(MessageType::kUser, soon()).code(); });
     auto watcher = std::async(std::launch::async, [&] {
-      pollfd waited{pair.server->fd(), POLLRDHUP, 0};
+      pollfd waited{pair.server->watched().fd, POLLRDHUP, 0};
       ::poll(&waited, 1, 20'000);
       return pair.server->check_peer();
     });

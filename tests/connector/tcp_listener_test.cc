@@ -123,18 +123,18 @@ TEST(TcpSocket, IsSetUpOnBothSides) {
   options.dead_host_after = std::chrono::seconds(5);
   for (const char* host : {"127.0.0.1", "::1"}) {
     const TcpPair pair(host, options);
-    for (const TCPConnector* end : {pair.client.get(), pair.server.get()}) {
-      EXPECT_EQ(option_of(end->fd(), IPPROTO_TCP, TCP_NODELAY), 1);
-      EXPECT_EQ(option_of(end->fd(), SOL_SOCKET, SO_KEEPALIVE), 1);
-      EXPECT_EQ(option_of(end->fd(), IPPROTO_TCP, TCP_USER_TIMEOUT), 5000);
-      EXPECT_EQ(option_of(end->fd(), IPPROTO_TCP, TCP_KEEPCNT), 4);
-      EXPECT_EQ(option_of(end->fd(), IPPROTO_IP, IP_TOS), 0x68);
-      EXPECT_EQ(option_of(end->fd(), SOL_SOCKET, SO_PRIORITY), 3);
-      EXPECT_TRUE(fcntl(end->fd(), F_GETFD) & FD_CLOEXEC);
+    for (const Connector* end : {static_cast<Connector*>(pair.client.get()), pair.server.get()}) {
+      EXPECT_EQ(option_of(end->watched().fd, IPPROTO_TCP, TCP_NODELAY), 1);
+      EXPECT_EQ(option_of(end->watched().fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+      EXPECT_EQ(option_of(end->watched().fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 5000);
+      EXPECT_EQ(option_of(end->watched().fd, IPPROTO_TCP, TCP_KEEPCNT), 4);
+      EXPECT_EQ(option_of(end->watched().fd, IPPROTO_IP, IP_TOS), 0x68);
+      EXPECT_EQ(option_of(end->watched().fd, SOL_SOCKET, SO_PRIORITY), 3);
+      EXPECT_TRUE(fcntl(end->watched().fd, F_GETFD) & FD_CLOEXEC);
     }
   }
   const TcpPair six("::1", options);
-  EXPECT_EQ(option_of(six.client->fd(), IPPROTO_IPV6, IPV6_TCLASS), 0x68);
+  EXPECT_EQ(option_of(six.client->watched().fd, IPPROTO_IPV6, IPV6_TCLASS), 0x68);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ inline Deadline tiny() {
   return Deadline::after(std::chrono::milliseconds(5));
 }  // to be reached
 
-inline std::unique_ptr<TCPConnector> accept_one(TCPListener& listener) {
+inline std::unique_ptr<Connector> accept_one(TCPListener& listener) {
   pollfd waited{listener.fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&waited, 1, 20'000), 1);
   auto accepted = listener.accept();
@@ -46,7 +46,7 @@ struct TcpPair {
   }
   std::unique_ptr<TCPListener> listener;
   std::unique_ptr<TCPConnector> client;
-  std::unique_ptr<TCPConnector> server;
+  std::unique_ptr<Connector> server;
 };
 
 }  // namespace rdmacomm::testing

@@ -26,7 +26,7 @@ struct Stranger {
   }
   std::unique_ptr<TCPListener> listener;
   RawSocket socket;
-  std::unique_ptr<TCPConnector> server;
+  std::unique_ptr<Connector> server;
 };
 
 /// The last message in what a stranger was sent.

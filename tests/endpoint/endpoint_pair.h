@@ -26,8 +26,8 @@ struct EndPointPair {
     client = make(std::move(tcp.client), client_config);
     server = make(std::move(tcp.server), server_config);
     if (!client || !server) return;
-    connected = client->connect(server->card());
-    const Status other = server->connect(client->card());
+    connected = join(*client, *server);
+    const Status other = join(*server, *client);
     if (connected) connected = other;
     EXPECT_TRUE(client->mark_established().ok());
     EXPECT_TRUE(server->mark_established().ok());
@@ -35,19 +35,24 @@ struct EndPointPair {
 
   /// Waits for the end of the other side's TCP connection, as a session's control thread does.
   static void watch(EndPoint& endpoint) {
-    pollfd waited{endpoint.connector().fd(), POLLRDHUP, 0};
+    const WatchedFd watched = endpoint.connector().watched();
+    pollfd waited{watched.fd, static_cast<short>(watched.events), 0};
     EXPECT_EQ(::poll(&waited, 1, 20'000), 1);
     endpoint.check_connection();
   }
 
-  static void introduce(TCPConnector& a, TCPConnector& b) {
+  static Status join(EndPoint& one, const EndPoint& other) {
+    Status met = one.meet(other.card());
+    return met ? one.connect() : met;
+  }
+  static void introduce(Connector& a, Connector& b) {
     auto other =
         std::async(std::launch::async, [&] { return b.exchange_hello(Hello::of_this_process(), soon()).code(); });
     EXPECT_FALSE(a.exchange_hello(Hello::of_this_process(), soon()).code());
     EXPECT_FALSE(other.get());
   }
 
-  std::shared_ptr<EndPoint> make(std::unique_ptr<TCPConnector> connector, const HcaConfig& config) {
+  std::shared_ptr<EndPoint> make(std::unique_ptr<Connector> connector, const HcaConfig& config) {
     auto made = EndPoint::create({.device = device, .connector = std::move(connector), .config = config});
     EXPECT_TRUE(made.has_value()) << made.status().message();
     return made ? std::move(*made) : nullptr;

@@ -105,7 +105,7 @@ TEST(SessionStranger, AServerOfAnotherVersionIsNamedByTheClient) {
     auto accepted = (*listener)->accept();
     auto hello = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
     hello[4] = std::byte{7};
-    ::send((*accepted)->fd(), hello.data(), hello.size(), MSG_NOSIGNAL);
+    ::send((*accepted)->watched().fd, hello.data(), hello.size(), MSG_NOSIGNAL);
     return std::move(*accepted);
   });
   const auto client = make_session<TestClient>(local_options((*listener)->port()));
@@ -130,6 +130,7 @@ class PeerProcess {
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
   ~PeerProcess() { kill(); }
+  void freeze() const { ::kill(pid_, SIGSTOP); }
   void kill() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
@@ -171,6 +172,24 @@ TEST(SessionPeerDeath, AKilledClientEndsTheServersWaitWithItsName) {
   EXPECT_THAT(waited.message(), ::testing::HasSubstr("data QPN"));
   EXPECT_TRUE(server->record.wait_for("disconnected peer lost"));
   EXPECT_TRUE((*endpoint)->close().ok());
+}
+
+TEST(SessionPeerDeath, AStoppedClientIsLostAfterTheTimeGiven) {
+  SessionOptions options = local_options(0);
+  options.silent_peer_after = std::chrono::seconds(3);
+  const auto server = make_session<TestServer>(options);
+  ASSERT_TRUE(server->start().ok());
+  PeerProcess peer(server->port());
+  const auto endpoint = server->wait_for_endpoint(soon());
+  ASSERT_TRUE(endpoint) << endpoint.status().message();
+  peer.freeze();
+  Completion completion;
+  std::size_t count = 0;
+  const Status waited = (*endpoint)->wait(std::span(&completion, 1), count, soon());
+  EXPECT_EQ(waited.code(), Errc::kPeerLost);
+  EXPECT_THAT(waited.message(), ::testing::HasSubstr("pid "));
+  EXPECT_THAT(waited.message(), ::testing::HasSubstr("has been silent for"));
+  EXPECT_TRUE(server->record.wait_for("disconnected peer lost"));
 }
 
 TEST(SessionPeerDeath, AClientInAnotherProcessSeesTheServersStop) {

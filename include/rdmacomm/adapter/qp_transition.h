@@ -43,6 +43,9 @@ struct QpTransition {
   [[nodiscard]] static QpTransition to_rtr(const AdapterConfig& config, const QpPath& path);
   [[nodiscard]] static QpTransition to_rts(const AdapterConfig& config, const QpPath& path);
   [[nodiscard]] static QpTransition to_error();
+  /// Takes over what a connection manager has settled in `managed`: the path, and the peer's numbers. The MTU is the
+  /// smaller one; a service level and a traffic class that were chosen stay.
+  void follow(const ibv_qp_attr& managed) noexcept;
   /// "INIT -> RTR with MTU 4096, ...": the values that matter when the device refuses.
   [[nodiscard]] std::string to_text() const;
 };

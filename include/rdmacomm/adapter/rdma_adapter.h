@@ -13,6 +13,7 @@
 #include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/verbs/handles.h"
 #include "rdmacomm/verbs/qp_address.h"
+#include "rdmacomm/verbs/queue_pair_link.h"
 
 namespace rdmacomm {
 
@@ -50,6 +51,9 @@ class RDMAAdapter {
   ///          values and the likely cause
   /// After an error the queue pair is of no more use.
   [[nodiscard]] Status connect(const verbs::QpAddress& remote);
+  /// The same with the help of a connection manager: `link` is of this queue pair, and is kept as long as it.
+  /// Returns  also what link's functions return
+  [[nodiscard]] Status connect(const verbs::QpAddress& remote, std::unique_ptr<verbs::QueuePairLink> link);
   /// Moves to ERR from any state: outstanding requests complete as kFlushed.
   [[nodiscard]] Status to_error();
   /// The state as the device has it now. ERR also when the device moved there by itself. Cost: a verbs call.
@@ -75,12 +79,14 @@ class RDMAAdapter {
   Status choose_pkey();
   void fill_address(const GidEntry& gid, std::uint32_t psn);
   void set_gid(const GidEntry& gid);
+  Status connect_by_link(const QpPath& path);
   Status apply(const QpTransition& transition);
 
   RDMADevice& device_;
   CompletionQueue& send_cq_;
   CompletionQueue& recv_cq_;
   AdapterConfig config_;
+  std::unique_ptr<verbs::QueuePairLink> link_;
   verbs::QpHandle qp_;
   int gid_index_ = 0;
   verbs::QpAddress address_;

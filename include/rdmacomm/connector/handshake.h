@@ -1,4 +1,4 @@
-// handshake.h - the messages of the TCP connection: framing, types, and the contents this layer knows.
+// handshake.h - the messages of a connection: framing, types, and the contents this layer knows.
 // Layer: connector. Uses: base.   Wire form: docs/wire_format.md "Handshake messages"
 #pragma once
 
@@ -22,13 +22,14 @@ inline constexpr std::size_t kMaxPayloadBytes = std::size_t{1} << 20;
 
 /// What a message is. The numbers travel.
 enum class MessageType : std::uint16_t {
-  kHello = 1,    ///< who is there; the first message of each side
-  kOffer = 2,    ///< the client's queue pairs and regions; opaque here
-  kAnswer = 3,   ///< the server's; opaque here
-  kBarrier = 4,  ///< "I have reached this tag"
-  kReject = 5,   ///< "I end this, because": the last message of its sender
-  kGoodbye = 6,  ///< "I end this in order": the last message of its sender
-  kUser = 7,     ///< the application's bytes
+  kHello = 1,      ///< who is there; the first message of each side
+  kOffer = 2,      ///< the client's queue pairs and regions; opaque here
+  kAnswer = 3,     ///< the server's; opaque here
+  kBarrier = 4,    ///< "I have reached this tag"
+  kReject = 5,     ///< "I end this, because": the last message of its sender
+  kGoodbye = 6,    ///< "I end this in order": the last message of its sender
+  kUser = 7,       ///< the application's bytes
+  kHeartbeat = 8,  ///< "I live"; nothing is done with it
 };
 [[nodiscard]] const char* to_text(MessageType type) noexcept;  ///< "HELLO", "OFFER", ...
 /// The longest payload that a message of this type may have. Never more than kMaxPayloadBytes.

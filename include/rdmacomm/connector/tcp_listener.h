@@ -7,14 +7,13 @@
 
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/connector/listener.h"
 #include "rdmacomm/connector/tcp_options.h"
 
 namespace rdmacomm {
 
-/// A listening TCP socket. A resource: neither copyable nor movable.
-/// Threads: accept from one thread at a time; the rest from any.
-class TCPListener {
+/// A listening TCP socket.
+class TCPListener final : public Listener {
  public:
   /// Listens at `where`: all addresses, IPv6 and IPv4, where where.host is empty.
   ///
@@ -24,18 +23,10 @@ class TCPListener {
   /// Waits for the resolver without a deadline where `where.host` is a name (as getaddrinfo(3) does).
   [[nodiscard]] static Result<std::unique_ptr<TCPListener>> listen(const HostPort& where,
                                                                    const TcpOptions& options = {});
-  TCPListener(const TCPListener&) = delete;
-  TCPListener& operator=(const TCPListener&) = delete;
-
-  /// Takes the next connection, without blocking; nullptr: none waits (any more).
-  /// Returns  what the system said, e.g. std::errc::too_many_files_open. The connection then still waits, and fd()
-  ///          stays readable: pause before trying again.
-  [[nodiscard]] Result<std::unique_ptr<TCPConnector>> accept();
-
-  [[nodiscard]] std::uint16_t port() const noexcept { return port_; }  ///< the real one, also where 0 was asked for
-  [[nodiscard]] const std::string& address() const noexcept { return address_; }  ///< "[::]:2020"
-  /// Readable while a connection waits.
-  [[nodiscard]] int fd() const noexcept { return socket_.get(); }
+  [[nodiscard]] Result<std::unique_ptr<Connector>> accept() override;
+  [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
+  [[nodiscard]] const std::string& address() const noexcept override { return address_; }
+  [[nodiscard]] int fd() const noexcept override { return socket_.get(); }
 
  private:
   TCPListener(UniqueFd socket, const TcpOptions& options);

@@ -18,7 +18,7 @@
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/channel/completion.h"
 #include "rdmacomm/channel/rdma_channel.h"
-#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/connector/connector.h"
 #include "rdmacomm/endpoint/completion_group.h"
 #include "rdmacomm/endpoint/endpoint_card.h"
 #include "rdmacomm/endpoint/hca_config.h"
@@ -28,13 +28,13 @@ namespace rdmacomm {
 /// What an endpoint is made from.
 struct EndPointParts {
   std::shared_ptr<RDMADevice> device;
-  std::shared_ptr<TCPConnector> connector;  ///< after exchange_hello()
+  std::shared_ptr<Connector> connector;  ///< after exchange_hello()
   HcaConfig config;
   std::shared_ptr<CompletionGroup> shared_queue = nullptr;  ///< kThreadPerCompletionQueue only
 };
 
-/// A peer and the way to it: several channels (queue pairs), found by name, and one TCP connection, by which the peer's
-/// death is noticed. Sessions make endpoints. A resource: neither copyable nor movable; its destructor closes it.
+/// A peer and the way to it: several channels (queue pairs), found by name, and one connection beside them, by which
+/// the peer's death is noticed. Sessions make endpoints. A resource: neither copyable nor movable; its destructor closes it.
 ///
 /// Threads: all functions from any thread, but poll() and wait() from one thread at a time, and close() while no other
 /// thread posts on the channels, polls or waits. Who must end an endpoint that other threads use calls stop(), which
@@ -61,19 +61,19 @@ class EndPoint {
   [[nodiscard]] std::string peer() const;
   [[nodiscard]] const HcaConfig& config() const noexcept { return config_; }
   [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
-  [[nodiscard]] TCPConnector& connector() const noexcept { return *connector_; }
+  [[nodiscard]] Connector& connector() const noexcept { return *connector_; }
 
-  // Over TCP ----------------------------------------------------------------------------------------------------
+  // Beside the channels, by the connector ---------------------------------------------------------------------
 
-  /// As TCPConnector::sync_with_peer. Tags that begin with "rdmacomm." are the library's.
+  /// As Connector::sync_with_peer. Tags that begin with "rdmacomm." are the library's.
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline) {
     return connector_->sync_with_peer(tag, deadline);
   }
-  /// Sends the peer's application a message of up to kMaxPayloadBytes by TCP. Returns as TCPConnector::send_message.
+  /// Sends the peer's application a message of up to kMaxPayloadBytes by the connector. Returns as Connector::send_message.
   [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) {
     return connector_->send_message(MessageType::kUser, message, deadline);
   }
-  /// Waits for the next message of the peer's send_message(). Returns as TCPConnector::receive_message.
+  /// Waits for the next message of the peer's send_message(). Returns as Connector::receive_message.
   [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) {
     return connector_->receive_message(MessageType::kUser, deadline);
   }
@@ -117,13 +117,15 @@ class EndPoint {
   /// Makes the channels; their queue pairs are in INIT. Returns  as HcaConfig::validate(), RDMADevice::choose_gid,
   /// RDMAAdapter::create
   [[nodiscard]] static Result<std::shared_ptr<EndPoint>> create(EndPointParts parts);
-  /// What the peer needs for its connect(). After connect() it also says which of the peer's GIDs was chosen.
+  /// What the peer needs for its meet(). After meet() it also says which of the peer's GIDs was chosen.
   [[nodiscard]] EndPointCard card() const;
-  /// Connects each queue pair to the peer's of the same name.
-  /// The GIDs are those that the peer's card chose; where it did not choose, this side does (agree_on_gids).
+  /// Takes in what the peer's card() says. The GIDs are those that the peer's card chose; where it did not choose, this
+  /// side does (agree_on_gids).
   /// Returns  kIncompatiblePeer: other channel names, or no GIDs that work together (the context has both lists);
-  ///          kBadMessage: the peer chose a GID that was not offered; or as RDMAAdapter::connect
-  [[nodiscard]] Status connect(EndPointCard remote);
+  ///          kBadMessage: the peer chose a GID that was not offered
+  [[nodiscard]] Status meet(EndPointCard remote);
+  /// Connects each queue pair to the peer's of the same name. After meet(). Returns  as RDMAAdapter::connect
+  [[nodiscard]] Status connect();
   /// Both sides have connected and met. Returns  status(), where the endpoint has ended before that.
   [[nodiscard]] Status mark_established();
   /// Whether mark_established() has not been called, and the endpoint has not ended before that.
@@ -133,8 +135,11 @@ class EndPoint {
 
   // For sessions: watching and serving ----------------------------------------------------------------------------
 
-  /// Looks whether the peer's connection has ended, and if so ends the waits. To be called on EPOLLRDHUP.
+  /// Looks whether the peer's connection has ended, and if so ends the waits. To be called when Connector::watched()
+  /// says so.
   void check_connection();
+  /// As Connector::keep_alive(); ends the waits where the peer has been silent for too long.
+  void keep_alive(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after);
   [[nodiscard]] const std::shared_ptr<CompletionGroup>& group() const noexcept { return group_; }
   /// From now until end_serving(), `server` polls the group and will drain; close() waits for it.
   void begin_serving(std::thread::id server);
@@ -156,6 +161,8 @@ class EndPoint {
   Status agree_on_gids(EndPointCard& remote);
   Status use_gid(const GidEntry& gid);
   bool move_to(State next, std::optional<Error> why);
+  void follow(PeerState peer_state);
+  Status connect_channel(RDMAChannel& channel);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
   [[nodiscard]] Status why_over() const;
   [[nodiscard]] bool served_by_this_thread() const;
@@ -164,7 +171,7 @@ class EndPoint {
   Status drain_group(Deadline deadline);
 
   const std::shared_ptr<RDMADevice> device_;
-  const std::shared_ptr<TCPConnector> connector_;
+  const std::shared_ptr<Connector> connector_;
   const HcaConfig config_;
   std::shared_ptr<CompletionGroup> group_;
   std::vector<Line> lines_;  // as in config_.channels

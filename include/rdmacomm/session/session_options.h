@@ -2,6 +2,7 @@
 // Layer: session. Uses: base, device, connector.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -19,6 +20,9 @@ struct SessionOptions {
   DeviceOptions device = {};                            ///< which device to open, where `shared_device` is empty
   std::shared_ptr<RDMADevice> shared_device = nullptr;  ///< one that is open already; sessions may share it
   TcpOptions tcp = {};
+  /// How long an established peer may give no sign of life (sessions give one each second) before it counts as lost: its
+  /// process is stopped, or hangs as a whole, or its host is gone. 3 s..1 h; 0: for ever, to stop peers in a debugger.
+  std::chrono::milliseconds silent_peer_after{10'000};
   /// Server: where to listen; an empty host is every address, port 0 picks one. Client: the server.
   HostPort address = {};
   /// Server: connections that may be in the middle of the handshake at a time, 1..1024; more of them wait. Each takes a

@@ -1,27 +1,37 @@
-// The sending half of TCPConnector.
-#include <poll.h>
-#include <sys/socket.h>
-
-#include "connector/socket.h"
+// The sending half of Connector.
+#include "connector/byte_stream.h"
 #include "rdmacomm/base/log.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/connector/connector.h"
 
 namespace rdmacomm {
 
-Status TCPConnector::send_message(MessageType type, std::span<const std::byte> payload, Deadline deadline) {
+Status Connector::send_message(MessageType type, std::span<const std::byte> payload, Deadline deadline) {
   auto frame = frame_message(type, payload);
   if (!frame) return frame.status();
   Status claimed = claim_sending(deadline);
   if (!claimed) return claimed;
-  RDMACOMM_VLOG(3) << "sending " << rdmacomm::to_text(type) << ", " << payload.size() << " bytes, to " << peer_address_;
-  Status sent = write_all(*frame, deadline);
+  RDMACOMM_VLOG(3) << "sending " << rdmacomm::to_text(type) << ", " << payload.size() << " bytes, to "
+                   << peer_address();
+  Status sent = write_all(std::move(*frame), deadline);
   release_sending();
   return sent;
 }
 
+/// One that finds no room now is left out: what the peer has not read yet shows as well that this side lives.
+void Connector::send_heartbeat() {
+  const auto frame = frame_message(MessageType::kHeartbeat, {});
+  {
+    const std::lock_guard lock(mutex_);
+    if (end_ || last_sent_ || sending_ || !unsent_.empty()) return;
+    sending_ = true;
+  }
+  const Transfer some = stream_->send(*frame);
+  if (some.bytes > 0) unsent_.assign(frame->begin() + static_cast<std::ptrdiff_t>(some.bytes), frame->end());
+  release_sending();
+}
+
 /// Waits until no other thread is in the middle of a message.
-Status TCPConnector::claim_sending(Deadline deadline) {
+Status Connector::claim_sending(Deadline deadline) {
   std::unique_lock lock(mutex_);
   while (!end_ && !last_sent_ && sending_) {
     if (deadline.passed()) return late("takes no messages: another thread is still sending one");
@@ -37,56 +47,54 @@ Status TCPConnector::claim_sending(Deadline deadline) {
   return {};
 }
 
-void TCPConnector::release_sending() {
+void Connector::release_sending() {
   const std::lock_guard lock(mutex_);
   sending_ = false;
   changed_.notify_all();
 }
 
-Status TCPConnector::write_all(std::span<const std::byte> frame, Deadline deadline) {
+Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
   std::size_t sent = 0;
+  frame.insert(frame.begin(), unsent_.begin(), unsent_.end());
   while (sent < frame.size()) {
-    const auto rest = frame.subspan(sent);
-    const ssize_t count =
-        retry_interrupted([&] { return ::send(socket_.get(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT); });
-    if (count >= 0) {
-      sent += static_cast<std::size_t>(count);
-      continue;
-    }
-    const std::error_code why = last_system_error();
-    if (why != std::errc::operation_would_block) return why_not_sent(why);
-    if (wait_for(socket_.get(), POLLOUT, -1, deadline) != Waited::kTimeout) continue;
+    const auto rest = std::span(frame).subspan(sent);
+    const Transfer some = stream_->send(rest);
+    sent += some.bytes;
+    if (!some.error) continue;
+    if (some.error != std::errc::operation_would_block) return why_not_sent(some.error);
+    if (stream_->await_room(deadline)) continue;
     const std::lock_guard lock(mutex_);
     if (sent == 0) return late("takes no messages: it does not read them");
     const Error broken = late("took a part of a message and then no more; the connection is broken");
     end(PeerState::kLost, make_error(Errc::kPeerLost, "took a part of a message and then no more"));
-    ::shutdown(socket_.get(), SHUT_RDWR);
+    stream_->shut_down();
     return broken;
   }
+  unsent_.clear();
   return {};
 }
 
 /// The peer's own words are more use than "broken pipe".
-Error TCPConnector::why_not_sent(std::error_code why) {
+Error Connector::why_not_sent(std::error_code why) {
   [[maybe_unused]] const PeerState known = check_peer();
   const std::lock_guard lock(mutex_);
   end(PeerState::kLost, make_error(Errc::kPeerLost, "cannot be sent to: " + why.message()));
   return *end_;
 }
 
-void TCPConnector::refuse(const Error& reason) noexcept {
+void Connector::refuse(const Error& reason) noexcept {
   std::unique_lock lock(mutex_);
   if (claim_last_words(lock)) send_last(MessageType::kReject, Reject::of(reason).encode());
 }
 
-void TCPConnector::say_goodbye() noexcept {
+void Connector::say_goodbye() noexcept {
   std::unique_lock lock(mutex_);
   if (claim_last_words(lock)) send_last(MessageType::kGoodbye, {});
 }
 
 /// Keeps new senders out, and gives one that is in the middle of a message the time to finish it: one that does not
 /// has a peer that does not read, and would not read last words either.
-bool TCPConnector::claim_last_words(std::unique_lock<std::mutex>& lock) {
+bool Connector::claim_last_words(std::unique_lock<std::mutex>& lock) {
   if (last_sent_) return false;
   last_sent_ = true;
   changed_.notify_all();
@@ -95,15 +103,15 @@ bool TCPConnector::claim_last_words(std::unique_lock<std::mutex>& lock) {
 }
 
 /// With last_sent_ set by the caller.
-void TCPConnector::send_last(MessageType type, std::span<const std::byte> payload) noexcept {
+void Connector::send_last(MessageType type, std::span<const std::byte> payload) noexcept {
   const auto frame = frame_message(type, payload);
   // In the middle of another thread's message it would be taken for a part of that one.
   if (frame && !sending_) {
     // To a peer that is gone, or does not read, it cannot be said; the end of the stream then says enough.
-    [[maybe_unused]] const ssize_t sent =
-        ::send(socket_.get(), frame->data(), frame->size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    unsent_.insert(unsent_.end(), frame->begin(), frame->end());
+    [[maybe_unused]] const Transfer sent = stream_->send(unsent_);
   }
-  ::shutdown(socket_.get(), SHUT_WR);
+  stream_->end_sending();
 }
 
 }  // namespace rdmacomm

@@ -1,15 +1,11 @@
-#include "rdmacomm/connector/tcp_connector.h"
-
-#include <poll.h>
-#include <sys/socket.h>
+#include "rdmacomm/connector/connector.h"
 
 #include <algorithm>
 
+#include "connector/byte_stream.h"
 #include "connector/socket.h"
 #include "rdmacomm/base/log.h"
-#include "rdmacomm/base/system_call.h"
 #include "rdmacomm/base/wire.h"
-#include "rdmacomm/verbs/call.h"
 
 namespace rdmacomm {
 namespace {
@@ -23,23 +19,32 @@ Result<std::string> decode_tag(std::span<const std::byte> payload) {
 
 }  // namespace
 
-TCPConnector::TCPConnector(UniqueFd socket) : socket_(std::move(socket)) {}
+Connector::Connector(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
 
-Result<std::unique_ptr<TCPConnector>> TCPConnector::adopt(UniqueFd socket, const TcpOptions& options) {
-  const Status set = set_up_socket(socket.get(), options);
-  if (!set) return set.error();
-  auto local = SocketAddress::of_local_end(socket.get());
-  if (!local) return local.error();
-  auto peer = SocketAddress::of_peer(socket.get());
-  if (!peer) return peer.error();
-  std::unique_ptr<TCPConnector> connector(new TCPConnector(std::move(socket)));
-  connector->local_address_ = local->to_text();
-  connector->peer_address_ = peer->to_text();
-  connector->local_gid_ = local->as_gid();
-  return connector;
+Connector::~Connector() = default;
+
+std::unique_ptr<verbs::QueuePairLink> Connector::link(const verbs::QpAddress& /*local*/,
+                                                      const verbs::QpAddress& /*remote*/) {
+  return nullptr;
 }
 
-Result<Hello> TCPConnector::exchange_hello(const Hello& mine, Deadline deadline) {
+const std::string& Connector::peer_address() const noexcept {
+  return stream_->peer_address();
+}
+
+const std::string& Connector::local_address() const noexcept {
+  return stream_->local_address();
+}
+
+const ibv_gid& Connector::local_gid_hint() const noexcept {
+  return stream_->local_gid();
+}
+
+WatchedFd Connector::watched() const noexcept {
+  return stream_->watched();
+}
+
+Result<Hello> Connector::exchange_hello(const Hello& mine, Deadline deadline) {
   const Status sent = send_message(MessageType::kHello, mine.encode(), deadline);
   if (!sent) return sent.error();
   auto payload = expect_message(MessageType::kHello, deadline);
@@ -47,20 +52,20 @@ Result<Hello> TCPConnector::exchange_hello(const Hello& mine, Deadline deadline)
   auto hello = Hello::decode(*payload);
   if (!hello) {
     refuse(hello.error());
-    return make_error(hello.code(), peer_address_ + ": " + hello.error().context);
+    return make_error(hello.code(), peer_address() + ": " + hello.error().context);
   }
   const std::lock_guard lock(mutex_);
   hello_ = *hello;
   return hello;
 }
 
-Result<std::vector<std::byte>> TCPConnector::receive_message(MessageType type, Deadline deadline) {
+Result<std::vector<std::byte>> Connector::receive_message(MessageType type, Deadline deadline) {
   auto message = take(type, false, deadline);
   if (!message) return message.error();
   return std::move(message->payload);
 }
 
-Result<std::vector<std::byte>> TCPConnector::expect_message(MessageType type, Deadline deadline) {
+Result<std::vector<std::byte>> Connector::expect_message(MessageType type, Deadline deadline) {
   auto message = take(type, true, deadline);
   if (!message) return message.error();
   if (message->type == type) return std::move(message->payload);
@@ -71,7 +76,7 @@ Result<std::vector<std::byte>> TCPConnector::expect_message(MessageType type, De
   return unexpected;
 }
 
-Status TCPConnector::sync_with_peer(std::string_view tag, Deadline deadline) {
+Status Connector::sync_with_peer(std::string_view tag, Deadline deadline) {
   if (tag.size() > 255) return make_error(Errc::kInvalidArgument, "a barrier's tag has at most 255 bytes");
   const std::string mine = printable(tag, 255);
   if (barrier_sent_ != mine) {
@@ -95,43 +100,59 @@ Status TCPConnector::sync_with_peer(std::string_view tag, Deadline deadline) {
                     "this side is at barrier '" + mine + "', " + peer_text() + " at '" + *theirs + "'");
 }
 
-PeerState TCPConnector::check_peer() {
-  pollfd asked = {socket_.get(), POLLRDHUP, 0};
-  const bool ended = ::poll(&asked, 1, 0) > 0;
+PeerState Connector::check_peer() {
+  const bool ended = stream_->ended();
   const std::lock_guard lock(mutex_);
-  // Only at the end: a message taken away here from under a receiver that sleeps on the socket would not wake it.
+  // Only at the end: a message taken away here from under a receiver that sleeps on the stream would not wake it.
   // The end itself does.
   if (ended && !end_) pump(false);
   return peer_state_;
 }
 
-Status TCPConnector::status() const {
+PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after) {
+  send_heartbeat();
+  const std::lock_guard lock(mutex_);
+  // While a receiver sleeps on the stream, it is the one that sees what comes.
+  if (!reading_ && !end_) pump(true);
+  const bool first = heard_at_ == std::chrono::steady_clock::time_point{};
+  // With a full inbox the silence is this side's.
+  if (first || bytes_received_ != bytes_seen_ || inbox_full()) heard_at_ = now;
+  bytes_seen_ = bytes_received_;
+  const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(now - heard_at_);
+  if (!end_ && silent_after.count() > 0 && silent >= silent_after) {
+    end(PeerState::kLost, make_error(Errc::kPeerLost, "has been silent for " + duration_text(silent) +
+                                                          ": its process is stopped or hangs, or its host is gone"));
+    stream_->shut_down();
+  }
+  return peer_state_;
+}
+
+Status Connector::status() const {
   const std::lock_guard lock(mutex_);
   if (end_) return *end_;
   return {};
 }
 
-std::string TCPConnector::peer_text() const {
+std::string Connector::peer_text() const {
   const std::lock_guard lock(mutex_);
   return who();
 }
 
-std::string TCPConnector::who() const {
-  if (!hello_) return peer_address_;
-  return peer_address_ + " (" + hello_->node + ", pid " + std::to_string(hello_->pid) + ")";
+std::string Connector::who() const {
+  if (!hello_) return peer_address();
+  return peer_address() + " (" + hello_->node + ", pid " + std::to_string(hello_->pid) + ")";
 }
 
-void TCPConnector::shutdown() noexcept {
+void Connector::shutdown() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!end_) end_ = make_error(Errc::kStopped, "the connection to " + peer_address_ + " was shut down on this side");
-  // Wakes who polls the socket; the descriptor stays open until the destructor, so no wait can hit a stranger's.
-  ::shutdown(socket_.get(), SHUT_RDWR);
+  if (!end_) end_ = make_error(Errc::kStopped, "the connection to " + peer_address() + " was shut down on this side");
+  stream_->shut_down();
   changed_.notify_all();
 }
 
 // Receiving -----------------------------------------------------------------------------------------------------------
 
-Result<Message> TCPConnector::take(MessageType type, bool must_be_next, Deadline deadline) {
+Result<Message> Connector::take(MessageType type, bool must_be_next, Deadline deadline) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!reading_ && !end_) pump(true);
@@ -143,9 +164,9 @@ Result<Message> TCPConnector::take(MessageType type, bool must_be_next, Deadline
   }
 }
 
-/// One receiver sleeps on the socket and moves what comes to the inbox, for all; the others sleep on changed_. If
-/// each slept on the socket, the one that reads a message meant for another would leave that one asleep.
-void TCPConnector::wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+/// One receiver sleeps on the stream and moves what comes to the inbox, for all; the others sleep on changed_. If
+/// each slept on the stream, the one that reads a message meant for another would leave that one asleep.
+void Connector::wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadline) {
   if (reading_ || inbox_full()) {
     if (deadline.is_never()) {
       changed_.wait(lock);
@@ -156,41 +177,41 @@ void TCPConnector::wait_for_more(std::unique_lock<std::mutex>& lock, Deadline de
   }
   reading_ = true;
   lock.unlock();
-  [[maybe_unused]] const Waited waited = wait_for(socket_.get(), POLLIN, -1, deadline);
+  stream_->await_input(deadline);
   lock.lock();
   reading_ = false;
   changed_.notify_all();
 }
 
 /// Moves what has arrived to the inbox, as far as it may go when `limited`.
-void TCPConnector::pump(bool limited) {
+void Connector::pump(bool limited) {
   while (!end_ && !(limited && inbox_full())) {
     const std::span<std::byte> room = assembler_.room();
-    const ssize_t got =
-        retry_interrupted([&] { return ::recv(socket_.get(), room.data(), room.size(), MSG_DONTWAIT); });
-    if (got < 0) {
-      const std::error_code why = last_system_error();
-      if (why != std::errc::operation_would_block) {
-        end(PeerState::kLost, make_error(Errc::kPeerLost, "the connection failed: " + why.message()));
+    const Transfer got = stream_->receive(room);
+    if (got.error) {
+      if (got.error != std::errc::operation_would_block) {
+        end(PeerState::kLost, make_error(Errc::kPeerLost, "the connection failed: " + got.error.message()));
       }
       return;
     }
-    if (got == 0) {
+    if (got.bytes == 0) {
       end(PeerState::kLost,
           make_error(Errc::kPeerLost, assembler_.in_the_middle()
                                           ? "closed the connection in the middle of a message"
                                           : "closed the connection without a goodbye: it ended or crashed"));
       return;
     }
-    const Status good = assembler_.filled(static_cast<std::size_t>(got));
+    bytes_received_ += got.bytes;
+    const Status good = assembler_.filled(got.bytes);
     if (!good) return fail_protocol(good.error());
     if (auto message = assembler_.take()) sort_in(std::move(*message));
   }
 }
 
-void TCPConnector::sort_in(Message message) {
-  RDMACOMM_VLOG(3) << peer_address_ << " sent " << rdmacomm::to_text(message.type) << ", " << message.payload.size()
+void Connector::sort_in(Message message) {
+  RDMACOMM_VLOG(3) << peer_address() << " sent " << rdmacomm::to_text(message.type) << ", " << message.payload.size()
                    << " bytes";
+  if (message.type == MessageType::kHeartbeat) return;
   if (message.type == MessageType::kGoodbye) {
     return end(PeerState::kLeft, make_error(Errc::kPeerLost, "said goodbye"));
   }
@@ -205,14 +226,14 @@ void TCPConnector::sort_in(Message message) {
 }
 
 /// The only place where peer_state_ and end_ change because of the peer. The first reason stays.
-void TCPConnector::end(PeerState state, const Error& why) {
+void Connector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;
   end_ = make_error(why.code, who() + " " + why.context);
   changed_.notify_all();
 }
 
-void TCPConnector::fail_protocol(const Error& why) {
+void Connector::fail_protocol(const Error& why) {
   // A stranger that speaks another protocol would not understand, and need not know what listens here.
   if (assembler_.magic_seen() && !last_sent_) {
     last_sent_ = true;
@@ -221,11 +242,11 @@ void TCPConnector::fail_protocol(const Error& why) {
   end(PeerState::kLost, make_error(why.code, "sent " + why.context));
 }
 
-bool TCPConnector::inbox_full() const noexcept {
+bool Connector::inbox_full() const noexcept {
   return inbox_.size() >= kMaxInboxMessages || inbox_bytes_ >= kMaxInboxBytes;
 }
 
-std::optional<Message> TCPConnector::pop(MessageType type) {
+std::optional<Message> Connector::pop(MessageType type) {
   const auto found = std::ranges::find(inbox_, type, &Message::type);
   if (found == inbox_.end()) return {};
   Message message = std::move(*found);
@@ -235,7 +256,7 @@ std::optional<Message> TCPConnector::pop(MessageType type) {
   return message;
 }
 
-Error TCPConnector::late(std::string_view what) const {
+Error Connector::late(std::string_view what) const {
   std::string text = who() + " " + std::string(what);
   if (!inbox_.empty()) text += "; " + std::to_string(inbox_.size()) + " messages of other types wait to be received";
   return make_error(Errc::kTimeout, text);
