@@ -14,7 +14,7 @@ struct Ends {
   std::shared_ptr<EndPoint> server;
 };
 
-std::shared_ptr<EndPoint> make(std::unique_ptr<TCPConnector> connector, const DeviceOptions& options) {
+std::shared_ptr<EndPoint> make(std::unique_ptr<Connector> connector, const DeviceOptions& options) {
   DeviceOptions named = options;
   named.name = "soft0";
   auto device = RDMADevice::open(named);
@@ -34,10 +34,12 @@ const verbs::QpAddress& address(const EndPoint& endpoint) {
   return endpoint.data()->adapter().address();
 }
 
-/// What sessions do: offer, connect there, answer, connect here.
+/// What sessions do: offer, answer, connect.
 Status connect(const Ends& ends) {
-  Status status = ends.server->connect(ends.client->card());
-  if (status) status = ends.client->connect(ends.server->card());
+  Status status = ends.server->meet(ends.client->card());
+  if (status) status = ends.client->meet(ends.server->card());
+  if (status) status = ends.server->connect();
+  if (status) status = ends.client->connect();
   return status;
 }
 
@@ -70,7 +72,7 @@ TEST(GidNegotiation, OneSidesIndexIsFollowedByTheOther) {
 
 TEST(GidNegotiation, WishesThatExcludeEachOtherAreRefusedWithBothOffers) {
   const Ends ends = make_ends({.gid_type = GidType::kRoceV1}, {.gid_type = GidType::kRoceV2});
-  const Status refused = ends.server->connect(ends.client->card());
+  const Status refused = ends.server->meet(ends.client->card());
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE v2 "));
   EXPECT_THAT(refused.error().context, HasSubstr("; the peer: RoCE v1 "));
@@ -80,18 +82,18 @@ TEST(GidNegotiation, APeerOfAnotherTransportIsRefused) {
   const Ends ends = make_ends({}, {});
   EndPointCard card = ends.client->card();
   for (auto& channel : card.channels) channel.address.transport = verbs::Transport::kRoce;
-  const Status refused = ends.server->connect(card);
+  const Status refused = ends.server->meet(card);
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(refused.error().context, HasSubstr("this end: software device; the peer: RoCE"));
 }
 
 TEST(GidNegotiation, AChoiceThatWasNotOfferedIsABadMessage) {
   const Ends ends = make_ends({.gid_index = 1}, {});
-  ASSERT_TRUE(ends.server->connect(ends.client->card()));
+  ASSERT_TRUE(ends.server->meet(ends.client->card()));
   EndPointCard answer = ends.server->card();
   EXPECT_EQ(answer.chosen_gid, 0U);
   answer.chosen_gid = 1;
-  const Status refused = ends.client->connect(answer);
+  const Status refused = ends.client->meet(answer);
   EXPECT_EQ(refused.code(), Errc::kBadMessage);
   EXPECT_THAT(refused.error().context, HasSubstr("chose GID number 1 of 1"));
 }
