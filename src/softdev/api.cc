@@ -311,6 +311,20 @@ int destroy_qp(ibv_qp* qp) {
   return 0;
 }
 
+// soft0 has no shared receive queues, and says so: max_srq is 0.
+ibv_srq* create_srq(ibv_pd* /*pd*/, ibv_srq_init_attr* /*attributes*/) {
+  return fail<ibv_srq>(EOPNOTSUPP);
+}
+int modify_srq(ibv_srq* /*srq*/, ibv_srq_attr* /*attributes*/, int /*mask*/) {
+  return EOPNOTSUPP;
+}
+int query_srq(ibv_srq* /*srq*/, ibv_srq_attr* /*attributes*/) {
+  return EOPNOTSUPP;
+}
+int destroy_srq(ibv_srq* /*srq*/) {
+  return EOPNOTSUPP;
+}
+
 int get_async_event(ibv_context* context, ibv_async_event* event) {
   return SoftContext::from(context).events().get(*event);
 }
@@ -343,6 +357,10 @@ constexpr verbs::Api kApi = {
     .modify_qp = modify_qp,
     .query_qp = query_qp,
     .destroy_qp = destroy_qp,
+    .create_srq = create_srq,
+    .modify_srq = modify_srq,
+    .query_srq = query_srq,
+    .destroy_srq = destroy_srq,
     .get_async_event = get_async_event,
     .ack_async_event = ack_async_event,
     .allocate_memory = allocate_memory,

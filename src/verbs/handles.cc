@@ -19,6 +19,7 @@ template class Handle<ibv_mr, &Api::dereg_mr>;
 template class Handle<ibv_comp_channel, &Api::destroy_comp_channel>;
 template class Handle<ibv_cq, &Api::destroy_cq>;
 template class Handle<ibv_qp, &Api::destroy_qp>;
+template class Handle<ibv_srq, &Api::destroy_srq>;
 
 DeviceList::DeviceList(const Api& api) : api_(api), list_(api.get_device_list(&count_)) {
   if (list_ == nullptr) count_ = 0;

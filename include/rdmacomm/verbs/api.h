@@ -1,7 +1,7 @@
 // api.h - the seam: the control verbs as a table of function pointers.
 // Layer: verbs. Uses: base.
 //
-// In <infiniband/verbs.h> ibv_post_send, ibv_post_recv, ibv_poll_cq and ibv_req_notify_cq are inline calls
+// In <infiniband/verbs.h> ibv_post_send, ibv_post_recv, ibv_post_srq_recv, ibv_poll_cq and ibv_req_notify_cq are inline calls
 // through ibv_context::ops; every device, in the kernel's driver or in user space, is reached by them as it
 // is. All other verbs enter libibverbs, which knows only the kernel's devices. The library calls those through
 // this table. It has two instances: libibverbs_api(), and softdev::api() of the software device.
@@ -45,6 +45,11 @@ struct Api {
   int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
   int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
   int (*destroy_qp)(ibv_qp* qp);
+
+  ibv_srq* (*create_srq)(ibv_pd* pd, ibv_srq_init_attr* attributes);
+  int (*modify_srq)(ibv_srq* srq, ibv_srq_attr* attributes, int mask);
+  int (*query_srq)(ibv_srq* srq, ibv_srq_attr* attributes);
+  int (*destroy_srq)(ibv_srq* srq);
 
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
   void (*ack_async_event)(ibv_async_event* event);

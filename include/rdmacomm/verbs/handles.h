@@ -48,6 +48,7 @@ using MrHandle = Handle<ibv_mr, &Api::dereg_mr>;
 using CompChannelHandle = Handle<ibv_comp_channel, &Api::destroy_comp_channel>;
 using CqHandle = Handle<ibv_cq, &Api::destroy_cq>;
 using QpHandle = Handle<ibv_qp, &Api::destroy_qp>;
+using SrqHandle = Handle<ibv_srq, &Api::destroy_srq>;
 
 /// The list of devices of one Api, freed with it. Opened contexts stay valid after that.
 class DeviceList {
