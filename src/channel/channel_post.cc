@@ -62,7 +62,8 @@ RDMACOMM_HOT_INLINE void fill_operation(const SendRequest& request, ibv_send_wr&
 }
 
 // What a device says when it refuses a request. ENOMEM is its word for a full queue (ibv_post_send(3)).
-[[gnu::cold]] std::error_code refusal(int number, Errc queue_full) noexcept {
+[[gnu::cold]] std::error_code refusal(int returned, Errc queue_full) noexcept {
+  const int number = verbs::error_number(returned);
   switch (number) {
     case ENOMEM: return queue_full;
     case EINVAL: return Errc::kInvalidArgument;

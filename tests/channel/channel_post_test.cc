@@ -206,6 +206,8 @@ TEST_F(ChannelPostTest, WhatTheDeviceRefusesIsNotOutstanding) {
   EXPECT_EQ(refused(ENOMEM), Errc::kSendQueueFull);
   EXPECT_EQ(refused(EINVAL), Errc::kInvalidArgument);
   EXPECT_EQ(refused(EOPNOTSUPP), Errc::kNotSupported);
+  EXPECT_EQ(refused(-ENOMEM), Errc::kSendQueueFull) << "as libsiw says it";
+  EXPECT_EQ(refused(-EINVAL), Errc::kInvalidArgument);
   EXPECT_EQ(refused(EIO), std::errc::io_error);
   EXPECT_EQ(channel_->outstanding_sends(), 0);
   fake_.fail("post_recv", ENOMEM);

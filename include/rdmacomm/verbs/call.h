@@ -20,12 +20,16 @@ namespace rdmacomm::verbs {
   return {number, std::generic_category()};
 }
 
+/// The error number of a verb that returns 0 or an error number. A few providers return -errno, or -1 with errno set,
+/// against the man pages.
+[[nodiscard]] inline int error_number(int returned) noexcept {
+  return returned == -1 ? errno : (returned < 0 ? -returned : returned);
+}
+
 /// Status of a verb that returns 0 or an error number. `what` completes "cannot ...".
 [[nodiscard]] inline Status from_value(int returned, std::string_view what) {
   if (returned == 0) return {};
-  // A few providers return -errno, or -1 with errno set, against the man pages.
-  const int number = returned == -1 ? errno : (returned < 0 ? -returned : returned);
-  return make_error(os_error(number), "cannot " + std::string(what));
+  return make_error(os_error(error_number(returned)), "cannot " + std::string(what));
 }
 
 /// Status of a verb that returns -1 and sets errno. `what` completes "cannot ...".
