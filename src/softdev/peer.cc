@@ -52,6 +52,8 @@ int Peer::hello() {
       Mapping(segment_fd_.get(), answer.mr_table_offset, MrTable::kEntries * sizeof(MrEntry), false);
   if (registrations_mapping_.empty()) return errno;
   registrations_ = {reinterpret_cast<const MrEntry*>(registrations_mapping_.data()), MrTable::kEntries};
+  // Now, while the target runs: its memory must be within reach also when it has been stopped, as on hardware.
+  (void)arena_fd_locked(Arena::kPages);
   return 0;
 }
 

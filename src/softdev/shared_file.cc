@@ -93,9 +93,9 @@ void SharedFile::free(SharedBlock block) {
   give_locked(block.offset, length);
 }
 
-int SharedFile::fd() const {
+int SharedFile::fd() {
   const std::scoped_lock lock(mutex_);
-  return fd_.get();
+  return open_locked() ? fd_.get() : -1;
 }
 
 std::uint64_t SharedFile::take_locked(std::size_t length) {

@@ -44,7 +44,7 @@ struct SharedBlock {
 /// Threads: any.
 class SharedFile {
  public:
-  /// Nothing is made yet: the memfd comes with the first block.
+  /// Nothing is made yet: the memfd comes with the first block, or the first peer.
   SharedFile(const char* name, std::size_t granule, unsigned memfd_flags) noexcept
       : name_(name), granule_(granule), memfd_flags_(memfd_flags) {}
 
@@ -52,8 +52,8 @@ class SharedFile {
   [[nodiscard]] SharedBlock allocate(std::size_t length);
   /// Gives a block back. Peers that still map it read zeroes.
   void free(SharedBlock block);
-  /// The descriptor to hand to peers; -1 before the first block.
-  [[nodiscard]] int fd() const;
+  /// The descriptor to hand to peers, who may ask before the first block is made; -1 and errno on failure.
+  [[nodiscard]] int fd();
 
  private:
   bool open_locked();
@@ -63,7 +63,7 @@ class SharedFile {
   const char* const name_;
   const std::size_t granule_;
   const unsigned memfd_flags_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   UniqueFd fd_;
   std::uint64_t bytes_ = 0;
   std::map<std::uint64_t, std::uint64_t> free_;  // offset -> length, no two adjacent

@@ -48,7 +48,7 @@ Arena SharedMemory::locate(const void* address, std::size_t length, std::uint64_
   return found->second.arena;
 }
 
-int SharedMemory::arena_fd(Arena arena) const {
+int SharedMemory::arena_fd(Arena arena) {
   if (arena == Arena::kPages) return pages_.fd();
   return arena == Arena::kHugePages ? huge_pages_.fd() : -1;
 }

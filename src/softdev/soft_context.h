@@ -31,7 +31,7 @@ class SharedMemory {
   void free(void* address);
   /// Which arena [address, address + length) lies in as a whole, and where; kNone: memory of the application's own.
   [[nodiscard]] Arena locate(const void* address, std::size_t length, std::uint64_t& offset);
-  [[nodiscard]] int arena_fd(Arena arena) const;
+  [[nodiscard]] int arena_fd(Arena arena);
 
  private:
   struct Allocation {

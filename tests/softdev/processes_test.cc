@@ -1,10 +1,7 @@
 // Two processes: what must work between them, and what must happen when one of them dies.
 #include <dirent.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -12,6 +9,7 @@
 #include <thread>
 
 #include "softdev/raw_verbs.h"
+#include "support/forked_child.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -34,44 +32,11 @@ struct Line {
   }
 };
 
-/// A child process that runs `body` and is killed, if need be, when the test ends. Started before this process has
-/// any threads or contexts.
-class Child {
+/// A child process whose body talks by a Line.
+class Child : public rdmacomm::testing::ForkedChild {
  public:
-  explicit Child(const std::function<void(Line)>& body) {
-    int ends[2];
-    EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    pid_ = fork();
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      close(ends[0]);
-      body(Line{ends[1]});
-      _exit(::testing::Test::HasFailure() ? 1 : 0);
-    }
-    close(ends[1]);
-    line_.fd = ends[0];
-  }
-  ~Child() {
-    kill();
-    close(line_.fd);
-  }
-  [[nodiscard]] Line line() const { return line_; }
-  void signal(int number) const { ::kill(pid_, number); }
-  void kill() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    (void)wait();
-  }
-  int wait() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return status;
-  }
-
- private:
-  pid_t pid_ = -1;
-  Line line_{-1};
+  explicit Child(const std::function<void(Line)>& body) : ForkedChild([&body](int fd) { body(Line{fd}); }) {}
+  [[nodiscard]] Line line() const { return Line{ForkedChild::line()}; }
 };
 
 /// Connects one end and tells the other about its memory.
@@ -124,9 +89,7 @@ TEST(Processes, AStoppedTargetIsStillWrittenTo) {
   Memory memory(node);
   const Card peer = introduce(child.line(), qp, memory);
   auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey);
-  ASSERT_EQ(qp.post(write, memory.slice(0, 8)), 0);
-  EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
-  child.signal(SIGSTOP);
+  child.stop();  // before the first request
   for (int i = 0; i < 100; ++i) {
     ASSERT_EQ(qp.post(write, memory.slice(0, 8)), 0);
     EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
