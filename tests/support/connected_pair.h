@@ -26,10 +26,14 @@ struct ChannelEnd {
   ChannelEnd(ChannelEnd&&) = default;
   ChannelEnd& operator=(ChannelEnd&&) = delete;  // it would release the device first
 
-  /// A buffer on this end's device, which peers may do anything with unless told otherwise.
-  [[nodiscard]] std::unique_ptr<RDMABuffer> buffer(std::size_t bytes,
-                                                   RemoteAccess access = RemoteAccess::kRead | RemoteAccess::kWrite |
-                                                                         RemoteAccess::kAtomic) const {
+  /// Everything that peers can be allowed on this end's device.
+  [[nodiscard]] RemoteAccess all_access() const {
+    const RemoteAccess access = RemoteAccess::kRead | RemoteAccess::kWrite;
+    return device->limits().atomics ? access | RemoteAccess::kAtomic : access;
+  }
+  /// A buffer on this end's device, which peers may do anything with.
+  [[nodiscard]] std::unique_ptr<RDMABuffer> buffer(std::size_t bytes) const { return buffer(bytes, all_access()); }
+  [[nodiscard]] std::unique_ptr<RDMABuffer> buffer(std::size_t bytes, RemoteAccess access) const {
     auto made = RDMABuffer::allocate(*device, {.block_bytes = bytes, .remote_access = access});
     EXPECT_TRUE(made.has_value()) << made.error().message();
     return made ? std::move(made).value() : nullptr;
@@ -58,12 +62,23 @@ struct ChannelEnd {
   }
 };
 
-/// How a pair is made. The device's name is the same on both sides; the rest may differ.
+/// Where an end's device comes from.
+struct DeviceChoice {
+  std::string name = "soft0";
+  const verbs::Api* api = nullptr;  ///< the table to open it from; nullptr: RDMADevice::open finds it
+
+  [[nodiscard]] Result<std::unique_ptr<RDMADevice>> open() const {
+    return api == nullptr ? RDMADevice::open({.name = name}) : RDMADevice::open_from(*api, {.name = name});
+  }
+};
+
+/// How a pair is made.
 struct PairOptions {
-  std::string device = "soft0";
   AdapterConfig left{};
   AdapterConfig right{};
   bool with_event_channel = false;
+  DeviceChoice left_device{};
+  DeviceChoice right_device{};
 };
 
 /// Two ends, `left` and `right`. make() leaves them in INIT, connect() connects them.
@@ -78,10 +93,10 @@ struct ConnectedPair {
     return right.channel->adapter().connect(left_address);
   }
 
-  [[nodiscard]] static Result<ChannelEnd> make_end(const std::string& device, const std::string& name,
+  [[nodiscard]] static Result<ChannelEnd> make_end(const DeviceChoice& choice, const std::string& name,
                                                    const AdapterConfig& config, bool with_event_channel) {
     ChannelEnd end;
-    auto opened = RDMADevice::open({.name = device});
+    auto opened = choice.open();
     if (!opened) return std::move(opened).error();
     end.device = std::move(opened).value();
     auto cq = CompletionQueue::create(
@@ -99,9 +114,9 @@ struct ConnectedPair {
   }
 
   [[nodiscard]] static Result<ConnectedPair> make(const PairOptions& options = {}) {
-    auto left_end = make_end(options.device, "left", options.left, options.with_event_channel);
+    auto left_end = make_end(options.left_device, "left", options.left, options.with_event_channel);
     if (!left_end) return std::move(left_end).error();
-    auto right_end = make_end(options.device, "right", options.right, options.with_event_channel);
+    auto right_end = make_end(options.right_device, "right", options.right, options.with_event_channel);
     if (!right_end) return std::move(right_end).error();
     return ConnectedPair{std::move(left_end).value(), std::move(right_end).value()};
   }

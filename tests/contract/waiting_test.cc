@@ -1,19 +1,17 @@
-// Waiting for completions, asleep and awake: the loop that CompletionWaiter describes, on the software device.
+// Waiting for completions, asleep and awake: the loop that CompletionWaiter describes.
 #include <gtest/gtest.h>
 
 #include <atomic>
 
+#include "contract/contract_test.h"
 #include "rdmacomm/adapter/completion_waiter.h"
-#include "support/connected_pair.h"
 
-namespace rdmacomm {
+namespace rdmacomm::contract {
 namespace {
 
 using namespace std::chrono_literals;
-using rdmacomm::testing::ChannelEnd;
-using rdmacomm::testing::ConnectedPairTest;
 
-class WaitingTest : public ConnectedPairTest, public ::testing::WithParamInterface<PollingMode> {
+class WaitingTest : public ContractTest, public ::testing::WithParamInterface<PollingMode> {
  protected:
   void SetUp() override { start({.with_event_channel = true}); }
 
@@ -37,15 +35,14 @@ class WaitingTest : public ConnectedPairTest, public ::testing::WithParamInterfa
 
 // A lost wake-up would make it stop until the deadline.
 TEST_P(WaitingTest, APingPongLosesNoWakeUp) {
-  constexpr int kMessages = 3000;
+  const int messages = static_cast<int>(rounds(3000));
   const Deadline deadline = Deadline::after(60s);
   const auto side = [&](const ChannelEnd& end, bool starts) {
     const auto waiter = waiter_of(end);
-    if (end.channel->post_recv({}, 0)) return false;
     if (starts && end.channel->post_send({}, 1)) return false;
     int received = 0;
     int sent = 0;
-    while (received < kMessages || sent < kMessages) {
+    while (received < messages || sent < messages) {
       const Completion completion = wait_for_one(end, *waiter, deadline);
       if (!completion.ok()) return false;
       if (completion.operation != Operation::kRecv) {
@@ -53,11 +50,12 @@ TEST_P(WaitingTest, APingPongLosesNoWakeUp) {
         continue;
       }
       ++received;
-      if (end.channel->post_recv({}, 0)) return false;
-      if ((!starts || received < kMessages) && end.channel->post_send({}, 1)) return false;
+      if (end.channel->post_recv(inbox(end), 0)) return false;
+      if ((!starts || received < messages) && end.channel->post_send({}, 1)) return false;
     }
     return true;
   };
+  for (const ChannelEnd* end : {&left(), &right()}) ASSERT_FALSE(end->channel->post_recv(inbox(*end), 0));
   bool left_ok = false;
   std::thread other([&] { left_ok = side(left(), true); });
   const bool right_ok = side(right(), false);
@@ -68,7 +66,7 @@ TEST_P(WaitingTest, APingPongLosesNoWakeUp) {
 
 TEST_P(WaitingTest, AFlushWakesASleeper) {
   const auto waiter = waiter_of(left());
-  ASSERT_FALSE(left().channel->post_recv({}, 5));
+  ASSERT_FALSE(left().channel->post_recv(inbox(left()), 5));
   std::thread other([&] { EXPECT_TRUE(left().channel->adapter().to_error().ok()); });
   const Completion completion = wait_for_one(left(), *waiter, Deadline::after(20s));
   other.join();
@@ -99,4 +97,4 @@ INSTANTIATE_TEST_SUITE_P(Modes, WaitingTest, ::testing::Values(PollingMode::kBus
                          });
 
 }  // namespace
-}  // namespace rdmacomm
+}  // namespace rdmacomm::contract

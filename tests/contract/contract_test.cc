@@ -1,0 +1,77 @@
+#include "contract/contract_test.h"
+
+namespace rdmacomm::contract {
+
+Result<LinkedPair> LinkedPair::make(PairOptions options) {
+  for (const TestDevice& device : {TestDevice::own(), TestDevice::peers()}) {
+    if (const std::string reason = device.why_not(); !reason.empty()) return make_error(Errc::kNoDevice, reason);
+  }
+  options.left_device = TestDevice::own().choice();
+  options.right_device = TestDevice::peers().choice();
+  auto made = ConnectedPair::make(options);
+  if (!made) return made.error();
+  return LinkedPair{std::move(*made)};
+}
+
+Status LinkedPair::link() {
+  auto linked = PairLinker::create()->link_both(link_end(ends.left.channel->adapter(), TestDevice::own().address),
+                                                link_end(ends.right.channel->adapter(), TestDevice::peers().address));
+  if (!linked) return linked.status();
+  links = std::move(*linked);
+  left_inbox = ends.left.buffer(64);
+  right_inbox = ends.right.buffer(64);
+  return {};
+}
+
+void ContractTest::start(const PairOptions& options) {
+  auto made = LinkedPair::make(options);
+  ASSERT_TRUE(made.has_value()) << made.error().message();
+  const Status linked = pairs_.emplace_back(std::move(*made)).link();
+  ASSERT_TRUE(linked.ok()) << linked.message();
+}
+
+void ContractTest::fence() {
+  if (has(Trait::kAcknowledges)) return;
+  const auto here = left().buffer(1);
+  const auto there = right().buffer(1);
+  ASSERT_FALSE(left().channel->post_read(here->at(0), there->remote_region(), ~std::uint64_t{0}));
+  const Completion completion = left().next();
+  ASSERT_TRUE(completion.ok()) << completion.status().message();
+}
+
+void ContractTest::expect_failure(std::error_code posted, Outcome outcome, std::uint64_t id) {
+  ASSERT_FALSE(posted) << posted.message();
+  const bool local = outcome == Outcome::kLocalKey;
+  if (!local && !has(Trait::kAcknowledges)) {
+    // It may be complete before the peer refuses it, or never be taken by a queue pair that has ended meanwhile.
+    EXPECT_TRUE(pairs_.back().links.active->ends(patience())) << "the connection outlived what the peer had to refuse";
+    return;
+  }
+  const Completion completion = left().next();
+  EXPECT_EQ(completion.id, id);
+  const Codes expected = codes_of(kind_of(*left().device), outcome);
+  EXPECT_TRUE(expected.contains(completion.error))
+      << completion.status().message() << "\nexpected " << expected.to_text();
+}
+
+void ContractTest::expect_received(Outcome outcome, std::uint64_t id) {
+  const Completion received = right().next();
+  EXPECT_EQ(received.id, id);
+  const Codes expected = codes_of(kind_of(*right().device), outcome);
+  EXPECT_TRUE(expected.contains(received.error)) << received.status().message() << "\nexpected " << expected.to_text();
+}
+
+void ContractTest::expect_error_state(const ChannelEnd& end) {
+  if (!contract::has(kind_of(*end.device), Trait::kQueriesState)) return;
+  const Deadline deadline = patience();
+  const auto state = [&end] { return end.channel->adapter().query_state().value(); };
+  while (state() != IBV_QPS_ERR && !deadline.passed()) std::this_thread::yield();
+  EXPECT_EQ(state(), IBV_QPS_ERR) << end.channel->name();
+}
+
+void ContractTest::expect_state(const ChannelEnd& end, ibv_qp_state state) {
+  if (!contract::has(kind_of(*end.device), Trait::kQueriesState)) return;
+  EXPECT_EQ(end.channel->adapter().query_state().value(), state) << end.channel->name();
+}
+
+}  // namespace rdmacomm::contract

@@ -1,0 +1,92 @@
+// device_traits.h - where RDMA devices truly differ: named properties, one column for each kind of device. The contract
+// tests ask for properties, never for a device's name. docs/conformance.md is generated from these tables.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "rdmacomm/base/errc.h"
+
+namespace rdmacomm::contract {
+
+/// Whose driver a device has: the columns of the tables.
+enum class DeviceKind : std::uint8_t { kSoft0, kRxe, kSiw, kHardware };
+inline constexpr std::size_t kDeviceKinds = 4;
+[[nodiscard]] std::string_view to_text(DeviceKind kind);
+/// The kind of an opened device, from its vendor and its transport. What is not known is taken for hardware.
+[[nodiscard]] DeviceKind kind_of(bool is_soft0, ibv_transport_type transport, const ibv_device_attr& attributes);
+
+/// Yes-or-no properties. `yes` is what the InfiniBand specification leads one to expect.
+enum class Trait : std::uint8_t {
+  kAcknowledges,
+  kReceiverNotReadyWaits,
+  kPathPerQueuePair,
+  kCarriesImmediateData,
+  kTakesEmptyReceives,
+  kTakesEmptySlices,
+  kChecksReads,
+  kQueriesState,
+  kQueriesSrq,
+  kFailsByItself,
+  kFlushesSendsPostedInError,
+  kFlushesReceivesPostedInError,
+  kGivesUpAtRetryCount7,
+  kTellsTheResponder,
+  kWakesForSolicited,
+  kKeepsTheWiderArming,
+  kFlushesAreSolicited,
+  kTellsOfCommunication,
+  kTellsOfPortState,
+};
+
+/// What a request that goes wrong completes with.
+enum class Outcome : std::uint8_t {
+  kLocalKey,
+  kRemoteAccess,
+  kNoReceive,
+  kPeerGone,
+  kLinkDown,
+  kSentTooMuch,
+  kReceivedTooMuch,
+  kSentToLostMemory,
+  kReceivedIntoLostMemory,
+};
+
+/// A set of Errc; empty where a device cannot come to it. A value.
+class Codes {
+ public:
+  template <typename... Errcs>
+  constexpr explicit Codes(Errcs... codes) : bits_((bit(codes) | ... | 0)) {}
+  [[nodiscard]] constexpr bool contains(Errc code) const { return (bits_ & bit(code)) != 0; }
+  [[nodiscard]] std::string to_text() const;  ///< "kLocalProtection or kFlushed"
+
+ private:
+  static constexpr std::uint64_t bit(Errc code) { return std::uint64_t{1} << static_cast<int>(code); }
+  std::uint64_t bits_;
+};
+
+/// One row of a table. `why` is what is behind it, with its source.
+template <typename Name, typename Value>
+struct Row {
+  Name id;
+  std::string_view name;
+  std::string_view meaning;
+  std::string_view why;
+  std::array<Value, kDeviceKinds> values;  ///< by DeviceKind
+};
+using TraitRow = Row<Trait, bool>;
+using OutcomeRow = Row<Outcome, Codes>;
+
+/// All rows, in the order of the enumerators.
+[[nodiscard]] std::span<const TraitRow> trait_rows();
+[[nodiscard]] std::span<const OutcomeRow> outcome_rows();
+
+[[nodiscard]] bool has(DeviceKind kind, Trait trait);
+[[nodiscard]] Codes codes_of(DeviceKind kind, Outcome outcome);
+
+}  // namespace rdmacomm::contract

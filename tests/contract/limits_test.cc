@@ -1,0 +1,93 @@
+// Requests beyond what the device, or the queue pair, was made for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "contract/contract_test.h"
+
+namespace rdmacomm::contract {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LimitsTest : public ContractTest {
+ protected:
+  /// Makes a queue pair as `config` says; the error.
+  Status make(const AdapterConfig& config) {
+    const GidEntry gid = left().device->choose_gid().value();
+    const auto queue = CompletionQueue::create(*left().device, {.depth = 16}).value();
+    return RDMAAdapter::create(*left().device, *queue, *queue, gid, config).status();
+  }
+  void expect_beyond(const AdapterConfig& config, int asked, int limit) {
+    const Status status = make(config);
+    EXPECT_EQ(status.code(), Errc::kBeyondDeviceLimit) << status.message();
+    EXPECT_THAT(status.message(), HasSubstr(std::to_string(asked)));
+    EXPECT_THAT(status.message(), HasSubstr(std::to_string(limit)));
+  }
+};
+
+TEST_F(LimitsTest, TheDeviceSaysSensibleOnes) {
+  const DeviceLimits& limits = left().device->limits();
+  EXPECT_GE(limits.max_qp_wr, 128);
+  EXPECT_GE(limits.max_sge, 4);
+  EXPECT_GE(limits.max_cqe, 256);
+  EXPECT_GE(limits.max_message_bytes, 1U << 20);
+  EXPECT_GE(limits.mtu_bytes, 256U);
+}
+
+TEST_F(LimitsTest, QueueDepthsBeyondTheDevice) {
+  const int limit = left().device->limits().max_qp_wr;
+  expect_beyond({.send_depth = limit + 1}, limit + 1, limit);
+  expect_beyond({.recv_depth = limit + 1}, limit + 1, limit);
+}
+
+TEST_F(LimitsTest, SlicesBeyondTheDevice) {
+  const int limit = left().device->limits().max_sge;
+  expect_beyond({.max_send_slices = limit + 1}, limit + 1, limit);
+  expect_beyond({.max_recv_slices = limit + 1}, limit + 1, limit);
+}
+
+TEST_F(LimitsTest, ACompletionQueueBeyondTheDevice) {
+  const int limit = left().device->limits().max_cqe;
+  const auto made = CompletionQueue::create(*left().device, {.depth = limit + 1});
+  ASSERT_FALSE(made.has_value());
+  EXPECT_EQ(made.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(made.error().message(), HasSubstr(std::to_string(limit)));
+}
+
+TEST_F(LimitsTest, InlineDataBeyondTheDevice) {
+  const Status status = make({.send_depth = 1, .recv_depth = 1, .max_inline_bytes = 65'535});
+  EXPECT_EQ(status.code(), Errc::kBeyondDeviceLimit) << status.message();
+}
+
+TEST_F(LimitsTest, InlineDataBeyondTheQueuePair) {
+  const std::uint32_t limit = left().channel->max_inline_bytes();
+  const auto source = left().buffer(limit + 1);
+  EXPECT_EQ(left().channel->post_send(source->at(0), 1, PostFlags::kInline), Errc::kInvalidArgument);
+  expect_state(left(), IBV_QPS_RTS);
+}
+
+TEST_F(LimitsTest, InlineDataOfAReadOrAnAtomic) {
+  const auto result = left().buffer(8);
+  const auto target = right().buffer(8);
+  EXPECT_EQ(left().channel->post_read(result->at(0), target->remote_region(), 1, PostFlags::kInline),
+            Errc::kInvalidArgument);
+  EXPECT_EQ(left().channel->fetch_add(result->at(0), target->remote_region(), 1, 1, PostFlags::kInline),
+            Errc::kInvalidArgument);
+}
+
+TEST_F(LimitsTest, AMessageBeyondTheDevice) {
+  const std::uint32_t limit = left().channel->max_message_bytes();
+  if (limit > UINT32_MAX - 8) GTEST_SKIP() << "capability: max_msg_sz is beyond what one slice can say";
+  const BufferSlice slice{{left().buffer(8)->at(0).sge.addr, limit + 1, 0}};  // never looked at
+  EXPECT_EQ(left().channel->post_send(slice, 1), Errc::kInvalidArgument);
+}
+
+TEST_F(LimitsTest, AtomicsWhereThereAreNone) {
+  if (left().device->limits().atomics) GTEST_SKIP() << "capability: the device has atomics";
+  const auto made = RDMABuffer::allocate(*left().device, {.remote_access = RemoteAccess::kAtomic});
+  ASSERT_FALSE(made.has_value());
+  EXPECT_EQ(made.code(), Errc::kNotSupported);
+}
+
+}  // namespace
+}  // namespace rdmacomm::contract

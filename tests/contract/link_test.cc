@@ -1,0 +1,145 @@
+// The network interface goes down, and the device is removed, while queue pairs are connected. Only where
+// RDMACOMM_TEST_MAY_BREAK_LINK names the interface under the device: it takes root, and a machine that is there for it.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <thread>
+
+#include "contract/async_events.h"
+
+namespace rdmacomm::contract {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string interface_name() {
+  return environment("RDMACOMM_TEST_MAY_BREAK_LINK");
+}
+
+int run_hook(const std::string& arguments) {
+  return std::system((RDMACOMM_LINK_HOOK " " + arguments).c_str());
+}
+
+/// A pair whose requests give up soon. What a test breaks, it mends.
+class LinkTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (interface_name().empty()) GTEST_SKIP() << "RDMACOMM_TEST_MAY_BREAK_LINK does not name an interface";
+    connect();
+  }
+  void connect(std::chrono::microseconds ack_timeout = 4ms) {
+    disconnect();
+    PairOptions options;
+    options.left.ack_timeout = options.right.ack_timeout = ack_timeout;
+    options.left.retry_count = options.right.retry_count = 6;
+    auto made = LinkedPair::make(options);
+    ASSERT_TRUE(made.has_value()) << made.error().message();
+    pair_.emplace(std::move(*made));
+    const Status linked = pair_->link();
+    ASSERT_TRUE(linked.ok()) << linked.message();
+    source_ = left().buffer(64);
+    target_ = right().buffer(64);
+  }
+  /// Gives everything back, so that the device can go.
+  void disconnect() {
+    source_.reset();
+    target_.reset();
+    pair_.reset();
+  }
+  [[nodiscard]] ChannelEnd& left() { return pair_->ends.left; }
+  [[nodiscard]] ChannelEnd& right() { return pair_->ends.right; }
+
+  Completion write() {
+    EXPECT_FALSE(left().channel->post_write(source_->at(0), target_->remote_region(), 1));
+    return left().next();
+  }
+  void expect_writes_fail() {
+    if (!has(kind_of(*left().device), Trait::kAcknowledges)) {
+      EXPECT_TRUE(pair_->links.active->ends(patience()));
+      return;
+    }
+    Completion last = write();
+    for (const Deadline deadline = patience(); last.ok() && !deadline.passed();) last = write();
+    EXPECT_TRUE(codes_of(kind_of(*left().device), Outcome::kLinkDown).contains(last.error)) << last.status().message();
+  }
+  void expect_drain_ends() {
+    const Status drained = left().channel->drain(patience());
+    EXPECT_TRUE(drained.ok()) << drained.message();
+  }
+
+  std::optional<LinkedPair> pair_;
+  std::unique_ptr<RDMABuffer> source_;
+  std::unique_ptr<RDMABuffer> target_;
+};
+
+class LinkDownTest : public LinkTest {
+ protected:
+  void TearDown() override {
+    if (interface_name().empty()) return;
+    EXPECT_EQ(run_hook("up " + interface_name()), 0);
+  }
+  void take_down() { ASSERT_EQ(run_hook("down " + interface_name()), 0); }
+  static void expect_event(AsyncEvents& events, ibv_event_type wanted) {
+    EXPECT_TRUE(events.comes(wanted)) << "came instead:" << events.seen();
+  }
+  void take_up() { ASSERT_EQ(run_hook("up " + interface_name()), 0); }
+};
+
+TEST_F(LinkDownTest, RequestsFailAndADrainEnds) {
+  EXPECT_TRUE(write().ok());
+  take_down();
+  expect_writes_fail();
+  expect_drain_ends();
+}
+
+TEST_F(LinkDownTest, TheDeviceSaysSoAndWorksAgainLater) {
+  AsyncEvents events(*left().device);
+  take_down();
+  const bool tells = has(kind_of(*left().device), Trait::kTellsOfPortState);
+  if (tells) expect_event(events, IBV_EVENT_PORT_ERR);
+  const auto opened = TestDevice::own().choice().open();
+  EXPECT_EQ(opened.code(), Errc::kNoActivePort) << opened.status().message();
+  take_up();
+  if (tells) expect_event(events, IBV_EVENT_PORT_ACTIVE);
+  connect(134ms);  // the addresses have to be resolved again
+  const Completion written = write();
+  EXPECT_TRUE(written.ok()) << written.status().message();
+}
+
+/// The kernel's software devices can be removed as a driver or a card can.
+class RemovalTest : public LinkTest {
+ protected:
+  void SetUp() override {
+    if (links_by_cm()) GTEST_SKIP() << "librdmacm keeps the device open, and so in place, until this process ends";
+    LinkTest::SetUp();
+    if (!pair_) return;
+    name_ = left().device->name();
+    kind_ = kind_of(*left().device);
+    if (kind_ != DeviceKind::kRxe && kind_ != DeviceKind::kSiw) GTEST_SKIP() << "not a device of `rdma link`";
+  }
+  void TearDown() override {
+    disconnect();
+    if (remover_.joinable()) remover_.join();
+    if (name_.empty()) return;
+    EXPECT_EQ(run_hook("restore " + name_ + " " + std::string(to_text(kind_)) + " " + interface_name()), 0);
+  }
+  /// Begins to remove the device; that ends when it is closed.
+  void remove() {
+    remover_ = std::thread([this] { EXPECT_EQ(run_hook("remove " + name_), 0); });
+  }
+
+  std::string name_;
+  DeviceKind kind_ = DeviceKind::kHardware;
+  std::thread remover_;
+};
+
+TEST_F(RemovalTest, ADeviceInUseIsDrainedAndClosed) {
+  EXPECT_TRUE(write().ok());
+  ASSERT_FALSE(left().channel->post_recv(pair_->left_inbox->at(0), 7));
+  remove();
+  expect_drain_ends();
+}
+
+}  // namespace
+}  // namespace rdmacomm::contract

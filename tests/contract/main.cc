@@ -1,0 +1,50 @@
+// The contract suite's own main: it says which devices it runs on.
+//
+//   contract_tests              on the devices that the environment names (test_device.h), soft0 where it names none
+//   contract_tests --soft0      on soft0, whatever the environment says
+//   contract_tests --hardware   on the devices that the environment names; exit status 77 where it names none, or they
+//                               are not there
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+#include "contract/test_device.h"
+
+namespace {
+
+using rdmacomm::contract::environment;
+using rdmacomm::contract::TestDevice;
+
+constexpr int kSkipped = 77;  // SKIP_RETURN_CODE in CMakeLists.txt
+
+/// Why there is no hardware to test; empty: there is.
+std::string no_hardware() {
+  if (environment("RDMACOMM_TEST_DEVICE").empty()) return "RDMACOMM_TEST_DEVICE is not set";
+  if (std::string reason = TestDevice::own().why_not(); !reason.empty()) return reason;
+  return TestDevice::peers().why_not();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  const std::string_view mode = argc > 1 ? argv[1] : "";
+  if (mode == "--soft0") {
+    for (const char* name :
+         {"RDMACOMM_TEST_DEVICE", "RDMACOMM_TEST_PEER_DEVICE", "RDMACOMM_TEST_LINK", "RDMACOMM_TEST_MAY_BREAK_LINK"}) {
+      unsetenv(name);
+    }
+  }
+  const std::string reason = mode == "--hardware" ? no_hardware() : std::string();
+  if (!reason.empty()) {
+    std::cout << "skipped: " << reason << '\n';
+    return kSkipped;
+  }
+  if (!GTEST_FLAG_GET(list_tests)) {
+    std::cout << "contract suite on " << TestDevice::own().name << " and " << TestDevice::peers().name
+              << ", connected by " << (rdmacomm::contract::links_by_cm() ? "rdma_cm" : "modify_qp") << '\n';
+  }
+  return RUN_ALL_TESTS();
+}

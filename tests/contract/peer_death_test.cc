@@ -1,0 +1,141 @@
+// Two processes, and what is left when one of them is killed or stopped: by the TCP connection and on the queue pair.
+#include <gtest/gtest.h>
+
+#include "contract/contract_test.h"
+#include "rdmacomm/connector/connector.h"
+#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/connector/tcp_listener.h"
+#include "support/forked_child.h"
+
+namespace rdmacomm::contract {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What the child tells of its memory, over the line.
+struct Card {
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+};
+
+/// One process' side: a channel, linked to the other process, and a TCP connection. Members in creation order.
+struct Side {
+  ChannelEnd end;
+  std::unique_ptr<Link> link;
+  std::unique_ptr<Connector> tcp;
+
+  Side(const TestDevice& device, Role role, int line, const AdapterConfig& config)
+      : end(ConnectedPair::make_end(device.choice(), "channel", config, false).value()) {
+    auto linked = PairLinker::create()->link(link_end(end.channel->adapter(), device.address), role, line);
+    EXPECT_TRUE(linked.has_value()) << linked.status().message();
+    if (linked) link = std::move(*linked);
+  }
+};
+
+/// Connects, offers a buffer, and does nothing until it is killed.
+void idle(int line, std::uint16_t port) {
+  Side side(TestDevice::peers(), Role::kPassive, line, {});
+  auto tcp = TCPConnector::connect({"127.0.0.1", port});
+  ASSERT_TRUE(tcp.has_value()) << tcp.error().message();
+  const auto buffer = side.end.buffer(4096);
+  const Card card{buffer->remote_region().address, buffer->remote_region().rkey};
+  ASSERT_EQ(::send(line, &card, sizeof(card), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(card)));
+  (void)pause();
+}
+
+class PeerDeathTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(TestDevice::own().why_not(), "");
+    ASSERT_EQ(TestDevice::peers().why_not(), "");
+  }
+  void start(const AdapterConfig& config = {}) {
+    listener_ = TCPListener::listen({"127.0.0.1", 0}).value();
+    child_ = std::make_unique<testing::ForkedChild>([this](int line) { idle(line, listener_->port()); });
+    side_ = std::make_unique<Side>(TestDevice::own(), Role::kActive, child_->line(), config);
+    ASSERT_NE(side_->link, nullptr);
+    Card card;
+    ASSERT_EQ(::recv(child_->line(), &card, sizeof(card), MSG_WAITALL), static_cast<ssize_t>(sizeof(card)));
+    remote_ = {card.address, 4096, card.rkey};
+    const Deadline deadline = patience();
+    while (side_->tcp == nullptr && !deadline.passed()) side_->tcp = listener_->accept().value();
+    ASSERT_NE(side_->tcp, nullptr);
+    source_ = side_->end.buffer(4096);
+  }
+  [[nodiscard]] const ChannelEnd& end() const { return side_->end; }
+  /// One WRITE; what it completes with.
+  Completion write() {
+    EXPECT_FALSE(end().channel->post_write(source_->at(0), remote_, 1));
+    return end().next();
+  }
+  void expect_peer_gone() {
+    if (!has(kind(), Trait::kAcknowledges)) {
+      EXPECT_TRUE(side_->link->ends(patience()));
+      return;
+    }
+    // The peer's kernel or device may still answer for a moment.
+    Completion last = write();
+    for (const Deadline deadline = patience(); last.ok() && !deadline.passed();) last = write();
+    EXPECT_TRUE(codes_of(kind(), Outcome::kPeerGone).contains(last.error)) << last.status().message();
+  }
+  [[nodiscard]] DeviceKind kind() const { return kind_of(*end().device); }
+
+  std::unique_ptr<TCPListener> listener_;
+  std::unique_ptr<testing::ForkedChild> child_;
+  std::unique_ptr<Side> side_;
+  std::unique_ptr<RDMABuffer> source_;
+  RemoteRegion remote_;
+};
+
+TEST_F(PeerDeathTest, TcpTellsOfAKilledPeer) {
+  start();
+  EXPECT_TRUE(write().ok());
+  EXPECT_EQ(side_->tcp->check_peer(), PeerState::kOpen);
+  child_->kill();
+  const auto message = side_->tcp->receive_message(MessageType::kUser, patience());
+  ASSERT_FALSE(message.has_value());
+  EXPECT_EQ(message.code(), Errc::kPeerLost) << message.error().message();
+  EXPECT_EQ(side_->tcp->check_peer(), PeerState::kLost);
+}
+
+TEST_F(PeerDeathTest, RequestsToAKilledPeerFail) {
+  start({.ack_timeout = 4ms, .retry_count = 3});
+  EXPECT_TRUE(write().ok());
+  child_->kill();
+  expect_peer_gone();
+}
+
+// Devices that never give up by themselves need a library that does.
+TEST_F(PeerDeathTest, ADrainEndsWhatWaitsForAKilledPeer) {
+  start({.ack_timeout = 67ms, .retry_count = 7});
+  if (!has(kind(), Trait::kFlushesSendsPostedInError)) GTEST_SKIP() << "property: a drain cannot see its end";
+  ASSERT_FALSE(end().channel->post_recv(source_->at(0), 5));
+  child_->kill();
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(end().channel->post_write(source_->at(0), remote_, i));
+  const Status drained = end().channel->drain(patience());
+  EXPECT_TRUE(drained.ok()) << drained.message();
+  EXPECT_EQ(end().channel->outstanding_sends(), 0);
+  EXPECT_EQ(end().channel->outstanding_recvs(), 0);
+}
+
+TEST_F(PeerDeathTest, RetriesThatCountToSevenEnd) {
+  start({.ack_timeout = 4ms, .retry_count = 7});
+  if (!has(kind(), Trait::kGivesUpAtRetryCount7)) GTEST_SKIP() << "property: retry_count 7 means for ever";
+  child_->kill();
+  expect_peer_gone();
+}
+
+TEST_F(PeerDeathTest, AStoppedPeerIsStillWrittenTo) {
+  start();
+  child_->stop();
+  for (int i = 0; i < 10; ++i) {
+    const Completion written = write();
+    ASSERT_TRUE(written.ok()) << written.status().message();
+  }
+  ASSERT_FALSE(end().channel->post_read(source_->at(0), remote_, 2));
+  EXPECT_TRUE(end().next().ok());
+  EXPECT_EQ(side_->tcp->check_peer(), PeerState::kOpen);
+}
+
+}  // namespace
+}  // namespace rdmacomm::contract

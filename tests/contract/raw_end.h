@@ -1,0 +1,73 @@
+// raw_end.h - a bare queue pair of the device under test, for what channels do not do (yet).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "contract/contract_test.h"
+
+namespace rdmacomm::contract {
+
+/// How a bare queue pair is made.
+struct RawOptions {
+  ibv_srq* srq = nullptr;
+  AdapterConfig config{};
+};
+
+/// A queue pair in INIT, with a completion queue of its own, on `device`. Members in creation order.
+class RawEnd {
+ public:
+  RawEnd(RDMADevice& device, const RawOptions& options = {}) : device_(device), options_(options) {
+    const verbs::Api& api = device.api();
+    cq_ = verbs::CqHandle(api, api.create_cq(device.context(), 256, nullptr, nullptr, 0));
+    EXPECT_TRUE(static_cast<bool>(cq_));
+    ibv_qp_init_attr init{};
+    init.send_cq = init.recv_cq = cq_.get();
+    init.srq = options.srq;
+    init.qp_type = IBV_QPT_RC;
+    init.cap = {16, options.srq == nullptr ? 16U : 0U, 1, options.srq == nullptr ? 1U : 0U, 0};
+    init.sq_sig_all = 1;
+    qp_ = verbs::QpHandle(api, api.create_qp(device.pd(), &init));
+    EXPECT_TRUE(static_cast<bool>(qp_));
+    const QpTransition to_init = QpTransition::to_init(options.config, device.port(), device.limits().atomics);
+    ibv_qp_attr attributes = to_init.attributes;
+    EXPECT_EQ(api.modify_qp(qp_.get(), &attributes, to_init.mask), 0);
+  }
+
+  [[nodiscard]] LinkEnd link_end(const std::string& ip) {
+    return contract::link_end(device_, qp_.get(), device_.choose_gid().value(), options_.config, ip);
+  }
+  [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
+
+  int post_send(const ibv_sge& slice, std::uint64_t id) {
+    ibv_sge list = slice;
+    ibv_send_wr wr{};
+    wr.wr_id = id;
+    wr.opcode = IBV_WR_SEND;
+    wr.sg_list = &list;
+    wr.num_sge = 1;
+    ibv_send_wr* bad = nullptr;
+    return ibv_post_send(qp_.get(), &wr, &bad);
+  }
+  /// The next completion; fails the test where none comes.
+  ibv_wc next() {
+    ibv_wc wc{};
+    const Deadline deadline = patience();
+    while (!deadline.passed()) {
+      const int found = ibv_poll_cq(cq_.get(), 1, &wc);
+      EXPECT_GE(found, 0);
+      if (found != 0) return wc;
+      std::this_thread::yield();
+    }
+    ADD_FAILURE() << "no completion";
+    wc.status = IBV_WC_GENERAL_ERR;
+    return wc;
+  }
+
+ private:
+  RDMADevice& device_;
+  RawOptions options_;
+  verbs::CqHandle cq_;
+  verbs::QpHandle qp_;
+};
+
+}  // namespace rdmacomm::contract
