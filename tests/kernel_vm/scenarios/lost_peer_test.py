@@ -1,9 +1,10 @@
-"""A peer that dies or falls silent in the middle of it: the other side says so, in time, whatever the device does.
+"""A peer that dies, freezes or falls silent in the middle of it: the other side says so, in time, whatever the device does.
 
 rxe with retry count 7 repeats a request for ever: the library must not wait for it.
 """
 
 import re
+import signal
 import time
 import unittest
 
@@ -12,8 +13,8 @@ from program_runs import LAT_BW, SLOW
 
 ENDLESS = ("--duration=600", "--rounds=1", "--sizes=64")
 MOMENTS = (("write", "lat"), ("send", "lat"), ("read", "bw"))
-# A process that dies is noticed at once. A dead network is by the lack of any sign of life.
-SECONDS_OF_DEATH, SECONDS_OF_SILENCE = 2, 8
+# A process that dies is noticed at once. A frozen one or a dead network is by the lack of any sign of life.
+SECONDS_OF_DEATH, SECONDS_OF_SILENCE = 2, 12
 SILENCE = "silent|no sign of life|timed out"
 
 
@@ -44,6 +45,18 @@ class LostPeer(PairTest):
                 server, client = self.run_until(moment)
                 client.kill()
                 self.assert_ends(server, SECONDS_OF_DEATH, re.escape(ADDRESS), f"pid {client.pid}")
+
+    def test_server_frozen(self):
+        for moment in MOMENTS[:2]:
+            with self.subTest(moment):
+                server, client = self.run_until(moment)
+                server.kill(signal.SIGSTOP)
+                self.assert_ends(client, SECONDS_OF_SILENCE, re.escape(PEER_ADDRESS), f"pid {server.pid}", SILENCE)
+
+    def test_client_frozen(self):
+        server, client = self.run_until(("write", "lat"))
+        client.kill(signal.SIGSTOP)
+        self.assert_ends(server, SECONDS_OF_SILENCE, re.escape(ADDRESS), f"pid {client.pid}", SILENCE)
 
     def test_cable_that_swallows_everything(self):
         """Both processes live and the links are up; no packet arrives any more, as behind a dead switch."""
