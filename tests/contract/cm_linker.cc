@@ -74,7 +74,11 @@ Status move_by(rdma_cm_id* id, const LinkEnd& end) {
     int mask = 0;
     Status status = verbs::from_minus_one(rdma_init_qp_attr(id, &attributes, &mask), "ask rdma_cm for attributes");
     if (!status.ok()) return status;
+    // rdma_cm has these from the peer, or guesses: rnr_retry_count of one end is for the other (rdma_connect(3)).
     attributes.min_rnr_timer = end.config.min_rnr_timer_code();
+    attributes.rnr_retry = end.config.rnr_retry;
+    attributes.retry_cnt = end.config.retry_count;
+    attributes.timeout = end.config.ack_timeout_code();
     status = verbs::from_value(ibv_modify_qp(end.qp, &attributes, mask), "move to " + verbs::to_text(state));
     if (!status.ok()) return status;
   }

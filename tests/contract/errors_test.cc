@@ -313,7 +313,7 @@ TEST(WrongState, APeerThatIsNotConnectedYet) {
   options.left.retry_count = 1;
   auto pair = LinkedPair::make(options);
   ASSERT_TRUE(pair.has_value()) << pair.error().message();
-  if (!has(kind_of(*pair->ends.left.device), Trait::kPathPerQueuePair)) {
+  if (links_by_cm() || !has(kind_of(*pair->ends.left.device), Trait::kPathPerQueuePair)) {
     GTEST_SKIP() << "property: one end cannot be connected without the other";
   }
   const ChannelEnd& left = pair->ends.left;
@@ -367,7 +367,9 @@ TEST(Mtu, ADisagreementFailsOnMessagesLongerThanTheSmallerOne) {
   ASSERT_TRUE(pair.has_value()) << pair.error().message();
   const ChannelEnd& left = pair->ends.left;
   const ChannelEnd& right = pair->ends.right;
-  if (!has(kind_of(*left.device), Trait::kPathPerQueuePair)) GTEST_SKIP() << "property: the MTU is TCP's";
+  if (links_by_cm() || !has(kind_of(*left.device), Trait::kPathPerQueuePair)) {
+    GTEST_SKIP() << "property: the MTU is TCP's, or rdma_cm's";
+  }
   verbs::QpAddress right_address = right.channel->adapter().address();
   const verbs::QpAddress left_address = left.channel->adapter().address();
   right_address.mtu_bytes = 4096;  // the lie

@@ -23,8 +23,8 @@ class SrqTest : public ::testing::Test {
     init.attr.max_sge = 1;
     const verbs::Api& api = receiver_->api();
     srq_ = verbs::SrqHandle(api, api.create_srq(receiver_->pd(), &init));
-    depth_ = init.attr.max_wr;
     ASSERT_TRUE(static_cast<bool>(srq_)) << strerror(errno);
+    depth_ = queries() ? query().max_wr : init.attr.max_wr;  // devices round up, and not all say so when they make it
     inbox_ = RDMABuffer::allocate(*receiver_, {.block_bytes = 64, .block_count = kDepth}).value();
     source_ = RDMABuffer::allocate(*sender_, {.block_bytes = 64}).value();
     for (int i = 0; i < 2; ++i) link_one();
@@ -85,9 +85,6 @@ TEST_F(SrqTest, QueuePairsTakeReceivesInTheOrderOfMessages) {
 
 TEST_F(SrqTest, AFullQueueRefusesMore) {
   ASSERT_GE(depth_, kDepth);
-  if (queries()) {
-    EXPECT_EQ(query().max_wr, depth_);
-  }
   for (std::uint32_t i = 0; i < depth_; ++i) ASSERT_EQ(post_receive(i), 0) << i;
   EXPECT_EQ(verbs::error_number(post_receive(depth_)), ENOMEM);
   send(0);
