@@ -6,6 +6,7 @@
 #include "lat_bw_benchmark/results.h"
 #include "lat_bw_benchmark/session_parts.h"
 #include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session/open_device.h"
 #include "support/cpu.h"
 #include "support/result_file.h"
 
@@ -88,7 +89,7 @@ Status measure(EndPoint& endpoint, Workspace& workspace, const ClientOptions& op
 
 Status run_client(ClientOptions options) {
   if (Status writable = check_json(options.json_path); !writable.ok()) return writable;
-  auto opened = RDMADevice::open(options.connection.session.device);
+  auto opened = open_device(options.connection.session.device, {.address = options.connection.session.address});
   if (!opened) return opened.error();
   const std::shared_ptr<RDMADevice> device = std::move(*opened);
   if (Status fits = check_limits(*device, options.plan); !fits.ok()) return fits;

@@ -7,6 +7,7 @@
 
 #include "ping_pong/common.h"
 #include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session/open_device.h"
 #include "support/peer_loss.h"
 #include "support/sizes.h"
 #include "support/statistics.h"
@@ -211,7 +212,7 @@ class Game {
 }  // namespace
 
 Status run_client(const programs::ConnectionFlags& connection, const Terms& terms, PollingMode polling) {
-  auto opened = RDMADevice::open(connection.session.device);
+  auto opened = open_device(connection.session.device, {.address = connection.session.address});
   if (!opened) return opened.error();
   const std::shared_ptr<RDMADevice> device = std::move(*opened);
   if (terms.size > device->limits().max_message_bytes) {

@@ -5,6 +5,7 @@
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/connector/tcp_listener.h"
+#include "rdmacomm/session/open_device.h"
 
 namespace rdmacomm {
 namespace {
@@ -54,10 +55,10 @@ Status SessionCore::start_server() {
       return make_error(Errc::kWrongState, "the session was started already");
     }
   }
-  return ensure_running();
+  return ensure_running(options_.address);
 }
 
-Status SessionCore::ensure_running() {
+Status SessionCore::ensure_running(const HostPort& address) {
   std::unique_lock lock(mutex_);
   if (state_ == State::kStarting && inside_.contains_this_one()) {
     return make_error(Errc::kWrongState, "init_session() must not connect: the session is not running yet");
@@ -67,7 +68,7 @@ Status SessionCore::ensure_running() {
   if (state_ != State::kNew) return is_stopped();
   move_to(State::kStarting);
   lock.unlock();
-  Status started = start_up();
+  Status started = start_up(address);
   lock.lock();
   // stop() may have come in between; where there is a control thread, it does what stop() asked for.
   if (state_ == State::kStopping) {
@@ -78,10 +79,10 @@ Status SessionCore::ensure_running() {
   return started;
 }
 
-Status SessionCore::start_up() {
+Status SessionCore::start_up(const HostPort& address) {
   const InsideThreads::Guard inside(inside_);
   Status status = options_.validate();
-  if (status) status = open_device();
+  if (status) status = open_device(address);
   if (status && !initialised_) status = hooks_.init_session();
   if (!status) return status;
   initialised_ = true;
@@ -96,11 +97,11 @@ Status SessionCore::start_up() {
   return open_control();
 }
 
-Status SessionCore::open_device() {
+Status SessionCore::open_device(const HostPort& address) {
   if (device()) return {};
   std::shared_ptr<RDMADevice> device = options_.shared_device;
   if (!device) {
-    auto opened = RDMADevice::open(options_.device);
+    auto opened = rdmacomm::open_device(options_.device, {.address = address, .is_server = is_server_});
     if (!opened) return opened.status();
     device = std::move(*opened);
   }

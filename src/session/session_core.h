@@ -55,9 +55,9 @@ class SessionCore final : private CompletionThread::Owner {
   };
 
   // Starting and stopping: session_core.cc
-  Status ensure_running();
-  Status start_up();
-  Status open_device();
+  Status ensure_running(const HostPort& address);
+  Status start_up(const HostPort& address);
+  Status open_device(const HostPort& address);
   Status open_control();
   void move_to(State next);
   void request_stop(std::unique_lock<std::mutex>& lock);

@@ -14,7 +14,7 @@ namespace rdmacomm {
 // Setting up ----------------------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<EndPoint>> SessionCore::connect(const HostPort& server) {
-  if (Status running = ensure_running(); !running) return running.error();
+  if (Status running = ensure_running(server); !running) return running.error();
   const InsideThreads::Guard inside(inside_);
   Id id = 0;
   {

@@ -18,9 +18,10 @@ class ServerSession : public RDMASession {
   explicit ServerSession(SessionOptions options = {}) : RDMASession(Role::kServer, std::move(options)) {}
   ~ServerSession() override { stop(); }
 
-  /// Opens the device, listens, and returns; peers are accepted from then on. Once.
+  /// Opens the device (where options().device leaves it open: the one that has options().address), listens, and returns;
+  /// peers are accepted from then on. Once.
   /// Returns  kInvalidArgument: SessionOptions::validate(); kWrongState: started already; kStopped; or as
-  ///          RDMADevice::open, init_session() and TCPListener::listen
+  ///          open_device(), init_session() and TCPListener::listen
   [[nodiscard]] Status start();
   /// The port that peers are accepted at; 0 before start().
   [[nodiscard]] std::uint16_t port() const;

@@ -1,0 +1,28 @@
+// open_device.h - opens the device that leads to a server, or at which a server's clients arrive.
+// Layer: session. Uses: base, device, connector.
+#pragma once
+
+#include <memory>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/tcp_options.h"
+#include "rdmacomm/device/rdma_device.h"
+
+namespace rdmacomm {
+
+/// How the route to open_device() is found. A value.
+struct OpenFor {
+  HostPort address{};       ///< client: the server; server: where it listens, an empty host being everywhere
+  bool is_server = false;   ///< whose address that is
+  bool by_rdma_cm = false;  ///< as AddressingInput::by_rdma_cm
+};
+
+/// Opens a device as sessions without a shared_device do: the one on the route to a client's server, or the one that
+/// has the address at which a server listens, as far as `options` leave it open. For programs that need the device
+/// before there is a session, to make buffers on it.
+///
+/// Returns  kInvalidArgument: a host that has no address; or as RDMADevice::open
+/// Waits for the resolver without a deadline where the host is a name.
+[[nodiscard]] Result<std::unique_ptr<RDMADevice>> open_device(const DeviceOptions& options, const OpenFor& purpose);
+
+}  // namespace rdmacomm

@@ -1,0 +1,25 @@
+#include "rdmacomm/connector/host_address.h"
+
+#include "connector/socket.h"
+#include "rdmacomm/verbs/gid.h"
+
+namespace rdmacomm {
+
+bool HostAddress::is_any() const noexcept {
+  const ibv_gid any_ipv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}};
+  return verbs::is_empty(gid) || verbs::equal(gid, any_ipv4);
+}
+
+Result<std::vector<HostAddress>> find_addresses(const HostPort& where) {
+  const auto resolved = resolve(where, false);
+  if (!resolved) return resolved.error();
+  std::vector<HostAddress> found;
+  for (const SocketAddress& each : *resolved) {
+    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(each.storage);
+    const std::uint32_t scope = each.family() == AF_INET6 ? ipv6.sin6_scope_id : 0;
+    found.push_back({.gid = each.as_gid(), .scope = scope, .text = each.host()});
+  }
+  return found;
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,36 @@
+#include "rdmacomm/session/open_device.h"
+
+#include "rdmacomm/connector/host_address.h"
+
+namespace rdmacomm {
+namespace {
+
+std::optional<PeerRoute> route_to(const HostAddress& server) {
+  return find_route(HostNetwork::system(), server.gid, server.scope, server.text);
+}
+
+std::optional<PeerRoute> route_from(const HostAddress& listening) {
+  if (listening.is_any()) return {};
+  return PeerRoute{.source = listening.gid, .peer = "clients of " + listening.text, .interface = listening.scope};
+}
+
+Result<std::optional<PeerRoute>> find_route(const OpenFor& purpose) {
+  if (purpose.address.host.empty()) return std::optional<PeerRoute>();
+  const auto addresses = find_addresses(purpose.address);
+  if (!addresses) return addresses.error();
+  for (const HostAddress& each : *addresses) {
+    auto route = purpose.is_server ? route_from(each) : route_to(each);
+    if (route) return route;
+  }
+  return std::optional<PeerRoute>();  // connecting will say that there is none
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RDMADevice>> open_device(const DeviceOptions& options, const OpenFor& purpose) {
+  auto route = find_route(purpose);
+  if (!route) return route.error();
+  return RDMADevice::open(options, {.route = std::move(*route), .by_rdma_cm = purpose.by_rdma_cm});
+}
+
+}  // namespace rdmacomm
