@@ -61,6 +61,8 @@ std::string cause_of(ibv_qp_state to, std::error_code code) {
 RDMAAdapter::RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq,
                          const AdapterConfig& config)
     : device_(device), send_cq_(send_cq), recv_cq_(recv_cq), config_(config) {
+  const int read_slices = config.max_read_slices > 0 ? config.max_read_slices : device.limits().max_sge_rd;
+  config_.max_read_slices = std::min(read_slices, config.max_send_slices);
   config_.max_read_depth = std::min(config.max_read_depth, device.limits().max_read_depth_initiator);
   config_.max_read_depth_responder = std::min(config.max_read_depth_responder, device.limits().max_read_depth);
 }

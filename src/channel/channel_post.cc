@@ -81,7 +81,8 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::check(const SendRequest& request, std::uin
   if (request.local.size() == 1) [[likely]] {
     total = request.local.front().size();
   } else {
-    if (request.local.size() > max_send_slices_) return Errc::kInvalidArgument;
+    const std::uint32_t most = operation == Operation::kRead ? max_read_slices_ : max_send_slices_;
+    if (request.local.size() > most) return Errc::kInvalidArgument;
     total = total_bytes(request.local);
   }
   if (total > max_message_bytes_) return Errc::kInvalidArgument;

@@ -17,6 +17,48 @@ Error bad_gid_index(const RDMADevice& device, int count, int index) {
                                                 ", not " + std::to_string(index));
 }
 
+AtomicScope scope_of(ibv_atomic_cap capability) {
+  switch (capability) {
+    case IBV_ATOMIC_HCA: return AtomicScope::kDevice;
+    case IBV_ATOMIC_GLOB: return AtomicScope::kHost;
+    default: return AtomicScope::kNone;
+  }
+}
+
+OnDemandPaging paging_of(const ibv_odp_caps& caps) {
+  const auto rc = [&caps](unsigned bit) { return (caps.per_transport_caps.rc_odp_caps & bit) != 0; };
+  return {.supported = (caps.general_caps & IBV_ODP_SUPPORT) != 0,
+          .implicit = (caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT) != 0,
+          .send = rc(IBV_ODP_SUPPORT_SEND),
+          .receive = rc(IBV_ODP_SUPPORT_RECV),
+          .write = rc(IBV_ODP_SUPPORT_WRITE),
+          .read = rc(IBV_ODP_SUPPORT_READ),
+          .atomics = rc(IBV_ODP_SUPPORT_ATOMIC)};
+}
+
+DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& port) {
+  constexpr int kMaxReadDepth = 255;  // ibv_qp_attr has 8 bits for it
+  const ibv_device_attr& device = extended.orig_attr;
+  const bool is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+  return {.max_qp_wr = device.max_qp_wr,
+          .max_sge = device.max_sge,
+          // Some drivers leave it empty; where READs differ, they say so.
+          .max_sge_rd = device.max_sge_rd > 0 ? device.max_sge_rd : device.max_sge,
+          .max_cqe = device.max_cqe,
+          .max_qp = device.max_qp,
+          .max_srq = device.max_srq,
+          .max_srq_wr = device.max_srq_wr,
+          .max_read_depth = std::min(device.max_qp_rd_atom, kMaxReadDepth),
+          .max_read_depth_initiator = std::min(device.max_qp_init_rd_atom, kMaxReadDepth),
+          .max_region_bytes = device.max_mr_size,
+          .max_message_bytes = port.max_msg_sz,
+          .mtu_bytes = verbs::mtu_bytes(port.active_mtu),
+          .atomics = device.atomic_cap != IBV_ATOMIC_NONE,
+          .atomic_scope = scope_of(device.atomic_cap),
+          .on_demand_paging = paging_of(extended.odp_caps),
+          .max_service_level = static_cast<std::uint8_t>(is_ethernet ? 7 : 15)};
+}
+
 }  // namespace
 
 RDMADevice::RDMADevice(const verbs::Api& api, DeviceOptions options, const HostNetwork& network,
@@ -86,23 +128,13 @@ bool RDMADevice::is_software() const noexcept {
 }
 
 Status RDMADevice::read_limits() {
-  ibv_device_attr attributes{};
-  const int returned = api_.query_device(context_.get(), &attributes);
+  ibv_device_attr_ex extended{};
+  const int returned = api_.query_device_ex(context_.get(), &extended);
   if (Status status = verbs::from_value(returned, "query " + name_); !status.ok()) return status;
   if (options_.gid_index >= port_attributes_.gid_tbl_len) {
     return bad_gid_index(*this, port_attributes_.gid_tbl_len, options_.gid_index);
   }
-  constexpr int kMaxReadDepth = 255;  // ibv_qp_attr has 8 bits for it
-  limits_ = {.max_qp_wr = attributes.max_qp_wr,
-             .max_sge = attributes.max_sge,
-             .max_cqe = attributes.max_cqe,
-             .max_qp = attributes.max_qp,
-             .max_read_depth = std::min(attributes.max_qp_rd_atom, kMaxReadDepth),
-             .max_read_depth_initiator = std::min(attributes.max_qp_init_rd_atom, kMaxReadDepth),
-             .max_region_bytes = attributes.max_mr_size,
-             .max_message_bytes = port_attributes_.max_msg_sz,
-             .mtu_bytes = verbs::mtu_bytes(port_attributes_.active_mtu),
-             .atomics = attributes.atomic_cap != IBV_ATOMIC_NONE};
+  limits_ = limits_of(extended, port_attributes_);
   if (limits_.mtu_bytes == 0) return make_error(Errc::kNotSupported, to_text() + " does not say its MTU");
   return {};
 }

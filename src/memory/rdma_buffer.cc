@@ -20,13 +20,15 @@ std::string size_text(std::uint64_t bytes) {
   return std::to_string(bytes) + " bytes";
 }
 
-int access_flags(RemoteAccess remote) {
+int access_flags(const BufferOptions& options) {
+  const RemoteAccess remote = options.remote_access;
   // Local write is always in: the device requires it for remote writes and atomics, and a READ's or a
   // receive's payload needs it too.
   int flags = IBV_ACCESS_LOCAL_WRITE;
   if (allows(remote, RemoteAccess::kRead)) flags |= IBV_ACCESS_REMOTE_READ;
   if (allows(remote, RemoteAccess::kWrite)) flags |= IBV_ACCESS_REMOTE_WRITE;
   if (allows(remote, RemoteAccess::kAtomic)) flags |= IBV_ACCESS_REMOTE_ATOMIC;
+  if (options.on_demand_paging) flags |= IBV_ACCESS_ON_DEMAND;
   return flags;
 }
 
@@ -62,6 +64,10 @@ Status check_device(const RDMADevice& device, const BufferOptions& options) {
   if (allows(options.remote_access, RemoteAccess::kAtomic) && !device.limits().atomics) {
     return make_error(Errc::kNotSupported, device.to_text() + " has no atomics; buffer \"" + options.name +
                                                "\" cannot grant RemoteAccess::kAtomic");
+  }
+  if (options.on_demand_paging && !device.limits().on_demand_paging.supported) {
+    return make_error(Errc::kNotSupported,
+                      device.to_text() + " has no on-demand paging; buffer \"" + options.name + "\" must be pinned");
   }
   return {};
 }
@@ -123,7 +129,7 @@ Result<std::unique_ptr<RDMABuffer>> RDMABuffer::register_memory(std::unique_ptr<
   const verbs::Api& api = buffer->device_.api();
   const std::string what = "buffer \"" + buffer->name() + "\" on " + buffer->device_.to_text();
   const std::string action = "register " + size_text(buffer->size()) + " for " + what;
-  const int access = access_flags(buffer->remote_access());
+  const int access = access_flags(buffer->options_);
   const auto mr = verbs::from_null(api.reg_mr(buffer->device_.pd(), buffer->data(), buffer->size(), access), action);
   if (!mr) return registration_error(mr.error(), what, buffer->size());
   buffer->mr_ = verbs::MrHandle(api, *mr);

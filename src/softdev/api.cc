@@ -76,6 +76,13 @@ int query_device(ibv_context* /*context*/, ibv_device_attr* attributes) {
   return 0;
 }
 
+int query_device_ex(ibv_context* /*context*/, ibv_device_attr_ex* attributes) {
+  *attributes = {};
+  describe_device(attributes->orig_attr);
+  attributes->phys_port_cnt_ex = attributes->orig_attr.phys_port_cnt;
+  return 0;
+}
+
 int query_port(ibv_context* /*context*/, std::uint8_t port, ibv_port_attr* attributes) {
   if (port != 1) return EINVAL;
   describe_port(*attributes);
@@ -340,6 +347,7 @@ constexpr verbs::Api kApi = {
     .open_device = open_device,
     .close_device = close_device,
     .query_device = query_device,
+    .query_device_ex = query_device_ex,
     .query_port = query_port,
     .query_gid_entry = query_gid_entry,
     .query_pkey = query_pkey,

@@ -31,6 +31,7 @@ void describe_device(ibv_device_attr& attributes) {
   attributes.max_qp_wr = kMaxQueueDepth;
   attributes.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
   attributes.max_sge = kMaxSge;
+  attributes.max_sge_rd = kMaxSge;
   attributes.max_cq = kMaxQueuePairs;
   attributes.max_cqe = kMaxCompletions;
   attributes.max_mr = MrTable::kEntries - 1;

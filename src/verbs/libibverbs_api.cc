@@ -28,6 +28,9 @@ void free_anonymous(ibv_context* /*context*/, void* address, std::size_t length,
 }
 
 // Macros and inline functions in verbs.h: each needs a function of its own to point to.
+int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
+  return ibv_query_device_ex(context, nullptr, attributes);
+}
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   return ibv_query_port(context, port, attributes);
 }
@@ -48,6 +51,7 @@ constexpr Api kApi = {
     .open_device = ibv_open_device,
     .close_device = ibv_close_device,
     .query_device = ibv_query_device,
+    .query_device_ex = query_device_ex,
     .query_port = query_port,
     .query_gid_entry = query_gid_entry,
     .query_pkey = ibv_query_pkey,

@@ -35,6 +35,27 @@ TEST(AdapterConfig, BoundsAreInclusive) {
   EXPECT_FALSE(validated([](AdapterConfig& c) { c.max_read_depth = c.max_read_depth_responder = 255; }));
 }
 
+/// The two numbers that a refusal must have, at each bound of the device's.
+TEST(AdapterConfig, EachDeviceLimitIsInclusiveAndARefusalHasBothNumbers) {
+  const DeviceLimits limits{.max_qp_wr = 1000, .max_sge = 6, .max_sge_rd = 2, .max_service_level = 7};
+  const auto expect = [&limits](const char* field, int bound, auto set) {
+    AdapterConfig config;
+    set(config, bound);
+    EXPECT_TRUE(config.validate(limits).ok()) << field;
+    set(config, bound + 1);
+    const Status beyond = config.validate(limits);
+    EXPECT_EQ(beyond.code(), Errc::kBeyondDeviceLimit) << field;
+    EXPECT_THAT(beyond.message(), HasSubstr(std::string(field) + " is " + std::to_string(bound + 1)));
+    EXPECT_THAT(beyond.message(), HasSubstr("to " + std::to_string(bound) + " on this device"));
+  };
+  expect("send_depth", 1000, [](AdapterConfig& c, int value) { c.send_depth = value; });
+  expect("recv_depth", 1000, [](AdapterConfig& c, int value) { c.recv_depth = value; });
+  expect("max_send_slices", 6, [](AdapterConfig& c, int value) { c.max_send_slices = value; });
+  expect("max_recv_slices", 6, [](AdapterConfig& c, int value) { c.max_recv_slices = value; });
+  expect("max_read_slices", 2, [](AdapterConfig& c, int value) { c.max_read_slices = value; });
+  expect("service_level", 7, [](AdapterConfig& c, int value) { c.service_level = static_cast<std::uint8_t>(value); });
+}
+
 TEST(AdapterConfig, EachFieldBelowItsRangeIsAnInvalidArgument) {
   EXPECT_EQ(validated([](AdapterConfig& c) { c.send_depth = 0; }), Errc::kInvalidArgument);
   EXPECT_EQ(validated([](AdapterConfig& c) { c.recv_depth = -1; }), Errc::kInvalidArgument);

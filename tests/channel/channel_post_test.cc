@@ -59,6 +59,14 @@ class ChannelPostTest : public ::testing::Test {
 
 // ---- What reaches the device
 
+// The fake device scatters a READ over two slices, as some devices do over one only.
+TEST_F(ChannelPostTest, AReadHasAsManySlicesAsTheDeviceScatters) {
+  EXPECT_FALSE(
+      channel_->post_read(std::vector<BufferSlice>(2, slice()), {.address = 4096, .length = 100, .rkey = 1}, 1));
+  EXPECT_EQ(channel_->post_read(std::vector<BufferSlice>(3, slice()), {.address = 4096, .length = 100, .rkey = 1}, 2),
+            Errc::kInvalidArgument);
+}
+
 TEST_F(ChannelPostTest, SendCarriesItsSlices) {
   const std::array list{buffer_->at(0), buffer_->at(1).first(10), buffer_->at(3).part(8, 1)};
   ASSERT_FALSE(channel_->post_send(list, 1, PostFlags::kFence | PostFlags::kSolicited));

@@ -42,6 +42,56 @@ TEST_F(RDMADeviceTest, ReadsWhatTheDeviceCanDo) {
   EXPECT_EQ(rdma.to_text(), "fake0 port 1 (Ethernet, MTU 4096)");
 }
 
+TEST_F(RDMADeviceTest, ReadsWhatOnlySomeDevicesHave) {
+  device().attributes.max_srq = 5;
+  device().attributes.max_srq_wr = 100;
+  device().odp.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+  device().odp.per_transport_caps.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_READ;
+  const DeviceLimits limits = (*open().value()).limits();
+  EXPECT_EQ(limits.max_sge_rd, 2);
+  EXPECT_EQ(limits.max_srq, 5);
+  EXPECT_EQ(limits.max_srq_wr, 100);
+  EXPECT_EQ(limits.atomic_scope, AtomicScope::kDevice);
+  EXPECT_EQ(limits.max_service_level, 7);
+  const OnDemandPaging& paging = limits.on_demand_paging;
+  EXPECT_TRUE(paging.supported && paging.implicit && paging.send && paging.read);
+  EXPECT_FALSE(paging.receive || paging.write || paging.atomics);
+}
+
+TEST_F(RDMADeviceTest, WhatADeviceDoesNotHaveIsNotThere) {
+  device().attributes.max_sge_rd = 0;  // not said
+  device().attributes.atomic_cap = IBV_ATOMIC_NONE;
+  device().ports[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
+  const DeviceLimits limits = (*open().value()).limits();
+  EXPECT_EQ(limits.max_sge_rd, 8);
+  EXPECT_EQ(limits.max_srq, 0);
+  EXPECT_EQ(limits.atomic_scope, AtomicScope::kNone);
+  EXPECT_FALSE(limits.atomics);
+  EXPECT_FALSE(limits.on_demand_paging.supported);
+  EXPECT_EQ(limits.max_service_level, 15);
+}
+
+TEST_F(RDMADeviceTest, KnowsWhatItsQueuePairsSpeak) {
+  EXPECT_EQ((*open().value()).transport(), verbs::Transport::kRoce);
+  device().ports[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
+  EXPECT_EQ((*open().value()).transport(), verbs::Transport::kInfiniBand);
+  device().transport_type = IBV_TRANSPORT_IWARP;
+  EXPECT_EQ((*open({.name = "fake0"}).value()).transport(), verbs::Transport::kIwarp);
+  EXPECT_EQ((*RDMADevice::open({.name = softdev::kDeviceName}).value()).transport(), verbs::Transport::kSoftware);
+}
+
+TEST_F(RDMADeviceTest, PicksTheDeviceOnTheRouteToThePeer) {
+  fake_.devices.push_back(std::make_unique<FakeDevice>("fake1"));
+  device(1).clear_gids();
+  device(1).add_gid("\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\2", IBV_GID_TYPE_ROCE_V2);
+  const PeerRoute route{.source = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2}}, .peer = "10.0.0.9"};
+  const auto opened = RDMADevice::open_from(FakeVerbs::api(), {}, {.route = route});
+  ASSERT_TRUE(opened.has_value()) << opened.error().message();
+  EXPECT_EQ((*opened)->name(), "fake1");
+  EXPECT_EQ((*opened)->choose_gids(route)->explanation,
+            "GID 0 ::ffff:10.0.0.2 (RoCE v2): the route to 10.0.0.9 has this source address");
+}
+
 TEST_F(RDMADeviceTest, ReleasesEverything) {
   {
     const auto opened = open();
@@ -122,7 +172,7 @@ TEST_F(RDMADeviceTest, AGidIndexThatIsNotThereIsAnInvalidArgument) {
 }
 
 TEST_F(RDMADeviceTest, FailuresOfTheSystemAreReturnedAndNothingLeaks) {
-  for (const char* verb : {"open_device", "query_device", "query_port", "alloc_pd"}) {
+  for (const char* verb : {"open_device", "query_device", "query_device_ex", "query_port", "alloc_pd"}) {
     fake_.fail(verb, EACCES);
     const auto opened = open({.name = "fake0"});
     EXPECT_EQ(opened.code(), std::errc::permission_denied) << verb;

@@ -142,6 +142,27 @@ TEST_F(RDMABufferTest, LargerThanARegistrationMayBe) {
   EXPECT_EQ(fake_.calls("allocate_memory"), 0);
 }
 
+TEST_F(RDMABufferTest, AsLargeAsARegistrationMayBe) {
+  fake_.devices[0]->attributes.max_mr_size = 8192;
+  open();
+  EXPECT_TRUE(RDMABuffer::allocate(*device_, {.block_bytes = 4096, .block_count = 2}).has_value());
+  const auto beyond = RDMABuffer::allocate(*device_, {.block_bytes = 8193});
+  EXPECT_EQ(beyond.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(beyond.error().context, HasSubstr("of 8193 bytes is beyond"));
+  EXPECT_THAT(beyond.error().context, HasSubstr("8192 bytes"));
+}
+
+TEST_F(RDMABufferTest, OnDemandPagingNeedsADeviceThatHasIt) {
+  const BufferOptions options{.name = "paged", .on_demand_paging = true};
+  const auto refused = RDMABuffer::allocate(*device_, options);
+  EXPECT_EQ(refused.code(), Errc::kNotSupported);
+  EXPECT_THAT(refused.error().context, HasSubstr("has no on-demand paging; buffer \"paged\" must be pinned"));
+  fake_.devices[0]->odp.general_caps = IBV_ODP_SUPPORT;
+  open();
+  ASSERT_TRUE(RDMABuffer::allocate(*device_, options).has_value());
+  EXPECT_NE(fake_.registered_access.back() & IBV_ACCESS_ON_DEMAND, 0);
+}
+
 TEST_F(RDMABufferTest, RemoteAtomicsNeedADeviceThatHasThem) {
   fake_.devices[0]->attributes.atomic_cap = IBV_ATOMIC_NONE;
   open();

@@ -25,6 +25,7 @@ namespace rdmacomm::testing {
 /// One device of the fake. A test changes the attributes before it opens the device.
 struct FakeDevice : ibv_device {
   ibv_device_attr attributes{};
+  ibv_odp_caps odp{};
   std::vector<ibv_port_attr> ports;
   std::vector<ibv_gid_entry> gids;     // of every port
   std::vector<std::uint16_t> pkeys{};  // of every port, by set_pkeys()
@@ -35,6 +36,7 @@ struct FakeDevice : ibv_device {
     attributes.phys_port_cnt = 1;
     attributes.max_qp_wr = 1024;
     attributes.max_sge = 8;
+    attributes.max_sge_rd = 2;
     attributes.max_cqe = 4096;
     attributes.max_qp = 100;
     attributes.max_qp_rd_atom = 16;
@@ -268,6 +270,12 @@ class FakeVerbs {
     *attributes = device_of(context).attributes;
     return self().enter("query_device");
   }
+  static int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
+    *attributes = {};
+    attributes->orig_attr = device_of(context).attributes;
+    attributes->odp_caps = device_of(context).odp;
+    return self().enter("query_device_ex");
+  }
   static int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
     if (const int number = self().enter("query_port"); number != 0) return number;
     const auto& ports = device_of(context).ports;
@@ -379,6 +387,7 @@ class FakeVerbs {
     table.open_device = open_device;
     table.close_device = [](ibv_context* context) { return self().release("close_device", context); };
     table.query_device = query_device;
+    table.query_device_ex = query_device_ex;
     table.query_port = query_port;
     table.query_gid_entry = query_gid_entry;
     table.query_pkey = query_pkey;

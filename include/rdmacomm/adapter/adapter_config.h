@@ -18,6 +18,7 @@ struct AdapterConfig {
   int recv_depth = 128;       ///< receive requests outstanding
   int max_send_slices = 4;    ///< slices (SGEs) of one send request
   int max_recv_slices = 4;    ///< slices of one receive request
+  int max_read_slices = 0;    ///< slices of one READ, which some devices scatter less; 0: what both others allow
   int max_inline_bytes = 64;  ///< payload copied into a request at posting; 0: none; the device may refuse large ones
 
   // Path.

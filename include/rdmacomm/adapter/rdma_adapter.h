@@ -59,6 +59,7 @@ class RDMAAdapter {
   /// The state as the device has it now. ERR also when the device moved there by itself. Cost: a verbs call.
   [[nodiscard]] Result<ibv_qp_state> query_state() const;
 
+  /// As given to create(), with what the device cuts down or finds: read depths, read slices, the P_Key's index.
   [[nodiscard]] const AdapterConfig& config() const noexcept { return config_; }
   /// The inline limit that the device granted, at least config().max_inline_bytes.
   [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept { return max_inline_bytes_; }

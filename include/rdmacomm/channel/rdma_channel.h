@@ -232,6 +232,7 @@ class RDMAChannel {
   ibv_cq* const send_cq_;
   ibv_cq* const recv_cq_;
   const std::uint32_t max_send_slices_;
+  const std::uint32_t max_read_slices_;
   const std::uint32_t max_recv_slices_;
   const std::uint32_t max_inline_bytes_;
   const std::uint32_t max_message_bytes_;

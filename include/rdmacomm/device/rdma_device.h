@@ -25,18 +25,42 @@ struct OpenHints {
   const HostNetwork* network = &HostNetwork::system();  ///< outlives the device
 };
 
+/// What a device's atomics are atomic towards.
+enum class AtomicScope : std::uint8_t {
+  kNone,    ///< it has none
+  kDevice,  ///< other atomics of the same device
+  kHost,    ///< whatever else accesses that memory, CPUs too
+};
+
+/// Registering memory without pinning it, and what can be done with it over a reliable connection. A value.
+struct OnDemandPaging {
+  bool supported = false;
+  bool implicit = false;  ///< the whole address space at once
+  bool send = false;
+  bool receive = false;
+  bool write = false;
+  bool read = false;
+  bool atomics = false;
+};
+
 /// What the device can do, read from it when it was opened.
 struct DeviceLimits {
   int max_qp_wr = 0;                    ///< requests outstanding in one send or receive queue
   int max_sge = 0;                      ///< slices of one request
+  int max_sge_rd = 0;                   ///< slices of one READ
   int max_cqe = 0;                      ///< completions in one completion queue
   int max_qp = 0;                       ///< queue pairs
+  int max_srq = 0;                      ///< shared receive queues; 0: it has none
+  int max_srq_wr = 0;                   ///< receives in one of them
   int max_read_depth = 0;               ///< READs and atomics outstanding as the responder of one queue pair
   int max_read_depth_initiator = 0;     ///< the same as the initiator
   std::uint64_t max_region_bytes = 0;   ///< one registration
   std::uint32_t max_message_bytes = 0;  ///< one request; from the port
   std::uint32_t mtu_bytes = 0;          ///< the port's active MTU, 256..4096
   bool atomics = false;                 ///< fetch_add and compare_swap
+  AtomicScope atomic_scope = AtomicScope::kNone;
+  OnDemandPaging on_demand_paging{};
+  std::uint8_t max_service_level = 15;  ///< 15 on InfiniBand; 7, VLAN priorities, on Ethernet
 };
 
 /// Owns the verbs context, one protection domain and the shared completion queues of a device, and knows one

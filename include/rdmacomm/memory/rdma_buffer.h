@@ -48,6 +48,8 @@ struct BufferOptions {
   std::size_t block_count = 1;     ///< >= 1
   RemoteAccess remote_access = RemoteAccess::kNone;
   bool huge_pages = false;  ///< from the system's huge page pool, or fail; never silently without
+  /// Not pinned: the device brings pages in as it needs them, and the locked-memory limit does not count.
+  bool on_demand_paging = false;
 
   [[nodiscard]] Status validate() const;
 };
@@ -62,7 +64,7 @@ class RDMABuffer {
   ///
   /// Returns  kInvalidArgument: options.validate(); kBeyondDeviceLimit: larger than one registration may be;
   ///          kLockedMemoryLimit: RLIMIT_MEMLOCK is too small (the context has both numbers and the remedy);
-  ///          kNotSupported: remote atomics on a device without atomics;
+  ///          kNotSupported: remote atomics, or on-demand paging, on a device that has none;
   ///          std::errc::not_enough_memory: no memory, or no huge pages (the context says how to get some)
   [[nodiscard]] static Result<std::unique_ptr<RDMABuffer>> allocate(RDMADevice& device, const BufferOptions& options);
   /// Registers memory of the caller's, who keeps owning it and keeps it mapped while this object lives.

@@ -25,6 +25,8 @@ struct Api {
   int (*close_device)(ibv_context* context);
 
   int (*query_device)(ibv_context* context, ibv_device_attr* attributes);
+  /// The same and more: on-demand paging. All zeroes beyond orig_attr where the device has nothing to say.
+  int (*query_device_ex)(ibv_context* context, ibv_device_attr_ex* attributes);
   int (*query_port)(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
   int (*query_gid_entry)(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry);
   int (*query_pkey)(ibv_context* context, std::uint8_t port, int index, __be16* pkey);

@@ -1,7 +1,7 @@
 // call.h - from the three errno dialects of the verbs to Status and Result.
 // Layer: verbs. Uses: base.   The only place above base/ that reads errno.
 //
-//   value    0, or the error number itself     query_device, query_port, modify_qp, query_qp, destroy_*, dereg_mr,
+//   value    0, or the error number itself     query_device(_ex), query_port, modify_qp, query_qp, destroy_*, dereg_mr,
 //                                              dealloc_pd, post_send, post_recv, req_notify_cq, query_gid_entry
 //   minus 1  -1 and errno                      get_cq_event, get_async_event, query_pkey, rdma_*
 //   null     nullptr and errno                 open_device, alloc_pd, reg_mr, create_*, get_device_list
