@@ -3,7 +3,9 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <optional>
 
 #include "rdmacomm/verbs/describe.h"
 
@@ -18,11 +20,16 @@ DEFINE_double(connect_timeout, 10, "client: seconds to go on trying to reach the
 DEFINE_bool(keep_serving, false, "server: go on with the next client after a run");
 DEFINE_string(
     device, "",
-    "RDMA device, for example mlx5_0, rxe0, soft0. Without it: the first one with an active port, else soft0");
+    "RDMA device, for example mlx5_0, rxe0, soft0. Without it: the one on the route to the server, else the first one "
+    "with an active port, else soft0");
 DEFINE_string(ib_dev, "", "another name of --device");
 DEFINE_int32(ib_port, 0, "port of the device; 0: the first active one");
-DEFINE_int32(gid_index, -1, "index in the port's GID table; -1: chosen by the address by which the peer is reached");
+DEFINE_int32(gid_index, -1, "index in the port's GID table; -1: chosen by the route to the peer");
 DEFINE_int32(gid_idx, -1, "another name of --gid-index");
+DEFINE_string(
+    gid_type, "auto",
+    "auto, v1, v2 (RoCE) or ib: the only type of GID to use. auto: RoCE v2 before v1, as the peer has it too");
+DEFINE_string(pkey, "", "P_Key of the partition, for example 0x8001; without it: the first of the port's table");
 DEFINE_int32(traffic_class, 0, "0 to 255: DSCP and ECN bits of the packets");
 DEFINE_int32(service_level, 0, "0 to 15: InfiniBand service level; on Ethernet 0 to 7, the VLAN priority");
 DEFINE_int32(mtu, 4096, "256, 512, 1024, 2048 or 4096: largest path MTU to use; the smaller one of both sides counts");
@@ -51,6 +58,25 @@ Result<Role> read_role() {
   return bad_flag("role", FLAGS_role, "possible are server, client and both (and master and slave)");
 }
 
+Result<std::optional<GidType>> read_gid_type() {
+  if (FLAGS_gid_type == "auto") return std::optional<GidType>();
+  if (FLAGS_gid_type == "v1") return std::optional(GidType::kRoceV1);
+  if (FLAGS_gid_type == "v2") return std::optional(GidType::kRoceV2);
+  if (FLAGS_gid_type == "ib") return std::optional(GidType::kIb);
+  return bad_flag("gid-type", FLAGS_gid_type, "possible are auto, v1, v2 and ib");
+}
+
+Result<std::optional<std::uint16_t>> read_pkey() {
+  if (FLAGS_pkey.empty()) return std::optional<std::uint16_t>();
+  const bool is_hex = FLAGS_pkey.starts_with("0x") || FLAGS_pkey.starts_with("0X");
+  const char* const first = FLAGS_pkey.data() + (is_hex ? 2 : 0);
+  const char* const end = FLAGS_pkey.data() + FLAGS_pkey.size();
+  std::uint16_t pkey = 0;
+  const auto [read_to, failed] = std::from_chars(first, end, pkey, is_hex ? 16 : 10);
+  if (failed == std::errc() && read_to == end && (pkey & 0x7fff) != 0) return std::optional(pkey);
+  return bad_flag("pkey", FLAGS_pkey, "possible are 0x0001 to 0xffff, but for 0x8000");
+}
+
 Status check_ranges(Role role) {
   if (FLAGS_connect_timeout < 0.001 || FLAGS_connect_timeout > 3600) {
     return bad_flag("connect-timeout", std::to_string(FLAGS_connect_timeout), "possible are 0.001 to 3600 seconds");
@@ -76,12 +102,18 @@ Result<ConnectionFlags> read_connection_flags() {
   if (!role) return role.error();
   if (Status checked = check_ranges(*role); !checked.ok()) return checked.error();
 
+  const auto gid_type = read_gid_type();
+  if (!gid_type) return gid_type.error();
+  const auto pkey = read_pkey();
+  if (!pkey) return pkey.error();
+
   ConnectionFlags flags;
   flags.role = *role;
   flags.keep_serving = FLAGS_keep_serving;
   flags.session.device.name = given("ib_dev") ? FLAGS_ib_dev : FLAGS_device;
   flags.session.device.port = static_cast<std::uint8_t>(FLAGS_ib_port);
   flags.session.device.gid_index = given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index;
+  flags.session.device.gid_type = *gid_type;
   flags.session.tcp.connect_timeout =
       std::chrono::milliseconds(static_cast<std::chrono::milliseconds::rep>(FLAGS_connect_timeout * 1000));
   if (*role == Role::kClient) {  // who gives up reaching a server gives up on one that says nothing, too
@@ -93,6 +125,7 @@ Result<ConnectionFlags> read_connection_flags() {
   if (*role == Role::kBoth) flags.session.address = {.host = "127.0.0.1", .port = 0};
   flags.adapter.traffic_class = static_cast<std::uint8_t>(FLAGS_traffic_class);
   flags.adapter.service_level = static_cast<std::uint8_t>(FLAGS_service_level);
+  flags.adapter.pkey = *pkey;
   flags.adapter.mtu_bytes = static_cast<std::uint32_t>(FLAGS_mtu);
   return flags;
 }
@@ -110,6 +143,8 @@ std::vector<Help::Group> connection_help() {
        {{"device", "NAME"},
         {"ib_port", "N"},
         {"gid_index", "N"},
+        {"gid_type", "TYPE"},
+        {"pkey", "KEY"},
         {"mtu", "BYTES"},
         {"traffic_class", "N"},
         {"service_level", "N"},

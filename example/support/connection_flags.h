@@ -18,7 +18,7 @@ enum class Role : std::uint8_t { kServer, kClient, kBoth };
 struct ConnectionFlags {
   Role role = Role::kBoth;
   SessionOptions session = {};
-  AdapterConfig adapter = {};  ///< traffic class, service level and MTU; the rest is the program's choice
+  AdapterConfig adapter = {};  ///< traffic class, service level, P_Key and MTU; the rest is the program's choice
   bool keep_serving = false;
 };
 

@@ -160,10 +160,23 @@ class Errors(ProgramTest):
                 (["--json=/nonexistent/directory/x.json"], ["/nonexistent/directory/x.json"]),
                 (["--device=mlx9_9"], ["mlx9_9"]),
                 (["--role=nobody"], ["nobody"]),
+                (["--gid-type=v3"], ["--gid-type=v3"]),
+                (["--pkey=many"], ["--pkey=many"]),
                 (["extra"], ["extra"]),
         ):
             with self.subTest(arguments):
                 self.assert_one_line(self.run_program(LAT_BW, "--device=soft0", *arguments), *parts)
+
+    def test_what_the_device_does_not_have(self):
+        server, port = self.start_server(LAT_BW, "--keep-serving")
+        for argument, parts in (
+                ("--service-level=8", ["service_level is 8", "0 to 7 on this device"]),
+                ("--pkey=0x8001", ["P_Key 0x8001", "0xffff at index 0"]),
+        ):
+            with self.subTest(argument):
+                self.assert_one_line(self.run_program(LAT_BW, "--role=client", f"--port={port}", "--device=soft0",
+                                                      argument), *parts)
+        server.kill()
 
     def test_nobody_there(self):
         with socket.socket() as probe:

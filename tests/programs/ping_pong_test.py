@@ -55,6 +55,21 @@ class Runs(ProgramTest):
         self.assert_complete(self.assert_success(client), 64)
         self.assert_success(server.finish())
 
+    def test_one_sides_gid_type_is_followed_by_the_other(self):
+        for server_type, client_type in (("v1", "auto"), ("auto", "v1")):
+            with self.subTest(server=server_type, client=client_type):
+                server, port = self.start_server(PING_PONG, f"--gid-type={server_type}")
+                out = self.assert_success(self.run_program(PING_PONG, "--role=client", f"--port={port}",
+                                                           "--device=soft0", f"--gid-type={client_type}"))
+                self.assertEqual(out.count("(RoCE v1)"), 2, out)
+                self.assert_success(server.finish())
+
+    def test_a_partition_by_its_key(self):
+        for key in ("0xffff", "0x7fff", "65535"):
+            with self.subTest(key):
+                self.assert_complete(self.assert_success(
+                    self.run_program(PING_PONG, "--device=soft0", "--iterations=10", f"--pkey={key}")), 64)
+
     def test_a_client_that_comes_before_its_server(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -133,6 +148,13 @@ class Errors(ProgramTest):
                 (["--mtu=17"], ["--mtu=17"]),
                 (["--mtu=1000"], ["--mtu=1000"]),
                 (["--traffic-class=256"], ["--traffic-class=256"]),
+                (["--service-level=16"], ["--service-level=16"]),
+                (["--ib-port=-1"], ["--ib-port=-1"]),
+                (["--gid-index=-2"], ["--gid-index=-2"]),
+                (["--gid-type=v3"], ["--gid-type=v3", "auto, v1, v2 and ib"]),
+                (["--pkey=many"], ["--pkey=many"]),
+                (["--pkey=0x8000"], ["--pkey=0x8000"]),
+                (["--pkey=0x10000"], ["--pkey=0x10000"]),
                 (["--connect-timeout=-1"], ["connect-timeout"]),
                 (["extra"], ["extra"]),
         ):
@@ -145,6 +167,25 @@ class Errors(ProgramTest):
                 self.assert_one_line(self.run_program(PING_PONG, f"--role={role}", "--device=mlx9_9"), "mlx9_9", "soft0")
         self.assert_one_line(self.run_program(PING_PONG, "--device=soft0", "--ib-port=9"), "9")
         self.assert_one_line(self.run_program(PING_PONG, "--device=soft0", "--gid-index=4000"), "4000")
+
+    def test_what_the_device_does_not_have(self):
+        server, port = self.start_server(PING_PONG, "--keep-serving")
+        for argument, parts in (
+                ("--service-level=8", ["service_level is 8", "0 to 7 on this device"]),
+                ("--gid-type=ib", ["no IB GID", "RoCE v2"]),
+                ("--pkey=0x8001", ["P_Key 0x8001", "0xffff at index 0"]),
+        ):
+            with self.subTest(argument):
+                self.assert_one_line(self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0",
+                                                      argument), *parts)
+        server.kill()
+
+    def test_gid_types_that_exclude_each_other(self):
+        server, port = self.start_server(PING_PONG, "--gid-type=v1", "--keep-serving")
+        self.assert_one_line(
+            self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0", "--gid-type=v2"),
+            "this end: RoCE v1", "the peer: RoCE v2")
+        server.kill()
 
     def test_nobody_there(self):
         with socket.socket() as probe:
