@@ -16,6 +16,8 @@
 #include "rdmacomm/channel/completion.h"
 #include "rdmacomm/channel/completion_poller.h"
 #include "rdmacomm/channel/rdma_channel.h"
+#include "rdmacomm/connector/cm_connector.h"
+#include "rdmacomm/connector/cm_listener.h"
 #include "rdmacomm/connector/connector.h"
 #include "rdmacomm/connector/handshake.h"
 #include "rdmacomm/connector/host_address.h"

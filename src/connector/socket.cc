@@ -1,6 +1,7 @@
 #include "connector/socket.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -69,6 +70,11 @@ Error cannot_resolve(const std::string& host, int code) {
 
 std::uint16_t SocketAddress::port() const noexcept {
   return ntohs(family() == AF_INET ? as_v4(storage).sin_port : as_v6(storage).sin6_port);
+}
+
+void SocketAddress::set_port(std::uint16_t port) noexcept {
+  // sin_port and sin6_port are at one place.
+  reinterpret_cast<sockaddr_in*>(&storage)->sin_port = htons(port);
 }
 
 std::string SocketAddress::host() const {
@@ -145,6 +151,14 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive) 
   return addresses;
 }
 
+SocketAddress any_address(int family, std::uint16_t port) {
+  SocketAddress any;
+  any.storage.ss_family = static_cast<sa_family_t>(family);
+  any.length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  any.set_port(port);
+  return any;
+}
+
 Result<UniqueFd> open_socket(int family) {
   UniqueFd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
   if (!fd) return verbs::from_minus_one(-1, "open a TCP socket").error();
@@ -158,6 +172,11 @@ Status set_up_socket(int fd, const TcpOptions& options) {
   if (set) set = set_marks(fd, local->family(), options);
   if (set) set = set_liveness(fd, options.dead_host_after);
   return set;
+}
+
+Status set_nonblocking(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  return verbs::from_minus_one(fcntl(fd, F_SETFL, flags | O_NONBLOCK), "make a descriptor non-blocking");
 }
 
 Waited wait_for(int fd, short events, int cancel_fd, Deadline deadline) {

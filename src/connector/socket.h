@@ -26,6 +26,7 @@ struct SocketAddress {
   [[nodiscard]] const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
   [[nodiscard]] int family() const noexcept { return storage.ss_family; }
   [[nodiscard]] std::uint16_t port() const noexcept;
+  void set_port(std::uint16_t port) noexcept;
   /// The address alone: an IPv4 address that came mapped into IPv6 is shown as what it is.
   [[nodiscard]] std::string host() const;
   [[nodiscard]] std::string to_text() const;  ///< "10.0.0.1:2020", "[::1]:2020"
@@ -43,10 +44,16 @@ struct SocketAddress {
 /// All addresses of a host. passive: an empty host means every address of this one.
 [[nodiscard]] Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive);
 
+/// Every address of this host, of one family.
+[[nodiscard]] SocketAddress any_address(int family, std::uint16_t port);
+
 /// A TCP socket that is neither inherited by programs nor blocking.
 [[nodiscard]] Result<UniqueFd> open_socket(int family);
 /// Marks, and the ways in which a dead connection is noticed.
 [[nodiscard]] Status set_up_socket(int fd, const TcpOptions& options);
+
+/// Makes reads of a descriptor return at once.
+[[nodiscard]] Status set_nonblocking(int fd);
 
 enum class Waited : std::uint8_t { kReady, kTimeout, kCancelled };
 /// Waits until poll(2) reports `events` or an end of the connection on `fd`, or `cancel_fd` becomes readable.

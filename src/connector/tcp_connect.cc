@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "connector/retry.h"
 #include "connector/socket.h"
 #include "connector/tcp_stream.h"
 #include "rdmacomm/base/system_call.h"
@@ -11,11 +12,6 @@
 
 namespace rdmacomm {
 namespace {
-
-using std::chrono::milliseconds;
-
-constexpr milliseconds kFirstPause{20};
-constexpr milliseconds kLongestPause{200};
 
 /// What came of trying all addresses once.
 struct Round {
@@ -30,18 +26,17 @@ class Attempt {
       : server_(server),
         options_(options),
         cancel_fd_(cancel_fd),
-        deadline_(Deadline::after(options.connect_timeout)) {}
+        pause_(Deadline::after(options.connect_timeout), cancel_fd) {}
 
   Result<UniqueFd> run() {
     auto addresses = resolve(server_, false);
     if (!addresses) return addresses.error();
-    for (milliseconds pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
+    for (;;) {
       auto round = try_all(*addresses);
       if (!round) return round.error();
       if (round->connected) return std::move(round->connected);
-      if (!round->refused || deadline_.passed()) return gave_up(*round, *addresses);
-      const Deadline again = Deadline::after(pause).sooner(deadline_);
-      if (wait_for(-1, 0, cancel_fd_, again) == Waited::kCancelled) return stopped();
+      if (!round->refused || pause_.passed()) return gave_up(*round, *addresses);
+      if (!pause_.sleep()) return stopped();
     }
   }
 
@@ -51,7 +46,7 @@ class Attempt {
     auto left = static_cast<long>(addresses.size());
     for (const SocketAddress& address : addresses) {
       // An address that swallows packets leaves the others their share of the time.
-      const Deadline share = Deadline::after(deadline_.remaining() / left--);
+      const Deadline share = Deadline::after(pause_.deadline().remaining() / left--);
       auto fd = try_one(address, share);
       if (fd) {
         round.connected = std::move(*fd);
@@ -121,7 +116,7 @@ class Attempt {
   const HostPort& server_;
   const TcpOptions& options_;
   const int cancel_fd_;
-  const Deadline deadline_;
+  RetryPause pause_;
 };
 
 }  // namespace

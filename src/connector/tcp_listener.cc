@@ -37,15 +37,6 @@ Result<UniqueFd> listen_at(const SocketAddress& address) {
   return fd;
 }
 
-SocketAddress any_address(int family, std::uint16_t port) {
-  SocketAddress any;
-  any.storage.ss_family = static_cast<sa_family_t>(family);
-  any.length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
-  // sin_port and sin6_port are at one place.
-  reinterpret_cast<sockaddr_in*>(&any.storage)->sin_port = htons(port);
-  return any;
-}
-
 Result<UniqueFd> listen_anywhere(std::uint16_t port) {
   auto dual = listen_at(any_address(AF_INET6, port));
   const bool no_ipv6 =

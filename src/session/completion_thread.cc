@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/start_thread.h"
 #include "rdmacomm/base/log.h"
 
 namespace rdmacomm {

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "base/start_thread.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "session/session_core.h"

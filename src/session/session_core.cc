@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include "base/start_thread.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/connector/tcp_listener.h"

@@ -1,26 +1,11 @@
-// session_threads.h - starting threads, and knowing one's own. Private to the session layer.
+// session_threads.h - knowing one's own threads. Private to the session layer.
 #pragma once
 
 #include <mutex>
 #include <set>
-#include <system_error>
 #include <thread>
-#include <utility>
-
-#include "rdmacomm/base/result.h"
 
 namespace rdmacomm {
-
-/// Starts `thread`. Fails, instead of throwing, where the system has no more threads.
-template <typename Body>
-[[nodiscard]] Status start_thread(std::thread& thread, Body&& body) {
-  try {
-    thread = std::thread(std::forward<Body>(body));
-  } catch (const std::system_error& error) {
-    return make_error(error.code(), "cannot start a thread; see `ulimit -u`");
-  }
-  return {};
-}
 
 /// The threads that are inside a session, and may be in a hook of it: they must not wait for its end.
 /// Threads: any.

@@ -67,6 +67,9 @@ class Connector {
   [[nodiscard]] virtual std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& local,
                                                                    const verbs::QpAddress& remote);
 
+  /// The RDMA device that the connection goes over, where it goes over one; else empty.
+  [[nodiscard]] virtual std::string device_name() const { return {}; }
+
   /// Sends `mine` and waits for the peer's. The first thing to do on both sides, in any order.
   /// Returns  kBadMessage: also where the peer's first message is no kHello
   [[nodiscard]] Result<Hello> exchange_hello(const Hello& mine, Deadline deadline);
@@ -94,7 +97,7 @@ class Connector {
   void say_goodbye() noexcept;
   static constexpr std::chrono::milliseconds kLastWordsTime{50};
   /// Ends the connection and every wait on it, now and later, with kStopped.
-  void shutdown() noexcept;
+  virtual void shutdown() noexcept;
 
   /// Whether the peer is still there, without blocking. When it is gone, everything that it had sent is ready to be
   /// received. For watchers: watched() says what to watch, by edge-triggered epoll, to know when to ask.
@@ -121,6 +124,7 @@ class Connector {
 
  protected:
   explicit Connector(std::unique_ptr<ByteStream> stream);
+  [[nodiscard]] ByteStream& stream() noexcept { return *stream_; }
 
  private:
   void pump(bool limited);

@@ -25,7 +25,7 @@ class Listener {
   ///          stays readable: pause before trying again.
   [[nodiscard]] virtual Result<std::unique_ptr<Connector>> accept() = 0;
 
-  [[nodiscard]] virtual std::uint16_t port() const noexcept = 0;  ///< the real one, also where 0 was asked for
+  [[nodiscard]] virtual std::uint16_t port() const noexcept = 0;          ///< the real one, also where 0 was asked for
   [[nodiscard]] virtual const std::string& address() const noexcept = 0;  ///< "[::]:2020"
   /// Readable while a connection waits.
   [[nodiscard]] virtual int fd() const noexcept = 0;

@@ -1,0 +1,62 @@
+// cm_listener.h - where clients knock by rdma_cm.
+// Layer: connector. Uses: base, verbs.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/listener.h"
+#include "rdmacomm/connector/stop_event.h"
+#include "rdmacomm/connector/tcp_options.h"
+
+namespace rdmacomm {
+
+class CmId;
+class CmRegistry;
+
+/// Listens by rdma_cm on all RDMA devices of this host, or on the one of an address. A thread of its own sorts what comes:
+/// new peers are kept for accept(), and requests for queue pairs go to the connector they belong to.
+class CmListener final : public Listener {
+ public:
+  /// Listens at `where`: all addresses where where.host is empty.
+  ///
+  /// Returns  std::errc::address_in_use; std::errc::address_not_available; kNoDevice: the address is not of an RDMA
+  ///          device; kNotSupported: no rdma_cm on this machine; kInvalidArgument
+  [[nodiscard]] static Result<std::unique_ptr<CmListener>> listen(const HostPort& where,
+                                                                  const TcpOptions& options = {});
+  ~CmListener() override;
+
+  [[nodiscard]] Result<std::unique_ptr<Connector>> accept() override;
+  [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
+  [[nodiscard]] const std::string& address() const noexcept override { return address_; }
+  [[nodiscard]] int fd() const noexcept override { return knocked_.fd(); }
+
+  /// New peers that may wait for accept(); more are refused.
+  static constexpr std::size_t kMostWaiting = 128;
+
+ private:
+  struct Newcomer;
+
+  CmListener(const TcpOptions& options, std::unique_ptr<CmId> id, StopEvent knocked, StopEvent stop);
+  void run();
+  void sort_in(Newcomer newcomer);
+  Result<std::unique_ptr<Connector>> welcome(Newcomer newcomer);
+
+  const TcpOptions options_;
+  std::unique_ptr<CmId> id_;
+  StopEvent knocked_;
+  StopEvent stop_;
+  std::uint16_t port_ = 0;
+  std::string address_;
+  std::shared_ptr<CmRegistry> registry_;
+  std::mutex mutex_;
+  std::deque<Newcomer> waiting_;
+  std::thread thread_;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,82 @@
+#include "rdmacomm/connector/cm_connector.h"
+
+#include <algorithm>
+
+#include "connector/cm_link.h"
+#include "connector/cm_requests.h"
+#include "connector/cm_stream.h"
+#include "connector/retry.h"
+
+namespace rdmacomm {
+namespace {
+
+Result<std::unique_ptr<CmStream>> try_one(const SocketAddress& address, const CmWait& wait, std::uint64_t& token) {
+  auto id = CmId::create();
+  if (!id) return id.error();
+  if (Status resolved = (*id)->resolve(address, nullptr, wait); !resolved) return resolved.error();
+  auto stream = CmStream::create(std::move(*id));
+  if (!stream) return stream;
+  auto answer = (*stream)->connect(wait);
+  if (!answer) return answer.error();
+  token = answer->token;
+  return stream;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CmConnector>> CmConnector::connect(const HostPort& server, const TcpOptions& options,
+                                                          int cancel_fd) {
+  if (Status valid = options.validate(); !valid) return valid.error();
+  if (server.port == 0) return make_error(Errc::kInvalidArgument, "the server's port is 0; it must be 1..65535");
+  auto addresses = resolve(server, false);
+  if (!addresses) return addresses.error();
+  std::uint64_t token = 0;
+  RetryPause pause(Deadline::after(options.connect_timeout), cancel_fd);
+  for (;;) {
+    Error last = make_error(Errc::kTimeout, "no answer from " + server.to_text());
+    for (const SocketAddress& address : *addresses) {
+      auto stream = try_one(address, {.deadline = pause.deadline(), .cancel_fd = cancel_fd}, token);
+      if (stream) {
+        return std::unique_ptr<CmConnector>(new CmConnector(std::move(*stream), options, token));
+      }
+      last = stream.error();
+      if (last.code == std::errc::connection_refused) break;
+    }
+    if (last.code != std::errc::connection_refused) return last;
+    if (pause.passed()) {
+      return make_error(last.code, last.context + "; gave up after " + duration_text(options.connect_timeout));
+    }
+    if (!pause.sleep()) return make_error(Errc::kStopped, "stopped while connecting to " + server.to_text());
+  }
+}
+
+CmConnector::CmConnector(std::unique_ptr<CmStream> stream, const TcpOptions& options, std::uint64_t token)
+    : Connector(std::move(stream)),
+      messages_(static_cast<CmStream&>(this->stream())),
+      patience_(options.handshake_timeout),
+      token_(token) {}
+
+CmConnector::~CmConnector() {
+  if (requests_ != nullptr) requests_->close();
+  if (registry_ != nullptr) registry_->forget(token_);
+}
+
+std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const verbs::QpAddress& local, const verbs::QpAddress& remote) {
+  const CmLinkContext context{.local = messages_.id().local(),
+                              .peer = messages_.id().peer(),
+                              .patience = patience_,
+                              .cancel_fd = messages_.stop_fd()};
+  if (requests_ != nullptr) return std::make_unique<AskedCmLink>(local.qpn, context, remote.qpn, requests_);
+  return std::make_unique<AskingCmLink>(local.qpn, context, token_);
+}
+
+std::string CmConnector::device_name() const {
+  return messages_.id().get()->verbs->device->name;
+}
+
+void CmConnector::shutdown() noexcept {
+  if (requests_ != nullptr) requests_->close();
+  Connector::shutdown();
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,146 @@
+#include "connector/cm_id.h"
+
+#include <fcntl.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/system_call.h"
+#include "rdmacomm/verbs/call.h"
+
+namespace rdmacomm {
+namespace {
+
+SocketAddress copy_of(const sockaddr* address) {
+  SocketAddress copy;
+  copy.length = address->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  std::memcpy(&copy.storage, address, copy.length);
+  return copy;
+}
+
+/// What an error event means for whoever resolves an address.
+Error not_resolved(const CmEvent& event, const std::string& what) {
+  const int number = event.status < 0 ? -event.status : event.status;
+  if (event.type == RDMA_CM_EVENT_ADDR_ERROR && (number == ENODEV || number == EADDRNOTAVAIL || number == 0)) {
+    return make_error(Errc::kNoDevice, "cannot " + what + ": no RDMA device of this host is on the way there");
+  }
+  const std::error_code code = number == ETIMEDOUT ? std::error_code(Errc::kTimeout) : verbs::os_error(number);
+  return make_error(code, "cannot " + what + ": " + event.to_text() + "; is there a route, and does the host answer?");
+}
+
+}  // namespace
+
+std::string CmEvent::to_text() const {
+  std::string text = rdma_event_str(type);
+  if (status < 0) return text + ": " + std::strerror(-status);
+  return status == 0 ? text : text + ", status " + std::to_string(status);
+}
+
+Status CmId::open_channel() {
+  channel_ = rdma_create_event_channel();
+  if (channel_ == nullptr) {
+    const Error why = verbs::from_minus_one(-1, "open rdma_cm").error();
+    return make_error(Errc::kNotSupported,
+                      why.message() + ": load the kernel module rdma_ucm, or connect by TCP (--connector=tcp)");
+  }
+  if (Status status = set_nonblocking(channel_->fd); !status) return status;
+  return verbs::from_minus_one(fcntl(channel_->fd, F_SETFD, FD_CLOEXEC), "set up an event channel");
+}
+
+Result<std::unique_ptr<CmId>> CmId::create() {
+  std::unique_ptr<CmId> made(new CmId);
+  if (Status status = made->open_channel(); !status) return status.error();
+  const int returned = rdma_create_id(made->channel_, &made->id_, nullptr, RDMA_PS_TCP);
+  if (Status status = verbs::from_minus_one(returned, "make an rdma_cm id"); !status) return status.error();
+  return made;
+}
+
+Result<std::unique_ptr<CmId>> CmId::adopt(rdma_cm_id* incoming) {
+  std::unique_ptr<CmId> made(new CmId);
+  Status status = made->open_channel();
+  if (status) status = verbs::from_minus_one(rdma_migrate_id(incoming, made->channel_), "take over a connection");
+  if (!status) {
+    rdma_reject(incoming, nullptr, 0);
+    rdma_destroy_id(incoming);
+    return status.error();
+  }
+  made->id_ = incoming;
+  return made;
+}
+
+CmId::~CmId() {
+  if (id_ != nullptr && rdma_destroy_id(id_) != 0) {
+    RDMACOMM_LOG(ERROR) << "cannot give up an rdma_cm id: " << last_system_error().message();
+  }
+  if (channel_ != nullptr) rdma_destroy_event_channel(channel_);
+}
+
+bool CmId::is_iwarp() const noexcept {
+  return id_->verbs != nullptr && id_->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+}
+
+SocketAddress CmId::local() const {
+  return copy_of(rdma_get_local_addr(id_));
+}
+
+SocketAddress CmId::peer() const {
+  return copy_of(rdma_get_peer_addr(id_));
+}
+
+Status CmId::resolve(const SocketAddress& peer, const SocketAddress* local, const CmWait& wait) {
+  SocketAddress to = peer;
+  SocketAddress from = local == nullptr ? SocketAddress{} : *local;
+  const std::string what = "reach " + peer.to_text() + " by rdma_cm";
+  const auto ms = [&] { return std::max(1, wait.deadline.poll_timeout_ms()); };
+  int returned = rdma_resolve_addr(id_, local == nullptr ? nullptr : from.get(), to.get(), ms());
+  if (returned != 0)
+    return not_resolved({.type = RDMA_CM_EVENT_ADDR_ERROR, .status = -last_system_error().value()}, what);
+  Status status = await_step(RDMA_CM_EVENT_ADDR_RESOLVED, what, wait);
+  if (!status) return status;
+  returned = rdma_resolve_route(id_, ms());
+  if (returned != 0)
+    return not_resolved({.type = RDMA_CM_EVENT_ROUTE_ERROR, .status = -last_system_error().value()}, what);
+  return await_step(RDMA_CM_EVENT_ROUTE_RESOLVED, what, wait);
+}
+
+Status CmId::await_step(rdma_cm_event_type wanted, const std::string& what, const CmWait& wait) {
+  auto event = await_event(wait);
+  if (!event) return make_error(event.code(), "cannot " + what + ": " + event.error().context);
+  if (event->type == wanted) return {};
+  return not_resolved(*event, what);
+}
+
+Result<CmEvent> CmId::await_event(const CmWait& wait) {
+  for (;;) {
+    if (auto event = take_event()) return std::move(*event);
+    const Waited waited = wait_for(fd(), POLLIN, wait.cancel_fd, wait.deadline);
+    if (waited == Waited::kCancelled) return make_error(Errc::kStopped, "stopped while connecting");
+    if (waited == Waited::kTimeout) return make_error(Errc::kTimeout, "rdma_cm was silent until the deadline");
+  }
+}
+
+std::optional<CmEvent> CmId::take_event() {
+  rdma_cm_event* raw = nullptr;
+  if (rdma_get_cm_event(channel_, &raw) != 0) return {};
+  CmEvent event{.type = raw->event, .status = raw->status};
+  if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) event.id = raw->id;
+  const rdma_conn_param& parameters = raw->param.conn;
+  if (parameters.private_data != nullptr) {
+    const auto* bytes = static_cast<const std::byte*>(parameters.private_data);
+    event.private_data.assign(bytes, bytes + parameters.private_data_len);
+  }
+  rdma_ack_cm_event(raw);
+  RDMACOMM_VLOG(3) << "rdma_cm: " << event.to_text();
+  return event;
+}
+
+rdma_conn_param connection_parameters(std::span<const std::byte> private_data) {
+  rdma_conn_param parameters{};
+  parameters.private_data = private_data.data();
+  parameters.private_data_len = static_cast<std::uint8_t>(private_data.size());
+  return parameters;
+}
+
+}  // namespace rdmacomm

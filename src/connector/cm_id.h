@@ -1,0 +1,75 @@
+// cm_id.h - one connection of rdma_cm, with its events on a channel of its own. Private to the connector layer.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "connector/socket.h"
+#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm {
+
+/// What happened, with what it carried; the event itself is acknowledged already. A value.
+struct CmEvent {
+  rdma_cm_event_type type = RDMA_CM_EVENT_ADDR_RESOLVED;
+  int status = 0;            ///< of an error: -errno, or the transport's reason
+  rdma_cm_id* id = nullptr;  ///< CONNECT_REQUEST: the new connection, the receiver's from now on
+  std::vector<std::byte> private_data = {};
+
+  /// "rejected, status 28": for messages.
+  [[nodiscard]] std::string to_text() const;
+};
+
+/// Waits for an event: until when, and what else ends the wait.
+struct CmWait {
+  Deadline deadline;
+  int cancel_fd = -1;  ///< becomes readable to give up; -1: none
+};
+
+/// Owns an rdma_cm_id and its event channel. A resource. Threads: one at a time, but fd() from any.
+class CmId {
+ public:
+  /// kNotSupported: this machine has no rdma_cm.
+  [[nodiscard]] static Result<std::unique_ptr<CmId>> create();
+  /// Takes over a connection that a CONNECT_REQUEST brought.
+  [[nodiscard]] static Result<std::unique_ptr<CmId>> adopt(rdma_cm_id* incoming);
+  CmId(const CmId&) = delete;
+  CmId& operator=(const CmId&) = delete;
+  ~CmId();
+
+  /// Finds device, port and path to `peer`. `local`: from this address; port 0.
+  /// Returns  kNoDevice: no RDMA device on the way; kTimeout; kStopped; or what rdma_cm said
+  [[nodiscard]] Status resolve(const SocketAddress& peer, const SocketAddress* local, const CmWait& wait);
+  /// The next event. kTimeout; kStopped.
+  [[nodiscard]] Result<CmEvent> await_event(const CmWait& wait);
+  /// The next event, if there is one now.
+  [[nodiscard]] std::optional<CmEvent> take_event();
+
+  [[nodiscard]] rdma_cm_id* get() const noexcept { return id_; }
+  [[nodiscard]] int fd() const noexcept { return channel_->fd; }
+  /// Whether its device is an iWARP one, which moves queue pairs by itself.
+  [[nodiscard]] bool is_iwarp() const noexcept;
+  [[nodiscard]] SocketAddress local() const;
+  [[nodiscard]] SocketAddress peer() const;
+
+ private:
+  CmId() = default;
+  Status open_channel();
+  Status await_step(rdma_cm_event_type wanted, const std::string& what, const CmWait& wait);
+
+  rdma_event_channel* channel_ = nullptr;
+  rdma_cm_id* id_ = nullptr;
+};
+
+/// The parameters of rdma_connect(3) and rdma_accept(3), with private data that must outlive them.
+[[nodiscard]] rdma_conn_param connection_parameters(std::span<const std::byte> private_data);
+
+}  // namespace rdmacomm

@@ -1,0 +1,77 @@
+#include "connector/cm_link.h"
+
+#include "rdmacomm/verbs/call.h"
+#include "rdmacomm/verbs/describe.h"
+
+namespace rdmacomm {
+
+Status CmLink::attributes(ibv_qp_state to, ibv_qp_attr& attributes) {
+  attributes = {};
+  attributes.qp_state = to;
+  int mask = 0;
+  return verbs::from_minus_one(rdma_init_qp_attr(id_->get(), &attributes, &mask),
+                               "learn from rdma_cm how to move a queue pair to " + verbs::to_text(to));
+}
+
+rdma_conn_param CmLink::parameters(std::span<const std::byte> private_data) const {
+  rdma_conn_param parameters = connection_parameters(private_data);
+  parameters.qp_num = qpn_;
+  parameters.initiator_depth = options_.initiator_depth;
+  parameters.responder_resources = options_.responder_resources;
+  parameters.retry_count = options_.retry_count;
+  parameters.rnr_retry_count = options_.rnr_retry;
+  return parameters;
+}
+
+Error CmLink::failed(const CmEvent& event) const {
+  const auto code = event.type == RDMA_CM_EVENT_REJECTED ? Errc::kPeerRefused : Errc::kPeerLost;
+  return make_error(code, "cannot connect a queue pair to " + peer_ + " by rdma_cm: " + event.to_text());
+}
+
+Status AskingCmLink::begin(const verbs::LinkOptions& options) {
+  options_ = options;
+  auto id = CmId::create();
+  if (!id) return id.status();
+  id_ = std::move(*id);
+  if (options.traffic_class != 0) {
+    std::uint8_t tos = options.traffic_class;
+    const int returned = rdma_set_option(id_->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
+    if (Status set = verbs::from_minus_one(returned, "set the traffic class"); !set) return set;
+  }
+  SocketAddress from = context_.local;
+  from.set_port(0);
+  if (Status resolved = id_->resolve(context_.peer, &from, wait()); !resolved) return resolved;
+  const auto mine = CmPrivateData{.purpose = CmPurpose::kQueuePair, .token = token_, .qpn = qpn_}.encode();
+  rdma_conn_param with = parameters(mine);
+  Status asked = verbs::from_minus_one(rdma_connect(id_->get(), &with), "connect to " + peer_ + " by rdma_cm");
+  if (!asked) return asked;
+  auto event = id_->await_event(wait());
+  if (!event)
+    return make_error(event.code(), "no answer for a queue pair from " + peer_ + ": " + event.error().context);
+  const bool answered = event->type == RDMA_CM_EVENT_CONNECT_RESPONSE || event->type == RDMA_CM_EVENT_ESTABLISHED;
+  return answered ? Status() : failed(*event);
+}
+
+Status AskingCmLink::finish() {
+  if (device_moves_queue_pair()) return {};
+  return verbs::from_minus_one(rdma_establish(id_->get()), "confirm a queue pair to " + peer_ + " by rdma_cm");
+}
+
+Status AskedCmLink::begin(const verbs::LinkOptions& options) {
+  options_ = options;
+  auto id = requests_->take(remote_qpn_, wait().deadline);
+  if (!id) return make_error(id.code(), peer_ + ": " + id.error().context);
+  id_ = std::move(*id);
+  return {};
+}
+
+Status AskedCmLink::finish() {
+  rdma_conn_param with = parameters({});
+  Status accepted = verbs::from_minus_one(rdma_accept(id_->get(), &with), "accept a queue pair of " + peer_);
+  if (!accepted) return accepted;
+  auto event = id_->await_event(wait());
+  if (!event) return make_error(event.code(), peer_ + " did not confirm a queue pair: " + event.error().context);
+  return event->type == RDMA_CM_EVENT_ESTABLISHED ? Status() : failed(*event);
+}
+
+}  // namespace rdmacomm

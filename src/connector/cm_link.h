@@ -1,0 +1,71 @@
+// cm_link.h - one queue pair's connection by rdma_cm: the half that asks, and the half that is asked. Private to the
+// connector layer.
+#pragma once
+
+#include <memory>
+
+#include "connector/cm_id.h"
+#include "connector/cm_requests.h"
+#include "rdmacomm/verbs/qp_address.h"
+#include "rdmacomm/verbs/queue_pair_link.h"
+
+namespace rdmacomm {
+
+/// What a link needs to know of the connector that it belongs to. A value.
+struct CmLinkContext {
+  SocketAddress local = {};
+  SocketAddress peer = {};
+  std::chrono::milliseconds patience{};  ///< for each step
+  int cancel_fd = -1;                    ///< readable: the connector is shut down
+};
+
+/// What both halves share: rdma_cm's id of the connection, and the queue pair's number.
+class CmLink : public verbs::QueuePairLink {
+ public:
+  [[nodiscard]] bool device_moves_queue_pair() const noexcept final { return id_ != nullptr && id_->is_iwarp(); }
+  [[nodiscard]] Status attributes(ibv_qp_state to, ibv_qp_attr& attributes) final;
+
+ protected:
+  CmLink(std::uint32_t qpn, const CmLinkContext& context)
+      : qpn_(qpn), context_(context), peer_(context.peer.to_text()) {}
+  [[nodiscard]] rdma_conn_param parameters(std::span<const std::byte> private_data) const;
+  [[nodiscard]] CmWait wait() const {
+    return {.deadline = Deadline::after(context_.patience), .cancel_fd = context_.cancel_fd};
+  }
+  [[nodiscard]] Error failed(const CmEvent& event) const;
+
+  const std::uint32_t qpn_;
+  const CmLinkContext context_;
+  const std::string peer_;
+  verbs::LinkOptions options_;
+  std::unique_ptr<CmId> id_;
+};
+
+/// The client's half.
+class AskingCmLink final : public CmLink {
+ public:
+  AskingCmLink(std::uint32_t qpn, const CmLinkContext& context, std::uint64_t token)
+      : CmLink(qpn, context), token_(token) {}
+  [[nodiscard]] Status begin(const verbs::LinkOptions& options) override;
+  [[nodiscard]] Status finish() override;
+
+ private:
+  const std::uint64_t token_;
+};
+
+/// The server's half.
+class AskedCmLink final : public CmLink {
+ public:
+  /// remote_qpn: of the queue pair that will ask.
+  AskedCmLink(std::uint32_t qpn, const CmLinkContext& context, std::uint32_t remote_qpn,
+              std::shared_ptr<CmRequests> requests)
+      : CmLink(qpn, context), remote_qpn_(remote_qpn), requests_(std::move(requests)) {}
+  [[nodiscard]] Status begin(const verbs::LinkOptions& options) override;
+  [[nodiscard]] Status finish() override;
+
+ private:
+  const std::uint32_t remote_qpn_;
+  const std::shared_ptr<CmRequests> requests_;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,56 @@
+// cm_requests.h - requests of rdma_cm that wait for the connector they are meant for. Private to the connector layer.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "connector/cm_id.h"
+#include "connector/cm_private_data.h"
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm {
+
+/// The requests for queue pairs of one connector, by the requester's queue pair number. Threads: any.
+class CmRequests {
+ public:
+  static constexpr std::size_t kMost = 256;
+
+  CmRequests() = default;
+  CmRequests(const CmRequests&) = delete;
+  CmRequests& operator=(const CmRequests&) = delete;
+
+  /// Whether add() would keep it: not too many wait, and none of that number does. For the one thread that adds.
+  [[nodiscard]] bool has_room(std::uint32_t qpn);
+  void add(std::uint32_t qpn, std::unique_ptr<CmId> id);
+  /// Waits for the request of that number. kTimeout; kStopped: close() was called.
+  [[nodiscard]] Result<std::unique_ptr<CmId>> take(std::uint32_t qpn, Deadline deadline);
+  /// Ends all waits, now and later.
+  void close();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;
+  std::map<std::uint32_t, std::unique_ptr<CmId>> waiting_;
+};
+
+/// Which connector a request for a queue pair belongs to: by the token that its peer was given. Threads: any.
+class CmRegistry {
+ public:
+  /// A new connector's requests, under a new random token.
+  [[nodiscard]] Result<std::pair<std::uint64_t, std::shared_ptr<CmRequests>>> enter();
+  void forget(std::uint64_t token);
+  /// nullptr: nobody has that token.
+  [[nodiscard]] std::shared_ptr<CmRequests> find(std::uint64_t token);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<CmRequests>> requests_;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,375 @@
+#include "connector/cm_stream.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/wire.h"
+#include "rdmacomm/verbs/call.h"
+#include "rdmacomm/verbs/describe.h"
+
+namespace rdmacomm {
+namespace {
+
+constexpr std::uint64_t kSendMark = 1U << 16;  // in wr_id: a send slot, not a receive slot
+constexpr std::chrono::milliseconds kLinger{200};
+// Six, not seven: some devices take seven as "for ever".
+constexpr std::uint8_t kRetries = 6;
+constexpr std::uint8_t kRnrForEver = 7;
+constexpr int kNobodyListens = 8;  // "invalid service ID": InfiniBand Architecture Specification 1, 12.6.7.2
+
+std::error_code would_block() {
+  return std::make_error_code(std::errc::operation_would_block);
+}
+
+/// Somebody who listens there says no, or nobody does.
+Error rejected(const CmEvent& event, const std::string& where) {
+  if (auto reason = CmPrivateData::decode(event.private_data); reason.code() == Errc::kVersionMismatch) {
+    return make_error(Errc::kVersionMismatch, where + ": " + reason.error().context);
+  }
+  const bool nobody = event.status == kNobodyListens || event.status == -ECONNREFUSED;
+  const auto code = nobody ? std::make_error_code(std::errc::connection_refused) : std::error_code(Errc::kPeerRefused);
+  return make_error(code,
+                    (nobody ? "nobody listens by rdma_cm at " : "refused by ") + where + " (" + event.to_text() + ")");
+}
+
+Error not_connected(const CmEvent& event, const std::string& where) {
+  if (event.type == RDMA_CM_EVENT_REJECTED) return rejected(event, where);
+  if (event.status == -ECONNREFUSED) return rejected(event, where);
+  return make_error(Errc::kTimeout, "no answer by rdma_cm from " + where + " (" + event.to_text() + ")");
+}
+
+}  // namespace
+
+// Making and connecting -----------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<CmStream>> CmStream::create(std::unique_ptr<CmId> id) {
+  std::unique_ptr<CmStream> stream(new CmStream(std::move(id)));
+  const SocketAddress local = stream->id_->local();
+  stream->local_text_ = local.to_text();
+  stream->peer_text_ = stream->id_->peer().to_text();
+  stream->local_gid_ = local.as_gid();
+  Status status = stream->make_memory();
+  if (status) status = stream->make_queues();
+  for (std::uint32_t slot = 0; slot < kSlots && status; ++slot) {
+    stream->free_send_slots_.push_back(slot);
+    status = stream->post_receive(slot);
+  }
+  if (!status) return status.error();
+  return stream;
+}
+
+Status CmStream::make_memory() {
+  const verbs::Api& api = verbs::libibverbs_api();
+  auto pd = verbs::from_null(api.alloc_pd(id_->get()->verbs), "allocate a protection domain");
+  if (!pd) return pd.status();
+  pd_ = verbs::PdHandle(api, *pd);
+  auto mr = verbs::from_null(api.reg_mr(pd_.get(), memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE),
+                             "register " + std::to_string(memory_.size()) + " bytes for messages");
+  if (!mr) return mr.status();
+  mr_ = verbs::MrHandle(api, *mr);
+  return {};
+}
+
+Status CmStream::make_queues() {
+  const verbs::Api& api = verbs::libibverbs_api();
+  ibv_context* context = id_->get()->verbs;
+  auto stop = StopEvent::create();
+  if (!stop) return stop.status();
+  stop_ = std::move(*stop);
+  auto wake = verbs::from_null(api.create_comp_channel(context), "create a completion channel");
+  if (!wake) return wake.status();
+  wake_ = verbs::CompChannelHandle(api, *wake);
+  Status status = set_nonblocking(wake_->fd);
+  if (!status) return status;
+  auto cq = verbs::from_null(api.create_cq(context, 2 * kSlots, nullptr, wake_.get(), 0), "create a completion queue");
+  if (!cq) return cq.status();
+  cq_ = verbs::CqHandle(api, *cq);
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = attributes.recv_cq = cq_.get();
+  attributes.cap = {
+      .max_send_wr = kSlots, .max_recv_wr = kSlots, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.sq_sig_all = 1;
+  return verbs::from_minus_one(rdma_create_qp(id_->get(), pd_.get(), &attributes), "create a queue pair for messages");
+}
+
+CmStream::~CmStream() {
+  // The queue pair before what it uses; the completion queue wants its events acknowledged.
+  if (id_->get()->qp != nullptr) rdma_destroy_qp(id_->get());
+  if (unacknowledged_events_ > 0) verbs::libibverbs_api().ack_cq_events(cq_.get(), unacknowledged_events_);
+}
+
+Status CmStream::post_receive(std::uint32_t slot) {
+  ibv_sge slice{};
+  slice.addr = reinterpret_cast<std::uint64_t>(receive_slot(slot));
+  slice.length = kSlotBytes;
+  slice.lkey = mr_->lkey;
+  ibv_recv_wr request{};
+  request.wr_id = slot;
+  request.sg_list = &slice;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  return verbs::from_value(ibv_post_recv(id_->get()->qp, &request, &bad), "post a receive for messages");
+}
+
+CmPrivateData CmStream::introduction(std::uint64_t token) const {
+  return {.purpose = CmPurpose::kMessages, .token = token, .slots = kSlots, .slot_bytes = kSlotBytes};
+}
+
+Status CmStream::take_over(const CmPrivateData& peer) {
+  if (peer.slots < 2 || peer.slot_bytes != kSlotBytes) {
+    return make_error(Errc::kBadMessage, "the peer offers " + std::to_string(peer.slots) + " receives of " +
+                                             std::to_string(peer.slot_bytes) +
+                                             " bytes; this side needs at least 2 of " + std::to_string(kSlotBytes));
+  }
+  window_.emplace(kSlots, peer.slots);
+  return {};
+}
+
+Result<CmPrivateData> CmStream::connect(const CmWait& wait) {
+  const std::vector<std::byte> mine = introduction(0).encode();
+  rdma_conn_param parameters = connection_parameters(mine);
+  parameters.retry_count = kRetries;
+  parameters.rnr_retry_count = kRnrForEver;
+  Status status =
+      verbs::from_minus_one(rdma_connect(id_->get(), &parameters), "connect to " + peer_text_ + " by rdma_cm");
+  if (!status) return status.error();
+  auto event = id_->await_event(wait);
+  if (!event) return make_error(event.code(), "no answer by rdma_cm from " + peer_text_ + ": " + event.error().context);
+  if (event->type != RDMA_CM_EVENT_ESTABLISHED) return not_connected(*event, peer_text_);
+  auto answer = CmPrivateData::decode(event->private_data);
+  if (!answer) return make_error(answer.code(), peer_text_ + " answered with " + answer.error().context);
+  if (status = take_over(*answer); !status) return status.error();
+  may_speak_ = true;
+  return answer;
+}
+
+Status CmStream::accept(const CmPrivateData& peer, std::uint64_t token) {
+  if (Status status = take_over(peer); !status) return status;
+  const std::vector<std::byte> mine = introduction(token).encode();
+  rdma_conn_param parameters = connection_parameters(mine);
+  parameters.rnr_retry_count = kRnrForEver;
+  return verbs::from_minus_one(rdma_accept(id_->get(), &parameters), "accept " + peer_text_ + " by rdma_cm");
+}
+
+// Bytes ---------------------------------------------------------------------------------------------------------------
+
+Transfer CmStream::receive(std::span<std::byte> room) {
+  const std::lock_guard lock(mutex_);
+  progress();
+  std::size_t taken = 0;
+  while (taken < room.size() && !arrived_.empty()) {
+    Segment& segment = arrived_.front();
+    const std::size_t count = std::min<std::size_t>(room.size() - taken, segment.end - segment.begin);
+    std::memcpy(room.data() + taken, receive_slot(segment.slot) + segment.begin, count);
+    segment.begin += static_cast<std::uint32_t>(count);
+    taken += count;
+    if (segment.begin < segment.end) break;
+    give_back(segment.slot);
+    arrived_.pop_front();
+  }
+  if (taken > 0) return {.bytes = taken};
+  if (failure_) return {.error = failure_};
+  if (peer_ended_ || gone_ || stopped_) return {};
+  return {.error = would_block()};
+}
+
+Transfer CmStream::send(std::span<const std::byte> bytes) {
+  const std::lock_guard lock(mutex_);
+  progress();
+  std::size_t sent = 0;
+  while (sent < bytes.size() && may_send()) {
+    const auto piece = bytes.subspan(sent, std::min<std::size_t>(bytes.size() - sent, kSegmentBytes));
+    if (!post_segment(piece, 0)) break;
+    sent += piece.size();
+  }
+  if (sent > 0) return {.bytes = sent};
+  if (failure_) return {.error = failure_};
+  if (gone_ || stopped_) return {.error = std::make_error_code(std::errc::broken_pipe)};
+  return {.error = would_block()};
+}
+
+bool CmStream::may_send() const {
+  return may_speak_ && !gone_ && !stopped_ && !failure_ && window_->may_send() && !free_send_slots_.empty();
+}
+
+bool CmStream::post_segment(std::span<const std::byte> bytes, std::uint16_t flags) {
+  const std::uint32_t slot = free_send_slots_.back();
+  WireWriter header;
+  header.put(static_cast<std::uint16_t>(bytes.size()));
+  header.put(window_->sent());
+  header.put(flags);
+  header.put(std::uint16_t{0});
+  std::memcpy(send_slot(slot), header.bytes().data(), kHeaderBytes);
+  if (!bytes.empty()) std::memcpy(send_slot(slot) + kHeaderBytes, bytes.data(), bytes.size());
+  ibv_sge slice{};
+  slice.addr = reinterpret_cast<std::uint64_t>(send_slot(slot));
+  slice.length = kHeaderBytes + static_cast<std::uint32_t>(bytes.size());
+  slice.lkey = mr_->lkey;
+  ibv_send_wr request{};
+  request.wr_id = kSendMark + slot;
+  request.sg_list = &slice;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  ibv_send_wr* bad = nullptr;
+  const Status posted = verbs::from_value(ibv_post_send(id_->get()->qp, &request, &bad), "send a message");
+  if (!posted) {
+    fail(posted.message());
+    return false;
+  }
+  free_send_slots_.pop_back();
+  return true;
+}
+
+void CmStream::give_back(std::uint32_t slot) {
+  if (gone_ || failure_) return;
+  if (Status posted = post_receive(slot); !posted) return fail(posted.message());
+  window_->posted_again();
+  if (may_speak_ && window_->should_give() && !free_send_slots_.empty()) (void)post_segment({}, 0);
+}
+
+void CmStream::fail(const std::string& why) {
+  RDMACOMM_VLOG(1) << "messages to " << peer_text_ << " by rdma_cm: " << why;
+  if (!failure_) failure_ = std::make_error_code(std::errc::connection_reset);
+  changed_.notify_all();
+}
+
+// Progress ------------------------------------------------------------------------------------------------------------
+
+/// What has been received comes first: a peer's last words arrive before its end does.
+void CmStream::progress() {
+  take_cm_events();
+  std::array<ibv_wc, kSlots> completions{};
+  for (;;) {
+    const int count = ibv_poll_cq(cq_.get(), kSlots, completions.data());
+    if (count < 0) return fail("its completion queue has failed");
+    for (int i = 0; i < count; ++i) take_completion(completions[static_cast<std::size_t>(i)]);
+    if (count < kSlots) return;
+  }
+}
+
+void CmStream::take_completion(const ibv_wc& completion) {
+  const bool is_send = (completion.wr_id & kSendMark) != 0;
+  const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kSendMark);
+  if (completion.status == IBV_WC_WR_FLUSH_ERR) {
+    gone_ = true;
+  } else if (completion.status != IBV_WC_SUCCESS) {
+    fail(ibv_wc_status_str(completion.status));
+  } else if (!is_send) {
+    return take_segment(slot, completion.byte_len);
+  }
+  if (is_send) free_send_slots_.push_back(slot);
+}
+
+void CmStream::take_segment(std::uint32_t slot, std::uint32_t bytes) {
+  WireReader header(std::span(receive_slot(slot), std::min(bytes, kHeaderBytes)));
+  const std::uint32_t length = header.get<std::uint16_t>();
+  const auto credits = header.get<std::uint16_t>();
+  const auto flags = header.get<std::uint16_t>();
+  if (!header.ok() || bytes != kHeaderBytes + length || !window_->received(credits)) {
+    return fail("a segment that is none");
+  }
+  may_speak_ = true;
+  if ((flags & kLastSegment) != 0) peer_ended_ = true;
+  if (length == 0) return give_back(slot);
+  arrived_.push_back({.slot = slot, .begin = kHeaderBytes, .end = kHeaderBytes + length});
+}
+
+void CmStream::take_cm_events() {
+  while (auto event = id_->take_event()) {
+    switch (event->type) {
+      case RDMA_CM_EVENT_ESTABLISHED: break;  // the accepting side learns it by the first segment, too
+      case RDMA_CM_EVENT_ADDR_CHANGE: break;  // another port of a bond; the connection goes on
+      default: gone_ = true;
+    }
+  }
+}
+
+// Waiting -------------------------------------------------------------------------------------------------------------
+
+/// Arm, look again, sleep: a completion that comes in between wakes.
+template <typename Condition>
+bool CmStream::wait_until(Condition condition, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const auto over = [&] {
+    progress();
+    return condition() || failure_ || gone_ || stopped_;
+  };
+  while (!over()) {
+    if (deadline.passed()) return false;
+    if (leader_sleeps_) {
+      follow(lock, deadline);
+      continue;
+    }
+    if (ibv_req_notify_cq(cq_.get(), 0) != 0) fail("its completion queue cannot be armed");
+    if (!over()) lead(lock, deadline);
+  }
+  return true;
+}
+
+/// Sleeps until another thread that sleeps on the descriptors has woken.
+void CmStream::follow(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  if (deadline.is_never()) {
+    changed_.wait(lock);
+  } else {
+    changed_.wait_until(lock, deadline.time_point());
+  }
+}
+
+/// Sleeps on the descriptors, for all.
+void CmStream::lead(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  leader_sleeps_ = true;
+  lock.unlock();
+  pollfd waited[3] = {{wake_->fd, POLLIN, 0}, {id_->fd(), POLLIN, 0}, {stop_->fd(), POLLIN, 0}};
+  (void)::poll(waited, 3, deadline.poll_timeout_ms());
+  lock.lock();
+  leader_sleeps_ = false;
+  ibv_cq* cq = nullptr;
+  void* context = nullptr;
+  while (verbs::libibverbs_api().get_cq_event(wake_.get(), &cq, &context) == 0) ++unacknowledged_events_;
+  changed_.notify_all();
+}
+
+void CmStream::await_input(Deadline deadline) {
+  (void)wait_until([this] { return !arrived_.empty() || peer_ended_; }, deadline);
+}
+
+bool CmStream::await_room(Deadline deadline) {
+  return wait_until([this] { return may_send(); }, deadline);
+}
+
+// The end -------------------------------------------------------------------------------------------------------------
+
+bool CmStream::ended() {
+  const std::lock_guard lock(mutex_);
+  progress();
+  return peer_ended_ || gone_ || failure_;
+}
+
+void CmStream::end_sending() noexcept {
+  const std::lock_guard lock(mutex_);
+  progress();
+  if (may_send()) (void)post_segment({}, kLastSegment);
+}
+
+void CmStream::shut_down() noexcept {
+  // What was sent last is on its way: ending the connection would take it back.
+  (void)wait_until([this] { return free_send_slots_.size() == kSlots; }, Deadline::after(kLinger));
+  const std::lock_guard lock(mutex_);
+  if (stopped_) return;
+  stopped_ = true;
+  stop_->signal();
+  changed_.notify_all();
+  if (rdma_disconnect(id_->get()) != 0) RDMACOMM_VLOG(2) << peer_text_ << " was disconnected already";
+}
+
+WatchedFd CmStream::watched() const noexcept {
+  return {.fd = id_->fd(), .events = EPOLLIN};
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,113 @@
+// cm_stream.h - a queue pair connected by rdma_cm as a ByteStream. Private to the connector layer.
+// Wire form: docs/wire_format.md "Segments"
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "connector/byte_stream.h"
+#include "connector/cm_id.h"
+#include "connector/cm_private_data.h"
+#include "connector/segment_window.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/stop_event.h"
+#include "rdmacomm/verbs/handles.h"
+
+namespace rdmacomm {
+
+/// Bytes go in segments of up to kSegmentBytes by SEND, each with a header. One thread at a time sleeps, for all.
+class CmStream final : public ByteStream {
+ public:
+  static constexpr std::uint16_t kSlots = 16;  ///< each way
+  static constexpr std::uint32_t kSegmentBytes = 4096;
+
+  /// Makes the queue pair on `id`, whose device is known, with all receives posted.
+  [[nodiscard]] static Result<std::unique_ptr<CmStream>> create(std::unique_ptr<CmId> id);
+  /// Connects to the listener that `id` was resolved to. Returns what it answered.
+  /// Errors: std::errc::connection_refused: nobody listens there; kPeerRefused; kTimeout; kStopped
+  [[nodiscard]] Result<CmPrivateData> connect(const CmWait& wait);
+  /// Takes up the connection that `id` was asked for, without waiting. peer: what the request carried.
+  [[nodiscard]] Status accept(const CmPrivateData& peer, std::uint64_t token);
+  ~CmStream() override;
+
+  [[nodiscard]] Transfer receive(std::span<std::byte> room) override;
+  [[nodiscard]] Transfer send(std::span<const std::byte> bytes) override;
+  void await_input(Deadline deadline) override;
+  [[nodiscard]] bool await_room(Deadline deadline) override;
+  [[nodiscard]] bool ended() override;
+  void end_sending() noexcept override;
+  void shut_down() noexcept override;
+
+  [[nodiscard]] WatchedFd watched() const noexcept override;
+  [[nodiscard]] const std::string& local_address() const noexcept override { return local_text_; }
+  [[nodiscard]] const std::string& peer_address() const noexcept override { return peer_text_; }
+  [[nodiscard]] const ibv_gid& local_gid() const noexcept override { return local_gid_; }
+  [[nodiscard]] const CmId& id() const noexcept { return *id_; }
+  /// Readable once the stream was shut down on this side.
+  [[nodiscard]] int stop_fd() const noexcept { return stop_->fd(); }
+
+ private:
+  struct Segment {
+    std::uint32_t slot = 0;
+    std::uint32_t begin = 0;  ///< of the payload that was not handed out yet
+    std::uint32_t end = 0;
+  };
+
+  explicit CmStream(std::unique_ptr<CmId> id) : id_(std::move(id)) {}
+  Status make_queues();
+  Status make_memory();
+  Status post_receive(std::uint32_t slot);
+  [[nodiscard]] CmPrivateData introduction(std::uint64_t token) const;
+  Status take_over(const CmPrivateData& peer);
+  std::byte* receive_slot(std::uint32_t slot) { return memory_.data() + std::size_t{slot} * kSlotBytes; }
+  std::byte* send_slot(std::uint32_t slot) { return receive_slot(kSlots + slot); }
+
+  // Under mutex_.
+  void progress();
+  void take_completion(const ibv_wc& completion);
+  void take_segment(std::uint32_t slot, std::uint32_t bytes);
+  void take_cm_events();
+  void give_back(std::uint32_t slot);
+  bool post_segment(std::span<const std::byte> bytes, std::uint16_t flags);
+  void fail(const std::string& why);
+  [[nodiscard]] bool may_send() const;
+  template <typename Condition>
+  bool wait_until(Condition condition, Deadline deadline);
+  void follow(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  void lead(std::unique_lock<std::mutex>& lock, Deadline deadline);
+
+  static constexpr std::uint32_t kHeaderBytes = 8;
+  static constexpr std::uint32_t kSlotBytes = kHeaderBytes + kSegmentBytes;
+  static constexpr std::uint16_t kLastSegment = 1;
+
+  std::unique_ptr<CmId> id_;
+  std::vector<std::byte> memory_ = std::vector<std::byte>(std::size_t{2} * kSlots * kSlotBytes);
+  verbs::PdHandle pd_;
+  verbs::MrHandle mr_;
+  verbs::CompChannelHandle wake_;
+  verbs::CqHandle cq_;
+  std::optional<StopEvent> stop_;
+  std::string local_text_;
+  std::string peer_text_;
+  ibv_gid local_gid_{};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool leader_sleeps_ = false;
+  std::optional<SegmentWindow> window_;
+  std::deque<Segment> arrived_;
+  std::vector<std::uint32_t> free_send_slots_;
+  unsigned unacknowledged_events_ = 0;
+  bool may_speak_ = false;  ///< iWARP: who has accepted is silent until the other side has spoken
+  bool peer_ended_ = false;
+  bool gone_ = false;  ///< the connection has ended
+  bool stopped_ = false;
+  std::error_code failure_;
+};
+
+}  // namespace rdmacomm
