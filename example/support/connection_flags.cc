@@ -25,6 +25,7 @@ DEFINE_string(
 DEFINE_string(ib_dev, "", "another name of --device");
 DEFINE_int32(ib_port, 0, "port of the device; 0: the first active one");
 DEFINE_int32(gid_index, -1, "index in the port's GID table; -1: chosen by the route to the peer");
+DEFINE_string(connector, "auto", "by what the two meet: tcp, cm (rdma_cm), or auto: cm where the device is iWARP");
 DEFINE_int32(gid_idx, -1, "another name of --gid-index");
 DEFINE_string(
     gid_type, "auto",
@@ -106,11 +107,14 @@ Result<ConnectionFlags> read_connection_flags() {
   if (!gid_type) return gid_type.error();
   const auto pkey = read_pkey();
   if (!pkey) return pkey.error();
+  const auto connector = connector_kind_from(FLAGS_connector);
+  if (!connector) return bad_flag("connector", FLAGS_connector, "possible are auto, tcp and cm");
 
   ConnectionFlags flags;
   flags.role = *role;
   flags.keep_serving = FLAGS_keep_serving;
   flags.session.device.name = given("ib_dev") ? FLAGS_ib_dev : FLAGS_device;
+  flags.session.connector = *connector;
   flags.session.device.port = static_cast<std::uint8_t>(FLAGS_ib_port);
   flags.session.device.gid_index = given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index;
   flags.session.device.gid_type = *gid_type;
@@ -138,6 +142,7 @@ std::vector<Help::Group> connection_help() {
         {"port", "N"},
         {"connect_timeout", "SECONDS"},
         {"keep_serving", ""},
+        {"connector", "KIND"},
         {"master", "HOST"}}},
       {"The device",
        {{"device", "NAME"},

@@ -19,6 +19,7 @@
 #include "rdmacomm/connector/cm_connector.h"
 #include "rdmacomm/connector/cm_listener.h"
 #include "rdmacomm/connector/connector.h"
+#include "rdmacomm/connector/connector_kind.h"
 #include "rdmacomm/connector/handshake.h"
 #include "rdmacomm/connector/host_address.h"
 #include "rdmacomm/connector/listener.h"

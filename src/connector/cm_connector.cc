@@ -13,7 +13,10 @@ namespace {
 Result<std::unique_ptr<CmStream>> try_one(const SocketAddress& address, const CmWait& wait, std::uint64_t& token) {
   auto id = CmId::create();
   if (!id) return id.error();
-  if (Status resolved = (*id)->resolve(address, nullptr, wait); !resolved) return resolved.error();
+  // Bound to the address that the route gives: rdma_cm then asks for a path by that interface.
+  const auto from = SocketAddress::towards(address);
+  if (!from) return from.error();
+  if (Status resolved = (*id)->resolve(address, *from, wait); !resolved) return resolved.error();
   auto stream = CmStream::create(std::move(*id));
   if (!stream) return stream;
   auto answer = (*stream)->connect(wait);

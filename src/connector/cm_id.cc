@@ -89,12 +89,13 @@ SocketAddress CmId::peer() const {
   return copy_of(rdma_get_peer_addr(id_));
 }
 
-Status CmId::resolve(const SocketAddress& peer, const SocketAddress* local, const CmWait& wait) {
+Status CmId::resolve(const SocketAddress& peer, const SocketAddress& local, const CmWait& wait) {
   SocketAddress to = peer;
-  SocketAddress from = local == nullptr ? SocketAddress{} : *local;
+  SocketAddress from = local;
+  from.set_port(0);
   const std::string what = "reach " + peer.to_text() + " by rdma_cm";
   const auto ms = [&] { return std::max(1, wait.deadline.poll_timeout_ms()); };
-  int returned = rdma_resolve_addr(id_, local == nullptr ? nullptr : from.get(), to.get(), ms());
+  int returned = rdma_resolve_addr(id_, from.get(), to.get(), ms());
   if (returned != 0)
     return not_resolved({.type = RDMA_CM_EVENT_ADDR_ERROR, .status = -last_system_error().value()}, what);
   Status status = await_step(RDMA_CM_EVENT_ADDR_RESOLVED, what, wait);

@@ -45,9 +45,9 @@ class CmId {
   CmId& operator=(const CmId&) = delete;
   ~CmId();
 
-  /// Finds device, port and path to `peer`. `local`: from this address; port 0.
+  /// Finds device, port and path to `peer`. `local`: from this address, any port.
   /// Returns  kNoDevice: no RDMA device on the way; kTimeout; kStopped; or what rdma_cm said
-  [[nodiscard]] Status resolve(const SocketAddress& peer, const SocketAddress* local, const CmWait& wait);
+  [[nodiscard]] Status resolve(const SocketAddress& peer, const SocketAddress& local, const CmWait& wait);
   /// The next event. kTimeout; kStopped.
   [[nodiscard]] Result<CmEvent> await_event(const CmWait& wait);
   /// The next event, if there is one now.

@@ -38,9 +38,7 @@ Status AskingCmLink::begin(const verbs::LinkOptions& options) {
     const int returned = rdma_set_option(id_->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
     if (Status set = verbs::from_minus_one(returned, "set the traffic class"); !set) return set;
   }
-  SocketAddress from = context_.local;
-  from.set_port(0);
-  if (Status resolved = id_->resolve(context_.peer, &from, wait()); !resolved) return resolved;
+  if (Status resolved = id_->resolve(context_.peer, context_.local, wait()); !resolved) return resolved;
   const auto mine = CmPrivateData{.purpose = CmPurpose::kQueuePair, .token = token_, .qpn = qpn_}.encode();
   rdma_conn_param with = parameters(mine);
   Status asked = verbs::from_minus_one(rdma_connect(id_->get(), &with), "connect to " + peer_ + " by rdma_cm");

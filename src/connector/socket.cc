@@ -118,6 +118,14 @@ Result<SocketAddress> SocketAddress::of_peer(int fd) {
   return address;
 }
 
+Result<SocketAddress> SocketAddress::towards(const SocketAddress& peer) {
+  const UniqueFd fd(socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Status routed = verbs::from_minus_one(fd ? ::connect(fd.get(), peer.get(), peer.length) : -1,
+                                              "find a route to " + peer.to_text());
+  if (!routed) return routed.error();
+  return of_local_end(fd.get());
+}
+
 std::string host_port_text(std::string_view host, std::uint16_t port) {
   const bool brackets = host.find(':') != std::string_view::npos && !host.starts_with('[');
   const std::string text = brackets ? "[" + std::string(host) + "]" : std::string(host);

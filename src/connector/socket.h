@@ -34,6 +34,8 @@ struct SocketAddress {
 
   [[nodiscard]] static Result<SocketAddress> of_local_end(int fd);
   [[nodiscard]] static Result<SocketAddress> of_peer(int fd);
+  /// The local address from which packets to `peer` leave. Nothing is sent.
+  [[nodiscard]] static Result<SocketAddress> towards(const SocketAddress& peer);
 };
 
 /// "host:port", with brackets where the host is an IPv6 address without them.

@@ -5,8 +5,8 @@
 #include "base/start_thread.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
-#include "rdmacomm/connector/tcp_listener.h"
 #include "rdmacomm/session/open_device.h"
+#include "session/session_connectors.h"
 
 namespace rdmacomm {
 namespace {
@@ -89,7 +89,7 @@ Status SessionCore::start_up(const HostPort& address) {
   initialised_ = true;
   if (is_server_) {
     listener_.reset();  // of a start that failed
-    auto listener = TCPListener::listen(options_.address, options_.tcp);
+    auto listener = listen_for(options_, *device());
     if (!listener) return listener.status();
     listener_ = std::move(*listener);
     const std::lock_guard lock(mutex_);

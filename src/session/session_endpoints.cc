@@ -5,8 +5,8 @@
 
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
-#include "rdmacomm/connector/tcp_connector.h"
 #include "rdmacomm/session/server_session.h"
+#include "session/session_connectors.h"
 #include "session/session_core.h"
 
 namespace rdmacomm {
@@ -24,7 +24,7 @@ Result<std::shared_ptr<EndPoint>> SessionCore::connect(const HostPort& server) {
     ++client_setups_;
   }
   auto endpoint = [&]() -> Result<std::shared_ptr<EndPoint>> {
-    auto connector = TCPConnector::connect(server, options_.tcp, stop_event_->fd());
+    auto connector = connect_to(server, options_, *device(), stop_event_->fd());
     if (!connector) return connector.error();
     return set_up_client(id, std::move(*connector));
   }();

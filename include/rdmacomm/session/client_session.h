@@ -18,7 +18,8 @@ class ClientSession : public RDMASession {
   /// The first call opens the device, where options().device leaves it open the one on the route to the server: all
   /// endpoints of a session are on one device.
   /// Returns  kInvalidArgument: SessionOptions::validate(); kPeerRefused: the server said no (the context has its
-  ///          reason); kStopped; or as open_device(), init_session(), TCPConnector::connect, the hooks,
+  ///          reason); kStopped; or as open_device(), init_session(), TCPConnector::connect or CmConnector::connect, the
+  ///          hooks,
   ///          EndPoint::create and EndPoint::connect
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect();
   /// The same with another server.

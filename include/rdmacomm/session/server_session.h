@@ -21,7 +21,7 @@ class ServerSession : public RDMASession {
   /// Opens the device (where options().device leaves it open: the one that has options().address), listens, and returns;
   /// peers are accepted from then on. Once.
   /// Returns  kInvalidArgument: SessionOptions::validate(); kWrongState: started already; kStopped; or as
-  ///          open_device(), init_session() and TCPListener::listen
+  ///          open_device(), init_session() and TCPListener::listen or CmListener::listen
   [[nodiscard]] Status start();
   /// The port that peers are accepted at; 0 before start().
   [[nodiscard]] std::uint16_t port() const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/connector_kind.h"
 #include "rdmacomm/connector/handshake.h"
 #include "rdmacomm/connector/tcp_options.h"
 #include "rdmacomm/device/rdma_device.h"
@@ -19,7 +20,8 @@ namespace rdmacomm {
 struct SessionOptions {
   DeviceOptions device = {};                            ///< which device to open, where `shared_device` is empty
   std::shared_ptr<RDMADevice> shared_device = nullptr;  ///< one that is open already; sessions may share it
-  TcpOptions tcp = {};
+  ConnectorKind connector = ConnectorKind::kAuto;       ///< by what peers meet; the same on both sides
+  TcpOptions tcp = {};                                  ///< also the time limits of rdma_cm
   /// How long an established peer may give no sign of life (sessions give one each second) before it counts as lost: its
   /// process is stopped, or hangs as a whole, or its host is gone. 3 s..1 h; 0: for ever, to stop peers in a debugger.
   std::chrono::milliseconds silent_peer_after{10'000};

@@ -1,0 +1,24 @@
+#include "rdmacomm/connector/connector_kind.h"
+
+#include <string>
+
+namespace rdmacomm {
+
+const char* to_text(ConnectorKind kind) noexcept {
+  switch (kind) {
+    case ConnectorKind::kAuto: return "auto";
+    case ConnectorKind::kTcp: return "tcp";
+    case ConnectorKind::kCm: return "cm";
+  }
+  return "unknown";
+}
+
+Result<ConnectorKind> connector_kind_from(std::string_view text) {
+  for (const ConnectorKind kind : {ConnectorKind::kAuto, ConnectorKind::kTcp, ConnectorKind::kCm}) {
+    if (text == to_text(kind)) return kind;
+  }
+  return make_error(Errc::kInvalidArgument,
+                    "there is no connector \"" + std::string(text) + "\"; possible are auto, tcp and cm");
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,60 @@
+#include "session/session_connectors.h"
+
+#include "rdmacomm/connector/cm_connector.h"
+#include "rdmacomm/connector/cm_listener.h"
+#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/connector/tcp_listener.h"
+
+namespace rdmacomm {
+namespace {
+
+/// kCm or kTcp.
+Result<ConnectorKind> kind_for(ConnectorKind asked, const RDMADevice& device) {
+  const bool iwarp = device.transport() == verbs::Transport::kIwarp;
+  if (asked == ConnectorKind::kTcp && iwarp) {
+    return make_error(Errc::kNotSupported,
+                      device.to_text() +
+                          " is an iWARP device, whose queue pairs only rdma_cm connects: choose the "
+                          "connector cm or auto");
+  }
+  if (asked == ConnectorKind::kCm && device.is_software()) {
+    return make_error(Errc::kNotSupported,
+                      device.to_text() + " is not known to rdma_cm: choose the connector tcp or auto");
+  }
+  if (asked == ConnectorKind::kAuto) return iwarp ? ConnectorKind::kCm : ConnectorKind::kTcp;
+  return asked;
+}
+
+/// Result<unique_ptr<Base>> of a Result<unique_ptr<Derived>>.
+template <typename Base, typename Made>
+Result<std::unique_ptr<Base>> as(Made made) {
+  if (!made) return made.error();
+  return std::unique_ptr<Base>(std::move(*made));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, const SessionOptions& options,
+                                              const RDMADevice& device, int cancel_fd) {
+  const auto kind = kind_for(options.connector, device);
+  if (!kind) return kind.error();
+  if (*kind == ConnectorKind::kTcp) {
+    return as<Connector>(TCPConnector::connect(server, options.tcp, cancel_fd));
+  }
+  auto connector = CmConnector::connect(server, options.tcp, cancel_fd);
+  if (connector && (*connector)->device_name() != device.name()) {
+    return make_error(Errc::kInvalidArgument, "rdma_cm reaches " + server.to_text() + " by the device " +
+                                                  (*connector)->device_name() + ", and this session uses " +
+                                                  device.name() + ": name the right one (--device)");
+  }
+  return as<Connector>(std::move(connector));
+}
+
+Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const RDMADevice& device) {
+  const auto kind = kind_for(options.connector, device);
+  if (!kind) return kind.error();
+  if (*kind == ConnectorKind::kTcp) return as<Listener>(TCPListener::listen(options.address, options.tcp));
+  return as<Listener>(CmListener::listen(options.address, options.tcp));
+}
+
+}  // namespace rdmacomm
