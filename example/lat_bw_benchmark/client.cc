@@ -89,7 +89,8 @@ Status measure(EndPoint& endpoint, Workspace& workspace, const ClientOptions& op
 
 Status run_client(ClientOptions options) {
   if (Status writable = check_json(options.json_path); !writable.ok()) return writable;
-  auto opened = open_device(options.connection.session.device, {.address = options.connection.session.address});
+  auto opened = open_device(options.connection.session.device, {.address = options.connection.session.address,
+                                                                .connector = options.connection.session.connector});
   if (!opened) return opened.error();
   const std::shared_ptr<RDMADevice> device = std::move(*opened);
   if (Status fits = check_limits(*device, options.plan); !fits.ok()) return fits;

@@ -212,7 +212,8 @@ class Game {
 }  // namespace
 
 Status run_client(const programs::ConnectionFlags& connection, const Terms& terms, PollingMode polling) {
-  auto opened = open_device(connection.session.device, {.address = connection.session.address});
+  auto opened = open_device(connection.session.device,
+                            {.address = connection.session.address, .connector = connection.session.connector});
   if (!opened) return opened.error();
   const std::shared_ptr<RDMADevice> device = std::move(*opened);
   if (terms.size > device->limits().max_message_bytes) {

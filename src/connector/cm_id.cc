@@ -20,6 +20,10 @@ SocketAddress copy_of(const sockaddr* address) {
   return copy;
 }
 
+constexpr std::chrono::milliseconds kResolveStep{300};
+
+constexpr int kResolveStepMs = 300;
+
 /// What an error event means for whoever resolves an address.
 Error not_resolved(const CmEvent& event, const std::string& what) {
   const int number = event.status < 0 ? -event.status : event.status;
@@ -94,14 +98,16 @@ Status CmId::resolve(const SocketAddress& peer, const SocketAddress& local, cons
   SocketAddress from = local;
   from.set_port(0);
   const std::string what = "reach " + peer.to_text() + " by rdma_cm";
-  const auto ms = [&] { return std::max(1, wait.deadline.poll_timeout_ms()); };
-  int returned = rdma_resolve_addr(id_, from.get(), to.get(), ms());
-  if (returned != 0)
-    return not_resolved({.type = RDMA_CM_EVENT_ADDR_ERROR, .status = -last_system_error().value()}, what);
-  Status status = await_step(RDMA_CM_EVENT_ADDR_RESOLVED, what, wait);
+  Status status;
+  // A neighbour that is not known yet is asked for, and the kernel looks for its answer at the end of the step only.
+  do {
+    if (rdma_resolve_addr(id_, from.get(), to.get(), kResolveStepMs) != 0) {
+      return not_resolved({.type = RDMA_CM_EVENT_ADDR_ERROR, .status = -last_system_error().value()}, what);
+    }
+    status = await_step(RDMA_CM_EVENT_ADDR_RESOLVED, what, wait);
+  } while (status.code() == Errc::kTimeout && !wait.deadline.passed());
   if (!status) return status;
-  returned = rdma_resolve_route(id_, ms());
-  if (returned != 0)
+  if (rdma_resolve_route(id_, std::max(1, wait.deadline.poll_timeout_ms())) != 0)
     return not_resolved({.type = RDMA_CM_EVENT_ROUTE_ERROR, .status = -last_system_error().value()}, what);
   return await_step(RDMA_CM_EVENT_ROUTE_RESOLVED, what, wait);
 }

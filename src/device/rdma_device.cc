@@ -90,7 +90,7 @@ Result<std::unique_ptr<RDMADevice>> RDMADevice::open_among(const std::vector<con
   AddressingInput input{.interfaces = hints.network->interfaces(),
                         .route = hints.route,
                         .options = options,
-                        .by_rdma_cm = hints.by_rdma_cm};
+                        .connect_by = hints.connect_by};
   for (const ScannedDevice& device : scanned) {
     if (device.failure && device.facts.name == options.name) return *device.failure;
     input.devices.push_back(device.facts);

@@ -14,6 +14,15 @@ std::optional<PeerRoute> route_from(const HostAddress& listening) {
   return PeerRoute{.source = listening.gid, .peer = "clients of " + listening.text, .interface = listening.scope};
 }
 
+ConnectBy connect_by(ConnectorKind connector) {
+  switch (connector) {
+    case ConnectorKind::kTcp: return ConnectBy::kAddresses;
+    case ConnectorKind::kCm: return ConnectBy::kRdmaCm;
+    case ConnectorKind::kAuto: break;
+  }
+  return ConnectBy::kEither;
+}
+
 Result<std::optional<PeerRoute>> find_route(const OpenFor& purpose) {
   if (purpose.address.host.empty()) return std::optional<PeerRoute>();
   const auto addresses = find_addresses(purpose.address);
@@ -30,7 +39,7 @@ Result<std::optional<PeerRoute>> find_route(const OpenFor& purpose) {
 Result<std::unique_ptr<RDMADevice>> open_device(const DeviceOptions& options, const OpenFor& purpose) {
   auto route = find_route(purpose);
   if (!route) return route.error();
-  return RDMADevice::open(options, {.route = std::move(*route), .by_rdma_cm = purpose.by_rdma_cm});
+  return RDMADevice::open(options, {.route = std::move(*route), .connect_by = connect_by(purpose.connector)});
 }
 
 }  // namespace rdmacomm

@@ -102,7 +102,8 @@ Status SessionCore::open_device(const HostPort& address) {
   if (device()) return {};
   std::shared_ptr<RDMADevice> device = options_.shared_device;
   if (!device) {
-    auto opened = rdmacomm::open_device(options_.device, {.address = address, .is_server = is_server_});
+    auto opened = rdmacomm::open_device(options_.device,
+                                        {.address = address, .is_server = is_server_, .connector = options_.connector});
     if (!opened) return opened.status();
     device = std::move(*opened);
   }

@@ -125,7 +125,8 @@ TEST(KeepAlive, AHeartbeatThatGoesOutInPartIsCompletedBeforeTheNextMessage) {
   EXPECT_EQ(connector.keep_alive(kStart + 2s, 0s), PeerState::kOpen);
 
   std::vector<std::byte> expected = *frame_message(MessageType::kHeartbeat, {});
-  for (const auto& more : {*frame_message(MessageType::kUser, as_bytes("yes")), *frame_message(MessageType::kHeartbeat, {})}) {
+  for (const auto& more :
+       {*frame_message(MessageType::kUser, as_bytes("yes")), *frame_message(MessageType::kHeartbeat, {})}) {
     expected.insert(expected.end(), more.begin(), more.end());
   }
   EXPECT_EQ(stream.taken, expected);

@@ -71,14 +71,20 @@ struct DeviceFacts {
   std::string unusable{};  ///< why it could not be looked at; empty: it could
 };
 
+/// How queue pairs will be connected, which not every device is fit for.
+enum class ConnectBy : std::uint8_t {
+  kAddresses,  ///< by exchanged addresses: every device but iWARP ones
+  kRdmaCm,     ///< by rdma_cm: no software device, and only devices on the route are of use
+  kEither,     ///< as the device needs it
+};
+
 /// Everything that the choice depends on. A value.
 struct AddressingInput {
   std::vector<DeviceFacts> devices{};          ///< in the order of preference among equals
   std::vector<NetworkInterface> interfaces{};  ///< empty: not known, so that any GID may be of use
   std::optional<PeerRoute> route{};            ///< empty: no peer is known yet
   DeviceOptions options{};                     ///< what was asked for by name or number; valid
-  /// Connections are made by rdma_cm: iWARP devices are eligible, and only devices on the route are of use.
-  bool by_rdma_cm = false;
+  ConnectBy connect_by = ConnectBy::kAddresses;
 
   /// The interface by which the route leaves; nullptr: not known.
   [[nodiscard]] const NetworkInterface* route_interface() const noexcept;

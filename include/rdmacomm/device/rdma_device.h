@@ -20,8 +20,8 @@ namespace rdmacomm {
 
 /// What is known of the peers when a device is opened. A value.
 struct OpenHints {
-  std::optional<PeerRoute> route{};                     ///< the way to the peer; empty: no peer is known yet
-  bool by_rdma_cm = false;                              ///< as AddressingInput::by_rdma_cm
+  std::optional<PeerRoute> route{};  ///< the way to the peer; empty: no peer is known yet
+  ConnectBy connect_by = ConnectBy::kAddresses;
   const HostNetwork* network = &HostNetwork::system();  ///< outlives the device
 };
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/connector_kind.h"
 #include "rdmacomm/connector/tcp_options.h"
 #include "rdmacomm/device/rdma_device.h"
 
@@ -12,9 +13,9 @@ namespace rdmacomm {
 
 /// How the route to open_device() is found. A value.
 struct OpenFor {
-  HostPort address{};       ///< client: the server; server: where it listens, an empty host being everywhere
-  bool is_server = false;   ///< whose address that is
-  bool by_rdma_cm = false;  ///< as AddressingInput::by_rdma_cm
+  HostPort address{};      ///< client: the server; server: where it listens, an empty host being everywhere
+  bool is_server = false;  ///< whose address that is
+  ConnectorKind connector = ConnectorKind::kAuto;
 };
 
 /// Opens a device as sessions without a shared_device do: the one on the route to a client's server, or the one that
