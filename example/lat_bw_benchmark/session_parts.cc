@@ -33,6 +33,9 @@ Status check_limits(const RDMADevice& device, const Plan& plan) {
                                                     ": the deepest that fits " + device.to_text() + " is " +
                                                     std::to_string(limits.max_qp_wr / 2));
   }
+  if (!limits.immediate_data && std::ranges::find(plan.ops, Op::kWriteImm) != plan.ops.end()) {
+    return make_error(Errc::kNotSupported, device.to_text() + " has no immediate data; leave write_imm out of --ops");
+  }
   if (!limits.atomics && std::ranges::any_of(plan.ops, is_atomic)) {
     return make_error(Errc::kNotSupported,
                       device.to_text() + " has no atomics; leave fetch_add and compare_swap out of --ops");

@@ -85,8 +85,10 @@ class Game {
         {"RECV", Step::kAnswer, &Game::receive},
     }};
     for (const Verb& verb : kVerbs) {
+      const DeviceLimits& limits = endpoint_.device().limits();
       const bool atomic = verb.step == Step::kFetchAdd || verb.step == Step::kCompareSwap;
-      if (atomic && !endpoint_.device().limits().atomics) {
+      const bool immediate = verb.step == Step::kSendImm || verb.step == Step::kWriteImm;
+      if ((atomic && !limits.atomics) || (immediate && !limits.immediate_data)) {
         std::cout << std::left << std::setw(16) << verb.name << "not a verb of this device\n";
         continue;
       }

@@ -1,5 +1,7 @@
 #include "rdmacomm/connector/cm_listener.h"
 
+#include <poll.h>
+
 #include "base/start_thread.h"
 #include "connector/cm_id.h"
 #include "connector/cm_requests.h"
@@ -36,9 +38,8 @@ struct CmListener::Newcomer {
   CmPrivateData data;
 };
 
-CmListener::CmListener(const TcpOptions& options, std::unique_ptr<CmId> id, StopEvent knocked, StopEvent stop)
+CmListener::CmListener(const TcpOptions& options, StopEvent knocked, StopEvent stop)
     : options_(options),
-      id_(std::move(id)),
       knocked_(std::move(knocked)),
       stop_(std::move(stop)),
       registry_(std::make_shared<CmRegistry>()) {}
@@ -47,24 +48,43 @@ Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, co
   if (Status valid = options.validate(); !valid) return valid.error();
   auto addresses = resolve(where, true);
   if (!addresses) return addresses.error();
-  SocketAddress address = where.host.empty() ? any_address(AF_INET6, where.port) : addresses->front();
-  auto id = CmId::create();
-  if (!id) return id.error();
   auto knocked = StopEvent::create();
   if (!knocked) return knocked.error();
   auto stop = StopEvent::create();
   if (!stop) return stop.error();
-  Status listening = verbs::from_minus_one(rdma_bind_addr((*id)->get(), address.get()), "");
+  std::unique_ptr<CmListener> listener(new CmListener(options, std::move(*knocked), std::move(*stop)));
+  Status listening =
+      where.host.empty() ? listener->listen_anywhere(where.port) : listener->listen_at(addresses->front());
+  if (listening) listening = start_thread(listener->thread_, [raw = listener.get()] { raw->run(); });
+  if (!listening) return listening.error();
+  return listener;
+}
+
+/// One family after the other: iWARP devices accept no IPv4 client where one listens at [::].
+Status CmListener::listen_anywhere(std::uint16_t port) {
+  if (Status listening = listen_at(any_address(AF_INET, port)); !listening) return listening;
+  const std::string ipv4 = address_;
+  const Status six = listen_at(any_address(AF_INET6, port_));
+  const bool no_ipv6 =
+      six.code() == std::errc::address_family_not_supported || six.code() == std::errc::address_not_available;
+  if (six) address_ = ipv4 + " and " + address_;
+  return no_ipv6 ? Status() : six;
+}
+
+Status CmListener::listen_at(SocketAddress address) {
+  auto id = CmId::create();
+  if (!id) return id.status();
+  int on = 1;
+  const int set = rdma_set_option((*id)->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
+  Status listening = verbs::from_minus_one(set, "");
+  if (listening) listening = verbs::from_minus_one(rdma_bind_addr((*id)->get(), address.get()), "");
   if (listening) listening = verbs::from_minus_one(rdma_listen((*id)->get(), static_cast<int>(kMostWaiting)), "");
   if (!listening) return cannot_listen(address, listening.code());
-  std::unique_ptr<CmListener> listener(new CmListener(options, std::move(*id), std::move(*knocked), std::move(*stop)));
-  address.set_port(ntohs(rdma_get_src_port(listener->id_->get())));
-  listener->port_ = address.port();
-  listener->address_ = address.to_text();
-  if (Status started = start_thread(listener->thread_, [raw = listener.get()] { raw->run(); }); !started) {
-    return started.error();
-  }
-  return listener;
+  port_ = ntohs(rdma_get_src_port((*id)->get()));
+  address.set_port(port_);
+  address_ = address.to_text();
+  ids_.push_back(std::move(*id));
+  return {};
 }
 
 CmListener::~CmListener() {
@@ -73,23 +93,31 @@ CmListener::~CmListener() {
 }
 
 void CmListener::run() {
-  const CmWait forever{.deadline = Deadline::never(), .cancel_fd = stop_.fd()};
-  while (auto event = id_->await_event(forever)) {
-    if (event->type != RDMA_CM_EVENT_CONNECT_REQUEST) continue;  // a device came or went
-    auto data = CmPrivateData::decode(event->private_data);
-    if (!data) {
-      RDMACOMM_VLOG(1) << "refusing a connection by rdma_cm: " << data.error().context;
-      refuse(event->id);
-      rdma_destroy_id(event->id);
-      continue;
+  std::vector<pollfd> waited{{stop_.fd(), POLLIN, 0}};
+  for (const auto& id : ids_) waited.push_back({id->fd(), POLLIN, 0});
+  while (waited.front().revents == 0) {
+    (void)::poll(waited.data(), waited.size(), -1);
+    for (const auto& id : ids_) {
+      while (auto event = id->take_event()) handle(*event);
     }
-    auto id = CmId::adopt(event->id);
-    if (!id) {
-      RDMACOMM_LOG(WARNING) << "a connection by rdma_cm is lost: " << id.error().message();
-      continue;
-    }
-    sort_in({.id = std::move(*id), .data = *data});
   }
+}
+
+void CmListener::handle(const CmEvent& event) {
+  if (event.type != RDMA_CM_EVENT_CONNECT_REQUEST) return;  // a device came or went
+  auto data = CmPrivateData::decode(event.private_data);
+  if (!data) {
+    RDMACOMM_VLOG(1) << "refusing a connection by rdma_cm: " << data.error().context;
+    refuse(event.id);
+    rdma_destroy_id(event.id);
+    return;
+  }
+  auto id = CmId::adopt(event.id);
+  if (!id) {
+    RDMACOMM_LOG(WARNING) << "a connection by rdma_cm is lost: " << id.error().message();
+    return;
+  }
+  sort_in({.id = std::move(*id), .data = *data});
 }
 
 void CmListener::sort_in(Newcomer newcomer) {

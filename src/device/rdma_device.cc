@@ -36,7 +36,7 @@ OnDemandPaging paging_of(const ibv_odp_caps& caps) {
           .atomics = rc(IBV_ODP_SUPPORT_ATOMIC)};
 }
 
-DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& port) {
+DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& port, verbs::Transport transport) {
   constexpr int kMaxReadDepth = 255;  // ibv_qp_attr has 8 bits for it
   const ibv_device_attr& device = extended.orig_attr;
   const bool is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -53,6 +53,7 @@ DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& 
           .max_region_bytes = device.max_mr_size,
           .max_message_bytes = port.max_msg_sz,
           .mtu_bytes = verbs::mtu_bytes(port.active_mtu),
+          .immediate_data = transport != verbs::Transport::kIwarp,
           .atomics = device.atomic_cap != IBV_ATOMIC_NONE,
           .atomic_scope = scope_of(device.atomic_cap),
           .on_demand_paging = paging_of(extended.odp_caps),
@@ -127,6 +128,10 @@ bool RDMADevice::is_software() const noexcept {
   return transport_ == verbs::Transport::kSoftware;
 }
 
+bool RDMADevice::known_to_rdma_cm() const noexcept {
+  return transport_ != verbs::Transport::kSoftware && transport_ != verbs::Transport::kUnknown;
+}
+
 Status RDMADevice::read_limits() {
   ibv_device_attr_ex extended{};
   const int returned = api_.query_device_ex(context_.get(), &extended);
@@ -134,7 +139,7 @@ Status RDMADevice::read_limits() {
   if (options_.gid_index >= port_attributes_.gid_tbl_len) {
     return bad_gid_index(*this, port_attributes_.gid_tbl_len, options_.gid_index);
   }
-  limits_ = limits_of(extended, port_attributes_);
+  limits_ = limits_of(extended, port_attributes_, transport_);
   if (limits_.mtu_bytes == 0) return make_error(Errc::kNotSupported, to_text() + " does not say its MTU");
   return {};
 }

@@ -10,18 +10,17 @@ namespace {
 
 /// kCm or kTcp.
 Result<ConnectorKind> kind_for(ConnectorKind asked, const RDMADevice& device) {
-  const bool iwarp = device.transport() == verbs::Transport::kIwarp;
-  if (asked == ConnectorKind::kTcp && iwarp) {
+  if (asked == ConnectorKind::kTcp && device.needs_rdma_cm()) {
     return make_error(Errc::kNotSupported,
                       device.to_text() +
                           " is an iWARP device, whose queue pairs only rdma_cm connects: choose the "
                           "connector cm or auto");
   }
-  if (asked == ConnectorKind::kCm && device.is_software()) {
+  if (asked == ConnectorKind::kCm && !device.known_to_rdma_cm()) {
     return make_error(Errc::kNotSupported,
                       device.to_text() + " is not known to rdma_cm: choose the connector tcp or auto");
   }
-  if (asked == ConnectorKind::kAuto) return iwarp ? ConnectorKind::kCm : ConnectorKind::kTcp;
+  if (asked == ConnectorKind::kAuto) return device.needs_rdma_cm() ? ConnectorKind::kCm : ConnectorKind::kTcp;
   return asked;
 }
 

@@ -152,6 +152,8 @@ class Errors(ProgramTest):
                 (["--ib-port=-1"], ["--ib-port=-1"]),
                 (["--gid-index=-2"], ["--gid-index=-2"]),
                 (["--gid-type=v3"], ["--gid-type=v3", "auto, v1, v2 and ib"]),
+                (["--connector=udp"], ["--connector=udp", "auto, tcp and cm"]),
+                (["--role=both", "--device=soft0", "--connector=cm"], ["soft0", "not known to rdma_cm"]),
                 (["--pkey=many"], ["--pkey=many"]),
                 (["--pkey=0x8000"], ["--pkey=0x8000"]),
                 (["--pkey=0x10000"], ["--pkey=0x10000"]),

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/connector/listener.h"
@@ -18,6 +19,8 @@ namespace rdmacomm {
 
 class CmId;
 class CmRegistry;
+struct CmEvent;
+struct SocketAddress;
 
 /// Listens by rdma_cm on all RDMA devices of this host, or on the one of an address. A thread of its own sorts what comes:
 /// new peers are kept for accept(), and requests for queue pairs go to the connector they belong to.
@@ -42,13 +45,16 @@ class CmListener final : public Listener {
  private:
   struct Newcomer;
 
-  CmListener(const TcpOptions& options, std::unique_ptr<CmId> id, StopEvent knocked, StopEvent stop);
+  CmListener(const TcpOptions& options, StopEvent knocked, StopEvent stop);
+  Status listen_anywhere(std::uint16_t port);
+  Status listen_at(SocketAddress address);
   void run();
+  void handle(const CmEvent& event);
   void sort_in(Newcomer newcomer);
   Result<std::unique_ptr<Connector>> welcome(Newcomer newcomer);
 
   const TcpOptions options_;
-  std::unique_ptr<CmId> id_;
+  std::vector<std::unique_ptr<CmId>> ids_;  // one for each family of addresses
   StopEvent knocked_;
   StopEvent stop_;
   std::uint16_t port_ = 0;

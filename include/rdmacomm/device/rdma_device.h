@@ -57,6 +57,7 @@ struct DeviceLimits {
   std::uint64_t max_region_bytes = 0;   ///< one registration
   std::uint32_t max_message_bytes = 0;  ///< one request; from the port
   std::uint32_t mtu_bytes = 0;          ///< the port's active MTU, 256..4096
+  bool immediate_data = true;           ///< SEND_WITH_IMM and WRITE_WITH_IMM; not on iWARP (RFC 5040 has none)
   bool atomics = false;                 ///< fetch_add and compare_swap
   AtomicScope atomic_scope = AtomicScope::kNone;
   OnDemandPaging on_demand_paging{};
@@ -93,6 +94,10 @@ class RDMADevice {
   [[nodiscard]] bool is_software() const noexcept;
   [[nodiscard]] std::uint8_t port() const noexcept { return port_; }
   [[nodiscard]] verbs::Transport transport() const noexcept { return transport_; }
+  /// Whether rdma_cm can connect its queue pairs: devices of the kernel's.
+  [[nodiscard]] bool known_to_rdma_cm() const noexcept;
+  /// Whether nothing but rdma_cm can: iWARP.
+  [[nodiscard]] bool needs_rdma_cm() const noexcept { return transport_ == verbs::Transport::kIwarp; }
   [[nodiscard]] std::uint8_t link_layer() const noexcept { return port_attributes_.link_layer; }
   [[nodiscard]] std::uint16_t lid() const noexcept { return port_attributes_.lid; }
   [[nodiscard]] const DeviceLimits& limits() const noexcept { return limits_; }

@@ -1,0 +1,63 @@
+// rdma_cm where there is none, and choosing it. What it does where there is one, the kernel's devices show (docs/testing.md).
+#include "rdmacomm/connector/cm_connector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rdma/rdma_cma.h>
+
+#include "connector/cm_requests.h"
+#include "rdmacomm/connector/cm_listener.h"
+#include "rdmacomm/connector/connector_kind.h"
+
+namespace rdmacomm {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool has_rdma_cm() {
+  rdma_event_channel* channel = rdma_create_event_channel();
+  if (channel != nullptr) rdma_destroy_event_channel(channel);
+  return channel != nullptr;
+}
+
+TEST(CmConnector, WithoutRdmaCmItSaysWhatToDo) {
+  if (has_rdma_cm()) GTEST_SKIP() << "this machine has rdma_cm";
+  const auto connected = CmConnector::connect({"127.0.0.1", 2020});
+  EXPECT_EQ(connected.code(), Errc::kNotSupported);
+  EXPECT_THAT(connected.error().context, HasSubstr("rdma_ucm"));
+  const auto listening = CmListener::listen({"", 0});
+  EXPECT_EQ(listening.code(), Errc::kNotSupported);
+  EXPECT_THAT(listening.error().context, HasSubstr("--connector=tcp"));
+}
+
+TEST(CmConnector, OptionsOutsideTheirRangesAreRefused) {
+  EXPECT_EQ(CmConnector::connect({"127.0.0.1", 0}).code(), Errc::kInvalidArgument);
+  TcpOptions options;
+  options.connect_timeout = std::chrono::milliseconds(0);
+  EXPECT_EQ(CmConnector::connect({"127.0.0.1", 2020}, options).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(CmListener::listen({"127.0.0.1", 0}, options).code(), Errc::kInvalidArgument);
+}
+
+TEST(CmRequests, AreFoundByTheirTokenAndEndWithTheirConnector) {
+  CmRegistry registry;
+  const auto entered = registry.enter();
+  ASSERT_TRUE(entered);
+  EXPECT_EQ(registry.find(entered->first), entered->second);
+  EXPECT_EQ(registry.find(entered->first + 1), nullptr);
+  EXPECT_EQ(entered->second->take(1, Deadline::after({})).code(), Errc::kTimeout);
+  entered->second->close();
+  EXPECT_EQ(entered->second->take(1, Deadline::never()).code(), Errc::kStopped);
+  EXPECT_FALSE(entered->second->has_room(1));
+  registry.forget(entered->first);
+  EXPECT_EQ(registry.find(entered->first), nullptr);
+}
+
+TEST(ConnectorKind, TextsComeBack) {
+  for (const ConnectorKind kind : {ConnectorKind::kAuto, ConnectorKind::kTcp, ConnectorKind::kCm}) {
+    EXPECT_EQ(*connector_kind_from(to_text(kind)), kind);
+  }
+  EXPECT_EQ(connector_kind_from("rdma").code(), Errc::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace rdmacomm
