@@ -11,12 +11,11 @@ namespace rdmacomm {
 namespace {
 
 Result<std::unique_ptr<CmStream>> try_one(const SocketAddress& address, const CmWait& wait, std::uint64_t& token) {
-  auto id = CmId::create();
-  if (!id) return id.error();
   // Bound to the address that the route gives: rdma_cm then asks for a path by that interface.
   const auto from = SocketAddress::towards(address);
   if (!from) return from.error();
-  if (Status resolved = (*id)->resolve(address, *from, wait); !resolved) return resolved.error();
+  auto id = CmId::towards(address, *from, 0, wait);
+  if (!id) return id.error();
   auto stream = CmStream::create(std::move(*id));
   if (!stream) return stream;
   auto answer = (*stream)->connect(wait);

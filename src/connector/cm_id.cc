@@ -93,22 +93,38 @@ SocketAddress CmId::peer() const {
   return copy_of(rdma_get_peer_addr(id_));
 }
 
+/// A neighbour that is not known yet is asked for, and the kernel looks for its answer at the end of a step only: so the
+/// steps are short. Each has an id of its own, as one that has failed is bound to what it found until then.
+Result<std::unique_ptr<CmId>> CmId::towards(const SocketAddress& peer, const SocketAddress& local,
+                                            std::uint8_t traffic_class, const CmWait& wait) {
+  for (;;) {
+    auto id = create();
+    if (!id) return id;
+    Status status = (*id)->set_traffic_class(traffic_class);
+    if (status) status = (*id)->resolve(peer, local, wait);
+    if (status) return id;
+    if (status.code() != Errc::kTimeout || wait.deadline.passed()) return status.error();
+  }
+}
+
+Status CmId::set_traffic_class(std::uint8_t traffic_class) {
+  if (traffic_class == 0) return {};
+  const int returned = rdma_set_option(id_, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &traffic_class, sizeof(traffic_class));
+  return verbs::from_minus_one(returned, "set the traffic class");
+}
+
 Status CmId::resolve(const SocketAddress& peer, const SocketAddress& local, const CmWait& wait) {
   SocketAddress to = peer;
   SocketAddress from = local;
   from.set_port(0);
   const std::string what = "reach " + peer.to_text() + " by rdma_cm";
-  Status status;
-  // A neighbour that is not known yet is asked for, and the kernel looks for its answer at the end of the step only.
-  do {
-    if (rdma_resolve_addr(id_, from.get(), to.get(), kResolveStepMs) != 0) {
-      return not_resolved({.type = RDMA_CM_EVENT_ADDR_ERROR, .status = -last_system_error().value()}, what);
-    }
-    status = await_step(RDMA_CM_EVENT_ADDR_RESOLVED, what, wait);
-  } while (status.code() == Errc::kTimeout && !wait.deadline.passed());
-  if (!status) return status;
-  if (rdma_resolve_route(id_, std::max(1, wait.deadline.poll_timeout_ms())) != 0)
+  if (rdma_resolve_addr(id_, from.get(), to.get(), kResolveStepMs) != 0) {
+    return not_resolved({.type = RDMA_CM_EVENT_ADDR_ERROR, .status = -last_system_error().value()}, what);
+  }
+  if (Status status = await_step(RDMA_CM_EVENT_ADDR_RESOLVED, what, wait); !status) return status;
+  if (rdma_resolve_route(id_, std::max(1, wait.deadline.poll_timeout_ms())) != 0) {
     return not_resolved({.type = RDMA_CM_EVENT_ROUTE_ERROR, .status = -last_system_error().value()}, what);
+  }
   return await_step(RDMA_CM_EVENT_ROUTE_RESOLVED, what, wait);
 }
 

@@ -39,15 +39,19 @@ class CmId {
  public:
   /// kNotSupported: this machine has no rdma_cm.
   [[nodiscard]] static Result<std::unique_ptr<CmId>> create();
+  /// One for which device, port and path to `peer` have been found.
+  ///
+  /// local          from this address, any port
+  /// traffic_class  0: the system's
+  /// Returns  kNoDevice: no RDMA device on the way; kTimeout; kStopped; as create(); or what rdma_cm said
+  [[nodiscard]] static Result<std::unique_ptr<CmId>> towards(const SocketAddress& peer, const SocketAddress& local,
+                                                             std::uint8_t traffic_class, const CmWait& wait);
   /// Takes over a connection that a CONNECT_REQUEST brought.
   [[nodiscard]] static Result<std::unique_ptr<CmId>> adopt(rdma_cm_id* incoming);
   CmId(const CmId&) = delete;
   CmId& operator=(const CmId&) = delete;
   ~CmId();
 
-  /// Finds device, port and path to `peer`. `local`: from this address, any port.
-  /// Returns  kNoDevice: no RDMA device on the way; kTimeout; kStopped; or what rdma_cm said
-  [[nodiscard]] Status resolve(const SocketAddress& peer, const SocketAddress& local, const CmWait& wait);
   /// The next event. kTimeout; kStopped.
   [[nodiscard]] Result<CmEvent> await_event(const CmWait& wait);
   /// The next event, if there is one now.
@@ -63,6 +67,8 @@ class CmId {
  private:
   CmId() = default;
   Status open_channel();
+  Status set_traffic_class(std::uint8_t traffic_class);
+  Status resolve(const SocketAddress& peer, const SocketAddress& local, const CmWait& wait);
   Status await_step(rdma_cm_event_type wanted, const std::string& what, const CmWait& wait);
 
   rdma_event_channel* channel_ = nullptr;

@@ -30,15 +30,9 @@ Error CmLink::failed(const CmEvent& event) const {
 
 Status AskingCmLink::begin(const verbs::LinkOptions& options) {
   options_ = options;
-  auto id = CmId::create();
+  auto id = CmId::towards(context_.peer, context_.local, options.traffic_class, wait());
   if (!id) return id.status();
   id_ = std::move(*id);
-  if (options.traffic_class != 0) {
-    std::uint8_t tos = options.traffic_class;
-    const int returned = rdma_set_option(id_->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof(tos));
-    if (Status set = verbs::from_minus_one(returned, "set the traffic class"); !set) return set;
-  }
-  if (Status resolved = id_->resolve(context_.peer, context_.local, wait()); !resolved) return resolved;
   const auto mine = CmPrivateData{.purpose = CmPurpose::kQueuePair, .token = token_, .qpn = qpn_}.encode();
   rdma_conn_param with = parameters(mine);
   Status asked = verbs::from_minus_one(rdma_connect(id_->get(), &with), "connect to " + peer_ + " by rdma_cm");

@@ -36,6 +36,9 @@ OnDemandPaging paging_of(const ibv_odp_caps& caps) {
           .atomics = rc(IBV_ODP_SUPPORT_ATOMIC)};
 }
 
+// Source: SIW_VENDOR_ID in the kernel's drivers/infiniband/sw/siw/siw.h.
+constexpr std::uint32_t kSiwVendor = 0x626d74;
+
 DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& port, verbs::Transport transport) {
   constexpr int kMaxReadDepth = 255;  // ibv_qp_attr has 8 bits for it
   const ibv_device_attr& device = extended.orig_attr;
@@ -53,6 +56,7 @@ DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& 
           .max_region_bytes = device.max_mr_size,
           .max_message_bytes = port.max_msg_sz,
           .mtu_bytes = verbs::mtu_bytes(port.active_mtu),
+          .flushes_in_error = device.vendor_id != kSiwVendor,
           .immediate_data = transport != verbs::Transport::kIwarp,
           .atomics = device.atomic_cap != IBV_ATOMIC_NONE,
           .atomic_scope = scope_of(device.atomic_cap),

@@ -267,6 +267,9 @@ Status EndPoint::drain_group(Deadline deadline) {
     const std::error_code failed = group_->poll(dropped, count);
     if (failed) return make_error(failed, "cannot drain: the completion queue has failed");
     if (count > 0) continue;
+    for (const Line& line : lines_) {
+      if (!line.own_queue) line.channel->settle();
+    }
     if (deadline.passed()) return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
     std::this_thread::yield();
   }

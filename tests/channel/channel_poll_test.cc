@@ -24,7 +24,13 @@ class Collecting final : public CompletionHandler {
 
 class ChannelPollTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { start(); }
+
+  void start() {
+    channel_.reset();
+    queue_.reset();
+    buffer_.reset();
+    device_.reset();
     auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
@@ -236,6 +242,42 @@ TEST_F(ChannelPollTest, DrainWaitsForUnsignaledRequestsThatSucceededSilently) {
   ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
   EXPECT_EQ(channel_->outstanding_sends(), 0);
   EXPECT_TRUE(collecting.completions.empty()) << "the marker is the library's own";
+}
+
+// siw: nothing posted in ERR ever comes back, and nothing is heard of unsignaled requests any more.
+TEST_F(ChannelPollTest, DrainWaitsForNoMarkerWhereTheDeviceWouldNotReturnIt) {
+  fake_.devices[0]->attributes.vendor_id = 0x626d74;
+  start();
+  ASSERT_FALSE(device_->limits().flushes_in_error);
+  fake_.requests = FakeVerbs::Requests::kComplete;
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i, PostFlags::kUnsignaled));
+  const std::size_t posts = fake_.posts.size();
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
+  EXPECT_EQ(channel_->outstanding_sends(), 0);
+  EXPECT_EQ(fake_.posts.size(), posts);
+}
+
+TEST_F(ChannelPollTest, WhatSuchADeviceNeverReturnsIsOverOnceItsQueueIsEmpty) {
+  fake_.devices[0]->attributes.vendor_id = 0x626d74;
+  start();
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  fake_.forget_requests();
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
+  EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
+}
+
+TEST_F(ChannelPollTest, WithoutAMarkerSignaledRequestsAreStillWaitedFor) {
+  fake_.devices[0]->attributes.vendor_id = 0x626d74;
+  start();
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_FALSE(channel_->post_send(slice(), 2, PostFlags::kUnsignaled));
+  ASSERT_TRUE(channel_->begin_drain().ok());
+  EXPECT_EQ(channel_->outstanding_sends(), 1);
+  Collecting collecting;
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
+  EXPECT_EQ(collecting.completions.size(), 2U);
+  EXPECT_EQ(channel_->outstanding_sends(), 0);
 }
 
 TEST_F(ChannelPollTest, DrainReportsUnsignaledRequestsThatAreFlushed) {

@@ -145,6 +145,12 @@ class FakeVerbs {
   unsigned acknowledged_events = 0;
   int armed = 0;
 
+  /// As if they had never been posted: no completion will come.
+  void forget_requests() {
+    sends_.clear();
+    recvs_.clear();
+  }
+
  private:
   struct Failure {
     int number = 0;

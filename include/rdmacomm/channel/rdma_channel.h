@@ -158,6 +158,9 @@ class RDMAChannel {
   /// no buffer is in use. For channels on a shared CompletionQueue, which drain() cannot poll.
   /// Threads: while nobody else posts. Calling it again is harmless.
   [[nodiscard]] Status begin_drain();
+  /// To be called between begin_drain() and the end of a drain whenever the completion queue is empty: on devices that
+  /// do not tell of every request's end (DeviceLimits::flushes_in_error), what is not in it by now will never be.
+  void settle() noexcept;
   /// begin_drain(), then takes completions until nothing is outstanding. What comes is handed to `handler` where
   /// there is one, else dropped. Only where poll() may be called.
   /// Returns  kTimeout: the device did not hand all completions out in time
@@ -196,6 +199,9 @@ class RDMAChannel {
     std::uint32_t completed_seen = 0;  ///< `completed` when the posting thread last looked: spares it the cache line
     std::uint32_t silent_run = 0;      ///< requests since the last one that the device reports on success
 
+    /// Of the newest requests, so many whose end the device will not tell. Set once, when a drain begins.
+    std::atomic<std::uint32_t> untold{0};
+
     // Written by the polling thread. Positions are passed in order, so this is also the oldest one outstanding.
     alignas(64) std::atomic<std::uint32_t> completed{0};
 
@@ -206,7 +212,9 @@ class RDMAChannel {
     [[nodiscard]] std::uint32_t outstanding() const noexcept {
       // In this order: what completes in between is then missing from neither count.
       const std::uint32_t done = completed.load(std::memory_order_acquire);
-      return posted.load(std::memory_order_acquire) - done;
+      const std::uint32_t open = posted.load(std::memory_order_acquire) - done;
+      const std::uint32_t told = open - untold.load(std::memory_order_relaxed);
+      return told <= open ? told : 0;
     }
   };
 

@@ -57,8 +57,11 @@ struct DeviceLimits {
   std::uint64_t max_region_bytes = 0;   ///< one registration
   std::uint32_t max_message_bytes = 0;  ///< one request; from the port
   std::uint32_t mtu_bytes = 0;          ///< the port's active MTU, 256..4096
-  bool immediate_data = true;           ///< SEND_WITH_IMM and WRITE_WITH_IMM; not on iWARP (RFC 5040 has none)
-  bool atomics = false;                 ///< fetch_add and compare_swap
+  /// A send posted in ERR completes as flushed, as the verbs demand. Not so on siw: there the move to ERR itself empties
+  /// the queue, and nothing is heard of unsignaled requests.
+  bool flushes_in_error = true;
+  bool immediate_data = true;  ///< SEND_WITH_IMM and WRITE_WITH_IMM; not on iWARP (RFC 5040 has none)
+  bool atomics = false;        ///< fetch_add and compare_swap
   AtomicScope atomic_scope = AtomicScope::kNone;
   OnDemandPaging on_demand_paging{};
   std::uint8_t max_service_level = 15;  ///< 15 on InfiniBand; 7, VLAN priorities, on Ethernet
