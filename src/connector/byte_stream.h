@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <system_error>
@@ -18,6 +19,9 @@ struct Transfer {
   std::size_t bytes = 0;       ///< moved; 0 without an error, when receiving: the peer's stream has ended
   std::error_code error = {};  ///< operation_would_block: nothing goes now; kStopped; else why the stream has failed
 };
+
+/// What becomes of bytes that were sent and have not arrived yet.
+enum class LastBytes : std::uint8_t { kDeliver, kDrop };
 
 /// Both directions of a connection. receive() and send() never block.
 /// Threads: one in receive() or await_input(), one in send() or await_room(), at a time; the rest from any.
@@ -38,8 +42,9 @@ class ByteStream {
   [[nodiscard]] virtual bool ended() = 0;
   /// Ends this side's stream. What was sent arrives before the end does.
   virtual void end_sending() noexcept = 0;
-  /// Ends both, and every wait. The descriptors stay open until the destructor, so no wait can hit a stranger's.
-  virtual void shut_down() noexcept = 0;
+  /// Ends both, and every wait. The descriptors stay open until the destructor, so no wait can hit a stranger's. To
+  /// deliver what was sent last it may wait for a moment.
+  virtual void shut_down(LastBytes last) noexcept = 0;
 
   [[nodiscard]] virtual WatchedFd watched() const noexcept = 0;
   [[nodiscard]] virtual const std::string& local_address() const noexcept = 0;

@@ -1,6 +1,6 @@
 #include "rdmacomm/connector/cm_connector.h"
 
-#include <algorithm>
+#include <optional>
 
 #include "connector/cm_link.h"
 #include "connector/cm_requests.h"
@@ -35,18 +35,23 @@ Result<std::unique_ptr<CmConnector>> CmConnector::connect(const HostPort& server
   std::uint64_t token = 0;
   RetryPause pause(Deadline::after(options.connect_timeout), cancel_fd);
   for (;;) {
-    Error last = make_error(Errc::kTimeout, "no answer from " + server.to_text());
+    std::optional<Error> refused;  // somebody was there and said no: worth another round
+    std::optional<Error> last;
+    auto left = static_cast<long>(addresses->size());
     for (const SocketAddress& address : *addresses) {
-      auto stream = try_one(address, {.deadline = pause.deadline(), .cancel_fd = cancel_fd}, token);
+      // An address that swallows packets leaves the others their share of the time.
+      const Deadline share = Deadline::after(pause.deadline().remaining() / left--);
+      auto stream = try_one(address, {.deadline = share, .cancel_fd = cancel_fd}, token);
       if (stream) {
         return std::unique_ptr<CmConnector>(new CmConnector(std::move(*stream), options, token));
       }
       last = stream.error();
-      if (last.code == std::errc::connection_refused) break;
+      if (last->code == Errc::kStopped) return *last;
+      if (last->code == std::errc::connection_refused) refused = last;
     }
-    if (last.code != std::errc::connection_refused) return last;
+    if (!refused) return *last;
     if (pause.passed()) {
-      return make_error(last.code, last.context + "; gave up after " + duration_text(options.connect_timeout));
+      return make_error(refused->code, refused->context + "; gave up after " + duration_text(options.connect_timeout));
     }
     if (!pause.sleep()) return make_error(Errc::kStopped, "stopped while connecting to " + server.to_text());
   }

@@ -20,8 +20,6 @@ SocketAddress copy_of(const sockaddr* address) {
   return copy;
 }
 
-constexpr std::chrono::milliseconds kResolveStep{300};
-
 constexpr int kResolveStepMs = 300;
 
 /// What an error event means for whoever resolves an address.

@@ -81,6 +81,9 @@ Status CmStream::make_queues() {
   auto stop = StopEvent::create();
   if (!stop) return stop.status();
   stop_ = std::move(*stop);
+  auto nudge = StopEvent::create();
+  if (!nudge) return nudge.status();
+  nudge_ = std::move(*nudge);
   auto wake = verbs::from_null(api.create_comp_channel(context), "create a completion channel");
   if (!wake) return wake.status();
   wake_ = verbs::CompChannelHandle(api, *wake);
@@ -230,13 +233,25 @@ void CmStream::give_back(std::uint32_t slot) {
   if (gone_ || failure_) return;
   if (Status posted = post_receive(slot); !posted) return fail(posted.message());
   window_->posted_again();
-  if (may_speak_ && window_->should_give() && !free_send_slots_.empty()) (void)post_segment({}, 0);
+  give_credits();
+}
+
+void CmStream::give_credits() {
+  const bool may = may_speak_ && !gone_ && !stopped_ && !failure_ && !free_send_slots_.empty();
+  if (may && window_->should_give()) (void)post_segment({}, 0);
+}
+
+/// The leader sleeps on descriptors that whoever came here by another thread has emptied.
+void CmStream::lose() {
+  gone_ = true;
+  if (leader_sleeps_) nudge_->signal();
+  changed_.notify_all();
 }
 
 void CmStream::fail(const std::string& why) {
   RDMACOMM_VLOG(1) << "messages to " << peer_text_ << " by rdma_cm: " << why;
   if (!failure_) failure_ = std::make_error_code(std::errc::connection_reset);
-  changed_.notify_all();
+  lose();
 }
 
 // Progress ------------------------------------------------------------------------------------------------------------
@@ -249,15 +264,16 @@ void CmStream::progress() {
     const int count = ibv_poll_cq(cq_.get(), kSlots, completions.data());
     if (count < 0) return fail("its completion queue has failed");
     for (int i = 0; i < count; ++i) take_completion(completions[static_cast<std::size_t>(i)]);
-    if (count < kSlots) return;
+    if (count < kSlots) break;
   }
+  give_credits();
 }
 
 void CmStream::take_completion(const ibv_wc& completion) {
   const bool is_send = (completion.wr_id & kSendMark) != 0;
   const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kSendMark);
   if (completion.status == IBV_WC_WR_FLUSH_ERR) {
-    gone_ = true;
+    lose();
   } else if (completion.status != IBV_WC_SUCCESS) {
     fail(ibv_wc_status_str(completion.status));
   } else if (!is_send) {
@@ -285,7 +301,7 @@ void CmStream::take_cm_events() {
     switch (event->type) {
       case RDMA_CM_EVENT_ESTABLISHED: break;  // the accepting side learns it by the first segment, too
       case RDMA_CM_EVENT_ADDR_CHANGE: break;  // another port of a bond; the connection goes on
-      default: gone_ = true;
+      default: lose();
     }
   }
 }
@@ -325,10 +341,12 @@ void CmStream::follow(std::unique_lock<std::mutex>& lock, Deadline deadline) {
 void CmStream::lead(std::unique_lock<std::mutex>& lock, Deadline deadline) {
   leader_sleeps_ = true;
   lock.unlock();
-  pollfd waited[3] = {{wake_->fd, POLLIN, 0}, {id_->fd(), POLLIN, 0}, {stop_->fd(), POLLIN, 0}};
-  (void)::poll(waited, 3, deadline.poll_timeout_ms());
+  pollfd waited[] = {
+      {wake_->fd, POLLIN, 0}, {id_->fd(), POLLIN, 0}, {stop_->fd(), POLLIN, 0}, {nudge_->fd(), POLLIN, 0}};
+  (void)::poll(waited, std::size(waited), deadline.poll_timeout_ms());
   lock.lock();
   leader_sleeps_ = false;
+  nudge_->clear();
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   while (verbs::libibverbs_api().get_cq_event(wake_.get(), &cq, &context) == 0) ++unacknowledged_events_;
@@ -357,9 +375,10 @@ void CmStream::end_sending() noexcept {
   if (may_send()) (void)post_segment({}, kLastSegment);
 }
 
-void CmStream::shut_down() noexcept {
+void CmStream::shut_down(LastBytes last) noexcept {
   // What was sent last is on its way: ending the connection would take it back.
-  (void)wait_until([this] { return free_send_slots_.size() == kSlots; }, Deadline::after(kLinger));
+  if (last == LastBytes::kDeliver)
+    (void)wait_until([this] { return free_send_slots_.size() == kSlots; }, Deadline::after(kLinger));
   const std::lock_guard lock(mutex_);
   if (stopped_) return;
   stopped_ = true;

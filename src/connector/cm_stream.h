@@ -41,7 +41,7 @@ class CmStream final : public ByteStream {
   [[nodiscard]] bool await_room(Deadline deadline) override;
   [[nodiscard]] bool ended() override;
   void end_sending() noexcept override;
-  void shut_down() noexcept override;
+  void shut_down(LastBytes last) noexcept override;
 
   [[nodiscard]] WatchedFd watched() const noexcept override;
   [[nodiscard]] const std::string& local_address() const noexcept override { return local_text_; }
@@ -74,6 +74,8 @@ class CmStream final : public ByteStream {
   void take_cm_events();
   void give_back(std::uint32_t slot);
   bool post_segment(std::span<const std::byte> bytes, std::uint16_t flags);
+  void give_credits();
+  void lose();
   void fail(const std::string& why);
   [[nodiscard]] bool may_send() const;
   template <typename Condition>
@@ -92,6 +94,7 @@ class CmStream final : public ByteStream {
   verbs::CompChannelHandle wake_;
   verbs::CqHandle cq_;
   std::optional<StopEvent> stop_;
+  std::optional<StopEvent> nudge_;  ///< wakes the leader: another thread has taken what it would have woken for
   std::string local_text_;
   std::string peer_text_;
   ibv_gid local_gid_{};

@@ -111,20 +111,31 @@ PeerState Connector::check_peer() {
 
 PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after) {
   send_heartbeat();
-  const std::lock_guard lock(mutex_);
-  // While a receiver sleeps on the stream, it is the one that sees what comes.
-  if (!reading_ && !end_) pump(true);
-  const bool first = heard_at_ == std::chrono::steady_clock::time_point{};
-  // With a full inbox the silence is this side's.
-  if (first || bytes_received_ != bytes_seen_ || inbox_full()) heard_at_ = now;
-  bytes_seen_ = bytes_received_;
-  const auto silent = std::chrono::duration_cast<std::chrono::milliseconds>(now - heard_at_);
-  if (!end_ && silent_after.count() > 0 && silent >= silent_after) {
-    end(PeerState::kLost, make_error(Errc::kPeerLost, "has been silent for " + duration_text(silent) +
+  {
+    const std::lock_guard lock(mutex_);
+    // While a receiver sleeps on the stream, it is the one that sees what comes.
+    if (!reading_ && !end_) pump(true);
+    const auto silent = silence(now, silent_after);
+    if (end_ || silent_after.count() == 0 || silent < silent_after) return peer_state_;
+    const std::string long_time = duration_text(std::chrono::round<std::chrono::seconds>(silent));
+    end(PeerState::kLost, make_error(Errc::kPeerLost, "has been silent for " + long_time +
                                                           ": its process is stopped or hangs, or its host is gone"));
-    stream_->shut_down();
   }
-  return peer_state_;
+  // For a process that is continued one day.
+  refuse(make_error(Errc::kPeerLost, "you gave no sign of life for " + duration_text(silent_after)));
+  stream_->shut_down(LastBytes::kDrop);
+  return PeerState::kLost;
+}
+
+/// How long nothing has come from the peer. After a long time without a look (this process was stopped itself), and with
+/// a full inbox, the silence is this side's.
+std::chrono::milliseconds Connector::silence(std::chrono::steady_clock::time_point now,
+                                             std::chrono::milliseconds silent_after) {
+  const bool looked_lately = looked_at_ && now - *looked_at_ < silent_after;
+  if (!looked_lately || bytes_received_ != bytes_seen_ || inbox_full()) heard_at_ = now;
+  bytes_seen_ = bytes_received_;
+  looked_at_ = now;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now - heard_at_);
 }
 
 Status Connector::status() const {
@@ -144,10 +155,12 @@ std::string Connector::who() const {
 }
 
 void Connector::shutdown() noexcept {
-  const std::lock_guard lock(mutex_);
-  if (!end_) end_ = make_error(Errc::kStopped, "the connection to " + peer_address() + " was shut down on this side");
-  stream_->shut_down();
-  changed_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!end_) end_ = make_error(Errc::kStopped, "the connection to " + peer_address() + " was shut down on this side");
+    changed_.notify_all();
+  }
+  stream_->shut_down(LastBytes::kDeliver);
 }
 
 // Receiving -----------------------------------------------------------------------------------------------------------

@@ -17,16 +17,19 @@ Status Connector::send_message(MessageType type, std::span<const std::byte> payl
   return sent;
 }
 
-/// One that finds no room now is left out: what the peer has not read yet shows as well that this side lives.
+/// One that finds no room now is left out: what the peer has not read yet shows as well that this side lives. Of one that
+/// went out in part the rest goes first.
 void Connector::send_heartbeat() {
-  const auto frame = frame_message(MessageType::kHeartbeat, {});
   {
     const std::lock_guard lock(mutex_);
-    if (end_ || last_sent_ || sending_ || !unsent_.empty()) return;
+    if (end_ || last_sent_ || sending_) return;
     sending_ = true;
   }
-  const Transfer some = stream_->send(*frame);
-  if (some.bytes > 0) unsent_.assign(frame->begin() + static_cast<std::ptrdiff_t>(some.bytes), frame->end());
+  const bool begun = !unsent_.empty();
+  if (!begun) unsent_ = *frame_message(MessageType::kHeartbeat, {});
+  const Transfer some = stream_->send(unsent_);
+  unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(some.bytes));
+  if (!begun && some.bytes == 0) unsent_.clear();
   release_sending();
 }
 
@@ -67,7 +70,7 @@ Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
     if (sent == 0) return late("takes no messages: it does not read them");
     const Error broken = late("took a part of a message and then no more; the connection is broken");
     end(PeerState::kLost, make_error(Errc::kPeerLost, "took a part of a message and then no more"));
-    stream_->shut_down();
+    stream_->shut_down(LastBytes::kDrop);
     return broken;
   }
   unsent_.clear();

@@ -57,7 +57,7 @@ void TcpStream::end_sending() noexcept {
   ::shutdown(socket_.get(), SHUT_WR);
 }
 
-void TcpStream::shut_down() noexcept {
+void TcpStream::shut_down(LastBytes /*last*/) noexcept {
   ::shutdown(socket_.get(), SHUT_RDWR);
 }
 

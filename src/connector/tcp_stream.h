@@ -21,7 +21,7 @@ class TcpStream final : public ByteStream {
   [[nodiscard]] bool await_room(Deadline deadline) override;
   [[nodiscard]] bool ended() override;
   void end_sending() noexcept override;
-  void shut_down() noexcept override;
+  void shut_down(LastBytes last) noexcept override;
 
   [[nodiscard]] WatchedFd watched() const noexcept override;
   [[nodiscard]] const std::string& local_address() const noexcept override { return local_address_; }

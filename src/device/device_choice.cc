@@ -80,10 +80,9 @@ class DeviceChooser {
   [[nodiscard]] std::string ineligible(const PortFacts& port) const {
     const Transport transport = port.transport;
     if (transport == Transport::kUnknown) return "is not an InfiniBand, RoCE or iWARP device";
-    if (input_.connect_by == ConnectBy::kEither) return {};
-    if (input_.connect_by == ConnectBy::kAddresses) {
-      return transport == Transport::kIwarp ? "is iWARP, which only rdma_cm connects" : "";
-    }
+    const bool by_cm = input_.connect_by == ConnectBy::kRdmaCm ||
+                       (input_.connect_by == ConnectBy::kEither && transport == Transport::kIwarp);
+    if (!by_cm) return transport == Transport::kIwarp ? "is iWARP, which only rdma_cm connects" : "";
     if (transport == Transport::kSoftware) return "is a software device, which rdma_cm does not know";
     if (!input_.route || route_fit(input_, port) != RouteFit::kElsewhere) return {};
     return "is not on the route to " + input_.route->peer + ", by which rdma_cm goes";

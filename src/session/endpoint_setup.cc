@@ -19,13 +19,17 @@ Result<EndPointCard> receive_card(Connector& connector, MessageType type, Deadli
 Result<std::shared_ptr<EndPoint>> outcome(const Status& status, Connector& connector,
                                           std::shared_ptr<EndPoint> endpoint) {
   if (status) return endpoint;
-  connector.refuse(status.error());
+  // Why the peer gave up says more than what that looks like from here.
+  const bool ended_there =
+      connector.check_peer() != PeerState::kOpen && connector.status().code() == Errc::kPeerRefused;
+  const Error why = ended_there ? connector.status().error() : status.error();
+  connector.refuse(why);
   if (endpoint) {
     // What post_connecting() has posted is not in use any more when the failure is reported.
     const Status closed = endpoint->close();
     if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << endpoint->peer() << ": " << closed.message();
   }
-  return status.error();
+  return why;
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ class PosterLock {
 
  private:
   friend class PosterGuard;
+  friend class PosterTry;
 
   /// With lock_ held. From here on the poster goes by lock_, too.
   void keep_poster_out() noexcept {
@@ -104,6 +105,28 @@ class PosterGuard {
  private:
   PosterLock& lock_;
   const bool alone_;
+};
+
+/// Tries to hold a PosterLock, for a thread that may be the poster, to whom it costs next to nothing.
+class PosterTry {
+ public:
+  explicit PosterTry(PosterLock& lock) noexcept
+      : lock_(lock), alone_(lock.enter_alone()), held_(alone_ || lock.try_lock()) {}
+  PosterTry(const PosterTry&) = delete;
+  PosterTry& operator=(const PosterTry&) = delete;
+  ~PosterTry() {
+    if (alone_) {
+      lock_.leave_alone();
+    } else if (held_) {
+      lock_.unlock();
+    }
+  }
+  explicit operator bool() const noexcept { return held_; }
+
+ private:
+  PosterLock& lock_;
+  const bool alone_;
+  const bool held_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -178,9 +178,9 @@ void SoftQp::flush_pending() noexcept {
 }
 
 int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
-  if (has_pending() && send_lock_.try_lock()) {
-    retry_pending_locked();
-    send_lock_.unlock();
+  if (has_pending()) {
+    const PosterTry guard(send_lock_);
+    if (guard) retry_pending_locked();
   }
   const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
   int found = 0;

@@ -41,7 +41,8 @@ TEST(KeepAlive, EndsAReceiverThatWaits) {
   ASSERT_EQ(pair.client->keep_alive(kStart, 5s), PeerState::kOpen);
   Status received;
   std::thread receiver([&] { received = pair.client->receive_message(MessageType::kUser, soon()).status(); });
-  EXPECT_EQ(pair.client->keep_alive(kStart + 1h, 5s), PeerState::kLost);
+  EXPECT_EQ(pair.client->keep_alive(kStart + 4s, 5s), PeerState::kOpen);
+  EXPECT_EQ(pair.client->keep_alive(kStart + 8s, 5s), PeerState::kLost);
   receiver.join();
   EXPECT_EQ(received.code(), Errc::kPeerLost);
 }
@@ -54,6 +55,24 @@ TEST(KeepAlive, HeartbeatsOfThePeersKeepIt) {
   EXPECT_EQ(pair.client->keep_alive(kStart + 4s, 5s), PeerState::kOpen);
   EXPECT_EQ(pair.client->keep_alive(kStart + 8s, 5s), PeerState::kOpen);
   EXPECT_EQ(pair.client->keep_alive(kStart + 9s, 5s), PeerState::kLost) << "5 s after it was heard last";
+}
+
+TEST(KeepAlive, AfterALongTimeWithoutALookTheSilenceIsThisSides) {
+  const TcpPair pair;
+  ASSERT_EQ(pair.client->keep_alive(kStart, 5s), PeerState::kOpen);
+  EXPECT_EQ(pair.client->keep_alive(kStart + 1h, 5s), PeerState::kOpen) << "this process was stopped";
+  EXPECT_EQ(pair.client->keep_alive(kStart + 1h + 4s, 5s), PeerState::kOpen);
+  EXPECT_EQ(pair.client->keep_alive(kStart + 1h + 5s, 5s), PeerState::kLost);
+}
+
+TEST(KeepAlive, APeerThatComesBackIsToldWhy) {
+  const TcpPair pair;
+  ASSERT_EQ(pair.client->keep_alive(kStart, 5s), PeerState::kOpen);
+  ASSERT_EQ(pair.client->keep_alive(kStart + 4s, 5s), PeerState::kOpen);
+  ASSERT_EQ(pair.client->keep_alive(kStart + 5s, 5s), PeerState::kLost);
+  const auto told = pair.server->receive_message(MessageType::kUser, soon());
+  EXPECT_EQ(told.code(), Errc::kPeerRefused);
+  EXPECT_THAT(told.status().message(), HasSubstr("no sign of life for 5 s"));
 }
 
 TEST(KeepAlive, WithoutALimitItMayBeSilentForEver) {
@@ -94,7 +113,7 @@ class NarrowStream final : public ByteStream {
   bool await_room(Deadline /*deadline*/) override { return room > 0; }
   bool ended() override { return false; }
   void end_sending() noexcept override {}
-  void shut_down() noexcept override {}
+  void shut_down(LastBytes /*last*/) noexcept override {}
   WatchedFd watched() const noexcept override { return {}; }
   const std::string& local_address() const noexcept override { return name_; }
   const std::string& peer_address() const noexcept override { return name_; }
@@ -117,9 +136,11 @@ TEST(KeepAlive, AHeartbeatThatGoesOutInPartIsCompletedBeforeTheNextMessage) {
   NarrowConnector connector(std::move(owned));
   stream.room = 5;
   EXPECT_EQ(connector.keep_alive(kStart, 0s), PeerState::kOpen);
-  EXPECT_EQ(connector.keep_alive(kStart + 1s, 0s), PeerState::kOpen) << "no room for another one";
+  EXPECT_EQ(connector.keep_alive(kStart + 1s, 0s), PeerState::kOpen) << "no room for the rest";
   EXPECT_EQ(connector.send_message(MessageType::kUser, as_bytes("no"), Deadline::after({})).code(), Errc::kTimeout);
   EXPECT_TRUE(connector.status().ok());
+  stream.room = 3;
+  EXPECT_EQ(connector.keep_alive(kStart + 2s, 0s), PeerState::kOpen) << "a part of the rest";
   stream.room = 1000;
   ASSERT_TRUE(connector.send_message(MessageType::kUser, as_bytes("yes"), Deadline::after({})).ok());
   EXPECT_EQ(connector.keep_alive(kStart + 2s, 0s), PeerState::kOpen);

@@ -105,6 +105,11 @@ constexpr std::array kTraits = {
              "The events PORT_ERR and PORT_ACTIVE when the network interface goes down and comes up",
              "soft0 has no interface that could go down",
              {false, true, true, true}},
+    TraitRow{Trait::kGoesByRdmaLink,
+             "goes by `rdma link`",
+             "`rdma link delete` takes the device away, and `rdma link add` brings it back",
+             "soft0 has no driver in the kernel; a card goes with its driver or its slot",
+             {false, true, true, false}},
 };
 
 constexpr std::array kOutcomes = {

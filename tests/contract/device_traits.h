@@ -42,6 +42,7 @@ enum class Trait : std::uint8_t {
   kFlushesAreSolicited,
   kTellsOfCommunication,
   kTellsOfPortState,
+  kGoesByRdmaLink,
 };
 
 /// What a request that goes wrong completes with.

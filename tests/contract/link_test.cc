@@ -116,7 +116,7 @@ class RemovalTest : public LinkTest {
     if (!pair_) return;
     name_ = left().device->name();
     kind_ = kind_of(*left().device);
-    if (kind_ != DeviceKind::kRxe && kind_ != DeviceKind::kSiw) GTEST_SKIP() << "not a device of `rdma link`";
+    if (!has(kind_, Trait::kGoesByRdmaLink)) GTEST_SKIP() << "property: not a device of `rdma link`";
   }
   void TearDown() override {
     disconnect();

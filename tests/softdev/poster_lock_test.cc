@@ -30,10 +30,10 @@ class PosterLockTest : public ::testing::TestWithParam<bool> {
   }
   void count_by_trying(int times) {
     for (int done = 0; done < times;) {
-      if (!lock_.try_lock()) continue;
+      const PosterTry guard(lock_);
+      if (!guard) continue;
       count_ = count_ + 1;
       ++done;
-      lock_.unlock();
     }
   }
 
@@ -46,9 +46,10 @@ TEST_P(PosterLockTest, OnePosterAndVisitors) {
   std::thread visitor([&] { count_as_visitor(kVisits); });
   std::thread other_visitor([&] { count_by_trying(kVisits); });
   count_as_poster(300'000);
+  count_by_trying(kVisits);
   visitor.join();
   other_visitor.join();
-  EXPECT_EQ(count_, 300'000 + 2 * kVisits);
+  EXPECT_EQ(count_, 300'000 + 3 * kVisits);
 }
 
 TEST_P(PosterLockTest, ManyPosters) {
@@ -65,9 +66,10 @@ TEST_P(PosterLockTest, TryingFailsWhileThePosterIsInside) {
   count_as_poster(1);
   std::optional<PosterGuard> guard(std::in_place, lock_);
   bool taken = true;
-  std::thread([&] { taken = lock_.try_lock(); }).join();
+  std::thread([&] { taken = static_cast<bool>(PosterTry(lock_)); }).join();
   EXPECT_FALSE(taken);
   guard.reset();
+  EXPECT_TRUE(PosterTry(lock_));
   EXPECT_TRUE(lock_.try_lock());
   lock_.unlock();
   count_as_poster(1);

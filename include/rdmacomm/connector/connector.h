@@ -137,6 +137,7 @@ class Connector {
   void wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadline);
   Status write_all(std::vector<std::byte> frame, Deadline deadline);
   void send_heartbeat();
+  std::chrono::milliseconds silence(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after);
   Status claim_sending(Deadline deadline);
   void release_sending();
   Error why_not_sent(std::error_code why);
@@ -163,6 +164,7 @@ class Connector {
   std::uint64_t bytes_received_ = 0;
   std::uint64_t bytes_seen_ = 0;  // bytes_received_ when keep_alive() last saw it change, which was at heard_at_
   std::chrono::steady_clock::time_point heard_at_{};
+  std::optional<std::chrono::steady_clock::time_point> looked_at_;  // when keep_alive() was called last
 };
 
 }  // namespace rdmacomm
