@@ -34,8 +34,9 @@ Result<std::unique_ptr<CmConnector>> CmConnector::connect(const HostPort& server
   if (!addresses) return addresses.error();
   std::uint64_t token = 0;
   RetryPause pause(Deadline::after(options.connect_timeout), cancel_fd);
+  // Somebody was there and said no: worth another round. The last one may be cut short, and says less.
+  std::optional<Error> refused;
   for (;;) {
-    std::optional<Error> refused;  // somebody was there and said no: worth another round
     std::optional<Error> last;
     auto left = static_cast<long>(addresses->size());
     for (const SocketAddress& address : *addresses) {

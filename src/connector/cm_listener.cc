@@ -15,7 +15,10 @@ namespace {
 
 Error cannot_listen(const SocketAddress& address, std::error_code code) {
   const std::string what = "cannot listen by rdma_cm at " + address.to_text();
-  if (code == std::errc::address_in_use) return make_error(code, what + ": another program listens there");
+  // rdma_cm says "not available" where one of both listens at every address.
+  if (code == std::errc::address_in_use || code == std::errc::address_not_available) {
+    return make_error(std::make_error_code(std::errc::address_in_use), what + ": another program listens there");
+  }
   if (code == std::errc::no_such_device) {
     return make_error(Errc::kNoDevice, what + ": that address is not of an RDMA device; see `rdma link`");
   }
@@ -65,8 +68,7 @@ Status CmListener::listen_anywhere(std::uint16_t port) {
   if (Status listening = listen_at(any_address(AF_INET, port)); !listening) return listening;
   const std::string ipv4 = address_;
   const Status six = listen_at(any_address(AF_INET6, port_));
-  const bool no_ipv6 =
-      six.code() == std::errc::address_family_not_supported || six.code() == std::errc::address_not_available;
+  const bool no_ipv6 = six.code() == std::errc::address_family_not_supported;
   if (six) address_ = ipv4 + " and " + address_;
   return no_ipv6 ? Status() : six;
 }

@@ -26,15 +26,19 @@ std::error_code would_block() {
   return std::make_error_code(std::errc::operation_would_block);
 }
 
+Error nobody_listens(const std::string& where, const std::string& said) {
+  return make_error(std::make_error_code(std::errc::connection_refused),
+                    "nobody listens by rdma_cm at " + where + " (" + said + ")");
+}
+
 /// Somebody who listens there says no, or nobody does.
 Error rejected(const CmEvent& event, const std::string& where) {
   if (auto reason = CmPrivateData::decode(event.private_data); reason.code() == Errc::kVersionMismatch) {
     return make_error(Errc::kVersionMismatch, where + ": " + reason.error().context);
   }
   const bool nobody = event.status == kNobodyListens || event.status == -ECONNREFUSED;
-  const auto code = nobody ? std::make_error_code(std::errc::connection_refused) : std::error_code(Errc::kPeerRefused);
-  return make_error(code,
-                    (nobody ? "nobody listens by rdma_cm at " : "refused by ") + where + " (" + event.to_text() + ")");
+  if (nobody) return nobody_listens(where, event.to_text());
+  return make_error(Errc::kPeerRefused, "refused by " + where + " (" + event.to_text() + ")");
 }
 
 Error not_connected(const CmEvent& event, const std::string& where) {
@@ -141,6 +145,8 @@ Result<CmPrivateData> CmStream::connect(const CmWait& wait) {
   parameters.rnr_retry_count = kRnrForEver;
   Status status =
       verbs::from_minus_one(rdma_connect(id_->get(), &parameters), "connect to " + peer_text_ + " by rdma_cm");
+  // iWARP devices connect by TCP, and some of them at once.
+  if (status.code() == std::errc::connection_refused) return nobody_listens(peer_text_, "TCP said so");
   if (!status) return status.error();
   auto event = id_->await_event(wait);
   if (!event) return make_error(event.code(), "no answer by rdma_cm from " + peer_text_ + ": " + event.error().context);

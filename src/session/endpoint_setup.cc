@@ -15,6 +15,16 @@ Result<EndPointCard> receive_card(Connector& connector, MessageType type, Deadli
   return card;
 }
 
+/// rdma_cm goes by the addresses: they may lead over another device than the one whose queue pairs are to be connected.
+Status check_way(const Connector& connector, const RDMADevice& device) {
+  const std::string way = connector.device_name();
+  if (way.empty() || way == device.name()) return {};
+  return make_error(Errc::kInvalidArgument, "rdma_cm connects " + connector.local_address() + " with " +
+                                                connector.peer_address() + " by the device " + way +
+                                                ", and the session at this end uses " + device.name() +
+                                                ": name the right one (--device)");
+}
+
 /// The peer hears the reason while the socket is still open: before the endpoint, which ends it, is dropped.
 Result<std::shared_ptr<EndPoint>> outcome(const Status& status, Connector& connector,
                                           std::shared_ptr<EndPoint> endpoint) {
@@ -51,7 +61,8 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector,
   auto peer = connector->exchange_hello(hello, deadline());
   if (!peer) return peer.status();
   const PeerInfo info{.address = connector->peer_address(), .hello = *peer};
-  Status status = admit();
+  Status status = check_way(*connector, *device);
+  if (status) status = admit();
   if (status) status = make_endpoint(connector, info, endpoint);
   if (!status) return status;
   const Deadline answer_by = deadline();
@@ -70,6 +81,7 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector,
   const Deadline offer_by = deadline();
   auto peer = connector->exchange_hello(hello, offer_by);
   if (!peer) return peer.status();
+  if (Status way = check_way(*connector, *device); !way) return way;
   auto offer = receive_card(*connector, MessageType::kOffer, offer_by);
   if (!offer) return offer.status();
   const PeerInfo info{

@@ -40,13 +40,7 @@ Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, const Sess
   if (*kind == ConnectorKind::kTcp) {
     return as<Connector>(TCPConnector::connect(server, options.tcp, cancel_fd));
   }
-  auto connector = CmConnector::connect(server, options.tcp, cancel_fd);
-  if (connector && (*connector)->device_name() != device.name()) {
-    return make_error(Errc::kInvalidArgument, "rdma_cm reaches " + server.to_text() + " by the device " +
-                                                  (*connector)->device_name() + ", and this session uses " +
-                                                  device.name() + ": name the right one (--device)");
-  }
-  return as<Connector>(std::move(connector));
+  return as<Connector>(CmConnector::connect(server, options.tcp, cancel_fd));
 }
 
 Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const RDMADevice& device) {
