@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import subprocess
+import unittest
 
 from program_runs import ProgramTest
 
@@ -13,8 +14,10 @@ ADDRESS = os.environ.get("RDMACOMM_TEST_ADDRESS", "")
 PEER_ADDRESS = os.environ.get("RDMACOMM_TEST_PEER_ADDRESS", "")
 KIND = DEVICE.split("_")[0]
 PAIR = pathlib.Path(__file__).resolve().parent.parent / "guest/pair"
-# iWARP has no other way to connect than rdma_cm.
-CONNECTED_BY_TCP = KIND != "siw"
+# iWARP has no other way to connect than rdma_cm, and neither immediate data nor atomics.
+IS_IWARP = KIND == "siw"
+OPERATIONS = ("send", "write", "read") if IS_IWARP else ("send", "write", "write_imm", "read", "fetch_add", "compare_swap")
+by_tcp = unittest.skipIf(IS_IWARP, "iWARP connects by rdma_cm only")
 
 
 def command(*words):
@@ -56,6 +59,11 @@ def link_down(end):
     return disturbed((PAIR, "link", KIND, end, "down"), (PAIR, "link", KIND, end, "up"))
 
 
+def renew_pair():
+    pair("down", KIND)
+    pair("up", KIND)
+
+
 def no_route_from(end):
     return disturbed((PAIR, "route", KIND, end, "del"), (PAIR, "route", KIND, end, "add"))
 
@@ -67,13 +75,19 @@ def mtu_of(end, size):
 class PairTest(ProgramTest):
     """The server is on the peer's device and address, the client on ours: what they exchange crosses the cable."""
 
-    def start_server(self, program, *arguments, device=PEER_DEVICE):
-        server = self.start(program, "--role=server", "--port=0", f"--device={device}", *arguments)
+    connector = "tcp"
+    server_address = PEER_ADDRESS
+    server_device = PEER_DEVICE
+    client_device = DEVICE
+
+    def start_server(self, program, *arguments, device=None):
+        server = self.start(program, "--role=server", "--port=0", f"--device={device or self.server_device}",
+                            f"--connector={self.connector}", *arguments)
         return server, int(server.wait_for(r"listening on port (\d+)").group(1))
 
-    def start_client(self, program, port, *arguments, device=DEVICE):
-        return self.start(program, "--role=client", f"--server={PEER_ADDRESS}", f"--port={port}", f"--device={device}",
-                          *arguments)
+    def start_client(self, program, port, *arguments, device=None):
+        return self.start(program, "--role=client", f"--server={self.server_address}", f"--port={port}",
+                          f"--device={device or self.client_device}", f"--connector={self.connector}", *arguments)
 
     def run_between(self, program, *arguments, server_arguments=(), seconds=60):
         """One run to its end, both sides of which must succeed. Returns what the client printed."""

@@ -1,15 +1,15 @@
 """A cable that loses packets: everything still arrives, and as it was sent."""
 
-import unittest
-
-from kernel_pair import CONNECTED_BY_TCP, PairTest, command, interface, losing
+from kernel_pair import IS_IWARP, PairTest, by_tcp, command, interface, losing
 from program_runs import LAT_BW
 
-SHORT = ("--iterations=10", "--rounds=1", "--verify")
+SHORT = ("--iterations=10", "--rounds=1", "--verify", "--tests=lat,bw", "--sizes=8,4K,64K")
+OPERATIONS = ("send", "write", "read") if IS_IWARP else ("send", "write", "write_imm", "read")
 
 
-@unittest.skipUnless(CONNECTED_BY_TCP, "iWARP connects by rdma_cm only")
-class Loss(PairTest):
+class Loss:
+    """For each connector: what it says to the peer must arrive as well."""
+
     def dropped(self):
         """Packets that the cable has lost in both directions."""
         words = " ".join(command("tc", "-s", "qdisc", "show", "dev", interface(end)) for end in ("a", "b")).split()
@@ -18,8 +18,7 @@ class Loss(PairTest):
     def run_losing(self, percent):
         """Returns how many packets the cable has lost."""
         with losing(percent):
-            self.run_between(LAT_BW, *SHORT, "--ops=send,write,write_imm,read", "--tests=lat,bw", "--sizes=8,4K,64K",
-                             seconds=30)
+            self.run_between(LAT_BW, *SHORT, "--ops=" + ",".join(OPERATIONS), seconds=30)
             return self.dropped()
 
     def test_of_nothing(self):
@@ -27,3 +26,12 @@ class Loss(PairTest):
 
     def test_of_one_percent(self):
         self.assertGreater(self.run_losing(1), 0)
+
+
+@by_tcp
+class ByTcp(Loss, PairTest):
+    connector = "tcp"
+
+
+class ByCm(Loss, PairTest):
+    connector = "cm"

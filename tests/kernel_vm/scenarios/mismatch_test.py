@@ -4,22 +4,24 @@ import re
 import time
 import unittest
 
-from kernel_pair import (CONNECTED_BY_TCP, DEVICE, KIND, PEER_ADDRESS, PEER_DEVICE, PairTest, link_down, mtu_of,
-                         no_route_from, pair)
+from kernel_pair import (DEVICE, IS_IWARP, KIND, PEER_ADDRESS, PEER_DEVICE, PairTest, by_tcp, link_down, mtu_of, no_route_from,
+                         pair)
 from program_runs import LAT_BW, PING_PONG, SLOW
 
 # Longest time for the program to say what is wrong; the default --connect-timeout is the longest wait in it.
 SECONDS = 12
 
 
-@unittest.skipUnless(CONNECTED_BY_TCP, "iWARP connects by rdma_cm only")
-class Mismatch(PairTest):
+class Refusals(PairTest):
     def assert_refused(self, client, *parts, seconds=SECONDS):
         began = time.monotonic()
         result = client.finish(seconds)
         self.assertLess(time.monotonic() - began, seconds * SLOW)
         self.assert_one_line(result, *parts)
 
+
+@by_tcp
+class Mismatch(Refusals):
     def test_gid_of_another_kind(self):
         """Both insist: one on fe80::..., the other on ::ffff:10.2.0.2. No packet could go from one to the other."""
         server, port = self.start_server(PING_PONG, f"--gid-index={pair('gid', KIND, 'b')}")
@@ -54,7 +56,46 @@ class Mismatch(PairTest):
                                 "(?i)unreachable|no route")
 
 
-@unittest.skipUnless(CONNECTED_BY_TCP, "iWARP connects by rdma_cm only")
+class MismatchByCm(Refusals):
+    connector = "cm"
+
+    def test_nobody_listens(self):
+        self.assert_refused(self.start_client(PING_PONG, 4711, "--connect-timeout=2"), "nobody listens by rdma_cm",
+                            re.escape(PEER_ADDRESS) + ":4711", "2 s")
+
+    def test_no_route_to_the_peer(self):
+        _, port = self.start_server(PING_PONG)
+        with no_route_from("a"):
+            self.assert_refused(self.start_client(PING_PONG, port, "--connect-timeout=2"), re.escape(PEER_ADDRESS),
+                                "(?i)unreachable|no route")
+
+    def test_device_that_is_not_on_the_way(self):
+        """The client insists on the device at the wrong end of the cable."""
+        server, port = self.start_server(PING_PONG)
+        self.assert_refused(self.start_client(PING_PONG, port, device=PEER_DEVICE), DEVICE, PEER_DEVICE, "--device")
+        self.assert_success(self.start_client(PING_PONG, port, "--iterations=10").finish())
+        self.assertEqual(server.finish(10)[0], 0)
+
+    def test_server_on_another_device_than_it_is_reached_by(self):
+        server, port = self.start_server(PING_PONG, device=DEVICE)
+        self.assert_refused(self.start_client(PING_PONG, port), DEVICE, PEER_DEVICE, "says")
+
+    def test_software_device(self):
+        self.assert_refused(self.start(PING_PONG, "--role=server", "--port=0", "--device=soft0", "--connector=cm"),
+                            "soft0", "not known to rdma_cm", "tcp")
+
+    def test_port_that_another_listener_has(self):
+        _, port = self.start_server(PING_PONG)
+        other = self.start(PING_PONG, "--role=server", f"--port={port}", f"--device={PEER_DEVICE}", "--connector=cm")
+        self.assert_refused(other, str(port), "another program listens there")
+
+    @unittest.skipUnless(IS_IWARP, "RoCE is connected by TCP as well")
+    def test_tcp_cannot_do_it(self):
+        self.assert_refused(self.start(PING_PONG, "--role=server", "--port=0", f"--device={DEVICE}", "--connector=tcp"),
+                            DEVICE, "iWARP", "cm or auto")
+
+
+@by_tcp
 class DifferentMtus(PairTest):
     """One end's interface has MTU 1500 (its device then 1024), the other's 4500 (4096): both must use the smaller one."""
 

@@ -1,21 +1,54 @@
 """The two programs between the two devices, every operation, every byte verified."""
 
+import re
 import unittest
 
-from kernel_pair import CONNECTED_BY_TCP, PairTest
+from kernel_pair import DEVICE, IS_IWARP, OPERATIONS, PEER_DEVICE, PairTest, by_tcp
 from program_runs import LAT_BW, PING_PONG
 
-SHORT = ("--iterations=20", "--rounds=1", "--verify")
+SHORT = ("--iterations=10", "--rounds=1", "--verify", "--sizes=8,64K")
 
 
-@unittest.skipUnless(CONNECTED_BY_TCP, "iWARP connects by rdma_cm only")
-class ConnectedByTcp(PairTest):
+class Programs:
+    """What each connector must be good for."""
+
     def test_ping_pong(self):
         for polling in ("busy", "event"):
             with self.subTest(polling):
-                self.run_between(PING_PONG, "--iterations=50", f"--polling={polling}")
+                out = self.run_between(PING_PONG, "--iterations=50", f"--polling={polling}")
+                self.assertEqual(len(re.findall("bytes verified", out)), 4 if IS_IWARP else 8, out)
 
     def test_lat_bw(self):
-        out = self.run_between(LAT_BW, *SHORT, "--sizes=8,4K,64K")
-        for op in ("send", "write", "write_imm", "read", "fetch_add", "compare_swap"):
+        out = self.run_between(LAT_BW, *SHORT, "--ops=" + ",".join(OPERATIONS))
+        for op in OPERATIONS:
             self.assertRegex(out, rf"(?m)^{op} ")
+
+    def test_clients_one_after_the_other(self):
+        """What one leaves behind is not in the next one's way."""
+        server, port = self.start_server(PING_PONG, "--keep-serving")
+        for _ in range(2):
+            self.assert_success(self.start_client(PING_PONG, port, "--iterations=10").finish())
+        self.assertIsNone(server.process.poll())
+
+
+@by_tcp
+class ByTcp(Programs, PairTest):
+    connector = "tcp"
+
+
+class ByCm(Programs, PairTest):
+    connector = "cm"
+
+
+class Chosen(PairTest):
+    """The connector that auto stands for, and the device on the route."""
+
+    connector = "auto"
+
+    def test_nothing_is_named_but_the_server(self):
+        server, port = self.start_server(PING_PONG)
+        client = self.start(PING_PONG, f"--server={self.server_address}", f"--port={port}", "--iterations=10")
+        out = self.assert_success(client.finish())
+        self.assert_success(server.finish(10))
+        self.assertRegex(out, rf"(?m)^client  {DEVICE}\b")
+        self.assertRegex(out, rf"(?m)^server  {PEER_DEVICE}\b")
