@@ -1,7 +1,10 @@
 #include "rdmacomm/channel/completion.h"
 
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
+#include "rdmacomm/base/deadline.h"
 #include "rdmacomm/channel/rdma_channel.h"
 #include "rdmacomm/verbs/describe.h"
 
@@ -17,12 +20,25 @@ std::string peer_text(const RDMAChannel& channel) {
   return text;
 }
 
+// A request that meets a link on its way down fails before the port's state says so.
+constexpr std::chrono::milliseconds kPortLag{200};
+
+// Ok, or that the port is down.
+Status ask_port(const RDMADevice& device, Errc error) {
+  const Deadline deadline = Deadline::after(error == Errc::kLocalQueuePair ? kPortLag : std::chrono::milliseconds(0));
+  for (;;) {
+    Status port = device.check_port();
+    if (!port.ok() || deadline.passed()) return port;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
 // Why the request failed, and what to do. What fails when a port goes down depends on the device, so the port is asked.
 std::string advice(const RDMAChannel* channel, Errc error) {
   const bool may_be_the_port =
       error == Errc::kLocalQueuePair || error == Errc::kRetryExceeded || error == Errc::kFlushed;
   if (channel != nullptr && may_be_the_port) {
-    if (const Status port = channel->adapter().device().check_port(); !port.ok()) return port.error().context;
+    if (const Status port = ask_port(channel->adapter().device(), error); !port.ok()) return port.error().context;
   }
   return std::string(verbs::completion_advice(error));
 }

@@ -24,7 +24,8 @@ class LostPeer:
     moments_of_death = MOMENTS
     seconds_of_death = SECONDS_OF_DEATH
     ends_of_cable = ("a", "b")
-    link_down_says = "port 1 of|" + SILENCE
+    # TCP may be the first to notice: its host has no route any more.
+    link_down_says = "port 1 of|the connection failed: No route to host|" + SILENCE
 
     def run_until(self, moment):
         """A server and a client in the middle of that measurement."""
