@@ -70,7 +70,7 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
 RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
   const ibv_qp_state now = state_.load(std::memory_order_relaxed);
   if (now == IBV_QPS_ERR) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
-  if (now != IBV_QPS_RTS || !pending_.empty()) return keep(wr);
+  if (now != IBV_QPS_RTS || !pending_.empty() || late_) return keep(wr);
   const ExecResult result = wire_->exec(wr);
   if (!result.is_done()) {
     // What the wait is for, and how long it may last, is settled by the first retry, which is now.
@@ -146,8 +146,8 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   return now >= give_up_at_;
 }
 
-void SoftQp::retry_pending_locked() noexcept {
-  while (!pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
+void SoftQp::retry_pending_locked(std::size_t most) noexcept {
+  for (; most != 0 && !pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS; --most) {
     const ibv_send_wr& wr = pending_.front().wr;
     ExecResult result = wire_->exec(wr);
     if (!result.is_done()) {
@@ -178,9 +178,10 @@ void SoftQp::flush_pending() noexcept {
 }
 
 int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
-  if (has_pending()) {
+  // A late request is carried out when there is nothing else to find: no buffer is read or written before it must be.
+  if (has_pending() && (!late_ || send_scanned_ == send_finished_.load(std::memory_order_relaxed))) {
     const PosterTry guard(send_lock_);
-    if (guard) retry_pending_locked();
+    if (guard) retry_pending_locked(late_ ? 1 : SIZE_MAX);
   }
   const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
   int found = 0;

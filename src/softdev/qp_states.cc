@@ -77,6 +77,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
                const ibv_qp_init_attr& init)
     : ibv_qp{},
       soft_context_(context_),
+      late_(context_.lateness().count() != 0),
       block_(std::move(block)),
       view_(block_.mapping.data(), recv_entries(init.cap), init.cap.max_recv_sge),
       pd_number_(pd_number),

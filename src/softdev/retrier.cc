@@ -49,6 +49,7 @@ bool Retrier::retry_all() {
 
 void Retrier::run() {
   std::chrono::microseconds pause = kFirstPause;
+  const bool late = context_.lateness().count() != 0;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (!wanted_) {
@@ -56,6 +57,7 @@ void Retrier::run() {
       pause = kFirstPause;
       continue;
     }
+    if (late) changed_.wait_for(lock, context_.lateness(), [this] { return stopping_; });
     wanted_ = false;
     lock.unlock();
     const bool waiting = retry_all();

@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstddef>
+#include <cstdlib>
 #include <random>
+#include <string_view>
 
+#include "rdmacomm/softdev/softdev.h"
 #include "softdev/peer.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
@@ -143,6 +147,19 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
   return SoftCq::from(cq).arm(solicited_only != 0);
 }
 
+/// What kLateVariable says. 0, or EINVAL.
+int read_lateness(std::chrono::milliseconds& lateness) noexcept {
+  constexpr unsigned kMost = 60'000;
+  const char* const value = std::getenv(kLateVariable);
+  const std::string_view text = value == nullptr ? "" : value;
+  if (text.empty()) return 0;
+  unsigned milliseconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), milliseconds);
+  if (error != std::errc{} || end != text.data() + text.size() || milliseconds > kMost) return EINVAL;
+  lateness = std::chrono::milliseconds(milliseconds);
+  return 0;
+}
+
 }  // namespace
 
 SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, device_(std::move(device)) {
@@ -161,7 +178,8 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
 
 SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
   std::unique_ptr<SoftContext> context(new SoftContext(std::move(device)));
-  const int error = context->events_.open();
+  int error = read_lateness(context->lateness_);
+  if (error == 0) error = context->events_.open();
   if (error != 0) {
     errno = error;
     return nullptr;

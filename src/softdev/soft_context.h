@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -105,6 +106,8 @@ class SoftContext : private verbs_context {
   [[nodiscard]] int ensure_threads();
   /// Whether this process can take part in membarrier(2), see hazard.h.
   [[nodiscard]] bool membarrier() const noexcept { return membarrier_; }
+  /// How long requests wait for a poll before they are carried out, see kLateVariable; 0: not at all.
+  [[nodiscard]] std::chrono::milliseconds lateness() const noexcept { return lateness_; }
   [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
   /// Waits until nobody is at work in this context's memory any more who was when this was called: no initiator, no
   /// thread of this process.
@@ -123,6 +126,7 @@ class SoftContext : private verbs_context {
   QueuePairs queue_pairs_;
   EventQueue events_;
   const bool membarrier_ = register_for_membarrier();
+  std::chrono::milliseconds lateness_{};  // set by open() for good
   std::atomic<std::uint32_t> next_pd_number_{1};
   std::mutex threads_mutex_;
   bool threads_running_ = false;

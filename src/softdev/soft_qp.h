@@ -26,7 +26,7 @@ class SoftCq;
 
 /// A queue pair. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
 /// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
-/// retrying thread and by poll_cq.
+/// retrying thread and by poll_cq. In a context that is late, all wait for these.
 ///
 /// Threads: any. Locks, outermost first: the completion queue's, the send queue's.
 /// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user. The device's own threads
@@ -127,7 +127,7 @@ class SoftQp : public ibv_qp {
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
   void flush_pending() noexcept;
-  void retry_pending_locked() noexcept;
+  void retry_pending_locked(std::size_t most = SIZE_MAX) noexcept;
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
 
   // qp_recv.cc
@@ -136,6 +136,7 @@ class SoftQp : public ibv_qp {
   void deliver(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
 
   SoftContext& soft_context_;
+  const bool late_;
   SharedBlock block_;
   QpView view_;
   const std::uint32_t pd_number_;

@@ -9,6 +9,13 @@ namespace rdmacomm::softdev {
 /// The name of the software device.
 inline constexpr const char* kDeviceName = "soft0";
 
+/// The environment variable that makes soft0 late. Its value is in milliseconds, 1 to 60000; 0 or nothing: not late.
+/// Contexts opened while it is set carry a request out not while it is posted, but when its completion is polled for,
+/// one request a poll, or about that many milliseconds later where nobody polls. Programs that change a buffer, or read
+/// what READ brings, before the completion is there then see what they may see on hardware. For tests; it costs
+/// latency. With another value no device can be opened (EINVAL).
+inline constexpr const char* kLateVariable = "RDMACOMM_SOFT0_LATE";
+
 /// The Api of the software RDMA device: no hardware, no root, no kernel module. Processes of one user on one
 /// host (and in one network namespace) reach each other by it. It hands out genuine verbs objects: the inline
 /// verbs of <infiniband/verbs.h> (post, poll, arm) work on them as they are.
