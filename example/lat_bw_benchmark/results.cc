@@ -89,11 +89,8 @@ ordered_json result_json(const CellResult& result) {
 
 ordered_json machine_json(const programs::MachineBaseline& machine, const std::set<std::uint64_t>& sizes) {
   ordered_json json;
-  if (machine.has_second_cpu()) {
-    json["cache_line_one_way_ns"] = machine.cache_line_ns();
-  } else {
-    json["cache_line_one_way_ns"] = nullptr;
-  }
+  const double cache_line_ns = machine.cache_line_ns();
+  json["cache_line_one_way_ns"] = cache_line_ns > 0 ? ordered_json(cache_line_ns) : ordered_json(nullptr);
   json["memcpy"] = ordered_json::array();
   for (const std::uint64_t bytes : sizes) {
     const programs::CopyFigures copy = machine.copy(bytes);
@@ -151,10 +148,10 @@ void ResultReport::end(const programs::MachineBaseline& machine) {
          << Plan::kMaxLatencies << " latencies, or " << Plan::kMaxIterations << " other operations.\n";
   }
   out_ << "\nthis machine, medians over the run:\n";
-  if (machine.has_second_cpu()) {
-    out_ << "  a cache line from core to core, one way: " << number_text(machine.cache_line_ns()) << " ns\n";
-  } else {
+  if (!machine.has_second_cpu()) {
     out_ << "  a cache line from core to core: not measured, because this process may use one CPU only\n";
+  } else if (machine.cache_line_ns() > 0) {  // else no latencies were measured, which it is there for
+    out_ << "  a cache line from core to core, one way: " << number_text(machine.cache_line_ns()) << " ns\n";
   }
   out_ << "  reading the clock: " << number_text(info_.clock_cost_ns) << " ns, part of each latency above\n";
   const std::set<std::uint64_t> sizes = copied_sizes(results_);

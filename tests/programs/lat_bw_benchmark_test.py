@@ -79,6 +79,11 @@ class Runs(ProgramTest):
             self.assertGreater(result["iterations"], 0)
         self.assertEqual(data["plan"]["rounds"], 5)
 
+    def test_bandwidths_alone_need_no_cache_line(self):
+        out, data = self.run_json("--device=soft0", "--iterations=20", "--rounds=1", "--ops=write", "--tests=bw", "--sizes=64K")
+        self.assertNotIn("core to core, one way", out)
+        self.assertIsNone(data["machine"]["cache_line_one_way_ns"])
+
     def test_more_iterations_than_samples_of_another_number_of_rounds(self):
         for rounds in (1, 3, 7):
             with self.subTest(rounds):
