@@ -10,6 +10,7 @@ import tempfile
 import time
 import unittest
 
+from connection_errors import ConnectionErrors
 from program_runs import LAT_BW, SLOW, ProgramTest, children_of, wait_until_gone
 
 OPS = ("send", "write", "write_imm", "read", "fetch_add", "compare_swap")
@@ -137,70 +138,34 @@ class Verification(ProgramTest):
         self.assert_success(self.run_program(LAT_BW, *QUICK, "--ops=write", "--sizes=100", "--inject-corruption"))
 
 
-class Errors(ProgramTest):
+class Errors(ConnectionErrors):
+    program = LAT_BW
+
     def test_arguments(self):
-        for arguments, parts in (
-                (["--bogus"], ["bogus"]),
-                (["--ops=send,wriet"], ["--ops", '"wriet" is none of']),
-                (["--tests=speed"], ["--tests", '"speed" is none of']),
-                (["--sizes=0"], ["--sizes", "smallest is 1 byte"]),
-                (["--sizes=1,x"], ["--sizes", '"x" is no size']),
-                (["--sizes=8:1"], ["--sizes", "8:1"]),
-                (["--sizes=2G"], ["2G", "largest", "1G"]),
-                (["--sizes=3G"], ["3221225472"]),
-                (["--buffers=many"], ["--buffers", "many"]),
-                (["--iterations=0"], ["--iterations=0"]),
-                (["--iterations=x"], ["x", "iterations"]),
-                (["--iterations=99999999"], ["99999999"]),
-                (["--iterations=2000000", "--tests=lat"], ["2000000", "possible are"]),
-                (["--duration=0"], ["--duration"]),
-                (["--duration=-1"], ["--duration"]),
-                (["--duration=nan"], ["--duration"]),
-                (["--rounds=0"], ["rounds"]),
-                (["--queue-depth=0"], ["queue depth is 0"]),
-                (["--queue-depth=5000"], ["5000"]),
-                (["--queue-depth=-1"], ["--queue-depth=-1"]),
-                (["--inline=1000"], ["1000"]),
-                (["--ops=fetch_add", "--tests=bw"], ["nothing to measure"]),
-                (["--json=/nonexistent/directory/x.json"], ["/nonexistent/directory/x.json"]),
-                (["--device=mlx9_9"], ["mlx9_9"]),
-                (["--role=nobody"], ["nobody"]),
-                (["--gid-type=v3"], ["--gid-type=v3"]),
-                (["--pkey=many"], ["--pkey=many"]),
-                (["extra"], ["extra"]),
-        ):
-            with self.subTest(arguments):
-                self.assert_one_line(self.run_program(LAT_BW, "--device=soft0", *arguments), *parts)
-
-    def test_what_the_device_does_not_have(self):
-        server, port = self.start_server(LAT_BW, "--keep-serving")
-        for argument, parts in (
-                ("--service-level=8", ["service_level is 8", "0 to 7 on this device"]),
-                ("--pkey=0x8001", ["P_Key 0x8001", "0xffff at index 0"]),
-        ):
-            with self.subTest(argument):
-                self.assert_one_line(self.run_program(LAT_BW, "--role=client", f"--port={port}", "--device=soft0",
-                                                      argument), *parts)
-        server.kill()
-
-    def test_nobody_there(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            began = time.monotonic()
-            self.assert_one_line(
-                self.run_program(LAT_BW, "--role=client", f"--port={port}", "--device=soft0", "--connect-timeout=0.5"),
-                f"127.0.0.1:{port}")
-            self.assertLess(time.monotonic() - began, 0.5 + 2 * SLOW)
-
-    def test_a_server_that_says_nothing(self):
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            port = silent.getsockname()[1]
-            began = time.monotonic()
-            self.assert_one_line(
-                self.run_program(LAT_BW, "--role=client", f"--port={port}", "--device=soft0", "--connect-timeout=0.5"),
-                f"127.0.0.1:{port}")
-            self.assertLess(time.monotonic() - began, 0.5 + 2 * SLOW)
+        self.assert_refused((
+            (["--ops=send,wriet"], ["--ops", '"wriet" is none of']),
+            (["--tests=speed"], ["--tests", '"speed" is none of']),
+            (["--sizes=0"], ["--sizes", "smallest is 1 byte"]),
+            (["--sizes=1,x"], ["--sizes", '"x" is no size']),
+            (["--sizes=8:1"], ["--sizes", "8:1"]),
+            (["--sizes=2G"], ["2G", "largest", "1G"]),
+            (["--sizes=3G"], ["3221225472"]),
+            (["--buffers=many"], ["--buffers", "many"]),
+            (["--iterations=0"], ["--iterations=0"]),
+            (["--iterations=x"], ["x", "iterations"]),
+            (["--iterations=99999999"], ["99999999"]),
+            (["--iterations=2000000", "--tests=lat"], ["2000000", "possible are"]),
+            (["--duration=0"], ["--duration"]),
+            (["--duration=-1"], ["--duration"]),
+            (["--duration=nan"], ["--duration"]),
+            (["--rounds=0"], ["rounds"]),
+            (["--queue-depth=0"], ["queue depth is 0"]),
+            (["--queue-depth=5000"], ["5000"]),
+            (["--queue-depth=-1"], ["--queue-depth=-1"]),
+            (["--inline=1000"], ["1000"]),
+            (["--ops=fetch_add", "--tests=bw"], ["nothing to measure"]),
+            (["--json=/nonexistent/directory/x.json"], ["/nonexistent/directory/x.json"]),
+        ))
 
     def test_a_run_that_fails_leaves_the_json_of_the_last_one(self):
         with tempfile.TemporaryDirectory() as directory, socket.socket() as probe:
@@ -221,12 +186,6 @@ class Errors(ProgramTest):
     def test_json_to_a_pipe(self):
         out = self.assert_success(self.run_program(LAT_BW, *QUICK, "--ops=write", "--sizes=8", "--json=/dev/stdout"))
         self.assertIn('"program": "lat_bw_benchmark"', out)
-
-    def test_port_in_use(self):
-        with socket.create_server(("", 0)) as other:
-            port = other.getsockname()[1]
-            self.assert_one_line(
-                self.run_program(LAT_BW, "--role=server", f"--port={port}", "--device=soft0"), str(port), "in use")
 
     def test_a_client_of_another_program_is_refused(self):
         server, port = self.start_server(LAT_BW)
