@@ -65,8 +65,14 @@ CmConnector::CmConnector(std::unique_ptr<CmStream> stream, const TcpOptions& opt
       token_(token) {}
 
 CmConnector::~CmConnector() {
-  if (requests_ != nullptr) requests_->close();
-  if (registry_ != nullptr) registry_->forget(token_);
+  all_linked();
+}
+
+/// Nobody who knows the token can have this side keep a request any more.
+void CmConnector::all_linked() noexcept {
+  if (requests_ == nullptr) return;
+  registry_->forget(token_);
+  requests_->close();
 }
 
 std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const verbs::QpAddress& local, const verbs::QpAddress& remote) {

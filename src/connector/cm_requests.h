@@ -18,7 +18,8 @@ namespace rdmacomm {
 /// The requests for queue pairs of one connector, by the requester's queue pair number. Threads: any.
 class CmRequests {
  public:
-  static constexpr std::size_t kMost = 256;
+  /// That wait at once. A client connects one queue pair after the other, so more than one is a hurry of its own.
+  static constexpr std::size_t kMost = 16;
 
   CmRequests() = default;
   CmRequests(const CmRequests&) = delete;

@@ -103,6 +103,7 @@ Status EndPoint::connect() {
     if (!connected)
       return make_error(connected.code(), "channel '" + channel->name() + "': " + connected.error().context);
   }
+  connector_->all_linked();
   return {};
 }
 

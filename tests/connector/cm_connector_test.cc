@@ -52,6 +52,20 @@ TEST(CmRequests, AreFoundByTheirTokenAndEndWithTheirConnector) {
   EXPECT_EQ(registry.find(entered->first), nullptr);
 }
 
+TEST(CmRequests, AreFewAndHaveNumbersOfTheirOwn) {
+  const auto entered = CmRegistry().enter();
+  ASSERT_TRUE(entered);
+  CmRequests& requests = *entered->second;
+  for (std::uint32_t qpn = 0; qpn < CmRequests::kMost; ++qpn) {
+    ASSERT_TRUE(requests.has_room(qpn));
+    requests.add(qpn, nullptr);
+    EXPECT_FALSE(requests.has_room(qpn)) << "one of that number waits already";
+  }
+  EXPECT_FALSE(requests.has_room(CmRequests::kMost));
+  ASSERT_TRUE(requests.take(7, Deadline::after({})).has_value());
+  EXPECT_TRUE(requests.has_room(CmRequests::kMost));
+}
+
 TEST(ConnectorKind, TextsComeBack) {
   for (const ConnectorKind kind : {ConnectorKind::kAuto, ConnectorKind::kTcp, ConnectorKind::kCm}) {
     EXPECT_EQ(*connector_kind_from(to_text(kind)), kind);

@@ -35,6 +35,7 @@ class CmConnector final : public Connector {
 
   [[nodiscard]] std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& local,
                                                            const verbs::QpAddress& remote) override;
+  void all_linked() noexcept override;
   [[nodiscard]] std::string device_name() const override;
   void shutdown() noexcept override;
 

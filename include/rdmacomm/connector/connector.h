@@ -66,6 +66,9 @@ class Connector {
   /// local, remote   what both sides have told each other of the queue pair
   [[nodiscard]] virtual std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& local,
                                                                    const verbs::QpAddress& remote);
+  /// The last queue pair of this peer is connected: link() will not be called again, and nothing that the peer asks for
+  /// it is kept any more.
+  virtual void all_linked() noexcept {}
 
   /// The RDMA device that the connection goes over, where it goes over one; else empty.
   [[nodiscard]] virtual std::string device_name() const { return {}; }
