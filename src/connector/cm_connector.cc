@@ -44,7 +44,7 @@ Result<std::unique_ptr<CmConnector>> CmConnector::connect(const HostPort& server
       const Deadline share = Deadline::after(pause.deadline().remaining() / left--);
       auto stream = try_one(address, {.deadline = share, .cancel_fd = cancel_fd}, token);
       if (stream) {
-        return std::unique_ptr<CmConnector>(new CmConnector(std::move(*stream), options, token));
+        return std::unique_ptr<CmConnector>(new CmConnector(std::move(*stream), token));
       }
       last = stream.error();
       if (last->code == Errc::kStopped) return *last;
@@ -58,11 +58,8 @@ Result<std::unique_ptr<CmConnector>> CmConnector::connect(const HostPort& server
   }
 }
 
-CmConnector::CmConnector(std::unique_ptr<CmStream> stream, const TcpOptions& options, std::uint64_t token)
-    : Connector(std::move(stream)),
-      messages_(static_cast<CmStream&>(this->stream())),
-      patience_(options.handshake_timeout),
-      token_(token) {}
+CmConnector::CmConnector(std::unique_ptr<CmStream> stream, std::uint64_t token)
+    : Connector(std::move(stream)), messages_(static_cast<CmStream&>(this->stream())), token_(token) {}
 
 CmConnector::~CmConnector() {
   all_linked();
@@ -75,10 +72,11 @@ void CmConnector::all_linked() noexcept {
   requests_->close();
 }
 
-std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const verbs::QpAddress& local, const verbs::QpAddress& remote) {
+std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const verbs::QpAddress& local, const verbs::QpAddress& remote,
+                                                        Deadline deadline) {
   const CmLinkContext context{.local = messages_.id().local(),
                               .peer = messages_.id().peer(),
-                              .patience = patience_,
+                              .deadline = deadline,
                               .cancel_fd = messages_.stop_fd()};
   if (requests_ != nullptr) return std::make_unique<AskedCmLink>(local.qpn, context, remote.qpn, requests_);
   return std::make_unique<AskingCmLink>(local.qpn, context, token_);

@@ -22,6 +22,12 @@ SocketAddress copy_of(const sockaddr* address) {
 
 constexpr int kResolveStepMs = 300;
 
+/// What is left, as rdma_cm takes it: at least 1 ms.
+int timeout_ms(Deadline deadline) {
+  constexpr int kHour = 3'600'000;
+  return deadline.is_never() ? kHour : std::max(1, deadline.poll_timeout_ms());
+}
+
 /// What an error event means for whoever resolves an address.
 Error not_resolved(const CmEvent& event, const std::string& what) {
   const int number = event.status < 0 ? -event.status : event.status;
@@ -120,7 +126,7 @@ Status CmId::resolve(const SocketAddress& peer, const SocketAddress& local, cons
     return not_resolved({.type = RDMA_CM_EVENT_ADDR_ERROR, .status = -last_system_error().value()}, what);
   }
   if (Status status = await_step(RDMA_CM_EVENT_ADDR_RESOLVED, what, wait); !status) return status;
-  if (rdma_resolve_route(id_, std::max(1, wait.deadline.poll_timeout_ms())) != 0) {
+  if (rdma_resolve_route(id_, timeout_ms(wait.deadline)) != 0) {
     return not_resolved({.type = RDMA_CM_EVENT_ROUTE_ERROR, .status = -last_system_error().value()}, what);
   }
   return await_step(RDMA_CM_EVENT_ROUTE_RESOLVED, what, wait);

@@ -41,11 +41,8 @@ struct CmListener::Newcomer {
   CmPrivateData data;
 };
 
-CmListener::CmListener(const TcpOptions& options, StopEvent knocked, StopEvent stop)
-    : options_(options),
-      knocked_(std::move(knocked)),
-      stop_(std::move(stop)),
-      registry_(std::make_shared<CmRegistry>()) {}
+CmListener::CmListener(StopEvent knocked, StopEvent stop)
+    : knocked_(std::move(knocked)), stop_(std::move(stop)), registry_(std::make_shared<CmRegistry>()) {}
 
 Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, const TcpOptions& options) {
   if (Status valid = options.validate(); !valid) return valid.error();
@@ -55,7 +52,7 @@ Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, co
   if (!knocked) return knocked.error();
   auto stop = StopEvent::create();
   if (!stop) return stop.error();
-  std::unique_ptr<CmListener> listener(new CmListener(options, std::move(*knocked), std::move(*stop)));
+  std::unique_ptr<CmListener> listener(new CmListener(std::move(*knocked), std::move(*stop)));
   Status listening =
       where.host.empty() ? listener->listen_anywhere(where.port) : listener->listen_at(addresses->front());
   if (listening) listening = start_thread(listener->thread_, [raw = listener.get()] { raw->run(); });
@@ -162,7 +159,7 @@ Result<std::unique_ptr<Connector>> CmListener::welcome(Newcomer newcomer) {
   auto entered = registry_->enter();
   if (!entered) return entered.error();
   const auto [token, requests] = *entered;
-  std::unique_ptr<CmConnector> connector(new CmConnector(std::move(*stream), options_, token));
+  std::unique_ptr<CmConnector> connector(new CmConnector(std::move(*stream), token));
   connector->registry_ = registry_;
   connector->requests_ = requests;
   if (Status accepted = connector->messages_.accept(newcomer.data, token); !accepted) return accepted.error();

@@ -24,7 +24,7 @@ Connector::Connector(std::unique_ptr<ByteStream> stream) : stream_(std::move(str
 Connector::~Connector() = default;
 
 std::unique_ptr<verbs::QueuePairLink> Connector::link(const verbs::QpAddress& /*local*/,
-                                                      const verbs::QpAddress& /*remote*/) {
+                                                      const verbs::QpAddress& /*remote*/, Deadline /*deadline*/) {
   return nullptr;
 }
 

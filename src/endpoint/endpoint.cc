@@ -93,13 +93,13 @@ Status EndPoint::meet(EndPointCard remote) {
   return {};
 }
 
-Status EndPoint::connect() {
+Status EndPoint::connect(Deadline deadline) {
   // Both sides in the same order: rdma_cm connects one queue pair after the other.
   std::vector<RDMAChannel*> channels;
   for (const Line& line : lines_) channels.push_back(line.channel.get());
   std::ranges::sort(channels, {}, &RDMAChannel::name);
   for (RDMAChannel* channel : channels) {
-    const Status connected = connect_channel(*channel);
+    const Status connected = connect_channel(*channel, deadline);
     if (!connected)
       return make_error(connected.code(), "channel '" + channel->name() + "': " + connected.error().context);
   }
@@ -132,10 +132,10 @@ Status EndPoint::use_gid(const GidEntry& gid) {
   return {};
 }
 
-Status EndPoint::connect_channel(RDMAChannel& channel) {
+Status EndPoint::connect_channel(RDMAChannel& channel, Deadline deadline) {
   RDMAAdapter& adapter = channel.adapter();
   const verbs::QpAddress& theirs = remote_.channel(channel.name())->address;
-  auto link = connector_->link(adapter.address(), theirs);
+  auto link = connector_->link(adapter.address(), theirs, deadline);
   return link ? adapter.connect(theirs, std::move(link)) : adapter.connect(theirs);
 }
 

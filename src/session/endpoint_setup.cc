@@ -71,7 +71,7 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector,
   auto answer = receive_card(*connector, MessageType::kAnswer, answer_by);
   if (!answer) return answer.status();
   status = endpoint->meet(std::move(*answer));
-  if (status) status = endpoint->connect();
+  if (status) status = endpoint->connect(answer_by);
   if (!status) return status;
   return meet(*endpoint);
 }
@@ -91,8 +91,9 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector,
   if (status) status = make_endpoint(connector, info, endpoint);
   if (status) status = endpoint->meet(std::move(*offer));
   // The answer first: where rdma_cm connects the queue pairs, the client begins, and must know them.
-  if (status) status = connector->send_message(MessageType::kAnswer, endpoint->card().encode(), deadline());
-  if (status) status = endpoint->connect();
+  const Deadline connected_by = deadline();
+  if (status) status = connector->send_message(MessageType::kAnswer, endpoint->card().encode(), connected_by);
+  if (status) status = endpoint->connect(connected_by);
   if (!status) return status;
   return meet(*endpoint);
 }

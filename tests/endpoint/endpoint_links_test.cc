@@ -9,33 +9,36 @@
 namespace rdmacomm {
 namespace {
 
-using testing::EndPointPair;
-
 /// Counts, and lets queue pairs be connected by their addresses.
 class CountingConnector final : public Connector {
  public:
   explicit CountingConnector(std::unique_ptr<ByteStream> stream) : Connector(std::move(stream)) {}
-  std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& /*local*/,
-                                             const verbs::QpAddress& /*remote*/) override {
+  std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& /*local*/, const verbs::QpAddress& /*remote*/,
+                                             Deadline deadline) override {
     ++links;
+    deadlines.push_back(deadline.time_point());
     return nullptr;
   }
   void all_linked() noexcept override { links_in_all.push_back(links); }
 
   int links = 0;
   std::vector<int> links_in_all;
+  std::vector<Deadline::Clock::time_point> deadlines;
 };
 
-TEST(EndPointLinks, TheConnectorHearsWhenThereAreNoMore) {
+TEST(EndPointLinks, HaveOneDeadlineAndTheConnectorHearsWhenThereAreNoMore) {
   const auto listener = TCPListener::listen({"127.0.0.1", 0}).value();
   const testing::RawSocket socket(listener->port());
   auto counting = std::make_shared<CountingConnector>(TcpStream::adopt(UniqueFd(::dup(socket.fd())), {}).value());
   const std::shared_ptr<Connector> other = testing::accept_one(*listener);
-  EndPointPair::introduce(*counting, *other);
+  testing::EndPointPair::introduce(*counting, *other);
   const auto device = testing::open_soft_device();
   const auto here = EndPoint::create({.device = device, .connector = counting, .config = {}}).value();
   const auto there = EndPoint::create({.device = device, .connector = other, .config = {}}).value();
-  ASSERT_TRUE(EndPointPair::join(*here, *there).ok());
+  ASSERT_TRUE(here->meet(there->card()).ok());
+  const Deadline deadline = testing::soon();
+  ASSERT_TRUE(here->connect(deadline).ok());
+  EXPECT_EQ(counting->deadlines, std::vector(2, deadline.time_point()));
   EXPECT_EQ(counting->links_in_all, std::vector<int>{2}) << "once, behind its two channels";
 }
 

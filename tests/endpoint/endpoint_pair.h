@@ -43,7 +43,7 @@ struct EndPointPair {
 
   static Status join(EndPoint& one, const EndPoint& other) {
     Status met = one.meet(other.card());
-    return met ? one.connect() : met;
+    return met ? one.connect(soon()) : met;
   }
   static void introduce(Connector& a, Connector& b) {
     auto other =

@@ -38,8 +38,8 @@ const verbs::QpAddress& address(const EndPoint& endpoint) {
 Status connect(const Ends& ends) {
   Status status = ends.server->meet(ends.client->card());
   if (status) status = ends.client->meet(ends.server->card());
-  if (status) status = ends.server->connect();
-  if (status) status = ends.client->connect();
+  if (status) status = ends.server->connect(testing::soon());
+  if (status) status = ends.client->connect(testing::soon());
   return status;
 }
 

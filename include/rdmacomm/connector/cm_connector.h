@@ -34,17 +34,16 @@ class CmConnector final : public Connector {
   ~CmConnector() override;
 
   [[nodiscard]] std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& local,
-                                                           const verbs::QpAddress& remote) override;
+                                                           const verbs::QpAddress& remote, Deadline deadline) override;
   void all_linked() noexcept override;
   [[nodiscard]] std::string device_name() const override;
   void shutdown() noexcept override;
 
  private:
   friend class CmListener;
-  CmConnector(std::unique_ptr<CmStream> stream, const TcpOptions& options, std::uint64_t token);
+  CmConnector(std::unique_ptr<CmStream> stream, std::uint64_t token);
 
   CmStream& messages_;  // the stream that Connector owns
-  const std::chrono::milliseconds patience_;
   const std::uint64_t token_;
   std::shared_ptr<CmRegistry> registry_;  // server: where requests_ are known by token_
   std::shared_ptr<CmRequests> requests_;  // server: of this peer's queue pairs

@@ -45,7 +45,7 @@ class CmListener final : public Listener {
  private:
   struct Newcomer;
 
-  CmListener(const TcpOptions& options, StopEvent knocked, StopEvent stop);
+  CmListener(StopEvent knocked, StopEvent stop);
   Status listen_anywhere(std::uint16_t port);
   Status listen_at(SocketAddress address);
   void run();
@@ -53,7 +53,6 @@ class CmListener final : public Listener {
   void sort_in(Newcomer newcomer);
   Result<std::unique_ptr<Connector>> welcome(Newcomer newcomer);
 
-  const TcpOptions options_;
   std::vector<std::unique_ptr<CmId>> ids_;  // one for each family of addresses
   StopEvent knocked_;
   StopEvent stop_;

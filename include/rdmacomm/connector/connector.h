@@ -64,8 +64,9 @@ class Connector {
   /// it as long as the queue pair. nullptr: by RDMAAdapter::connect().
   ///
   /// local, remote   what both sides have told each other of the queue pair
+  /// deadline        of all its steps together
   [[nodiscard]] virtual std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& local,
-                                                                   const verbs::QpAddress& remote);
+                                                                   const verbs::QpAddress& remote, Deadline deadline);
   /// The last queue pair of this peer is connected: link() will not be called again, and nothing that the peer asks for
   /// it is kept any more.
   virtual void all_linked() noexcept {}

@@ -25,7 +25,8 @@ struct HostPort {
 struct TcpOptions {
   /// How long to try to reach a server, which may start later than the client. 1 ms..1 h.
   std::chrono::milliseconds connect_timeout{10'000};
-  /// How long a peer may take for each half of the handshake: hello to answer, and the final barrier. 1 ms..1 h.
+  /// How long a peer may take for each part of the handshake: its hello; its answer and the connecting of all queue
+  /// pairs; the final barrier. 1 ms..1 h.
   std::chrono::milliseconds handshake_timeout{10'000};
   /// How long a host may be silent before its connections count as lost. 1 s..1 h, in steps of 1 s. A *process*
   /// that dies is noticed at once; this is for hosts and networks. Once the buffers of a connection are full (some

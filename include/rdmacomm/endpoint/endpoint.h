@@ -124,8 +124,11 @@ class EndPoint {
   /// Returns  kIncompatiblePeer: other channel names, or no GIDs that work together (the context has both lists);
   ///          kBadMessage: the peer chose a GID that was not offered
   [[nodiscard]] Status meet(EndPointCard remote);
-  /// Connects each queue pair to the peer's of the same name. After meet(). Returns  as RDMAAdapter::connect
-  [[nodiscard]] Status connect();
+  /// Connects each queue pair to the peer's of the same name. After meet().
+  ///
+  /// deadline  for all of them together, where a connection manager connects them
+  /// Returns   as RDMAAdapter::connect
+  [[nodiscard]] Status connect(Deadline deadline);
   /// Both sides have connected and met. Returns  status(), where the endpoint has ended before that.
   [[nodiscard]] Status mark_established();
   /// Whether mark_established() has not been called, and the endpoint has not ended before that.
@@ -162,7 +165,7 @@ class EndPoint {
   Status use_gid(const GidEntry& gid);
   bool move_to(State next, std::optional<Error> why);
   void follow(PeerState peer_state);
-  Status connect_channel(RDMAChannel& channel);
+  Status connect_channel(RDMAChannel& channel, Deadline deadline);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
   [[nodiscard]] Status why_over() const;
   [[nodiscard]] bool served_by_this_thread() const;
