@@ -76,8 +76,7 @@ std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const verbs::QpAddress& 
                                                         Deadline deadline) {
   const CmLinkContext context{.local = messages_.id().local(),
                               .peer = messages_.id().peer(),
-                              .deadline = deadline,
-                              .cancel_fd = messages_.stop_fd()};
+                              .wait = {.deadline = deadline, .cancel_fd = messages_.stop_fd(), .connection = this}};
   if (requests_ != nullptr) return std::make_unique<AskedCmLink>(local.qpn, context, remote.qpn, requests_);
   return std::make_unique<AskingCmLink>(local.qpn, context, token_);
 }

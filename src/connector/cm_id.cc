@@ -46,6 +46,23 @@ std::string CmEvent::to_text() const {
   return status == 0 ? text : text + ", status " + std::to_string(status);
 }
 
+Status CmWait::sleep_on(int fd) const {
+  for (;;) {
+    if (connection != nullptr) {
+      (void)connection->check_peer();
+      if (Status ended = connection->status(); !ended) return ended;
+    }
+    // What there is at its descriptor and is no end, check_peer() has taken.
+    const WatchedFd ends = connection != nullptr ? connection->watched() : WatchedFd{};
+    pollfd waited[] = {{fd, POLLIN, 0}, {cancel_fd, POLLIN, 0}, {ends.fd, static_cast<short>(ends.events), 0}};
+    const int ready = ::poll(waited, std::size(waited), deadline.poll_timeout_ms());
+    if (ready < 0 && last_system_error() != std::errc::interrupted) return {};  // out of memory: the caller looks again
+    if (ready > 0 && waited[0].revents != 0) return {};
+    if (ready > 0 && waited[1].revents != 0) return make_error(Errc::kStopped, "stopped while connecting");
+    if (deadline.passed()) return make_error(Errc::kTimeout, "nothing came until the deadline");
+  }
+}
+
 Status CmId::open_channel() {
   channel_ = rdma_create_event_channel();
   if (channel_ == nullptr) {
@@ -142,9 +159,7 @@ Status CmId::await_step(rdma_cm_event_type wanted, const std::string& what, cons
 Result<CmEvent> CmId::await_event(const CmWait& wait) {
   for (;;) {
     if (auto event = take_event()) return std::move(*event);
-    const Waited waited = wait_for(fd(), POLLIN, wait.cancel_fd, wait.deadline);
-    if (waited == Waited::kCancelled) return make_error(Errc::kStopped, "stopped while connecting");
-    if (waited == Waited::kTimeout) return make_error(Errc::kTimeout, "rdma_cm was silent until the deadline");
+    if (Status slept = wait.sleep_on(fd()); !slept) return slept.error();
   }
 }
 

@@ -14,6 +14,7 @@
 #include "connector/socket.h"
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/connector.h"
 
 namespace rdmacomm {
 
@@ -28,10 +29,14 @@ struct CmEvent {
   [[nodiscard]] std::string to_text() const;
 };
 
-/// Waits for an event: until when, and what else ends the wait.
+/// How long to wait, and what else ends a wait. A value.
 struct CmWait {
   Deadline deadline;
-  int cancel_fd = -1;  ///< becomes readable to give up; -1: none
+  int cancel_fd = -1;               ///< becomes readable to give up; -1: none
+  Connector* connection = nullptr;  ///< in whose behalf: with its end there is nothing to wait for; nullptr: none
+
+  /// Sleeps until `fd` is readable. kTimeout; kStopped; or why `connection` has ended.
+  [[nodiscard]] Status sleep_on(int fd) const;
 };
 
 /// Owns an rdma_cm_id and its event channel. A resource. Threads: one at a time, but fd() from any.
@@ -52,7 +57,7 @@ class CmId {
   CmId& operator=(const CmId&) = delete;
   ~CmId();
 
-  /// The next event. kTimeout; kStopped.
+  /// The next event. Returns  as CmWait::sleep_on
   [[nodiscard]] Result<CmEvent> await_event(const CmWait& wait);
   /// The next event, if there is one now.
   [[nodiscard]] std::optional<CmEvent> take_event();

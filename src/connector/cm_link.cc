@@ -30,14 +30,14 @@ Error CmLink::failed(const CmEvent& event) const {
 
 Status AskingCmLink::begin(const verbs::LinkOptions& options) {
   options_ = options;
-  auto id = CmId::towards(context_.peer, context_.local, options.traffic_class, wait());
+  auto id = CmId::towards(context_.peer, context_.local, options.traffic_class, context_.wait);
   if (!id) return id.status();
   id_ = std::move(*id);
   const auto mine = CmPrivateData{.purpose = CmPurpose::kQueuePair, .token = token_, .qpn = qpn_}.encode();
   rdma_conn_param with = parameters(mine);
   Status asked = verbs::from_minus_one(rdma_connect(id_->get(), &with), "connect to " + peer_ + " by rdma_cm");
   if (!asked) return asked;
-  auto event = id_->await_event(wait());
+  auto event = id_->await_event(context_.wait);
   if (!event)
     return make_error(event.code(), "no answer for a queue pair from " + peer_ + ": " + event.error().context);
   const bool answered = event->type == RDMA_CM_EVENT_CONNECT_RESPONSE || event->type == RDMA_CM_EVENT_ESTABLISHED;
@@ -51,8 +51,8 @@ Status AskingCmLink::finish() {
 
 Status AskedCmLink::begin(const verbs::LinkOptions& options) {
   options_ = options;
-  auto id = requests_->take(remote_qpn_, wait().deadline);
-  if (!id) return make_error(id.code(), peer_ + ": " + id.error().context);
+  auto id = requests_->take(remote_qpn_, context_.wait);
+  if (!id) return make_error(id.code(), peer_ + " did not ask for its queue pair's connection: " + id.error().context);
   id_ = std::move(*id);
   return {};
 }
@@ -61,7 +61,7 @@ Status AskedCmLink::finish() {
   rdma_conn_param with = parameters({});
   Status accepted = verbs::from_minus_one(rdma_accept(id_->get(), &with), "accept a queue pair of " + peer_);
   if (!accepted) return accepted;
-  auto event = id_->await_event(wait());
+  auto event = id_->await_event(context_.wait);
   if (!event) return make_error(event.code(), peer_ + " did not confirm a queue pair: " + event.error().context);
   return event->type == RDMA_CM_EVENT_ESTABLISHED ? Status() : failed(*event);
 }

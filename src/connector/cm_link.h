@@ -15,8 +15,7 @@ namespace rdmacomm {
 struct CmLinkContext {
   SocketAddress local = {};
   SocketAddress peer = {};
-  Deadline deadline;   ///< of all steps
-  int cancel_fd = -1;  ///< readable: the connector is shut down
+  CmWait wait;  ///< for all steps together
 };
 
 /// What both halves share: rdma_cm's id of the connection, and the queue pair's number.
@@ -29,7 +28,6 @@ class CmLink : public verbs::QueuePairLink {
   CmLink(std::uint32_t qpn, const CmLinkContext& context)
       : qpn_(qpn), context_(context), peer_(context.peer.to_text()) {}
   [[nodiscard]] rdma_conn_param parameters(std::span<const std::byte> private_data) const;
-  [[nodiscard]] CmWait wait() const { return {.deadline = context_.deadline, .cancel_fd = context_.cancel_fd}; }
   [[nodiscard]] Error failed(const CmEvent& event) const;
 
   const std::uint32_t qpn_;

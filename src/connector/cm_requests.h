@@ -3,7 +3,6 @@
 
 #include <rdma/rdma_cma.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,30 +11,33 @@
 #include "connector/cm_id.h"
 #include "connector/cm_private_data.h"
 #include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/stop_event.h"
 
 namespace rdmacomm {
 
-/// The requests for queue pairs of one connector, by the requester's queue pair number. Threads: any.
+/// The requests for queue pairs of one connector, by the requester's queue pair number. Threads: any; take() one at a
+/// time.
 class CmRequests {
  public:
   /// That wait at once. A client connects one queue pair after the other, so more than one is a hurry of its own.
   static constexpr std::size_t kMost = 16;
 
-  CmRequests() = default;
+  /// knocked: to wake take() by.
+  explicit CmRequests(StopEvent knocked) : knocked_(std::move(knocked)) {}
   CmRequests(const CmRequests&) = delete;
   CmRequests& operator=(const CmRequests&) = delete;
 
   /// Whether add() would keep it: not too many wait, and none of that number does. For the one thread that adds.
   [[nodiscard]] bool has_room(std::uint32_t qpn);
   void add(std::uint32_t qpn, std::unique_ptr<CmId> id);
-  /// Waits for the request of that number. kTimeout; kStopped: close() was called.
-  [[nodiscard]] Result<std::unique_ptr<CmId>> take(std::uint32_t qpn, Deadline deadline);
+  /// Waits for the request of that number. Returns  kStopped: close() was called; as CmWait::sleep_on
+  [[nodiscard]] Result<std::unique_ptr<CmId>> take(std::uint32_t qpn, const CmWait& wait);
   /// Ends all waits, now and later.
   void close();
 
  private:
+  const StopEvent knocked_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   bool closed_ = false;
   std::map<std::uint32_t, std::unique_ptr<CmId>> waiting_;
 };

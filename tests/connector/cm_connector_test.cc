@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <rdma/rdma_cma.h>
 
+#include <future>
+
 #include "connector/cm_requests.h"
+#include "connector/tcp_pair.h"
 #include "rdmacomm/connector/cm_listener.h"
 #include "rdmacomm/connector/connector_kind.h"
 
@@ -44,9 +47,9 @@ TEST(CmRequests, AreFoundByTheirTokenAndEndWithTheirConnector) {
   ASSERT_TRUE(entered);
   EXPECT_EQ(registry.find(entered->first), entered->second);
   EXPECT_EQ(registry.find(entered->first + 1), nullptr);
-  EXPECT_EQ(entered->second->take(1, Deadline::after({})).code(), Errc::kTimeout);
+  EXPECT_EQ(entered->second->take(1, {.deadline = Deadline::after({})}).code(), Errc::kTimeout);
   entered->second->close();
-  EXPECT_EQ(entered->second->take(1, Deadline::never()).code(), Errc::kStopped);
+  EXPECT_EQ(entered->second->take(1, {.deadline = Deadline::never()}).code(), Errc::kStopped);
   EXPECT_FALSE(entered->second->has_room(1));
   registry.forget(entered->first);
   EXPECT_EQ(registry.find(entered->first), nullptr);
@@ -62,8 +65,39 @@ TEST(CmRequests, AreFewAndHaveNumbersOfTheirOwn) {
     EXPECT_FALSE(requests.has_room(qpn)) << "one of that number waits already";
   }
   EXPECT_FALSE(requests.has_room(CmRequests::kMost));
-  ASSERT_TRUE(requests.take(7, Deadline::after({})).has_value());
+  ASSERT_TRUE(requests.take(7, {.deadline = Deadline::after({})}).has_value());
   EXPECT_TRUE(requests.has_room(CmRequests::kMost));
+}
+
+TEST(CmRequests, AWaitForOneEndsWithTheConnectionItIsFor) {
+  const auto entered = CmRegistry().enter();
+  ASSERT_TRUE(entered);
+  testing::TcpPair pair;
+  auto taken = std::async(std::launch::async, [&, requests = entered->second] {
+    return requests->take(1, {.deadline = testing::soon(), .connection = pair.server.get()}).status();
+  });
+  pair.client.reset();
+  const Status ended = taken.get();
+  EXPECT_EQ(ended.code(), Errc::kPeerLost) << ended.message();
+  EXPECT_THAT(ended.message(), HasSubstr("closed the connection without a goodbye"));
+}
+
+TEST(CmRequests, AWaitForOneEndsWhenItComesAndWhenItIsCancelled) {
+  const auto entered = CmRegistry().enter();
+  ASSERT_TRUE(entered);
+  const auto stop = StopEvent::create();
+  ASSERT_TRUE(stop);
+  const auto take = [requests = entered->second, fd = stop->fd()](std::uint32_t qpn) {
+    return requests->take(qpn, {.deadline = testing::soon(), .cancel_fd = fd}).code();
+  };
+  auto first = std::async(std::launch::async, take, 1);
+  entered->second->add(2, nullptr);
+  entered->second->add(1, nullptr);
+  EXPECT_FALSE(first.get());
+  EXPECT_FALSE(take(2));
+  auto third = std::async(std::launch::async, take, 3);
+  stop->signal();
+  EXPECT_EQ(third.get(), Errc::kStopped);
 }
 
 TEST(ConnectorKind, TextsComeBack) {
