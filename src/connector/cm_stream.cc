@@ -183,7 +183,7 @@ Transfer CmStream::receive(std::span<std::byte> room) {
     arrived_.pop_front();
   }
   if (taken > 0) return {.bytes = taken};
-  if (failure_) return {.error = failure_};
+  if (failed()) return failure();
   if (peer_ended_ || gone_ || stopped_) return {};
   return {.error = would_block()};
 }
@@ -198,13 +198,13 @@ Transfer CmStream::send(std::span<const std::byte> bytes) {
     sent += piece.size();
   }
   if (sent > 0) return {.bytes = sent};
-  if (failure_) return {.error = failure_};
+  if (failed()) return failure();
   if (gone_ || stopped_) return {.error = std::make_error_code(std::errc::broken_pipe)};
   return {.error = would_block()};
 }
 
 bool CmStream::may_send() const {
-  return may_speak_ && !gone_ && !stopped_ && !failure_ && window_->may_send() && !free_send_slots_.empty();
+  return may_speak_ && !gone_ && !stopped_ && !failed() && window_->may_send() && !free_send_slots_.empty();
 }
 
 bool CmStream::post_segment(std::span<const std::byte> bytes, std::uint16_t flags) {
@@ -236,14 +236,14 @@ bool CmStream::post_segment(std::span<const std::byte> bytes, std::uint16_t flag
 }
 
 void CmStream::give_back(std::uint32_t slot) {
-  if (gone_ || failure_) return;
+  if (gone_ || failed()) return;
   if (Status posted = post_receive(slot); !posted) return fail(posted.message());
   window_->posted_again();
   give_credits();
 }
 
 void CmStream::give_credits() {
-  const bool may = may_speak_ && !gone_ && !stopped_ && !failure_ && !free_send_slots_.empty();
+  const bool may = may_speak_ && !gone_ && !stopped_ && !failed() && !free_send_slots_.empty();
   if (may && window_->should_give()) (void)post_segment({}, 0);
 }
 
@@ -254,10 +254,14 @@ void CmStream::lose() {
   changed_.notify_all();
 }
 
+/// The first cause stays: the others follow from it.
 void CmStream::fail(const std::string& why) {
-  RDMACOMM_VLOG(1) << "messages to " << peer_text_ << " by rdma_cm: " << why;
-  if (!failure_) failure_ = std::make_error_code(std::errc::connection_reset);
+  if (!failed()) failure_ = why;
   lose();
+}
+
+Transfer CmStream::failure() const {
+  return {.error = std::make_error_code(std::errc::connection_reset), .cause = failure_};
 }
 
 // Progress ------------------------------------------------------------------------------------------------------------
@@ -281,7 +285,8 @@ void CmStream::take_completion(const ibv_wc& completion) {
   if (completion.status == IBV_WC_WR_FLUSH_ERR) {
     lose();
   } else if (completion.status != IBV_WC_SUCCESS) {
-    fail(ibv_wc_status_str(completion.status));
+    fail(std::string(verbs::completion_advice(verbs::errc_of(completion.status))) + " (" +
+         ibv_wc_status_str(completion.status) + ")");
   } else if (!is_send) {
     return take_segment(slot, completion.byte_len);
   }
@@ -294,7 +299,7 @@ void CmStream::take_segment(std::uint32_t slot, std::uint32_t bytes) {
   const auto credits = header.get<std::uint16_t>();
   const auto flags = header.get<std::uint16_t>();
   if (!header.ok() || bytes != kHeaderBytes + length || !window_->received(credits)) {
-    return fail("a segment that is none");
+    return fail("it sent " + std::to_string(bytes) + " bytes that are no segment: a defect of its program");
   }
   may_speak_ = true;
   if ((flags & kLastSegment) != 0) peer_ended_ = true;
@@ -307,7 +312,10 @@ void CmStream::take_cm_events() {
     switch (event->type) {
       case RDMA_CM_EVENT_ESTABLISHED: break;  // the accepting side learns it by the first segment, too
       case RDMA_CM_EVENT_ADDR_CHANGE: break;  // another port of a bond; the connection goes on
-      default: lose();
+      case RDMA_CM_EVENT_DISCONNECTED:
+      case RDMA_CM_EVENT_TIMEWAIT_EXIT: lose(); break;
+      case RDMA_CM_EVENT_DEVICE_REMOVAL: fail("the RDMA device under it is being removed"); break;
+      default: fail("rdma_cm says: " + event->to_text());
     }
   }
 }
@@ -320,7 +328,7 @@ bool CmStream::wait_until(Condition condition, Deadline deadline) {
   std::unique_lock lock(mutex_);
   const auto over = [&] {
     progress();
-    return condition() || failure_ || gone_ || stopped_;
+    return condition() || failed() || gone_ || stopped_;
   };
   while (!over()) {
     if (deadline.passed()) return false;
@@ -372,7 +380,7 @@ bool CmStream::await_room(Deadline deadline) {
 bool CmStream::ended() {
   const std::lock_guard lock(mutex_);
   progress();
-  return peer_ended_ || gone_ || failure_;
+  return peer_ended_ || gone_ || failed();
 }
 
 void CmStream::end_sending() noexcept {

@@ -77,6 +77,8 @@ class CmStream final : public ByteStream {
   void give_credits();
   void lose();
   void fail(const std::string& why);
+  [[nodiscard]] bool failed() const { return !failure_.empty(); }
+  [[nodiscard]] Transfer failure() const;
   [[nodiscard]] bool may_send() const;
   template <typename Condition>
   bool wait_until(Condition condition, Deadline deadline);
@@ -110,7 +112,7 @@ class CmStream final : public ByteStream {
   bool peer_ended_ = false;
   bool gone_ = false;  ///< the connection has ended
   bool stopped_ = false;
-  std::error_code failure_;
+  std::string failure_;  ///< why it has failed; empty: it has not
 };
 
 }  // namespace rdmacomm

@@ -203,7 +203,7 @@ void Connector::pump(bool limited) {
     const Transfer got = stream_->receive(room);
     if (got.error) {
       if (got.error != std::errc::operation_would_block) {
-        end(PeerState::kLost, make_error(Errc::kPeerLost, "the connection failed: " + got.error.message()));
+        end(PeerState::kLost, make_error(Errc::kPeerLost, "the connection failed: " + got.why()));
       }
       return;
     }

@@ -64,7 +64,7 @@ Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
     const Transfer some = stream_->send(rest);
     sent += some.bytes;
     if (!some.error) continue;
-    if (some.error != std::errc::operation_would_block) return why_not_sent(some.error);
+    if (some.error != std::errc::operation_would_block) return why_not_sent(some.why());
     if (stream_->await_room(deadline)) continue;
     const std::lock_guard lock(mutex_);
     if (sent == 0) return late("takes no messages: it does not read them");
@@ -78,10 +78,10 @@ Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
 }
 
 /// The peer's own words are more use than "broken pipe".
-Error Connector::why_not_sent(std::error_code why) {
+Error Connector::why_not_sent(const std::string& why) {
   [[maybe_unused]] const PeerState known = check_peer();
   const std::lock_guard lock(mutex_);
-  end(PeerState::kLost, make_error(Errc::kPeerLost, "cannot be sent to: " + why.message()));
+  end(PeerState::kLost, make_error(Errc::kPeerLost, "cannot be sent to: " + why));
   return *end_;
 }
 

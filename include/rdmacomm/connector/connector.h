@@ -144,7 +144,7 @@ class Connector {
   std::chrono::milliseconds silence(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after);
   Status claim_sending(Deadline deadline);
   void release_sending();
-  Error why_not_sent(std::error_code why);
+  Error why_not_sent(const std::string& why);
   bool claim_last_words(std::unique_lock<std::mutex>& lock);
   void send_last(MessageType type, std::span<const std::byte> payload) noexcept;
   std::string who() const;
