@@ -36,10 +36,7 @@ RDMACOMM_HOT_INLINE int RDMAChannel::take_batch(ibv_cq* cq, std::span<Completion
   return missing < 0 ? std::error_code(Errc::kCompletionFailed) : no_error_;
 }
 
-std::error_code RDMAChannel::poll(std::span<Completion> out, std::size_t& count) noexcept {
-  count = 0;
-  if (out.empty()) [[unlikely]]
-    return no_error_;
+RDMACOMM_HOT_INLINE std::error_code RDMAChannel::poll_queues(std::span<Completion> out, std::size_t& count) noexcept {
   const int missing = take_batch(send_cq_, out, count);
   if (missing <= 0) {
     if (missing < 0) [[unlikely]]
@@ -51,6 +48,34 @@ std::error_code RDMAChannel::poll(std::span<Completion> out, std::size_t& count)
   if (recv_cq_ == send_cq_) [[likely]]
     return no_error_;
   return poll_more(recv_cq_, out, count);
+}
+
+std::error_code RDMAChannel::poll(std::span<Completion> out, std::size_t& count) noexcept {
+  count = 0;
+  if (out.empty()) [[unlikely]]
+    return no_error_;
+  const std::error_code failed = poll_queues(out, count);
+  if (!untold_end_.load(std::memory_order_relaxed) || failed || count > 0) [[likely]]
+    return failed;
+  return poll_for_end(out, count);
+}
+
+// The queues were empty, but may have been so before the drain began: another look settles it.
+[[gnu::noinline]] std::error_code RDMAChannel::poll_for_end(std::span<Completion> out, std::size_t& count) noexcept {
+  look_for_end();
+  std::error_code failed = poll_more(send_cq_, out, count);
+  if (!failed && recv_cq_ != send_cq_) failed = poll_more(recv_cq_, out, count);
+  if (!failed && count == 0) settle();
+  return failed;
+}
+
+// What the completion queue does not have by now will never be in it.
+void RDMAChannel::settle() noexcept {
+  if (!end_seen_) return;
+  for (RequestRing* ring : {&send_, &recv_}) {
+    ring->untold.store(ring->posted.load(std::memory_order_relaxed) - ring->completed.load(std::memory_order_relaxed),
+                       std::memory_order_relaxed);
+  }
 }
 
 std::error_code RDMAChannel::poll(CompletionHandler& handler, std::size_t& count, std::size_t limit) {

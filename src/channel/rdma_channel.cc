@@ -56,38 +56,31 @@ Status RDMAChannel::begin_drain() {
   if (adapter_->state() != IBV_QPS_ERR) {
     if (Status status = adapter_->to_error(); !status.ok()) return status;
   }
-  if (send_.silent_run == 0) return {};
+  if (untold_end_.load(std::memory_order_relaxed)) return {};
   if (!adapter_->device().limits().flushes_in_error) {
-    // Their end was the move to ERR, and no marker would ever come back.
+    // No marker would ever come back. The end of silent requests was the move to ERR.
     send_.untold.store(send_.silent_run, std::memory_order_relaxed);
+    untold_end_.store(true, std::memory_order_release);
     return {};
   }
+  if (send_.silent_run == 0) return {};
   const std::error_code failed = post_marker();
   if (!failed) return {};
   return make_error(failed, "cannot find out when the unsignaled requests of channel \"" + name_ +
                                 "\" are out of its send queue: the device takes no request in ERR");
 }
 
-void RDMAChannel::settle() noexcept {
-  if (adapter_->device().limits().flushes_in_error || adapter_->state() != IBV_QPS_ERR) return;
-  for (RequestRing* ring : {&send_, &recv_}) {
-    ring->untold.store(ring->posted.load(std::memory_order_relaxed) - ring->completed.load(std::memory_order_relaxed),
-                       std::memory_order_relaxed);
-  }
-}
-
 Status RDMAChannel::drain(Deadline deadline, CompletionHandler* handler) {
   if (Status status = begin_drain(); !status.ok()) return status;
   DroppingHandler dropping;
   CompletionHandler& taker = handler != nullptr ? *handler : dropping;
-  while (outstanding_sends() > 0 || outstanding_recvs() > 0) {
+  while (!drained()) {
     std::size_t count = 0;
     if (const std::error_code failed = poll(taker, count)) {
       return make_error(failed, "cannot drain channel \"" + name_ + "\": its completion queue has failed");
     }
     if (count > 0) continue;
-    settle();
-    if (deadline.passed()) {
+    if (deadline.passed() && !drained()) {
       return make_error(Errc::kTimeout, "channel \"" + name_ + "\" still has " + std::to_string(outstanding_sends()) +
                                             " sends and " + std::to_string(outstanding_recvs()) +
                                             " receives outstanding");

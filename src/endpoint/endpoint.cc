@@ -268,10 +268,9 @@ Status EndPoint::drain_group(Deadline deadline) {
     const std::error_code failed = group_->poll(dropped, count);
     if (failed) return make_error(failed, "cannot drain: the completion queue has failed");
     if (count > 0) continue;
-    for (const Line& line : lines_) {
-      if (!line.own_queue) line.channel->settle();
+    if (deadline.passed() && !drained()) {
+      return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
     }
-    if (deadline.passed()) return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
     std::this_thread::yield();
   }
   return {};
@@ -299,9 +298,7 @@ Status EndPoint::begin_drain() {
 }
 
 bool EndPoint::drained() const noexcept {
-  return std::ranges::all_of(lines_, [](const Line& line) {
-    return line.own_queue || (line.channel->outstanding_sends() == 0 && line.channel->outstanding_recvs() == 0);
-  });
+  return std::ranges::all_of(lines_, [](const Line& line) { return line.own_queue || line.channel->drained(); });
 }
 
 void EndPoint::end_serving() {

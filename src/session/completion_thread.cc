@@ -154,6 +154,7 @@ void CompletionThread::begin_end(Member& member) {
   member.endpoint->stop();
   member.draining = Deadline::after(EndPoint::kDrainTime);
   const Status begun = member.endpoint->begin_drain();
+  tending_ = true;  // nothing need come any more that would wake a sleeper
   if (begun) return;
   RDMACOMM_LOG(ERROR) << "ending the endpoint to " << member.endpoint->peer() << ": " << begun.message();
   member.draining = Deadline::after({});

@@ -267,6 +267,48 @@ TEST_F(ChannelPollTest, WhatSuchADeviceNeverReturnsIsOverOnceItsQueueIsEmpty) {
   EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
 }
 
+TEST_F(ChannelPollTest, ItIsOverForWhoeverPollsAsWell) {
+  fake_.devices[0]->attributes.vendor_id = 0x626d74;
+  start();
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  fake_.forget_requests();
+  std::array<Completion, 4> out;
+  std::size_t count = 0;
+  ASSERT_FALSE(channel_->poll(out, count));
+  EXPECT_EQ(channel_->outstanding_sends(), 1) << "no drain has begun: it may still come";
+  ASSERT_TRUE(channel_->begin_drain().ok());
+  EXPECT_FALSE(channel_->drained()) << "what there was to tell may be in the queue";
+  ASSERT_FALSE(channel_->poll(out, count));
+  EXPECT_TRUE(channel_->drained());
+}
+
+TEST_F(ChannelPollTest, ItIsOverForASharedPollerAsWell) {
+  fake_.devices[0]->attributes.vendor_id = 0x626d74;
+  start();
+  CompletionPoller poller(*queue_);
+  poller.attach(*channel_);
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  ASSERT_TRUE(channel_->begin_drain().ok());
+  std::array<Completion, 4> out;
+  std::size_t count = 0;
+  ASSERT_FALSE(poller.poll(out, count));
+  EXPECT_EQ(count, 2U) << "what it does tell is delivered first";
+  EXPECT_TRUE(channel_->drained());
+  const auto silent = make("silent", *queue_, *queue_, {});
+  poller.attach(*silent);
+  ASSERT_FALSE(silent->post_recv(slice(), 3));
+  fake_.forget_requests();
+  ASSERT_FALSE(poller.poll(out, count));
+  EXPECT_FALSE(silent->drained());
+  ASSERT_TRUE(silent->begin_drain().ok());
+  EXPECT_FALSE(silent->drained());
+  ASSERT_FALSE(poller.poll(out, count));
+  EXPECT_TRUE(silent->drained());
+  poller.detach(*silent);
+}
+
 TEST_F(ChannelPollTest, WithoutAMarkerSignaledRequestsAreStillWaitedFor) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();

@@ -26,9 +26,12 @@ class CompletionPoller {
   [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count) noexcept;
 
  private:
+  [[nodiscard]] std::error_code take(std::span<Completion> out, std::size_t& count) noexcept;
+
   CompletionQueue& cq_;
   std::mutex mutex_;
   std::vector<RDMAChannel*> by_qpn_;  // sorted by queue pair number
+  bool tells_every_end_ = true;       // the device: DeviceLimits::flushes_in_error
 };
 
 }  // namespace rdmacomm

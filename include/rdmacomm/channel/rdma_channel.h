@@ -154,13 +154,13 @@ class RDMAChannel {
   [[nodiscard]] std::error_code poll(CompletionHandler& handler, std::size_t& count, std::size_t limit = 64);
 
   /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and
-  /// no post is accepted any more. The caller polls until outstanding_sends() and outstanding_recvs() are 0: then
-  /// no buffer is in use. For channels on a shared CompletionQueue, which drain() cannot poll.
+  /// no post is accepted any more. The caller polls until drained(): then no buffer is in use. For channels on a shared
+  /// CompletionQueue, which drain() cannot poll.
   /// Threads: while nobody else posts. Calling it again is harmless.
   [[nodiscard]] Status begin_drain();
-  /// To be called between begin_drain() and the end of a drain whenever the completion queue is empty: on devices that
-  /// do not tell of every request's end (DeviceLimits::flushes_in_error), what is not in it by now will never be.
-  void settle() noexcept;
+  /// Whether nothing is outstanding. After begin_drain() that comes about by polling, also on devices that do not tell of
+  /// every request's end (DeviceLimits::flushes_in_error): there, a poll that finds the queue empty is the end of all.
+  [[nodiscard]] bool drained() const noexcept { return outstanding_sends() == 0 && outstanding_recvs() == 0; }
   /// begin_drain(), then takes completions until nothing is outstanding. What comes is handed to `handler` where
   /// there is one, else dropped. Only where poll() may be called.
   /// Returns  kTimeout: the device did not hand all completions out in time
@@ -199,7 +199,7 @@ class RDMAChannel {
     std::uint32_t completed_seen = 0;  ///< `completed` when the posting thread last looked: spares it the cache line
     std::uint32_t silent_run = 0;      ///< requests since the last one that the device reports on success
 
-    /// Of the newest requests, so many whose end the device will not tell. Set once, when a drain begins.
+    /// Of the newest requests, so many whose end the device will not tell. Set in a drain.
     std::atomic<std::uint32_t> untold{0};
 
     // Written by the polling thread. Positions are passed in order, so this is also the oldest one outstanding.
@@ -231,6 +231,12 @@ class RDMAChannel {
   [[nodiscard]] bool complete(const ibv_wc& wc, Completion& out) noexcept;
   [[nodiscard]] int take_batch(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] std::error_code poll_queues(std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
+  // The end of a drain where the device does not tell of every request's end: between look_for_end() and settle() the
+  // completion queue was polled and found empty.
+  void look_for_end() noexcept { end_seen_ = untold_end_.load(std::memory_order_acquire); }
+  void settle() noexcept;
 
   const std::string name_;
   const std::unique_ptr<RDMAAdapter> adapter_;
@@ -246,6 +252,9 @@ class RDMAChannel {
   const std::uint32_t max_message_bytes_;
   RequestRing send_;
   RequestRing recv_;
+  /// All that the device will ever tell is in the completion queue. Set by begin_drain(), on such devices only.
+  std::atomic<bool> untold_end_{false};
+  bool end_seen_ = false;  // the polling thread's
 };
 
 }  // namespace rdmacomm
