@@ -67,6 +67,9 @@ Status CmId::open_channel() {
   channel_ = rdma_create_event_channel();
   if (channel_ == nullptr) {
     const Error why = verbs::from_minus_one(-1, "open rdma_cm").error();
+    if (why.code == std::errc::too_many_files_open || why.code == std::errc::too_many_files_open_in_system) {
+      return make_error(why.code, why.context + ": raise the limit with `ulimit -n`");
+    }
     return make_error(Errc::kNotSupported,
                       why.message() + ": load the kernel module rdma_ucm, or connect by TCP (--connector=tcp)");
   }

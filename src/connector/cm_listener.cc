@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include "base/log_pace.h"
 #include "base/start_thread.h"
 #include "connector/cm_id.h"
 #include "connector/cm_requests.h"
@@ -42,7 +43,10 @@ struct CmListener::Newcomer {
 };
 
 CmListener::CmListener(StopEvent knocked, StopEvent stop)
-    : knocked_(std::move(knocked)), stop_(std::move(stop)), registry_(std::make_shared<CmRegistry>()) {}
+    : knocked_(std::move(knocked)),
+      stop_(std::move(stop)),
+      registry_(std::make_shared<CmRegistry>()),
+      pace_(std::make_unique<LogPace>()) {}
 
 Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, const TcpOptions& options) {
   if (Status valid = options.validate(); !valid) return valid.error();
@@ -112,10 +116,7 @@ void CmListener::handle(const CmEvent& event) {
     return;
   }
   auto id = CmId::adopt(event.id);
-  if (!id) {
-    RDMACOMM_LOG(WARNING) << "a connection by rdma_cm is lost: " << id.error().message();
-    return;
-  }
+  if (!id) return warn("a connection by rdma_cm is lost", id.error());
   sort_in({.id = std::move(*id), .data = *data});
 }
 
@@ -131,6 +132,14 @@ void CmListener::sort_in(Newcomer newcomer) {
   if (waiting_.size() >= kMostWaiting) return refuse(raw);
   waiting_.push_back(std::move(newcomer));
   knocked_.signal();
+}
+
+/// Whoever knocks can cause it, and goes on knocking.
+void CmListener::warn(const std::string& what, const Error& why) {
+  const auto others = pace_->due();
+  if (!others) return;
+  const std::string count = *others == 0 ? "" : "; and " + std::to_string(*others) + " more like it lately";
+  RDMACOMM_LOG(WARNING) << what << ": " << why.message() << count;
 }
 
 Result<std::unique_ptr<Connector>> CmListener::accept() {
@@ -149,7 +158,7 @@ Result<std::unique_ptr<Connector>> CmListener::accept() {
     auto welcomed = welcome(std::move(newcomer));
     if (welcomed) return welcomed;
     // One that left meanwhile, or for whom there are no resources, is told so by rdma_cm.
-    RDMACOMM_LOG(WARNING) << "cannot accept " << who << " by rdma_cm: " << welcomed.error().message();
+    warn("cannot accept " + who + " by rdma_cm", welcomed.error());
   }
 }
 

@@ -19,6 +19,7 @@ namespace rdmacomm {
 
 class CmId;
 class CmRegistry;
+class LogPace;
 struct CmEvent;
 struct SocketAddress;
 
@@ -52,6 +53,7 @@ class CmListener final : public Listener {
   void handle(const CmEvent& event);
   void sort_in(Newcomer newcomer);
   Result<std::unique_ptr<Connector>> welcome(Newcomer newcomer);
+  void warn(const std::string& what, const Error& why);
 
   std::vector<std::unique_ptr<CmId>> ids_;  // one for each family of addresses
   StopEvent knocked_;
@@ -61,6 +63,7 @@ class CmListener final : public Listener {
   std::shared_ptr<CmRegistry> registry_;
   std::mutex mutex_;
   std::deque<Newcomer> waiting_;
+  const std::unique_ptr<LogPace> pace_;
   std::thread thread_;
 };
 
