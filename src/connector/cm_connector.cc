@@ -1,11 +1,9 @@
 #include "rdmacomm/connector/cm_connector.h"
 
-#include <optional>
-
+#include "connector/address_rounds.h"
 #include "connector/cm_link.h"
 #include "connector/cm_requests.h"
 #include "connector/cm_stream.h"
-#include "connector/retry.h"
 
 namespace rdmacomm {
 namespace {
@@ -28,34 +26,15 @@ Result<std::unique_ptr<CmStream>> try_one(const SocketAddress& address, const Cm
 
 Result<std::unique_ptr<CmConnector>> CmConnector::connect(const HostPort& server, const TcpOptions& options,
                                                           int cancel_fd) {
-  if (Status valid = options.validate(); !valid) return valid.error();
-  if (server.port == 0) return make_error(Errc::kInvalidArgument, "the server's port is 0; it must be 1..65535");
-  auto addresses = resolve(server, false);
-  if (!addresses) return addresses.error();
   std::uint64_t token = 0;
-  RetryPause pause(Deadline::after(options.connect_timeout), cancel_fd);
-  // Somebody was there and said no: worth another round. The last one may be cut short, and says less.
-  std::optional<Error> refused;
-  for (;;) {
-    std::optional<Error> last;
-    auto left = static_cast<long>(addresses->size());
-    for (const SocketAddress& address : *addresses) {
-      // An address that swallows packets leaves the others their share of the time.
-      const Deadline share = Deadline::after(pause.deadline().remaining() / left--);
-      auto stream = try_one(address, {.deadline = share, .cancel_fd = cancel_fd}, token);
-      if (stream) {
-        return std::unique_ptr<CmConnector>(new CmConnector(std::move(*stream), token));
-      }
-      last = stream.error();
-      if (last->code == Errc::kStopped) return *last;
-      if (last->code == std::errc::connection_refused) refused = last;
-    }
-    if (!refused) return *last;
-    if (pause.passed()) {
-      return make_error(refused->code, refused->context + "; gave up after " + duration_text(options.connect_timeout));
-    }
-    if (!pause.sleep()) return make_error(Errc::kStopped, "stopped while connecting to " + server.to_text());
-  }
+  AddressRounds rounds(server, options, cancel_fd);
+  auto stream = rounds.run<std::unique_ptr<CmStream>>([&](const SocketAddress& address, Deadline deadline) {
+    return try_one(address, {.deadline = deadline, .cancel_fd = cancel_fd}, token);
+  });
+  if (stream) return std::unique_ptr<CmConnector>(new CmConnector(std::move(*stream), token));
+  const Error& why = stream.error();
+  const bool refused = why.code == std::errc::connection_refused;
+  return refused ? make_error(why.code, why.context + "; " + rounds.gave_up()) : why;
 }
 
 CmConnector::CmConnector(std::unique_ptr<CmStream> stream, std::uint64_t token)
