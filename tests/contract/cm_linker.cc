@@ -1,58 +1,36 @@
 #include "contract/cm_linker.h"
 
-#include <arpa/inet.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cstring>
 
-#include "rdmacomm/base/deadline.h"
+#include "connector/cm_id.h"
 #include "rdmacomm/verbs/call.h"
 #include "rdmacomm/verbs/describe.h"
 
 namespace rdmacomm::contract {
 namespace {
 
-constexpr int kResolveMs = 5000;
-constexpr std::chrono::seconds kStepTime{20};
-
-using ChannelPtr = std::unique_ptr<rdma_event_channel, decltype(&rdma_destroy_event_channel)>;
-using IdPtr = std::unique_ptr<rdma_cm_id, decltype(&rdma_destroy_id)>;
-using EventPtr = std::unique_ptr<rdma_cm_event, decltype(&rdma_ack_cm_event)>;
-
-ChannelPtr make_channel() {
-  return {rdma_create_event_channel(), &rdma_destroy_event_channel};
+CmWait wait_long() {
+  return {.deadline = Deadline::after(std::chrono::seconds(20))};
 }
 
-sockaddr_in address_of(const std::string& ip, std::uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = port;
-  inet_pton(AF_INET, ip.c_str(), &address.sin_addr);
-  return address;
-}
-sockaddr* as_sockaddr(sockaddr_in& address) {
-  return reinterpret_cast<sockaddr*>(&address);
+/// The next event of `id`, which must be `wanted` or, where given, `or_else`.
+Result<CmEvent> expect_event(CmId& id, rdma_cm_event_type wanted,
+                             rdma_cm_event_type or_else = RDMA_CM_EVENT_TIMEWAIT_EXIT,
+                             const CmWait& wait = wait_long()) {
+  auto event = id.await_event(wait);
+  if (!event || event->type == wanted || event->type == or_else) return event;
+  return make_error(Errc::kPeerRefused, event->to_text() + "; expected " + rdma_event_str(wanted));
 }
 
-/// The next event of `channel`, which must be `wanted` or, where given, `or_else`.
-Result<EventPtr> expect_event(rdma_event_channel* channel, rdma_cm_event_type wanted,
-                              rdma_cm_event_type or_else = RDMA_CM_EVENT_TIMEWAIT_EXIT,
-                              Deadline deadline = Deadline::after(kStepTime)) {
-  pollfd waited{channel->fd, POLLIN, 0};
-  if (::poll(&waited, 1, deadline.poll_timeout_ms()) != 1) {
-    return make_error(Errc::kTimeout, std::string("no rdma_cm event; expected ") + rdma_event_str(wanted));
-  }
-  rdma_cm_event* raw = nullptr;
-  Status status = verbs::from_minus_one(rdma_get_cm_event(channel, &raw), "get an rdma_cm event");
-  if (!status.ok()) return status.error();
-  EventPtr event(raw, &rdma_ack_cm_event);
-  if (event->event == wanted || event->event == or_else) return event;
-  return make_error(Errc::kPeerRefused, std::string("rdma_cm event ") + rdma_event_str(event->event) + ", status " +
-                                            std::to_string(event->status) + "; expected " + rdma_event_str(wanted));
+Result<SocketAddress> address_of(const std::string& ip, std::uint16_t port) {
+  auto found = resolve({ip, port}, true);
+  if (!found) return found.error();
+  return found->front();
 }
 
 rdma_conn_param parameters_of(const LinkEnd& end) {
@@ -85,79 +63,65 @@ Status move_by(rdma_cm_id* id, const LinkEnd& end) {
   return {};
 }
 
-/// The connection, and the listening id where there was one. Destroying it ends the connection.
-struct CmLink final : Link {
-  ChannelPtr channel = make_channel();
-  IdPtr listener{nullptr, &rdma_destroy_id};
-  IdPtr id{nullptr, &rdma_destroy_id};
+/// The connection. Destroying it ends the connection.
+struct CmLinked final : Link {
+  std::unique_ptr<CmId> id;
 
   bool ends(Deadline deadline) override {
-    return expect_event(channel.get(), RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_TIMEWAIT_EXIT, deadline).has_value();
+    const CmWait wait{.deadline = deadline};
+    return expect_event(*id, RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_TIMEWAIT_EXIT, wait).has_value();
   }
-
-  Status create_id(IdPtr& made) {
-    rdma_cm_id* raw = nullptr;
-    Status status =
-        verbs::from_minus_one(rdma_create_id(channel.get(), &raw, nullptr, RDMA_PS_TCP), "make an rdma_cm id");
-    if (status.ok()) made.reset(raw);
-    return status;
-  }
-
-  Status listen(const LinkEnd& end) {
-    if (Status status = create_id(listener); !status.ok()) return status;
-    sockaddr_in where = address_of(end.ip, 0);
-    Status status = verbs::from_minus_one(rdma_bind_addr(listener.get(), as_sockaddr(where)), "bind to " + end.ip);
-    if (!status.ok()) return status;
-    return verbs::from_minus_one(rdma_listen(listener.get(), 1), "listen at " + end.ip);
-  }
-  Status accept(const LinkEnd& end) {
-    {
-      auto request = expect_event(channel.get(), RDMA_CM_EVENT_CONNECT_REQUEST);
-      if (!request) return request.status();
-      id.reset((*request)->id);
-    }
-    if (Status status = move_by(id.get(), end); !status.ok()) return status;
+  Status accept(CmId& listener, const LinkEnd& end) {
+    auto request = expect_event(listener, RDMA_CM_EVENT_CONNECT_REQUEST);
+    if (!request) return request.status();
+    auto adopted = CmId::adopt(request->id);
+    if (!adopted) return adopted.status();
+    id = std::move(*adopted);
+    if (Status status = move_by(id->get(), end); !status.ok()) return status;
     rdma_conn_param parameters = parameters_of(end);
-    const Status status = verbs::from_minus_one(rdma_accept(id.get(), &parameters), "accept");
+    const Status status = verbs::from_minus_one(rdma_accept(id->get(), &parameters), "accept");
     if (!status.ok()) return status;
-    return expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED).status();
+    return expect_event(*id, RDMA_CM_EVENT_ESTABLISHED).status();
   }
-
-  Status resolve(const std::string& from, const std::string& to, std::uint16_t port) {
-    if (Status status = create_id(id); !status.ok()) return status;
-    sockaddr_in source = address_of(from, 0);
-    sockaddr_in target = address_of(to, port);
-    Status status = verbs::from_minus_one(
-        rdma_resolve_addr(id.get(), as_sockaddr(source), as_sockaddr(target), kResolveMs), "resolve " + to);
-    if (!status.ok()) return status;
-    status = expect_event(channel.get(), RDMA_CM_EVENT_ADDR_RESOLVED).status();
-    if (!status.ok()) return status;
-    status = verbs::from_minus_one(rdma_resolve_route(id.get(), kResolveMs), "find a route to " + to);
-    if (!status.ok()) return status;
-    return expect_event(channel.get(), RDMA_CM_EVENT_ROUTE_RESOLVED).status();
-  }
-  Status connect(const LinkEnd& end) {
+  Status connect(const LinkEnd& end, const std::string& ip, std::uint16_t port) {
+    const auto from = address_of(end.ip, 0);
+    if (!from) return from.status();
+    const auto to = address_of(ip, port);
+    if (!to) return to.status();
+    auto found = CmId::towards(*to, *from, 0, wait_long());
+    if (!found) return found.status();
+    id = std::move(*found);
     rdma_conn_param parameters = parameters_of(end);
-    Status status = verbs::from_minus_one(rdma_connect(id.get(), &parameters), "connect");
+    Status status = verbs::from_minus_one(rdma_connect(id->get(), &parameters), "connect");
     if (!status.ok()) return status;
-    auto answer = expect_event(channel.get(), RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    if (!answer || (*answer)->event == RDMA_CM_EVENT_ESTABLISHED) return answer.status();
-    if (status = move_by(id.get(), end); !status.ok()) return status;
-    return verbs::from_minus_one(rdma_establish(id.get()), "confirm the connection");
+    auto answer = expect_event(*id, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    if (!answer || answer->type == RDMA_CM_EVENT_ESTABLISHED) return answer.status();
+    if (status = move_by(id->get(), end); !status.ok()) return status;
+    return verbs::from_minus_one(rdma_establish(id->get()), "confirm the connection");
   }
 };
+
+Result<std::unique_ptr<CmId>> listen_at(const std::string& ip) {
+  auto where = address_of(ip, 0);
+  if (!where) return where.error();
+  auto listener = CmId::create();
+  if (!listener) return listener;
+  Status status = verbs::from_minus_one(rdma_bind_addr((*listener)->get(), where->get()), "bind to " + ip);
+  if (status) status = verbs::from_minus_one(rdma_listen((*listener)->get(), 1), "listen at " + ip);
+  if (!status) return status.error();
+  return listener;
+}
 
 /// What the passive end tells: where it listens.
 struct Card {
   std::array<char, INET_ADDRSTRLEN> ip{};
-  std::uint16_t port = 0;  ///< network byte order
+  std::uint16_t port = 0;
 };
 
 class CmLinker final : public PairLinker {
  public:
   Result<std::unique_ptr<Link>> link(const LinkEnd& end, Role role, int line) override {
-    auto made = std::make_unique<CmLink>();
-    if (made->channel == nullptr) return verbs::from_minus_one(-1, "make an rdma_cm event channel").error();
+    auto made = std::make_unique<CmLinked>();
     Status status = role == Role::kPassive ? link_passive(*made, end, line) : link_active(*made, end, line);
     if (!status.ok()) return status.error();
     auto remote = exchange_addresses(end.address, line);
@@ -168,23 +132,23 @@ class CmLinker final : public PairLinker {
   }
 
  private:
-  static Status link_passive(CmLink& made, const LinkEnd& end, int line) {
-    if (Status status = made.listen(end); !status.ok()) return status;
+  static Status link_passive(CmLinked& made, const LinkEnd& end, int line) {
+    auto listener = listen_at(end.ip);
+    if (!listener) return listener.status();
     Card card;
     std::strncpy(card.ip.data(), end.ip.c_str(), card.ip.size() - 1);
-    card.port = rdma_get_src_port(made.listener.get());
+    card.port = ntohs(rdma_get_src_port((*listener)->get()));
     if (::send(line, &card, sizeof(card), MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof(card))) {
       return make_error(Errc::kPeerLost, "the other end of the line is gone");
     }
-    return made.accept(end);
+    return made.accept(**listener, end);
   }
-  static Status link_active(CmLink& made, const LinkEnd& end, int line) {
+  static Status link_active(CmLinked& made, const LinkEnd& end, int line) {
     Card card;
     if (::recv(line, &card, sizeof(card), MSG_WAITALL) != static_cast<ssize_t>(sizeof(card))) {
       return make_error(Errc::kPeerLost, "the other end of the line is gone");
     }
-    if (Status status = made.resolve(end.ip, card.ip.data(), card.port); !status.ok()) return status;
-    return made.connect(end);
+    return made.connect(end, card.ip.data(), card.port);
   }
 };
 
