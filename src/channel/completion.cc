@@ -20,7 +20,8 @@ std::string peer_text(const RDMAChannel& channel) {
   return text;
 }
 
-// A request that meets a link on its way down fails before the port's state says so.
+// A request that meets a link on its way down fails before the port's state says so. Retries that run out at the far end's
+// link, and what siw flushes, come later than the port's state (rxe and siw of Linux 6.1), and flushes are too many to wait.
 constexpr std::chrono::milliseconds kPortLag{200};
 
 // Ok, or that the port is down.

@@ -35,6 +35,10 @@ struct LinkedPair {
   [[nodiscard]] Status link();
 };
 
+/// Where requests complete before the peer has seen them: what `end`, whose connection has ended, was told of request
+/// `id`, or still is, is as `outcome` says. Ends the channel.
+void expect_last_words(const ChannelEnd& end, Outcome outcome, std::uint64_t id);
+
 class ContractTest : public ::testing::Test {
  protected:
   void SetUp() override { start(); }

@@ -58,6 +58,9 @@ enum class Outcome : std::uint8_t {
   kReceivedIntoLostMemory,
 };
 
+/// In a set of Codes: no completion at all, as a connection that has ended already takes no request.
+inline constexpr Errc kNeverTold = Errc::kTimeout;
+
 /// A set of Errc; empty where a device cannot come to it. A value.
 class Codes {
  public:

@@ -22,6 +22,14 @@ TEST_F(ErrorsTest, WrongKey) {
   expect_error_state(left());
 }
 
+TEST_F(ErrorsTest, WrongKeyOfARead) {
+  const auto target = left().buffer(8);
+  const auto source = right().buffer(8);
+  RemoteRegion region = source->remote_region();
+  region.rkey ^= 0x5500;
+  expect_failure(left().channel->post_read(target->at(0), region, 1), Outcome::kRemoteAccess);
+}
+
 TEST_F(ErrorsTest, KeyOfARegistrationGivenUp) {
   const auto source = left().buffer(8);
   auto target = right().buffer(8);
@@ -148,7 +156,7 @@ TEST_F(ErrorsTest, ReceiveMemoryGivenUpBeforeTheMessageComes) {
     auto inbox = right().buffer(4096);
     ASSERT_FALSE(right().channel->post_recv(inbox->at(0), 70));
     inbox.reset();
-    ASSERT_FALSE(left().channel->post_send(source->at(0).first(bytes), 1));
+    expect_failure(left().channel->post_send(source->at(0).first(bytes), 1), Outcome::kSentToLostMemory);
     expect_received(Outcome::kReceivedIntoLostMemory, 70);
     expect_error_state(right());
   }

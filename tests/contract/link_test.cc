@@ -1,5 +1,6 @@
 // The network interface goes down, and the device is removed, while queue pairs are connected. Only where
 // RDMACOMM_TEST_MAY_BREAK_LINK names the interface under the device: it takes root, and a machine that is there for it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,6 +13,7 @@ namespace rdmacomm::contract {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 
 std::string interface_name() {
   return environment("RDMACOMM_TEST_MAY_BREAK_LINK");
@@ -57,7 +59,8 @@ class LinkTest : public ::testing::Test {
   void expect_writes_fail() {
     if (!has(kind_of(*left().device), Trait::kAcknowledges)) {
       EXPECT_TRUE(pair_->links.active->ends(patience()));
-      return;
+      EXPECT_FALSE(left().channel->post_write(source_->at(0), target_->remote_region(), 1));
+      return expect_last_words(left(), Outcome::kLinkDown, 1);
     }
     Completion last = write();
     for (const Deadline deadline = patience(); last.ok() && !deadline.passed();) last = write();
@@ -91,6 +94,22 @@ TEST_F(LinkDownTest, RequestsFailAndADrainEnds) {
   take_down();
   expect_writes_fail();
   expect_drain_ends();
+}
+
+// Whichever request it is that fails first, and however: not all devices fail a WRITE that waits for an answer.
+TEST_F(LinkDownTest, TheFirstFailureNamesThePort) {
+  ASSERT_FALSE(left().channel->post_recv(pair_->left_inbox->at(0), 7));
+  std::thread taking([this] { take_down(); });
+  Completion first;
+  for (const Deadline deadline = patience(); first.ok() && !deadline.passed();) {
+    (void)left().channel->post_write(source_->at(0), target_->remote_region(), 1);
+    first = left().next(Deadline::after(100ms));
+    if (first.error == Errc::kTimeout) first.error = Errc::kOk;  // it was not taken any more
+  }
+  const std::string said = first.status().message();
+  taking.join();
+  EXPECT_THAT(said, HasSubstr("failed: port "));
+  EXPECT_THAT(said, HasSubstr(" is DOWN"));
 }
 
 TEST_F(LinkDownTest, TheDeviceSaysSoAndWorksAgainLater) {
