@@ -96,9 +96,9 @@ class Bench {
   };
 
   static void make(End& end, const std::string& device_name) {
-    const AdapterConfig config;
     end.device = must(RDMADevice::open({.name = device_name}));
-    end.cq = must(CompletionQueue::create(*end.device, {.depth = config.send_depth + config.recv_depth}));
+    const AdapterConfig config = AdapterConfig{}.fitted(end.device->limits());
+    end.cq = must(CompletionQueue::create(*end.device, {.depth = *config.send_depth + *config.recv_depth}));
     end.buffer =
         must(RDMABuffer::allocate(*end.device, {.block_bytes = kBytes, .remote_access = RemoteAccess::kWrite}));
     const GidEntry gid = must(end.device->choose_gid());

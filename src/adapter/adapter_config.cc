@@ -1,5 +1,6 @@
 #include "rdmacomm/adapter/adapter_config.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -27,27 +28,34 @@ constexpr std::array<microseconds, 32> kRnrSteps = {
     microseconds(81920),  microseconds(122880), microseconds(163840), microseconds(245760), microseconds(327680),
     microseconds(491520), microseconds(655360)};
 
-// One field and its bounds, inclusive.
+// One field and its bounds, inclusive. Empty: it adapts.
 struct Bound {
   const char* field;
-  std::int64_t value;
+  std::optional<std::int64_t> value;
   std::int64_t low;
   std::int64_t high;
   bool from_device;  // whether `high` is the device's
 };
 
 Status check(const Bound& bound) {
-  if (bound.value >= bound.low && bound.value <= bound.high) return {};
-  const bool beyond_device = bound.from_device && bound.value > bound.high;
+  if (!bound.value || (*bound.value >= bound.low && *bound.value <= bound.high)) return {};
+  const bool beyond_device = bound.from_device && *bound.value > bound.high;
   return make_error(beyond_device ? Errc::kBeyondDeviceLimit : Errc::kInvalidArgument,
-                    std::string("AdapterConfig::") + bound.field + " is " + std::to_string(bound.value) +
+                    std::string("AdapterConfig::") + bound.field + " is " + std::to_string(*bound.value) +
                         ", allowed are " + std::to_string(bound.low) + " to " + std::to_string(bound.high) +
                         (bound.from_device ? " on this device" : ""));
 }
 
 // The device's own limit on inline data cannot be asked for; creating the queue pair finds it.
 constexpr int kMaxInlineBytes = 65'535;
-constexpr int kMaxReadDepth = 255;
+
+constexpr int kUsualDepth = 128;
+constexpr int kUsualSlices = 4;
+constexpr int kUsualReadDepth = 16;
+
+void fill_in(std::optional<int>& field, int usual, int limit) {
+  if (!field) field = std::min(usual, limit);
+}
 
 }  // namespace
 
@@ -57,7 +65,7 @@ Status AdapterConfig::validate(const DeviceLimits& limits) const {
       Bound{"recv_depth", recv_depth, 1, limits.max_qp_wr, true},
       Bound{"max_send_slices", max_send_slices, 1, limits.max_sge, true},
       Bound{"max_recv_slices", max_recv_slices, 1, limits.max_sge, true},
-      Bound{"max_read_slices", max_read_slices, 0, limits.max_sge_rd, true},
+      Bound{"max_read_slices", max_read_slices, 1, limits.max_sge_rd, true},
       Bound{"max_inline_bytes", max_inline_bytes, 0, kMaxInlineBytes, false},
       Bound{"service_level", service_level, 0, 15, false},
       Bound{"service_level", service_level, 0, limits.max_service_level, true},
@@ -67,8 +75,8 @@ Status AdapterConfig::validate(const DeviceLimits& limits) const {
       Bound{"retry_count", retry_count, 0, 7, false},
       Bound{"rnr_retry", rnr_retry, 0, 7, false},
       Bound{"min_rnr_timer (us)", min_rnr_timer.count(), 0, kRnrSteps.back().count(), false},
-      Bound{"max_read_depth", max_read_depth, 0, kMaxReadDepth, false},
-      Bound{"max_read_depth_responder", max_read_depth_responder, 0, kMaxReadDepth, false},
+      Bound{"max_read_depth", max_read_depth, 0, limits.max_read_depth_initiator, true},
+      Bound{"max_read_depth_responder", max_read_depth_responder, 0, limits.max_read_depth, true},
   };
   for (const Bound& bound : bounds) {
     if (Status status = check(bound); !status.ok()) return status;
@@ -77,7 +85,22 @@ Status AdapterConfig::validate(const DeviceLimits& limits) const {
     return make_error(Errc::kInvalidArgument, "AdapterConfig::mtu_bytes is " + std::to_string(mtu_bytes) +
                                                   ", allowed are 256, 512, 1024, 2048 and 4096");
   }
-  return {};
+  const int send_slices = *fitted(limits).max_send_slices;
+  if (max_read_slices <= send_slices) return {};
+  return make_error(Errc::kInvalidArgument, "AdapterConfig::max_read_slices is " + std::to_string(*max_read_slices) +
+                                                ", more than max_send_slices, " + std::to_string(send_slices));
+}
+
+AdapterConfig AdapterConfig::fitted(const DeviceLimits& limits) const {
+  AdapterConfig fitted = *this;
+  fill_in(fitted.send_depth, kUsualDepth, limits.max_qp_wr);
+  fill_in(fitted.recv_depth, kUsualDepth, limits.max_qp_wr);
+  fill_in(fitted.max_send_slices, kUsualSlices, limits.max_sge);
+  fill_in(fitted.max_recv_slices, kUsualSlices, limits.max_sge);
+  fill_in(fitted.max_read_slices, *fitted.max_send_slices, limits.max_sge_rd);
+  fill_in(fitted.max_read_depth, kUsualReadDepth, limits.max_read_depth_initiator);
+  fill_in(fitted.max_read_depth_responder, kUsualReadDepth, limits.max_read_depth);
+  return fitted;
 }
 
 std::uint8_t AdapterConfig::ack_timeout_code() const noexcept {

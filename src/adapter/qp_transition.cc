@@ -118,7 +118,7 @@ QpTransition QpTransition::to_rts(const AdapterConfig& config, const QpPath& pat
   attributes.retry_cnt = config.retry_count;       // 0..7 times
   attributes.rnr_retry = config.rnr_retry;         // 0..6 times, 7: for ever
   attributes.sq_psn = path.local.psn;
-  attributes.max_rd_atomic = capped(config.max_read_depth, path.remote.max_read_depth);
+  attributes.max_rd_atomic = capped(config.max_read_depth.value_or(0), path.remote.max_read_depth);
   transition.mask =
       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
   return transition;

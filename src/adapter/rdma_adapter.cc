@@ -21,24 +21,26 @@ Result<std::uint32_t> random_psn() {
   return bits & 0xffffff;
 }
 
-ibv_qp_init_attr init_attributes(const AdapterConfig& config, ibv_cq* send_cq, ibv_cq* recv_cq) {
+constexpr int kUsualInlineBytes = 64;
+
+ibv_qp_init_attr init_attributes(const AdapterConfig& config, ibv_cq* send_cq, ibv_cq* recv_cq,
+                                 std::uint32_t inline_bytes) {
   ibv_qp_init_attr attributes{};
   attributes.send_cq = send_cq;
   attributes.recv_cq = recv_cq;
-  attributes.cap.max_send_wr = static_cast<std::uint32_t>(config.send_depth);
-  attributes.cap.max_recv_wr = static_cast<std::uint32_t>(config.recv_depth);
-  attributes.cap.max_send_sge = static_cast<std::uint32_t>(config.max_send_slices);
-  attributes.cap.max_recv_sge = static_cast<std::uint32_t>(config.max_recv_slices);
-  attributes.cap.max_inline_data = static_cast<std::uint32_t>(config.max_inline_bytes);
+  attributes.cap.max_send_wr = static_cast<std::uint32_t>(*config.send_depth);
+  attributes.cap.max_recv_wr = static_cast<std::uint32_t>(*config.recv_depth);
+  attributes.cap.max_send_sge = static_cast<std::uint32_t>(*config.max_send_slices);
+  attributes.cap.max_recv_sge = static_cast<std::uint32_t>(*config.max_recv_slices);
+  attributes.cap.max_inline_data = inline_bytes;
   attributes.qp_type = IBV_QPT_RC;
   attributes.sq_sig_all = 0;  // each request says for itself whether it wants a completion
   return attributes;
 }
 
 std::string sizes_text(const AdapterConfig& config) {
-  return "send_depth " + std::to_string(config.send_depth) + ", recv_depth " + std::to_string(config.recv_depth) +
-         ", slices " + std::to_string(config.max_send_slices) + " and " + std::to_string(config.max_recv_slices) +
-         ", max_inline_bytes " + std::to_string(config.max_inline_bytes);
+  return "send_depth " + std::to_string(*config.send_depth) + ", recv_depth " + std::to_string(*config.recv_depth) +
+         ", slices " + std::to_string(*config.max_send_slices) + " and " + std::to_string(*config.max_recv_slices);
 }
 
 // The likely cause of a refused transition, from what people run into with each error number.
@@ -60,12 +62,7 @@ std::string cause_of(ibv_qp_state to, std::error_code code) {
 
 RDMAAdapter::RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq,
                          const AdapterConfig& config)
-    : device_(device), send_cq_(send_cq), recv_cq_(recv_cq), config_(config) {
-  const int read_slices = config.max_read_slices > 0 ? config.max_read_slices : device.limits().max_sge_rd;
-  config_.max_read_slices = std::min(read_slices, config.max_send_slices);
-  config_.max_read_depth = std::min(config.max_read_depth, device.limits().max_read_depth_initiator);
-  config_.max_read_depth_responder = std::min(config.max_read_depth_responder, device.limits().max_read_depth);
-}
+    : device_(device), send_cq_(send_cq), recv_cq_(recv_cq), config_(config.fitted(device.limits())) {}
 
 RDMAAdapter::~RDMAAdapter() {
   qp_.reset();
@@ -90,33 +87,55 @@ Result<std::unique_ptr<RDMAAdapter>> RDMAAdapter::create(RDMADevice& device, Com
 }
 
 Status RDMAAdapter::reserve_completions() {
-  if (Status status = send_cq_.reserve(config_.send_depth); !status.ok()) return status;
-  reserved_send_ = config_.send_depth;
-  if (Status status = recv_cq_.reserve(config_.recv_depth); !status.ok()) return status;
-  reserved_recv_ = config_.recv_depth;
+  if (Status status = send_cq_.reserve(*config_.send_depth); !status.ok()) return status;
+  reserved_send_ = *config_.send_depth;
+  if (Status status = recv_cq_.reserve(*config_.recv_depth); !status.ok()) return status;
+  reserved_recv_ = *config_.recv_depth;
   return {};
 }
 
 Status RDMAAdapter::create_queue_pair() {
-  const verbs::Api& api = device_.api();
-  const std::string what = "create a queue pair on " + device_.to_text() + " with " + sizes_text(config_);
-  ibv_qp_init_attr attributes = init_attributes(config_, send_cq_.get(), recv_cq_.get());
-  auto created = verbs::from_null(api.create_qp(device_.pd(), &attributes), what);
-  bool inline_refused = false;
-  if (created) {
-    qp_ = verbs::QpHandle(api, *created);
-    max_inline_bytes_ = attributes.cap.max_inline_data;
-    inline_refused = max_inline_bytes_ < static_cast<std::uint32_t>(config_.max_inline_bytes);
-  } else if (created.code() == std::errc::invalid_argument && config_.max_inline_bytes > 0) {
+  const auto asked = static_cast<std::uint32_t>(config_.max_inline_bytes.value_or(kUsualInlineBytes));
+  Status created = try_queue_pair(asked);
+  if (created.code() == std::errc::invalid_argument && asked > 0) {
     // Devices do not say how much inline data they take: find out whether that was what it stumbled over.
-    ibv_qp_init_attr without = init_attributes(config_, send_cq_.get(), recv_cq_.get());
-    without.cap.max_inline_data = 0;
-    const verbs::QpHandle probe(api, api.create_qp(device_.pd(), &without));
-    inline_refused = static_cast<bool>(probe);
+    const Status without = try_queue_pair(0);
+    if (!without) return created;
+    created = try_queue_pair(find_inline_limit(asked));
   }
-  if (!inline_refused) return created.status();
-  return make_error(Errc::kBeyondDeviceLimit, device_.to_text() + " does not take max_inline_bytes " +
-                                                  std::to_string(config_.max_inline_bytes) + "; choose less");
+  if (!created) return created;
+  const std::uint32_t taken = std::min(asked, max_inline_bytes_);
+  if (config_.max_inline_bytes && taken < asked) {
+    return make_error(Errc::kBeyondDeviceLimit, device_.to_text() + " does not take max_inline_bytes " +
+                                                    std::to_string(asked) + ": with " + sizes_text(config_) +
+                                                    " it takes at most " + std::to_string(max_inline_bytes_));
+  }
+  config_.max_inline_bytes = static_cast<int>(taken);
+  return {};
+}
+
+/// qp_ and what the device grants it; without a queue pair on errors.
+Status RDMAAdapter::try_queue_pair(std::uint32_t inline_bytes) {
+  qp_.reset();
+  ibv_qp_init_attr attributes = init_attributes(config_, send_cq_.get(), recv_cq_.get(), inline_bytes);
+  const auto created = verbs::from_null(device_.api().create_qp(device_.pd(), &attributes),
+                                        "create a queue pair on " + device_.to_text() + " with " + sizes_text(config_) +
+                                            ", max_inline_bytes " + std::to_string(inline_bytes));
+  if (!created) return created.status();
+  qp_ = verbs::QpHandle(device_.api(), *created);
+  max_inline_bytes_ = attributes.cap.max_inline_data;
+  return {};
+}
+
+/// The most inline data that the device takes beside the other sizes: none at least, and less than `refused`.
+std::uint32_t RDMAAdapter::find_inline_limit(std::uint32_t refused) {
+  std::uint32_t taken = 0;
+  while (taken + 1 < refused) {
+    const std::uint32_t middle = taken + (refused - taken) / 2;
+    const bool good = try_queue_pair(middle).ok() && max_inline_bytes_ >= middle;
+    (good ? taken : refused) = middle;
+  }
+  return taken;
 }
 
 Status RDMAAdapter::choose_pkey() {
@@ -156,7 +175,7 @@ void RDMAAdapter::fill_address(const GidEntry& gid, std::uint32_t psn) {
   address_.link_layer = device_.link_layer();
   address_.transport = device_.transport();
   address_.mtu_bytes = std::min(config_.mtu_bytes, device_.limits().mtu_bytes);
-  address_.max_read_depth = static_cast<std::uint32_t>(config_.max_read_depth_responder);
+  address_.max_read_depth = static_cast<std::uint32_t>(*config_.max_read_depth_responder);
 }
 
 std::uint32_t RDMAAdapter::path_mtu_bytes() const noexcept {

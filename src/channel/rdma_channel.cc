@@ -30,13 +30,13 @@ RDMAChannel::RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter)
       qp_(adapter_->qp()),
       send_cq_(adapter_->send_cq().get()),
       recv_cq_(adapter_->recv_cq().get()),
-      max_send_slices_(static_cast<std::uint32_t>(adapter_->config().max_send_slices)),
-      max_read_slices_(static_cast<std::uint32_t>(adapter_->config().max_read_slices)),
-      max_recv_slices_(static_cast<std::uint32_t>(adapter_->config().max_recv_slices)),
+      max_send_slices_(static_cast<std::uint32_t>(*adapter_->config().max_send_slices)),
+      max_read_slices_(static_cast<std::uint32_t>(*adapter_->config().max_read_slices)),
+      max_recv_slices_(static_cast<std::uint32_t>(*adapter_->config().max_recv_slices)),
       max_inline_bytes_(adapter_->max_inline_bytes()),
       max_message_bytes_(adapter_->device().limits().max_message_bytes) {
-  send_.allocate(adapter_->config().send_depth);
-  recv_.allocate(adapter_->config().recv_depth);
+  send_.allocate(*adapter_->config().send_depth);
+  recv_.allocate(*adapter_->config().recv_depth);
 }
 
 RDMAChannel::~RDMAChannel() = default;

@@ -13,7 +13,7 @@ static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every GID that is chose
 EndPoint::EndPoint(EndPointParts parts)
     : device_(std::move(parts.device)),
       connector_(std::move(parts.connector)),
-      config_(std::move(parts.config)),
+      config_(parts.config.fitted(device_->limits())),
       group_(std::move(parts.shared_queue)) {}
 
 EndPoint::~EndPoint() {
@@ -56,7 +56,7 @@ Status EndPoint::make_channels() {
 Status EndPoint::make_channel(const ChannelConfig& config) {
   Line line;
   if (config.own_completion_queue) {
-    auto queue = CompletionQueue::create(*device_, {.depth = config.adapter.send_depth + config.adapter.recv_depth});
+    auto queue = CompletionQueue::create(*device_, {.depth = *config.adapter.send_depth + *config.adapter.recv_depth});
     if (!queue) return queue.status();
     line.own_queue = std::move(*queue);
   }

@@ -6,6 +6,8 @@
 namespace rdmacomm {
 namespace {
 
+constexpr int kUsualSharedQueueDepth = 4096;
+
 Error too_many(const char* what, std::size_t count, std::size_t most) {
   return make_error(Errc::kInvalidArgument, "an endpoint with " + std::to_string(count) + " " + what + ": at most " +
                                                 std::to_string(most) + " are possible");
@@ -55,22 +57,31 @@ Status HcaConfig::validate(const DeviceLimits& limits) const {
     Status status = each.adapter.validate(limits);
     if (!status) return make_error(status.code(), "channel '" + each.name + "': " + status.error().context);
   }
-  if (queue_depth() > limits.max_cqe) {
-    return make_error(Errc::kBeyondDeviceLimit, "the channels' depths add up to " + std::to_string(queue_depth()) +
+  const int queued = fitted(limits).queue_depth();
+  if (queued > limits.max_cqe) {
+    return make_error(Errc::kBeyondDeviceLimit, "the channels' depths add up to " + std::to_string(queued) +
                                                     " completions; the device's completion queues hold " +
                                                     std::to_string(limits.max_cqe));
   }
   if (thread_mode != ThreadMode::kThreadPerCompletionQueue) return {};
   if (Status status = check_name("shared queue", shared_queue_key); !status) return status;
-  if (shared_queue_depth >= 1 && shared_queue_depth <= limits.max_cqe) return {};
-  return make_error(Errc::kInvalidArgument, "shared_queue_depth is " + std::to_string(shared_queue_depth) +
-                                                "; it must be 1.." + std::to_string(limits.max_cqe));
+  if (!shared_queue_depth || (*shared_queue_depth >= 1 && *shared_queue_depth <= limits.max_cqe)) return {};
+  return make_error(*shared_queue_depth < 1 ? Errc::kInvalidArgument : Errc::kBeyondDeviceLimit,
+                    "shared_queue_depth is " + std::to_string(*shared_queue_depth) + "; it must be 1.." +
+                        std::to_string(limits.max_cqe) + " on this device");
+}
+
+HcaConfig HcaConfig::fitted(const DeviceLimits& limits) const {
+  HcaConfig fitted = *this;
+  for (ChannelConfig& each : fitted.channels) each.adapter = each.adapter.fitted(limits);
+  fitted.shared_queue_depth = shared_queue_depth.value_or(std::min(kUsualSharedQueueDepth, limits.max_cqe));
+  return fitted;
 }
 
 int HcaConfig::queue_depth() const noexcept {
   int depth = 0;
   for (const ChannelConfig& each : channels) {
-    if (!each.own_completion_queue) depth += each.adapter.send_depth + each.adapter.recv_depth;
+    if (!each.own_completion_queue) depth += each.adapter.send_depth.value_or(0) + each.adapter.recv_depth.value_or(0);
   }
   return depth;
 }

@@ -103,6 +103,7 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
   HcaConfig config;
   if (Status status = hooks.lazy_config_hca(config, peer); !status) return status;
   if (Status status = config.validate(device->limits()); !status) return status;
+  config = config.fitted(device->limits());
   std::shared_ptr<CompletionGroup> shared;
   if (config.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
     auto group = shared_group(config);

@@ -20,7 +20,7 @@ struct EndPointSetup {
   const Hello& hello;
   /// Whether there is room for one more endpoint. Called once the peer has proved to be one.
   std::function<Status()> admit;
-  /// The shared completion group that a configuration asks for.
+  /// The shared completion group that a fitted configuration asks for.
   std::function<Result<std::shared_ptr<CompletionGroup>>(const HcaConfig&)> shared_group;
   /// Hands the endpoint, whose queue pairs are in INIT, to the thread that will serve it: it must be there before the
   /// first completion can be.

@@ -94,7 +94,7 @@ Result<std::shared_ptr<CompletionGroup>> SessionCore::shared_group(const HcaConf
     return make_error(Errc::kInvalidArgument, "the completion queue '" + config.shared_queue_key +
                                                   "' is in use with another polling_mode; choose another key");
   }
-  auto group = CompletionGroup::create(device_, config.polling_mode, config.shared_queue_depth);
+  auto group = CompletionGroup::create(device_, config.polling_mode, *config.shared_queue_depth);
   if (!group) return group.error();
   CompletionThread& thread = new_completion_thread_locked(std::move(*group));
   if (Status started = thread.start(); !started) {

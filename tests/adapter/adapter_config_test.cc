@@ -9,7 +9,8 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr DeviceLimits kLimits{.max_qp_wr = 1000, .max_sge = 6};
+constexpr DeviceLimits kLimits{
+    .max_qp_wr = 1000, .max_sge = 6, .max_sge_rd = 2, .max_read_depth = 255, .max_read_depth_initiator = 255};
 
 std::error_code validated(auto change) {
   AdapterConfig config;
@@ -37,7 +38,12 @@ TEST(AdapterConfig, BoundsAreInclusive) {
 
 /// The two numbers that a refusal must have, at each bound of the device's.
 TEST(AdapterConfig, EachDeviceLimitIsInclusiveAndARefusalHasBothNumbers) {
-  const DeviceLimits limits{.max_qp_wr = 1000, .max_sge = 6, .max_sge_rd = 2, .max_service_level = 7};
+  const DeviceLimits limits{.max_qp_wr = 1000,
+                            .max_sge = 6,
+                            .max_sge_rd = 2,
+                            .max_read_depth = 4,
+                            .max_read_depth_initiator = 3,
+                            .max_service_level = 7};
   const auto expect = [&limits](const char* field, int bound, auto set) {
     AdapterConfig config;
     set(config, bound);
@@ -53,6 +59,8 @@ TEST(AdapterConfig, EachDeviceLimitIsInclusiveAndARefusalHasBothNumbers) {
   expect("max_send_slices", 6, [](AdapterConfig& c, int value) { c.max_send_slices = value; });
   expect("max_recv_slices", 6, [](AdapterConfig& c, int value) { c.max_recv_slices = value; });
   expect("max_read_slices", 2, [](AdapterConfig& c, int value) { c.max_read_slices = value; });
+  expect("max_read_depth", 3, [](AdapterConfig& c, int value) { c.max_read_depth = value; });
+  expect("max_read_depth_responder", 4, [](AdapterConfig& c, int value) { c.max_read_depth_responder = value; });
   expect("service_level", 7, [](AdapterConfig& c, int value) { c.service_level = static_cast<std::uint8_t>(value); });
 }
 
@@ -61,6 +69,7 @@ TEST(AdapterConfig, EachFieldBelowItsRangeIsAnInvalidArgument) {
   EXPECT_EQ(validated([](AdapterConfig& c) { c.recv_depth = -1; }), Errc::kInvalidArgument);
   EXPECT_EQ(validated([](AdapterConfig& c) { c.max_send_slices = 0; }), Errc::kInvalidArgument);
   EXPECT_EQ(validated([](AdapterConfig& c) { c.max_recv_slices = 0; }), Errc::kInvalidArgument);
+  EXPECT_EQ(validated([](AdapterConfig& c) { c.max_read_slices = 0; }), Errc::kInvalidArgument);
   EXPECT_EQ(validated([](AdapterConfig& c) { c.max_inline_bytes = -1; }), Errc::kInvalidArgument);
   EXPECT_EQ(validated([](AdapterConfig& c) { c.mtu_bytes = 0; }), Errc::kInvalidArgument);
   EXPECT_EQ(validated([](AdapterConfig& c) { c.hop_limit = 0; }), Errc::kInvalidArgument);
@@ -83,8 +92,8 @@ TEST(AdapterConfig, EachFieldAboveItsRangeIsRefused) {
   EXPECT_EQ(validated([](AdapterConfig& c) { c.retry_count = 8; }), Errc::kInvalidArgument);
   EXPECT_EQ(validated([](AdapterConfig& c) { c.rnr_retry = 8; }), Errc::kInvalidArgument);
   EXPECT_EQ(validated([](AdapterConfig& c) { c.min_rnr_timer = 655'361us; }), Errc::kInvalidArgument);
-  EXPECT_EQ(validated([](AdapterConfig& c) { c.max_read_depth = 256; }), Errc::kInvalidArgument);
-  EXPECT_EQ(validated([](AdapterConfig& c) { c.max_read_depth_responder = 256; }), Errc::kInvalidArgument);
+  EXPECT_EQ(validated([](AdapterConfig& c) { c.max_read_depth = 256; }), Errc::kBeyondDeviceLimit);
+  EXPECT_EQ(validated([](AdapterConfig& c) { c.max_read_depth_responder = 256; }), Errc::kBeyondDeviceLimit);
 }
 
 TEST(AdapterConfig, TheErrorNamesFieldValueAndBounds) {
@@ -95,6 +104,52 @@ TEST(AdapterConfig, TheErrorNamesFieldValueAndBounds) {
   config = {};
   config.mtu_bytes = 1500;
   EXPECT_THAT(config.validate(kLimits).error().context, HasSubstr("256, 512, 1024, 2048 and 4096"));
+}
+
+TEST(AdapterConfig, AReadHasNoMoreSlicesThanASend) {
+  AdapterConfig config{.max_send_slices = 1, .max_read_slices = 2};
+  EXPECT_EQ(config.validate(kLimits).code(), Errc::kInvalidArgument);
+  EXPECT_THAT(config.validate(kLimits).error().context,
+              HasSubstr("max_read_slices is 2, more than max_send_slices, 1"));
+  config.max_send_slices = 2;
+  EXPECT_TRUE(config.validate(kLimits).ok());
+}
+
+TEST(AdapterConfig, WhatIsLeftOpenIsTheUsualOrTheDevicesLimit) {
+  const AdapterConfig usual = AdapterConfig{}.fitted(
+      {.max_qp_wr = 1000, .max_sge = 6, .max_sge_rd = 6, .max_read_depth = 100, .max_read_depth_initiator = 100});
+  EXPECT_EQ(usual.send_depth, 128);
+  EXPECT_EQ(usual.recv_depth, 128);
+  EXPECT_EQ(usual.max_send_slices, 4);
+  EXPECT_EQ(usual.max_recv_slices, 4);
+  EXPECT_EQ(usual.max_read_slices, 4);
+  EXPECT_EQ(usual.max_read_depth, 16);
+  EXPECT_EQ(usual.max_read_depth_responder, 16);
+  const DeviceLimits small{.max_qp_wr = 10, .max_sge = 1, .max_sge_rd = 1, .max_read_depth = 0};
+  const AdapterConfig fitted = AdapterConfig{}.fitted(small);
+  EXPECT_TRUE(AdapterConfig{}.validate(small).ok());
+  EXPECT_TRUE(fitted.validate(small).ok());
+  EXPECT_EQ(fitted.send_depth, 10);
+  EXPECT_EQ(fitted.max_recv_slices, 1);
+  EXPECT_EQ(fitted.max_read_depth, 0);
+}
+
+TEST(AdapterConfig, WhatIsGivenIsNotChanged) {
+  const AdapterConfig given{.send_depth = 5,
+                            .recv_depth = 6,
+                            .max_send_slices = 3,
+                            .max_recv_slices = 2,
+                            .max_read_slices = 1,
+                            .max_read_depth = 0,
+                            .max_read_depth_responder = 9};
+  const AdapterConfig fitted = given.fitted(kLimits);
+  EXPECT_EQ(fitted.send_depth, 5);
+  EXPECT_EQ(fitted.recv_depth, 6);
+  EXPECT_EQ(fitted.max_send_slices, 3);
+  EXPECT_EQ(fitted.max_recv_slices, 2);
+  EXPECT_EQ(fitted.max_read_slices, 1);
+  EXPECT_EQ(fitted.max_read_depth, 0);
+  EXPECT_EQ(fitted.max_read_depth_responder, 9);
 }
 
 TEST(AdapterConfig, AckTimeoutIsRoundedUpToThePowerOfTwo) {

@@ -45,7 +45,7 @@ class RDMAAdapterTest : public ::testing::Test {
 };
 
 TEST_F(RDMAAdapterTest, IsInInitAndKnowsItsAddress) {
-  const auto adapter = made({.mtu_bytes = 2048, .max_read_depth_responder = 200});
+  const auto adapter = made({.mtu_bytes = 2048});
   EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
   EXPECT_FALSE(adapter->connected());
   EXPECT_EQ(adapter->query_state().value(), IBV_QPS_INIT);
@@ -74,7 +74,7 @@ TEST_F(RDMAAdapterTest, PacketSequenceNumbersAreRandom) {
 }
 
 TEST_F(RDMAAdapterTest, ConnectsThroughRtrToRts) {
-  const auto adapter = made({.max_read_depth = 100});
+  const auto adapter = made();
   verbs::QpAddress peer = peer_of(*adapter);
   peer.mtu_bytes = 512;
   ASSERT_TRUE(adapter->connect(peer).ok());
@@ -167,16 +167,58 @@ TEST_F(RDMAAdapterTest, ARefusedErrorTransitionIsReturned) {
   EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
 }
 
-TEST_F(RDMAAdapterTest, TooMuchInlineIsNamedAsSuch) {
-  const auto adapter = create({.max_inline_bytes = 257});
-  EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit);
-  EXPECT_THAT(adapter.error().context, HasSubstr("does not take max_inline_bytes 257"));
-  EXPECT_TRUE(create({.max_inline_bytes = 256}).has_value());
+TEST_F(RDMAAdapterTest, TooMuchInlineIsRefusedWithTheLimitThatWasFound) {
+  for (const int asked : {257, 1000, 65'535}) {
+    const auto adapter = create({.max_inline_bytes = asked});
+    EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit) << asked;
+    EXPECT_THAT(adapter.error().context, HasSubstr("does not take max_inline_bytes " + std::to_string(asked) + ":"));
+    EXPECT_THAT(adapter.error().context, HasSubstr("it takes at most 256"));
+  }
+  EXPECT_EQ(made({.max_inline_bytes = 256})->max_inline_bytes(), 256U);
 }
 
 TEST_F(RDMAAdapterTest, ADeviceThatGrantsLessInlineIsFoundOut) {
   fake_.shrinks_inline = true;
-  EXPECT_EQ(create({.max_inline_bytes = 64}).code(), Errc::kBeyondDeviceLimit);
+  const auto adapter = create({.max_inline_bytes = 64});
+  EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(adapter.error().context, HasSubstr("it takes at most 32"));
+  EXPECT_EQ(made()->max_inline_bytes(), 32U);
+}
+
+TEST_F(RDMAAdapterTest, WhatIsLeftOpenAdaptsToASmallDevice) {
+  ibv_device_attr& attributes = fake_.devices[0]->attributes;
+  attributes.max_qp_wr = 16;
+  attributes.max_sge = 3;
+  attributes.max_sge_rd = 1;
+  attributes.max_qp_rd_atom = 4;
+  attributes.max_qp_init_rd_atom = 2;
+  for (const std::uint32_t inline_limit : {0U, 1U, 20U, 63U}) {
+    fake_.max_inline = inline_limit;
+    SetUp();
+    const int before = fake_.live();
+    auto adapter = made();
+    const AdapterConfig& config = adapter->config();
+    EXPECT_EQ(config.send_depth, 16);
+    EXPECT_EQ(config.recv_depth, 16);
+    EXPECT_EQ(config.max_send_slices, 3);
+    EXPECT_EQ(config.max_recv_slices, 3);
+    EXPECT_EQ(config.max_read_slices, 1);
+    EXPECT_EQ(config.max_read_depth, 2);
+    EXPECT_EQ(config.max_read_depth_responder, 4);
+    EXPECT_EQ(config.max_inline_bytes, static_cast<int>(inline_limit));
+    EXPECT_EQ(adapter->max_inline_bytes(), inline_limit);
+    adapter.reset();
+    EXPECT_EQ(fake_.live(), before);
+  }
+}
+
+TEST_F(RDMAAdapterTest, ReadDepthsBeyondTheDeviceAreRefused) {
+  const auto initiator = create({.max_read_depth = 9});
+  EXPECT_EQ(initiator.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(initiator.error().context, HasSubstr("max_read_depth is 9, allowed are 0 to 8 on this device"));
+  const auto responder = create({.max_read_depth_responder = 17});
+  EXPECT_EQ(responder.code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(responder.error().context, HasSubstr("max_read_depth_responder is 17, allowed are 0 to 16"));
 }
 
 TEST_F(RDMAAdapterTest, ARefusalForOtherReasonsKeepsItsCode) {
@@ -280,6 +322,7 @@ TEST_F(SoftAdapterTest, InlineBeyondTheDeviceIsNamedAsSuch) {
   const auto adapter = create({.max_inline_bytes = 65'535});
   EXPECT_EQ(adapter.code(), Errc::kBeyondDeviceLimit);
   EXPECT_THAT(adapter.error().context, HasSubstr("does not take max_inline_bytes 65535"));
+  EXPECT_THAT(adapter.error().context, HasSubstr("it takes at most"));
 }
 
 TEST_F(SoftAdapterTest, CanBeMadeAndDestroyedForEver) {

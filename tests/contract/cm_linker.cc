@@ -37,7 +37,7 @@ rdma_conn_param parameters_of(const LinkEnd& end) {
   rdma_conn_param parameters{};
   parameters.qp_num = end.qp->qp_num;
   parameters.responder_resources = static_cast<std::uint8_t>(end.address.max_read_depth);
-  parameters.initiator_depth = static_cast<std::uint8_t>(end.config.max_read_depth);
+  parameters.initiator_depth = static_cast<std::uint8_t>(end.config.max_read_depth.value_or(0));
   parameters.retry_count = end.config.retry_count;
   parameters.rnr_retry_count = end.config.rnr_retry;
   return parameters;

@@ -46,6 +46,14 @@ TEST_F(LimitsTest, SlicesBeyondTheDevice) {
   expect_beyond({.max_recv_slices = limit + 1}, limit + 1, limit);
 }
 
+TEST_F(LimitsTest, ReadDepthsBeyondTheDevice) {
+  const DeviceLimits& limits = left().device->limits();
+  const int initiator = limits.max_read_depth_initiator;
+  const int responder = limits.max_read_depth;
+  expect_beyond({.max_read_depth = initiator + 1}, initiator + 1, initiator);
+  expect_beyond({.max_read_depth_responder = responder + 1}, responder + 1, responder);
+}
+
 TEST_F(LimitsTest, ACompletionQueueBeyondTheDevice) {
   const int limit = left().device->limits().max_cqe;
   const auto made = CompletionQueue::create(*left().device, {.depth = limit + 1});
@@ -57,6 +65,13 @@ TEST_F(LimitsTest, ACompletionQueueBeyondTheDevice) {
 TEST_F(LimitsTest, InlineDataBeyondTheDevice) {
   const Status status = make({.send_depth = 1, .recv_depth = 1, .max_inline_bytes = 65'535});
   EXPECT_EQ(status.code(), Errc::kBeyondDeviceLimit) << status.message();
+  const std::string said = status.message();
+  const std::string before = "it takes at most ";
+  ASSERT_THAT(said, HasSubstr(before));
+  // The limit that it says is one: that much is taken, one byte more is not.
+  const int limit = std::stoi(said.substr(said.find(before) + before.size()));
+  EXPECT_TRUE(make({.send_depth = 1, .recv_depth = 1, .max_inline_bytes = limit}).ok());
+  EXPECT_EQ(make({.send_depth = 1, .recv_depth = 1, .max_inline_bytes = limit + 1}).code(), Errc::kBeyondDeviceLimit);
 }
 
 TEST_F(LimitsTest, InlineDataBeyondTheQueuePair) {

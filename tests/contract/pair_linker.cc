@@ -91,10 +91,11 @@ LinkEnd link_end(RDMADevice& device, ibv_qp* qp, const GidEntry& gid, const Adap
   own.gid = gid.gid;
   own.mtu_bytes = std::min(config.mtu_bytes, device.limits().mtu_bytes);
   own.max_read_depth = 1;
-  const auto move = [&device, qp, own, config, index = gid.index](const verbs::QpAddress& remote) {
-    return move_bare(device, qp, config, {.local = own, .remote = remote, .gid_index = index, .port = device.port()});
+  const AdapterConfig fitted = config.fitted(device.limits());
+  const auto move = [&device, qp, own, fitted, index = gid.index](const verbs::QpAddress& remote) {
+    return move_bare(device, qp, fitted, {.local = own, .remote = remote, .gid_index = index, .port = device.port()});
   };
-  return {device, qp, own, config, ip, move};
+  return {device, qp, own, fitted, ip, move};
 }
 
 Result<verbs::QpAddress> exchange_addresses(const verbs::QpAddress& mine, int line) {

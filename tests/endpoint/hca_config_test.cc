@@ -28,7 +28,7 @@ TEST(HcaConfig, DefaultsAreTwoChannels) {
   EXPECT_NE(config.channel("control"), nullptr);
   EXPECT_NE(config.channel("data"), nullptr);
   EXPECT_EQ(config.channel("Data"), nullptr);
-  EXPECT_EQ(config.queue_depth(), 2 * (128 + 128));
+  EXPECT_EQ(config.fitted(limits()).queue_depth(), 2 * (128 + 128));
 }
 
 TEST(HcaConfig, ChannelsAreCheckedAndNamed) {
@@ -77,7 +77,24 @@ TEST(HcaConfig, SharedQueuesNeedAKeyAndADepth) {
   config.shared_queue_key = "all";
   EXPECT_TRUE(config.validate(limits()).ok());
   config.shared_queue_depth = 0;
+  EXPECT_EQ(config.validate(limits()).code(), Errc::kInvalidArgument);
   EXPECT_THAT(config.validate(limits()).message(), HasSubstr("shared_queue_depth is 0"));
+  config.shared_queue_depth = 4097;
+  EXPECT_EQ(config.validate(limits()).code(), Errc::kBeyondDeviceLimit);
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("shared_queue_depth is 4097; it must be 1..4096"));
+}
+
+TEST(HcaConfig, WhatIsLeftOpenAdaptsToASmallDevice) {
+  DeviceLimits small = limits();
+  small.max_qp_wr = 20;
+  small.max_cqe = 100;
+  HcaConfig config;
+  config.thread_mode = ThreadMode::kThreadPerCompletionQueue;
+  config.shared_queue_key = "all";
+  EXPECT_TRUE(config.validate(small).ok()) << config.validate(small).message();
+  EXPECT_EQ(config.fitted(small).queue_depth(), 2 * (20 + 20));
+  EXPECT_EQ(config.fitted(small).shared_queue_depth, 100);
+  EXPECT_EQ(config.fitted(limits()).shared_queue_depth, 4096);
 }
 
 TEST(HcaConfig, PublishedAndPrivateDataAreBounded) {

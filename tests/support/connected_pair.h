@@ -99,8 +99,9 @@ struct ConnectedPair {
     auto opened = choice.open();
     if (!opened) return std::move(opened).error();
     end.device = std::move(opened).value();
+    const AdapterConfig fitted = config.fitted(end.device->limits());
     auto cq = CompletionQueue::create(
-        *end.device, {.depth = config.send_depth + config.recv_depth, .with_channel = with_event_channel});
+        *end.device, {.depth = *fitted.send_depth + *fitted.recv_depth, .with_channel = with_event_channel});
     if (!cq) return std::move(cq).error();
     end.cq = std::move(cq).value();
     const auto gid = end.device->choose_gid();

@@ -13,13 +13,16 @@ namespace rdmacomm {
 
 /// Everything that can be chosen about one queue pair. A value; the defaults suit a request-response channel.
 struct AdapterConfig {
-  // Depths and sizes, each 1..the device's limit.
-  int send_depth = 128;       ///< send requests outstanding
-  int recv_depth = 128;       ///< receive requests outstanding
-  int max_send_slices = 4;    ///< slices (SGEs) of one send request
-  int max_recv_slices = 4;    ///< slices of one receive request
-  int max_read_slices = 0;    ///< slices of one READ, which some devices scatter less; 0: what both others allow
-  int max_inline_bytes = 64;  ///< payload copied into a request at posting; 0: none; the device may refuse large ones
+  // Depths and sizes: 1..the device's limit. What is left empty adapts to the device; what is given is had, or refused.
+  std::optional<int> send_depth{};       ///< send requests outstanding; empty: 128, or as many as the device has
+  std::optional<int> recv_depth{};       ///< receive requests outstanding; empty: the same
+  std::optional<int> max_send_slices{};  ///< slices (SGEs) of one send request; empty: 4, or as many as the device has
+  std::optional<int> max_recv_slices{};  ///< slices of one receive request; empty: the same
+  /// Slices of one READ, which some devices scatter less: at most max_send_slices; empty: as many as both allow.
+  std::optional<int> max_read_slices{};
+  /// Payload copied into a request at posting, 0..65535; 0: none; empty: 64, or what the device takes. No device says its
+  /// limit, which depends on the values above: RDMAAdapter::create() finds it.
+  std::optional<int> max_inline_bytes{};
 
   // Path.
   std::uint32_t mtu_bytes = 4096;  ///< 256, 512, 1024, 2048 or 4096: the largest to use; both sides' minimum is
@@ -38,13 +41,16 @@ struct AdapterConfig {
   /// How long a sender waits after "receiver not ready": rounded up to one of 32 steps from 10 us to 655.36 ms.
   std::chrono::microseconds min_rnr_timer{640};
 
-  // READs and atomics outstanding at a time; 0..255; cut down to what both devices can do.
-  int max_read_depth = 16;            ///< as the initiator
-  int max_read_depth_responder = 16;  ///< as the responder
+  // READs and atomics outstanding at a time; 0..the device's limit; empty: 16, or as many as the device has. The
+  // initiator's is cut down to what the peer accepts as the responder.
+  std::optional<int> max_read_depth{};            ///< as the initiator
+  std::optional<int> max_read_depth_responder{};  ///< as the responder
 
   /// kInvalidArgument: outside the range given above; kBeyondDeviceLimit: more than `limits` has. The context
   /// names the field, the value and the bound.
   [[nodiscard]] Status validate(const DeviceLimits& limits) const;
+  /// The same with a value for all that was left empty, but for max_inline_bytes, of which `limits` say nothing.
+  [[nodiscard]] AdapterConfig fitted(const DeviceLimits& limits) const;
 
   // The encodings of the verbs (ibv_modify_qp(3)).
   [[nodiscard]] std::uint8_t ack_timeout_code() const noexcept;  ///< 0..31: 4.096 us x 2^n

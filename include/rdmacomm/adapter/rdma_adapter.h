@@ -24,10 +24,11 @@ class RDMAAdapter {
  public:
   /// Creates the queue pair on `device` and moves it to INIT: receives can be posted from here on.
   ///
-  /// send_cq, recv_cq  may be the same; room for config.send_depth and config.recv_depth is reserved in them
+  /// send_cq, recv_cq  may be the same; room for the send and the receive depth is reserved in them
   /// gid      what peers will address; from RDMADevice::choose_gid
   /// Returns  kInvalidArgument, kBeyondDeviceLimit: config.validate(); kInvalidArgument also: a P_Key that the port does
-  ///          not have (the context lists those it has); kCompletionQueueFull; or the system's error
+  ///          not have (the context lists those it has); kBeyondDeviceLimit also: inline data (the context has what was
+  ///          asked for and the limit that was found); kCompletionQueueFull; or the system's error
   [[nodiscard]] static Result<std::unique_ptr<RDMAAdapter>> create(RDMADevice& device, CompletionQueue& send_cq,
                                                                    CompletionQueue& recv_cq, const GidEntry& gid,
                                                                    const AdapterConfig& config);
@@ -59,7 +60,7 @@ class RDMAAdapter {
   /// The state as the device has it now. ERR also when the device moved there by itself. Cost: a verbs call.
   [[nodiscard]] Result<ibv_qp_state> query_state() const;
 
-  /// As given to create(), with what the device cuts down or finds: read depths, read slices, the P_Key's index.
+  /// As given to create(), with everything that was left empty filled in, and the P_Key's index.
   [[nodiscard]] const AdapterConfig& config() const noexcept { return config_; }
   /// The inline limit that the device granted, at least config().max_inline_bytes.
   [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept { return max_inline_bytes_; }
@@ -77,6 +78,8 @@ class RDMAAdapter {
   RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, const AdapterConfig& config);
   Status reserve_completions();
   Status create_queue_pair();
+  Status try_queue_pair(std::uint32_t inline_bytes);
+  std::uint32_t find_inline_limit(std::uint32_t refused);
   Status choose_pkey();
   void fill_address(const GidEntry& gid, std::uint32_t psn);
   void set_gid(const GidEntry& gid);

@@ -59,6 +59,7 @@ class EndPoint {
   [[nodiscard]] std::span<const std::byte> peer_private_data() const noexcept { return remote_.private_data; }
   /// "10.0.0.2:41234 (node7, pid 4711; control QPN 0x000011, data QPN 0x000012)", for messages.
   [[nodiscard]] std::string peer() const;
+  /// As given to create(), fitted to the device.
   [[nodiscard]] const HcaConfig& config() const noexcept { return config_; }
   [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
   [[nodiscard]] Connector& connector() const noexcept { return *connector_; }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,8 +55,8 @@ struct HcaConfig {
   ThreadMode thread_mode = ThreadMode::kApplication;
   std::string shared_queue_key = {};  ///< kThreadPerCompletionQueue: which queue; else not looked at
   /// kThreadPerCompletionQueue: requests of all endpoints together that the queue has room for; the first endpoint of
-  /// a key decides. 1..device limit.
-  int shared_queue_depth = 4096;
+  /// a key decides. 1..device limit; empty: 4096, or as many as the device has.
+  std::optional<int> shared_queue_depth{};
   std::vector<PublishedRegion> published = {};  ///< at most kMaxRegions, names unique
   std::vector<std::byte> private_data = {};     ///< for the peer's application; at most kMaxPrivateDataBytes
 
@@ -67,7 +68,10 @@ struct HcaConfig {
 
   /// kInvalidArgument, kBeyondDeviceLimit: the context names the field, the value and the bound.
   [[nodiscard]] Status validate(const DeviceLimits& limits) const;
-  /// The completions that can be outstanding on all channels without a completion queue of their own.
+  /// The same with a value for all that was left empty, as AdapterConfig::fitted.
+  [[nodiscard]] HcaConfig fitted(const DeviceLimits& limits) const;
+  /// The completions that can be outstanding on all channels without a completion queue of their own. Of a fitted()
+  /// configuration: what is left empty does not count.
   [[nodiscard]] int queue_depth() const noexcept;
 };
 
