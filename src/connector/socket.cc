@@ -10,8 +10,10 @@
 #include <cstring>
 #include <memory>
 
+#include "base/route.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/verbs/call.h"
+#include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
@@ -94,14 +96,7 @@ std::string SocketAddress::to_text() const {
 }
 
 ibv_gid SocketAddress::as_gid() const noexcept {
-  ibv_gid gid{};
-  if (family() == AF_INET) {
-    gid.raw[10] = gid.raw[11] = 0xff;
-    std::memcpy(gid.raw + 12, &as_v4(storage).sin_addr, 4);
-  } else {
-    std::memcpy(gid.raw, &as_v6(storage).sin6_addr, 16);
-  }
-  return gid;
+  return verbs::gid_of(*get());
 }
 
 Result<SocketAddress> SocketAddress::of_local_end(int fd) {
@@ -119,11 +114,9 @@ Result<SocketAddress> SocketAddress::of_peer(int fd) {
 }
 
 Result<SocketAddress> SocketAddress::towards(const SocketAddress& peer) {
-  const UniqueFd fd(socket(peer.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const Status routed = verbs::from_minus_one(fd ? ::connect(fd.get(), peer.get(), peer.length) : -1,
-                                              "find a route to " + peer.to_text());
-  if (!routed) return routed.error();
-  return of_local_end(fd.get());
+  const auto source = source_towards(peer.get(), peer.length);
+  if (!source) return make_error(source.code(), "cannot find a route to " + peer.to_text());
+  return SocketAddress{.storage = *source, .length = peer.length};
 }
 
 std::string host_port_text(std::string_view host, std::uint16_t port) {

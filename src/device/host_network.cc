@@ -9,24 +9,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/route.h"
 #include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
-
-ibv_gid mapped(const in_addr& address) {
-  ibv_gid gid{};
-  gid.raw[10] = gid.raw[11] = 0xff;
-  std::memcpy(gid.raw + 12, &address, sizeof(address));
-  return gid;
-}
-
-ibv_gid as_gid(const in6_addr& address) {
-  ibv_gid gid{};
-  std::memcpy(gid.raw, &address, sizeof(gid.raw));
-  return gid;
-}
 
 /// The hardware address may be longer than sockaddr_ll has room for: 20 bytes on IP over InfiniBand.
 std::vector<std::uint8_t> hardware_address(const sockaddr* address) {
@@ -53,11 +40,7 @@ std::vector<NetworkInterface> interfaces() {
     switch (one->ifa_addr->sa_family) {
       case AF_PACKET: interface.hardware_address = hardware_address(one->ifa_addr); break;
       case AF_INET:
-        interface.addresses.push_back(mapped(reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr));
-        break;
-      case AF_INET6:
-        interface.addresses.push_back(as_gid(reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr));
-        break;
+      case AF_INET6: interface.addresses.push_back(verbs::gid_of(*one->ifa_addr)); break;
       default: break;
     }
   }
@@ -67,8 +50,8 @@ std::vector<NetworkInterface> interfaces() {
 
 struct Address {
   sockaddr_storage storage{};
-  socklen_t length = sizeof(sockaddr_storage);
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  socklen_t length = 0;
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
 constexpr std::uint16_t kAnyPort = 9;  // "discard"; nothing is sent
@@ -92,18 +75,14 @@ Address socket_address(const ibv_gid& peer, std::uint32_t scope) {
   return address;
 }
 
-/// Connecting a datagram socket makes the kernel look the route up, and choose the source address.
-std::optional<ibv_gid> source_towards(const ibv_gid& peer, std::uint32_t scope) {
-  Address to = socket_address(peer, scope);
-  const UniqueFd fd(socket(to.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd || connect(fd.get(), to.get(), to.length) != 0) return {};
-  Address source;
-  if (getsockname(fd.get(), source.get(), &source.length) != 0) return {};
-  if (source.storage.ss_family == AF_INET) return mapped(reinterpret_cast<sockaddr_in&>(source.storage).sin_addr);
-  return as_gid(reinterpret_cast<sockaddr_in6&>(source.storage).sin6_addr);
+std::optional<ibv_gid> source_of_route(const ibv_gid& peer, std::uint32_t scope) {
+  const Address to = socket_address(peer, scope);
+  const auto source = source_towards(to.get(), to.length);
+  if (!source) return {};
+  return verbs::gid_of(reinterpret_cast<const sockaddr&>(*source));
 }
 
-constexpr HostNetwork kSystem = {.interfaces = interfaces, .source_towards = source_towards};
+constexpr HostNetwork kSystem = {.interfaces = interfaces, .source_towards = source_of_route};
 
 }  // namespace
 

@@ -1,5 +1,7 @@
 #include "rdmacomm/verbs/gid.h"
 
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,6 +22,17 @@ bool is_loopback(const ibv_gid& gid) {
 }
 
 }  // namespace
+
+ibv_gid gid_of(const sockaddr& address) noexcept {
+  ibv_gid gid{};
+  if (address.sa_family == AF_INET) {
+    gid.raw[10] = gid.raw[11] = 0xff;
+    std::memcpy(gid.raw + 12, &reinterpret_cast<const sockaddr_in&>(address).sin_addr, sizeof(in_addr));
+  } else if (address.sa_family == AF_INET6) {
+    std::memcpy(gid.raw, &reinterpret_cast<const sockaddr_in6&>(address).sin6_addr, sizeof(gid.raw));
+  }
+  return gid;
+}
 
 bool equal(const ibv_gid& a, const ibv_gid& b) noexcept {
   return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0;

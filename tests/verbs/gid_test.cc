@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 
 namespace rdmacomm::verbs {
 namespace {
@@ -22,6 +23,19 @@ TEST(Gid, ReachIsThatOfTheAddress) {
   for (const char* text : {"::1", "::ffff:127.0.0.1", "::ffff:127.8.9.1"}) {
     EXPECT_EQ(reach_of(gid(text)), Reach::kHost) << text;
   }
+}
+
+TEST(Gid, AnAddressOfASocketIsOne) {
+  sockaddr_in ipv4{};
+  ipv4.sin_family = AF_INET;
+  ASSERT_EQ(inet_pton(AF_INET, "10.2.0.1", &ipv4.sin_addr), 1);
+  EXPECT_TRUE(equal(gid_of(reinterpret_cast<const sockaddr&>(ipv4)), gid("::ffff:10.2.0.1")));
+  sockaddr_in6 ipv6{};
+  ipv6.sin6_family = AF_INET6;
+  ASSERT_EQ(inet_pton(AF_INET6, "2001:db8::7", &ipv6.sin6_addr), 1);
+  EXPECT_TRUE(equal(gid_of(reinterpret_cast<const sockaddr&>(ipv6)), gid("2001:db8::7")));
+  ipv6.sin6_family = AF_UNIX;
+  EXPECT_TRUE(is_empty(gid_of(reinterpret_cast<const sockaddr&>(ipv6))));
 }
 
 TEST(Gid, OnlyTheMappedFormIsIpv4) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <sys/socket.h>
 
 #include <cstdint>
 
@@ -15,6 +16,8 @@ enum class Reach : std::uint8_t {
   kHost,      ///< this host: 127/8, ::1
 };
 
+/// An IPv4 address in its mapped form, an IPv6 address as it is; all zeroes for any other family.
+[[nodiscard]] ibv_gid gid_of(const sockaddr& address) noexcept;
 [[nodiscard]] bool equal(const ibv_gid& a, const ibv_gid& b) noexcept;
 /// All zeroes: no GID.
 [[nodiscard]] bool is_empty(const ibv_gid& gid) noexcept;

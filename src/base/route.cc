@@ -1,0 +1,19 @@
+#include "base/route.h"
+
+#include "rdmacomm/base/system_call.h"
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm {
+
+/// Connecting a datagram socket makes the kernel look the route up, and choose the source address.
+Result<sockaddr_storage> source_towards(const sockaddr* peer, socklen_t length) {
+  const UniqueFd fd(socket(peer->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage source{};
+  socklen_t room = sizeof(source);
+  const bool found = fd && connect(fd.get(), peer, length) == 0 &&
+                     getsockname(fd.get(), reinterpret_cast<sockaddr*>(&source), &room) == 0;
+  if (!found) return make_error(last_system_error(), "");
+  return source;
+}
+
+}  // namespace rdmacomm
