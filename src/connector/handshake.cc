@@ -69,7 +69,7 @@ const char* to_text(MessageType type) noexcept {
 std::size_t max_payload_bytes(MessageType type) noexcept {
   switch (type) {
     case MessageType::kHello: return 1024;
-    case MessageType::kBarrier: return 256;
+    case MessageType::kBarrier: return 2 + 255;  // a text: its length, and the longest tag
     case MessageType::kReject: return 4096;
     case MessageType::kGoodbye:
     case MessageType::kHeartbeat: return 0;

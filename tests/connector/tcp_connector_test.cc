@@ -253,6 +253,15 @@ TEST(TCPConnector, ABarrierThatTimedOutCanBeWaitedForAgain) {
   EXPECT_EQ(pair.server->sync_with_peer(std::string(256, 'x'), soon()).code(), Errc::kInvalidArgument);
 }
 
+TEST(TCPConnector, ATagMayHaveAsManyBytesAsItSays) {
+  const TcpPair pair;
+  const std::string tag(255, 'x');
+  auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer(tag, soon()); });
+  const Status met = pair.client->sync_with_peer(tag, soon());
+  EXPECT_TRUE(met.ok()) << met.message();
+  EXPECT_TRUE(server.get().ok());
+}
+
 // Ends ------------------------------------------------------------------------------------------------------------
 
 TEST(TCPConnector, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
