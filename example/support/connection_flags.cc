@@ -17,6 +17,10 @@ DEFINE_string(master, "", "another name of --server");
 DEFINE_int32(port, rdmacomm::kDefaultPort,
              "TCP port of the server; 0, for a server: any free one. Not looked at with --role=both");
 DEFINE_double(connect_timeout, 10, "client: seconds to go on trying to reach the server, and to wait for its answers");
+DEFINE_double(
+    silent_peer_after, 10,
+    "3 to 3600: seconds without a sign of life after which the other side counts as lost; 0: never, to stop it in "
+    "a debugger");
 DEFINE_bool(keep_serving, false, "server: go on with the next client after a run");
 DEFINE_string(
     device, "",
@@ -51,6 +55,15 @@ Status check_range(const char* flag, int value, int low, int high) {
   return bad_flag(flag, std::to_string(value), "possible are " + std::to_string(low) + " to " + std::to_string(high));
 }
 
+/// False also for what is no number, which gflags takes for a double.
+bool is_within(double value, double low, double high) {
+  return value >= low && value <= high;
+}
+
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::chrono::milliseconds::rep>(seconds * 1000));
+}
+
 Result<Role> read_role() {
   if (FLAGS_role.empty()) return given("server") || given("master") ? Role::kClient : Role::kBoth;
   if (FLAGS_role == "server" || FLAGS_role == "master") return Role::kServer;
@@ -79,8 +92,12 @@ Result<std::optional<std::uint16_t>> read_pkey() {
 }
 
 Status check_ranges(Role role) {
-  if (FLAGS_connect_timeout < 0.001 || FLAGS_connect_timeout > 3600) {
+  if (!is_within(FLAGS_connect_timeout, 0.001, 3600)) {
     return bad_flag("connect-timeout", std::to_string(FLAGS_connect_timeout), "possible are 0.001 to 3600 seconds");
+  }
+  if (FLAGS_silent_peer_after != 0 && !is_within(FLAGS_silent_peer_after, 3, 3600)) {
+    return bad_flag("silent-peer-after", std::to_string(FLAGS_silent_peer_after),
+                    "possible are 3 to 3600 seconds, and 0 to wait for ever");
   }
   for (const Status& checked : {
            check_range("port", FLAGS_port, role == Role::kClient ? 1 : 0, 65535),
@@ -118,8 +135,8 @@ Result<ConnectionFlags> read_connection_flags() {
   flags.session.device.port = static_cast<std::uint8_t>(FLAGS_ib_port);
   flags.session.device.gid_index = given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index;
   flags.session.device.gid_type = *gid_type;
-  flags.session.tcp.connect_timeout =
-      std::chrono::milliseconds(static_cast<std::chrono::milliseconds::rep>(FLAGS_connect_timeout * 1000));
+  flags.session.tcp.connect_timeout = milliseconds_of(FLAGS_connect_timeout);
+  flags.session.silent_peer_after = milliseconds_of(FLAGS_silent_peer_after);
   if (*role == Role::kClient) {  // who gives up reaching a server gives up on one that says nothing, too
     flags.session.tcp.handshake_timeout =
         std::min(flags.session.tcp.handshake_timeout, flags.session.tcp.connect_timeout);
@@ -141,6 +158,7 @@ std::vector<Help::Group> connection_help() {
         {"server", "HOST"},
         {"port", "N"},
         {"connect_timeout", "SECONDS"},
+        {"silent_peer_after", "SECONDS"},
         {"keep_serving", ""},
         {"connector", "KIND"},
         {"master", "HOST"}}},

@@ -41,6 +41,12 @@ class ConnectionErrors(ProgramTest):
             (["--pkey=0x8000"], ["--pkey=0x8000"]),
             (["--pkey=0x10000"], ["--pkey=0x10000"]),
             (["--connect-timeout=-1"], ["connect-timeout"]),
+            (["--connect-timeout=nan"], ["--connect-timeout=nan", "0.001 to 3600 seconds"]),
+            (["--silent-peer-after=2.9"], ["--silent-peer-after=2.9", "3 to 3600 seconds, and 0"]),
+            (["--silent-peer-after=3601"], ["--silent-peer-after=3601"]),
+            (["--silent-peer-after=-1"], ["--silent-peer-after=-1"]),
+            (["--silent-peer-after=nan"], ["--silent-peer-after=nan"]),
+            (["--silent-peer-after=soon"], ["soon", "silent_peer_after"]),
             (["extra"], ["extra"]),
         ))
 

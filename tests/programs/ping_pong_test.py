@@ -2,6 +2,7 @@
 """ping_pong_test from outside: every verb, every way to start it, every way in which it ends."""
 
 import os
+import signal
 import socket
 import unittest
 
@@ -130,6 +131,24 @@ class Killed(ProgramTest):
                 self.assert_one_line(server.finish(), r"127\.0\.0\.1:\d+", f"pid {client.pid}")
 
 
+class Frozen(ProgramTest):
+    """A process that is stopped gives no sign of life, whatever its device still does."""
+
+    LONG = ("--size=16M", "--iterations=1000000")
+
+    def freeze(self, *arguments):
+        """A client in the middle of a run, whose server has just been stopped."""
+        server, port = self.start_server(PING_PONG)
+        client = self.start(PING_PONG, "--role=client", f"--port={port}", "--device=soft0", *self.LONG, *arguments)
+        client.wait_for("(?m)^SEND ")
+        server.kill(signal.SIGSTOP)
+        return server, client
+
+    def test_it_is_lost_after_the_time_that_was_given(self):
+        server, client = self.freeze("--silent-peer-after=3")
+        self.assert_one_line(client.finish(), f"pid {server.pid}", "silent for [3-9] s")  # not the 10 s of the default
+
+
 class Errors(ConnectionErrors):
     program = PING_PONG
 
@@ -154,7 +173,8 @@ class Errors(ConnectionErrors):
 
     def test_help(self):
         out = self.assert_success(self.run_program(PING_PONG, "--help"))
-        for text in ("usage: ping_pong_test", "--size=BYTES", "--keep-serving", "--connect-timeout=SECONDS", "(default 2020)"):
+        for text in ("usage: ping_pong_test", "--size=BYTES", "--keep-serving", "--connect-timeout=SECONDS", "--silent-peer-after=SECONDS",
+                     "(default 2020)"):
             self.assertIn(text, out)
 
     def test_device_that_is_picked_is_named_in_a_warning(self):
