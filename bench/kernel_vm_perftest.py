@@ -3,14 +3,16 @@
 
 usage: bench/kernel_vm_perftest.py [--runs N] [lat_bw_benchmark]
 
-Boots a virtual machine (tests/kernel_vm/run) and measures there, N times (default 5), by turns with both programs: latency
-and bandwidth of SEND, WRITE and READ at 8 B, 4 KiB and 64 KiB. Both get the same: one processor for each side, MTU 4096, no
-inline data, 64 requests outstanding of which every 16th is signaled. Latency is the smallest one of a run's: on two emulated
-processors, both of which spin, the usual one says how often the driver was let in between (50 us, or 4 ms).
+Boots a virtual machine (tests/kernel_vm/run) and measures there, N times (default 5, at least 2), by turns with both programs,
+each being the first every other time: latency and bandwidth of SEND, WRITE and READ at 8 B, 4 KiB and 64 KiB. Both get the
+same: one processor for each side, MTU 4096, no inline data, 64 requests outstanding of which every 16th is signaled. Latency is
+the smallest one of a run's: on two emulated processors, both of which spin, the usual one says how often the driver was let in
+between (50 us, or 4 ms).
 
-The noise is what the runs of one program differ by: their largest minus their smallest, in percent of their median, the
-larger one of both programs. Exit status 1: the library's median is worse than perftest's by more than that. Wants a quiet
-machine. Nothing here says how fast RDMA is: the driver and the processors are emulated.
+Each line has the medians of both programs' runs, and the library's cost as their ratio: above 1 the library is slower. The
+spread is what the runs of one program differ by, their largest minus their smallest in percent of their median; the noise is the
+larger of both spreads. A cost within the noise says nothing. Exit status 1: the library is slower by more than the noise
+somewhere. Wants a quiet machine. Nothing here says how fast RDMA is: the driver and the processors are emulated.
 """
 import argparse
 import contextlib
@@ -18,10 +20,12 @@ import json
 import os
 import pathlib
 import re
+import selectors
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPS = ("send", "write", "read")
@@ -35,10 +39,14 @@ PERFTEST_PORT = 18515
 SECONDS = 120
 
 
+def give_up(why):
+    sys.exit(f"kernel_vm_perftest.py: {why}")
+
+
 @contextlib.contextmanager
 def started(words):
     """A process that does not outlive what is inside."""
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         yield process
     finally:
@@ -47,10 +55,32 @@ def started(words):
 
 
 def run(words):
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False)
+    """What it prints. It must end well, within SECONDS."""
+    words = [str(word) for word in words]
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        give_up(f"not done after {SECONDS} s: {' '.join(words)}")
     if done.returncode != 0:
-        sys.exit(f"kernel_vm_perftest.py: {' '.join(map(str, words))}\n{done.stdout}{done.stderr}")
+        give_up(f"{' '.join(words)}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def wait_for_text(process, pattern, seconds):
+    """Reads what a process prints until a regular expression matches it. Returns the match."""
+    printed, deadline = b"", time.monotonic() + seconds
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(max(0, deadline - time.monotonic())):
+            more = os.read(process.stdout.fileno(), 65536)
+            printed += more
+            match = re.search(pattern, printed.decode(errors="replace"))
+            if match:
+                return match
+            if not more:
+                break
+    return give_up(f"no {pattern!r} within {seconds} s from {' '.join(map(str, process.args))}; there is:\n"
+                   + printed.decode(errors="replace"))
 
 
 def is_listening(port):
@@ -59,19 +89,32 @@ def is_listening(port):
     return re.search(rf":{port:04X} \S+ 0A ", tables) is not None
 
 
+def wait_for_listener(process, port, seconds):
+    deadline = time.monotonic() + seconds
+    while not is_listening(port):
+        if process.poll() is not None:
+            give_up("perftest's server ended: " + process.stdout.read().decode(errors="replace"))
+        if time.monotonic() > deadline:
+            give_up(f"perftest's server does not listen after {seconds} s")
+        time.sleep(0.01)  # the server needs the processor
+
+
 def library_run(program, op, test):
     """One run of lat_bw_benchmark: {bytes: us or GB/s}."""
     peer = os.environ["RDMACOMM_TEST_PEER_ADDRESS"]
     with started([program, "--role=server", "--port=0", "--device=" + os.environ["RDMACOMM_TEST_PEER_DEVICE"]]) as server, \
             tempfile.TemporaryDirectory() as folder:
-        port = server.stdout.readline().split()[-1]
+        port = wait_for_text(server, r"listening on port (\d+)\n", SECONDS).group(1)
         report = pathlib.Path(folder) / "figures.json"
         run([program, "--role=client", f"--server={peer}", f"--port={port}",
              "--device=" + os.environ["RDMACOMM_TEST_DEVICE"], f"--ops={op}", f"--tests={test}", "--rounds=1",
              "--sizes=" + ",".join(map(str, SIZES)), f"--iterations={ITERATIONS[test]}", f"--json={report}"])
         results = json.loads(report.read_text(encoding="utf-8"))["results"]
     wanted = MEASURES.get((op, test), "one-way")
-    return {r["bytes"]: r["latency_us"]["min"] if test == "lat" else r["GB_per_s"] for r in results if r["measures"] == wanted}
+    figures = {r["bytes"]: r["latency_us"]["min"] if test == "lat" else r["GB_per_s"] for r in results if r["measures"] == wanted}
+    if set(figures) != set(SIZES):
+        give_up(f"{program} has no {wanted} of {op} at each of {SIZES}: {results}")
+    return figures
 
 
 def perftest_run(op, test, size):
@@ -84,29 +127,32 @@ def perftest_run(op, test, size):
         return ["taskset", "-c", cpu, f"ib_{op}_{test}", *options]
 
     with started(words("b", SERVER_CPU, os.environ["RDMACOMM_TEST_PEER_DEVICE"])) as server:
-        while not is_listening(PERFTEST_PORT):
-            if server.poll() is not None:
-                sys.exit("kernel_vm_perftest.py: perftest's server ended: " + server.stdout.read())
+        wait_for_listener(server, PERFTEST_PORT, SECONDS)
         out = run([*words("a", CLIENT_CPU, os.environ["RDMACOMM_TEST_DEVICE"]), os.environ["RDMACOMM_TEST_PEER_ADDRESS"]])
     figures = re.search(rf"^\s*{size}\s+\d+\s+([\d. \t]+)$", out, re.M)
     if not figures:
-        sys.exit("kernel_vm_perftest.py: perftest printed no figures:\n" + out)
+        give_up("perftest printed no figures:\n" + out)
     columns = [float(column) for column in figures.group(1).split()]
     # latency: min, max, typical, ...; bandwidth: peak, average, in MiB/s.
     return columns[0] if test == "lat" else columns[1] * 2**20 / 1e9
+
+
+def perftest_runs(op, test):
+    return {size: perftest_run(op, test, size) for size in SIZES}
 
 
 def measure(program, runs):
     """{(op, test, bytes): (the library's figures, perftest's)}, taken in turns."""
     figures = {(op, test, size): ([], []) for op in OPS for test in ITERATIONS for size in SIZES}
     for number in range(runs):
+        began = time.monotonic()
         for op in OPS:
             for test in ITERATIONS:
-                for size, figure in library_run(program, op, test).items():
-                    figures[op, test, size][0].append(figure)
-                for size in SIZES:
-                    figures[op, test, size][1].append(perftest_run(op, test, size))
-        print(f"run {number + 1} of {runs} done", file=sys.stderr, flush=True)
+                both = [(0, lambda: library_run(program, op, test)), (1, lambda: perftest_runs(op, test))]
+                for which, one in both if number % 2 == 0 else reversed(both):
+                    for size, figure in one().items():
+                        figures[op, test, size][which].append(figure)
+        print(f"run {number + 1} of {runs} done in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return figures
 
 
@@ -114,30 +160,51 @@ def spread_percent(values):
     return 100 * (max(values) - min(values)) / statistics.median(values)
 
 
+def cost_of(test, library, perftest):
+    """How many times as slow the library is, by the medians."""
+    mine, theirs = statistics.median(library), statistics.median(perftest)
+    return mine / theirs if test == "lat" else theirs / mine
+
+
+def verdict_of(cost, noise_percent):
+    if 100 * abs(cost - 1) <= noise_percent:
+        return "within the noise"
+    return "SLOWER, beyond the noise" if cost > 1 else "faster, beyond the noise"
+
+
 def judge(figures):
-    """Prints the table. Returns whether the library is worse nowhere by more than the noise."""
-    good = True
-    print(f"{'op':6} {'test':4} {'bytes':>6}  {'library':>9} {'perftest':>9} {'unit':4} {'worse by':>9} {'noise':>8}")
+    """Prints the table. Returns whether the library is slower nowhere by more than the noise."""
+    verdicts = []
+    print(f"{'op':5} {'test':4} {'bytes':>6} {'library':>10} {'perftest':>10} {'unit':4} {'cost':>6}"
+          f" {'spreads of library, perftest':>29}")
     for (op, test, size), (library, perftest) in figures.items():
-        mine, theirs = statistics.median(library), statistics.median(perftest)
-        worse = 100 * (mine / theirs - 1 if test == "lat" else theirs / mine - 1)
-        noise = max(spread_percent(library), spread_percent(perftest))
-        good = good and worse <= noise
+        cost = cost_of(test, library, perftest)
+        spreads = [spread_percent(library), spread_percent(perftest)]
+        verdicts.append(verdict_of(cost, max(spreads)))
         unit, digits = ("us", 1) if test == "lat" else ("GB/s", 5)
-        print(f"{op:6} {test:4} {size:>6}  {mine:>9.{digits}f} {theirs:>9.{digits}f} {unit:4} {worse:>8.1f}% {noise:>7.1f}%"
-              f"{'' if worse <= noise else '   MORE THAN THE NOISE'}")
-    return good
+        print(f"{op:5} {test:4} {size:>6} {statistics.median(library):>10.{digits}f} {statistics.median(perftest):>10.{digits}f}"
+              f" {unit:4} {cost:>6.3f} {spreads[0]:>19.1f}% {spreads[1]:>7.1f}%  {verdicts[-1]}")
+    within = verdicts.count("within the noise")
+    slower = sum("SLOWER" in verdict for verdict in verdicts)
+    print(f"{within} of {len(verdicts)} within the noise, {slower} slower than that, {len(verdicts) - within - slower} faster")
+    return slower == 0
+
+
+def at_least_two(text):
+    runs = int(text)
+    if runs < 2:
+        raise argparse.ArgumentTypeError("one run shows no noise; at least 2")
+    return runs
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5, help="how often to measure (default 5)")
+    parser.add_argument("--runs", type=at_least_two, default=5, help="how often to measure (default 5)")
     parser.add_argument("--in-guest", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("program", nargs="?", type=pathlib.Path, default=ROOT / "build/release/bin/lat_bw_benchmark")
     options = parser.parse_args()
     if not os.access(options.program, os.X_OK):
-        sys.exit(f"kernel_vm_perftest.py: no program {options.program}; build it with: "
-                 "cmake --preset release && cmake --build --preset release")
+        give_up(f"no program {options.program}; build it with: cmake --preset release && cmake --build --preset release")
     program = options.program.resolve()
     if not options.in_guest:
         return subprocess.run([ROOT / "tests/kernel_vm/run", "--device=rxe", "--timeout=1800", "--", "python3",
