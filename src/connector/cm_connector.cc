@@ -4,6 +4,7 @@
 #include "connector/cm_link.h"
 #include "connector/cm_requests.h"
 #include "connector/cm_stream.h"
+#include "rdmacomm/verbs/call.h"
 
 namespace rdmacomm {
 namespace {
@@ -60,8 +61,18 @@ std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const verbs::QpAddress& 
   return std::make_unique<AskingCmLink>(local.qpn, context, token_);
 }
 
-std::string CmConnector::device_name() const {
-  return messages_.id().get()->verbs->device->name;
+Result<std::optional<RdmaWay>> CmConnector::rdma_way() const {
+  rdma_cm_id* const id = messages_.id().get();
+  RdmaWay way{.device = id->verbs->device->name, .port = id->port_num};
+  if (messages_.id().is_iwarp()) return std::optional(way);
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  int mask = 0;
+  const Status asked = verbs::from_minus_one(rdma_init_qp_attr(id, &attributes, &mask),
+                                             "learn from rdma_cm by which GID it connects " + local_address());
+  if (!asked) return asked.error();
+  if (attributes.ah_attr.is_global != 0) way.gid_index = attributes.ah_attr.grh.sgid_index;
+  return std::optional(way);
 }
 
 void CmConnector::shutdown() noexcept {

@@ -109,12 +109,8 @@ std::string port_text(const PortFacts& port) {
   return port.device + " port " + std::to_string(port.number);
 }
 
-std::string type_text(GidType type) {
-  return verbs::gid_type_text(static_cast<std::uint32_t>(type));
-}
-
 std::string value_text(const GidEntry& entry) {
-  return std::to_string(entry.index) + " " + verbs::to_text(entry.gid) + " (" + type_text(entry.type) + ")";
+  return std::to_string(entry.index) + " " + verbs::to_text(entry.gid) + " (" + to_text(entry.type) + ")";
 }
 
 std::string gid_text(const GidEntry& entry) {
@@ -134,7 +130,7 @@ std::string table_text(const AddressingInput& input, const PortFacts& port) {
 Error no_usable_gid(const AddressingInput& input, const PortFacts& port) {
   const bool wanted = std::ranges::any_of(port.gids, [&](const GidEntry& entry) { return is_wanted(input, entry); });
   std::string lacks = "no GID";
-  if (input.options.gid_type) lacks = "no " + type_text(*input.options.gid_type) + " GID";
+  if (input.options.gid_type) lacks = "no " + to_text(*input.options.gid_type) + " GID";
   if (wanted) lacks += input.route ? " that could reach " + input.route->peer : " of this network name space";
   return make_error(Errc::kNoUsableGid, port_text(port) + " has " + lacks + ": " + table_text(input, port));
 }
@@ -173,6 +169,10 @@ Result<GidChoice> explicit_gid(const AddressingInput& input, const PortFacts& po
 }
 
 }  // namespace
+
+std::string to_text(GidType type) {
+  return verbs::gid_type_text(static_cast<std::uint32_t>(type));
+}
 
 std::string GidEntry::to_text() const {
   return "index " + value_text(*this);

@@ -35,12 +35,28 @@ Result<std::shared_ptr<EndPoint>> EndPoint::create(EndPointParts parts) {
   return endpoint;
 }
 
-Status EndPoint::make_channels() {
-  auto gids =
+Status EndPoint::choose_gids() {
+  auto choice =
       device_->choose_gids(PeerRoute{.source = connector_->local_gid_hint(), .peer = connector_->peer_address()});
-  if (!gids) return gids.status();
-  RDMACOMM_VLOG(1) << "offers " << connector_->peer_address() << " " << gids->explanation;
-  gids_ = std::move(gids->gids);
+  if (!choice) return choice.status();
+  const auto way = connector_->rdma_way();
+  if (!way) return way.status();
+  gids_ = std::move(choice->gids);
+  if (!*way || !(*way)->gid_index) {
+    RDMACOMM_VLOG(1) << "offers " << connector_->peer_address() << " " << choice->explanation;
+    return {};
+  }
+  // Not a question any more: the queue pairs are connected by the GID that rdma_cm goes by.
+  for (const GidEntry& each : device_->gids()) {
+    if (each.index == *(*way)->gid_index) gids_ = {each};
+  }
+  RDMACOMM_VLOG(1) << "reaches " << connector_->peer_address() << " by GID " << gids_.front().to_text()
+                   << ": rdma_cm has chosen it";
+  return {};
+}
+
+Status EndPoint::make_channels() {
+  if (Status chosen = choose_gids(); !chosen) return chosen;
   if (!group_) {
     // Also where every channel has its own queue: stop() ends waits by the group.
     auto group = CompletionGroup::create(device_, config_.polling_mode, std::max(1, config_.queue_depth()));

@@ -1,6 +1,7 @@
 #include "session/endpoint_setup.h"
 
 #include "rdmacomm/base/log.h"
+#include "session/check_way.h"
 
 namespace rdmacomm {
 namespace {
@@ -15,14 +16,11 @@ Result<EndPointCard> receive_card(Connector& connector, MessageType type, Deadli
   return card;
 }
 
-/// rdma_cm goes by the addresses: they may lead over another device than the one whose queue pairs are to be connected.
 Status check_way(const Connector& connector, const RDMADevice& device) {
-  const std::string way = connector.device_name();
-  if (way.empty() || way == device.name()) return {};
-  return make_error(Errc::kInvalidArgument, "rdma_cm connects " + connector.local_address() + " with " +
-                                                connector.peer_address() + " by the device " + way +
-                                                ", and the session at this end uses " + device.name() +
-                                                ": name the right one (--device)");
+  const auto way = connector.rdma_way();
+  if (!way) return way.status();
+  if (!*way) return {};
+  return check_way(**way, device, connector.local_address() + " with " + connector.peer_address());
 }
 
 /// The peer hears the reason while the socket is still open: before the endpoint, which ends it, is dropped.

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <optional>
 
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/connector/connector.h"
@@ -36,7 +36,7 @@ class CmConnector final : public Connector {
   [[nodiscard]] std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& local,
                                                            const verbs::QpAddress& remote, Deadline deadline) override;
   void all_linked() noexcept override;
-  [[nodiscard]] std::string device_name() const override;
+  [[nodiscard]] Result<std::optional<RdmaWay>> rdma_way() const override;
   void shutdown() noexcept override;
 
  private:

@@ -40,6 +40,13 @@ struct WatchedFd {
   std::uint32_t events = 0;
 };
 
+/// The way of a connection over RDMA, as rdma_cm has chosen it. A value.
+struct RdmaWay {
+  std::string device = {};
+  std::uint8_t port = 1;              ///< of the device
+  std::optional<int> gid_index = {};  ///< in the port's table; empty: its packets carry no GID (iWARP, or one subnet)
+};
+
 /// A connection that carries whole messages: by TCP (TCPConnector) or by rdma_cm (CmConnector). A resource: neither
 /// copyable nor movable; its destructor closes the connection without a goodbye.
 ///
@@ -71,8 +78,9 @@ class Connector {
   /// it is kept any more.
   virtual void all_linked() noexcept {}
 
-  /// The RDMA device that the connection goes over, where it goes over one; else empty.
-  [[nodiscard]] virtual std::string device_name() const { return {}; }
+  /// The way that the connection goes, and the queue pairs' with it; empty: it goes over no RDMA device. Not before the
+  /// peer has been heard. Returns  what rdma_cm said
+  [[nodiscard]] virtual Result<std::optional<RdmaWay>> rdma_way() const { return std::optional<RdmaWay>(); }
 
   /// Sends `mine` and waits for the peer's. The first thing to do on both sides, in any order.
   /// Returns  kBadMessage: also where the peer's first message is no kHello

@@ -17,6 +17,7 @@ namespace rdmacomm {
 
 /// Which kind of GID a connection uses. On InfiniBand there is only kIb.
 enum class GidType : std::uint8_t { kIb = 0, kRoceV1 = 1, kRoceV2 = 2 };
+[[nodiscard]] std::string to_text(GidType type);  ///< "IB", "RoCE v1", "RoCE v2"
 
 /// Which device and port to open. All defaults: they are found.
 struct DeviceOptions {

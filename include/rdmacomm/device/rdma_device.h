@@ -104,6 +104,8 @@ class RDMADevice {
   [[nodiscard]] std::uint8_t link_layer() const noexcept { return port_attributes_.link_layer; }
   [[nodiscard]] std::uint16_t lid() const noexcept { return port_attributes_.lid; }
   [[nodiscard]] const DeviceLimits& limits() const noexcept { return limits_; }
+  /// What it was opened with.
+  [[nodiscard]] const DeviceOptions& options() const noexcept { return options_; }
 
   /// The port's GID table without its empty entries, as it is now.
   [[nodiscard]] std::vector<GidEntry> gids() const;

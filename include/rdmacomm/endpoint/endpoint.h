@@ -160,6 +160,7 @@ class EndPoint {
   };
 
   explicit EndPoint(EndPointParts parts);
+  Status choose_gids();
   Status make_channels();
   Status make_channel(const ChannelConfig& config);
   Status agree_on_gids(EndPointCard& remote);

@@ -76,6 +76,18 @@ class MismatchByCm(Refusals):
         self.assert_success(self.start_client(PING_PONG, port, "--iterations=10").finish())
         self.assertEqual(server.finish(10)[0], 0)
 
+    @unittest.skipIf(IS_IWARP, "iWARP has no choice of GIDs")
+    def test_gid_that_is_not_the_one_that_rdma_cm_goes_by(self):
+        """Either side insists on fe80::..., and the addresses lead by ::ffff:10.2.0.x. Who leaves it open is served."""
+        server, port = self.start_server(PING_PONG)
+        both = ("::ffff:10.2.0.1 \\(RoCE v2\\)", "index 0 fe80:", "--connector=tcp")
+        self.assert_refused(self.start_client(PING_PONG, port, "--gid-index=0"), *both)
+        chosen = f"--gid-index={pair('gid', KIND, 'a')}"
+        self.assert_success(self.start_client(PING_PONG, port, "--iterations=10", chosen).finish())
+        self.assertEqual(server.finish(10)[0], 0)
+        _, port = self.start_server(PING_PONG, "--gid-index=0")
+        self.assert_refused(self.start_client(PING_PONG, port), "says", "::ffff:10.2.0.2 \\(RoCE v2\\)", "index 0 fe80:")
+
     def test_server_on_another_device_than_it_is_reached_by(self):
         server, port = self.start_server(PING_PONG, device=DEVICE)
         self.assert_refused(self.start_client(PING_PONG, port), DEVICE, PEER_DEVICE, "says")

@@ -1,0 +1,19 @@
+// check_way.h - whether rdma_cm has chosen what the session was told to use. Private to the session layer.
+#pragma once
+
+#include <string>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/connector.h"
+#include "rdmacomm/device/rdma_device.h"
+
+namespace rdmacomm {
+
+/// rdma_cm goes by the addresses: they may lead by another device, port or GID than those of the session.
+///
+/// connection  "10.2.0.1:4711 with 10.2.0.2:2020", for the error
+/// Returns  kInvalidArgument: another device or port than that of `device`, whose queue pairs are to be connected; or
+///          another GID than its options ask for. The context has what rdma_cm chose, and what was asked for
+[[nodiscard]] Status check_way(const RdmaWay& way, const RDMADevice& device, const std::string& connection);
+
+}  // namespace rdmacomm
