@@ -102,7 +102,7 @@ Status check_ranges(Role role) {
   for (const Status& checked : {
            check_range("port", FLAGS_port, role == Role::kClient ? 1 : 0, 65535),
            check_range("ib-port", FLAGS_ib_port, 0, 255),
-           check_range("gid-index", given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index, -1, 65535),
+           check_range("gid-index", given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index, -1, 255),
            check_range("traffic-class", FLAGS_traffic_class, 0, 255),
            check_range("service-level", FLAGS_service_level, 0, 15),
        }) {

@@ -221,6 +221,7 @@ Status RDMAAdapter::connect_by_link(const QpPath& path) {
                                 .retry_count = config_.retry_count,
                                 .rnr_retry = config_.rnr_retry,
                                 .traffic_class = config_.traffic_class});
+  if (status && !link_->device_moves_queue_pair()) status = follow_partition();
   for (QpTransition* transition : {&to_rtr, &to_rts}) {
     if (!status || link_->device_moves_queue_pair()) break;
     ibv_qp_attr managed{};
@@ -231,6 +232,24 @@ Status RDMAAdapter::connect_by_link(const QpPath& path) {
   if (status) status = link_->finish();
   if (status) state_.store(IBV_QPS_RTS, std::memory_order_relaxed);
   return status;
+}
+
+/// A connection manager goes by the partition of the interface that the addresses belong to.
+Status RDMAAdapter::follow_partition() {
+  ibv_qp_attr managed{};
+  Status status = link_->attributes(IBV_QPS_INIT, managed);
+  if (!status || managed.pkey_index == config_.pkey_index) return status;
+  if (config_.pkey) {
+    return make_error(Errc::kInvalidArgument, "rdma_cm connects by P_Key index " + std::to_string(managed.pkey_index) +
+                                                  ", and P_Key " + verbs::pkey_text(*config_.pkey) + ", index " +
+                                                  std::to_string(config_.pkey_index) +
+                                                  ", was asked for: use the addresses of that partition's interfaces");
+  }
+  config_.pkey_index = managed.pkey_index;
+  status = choose_pkey();
+  QpTransition again = QpTransition::to_init(config_, device_.port(), device_.limits().atomics);
+  again.from = IBV_QPS_INIT;
+  return status ? apply(again) : status;
 }
 
 Status RDMAAdapter::to_error() {

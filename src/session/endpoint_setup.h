@@ -1,4 +1,4 @@
-// endpoint_setup.h - the handshake that makes an endpoint of a TCP connection. Private to the session layer.
+// endpoint_setup.h - the handshake that makes an endpoint of a connection. Private to the session layer.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@
 
 namespace rdmacomm {
 
-/// hello -> (client) lazy_config_hca, queue pairs, offer -> (server) lazy_config_hca, queue pairs, connect, answer ->
-/// (client) connect -> (both) post_connecting, barrier. Whoever fails tells the other side why. The endpoint is not
-/// marked as established yet.
+/// hello -> (client) lazy_config_hca, queue pairs, offer -> (server) lazy_config_hca, queue pairs, answer -> (both)
+/// connect, post_connecting, barrier. Whoever fails tells the other side why. The endpoint is not marked as established
+/// yet.
 struct EndPointSetup {
   SessionHooks& hooks;
   const TcpOptions& tcp;

@@ -1,4 +1,4 @@
-// SessionCore: from a TCP connection to an endpoint, and out of the lists again.
+// SessionCore: from a connection to an endpoint, and out of the lists again.
 #include <sys/epoll.h>
 
 #include <algorithm>

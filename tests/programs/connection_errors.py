@@ -34,6 +34,7 @@ class ConnectionErrors(ProgramTest):
             (["--service-level=16"], ["--service-level=16"]),
             (["--ib-port=-1"], ["--ib-port=-1"]),
             (["--gid-index=-2"], ["--gid-index=-2"]),
+            (["--gid-index=256"], ["--gid-index=256", "-1 to 255"]),
             (["--gid-type=v3"], ["--gid-type=v3", "auto, v1, v2 and ib"]),
             (["--connector=udp"], ["--connector=udp", "auto, tcp and cm"]),
             (["--role=both", "--connector=cm"], ["soft0", "not known to rdma_cm"]),
@@ -55,7 +56,7 @@ class ConnectionErrors(ProgramTest):
             with self.subTest(role):
                 self.assert_one_line(self.run_program(self.program, f"--role={role}", "--device=mlx9_9"),
                                      "mlx9_9", "soft0")
-        self.assert_refused(((["--ib-port=9"], ["9"]), (["--gid-index=4000"], ["4000"])))
+        self.assert_refused(((["--ib-port=9"], ["9"]), (["--gid-index=200"], ["200"])))
 
     def test_what_the_device_does_not_have(self):
         server, port = self.start_server(self.program, "--keep-serving")

@@ -53,7 +53,9 @@ class RDMAAdapter {
   /// After an error the queue pair is of no more use.
   [[nodiscard]] Status connect(const verbs::QpAddress& remote);
   /// The same with the help of a connection manager: `link` is of this queue pair, and is kept as long as it.
-  /// Returns  also what link's functions return
+  /// Where no P_Key was asked for, the link's is taken.
+  /// Returns  also kInvalidArgument: the link goes by another P_Key than the one asked for (the context has both); and
+  ///          what link's functions return
   [[nodiscard]] Status connect(const verbs::QpAddress& remote, std::unique_ptr<verbs::QueuePairLink> link);
   /// Moves to ERR from any state: outstanding requests complete as kFlushed.
   [[nodiscard]] Status to_error();
@@ -84,6 +86,7 @@ class RDMAAdapter {
   void fill_address(const GidEntry& gid, std::uint32_t psn);
   void set_gid(const GidEntry& gid);
   Status connect_by_link(const QpPath& path);
+  Status follow_partition();
   Status apply(const QpTransition& transition);
 
   RDMADevice& device_;

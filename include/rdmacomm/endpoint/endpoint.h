@@ -1,4 +1,4 @@
-// endpoint.h - one peer: its TCP connection and the named channels to it.
+// endpoint.h - one peer: its connection and the named channels to it.
 // Layer: endpoint. Uses: base, memory, adapter, channel, connector.
 #pragma once
 

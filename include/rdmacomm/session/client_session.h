@@ -19,8 +19,8 @@ class ClientSession : public RDMASession {
   /// endpoints of a session are on one device.
   /// Returns  kInvalidArgument: SessionOptions::validate(); kPeerRefused: the server said no (the context has its
   ///          reason); kStopped; or as open_device(), init_session(), TCPConnector::connect or CmConnector::connect, the
-  ///          hooks,
-  ///          EndPoint::create and EndPoint::connect
+  ///          hooks, EndPoint::create and EndPoint::connect. kInvalidArgument also: rdma_cm goes by another device, port
+  ///          or GID than those asked for
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect();
   /// The same with another server.
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect(const HostPort& server);

@@ -18,7 +18,7 @@ namespace rdmacomm {
 
 class SessionCore;
 
-/// A device, the endpoints on it, and one control thread that watches their TCP connections: a peer that dies is
+/// A device, the endpoints on it, and one control thread that watches their connections: a peer that dies is
 /// noticed by that, whatever its queue pairs do. A resource: neither copyable nor movable.
 ///
 /// Threads: all functions from any thread.

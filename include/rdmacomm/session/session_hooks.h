@@ -32,7 +32,7 @@ class SessionHooks {
   /// Once for each session, when the device is open. An error ends start() or connect() with it.
   [[nodiscard]] virtual Status init_session() { return {}; }
 
-  /// Once for each endpoint, when the peer is known by TCP and before there is any queue pair: change `hca` to what this
+  /// Once for each endpoint, when the peer is known and before there is any queue pair: change `hca` to what this
   /// endpoint shall be. An error refuses the peer, which is told the reason.
   [[nodiscard]] virtual Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) {
     (void)hca;

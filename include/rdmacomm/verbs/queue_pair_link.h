@@ -34,8 +34,8 @@ class QueuePairLink {
   [[nodiscard]] virtual Status begin(const LinkOptions& options) = 0;
   /// Whether the device itself moves the queue pair to RTS, no later than in finish().
   [[nodiscard]] virtual bool device_moves_queue_pair() const noexcept = 0;
-  /// Fills in what the connection manager has settled for the move to `to`, RTR or RTS: address vector, path MTU, the
-  /// peer's number and first packet sequence numbers.
+  /// Fills in what the connection manager has settled for the move to `to`. INIT: the P_Key's index; RTR and RTS: address
+  /// vector, path MTU, the peer's number and first packet sequence numbers.
   [[nodiscard]] virtual Status attributes(ibv_qp_state to, ibv_qp_attr& attributes) = 0;
   /// Tells the peer that this end is ready, and waits for it to be.
   [[nodiscard]] virtual Status finish() = 0;
