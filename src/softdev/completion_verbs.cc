@@ -1,0 +1,96 @@
+// The verbs of completion queues and channels.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "softdev/device_limits.h"
+#include "softdev/soft_context.h"
+#include "softdev/soft_cq.h"
+#include "softdev/soft_verbs.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+SoftChannel& from(ibv_comp_channel* channel) {
+  return *static_cast<SoftChannel*>(channel);
+}
+
+}  // namespace
+
+ibv_comp_channel* create_comp_channel(ibv_context* context) {
+  auto channel = std::make_unique<SoftChannel>();
+  channel->context = context;
+  channel->refcnt = 0;
+  channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  if (channel->fd < 0) return nullptr;
+  ++SoftContext::from(context).objects;
+  return channel.release();
+}
+
+int destroy_comp_channel(ibv_comp_channel* channel) {
+  SoftChannel& soft = from(channel);
+  {
+    const std::scoped_lock lock(soft.mutex);
+    if (!soft.queues.empty()) return EBUSY;
+  }
+  close(soft.fd);
+  --SoftContext::from(channel->context).objects;
+  delete &soft;
+  return 0;
+}
+
+ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector) {
+  if (depth < 1 || depth > kMaxCompletions || vector != 0) return fail<ibv_cq>(EINVAL);
+  SoftContext& soft = SoftContext::from(context);
+  SharedBlock block = soft.segment().allocate(sizeof(CqShared));
+  if (block.mapping.empty()) return nullptr;
+  auto* const events = static_cast<SoftChannel*>(channel);
+  auto* cq = new SoftCq(soft, std::move(block), depth, cq_context, events);
+  if (events != nullptr) {
+    const std::scoped_lock lock(events->mutex);
+    events->queues.push_back(cq);
+    ++events->refcnt;
+  }
+  ++soft.objects;
+  return cq;
+}
+
+int destroy_cq(ibv_cq* cq) {
+  SoftCq& soft = SoftCq::from(cq);
+  if (soft.in_use()) return EBUSY;
+  if (cq->channel != nullptr) {
+    SoftChannel& events = from(cq->channel);
+    {
+      const std::scoped_lock lock(events.mutex);
+      std::erase(events.queues, &soft);
+      --events.refcnt;
+    }
+    soft.retire_events();
+  }
+  SoftContext& context = SoftContext::from(cq->context);
+  context.segment().free(soft.take_block());
+  --context.objects;
+  delete &soft;
+  return 0;
+}
+
+int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+  for (;;) {
+    std::uint64_t one = 0;
+    if (read(channel->fd, &one, sizeof(one)) != sizeof(one)) return -1;
+    SoftCq* const fired = from(channel).take_event();
+    if (fired == nullptr) continue;  // its queue was destroyed since
+    *cq = fired;
+    *cq_context = fired->cq_context;
+    return 0;
+  }
+}
+
+void ack_cq_events(ibv_cq* cq, unsigned count) {
+  SoftCq::from(cq).acknowledge(count);
+}
+
+}  // namespace rdmacomm::softdev

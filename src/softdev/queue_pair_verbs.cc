@@ -1,0 +1,86 @@
+// The verbs of queue pairs.
+#include <cerrno>
+#include <memory>
+#include <utility>
+
+#include "softdev/device_limits.h"
+#include "softdev/soft_context.h"
+#include "softdev/soft_cq.h"
+#include "softdev/soft_pd.h"
+#include "softdev/soft_qp.h"
+#include "softdev/soft_verbs.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+int check_capabilities(const ibv_qp_init_attr& init) {
+  const ibv_qp_cap& cap = init.cap;
+  if (init.qp_type != IBV_QPT_RC || init.srq != nullptr) return EOPNOTSUPP;
+  if (init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
+  const bool too_much = cap.max_send_wr > kMaxQueueDepth || cap.max_recv_wr > kMaxQueueDepth ||
+                        cap.max_send_sge > kMaxSge || cap.max_recv_sge > kMaxSge ||
+                        cap.max_inline_data > kMaxInlineBytes;
+  return too_much ? EINVAL : 0;
+}
+
+}  // namespace
+
+ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
+  const int wrong = check_capabilities(*init);
+  if (wrong != 0) return fail<ibv_qp>(wrong);
+  SoftContext& soft = SoftContext::from(pd->context);
+  const int error = soft.ensure_threads();
+  if (error != 0) return fail<ibv_qp>(error);
+  SharedBlock block = soft.segment().allocate(QpView::bytes(SoftQp::recv_entries(init->cap), init->cap.max_recv_sge));
+  if (block.mapping.empty()) return nullptr;
+  UniqueFd listener;
+  const std::uint32_t qpn = soft.queue_pairs().take_number(listener);
+  if (qpn == 0) {
+    const int reason = errno;
+    soft.segment().free(std::move(block));
+    return fail<ibv_qp>(reason);
+  }
+  auto qp = std::make_shared<SoftQp>(soft, std::move(block), qpn, SoftPd::from(pd).number, *init);
+  qp->pd = pd;
+  soft.queue_pairs().insert(qp);
+  SoftCq::from(init->send_cq).attach_sender(*qp);
+  SoftCq::from(init->recv_cq).attach_receiver(*qp);
+  if (listener) soft.server().add_listener(std::move(listener));
+  ++SoftPd::from(pd).users;
+  return qp.get();
+}
+
+int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {
+  return SoftQp::from(qp).modify(*attributes, mask);
+}
+
+int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int /*mask*/, ibv_qp_init_attr* init) {
+  SoftQp::from(qp).query(*attributes, *init);
+  return 0;
+}
+
+int destroy_qp(ibv_qp* qp) {
+  SoftContext& soft = SoftContext::from(qp->context);
+  SoftQp& target = SoftQp::from(qp);
+  target.destroy();
+  const auto kept = soft.queue_pairs().remove(qp->qp_num);
+  soft.events().retire(target);
+  --SoftPd::from(qp->pd).users;
+  return 0;
+}
+
+// soft0 has no shared receive queues, and says so: max_srq is 0.
+ibv_srq* create_srq(ibv_pd* /*pd*/, ibv_srq_init_attr* /*attributes*/) {
+  return fail<ibv_srq>(EOPNOTSUPP);
+}
+int modify_srq(ibv_srq* /*srq*/, ibv_srq_attr* /*attributes*/, int /*mask*/) {
+  return EOPNOTSUPP;
+}
+int query_srq(ibv_srq* /*srq*/, ibv_srq_attr* /*attributes*/) {
+  return EOPNOTSUPP;
+}
+int destroy_srq(ibv_srq* /*srq*/) {
+  return EOPNOTSUPP;
+}
+
+}  // namespace rdmacomm::softdev

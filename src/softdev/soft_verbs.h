@@ -1,0 +1,60 @@
+// soft_verbs.h - the verbs of soft0, one function each, in the errno dialects of libibverbs.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+namespace rdmacomm::softdev {
+
+/// For verbs that return a pointer.
+template <typename T>
+T* fail(int error) {
+  errno = error;
+  return nullptr;
+}
+
+// The device
+ibv_device** get_device_list(int* count);
+void free_device_list(ibv_device** list);
+ibv_context* open_device(ibv_device* device);
+int close_device(ibv_context* context);
+int query_device(ibv_context* context, ibv_device_attr* attributes);
+int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes);
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
+int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry);
+int query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey);
+
+// Protection domains and memory
+ibv_pd* alloc_pd(ibv_context* context);
+int dealloc_pd(ibv_pd* pd);
+ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access);
+int dereg_mr(ibv_mr* mr);
+void* allocate_memory(ibv_context* context, std::size_t length, bool huge_pages);
+void free_memory(ibv_context* context, void* address, std::size_t length, bool huge_pages);
+
+// Completion queues and channels
+ibv_comp_channel* create_comp_channel(ibv_context* context);
+int destroy_comp_channel(ibv_comp_channel* channel);
+ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector);
+int destroy_cq(ibv_cq* cq);
+int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);
+void ack_cq_events(ibv_cq* cq, unsigned count);
+
+// Queue pairs
+ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init);
+int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
+int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
+int destroy_qp(ibv_qp* qp);
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attributes);
+int modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask);
+int query_srq(ibv_srq* srq, ibv_srq_attr* attributes);
+int destroy_srq(ibv_srq* srq);
+
+// Asynchronous events
+int get_async_event(ibv_context* context, ibv_async_event* event);
+void ack_async_event(ibv_async_event* event);
+
+}  // namespace rdmacomm::softdev
