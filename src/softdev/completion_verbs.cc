@@ -26,7 +26,6 @@ ibv_comp_channel* create_comp_channel(ibv_context* context) {
   channel->refcnt = 0;
   channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
   if (channel->fd < 0) return nullptr;
-  ++SoftContext::from(context).objects;
   return channel.release();
 }
 
@@ -37,7 +36,6 @@ int destroy_comp_channel(ibv_comp_channel* channel) {
     if (!soft.queues.empty()) return EBUSY;
   }
   close(soft.fd);
-  --SoftContext::from(channel->context).objects;
   delete &soft;
   return 0;
 }
@@ -54,7 +52,7 @@ ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_ch
     events->queues.push_back(cq);
     ++events->refcnt;
   }
-  ++soft.objects;
+  soft.completion_queues().insert(*cq);
   return cq;
 }
 
@@ -71,8 +69,8 @@ int destroy_cq(ibv_cq* cq) {
     soft.retire_events();
   }
   SoftContext& context = SoftContext::from(cq->context);
+  context.completion_queues().remove(soft);
   context.segment().free(soft.take_block());
-  --context.objects;
   delete &soft;
   return 0;
 }

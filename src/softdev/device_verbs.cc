@@ -2,9 +2,13 @@
 #include <cerrno>
 #include <memory>
 #include <new>
+#include <span>
+#include <vector>
 
+#include "rdmacomm/softdev/softdev.h"
 #include "softdev/gid_table.h"
 #include "softdev/soft_context.h"
+#include "softdev/soft_cq.h"
 #include "softdev/soft_device.h"
 #include "softdev/soft_qp.h"
 #include "softdev/soft_verbs.h"
@@ -12,24 +16,36 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// The list and its one device; contexts keep the device beyond the list.
-struct ListedDevice {
-  ibv_device* list[2] = {nullptr, nullptr};
-  std::shared_ptr<SoftDevice> device = std::make_shared<SoftDevice>();
+/// A list and its devices; contexts keep a device beyond the list.
+struct DeviceList {
+  ibv_device* list[DeviceIdentity::kMostDevices + 1] = {};
+  std::vector<std::shared_ptr<SoftDevice>> devices;
 };
+
+const DeviceIdentity& identity_of(ibv_context* context) {
+  return SoftContext::from(context).identity();
+}
 
 }  // namespace
 
-ibv_device** get_device_list(int* count) {
-  auto* listed = new (std::nothrow) ListedDevice;
+ibv_device** list_devices(std::span<const DeviceIdentity> identities) {
+  auto* listed = new (std::nothrow) DeviceList;
   if (listed == nullptr) return fail<ibv_device*>(ENOMEM);
-  listed->list[0] = listed->device.get();
-  if (count != nullptr) *count = 1;
+  for (const DeviceIdentity& identity : identities) {
+    listed->devices.push_back(std::make_shared<SoftDevice>(identity));
+    listed->list[listed->devices.size() - 1] = listed->devices.back().get();
+  }
   return listed->list;
 }
 
+ibv_device** get_device_list(int* count) {
+  const DeviceIdentity soft0{.name = kDeviceName};
+  if (count != nullptr) *count = 1;
+  return list_devices({&soft0, 1});
+}
+
 void free_device_list(ibv_device** list) {
-  delete reinterpret_cast<ListedDevice*>(list);
+  delete reinterpret_cast<DeviceList*>(list);
 }
 
 ibv_context* open_device(ibv_device* device) {
@@ -38,32 +54,34 @@ ibv_context* open_device(ibv_device* device) {
 }
 
 int close_device(ibv_context* context) {
+  // As the kernel does for its devices: what is still there is of no use any more, and its small memory is lost.
   SoftContext& soft = SoftContext::from(context);
-  if (soft.objects.load() != 0) return EBUSY;
+  for (const auto& qp : soft.queue_pairs().all()) qp->destroy();
+  for (SoftCq* cq : soft.completion_queues().all()) soft.segment().free(cq->take_block());
   delete &soft;
   return 0;
 }
 
-int query_device(ibv_context* /*context*/, ibv_device_attr* attributes) {
-  describe_device(*attributes);
+int query_device(ibv_context* context, ibv_device_attr* attributes) {
+  describe_device(identity_of(context), *attributes);
   return 0;
 }
 
-int query_device_ex(ibv_context* /*context*/, ibv_device_attr_ex* attributes) {
+int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
   *attributes = {};
-  describe_device(attributes->orig_attr);
+  describe_device(identity_of(context), attributes->orig_attr);
   attributes->phys_port_cnt_ex = attributes->orig_attr.phys_port_cnt;
   return 0;
 }
 
-int query_port(ibv_context* /*context*/, std::uint8_t port, ibv_port_attr* attributes) {
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   if (port != 1) return EINVAL;
-  describe_port(*attributes);
+  describe_port(identity_of(context), *attributes);
   return 0;
 }
 
-int query_gid_entry(ibv_context* /*context*/, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry) {
-  const auto table = gid_table();
+int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry) {
+  const auto table = gid_table(identity_of(context));
   if (port != 1) return EINVAL;
   if (index >= table.size()) return ENODATA;
   *entry = table[index];

@@ -20,7 +20,7 @@ void EventQueue::push(ibv_event_type type, SoftQp& qp) {
   if (qp.events_retired) return;
   ibv_async_event event{};
   event.event_type = type;
-  event.element.qp = &qp;
+  event.element.qp = qp.verbs();
   waiting_.push_back(event);
   const std::uint64_t one = 1;
   (void)!write(fd_.get(), &one, sizeof(one));
@@ -48,8 +48,8 @@ void EventQueue::acknowledge(const ibv_async_event& event) {
 void EventQueue::retire(SoftQp& qp) {
   std::unique_lock lock(mutex_);
   qp.events_retired = true;
-  std::erase_if(waiting_, [&qp](const ibv_async_event& event) { return event.element.qp == &qp; });
-  acknowledged_.wait(lock, [&qp] { return qp.events_completed == qp.events_taken; });
+  std::erase_if(waiting_, [&qp](const ibv_async_event& event) { return event.element.qp == qp.verbs(); });
+  acknowledged_.wait(lock, [&qp] { return qp.qp_base.events_completed == qp.events_taken; });
 }
 
 }  // namespace rdmacomm::softdev

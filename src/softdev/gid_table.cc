@@ -70,23 +70,43 @@ std::vector<HostAddress> host_addresses() {
 
 }  // namespace
 
+namespace {
+
+/// All but the last byte, which tells the host's devices apart.
 std::uint64_t host_guid() {
   std::array<char, 64> boot_id{};
   const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   if (file) (void)!read(file.get(), boot_id.data(), boot_id.size() - 1);
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   for (const char c : boot_id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return (hash & ~(std::uint64_t{1} << 56)) | std::uint64_t{2} << 56;  // a locally administered EUI-64
+  // A locally administered EUI-64.
+  return ((hash & ~(std::uint64_t{1} << 56)) | std::uint64_t{2} << 56) & ~std::uint64_t{0xff};
 }
 
-std::vector<ibv_gid_entry> gid_table() {
+}  // namespace
+
+std::uint64_t device_guid(unsigned index) {
+  return host_guid() | index;
+}
+
+std::uint16_t local_lid(unsigned index) {
+  return static_cast<std::uint16_t>(index + 1);
+}
+
+bool is_local_lid(std::uint16_t lid) {
+  return lid >= local_lid(0) && lid <= local_lid(DeviceIdentity::kMostDevices - 1);
+}
+
+std::vector<ibv_gid_entry> gid_table(const DeviceIdentity& identity) {
+  const ibv_gid own = link_local(device_guid(identity.index));
+  if (identity.infiniband) return {{own, 0, 1, IBV_GID_TYPE_IB, 0}};
   std::vector<ibv_gid_entry> table;
   const auto add_pair = [&table](const ibv_gid& gid, std::uint32_t interface) {
     for (const std::uint32_t type : {IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2}) {
       table.push_back({gid, static_cast<std::uint32_t>(table.size()), 1, type, interface});
     }
   };
-  add_pair(link_local(host_guid()), 0);
+  add_pair(own, 0);
   for (const HostAddress& address : host_addresses()) add_pair(address.gid, address.interface);
   return table;
 }
@@ -94,6 +114,8 @@ std::vector<ibv_gid_entry> gid_table() {
 bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {
   static constexpr std::array<std::uint8_t, 13> kMappedLoopback = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
   if (std::memcmp(gid.raw, kMappedLoopback.data(), kMappedLoopback.size()) == 0) return true;
+  const ibv_gid of_first = link_local(device_guid(0));
+  if (std::memcmp(gid.raw, of_first.raw, sizeof(gid.raw) - 1) == 0) return true;
   return std::ranges::any_of(table, [&gid](const ibv_gid_entry& entry) { return equal(entry.gid, gid); });
 }
 

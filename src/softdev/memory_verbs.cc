@@ -37,14 +37,12 @@ ibv_pd* alloc_pd(ibv_context* context) {
   pd->context = context;
   pd->number = soft.next_pd_number();
   pd->handle = pd->number;
-  ++soft.objects;
   return pd;
 }
 
 int dealloc_pd(ibv_pd* pd) {
   SoftPd& soft = SoftPd::from(pd);
   if (soft.users.load() != 0) return EBUSY;
-  --SoftContext::from(pd->context).objects;
   delete &soft;
   return 0;
 }

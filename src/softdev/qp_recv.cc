@@ -83,7 +83,7 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver(const InSlot& slot, SlotHead head, std:
   wc.vendor_err = 0;
   wc.byte_len = slot.bytes;
   wc.imm_data = slot.immediate;
-  wc.qp_num = qp_num;
+  wc.qp_num = qp_base.qp_num;
   wc.src_qp = attributes_.dest_qp_num;
   wc.wc_flags = head.has_immediate != 0 ? IBV_WC_WITH_IMM : 0;
   // The memory was registered when the receive was posted; a registration given up since then is found here.
@@ -110,7 +110,7 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
       out[found].wr_id = recvs_[position & view_.mask].wr_id;
       out[found].status = IBV_WC_WR_FLUSH_ERR;
       out[found].opcode = IBV_WC_RECV;
-      out[found].qp_num = qp_num;
+      out[found].qp_num = qp_base.qp_num;
     } else {
       deliver(slot, head, position, out[found]);
       if (out[found].status != IBV_WC_SUCCESS) enter_error();

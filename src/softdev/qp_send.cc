@@ -81,6 +81,15 @@ RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept
   if (result.status() != IBV_WC_SUCCESS) enter_error_locked();
 }
 
+RDMACOMM_HOT_INLINE int SoftQp::check_sendable() const noexcept {
+  const ibv_qp_state now = state_.load(std::memory_order_relaxed);
+  return now == IBV_QPS_RTS || now == IBV_QPS_SQD || now == IBV_QPS_ERR ? 0 : EINVAL;
+}
+
+RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
+  return capabilities_.max_send_wr - (send_posted_ - send_freed_.load(std::memory_order_acquire));
+}
+
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   int error = 0;
   {
@@ -88,12 +97,11 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
     if (wr != nullptr && wr->opcode == IBV_WR_SEND && wire_ != nullptr && wire_->next_line() != nullptr) {
       prefetch_for_writing(wire_->next_line());
     }
-    const ibv_qp_state now = state_.load(std::memory_order_relaxed);
-    if (now != IBV_QPS_RTS && now != IBV_QPS_SQD && now != IBV_QPS_ERR) error = EINVAL;
+    error = check_sendable();
     for (; error == 0 && wr != nullptr; wr = wr->next) {
       error = check_send(*wr);
       if (error != 0) break;
-      if (send_posted_ - send_freed_.load(std::memory_order_acquire) >= capabilities_.max_send_wr) {
+      if (send_room() == 0) {
         error = ENOMEM;
         break;
       }
@@ -104,6 +112,29 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   if (error != 0) *bad = wr;
   send_queue_.notify(true);
   return error;
+}
+
+int SoftQp::post_all(std::span<ibv_send_wr> requests) noexcept {
+  {
+    const PosterGuard guard(send_lock_);
+    int error = check_sendable();
+    for (const ibv_send_wr& wr : requests) {
+      if (error == 0) error = check_send(wr);
+    }
+    if (error != 0) return error;
+    if (requests.size() > send_room()) return ENOMEM;
+    for (const ibv_send_wr& wr : requests) {
+      ++send_posted_;
+      execute_or_keep(wr);
+    }
+  }
+  send_queue_.notify(true);
+  return 0;
+}
+
+void SoftQp::post_by_calls(std::uint64_t operations) {
+  builder_ = std::make_unique<RequestBuilder>(operations);
+  RequestBuilder::install(*this);
 }
 
 void SoftQp::keep(const ibv_send_wr& wr) noexcept {
@@ -195,7 +226,7 @@ int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
     wc.opcode = static_cast<ibv_wc_opcode>(record.opcode);
     wc.vendor_err = 0;
     wc.byte_len = record.bytes;
-    wc.qp_num = qp_num;
+    wc.qp_num = qp_base.qp_num;
     wc.wc_flags = 0;
     send_freed_.store(send_scanned_, std::memory_order_release);
   }

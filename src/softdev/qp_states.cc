@@ -67,6 +67,17 @@ bool values_valid(const ibv_qp_attr& a, int mask) {
   return !in_mask(IBV_QP_MAX_DEST_RD_ATOMIC) || a.max_dest_rd_atomic <= kMaxReadDepth;
 }
 
+/// Whether a target at this address can be reached: 0, or an errno value.
+int check_address(const DeviceIdentity& identity, const ibv_ah_attr& address) {
+  if (address.is_global == 0) {
+    if (!identity.infiniband) return EINVAL;  // RoCE has no addresses but GIDs
+    return is_local_lid(address.dlid) ? 0 : EHOSTUNREACH;
+  }
+  const auto gids = gid_table(identity);
+  if (address.grh.sgid_index >= gids.size()) return EINVAL;
+  return is_local_gid(gids, address.grh.dgid) ? 0 : EHOSTUNREACH;
+}
+
 std::uint32_t queue_entries(std::uint32_t depth) {
   return std::bit_ceil(depth == 0 ? 1 : depth);
 }
@@ -75,7 +86,7 @@ std::uint32_t queue_entries(std::uint32_t depth) {
 
 SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std::uint32_t pd_number,
                const ibv_qp_init_attr& init)
-    : ibv_qp{},
+    : ibv_qp_ex{},
       soft_context_(context_),
       late_(context_.lateness().count() != 0),
       block_(std::move(block)),
@@ -90,16 +101,16 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
       send_mask_(queue_entries(init.cap.max_send_wr) - 1),
       recvs_(recv_entries(init.cap)),
       recv_slices_(std::size_t{recv_entries(init.cap)} * init.cap.max_recv_sge) {
-  context = soft_context_.verbs();
-  qp_context = init.qp_context;
-  send_cq = init.send_cq;
-  recv_cq = init.recv_cq;
-  qp_num = qpn;
-  handle = qpn;
-  qp_type = init.qp_type;
-  state = IBV_QPS_RESET;
-  pthread_mutex_init(&mutex, nullptr);
-  pthread_cond_init(&cond, nullptr);
+  qp_base.context = soft_context_.verbs();
+  qp_base.qp_context = init.qp_context;
+  qp_base.send_cq = init.send_cq;
+  qp_base.recv_cq = init.recv_cq;
+  qp_base.qp_num = qpn;
+  qp_base.handle = qpn;
+  qp_base.qp_type = init.qp_type;
+  qp_base.state = IBV_QPS_RESET;
+  pthread_mutex_init(&qp_base.mutex, nullptr);
+  pthread_cond_init(&qp_base.cond, nullptr);
   attributes_.qp_state = IBV_QPS_RESET;
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
   view_.shared->membarrier.store(soft_context_.membarrier() ? 1 : 0, std::memory_order_relaxed);
@@ -149,7 +160,7 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int mask) {
       return error;
     }
     state_.store(to, std::memory_order_relaxed);
-    state = attributes_.qp_state = to;
+    qp_base.state = attributes_.qp_state = to;
     if (to == IBV_QPS_RTS && !pending_.empty()) retry_pending_locked();
   }
   if (to_reset) reset();
@@ -187,16 +198,14 @@ void SoftQp::publish_attributes() noexcept {
 }
 
 int SoftQp::to_rtr(const ibv_qp_attr& a) {
-  const auto gids = gid_table();
-  if (a.ah_attr.is_global == 0 || a.ah_attr.grh.sgid_index >= gids.size()) return EINVAL;
-  if (!is_local_gid(gids, a.ah_attr.grh.dgid)) return EHOSTUNREACH;
-  auto wire = std::make_unique<LocalWire>(LocalEnd{&soft_context_, qp_num, pd_number_, 128U << attributes_.path_mtu},
-                                          attributes_.dest_qp_num);
-  const int error = wire->connect();
+  const int error = check_address(soft_context_.identity(), a.ah_attr);
   if (error != 0) return error;
+  auto wire = std::make_unique<LocalWire>(
+      LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu}, attributes_.dest_qp_num);
+  if (const int refused = wire->connect(); refused != 0) return refused;
   wire_ = std::move(wire);
   initiator_qpn_.store(attributes_.dest_qp_num, std::memory_order_release);
-  view_.shared->link.store(link_word(qp_num, attributes_.dest_qp_num), std::memory_order_release);
+  view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num), std::memory_order_release);
   return 0;
 }
 
@@ -210,7 +219,7 @@ void SoftQp::enter_error() {
 void SoftQp::enter_error_locked() noexcept {
   if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
   state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
-  state = attributes_.qp_state = IBV_QPS_ERR;
+  qp_base.state = attributes_.qp_state = IBV_QPS_ERR;
   view_.shared->link.store(0, std::memory_order_seq_cst);
   await_visibility();  // from here on an initiator that is still at work shows its flag: see poll_receives()
   flush_pending();
@@ -290,11 +299,11 @@ void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {
   attributes.cur_qp_state = attributes_.qp_state;
   attributes.cap = capabilities_;
   init = {};
-  init.qp_context = qp_context;
-  init.send_cq = send_cq;
-  init.recv_cq = recv_cq;
+  init.qp_context = qp_base.qp_context;
+  init.send_cq = qp_base.send_cq;
+  init.recv_cq = qp_base.recv_cq;
   init.cap = capabilities_;
-  init.qp_type = qp_type;
+  init.qp_type = qp_base.qp_type;
   init.sq_sig_all = signal_all_ ? 1 : 0;
 }
 

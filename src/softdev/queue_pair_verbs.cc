@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "softdev/device_limits.h"
+#include "softdev/request_builder.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_pd.h"
@@ -25,6 +26,21 @@ int check_capabilities(const ibv_qp_init_attr& init) {
 
 }  // namespace
 
+ibv_qp* create_qp_ex(ibv_context* /*context*/, ibv_qp_init_attr_ex* init) {
+  constexpr std::uint32_t kKnown =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  const auto given = [init](std::uint32_t bit) { return (init->comp_mask & bit) != 0; };
+  if ((init->comp_mask & ~kKnown) != 0) return fail<ibv_qp>(EOPNOTSUPP);
+  if (!given(IBV_QP_INIT_ATTR_PD)) return fail<ibv_qp>(EINVAL);
+  if (given(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags != 0) return fail<ibv_qp>(EOPNOTSUPP);
+  const bool by_calls = given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
+  if (by_calls && (init->send_ops_flags & ~RequestBuilder::kOperations) != 0) return fail<ibv_qp>(EOPNOTSUPP);
+  // The attributes begin as those of create_qp do.
+  ibv_qp* const qp = create_qp(init->pd, reinterpret_cast<ibv_qp_init_attr*>(init));
+  if (qp != nullptr && by_calls) SoftQp::from(qp).post_by_calls(init->send_ops_flags);
+  return qp;
+}
+
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   const int wrong = check_capabilities(*init);
   if (wrong != 0) return fail<ibv_qp>(wrong);
@@ -41,13 +57,18 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
     return fail<ibv_qp>(reason);
   }
   auto qp = std::make_shared<SoftQp>(soft, std::move(block), qpn, SoftPd::from(pd).number, *init);
-  qp->pd = pd;
+  qp->qp_base.pd = pd;
   soft.queue_pairs().insert(qp);
   SoftCq::from(init->send_cq).attach_sender(*qp);
   SoftCq::from(init->recv_cq).attach_receiver(*qp);
   if (listener) soft.server().add_listener(std::move(listener));
   ++SoftPd::from(pd).users;
-  return qp.get();
+  return qp->verbs();
+}
+
+ibv_qp_ex* qp_to_qp_ex(ibv_qp* qp) {
+  SoftQp& soft = SoftQp::from(qp);
+  return soft.posts_by_calls() ? &soft : nullptr;
 }
 
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask) {

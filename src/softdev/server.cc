@@ -201,7 +201,7 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
 void Server::take_report(const Request& request, Watched& initiator) {
   if (request.kind == RequestKind::kDetach) {
     std::erase_if(initiator.targets, [&request](const Attachment& attachment) {
-      return attachment.target->qp_num == request.qpn && attachment.initiator_qpn == request.peer_qpn;
+      return attachment.target->qp_base.qp_num == request.qpn && attachment.initiator_qpn == request.peer_qpn;
     });
     return;
   }

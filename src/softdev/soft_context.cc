@@ -3,10 +3,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <string_view>
 
@@ -14,6 +16,7 @@
 #include "softdev/peer.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
+#include "softdev/soft_verbs.h"
 #include "softdev/unix_packet.h"
 
 namespace rdmacomm::softdev {
@@ -89,7 +92,7 @@ std::uint32_t QueuePairs::take_number(UniqueFd& listener) {
 
 void QueuePairs::insert(const std::shared_ptr<SoftQp>& qp) {
   const std::scoped_lock lock(mutex_);
-  by_number_[qp->qp_num] = qp;
+  by_number_[qp->qp_base.qp_num] = qp;
 }
 
 std::shared_ptr<SoftQp> QueuePairs::remove(std::uint32_t qpn) {
@@ -130,6 +133,23 @@ std::shared_ptr<Peer> PeerDirectory::get(std::uint32_t qpn, int& error) {
   return peer;
 }
 
+// ---- CompletionQueues
+
+void CompletionQueues::insert(SoftCq& cq) {
+  const std::scoped_lock lock(mutex_);
+  queues_.push_back(&cq);
+}
+
+void CompletionQueues::remove(SoftCq& cq) {
+  const std::scoped_lock lock(mutex_);
+  std::erase(queues_, &cq);
+}
+
+std::vector<SoftCq*> CompletionQueues::all() {
+  const std::scoped_lock lock(mutex_);
+  return queues_;
+}
+
 // ---- SoftContext
 
 namespace {
@@ -160,6 +180,30 @@ int read_lateness(std::chrono::milliseconds& lateness) noexcept {
   return 0;
 }
 
+// What <infiniband/verbs.h> calls through the verbs_context around an ibv_context. The caller's structures may be of an
+// older or newer release: shorter or longer than these.
+
+int query_port_of_any_size(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes, std::size_t size) {
+  ibv_port_attr whole{};
+  const int error = query_port(context, port, &whole);
+  if (error != 0) return error;
+  std::memset(attributes, 0, size);
+  std::memcpy(attributes, &whole, std::min(size, sizeof(whole)));
+  return 0;
+}
+
+int query_device_of_any_size(ibv_context* context, const ibv_query_device_ex_input* input,
+                             ibv_device_attr_ex* attributes, std::size_t size) {
+  if (input != nullptr && input->comp_mask != 0) return EINVAL;
+  if (size < sizeof(ibv_device_attr)) return EINVAL;
+  ibv_device_attr_ex whole{};
+  const int error = query_device_ex(context, &whole);
+  if (error != 0) return error;
+  std::memset(attributes, 0, size);
+  std::memcpy(attributes, &whole, std::min(size, sizeof(whole)));
+  return 0;
+}
+
 }  // namespace
 
 SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, device_(std::move(device)) {
@@ -171,6 +215,9 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
   context.ops.req_notify_cq = req_notify_cq;
   context.cmd_fd = -1;
   context.num_comp_vectors = 1;
+  verbs_context::query_port = query_port_of_any_size;
+  verbs_context::query_device_ex = query_device_of_any_size;
+  verbs_context::create_qp_ex = softdev::create_qp_ex;
   pthread_mutex_init(&context.mutex, nullptr);
   // What the inline functions of verbs.h take for "the verbs_context around it is there".
   context.abi_compat = reinterpret_cast<void*>(UINTPTR_MAX);
@@ -198,6 +245,10 @@ SoftContext::~SoftContext() {
 SoftContext& SoftContext::from(ibv_context* context) noexcept {
   auto* const around = reinterpret_cast<std::byte*>(context) - offsetof(verbs_context, context);
   return static_cast<SoftContext&>(*reinterpret_cast<verbs_context*>(around));
+}
+
+bool SoftContext::is(const ibv_context* context) noexcept {
+  return context->ops.post_send == post_send;
 }
 
 int SoftContext::ensure_threads() {

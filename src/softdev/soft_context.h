@@ -22,6 +22,7 @@
 namespace rdmacomm::softdev {
 
 class Peer;
+class SoftCq;
 class SoftQp;
 
 /// The memory handed out by allocate_memory(): mapped by peers at full speed.
@@ -67,6 +68,19 @@ class QueuePairs {
   std::uint32_t next_ = 0;  // counts through all numbers of all blocks, so that numbers are reused late
 };
 
+/// The completion queues of a context.
+/// Threads: any.
+class CompletionQueues {
+ public:
+  void insert(SoftCq& cq);
+  void remove(SoftCq& cq);
+  [[nodiscard]] std::vector<SoftCq*> all();
+
+ private:
+  std::mutex mutex_;
+  std::vector<SoftCq*> queues_;
+};
+
 /// The contexts that this one's queue pairs are connected to.
 /// Threads: any.
 class PeerDirectory {
@@ -91,11 +105,15 @@ class SoftContext : private verbs_context {
   SoftContext& operator=(const SoftContext&) = delete;
 
   [[nodiscard]] static SoftContext& from(ibv_context* context) noexcept;
+  /// Whether it is one of this device, and not of a device of the kernel's.
+  [[nodiscard]] static bool is(const ibv_context* context) noexcept;
   [[nodiscard]] ibv_context* verbs() noexcept { return &this->context; }
 
+  [[nodiscard]] const DeviceIdentity& identity() const noexcept { return device_->identity(); }
   [[nodiscard]] SharedFile& segment() noexcept { return segment_; }
   [[nodiscard]] SharedMemory& memory() noexcept { return memory_; }
   [[nodiscard]] MrTable& registrations() noexcept { return registrations_; }
+  [[nodiscard]] CompletionQueues& completion_queues() noexcept { return completion_queues_; }
   [[nodiscard]] QueuePairs& queue_pairs() noexcept { return queue_pairs_; }
   [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
   [[nodiscard]] EventQueue& events() noexcept { return events_; }
@@ -113,9 +131,6 @@ class SoftContext : private verbs_context {
   /// thread of this process.
   void wait_until_idle();
 
-  /// Objects that must be gone before the context is closed.
-  std::atomic<int> objects{0};
-
  private:
   explicit SoftContext(std::shared_ptr<SoftDevice> device);
 
@@ -123,6 +138,7 @@ class SoftContext : private verbs_context {
   SharedFile segment_{"soft0-control", kPage, 0};
   SharedMemory memory_;
   MrTable registrations_;
+  CompletionQueues completion_queues_;
   QueuePairs queue_pairs_;
   EventQueue events_;
   const bool membarrier_ = register_for_membarrier();

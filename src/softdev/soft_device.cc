@@ -3,28 +3,42 @@
 #include <endian.h>
 
 #include <cstdio>
+#include <utility>
 
-#include "rdmacomm/softdev/softdev.h"
 #include "softdev/device_limits.h"
 #include "softdev/gid_table.h"
 #include "softdev/mr_table.h"
 
 namespace rdmacomm::softdev {
 
-SoftDevice::SoftDevice() : PaddedDevice{} {
-  node_type = IBV_NODE_CA;
-  transport_type = IBV_TRANSPORT_IB;
-  std::snprintf(name, sizeof(name), "%s", kDeviceName);
-  std::snprintf(dev_name, sizeof(dev_name), "uverbs-%s", kDeviceName);
-  std::snprintf(dev_path, sizeof(dev_path), "/sys/class/infiniband_verbs/%s", dev_name);
-  std::snprintf(ibdev_path, sizeof(ibdev_path), "/sys/class/infiniband/%s", kDeviceName);
+namespace {
+
+/// No program calls it: what it is there for is its address.
+ibv_context* mark(ibv_device* /*device*/, int /*descriptor*/) {
+  return nullptr;
 }
 
-void describe_device(ibv_device_attr& attributes) {
+}  // namespace
+
+SoftDevice::SoftDevice(DeviceIdentity identity) : PaddedDevice{}, identity_(std::move(identity)) {
+  _ops._dummy1 = mark;
+  node_type = IBV_NODE_CA;
+  transport_type = IBV_TRANSPORT_IB;
+  std::snprintf(name, sizeof(name), "%s", identity_.name.c_str());
+  std::snprintf(dev_name, sizeof(dev_name), "uverbs-%.50s", name);
+  std::snprintf(dev_path, sizeof(dev_path), "/sys/class/infiniband_verbs/%s", dev_name);
+  std::snprintf(ibdev_path, sizeof(ibdev_path), "/sys/class/infiniband/%s", name);
+}
+
+bool SoftDevice::is(const ibv_device* device) noexcept {
+  return device->_ops._dummy1 == mark;
+}
+
+void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes) {
   attributes = {};
   std::snprintf(attributes.fw_ver, sizeof(attributes.fw_ver), "0.1.0");
-  attributes.node_guid = htobe64(host_guid());
-  attributes.sys_image_guid = attributes.node_guid;
+  attributes.node_guid = htobe64(device_guid(identity.index));
+  attributes.sys_image_guid = htobe64(device_guid(0));
   attributes.max_mr_size = std::uint64_t{1} << 40;
   attributes.page_size_cap = 4096;
   attributes.max_qp = kMaxQueuePairs;
@@ -44,12 +58,12 @@ void describe_device(ibv_device_attr& attributes) {
   attributes.phys_port_cnt = 1;
 }
 
-void describe_port(ibv_port_attr& attributes) {
+void describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
   attributes = {};
   attributes.state = IBV_PORT_ACTIVE;
   attributes.max_mtu = IBV_MTU_4096;
   attributes.active_mtu = IBV_MTU_4096;
-  attributes.gid_tbl_len = static_cast<int>(gid_table().size());
+  attributes.gid_tbl_len = static_cast<int>(gid_table(identity).size());
   attributes.max_msg_sz = kMaxMessageBytes;
   attributes.pkey_tbl_len = 1;
   attributes.max_vl_num = 1;
@@ -57,6 +71,10 @@ void describe_port(ibv_port_attr& attributes) {
   attributes.active_speed = 64;  // HDR: the nearest to what two cores can copy
   attributes.phys_state = 5;     // LinkUp
   attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
+  if (!identity.infiniband) return;
+  attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  attributes.lid = local_lid(identity.index);
+  attributes.sm_lid = local_lid(0);
 }
 
 }  // namespace rdmacomm::softdev

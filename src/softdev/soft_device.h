@@ -4,8 +4,18 @@
 #include <infiniband/verbs.h>
 
 #include <memory>
+#include <string>
 
 namespace rdmacomm::softdev {
+
+/// Who a soft device is, among those of one list.
+struct DeviceIdentity {
+  static constexpr unsigned kMostDevices = 64;
+
+  std::string name;
+  unsigned index = 0;       ///< 0 to kMostDevices - 1: makes its GUID and LID
+  bool infiniband = false;  ///< what its port says of its link layer; else Ethernet
+};
 
 /// An ibv_device with room behind it: libibverbs' own devices are larger than the public part, and programs have
 /// been seen to copy more than that. Shared by the device list and the contexts opened from it.
@@ -13,10 +23,16 @@ struct PaddedDevice : ibv_device {
   char padding[512] = {};
 };
 struct SoftDevice : PaddedDevice, std::enable_shared_from_this<SoftDevice> {
-  SoftDevice();
+  explicit SoftDevice(DeviceIdentity identity);
+  [[nodiscard]] const DeviceIdentity& identity() const noexcept { return identity_; }
+  /// Whether it is one of this device's, and not one of the kernel's.
+  [[nodiscard]] static bool is(const ibv_device* device) noexcept;
+
+ private:
+  const DeviceIdentity identity_;
 };
 
-void describe_device(ibv_device_attr& attributes);
-void describe_port(ibv_port_attr& attributes);
+void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes);
+void describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes);
 
 }  // namespace rdmacomm::softdev

@@ -9,12 +9,14 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/control_protocol.h"
 #include "softdev/layout.h"
 #include "softdev/poster_lock.h"
+#include "softdev/request_builder.h"
 #include "softdev/shared_file.h"
 #include "softdev/spin_lock.h"
 #include "softdev/wire.h"
@@ -32,7 +34,7 @@ class SoftCq;
 /// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user. The device's own threads
 /// may be that, so they touch the completion queues under the send queue's lock or service_mutex_, and not after
 /// destroy().
-class SoftQp : public ibv_qp {
+class SoftQp : public ibv_qp_ex {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -42,7 +44,11 @@ class SoftQp : public ibv_qp {
   SoftQp& operator=(const SoftQp&) = delete;
   ~SoftQp();
 
-  [[nodiscard]] static SoftQp& from(ibv_qp* qp) noexcept { return *static_cast<SoftQp*>(qp); }
+  /// An ibv_qp is what an ibv_qp_ex begins with.
+  [[nodiscard]] static SoftQp& from(ibv_qp* qp) noexcept {
+    return *static_cast<SoftQp*>(reinterpret_cast<ibv_qp_ex*>(qp));
+  }
+  [[nodiscard]] ibv_qp* verbs() noexcept { return &qp_base; }
   /// Entries of the receive queue for a wanted depth: the next power of two.
   [[nodiscard]] static std::uint32_t recv_entries(const ibv_qp_cap& capabilities) noexcept;
 
@@ -55,10 +61,18 @@ class SoftQp : public ibv_qp {
 
   // qp_send.cc
   int post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept;
+  /// Posts all, or nothing: 0, or why not.
+  int post_all(std::span<ibv_send_wr> requests) noexcept;
   int poll_sends(int count, ibv_wc* out) noexcept;
   [[nodiscard]] bool has_pending() const noexcept { return pending_count_.load(std::memory_order_relaxed) != 0; }
   /// Tries the waiting requests again, as the retrying thread does; it may look for the target.
   void retry_pending() noexcept;
+
+  /// Offers the calls ibv_wr_* for these operations (IBV_QP_EX_WITH_*).
+  void post_by_calls(std::uint64_t operations);
+  [[nodiscard]] bool posts_by_calls() const noexcept { return builder_ != nullptr; }
+  /// Only where posts_by_calls().
+  [[nodiscard]] RequestBuilder& builder() noexcept { return *builder_; }
 
   // qp_recv.cc
   int post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
@@ -122,6 +136,8 @@ class SoftQp : public ibv_qp {
   void enter_error_locked() noexcept;
 
   // qp_send.cc
+  [[nodiscard]] int check_sendable() const noexcept;
+  [[nodiscard]] std::uint32_t send_room() const noexcept;
   [[nodiscard]] int check_send(const ibv_send_wr& wr) const noexcept;
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
@@ -154,6 +170,7 @@ class SoftQp : public ibv_qp {
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   std::unique_ptr<Wire> wire_;
+  std::unique_ptr<RequestBuilder> builder_;
   std::vector<SendRecord> sends_;
   std::uint32_t send_mask_;
   std::uint32_t send_posted_ = 0;

@@ -6,6 +6,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "softdev/soft_device.h"
 
 namespace rdmacomm::softdev {
 
@@ -17,6 +20,8 @@ T* fail(int error) {
 }
 
 // The device
+/// A list of these devices, at most DeviceIdentity::kMostDevices; for free_device_list().
+ibv_device** list_devices(std::span<const DeviceIdentity> identities);
 ibv_device** get_device_list(int* count);
 void free_device_list(ibv_device** list);
 ibv_context* open_device(ibv_device* device);
@@ -45,6 +50,9 @@ void ack_cq_events(ibv_cq* cq, unsigned count);
 
 // Queue pairs
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init);
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* init);
+/// The queue pair as the calls ibv_wr_* want it; nullptr: it was not created for them.
+ibv_qp_ex* qp_to_qp_ex(ibv_qp* qp);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
 int destroy_qp(ibv_qp* qp);
