@@ -1,0 +1,88 @@
+// The verbs of devices: soft0's behind the kernel's devices in one list.
+#include <endian.h>
+#include <infiniband/verbs.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+#include "softdev/gid_table.h"
+#include "softdev/preload/next.h"
+#include "softdev/preload/wanted_devices.h"
+#include "softdev/soft_device.h"
+#include "softdev/soft_verbs.h"
+
+#undef ibv_get_device_list
+
+namespace {
+
+namespace softdev = rdmacomm::softdev;
+
+/// A list as the program has it, behind the two that it is made of.
+struct MergedList {
+  ibv_device** kernels;
+  ibv_device** softs;
+  ibv_device* devices[1];  // and those that follow, and nullptr
+};
+
+std::size_t length(ibv_device** list) {
+  std::size_t count = 0;
+  while (list != nullptr && list[count] != nullptr) ++count;
+  return count;
+}
+
+bool soft(const ibv_device* device) noexcept {
+  return softdev::SoftDevice::is(device);
+}
+
+__be64 guid_of(const ibv_device* device) {
+  return htobe64(softdev::device_guid(static_cast<const softdev::SoftDevice*>(device)->identity().index));
+}
+
+}  // namespace
+
+extern "C" {
+
+ibv_device** ibv_get_device_list(int* count) {
+  // Without the kernel's modules libibverbs has no list, and says ENOSYS: then soft0 is all there is.
+  static auto* const behind = rdmacomm::softdev::preload::next<decltype(ibv_get_device_list)>("ibv_get_device_list");
+  ibv_device** const kernels = behind == nullptr ? nullptr : behind(nullptr);
+  ibv_device** const softs = softdev::list_devices(rdmacomm::softdev::preload::wanted_devices());
+  const std::size_t found = length(kernels) + length(softs);
+  auto* const merged = static_cast<MergedList*>(std::calloc(1, sizeof(MergedList) + found * sizeof(ibv_device*)));
+  if (merged == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  merged->kernels = kernels;
+  merged->softs = softs;
+  ibv_device** to = merged->devices;
+  for (ibv_device** list : {kernels, softs}) {
+    for (std::size_t i = 0; i < length(list); ++i) *to++ = list[i];
+  }
+  if (count != nullptr) *count = static_cast<int>(found);
+  errno = 0;
+  return merged->devices;
+}
+
+void ibv_free_device_list(ibv_device** list) {
+  static auto* const behind = rdmacomm::softdev::preload::next<decltype(ibv_free_device_list)>("ibv_free_device_list");
+  auto* const merged =
+      reinterpret_cast<MergedList*>(reinterpret_cast<std::byte*>(list) - offsetof(MergedList, devices));
+  if (merged->kernels != nullptr) behind(merged->kernels);
+  if (merged->softs != nullptr) softdev::free_device_list(merged->softs);
+  std::free(merged);
+}
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  RDMACOMM_FRONT(ibv_open_device, soft(device), softdev::open_device(device), (device));
+}
+__be64 ibv_get_device_guid(ibv_device* device) {
+  RDMACOMM_FRONT(ibv_get_device_guid, soft(device), guid_of(device), (device));
+}
+int ibv_get_device_index(ibv_device* device) {
+  // The kernel numbers its devices from 0; soft0 has no number there.
+  RDMACOMM_FRONT(ibv_get_device_index, soft(device), -1, (device));
+}
+}

@@ -1,0 +1,41 @@
+#include "softdev/preload/wanted_devices.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdmacomm/softdev/softdev.h"
+
+namespace rdmacomm::softdev::preload {
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::vector<DeviceIdentity> read() {
+  std::vector<DeviceIdentity> devices;
+  const bool infiniband = variable("RDMACOMM_SOFT0_LINK_LAYER") == "ib";
+  std::string_view names = variable("RDMACOMM_SOFT0_NAMES");
+  if (names.empty()) names = kDeviceName;
+  while (!names.empty() && devices.size() < DeviceIdentity::kMostDevices) {
+    const std::string_view name = names.substr(0, names.find(','));
+    names.remove_prefix(std::min(name.size() + 1, names.size()));
+    if (name.empty()) continue;
+    devices.push_back(
+        {.name = std::string(name), .index = static_cast<unsigned>(devices.size()), .infiniband = infiniband});
+  }
+  return devices;
+}
+
+}  // namespace
+
+std::span<const DeviceIdentity> wanted_devices() {
+  static const std::vector<DeviceIdentity> devices = read();
+  return devices;
+}
+
+}  // namespace rdmacomm::softdev::preload

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Programs that nobody here wrote, as Debian has them, on soft0: rdma-core's and perftest.
+
+usage: foreign_programs_test.py [TEST...]
+
+RDMACOMM_BIN names the folder of softdev-run. With RDMACOMM_CONFORMANCE=full perftest runs with all options, else with the
+plainest of each program.
+"""
+
+import itertools
+import os
+import re
+import socket
+import subprocess
+import unittest
+
+RUN = os.path.join(os.environ.get("RDMACOMM_BIN", ""), "softdev-run")
+FULL = os.environ.get("RDMACOMM_CONFORMANCE") == "full"
+SECONDS = 120
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ForeignProgramTest(unittest.TestCase):
+    maxDiff = None
+
+    def start(self, *arguments, run_options=()):
+        process = subprocess.Popen([RUN, *run_options, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        """For the end of a test, whatever happened in it."""
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+    def output(self, process):
+        """What a program that must succeed has printed."""
+        out, _ = process.communicate(timeout=SECONDS)
+        self.assertEqual(process.returncode, 0, " ".join(process.args) + "\n" + out)
+        return out
+
+    def run_alone(self, *arguments, run_options=()):
+        return self.output(self.start(*arguments, run_options=run_options))
+
+    def run_pair(self, *arguments, run_options=()):
+        """A server, and once it listens a client; both must succeed. Returns what the client printed."""
+        port = free_port()
+        server = self.start(*arguments, "-p", str(port), run_options=run_options)
+        self.wait_until_listening(server, port)
+        client = self.start(*arguments, "-p", str(port), "localhost", run_options=run_options)
+        out = self.output(client)
+        self.output(server)
+        return out
+
+    def wait_until_listening(self, server, port):
+        """Connecting to find out would be taken for the client."""
+        wanted = f":{port:04X}"
+        while server.poll() is None:
+            for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+                with open(table, encoding="ascii") as file:
+                    for line in file.read().splitlines()[1:]:
+                        fields = line.split()
+                        if fields[1].endswith(wanted) and fields[3] == "0A":
+                            return
+        self.fail(" ".join(server.args) + " ended before it listened\n" + server.stdout.read())
+
+
+class Devices(ForeignProgramTest):
+    def test_ibv_devices(self):
+        self.assertRegex(self.run_alone("ibv_devices"), r"(?m)^ +soft0 +\t[0-9a-f]{16}$")
+
+    def test_names(self):
+        out = self.run_alone("ibv_devices", run_options=("--names", "soft0,mlx5_0"))
+        guids = re.findall(r"(?m)^ +(?:soft0|mlx5_0) +\t([0-9a-f]{16})$", out)
+        self.assertEqual(len(set(guids)), 2, out)
+
+    def test_ibv_devinfo(self):
+        out = self.run_alone("ibv_devinfo", "-v", "-d", "soft0")
+        for line in (r"state:\s+PORT_ACTIVE", r"link_layer:\s+Ethernet", r"atomic_cap:\s+ATOMIC_GLOB"):
+            self.assertRegex(out, line)
+        # The layout that people know from mlx5.
+        self.assertRegex(out, r"GID\[  0\]:\s+fe80:\S+, RoCE v1")
+        self.assertRegex(out, r"GID\[  1\]:\s+fe80:\S+, RoCE v2")
+        self.assertRegex(out, r"GID\[  3\]:\s+::ffff:\d+\.\d+\.\d+\.\d+, RoCE v2")
+
+    def test_infiniband(self):
+        out = self.run_alone("ibv_devinfo", "-d", "soft1", run_options=("--devices=2", "--link-layer=ib"))
+        self.assertRegex(out, r"link_layer:\s+InfiniBand")
+        self.assertRegex(out, r"port_lid:\s+2")
+
+
+class Launcher(ForeignProgramTest):
+    def test_bad_arguments(self):
+        for arguments, words in (
+                (["--devices", "0", "x"], "--devices 0: possible are 1 to 64"),
+                (["--devices=65", "x"], "--devices 65: possible are 1 to 64"),
+                (["--devices=2", "--names=a", "x"], "--devices 2, but --names has 1"),
+                (["--names=a,,b", "x"], '"" is no name'),
+                (["--names=a b", "x"], '"a b" is no name'),
+                (["--names=a,a", "x"], "a is there twice"),
+                (["--link-layer=fddi", "x"], "possible are eth and ib"),
+                (["--late=0", "x"], "--late 0: possible are 1 to 60000"),
+                (["--late"], "--late wants a value"),
+                (["--bogus", "x"], "unknown option --bogus"),
+                ([], "which program?"),
+        ):
+            with self.subTest(arguments):
+                process = self.start(*arguments)
+                out, _ = process.communicate(timeout=SECONDS)
+                self.assertEqual(process.returncode, 1, out)
+                self.assertEqual(len(out.splitlines()), 1, out)
+                self.assertIn(words, out)
+
+    def test_exit_status_is_the_programs(self):
+        for program, status in ((["true"], 0), (["sh", "-c", "exit 7"], 7), (["/nonexistent/program"], 127)):
+            with self.subTest(program):
+                process = self.start(*program)
+                process.communicate(timeout=SECONDS)
+                self.assertEqual(process.returncode, status)
+
+    def test_help(self):
+        self.assertIn("usage: softdev-run", self.run_alone("--help"))
+
+
+class PingPong(ForeignProgramTest):
+    """rdma-core's examples; -c: each byte is looked at."""
+
+    def test_rc(self):
+        for options in ((), ("-e",), ("-N",), ("-N", "-e"), ("-m", "1024"), ("-s", "100000", "-n", "100")):
+            with self.subTest(options):
+                self.assertRegex(self.run_pair("ibv_rc_pingpong", "-d", "soft0", "-g", "3", "-c", *options), "iters in")
+
+    def test_rc_by_lid(self):
+        self.assertRegex(self.run_pair("ibv_rc_pingpong", "-d", "mlx5_0", "-c",
+                                       run_options=("--names=mlx5_0", "--link-layer=ib")), "iters in")
+
+    def test_rc_late(self):
+        self.assertRegex(self.run_pair("ibv_rc_pingpong", "-d", "soft0", "-g", "3", "-c", run_options=("--late=1",)),
+                         "iters in")
+
+    def test_what_soft0_does_not_have_is_refused(self):
+        for program in ("ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"):
+            with self.subTest(program):
+                process = self.start(program, "-d", "soft0", "-g", "3", "-p", str(free_port()))
+                out, _ = process.communicate(timeout=SECONDS)
+                self.assertEqual(process.returncode, 1, out)
+                self.assertRegex(out, "Couldn't create (QP|SRQ)")
+
+
+# What each of perftest's programs takes; -b: both directions, -q: queue pairs, -e: sleeps for events, -a: all sizes.
+OPTIONS = {
+    "ib_send_lat": ((), ("-e",), ("-a",), ("-I", "64")),
+    "ib_send_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-a",), ("-r", "16")),
+    "ib_write_lat": ((), ("-a",), ("-I", "64")),
+    "ib_write_bw": ((), ("-b",), ("-q", "4"), ("-a",)),
+    "ib_read_lat": ((), ("-e",), ("-a",)),
+    "ib_read_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-a",)),
+    "ib_atomic_lat": ((), ("-e",), ("-A", "CMP_AND_SWAP")),
+    "ib_atomic_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-A", "CMP_AND_SWAP")),
+}
+
+
+class Perftest(ForeignProgramTest):
+    def test_rc(self):
+        for program, options in OPTIONS.items():
+            for chosen, posts in itertools.product(options if FULL else options[:1], ((), ("--use_old_post_send",))):
+                if posts and not FULL:
+                    continue
+                with self.subTest(program=program, options=(*chosen, *posts)):
+                    out = self.run_pair(program, "-d", "soft0", "-x", "3", "-F", "-n", "100", *chosen, *posts)
+                    self.assertRegex(out, r"(?m)^ \d+ +100 ")
+
+
+if __name__ == "__main__":
+    unittest.main()
