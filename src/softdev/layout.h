@@ -47,9 +47,10 @@ struct alignas(64) CqShared {
 /// The receiving side of a queue pair. Behind it lie `entries` inbound slots, then `entries` posted receives.
 struct alignas(64) QpShared {
   // Written by the target, seldom.
-  std::atomic<std::uint64_t> link;         ///< link_word() while it accepts requests, else 0
-  std::atomic<std::uint32_t> access;       ///< IBV_ACCESS_REMOTE_* of the queue pair
-  std::atomic<std::uint32_t> recv_floor;   ///< no posted receive is shorter, nor malformed: SEND need not look
+  std::atomic<std::uint64_t> link;    ///< link_word() while it accepts requests, else 0
+  std::atomic<std::uint32_t> access;  ///< IBV_ACCESS_REMOTE_* of the queue pair
+  std::atomic<std::uint32_t>
+      recv_floor;  ///< no posted receive is shorter, malformed, or in memory given up since: SEND need not look
   std::atomic<std::uint32_t> path_mtu;     ///< bytes
   std::atomic<std::uint32_t> rnr_timer;    ///< min_rnr_timer code
   std::atomic<std::uint32_t> max_dest_rd;  ///< READs and atomics it accepts at a time

@@ -8,6 +8,7 @@
 
 #include "softdev/soft_context.h"
 #include "softdev/soft_pd.h"
+#include "softdev/soft_qp.h"
 #include "softdev/soft_verbs.h"
 
 namespace rdmacomm::softdev {
@@ -79,6 +80,7 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
 int dereg_mr(ibv_mr* mr) {
   SoftContext& soft = SoftContext::from(mr->context);
   soft.registrations().invalidate(mr->lkey);
+  for (const auto& qp : soft.queue_pairs().all()) qp->expect_refusal(mr->lkey);
   soft.wait_until_idle();
   soft.registrations().recycle(mr->lkey);
   --SoftPd::from(mr->pd).users;

@@ -21,6 +21,12 @@ RDMACOMM_HOT_INLINE bool SoftQp::slices_writable(const ibv_sge* slices, std::uin
   });
 }
 
+RDMACOMM_HOT_INLINE void SoftQp::lower_floor(std::uint32_t bytes) noexcept {
+  if (bytes >= recv_floor_) return;
+  recv_floor_ = bytes;
+  view_.shared->recv_floor.store(bytes, std::memory_order_relaxed);
+}
+
 int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   const std::scoped_lock guard(recv_lock_);
   int error = state_.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
@@ -42,11 +48,7 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     std::copy_n(wr->sg_list, count, entry.scatter());
     const auto floor =
         entry.malformed != 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
-    if (floor < recv_floor_) {
-      // Before the receive is published: who sees it knows how short it is.
-      recv_floor_ = floor;
-      view_.shared->recv_floor.store(floor, std::memory_order_relaxed);
-    }
+    lower_floor(floor);  // before the receive is published: who sees it knows how short it is
     ++position;
   }
   if (error != 0) *bad = wr;
@@ -55,6 +57,19 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   // In ERR the receive is flushed at the next poll; whoever sleeps must hear of it.
   if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) recv_queue_.notify(true);
   return error;
+}
+
+void SoftQp::expect_refusal(std::uint32_t key) noexcept {
+  const std::scoped_lock guard(recv_lock_);
+  const std::uint32_t end = recv_posted_.load(std::memory_order_relaxed);
+  for (std::uint32_t position = recv_polled_.load(std::memory_order_acquire); position != end; ++position) {
+    const std::uint32_t at = position & view_.mask;
+    const ibv_sge* const slices = recv_slices_.data() + std::size_t{at} * capabilities_.max_recv_sge;
+    const auto has_key = [key](const ibv_sge& slice) { return slice.lkey == key; };
+    if (std::none_of(slices, slices + recvs_[at].count, has_key)) continue;
+    lower_floor(0);
+    return;
+  }
 }
 
 RDMACOMM_HOT_INLINE bool SoftQp::copy_eager(const InSlot& slot, const RecvRecord& record,

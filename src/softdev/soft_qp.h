@@ -77,6 +77,9 @@ class SoftQp : public ibv_qp_ex {
   // qp_recv.cc
   int post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
   int poll_receives(int count, ibv_wc* out) noexcept;
+  /// The registration with this key is gone: where a posted receive has it, no message may be handed over before the
+  /// sender has looked at that receive.
+  void expect_refusal(std::uint32_t key) noexcept;
   /// Wakes whoever sleeps on the receive completion queue: there may be something to flush.
   void notify_receiver() noexcept;
 
@@ -147,6 +150,8 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
 
   // qp_recv.cc
+  /// Messages of more than that many bytes are not handed over before the sender has looked at the receive.
+  void lower_floor(std::uint32_t bytes) noexcept;
   [[nodiscard]] bool slices_writable(const ibv_sge* slices, std::uint32_t count) const noexcept;
   [[nodiscard]] bool copy_eager(const InSlot& slot, const RecvRecord& record, const ibv_sge* slices) const noexcept;
   void deliver(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;

@@ -175,13 +175,21 @@ TEST(Receives, UnregisteredForALargeMessage) {
 }
 
 TEST(Receives, DeregisteredBetweenPostAndArrival) {
-  Pair pair;
-  Memory local(pair.a_node);
-  Memory remote(pair.b_node);
-  ASSERT_EQ(pair.b.post_recv(remote.slice(0, 64), 3), 0);
-  remote.mr.reset();
-  ASSERT_EQ(pair.a.post(send_request(1), local.slice(0, 8)), 0);
-  EXPECT_EQ(pair.b.next().status, IBV_WC_LOC_PROT_ERR);
+  for (const std::uint32_t bytes : {8U, 1000U}) {
+    Pair pair;
+    Memory local(pair.a_node);
+    Memory kept(pair.b_node);
+    Memory given_up(pair.b_node);
+    ASSERT_EQ(pair.b.post_recv(kept.slice(0, 1000), 3), 0);
+    ASSERT_EQ(pair.b.post_recv(given_up.slice(0, 1000), 4), 0);
+    given_up.mr.reset();
+    ASSERT_EQ(pair.a.post(send_request(1), local.slice(0, bytes)), 0);
+    EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
+    ASSERT_EQ(pair.a.post(send_request(2), local.slice(0, bytes)), 0);
+    EXPECT_EQ(pair.a.next().status, IBV_WC_REM_OP_ERR);
+    EXPECT_EQ(pair.b.next().status, IBV_WC_LOC_PROT_ERR);
+  }
 }
 
 TEST(ReceiverNotReady, IsAnErrorAtOnceWithoutRetries) {
