@@ -67,7 +67,7 @@ class Runs(ProgramTest):
                         ["--queue-depth=3", "--buffers=roundrobin"], ["--queue-depth=1000"]):
             with self.subTest(options):
                 self.assert_success(self.run_program(
-                    LAT_BW, "--device=soft0", "--iterations=300", "--rounds=1", "--verify",
+                    LAT_BW, "--device=soft0", "--iterations=100", "--rounds=1", "--verify",
                     "--sizes=1,2,7,64,65,4097,100000", *options))
 
     def test_large_messages(self):

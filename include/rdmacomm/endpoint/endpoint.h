@@ -103,7 +103,8 @@ class EndPoint {
   /// Whether it has ended in order: by a goodbye of the peer's, or by stop() or close() of this side.
   [[nodiscard]] bool ended_in_order() const;
   /// Ends it, from any thread, without waiting for anything to finish: says goodbye to the peer, moves the queue
-  /// pairs to ERR (posts return kNotConnected from then on) and ends every wait with kStopped.
+  /// pairs to ERR (posts return kNotConnected from then on) and ends every wait with kStopped. Connected by rdma_cm, up
+  /// to 200 ms until the goodbye has left.
   void stop() noexcept;
   /// stop(), and then waits until nothing is outstanding on any channel, so that no buffer is in use any more.
   /// Completions that were not polled by then are dropped in ThreadMode::kApplication; in the others the hooks get
