@@ -40,8 +40,10 @@ int destroy_comp_channel(ibv_comp_channel* channel) {
   return 0;
 }
 
-ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector) {
-  if (depth < 1 || depth > kMaxCompletions || vector != 0) return fail<ibv_cq>(EINVAL);
+namespace {
+
+SoftCq* make_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector) {
+  if (depth < 1 || depth > kMaxCompletions || vector != 0) return fail<SoftCq>(EINVAL);
   SoftContext& soft = SoftContext::from(context);
   SharedBlock block = soft.segment().allocate(sizeof(CqShared));
   if (block.mapping.empty()) return nullptr;
@@ -54,6 +56,33 @@ ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_ch
   }
   soft.completion_queues().insert(*cq);
   return cq;
+}
+
+}  // namespace
+
+ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector) {
+  SoftCq* const cq = make_cq(context, depth, cq_context, channel, vector);
+  return cq == nullptr ? nullptr : cq->verbs();
+}
+
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
+  // One thread or several, overruns that cannot be: all the same here.
+  constexpr std::uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+  const bool has_flags = (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
+  const bool known = (init->comp_mask & ~static_cast<std::uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) == 0 &&
+                     (!has_flags || (init->flags & ~kFlags) == 0) && (init->wc_flags & ~CqCursor::kFields) == 0;
+  if (!known) return fail<ibv_cq_ex>(EOPNOTSUPP);
+  if (init->cqe > kMaxCompletions) return fail<ibv_cq_ex>(EINVAL);
+  SoftCq* const cq = make_cq(context, static_cast<int>(init->cqe), init->cq_context, init->channel,
+                             static_cast<int>(init->comp_vector));
+  if (cq != nullptr) CqCursor::install(*cq, init->wc_flags);
+  return cq;
+}
+
+int resize_cq(ibv_cq* cq, int depth) {
+  if (depth < 1 || depth > kMaxCompletions) return EINVAL;
+  cq->cqe = depth;  // the queue pairs hold the completions, and have room for all of theirs
+  return 0;
 }
 
 int destroy_cq(ibv_cq* cq) {
@@ -81,7 +110,7 @@ int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
     if (read(channel->fd, &one, sizeof(one)) != sizeof(one)) return -1;
     SoftCq* const fired = from(channel).take_event();
     if (fired == nullptr) continue;  // its queue was destroyed since
-    *cq = fired;
+    *cq = fired->verbs();
     *cq_context = fired->cq_context;
     return 0;
   }

@@ -18,7 +18,7 @@ SoftCq* SoftChannel::take_event() {
 }
 
 SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* user_context, SoftChannel* events)
-    : ibv_cq{}, block_(std::move(block)), shared_(reinterpret_cast<CqShared*>(block_.mapping.data())) {
+    : ibv_cq_ex{}, block_(std::move(block)), shared_(reinterpret_cast<CqShared*>(block_.mapping.data())) {
   context = soft_context.verbs();
   channel = events;
   cq_context = user_context;

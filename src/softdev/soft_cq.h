@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "softdev/completion_event.h"
+#include "softdev/cq_cursor.h"
 #include "softdev/layout.h"
 #include "softdev/shared_file.h"
 #include "softdev/spin_lock.h"
@@ -33,13 +34,19 @@ struct SoftChannel : ibv_comp_channel {
 /// completions in their send queues, receive completions in their inbound slots, and poll() merges them. So no
 /// two processes ever share a queue.
 /// Threads: any.
-class SoftCq : public ibv_cq {
+class SoftCq : public ibv_cq_ex {
  public:
   SoftCq(SoftContext& context, SharedBlock block, int depth, void* cq_context, SoftChannel* channel);
   SoftCq(const SoftCq&) = delete;
   SoftCq& operator=(const SoftCq&) = delete;
 
-  [[nodiscard]] static SoftCq& from(ibv_cq* cq) noexcept { return *static_cast<SoftCq*>(cq); }
+  /// An ibv_cq is what an ibv_cq_ex begins with.
+  [[nodiscard]] static SoftCq& from(ibv_cq* cq) noexcept {
+    return *static_cast<SoftCq*>(reinterpret_cast<ibv_cq_ex*>(cq));
+  }
+  [[nodiscard]] ibv_cq* verbs() noexcept { return ibv_cq_ex_to_cq(this); }
+  /// For the calls ibv_start_poll and so on.
+  [[nodiscard]] CqCursor& cursor() noexcept { return cursor_; }
 
   int poll(int count, ibv_wc* out) noexcept;
   int arm(bool solicited_only) noexcept;
@@ -72,6 +79,7 @@ class SoftCq : public ibv_cq {
     list.push_back(&qp);
   }
 
+  CqCursor cursor_;
   SharedBlock block_;
   CqShared* const shared_;
   SpinLock lock_;

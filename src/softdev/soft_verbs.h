@@ -44,6 +44,8 @@ void free_memory(ibv_context* context, void* address, std::size_t length, bool h
 ibv_comp_channel* create_comp_channel(ibv_context* context);
 int destroy_comp_channel(ibv_comp_channel* channel);
 ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector);
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init);
+int resize_cq(ibv_cq* cq, int depth);
 int destroy_cq(ibv_cq* cq);
 int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);
 void ack_cq_events(ibv_cq* cq, unsigned count);

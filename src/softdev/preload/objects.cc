@@ -209,7 +209,7 @@ ibv_cq* ibv_create_cq(ibv_context* context, int depth, void* cq_context, ibv_com
                  (context, depth, cq_context, channel, vector));
 }
 int ibv_resize_cq(ibv_cq* cq, int depth) {
-  RDMACOMM_FRONT(ibv_resize_cq, soft(cq), EOPNOTSUPP, (cq, depth));
+  RDMACOMM_FRONT(ibv_resize_cq, soft(cq), softdev::resize_cq(cq, depth), (cq, depth));
 }
 int ibv_destroy_cq(ibv_cq* cq) {
   RDMACOMM_FRONT(ibv_destroy_cq, soft(cq), softdev::destroy_cq(cq), (cq));
