@@ -64,9 +64,9 @@ struct alignas(64) QpShared {
 static_assert(sizeof(QpShared) == 192);
 
 /// What QpShared::link holds while target `qpn` accepts requests from initiator `peer_qpn`. One load and compare
-/// tells the initiator that the target exists, is in RTR or RTS, and is connected to it and nobody else.
-[[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn) noexcept {
-  return std::uint64_t{1} << 63 | std::uint64_t{qpn} << 24 | peer_qpn;
+/// tells the initiator that the target exists, is of its own type, in RTR or RTS, and connected to it and nobody else.
+[[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn, bool reliable) noexcept {
+  return std::uint64_t{1} << 63 | std::uint64_t{reliable} << 62 | std::uint64_t{qpn} << 24 | peer_qpn;
 }
 
 /// The first word of an inbound slot, published last and by one store: who sees its sequence sees all of the slot.

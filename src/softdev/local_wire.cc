@@ -26,7 +26,7 @@ void gather(const ibv_sge* slices, int count, std::byte* to) noexcept {
   }
 }
 
-/// What the target is told when a request is refused for `status`; false: it need not know.
+/// What a reliable target is told when a request is refused for `status`; false: it need not know.
 bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
   if (status == IBV_WC_REM_ACCESS_ERR) {
     event = IBV_EVENT_QP_ACCESS_ERR;
@@ -43,7 +43,7 @@ bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
 LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
     : own_(own),
       target_qpn_(target_qpn),
-      link_(link_word(target_qpn, own.qpn)),
+      link_(link_word(target_qpn, own.qpn, own.reliable)),
       own_registrations_(own.context->registrations().entries()) {}
 
 LocalWire::~LocalWire() {
@@ -326,7 +326,7 @@ ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
     peer_->report_release(target_qpn_);
   ibv_event_type event{};
-  if (result.is_done() && result.status() != IBV_WC_SUCCESS && target_event(result.status(), event)) {
+  if (result.is_done() && result.status() != IBV_WC_SUCCESS && own_.reliable && target_event(result.status(), event)) {
     peer_->report_failure(target_qpn_, event);
   }
   return result;

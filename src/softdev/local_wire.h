@@ -19,6 +19,7 @@ struct LocalEnd {
   std::uint32_t qpn = 0;
   std::uint32_t pd = 0;
   std::uint32_t path_mtu = 0;  ///< bytes
+  bool reliable = true;        ///< both ends are RC, else UC
 };
 
 class LocalWire final : public Wire {

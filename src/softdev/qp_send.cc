@@ -31,6 +31,10 @@ bool is_atomic(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+bool is_refused_by_target(ibv_wc_status status) noexcept {
+  return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
+}
+
 /// How long a sender waits after "receiver not ready", by min_rnr_timer code. Source: ibv_modify_qp(3).
 std::chrono::microseconds rnr_delay(std::uint32_t code) noexcept {
   static constexpr std::uint32_t kHundredthsOfMs[32] = {
@@ -47,7 +51,7 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
   if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
   if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > capabilities_.max_send_sge) return EINVAL;
   const bool needs_read_depth = wr.opcode == IBV_WR_RDMA_READ || is_atomic(wr.opcode);
-  if (needs_read_depth && attributes_.max_rd_atomic == 0) return EINVAL;
+  if (needs_read_depth && (attributes_.max_rd_atomic == 0 || !reliable_)) return EINVAL;
   if (is_atomic(wr.opcode) && (wr.num_sge != 1 || wr.sg_list[0].length != 8)) return EINVAL;
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) return 0;
   if (needs_read_depth) return EINVAL;
@@ -67,11 +71,20 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
   send_finished_.store(position + 1, std::memory_order_release);
 }
 
+/// What a request comes to: unreliably connected, nobody hears of what does not reach the target, or what it refuses.
+RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
+  const ExecResult result = wire_->exec(wr);
+  if (reliable_ || (result.is_done() && !is_refused_by_target(result.status()))) return result;
+  std::uint32_t bytes = 0;
+  for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
+  return ExecResult::done(bytes);
+}
+
 RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
   const ibv_qp_state now = state_.load(std::memory_order_relaxed);
   if (now == IBV_QPS_ERR) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
   if (now != IBV_QPS_RTS || !pending_.empty() || late_) return keep(wr);
-  const ExecResult result = wire_->exec(wr);
+  const ExecResult result = execute(wr);
   if (!result.is_done()) {
     // What the wait is for, and how long it may last, is settled by the first retry, which is now.
     keep(wr);
@@ -180,7 +193,7 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
 void SoftQp::retry_pending_locked(std::size_t most) noexcept {
   for (; most != 0 && !pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS; --most) {
     const ibv_send_wr& wr = pending_.front().wr;
-    ExecResult result = wire_->exec(wr);
+    ExecResult result = execute(wr);
     if (!result.is_done()) {
       ibv_wc_status status{};
       if (!give_up(result.outcome(), status)) return;

@@ -21,7 +21,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// A move of an RC queue pair and the attributes that it needs and allows. Source: ibv_modify_qp(3).
+/// A move of a queue pair and the attributes that it needs and allows. Source: ibv_modify_qp(3).
 struct Move {
   ibv_qp_state from;
   ibv_qp_state to;
@@ -29,26 +29,41 @@ struct Move {
   int optional;
 };
 
-constexpr int kRtrRequired =
-    IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-constexpr int kRtsRequired =
-    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+constexpr int kUcRtrRequired = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+constexpr int kRcRtrRequired = kUcRtrRequired | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int kUcRtsRequired = IBV_QP_SQ_PSN;
+constexpr int kRcRtsRequired =
+    kUcRtsRequired | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 // What the standard allows besides and this device does not have is refused: alternate paths, an event when the send
 // queue has drained, another address in SQD.
-constexpr int kRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER;
+constexpr int kRtrOptional = IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
+constexpr int kUcRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS;
+constexpr int kRcRtsOptional = kUcRtsOptional | IBV_QP_MIN_RNR_TIMER;
+constexpr int kRcSqdOptional = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
+                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PKEY_INDEX | kRcRtsOptional;
 
-constexpr std::array<Move, 9> kMoves = {{
+constexpr std::array<Move, 9> kRcMoves = {{
     {IBV_QPS_RESET, IBV_QPS_INIT, kInitRequired, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitRequired},
-    {IBV_QPS_INIT, IBV_QPS_RTR, kRtrRequired, IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
-    {IBV_QPS_RTR, IBV_QPS_RTS, kRtsRequired, kRtsOptional},
-    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRtsOptional},
+    {IBV_QPS_INIT, IBV_QPS_RTR, kRcRtrRequired, kRtrOptional},
+    {IBV_QPS_RTR, IBV_QPS_RTS, kRcRtsRequired, kRcRtsOptional},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRcRtsOptional},
     {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_CUR_STATE},
-    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRtsOptional},
-    {IBV_QPS_SQD, IBV_QPS_SQD, 0,
-     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
-         IBV_QP_PKEY_INDEX | kRtsOptional},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRcRtsOptional},
+    {IBV_QPS_SQD, IBV_QPS_SQD, 0, kRcSqdOptional},
+    {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
+}};
+
+constexpr std::array<Move, 9> kUcMoves = {{
+    {IBV_QPS_RESET, IBV_QPS_INIT, kInitRequired, 0},
+    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitRequired},
+    {IBV_QPS_INIT, IBV_QPS_RTR, kUcRtrRequired, kRtrOptional},
+    {IBV_QPS_RTR, IBV_QPS_RTS, kUcRtsRequired, kUcRtsOptional},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kUcRtsOptional},
+    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_CUR_STATE},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kUcRtsOptional},
+    {IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | kUcRtsOptional},
     {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
 }};
 
@@ -89,6 +104,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
     : ibv_qp_ex{},
       soft_context_(context_),
       late_(context_.lateness().count() != 0),
+      reliable_(init.qp_type == IBV_QPT_RC),
       block_(std::move(block)),
       view_(block_.mapping.data(), recv_entries(init.cap), init.cap.max_recv_sge),
       pd_number_(pd_number),
@@ -128,7 +144,7 @@ int SoftQp::check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state f
   const int given = mask & ~IBV_QP_STATE;
   if ((mask & IBV_QP_CUR_STATE) != 0 && attributes.cur_qp_state != from) return EINVAL;
   if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return (given & ~IBV_QP_CUR_STATE) == 0 ? 0 : EINVAL;
-  for (const Move& move : kMoves) {
+  for (const Move& move : reliable_ ? kRcMoves : kUcMoves) {
     if (move.from != from || move.to != to) continue;
     const bool complete = (given & move.required) == move.required;
     const bool nothing_else = (given & ~(move.required | move.optional)) == 0;
@@ -201,11 +217,12 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   const int error = check_address(soft_context_.identity(), a.ah_attr);
   if (error != 0) return error;
   auto wire = std::make_unique<LocalWire>(
-      LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu}, attributes_.dest_qp_num);
+      LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, reliable_},
+      attributes_.dest_qp_num);
   if (const int refused = wire->connect(); refused != 0) return refused;
   wire_ = std::move(wire);
   initiator_qpn_.store(attributes_.dest_qp_num, std::memory_order_release);
-  view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num), std::memory_order_release);
+  view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num, reliable_), std::memory_order_release);
   return 0;
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 int check_capabilities(const ibv_qp_init_attr& init) {
   const ibv_qp_cap& cap = init.cap;
-  if (init.qp_type != IBV_QPT_RC || init.srq != nullptr) return EOPNOTSUPP;
+  if ((init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC) || init.srq != nullptr) return EOPNOTSUPP;
   if (init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
   const bool too_much = cap.max_send_wr > kMaxQueueDepth || cap.max_recv_wr > kMaxQueueDepth ||
                         cap.max_send_sge > kMaxSge || cap.max_recv_sge > kMaxSge ||

@@ -1,4 +1,4 @@
-// soft_qp.h - a reliable-connected queue pair: its two queues, its states, its retries.
+// soft_qp.h - a connected queue pair: its two queues, its states, its retries.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -26,7 +26,7 @@ namespace rdmacomm::softdev {
 class SoftContext;
 class SoftCq;
 
-/// A queue pair. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
+/// A queue pair, RC or UC. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
 /// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
 /// retrying thread and by poll_cq. In a context that is late, all wait for these.
 ///
@@ -142,6 +142,7 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] int check_sendable() const noexcept;
   [[nodiscard]] std::uint32_t send_room() const noexcept;
   [[nodiscard]] int check_send(const ibv_send_wr& wr) const noexcept;
+  [[nodiscard]] ExecResult execute(const ibv_send_wr& wr) noexcept;
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
@@ -158,6 +159,7 @@ class SoftQp : public ibv_qp_ex {
 
   SoftContext& soft_context_;
   const bool late_;
+  const bool reliable_;
   SharedBlock block_;
   QpView view_;
   const std::uint32_t pd_number_;

@@ -68,6 +68,7 @@ struct Memory {
 };
 
 struct QpSettings {
+  ibv_qp_type type = IBV_QPT_RC;
   std::uint32_t depth = 16;
   std::uint32_t sges = 4;
   std::uint32_t inline_bytes = 64;
@@ -96,7 +97,7 @@ struct Qp {
     cq = verbs::CqHandle(api(), api().create_cq(node.context.get(), 256, this, channel.get(), 0));
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = cq.get();
-    init.qp_type = IBV_QPT_RC;
+    init.qp_type = settings.type;
     init.cap = {settings.depth, settings.depth, settings.sges, settings.sges, settings.inline_bytes};
     init.sq_sig_all = settings.signal_all ? 1 : 0;
     qp = verbs::QpHandle(api(), api().create_qp(node.pd.get(), &init));
@@ -122,9 +123,10 @@ struct Qp {
     a.ah_attr.port_num = 1;
     a.ah_attr.grh.dgid = gid.gid;
     a.ah_attr.grh.sgid_index = 1;
+    const int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     return api().modify_qp(qp.get(), &a,
                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+                               (settings.type == IBV_QPT_RC ? reliable : 0));
   }
   int to_rts() {
     ibv_qp_attr a{};
@@ -133,9 +135,8 @@ struct Qp {
     a.retry_cnt = settings.retry_count;
     a.rnr_retry = settings.rnr_retry;
     a.max_rd_atomic = 16;
-    return api().modify_qp(
-        qp.get(), &a,
-        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    const int reliable = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    return api().modify_qp(qp.get(), &a, IBV_QP_STATE | IBV_QP_SQ_PSN | (settings.type == IBV_QPT_RC ? reliable : 0));
   }
   int to_state(ibv_qp_state state) {
     ibv_qp_attr a{};
