@@ -102,7 +102,8 @@ int get_async_event(ibv_context* context, ibv_async_event* event) {
 }
 
 void ack_async_event(ibv_async_event* event) {
-  SoftContext::from(event->element.qp->context).events().acknowledge(*event);
+  SoftQp& qp = SoftQp::from(event->element.qp);
+  SoftContext::from(qp.qp_base.context).events().acknowledge(qp.events);
 }
 
 }  // namespace rdmacomm::softdev

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "softdev/soft_qp.h"
 
 namespace rdmacomm::softdev {
 
@@ -15,13 +14,10 @@ int EventQueue::open() {
   return fd_ ? 0 : errno;
 }
 
-void EventQueue::push(ibv_event_type type, SoftQp& qp) {
+void EventQueue::push(const ibv_async_event& event, EventSource& source) {
   const std::scoped_lock lock(mutex_);
-  if (qp.events_retired) return;
-  ibv_async_event event{};
-  event.event_type = type;
-  event.element.qp = qp.verbs();
-  waiting_.push_back(event);
+  if (source.retired) return;
+  waiting_.push_back({event, &source});
   const std::uint64_t one = 1;
   (void)!write(fd_.get(), &one, sizeof(one));
 }
@@ -31,25 +27,25 @@ int EventQueue::get(ibv_async_event& event) {
     std::uint64_t one = 0;
     if (read(fd_.get(), &one, sizeof(one)) != sizeof(one)) return -1;
     const std::scoped_lock lock(mutex_);
-    if (waiting_.empty()) continue;  // its queue pair was destroyed since
-    event = waiting_.front();
+    if (waiting_.empty()) continue;  // what it was about was destroyed since
+    event = waiting_.front().event;
+    ++waiting_.front().source->taken;
     waiting_.pop_front();
-    ++SoftQp::from(event.element.qp).events_taken;
     return 0;
   }
 }
 
-void EventQueue::acknowledge(const ibv_async_event& event) {
+void EventQueue::acknowledge(EventSource& source) {
   const std::scoped_lock lock(mutex_);
-  ++event.element.qp->events_completed;
+  ++source.acknowledged;
   acknowledged_.notify_all();
 }
 
-void EventQueue::retire(SoftQp& qp) {
+void EventQueue::retire(EventSource& source) {
   std::unique_lock lock(mutex_);
-  qp.events_retired = true;
-  std::erase_if(waiting_, [&qp](const ibv_async_event& event) { return event.element.qp == qp.verbs(); });
-  acknowledged_.wait(lock, [&qp] { return qp.qp_base.events_completed == qp.events_taken; });
+  source.retired = true;
+  std::erase_if(waiting_, [&source](const Waiting& waiting) { return waiting.source == &source; });
+  acknowledged_.wait(lock, [&source] { return source.acknowledged == source.taken; });
 }
 
 }  // namespace rdmacomm::softdev

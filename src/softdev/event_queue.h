@@ -12,7 +12,12 @@
 
 namespace rdmacomm::softdev {
 
-class SoftQp;
+/// What an object that events are about has for them. Guarded by the context's event queue.
+struct EventSource {
+  std::uint32_t taken = 0;
+  std::uint32_t acknowledged = 0;
+  bool retired = false;
+};
 
 /// What get_async_event hands out. Its descriptor (ibv_context::async_fd) is readable while events wait.
 /// Threads: any.
@@ -22,18 +27,24 @@ class EventQueue {
   [[nodiscard]] int open();
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
-  void push(ibv_event_type type, SoftQp& qp);
+  /// `event` is about the object that `source` belongs to.
+  void push(const ibv_async_event& event, EventSource& source);
   /// As ibv_get_async_event: blocks unless the descriptor is non-blocking; -1 and errno.
   int get(ibv_async_event& event);
-  void acknowledge(const ibv_async_event& event);
-  /// Drops the events of `qp` that nobody took and waits until all taken ones are acknowledged.
-  void retire(SoftQp& qp);
+  void acknowledge(EventSource& source);
+  /// Drops the events of `source` that nobody took and waits until all taken ones are acknowledged.
+  void retire(EventSource& source);
 
  private:
+  struct Waiting {
+    ibv_async_event event;
+    EventSource* source;
+  };
+
   UniqueFd fd_;
   std::mutex mutex_;
   std::condition_variable acknowledged_;
-  std::deque<ibv_async_event> waiting_;
+  std::deque<Waiting> waiting_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -298,6 +298,13 @@ bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
   return true;
 }
 
+void SoftQp::raise(ibv_event_type type) {
+  ibv_async_event event{};
+  event.event_type = type;
+  event.element.qp = verbs();
+  soft_context_.events().push(event, events);
+}
+
 bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
   const std::scoped_lock guard(service_mutex_);
   if (destroyed_) return false;

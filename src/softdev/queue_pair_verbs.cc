@@ -85,7 +85,7 @@ int destroy_qp(ibv_qp* qp) {
   SoftQp& target = SoftQp::from(qp);
   target.destroy();
   const auto kept = soft.queue_pairs().remove(qp->qp_num);
-  soft.events().retire(target);
+  soft.events().retire(target.events);
   --SoftPd::from(qp->pd).users;
   return 0;
 }

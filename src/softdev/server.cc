@@ -211,7 +211,7 @@ void Server::take_report(const Request& request, Watched& initiator) {
   // Not done here: whoever holds the send queue may be waiting for an answer of this thread's.
   qp->request_failure();
   context_.retrier().wake();
-  context_.events().push(static_cast<ibv_event_type>(request.argument), *qp);
+  qp->raise(static_cast<ibv_event_type>(request.argument));
 }
 
 void Server::initiator_gone(const Watched& initiator) {

@@ -14,6 +14,7 @@
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/control_protocol.h"
+#include "softdev/event_queue.h"
 #include "softdev/layout.h"
 #include "softdev/poster_lock.h"
 #include "softdev/request_builder.h"
@@ -106,9 +107,9 @@ class SoftQp : public ibv_qp_ex {
     return failure_requested_.load(std::memory_order_acquire) && failure_requested_.exchange(false);
   }
 
-  // Asynchronous events, guarded by the context's event queue.
-  std::uint32_t events_taken = 0;
-  bool events_retired = false;
+  /// Tells the application of an asynchronous event.
+  void raise(ibv_event_type type);
+  EventSource events;
 
  private:
   /// A finished request of the send queue, until poll takes it.
