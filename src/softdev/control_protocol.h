@@ -28,6 +28,7 @@ enum class RequestKind : std::uint32_t {
   kQueuePair,    ///< -> QueuePairAnswer, and the descriptor that wakes its receive queue's sleeper, if it has one
   kArena,        ///< -> the descriptor of arena `argument`
   kFail,         ///< a request broke the rules of queue pair `qpn`: no answer
+  kLimit,        ///< fewer receives than its limit are left in queue pair `qpn`'s shared receive queue: no answer
   kReleased,     ///< queue pair `qpn` went down while a request used it, which it does not any more: no answer
   kDetach,       ///< initiator `peer_qpn` has let go of queue pair `qpn`'s memory: no answer
   kWrite,        ///< memory that can neither be mapped nor reached by system calls: `length` bytes follow
@@ -38,7 +39,8 @@ enum class RequestKind : std::uint32_t {
 
 /// Whether no answer is awaited.
 [[nodiscard]] constexpr bool is_report(RequestKind kind) noexcept {
-  return kind == RequestKind::kFail || kind == RequestKind::kReleased || kind == RequestKind::kDetach;
+  return kind == RequestKind::kFail || kind == RequestKind::kLimit || kind == RequestKind::kReleased ||
+         kind == RequestKind::kDetach;
 }
 
 struct Request {
@@ -71,6 +73,11 @@ struct Answer {
   std::uint32_t pd = 0;
   std::uint32_t recv_entries = 0;
   std::uint32_t max_recv_sge = 0;
+  // kQueuePair, where it has a shared receive queue (srq_entries != 0)
+  std::uint32_t srq_entries = 0;
+  std::uint32_t srq_max_sge = 0;
+  std::uint32_t srq_pd = 0;
+  std::uint64_t srq_offset = 0;
 };
 
 }  // namespace rdmacomm::softdev

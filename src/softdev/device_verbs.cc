@@ -11,6 +11,7 @@
 #include "softdev/soft_cq.h"
 #include "softdev/soft_device.h"
 #include "softdev/soft_qp.h"
+#include "softdev/soft_srq.h"
 #include "softdev/soft_verbs.h"
 
 namespace rdmacomm::softdev {
@@ -57,7 +58,8 @@ int close_device(ibv_context* context) {
   // As the kernel does for its devices: what is still there is of no use any more, and its small memory is lost.
   SoftContext& soft = SoftContext::from(context);
   for (const auto& qp : soft.queue_pairs().all()) qp->destroy();
-  for (SoftCq* cq : soft.completion_queues().all()) soft.segment().free(cq->take_block());
+  soft.shared_receive_queues().for_each([&soft](SoftSrq& srq) { soft.segment().free(srq.take_block()); });
+  soft.completion_queues().for_each([&soft](SoftCq& cq) { soft.segment().free(cq.take_block()); });
   delete &soft;
   return 0;
 }
@@ -102,6 +104,10 @@ int get_async_event(ibv_context* context, ibv_async_event* event) {
 }
 
 void ack_async_event(ibv_async_event* event) {
+  if (event->event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
+    SoftSrq& srq = SoftSrq::from(event->element.srq);
+    return SoftContext::from(srq.context).events().acknowledge(srq.events);
+  }
   SoftQp& qp = SoftQp::from(event->element.qp);
   SoftContext::from(qp.qp_base.context).events().acknowledge(qp.events);
 }

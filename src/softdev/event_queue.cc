@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 
-
 namespace rdmacomm::softdev {
 
 int EventQueue::open() {

@@ -13,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -60,8 +60,22 @@ struct alignas(64) QpShared {
   // Written by the initiator.
   alignas(64) std::atomic<std::uint32_t> busy;  ///< hazard flag: an operation on this target is under way
   std::uint32_t taken;                          ///< receives consumed since RESET: the next slot's position
+  std::uint32_t claimed;  ///< with a shared receive queue: its entry + 1 that the message under way has taken
 };
 static_assert(sizeof(QpShared) == 192);
+
+/// A shared receive queue. Behind it lie the numbers of the posted entries in the order of posting, a ring, then the
+/// entries. An initiator takes the next number while it is the holder, for a handful of instructions.
+struct alignas(64) SrqShared {
+  // Written by the target.
+  std::atomic<std::uint32_t> recv_floor;  ///< as QpShared::recv_floor
+  std::atomic<std::uint32_t> limit;       ///< fewer posted than that: an event is due, once; 0: none
+  std::atomic<std::uint32_t> posted;      ///< numbers put into the ring
+  // Written by the initiators.
+  alignas(64) std::atomic<std::uint32_t> holder;  ///< the target's queue pair that one is being taken for; 0: none
+  std::atomic<std::uint32_t> taken;               ///< numbers taken out of the ring
+};
+static_assert(sizeof(SrqShared) == 128);
 
 /// What QpShared::link holds while target `qpn` accepts requests from initiator `peer_qpn`. One load and compare
 /// tells the initiator that the target exists, is of its own type, in RTR or RTS, and connected to it and nobody else.
@@ -90,6 +104,14 @@ struct alignas(64) InSlot {
   std::byte payload[kEagerBytes];
 };
 static_assert(sizeof(InSlot) == 64 && std::atomic<SlotHead>::is_always_lock_free);
+
+/// An inbound slot of a queue pair with a shared receive queue ends with the entry that the message took.
+struct SharedReceive {
+  static constexpr std::size_t kEagerBytes = InSlot::kEagerBytes - sizeof(std::uint32_t);
+  [[nodiscard]] static std::uint32_t& entry(InSlot& slot) noexcept {
+    return *reinterpret_cast<std::uint32_t*>(slot.payload + kEagerBytes);
+  }
+};
 
 /// One posted receive, as the initiator sees it. Followed by its scatter list; RecvEntry::stride() apart.
 struct RecvEntry {
@@ -123,6 +145,30 @@ struct QpView {
   [[nodiscard]] InSlot& slot(std::uint32_t position) const noexcept { return slots[position & mask]; }
   [[nodiscard]] RecvEntry& recv(std::uint32_t position) const noexcept {
     return *reinterpret_cast<RecvEntry*>(recvs + std::size_t{position & mask} * stride);
+  }
+};
+
+/// The same of a SrqShared.
+struct SrqView {
+  SrqShared* shared = nullptr;
+  std::atomic<std::uint32_t>* order = nullptr;
+  std::byte* recvs = nullptr;
+  std::uint32_t mask = 0;
+  std::uint32_t stride = 0;
+
+  SrqView() = default;
+  SrqView(std::byte* base, std::uint32_t entries, std::uint32_t max_sge) noexcept
+      : shared(reinterpret_cast<SrqShared*>(base)),
+        order(reinterpret_cast<std::atomic<std::uint32_t>*>(base + sizeof(SrqShared))),
+        recvs(base + sizeof(SrqShared) + (std::size_t{entries} * sizeof(*order) + 7) / 8 * 8),
+        mask(entries - 1),
+        stride(static_cast<std::uint32_t>(RecvEntry::stride(max_sge))) {}
+  [[nodiscard]] static std::size_t bytes(std::uint32_t entries, std::uint32_t max_sge) noexcept {
+    return sizeof(SrqShared) + (std::size_t{entries} * sizeof(*order) + 7) / 8 * 8 +
+           std::size_t{entries} * RecvEntry::stride(max_sge);
+  }
+  [[nodiscard]] RecvEntry& recv(std::uint32_t entry) const noexcept {
+    return *reinterpret_cast<RecvEntry*>(recvs + std::size_t{entry} * stride);
   }
 };
 

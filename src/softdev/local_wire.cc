@@ -70,6 +70,9 @@ void LocalWire::attach() noexcept {
   view_ = remote_->view;
   target_ = view_.shared;
   target_registrations_ = peer_->registrations();
+  srq_ = remote_->srq;
+  recv_floor_ = srq_.shared == nullptr ? &target_->recv_floor : &srq_.shared->recv_floor;
+  if (srq_.shared != nullptr) eager_bytes_ = SharedReceive::kEagerBytes;
   posted_seen_ = target_->taken;
   next_line_ = &view_.slot(target_->taken);
   by_membarrier_ = own_.context->membarrier() && target_->membarrier.load(std::memory_order_relaxed) != 0;
@@ -95,7 +98,39 @@ RDMACOMM_HOT_INLINE bool LocalWire::local_slices_valid(const ibv_send_wr& wr, st
   return true;
 }
 
+bool LocalWire::take_shared_receive() noexcept {
+  // Who holds it does so for a handful of instructions, unless it has lost its core or died.
+  constexpr int kSpins = 10'000;
+  SrqShared& srq = *srq_.shared;
+  if (target_->claimed != 0) return true;  // by a message that was refused then
+  std::uint32_t nobody = 0;
+  for (int spins = 0; !srq.holder.compare_exchange_weak(nobody, target_qpn_, std::memory_order_acquire); ++spins) {
+    if (spins == kSpins) return false;
+    nobody = 0;
+    __builtin_ia32_pause();
+  }
+  const std::uint32_t taken = srq.taken.load(std::memory_order_relaxed);
+  const std::uint32_t left = srq.posted.load(std::memory_order_acquire) - taken;
+  bool low = false;
+  if (left != 0) {
+    // In this order: who dies in between has either not taken it, or leaves word of what it took.
+    target_->claimed = srq_.order[taken & srq_.mask].load(std::memory_order_relaxed) + 1;
+    srq.taken.store(taken + 1, std::memory_order_release);
+    const std::uint32_t limit = srq.limit.load(std::memory_order_relaxed);
+    low = limit != 0 && left - 1 < limit;
+    if (low) srq.limit.store(0, std::memory_order_relaxed);
+  }
+  srq.holder.store(0, std::memory_order_release);
+  if (low) peer_->report_limit(target_qpn_);
+  return left != 0;
+}
+
+RDMACOMM_HOT_INLINE RecvEntry& LocalWire::receive() const noexcept {
+  return srq_.shared == nullptr ? view_.recv(target_->taken) : srq_.recv(target_->claimed - 1);
+}
+
 RDMACOMM_HOT_INLINE bool LocalWire::receive_posted() noexcept {
+  if (srq_.shared != nullptr) return take_shared_receive();
   const QpShared& target = *target_;
   if (target.taken != posted_seen_) return true;
   posted_seen_ = target.posted.load(std::memory_order_acquire);
@@ -115,6 +150,10 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   head.eager = eager;
   slot.bytes = bytes;
   slot.immediate = wr.imm_data;
+  if (srq_.shared != nullptr) {
+    SharedReceive::entry(slot) = target.claimed - 1;
+    target.claimed = 0;
+  }
   slot.head.store(head, std::memory_order_release);
   next_line_ = &view_.slot(target.taken);
   if (!remote_->wake_fd) return;
@@ -122,11 +161,11 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   fire(*remote_->recv_cq, remote_->wake_fd.get(), solicited);
 }
 
-RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint64_t address, std::uint64_t length,
-                                         std::uint32_t access, TargetRange& range) noexcept {
+RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
+                                         std::uint64_t length, std::uint32_t access, TargetRange& range) noexcept {
   const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
   if ((target_->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return false;
-  const MrEntry* entry = find_range(target_registrations_, key, remote_->pd, address, length, access);
+  const MrEntry* entry = find_range(target_registrations_, key, pd, address, length, access);
   if (entry == nullptr) return false;
   range = {nullptr, address};
   if (entry->arena == Arena::kNone) return true;
@@ -181,7 +220,7 @@ int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t byt
   while (bytes != 0) {
     const std::uint32_t here = std::min(to->length, bytes);
     TargetRange range;
-    if (here != 0 && !find(to->lkey, to->addr, here, IBV_ACCESS_LOCAL_WRITE, range)) return EACCES;
+    if (here != 0 && !find(to->lkey, remote_->recv_pd, to->addr, here, IBV_ACCESS_LOCAL_WRITE, range)) return EACCES;
     for (std::uint32_t done = 0; done < here;) {
       const std::uint32_t piece = std::min(here - done, from->length - from_done);
       const TargetRange at{range.base == nullptr ? nullptr : range.base + done, range.address + done};
@@ -202,12 +241,12 @@ int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t byt
 
 RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
-  if (bytes <= InSlot::kEagerBytes && bytes <= target_->recv_floor.load(std::memory_order_relaxed)) {
+  if (bytes <= eager_bytes_ && bytes <= recv_floor_->load(std::memory_order_relaxed)) {
     gather(wr.sg_list, wr.num_sge, view_.slot(target_->taken).payload);
     publish(wr, IBV_WC_SUCCESS, bytes, true);
     return ExecResult::done(bytes);
   }
-  RecvEntry& recv = view_.recv(target_->taken);
+  RecvEntry& recv = receive();
   if (recv.total < bytes) {
     publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
@@ -228,7 +267,7 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std:
   if (bytes != 0) {
     TargetRange to;
     const auto key = wr.wr.rdma.rkey;
-    if (!find(key, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE, to))
+    if (!find(key, remote_->pd, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE, to))
       return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
     for (int i = 0; i < wr.num_sge; ++i) {
       const ibv_sge& slice = wr.sg_list[i];
@@ -247,7 +286,7 @@ ExecResult LocalWire::exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noex
   if (bytes == 0) return ExecResult::done(0);
   TargetRange from;
   const auto key = wr.wr.rdma.rkey;
-  if (!find(key, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_READ, from))
+  if (!find(key, remote_->pd, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_READ, from))
     return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& slice = wr.sg_list[i];
@@ -266,7 +305,7 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   }
   TargetRange at;
-  if (!find(atomic.rkey, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at))
+  if (!find(atomic.rkey, remote_->pd, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at))
     return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   std::uint64_t before = atomic.compare_add;
   if (at.base == nullptr) {

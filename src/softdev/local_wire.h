@@ -48,8 +48,12 @@ class LocalWire final : public Wire {
 
   [[nodiscard]] bool local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept;
   [[nodiscard]] bool receive_posted() noexcept;
-  [[nodiscard]] bool find(std::uint32_t key, std::uint64_t address, std::uint64_t length, std::uint32_t access,
-                          TargetRange& range) noexcept;
+  /// The same, where the target shares its receives: takes one for the message under way.
+  [[nodiscard]] bool take_shared_receive() noexcept;
+  /// The receive that the message under way goes to.
+  [[nodiscard]] RecvEntry& receive() const noexcept;
+  [[nodiscard]] bool find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, std::uint64_t length,
+                          std::uint32_t access, TargetRange& range) noexcept;
   /// kWrite: from `own` to the target's memory; kRead: the other way. 0, or an errno value.
   [[nodiscard]] int copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,
                                   std::size_t bytes) noexcept;
@@ -68,6 +72,9 @@ class LocalWire final : public Wire {
   // What each request needs, once attached: out of remote_ and peer_, one pointer nearer.
   QpShared* target_ = nullptr;
   QpView view_;
+  SrqView srq_;
+  const std::atomic<std::uint32_t>* recv_floor_ = nullptr;
+  std::uint32_t eager_bytes_ = InSlot::kEagerBytes;
   std::span<const MrEntry> own_registrations_;
   std::span<const MrEntry> target_registrations_;
   bool by_membarrier_ = false;

@@ -9,6 +9,7 @@
 #include "softdev/soft_context.h"
 #include "softdev/soft_pd.h"
 #include "softdev/soft_qp.h"
+#include "softdev/soft_srq.h"
 #include "softdev/soft_verbs.h"
 
 namespace rdmacomm::softdev {
@@ -81,6 +82,7 @@ int dereg_mr(ibv_mr* mr) {
   SoftContext& soft = SoftContext::from(mr->context);
   soft.registrations().invalidate(mr->lkey);
   for (const auto& qp : soft.queue_pairs().all()) qp->expect_refusal(mr->lkey);
+  soft.shared_receive_queues().for_each([mr](SoftSrq& srq) { srq.expect_refusal(mr->lkey); });
   soft.wait_until_idle();
   soft.registrations().recycle(mr->lkey);
   --SoftPd::from(mr->pd).users;

@@ -74,7 +74,13 @@ std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn)
   if (remote->mapping.empty() || remote->cq_mapping.empty()) return nullptr;
   remote->view = QpView(remote->mapping.data(), answer.recv_entries, answer.max_recv_sge);
   remote->recv_cq = reinterpret_cast<CqShared*>(remote->cq_mapping.data());
-  remote->pd = answer.pd;
+  remote->pd = remote->recv_pd = answer.pd;
+  if (answer.srq_entries == 0) return remote;
+  remote->srq_mapping =
+      Mapping(segment_fd_.get(), answer.srq_offset, SrqView::bytes(answer.srq_entries, answer.srq_max_sge), true);
+  if (remote->srq_mapping.empty()) return nullptr;
+  remote->srq = SrqView(remote->srq_mapping.data(), answer.srq_entries, answer.srq_max_sge);
+  remote->recv_pd = answer.srq_pd;
   return remote;
 }
 

@@ -19,10 +19,13 @@ namespace rdmacomm::softdev {
 struct RemoteQp {
   Mapping mapping;
   Mapping cq_mapping;
+  Mapping srq_mapping;
   UniqueFd wake_fd;  ///< the eventfd of the receive queue's completion channel; not valid: it has none
   QpView view;
+  SrqView srq;  ///< srq.shared is nullptr where it has none
   CqShared* recv_cq = nullptr;
   std::uint32_t pd = 0;
+  std::uint32_t recv_pd = 0;  ///< of the posted receives
 };
 
 /// A connection to the context that owns one block of queue pair numbers, shared by all queue pairs that are
@@ -58,6 +61,8 @@ class Peer {
   void report_failure(std::uint32_t qpn, ibv_event_type event) noexcept {
     tell(RequestKind::kFail, qpn, 0, static_cast<std::uint32_t>(event));
   }
+  /// Tells the target that its shared receive queue runs low.
+  void report_limit(std::uint32_t qpn) noexcept { tell(RequestKind::kLimit, qpn, 0, 0); }
   /// Tells a target that went down while a request used it that the request has ended.
   void report_release(std::uint32_t qpn) noexcept { tell(RequestKind::kReleased, qpn, 0, 0); }
   /// Tells the target that what attach(qpn, own_qpn) returned is unmapped.

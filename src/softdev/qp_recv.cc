@@ -5,20 +5,15 @@
 #include <mutex>
 
 #include "base/hot_inline.h"
-#include "softdev/copy.h"
-#include "softdev/mr_table.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
+#include "softdev/soft_srq.h"
 
 namespace rdmacomm::softdev {
 
-RDMACOMM_HOT_INLINE bool SoftQp::slices_writable(const ibv_sge* slices, std::uint32_t count) const noexcept {
-  const auto table = soft_context_.registrations().entries();
-  return std::all_of(slices, slices + count, [&](const ibv_sge& slice) {
-    return slice.length == 0 ||
-           find_range(table, slice.lkey, pd_number_, slice.addr, slice.length, IBV_ACCESS_LOCAL_WRITE) != nullptr;
-  });
+ReceiveMemory SoftQp::memory() const noexcept {
+  return {soft_context_.registrations().entries(), pd_number_};
 }
 
 RDMACOMM_HOT_INLINE void SoftQp::lower_floor(std::uint32_t bytes) noexcept {
@@ -31,24 +26,18 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   const std::scoped_lock guard(recv_lock_);
   int error = state_.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
   std::uint32_t position = recv_posted_.load(std::memory_order_relaxed);
+  if (srq_ != nullptr) error = EINVAL;
   for (; error == 0 && wr != nullptr; wr = wr->next) {
     if (position - recv_polled_.load(std::memory_order_acquire) >= capabilities_.max_recv_wr) error = ENOMEM;
     if (wr->num_sge < 0 || static_cast<std::uint32_t>(wr->num_sge) > capabilities_.max_recv_sge) error = EINVAL;
     if (error != 0) break;
-    const auto count = static_cast<std::uint32_t>(wr->num_sge);
-    recvs_[position & view_.mask] = {wr->wr_id, count};
-    std::copy_n(wr->sg_list, count,
-                recv_slices_.data() + std::size_t{position & view_.mask} * capabilities_.max_recv_sge);
-
-    RecvEntry& entry = view_.recv(position);
-    entry.count = count;
-    entry.malformed = slices_writable(wr->sg_list, count) ? 0 : 1;
-    entry.total = 0;
-    for (std::uint32_t i = 0; i < count; ++i) entry.total += wr->sg_list[i].length;
-    std::copy_n(wr->sg_list, count, entry.scatter());
-    const auto floor =
-        entry.malformed != 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
-    lower_floor(floor);  // before the receive is published: who sees it knows how short it is
+    const std::span<const ibv_sge> given(wr->sg_list, static_cast<std::size_t>(wr->num_sge));
+    const std::uint32_t at = position & view_.mask;
+    recvs_[at] = {wr->wr_id, static_cast<std::uint32_t>(given.size())};
+    std::ranges::copy(given,
+                      recv_slices_.begin() + static_cast<std::ptrdiff_t>(std::size_t{at} * capabilities_.max_recv_sge));
+    // Before the receive is published: who sees it knows how short it is.
+    lower_floor(fill_entry(view_.recv(position), given, memory()));
     ++position;
   }
   if (error != 0) *bad = wr;
@@ -60,6 +49,7 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
 }
 
 void SoftQp::expect_refusal(std::uint32_t key) noexcept {
+  if (srq_ != nullptr) return;  // it is told itself
   const std::scoped_lock guard(recv_lock_);
   const std::uint32_t end = recv_posted_.load(std::memory_order_relaxed);
   for (std::uint32_t position = recv_polled_.load(std::memory_order_acquire); position != end; ++position) {
@@ -72,27 +62,27 @@ void SoftQp::expect_refusal(std::uint32_t key) noexcept {
   }
 }
 
-RDMACOMM_HOT_INLINE bool SoftQp::copy_eager(const InSlot& slot, const RecvRecord& record,
-                                            const ibv_sge* slices) const noexcept {
-  if (!slices_writable(slices, record.count)) return false;
-  const std::byte* from = slot.payload;
-  std::uint32_t left = slot.bytes;
-  for (std::uint32_t i = 0; i < record.count && left != 0; ++i) {
-    const std::uint32_t here = std::min(left, slices[i].length);
-    copy_small(reinterpret_cast<std::byte*>(slices[i].addr), from, here);
-    from += here;
-    left -= here;
-  }
-  return left == 0;
-}
-
-RDMACOMM_HOT_INLINE void SoftQp::deliver(const InSlot& slot, SlotHead head, std::uint32_t position,
-                                         ibv_wc& wc) noexcept {
+/// Its own receive; false: the message was handed over, and the receive's memory is not registered any more.
+RDMACOMM_HOT_INLINE bool SoftQp::deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position,
+                                             ibv_wc& wc) noexcept {
   // The record was written by whoever posted the receive, on a thread that this one need not know otherwise.
   (void)recv_posted_.load(std::memory_order_acquire);
   const RecvRecord& record = recvs_[position & view_.mask];
   const ibv_sge* slices = recv_slices_.data() + std::size_t{position & view_.mask} * capabilities_.max_recv_sge;
   wc.wr_id = record.wr_id;
+  return head.eager == 0 || copy_eager(slot, {slices, record.count}, memory());
+}
+
+/// The same of a shared one.
+bool SoftQp::deliver_shared(InSlot& slot, SlotHead head, ibv_wc& wc) noexcept {
+  const std::uint32_t entry = SharedReceive::entry(slot);
+  wc.wr_id = srq_->record(entry).wr_id;
+  const bool copied = head.eager == 0 || copy_eager(slot, srq_->slices(entry), srq_->memory());
+  srq_->give_back(entry);
+  return copied;
+}
+
+RDMACOMM_HOT_INLINE void SoftQp::deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept {
   wc.status = static_cast<ibv_wc_status>(head.status);
   wc.opcode = static_cast<ibv_wc_opcode>(IBV_WC_RECV + head.opcode);
   wc.vendor_err = 0;
@@ -101,8 +91,19 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver(const InSlot& slot, SlotHead head, std:
   wc.qp_num = qp_base.qp_num;
   wc.src_qp = attributes_.dest_qp_num;
   wc.wc_flags = head.has_immediate != 0 ? IBV_WC_WITH_IMM : 0;
-  // The memory was registered when the receive was posted; a registration given up since then is found here.
-  if (head.eager != 0 && !copy_eager(slot, record, slices)) wc.status = IBV_WC_LOC_PROT_ERR;
+  const bool copied = srq_ == nullptr ? deliver_own(slot, head, position, wc) : deliver_shared(slot, head, wc);
+  if (!copied) wc.status = IBV_WC_LOC_PROT_ERR;
+}
+
+void SoftQp::return_shared_receives() noexcept {
+  if (srq_ == nullptr) return;
+  std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
+  for (; view_.slot(position).head.load(std::memory_order_acquire).sequence == position + 1; ++position) {
+    srq_->give_back(SharedReceive::entry(view_.slot(position)));
+  }
+  recv_polled_.store(position, std::memory_order_relaxed);
+  if (view_.shared->claimed != 0) srq_->put_back(view_.shared->claimed - 1);
+  view_.shared->claimed = 0;
 }
 
 void SoftQp::notify_receiver() noexcept {
@@ -114,11 +115,11 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
   std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
   int found = 0;
   while (found < count) {
-    const InSlot& slot = view_.slot(position);
+    InSlot& slot = view_.slot(position);
     const SlotHead head = slot.head.load(std::memory_order_acquire);
     if (head.sequence != position + 1) {
       // Nothing came. In ERR nothing will, once no initiator is at work here: then what is posted is flushed.
-      if (state_.load(std::memory_order_relaxed) != IBV_QPS_ERR) break;
+      if (srq_ != nullptr || state_.load(std::memory_order_relaxed) != IBV_QPS_ERR) break;
       if (position == recv_posted_.load(std::memory_order_acquire) || busy()) break;
       if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
       out[found] = {};

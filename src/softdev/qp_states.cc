@@ -17,6 +17,7 @@
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
+#include "softdev/soft_srq.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -106,21 +107,23 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
       late_(context_.lateness().count() != 0),
       reliable_(init.qp_type == IBV_QPT_RC),
       block_(std::move(block)),
-      view_(block_.mapping.data(), recv_entries(init.cap), init.cap.max_recv_sge),
+      view_(block_.mapping.data(), recv_entries(init), init.cap.max_recv_sge),
       pd_number_(pd_number),
       capabilities_(init.cap),
       signal_all_(init.sq_sig_all != 0),
       send_queue_(SoftCq::from(init.send_cq)),
       recv_queue_(SoftCq::from(init.recv_cq)),
+      srq_(init.srq == nullptr ? nullptr : &SoftSrq::from(init.srq)),
       send_lock_(soft_context_.membarrier()),
       sends_(queue_entries(init.cap.max_send_wr)),
       send_mask_(queue_entries(init.cap.max_send_wr) - 1),
-      recvs_(recv_entries(init.cap)),
-      recv_slices_(std::size_t{recv_entries(init.cap)} * init.cap.max_recv_sge) {
+      recvs_(recv_entries(init)),
+      recv_slices_(std::size_t{recv_entries(init)} * init.cap.max_recv_sge) {
   qp_base.context = soft_context_.verbs();
   qp_base.qp_context = init.qp_context;
   qp_base.send_cq = init.send_cq;
   qp_base.recv_cq = init.recv_cq;
+  qp_base.srq = init.srq;
   qp_base.qp_num = qpn;
   qp_base.handle = qpn;
   qp_base.qp_type = init.qp_type;
@@ -136,8 +139,8 @@ SoftQp::~SoftQp() {
   soft_context_.segment().free(std::move(block_));
 }
 
-std::uint32_t SoftQp::recv_entries(const ibv_qp_cap& capabilities) noexcept {
-  return queue_entries(capabilities.max_recv_wr);
+std::uint32_t SoftQp::recv_entries(const ibv_qp_init_attr& init) noexcept {
+  return init.srq == nullptr ? queue_entries(init.cap.max_recv_wr) : SoftSrq::from(init.srq).entry_count();
 }
 
 int SoftQp::check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const {
@@ -242,6 +245,7 @@ void SoftQp::enter_error_locked() noexcept {
   flush_pending();
   send_queue_.notify(true);
   recv_queue_.notify(true);
+  if (srq_ != nullptr) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 void SoftQp::reset() {
@@ -252,6 +256,7 @@ void SoftQp::reset() {
   wait_until_idle();
   {
     const std::scoped_lock guard(send_lock_, recv_lock_);
+    return_shared_receives();
     wire_.reset();
     pending_.clear();
     pending_count_.store(0, std::memory_order_relaxed);
@@ -294,6 +299,7 @@ void SoftQp::wait_until_idle() noexcept {
 
 bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
   if (initiator_qpn_.load(std::memory_order_acquire) != initiator_qpn) return false;
+  if (srq_ != nullptr) srq_->forget_initiator(qp_base.qp_num, *view_.shared);
   view_.shared->busy.store(0, std::memory_order_seq_cst);
   return true;
 }
@@ -311,8 +317,14 @@ bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
   answer.qp_offset = block_.offset;
   answer.recv_cq_offset = recv_queue_.segment_offset();
   answer.pd = pd_number_;
-  answer.recv_entries = recv_entries(capabilities_);
+  answer.recv_entries = view_.mask + 1;
   answer.max_recv_sge = capabilities_.max_recv_sge;
+  if (srq_ != nullptr) {
+    answer.srq_entries = srq_->entry_count();
+    answer.srq_max_sge = srq_->max_sge();
+    answer.srq_pd = srq_->pd_number();
+    answer.srq_offset = srq_->segment_offset();
+  }
   if (recv_queue_.wake_fd() >= 0) wake_fd.reset(fcntl(recv_queue_.wake_fd(), F_DUPFD_CLOEXEC, 0));
   return recv_queue_.wake_fd() < 0 || wake_fd.valid();
 }
@@ -326,6 +338,7 @@ void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {
   init.qp_context = qp_base.qp_context;
   init.send_cq = qp_base.send_cq;
   init.recv_cq = qp_base.recv_cq;
+  init.srq = qp_base.srq;
   init.cap = capabilities_;
   init.qp_type = qp_base.qp_type;
   init.sq_sig_all = signal_all_ ? 1 : 0;
@@ -346,6 +359,7 @@ void SoftQp::destroy() {
   send_queue_.detach(*this);
   recv_queue_.detach(*this);
   wait_until_idle();
+  return_shared_receives();
 }
 
 }  // namespace rdmacomm::softdev

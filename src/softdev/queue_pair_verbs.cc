@@ -9,6 +9,7 @@
 #include "softdev/soft_cq.h"
 #include "softdev/soft_pd.h"
 #include "softdev/soft_qp.h"
+#include "softdev/soft_srq.h"
 #include "softdev/soft_verbs.h"
 
 namespace rdmacomm::softdev {
@@ -16,7 +17,7 @@ namespace {
 
 int check_capabilities(const ibv_qp_init_attr& init) {
   const ibv_qp_cap& cap = init.cap;
-  if ((init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC) || init.srq != nullptr) return EOPNOTSUPP;
+  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC) return EOPNOTSUPP;
   if (init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
   const bool too_much = cap.max_send_wr > kMaxQueueDepth || cap.max_recv_wr > kMaxQueueDepth ||
                         cap.max_send_sge > kMaxSge || cap.max_recv_sge > kMaxSge ||
@@ -42,12 +43,13 @@ ibv_qp* create_qp_ex(ibv_context* /*context*/, ibv_qp_init_attr_ex* init) {
 }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
+  if (init->srq != nullptr) init->cap.max_recv_wr = init->cap.max_recv_sge = 0;  // it receives from there alone
   const int wrong = check_capabilities(*init);
   if (wrong != 0) return fail<ibv_qp>(wrong);
   SoftContext& soft = SoftContext::from(pd->context);
   const int error = soft.ensure_threads();
   if (error != 0) return fail<ibv_qp>(error);
-  SharedBlock block = soft.segment().allocate(QpView::bytes(SoftQp::recv_entries(init->cap), init->cap.max_recv_sge));
+  SharedBlock block = soft.segment().allocate(QpView::bytes(SoftQp::recv_entries(*init), init->cap.max_recv_sge));
   if (block.mapping.empty()) return nullptr;
   UniqueFd listener;
   const std::uint32_t qpn = soft.queue_pairs().take_number(listener);
@@ -63,6 +65,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   SoftCq::from(init->recv_cq).attach_receiver(*qp);
   if (listener) soft.server().add_listener(std::move(listener));
   ++SoftPd::from(pd).users;
+  if (init->srq != nullptr) ++SoftSrq::from(init->srq).users;
   return qp->verbs();
 }
 
@@ -87,21 +90,8 @@ int destroy_qp(ibv_qp* qp) {
   const auto kept = soft.queue_pairs().remove(qp->qp_num);
   soft.events().retire(target.events);
   --SoftPd::from(qp->pd).users;
+  if (target.shared_receives() != nullptr) --target.shared_receives()->users;
   return 0;
-}
-
-// soft0 has no shared receive queues, and says so: max_srq is 0.
-ibv_srq* create_srq(ibv_pd* /*pd*/, ibv_srq_init_attr* /*attributes*/) {
-  return fail<ibv_srq>(EOPNOTSUPP);
-}
-int modify_srq(ibv_srq* /*srq*/, ibv_srq_attr* /*attributes*/, int /*mask*/) {
-  return EOPNOTSUPP;
-}
-int query_srq(ibv_srq* /*srq*/, ibv_srq_attr* /*attributes*/) {
-  return EOPNOTSUPP;
-}
-int destroy_srq(ibv_srq* /*srq*/) {
-  return EOPNOTSUPP;
 }
 
 }  // namespace rdmacomm::softdev

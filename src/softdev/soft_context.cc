@@ -16,6 +16,7 @@
 #include "softdev/peer.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
+#include "softdev/soft_srq.h"
 #include "softdev/soft_verbs.h"
 #include "softdev/unix_packet.h"
 
@@ -133,23 +134,6 @@ std::shared_ptr<Peer> PeerDirectory::get(std::uint32_t qpn, int& error) {
   return peer;
 }
 
-// ---- CompletionQueues
-
-void CompletionQueues::insert(SoftCq& cq) {
-  const std::scoped_lock lock(mutex_);
-  queues_.push_back(&cq);
-}
-
-void CompletionQueues::remove(SoftCq& cq) {
-  const std::scoped_lock lock(mutex_);
-  std::erase(queues_, &cq);
-}
-
-std::vector<SoftCq*> CompletionQueues::all() {
-  const std::scoped_lock lock(mutex_);
-  return queues_;
-}
-
 // ---- SoftContext
 
 namespace {
@@ -159,6 +143,9 @@ int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
 }
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   return SoftQp::from(qp).post_recv(wr, bad);
+}
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  return SoftSrq::from(srq).post_recv(wr, bad);
 }
 int poll_cq(ibv_cq* cq, int count, ibv_wc* wc) {
   return SoftCq::from(cq).poll(count, wc);
@@ -211,6 +198,7 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
   context.device = device_.get();
   context.ops.post_send = post_send;
   context.ops.post_recv = post_recv;
+  context.ops.post_srq_recv = post_srq_recv;
   context.ops.poll_cq = poll_cq;
   context.ops.req_notify_cq = req_notify_cq;
   context.cmd_fd = -1;

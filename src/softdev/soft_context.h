@@ -24,6 +24,7 @@ namespace rdmacomm::softdev {
 class Peer;
 class SoftCq;
 class SoftQp;
+class SoftSrq;
 
 /// The memory handed out by allocate_memory(): mapped by peers at full speed.
 /// Threads: any.
@@ -68,17 +69,29 @@ class QueuePairs {
   std::uint32_t next_ = 0;  // counts through all numbers of all blocks, so that numbers are reused late
 };
 
-/// The completion queues of a context.
+/// The objects of one kind of a context, which the application owns.
 /// Threads: any.
-class CompletionQueues {
+template <typename Object>
+class Objects {
  public:
-  void insert(SoftCq& cq);
-  void remove(SoftCq& cq);
-  [[nodiscard]] std::vector<SoftCq*> all();
+  void insert(Object& object) {
+    const std::scoped_lock lock(mutex_);
+    objects_.push_back(&object);
+  }
+  void remove(Object& object) {
+    const std::scoped_lock lock(mutex_);
+    std::erase(objects_, &object);
+  }
+  /// Calls `use` for each; none of them goes meanwhile.
+  template <typename Use>
+  void for_each(Use&& use) {
+    const std::scoped_lock lock(mutex_);
+    for (Object* object : objects_) use(*object);
+  }
 
  private:
   std::mutex mutex_;
-  std::vector<SoftCq*> queues_;
+  std::vector<Object*> objects_;
 };
 
 /// The contexts that this one's queue pairs are connected to.
@@ -113,7 +126,8 @@ class SoftContext : private verbs_context {
   [[nodiscard]] SharedFile& segment() noexcept { return segment_; }
   [[nodiscard]] SharedMemory& memory() noexcept { return memory_; }
   [[nodiscard]] MrTable& registrations() noexcept { return registrations_; }
-  [[nodiscard]] CompletionQueues& completion_queues() noexcept { return completion_queues_; }
+  [[nodiscard]] Objects<SoftCq>& completion_queues() noexcept { return completion_queues_; }
+  [[nodiscard]] Objects<SoftSrq>& shared_receive_queues() noexcept { return shared_receive_queues_; }
   [[nodiscard]] QueuePairs& queue_pairs() noexcept { return queue_pairs_; }
   [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
   [[nodiscard]] EventQueue& events() noexcept { return events_; }
@@ -138,7 +152,8 @@ class SoftContext : private verbs_context {
   SharedFile segment_{"soft0-control", kPage, 0};
   SharedMemory memory_;
   MrTable registrations_;
-  CompletionQueues completion_queues_;
+  Objects<SoftCq> completion_queues_;
+  Objects<SoftSrq> shared_receive_queues_;
   QueuePairs queue_pairs_;
   EventQueue events_;
   const bool membarrier_ = register_for_membarrier();

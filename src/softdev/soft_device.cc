@@ -54,6 +54,9 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.max_res_rd_atom = kMaxReadDepth * kMaxQueuePairs;
   attributes.max_qp_init_rd_atom = kMaxReadDepth;
   attributes.atomic_cap = IBV_ATOMIC_GLOB;
+  attributes.max_srq = kMaxQueuePairs;
+  attributes.max_srq_wr = kMaxQueueDepth;
+  attributes.max_srq_sge = kMaxSge;
   attributes.max_pkeys = 1;
   attributes.phys_port_cnt = 1;
 }

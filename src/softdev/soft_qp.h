@@ -16,6 +16,7 @@
 #include "softdev/control_protocol.h"
 #include "softdev/event_queue.h"
 #include "softdev/layout.h"
+#include "softdev/posted_receive.h"
 #include "softdev/poster_lock.h"
 #include "softdev/request_builder.h"
 #include "softdev/shared_file.h"
@@ -26,6 +27,7 @@ namespace rdmacomm::softdev {
 
 class SoftContext;
 class SoftCq;
+class SoftSrq;
 
 /// A queue pair, RC or UC. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
 /// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
@@ -50,8 +52,8 @@ class SoftQp : public ibv_qp_ex {
     return *static_cast<SoftQp*>(reinterpret_cast<ibv_qp_ex*>(qp));
   }
   [[nodiscard]] ibv_qp* verbs() noexcept { return &qp_base; }
-  /// Entries of the receive queue for a wanted depth: the next power of two.
-  [[nodiscard]] static std::uint32_t recv_entries(const ibv_qp_cap& capabilities) noexcept;
+  /// Inbound slots: the next power of two of what can be posted.
+  [[nodiscard]] static std::uint32_t recv_entries(const ibv_qp_init_attr& init) noexcept;
 
   // qp_states.cc
   int modify(const ibv_qp_attr& attributes, int mask);
@@ -86,6 +88,7 @@ class SoftQp : public ibv_qp_ex {
 
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
   [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
+  [[nodiscard]] SoftSrq* shared_receives() const noexcept { return srq_; }
   [[nodiscard]] const ibv_qp_cap& capabilities() const noexcept { return capabilities_; }
 
   // The initiator at the other end: who holds the hazard flag up.
@@ -126,10 +129,6 @@ class SoftQp : public ibv_qp_ex {
     std::vector<ibv_sge> slices;
     std::vector<std::byte> inline_payload;
   };
-  struct RecvRecord {
-    std::uint64_t wr_id;
-    std::uint32_t count;
-  };
 
   // qp_states.cc
   int check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
@@ -154,9 +153,12 @@ class SoftQp : public ibv_qp_ex {
   // qp_recv.cc
   /// Messages of more than that many bytes are not handed over before the sender has looked at the receive.
   void lower_floor(std::uint32_t bytes) noexcept;
-  [[nodiscard]] bool slices_writable(const ibv_sge* slices, std::uint32_t count) const noexcept;
-  [[nodiscard]] bool copy_eager(const InSlot& slot, const RecvRecord& record, const ibv_sge* slices) const noexcept;
-  void deliver(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
+  [[nodiscard]] ReceiveMemory memory() const noexcept;
+  void deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
+  [[nodiscard]] bool deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
+  [[nodiscard]] bool deliver_shared(InSlot& slot, SlotHead head, ibv_wc& wc) noexcept;
+  /// Gives the shared receive queue what messages took that nobody will poll any more.
+  void return_shared_receives() noexcept;
 
   SoftContext& soft_context_;
   const bool late_;
@@ -169,6 +171,7 @@ class SoftQp : public ibv_qp_ex {
   ibv_qp_attr attributes_{};
   SoftCq& send_queue_;
   SoftCq& recv_queue_;
+  SoftSrq* const srq_;  // nullptr: its receives are its own
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
   PosterLock send_lock_;

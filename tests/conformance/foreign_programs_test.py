@@ -143,6 +143,11 @@ class PingPong(ForeignProgramTest):
             with self.subTest(options):
                 self.assertRegex(self.run_pair("ibv_uc_pingpong", "-d", "soft0", "-g", "3", "-c", *options), "iters in")
 
+    def test_srq(self):
+        for options in ((), ("-e",), ("-q", "3"), ("-s", "100000", "-n", "100")):
+            with self.subTest(options):
+                self.assertRegex(self.run_pair("ibv_srq_pingpong", "-d", "soft0", "-g", "3", "-c", *options), "iters in")
+
     def test_rc_by_lid(self):
         self.assertRegex(self.run_pair("ibv_rc_pingpong", "-d", "mlx5_0", "-c",
                                        run_options=("--names=mlx5_0", "--link-layer=ib")), "iters in")
@@ -152,18 +157,18 @@ class PingPong(ForeignProgramTest):
                          "iters in")
 
     def test_what_soft0_does_not_have_is_refused(self):
-        for program in ("ibv_ud_pingpong", "ibv_srq_pingpong"):
+        for program in ("ibv_ud_pingpong", "ibv_xsrq_pingpong"):
             with self.subTest(program):
                 process = self.start(program, "-d", "soft0", "-g", "3", "-p", str(free_port()))
                 out, _ = process.communicate(timeout=SECONDS)
                 self.assertEqual(process.returncode, 1, out)
-                self.assertRegex(out, "Couldn't create (QP|SRQ)")
+                self.assertRegex(out, "Couldn't (create QP|Open the XRC Domain)")
 
 
 # What each of perftest's programs takes; -b: both directions, -q: queue pairs, -e: sleeps for events, -a: all sizes.
 OPTIONS = {
     "ib_send_lat": ((), ("-e",), ("-a",), ("-I", "64"), ("-c", "UC")),
-    "ib_send_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-a",), ("-r", "16"), ("-c", "UC")),
+    "ib_send_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-a",), ("-r", "16"), ("-c", "UC"), ("--use-srq",)),
     "ib_write_lat": ((), ("-a",), ("-I", "64"), ("-c", "UC")),
     "ib_write_bw": ((), ("-b",), ("-q", "4"), ("-a",), ("-c", "UC")),
     "ib_read_lat": ((), ("-e",), ("-a",)),

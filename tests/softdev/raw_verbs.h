@@ -80,6 +80,7 @@ struct QpSettings {
   std::uint8_t rnr_retry = 7;
   std::uint8_t min_rnr_timer = 1;  // 10 us
   bool with_channel = false;
+  ibv_srq* srq = nullptr;
 };
 
 /// A queue pair with a completion queue of its own.
@@ -100,6 +101,7 @@ struct Qp {
     init.qp_type = settings.type;
     init.cap = {settings.depth, settings.depth, settings.sges, settings.sges, settings.inline_bytes};
     init.sq_sig_all = settings.signal_all ? 1 : 0;
+    init.srq = settings.srq;
     qp = verbs::QpHandle(api(), api().create_qp(node.pd.get(), &init));
   }
 

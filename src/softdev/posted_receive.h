@@ -1,0 +1,65 @@
+// posted_receive.h - what a posted receive is to its owner, and to the initiators that see it.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/hot_inline.h"
+#include "softdev/copy.h"
+#include "softdev/layout.h"
+#include "softdev/mr_table.h"
+
+namespace rdmacomm::softdev {
+
+/// The owner's part; its slices lie in an array beside it.
+struct RecvRecord {
+  std::uint64_t wr_id;
+  std::uint32_t count;
+};
+
+/// The registrations that posted receives may lie in.
+struct ReceiveMemory {
+  std::span<const MrEntry> table;
+  std::uint32_t pd;
+
+  [[nodiscard]] bool is_writable(std::span<const ibv_sge> slices) const noexcept {
+    return std::ranges::all_of(slices, [this](const ibv_sge& slice) {
+      return slice.length == 0 ||
+             find_range(table, slice.lkey, pd, slice.addr, slice.length, IBV_ACCESS_LOCAL_WRITE) != nullptr;
+    });
+  }
+};
+
+/// Fills what initiators see of a receive. Returns the bytes up to which a message may be handed over unseen: all of it,
+/// or 0 where an lkey is wrong.
+inline std::uint32_t fill_entry(RecvEntry& entry, std::span<const ibv_sge> slices,
+                                const ReceiveMemory& memory) noexcept {
+  entry.count = static_cast<std::uint32_t>(slices.size());
+  entry.malformed = memory.is_writable(slices) ? 0 : 1;
+  entry.total = 0;
+  for (const ibv_sge& slice : slices) entry.total += slice.length;
+  std::ranges::copy(slices, entry.scatter());
+  return entry.malformed != 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
+}
+
+/// Copies a message that was handed over in its slot into its receive. false: that is not, or no more, registered.
+RDMACOMM_HOT_INLINE bool copy_eager(const InSlot& slot, std::span<const ibv_sge> slices,
+                                    const ReceiveMemory& memory) noexcept {
+  if (!memory.is_writable(slices)) return false;
+  const std::byte* from = slot.payload;
+  std::uint32_t left = slot.bytes;
+  for (const ibv_sge& slice : slices) {
+    if (left == 0) break;
+    const std::uint32_t here = std::min(left, slice.length);
+    copy_small(reinterpret_cast<std::byte*>(slice.addr), from, here);
+    from += here;
+    left -= here;
+  }
+  return left == 0;
+}
+
+}  // namespace rdmacomm::softdev

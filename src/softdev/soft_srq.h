@@ -1,0 +1,83 @@
+// soft_srq.h - shared receive queues.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "softdev/event_queue.h"
+#include "softdev/layout.h"
+#include "softdev/posted_receive.h"
+#include "softdev/shared_file.h"
+#include "softdev/spin_lock.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+
+/// A queue of receives that several queue pairs take from, each message the one that was posted first. Initiators of all
+/// of them, in whatever process, take entries in turn; which one a message took lies in its inbound slot, and the entry is
+/// free again once the message's completion was polled.
+/// Threads: any.
+class SoftSrq : public ibv_srq {
+ public:
+  SoftSrq(SoftContext& context, SharedBlock block, std::uint32_t pd_number, const ibv_srq_attr& attributes);
+  SoftSrq(const SoftSrq&) = delete;
+  SoftSrq& operator=(const SoftSrq&) = delete;
+
+  [[nodiscard]] static SoftSrq& from(ibv_srq* srq) noexcept { return *static_cast<SoftSrq*>(srq); }
+  /// Entries for a wanted depth: the next power of two.
+  [[nodiscard]] static std::uint32_t entries(const ibv_srq_attr& attributes) noexcept;
+
+  int post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
+  /// 0, or an errno value.
+  int modify(const ibv_srq_attr& attributes, int mask) noexcept;
+  void query(ibv_srq_attr& attributes) noexcept;
+
+  // For the queue pairs.
+  /// Of a posted entry that a message has taken. Whoever posted it may be a thread that this one need not know otherwise.
+  [[nodiscard]] const RecvRecord& record(std::uint32_t entry) const noexcept {
+    (void)view_.shared->posted.load(std::memory_order_acquire);
+    return records_[entry];
+  }
+  [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t entry) const noexcept;
+  [[nodiscard]] ReceiveMemory memory() const noexcept;
+  /// The entry's message was polled.
+  void give_back(std::uint32_t entry) noexcept;
+  /// The entry was taken, and no message came with it: it can be taken again.
+  void put_back(std::uint32_t entry) noexcept;
+  /// The initiator of this queue pair is gone: whatever it was taking.
+  void forget_initiator(std::uint32_t qpn, QpShared& target) noexcept;
+  /// See SoftQp::expect_refusal.
+  void expect_refusal(std::uint32_t key) noexcept;
+  /// Fewer receives than the limit are left.
+  void raise_limit();
+
+  [[nodiscard]] std::uint32_t entry_count() const noexcept { return view_.mask + 1; }
+  [[nodiscard]] std::uint32_t max_sge() const noexcept { return attributes_.max_sge; }
+  [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
+  [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
+  [[nodiscard]] SharedBlock take_block() noexcept { return std::move(block_); }
+
+  EventSource events;
+  std::atomic<int> users{0};  ///< queue pairs
+
+ private:
+  void lower_floor(std::uint32_t bytes) noexcept;
+  void append_locked(std::uint32_t entry) noexcept;
+
+  SoftContext& soft_context_;
+  SharedBlock block_;
+  SrqView view_;
+  const std::uint32_t pd_number_;
+  const ibv_srq_attr attributes_;
+  SpinLock lock_;
+  std::vector<RecvRecord> records_;
+  std::vector<ibv_sge> slices_;
+  std::vector<std::uint32_t> free_;  // entries that can be posted
+};
+
+}  // namespace rdmacomm::softdev
