@@ -23,7 +23,7 @@ KEPT_RESULTS = 20
 BOOT_SECONDS = 60
 TIMED_OUT, NO_GUEST, INTERRUPTED = 124, 125, 130
 SHELLS = ("sh", "bash", "dash", "zsh")
-PASSED_ON = re.compile(r"RDMACOMM_|GTEST_|[A-Z]+SAN_OPTIONS$|GLOG_")
+PASSED_ON = re.compile(r"RDMACOMM_|GTEST_|[A-Z]+SAN_OPTIONS$|GLOG_|RCL_MAX_VLOG_LEVEL$")
 MACHINE = ["-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi",
            "-cpu", "max", "-smp", "2", "-m", "1024", "-no-reboot"]
 # No checks of hardware that is not there; a panic ends the machine.

@@ -106,6 +106,14 @@ class Guests(ScriptTest):
         self.assertIn("exit status 7", result.stderr)
         self.assertIn(str(self.results), result.stderr)
 
+    def test_variables_of_tests_are_passed_on_and_no_others(self):
+        self.environment |= {"RCL_MAX_VLOG_LEVEL": "2", "RDMACOMM_TEST_ROUNDS": "1 %", "EDITOR": "none"}
+        self.boot("touch up log; echo 0 > status; exec sleep 600")
+        job = (self.results / "job").read_text()
+        self.assertIn("export RCL_MAX_VLOG_LEVEL=2\n", job)
+        self.assertIn("export RDMACOMM_TEST_ROUNDS='1 %'\n", job)
+        self.assertNotIn("EDITOR", job)
+
     def test_guest_that_does_not_come_up_is_tried_twice(self):
         result = self.boot("echo 'Kernel panic - not syncing: no root' > console; exit 1")
         self.assertEqual(result.returncode, 125)
