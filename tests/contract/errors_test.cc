@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "contract/contract_test.h"
+#include "contract/raw_end.h"
 #include "rdmacomm/channel/completion_poller.h"
 
 namespace rdmacomm::contract {
@@ -254,6 +254,17 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   const Completion late = left().next();
   EXPECT_EQ(late.id, 9U);
   EXPECT_EQ(late.error, Errc::kFlushed);
+}
+
+TEST_F(ErrorsTest, AReceivePostedInErrorIsFlushed) {
+  if (!has(Trait::kFlushesReceivesPostedInError)) GTEST_SKIP() << "property: a receive that is posted in ERR is kept";
+  const auto inbox = left().buffer(8);
+  RawEnd end(*left().device);
+  end.to_error();
+  ASSERT_EQ(end.post_recv(inbox->at(0).sge, 60), 0);
+  const ibv_wc late = end.next();
+  EXPECT_EQ(late.wr_id, 60U);
+  EXPECT_EQ(late.status, IBV_WC_WR_FLUSH_ERR);
 }
 
 TEST_F(ErrorsTest, WhatFollowsARefusalIsFlushed) {

@@ -28,9 +28,7 @@ class RawEnd {
     init.sq_sig_all = 1;
     qp_ = verbs::QpHandle(api, api.create_qp(device.pd(), &init));
     EXPECT_TRUE(static_cast<bool>(qp_));
-    const QpTransition to_init = QpTransition::to_init(options.config, device.port(), device.limits().atomics);
-    ibv_qp_attr attributes = to_init.attributes;
-    EXPECT_EQ(api.modify_qp(qp_.get(), &attributes, to_init.mask), 0);
+    apply(QpTransition::to_init(options.config, device.port(), device.limits().atomics));
   }
 
   [[nodiscard]] LinkEnd link_end(const std::string& ip) {
@@ -38,6 +36,17 @@ class RawEnd {
   }
   [[nodiscard]] ibv_qp* qp() const { return qp_.get(); }
 
+  void to_error() { apply(QpTransition::to_error()); }
+
+  int post_recv(const ibv_sge& slice, std::uint64_t id) {
+    ibv_sge list = slice;
+    ibv_recv_wr wr{};
+    wr.wr_id = id;
+    wr.sg_list = &list;
+    wr.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    return ibv_post_recv(qp_.get(), &wr, &bad);
+  }
   int post_send(const ibv_sge& slice, std::uint64_t id) {
     ibv_sge list = slice;
     ibv_send_wr wr{};
@@ -64,6 +73,11 @@ class RawEnd {
   }
 
  private:
+  void apply(const QpTransition& transition) {
+    ibv_qp_attr attributes = transition.attributes;
+    EXPECT_EQ(device_.api().modify_qp(qp_.get(), &attributes, transition.mask), 0);
+  }
+
   RDMADevice& device_;
   RawOptions options_;
   verbs::CqHandle cq_;
