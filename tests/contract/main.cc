@@ -2,8 +2,8 @@
 //
 //   contract_tests              on the devices that the environment names (test_device.h), soft0 where it names none
 //   contract_tests --soft0      on soft0, whatever the environment says
-//   contract_tests --hardware   on the devices that the environment names; exit status 77 where it names none, or they
-//                               are not there
+//   contract_tests --hardware   on the devices that the environment names; exit status 77 where it names none, 1 where
+//                               they are not there
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,11 +19,15 @@ using rdmacomm::contract::TestDevice;
 
 constexpr int kSkipped = 77;  // SKIP_RETURN_CODE in CMakeLists.txt
 
-/// Why there is no hardware to test; empty: there is.
-std::string no_hardware() {
-  if (environment("RDMACOMM_TEST_DEVICE").empty()) return "RDMACOMM_TEST_DEVICE is not set";
-  if (std::string reason = TestDevice::own().why_not(); !reason.empty()) return reason;
-  return TestDevice::peers().why_not();
+/// Whether the devices that somebody asked for are there; says on standard error which is not.
+bool are_there() {
+  for (const TestDevice& device : {TestDevice::own(), TestDevice::peers()}) {
+    if (const std::string reason = device.why_not(); !reason.empty()) {
+      std::cerr << "contract_tests: " << reason << "; RDMACOMM_TEST_DEVICE or RDMACOMM_TEST_PEER_DEVICE names it\n";
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
@@ -37,10 +41,12 @@ int main(int argc, char** argv) {
       unsetenv(name);
     }
   }
-  const std::string reason = mode == "--hardware" ? no_hardware() : std::string();
-  if (!reason.empty()) {
-    std::cout << "skipped: " << reason << '\n';
-    return kSkipped;
+  if (mode == "--hardware") {
+    if (environment("RDMACOMM_TEST_DEVICE").empty()) {
+      std::cout << "skipped: RDMACOMM_TEST_DEVICE is not set\n";
+      return kSkipped;
+    }
+    if (!are_there()) return 1;
   }
   if (!GTEST_FLAG_GET(list_tests)) {
     std::cout << "contract suite on " << TestDevice::own().name << " and " << TestDevice::peers().name
