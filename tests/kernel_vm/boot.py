@@ -39,14 +39,14 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel-folder", required=True, type=pathlib.Path, help="what tests/kernel_vm/prepare has made")
     parser.add_argument("--devices", default="rxe", help="kinds of devices to make a pair of: rxe, siw or 'rxe siw'")
-    parser.add_argument("--timeout", type=int, help="seconds for the command; 540 by default, 14400 on a terminal")
+    parser.add_argument("--timeout", type=int, help="seconds for the command; 600 by default, 14400 on a terminal")
     parser.add_argument("--results", type=pathlib.Path, help="folder for log, console, dmesg and status")
     parser.add_argument("command", nargs="+")
     parser.add_argument("--grace", type=int, default=30, help="seconds for the guest to end what is late and write dmesg")
     options = parser.parse_args()
     options.terminal = sys.stdin.isatty() and os.path.basename(options.command[0]) in SHELLS and len(options.command) == 1
     if options.timeout is None:
-        options.timeout = 14400 if options.terminal else 540
+        options.timeout = 14400 if options.terminal else 600
     return options
 
 
