@@ -53,8 +53,9 @@ class LinkedAdapter : public ::testing::Test {
  protected:
   /// An adapter of `config` whose connect() has returned; `connected_` is what.
   std::unique_ptr<RDMAAdapter> connect(const AdapterConfig& config = {}) {
-    device_ = RDMADevice::open_from(FakeVerbs::api()).value();
-    queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
+    // Once: adapters of earlier calls use them.
+    if (device_ == nullptr) device_ = RDMADevice::open_from(FakeVerbs::api()).value();
+    if (queue_ == nullptr) queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
     auto adapter = RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config).value();
     verbs::QpAddress peer = adapter->address();
     peer.qpn = 0xabc;
