@@ -23,8 +23,10 @@ namespace rdmacomm {
 /// Bytes go in segments of up to kSegmentBytes by SEND, each with a header. One thread at a time sleeps, for all.
 class CmStream final : public ByteStream {
  public:
-  static constexpr std::uint16_t kSlots = 16;  ///< each way
-  static constexpr std::uint32_t kSegmentBytes = 4096;
+  static constexpr std::uint16_t kSlots = 64;  ///< each way
+  /// With its header a segment is one packet of MTU 1024, which every Ethernet has: rdma_cm knows the MTU of the
+  /// asking side's interface only, and a larger packet is lost where the other's is smaller.
+  static constexpr std::uint32_t kSegmentBytes = 1016;
 
   /// Makes the queue pair on `id`, whose device is known, with all receives posted.
   [[nodiscard]] static Result<std::unique_ptr<CmStream>> create(std::unique_ptr<CmId> id);
@@ -87,6 +89,7 @@ class CmStream final : public ByteStream {
 
   static constexpr std::uint32_t kHeaderBytes = 8;
   static constexpr std::uint32_t kSlotBytes = kHeaderBytes + kSegmentBytes;
+  static_assert(kSlotBytes <= 1024);
   static constexpr std::uint16_t kLastSegment = 1;
 
   std::unique_ptr<CmId> id_;

@@ -10,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr CmPrivateData kData{
-    .purpose = CmPurpose::kQueuePair, .token = 0x0123456789abcdef, .qpn = 0xabcdef, .slots = 16, .slot_bytes = 4104};
+    .purpose = CmPurpose::kQueuePair, .token = 0x0123456789abcdef, .qpn = 0xabcdef, .slots = 64, .slot_bytes = 1024};
 
 TEST(CmPrivateData, ComesBackAsItWas) {
   const auto bytes = kData.encode();

@@ -128,3 +128,10 @@ class DifferentMtus(PairTest):
     def test_verified_by_the_benchmark(self):
         with mtu_of("b", 1500):
             self.run_between(LAT_BW, "--iterations=10", "--rounds=1", "--verify", "--sizes=64K", "--mtu=512")
+
+
+@unittest.skipIf(IS_IWARP, "iWARP leaves the MTU to TCP")
+class DifferentMtusByCm(DifferentMtus):
+    """rdma_cm knows the asking side's MTU only: it is cut down for the queue pairs, and messages go in small segments."""
+
+    connector = "cm"
