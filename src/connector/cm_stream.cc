@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "connector/cm_refusal.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/wire.h"
 #include "rdmacomm/verbs/call.h"
@@ -20,31 +21,9 @@ constexpr std::chrono::milliseconds kLinger{200};
 // Six, not seven: some devices take seven as "for ever".
 constexpr std::uint8_t kRetries = 6;
 constexpr std::uint8_t kRnrForEver = 7;
-constexpr int kNobodyListens = 8;  // "invalid service ID": InfiniBand Architecture Specification 1, 12.6.7.2
 
 std::error_code would_block() {
   return std::make_error_code(std::errc::operation_would_block);
-}
-
-Error nobody_listens(const std::string& where, const std::string& said) {
-  return make_error(std::make_error_code(std::errc::connection_refused),
-                    "nobody listens by rdma_cm at " + where + " (" + said + ")");
-}
-
-/// Somebody who listens there says no, or nobody does.
-Error rejected(const CmEvent& event, const std::string& where) {
-  if (auto reason = CmPrivateData::decode(event.private_data); reason.code() == Errc::kVersionMismatch) {
-    return make_error(Errc::kVersionMismatch, where + ": " + reason.error().context);
-  }
-  const bool nobody = event.status == kNobodyListens || event.status == -ECONNREFUSED;
-  if (nobody) return nobody_listens(where, event.to_text());
-  return make_error(Errc::kPeerRefused, "refused by " + where + " (" + event.to_text() + ")");
-}
-
-Error not_connected(const CmEvent& event, const std::string& where) {
-  if (event.type == RDMA_CM_EVENT_REJECTED) return rejected(event, where);
-  if (event.status == -ECONNREFUSED) return rejected(event, where);
-  return make_error(Errc::kTimeout, "no answer by rdma_cm from " + where + " (" + event.to_text() + ")");
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ class CmStream final : public ByteStream {
   /// Makes the queue pair on `id`, whose device is known, with all receives posted.
   [[nodiscard]] static Result<std::unique_ptr<CmStream>> create(std::unique_ptr<CmId> id);
   /// Connects to the listener that `id` was resolved to. Returns what it answered.
-  /// Errors: std::errc::connection_refused: nobody listens there; kPeerRefused; kTimeout; kStopped
+  /// Errors: std::errc::connection_refused: nobody listens there; kPeerRefused; kTimeout; kStopped;
+  ///         an errno of rdma_cm's
   [[nodiscard]] Result<CmPrivateData> connect(const CmWait& wait);
   /// Takes up the connection that `id` was asked for, without waiting. peer: what the request carried.
   [[nodiscard]] Status accept(const CmPrivateData& peer, std::uint64_t token);

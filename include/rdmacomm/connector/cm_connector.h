@@ -28,7 +28,8 @@ class CmConnector final : public Connector {
   /// cancel_fd  becomes readable (and stays so) to give up; -1: none
   /// Returns    std::errc::connection_refused: nobody listens there; kPeerRefused; kTimeout: no answer; kStopped;
   ///            kNoDevice: no RDMA device on the way to the server; kNotSupported: no rdma_cm on this machine;
-  ///            kInvalidArgument: options.validate(), or a host that has no address; kVersionMismatch
+  ///            kInvalidArgument: options.validate(), or a host that has no address; kVersionMismatch;
+  ///            an errno of rdma_cm's, such as std::errc::connection_reset: it answered, and connecting failed
   [[nodiscard]] static Result<std::unique_ptr<CmConnector>> connect(const HostPort& server,
                                                                     const TcpOptions& options = {}, int cancel_fd = -1);
   ~CmConnector() override;

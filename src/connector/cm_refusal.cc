@@ -1,0 +1,42 @@
+#include "connector/cm_refusal.h"
+
+#include "connector/cm_private_data.h"
+#include "rdmacomm/verbs/call.h"
+
+namespace rdmacomm {
+namespace {
+
+constexpr int kNobodyListens = 8;  // "invalid service ID": InfiniBand Architecture Specification 1, 12.6.7.2
+
+/// Somebody who listens there says no, or nobody does.
+Error rejected(const CmEvent& event, const std::string& where) {
+  if (auto reason = CmPrivateData::decode(event.private_data); reason.code() == Errc::kVersionMismatch) {
+    return make_error(Errc::kVersionMismatch, where + ": " + reason.error().context);
+  }
+  if (event.status == kNobodyListens) return nobody_listens(where, event.to_text());
+  return make_error(Errc::kPeerRefused, "refused by " + where + " (" + event.to_text() + ")");
+}
+
+/// Of a step that failed on the way: an errno, or none where nothing came back.
+bool is_silence(const CmEvent& event) {
+  return event.type == RDMA_CM_EVENT_UNREACHABLE || event.status >= 0 || event.status == -ETIMEDOUT;
+}
+
+}  // namespace
+
+Error nobody_listens(const std::string& where, const std::string& said) {
+  return make_error(std::make_error_code(std::errc::connection_refused),
+                    "nobody listens by rdma_cm at " + where + " (" + said + ")");
+}
+
+Error not_connected(const CmEvent& event, const std::string& where) {
+  if (event.status == -ECONNREFUSED) return nobody_listens(where, event.to_text());
+  if (event.type == RDMA_CM_EVENT_REJECTED) return rejected(event, where);
+  if (is_silence(event)) {
+    return make_error(Errc::kTimeout, "no answer by rdma_cm from " + where + " (" + event.to_text() + ")");
+  }
+  return make_error(verbs::os_error(-event.status), "connecting to " + where + " by rdma_cm failed (" +
+                                                        event.to_text() + "); the log of that host may say more");
+}
+
+}  // namespace rdmacomm
