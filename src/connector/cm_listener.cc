@@ -16,7 +16,10 @@ namespace {
 
 Error cannot_listen(const SocketAddress& address, std::error_code code) {
   const std::string what = "cannot listen by rdma_cm at " + address.to_text();
-  // rdma_cm says "not available" where one of both listens at every address.
+  // rdma_cm says "not available" as well where one of both listens at every address.
+  if (code == std::errc::address_not_available && !is_of_this_host(address)) {
+    return make_error(code, what + ": that address is not of this host; see `ip address`");
+  }
   if (code == std::errc::address_in_use || code == std::errc::address_not_available) {
     return make_error(std::make_error_code(std::errc::address_in_use), what + ": another program listens there");
   }
@@ -24,6 +27,14 @@ Error cannot_listen(const SocketAddress& address, std::error_code code) {
     return make_error(Errc::kNoDevice, what + ": that address is not of an RDMA device; see `rdma link`");
   }
   return make_error(code, what);
+}
+
+/// Of who listens at one address. Who listens at all addresses is not told, and goes on by the other devices.
+std::string device_is_gone(const CmId& listening) {
+  const ibv_context* context = listening.get()->verbs;
+  const std::string device = context == nullptr ? "the RDMA device" : ibv_get_device_name(context->device);
+  return device + " of " + listening.local().to_text() +
+         " was removed: nobody is heard there by rdma_cm any more, also when it comes back; restart the server then";
 }
 
 /// Refuses a connection in our words, where there is a reason to give.
@@ -101,13 +112,14 @@ void CmListener::run() {
   while (waited.front().revents == 0) {
     (void)::poll(waited.data(), waited.size(), -1);
     for (const auto& id : ids_) {
-      while (auto event = id->take_event()) handle(*event);
+      while (auto event = id->take_event()) handle(*event, *id);
     }
   }
 }
 
-void CmListener::handle(const CmEvent& event) {
-  if (event.type != RDMA_CM_EVENT_CONNECT_REQUEST) return;  // a device came or went
+void CmListener::handle(const CmEvent& event, const CmId& listening) {
+  if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) RDMACOMM_LOG(WARNING) << device_is_gone(listening);
+  if (event.type != RDMA_CM_EVENT_CONNECT_REQUEST) return;
   auto data = CmPrivateData::decode(event.private_data);
   if (!data) {
     RDMACOMM_VLOG(1) << "refusing a connection by rdma_cm: " << data.error().context;

@@ -160,6 +160,13 @@ SocketAddress any_address(int family, std::uint16_t port) {
   return any;
 }
 
+/// Binding a datagram socket to any port of it asks the kernel, and takes nothing away from anybody.
+bool is_of_this_host(SocketAddress address) {
+  const UniqueFd fd(socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  address.set_port(0);
+  return fd && ::bind(fd.get(), address.get(), address.length) == 0;
+}
+
 Result<UniqueFd> open_socket(int family) {
   UniqueFd fd(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
   if (!fd) return verbs::from_minus_one(-1, "open a TCP socket").error();

@@ -49,6 +49,9 @@ struct SocketAddress {
 /// Every address of this host, of one family.
 [[nodiscard]] SocketAddress any_address(int family, std::uint16_t port);
 
+/// Whether a program of this host can have `address` as its own: an address of an interface, or every address.
+[[nodiscard]] bool is_of_this_host(SocketAddress address);
+
 /// A TCP socket that is neither inherited by programs nor blocking.
 [[nodiscard]] Result<UniqueFd> open_socket(int family);
 /// Marks, and the ways in which a dead connection is noticed.

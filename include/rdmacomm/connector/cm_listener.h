@@ -25,12 +25,13 @@ struct SocketAddress;
 
 /// Listens by rdma_cm on all RDMA devices of this host, or on the one of an address. A thread of its own sorts what comes:
 /// new peers are kept for accept(), and requests for queue pairs go to the connector they belong to.
+/// At one address it ends with the device of that address; a warning in the log says so.
 class CmListener final : public Listener {
  public:
   /// Listens at `where`: all addresses where where.host is empty.
   ///
-  /// Returns  std::errc::address_in_use; std::errc::address_not_available; kNoDevice: the address is not of an RDMA
-  ///          device; kNotSupported: no rdma_cm on this machine; kInvalidArgument
+  /// Returns  std::errc::address_in_use; std::errc::address_not_available: the address is not of this host;
+  ///          kNoDevice: it is not of an RDMA device; kNotSupported: no rdma_cm on this machine; kInvalidArgument
   [[nodiscard]] static Result<std::unique_ptr<CmListener>> listen(const HostPort& where,
                                                                   const TcpOptions& options = {});
   ~CmListener() override;
@@ -50,7 +51,7 @@ class CmListener final : public Listener {
   Status listen_anywhere(std::uint16_t port);
   Status listen_at(SocketAddress address);
   void run();
-  void handle(const CmEvent& event);
+  void handle(const CmEvent& event, const CmId& listening);
   void sort_in(Newcomer newcomer);
   Result<std::unique_ptr<Connector>> welcome(Newcomer newcomer);
   void warn(const std::string& what, const Error& why);
