@@ -5,9 +5,8 @@
 namespace rdmacomm::contract {
 namespace {
 
-// Source: drivers/infiniband/sw/rxe/rxe.h (RXE_VENDOR_ID) and sw/siw/siw.h (SIW_VENDOR_ID) of the kernel.
+// Source: drivers/infiniband/sw/rxe/rxe.h (RXE_VENDOR_ID) of the kernel.
 constexpr std::uint32_t kRxeVendor = 0xffffff;
-constexpr std::uint32_t kSiwVendor = 0x626d74;
 
 constexpr std::array kTraits = {
     TraitRow{Trait::kAcknowledges,
@@ -103,12 +102,12 @@ constexpr std::array kTraits = {
     TraitRow{Trait::kTellsOfPortState,
              "tells of the port's state",
              "The events PORT_ERR and PORT_ACTIVE when the network interface goes down and comes up",
-             "soft0 has no interface that could go down",
+             "soft0 has no network interface: it has no link that goes down",
              {false, true, true, true}},
     TraitRow{Trait::kGoesByRdmaLink,
              "goes by `rdma link`",
              "`rdma link delete` takes the device away, and `rdma link add` brings it back",
-             "soft0 has no driver in the kernel; a card goes with its driver or its slot",
+             "soft0 has no driver in the kernel: it is never removed; a card goes with its driver or its slot",
              {false, true, true, false}},
 };
 
@@ -205,15 +204,17 @@ std::string_view name_of(Errc code) {
 }  // namespace
 
 std::string_view to_text(DeviceKind kind) {
-  constexpr std::array<std::string_view, kDeviceKinds> kNames = {"soft0", "rxe", "siw", "hardware"};
+  constexpr std::array<std::string_view, kDeviceKinds> kNames = {"soft0", "rxe", "iWARP (siw)", "hardware"};
   return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string_view rdma_link_type(DeviceKind kind) {
+  return kind == DeviceKind::kRxe ? "rxe" : kind == DeviceKind::kIwarp ? "siw" : "";
 }
 
 DeviceKind kind_of(bool is_soft0, ibv_transport_type transport, const ibv_device_attr& attributes) {
   if (is_soft0) return DeviceKind::kSoft0;
-  if (transport == IBV_TRANSPORT_IWARP) {
-    return attributes.vendor_id == kSiwVendor ? DeviceKind::kSiw : DeviceKind::kHardware;
-  }
+  if (transport == IBV_TRANSPORT_IWARP) return DeviceKind::kIwarp;
   return attributes.vendor_id == kRxeVendor ? DeviceKind::kRxe : DeviceKind::kHardware;
 }
 

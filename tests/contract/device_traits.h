@@ -14,11 +14,14 @@
 
 namespace rdmacomm::contract {
 
-/// Whose driver a device has: the columns of the tables.
-enum class DeviceKind : std::uint8_t { kSoft0, kRxe, kSiw, kHardware };
+/// What a device is: the columns of the tables. All iWARP is one column: what the RFCs say of it, and of siw, by which it
+/// was tried.
+enum class DeviceKind : std::uint8_t { kSoft0, kRxe, kIwarp, kHardware };
 inline constexpr std::size_t kDeviceKinds = 4;
 [[nodiscard]] std::string_view to_text(DeviceKind kind);
-/// The kind of an opened device, from its vendor and its transport. What is not known is taken for hardware.
+/// What `rdma link add` calls such devices; empty where it makes none.
+[[nodiscard]] std::string_view rdma_link_type(DeviceKind kind);
+/// The kind of an opened device, from its transport and its vendor. What is not known is taken for hardware.
 [[nodiscard]] DeviceKind kind_of(bool is_soft0, ibv_transport_type transport, const ibv_device_attr& attributes);
 
 /// Yes-or-no properties. `yes` is what the InfiniBand specification leads one to expect.

@@ -141,7 +141,7 @@ class RemovalTest : public LinkTest {
     disconnect();
     if (remover_.joinable()) remover_.join();
     if (name_.empty()) return;
-    EXPECT_EQ(run_hook("restore " + name_ + " " + std::string(to_text(kind_)) + " " + interface_name()), 0);
+    EXPECT_EQ(run_hook("restore " + name_ + " " + std::string(rdma_link_type(kind_)) + " " + interface_name()), 0);
   }
   /// Begins to remove the device; that ends when it is closed.
   void remove() {
