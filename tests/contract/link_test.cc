@@ -143,9 +143,12 @@ class RemovalTest : public LinkTest {
     if (name_.empty()) return;
     EXPECT_EQ(run_hook("restore " + name_ + " " + std::string(rdma_link_type(kind_)) + " " + interface_name()), 0);
   }
-  /// Begins to remove the device; that ends when it is closed.
+  /// Begins to remove the device, and waits until nobody can open it any more; the removal ends when it is closed.
   void remove() {
     remover_ = std::thread([this] { EXPECT_EQ(run_hook("remove " + name_), 0); });
+    const Deadline deadline = patience();
+    while (TestDevice::own().why_not().empty() && !deadline.passed()) std::this_thread::yield();
+    ASSERT_THAT(TestDevice::own().why_not(), HasSubstr(name_)) << "the removal has not begun";
   }
 
   std::string name_;
@@ -156,8 +159,11 @@ class RemovalTest : public LinkTest {
 TEST_F(RemovalTest, ADeviceInUseIsDrainedAndClosed) {
   EXPECT_TRUE(write().ok());
   ASSERT_FALSE(left().channel->post_recv(pair_->left_inbox->at(0), 7));
-  remove();
+  ASSERT_NO_FATAL_FAILURE(remove());
+  ASSERT_FALSE(left().channel->post_write(source_->at(0), target_->remote_region(), 8));
   expect_drain_ends();
+  EXPECT_EQ(left().channel->outstanding_sends(), 0);
+  EXPECT_EQ(left().channel->outstanding_recvs(), 0);
 }
 
 }  // namespace
