@@ -126,6 +126,8 @@ Result<CmPrivateData> CmStream::connect(const CmWait& wait) {
       verbs::from_minus_one(rdma_connect(id_->get(), &parameters), "connect to " + peer_text_ + " by rdma_cm");
   // iWARP devices connect by TCP, and some of them at once.
   if (status.code() == std::errc::connection_refused) return nobody_listens(peer_text_, "TCP said so");
+  if (status.code() == std::errc::timed_out)
+    return make_error(Errc::kTimeout, "no answer by rdma_cm from " + peer_text_ + " (TCP said so)");
   if (!status) return status.error();
   auto event = id_->await_event(wait);
   if (!event) return make_error(event.code(), "no answer by rdma_cm from " + peer_text_ + ": " + event.error().context);

@@ -25,6 +25,10 @@ class CmConnector final : public Connector {
   /// Connects to a server, which listens by CmListener. Tries every address of the host, and again while nobody listens
   /// there, until options.connect_timeout has passed.
   ///
+  /// The exception is siw, which connects its TCP in the kernel before rdma_connect(3) returns: towards a host that is
+  /// there and drops TCP's SYN packets (a firewall), neither options.connect_timeout nor cancel_fd is looked at until
+  /// TCP gives up: 127 s with the usual net.ipv4.tcp_syn_retries of 6, 15 s with 3. The same goes for link().
+  ///
   /// cancel_fd  becomes readable (and stays so) to give up; -1: none
   /// Returns    std::errc::connection_refused: nobody listens there; kPeerRefused; kTimeout: no answer; kStopped;
   ///            kNoDevice: no RDMA device on the way to the server; kNotSupported: no rdma_cm on this machine;
