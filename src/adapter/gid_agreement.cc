@@ -70,4 +70,12 @@ Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs) {
                         ": a pair takes one GID type, one IP version and one reach (gid_type, gid_index)");
 }
 
+std::string router_warning(verbs::Transport transport, const ibv_gid& ours, const ibv_gid& theirs) {
+  if (transport != verbs::Transport::kInfiniBand || verbs::same_subnet(ours, theirs)) return {};
+  return "this end and the peer are on two InfiniBand subnets, " + verbs::to_text(ours) + " and " +
+         verbs::to_text(theirs) +
+         ", and only the subnet manager knows the router between them: expect kRetryExceeded, or connect by rdma_cm, "
+         "which asks it (--connector=cm)";
+}
+
 }  // namespace rdmacomm

@@ -4,9 +4,19 @@
 #include <array>
 #include <cstdio>
 
+#include "rdmacomm/adapter/gid_agreement.h"
 #include "rdmacomm/base/log.h"
 
 namespace rdmacomm {
+namespace {
+
+/// By TCP the ends know each other's LIDs, which mean nothing in another subnet.
+void warn_of_router(const verbs::QpAddress& ours, const verbs::QpAddress& theirs) {
+  const std::string warning = router_warning(ours.transport, ours.gid, theirs.gid);
+  if (!warning.empty()) RDMACOMM_LOG(WARNING) << warning;
+}
+
+}  // namespace
 
 static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every GID that is chosen can be offered");
 
@@ -152,6 +162,7 @@ Status EndPoint::connect_channel(RDMAChannel& channel, Deadline deadline) {
   RDMAAdapter& adapter = channel.adapter();
   const verbs::QpAddress& theirs = remote_.channel(channel.name())->address;
   auto link = connector_->link(adapter.address(), theirs, deadline);
+  if (!link && &channel == lines_.front().channel.get()) warn_of_router(adapter.address(), theirs);
   return link ? adapter.connect(theirs, std::move(link)) : adapter.connect(theirs);
 }
 

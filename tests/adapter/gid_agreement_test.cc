@@ -58,6 +58,16 @@ TEST(GidAgreement, InfinibandPrefersOneSubnet) {
   EXPECT_EQ(agreed(ours, {Transport::kInfiniBand, {ib("fec0:0:0:2::2")}}), "0,0");  // by a router
 }
 
+TEST(GidAgreement, TwoInfinibandSubnetsAreWarnedOf) {
+  const ibv_gid here = ib("fec0:0:0:1::1").gid;
+  const auto warning = [&](Transport transport, const char* peer) {
+    return router_warning(transport, here, ib(peer).gid);
+  };
+  EXPECT_THAT(warning(Transport::kInfiniBand, "fec0:0:0:2::1"), HasSubstr("--connector=cm"));
+  EXPECT_EQ(warning(Transport::kInfiniBand, "fec0:0:0:1::2"), "");
+  EXPECT_EQ(warning(Transport::kRoce, "fec0:0:0:2::1"), "") << "Ethernet's routers are found by the host";
+}
+
 TEST(GidAgreement, ARefusalHasWhatEachSideOffers) {
   const auto refused = agree_on_gids(roce({v2("::ffff:10.0.0.1")}), roce({v1("fe80::7")}));
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);

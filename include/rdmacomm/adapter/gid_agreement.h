@@ -47,4 +47,8 @@ struct GidPair {
 /// Returns  kIncompatiblePeer: other transports, or no such pair; the context has what each side offers
 [[nodiscard]] Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs);
 
+/// A warning for two ends that are connected without rdma_cm and are on two InfiniBand subnets: packets go to a router's
+/// LID then, which only the subnet manager knows. Empty: nothing to warn of.
+[[nodiscard]] std::string router_warning(verbs::Transport transport, const ibv_gid& ours, const ibv_gid& theirs);
+
 }  // namespace rdmacomm
