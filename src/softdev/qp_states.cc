@@ -115,6 +115,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
       recv_queue_(SoftCq::from(init.recv_cq)),
       srq_(init.srq == nullptr ? nullptr : &SoftSrq::from(init.srq)),
       send_lock_(soft_context_.membarrier()),
+      served_srq_(srq_),
       sends_(queue_entries(init.cap.max_send_wr)),
       send_mask_(queue_entries(init.cap.max_send_wr) - 1),
       recvs_(recv_entries(init)),
@@ -299,7 +300,10 @@ void SoftQp::wait_until_idle() noexcept {
 
 bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
   if (initiator_qpn_.load(std::memory_order_acquire) != initiator_qpn) return false;
-  if (srq_ != nullptr) srq_->forget_initiator(qp_base.qp_num, *view_.shared);
+  {
+    const std::scoped_lock guard(service_mutex_);
+    if (served_srq_ != nullptr) served_srq_->forget_initiator(qp_base.qp_num, *view_.shared);
+  }
   view_.shared->busy.store(0, std::memory_order_seq_cst);
   return true;
 }
@@ -309,6 +313,11 @@ void SoftQp::raise(ibv_event_type type) {
   event.event_type = type;
   event.element.qp = verbs();
   soft_context_.events().push(event, events);
+}
+
+void SoftQp::raise_srq_limit() {
+  const std::scoped_lock guard(service_mutex_);
+  if (served_srq_ != nullptr) served_srq_->raise_limit();
 }
 
 bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
@@ -360,6 +369,8 @@ void SoftQp::destroy() {
   recv_queue_.detach(*this);
   wait_until_idle();
   return_shared_receives();
+  const std::scoped_lock guard(service_mutex_);
+  served_srq_ = nullptr;
 }
 
 }  // namespace rdmacomm::softdev

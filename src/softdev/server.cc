@@ -18,7 +18,6 @@
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
-#include "softdev/soft_srq.h"
 #include "softdev/unix_packet.h"
 
 namespace rdmacomm::softdev {
@@ -209,10 +208,7 @@ void Server::take_report(const Request& request, Watched& initiator) {
   const auto qp = context_.queue_pairs().find(request.qpn);
   if (qp == nullptr) return;
   if (request.kind == RequestKind::kReleased) return qp->notify_receiver();
-  if (request.kind == RequestKind::kLimit) {
-    if (qp->shared_receives() != nullptr) qp->shared_receives()->raise_limit();
-    return;
-  }
+  if (request.kind == RequestKind::kLimit) return qp->raise_srq_limit();
   // Not done here: whoever holds the send queue may be waiting for an answer of this thread's.
   qp->request_failure();
   context_.retrier().wake();

@@ -88,7 +88,10 @@ class SoftQp : public ibv_qp_ex {
 
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
   [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
+  /// For the thread that destroys it, and until then for any.
   [[nodiscard]] SoftSrq* shared_receives() const noexcept { return srq_; }
+  /// For the serving thread: an initiator has found few receives left.
+  void raise_srq_limit();
   [[nodiscard]] const ibv_qp_cap& capabilities() const noexcept { return capabilities_; }
 
   // The initiator at the other end: who holds the hazard flag up.
@@ -171,11 +174,12 @@ class SoftQp : public ibv_qp_ex {
   ibv_qp_attr attributes_{};
   SoftCq& send_queue_;
   SoftCq& recv_queue_;
-  SoftSrq* const srq_;  // nullptr: its receives are its own
+  SoftSrq* const srq_;  // nullptr: its receives are its own; not to be touched after destroy()
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
   PosterLock send_lock_;
   std::mutex service_mutex_;
+  SoftSrq* served_srq_;     // under service_mutex_: srq_, until it may be gone
   bool destroyed_ = false;  // under service_mutex_: the completion queues are not to be touched any more
   std::atomic<bool> failure_requested_{false};
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to

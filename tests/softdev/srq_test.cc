@@ -224,18 +224,19 @@ TEST(Srq, ManySendersAtATime) {
   constexpr int kSenders = 4;
   constexpr std::uint32_t kMessages = 500;
   Receiver receiver;
-  Senders senders(receiver, kSenders);
+  std::vector<std::unique_ptr<Senders>> senders;  // each with a device of its own, as processes have
+  for (int by = 0; by < kSenders; ++by) senders.push_back(std::make_unique<Senders>(receiver, 1));
   for (std::uint64_t id = 0; id < kDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
   std::vector<std::thread> threads;
   for (std::uint32_t by = 0; by < kSenders; ++by) {
     threads.emplace_back([&senders, by] {
-      Qp& qp = *senders.qps[by];
+      Qp& qp = *senders[by]->qps[0];
+      const Memory& memory = senders[by]->memory;
       for (std::uint32_t number = 0; number < kMessages; ++number) {
         // Small ones and large ones; the first 8 bytes say whose and which.
-        const std::size_t place = by * 2048;
         const std::uint32_t words[] = {by, number};
-        std::memcpy(senders.memory.data + place, words, sizeof(words));
-        ASSERT_EQ(qp.post(send_request(number), senders.memory.slice(place, number % 2 == 0 ? 8 : 500)), 0);
+        std::memcpy(memory.data, words, sizeof(words));
+        ASSERT_EQ(qp.post(send_request(number), memory.slice(0, number % 2 == 0 ? 8 : 500)), 0);
         ASSERT_EQ(qp.next().status, IBV_WC_SUCCESS);
       }
     });
