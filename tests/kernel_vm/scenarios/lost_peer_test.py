@@ -8,13 +8,14 @@ import signal
 import time
 
 from kernel_pair import ADDRESS, IS_IWARP, PEER_ADDRESS, PairTest, by_tcp, link_down, losing, renew_pair
-from program_runs import LAT_BW, SLOW
+from program_runs import LAT_BW
 
 ENDLESS = ("--duration=600", "--rounds=1", "--sizes=64")
 MOMENTS = (("write", "lat"), ("send", "lat"), ("read", "bw"))
-# A frozen process or a dead network is noticed by the lack of any sign of life. A process that dies is at once; but by
-# rdma_cm a single datagram tells of it, which is lost at times, and then it is by the silence as well.
-SECONDS_OF_DEATH, SECONDS_OF_SILENCE = 2, 12
+# A frozen process or a dead network is noticed by the lack of any sign of life: 10 s of it (silent_peer_after), and what
+# an emulated machine takes to look, and to end. A process that dies is noticed at once. These are seconds of the clock,
+# promises of the library: they do not grow with RDMACOMM_SLOWNESS.
+SECONDS_OF_DEATH, SECONDS_OF_SILENCE = 3, 10 + 6
 SILENCE = "silent|no sign of life|timed out"
 
 
@@ -22,7 +23,7 @@ class LostPeer:
     """For each connector. What takes long, to be silent, happens to several pairs at a time."""
 
     moments_of_death = MOMENTS
-    seconds_of_death = SECONDS_OF_DEATH
+    deaths_noticed_at_once = len(MOMENTS)
     ends_of_cable = ("a", "b")
     # TCP may be the first to notice: its host has no route any more.
     link_down_says = "port 1 of|the connection failed: No route to host|" + SILENCE
@@ -34,46 +35,63 @@ class LostPeer:
         client.wait_for("op +measures")
         return server, client
 
-    def assert_ends(self, program, seconds, *parts):
-        began = time.monotonic()
-        self.assert_one_line(program.finish(seconds), *parts)
-        self.assertLess(time.monotonic() - began, seconds * SLOW)
+    def assert_ends(self, since, program, *parts):
+        """It ends with that error, and in time after `since`. Returns the seconds that it took at most."""
+        self.assert_one_line(program.finish(SECONDS_OF_SILENCE), *parts)
+        took = time.monotonic() - since
+        self.assertLess(took, SECONDS_OF_SILENCE)
+        return took
 
-    def assert_misses_server(self, client, server, seconds, *parts):
-        self.assert_ends(client, seconds, re.escape(PEER_ADDRESS), f"pid {server.pid}", *parts)
+    def assert_misses_server(self, since, client, server, *parts):
+        return self.assert_ends(since, client, re.escape(PEER_ADDRESS), f"pid {server.pid}", *parts)
 
-    def assert_misses_client(self, server, client, seconds, *parts):
-        self.assert_ends(server, seconds, re.escape(ADDRESS), f"pid {client.pid}", *parts)
+    def assert_misses_client(self, since, server, client, *parts):
+        return self.assert_ends(since, server, re.escape(ADDRESS), f"pid {client.pid}", *parts)
+
+    def seconds_without_server(self, moment):
+        server, client = self.run_until(moment)
+        since = time.monotonic()
+        server.kill()
+        return self.assert_misses_server(since, client, server)
+
+    def seconds_without_client(self, moment):
+        server, client = self.run_until(moment)
+        since = time.monotonic()
+        client.kill()
+        return self.assert_misses_client(since, server, client)
+
+    def assert_noticed_at_once(self, seconds_without_peer):
+        """As many of the deaths as the connector promises."""
+        seconds = []
+        for moment in self.moments_of_death:
+            seconds.append(seconds_without_peer(moment))
+            if sum(took < SECONDS_OF_DEATH for took in seconds) == self.deaths_noticed_at_once:
+                return
+        self.fail(f"too few of the deaths were noticed within {SECONDS_OF_DEATH} s; they took {seconds}")
 
     def test_server_killed(self):
-        for moment in self.moments_of_death:
-            with self.subTest(moment):
-                server, client = self.run_until(moment)
-                server.kill()
-                self.assert_misses_server(client, server, self.seconds_of_death)
+        self.assert_noticed_at_once(self.seconds_without_server)
 
     def test_client_killed(self):
-        for moment in self.moments_of_death:
-            with self.subTest(moment):
-                server, client = self.run_until(moment)
-                client.kill()
-                self.assert_misses_client(server, client, self.seconds_of_death)
+        self.assert_noticed_at_once(self.seconds_without_client)
 
     def test_frozen(self):
         server, client = self.run_until(("write", "lat"))
         other_server, other_client = self.run_until(("send", "lat"))
+        since = time.monotonic()
         server.kill(signal.SIGSTOP)
         other_client.kill(signal.SIGSTOP)
-        self.assert_misses_server(client, server, SECONDS_OF_SILENCE, SILENCE)
-        self.assert_misses_client(other_server, other_client, SECONDS_OF_SILENCE, SILENCE)
+        self.assert_misses_server(since, client, server, SILENCE)
+        self.assert_misses_client(since, other_server, other_client, SILENCE)
 
     def test_cable_that_swallows_everything(self):
         """The processes live and the links are up; no packet arrives any more, as behind a dead switch."""
         pairs = [self.run_until(moment) for moment in MOMENTS[:2]]
         with losing(100):
+            since = time.monotonic()
             for server, client in pairs:
-                self.assert_misses_server(client, server, SECONDS_OF_SILENCE, SILENCE)
-                self.assert_misses_client(server, client, SECONDS_OF_SILENCE, SILENCE)
+                self.assert_misses_server(since, client, server, SILENCE)
+                self.assert_misses_client(since, server, client, SILENCE)
 
     def test_link_that_goes_down(self):
         for end in self.ends_of_cable:
@@ -81,8 +99,9 @@ class LostPeer:
                 server, client = self.run_until(("write", "lat"))
                 try:
                     with link_down(end):
-                        self.assert_ends(client, SECONDS_OF_SILENCE, self.link_down_says)
-                        self.assert_ends(server, SECONDS_OF_SILENCE, self.link_down_says)
+                        since = time.monotonic()
+                        self.assert_ends(since, client, self.link_down_says)
+                        self.assert_ends(since, server, self.link_down_says)
                 finally:
                     client.end()
                     server.end()
@@ -100,9 +119,11 @@ class ByTcp(LostPeer, PairTest):
 class ByCm(LostPeer, PairTest):
     connector = "cm"
     # What does not depend on the connector is seen by TCP; here it would take longer.
-    moments_of_death = MOMENTS[1:2]
     ends_of_cable = ("a",)
-    seconds_of_death = SECONDS_OF_SILENCE
+    # A single datagram of rdma_cm tells of a death. It is lost at times, and then the death is noticed by the silence:
+    # three out of at most five are noticed at once.
+    moments_of_death = MOMENTS[1:2] * 5
+    deaths_noticed_at_once = 3
     # The connection of the messages goes down with the link; siw ends it itself.
     link_down_says = LostPeer.link_down_says + "|closed the connection|the connection failed"
 
