@@ -33,6 +33,13 @@ TEST(CmConnector, WithoutRdmaCmItSaysWhatToDo) {
   EXPECT_THAT(listening.error().context, HasSubstr("--connector=tcp"));
 }
 
+TEST(CmListener, AnAddressThatIsNotOfThisHostIsNotInUse) {
+  if (!has_rdma_cm()) GTEST_SKIP() << "this machine has no rdma_cm";
+  const auto listening = CmListener::listen({"192.0.2.1", 2020});
+  EXPECT_EQ(listening.code(), std::errc::address_not_available) << listening.status().message();
+  EXPECT_THAT(listening.error().context, HasSubstr("not of this host"));
+}
+
 TEST(CmConnector, OptionsOutsideTheirRangesAreRefused) {
   EXPECT_EQ(CmConnector::connect({"127.0.0.1", 0}).code(), Errc::kInvalidArgument);
   TcpOptions options;
