@@ -47,6 +47,15 @@ Status Part::post_next_receive() {
   return {};
 }
 
+Status Part::settle() {
+  constexpr std::uint64_t kReadBack = UINT64_MAX - 1;
+  const bool wrote = cell_.op == Op::kWrite && cell_.metric != Metric::kHalfRoundTrip && sends() != 0;
+  if (!wrote || !verifier_.on()) return {};
+  const std::error_code failed = lane_.channel().post_read(blocks_.counter_slice(), blocks_.their_counter(), kReadBack);
+  if (failed) return lane_.refused(failed, cell_);
+  return lane_.wait_for(kReadBack);
+}
+
 void Part::finish() {
   // A half round trip checks each message as it comes.
   const bool target = lane_.side() == Lane::Side::kServer || cell_.metric == Metric::kBothWays;

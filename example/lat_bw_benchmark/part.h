@@ -24,6 +24,10 @@ class Part {
   [[nodiscard]] Status prepare();
   /// Does this side's share, until all its operations are complete and all that it is to receive has come.
   [[nodiscard]] virtual Status run() = 0;
+  /// After run(), before the peer is told: returns when what this side wrote is in the peer's memory. The completion of
+  /// a WRITE promises that on InfiniBand only; on iWARP it says that the sender's memory is free again (RFC 5040, 5.5). A READ
+  /// on the same queue pair is answered after the WRITEs before it.
+  [[nodiscard]] Status settle();
   /// Looks at what only lies in memory when all is over: WRITEs, and the counter of the atomics.
   void finish();
 

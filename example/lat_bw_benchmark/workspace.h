@@ -54,6 +54,7 @@ class Blocks {
   [[nodiscard]] RemoteRegion their_in(std::uint32_t block) const noexcept {
     return {their_in_ + at(block), bytes_, rkey_};
   }
+  [[nodiscard]] BufferSlice counter_slice() const noexcept { return {{counter_, 8, lkey_}}; }
   [[nodiscard]] RemoteRegion their_counter() const noexcept { return {their_counter_, 8, rkey_}; }
   [[nodiscard]] std::uint64_t* counter() const noexcept { return reinterpret_cast<std::uint64_t*>(counter_); }
 

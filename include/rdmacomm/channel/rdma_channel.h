@@ -120,7 +120,9 @@ class RDMAChannel {
   /// Completes with  kLocalLength: the message was longer than `local`
   /// Source   ibv_post_recv(3)
   [[nodiscard]] std::error_code post_recv(SliceList local, std::uint64_t id) noexcept;
-  /// Posts one RDMA WRITE of `local` to the start of `remote`. The peer is not told.
+  /// Posts one RDMA WRITE of `local` to the start of `remote`. The peer is not told. Its completion says that `local` may be
+  /// used again; that the bytes are in the peer's memory it says on InfiniBand and RoCE, on iWARP a READ, or the peer's
+  /// receipt of a SEND, that was posted after it (RFC 5040, 5.5).
   /// remote   at least as long as `local`
   /// Completes with  kRemoteAccess: wrong rkey, outside the peer's buffer, or it does not allow kWrite
   [[nodiscard]] std::error_code post_write(SliceList local, const RemoteRegion& remote, std::uint64_t id,
