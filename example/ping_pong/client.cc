@@ -111,7 +111,11 @@ class Game {
   }
   Status write(Step step) {
     fill_for(memory_.out().bytes(), step);
-    return finish(channel_.post_write(memory_.out(), memory_.their_in(theirs_), 1), step);
+    if (const auto failed = channel_.post_write(memory_.out(), memory_.their_in(theirs_), 1))
+      return finish(failed, step);
+    if (Status complete = wait_for(endpoint_, 1, done_); !complete.ok()) return complete;
+    // On iWARP that completion is this side's only. A READ is answered after the WRITEs before it (RFC 5040, 5.5).
+    return finish(channel_.post_read(memory_.counter(), memory_.their_counter(theirs_), 1), step);
   }
   Status write_imm(Step step) {
     fill_for(memory_.out().bytes(), step);
