@@ -89,7 +89,7 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver(InSlot& slot, SlotHead head, std::uint3
   wc.byte_len = slot.bytes;
   wc.imm_data = slot.immediate;
   wc.qp_num = qp_base.qp_num;
-  wc.src_qp = attributes_.dest_qp_num;
+  wc.src_qp = initiator_qpn_.load(std::memory_order_acquire);  // the thread that connected may be another one
   wc.wc_flags = head.has_immediate != 0 ? IBV_WC_WITH_IMM : 0;
   const bool copied = srq_ == nullptr ? deliver_own(slot, head, position, wc) : deliver_shared(slot, head, wc);
   if (!copied) wc.status = IBV_WC_LOC_PROT_ERR;
