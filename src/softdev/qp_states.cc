@@ -30,41 +30,29 @@ struct Move {
   int optional;
 };
 
+constexpr int kRtrRequired =
+    IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int kRtsRequired =
+    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-constexpr int kUcRtrRequired = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-constexpr int kRcRtrRequired = kUcRtrRequired | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-constexpr int kUcRtsRequired = IBV_QP_SQ_PSN;
-constexpr int kRcRtsRequired =
-    kUcRtsRequired | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 // What the standard allows besides and this device does not have is refused: alternate paths, an event when the send
 // queue has drained, another address in SQD.
-constexpr int kRtrOptional = IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
-constexpr int kUcRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS;
-constexpr int kRcRtsOptional = kUcRtsOptional | IBV_QP_MIN_RNR_TIMER;
-constexpr int kRcSqdOptional = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
-                               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_PKEY_INDEX | kRcRtsOptional;
+constexpr int kRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER;
+// What these moves have of acknowledgements, retries and READs is RC's alone.
+constexpr int kOfRcAlone = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER |
+                           IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC;
 
-constexpr std::array<Move, 9> kRcMoves = {{
+constexpr std::array<Move, 9> kMoves = {{
     {IBV_QPS_RESET, IBV_QPS_INIT, kInitRequired, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitRequired},
-    {IBV_QPS_INIT, IBV_QPS_RTR, kRcRtrRequired, kRtrOptional},
-    {IBV_QPS_RTR, IBV_QPS_RTS, kRcRtsRequired, kRcRtsOptional},
-    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRcRtsOptional},
+    {IBV_QPS_INIT, IBV_QPS_RTR, kRtrRequired, IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
+    {IBV_QPS_RTR, IBV_QPS_RTS, kRtsRequired, kRtsOptional},
+    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRtsOptional},
     {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_CUR_STATE},
-    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRcRtsOptional},
-    {IBV_QPS_SQD, IBV_QPS_SQD, 0, kRcSqdOptional},
-    {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
-}};
-
-constexpr std::array<Move, 9> kUcMoves = {{
-    {IBV_QPS_RESET, IBV_QPS_INIT, kInitRequired, 0},
-    {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitRequired},
-    {IBV_QPS_INIT, IBV_QPS_RTR, kUcRtrRequired, kRtrOptional},
-    {IBV_QPS_RTR, IBV_QPS_RTS, kUcRtsRequired, kUcRtsOptional},
-    {IBV_QPS_RTS, IBV_QPS_RTS, 0, kUcRtsOptional},
-    {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_CUR_STATE},
-    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kUcRtsOptional},
-    {IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | kUcRtsOptional},
+    {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRtsOptional},
+    {IBV_QPS_SQD, IBV_QPS_SQD, 0,
+     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_PKEY_INDEX | kRtsOptional},
     {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
 }};
 
@@ -148,10 +136,12 @@ int SoftQp::check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state f
   const int given = mask & ~IBV_QP_STATE;
   if ((mask & IBV_QP_CUR_STATE) != 0 && attributes.cur_qp_state != from) return EINVAL;
   if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return (given & ~IBV_QP_CUR_STATE) == 0 ? 0 : EINVAL;
-  for (const Move& move : reliable_ ? kRcMoves : kUcMoves) {
+  for (const Move& move : kMoves) {
     if (move.from != from || move.to != to) continue;
-    const bool complete = (given & move.required) == move.required;
-    const bool nothing_else = (given & ~(move.required | move.optional)) == 0;
+    const int required = reliable_ ? move.required : move.required & ~kOfRcAlone;
+    const int optional = reliable_ ? move.optional : move.optional & ~kOfRcAlone;
+    const bool complete = (given & required) == required;
+    const bool nothing_else = (given & ~(required | optional)) == 0;
     return complete && nothing_else && values_valid(attributes, mask) ? 0 : EINVAL;
   }
   return EINVAL;
