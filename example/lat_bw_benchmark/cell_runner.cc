@@ -135,7 +135,6 @@ Result<CellRunner::Outcome> CellRunner::run_part(std::uint32_t index, std::uint6
   if (Status sent = endpoint.send_message(pack(order), Deadline::after(kPatience)); !sent.ok()) return sent.error();
   if (const auto ready = receive<Ready>(kPatience); !ready) return ready.error();
   if (Status done = part->run(); !done.ok()) return lane_.with_cause(done).error();
-  if (Status settled = part->settle(); !settled.ok()) return lane_.with_cause(settled).error();
   if (Status sent = endpoint.send_message(pack(Finish{}), Deadline::after(kPatience)); !sent.ok()) return sent.error();
   const auto theirs = receive<Report>(kPatience);
   if (!theirs) return theirs.error();

@@ -13,7 +13,7 @@ class CompletionPart final : public Part {
   CompletionPart(Lane& lane, const Cell& cell, const Order& order, programs::Samples* samples)
       : Part(lane, cell, order), samples_(samples) {}
 
-  Status run() override {
+  Status operate() override {
     if (lane_.side() == Lane::Side::kServer) return {};
     const std::uint64_t began = lane_.clock().now();
     std::uint32_t block = 0;
@@ -53,7 +53,7 @@ class RoundTripPart : public Part {
   RoundTripPart(Lane& lane, const Cell& cell, const Order& order, programs::Samples* samples)
       : Part(lane, cell, order), samples_(samples) {}
 
-  Status run() override {
+  Status operate() override {
     const std::uint64_t began = lane_.clock().now();
     const bool client = lane_.side() == Lane::Side::kClient;
     std::uint32_t block = 0;

@@ -47,6 +47,11 @@ Status Part::post_next_receive() {
   return {};
 }
 
+Status Part::run() {
+  if (Status done = operate(); !done.ok()) return done;
+  return settle();
+}
+
 Status Part::settle() {
   constexpr std::uint64_t kReadBack = UINT64_MAX - 1;
   const bool wrote = cell_.op == Op::kWrite && cell_.metric != Metric::kHalfRoundTrip && sends() != 0;

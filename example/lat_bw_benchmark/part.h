@@ -22,12 +22,9 @@ class Part {
 
   /// Fills what will be sent, clears what will be received into, and posts receives.
   [[nodiscard]] Status prepare();
-  /// Does this side's share, until all its operations are complete and all that it is to receive has come.
-  [[nodiscard]] virtual Status run() = 0;
-  /// After run(), before the peer is told: returns when what this side wrote is in the peer's memory. The completion of
-  /// a WRITE promises that on InfiniBand only; on iWARP it says that the sender's memory is free again (RFC 5040, 5.5). A READ
-  /// on the same queue pair is answered after the WRITEs before it.
-  [[nodiscard]] Status settle();
+  /// Does this side's share, until all its operations are complete, all that it is to receive has come, and what it
+  /// wrote is in the peer's memory, where that is looked at.
+  [[nodiscard]] Status run();
   /// Looks at what only lies in memory when all is over: WRITEs, and the counter of the atomics.
   void finish();
 
@@ -36,6 +33,8 @@ class Part {
   [[nodiscard]] const Verifier& verifier() const noexcept { return verifier_; }
 
  protected:
+  /// The operations, and what is measured.
+  [[nodiscard]] virtual Status operate() = 0;
   /// How many operations this side posts, and how many receives it needs.
   [[nodiscard]] virtual std::uint64_t sends() const = 0;
   [[nodiscard]] virtual std::uint64_t receives() const = 0;
@@ -62,6 +61,11 @@ class Part {
   std::uint64_t elapsed_ticks_ = 0;
   std::uint64_t receives_posted_ = 0;
   std::uint32_t next_receive_block_ = 0;
+
+ private:
+  /// Returns when the WRITEs are in the peer's memory. Their completion promises that on InfiniBand only; on iWARP it says
+  /// that this side's memory is free again (RFC 5040, 5.5). A READ is answered after the WRITEs before it.
+  [[nodiscard]] Status settle();
 };
 
 /// The half of `side` of a part. `samples` gets the latencies in ticks, where the cell has some and the side is the client.

@@ -113,7 +113,6 @@ class Follower {
     if (Status ready = part->prepare(); !ready.ok()) return ready;
     if (Status sent = endpoint.send_message(pack(Ready{}), deadline()); !sent.ok()) return sent;
     if (Status done = part->run(); !done.ok()) return done;
-    if (Status settled = part->settle(); !settled.ok()) return settled;
     const auto finish = endpoint.receive_message(Deadline::never());
     if (!finish) return finish.error();
     if (const auto is_finish = unpack<Finish>(*finish); !is_finish) return is_finish.error();

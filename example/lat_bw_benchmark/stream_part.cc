@@ -15,7 +15,7 @@ class StreamPart final : public Part {
             std::min<std::uint64_t>(lane.plan().queue_depth, static_cast<std::uint64_t>(lane.channel().send_depth()))),
         signal_every_(std::max<std::uint64_t>(depth_ / 4, 1)) {}
 
-  Status run() override {
+  Status operate() override {
     const std::uint64_t began = lane_.clock().now();
     while (complete_ < sends() || received_ < receives()) {
       const std::uint64_t posted_before = posted_;
