@@ -99,7 +99,7 @@ def wait_for_listener(process, port, seconds):
         time.sleep(0.01)  # the server needs the processor
 
 
-def library_run(program, op, test):
+def run_of_ours(program, op, test):
     """One run of lat_bw_benchmark: {bytes: us or GB/s}."""
     peer = os.environ["RDMACOMM_TEST_PEER_ADDRESS"]
     with started([program, "--role=server", "--port=0", "--device=" + os.environ["RDMACOMM_TEST_PEER_DEVICE"]]) as server, \
@@ -148,7 +148,7 @@ def measure(program, runs):
         began = time.monotonic()
         for op in OPS:
             for test in ITERATIONS:
-                both = [(0, lambda: library_run(program, op, test)), (1, lambda: perftest_runs(op, test))]
+                both = [(0, lambda: run_of_ours(program, op, test)), (1, lambda: perftest_runs(op, test))]
                 for which, one in both if number % 2 == 0 else reversed(both):
                     for size, figure in one().items():
                         figures[op, test, size][which].append(figure)

@@ -43,7 +43,7 @@ class Judgement(unittest.TestCase):
 class Turns(unittest.TestCase):
     def test_each_is_first_every_other_time(self):
         order = []
-        bench.library_run = lambda program, op, test: order.append("library") or dict.fromkeys(bench.SIZES, 1.0)
+        bench.run_of_ours = lambda program, op, test: order.append("library") or dict.fromkeys(bench.SIZES, 1.0)
         bench.perftest_run = lambda op, test, size: order.append("perftest") or 2.0
         with contextlib.redirect_stderr(io.StringIO()):
             figures = bench.measure("program", 2)
