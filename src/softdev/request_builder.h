@@ -35,7 +35,7 @@ class RequestBuilder {
   ibv_send_wr& add(const ibv_qp_ex& qp, std::uint64_t operation, ibv_wr_opcode opcode);
   void set_slices(std::span<const ibv_sge> slices);
   void set_inline(std::span<const ibv_data_buf> pieces);
-  /// The requests are more than there can be: complete() will say so.
+  /// Something is wrong with the requests: ibv_wr_complete will say the first of it.
   void refuse(int error) noexcept {
     if (error_ == 0) error_ = error;
   }

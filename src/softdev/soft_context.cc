@@ -170,13 +170,17 @@ int read_lateness(std::chrono::milliseconds& lateness) noexcept {
 // What <infiniband/verbs.h> calls through the verbs_context around an ibv_context. The caller's structures may be of an
 // older or newer release: shorter or longer than these.
 
+template <typename Attributes>
+void copy_of_any_size(const Attributes& whole, Attributes* to, std::size_t size) {
+  std::memset(static_cast<void*>(to), 0, size);
+  std::memcpy(static_cast<void*>(to), &whole, std::min(size, sizeof(whole)));
+}
+
 int query_port_of_any_size(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes, std::size_t size) {
   ibv_port_attr whole{};
   const int error = query_port(context, port, &whole);
-  if (error != 0) return error;
-  std::memset(attributes, 0, size);
-  std::memcpy(attributes, &whole, std::min(size, sizeof(whole)));
-  return 0;
+  if (error == 0) copy_of_any_size(whole, attributes, size);
+  return error;
 }
 
 int query_device_of_any_size(ibv_context* context, const ibv_query_device_ex_input* input,
@@ -185,10 +189,8 @@ int query_device_of_any_size(ibv_context* context, const ibv_query_device_ex_inp
   if (size < sizeof(ibv_device_attr)) return EINVAL;
   ibv_device_attr_ex whole{};
   const int error = query_device_ex(context, &whole);
-  if (error != 0) return error;
-  std::memset(attributes, 0, size);
-  std::memcpy(attributes, &whole, std::min(size, sizeof(whole)));
-  return 0;
+  if (error == 0) copy_of_any_size(whole, attributes, size);
+  return error;
 }
 
 }  // namespace

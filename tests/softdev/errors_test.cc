@@ -5,13 +5,6 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-ibv_qp_state state_of(const Qp& qp) {
-  ibv_qp_attr attributes{};
-  ibv_qp_init_attr init{};
-  EXPECT_EQ(api().query_qp(qp.qp.get(), &attributes, IBV_QP_STATE, &init), 0);
-  return attributes.qp_state;
-}
-
 /// Polls the state until it is ERR: the target hears of a broken rule by its serving thread.
 void expect_error_state(const Qp& qp) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);

@@ -191,6 +191,15 @@ struct Qp {
   }
 };
 
+/// As ibv_query_qp says it.
+inline ibv_qp_state state_of(const Qp& qp) {
+  ibv_qp_attr attributes{};
+  ibv_qp_init_attr init{};
+  EXPECT_EQ(api().query_qp(qp.qp.get(), &attributes, IBV_QP_STATE, &init), 0);
+  EXPECT_EQ(init.qp_type, qp.settings.type);
+  return attributes.qp_state;
+}
+
 /// Two nodes with one queue pair each, connected.
 struct Pair {
   Node a_node;

@@ -24,14 +24,6 @@ struct Scene {
   [[nodiscard]] bool arrived(std::size_t count) const { return std::memcmp(local.data, remote.data, count) == 0; }
 };
 
-ibv_qp_state state_of(Qp& qp) {
-  ibv_qp_attr attributes{};
-  ibv_qp_init_attr init{};
-  EXPECT_EQ(api().query_qp(qp.qp.get(), &attributes, IBV_QP_STATE, &init), 0);
-  EXPECT_EQ(init.qp_type, qp.settings.type);
-  return attributes.qp_state;
-}
-
 bool has_event(const Node& node) {
   pollfd readable{node.context->async_fd, POLLIN, 0};
   return ::poll(&readable, 1, 0) == 1;

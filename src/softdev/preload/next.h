@@ -3,8 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <cerrno>
-
 namespace rdmacomm::softdev::preload {
 
 /// The function of libibverbs that one of this front's stands before; nullptr: the program has no libibverbs.

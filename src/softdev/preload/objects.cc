@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <vector>
 
 #include "softdev/preload/next.h"
 #include "softdev/soft_context.h"
@@ -108,7 +107,7 @@ ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t
 
 extern "C" {
 
-struct ibv_pd* ibv_import_pd(struct ibv_context* context, std::uint32_t handle);
+// libibverbs exports it for librdmacm, and no header has it.
 int ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned index, int* type);
 
 // ---- Contexts
