@@ -70,16 +70,17 @@ Status SessionCore::ensure_running(const HostPort& address) {
   move_to(State::kStarting);
   lock.unlock();
   Status started = start_up(address);
+  if (started) return {};
   lock.lock();
-  // stop() may have come in between; where there is a control thread, it does what stop() asked for.
-  if (state_ == State::kStopping) {
-    if (!control_.joinable()) move_to(State::kStopped);
+  if (state_ == State::kStopping) {  // by stop() in between, or by a hook
+    move_to(State::kStopped);
     return is_stopped();
   }
-  move_to(started ? State::kRunning : State::kNew);
+  move_to(State::kNew);
   return started;
 }
 
+/// Where it succeeds, the session runs, and its control thread does what stop() asks for.
 Status SessionCore::start_up(const HostPort& address) {
   const InsideThreads::Guard inside(inside_);
   Status status = options_.validate();
@@ -124,7 +125,9 @@ Status SessionCore::open_control() {
   wake_event_ = std::move(*wake);
   stop_event_ = std::move(*stop);
   if (state_ == State::kStopping) return is_stopped();
-  return start_thread(control_, [this] { run_control(); });
+  if (Status started = start_thread(control_, [this] { run_control(); }); !started) return started;
+  move_to(State::kRunning);
+  return {};
 }
 
 // Stopping ------------------------------------------------------------------------------------------------------------

@@ -296,6 +296,23 @@ TEST(SessionStop, WhileConnectingToNobody) {
   EXPECT_EQ(connecting.get(), Errc::kStopped);
 }
 
+/// Wherever the start is: stop() used to be lost between the start of the control thread and the state that says so.
+TEST(SessionStop, AtAnyMomentOfTheStart) {
+  SessionPair pair;
+  const std::uint16_t port = pair.server->port();
+  pair.server->stop();
+  SessionOptions options = local_options(port);
+  options.tcp.connect_timeout = std::chrono::hours(1);
+  for (int turn = 0; turn < 300; ++turn) {
+    const auto client = make_session<TestClient>(options);
+    auto connecting = std::async(std::launch::async, [&] { return client->connect().code(); });
+    ASSERT_TRUE(client->record.wait_for("init"));
+    for (int later = 0; later < turn; ++later) std::this_thread::yield();
+    client->stop();
+    ASSERT_EQ(connecting.get(), Errc::kStopped);
+  }
+}
+
 TEST(SessionStop, WhileThePeerDawdlesInTheHandshake) {
   SessionPair pair;
   std::promise<void> release;
