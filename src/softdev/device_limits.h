@@ -12,6 +12,8 @@ inline constexpr int kMaxInlineBytes = 1024;
 inline constexpr int kMaxCompletions = 1 << 22;
 inline constexpr int kMaxQueuePairs = 1 << 17;
 inline constexpr int kMaxReadDepth = 128;
+inline constexpr int kMaxAddressHandles = 1 << 20;
+inline constexpr int kMaxGroups = 8192;
 inline constexpr std::uint32_t kPortMtuBytes = 4096;
 
 }  // namespace rdmacomm::softdev

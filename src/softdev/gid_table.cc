@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 
 #include "rdmacomm/base/unique_fd.h"
@@ -17,16 +18,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-bool equal(const ibv_gid& a, const ibv_gid& b) {
-  return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0;
-}
-
-ibv_gid mapped(in_addr address) {
-  ibv_gid gid{};
-  gid.raw[10] = gid.raw[11] = 0xff;
-  std::memcpy(gid.raw + 12, &address, sizeof(address));
-  return gid;
-}
+constexpr std::array<std::uint8_t, 12> kMappedPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 ibv_gid link_local(std::uint64_t guid) {
   ibv_gid gid{};
@@ -52,7 +44,7 @@ std::vector<HostAddress> host_addresses() {
     const bool loopback = (one->ifa_flags & IFF_LOOPBACK) != 0;
     HostAddress address{{}, if_nametoindex(one->ifa_name), loopback ? 2 : 0};
     if (one->ifa_addr->sa_family == AF_INET) {
-      address.gid = mapped(reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr);
+      address.gid = mapped_ipv4(reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr);
     } else if (one->ifa_addr->sa_family == AF_INET6) {
       const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
       if (IN6_IS_ADDR_LINKLOCAL(&ipv6)) continue;  // entries 0 and 1 stand for these
@@ -68,10 +60,6 @@ std::vector<HostAddress> host_addresses() {
   return found;
 }
 
-}  // namespace
-
-namespace {
-
 /// All but the last byte, which tells the host's devices apart.
 std::uint64_t host_guid() {
   std::array<char, 64> boot_id{};
@@ -84,6 +72,21 @@ std::uint64_t host_guid() {
 }
 
 }  // namespace
+
+bool equal(const ibv_gid& a, const ibv_gid& b) noexcept {
+  return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0;
+}
+
+ibv_gid mapped_ipv4(in_addr address) noexcept {
+  ibv_gid gid{};
+  std::ranges::copy(kMappedPrefix, gid.raw);
+  std::memcpy(gid.raw + kMappedPrefix.size(), &address, sizeof(address));
+  return gid;
+}
+
+bool is_mapped_ipv4(const ibv_gid& gid) noexcept {
+  return std::memcmp(gid.raw, kMappedPrefix.data(), kMappedPrefix.size()) == 0;
+}
 
 std::uint64_t device_guid(unsigned index) {
   return host_guid() | index;
@@ -112,11 +115,21 @@ std::vector<ibv_gid_entry> gid_table(const DeviceIdentity& identity) {
 }
 
 bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {
-  static constexpr std::array<std::uint8_t, 13> kMappedLoopback = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
-  if (std::memcmp(gid.raw, kMappedLoopback.data(), kMappedLoopback.size()) == 0) return true;
+  if (is_mapped_ipv4(gid) && gid.raw[kMappedPrefix.size()] == IN_LOOPBACKNET) return true;
   const ibv_gid of_first = link_local(device_guid(0));
   if (std::memcmp(gid.raw, of_first.raw, sizeof(gid.raw) - 1) == 0) return true;
   return std::ranges::any_of(table, [&gid](const ibv_gid_entry& entry) { return equal(entry.gid, gid); });
+}
+
+int check_address(const DeviceIdentity& identity, const ibv_ah_attr& address) {
+  if (address.is_global == 0) {
+    if (!identity.infiniband) return EINVAL;  // RoCE has no addresses but GIDs
+    return is_local_lid(address.dlid) ? 0 : EHOSTUNREACH;
+  }
+  const auto gids = gid_table(identity);
+  if (address.grh.sgid_index >= gids.size()) return EINVAL;
+  const bool multicast = address.grh.dgid.raw[0] == 0xff;
+  return multicast || is_local_gid(gids, address.grh.dgid) ? 0 : EHOSTUNREACH;
 }
 
 }  // namespace rdmacomm::softdev

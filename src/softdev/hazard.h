@@ -8,10 +8,13 @@
 #pragma once
 
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 
 #include "softdev/layout.h"
 
@@ -61,6 +64,41 @@ class Hazard {
  private:
   QpShared& target_;
   const bool by_membarrier_;
+};
+
+/// The initiator's half where a target has many: one is at work there at a time, and its number is the flag.
+class Turn {
+ public:
+  Turn(QpShared& target, std::uint32_t initiator) noexcept : target_(target), mine_(take(target, initiator)) {}
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (mine_) target_.busy.exchange(0, std::memory_order_seq_cst);
+  }
+  /// false: whoever has it did not let go of it for a while; it may be stopped.
+  [[nodiscard]] explicit operator bool() const noexcept { return mine_; }
+
+ private:
+  static bool take(QpShared& target, std::uint32_t initiator) noexcept {
+    constexpr int kSpins = 1000;
+    constexpr std::chrono::milliseconds kLongest{20};  // enough for one that has lost its core to get it back
+    std::chrono::steady_clock::time_point give_up_at{};
+    for (int spins = 0;; ++spins) {
+      std::uint32_t nobody = 0;
+      if (target.busy.compare_exchange_weak(nobody, initiator, std::memory_order_seq_cst)) return true;
+      if (spins < kSpins) {
+        __builtin_ia32_pause();
+        continue;
+      }
+      const auto now = std::chrono::steady_clock::now();
+      if (spins == kSpins) give_up_at = now + kLongest;
+      if (now >= give_up_at) return false;
+      sched_yield();
+    }
+  }
+
+  QpShared& target_;
+  const bool mine_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -13,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -55,10 +55,12 @@ struct alignas(64) QpShared {
   std::atomic<std::uint32_t> rnr_timer;    ///< min_rnr_timer code
   std::atomic<std::uint32_t> max_dest_rd;  ///< READs and atomics it accepts at a time
   std::atomic<std::uint32_t> membarrier;   ///< 1: the target can call membarrier(2), see hazard.h
+  std::atomic<std::uint32_t> qkey;         ///< of datagrams: others are not let in
   // Written by the target at each post_recv.
   alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
   // Written by the initiator.
-  alignas(64) std::atomic<std::uint32_t> busy;  ///< hazard flag: an operation on this target is under way
+  alignas(64) std::atomic<std::uint32_t> busy;  ///< hazard flag: not 0, an operation on this target is under way;
+                                                ///< of datagrams: the queue pair that carries it out
   std::uint32_t taken;                          ///< receives consumed since RESET: the next slot's position
   std::uint32_t claimed;  ///< with a shared receive queue: its entry + 1 that the message under way has taken
 };
@@ -77,10 +79,14 @@ struct alignas(64) SrqShared {
 };
 static_assert(sizeof(SrqShared) == 128);
 
-/// What QpShared::link holds while target `qpn` accepts requests from initiator `peer_qpn`. One load and compare
-/// tells the initiator that the target exists, is of its own type, in RTR or RTS, and connected to it and nobody else.
-[[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn, bool reliable) noexcept {
-  return std::uint64_t{1} << 63 | std::uint64_t{reliable} << 62 | std::uint64_t{qpn} << 24 | peer_qpn;
+/// What kind of queue pair it is; both ends are of one.
+enum class Service : std::uint8_t { kReliable = 1, kUnreliable, kDatagram };
+
+/// What QpShared::link holds while target `qpn` accepts requests from initiator `peer_qpn`; of datagrams: 0, anybody.
+/// One load and compare tells the initiator that the target exists, is of its own kind, in RTR or RTS, and connected to
+/// it and nobody else.
+[[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn, Service service) noexcept {
+  return static_cast<std::uint64_t>(service) << 60 | std::uint64_t{qpn} << 24 | peer_qpn;
 }
 
 /// The first word of an inbound slot, published last and by one store: who sees its sequence sees all of the slot.
@@ -110,6 +116,17 @@ struct SharedReceive {
   static constexpr std::size_t kEagerBytes = InSlot::kEagerBytes - sizeof(std::uint32_t);
   [[nodiscard]] static std::uint32_t& entry(InSlot& slot) noexcept {
     return *reinterpret_cast<std::uint32_t*>(slot.payload + kEagerBytes);
+  }
+};
+
+/// Where a datagram came from: in its inbound slot, before what SharedReceive has there.
+struct DatagramSource {
+  std::uint32_t qpn;
+  std::uint16_t lid;
+  std::uint8_t service_level;
+  std::uint8_t has_header;  ///< IBV_WC_GRH
+  [[nodiscard]] static DatagramSource& of(InSlot& slot) noexcept {
+    return *reinterpret_cast<DatagramSource*>(slot.payload + SharedReceive::kEagerBytes - sizeof(DatagramSource));
   }
 };
 

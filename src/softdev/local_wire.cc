@@ -9,6 +9,7 @@
 #include "softdev/device_limits.h"
 #include "softdev/hazard.h"
 #include "softdev/mr_table.h"
+#include "softdev/soft_ah.h"
 #include "softdev/soft_context.h"
 
 namespace rdmacomm::softdev {
@@ -43,7 +44,7 @@ bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
 LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
     : own_(own),
       target_qpn_(target_qpn),
-      link_(link_word(target_qpn, own.qpn, own.reliable)),
+      link_(link_word(target_qpn, own.service == Service::kDatagram ? 0 : own.qpn, own.service)),
       own_registrations_(own.context->registrations().entries()) {}
 
 LocalWire::~LocalWire() {
@@ -246,6 +247,11 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::
     publish(wr, IBV_WC_SUCCESS, bytes, true);
     return ExecResult::done(bytes);
   }
+  return place(wr, bytes);
+}
+
+/// Puts a message straight into the receive that it goes to.
+RDMACOMM_HOT_INLINE ExecResult LocalWire::place(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   RecvEntry& recv = receive();
   if (recv.total < bytes) {
     publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
@@ -346,6 +352,12 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::
   }
 }
 
+/// A target that went down meanwhile could not flush its receives while the flag was up.
+RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
+  if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
+    peer_->report_release(target_qpn_);
+}
+
 ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   std::uint64_t total = 0;
   if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
@@ -361,13 +373,48 @@ ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
     const Hazard hazard(*target_, by_membarrier_);
     if (target_->link.load(std::memory_order_acquire) == link_) result = carry_out(wr, bytes);
   }
-  // A target that went down meanwhile could not flush its receives while the flag was up.
-  if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
-    peer_->report_release(target_qpn_);
+  release_target();
   ibv_event_type event{};
-  if (result.is_done() && result.status() != IBV_WC_SUCCESS && own_.reliable && target_event(result.status(), event)) {
+  if (result.is_done() && result.status() != IBV_WC_SUCCESS && own_.service == Service::kReliable &&
+      target_event(result.status(), event)) {
     peer_->report_failure(target_qpn_, event);
   }
+  return result;
+}
+
+ExecResult LocalWire::deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  constexpr std::uint32_t kOwnKey = 1U << 31;  // source: InfiniBand specification, volume 1, section 10.2.5
+  const std::uint32_t named = wr.wr.ud.remote_qkey;
+  const std::uint32_t key = (named & kOwnKey) != 0 ? own_.qkey->load(std::memory_order_relaxed) : named;
+  if (target_->qkey.load(std::memory_order_relaxed) != key) return ExecOutcome::kReceiverNotReady;
+  posted_seen_ = target_->taken;  // other initiators take receives too
+  if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
+  const SoftAh& address = SoftAh::from(wr.wr.ud.ah);
+  DatagramSource::of(view_.slot(target_->taken)) = {own_.qpn, address.source_lid, address.attributes.sl,
+                                                    address.attributes.is_global};
+  DatagramHeader header = address.header(bytes);
+  std::array<ibv_sge, kMaxSge + 1> slices;
+  slices[0] = {reinterpret_cast<std::uint64_t>(header.data()), sizeof(header), 0};
+  std::copy_n(wr.sg_list, wr.num_sge, slices.begin() + 1);
+  ibv_send_wr with_header = wr;
+  with_header.sg_list = slices.data();
+  with_header.num_sge = wr.num_sge + 1;
+  return place(with_header, bytes + static_cast<std::uint32_t>(sizeof(header)));
+}
+
+ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {
+  std::uint64_t total = 0;
+  if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
+  if (total > own_.path_mtu) return ExecResult::refused(IBV_WC_LOC_LEN_ERR);
+  if (target_ == nullptr || peer_->dead()) return ExecOutcome::kLost;
+  if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
+  ExecResult result = ExecOutcome::kReceiverNotReady;
+  {
+    const Turn turn(*target_, own_.qpn);
+    const bool there = target_->link.load(std::memory_order_acquire) == link_;
+    if (turn && there) result = deliver_datagram(wr, static_cast<std::uint32_t>(total));
+  }
+  release_target();
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,8 +19,9 @@ struct LocalEnd {
   SoftContext* context = nullptr;
   std::uint32_t qpn = 0;
   std::uint32_t pd = 0;
-  std::uint32_t path_mtu = 0;  ///< bytes
-  bool reliable = true;        ///< both ends are RC, else UC
+  std::uint32_t path_mtu = 0;                        ///< bytes
+  Service service = Service::kReliable;              ///< of both ends
+  const std::atomic<std::uint32_t>* qkey = nullptr;  ///< of datagrams: its own
 };
 
 class LocalWire final : public Wire {
@@ -31,6 +33,8 @@ class LocalWire final : public Wire {
   [[nodiscard]] int connect();
   void attach() noexcept override;
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
+  /// The same for a datagram. A target that has no receive, or does not want it, is kReceiverNotReady: it is lost.
+  [[nodiscard]] ExecResult send_datagram(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
 
  private:
@@ -42,6 +46,9 @@ class LocalWire final : public Wire {
 
   ExecResult carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  ExecResult place(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  ExecResult deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  void release_target() noexcept;
   ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_atomic(const ibv_send_wr& wr) noexcept;

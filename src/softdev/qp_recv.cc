@@ -91,6 +91,15 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver(InSlot& slot, SlotHead head, std::uint3
   wc.qp_num = qp_base.qp_num;
   wc.src_qp = initiator_qpn_.load(std::memory_order_acquire);  // the thread that connected may be another one
   wc.wc_flags = head.has_immediate != 0 ? IBV_WC_WITH_IMM : 0;
+  if (service_ == Service::kDatagram) {
+    const DatagramSource source = DatagramSource::of(slot);
+    wc.src_qp = source.qpn;
+    wc.slid = source.lid;
+    wc.sl = source.service_level;
+    wc.dlid_path_bits = 0;
+    wc.pkey_index = 0;
+    if (source.has_header != 0) wc.wc_flags |= IBV_WC_GRH;
+  }
   const bool copied = srq_ == nullptr ? deliver_own(slot, head, position, wc) : deliver_shared(slot, head, wc);
   if (!copied) wc.status = IBV_WC_LOC_PROT_ERR;
 }

@@ -51,7 +51,11 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
   if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
   if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > capabilities_.max_send_sge) return EINVAL;
   const bool needs_read_depth = wr.opcode == IBV_WR_RDMA_READ || is_atomic(wr.opcode);
-  if (needs_read_depth && (attributes_.max_rd_atomic == 0 || !reliable_)) return EINVAL;
+  if (needs_read_depth && (attributes_.max_rd_atomic == 0 || service_ != Service::kReliable)) return EINVAL;
+  if (service_ == Service::kDatagram) {
+    const bool is_send = wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM;
+    if (!is_send || wr.wr.ud.ah == nullptr || wr.wr.ud.remote_qpn > kMulticastQpn) return EINVAL;
+  }
   if (is_atomic(wr.opcode) && (wr.num_sge != 1 || wr.sg_list[0].length != 8)) return EINVAL;
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) return 0;
   if (needs_read_depth) return EINVAL;
@@ -71,10 +75,10 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
   send_finished_.store(position + 1, std::memory_order_release);
 }
 
-/// What a request comes to: unreliably connected, nobody hears of what does not reach the target, or what it refuses.
+/// What a request comes to: where it is not reliable, nobody hears of what does not reach the target, or what it refuses.
 RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
   const ExecResult result = wire_->exec(wr);
-  if (reliable_ || (result.is_done() && !is_refused_by_target(result.status()))) return result;
+  if (service_ == Service::kReliable || (result.is_done() && !is_refused_by_target(result.status()))) return result;
   std::uint32_t bytes = 0;
   for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
   return ExecResult::done(bytes);
@@ -82,7 +86,7 @@ RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
 
 RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
   const ibv_qp_state now = state_.load(std::memory_order_relaxed);
-  if (now == IBV_QPS_ERR) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
+  if (now == IBV_QPS_ERR || now == IBV_QPS_SQE) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
   if (now != IBV_QPS_RTS || !pending_.empty() || late_) return keep(wr);
   const ExecResult result = execute(wr);
   if (!result.is_done()) {
@@ -91,12 +95,13 @@ RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept
     return retry_pending_locked();
   }
   finish(wr, result.status(), result.bytes());
-  if (result.status() != IBV_WC_SUCCESS) enter_error_locked();
+  if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
 }
 
 RDMACOMM_HOT_INLINE int SoftQp::check_sendable() const noexcept {
   const ibv_qp_state now = state_.load(std::memory_order_relaxed);
-  return now == IBV_QPS_RTS || now == IBV_QPS_SQD || now == IBV_QPS_ERR ? 0 : EINVAL;
+  const bool sends = now == IBV_QPS_RTS || now == IBV_QPS_SQD || now == IBV_QPS_SQE || now == IBV_QPS_ERR;
+  return sends ? 0 : EINVAL;
 }
 
 RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
@@ -167,6 +172,10 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
     }
   }
   waiting.wr.sg_list = waiting.slices.data();
+  if (service_ == Service::kDatagram) {
+    waiting.address = SoftAh::from(wr.wr.ud.ah);
+    waiting.wr.wr.ud.ah = &waiting.address;
+  }
   pending_count_.fetch_add(1, std::memory_order_relaxed);
   soft_context_.retrier().wake();
 }
@@ -203,7 +212,7 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
     pending_.pop_front();
     pending_count_.fetch_sub(1, std::memory_order_relaxed);
     waiting_for_ = ExecOutcome::kDone;
-    if (result.status() != IBV_WC_SUCCESS) enter_error_locked();
+    if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
   }
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "softdev/datagram_wire.h"
 #include "softdev/device_limits.h"
 #include "softdev/gid_table.h"
 #include "softdev/local_wire.h"
@@ -42,7 +43,7 @@ constexpr int kRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN
 constexpr int kOfRcAlone = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER |
                            IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC;
 
-constexpr std::array<Move, 9> kMoves = {{
+constexpr std::array<Move, 10> kMoves = {{
     {IBV_QPS_RESET, IBV_QPS_INIT, kInitRequired, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, kInitRequired},
     {IBV_QPS_INIT, IBV_QPS_RTR, kRtrRequired, IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX},
@@ -50,6 +51,7 @@ constexpr std::array<Move, 9> kMoves = {{
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, kRtsOptional},
     {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_CUR_STATE},
     {IBV_QPS_SQD, IBV_QPS_RTS, 0, kRtsOptional},
+    {IBV_QPS_SQE, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
     {IBV_QPS_SQD, IBV_QPS_SQD, 0,
      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC |
          IBV_QP_PKEY_INDEX | kRtsOptional},
@@ -71,15 +73,18 @@ bool values_valid(const ibv_qp_attr& a, int mask) {
   return !in_mask(IBV_QP_MAX_DEST_RD_ATOMIC) || a.max_dest_rd_atomic <= kMaxReadDepth;
 }
 
-/// Whether a target at this address can be reached: 0, or an errno value.
-int check_address(const DeviceIdentity& identity, const ibv_ah_attr& address) {
-  if (address.is_global == 0) {
-    if (!identity.infiniband) return EINVAL;  // RoCE has no addresses but GIDs
-    return is_local_lid(address.dlid) ? 0 : EHOSTUNREACH;
-  }
-  const auto gids = gid_table(identity);
-  if (address.grh.sgid_index >= gids.size()) return EINVAL;
-  return is_local_gid(gids, address.grh.dgid) ? 0 : EHOSTUNREACH;
+/// The attributes among `mask` that queue pairs of this kind have. Datagrams have a Q_Key where others have access flags,
+/// and nothing that belongs to a connection.
+int of_service(int mask, Service service) {
+  constexpr int kOfDatagrams = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_SQ_PSN | IBV_QP_CUR_STATE;
+  if (service == Service::kReliable) return mask;
+  if (service == Service::kUnreliable) return mask & ~kOfRcAlone;
+  return (mask & kOfDatagrams) | ((mask & IBV_QP_ACCESS_FLAGS) != 0 ? IBV_QP_QKEY : 0);
+}
+
+Service service_of(ibv_qp_type type) {
+  if (type == IBV_QPT_RC) return Service::kReliable;
+  return type == IBV_QPT_UC ? Service::kUnreliable : Service::kDatagram;
 }
 
 std::uint32_t queue_entries(std::uint32_t depth) {
@@ -93,7 +98,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
     : ibv_qp_ex{},
       soft_context_(context_),
       late_(context_.lateness().count() != 0),
-      reliable_(init.qp_type == IBV_QPT_RC),
+      service_(service_of(init.qp_type)),
       block_(std::move(block)),
       view_(block_.mapping.data(), recv_entries(init), init.cap.max_recv_sge),
       pd_number_(pd_number),
@@ -138,8 +143,8 @@ int SoftQp::check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state f
   if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return (given & ~IBV_QP_CUR_STATE) == 0 ? 0 : EINVAL;
   for (const Move& move : kMoves) {
     if (move.from != from || move.to != to) continue;
-    const int required = reliable_ ? move.required : move.required & ~kOfRcAlone;
-    const int optional = reliable_ ? move.optional : move.optional & ~kOfRcAlone;
+    const int required = of_service(move.required, service_);
+    const int optional = of_service(move.optional, service_);
     const bool complete = (given & required) == required;
     const bool nothing_else = (given & ~(required | optional)) == 0;
     return complete && nothing_else && values_valid(attributes, mask) ? 0 : EINVAL;
@@ -196,6 +201,7 @@ void SoftQp::store_attributes(const ibv_qp_attr& a, int mask) {
   take(IBV_QP_TIMEOUT, &ibv_qp_attr::timeout);
   take(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
   take(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
+  take(IBV_QP_QKEY, &ibv_qp_attr::qkey);
   publish_attributes();
 }
 
@@ -204,19 +210,26 @@ void SoftQp::publish_attributes() noexcept {
   shared.access.store(attributes_.qp_access_flags, std::memory_order_relaxed);
   shared.rnr_timer.store(attributes_.min_rnr_timer, std::memory_order_relaxed);
   shared.max_dest_rd.store(attributes_.max_dest_rd_atomic, std::memory_order_relaxed);
+  shared.qkey.store(attributes_.qkey, std::memory_order_relaxed);
   shared.path_mtu.store(128U << attributes_.path_mtu, std::memory_order_relaxed);
 }
 
 int SoftQp::to_rtr(const ibv_qp_attr& a) {
+  if (service_ == Service::kDatagram) {
+    wire_ = std::make_unique<DatagramWire>(
+        LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, kPortMtuBytes, service_, &view_.shared->qkey});
+    view_.shared->link.store(link_word(qp_base.qp_num, 0, service_), std::memory_order_release);
+    return 0;
+  }
   const int error = check_address(soft_context_.identity(), a.ah_attr);
   if (error != 0) return error;
   auto wire = std::make_unique<LocalWire>(
-      LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, reliable_},
+      LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr},
       attributes_.dest_qp_num);
   if (const int refused = wire->connect(); refused != 0) return refused;
   wire_ = std::move(wire);
   initiator_qpn_.store(attributes_.dest_qp_num, std::memory_order_release);
-  view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num, reliable_), std::memory_order_release);
+  view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num, service_), std::memory_order_release);
   return 0;
 }
 
@@ -237,6 +250,22 @@ void SoftQp::enter_error_locked() noexcept {
   send_queue_.notify(true);
   recv_queue_.notify(true);
   if (srq_ != nullptr) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+/// After a request that failed here: reliably connected, the queue pair is in ERR; else it goes on receiving.
+void SoftQp::fail_sends_locked() noexcept {
+  if (service_ == Service::kReliable) return enter_error_locked();
+  state_.store(IBV_QPS_SQE, std::memory_order_seq_cst);
+  qp_base.state = attributes_.qp_state = IBV_QPS_SQE;
+  flush_pending();
+}
+
+int SoftQp::join(const ibv_gid& group) {
+  return service_ == Service::kDatagram ? groups_.join(qp_base.qp_num, group) : EINVAL;
+}
+
+int SoftQp::leave(const ibv_gid& group) {
+  return groups_.leave(group);
 }
 
 void SoftQp::reset() {
@@ -289,7 +318,8 @@ void SoftQp::wait_until_idle() noexcept {
 }
 
 bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
-  if (initiator_qpn_.load(std::memory_order_acquire) != initiator_qpn) return false;
+  const std::atomic<std::uint32_t>& at_work = service_ == Service::kDatagram ? view_.shared->busy : initiator_qpn_;
+  if (at_work.load(std::memory_order_acquire) != initiator_qpn) return false;
   {
     const std::scoped_lock guard(service_mutex_);
     if (served_srq_ != nullptr) served_srq_->forget_initiator(qp_base.qp_num, *view_.shared);

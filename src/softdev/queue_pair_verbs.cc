@@ -17,7 +17,7 @@ namespace {
 
 int check_capabilities(const ibv_qp_init_attr& init) {
   const ibv_qp_cap& cap = init.cap;
-  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC) return EOPNOTSUPP;
+  if (init.qp_type != IBV_QPT_RC && init.qp_type != IBV_QPT_UC && init.qp_type != IBV_QPT_UD) return EOPNOTSUPP;
   if (init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
   const bool too_much = cap.max_send_wr > kMaxQueueDepth || cap.max_recv_wr > kMaxQueueDepth ||
                         cap.max_send_sge > kMaxSge || cap.max_recv_sge > kMaxSge ||
@@ -35,7 +35,8 @@ ibv_qp* create_qp_ex(ibv_context* /*context*/, ibv_qp_init_attr_ex* init) {
   if (!given(IBV_QP_INIT_ATTR_PD)) return fail<ibv_qp>(EINVAL);
   if (given(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags != 0) return fail<ibv_qp>(EOPNOTSUPP);
   const bool by_calls = given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
-  if (by_calls && (init->send_ops_flags & ~RequestBuilder::kOperations) != 0) return fail<ibv_qp>(EOPNOTSUPP);
+  if (by_calls && (init->send_ops_flags & ~RequestBuilder::operations_of(init->qp_type)) != 0)
+    return fail<ibv_qp>(EOPNOTSUPP);
   // The attributes begin as those of create_qp do.
   ibv_qp* const qp = create_qp(init->pd, reinterpret_cast<ibv_qp_init_attr*>(init));
   if (qp != nullptr && by_calls) SoftQp::from(qp).post_by_calls(init->send_ops_flags);
@@ -86,6 +87,7 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int /*mask*/, ibv_qp_init_attr
 int destroy_qp(ibv_qp* qp) {
   SoftContext& soft = SoftContext::from(qp->context);
   SoftQp& target = SoftQp::from(qp);
+  if (target.in_groups()) return EBUSY;
   target.destroy();
   const auto kept = soft.queue_pairs().remove(qp->qp_num);
   soft.events().retire(target.events);

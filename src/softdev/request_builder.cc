@@ -52,6 +52,10 @@ void send_imm(ibv_qp_ex* qp, __be32 immediate) {
   add(qp, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM).imm_data = immediate;
 }
 
+void set_ud_address(ibv_qp_ex* qp, ibv_ah* address, std::uint32_t qpn, std::uint32_t qkey) {
+  builder_of(qp).set_address(address, qpn, qkey);
+}
+
 // What this device does not have.
 void bind_mw(ibv_qp_ex* qp, ibv_mw* /*mw*/, std::uint32_t /*key*/, const ibv_mw_bind_info* /*info*/) {
   builder_of(qp).refuse(EOPNOTSUPP);
@@ -60,9 +64,6 @@ void invalidate(ibv_qp_ex* qp, std::uint32_t /*key*/) {
   builder_of(qp).refuse(EOPNOTSUPP);
 }
 void send_tso(ibv_qp_ex* qp, void* /*header*/, std::uint16_t /*bytes*/, std::uint16_t /*mss*/) {
-  builder_of(qp).refuse(EOPNOTSUPP);
-}
-void set_ud_address(ibv_qp_ex* qp, ibv_ah* /*ah*/, std::uint32_t /*qpn*/, std::uint32_t /*qkey*/) {
   builder_of(qp).refuse(EOPNOTSUPP);
 }
 void set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t /*number*/) {
@@ -104,6 +105,15 @@ void abandon(ibv_qp_ex* qp) {
 
 }  // namespace
 
+std::uint64_t RequestBuilder::operations_of(ibv_qp_type type) noexcept {
+  constexpr std::uint64_t kSends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+  constexpr std::uint64_t kWrites = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  constexpr std::uint64_t kReads =
+      IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+  if (type == IBV_QPT_UD) return kSends;
+  return type == IBV_QPT_UC ? kSends | kWrites : kSends | kWrites | kReads;
+}
+
 void RequestBuilder::install(ibv_qp_ex& qp) noexcept {
   qp.wr_atomic_cmp_swp = compare_swap;
   qp.wr_atomic_fetch_add = fetch_add;
@@ -140,6 +150,11 @@ ibv_send_wr& RequestBuilder::add(const ibv_qp_ex& qp, std::uint64_t operation, i
   wr.send_flags = qp.wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);  // set_inline() says that
   wr.opcode = opcode;
   return wr;
+}
+
+void RequestBuilder::set_address(ibv_ah* address, std::uint32_t qpn, std::uint32_t qkey) {
+  if (ranges_.empty()) return refuse(EINVAL);
+  requests_.back().wr.ud = {address, qpn, qkey};
 }
 
 void RequestBuilder::set_slices(std::span<const ibv_sge> slices) {

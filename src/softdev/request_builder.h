@@ -16,11 +16,8 @@ namespace rdmacomm::softdev {
 /// from start to complete or abort one thread has the queue pair to itself.
 class RequestBuilder {
  public:
-  /// What can be asked for (IBV_QP_EX_WITH_*).
-  static constexpr std::uint64_t kOperations = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
-                                               IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-                                               IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                               IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+  /// What can be asked for (IBV_QP_EX_WITH_*) with a queue pair of this type.
+  [[nodiscard]] static std::uint64_t operations_of(ibv_qp_type type) noexcept;
 
   /// operations  what was asked for when the queue pair was created; others are refused
   explicit RequestBuilder(std::uint64_t operations) : operations_(operations) {}
@@ -33,6 +30,7 @@ class RequestBuilder {
   void start();
   /// Begins a request with the queue pair's wr_id and wr_flags.
   ibv_send_wr& add(const ibv_qp_ex& qp, std::uint64_t operation, ibv_wr_opcode opcode);
+  void set_address(ibv_ah* address, std::uint32_t qpn, std::uint32_t qkey);
   void set_slices(std::span<const ibv_sge> slices);
   void set_inline(std::span<const ibv_data_buf> pieces);
   /// Something is wrong with the requests: ibv_wr_complete will say the first of it.

@@ -57,6 +57,10 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.max_srq = kMaxQueuePairs;
   attributes.max_srq_wr = kMaxQueueDepth;
   attributes.max_srq_sge = kMaxSge;
+  attributes.max_ah = kMaxAddressHandles;
+  attributes.max_mcast_grp = kMaxGroups;
+  attributes.max_mcast_qp_attach = kMaxQueuePairs;
+  attributes.max_total_mcast_qp_attach = kMaxQueuePairs;
   attributes.max_pkeys = 1;
   attributes.phys_port_cnt = 1;
 }

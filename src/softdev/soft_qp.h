@@ -1,4 +1,4 @@
-// soft_qp.h - a connected queue pair: its two queues, its states, its retries.
+// soft_qp.h - a queue pair: its two queues, its states, its retries.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,10 +16,12 @@
 #include "softdev/control_protocol.h"
 #include "softdev/event_queue.h"
 #include "softdev/layout.h"
+#include "softdev/multicast.h"
 #include "softdev/posted_receive.h"
 #include "softdev/poster_lock.h"
 #include "softdev/request_builder.h"
 #include "softdev/shared_file.h"
+#include "softdev/soft_ah.h"
 #include "softdev/spin_lock.h"
 #include "softdev/wire.h"
 
@@ -29,7 +31,7 @@ class SoftContext;
 class SoftCq;
 class SoftSrq;
 
-/// A queue pair, RC or UC. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
+/// A queue pair, RC, UC or UD. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
 /// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
 /// retrying thread and by poll_cq. In a context that is late, all wait for these.
 ///
@@ -61,6 +63,11 @@ class SoftQp : public ibv_qp_ex {
   void enter_error();
   /// Takes the queue pair out of service: no initiator, no poll and no retry touches it afterwards.
   void destroy();
+
+  /// Multicast groups, as ibv_attach_mcast and ibv_detach_mcast. 0, or an errno value.
+  [[nodiscard]] int join(const ibv_gid& group);
+  [[nodiscard]] int leave(const ibv_gid& group);
+  [[nodiscard]] bool in_groups() { return !groups_.empty(); }
 
   // qp_send.cc
   int post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept;
@@ -131,6 +138,7 @@ class SoftQp : public ibv_qp_ex {
     ibv_send_wr wr{};
     std::vector<ibv_sge> slices;
     std::vector<std::byte> inline_payload;
+    SoftAh address;
   };
 
   // qp_states.cc
@@ -140,6 +148,7 @@ class SoftQp : public ibv_qp_ex {
   void store_attributes(const ibv_qp_attr& attributes, int mask);
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
+  void fail_sends_locked() noexcept;
 
   // qp_send.cc
   [[nodiscard]] int check_sendable() const noexcept;
@@ -165,7 +174,8 @@ class SoftQp : public ibv_qp_ex {
 
   SoftContext& soft_context_;
   const bool late_;
-  const bool reliable_;
+  const Service service_;
+  Memberships groups_;
   SharedBlock block_;
   QpView view_;
   const std::uint32_t pd_number_;

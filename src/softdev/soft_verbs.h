@@ -63,6 +63,15 @@ int modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask);
 int query_srq(ibv_srq* srq, ibv_srq_attr* attributes);
 int destroy_srq(ibv_srq* srq);
 
+// Addresses of datagrams
+ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
+ibv_ah* create_ah_from_wc(ibv_pd* pd, const ibv_wc& wc, const ibv_grh* header, std::uint8_t port);
+int init_ah_from_wc(ibv_context* context, std::uint8_t port, const ibv_wc& wc, const ibv_grh* header,
+                    ibv_ah_attr& attributes);
+int destroy_ah(ibv_ah* ah);
+int attach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t lid);
+int detach_mcast(ibv_qp* qp, const ibv_gid* group, std::uint16_t lid);
+
 // Asynchronous events
 int get_async_event(ibv_context* context, ibv_async_event* event);
 void ack_async_event(ibv_async_event* event);

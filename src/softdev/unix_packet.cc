@@ -35,10 +35,16 @@ void bound_sends(int socket) {
 
 }  // namespace
 
-UniqueFd listen_at(const std::string& name) {
+UniqueFd bind_to(const std::string& name) {
   UniqueFd fd = packet_socket();
   const AbstractAddress at(name);
-  if (!fd || bind(fd.get(), at.get(), at.length) != 0 || listen(fd.get(), kBacklog) != 0) return {};
+  if (!fd || bind(fd.get(), at.get(), at.length) != 0) return {};
+  return fd;
+}
+
+UniqueFd listen_at(const std::string& name) {
+  UniqueFd fd = bind_to(name);
+  if (!fd || listen(fd.get(), kBacklog) != 0) return {};
   return fd;
 }
 

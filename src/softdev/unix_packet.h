@@ -15,6 +15,8 @@ namespace rdmacomm::softdev {
 
 /// A socket bound to an abstract name and listening. Not valid, and errno: EADDRINUSE, somebody has the name.
 [[nodiscard]] UniqueFd listen_at(const std::string& name);
+/// A socket bound to an abstract name that nobody can connect to. Not valid, and errno.
+[[nodiscard]] UniqueFd bind_to(const std::string& name);
 /// A socket connected to an abstract name. Not valid, and errno: ECONNREFUSED, nobody has it.
 [[nodiscard]] UniqueFd connect_to(const std::string& name);
 

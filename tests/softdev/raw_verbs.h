@@ -81,6 +81,7 @@ struct QpSettings {
   std::uint8_t min_rnr_timer = 1;  // 10 us
   bool with_channel = false;
   ibv_srq* srq = nullptr;
+  std::uint32_t qkey = 0x1234;  // UD
 };
 
 /// A queue pair with a completion queue of its own.
@@ -110,7 +111,9 @@ struct Qp {
     a.qp_state = IBV_QPS_INIT;
     a.port_num = 1;
     a.qp_access_flags = static_cast<unsigned>(settings.access);
-    return api().modify_qp(qp.get(), &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    a.qkey = settings.qkey;
+    const int own = settings.type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+    return api().modify_qp(qp.get(), &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | own);
   }
   int to_rtr(std::uint32_t target) {
     ibv_gid_entry gid{};
@@ -144,6 +147,12 @@ struct Qp {
     ibv_qp_attr a{};
     a.qp_state = state;
     return api().modify_qp(qp.get(), &a, IBV_QP_STATE);
+  }
+  /// Of datagrams.
+  void get_ready() {
+    ASSERT_EQ(to_init(), 0);
+    ASSERT_EQ(to_state(IBV_QPS_RTR), 0);
+    ASSERT_EQ(to_rts(), 0);
   }
   void connect_to(std::uint32_t target) {
     ASSERT_EQ(to_init(), 0);

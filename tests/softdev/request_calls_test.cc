@@ -18,7 +18,7 @@ struct Scene {
   Memory source{node};
   Memory target{node};
 
-  explicit Scene(std::uint64_t operations = RequestBuilder::kOperations) {
+  explicit Scene(std::uint64_t operations = RequestBuilder::operations_of(IBV_QPT_RC)) {
     ibv_qp_init_attr_ex init{};
     init.send_cq = init.recv_cq = loop.cq.get();
     init.qp_type = IBV_QPT_RC;

@@ -82,7 +82,12 @@ TEST(Uc, WhatIsWrongOnThisSideIsAnError) {
   slice.lkey += 256;
   ASSERT_EQ(scene.pair.a.post(scene.write(1), slice), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_LOC_PROT_ERR);
-  EXPECT_EQ(state_of(scene.pair.a), IBV_QPS_ERR);
+  EXPECT_EQ(state_of(scene.pair.a), IBV_QPS_SQE) << "it goes on receiving";
+  ASSERT_EQ(scene.pair.a.post(scene.write(2), scene.local.slice(0, 8)), 0);
+  EXPECT_EQ(scene.pair.a.next().status, IBV_WC_WR_FLUSH_ERR);
+  ASSERT_EQ(scene.pair.a.to_state(IBV_QPS_RTS), 0);
+  ASSERT_EQ(scene.pair.a.post(scene.write(3), scene.local.slice(0, 8)), 0);
+  EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
 }
 
 TEST(Uc, AMessageTooLongForItsReceiveIsTheReceiversError) {

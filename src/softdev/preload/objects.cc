@@ -261,22 +261,27 @@ int ibv_destroy_srq(ibv_srq* srq) {
   RDMACOMM_FRONT(ibv_destroy_srq, soft(srq), softdev::destroy_srq(srq), (srq));
 }
 
-// ---- Addresses of datagrams: soft0 has no datagrams
+// ---- Addresses of datagrams
 
 ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
-  RDMACOMM_FRONT(ibv_create_ah, soft(pd), refuse<ibv_ah*>(nullptr), (pd, attributes));
+  RDMACOMM_FRONT(ibv_create_ah, soft(pd), softdev::create_ah(pd, attributes), (pd, attributes));
 }
 ibv_ah* ibv_create_ah_from_wc(ibv_pd* pd, ibv_wc* wc, ibv_grh* header, std::uint8_t port) {
-  RDMACOMM_FRONT(ibv_create_ah_from_wc, soft(pd), refuse<ibv_ah*>(nullptr), (pd, wc, header, port));
+  RDMACOMM_FRONT(ibv_create_ah_from_wc, soft(pd), softdev::create_ah_from_wc(pd, *wc, header, port),
+                 (pd, wc, header, port));
 }
 int ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ibv_wc* wc, ibv_grh* header, ibv_ah_attr* attributes) {
-  RDMACOMM_FRONT(ibv_init_ah_from_wc, soft(context), refuse(-1), (context, port, wc, header, attributes));
+  RDMACOMM_FRONT(ibv_init_ah_from_wc, soft(context), softdev::init_ah_from_wc(context, port, *wc, header, *attributes),
+                 (context, port, wc, header, attributes));
+}
+int ibv_destroy_ah(ibv_ah* ah) {
+  RDMACOMM_FRONT(ibv_destroy_ah, soft(ah), softdev::destroy_ah(ah), (ah));
 }
 int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid) {
-  RDMACOMM_FRONT(ibv_attach_mcast, soft(qp), EOPNOTSUPP, (qp, gid, lid));
+  RDMACOMM_FRONT(ibv_attach_mcast, soft(qp), softdev::attach_mcast(qp, gid, lid), (qp, gid, lid));
 }
 int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t lid) {
-  RDMACOMM_FRONT(ibv_detach_mcast, soft(qp), EOPNOTSUPP, (qp, gid, lid));
+  RDMACOMM_FRONT(ibv_detach_mcast, soft(qp), softdev::detach_mcast(qp, gid, lid), (qp, gid, lid));
 }
 int ibv_resolve_eth_l2_from_gid(ibv_context* context, ibv_ah_attr* attributes, std::uint8_t mac[6],
                                 std::uint16_t* vlan) {

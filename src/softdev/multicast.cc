@@ -1,0 +1,63 @@
+#include "softdev/multicast.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <string_view>
+
+#include "softdev/unix_packet.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// Of a group's members; the number of the queue pair follows.
+std::string name_prefix(const ibv_gid& group) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string name = "rdmacomm/soft0/group/";
+  for (const std::uint8_t byte : group.raw) {
+    name += kDigits[byte >> 4];
+    name += kDigits[byte & 15];
+  }
+  return name + "/";
+}
+
+}  // namespace
+
+int Memberships::join(std::uint32_t qpn, const ibv_gid& group) {
+  if (group.raw[0] != 0xff) return EINVAL;
+  const std::string prefix = name_prefix(group);
+  const std::scoped_lock lock(mutex_);
+  if (by_group_.contains(prefix)) return 0;  // as the kernel has it
+  UniqueFd socket = bind_to(std::string(1, '\0') + prefix + std::to_string(qpn));
+  if (!socket) return errno;
+  by_group_.emplace(prefix, std::move(socket));
+  return 0;
+}
+
+int Memberships::leave(const ibv_gid& group) {
+  const std::scoped_lock lock(mutex_);
+  return by_group_.erase(name_prefix(group)) == 0 ? EINVAL : 0;
+}
+
+bool Memberships::empty() {
+  const std::scoped_lock lock(mutex_);
+  return by_group_.empty();
+}
+
+std::vector<std::uint32_t> members_of(const ibv_gid& group) {
+  const std::string wanted = "@" + name_prefix(group);  // proc(5): an abstract name begins with @
+  std::vector<std::uint32_t> members;
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    const std::size_t at = line.find(wanted);
+    if (at == std::string::npos) continue;
+    std::uint32_t qpn = 0;
+    const char* const digits = line.data() + at + wanted.size();
+    if (std::from_chars(digits, line.data() + line.size(), qpn).ec == std::errc{}) members.push_back(qpn);
+  }
+  return members;
+}
+
+}  // namespace rdmacomm::softdev
