@@ -5,80 +5,15 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-#include <cstdlib>
 #include <functional>
-#include <new>
 
+#include "support/allocation_counter.h"
 #include "support/connected_pair.h"
-
-namespace {
-
-thread_local std::uint64_t allocations = 0;
-
-// Not inlined, nor the operators below: the compiler would take malloc and delete for a mismatch.
-[[gnu::noinline]] void* counted(std::size_t bytes, std::size_t alignment) noexcept {
-  ++allocations;
-  if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes);
-  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-}
-[[gnu::noinline]] void* counted_or_throw(std::size_t bytes, std::size_t alignment = 1) {
-  void* const memory = counted(bytes, alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void release(void* memory) noexcept {
-  std::free(memory);
-}
-
-}  // namespace
-
-// In place of the standard library's, for this whole program. The forms that are not here end in these.
-void* operator new(std::size_t bytes) {
-  return counted_or_throw(bytes);
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return counted(bytes, 1);
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted_or_throw(bytes, static_cast<std::size_t>(alignment));
-}
-void* operator new[](std::size_t bytes) {
-  return counted_or_throw(bytes);
-}
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
-  return counted(bytes, 1);
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return counted_or_throw(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-  release(memory);
-}
 
 namespace rdmacomm {
 namespace {
 
+using rdmacomm::testing::allocations_of_this_thread;
 using rdmacomm::testing::ConnectedPairTest;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -183,29 +118,29 @@ class HotPathTest : public ConnectedPairTest {
 };
 
 TEST_F(HotPathTest, TheCounterCounts) {
-  const std::uint64_t before = allocations;
+  const std::uint64_t before = allocations_of_this_thread();
   ::operator delete(::operator new(1));  // a new-expression could be optimised away
-  EXPECT_EQ(allocations, before + 1);
+  EXPECT_EQ(allocations_of_this_thread(), before + 1);
 }
 
 TEST_F(HotPathTest, AllocatesNothing) {
   ASSERT_TRUE(one_of_each(0));
-  const std::uint64_t before = allocations;
+  const std::uint64_t before = allocations_of_this_thread();
   bool ok = true;
   for (int i = 0; i < kRounds && ok; ++i) ok = one_of_each(static_cast<std::uint64_t>(i));
-  const std::uint64_t counted_here = allocations - before;
+  const std::uint64_t counted_here = allocations_of_this_thread() - before;
   EXPECT_TRUE(ok);
   EXPECT_EQ(counted_here, 0U);
 }
 
 TEST_F(HotPathTest, AFullQueueAndAFailureAllocateNothingEither) {
   ASSERT_TRUE(one_of_each(0));  // the first request to a buffer makes the device map it
-  const std::uint64_t before = allocations;
+  const std::uint64_t before = allocations_of_this_thread();
   for (int i = 0; i < 1000; ++i) {
     (void)left().channel->post_write(from(8), {region().address, 4, region().rkey}, 1);
     (void)left().channel->post_write(from(8), region(), 1);
   }
-  const std::uint64_t counted_here = allocations - before;
+  const std::uint64_t counted_here = allocations_of_this_thread() - before;
   EXPECT_EQ(counted_here, 0U);
 }
 
