@@ -30,6 +30,7 @@ const char* sentence(Errc e) {
     case Errc::kRetryExceeded: return "transport retries exceeded";
     case Errc::kFlushed: return "flushed";
     case Errc::kCompletionFailed: return "completion failed";
+    case Errc::kDeviceLost: return "RDMA device lost";
     case Errc::kTimeout: return "timed out";
     case Errc::kPeerLost: return "peer lost";
     case Errc::kPeerRefused: return "refused by the peer";

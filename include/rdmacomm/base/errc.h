@@ -36,6 +36,8 @@ enum class Errc : int {
   kRetryExceeded,         ///< no answer from the peer within timeout x (retry_count + 1): dead or unreachable
   kFlushed,               ///< not executed: the queue pair had gone to the error state before
   kCompletionFailed,      ///< any other completion status; vendor_error has the device's own code
+  // Devices.
+  kDeviceLost,  ///< the device has failed, or was removed while it was open
   // Peers.
   kTimeout,           ///< a deadline passed
   kPeerLost,          ///< the peer's process or host is gone, or closed the connection
