@@ -29,6 +29,7 @@
 #include "rdmacomm/connector/tcp_options.h"
 #include "rdmacomm/device/addressing.h"
 #include "rdmacomm/device/completion_queue.h"
+#include "rdmacomm/device/device_events.h"
 #include "rdmacomm/device/device_list.h"
 #include "rdmacomm/device/host_network.h"
 #include "rdmacomm/device/rdma_device.h"

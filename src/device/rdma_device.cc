@@ -72,6 +72,7 @@ RDMADevice::RDMADevice(const verbs::Api& api, DeviceOptions options, const HostN
       options_(std::move(options)),
       network_(network),
       context_(std::move(context)),
+      events_(api, *context_.get()),
       name_(context_->device->name) {}
 
 RDMADevice::~RDMADevice() {

@@ -115,6 +115,11 @@ class FakeVerbs {
     completions.back().wc_flags = wc_flags;
     completions.back().imm_data = network_immediate;
   }
+  /// Lets the next get_async_event() hand it out.
+  void raise_async(const ibv_context* context, const ibv_async_event& event) {
+    async_events_.push_back(event);
+    (void)eventfd_write(context->async_fd, 1);
+  }
   /// Lets a completion channel's descriptor become readable, as a completion on an armed queue does.
   void raise_event(const ibv_cq* cq) const { (void)eventfd_write(cq->channel->fd, 1); }
 
@@ -143,6 +148,7 @@ class FakeVerbs {
   std::vector<int> registered_access;   ///< of each reg_mr
   std::vector<int> completion_depths;   ///< of each create_cq
   unsigned acknowledged_events = 0;
+  std::vector<ibv_async_event> acknowledged_async;
   int armed = 0;
 
   /// As if they had never been posted: no completion will come.
@@ -265,6 +271,7 @@ class FakeVerbs {
     auto* context = self().make<ibv_context>("open_device");
     if (context == nullptr) return nullptr;
     context->device = device;
+    context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);  // blocking, as libibverbs hands it out
     context->ops.post_send = post_send;
     context->ops.post_recv = post_recv;
     context->ops.poll_cq = poll_cq;
@@ -353,6 +360,14 @@ class FakeVerbs {
     self().acknowledged_events += count;
   }
 
+  static int get_async_event(ibv_context* context, ibv_async_event* event) {
+    eventfd_t count = 0;
+    if (self().enter("get_async_event") != 0 || eventfd_read(context->async_fd, &count) != 0) return -1;
+    *event = self().async_events_.front();
+    self().async_events_.pop_front();
+    return 0;
+  }
+
   static ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
     FakeVerbs& fake = self();
     if (attributes->cap.max_inline_data > fake.max_inline) {
@@ -391,7 +406,10 @@ class FakeVerbs {
     table.get_device_list = get_device_list;
     table.free_device_list = [](ibv_device** list) { delete[] list; };
     table.open_device = open_device;
-    table.close_device = [](ibv_context* context) { return self().release("close_device", context); };
+    table.close_device = [](ibv_context* context) {
+      close(context->async_fd);
+      return self().release("close_device", context);
+    };
     table.query_device = query_device;
     table.query_device_ex = query_device_ex;
     table.query_port = query_port;
@@ -411,10 +429,8 @@ class FakeVerbs {
     table.modify_qp = modify_qp;
     table.query_qp = query_qp;
     table.destroy_qp = [](ibv_qp* qp) { return self().release("destroy_qp", qp); };
-    table.get_async_event = [](ibv_context*, ibv_async_event*) {
-      return self().enter("get_async_event") == 0 ? 0 : -1;
-    };
-    table.ack_async_event = [](ibv_async_event*) {};
+    table.get_async_event = get_async_event;
+    table.ack_async_event = [](ibv_async_event* event) { self().acknowledged_async.push_back(*event); };
     table.allocate_memory = [](ibv_context*, std::size_t length, bool) -> void* {
       if (self().enter("allocate_memory") != 0) return nullptr;
       ++self().live_;
@@ -432,6 +448,7 @@ class FakeVerbs {
   std::map<std::string, Failure> failures_;
   std::deque<Held> sends_;
   std::deque<Held> recvs_;
+  std::deque<ibv_async_event> async_events_;
   std::uint32_t last_qpn_ = 0x10;
   int live_ = 0;
 };

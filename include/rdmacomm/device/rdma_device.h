@@ -13,6 +13,7 @@
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/device/addressing.h"
 #include "rdmacomm/device/completion_queue.h"
+#include "rdmacomm/device/device_events.h"
 #include "rdmacomm/device/host_network.h"
 #include "rdmacomm/verbs/handles.h"
 
@@ -134,6 +135,9 @@ class RDMADevice {
   [[nodiscard]] Result<CompletionQueue*> shared_completion_queue(const std::string& key,
                                                                  const CompletionQueueOptions& options);
 
+  /// What the device reports by itself. Who uses it without a session, and wants to know, subscribes and calls take().
+  [[nodiscard]] DeviceEvents& events() noexcept { return events_; }
+
   // For the layers above: the verbs objects themselves.
   [[nodiscard]] const verbs::Api& api() const noexcept { return api_; }
   [[nodiscard]] ibv_context* context() const noexcept { return context_.get(); }
@@ -158,6 +162,7 @@ class RDMADevice {
   const DeviceOptions options_;
   const HostNetwork& network_;
   verbs::ContextHandle context_;
+  DeviceEvents events_;
   verbs::PdHandle pd_;
   std::string name_;
   verbs::Transport transport_ = verbs::Transport::kUnknown;
