@@ -17,7 +17,8 @@ namespace rdmacomm {
 /// What came of one try to receive or send.
 struct Transfer {
   std::size_t bytes = 0;       ///< moved; 0 without an error, when receiving: the peer's stream has ended
-  std::error_code error = {};  ///< operation_would_block: nothing goes now; else why the stream has failed
+  std::error_code error = {};  ///< operation_would_block: nothing goes now; else why the stream has failed: kDeviceLost
+                               ///< where that is this side's doing, not the peer's
   std::string cause = {};      ///< the same in more words, where there are more
 
   [[nodiscard]] std::string why() const { return cause.empty() ? error.message() : cause; }

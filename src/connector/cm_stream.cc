@@ -236,13 +236,16 @@ void CmStream::lose() {
 }
 
 /// The first cause stays: the others follow from it.
-void CmStream::fail(const std::string& why) {
-  if (!failed()) failure_ = why;
+void CmStream::fail(const std::string& why, std::error_code code) {
+  if (!failed()) {
+    failure_ = why;
+    failure_code_ = code;
+  }
   lose();
 }
 
 Transfer CmStream::failure() const {
-  return {.error = std::make_error_code(std::errc::connection_reset), .cause = failure_};
+  return {.error = failure_code_, .cause = failure_};
 }
 
 // Progress ------------------------------------------------------------------------------------------------------------
@@ -295,7 +298,10 @@ void CmStream::take_cm_events() {
       case RDMA_CM_EVENT_ADDR_CHANGE: break;  // another port of a bond; the connection goes on
       case RDMA_CM_EVENT_DISCONNECTED:
       case RDMA_CM_EVENT_TIMEWAIT_EXIT: lose(); break;
-      case RDMA_CM_EVENT_DEVICE_REMOVAL: fail("the RDMA device under it is being removed"); break;
+      case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        fail(std::string("the RDMA device ") + id_->get()->verbs->device->name + " is being removed",
+             Errc::kDeviceLost);
+        break;
       default: fail("rdma_cm says: " + event->to_text());
     }
   }

@@ -79,7 +79,7 @@ class CmStream final : public ByteStream {
   bool post_segment(std::span<const std::byte> bytes, std::uint16_t flags);
   void give_credits();
   void lose();
-  void fail(const std::string& why);
+  void fail(const std::string& why, std::error_code code = std::make_error_code(std::errc::connection_reset));
   [[nodiscard]] bool failed() const { return !failure_.empty(); }
   [[nodiscard]] Transfer failure() const;
   [[nodiscard]] bool may_send() const;
@@ -117,6 +117,7 @@ class CmStream final : public ByteStream {
   bool gone_ = false;  ///< the connection has ended
   bool stopped_ = false;
   std::string failure_;  ///< why it has failed; empty: it has not
+  std::error_code failure_code_;
 };
 
 }  // namespace rdmacomm

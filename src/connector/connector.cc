@@ -154,6 +154,18 @@ std::string Connector::who() const {
   return peer_address() + " (" + hello_->node + ", pid " + std::to_string(hello_->pid) + ")";
 }
 
+void Connector::give_up(const Error& reason) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (end_) return;
+    peer_state_ = PeerState::kLost;
+    end_ = reason;
+    changed_.notify_all();
+  }
+  refuse(reason);
+  stream_->shut_down(LastBytes::kDeliver);
+}
+
 void Connector::shutdown() noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -203,7 +215,8 @@ void Connector::pump(bool limited) {
     const Transfer got = stream_->receive(room);
     if (got.error) {
       if (got.error != std::errc::operation_would_block) {
-        end(PeerState::kLost, make_error(Errc::kPeerLost, "the connection failed: " + got.why()));
+        const auto code = got.error == Errc::kDeviceLost ? Errc::kDeviceLost : Errc::kPeerLost;
+        end(PeerState::kLost, make_error(code, "the connection failed: " + got.why()));
       }
       return;
     }
@@ -238,7 +251,7 @@ void Connector::sort_in(Message message) {
   changed_.notify_all();
 }
 
-/// The only place where peer_state_ and end_ change because of the peer. The first reason stays.
+/// The only place where peer_state_ and end_ change because of the peer. (give_up() and shutdown() are of this side.) The first reason stays.
 void Connector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;

@@ -49,6 +49,22 @@ TEST(StreamFailure, ItsCauseIsInTheErrorOfWhoReceives) {
   EXPECT_EQ(received.error().context, "10.0.0.2:41234 the connection failed: somebody pulled the plug");
 }
 
+TEST(StreamFailure, ADeviceOfThisSideThatIsGoneIsNoPeerLost) {
+  StreamConnector connector(Transfer{.error = Errc::kDeviceLost, .cause = "the RDMA device x is being removed"});
+  EXPECT_EQ(connector.check_peer(), PeerState::kLost);
+  EXPECT_EQ(connector.status().code(), Errc::kDeviceLost);
+  EXPECT_EQ(connector.send_message(MessageType::kUser, {}, soon()).code(), Errc::kDeviceLost);
+}
+
+TEST(StreamFailure, GivingUpEndsWaitsWithTheReason) {
+  StreamConnector connector(Transfer{.error = std::make_error_code(std::errc::operation_would_block)});
+  connector.give_up(make_error(Errc::kDeviceLost, "no more"));
+  connector.give_up(make_error(Errc::kStopped, "too late"));
+  EXPECT_EQ(connector.receive_message(MessageType::kUser, soon()).code(), Errc::kDeviceLost);
+  EXPECT_EQ(connector.send_message(MessageType::kUser, {}, soon()).code(), Errc::kDeviceLost);
+  EXPECT_EQ(connector.check_peer(), PeerState::kLost);
+}
+
 TEST(StreamFailure, ItsCauseIsInTheErrorOfWhoSends) {
   StreamConnector connector(kUnplugged);
   const Status sent = connector.send_message(MessageType::kUser, {}, soon());

@@ -31,7 +31,7 @@ class ByteStream;
 enum class PeerState : std::uint8_t {
   kOpen,  ///< nothing says that it is gone
   kLeft,  ///< it said goodbye
-  kLost,  ///< it closed, crashed, became unreachable, refused, or sent what is no message
+  kLost,  ///< it closed, crashed, became unreachable, refused, or sent what is no message; or this side's device is gone
 };
 
 /// A descriptor to watch for the peer's end, with the events that tell of it: for epoll, edge-triggered.
@@ -56,6 +56,7 @@ struct RdmaWay {
 /// All functions that send or receive return, besides what they list,
 ///   kTimeout      the deadline passed. A message that was sent in part by then breaks the connection for good
 ///   kPeerLost     the peer closed the connection (the context says whether it said goodbye), or its host is silent
+///   kDeviceLost   by rdma_cm: the RDMA device of this side is being removed
 ///   kPeerRefused  the peer sent a kReject; the context has its reason
 ///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; the peer was told by a kReject
 ///                                   (unless its bytes had not even our magic), and nothing more will be received
@@ -108,6 +109,9 @@ class Connector {
   /// Tells the peer that this side ends in order, and sends no more. Waits as refuse() does. Receiving goes on.
   void say_goodbye() noexcept;
   static constexpr std::chrono::milliseconds kLastWordsTime{50};
+  /// Ends the connection because of something on this side: the peer is told as by refuse(), and every wait, now and
+  /// later, ends with `reason`. Without effect where the connection has ended already.
+  void give_up(const Error& reason) noexcept;
   /// Ends the connection and every wait on it, now and later, with kStopped.
   virtual void shutdown() noexcept;
 
