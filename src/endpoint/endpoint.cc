@@ -198,13 +198,15 @@ std::string EndPoint::peer() const {
 
 /// The only place where state_ changes. States only go forward; the first reason for the end stays.
 bool EndPoint::move_to(State next, std::optional<Error> why) {
-  const auto rank = [](State state) { return state == State::kPeerLost ? State::kPeerLeft : state; };
+  const auto rank = [](State state) {
+    return state == State::kPeerLost || state == State::kFailed ? State::kPeerLeft : state;
+  };
   const std::lock_guard lock(mutex_);
   const State now = state_.load(std::memory_order_relaxed);
   if (rank(next) <= rank(now)) return false;
   if (why && !end_) {
     end_ = std::move(why);
-    ended_in_order_ = next != State::kPeerLost;
+    ended_in_order_ = next != State::kPeerLost && next != State::kFailed;
   }
   if (next == State::kEstablished) was_established_.store(true, std::memory_order_release);
   state_.store(next, std::memory_order_release);
@@ -249,6 +251,24 @@ void EndPoint::follow(PeerState peer_state) {
   const std::string who = connector_->peer_text();
   if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
   if (move_to(next, std::move(why))) group_->notify();
+}
+
+void EndPoint::fail(const Error& why) {
+  const Error full = make_error(why.code, "the endpoint to " + peer() + " has ended: " + why.context);
+  if (!move_to(State::kFailed, full)) return;
+  connector_->give_up(why);
+  group_->notify();
+}
+
+bool EndPoint::uses(const ibv_qp* queue_pair) const noexcept {
+  return std::ranges::any_of(lines_, [&](const Line& line) { return line.channel->adapter().qp() == queue_pair; });
+}
+
+bool EndPoint::uses(const ibv_cq* completion_queue) const noexcept {
+  return std::ranges::any_of(lines_, [&](const Line& line) {
+    const RDMAAdapter& adapter = line.channel->adapter();
+    return adapter.send_cq().get() == completion_queue || adapter.recv_cq().get() == completion_queue;
+  });
 }
 
 void EndPoint::stop() noexcept {

@@ -19,6 +19,7 @@ void SessionCore::run_control() {
   const InsideThreads::Guard inside(inside_);
   while (!stopping()) {
     reap();
+    end_failed();
     listen_again();
     std::array<epoll_event, 32> events{};
     const Deadline wake = give_signs_of_life().sooner(pause_.value_or(Deadline::never()));
@@ -31,6 +32,8 @@ void SessionCore::run_control() {
 void SessionCore::handle(Id id) {
   if (id == kWakeId) return wake_event_->clear();
   if (id == kListenerId) return accept_newcomers();
+  if (id == kDeviceId) return device()->events().take();
+  end_failed();  // before the peer is heard, who may have lost the same device: this side's own news names it best
   check_endpoint(id);
 }
 
@@ -108,6 +111,8 @@ Deadline SessionCore::give_signs_of_life() {
     endpoints = endpoints_;
   }
   if (endpoints.empty()) return Deadline::never();
+  device()->events().take();  // not every driver tells by an event that the device is gone
+  end_failed();
   const auto now = Deadline::Clock::now();
   for (const auto& [id, endpoint] : endpoints) {
     if (endpoint->setting_up()) continue;
@@ -152,11 +157,14 @@ void SessionCore::reap() {
 
 void SessionCore::tear_down() {
   listener_.reset();
+  device_events_.reset();
   end_setups();
   end_endpoints();
   std::deque<std::shared_ptr<EndPoint>> unclaimed;
+  std::vector<Failed> failed;
   const std::lock_guard lock(mutex_);
   unclaimed.swap(unclaimed_);
+  failed.swap(failed_);
   shared_threads_.clear();
   port_ = 0;
   move_to(State::kStopped);

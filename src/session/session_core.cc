@@ -119,6 +119,7 @@ Status SessionCore::open_control() {
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return make_error(last_system_error(), "cannot create an epoll descriptor");
   if (Status status = watch(epoll_.get(), wake->fd(), kWakeId); !status) return status;
+  if (Status status = watch_device(); !status) return status;
   const std::lock_guard lock(mutex_);
   auto stop = StopEvent::create();
   if (!stop) return stop.status();

@@ -16,6 +16,7 @@
 #include "rdmacomm/base/unique_fd.h"
 #include "rdmacomm/connector/listener.h"
 #include "rdmacomm/connector/stop_event.h"
+#include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/session/session_hooks.h"
 #include "session/completion_thread.h"
 #include "session/endpoint_setup.h"
@@ -24,9 +25,10 @@
 namespace rdmacomm {
 
 /// One session. The control thread owns the way from running to stopped: stop() asks, and waits for it.
-/// No hook is called, and nothing of the network is waited for, while mutex_ is held.
+/// No hook is called, and nothing of the network or of the device is waited for, while mutex_ is held: no queue pair is
+/// destroyed, and no event taken.
 /// Threads: all functions from any. Lifetime: stop() before the destructor, from no thread of the session.
-class SessionCore final : private CompletionThread::Owner {
+class SessionCore final : private CompletionThread::Owner, private DeviceEvents::Listener {
  public:
   SessionCore(SessionHooks& hooks, SessionOptions options, bool is_server);
   SessionCore(const SessionCore&) = delete;
@@ -52,6 +54,12 @@ class SessionCore final : private CompletionThread::Owner {
     std::shared_ptr<Connector> connector;  ///< empty once the endpoint has it: no business of the setup's any more
     std::thread thread;
     bool done = false;
+  };
+
+  /// An endpoint that the device has ended: the control thread will say so to it.
+  struct Failed {
+    std::shared_ptr<EndPoint> endpoint;
+    Error why;
   };
 
   // Starting and stopping: session_core.cc
@@ -80,6 +88,11 @@ class SessionCore final : private CompletionThread::Owner {
   void endpoint_ended(EndPoint& endpoint) override;
   void completion_thread_ended() override;
 
+  // What the device reports: session_device.cc
+  Status watch_device();
+  void on_device_event(const DeviceEvent& event) override;
+  void end_failed();
+
   // The control thread: session_control.cc
   void run_control();
   void handle(Id id);
@@ -99,7 +112,8 @@ class SessionCore final : private CompletionThread::Owner {
 
   static constexpr Id kWakeId = 0;
   static constexpr Id kListenerId = 1;
-  static constexpr Id kFirstId = 2;
+  static constexpr Id kDeviceId = 2;
+  static constexpr Id kFirstId = 3;
 
   SessionHooks& hooks_;
   const SessionOptions options_;
@@ -111,7 +125,7 @@ class SessionCore final : private CompletionThread::Owner {
   std::optional<StopEvent> stop_event_;
   std::optional<StopEvent> wake_event_;
   UniqueFd epoll_;
-  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<rdmacomm::Listener> listener_;  // of connections; DeviceEvents has a Listener, too
   std::thread control_;
 
   // The control thread's own.
@@ -126,6 +140,7 @@ class SessionCore final : private CompletionThread::Owner {
   bool initialised_ = false;
   std::shared_ptr<RDMADevice> device_;
   std::uint16_t port_ = 0;
+  std::vector<Failed> failed_;
   Id next_id_ = kFirstId;
   std::map<Id, Setup> setups_;
   int client_setups_ = 0;
@@ -134,6 +149,9 @@ class SessionCore final : private CompletionThread::Owner {
   std::deque<std::shared_ptr<EndPoint>> unclaimed_;
   std::list<std::unique_ptr<CompletionThread>> completion_threads_;
   std::map<std::string, CompletionThread*> shared_threads_;  // by HcaConfig::shared_queue_key
+
+  // Its calls take mutex_: it is taken and given back without. The last member: no call comes when the others go.
+  DeviceEvents::Subscription device_events_;
 };
 
 }  // namespace rdmacomm

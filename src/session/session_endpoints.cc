@@ -75,6 +75,7 @@ EndPointSetup SessionCore::setup(bool& admitted) {
 
 Status SessionCore::admit(bool& admitted) {
   const std::lock_guard lock(mutex_);
+  if (Status healthy = device_->events().health(); !healthy) return healthy;
   const std::size_t count = endpoints_.size() + static_cast<std::size_t>(admitted_);
   if (count >= static_cast<std::size_t>(options_.max_endpoints)) {
     return make_error(Errc::kPeerRefused,
@@ -138,6 +139,8 @@ Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endp
     endpoint->stop();
     return make_error(Errc::kStopped, "the session was stopped");
   }
+  // From here on its end is told to it; what was before that, nobody has told it.
+  if (const Status healthy = device()->events().health(); !healthy) endpoint->fail(healthy.error());
   if (Status established = endpoint->mark_established(); !established) {
     forget(id);
     return established;

@@ -174,6 +174,37 @@ TEST_P(EachPollingMode, ALostPeerEndsAWaitAndIsNamed) {
   EXPECT_FALSE(pair.client->ended_in_order());
 }
 
+TEST_P(EachPollingMode, AFailureOfThisSideEndsAWaitAndIsToldToThePeer) {
+  const EndPointPair pair(config());
+  auto waiter = std::async(std::launch::async, [&] { return wait_none(*pair.client, Deadline::never()); });
+  pair.client->fail(make_error(Errc::kDeviceLost, "the device x is gone"));
+  pair.client->fail(make_error(Errc::kLocalQueuePair, "and so is its queue pair"));
+  const Status waited = waiter.get();
+  EXPECT_EQ(waited.code(), Errc::kDeviceLost);
+  EXPECT_EQ(waited.error().context, "the endpoint to " + pair.client->peer() + " has ended: the device x is gone");
+  EXPECT_FALSE(pair.client->alive());
+  EXPECT_EQ(pair.client->receive_message(soon()).code(), Errc::kDeviceLost);
+  EndPointPair::watch(*pair.server);
+  EXPECT_EQ(pair.server->status().code(), Errc::kPeerRefused);
+  EXPECT_THAT(pair.server->status().message(), HasSubstr("the device x is gone"));
+  EXPECT_TRUE(pair.client->close().ok());
+  EXPECT_FALSE(pair.client->ended_in_order());
+  EXPECT_EQ(pair.client->status().code(), Errc::kDeviceLost);
+}
+
+TEST(EndPoint, KnowsItsQueues) {
+  HcaConfig config;
+  config.channels[1].own_completion_queue = true;
+  const EndPointPair pair(config);
+  for (const ChannelConfig& each : config.channels) {
+    const RDMAAdapter& adapter = pair.client->channel(each.name)->adapter();
+    EXPECT_TRUE(pair.client->uses(adapter.qp()));
+    EXPECT_TRUE(pair.client->uses(adapter.send_cq().get()));
+    EXPECT_FALSE(pair.server->uses(adapter.qp()));
+    EXPECT_FALSE(pair.server->uses(adapter.send_cq().get()));
+  }
+}
+
 TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
   const EndPointPair pair(config());
   const auto from = make_buffer(*pair.device);

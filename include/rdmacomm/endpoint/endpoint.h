@@ -90,7 +90,7 @@ class EndPoint {
   /// Waits until there is at least one completion, in the way that HcaConfig::polling_mode says.
   ///
   /// Returns  kPeerLost: the peer's connection ended (the context names the peer and says how) and all completions
-  ///          have been taken; kStopped: stop() or close(); kTimeout; as poll()
+  ///          have been taken; kStopped: stop() or close(); what else status() may say; kTimeout; as poll()
   /// A request that fails is a completion, not an error of this call.
   [[nodiscard]] Status wait(std::span<Completion> out, std::size_t& count, Deadline deadline);
 
@@ -98,7 +98,8 @@ class EndPoint {
 
   /// Whether it is established, and neither side has ended it. Cost: one load.
   [[nodiscard]] bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::kEstablished; }
-  /// ok until it ends; then why: kPeerLost (the context says whether the peer said goodbye) or kStopped.
+  /// ok until it ends; then why: kPeerLost (the context says whether the peer said goodbye), kStopped, or what a session
+  /// has heard from the device: kDeviceLost, kLocalQueuePair, kCompletionFailed.
   [[nodiscard]] Status status() const;
   /// Whether it has ended in order: by a goodbye of the peer's, or by stop() or close() of this side.
   [[nodiscard]] bool ended_in_order() const;
@@ -145,6 +146,12 @@ class EndPoint {
   void check_connection();
   /// As Connector::keep_alive(); ends the waits where the peer has been silent for too long.
   void keep_alive(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after);
+  /// Ends it for a reason of this side's, such as a device that is lost: ends the waits with it, and tells the peer.
+  /// Without effect where it has ended already.
+  void fail(const Error& why);
+  /// Whether one of its channels is on that queue pair, or completion queue.
+  [[nodiscard]] bool uses(const ibv_qp* queue_pair) const noexcept;
+  [[nodiscard]] bool uses(const ibv_cq* completion_queue) const noexcept;
   [[nodiscard]] const std::shared_ptr<CompletionGroup>& group() const noexcept { return group_; }
   /// From now until end_serving(), `server` polls the group and will drain; close() waits for it.
   void begin_serving(std::thread::id server);
@@ -154,7 +161,7 @@ class EndPoint {
   void end_serving();
 
  private:
-  enum class State : std::uint8_t { kSettingUp, kEstablished, kPeerLeft, kPeerLost, kStopped, kClosed };
+  enum class State : std::uint8_t { kSettingUp, kEstablished, kPeerLeft, kPeerLost, kFailed, kStopped, kClosed };
   struct Line {
     std::unique_ptr<CompletionQueue> own_queue;
     std::unique_ptr<RDMAChannel> channel;

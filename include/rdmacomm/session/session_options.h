@@ -18,10 +18,12 @@ namespace rdmacomm {
 
 /// What a session is made with. A value.
 struct SessionOptions {
-  DeviceOptions device = {};                            ///< which device to open, where `shared_device` is empty
-  std::shared_ptr<RDMADevice> shared_device = nullptr;  ///< one that is open already; sessions may share it
-  ConnectorKind connector = ConnectorKind::kAuto;       ///< by what peers meet; the same on both sides
-  TcpOptions tcp = {};                                  ///< also the time limits of rdma_cm
+  DeviceOptions device = {};  ///< which device to open, where `shared_device` is empty
+  /// One that is open already. Sessions may share it, also with the application, which then reads its asynchronous events
+  /// by RDMADevice::events() only.
+  std::shared_ptr<RDMADevice> shared_device = nullptr;
+  ConnectorKind connector = ConnectorKind::kAuto;  ///< by what peers meet; the same on both sides
+  TcpOptions tcp = {};                             ///< also the time limits of rdma_cm
   /// How long an established peer may give no sign of life (sessions give one each second) before it counts as lost: its
   /// process is stopped, or hangs as a whole, or its host is gone. 3 s..1 h; 0: for ever, to stop peers in a debugger.
   std::chrono::milliseconds silent_peer_after{10'000};

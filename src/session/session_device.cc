@@ -1,0 +1,54 @@
+// SessionCore: what the device reports by itself.
+#include <sys/epoll.h>
+
+#include "rdmacomm/base/system_call.h"
+#include "session/session_core.h"
+
+namespace rdmacomm {
+namespace {
+
+bool concerns(const ibv_async_event& event, const EndPoint& endpoint) {
+  switch (event.event_type) {
+    case IBV_EVENT_DEVICE_FATAL: return true;
+    case IBV_EVENT_CQ_ERR: return endpoint.uses(event.element.cq);
+    default: return endpoint.uses(event.element.qp);  // no other kind of event is a failure
+  }
+}
+
+}  // namespace
+
+/// Before the control thread. The device may be shared: whichever session wakes takes the events, for all.
+Status SessionCore::watch_device() {
+  DeviceEvents& events = device()->events();
+  device_events_.reset();  // of a start that failed
+  auto subscribed = events.subscribe(*this);
+  if (!subscribed) return subscribed.status();
+  device_events_ = std::move(*subscribed);
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  event.data.u64 = kDeviceId;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, events.fd(), &event) == 0) return {};
+  return make_error(last_system_error(), "cannot watch the events of " + device()->name());
+}
+
+/// On the control thread of any session that has this device, while the event is not acknowledged: nothing is ended here.
+void SessionCore::on_device_event(const DeviceEvent& event) {
+  if (!event.failure) return;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, endpoint] : endpoints_) {
+    if (concerns(event.verbs, *endpoint)) failed_.push_back({endpoint, *event.failure});
+  }
+  if (!failed_.empty() && wake_event_) wake_event_->signal();
+}
+
+/// The hooks hear of it when their connection has ended, which fail() does: so on_established has been called by then.
+void SessionCore::end_failed() {
+  std::vector<Failed> failed;
+  {
+    const std::lock_guard lock(mutex_);
+    failed.swap(failed_);
+  }
+  for (const Failed& each : failed) each.endpoint->fail(each.why);
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,198 @@
+// What a device reports by itself ends what it is about, and nothing else.
+#include <gmock/gmock.h>
+
+#include <future>
+
+#include "session/session_test_tools.h"
+#include "support/injected_events.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// A server on a device whose events are the test's, and a client on one of its own.
+class SessionDeviceTest : public ::testing::TestWithParam<ThreadMode> {
+ protected:
+  SessionDeviceTest() {
+    server_->configure = [](HcaConfig& hca, const PeerInfo&) {
+      hca.thread_mode = GetParam();
+      if (hca.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
+        hca.shared_queue_key = "all";
+        hca.shared_queue_depth = 4096;
+      }
+      return Status();
+    };
+    const Status started = server_->start();
+    EXPECT_TRUE(started.ok()) << started.message();
+    client_ = make_session<TestClient>(options_on(InjectedEvents::open(), server_->port()));
+  }
+  static SessionOptions options_on(std::shared_ptr<RDMADevice> device, std::uint16_t port = 0) {
+    SessionOptions options = local_options(port);
+    options.shared_device = std::move(device);
+    options.connector = ConnectorKind::kTcp;
+    return options;
+  }
+
+  std::shared_ptr<EndPoint> connect() {
+    auto endpoint = client_->connect();
+    EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
+    return endpoint ? *endpoint : nullptr;
+  }
+  std::shared_ptr<EndPoint> accept() {
+    auto endpoint = server_->wait_for_endpoint(soon());
+    EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
+    return endpoint ? *endpoint : nullptr;
+  }
+  void raise(ibv_event_type type) { injected_.raise(*device_, type); }
+  static ibv_async_event event_at(ibv_event_type type, const RDMAChannel& channel) {
+    ibv_async_event event{};
+    event.event_type = type;
+    event.element.qp = channel.adapter().qp();
+    if (type == IBV_EVENT_CQ_ERR) event.element.cq = channel.adapter().send_cq().get();
+    return event;
+  }
+
+  InjectedEvents injected_;
+  const std::shared_ptr<RDMADevice> device_ = InjectedEvents::open();
+  SessionPtr<TestServer> server_ = make_server(options_on(device_));
+  SessionPtr<TestClient> client_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, SessionDeviceTest,
+                         ::testing::Values(ThreadMode::kApplication, ThreadMode::kThreadPerEndPoint,
+                                           ThreadMode::kThreadPerCompletionQueue),
+                         [](const auto& mode) {
+                           switch (mode.param) {
+                             case ThreadMode::kApplication: return "Application";
+                             case ThreadMode::kThreadPerEndPoint: return "PerEndPoint";
+                             case ThreadMode::kThreadPerCompletionQueue: return "PerQueue";
+                           }
+                           return "";
+                         });
+
+TEST_P(SessionDeviceTest, ALostDeviceEndsAllItsEndpoints) {
+  const auto first = connect();
+  const auto second = connect();
+  ASSERT_TRUE(first && second);
+  const auto there = accept();
+  ASSERT_TRUE(there && accept());
+  raise(IBV_EVENT_DEVICE_FATAL);
+  ASSERT_TRUE(server_->record.wait_for("disconnected RDMA device lost", 2));
+  EXPECT_EQ(there->status().code(), Errc::kDeviceLost);
+  EXPECT_THAT(there->status().message(), AllOf(HasSubstr(there->peer()), HasSubstr("RDMA device soft0 was removed")));
+  // What waits beside the channels ends with the cause, too; and the peer is told.
+  EXPECT_EQ(there->receive_message(soon()).code(), Errc::kDeviceLost);
+  ASSERT_TRUE(client_->record.wait_for("disconnected refused by the peer", 2));
+  EXPECT_THAT(first->status().message(), HasSubstr("RDMA device soft0 was removed"));
+  EXPECT_TRUE(there->close().ok());
+  EXPECT_EQ(injected_.acknowledged(), 1U);
+}
+
+TEST_P(SessionDeviceTest, OnALostDeviceNobodyConnects) {
+  ASSERT_TRUE(connect());
+  ASSERT_TRUE(accept());
+  raise(IBV_EVENT_DEVICE_FATAL);
+  ASSERT_TRUE(server_->record.wait_for("disconnected RDMA device lost"));
+  const auto refused = client_->connect();
+  EXPECT_EQ(refused.code(), Errc::kPeerRefused);
+  EXPECT_THAT(refused.status().message(), HasSubstr("RDMA device soft0 was removed"));
+  ASSERT_TRUE(server_->record.wait_for("connect_failed RDMA device lost"));
+}
+
+TEST_P(SessionDeviceTest, AFailedQueuePairEndsItsEndpointOnly) {
+  int failed = 0;
+  for (const ibv_event_type type : {IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR}) {
+    const auto failing = connect();
+    const auto there = accept();
+    const auto other = connect();
+    const auto other_there = accept();
+    ASSERT_TRUE(failing && there && other && other_there);
+    injected_.raise(*device_, event_at(type, *there->data()));
+    ASSERT_TRUE(server_->record.wait_for("disconnected local queue pair operation error", ++failed));
+    EXPECT_THAT(there->status().message(), HasSubstr("queue pair 0x")) << ibv_event_type_str(type);
+    EXPECT_TRUE(other_there->alive());
+    EXPECT_TRUE(other->alive());
+    EXPECT_TRUE(other->close().ok());
+  }
+}
+
+TEST_P(SessionDeviceTest, AFailedCompletionQueueEndsWhoeverIsOnIt) {
+  const auto failing = connect();
+  const auto there = accept();
+  const auto other = connect();
+  const auto other_there = accept();
+  ASSERT_TRUE(failing && there && other && other_there);
+  injected_.raise(*device_, event_at(IBV_EVENT_CQ_ERR, *there->data()));
+  ASSERT_TRUE(server_->record.wait_for("disconnected completion failed"));
+  const bool shared = GetParam() == ThreadMode::kThreadPerCompletionQueue;
+  ASSERT_TRUE(!shared || server_->record.wait_for("disconnected completion failed", 2));
+  EXPECT_EQ(other_there->alive(), !shared);
+}
+
+TEST_P(SessionDeviceTest, APortThatLosesItsLinkEndsNothing) {
+  const auto endpoint = connect();
+  const auto there = accept();
+  ASSERT_TRUE(endpoint && there);
+  raise(IBV_EVENT_PORT_ERR);
+  raise(IBV_EVENT_PORT_ACTIVE);
+  raise(IBV_EVENT_GID_CHANGE);
+  const Deadline deadline = soon();
+  while (injected_.acknowledged() < 3 && !deadline.passed()) std::this_thread::yield();
+  EXPECT_EQ(injected_.acknowledged(), 3U);
+  EXPECT_TRUE(there->alive());
+  auto received = std::async(std::launch::async, [&] { return endpoint->receive_message(soon()).code(); });
+  EXPECT_TRUE(there->send_message({}, soon()).ok());
+  EXPECT_FALSE(received.get());
+}
+
+TEST_P(SessionDeviceTest, WhatHadEndedBeforeKeepsItsReason) {
+  const auto endpoint = connect();
+  const auto there = accept();
+  ASSERT_TRUE(endpoint && there);
+  EXPECT_TRUE(endpoint->close().ok());
+  ASSERT_TRUE(server_->record.wait_for("disconnected ok"));
+  there->fail(make_error(Errc::kDeviceLost, "too late"));
+  EXPECT_EQ(there->status().code(), Errc::kPeerLost);
+  EXPECT_TRUE(there->ended_in_order());
+}
+
+/// One context for both: whichever of the control threads takes the event, both sessions hear of it.
+TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
+  const auto client = make_session<TestClient>(options_on(device_, server_->port()));
+  const auto here = client->connect();
+  ASSERT_TRUE(here) << here.status().message();
+  ASSERT_TRUE(accept());
+  raise(IBV_EVENT_DEVICE_FATAL);
+  ASSERT_TRUE(server_->record.wait_for("disconnected RDMA device lost"));
+  const Deadline deadline = soon();
+  while ((*here)->alive() && !deadline.passed()) std::this_thread::yield();
+  EXPECT_THAT((*here)->status().message(), HasSubstr("RDMA device soft0 was removed"));
+  EXPECT_EQ(injected_.acknowledged(), 1U);
+}
+
+/// soft0's own events, which keep a queue pair from going until they are acknowledged, while endpoints come and go.
+TEST_P(SessionDeviceTest, APeerThatBreaksARuleEndsTheEndpointAndHoldsUpNothing) {
+  for (int i = 0; i < 20; ++i) {
+    const auto endpoint = connect();
+    const auto there = accept();
+    ASSERT_TRUE(endpoint && there);
+    const auto local = make_buffer(endpoint->device());
+    const auto remote = make_buffer(there->device(), RemoteAccess::kWrite);
+    RemoteRegion wrong = remote->remote_region();
+    wrong.rkey ^= 0xff00;
+    ASSERT_FALSE(endpoint->data()->post_write(local->at(0), wrong, 1));
+    EXPECT_EQ(wait_one(*endpoint).error, Errc::kRemoteAccess);
+    if (i % 2 == 0) {
+      EXPECT_TRUE(there->close().ok());
+    } else {
+      ASSERT_TRUE(server_->record.wait_for("disconnected local queue pair operation error", (i + 1) / 2));
+    }
+    EXPECT_TRUE(endpoint->close().ok());
+  }
+}
+
+}  // namespace
+}  // namespace rdmacomm

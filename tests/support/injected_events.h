@@ -1,0 +1,93 @@
+// injected_events.h - soft0 with asynchronous events of the test's choice, between those that it raises itself.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/softdev/softdev.h"
+
+namespace rdmacomm::testing {
+
+/// One at a time in a program: the table's entries have no argument to find it by. Its devices look like RoCE: connect by
+/// TCP. Threads: any.
+class InjectedEvents {
+ public:
+  InjectedEvents() { current() = this; }
+  InjectedEvents(const InjectedEvents&) = delete;
+  InjectedEvents& operator=(const InjectedEvents&) = delete;
+  ~InjectedEvents() { current() = nullptr; }
+
+  [[nodiscard]] static std::shared_ptr<RDMADevice> open() {
+    auto opened = RDMADevice::open_from(api(), {.name = "soft0"});
+    EXPECT_TRUE(opened.has_value()) << opened.status().message();
+    return std::move(*opened);
+  }
+  /// The next to be taken from `device`. One that is taken and not acknowledged yet keeps no queue pair from going.
+  void raise(const RDMADevice& device, const ibv_async_event& event) {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back({device.context(), event});
+    (void)eventfd_write(device.context()->async_fd, 1);
+  }
+  void raise(const RDMADevice& device, ibv_event_type type) {
+    ibv_async_event event{};
+    event.event_type = type;
+    raise(device, event);
+  }
+  [[nodiscard]] std::size_t acknowledged() const {
+    const std::lock_guard lock(mutex_);
+    return acknowledged_;
+  }
+
+ private:
+  struct Waiting {
+    ibv_context* context;
+    ibv_async_event event;
+  };
+
+  static InjectedEvents*& current() {
+    static InjectedEvents* injected = nullptr;
+    return injected;
+  }
+  static const verbs::Api& api() {
+    static const verbs::Api table = [] {
+      verbs::Api injecting = softdev::api();
+      injecting.get_async_event = get;
+      injecting.ack_async_event = acknowledge;
+      return injecting;
+    }();
+    return table;
+  }
+  static int get(ibv_context* context, ibv_async_event* event) {
+    InjectedEvents& self = *current();
+    const std::lock_guard lock(self.mutex_);
+    const auto found = std::ranges::find(self.waiting_, context, &Waiting::context);
+    if (found == self.waiting_.end()) return softdev::api().get_async_event(context, event);
+    eventfd_t count = 0;
+    if (eventfd_read(context->async_fd, &count) != 0) return -1;
+    *event = found->event;
+    self.waiting_.erase(found);
+    self.injected_ = true;
+    return 0;
+  }
+  static void acknowledge(ibv_async_event* event) {
+    InjectedEvents& self = *current();
+    const std::lock_guard lock(self.mutex_);
+    ++self.acknowledged_;
+    if (!std::exchange(self.injected_, false)) softdev::api().ack_async_event(event);
+  }
+
+  mutable std::mutex mutex_;
+  std::deque<Waiting> waiting_;
+  bool injected_ = false;  // the event that is taken and not acknowledged yet; there is one at a time
+  std::size_t acknowledged_ = 0;
+};
+
+}  // namespace rdmacomm::testing
