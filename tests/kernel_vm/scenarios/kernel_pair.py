@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import unittest
 
-from program_runs import ProgramTest
+from program_runs import LAT_BW, ProgramTest
 
 DEVICE = os.environ.get("RDMACOMM_TEST_DEVICE", "")
 PEER_DEVICE = os.environ.get("RDMACOMM_TEST_PEER_DEVICE", "")
@@ -88,6 +88,14 @@ class PairTest(ProgramTest):
     def start_client(self, program, port, *arguments, device=None):
         return self.start(program, "--role=client", f"--server={self.server_address}", f"--port={port}",
                           f"--device={device or self.client_device}", f"--connector={self.connector}", *arguments)
+
+    def run_until(self, moment):
+        """A server and a client in the middle of that measurement, (operation, test), which does not end by itself."""
+        server, port = self.start_server(LAT_BW)
+        client = self.start_client(LAT_BW, port, "--duration=600", "--rounds=1", "--sizes=64", f"--ops={moment[0]}",
+                                   f"--tests={moment[1]}")
+        client.wait_for("op +measures")
+        return server, client
 
     def run_between(self, program, *arguments, server_arguments=(), seconds=60):
         """One run to its end, both sides of which must succeed. Returns what the client printed."""

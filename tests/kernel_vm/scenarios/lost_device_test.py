@@ -1,0 +1,52 @@
+"""`rdma link delete` takes the device from under a running pair: both sides end and say so, and the kernel can finish.
+
+rxe and siw cannot be taken from their users: the kernel takes the device out of its lists, by TCP tells nobody, and waits
+until the last user has closed it. The library looks for the device once a second; by rdma_cm it is told at once.
+"""
+
+import time
+
+from kernel_pair import KIND, PairTest, by_tcp, renew_pair
+
+# Promises of the library, in seconds of the clock: a look each second, and what an emulated machine takes to end.
+SECONDS = 6
+
+
+class LostDevice:
+    """For each connector."""
+
+    def assert_ends(self, program, since, *parts):
+        self.assert_one_line(program.finish(SECONDS), *parts)
+        self.assertLess(time.monotonic() - since, SECONDS)
+
+    def lose(self, end, moment):
+        """Removes the device of one end. The program there says so; so does the other one, as far as it can know."""
+        server, client = self.run_until(moment)
+        here, there = (client, server) if end == "a" else (server, client)
+        device = f"{KIND}_{end}"
+        self.addCleanup(renew_pair)
+        self.addCleanup(there.end)
+        self.addCleanup(here.end)
+        since = time.monotonic()
+        removal = self.start("rdma", "link", "delete", device)
+        self.assert_ends(here, since, rf"RDMA device {device} (was|is being) removed")
+        self.assert_ends(there, since, self.peer_says.format(device=device))
+        self.assertEqual(removal.finish(SECONDS), (0, "", ""), "the kernel did not finish")
+
+    def test_under_the_client(self):
+        self.lose("a", ("write", "lat"))
+
+    def test_under_the_server(self):
+        self.lose("b", ("send", "bw"))
+
+
+@by_tcp
+class ByTcp(LostDevice, PairTest):
+    connector = "tcp"
+    peer_says = "says: the RDMA device {device} was removed"
+
+
+class ByCm(LostDevice, PairTest):
+    connector = "cm"
+    # The kernel ends the connection of the messages with the device: there is no way left to say why.
+    peer_says = "says: the RDMA device {device} was removed|closed the connection without a goodbye"
