@@ -81,8 +81,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
 
 int resize_cq(ibv_cq* cq, int depth) {
   if (depth < 1 || depth > kMaxCompletions) return EINVAL;
-  cq->cqe = depth;  // the queue pairs hold the completions, and have room for all of theirs
-  return 0;
+  return SoftCq::from(cq).resize(depth);
 }
 
 int destroy_cq(ibv_cq* cq) {

@@ -5,6 +5,7 @@
 
 namespace rdmacomm::softdev {
 
+inline constexpr std::uint32_t kVendorId = 0xffffff;  ///< nobody's, as the kernel's rxe says
 inline constexpr std::uint32_t kMaxMessageBytes = 1U << 30;
 inline constexpr int kMaxQueueDepth = 1 << 15;
 inline constexpr int kMaxSge = 32;

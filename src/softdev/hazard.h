@@ -81,7 +81,7 @@ class Turn {
  private:
   static bool take(QpShared& target, std::uint32_t initiator) noexcept {
     constexpr int kSpins = 1000;
-    constexpr std::chrono::milliseconds kLongest{20};  // enough for one that has lost its core to get it back
+    constexpr std::chrono::milliseconds kLongest{250};  // enough for one that has lost its core to get it back
     std::chrono::steady_clock::time_point give_up_at{};
     for (int spins = 0;; ++spins) {
       std::uint32_t nobody = 0;

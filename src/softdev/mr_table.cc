@@ -8,8 +8,7 @@ bool MrTable::create(SharedFile& segment) {
   return table_ != nullptr;
 }
 
-std::uint32_t MrTable::add(std::uint32_t pd, std::uint64_t address, std::uint64_t length, std::uint32_t access,
-                           Arena arena, std::uint64_t arena_offset) {
+std::uint32_t MrTable::add(const Registration& registration) {
   const std::scoped_lock lock(mutex_);
   std::uint32_t index = used_;
   if (!free_.empty()) {
@@ -21,17 +20,21 @@ std::uint32_t MrTable::add(std::uint32_t pd, std::uint64_t address, std::uint64_
   } else {
     return 0;
   }
-  MrEntry& entry = table_[index];
-  entry.access = access;
-  entry.pd = pd;
-  entry.arena = arena;
-  entry.address = address;
-  entry.length = length;
-  entry.arena_offset = arena_offset;
-  entry.stamp = next_stamp_++;
   const std::uint32_t key = index << 8 | ++generations_[index];
-  entry.key.store(key, std::memory_order_release);
+  publish_locked(key, registration);
   return key;
+}
+
+void MrTable::publish_locked(std::uint32_t key, const Registration& registration) {
+  MrEntry& entry = table_[key >> 8];
+  entry.access = registration.access;
+  entry.pd = registration.pd;
+  entry.arena = registration.arena;
+  entry.address = registration.address;
+  entry.length = registration.length;
+  entry.arena_offset = registration.arena_offset;
+  entry.stamp = next_stamp_++;
+  entry.key.store(key, std::memory_order_release);
 }
 
 void MrTable::invalidate(std::uint32_t key) {
@@ -41,6 +44,11 @@ void MrTable::invalidate(std::uint32_t key) {
 void MrTable::recycle(std::uint32_t key) {
   const std::scoped_lock lock(mutex_);
   free_.push_back(key >> 8);
+}
+
+void MrTable::replace(std::uint32_t key, const Registration& registration) {
+  const std::scoped_lock lock(mutex_);
+  publish_locked(key, registration);
 }
 
 }  // namespace rdmacomm::softdev

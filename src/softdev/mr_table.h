@@ -29,6 +29,16 @@ namespace rdmacomm::softdev {
   return &entry;
 }
 
+/// What a registration is, less its key.
+struct Registration {
+  std::uint32_t pd = 0;
+  std::uint32_t access = 0;
+  Arena arena = Arena::kNone;
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::uint64_t arena_offset = 0;
+};
+
 /// The table of registrations, in the control segment; peers read it.
 /// Threads: any; entries() is read without a lock.
 class MrTable {
@@ -43,14 +53,16 @@ class MrTable {
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
 
   /// Enters a registration and returns its key; 0: the table is full.
-  [[nodiscard]] std::uint32_t add(std::uint32_t pd, std::uint64_t address, std::uint64_t length, std::uint32_t access,
-                                  Arena arena, std::uint64_t arena_offset);
+  [[nodiscard]] std::uint32_t add(const Registration& registration);
   /// Makes `key` invalid. Initiators that looked it up before may still be at work: the caller waits for them,
-  /// then calls recycle().
+  /// then calls recycle(), or replace(), which makes it valid again.
   void invalidate(std::uint32_t key);
   void recycle(std::uint32_t key);
+  void replace(std::uint32_t key, const Registration& registration);
 
  private:
+  void publish_locked(std::uint32_t key, const Registration& registration);
+
   SharedBlock block_;
   MrEntry* table_ = nullptr;
   std::mutex mutex_;

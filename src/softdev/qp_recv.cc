@@ -120,6 +120,13 @@ void SoftQp::notify_receiver() noexcept {
   if (!destroyed_) recv_queue_.notify(true);
 }
 
+int SoftQp::waiting_receives() const noexcept {
+  const std::uint32_t first = recv_polled_.load(std::memory_order_relaxed);
+  std::uint32_t position = first;
+  while (view_.slot(position).head.load(std::memory_order_acquire).sequence == position + 1) ++position;
+  return static_cast<int>(position - first);
+}
+
 int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
   std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
   int found = 0;

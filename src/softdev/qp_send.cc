@@ -230,6 +230,16 @@ void SoftQp::flush_pending() noexcept {
   pending_count_.store(0, std::memory_order_relaxed);
 }
 
+int SoftQp::waiting_sends() const noexcept {
+  const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
+  int count = 0;
+  for (std::uint32_t position = send_scanned_; position != finished; ++position) {
+    const SendRecord& record = sends_[position & send_mask_];
+    if (record.signaled || record.status != IBV_WC_SUCCESS) ++count;
+  }
+  return count;
+}
+
 int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
   // A late request is carried out when there is nothing else to find: no buffer is read or written before it must be.
   if (has_pending() && (!late_ || send_scanned_ == send_finished_.load(std::memory_order_relaxed))) {

@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
 #include <string_view>
 
 #include "rdmacomm/softdev/softdev.h"
@@ -203,12 +205,15 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
   context.ops.post_srq_recv = post_srq_recv;
   context.ops.poll_cq = poll_cq;
   context.ops.req_notify_cq = req_notify_cq;
-  context.cmd_fd = -1;
+  context.cmd_fd = segment_.fd();
   context.num_comp_vectors = 1;
   verbs_context::query_port = query_port_of_any_size;
   verbs_context::query_device_ex = query_device_of_any_size;
   verbs_context::create_cq_ex = softdev::create_cq_ex;
   verbs_context::create_qp_ex = softdev::create_qp_ex;
+  verbs_context::alloc_parent_domain = softdev::alloc_parent_domain;
+  verbs_context::alloc_td = softdev::alloc_td;
+  verbs_context::dealloc_td = softdev::dealloc_td;
   pthread_mutex_init(&context.mutex, nullptr);
   // What the inline functions of verbs.h take for "the verbs_context around it is there".
   context.abi_compat = reinterpret_cast<void*>(UINTPTR_MAX);
@@ -240,6 +245,14 @@ SoftContext& SoftContext::from(ibv_context* context) noexcept {
 
 bool SoftContext::is(const ibv_context* context) noexcept {
   return context->ops.post_send == post_send;
+}
+
+bool SoftContext::is_command_fd(int fd) noexcept {
+  constexpr std::string_view kName = "/memfd:soft0-control";
+  std::array<char, kName.size()> target{};
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t length = readlink(link.c_str(), target.data(), target.size());
+  return length == static_cast<ssize_t>(kName.size()) && std::string_view(target.data(), target.size()) == kName;
 }
 
 int SoftContext::ensure_threads() {

@@ -120,6 +120,8 @@ class SoftContext : private verbs_context {
   [[nodiscard]] static SoftContext& from(ibv_context* context) noexcept;
   /// Whether it is one of this device, and not of a device of the kernel's.
   [[nodiscard]] static bool is(const ibv_context* context) noexcept;
+  /// Whether it is the cmd_fd of one of these: there is nothing to be imported by it.
+  [[nodiscard]] static bool is_command_fd(int fd) noexcept;
   [[nodiscard]] ibv_context* verbs() noexcept { return &this->context; }
 
   [[nodiscard]] const DeviceIdentity& identity() const noexcept { return device_->identity(); }

@@ -43,6 +43,16 @@ int SoftCq::poll(int count, ibv_wc* out) noexcept {
   return found;
 }
 
+int SoftCq::resize(int depth) noexcept {
+  const std::scoped_lock guard(lock_);
+  int waiting = 0;
+  for (const SoftQp* const qp : senders_) waiting += qp->waiting_sends();
+  for (const SoftQp* const qp : receivers_) waiting += qp->waiting_receives();
+  if (waiting > depth) return EINVAL;
+  cqe = depth;  // the queue pairs hold the completions, and have room for all of theirs
+  return 0;
+}
+
 int SoftCq::arm(bool solicited_only) noexcept {
   if (channel == nullptr) return EINVAL;
   const std::uint32_t wanted = solicited_only ? CqShared::kSolicitedOnly : CqShared::kAny;

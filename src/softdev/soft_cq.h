@@ -49,6 +49,8 @@ class SoftCq : public ibv_cq_ex {
   [[nodiscard]] CqCursor& cursor() noexcept { return cursor_; }
 
   int poll(int count, ibv_wc* out) noexcept;
+  /// 0; EINVAL: more completions than that wait.
+  int resize(int depth) noexcept;
   int arm(bool solicited_only) noexcept;
   /// Called after completions were published: wakes the sleeper if the queue is armed for them.
   void notify(bool solicited) noexcept {

@@ -1,4 +1,4 @@
-// soft_pd.h - a protection domain: a number that registrations and queue pairs share.
+// soft_pd.h - protection domains: a number that registrations and queue pairs share; thread domains.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -8,9 +8,18 @@
 
 namespace rdmacomm::softdev {
 
+struct SoftTd : ibv_td {
+  std::atomic<int> users{0};  ///< parent domains
+
+  [[nodiscard]] static SoftTd& from(ibv_td* td) noexcept { return *static_cast<SoftTd*>(td); }
+};
+
+/// A parent domain has the number of the domain that it stands for.
 struct SoftPd : ibv_pd {
   std::uint32_t number = 0;
   std::atomic<int> users{0};
+  SoftPd* parent = nullptr;
+  SoftTd* thread_domain = nullptr;
 
   [[nodiscard]] static SoftPd& from(ibv_pd* pd) noexcept { return *static_cast<SoftPd*>(pd); }
 };

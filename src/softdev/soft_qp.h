@@ -74,6 +74,9 @@ class SoftQp : public ibv_qp_ex {
   /// Posts all, or nothing: 0, or why not.
   int post_all(std::span<ibv_send_wr> requests) noexcept;
   int poll_sends(int count, ibv_wc* out) noexcept;
+  /// Completions that wait for poll_sends(), poll_receives(). Under the completion queue's lock.
+  [[nodiscard]] int waiting_sends() const noexcept;
+  [[nodiscard]] int waiting_receives() const noexcept;
   [[nodiscard]] bool has_pending() const noexcept { return pending_count_.load(std::memory_order_relaxed) != 0; }
   /// Tries the waiting requests again, as the retrying thread does; it may look for the target.
   void retry_pending() noexcept;

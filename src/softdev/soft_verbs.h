@@ -34,8 +34,13 @@ int query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey)
 
 // Protection domains and memory
 ibv_pd* alloc_pd(ibv_context* context);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes);
 int dealloc_pd(ibv_pd* pd);
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attributes);
+int dealloc_td(ibv_td* td);
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access);
+/// As ibv_rereg_mr: 0, or an ibv_rereg_mr_err_code and errno. The keys stay as they are.
+int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access);
 int dereg_mr(ibv_mr* mr);
 void* allocate_memory(ibv_context* context, std::size_t length, bool huge_pages);
 void free_memory(ibv_context* context, void* address, std::size_t length, bool huge_pages);

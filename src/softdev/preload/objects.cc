@@ -68,7 +68,8 @@ ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_
   std::size_t found = 0;
   auto* to = reinterpret_cast<std::byte*>(entries);
   ibv_gid_entry entry{};
-  while (found < most && softdev::query_gid_entry(context, 1, static_cast<std::uint32_t>(found), &entry) == 0) {
+  while (softdev::query_gid_entry(context, 1, static_cast<std::uint32_t>(found), &entry) == 0) {
+    if (found == most) return -EINVAL;  // as the kernel has it: all, or none
     std::memcpy(to + found++ * size, &entry, sizeof(entry));
   }
   return static_cast<ssize_t>(found);
@@ -112,6 +113,9 @@ int ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned index, 
 
 // ---- Contexts
 
+ibv_context* ibv_import_device(int fd) {
+  RDMACOMM_FRONT(ibv_import_device, softdev::SoftContext::is_command_fd(fd), refuse<ibv_context*>(nullptr), (fd));
+}
 int ibv_close_device(ibv_context* context) {
   RDMACOMM_FRONT(ibv_close_device, soft(context), softdev::close_device(context), (context));
 }
@@ -183,7 +187,8 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, 
   RDMACOMM_FRONT(ibv_reg_dmabuf_mr, soft(pd), refuse<ibv_mr*>(nullptr), (pd, offset, length, iova, fd, access));
 }
 int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
-  RDMACOMM_FRONT(ibv_rereg_mr, soft(mr), refuse<int>(IBV_REREG_MR_ERR_INPUT), (mr, flags, pd, address, length, access));
+  RDMACOMM_FRONT(ibv_rereg_mr, soft(mr), softdev::rereg_mr(mr, flags, pd, address, length, access),
+                 (mr, flags, pd, address, length, access));
 }
 int ibv_dereg_mr(ibv_mr* mr) {
   RDMACOMM_FRONT(ibv_dereg_mr, soft(mr), softdev::dereg_mr(mr), (mr));
