@@ -36,8 +36,8 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (mode == "--soft0") {
-    for (const char* name :
-         {"RDMACOMM_TEST_DEVICE", "RDMACOMM_TEST_PEER_DEVICE", "RDMACOMM_TEST_LINK", "RDMACOMM_TEST_MAY_BREAK_LINK"}) {
+    for (const char* name : {"RDMACOMM_TEST_DEVICE", "RDMACOMM_TEST_PEER_DEVICE", "RDMACOMM_TEST_ADDRESS",
+                             "RDMACOMM_TEST_PEER_ADDRESS", "RDMACOMM_TEST_LINK", "RDMACOMM_TEST_MAY_BREAK_LINK"}) {
       unsetenv(name);
     }
   }
