@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -60,12 +61,34 @@ std::string without_brackets(const std::string& host) {
   return host;
 }
 
+/// "%eth0" of a link-local address, which means nothing without it; "%7" where interface 7 has gone.
+std::string interface_text(const sockaddr_in6& address) {
+  if (address.sin6_scope_id == 0) return {};
+  char name[IF_NAMESIZE] = {};
+  const bool known = if_indextoname(address.sin6_scope_id, name) != nullptr;
+  return "%" + (known ? std::string(name) : std::to_string(address.sin6_scope_id));
+}
+
+bool lacks_interface(const addrinfo& found) {
+  if (found.ai_family != AF_INET6) return false;
+  const auto& address = *reinterpret_cast<const sockaddr_in6*>(found.ai_addr);
+  return IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr) && address.sin6_scope_id == 0;
+}
+
 Error cannot_resolve(const std::string& host, int code) {
   const std::error_code why = code == EAI_SYSTEM  ? last_system_error()
                               : code == EAI_AGAIN ? make_error_code(std::errc::resource_unavailable_try_again)
                                                   : make_error_code(Errc::kInvalidArgument);
-  return make_error(why, "cannot find the address of host '" + host + "': " + gai_strerror(code) +
-                             "; check the spelling, or give an address");
+  return make_error(why,
+                    "cannot find the address of host '" + host + "': " + gai_strerror(code) +
+                        "; check the spelling, or give an address" +
+                        (host.find('%') == std::string::npos ? "" : "; after the % comes an interface of this host"));
+}
+
+Error needs_interface(const std::string& host) {
+  return make_error(
+      Errc::kInvalidArgument,
+      "the address of host '" + host + "' is link-local: say by which interface it is reached, as in fe80::1%eth0");
 }
 
 }  // namespace
@@ -87,6 +110,7 @@ std::string SocketAddress::host() const {
     inet_ntop(AF_INET, as_v6(storage).sin6_addr.s6_addr + 12, text, sizeof(text));
   } else {
     inet_ntop(AF_INET6, &as_v6(storage).sin6_addr, text, sizeof(text));
+    return text + interface_text(as_v6(storage));
   }
   return text;
 }
@@ -144,11 +168,13 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive) 
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   std::vector<SocketAddress> addresses;
   for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    if (lacks_interface(*each)) continue;
     SocketAddress address;
     std::memcpy(&address.storage, each->ai_addr, each->ai_addrlen);
     address.length = each->ai_addrlen;
     addresses.push_back(address);
   }
+  if (addresses.empty()) return needs_interface(host);
   return addresses;
 }
 

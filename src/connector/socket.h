@@ -27,7 +27,8 @@ struct SocketAddress {
   [[nodiscard]] int family() const noexcept { return storage.ss_family; }
   [[nodiscard]] std::uint16_t port() const noexcept;
   void set_port(std::uint16_t port) noexcept;
-  /// The address alone: an IPv4 address that came mapped into IPv6 is shown as what it is.
+  /// The address alone: an IPv4 address that came mapped into IPv6 is shown as what it is, a link-local one
+  /// with its interface: "fe80::1%eth0".
   [[nodiscard]] std::string host() const;
   [[nodiscard]] std::string to_text() const;  ///< "10.0.0.1:2020", "[::1]:2020"
   [[nodiscard]] ibv_gid as_gid() const noexcept;
@@ -43,7 +44,8 @@ struct SocketAddress {
 /// "10 s", "250 ms".
 [[nodiscard]] std::string duration_text(std::chrono::milliseconds duration);
 
-/// All addresses of a host. passive: an empty host means every address of this one.
+/// All addresses of a host, at least one. passive: an empty host means every address of this one.
+/// kInvalidArgument: it has none, or link-local ones without their interface only.
 [[nodiscard]] Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive);
 
 /// Every address of this host, of one family.

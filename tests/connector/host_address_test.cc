@@ -1,10 +1,14 @@
 #include "rdmacomm/connector/host_address.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <net/if.h>
 
 namespace rdmacomm {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(HostAddress, AnAddressIsItself) {
   const auto ipv4 = find_addresses({.host = "10.0.0.7"});
@@ -24,6 +28,19 @@ TEST(HostAddress, ALinkLocalOneKnowsItsInterface) {
   const auto address = find_addresses({.host = "fe80::1%lo"});
   ASSERT_TRUE(address) << address.status().message();
   EXPECT_EQ(address->front().scope, if_nametoindex("lo"));
+  EXPECT_EQ(address->front().text, "fe80::1%lo");
+}
+
+TEST(HostAddress, ALinkLocalOneWithoutAnInterfaceIsNoUse) {
+  const auto address = find_addresses({.host = "[fe80::1]"});
+  EXPECT_EQ(address.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(address.status().message(), AllOf(HasSubstr("fe80::1"), HasSubstr("fe80::1%eth0")));
+}
+
+TEST(HostAddress, AnInterfaceThatIsNotThereIsNamed) {
+  const auto address = find_addresses({.host = "fe80::1%none0"});
+  EXPECT_EQ(address.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(address.status().message(), AllOf(HasSubstr("fe80::1%none0"), HasSubstr("interface")));
 }
 
 TEST(HostAddress, AnyAddressIsKnownAsSuch) {

@@ -17,14 +17,14 @@ namespace rdmacomm {
 struct HostAddress {
   ibv_gid gid{};            ///< IPv4 in its mapped form
   std::uint32_t scope = 0;  ///< of a link-local IPv6 address: index of the interface; else 0
-  std::string text{};       ///< "10.0.0.1", "2001:db8::1"
+  std::string text{};       ///< "10.0.0.1", "2001:db8::1", "fe80::1%eth0"
 
   /// Whether it is 0.0.0.0 or ::, which for a listener is every address.
   [[nodiscard]] bool is_any() const noexcept;
 };
 
 /// The addresses of a host, in the order in which TCPConnector::connect tries them; at least one.
-/// Returns  kInvalidArgument: it has none, or `where.host` is empty
+/// Returns  kInvalidArgument: it has none, or `where.host` is empty or a link-local address without its interface
 /// Waits for the resolver without a deadline where the host is a name (getaddrinfo(3) knows none).
 [[nodiscard]] Result<std::vector<HostAddress>> find_addresses(const HostPort& where);
 
