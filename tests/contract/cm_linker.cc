@@ -114,7 +114,7 @@ Result<std::unique_ptr<CmId>> listen_at(const std::string& ip) {
 
 /// What the passive end tells: where it listens.
 struct Card {
-  std::array<char, INET_ADDRSTRLEN> ip{};
+  std::array<char, INET6_ADDRSTRLEN> ip{};
   std::uint16_t port = 0;
 };
 

@@ -14,15 +14,18 @@ routes=${TMPDIR:-/tmp}/rdmacomm_routes_$1
 
 case $action in
 down)
-  ip -4 route show table all dev "$1" | grep -v 'table local' >"$routes" || true
+  # Those that the kernel makes of addresses come back by themselves.
+  for family in 4 6; do
+    ip "-$family" route show table all dev "$1" | grep -v 'table local\|proto kernel' | sed "s/^/$family /"
+  done >"$routes"
   ip link set dev "$1" down
   ;;
 up)
   ip link set dev "$1" up
   [ -e "$routes" ] || exit 0
-  while read -r route; do
+  while read -r family route; do
     # shellcheck disable=SC2086  # a route is several words
-    ip -4 route replace $route dev "$1"
+    ip "-$family" route replace $route dev "$1"
   done <"$routes"
   rm "$routes"
   ;;
