@@ -1,0 +1,50 @@
+"""Runs rdma-core's Python tests that lie in a folder, and prints what became of each as JSON. For pyverbs_test.py.
+
+usage: softdev-run python3 run_pyverbs.py FOLDER DEVICE
+"""
+
+import json
+import os
+import sys
+import unittest
+
+
+class Outcomes(unittest.TestResult):
+    """By test: "passed", or why not."""
+
+    def __init__(self):
+        super().__init__()
+        self.passed = []
+        self.skipped_because = {}
+        self.failed_because = {}
+
+    def addSuccess(self, test):
+        self.passed.append(test.id())
+
+    def addSkip(self, test, reason):
+        self.skipped_because[test.id()] = reason
+
+    def addFailure(self, test, err):
+        self.failed_because[test.id()] = self._exc_info_to_string(err, test)
+
+    addError = addFailure
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None:
+            self.addFailure(subtest, err)
+
+
+def main():
+    folder, device = sys.argv[1:3]
+    sys.path[0:0] = [folder, os.path.join(folder, "tests")]
+    sys.argv[1:] = ["--dev", device]
+    from args_parser import parser
+    parser.parse_args()
+    outcomes = Outcomes()
+    unittest.defaultTestLoader.loadTestsFromName("tests").run(outcomes)
+    json.dump({"passed": outcomes.passed, "skipped": outcomes.skipped_because, "failed": outcomes.failed_because},
+              sys.__stdout__)
+
+
+if __name__ == "__main__":
+    main()
