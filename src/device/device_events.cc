@@ -74,25 +74,25 @@ void log_event(const ibv_context& context, const ibv_async_event& event) {
 // Subscriptions -------------------------------------------------------------------------------------------------------
 
 DeviceEvents::Subscription::Subscription(Subscription&& other) noexcept
-    : events_(std::exchange(other.events_, nullptr)), listener_(other.listener_) {}
+    : events_(std::exchange(other.events_, nullptr)), subscriber_(other.subscriber_) {}
 
 DeviceEvents::Subscription& DeviceEvents::Subscription::operator=(Subscription&& other) noexcept {
   if (this != &other) {
     reset();
     events_ = std::exchange(other.events_, nullptr);
-    listener_ = other.listener_;
+    subscriber_ = other.subscriber_;
   }
   return *this;
 }
 
 void DeviceEvents::Subscription::reset() noexcept {
-  if (DeviceEvents* events = std::exchange(events_, nullptr)) events->unsubscribe(*listener_);
+  if (DeviceEvents* events = std::exchange(events_, nullptr)) events->unsubscribe(*subscriber_);
 }
 
 DeviceEvents::DeviceEvents(const verbs::Api& api, ibv_context& context)
     : api_(api), context_(context), directory_(number_of(context.device->dev_path)) {}
 
-Result<DeviceEvents::Subscription> DeviceEvents::subscribe(Listener& listener) {
+Result<DeviceEvents::Subscription> DeviceEvents::subscribe(Subscriber& subscriber) {
   const std::lock_guard lock(mutex_);
   if (!readable_) {
     const std::string what = "watch the events of " + name_of(context_);
@@ -102,13 +102,13 @@ Result<DeviceEvents::Subscription> DeviceEvents::subscribe(Listener& listener) {
     if (!status) return status.error();
     readable_ = true;
   }
-  listeners_.push_back(&listener);
-  return Subscription(*this, listener);
+  subscribers_.push_back(&subscriber);
+  return Subscription(*this, subscriber);
 }
 
-void DeviceEvents::unsubscribe(const Listener& listener) noexcept {
+void DeviceEvents::unsubscribe(const Subscriber& subscriber) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase(listeners_, &listener);
+  std::erase(subscribers_, &subscriber);
 }
 
 // Taking --------------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ void DeviceEvents::read_all() {
 }
 
 void DeviceEvents::show(const DeviceEvent& event) {
-  for (Listener* listener : listeners_) listener->on_device_event(event);
+  for (Subscriber* subscriber : subscribers_) subscriber->on_device_event(event);
 }
 
 /// A driver that cannot take a device from under its users waits for them, and tells them nothing; then this is all that

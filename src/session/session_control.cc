@@ -106,9 +106,11 @@ void SessionCore::check_endpoint(Id id) {
 Deadline SessionCore::give_signs_of_life() {
   if (!heartbeat_.passed()) return heartbeat_;
   std::map<Id, std::shared_ptr<EndPoint>> endpoints;
+  std::set<Id> watched;
   {
     const std::lock_guard lock(mutex_);
     endpoints = endpoints_;
+    watched = watched_;
   }
   if (endpoints.empty()) return Deadline::never();
   device()->events().take();  // not every driver tells by an event that the device is gone
@@ -117,7 +119,7 @@ Deadline SessionCore::give_signs_of_life() {
   for (const auto& [id, endpoint] : endpoints) {
     if (endpoint->setting_up()) continue;
     endpoint->keep_alive(now, options_.silent_peer_after);
-    end_if_over(id, endpoint);
+    if (watched.contains(id)) end_if_over(id, endpoint);
   }
   heartbeat_ = Deadline::at(now + Connector::kHeartbeatPeriod);
   return heartbeat_;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,7 +29,7 @@ namespace rdmacomm {
 /// No hook is called, and nothing of the network or of the device is waited for, while mutex_ is held: no queue pair is
 /// destroyed, and no event taken.
 /// Threads: all functions from any. Lifetime: stop() before the destructor, from no thread of the session.
-class SessionCore final : private CompletionThread::Owner, private DeviceEvents::Listener {
+class SessionCore final : private CompletionThread::Owner, private DeviceEvents::Subscriber {
  public:
   SessionCore(SessionHooks& hooks, SessionOptions options, bool is_server);
   SessionCore(const SessionCore&) = delete;
@@ -125,7 +126,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   std::optional<StopEvent> stop_event_;
   std::optional<StopEvent> wake_event_;
   UniqueFd epoll_;
-  std::unique_ptr<rdmacomm::Listener> listener_;  // of connections; DeviceEvents has a Listener, too
+  std::unique_ptr<Listener> listener_;
   std::thread control_;
 
   // The control thread's own.
@@ -146,6 +147,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   int client_setups_ = 0;
   int admitted_ = 0;  // on their way to become endpoints
   std::map<Id, std::shared_ptr<EndPoint>> endpoints_;
+  std::set<Id> watched_;  // of endpoints_: their beginning has been told, so their end may be
   std::deque<std::shared_ptr<EndPoint>> unclaimed_;
   std::list<std::unique_ptr<CompletionThread>> completion_threads_;
   std::map<std::string, CompletionThread*> shared_threads_;  // by HcaConfig::shared_queue_key

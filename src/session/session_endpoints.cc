@@ -183,8 +183,11 @@ Status SessionCore::watch_peer(Id id, EndPoint& endpoint) {
   // Under the lock, so that an endpoint that has just been forgotten is not watched for ever.
   const std::lock_guard lock(mutex_);
   if (!endpoints_.contains(id)) return {};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, watched.fd, &event) == 0) return {};
-  return make_error(last_system_error(), "cannot watch the connection to " + endpoint.peer());
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, watched.fd, &event) != 0) {
+    return make_error(last_system_error(), "cannot watch the connection to " + endpoint.peer());
+  }
+  watched_.insert(id);
+  return {};
 }
 
 // Out again -----------------------------------------------------------------------------------------------------------
@@ -199,6 +202,7 @@ void SessionCore::forget(Id id) {
   dropped = prune_unclaimed_locked();
   dropped.push_back(std::move(found->second));
   endpoints_.erase(found);
+  watched_.erase(id);
 }
 
 /// Nobody need claim what hooks have served; what the application has not polled yet is kept for it, within bounds.

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 /// Remembers what it is shown, and how much of it was acknowledged by then.
-class Remembering final : public DeviceEvents::Listener {
+class Remembering final : public DeviceEvents::Subscriber {
  public:
   explicit Remembering(const FakeVerbs& fake) : fake_(fake) {}
   void on_device_event(const DeviceEvent& event) override {
@@ -46,7 +46,7 @@ class DeviceEventsTest : public ::testing::Test {
     auto opened = RDMADevice::open_from(FakeVerbs::api());
     ASSERT_TRUE(opened) << opened.error().message();
     device_ = std::move(*opened);
-    auto subscribed = events().subscribe(listener_);
+    auto subscribed = events().subscribe(subscriber_);
     ASSERT_TRUE(subscribed) << subscribed.error().message();
     subscription_ = std::move(*subscribed);
   }
@@ -65,7 +65,7 @@ class DeviceEventsTest : public ::testing::Test {
   }
 
   FakeVerbs fake_;
-  Remembering listener_{fake_};
+  Remembering subscriber_{fake_};
   std::unique_ptr<RDMADevice> device_;
   DeviceEvents::Subscription subscription_;
 };
@@ -78,9 +78,9 @@ TEST_F(DeviceEventsTest, EachIsShownToAllAndAcknowledgedAfterThat) {
   raise(IBV_EVENT_PORT_ACTIVE);
   raise(IBV_EVENT_SM_CHANGE);
   events().take();
-  EXPECT_THAT(listener_.types, ElementsAre(IBV_EVENT_PORT_ACTIVE, IBV_EVENT_SM_CHANGE));
-  EXPECT_EQ(other.types, listener_.types);
-  EXPECT_THAT(listener_.acknowledged_before, ElementsAre(0, 1));
+  EXPECT_THAT(subscriber_.types, ElementsAre(IBV_EVENT_PORT_ACTIVE, IBV_EVENT_SM_CHANGE));
+  EXPECT_EQ(other.types, subscriber_.types);
+  EXPECT_THAT(subscriber_.acknowledged_before, ElementsAre(0, 1));
   EXPECT_EQ(fake_.acknowledged_async.size(), 2U);
   EXPECT_TRUE(events().health().ok());
 }
@@ -111,7 +111,7 @@ TEST_F(DeviceEventsTest, WhoHasUnsubscribedSeesNoMore) {
   subscription_.reset();
   raise(IBV_EVENT_PORT_ACTIVE);
   events().take();
-  EXPECT_THAT(listener_.types, IsEmpty());
+  EXPECT_THAT(subscriber_.types, IsEmpty());
   EXPECT_EQ(fake_.acknowledged_async.size(), 1U);
 }
 
@@ -122,7 +122,7 @@ TEST_F(DeviceEventsTest, ASubscriptionThatIsMovedStaysOne) {
   moved.reset();
   raise(IBV_EVENT_PORT_ACTIVE);
   events().take();
-  EXPECT_EQ(listener_.types.size(), 1U);
+  EXPECT_EQ(subscriber_.types.size(), 1U);
 }
 
 TEST_F(DeviceEventsTest, AQueuePairThatFailedIsNamedWithTheCause) {
@@ -134,8 +134,8 @@ TEST_F(DeviceEventsTest, AQueuePairThatFailedIsNamedWithTheCause) {
     event.event_type = type;
     raise(event);
     events().take();
-    EXPECT_EQ(listener_.failures.back().code, Errc::kLocalQueuePair);
-    EXPECT_THAT(listener_.failures.back().context,
+    EXPECT_EQ(subscriber_.failures.back().code, Errc::kLocalQueuePair);
+    EXPECT_THAT(subscriber_.failures.back().context,
                 AllOf(HasSubstr("queue pair 0x000017 of fake0 has failed"), HasSubstr(ibv_event_type_str(type))));
   }
   EXPECT_TRUE(events().health().ok());
@@ -150,9 +150,9 @@ TEST_F(DeviceEventsTest, ACompletionQueueThatFailedIsTold) {
   event.element.cq = &cq;
   raise(event);
   events().take();
-  ASSERT_EQ(listener_.failures.size(), 1U);
-  EXPECT_EQ(listener_.failures[0].code, Errc::kCompletionFailed);
-  EXPECT_THAT(listener_.failures[0].context, HasSubstr("fake0"));
+  ASSERT_EQ(subscriber_.failures.size(), 1U);
+  EXPECT_EQ(subscriber_.failures[0].code, Errc::kCompletionFailed);
+  EXPECT_THAT(subscriber_.failures[0].context, HasSubstr("fake0"));
 }
 
 TEST_F(DeviceEventsTest, WhatConcernsNeitherEndsNothing) {
@@ -161,8 +161,8 @@ TEST_F(DeviceEventsTest, WhatConcernsNeitherEndsNothing) {
                                     IBV_EVENT_SRQ_LIMIT_REACHED, IBV_EVENT_PATH_MIG, IBV_EVENT_SQ_DRAINED}) {
     raise(type);
     events().take();
-    EXPECT_EQ(listener_.types.back(), type);
-    EXPECT_FALSE(listener_.failures.back().code) << ibv_event_type_str(type);
+    EXPECT_EQ(subscriber_.types.back(), type);
+    EXPECT_FALSE(subscriber_.failures.back().code) << ibv_event_type_str(type);
   }
   EXPECT_TRUE(events().health().ok());
 }
@@ -173,9 +173,9 @@ TEST_F(DeviceEventsTest, AFatalEventIsTheLast) {
   raise(IBV_EVENT_PORT_ACTIVE);
   events().take();
   events().take();
-  EXPECT_THAT(listener_.types, ElementsAre(IBV_EVENT_DEVICE_FATAL));
-  EXPECT_EQ(listener_.failures[0].code, Errc::kDeviceLost);
-  EXPECT_THAT(listener_.failures[0].context, HasSubstr("RDMA device fake0"));
+  EXPECT_THAT(subscriber_.types, ElementsAre(IBV_EVENT_DEVICE_FATAL));
+  EXPECT_EQ(subscriber_.failures[0].code, Errc::kDeviceLost);
+  EXPECT_THAT(subscriber_.failures[0].context, HasSubstr("RDMA device fake0"));
   EXPECT_EQ(fake_.acknowledged_async.size(), 1U);
   EXPECT_EQ(events().health().code(), Errc::kDeviceLost);
 }
@@ -187,7 +187,7 @@ TEST_F(DeviceEventsTest, EventsThatCannotBeReadAreALostDevice) {
   EXPECT_TRUE(events().health().ok());
   fake_.fail("get_async_event", EIO);
   events().take();
-  EXPECT_THAT(listener_.types, ElementsAre(IBV_EVENT_DEVICE_FATAL));
+  EXPECT_THAT(subscriber_.types, ElementsAre(IBV_EVENT_DEVICE_FATAL));
   EXPECT_THAT(events().health().error().context, HasSubstr("Input/output error"));
 }
 
@@ -202,7 +202,7 @@ TEST_F(DeviceEventsTest, ADeviceWhoseDirectoryIsGoneWasRemoved) {
   std::filesystem::remove(directory);
   events().take();
   events().take();
-  EXPECT_THAT(listener_.types, ElementsAre(IBV_EVENT_DEVICE_FATAL));
+  EXPECT_THAT(subscriber_.types, ElementsAre(IBV_EVENT_DEVICE_FATAL));
   EXPECT_EQ(events().health().code(), Errc::kDeviceLost);
   EXPECT_THAT(events().health().error().context, AllOf(HasSubstr("fake0"), HasSubstr(directory.c_str())));
 }
@@ -212,7 +212,7 @@ TEST_F(DeviceEventsTest, OneThatCannotBeWatchedIsAnError) {
   const int fd = device_->context()->async_fd;
   device_->context()->async_fd = -1;
   DeviceEvents again(FakeVerbs::api(), *device_->context());
-  const auto subscribed = again.subscribe(listener_);
+  const auto subscribed = again.subscribe(subscriber_);
   device_->context()->async_fd = fd;
   ASSERT_FALSE(subscribed);
   EXPECT_EQ(subscribed.code(), std::errc::bad_file_descriptor);

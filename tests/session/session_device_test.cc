@@ -91,6 +91,20 @@ TEST_P(SessionDeviceTest, ALostDeviceEndsAllItsEndpoints) {
   EXPECT_EQ(injected_.acknowledged(), 1U);
 }
 
+TEST_P(SessionDeviceTest, NobodyHearsOfTheEndBeforeTheBeginningIsTold) {
+  server_->established = [this](EndPoint& endpoint) {
+    raise(IBV_EVENT_DEVICE_FATAL);
+    const Deadline deadline = soon();
+    while (endpoint.alive() && !deadline.passed()) std::this_thread::yield();
+    EXPECT_FALSE(endpoint.alive());
+    // Longer than from one heartbeat to the next, which look at all endpoints.
+    const Deadline next = Deadline::after(Connector::kHeartbeatPeriod * 3 / 2);
+    EXPECT_FALSE(server_->record.wait_until(next, "disconnected RDMA device lost"));
+  };
+  (void)client_->connect();
+  EXPECT_TRUE(server_->record.wait_for("disconnected RDMA device lost"));
+}
+
 TEST_P(SessionDeviceTest, OnALostDeviceNobodyConnects) {
   ASSERT_TRUE(connect());
   ASSERT_TRUE(accept());

@@ -43,9 +43,10 @@ class Record {
     return count_locked(wanted);
   }
   /// Waits until `wanted` was seen `times` times; false: not within 20 s.
-  [[nodiscard]] bool wait_for(const std::string& wanted, int times = 1) {
+  [[nodiscard]] bool wait_for(const std::string& wanted, int times = 1) { return wait_until(soon(), wanted, times); }
+  [[nodiscard]] bool wait_until(Deadline deadline, const std::string& wanted, int times = 1) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, soon().time_point(), [&] { return count_locked(wanted) >= times; });
+    return changed_.wait_until(lock, deadline.time_point(), [&] { return count_locked(wanted) >= times; });
   }
 
  private:

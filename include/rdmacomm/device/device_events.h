@@ -27,7 +27,7 @@ struct DeviceEvent {
 };
 
 /// The events of one opened device, for all that are interested. The verbs hand each event to one reader only, so
-/// there is one, take(), which shows it to every listener.
+/// there is one, take(), which shows it to every subscriber.
 ///
 /// The rule: of a device that a session uses, the application does not call ibv_get_async_event(), which would take events
 /// away from the session; it subscribes. Sessions call take(); where none runs, the application does, when fd() is
@@ -36,18 +36,18 @@ struct DeviceEvent {
 /// Lifetime: of its RDMADevice; outlives its subscriptions.
 class DeviceEvents {
  public:
-  /// Threads: one event at a time, on any thread that calls take(). A listener takes note and returns: it does not wait,
+  /// Threads: one event at a time, on any thread that calls take(). A subscriber takes note and returns: it does not wait,
   /// does not destroy queue pairs or completion queues (that waits until the event is acknowledged, which is after the
   /// call), and does not subscribe or unsubscribe.
-  class Listener {
+  class Subscriber {
    public:
     virtual void on_device_event(const DeviceEvent& event) = 0;
 
    protected:
-    ~Listener() = default;
+    ~Subscriber() = default;
   };
 
-  /// Ends, with its destruction or reset(), that a listener is called; no call is under way after that. Movable; may be
+  /// Ends, with its destruction or reset(), that a subscriber is called; no call is under way after that. Movable; may be
   /// empty.
   class Subscription {
    public:
@@ -61,10 +61,10 @@ class DeviceEvents {
 
    private:
     friend class DeviceEvents;
-    Subscription(DeviceEvents& events, Listener& listener) noexcept : events_(&events), listener_(&listener) {}
+    Subscription(DeviceEvents& events, Subscriber& subscriber) noexcept : events_(&events), subscriber_(&subscriber) {}
 
     DeviceEvents* events_ = nullptr;
-    Listener* listener_ = nullptr;
+    Subscriber* subscriber_ = nullptr;
   };
 
   /// context  of `api`; outlives this
@@ -72,14 +72,14 @@ class DeviceEvents {
   DeviceEvents(const DeviceEvents&) = delete;
   DeviceEvents& operator=(const DeviceEvents&) = delete;
 
-  /// From now on `listener` sees all events. The first subscription makes fd() non-blocking.
+  /// From now on `subscriber` sees all events. The first subscription makes fd() non-blocking.
   ///
-  /// listener  outlives the subscription
+  /// subscriber  outlives the subscription
   /// Returns   what the system said; the context names the device
-  [[nodiscard]] Result<Subscription> subscribe(Listener& listener);
+  [[nodiscard]] Result<Subscription> subscribe(Subscriber& subscriber);
   /// Readable when take() has something to do; for edge-triggered epoll, as several may watch it.
   [[nodiscard]] int fd() const noexcept { return context_.async_fd; }
-  /// Takes the events that wait, shows each to the listeners and acknowledges it; and looks whether the device is still
+  /// Takes the events that wait, shows each to the subscribers and acknowledges it; and looks whether the device is still
   /// there, which some drivers do not tell by an event: so call it now and then besides. Does not block. Nothing is done
   /// before the first subscribe(). Cost: two system calls where nothing has happened.
   void take();
@@ -91,14 +91,14 @@ class DeviceEvents {
   void show(const DeviceEvent& event);
   void look_for_device();
   void lose_device(const std::string& why);
-  void unsubscribe(const Listener& listener) noexcept;
+  void unsubscribe(const Subscriber& subscriber) noexcept;
 
   const verbs::Api& api_;
   ibv_context& context_;
   const std::optional<ino_t> directory_;  // of the device, in sysfs; empty: it has none, or there is no sysfs
 
-  std::mutex mutex_;  // one event at a time; guards listeners_ and readable_
-  std::vector<Listener*> listeners_;
+  std::mutex mutex_;  // one event at a time; guards subscribers_ and readable_
+  std::vector<Subscriber*> subscribers_;
   bool readable_ = false;
 
   mutable std::mutex failure_mutex_;  // never held while another is taken
