@@ -35,6 +35,7 @@ enum class RequestKind : std::uint32_t {
   kRead,         ///< -> `length` bytes follow the answer
   kFetchAdd,     ///< -> Answer::value: what was there
   kCompareSwap,  ///< -> Answer::value: what was there
+  kInvalidate,   ///< ends the binding of a memory window, `rkey`; EACCES: there is none
 };
 
 /// Whether no answer is awaited.

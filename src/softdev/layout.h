@@ -13,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -22,6 +22,9 @@ enum class Arena : std::uint32_t {
   kPages = 1,
   kHugePages = 2,
 };
+
+/// In MrEntry::pd: it is a memory window, which no lkey names, and which is found by requests of others only.
+inline constexpr std::uint32_t kOfWindow = 1U << 31;
 
 /// One registration. Written by the target while `key` is 0; initiators read it while their hazard flag
 /// (QpShared::busy) is up, which keeps the target from reusing the entry.
@@ -34,6 +37,7 @@ struct alignas(64) MrEntry {
   std::uint64_t length;
   std::uint64_t arena_offset;  ///< of `address` in the arena
   std::uint64_t stamp;         ///< never the same twice in one context: tells re-registrations with an equal key apart
+  std::uint32_t qpn;           ///< not 0: the only queue pair whose initiator may use it
 };
 static_assert(sizeof(MrEntry) == 64);
 
@@ -94,8 +98,8 @@ struct alignas(8) SlotHead {
   std::uint32_t sequence;  ///< position + 1 once the slot is filled
   std::uint8_t status;     ///< ibv_wc_status of the receive
   std::uint8_t opcode;     ///< IBV_WC_RECV or IBV_WC_RECV_RDMA_WITH_IMM, less IBV_WC_RECV
-  std::uint8_t has_immediate;
-  std::uint8_t eager;  ///< payload is here; poll_cq copies it out
+  std::uint8_t flags;      ///< ibv_wc_flags
+  std::uint8_t eager;      ///< payload is here; poll_cq copies it out
 };
 static_assert(sizeof(SlotHead) == 8);
 

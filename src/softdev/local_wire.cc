@@ -27,6 +27,11 @@ void gather(const ibv_sge* slices, int count, std::byte* to) noexcept {
   }
 }
 
+std::uint8_t publish_flags(ibv_wr_opcode opcode) noexcept {
+  if (opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE) return 0;
+  return opcode == IBV_WR_SEND_WITH_INV ? IBV_WC_WITH_INV : IBV_WC_WITH_IMM;
+}
+
 /// What a reliable target is told when a request is refused for `status`; false: it need not know.
 bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
   if (status == IBV_WC_REM_ACCESS_ERR) {
@@ -147,7 +152,7 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   head.sequence = ++target.taken;
   head.status = static_cast<std::uint8_t>(status);
   head.opcode = static_cast<std::uint8_t>((write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV) - IBV_WC_RECV);
-  head.has_immediate = write || wr.opcode == IBV_WR_SEND_WITH_IMM;
+  head.flags = publish_flags(wr.opcode);
   head.eager = eager;
   slot.bytes = bytes;
   slot.immediate = wr.imm_data;
@@ -166,7 +171,7 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
                                          std::uint64_t length, std::uint32_t access, TargetRange& range) noexcept {
   const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
   if ((target_->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return false;
-  const MrEntry* entry = find_range(target_registrations_, key, pd, address, length, access);
+  const MrEntry* entry = find_remote_range(target_registrations_, key, pd, target_qpn_, address, length, access);
   if (entry == nullptr) return false;
   range = {nullptr, address};
   if (entry->arena == Arena::kNone) return true;
@@ -267,6 +272,18 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::place(const ibv_send_wr& wr, std::uint
   return ExecResult::done(bytes);
 }
 
+/// The target's serving thread ends the binding, and the message says so.
+ExecResult LocalWire::exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
+  Request request;
+  request.kind = RequestKind::kInvalidate;
+  request.qpn = target_qpn_;
+  request.rkey = wr.invalidate_rkey;
+  const int error = peer_->request(request, {}, nullptr);
+  if (error == EACCES) return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
+  return error == 0 ? exec_send(wr, bytes) : ExecResult(ExecOutcome::kLost);
+}
+
 RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   const bool immediate = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   if (immediate && !receive_posted()) return ExecOutcome::kReceiverNotReady;
@@ -348,6 +365,7 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM: return exec_write(wr, bytes);
     case IBV_WR_RDMA_READ: return exec_read(wr, bytes);
+    case IBV_WR_SEND_WITH_INV: return exec_send_and_invalidate(wr, bytes);
     default: return exec_atomic(wr);
   }
 }

@@ -49,6 +49,7 @@ class LocalWire final : public Wire {
   ExecResult place(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   void release_target() noexcept;
+  ExecResult exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_atomic(const ibv_send_wr& wr) noexcept;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "softdev/soft_context.h"
+#include "softdev/soft_mr.h"
 #include "softdev/soft_pd.h"
 #include "softdev/soft_qp.h"
 #include "softdev/soft_srq.h"
@@ -14,10 +15,6 @@
 
 namespace rdmacomm::softdev {
 namespace {
-
-struct SoftMr : ibv_mr {
-  int access = 0;
-};
 
 /// What pinning does on hardware: brings the pages in, and finds out whether the range is mapped, and writable
 /// where it must be. 0, or an errno value.
@@ -35,7 +32,7 @@ int populate(void* address, std::size_t length, bool writable) {
 /// 0, or an errno value.
 int check_registration(const void* address, std::size_t length, int access) {
   constexpr int kKnown = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                         IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING;
+                         IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_RELAXED_ORDERING;
   const bool remote_change = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   if ((access & ~kKnown) != 0) return EOPNOTSUPP;
   if (remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0) return EINVAL;
@@ -144,7 +141,9 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
   const auto changes = [flags](int what) { return (flags & what) != 0; };
   constexpr int kKnown = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   if (flags == 0 || changes(~kKnown)) return refuse_reregistration(EINVAL);
-  auto& soft_mr = *static_cast<SoftMr*>(mr);
+  SoftMr& soft_mr = SoftMr::from(mr);
+  SoftContext& soft = SoftContext::from(mr->context);
+  if (soft.windows().any_bound_to(soft_mr)) return refuse_reregistration(EBUSY);
   if (!changes(IBV_REREG_MR_CHANGE_PD)) pd = mr->pd;
   if (pd == nullptr) return refuse_reregistration(EINVAL);
   if (!changes(IBV_REREG_MR_CHANGE_ACCESS)) access = soft_mr.access;
@@ -155,7 +154,6 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
   Registration registration;
   const int error = registration_of(pd, address, length, access, registration);
   if (error != 0) return refuse_reregistration(error);
-  SoftContext& soft = SoftContext::from(mr->context);
   take_out_of_service(soft, mr->lkey);
   soft.registrations().replace(mr->lkey, registration);
   ++SoftPd::from(pd).users;
@@ -169,10 +167,12 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
 
 int dereg_mr(ibv_mr* mr) {
   SoftContext& soft = SoftContext::from(mr->context);
+  SoftMr& soft_mr = SoftMr::from(mr);
+  if (soft.windows().any_bound_to(soft_mr)) return EBUSY;
   take_out_of_service(soft, mr->lkey);
   soft.registrations().recycle(mr->lkey);
   --SoftPd::from(mr->pd).users;
-  delete static_cast<SoftMr*>(mr);
+  delete &soft_mr;
   return 0;
 }
 

@@ -8,8 +8,7 @@ bool MrTable::create(SharedFile& segment) {
   return table_ != nullptr;
 }
 
-std::uint32_t MrTable::add(const Registration& registration) {
-  const std::scoped_lock lock(mutex_);
+std::uint32_t MrTable::reserve_locked() {
   std::uint32_t index = used_;
   if (!free_.empty()) {
     index = free_.back();
@@ -20,9 +19,24 @@ std::uint32_t MrTable::add(const Registration& registration) {
   } else {
     return 0;
   }
-  const std::uint32_t key = index << 8 | ++generations_[index];
-  publish_locked(key, registration);
+  return index << 8 | ++generations_[index];
+}
+
+std::uint32_t MrTable::reserve() {
+  const std::scoped_lock lock(mutex_);
+  return reserve_locked();
+}
+
+std::uint32_t MrTable::add(const Registration& registration) {
+  const std::scoped_lock lock(mutex_);
+  const std::uint32_t key = reserve_locked();
+  if (key != 0) publish_locked(key, registration);
   return key;
+}
+
+Registration MrTable::find(std::uint32_t key) const {
+  const MrEntry& entry = table_[key >> 8];
+  return {entry.pd, entry.access, entry.arena, entry.address, entry.length, entry.arena_offset, entry.qpn};
 }
 
 void MrTable::publish_locked(std::uint32_t key, const Registration& registration) {
@@ -33,6 +47,7 @@ void MrTable::publish_locked(std::uint32_t key, const Registration& registration
   entry.address = registration.address;
   entry.length = registration.length;
   entry.arena_offset = registration.arena_offset;
+  entry.qpn = registration.qpn;
   entry.stamp = next_stamp_++;
   entry.key.store(key, std::memory_order_release);
 }

@@ -29,6 +29,17 @@ namespace rdmacomm::softdev {
   return &entry;
 }
 
+/// The same for a request that came to queue pair `qpn` from its initiator: memory windows count, too.
+[[nodiscard]] inline const MrEntry* find_remote_range(std::span<const MrEntry> table, std::uint32_t key,
+                                                      std::uint32_t pd, std::uint32_t qpn, std::uint64_t address,
+                                                      std::uint64_t length, std::uint32_t access) noexcept {
+  const MrEntry* entry = find_range(table, key, pd, address, length, access);
+  if (entry != nullptr) [[likely]]
+    return entry;
+  entry = find_range(table, key, pd | kOfWindow, address, length, access);
+  return entry != nullptr && (entry->qpn == 0 || entry->qpn == qpn) ? entry : nullptr;
+}
+
 /// What a registration is, less its key.
 struct Registration {
   std::uint32_t pd = 0;
@@ -37,6 +48,7 @@ struct Registration {
   std::uint64_t address = 0;
   std::uint64_t length = 0;
   std::uint64_t arena_offset = 0;
+  std::uint32_t qpn = 0;
 };
 
 /// The table of registrations, in the control segment; peers read it.
@@ -54,6 +66,10 @@ class MrTable {
 
   /// Enters a registration and returns its key; 0: the table is full.
   [[nodiscard]] std::uint32_t add(const Registration& registration);
+  /// A place, and a key for it that is not valid yet; 0: the table is full.
+  [[nodiscard]] std::uint32_t reserve();
+  /// What was entered under a valid key.
+  [[nodiscard]] Registration find(std::uint32_t key) const;
   /// Makes `key` invalid. Initiators that looked it up before may still be at work: the caller waits for them,
   /// then calls recycle(), or replace(), which makes it valid again.
   void invalidate(std::uint32_t key);
@@ -61,6 +77,7 @@ class MrTable {
   void replace(std::uint32_t key, const Registration& registration);
 
  private:
+  [[nodiscard]] std::uint32_t reserve_locked();
   void publish_locked(std::uint32_t key, const Registration& registration);
 
   SharedBlock block_;

@@ -139,12 +139,12 @@ int Peer::request(Request request, std::span<std::byte> own, std::uint64_t* valu
   const std::scoped_lock lock(mutex_);
   Answer answer;
   UniqueFd none;
-  if (request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap) {
+  const bool write = request.kind == RequestKind::kWrite;
+  if (!write && request.kind != RequestKind::kRead) {
     const int error = call_locked(request, {}, answer, {}, none);
-    *value = answer.value;
+    if (value != nullptr) *value = answer.value;
     return error;
   }
-  const bool write = request.kind == RequestKind::kWrite;
   while (!own.empty()) {
     const auto piece = own.first(std::min(own.size(), kMaxControlPayload));
     request.length = piece.size();

@@ -55,7 +55,7 @@ class Peer {
   /// Copies between own memory and the target's unmapped memory by system calls; EPERM: not allowed here, the
   /// caller goes by request(). Otherwise 0 or the errno value.
   [[nodiscard]] int copy_by_system_call(bool write, std::byte* own, std::uint64_t address, std::size_t length) noexcept;
-  /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap. 0, or an errno value.
+  /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap, kInvalidate. 0, or an errno value.
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
   /// Tells the target that a request broke its rules. No answer is awaited.
   void report_failure(std::uint32_t qpn, ibv_event_type event) noexcept {

@@ -90,7 +90,7 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver(InSlot& slot, SlotHead head, std::uint3
   wc.imm_data = slot.immediate;
   wc.qp_num = qp_base.qp_num;
   wc.src_qp = initiator_qpn_.load(std::memory_order_acquire);  // the thread that connected may be another one
-  wc.wc_flags = head.has_immediate != 0 ? IBV_WC_WITH_IMM : 0;
+  wc.wc_flags = head.flags;
   if (service_ == Service::kDatagram) {
     const DatagramSource source = DatagramSource::of(slot);
     wc.src_qp = source.qpn;

@@ -17,7 +17,10 @@ namespace {
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
   switch (opcode) {
     case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_INV:
     case IBV_WR_SEND_WITH_IMM: return IBV_WC_SEND;
+    case IBV_WR_BIND_MW: return IBV_WC_BIND_MW;
+    case IBV_WR_LOCAL_INV: return IBV_WC_LOCAL_INV;
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM: return IBV_WC_RDMA_WRITE;
     case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
@@ -29,6 +32,11 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
 
 bool is_atomic(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/// About memory windows of this side: no target is asked.
+bool is_for_here(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
 }
 
 bool is_refused_by_target(ibv_wc_status status) noexcept {
@@ -57,6 +65,10 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
     if (!is_send || wr.wr.ud.ah == nullptr || wr.wr.ud.remote_qpn > kMulticastQpn) return EINVAL;
   }
   if (is_atomic(wr.opcode) && (wr.num_sge != 1 || wr.sg_list[0].length != 8)) return EINVAL;
+  if (wr.opcode == IBV_WR_BIND_MW) {
+    const auto& bind = wr.bind_mw;
+    return bind.mw == nullptr || (bind.bind_info.mr == nullptr && bind.bind_info.length != 0) ? EINVAL : 0;
+  }
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) return 0;
   if (needs_read_depth) return EINVAL;
   std::uint64_t bytes = 0;
@@ -75,8 +87,18 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
   send_finished_.store(position + 1, std::memory_order_release);
 }
 
+ExecResult SoftQp::execute_here(const ibv_send_wr& wr) noexcept {
+  MemoryWindows& windows = soft_context_.windows();
+  if (wr.opcode == IBV_WR_BIND_MW) return ExecResult::refused(windows.bind(*this, wr));
+  if (!windows.invalidate(wr.invalidate_rkey, qp_base.qp_num)) return ExecResult::refused(IBV_WC_LOC_QP_OP_ERR);
+  wait_for_initiators();
+  return ExecResult::done(0);
+}
+
 /// What a request comes to: where it is not reliable, nobody hears of what does not reach the target, or what it refuses.
 RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
+  if (is_for_here(wr.opcode)) [[unlikely]]
+    return execute_here(wr);
   const ExecResult result = wire_->exec(wr);
   if (service_ == Service::kReliable || (result.is_done() && !is_refused_by_target(result.status()))) return result;
   std::uint32_t bytes = 0;

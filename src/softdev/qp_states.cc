@@ -298,7 +298,7 @@ void SoftQp::reset() {
   recv_queue_.attach_receiver(*this);
 }
 
-void SoftQp::wait_until_idle() noexcept {
+void SoftQp::wait_for_initiators() noexcept {
   await_visibility();
   // An initiator that dies here is noticed by the serving thread, which takes its flag down.
   std::chrono::microseconds pause{0};
@@ -310,6 +310,10 @@ void SoftQp::wait_until_idle() noexcept {
     pause = std::min(pause + std::chrono::microseconds(10), std::chrono::microseconds(1000));
     std::this_thread::sleep_for(pause);
   }
+}
+
+void SoftQp::wait_until_idle() noexcept {
+  wait_for_initiators();
   { const std::scoped_lock own_requests(send_lock_); }
   const std::scoped_lock guard(service_mutex_);
   if (destroyed_) return;  // no poll looks at it any more, and the completion queues may be gone

@@ -56,13 +56,17 @@ void set_ud_address(ibv_qp_ex* qp, ibv_ah* address, std::uint32_t qpn, std::uint
   builder_of(qp).set_address(address, qpn, qkey);
 }
 
+void bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t key, const ibv_mw_bind_info* info) {
+  add(qp, IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW).bind_mw = {mw, key, *info};
+}
+void local_invalidate(ibv_qp_ex* qp, std::uint32_t key) {
+  add(qp, IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV).invalidate_rkey = key;
+}
+void send_invalidate(ibv_qp_ex* qp, std::uint32_t key) {
+  add(qp, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV).invalidate_rkey = key;
+}
+
 // What this device does not have.
-void bind_mw(ibv_qp_ex* qp, ibv_mw* /*mw*/, std::uint32_t /*key*/, const ibv_mw_bind_info* /*info*/) {
-  builder_of(qp).refuse(EOPNOTSUPP);
-}
-void invalidate(ibv_qp_ex* qp, std::uint32_t /*key*/) {
-  builder_of(qp).refuse(EOPNOTSUPP);
-}
 void send_tso(ibv_qp_ex* qp, void* /*header*/, std::uint16_t /*bytes*/, std::uint16_t /*mss*/) {
   builder_of(qp).refuse(EOPNOTSUPP);
 }
@@ -110,21 +114,23 @@ std::uint64_t RequestBuilder::operations_of(ibv_qp_type type) noexcept {
   constexpr std::uint64_t kWrites = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
   constexpr std::uint64_t kReads =
       IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+  constexpr std::uint64_t kOfWindows = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV;
   if (type == IBV_QPT_UD) return kSends;
-  return type == IBV_QPT_UC ? kSends | kWrites : kSends | kWrites | kReads;
+  const std::uint64_t unreliable = kSends | kWrites | kOfWindows;
+  return type == IBV_QPT_UC ? unreliable : unreliable | kReads;
 }
 
 void RequestBuilder::install(ibv_qp_ex& qp) noexcept {
   qp.wr_atomic_cmp_swp = compare_swap;
   qp.wr_atomic_fetch_add = fetch_add;
   qp.wr_bind_mw = bind_mw;
-  qp.wr_local_inv = invalidate;
+  qp.wr_local_inv = local_invalidate;
   qp.wr_rdma_read = rdma_read;
   qp.wr_rdma_write = rdma_write;
   qp.wr_rdma_write_imm = rdma_write_imm;
   qp.wr_send = send;
   qp.wr_send_imm = send_imm;
-  qp.wr_send_inv = invalidate;
+  qp.wr_send_inv = send_invalidate;
   qp.wr_send_tso = send_tso;
   qp.wr_set_ud_addr = set_ud_address;
   qp.wr_set_xrc_srqn = set_xrc_srqn;

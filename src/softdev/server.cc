@@ -148,6 +148,9 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
   } else if (request.kind == RequestKind::kArena) {
     fd = context_.memory().arena_fd(static_cast<Arena>(request.argument));
     if (fd < 0) answer.error = ENOENT;
+  } else if (request.kind == RequestKind::kInvalidate) {
+    // Whoever asks is the only one that could be using it, and is not.
+    answer.error = context_.windows().invalidate(request.rkey, request.qpn) ? 0 : EACCES;
   } else {
     if (request.kind == RequestKind::kRead && request.length <= kMaxControlPayload) out.resize(request.length);
     answer.error = access_memory(request, payload, answer, out);
@@ -173,8 +176,8 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap;
   const std::uint64_t length = atomic ? 8 : request.length;
   // The initiator has checked the kind of access; that the range is (still) registered is checked here again.
-  if (find_range(context_.registrations().entries(), request.rkey, qp->pd_number(), request.address, length, 0) ==
-      nullptr) {
+  if (find_remote_range(context_.registrations().entries(), request.rkey, qp->pd_number(), request.qpn, request.address,
+                        length, 0) == nullptr) {
     return EACCES;
   }
   auto* const memory = reinterpret_cast<std::byte*>(request.address);

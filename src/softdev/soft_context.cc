@@ -205,6 +205,9 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
   context.ops.post_srq_recv = post_srq_recv;
   context.ops.poll_cq = poll_cq;
   context.ops.req_notify_cq = req_notify_cq;
+  context.ops.alloc_mw = alloc_mw;
+  context.ops.bind_mw = bind_mw;
+  context.ops.dealloc_mw = dealloc_mw;
   context.cmd_fd = segment_.fd();
   context.num_comp_vectors = 1;
   verbs_context::query_port = query_port_of_any_size;
@@ -270,6 +273,10 @@ int SoftContext::ensure_threads() {
 
 void SoftContext::wait_until_idle() {
   for (const auto& qp : queue_pairs_.all()) qp->wait_until_idle();
+}
+
+void SoftContext::wait_for_initiators() {
+  for (const auto& qp : queue_pairs_.all()) qp->wait_for_initiators();
 }
 
 }  // namespace rdmacomm::softdev

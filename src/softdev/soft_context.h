@@ -13,6 +13,7 @@
 
 #include "softdev/event_queue.h"
 #include "softdev/hazard.h"
+#include "softdev/memory_windows.h"
 #include "softdev/mr_table.h"
 #include "softdev/retrier.h"
 #include "softdev/server.h"
@@ -128,6 +129,7 @@ class SoftContext : private verbs_context {
   [[nodiscard]] SharedFile& segment() noexcept { return segment_; }
   [[nodiscard]] SharedMemory& memory() noexcept { return memory_; }
   [[nodiscard]] MrTable& registrations() noexcept { return registrations_; }
+  [[nodiscard]] MemoryWindows& windows() noexcept { return windows_; }
   [[nodiscard]] Objects<SoftCq>& completion_queues() noexcept { return completion_queues_; }
   [[nodiscard]] Objects<SoftSrq>& shared_receive_queues() noexcept { return shared_receive_queues_; }
   [[nodiscard]] QueuePairs& queue_pairs() noexcept { return queue_pairs_; }
@@ -146,6 +148,8 @@ class SoftContext : private verbs_context {
   /// Waits until nobody is at work in this context's memory any more who was when this was called: no initiator, no
   /// thread of this process.
   void wait_until_idle();
+  /// The same for initiators alone: for a thread that holds a send queue.
+  void wait_for_initiators();
 
  private:
   explicit SoftContext(std::shared_ptr<SoftDevice> device);
@@ -154,6 +158,7 @@ class SoftContext : private verbs_context {
   SharedFile segment_{"soft0-control", kPage, 0};
   SharedMemory memory_;
   MrTable registrations_;
+  MemoryWindows windows_{*this};
   Objects<SoftCq> completion_queues_;
   Objects<SoftSrq> shared_receive_queues_;
   QueuePairs queue_pairs_;

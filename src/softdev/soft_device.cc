@@ -44,12 +44,14 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.page_size_cap = 4096;
   attributes.max_qp = kMaxQueuePairs;
   attributes.max_qp_wr = kMaxQueueDepth;
-  attributes.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
+  attributes.device_cap_flags =
+      IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
   attributes.max_sge = kMaxSge;
   attributes.max_sge_rd = kMaxSge;
   attributes.max_cq = kMaxQueuePairs;
   attributes.max_cqe = kMaxCompletions;
   attributes.max_mr = MrTable::kEntries - 1;
+  attributes.max_mw = MrTable::kEntries - 1;
   attributes.max_pd = 1 << 24;
   attributes.max_qp_rd_atom = kMaxReadDepth;
   attributes.max_res_rd_atom = kMaxReadDepth * kMaxQueuePairs;

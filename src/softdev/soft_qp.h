@@ -113,6 +113,7 @@ class SoftQp : public ibv_qp_ex {
   /// pair. Sleeps, for as long as it takes: an initiator that is stopped in the middle of a copy goes on with it when it
   /// is continued.
   void wait_until_idle() noexcept;
+  void wait_for_initiators() noexcept;
   /// What an initiator must know to map this queue pair, and what wakes its receiver, duplicated. false: destroyed.
   [[nodiscard]] bool describe(Answer& answer, UniqueFd& wake_fd);
 
@@ -157,6 +158,7 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] int check_sendable() const noexcept;
   [[nodiscard]] std::uint32_t send_room() const noexcept;
   [[nodiscard]] int check_send(const ibv_send_wr& wr) const noexcept;
+  [[nodiscard]] ExecResult execute_here(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute(const ibv_send_wr& wr) noexcept;
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;

@@ -42,6 +42,10 @@ ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access);
 /// As ibv_rereg_mr: 0, or an ibv_rereg_mr_err_code and errno. The keys stay as they are.
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access);
 int dereg_mr(ibv_mr* mr);
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int dealloc_mw(ibv_mw* mw);
+/// Of type 1; its key changes with the call.
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
 void* allocate_memory(ibv_context* context, std::size_t length, bool huge_pages);
 void free_memory(ibv_context* context, void* address, std::size_t length, bool huge_pages);
 

@@ -350,7 +350,7 @@ TEST(Queues, BadRequestsAreRefusedWhenPosted) {
   EXPECT_EQ(pair.a.post(send_request(1), five), EINVAL);
   EXPECT_EQ(pair.a.post_recv(five, 1), EINVAL);
   auto unknown = send_request(1);
-  unknown.opcode = IBV_WR_BIND_MW;
+  unknown.opcode = IBV_WR_TSO;
   EXPECT_EQ(pair.a.post(unknown, local.slice(0, 8)), EOPNOTSUPP);
   auto add = atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 0, 1);
   EXPECT_EQ(pair.a.post(add, local.slice(0, 7)), EINVAL);

@@ -1,0 +1,107 @@
+#include "softdev/memory_windows.h"
+
+#include <cerrno>
+
+#include "softdev/soft_context.h"
+#include "softdev/soft_pd.h"
+#include "softdev/soft_qp.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+constexpr unsigned kGranted = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+bool can_be_bound(const SoftMw& window, const SoftQp& qp, const ibv_mw_bind_info& info) {
+  const SoftMr& mr = SoftMr::from(info.mr);
+  const auto start = reinterpret_cast<std::uint64_t>(mr.addr);
+  const std::uint64_t offset = info.addr - start;
+  const bool inside = offset <= mr.length && info.length <= mr.length - offset;
+  const bool changes = (info.mw_access_flags & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  const std::uint32_t pd = SoftPd::from(window.pd).number;
+  return inside && (mr.access & IBV_ACCESS_MW_BIND) != 0 && (!changes || (mr.access & IBV_ACCESS_LOCAL_WRITE) != 0) &&
+         (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) == 0 && pd == SoftPd::from(mr.pd).number &&
+         pd == qp.pd_number();
+}
+
+}  // namespace
+
+int MemoryWindows::add(SoftMw& window) {
+  const std::uint32_t key = context_.registrations().reserve();
+  if (key == 0) return ENOMEM;
+  window.rkey = window.handle = key;
+  const std::scoped_lock lock(mutex_);
+  by_place_[key >> 8] = &window;
+  return 0;
+}
+
+void MemoryWindows::remove(SoftMw& window) {
+  {
+    const std::scoped_lock lock(mutex_);
+    unbind_locked(window);
+    by_place_.erase(window.handle >> 8);
+  }
+  context_.wait_for_initiators();
+  context_.registrations().recycle(window.handle);
+}
+
+void MemoryWindows::unbind_locked(SoftMw& window) {
+  if (window.bound_to == nullptr) return;
+  context_.registrations().invalidate(window.handle);
+  --window.bound_to->windows;
+  window.bound_to = nullptr;
+}
+
+ibv_wc_status MemoryWindows::bind(const SoftQp& qp, const ibv_send_wr& wr) {
+  SoftMw& window = SoftMw::from(wr.bind_mw.mw);
+  const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
+  bool was_bound = false;
+  {
+    const std::scoped_lock lock(mutex_);
+    was_bound = window.bound_to != nullptr;
+    // A window of type 2 is invalidated before it is bound again.
+    const bool other_key = wr.bind_mw.rkey >> 8 != window.handle >> 8;
+    if (other_key || (was_bound && window.type == IBV_MW_TYPE_2)) return IBV_WC_MW_BIND_ERR;
+    if (info.length != 0 && !can_be_bound(window, qp, info)) return IBV_WC_MW_BIND_ERR;
+    unbind_locked(window);
+  }
+  // Without the lock: an initiator at work here may be waiting for this process's serving thread, which takes it.
+  if (was_bound) context_.wait_for_initiators();
+  if (info.length == 0) return IBV_WC_SUCCESS;
+  const std::scoped_lock lock(mutex_);
+  return bind_locked(window, qp, wr) ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
+}
+
+bool MemoryWindows::bind_locked(SoftMw& window, const SoftQp& qp, const ibv_send_wr& wr) {
+  if (window.bound_to != nullptr) return false;  // by somebody else meanwhile
+  const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
+  SoftMr& mr = SoftMr::from(info.mr);
+  Registration registration = context_.registrations().find(mr.lkey);
+  registration.pd |= kOfWindow;
+  registration.access = info.mw_access_flags & kGranted;
+  registration.arena_offset += info.addr - registration.address;
+  registration.address = info.addr;
+  registration.length = info.length;
+  registration.qpn = window.type == IBV_MW_TYPE_2 ? qp.qp_base.qp_num : 0;
+  context_.registrations().replace(wr.bind_mw.rkey, registration);
+  window.bound_to = &mr;
+  ++mr.windows;
+  return true;
+}
+
+bool MemoryWindows::invalidate(std::uint32_t key, std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = by_place_.find(key >> 8);
+  if (found == by_place_.end()) return false;
+  SoftMw& window = *found->second;
+  const MrEntry& entry = context_.registrations().entries()[key >> 8];
+  if (entry.key.load(std::memory_order_relaxed) != key || entry.qpn != qpn) return false;
+  unbind_locked(window);
+  return true;
+}
+
+bool MemoryWindows::any_bound_to(const SoftMr& mr) {
+  const std::scoped_lock lock(mutex_);
+  return mr.windows != 0;
+}
+
+}  // namespace rdmacomm::softdev

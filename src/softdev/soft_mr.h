@@ -1,0 +1,23 @@
+// soft_mr.h - a registration and a memory window as the application holds them.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+
+namespace rdmacomm::softdev {
+
+struct SoftMr : ibv_mr {
+  int access = 0;
+  int windows = 0;  ///< bound to it; guarded by MemoryWindows
+
+  [[nodiscard]] static SoftMr& from(ibv_mr* mr) noexcept { return *static_cast<SoftMr*>(mr); }
+};
+
+struct SoftMw : ibv_mw {
+  SoftMr* bound_to = nullptr;  ///< guarded by MemoryWindows
+
+  [[nodiscard]] static SoftMw& from(ibv_mw* mw) noexcept { return *static_cast<SoftMw*>(mw); }
+};
+
+}  // namespace rdmacomm::softdev
