@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What tests/kernel_vm/run runs in the guest when it is given no command.
 
-For each kind of device: the contract tests, then each file of scenarios/ (unittest). A line for each says how many tests
-passed, failed and were skipped, and why; of what failed, the output follows. Everything is kept in /run/results, too.
-Exit status 1: a test failed. To run one part alone:
+For each kind of device, the kinds at the same time: the contract tests, then each file of scenarios/ (unittest). A line
+for each says how many tests passed, failed and were skipped, and why; of what failed, the output follows. Everything is
+kept in /run/results, too. Exit status 1: a test failed. To run one part alone:
     tests/kernel_vm/run --device=rxe -- tests/kernel_vm/suite.py --only=programs rxe
 """
 
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -21,7 +22,7 @@ BUILD = HERE.parent.parent / "build/dev"
 RESULTS = pathlib.Path("/run/results")
 # Everything takes longer in an emulated machine. The tests' own limits are multiplied, long loops cut to these percent.
 SLOWNESS, ROUNDS_PERCENT = "4", "10"
-PART_SECONDS = 300
+PART_SECONDS = 400
 
 
 class Tally:
@@ -111,27 +112,38 @@ def parts(kind, environment):
         yield path.stem.removesuffix("_test"), lambda path=path: run_scenarios(path, kind, environment)
 
 
+def report(kind, name, tally, seconds):
+    """In one piece: the kinds' reports come in between each other."""
+    lines = [f"==> {kind} {name}: {tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped ({seconds:.0f} s)"]
+    lines += [f"    skipped {count}: {reason}" for reason, count in tally.reasons.items()]
+    lines += ["    FAILED: " + failure.replace("\n", "\n    ") for failure in tally.failures]
+    print("\n".join(lines), flush=True)
+
+
+def run_kind(kind, only):
+    """All parts of one kind, or that one, one after the other. Returns how many ran, and how many tests failed."""
+    failed = ran = 0
+    for name, run in parts(kind, environment_for(kind)):
+        if only in (None, name):
+            began = time.monotonic()
+            tally = run()
+            report(kind, name, tally, time.monotonic() - began)
+            ran += 1
+            failed += tally.failed
+    return ran, failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="run the part of this name only: contract, or a file of scenarios/ without _test.py")
     parser.add_argument("kinds", nargs="+", choices=("rxe", "siw"))
     options = parser.parse_args()
-    failed = ran = 0
-    for kind in options.kinds:
-        for name, run in parts(kind, environment_for(kind)):
-            if options.only in (None, name):
-                began = time.monotonic()
-                tally = run()
-                ran += 1
-                failed += tally.failed
-                print(f"==> {kind} {name}: {tally.passed} passed, {tally.failed} failed, {tally.skipped} skipped "
-                      f"({time.monotonic() - began:.0f} s)", flush=True)
-                for reason, count in tally.reasons.items():
-                    print(f"    skipped {count}: {reason}")
-                for failure in tally.failures:
-                    print("    FAILED: " + failure.replace("\n", "\n    "), flush=True)
-    if not ran:
+    # At the same time: each kind has a pair, cables and addresses of its own, and most tests wait most of the time.
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        counts = list(threads.map(lambda kind: run_kind(kind, options.only), options.kinds))
+    if not any(ran for ran, _ in counts):
         parser.error(f"there is no part {options.only}")
+    failed = sum(failures for _, failures in counts)
     print(f"==> {'FAILED' if failed else 'all passed'}")
     return 1 if failed else 0
 
