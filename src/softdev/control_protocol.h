@@ -55,7 +55,7 @@ struct Request {
   std::uint32_t rkey = 0;
   std::uint64_t address = 0;
   std::uint64_t length = 0;
-  std::uint64_t operand = 0;
+  std::uint64_t operand = 0;  ///< kFail: QpShared::life
   std::uint64_t swap = 0;
 };
 

@@ -13,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -60,6 +60,7 @@ struct alignas(64) QpShared {
   std::atomic<std::uint32_t> max_dest_rd;  ///< READs and atomics it accepts at a time
   std::atomic<std::uint32_t> membarrier;   ///< 1: the target can call membarrier(2), see hazard.h
   std::atomic<std::uint32_t> qkey;         ///< of datagrams: others are not let in
+  std::atomic<std::uint32_t> life;         ///< counts from 1 with each RESET: what failed in one does not fail the next
   // Written by the target at each post_recv.
   alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
   // Written by the initiator.

@@ -387,15 +387,17 @@ ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   // Looked at before the flag goes up too: a target on its way down must not find the flag up for nothing.
   if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kUnreachable;
+  std::uint32_t life = 0;
   {
     const Hazard hazard(*target_, by_membarrier_);
     if (target_->link.load(std::memory_order_acquire) == link_) result = carry_out(wr, bytes);
+    life = target_->life.load(std::memory_order_relaxed);
   }
   release_target();
   ibv_event_type event{};
   if (result.is_done() && result.status() != IBV_WC_SUCCESS && own_.service == Service::kReliable &&
       target_event(result.status(), event)) {
-    peer_->report_failure(target_qpn_, event);
+    peer_->report_failure(target_qpn_, event, life);
   }
   return result;
 }

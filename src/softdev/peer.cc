@@ -157,12 +157,14 @@ int Peer::request(Request request, std::span<std::byte> own, std::uint64_t* valu
   return 0;
 }
 
-void Peer::tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument) noexcept {
+void Peer::tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
+                std::uint64_t operand) noexcept {
   Request request;
   request.kind = kind;
   request.qpn = qpn;
   request.peer_qpn = own_qpn;
   request.argument = argument;
+  request.operand = operand;
   // A target that cannot be told is gone, and needs not be told.
   (void)send_packet(socket_.get(), bytes_of(request));
 }

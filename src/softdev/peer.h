@@ -58,8 +58,8 @@ class Peer {
   /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap, kInvalidate. 0, or an errno value.
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
   /// Tells the target that a request broke its rules. No answer is awaited.
-  void report_failure(std::uint32_t qpn, ibv_event_type event) noexcept {
-    tell(RequestKind::kFail, qpn, 0, static_cast<std::uint32_t>(event));
+  void report_failure(std::uint32_t qpn, ibv_event_type event, std::uint32_t life) noexcept {
+    tell(RequestKind::kFail, qpn, 0, static_cast<std::uint32_t>(event), life);
   }
   /// Tells the target that its shared receive queue runs low.
   void report_limit(std::uint32_t qpn) noexcept { tell(RequestKind::kLimit, qpn, 0, 0); }
@@ -76,7 +76,8 @@ class Peer {
   };
 
   int hello();
-  void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument) noexcept;
+  void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
+            std::uint64_t operand = 0) noexcept;
   int call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,
                   UniqueFd& fd);
   int arena_fd_locked(Arena arena);

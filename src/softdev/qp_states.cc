@@ -126,6 +126,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
   pthread_cond_init(&qp_base.cond, nullptr);
   attributes_.qp_state = IBV_QPS_RESET;
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
+  view_.shared->life.store(1, std::memory_order_relaxed);
   view_.shared->membarrier.store(soft_context_.membarrier() ? 1 : 0, std::memory_order_relaxed);
 }
 
@@ -240,6 +241,15 @@ void SoftQp::enter_error() {
   }
 }
 
+void SoftQp::fail_if_requested() noexcept {
+  if (failed_life_.load(std::memory_order_relaxed) == 0) return;
+  const std::uint32_t failed = failed_life_.exchange(0, std::memory_order_acquire);
+  const std::scoped_lock guard(send_lock_);
+  // On its way to RESET it has no new life yet.
+  const bool is_over = state_.load(std::memory_order_relaxed) == IBV_QPS_RESET;
+  if (!is_over && view_.shared->life.load(std::memory_order_relaxed) == failed) enter_error_locked();
+}
+
 void SoftQp::enter_error_locked() noexcept {
   if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
   state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
@@ -276,6 +286,7 @@ void SoftQp::reset() {
   wait_until_idle();
   {
     const std::scoped_lock guard(send_lock_, recv_lock_);
+    view_.shared->life.fetch_add(1, std::memory_order_relaxed);
     return_shared_receives();
     wire_.reset();
     pending_.clear();

@@ -39,7 +39,7 @@ void Retrier::wake() {
 bool Retrier::retry_all() {
   bool waiting = false;
   for (const auto& qp : context_.queue_pairs().all()) {
-    if (qp->failure_requested()) qp->enter_error();
+    qp->fail_if_requested();
     if (!qp->has_pending()) continue;
     qp->retry_pending();
     waiting = waiting || qp->has_pending();

@@ -213,7 +213,7 @@ void Server::take_report(const Request& request, Watched& initiator) {
   if (request.kind == RequestKind::kReleased) return qp->notify_receiver();
   if (request.kind == RequestKind::kLimit) return qp->raise_srq_limit();
   // Not done here: whoever holds the send queue may be waiting for an answer of this thread's.
-  qp->request_failure();
+  if (!qp->request_failure(static_cast<std::uint32_t>(request.operand))) return;
   context_.retrier().wake();
   qp->raise(static_cast<ibv_event_type>(request.argument));
 }

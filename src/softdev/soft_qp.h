@@ -118,11 +118,14 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] bool describe(Answer& answer, UniqueFd& wake_fd);
 
   // For the serving thread, which must not wait for the send queue's lock.
-  /// Asks the retrying thread to move the queue pair to ERR.
-  void request_failure() noexcept { failure_requested_.store(true, std::memory_order_release); }
-  [[nodiscard]] bool failure_requested() noexcept {
-    return failure_requested_.load(std::memory_order_acquire) && failure_requested_.exchange(false);
+  /// Asks the retrying thread to move the queue pair to ERR, if it has not been RESET since. false: it has.
+  [[nodiscard]] bool request_failure(std::uint32_t life) noexcept {
+    if (view_.shared->life.load(std::memory_order_relaxed) != life) return false;
+    failed_life_.store(life, std::memory_order_release);
+    return true;
   }
+  /// For the retrying thread.
+  void fail_if_requested() noexcept;
 
   /// Tells the application of an asynchronous event.
   void raise(ibv_event_type type);
@@ -196,7 +199,7 @@ class SoftQp : public ibv_qp_ex {
   std::mutex service_mutex_;
   SoftSrq* served_srq_;     // under service_mutex_: srq_, until it may be gone
   bool destroyed_ = false;  // under service_mutex_: the completion queues are not to be touched any more
-  std::atomic<bool> failure_requested_{false};
+  std::atomic<std::uint32_t> failed_life_{0};    // that the initiator has found a failure in; 0: none
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   std::unique_ptr<Wire> wire_;

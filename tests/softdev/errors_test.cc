@@ -510,5 +510,25 @@ TEST(Device, DescribesItself) {
             ENODATA);
 }
 
+/// The target's device is told of a failure by a message, which may come when the queue pair is connected anew.
+TEST(Reconnecting, AFailureOfAnEarlierConnectionIsNotTheNextOnes) {
+  Pair pair;
+  Memory local(pair.a_node);
+  Memory remote(pair.b_node);
+  for (int round = 0; round < 300; ++round) {
+    ASSERT_EQ(
+        pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), remote.mr->rkey + 256), local.slice(0, 8)), 0);
+    ASSERT_EQ(pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
+    for (Qp* const end : {&pair.a, &pair.b}) ASSERT_EQ(end->to_state(IBV_QPS_RESET), 0);
+    pair.a.connect_to(pair.b.number());
+    pair.b.connect_to(pair.a.number());
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 2, remote.address(), remote.mr->rkey), local.slice(0, 8)),
+                0);
+      ASSERT_EQ(pair.a.next().status, IBV_WC_SUCCESS) << round;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace rdmacomm::softdev::test
