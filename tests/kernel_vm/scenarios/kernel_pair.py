@@ -22,7 +22,9 @@ by_tcp = unittest.skipIf(IS_IWARP, "iWARP connects by rdma_cm only")
 
 def command(*words):
     """Runs a command that must succeed. Returns what it printed."""
-    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True).stdout.strip()
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words}: exit status {done.returncode}: {done.stderr}"
+    return done.stdout.strip()
 
 
 def pair(*words):
