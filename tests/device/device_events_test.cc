@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rdmacomm/device/rdma_device.h"
@@ -139,6 +140,22 @@ TEST_F(DeviceEventsTest, AQueuePairThatFailedIsNamedWithTheCause) {
                 AllOf(HasSubstr("queue pair 0x000017 of fake0 has failed"), HasSubstr(ibv_event_type_str(type))));
   }
   EXPECT_TRUE(events().health().ok());
+}
+
+/// siw reports QP_FATAL where the peer's device has gone: that is the connection's news, not this device's failure.
+TEST_F(DeviceEventsTest, OnIwarpTheConnectionTellsOfAQueuePairsEnd) {
+  open();
+  ibv_qp qp = queue_pair();
+  ibv_device* const device = qp.context->device;
+  const ibv_transport_type before = std::exchange(device->transport_type, IBV_TRANSPORT_IWARP);
+  ibv_async_event event{};
+  event.element.qp = &qp;
+  event.event_type = IBV_EVENT_QP_FATAL;
+  raise(event);
+  events().take();
+  device->transport_type = before;
+  EXPECT_EQ(subscriber_.types.back(), IBV_EVENT_QP_FATAL);
+  EXPECT_FALSE(subscriber_.failures.back().code);
 }
 
 TEST_F(DeviceEventsTest, ACompletionQueueThatFailedIsTold) {
