@@ -251,7 +251,8 @@ void Connector::sort_in(Message message) {
   changed_.notify_all();
 }
 
-/// The only place where peer_state_ and end_ change because of the peer. (give_up() and shutdown() are of this side.) The first reason stays.
+/// The only place where peer_state_ and end_ change because of the peer. (give_up() and shutdown() are of this side.) The
+/// first reason stays.
 void Connector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "rdmacomm/verbs/gid.h"
 #include "softdev/gid_table.h"
 #include "softdev/soft_ah.h"
 #include "softdev/soft_context.h"
@@ -15,7 +16,8 @@ namespace rdmacomm::softdev {
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   const DeviceIdentity& identity = SoftContext::from(pd->context).identity();
   if (attributes->port_num != 1) return fail<ibv_ah>(EINVAL);
-  const int error = check_address(identity, *attributes);
+  const auto table = gid_table(identity);
+  const int error = check_address(identity, table, *attributes);
   if (error != 0) return fail<ibv_ah>(error);
   auto ah = std::make_unique<SoftAh>();
   ah->context = pd->context;
@@ -23,7 +25,7 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   ah->attributes = *attributes;
   if (identity.infiniband) ah->source_lid = local_lid(identity.index);
   if (attributes->is_global != 0) {
-    const ibv_gid_entry source = gid_table(identity)[attributes->grh.sgid_index];
+    const ibv_gid_entry& source = table[attributes->grh.sgid_index];
     ah->source = source.gid;
     ah->is_routable = source.gid_type == IBV_GID_TYPE_ROCE_V2;
   }
@@ -51,7 +53,7 @@ int init_ah_from_wc(ibv_context* context, std::uint8_t port, const ibv_wc& wc, c
   const ibv_gid_type roce = addresses.is_routable ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
   const ibv_gid_type type = identity.infiniband ? IBV_GID_TYPE_IB : roce;
   const auto own = std::ranges::find_if(table, [&addresses, type](const ibv_gid_entry& entry) {
-    return entry.gid_type == type && equal(entry.gid, addresses.target);
+    return entry.gid_type == type && verbs::equal(entry.gid, addresses.target);
   });
   if (own == table.end()) {
     errno = ENOENT;

@@ -14,11 +14,10 @@
 #include <cstring>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {
-
-constexpr std::array<std::uint8_t, 12> kMappedPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 ibv_gid link_local(std::uint64_t guid) {
   ibv_gid gid{};
@@ -41,19 +40,14 @@ std::vector<HostAddress> host_addresses() {
   if (getifaddrs(&list) != 0) return found;
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
+    const int family = one->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const ibv_gid gid = verbs::gid_of(*one->ifa_addr);
+    // Entries 0 and 1 stand for the link-local ones of IPv6.
+    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(reinterpret_cast<const in6_addr*>(gid.raw))) continue;
+    const int rank = family == AF_INET ? 0 : 1;
     const bool loopback = (one->ifa_flags & IFF_LOOPBACK) != 0;
-    HostAddress address{{}, if_nametoindex(one->ifa_name), loopback ? 2 : 0};
-    if (one->ifa_addr->sa_family == AF_INET) {
-      address.gid = mapped_ipv4(reinterpret_cast<const sockaddr_in*>(one->ifa_addr)->sin_addr);
-    } else if (one->ifa_addr->sa_family == AF_INET6) {
-      const in6_addr& ipv6 = reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr;
-      if (IN6_IS_ADDR_LINKLOCAL(&ipv6)) continue;  // entries 0 and 1 stand for these
-      std::memcpy(address.gid.raw, &ipv6, sizeof(ipv6));
-      if (!loopback) address.rank = 1;
-    } else {
-      continue;
-    }
-    found.push_back(address);
+    found.push_back({gid, if_nametoindex(one->ifa_name), loopback ? 2 : rank});
   }
   freeifaddrs(list);
   std::ranges::stable_sort(found, {}, &HostAddress::rank);
@@ -72,21 +66,6 @@ std::uint64_t host_guid() {
 }
 
 }  // namespace
-
-bool equal(const ibv_gid& a, const ibv_gid& b) noexcept {
-  return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0;
-}
-
-ibv_gid mapped_ipv4(in_addr address) noexcept {
-  ibv_gid gid{};
-  std::ranges::copy(kMappedPrefix, gid.raw);
-  std::memcpy(gid.raw + kMappedPrefix.size(), &address, sizeof(address));
-  return gid;
-}
-
-bool is_mapped_ipv4(const ibv_gid& gid) noexcept {
-  return std::memcmp(gid.raw, kMappedPrefix.data(), kMappedPrefix.size()) == 0;
-}
 
 std::uint64_t device_guid(unsigned index) {
   return host_guid() | index;
@@ -115,21 +94,23 @@ std::vector<ibv_gid_entry> gid_table(const DeviceIdentity& identity) {
 }
 
 bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {
-  if (is_mapped_ipv4(gid) && gid.raw[kMappedPrefix.size()] == IN_LOOPBACKNET) return true;
+  if (verbs::is_mapped_ipv4(gid) && gid.raw[12] == IN_LOOPBACKNET) return true;
   const ibv_gid of_first = link_local(device_guid(0));
   if (std::memcmp(gid.raw, of_first.raw, sizeof(gid.raw) - 1) == 0) return true;
-  return std::ranges::any_of(table, [&gid](const ibv_gid_entry& entry) { return equal(entry.gid, gid); });
+  return std::ranges::any_of(table, [&gid](const ibv_gid_entry& entry) { return verbs::equal(entry.gid, gid); });
 }
 
-int check_address(const DeviceIdentity& identity, const ibv_ah_attr& address) {
+bool is_multicast(const ibv_gid& gid) noexcept {
+  return gid.raw[0] == 0xff;
+}
+
+int check_address(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table, const ibv_ah_attr& address) {
   if (address.is_global == 0) {
     if (!identity.infiniband) return EINVAL;  // RoCE has no addresses but GIDs
     return is_local_lid(address.dlid) ? 0 : EHOSTUNREACH;
   }
-  const auto gids = gid_table(identity);
-  if (address.grh.sgid_index >= gids.size()) return EINVAL;
-  const bool multicast = address.grh.dgid.raw[0] == 0xff;
-  return multicast || is_local_gid(gids, address.grh.dgid) ? 0 : EHOSTUNREACH;
+  if (address.grh.sgid_index >= table.size()) return EINVAL;
+  return is_multicast(address.grh.dgid) || is_local_gid(table, address.grh.dgid) ? 0 : EHOSTUNREACH;
 }
 
 }  // namespace rdmacomm::softdev

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <infiniband/verbs.h>
-#include <netinet/in.h>
 
 #include <cstdint>
 #include <vector>
@@ -10,11 +9,6 @@
 #include "softdev/soft_device.h"
 
 namespace rdmacomm::softdev {
-
-[[nodiscard]] bool equal(const ibv_gid& a, const ibv_gid& b) noexcept;
-/// The GID of an IPv4 address.
-[[nodiscard]] ibv_gid mapped_ipv4(in_addr address) noexcept;
-[[nodiscard]] bool is_mapped_ipv4(const ibv_gid& gid) noexcept;
 
 /// A number that is the same for all processes of this host until it boots again: node GUID and interface id of the
 /// device with this index.
@@ -33,7 +27,11 @@ namespace rdmacomm::softdev {
 /// Whether `gid` is served by this host: an entry of `table`, any loopback address, or one of its devices' own.
 [[nodiscard]] bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid);
 
-/// Whether a target, or a multicast group, at this address can be reached: 0, or an errno value.
-[[nodiscard]] int check_address(const DeviceIdentity& identity, const ibv_ah_attr& address);
+/// Whether it names a group, and no port.
+[[nodiscard]] bool is_multicast(const ibv_gid& gid) noexcept;
+
+/// Whether a target, or a multicast group, at this address can be reached: 0, or an errno value. `table`: the device's.
+[[nodiscard]] int check_address(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table,
+                                const ibv_ah_attr& address);
 
 }  // namespace rdmacomm::softdev

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "softdev/gid_table.h"
 #include "softdev/unix_packet.h"
 
 namespace rdmacomm::softdev {
@@ -26,7 +27,7 @@ std::string name_prefix(const ibv_gid& group) {
 }  // namespace
 
 int Memberships::join(std::uint32_t qpn, const ibv_gid& group) {
-  if (group.raw[0] != 0xff) return EINVAL;
+  if (!is_multicast(group)) return EINVAL;
   const std::string prefix = name_prefix(group);
   const std::scoped_lock lock(mutex_);
   if (by_group_.contains(prefix)) return 0;  // as the kernel has it

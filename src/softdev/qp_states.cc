@@ -222,7 +222,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
     view_.shared->link.store(link_word(qp_base.qp_num, 0, service_), std::memory_order_release);
     return 0;
   }
-  const int error = check_address(soft_context_.identity(), a.ah_attr);
+  const int error = check_address(soft_context_.identity(), gid_table(soft_context_.identity()), a.ah_attr);
   if (error != 0) return error;
   auto wire = std::make_unique<LocalWire>(
       LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr},

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "softdev/gid_table.h"
+#include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -51,7 +51,7 @@ DatagramHeader SoftAh::header(std::uint32_t bytes) const noexcept {
   if (attributes.is_global == 0) return header;
   const std::uint32_t padded = (bytes + 3) / 4 * 4;
   const std::uint32_t behind = kTransportHeaders + padded + kIcrc + (is_routable ? kUdpHeader : 0);
-  if (is_routable && is_mapped_ipv4(source)) {
+  if (is_routable && verbs::is_mapped_ipv4(source)) {
     const iphdr ipv4 = ipv4_header(attributes.grh, source, behind);
     std::memcpy(header.data() + kIpv4Offset, &ipv4, sizeof(ipv4));
     return header;
@@ -74,7 +74,10 @@ HeaderAddresses read_header(const ibv_grh& header) noexcept {
   const std::uint32_t first = be32toh(header.version_tclass_flow);
   // The rest of a global routing header may look like IPv4, but then it begins as IPv6 does.
   if (first >> 28 != 6 && ipv4.version == 4 && checksum(ipv4) == 0) {
-    const auto gid = [](std::uint32_t address) { return mapped_ipv4(in_addr{address}); };
+    const auto gid = [](std::uint32_t address) {
+      const sockaddr_in with_family{AF_INET, 0, in_addr{address}, {}};
+      return verbs::gid_of(reinterpret_cast<const sockaddr&>(with_family));
+    };
     return {gid(ipv4.saddr), gid(ipv4.daddr), true, ipv4.ttl, ipv4.tos, 0};
   }
   return {header.sgid,

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace rdmacomm::softdev {
+#include "softdev/gid_table.h"
 
-struct DeviceIdentity;
+namespace rdmacomm::softdev {
 
 /// What lies before a datagram in its receive, as ibv_poll_cq(3) says: a global routing header. With RoCE v2 it is the
 /// IP header, an IPv4 one in the last 20 bytes.
@@ -24,7 +24,7 @@ struct SoftAh : ibv_ah {
 
   [[nodiscard]] static SoftAh& from(ibv_ah* ah) noexcept { return *static_cast<SoftAh*>(ah); }
   [[nodiscard]] bool is_multicast() const noexcept {
-    return attributes.is_global != 0 && attributes.grh.dgid.raw[0] == 0xff;
+    return attributes.is_global != 0 && softdev::is_multicast(attributes.grh.dgid);
   }
   /// The header of a datagram of `bytes`; all zero where the address is not global.
   [[nodiscard]] DatagramHeader header(std::uint32_t bytes) const noexcept;

@@ -283,13 +283,17 @@ TEST(SessionStop, EndsWaitsOfTheApplicationAndTellsThePeer) {
   EXPECT_EQ(at_client->status().code(), Errc::kPeerLost);
 }
 
-TEST(SessionStop, WhileConnectingToNobody) {
+/// Of a client that goes on trying.
+SessionOptions to_nobody() {
   SessionPair pair;
-  const std::uint16_t port = pair.server->port();
+  SessionOptions options = local_options(pair.server->port());
   pair.server->stop();
-  SessionOptions options = local_options(port);
   options.tcp.connect_timeout = std::chrono::hours(1);
-  const auto client = make_session<TestClient>(options);
+  return options;
+}
+
+TEST(SessionStop, WhileConnectingToNobody) {
+  const auto client = make_session<TestClient>(to_nobody());
   auto connecting = std::async(std::launch::async, [&] { return client->connect().code(); });
   ASSERT_TRUE(client->record.wait_for("init"));
   client->stop();
@@ -298,11 +302,7 @@ TEST(SessionStop, WhileConnectingToNobody) {
 
 /// Wherever the start is: stop() used to be lost between the start of the control thread and the state that says so.
 TEST(SessionStop, AtAnyMomentOfTheStart) {
-  SessionPair pair;
-  const std::uint16_t port = pair.server->port();
-  pair.server->stop();
-  SessionOptions options = local_options(port);
-  options.tcp.connect_timeout = std::chrono::hours(1);
+  const SessionOptions options = to_nobody();
   for (int turn = 0; turn < 300; ++turn) {
     const auto client = make_session<TestClient>(options);
     auto connecting = std::async(std::launch::async, [&] { return client->connect().code(); });
