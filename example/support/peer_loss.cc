@@ -3,14 +3,26 @@
 #include <chrono>
 #include <thread>
 
+#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/verbs/transport.h"
+
 namespace rdmacomm::programs {
+namespace {
+
+/// What a device reports by itself when a connection ends, and may report long before anybody knows why.
+bool may_be_ahead(const EndPoint& endpoint, std::error_code code) {
+  if (code == Errc::kFlushed) return true;
+  return code == Errc::kLocalQueuePair && verbs::fails_with_connection(*endpoint.device().context());
+}
+
+}  // namespace
 
 Status with_cause(const EndPoint& endpoint, Status failure) {
   constexpr std::chrono::milliseconds kPatience{500};
-  constexpr std::chrono::milliseconds kPatienceWithFlush{5000};
+  constexpr std::chrono::milliseconds kLongPatience{5000};
   if (failure.ok() || failure.code() == Errc::kPeerLost || failure.code() == Errc::kPeerRefused) return failure;
   if (failure.code() == std::errc::io_error) return failure;
-  const Deadline deadline = Deadline::after(failure.code() == Errc::kFlushed ? kPatienceWithFlush : kPatience);
+  const Deadline deadline = Deadline::after(may_be_ahead(endpoint, failure.code()) ? kLongPatience : kPatience);
   while (endpoint.alive() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (!endpoint.alive()) return endpoint.status();
   return make_error(failure.code(), "with " + endpoint.peer() + ": " + failure.error().context);

@@ -8,9 +8,9 @@ namespace rdmacomm::programs {
 
 /// `failure` of an operation on `endpoint`, or, where the peer's end turns out to be its cause, that: a dead peer shows
 /// first by requests that fail, a moment later by its TCP connection, and only that names its host and process. Waits
-/// up to half a second for it, and for a request that was flushed, which says nothing of the cause, up to five: so long
-/// a device may be ahead of the signs of life that a silent peer is known by. A failure that has no such cause gets the
-/// peer's name. Payloads that are wrong (std::errc::io_error) have none.
+/// up to half a second for it, and up to five for a request that was flushed (on iWARP also for kLocalQueuePair), which
+/// says nothing of the cause: so long a device may be ahead of the signs of life that a silent peer is known by. A
+/// failure that has no such cause gets the peer's name. Payloads that are wrong (std::errc::io_error) have none.
 [[nodiscard]] Status with_cause(const EndPoint& endpoint, Status failure);
 
 }  // namespace rdmacomm::programs

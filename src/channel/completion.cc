@@ -7,6 +7,7 @@
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/channel/rdma_channel.h"
 #include "rdmacomm/verbs/describe.h"
+#include "rdmacomm/verbs/transport.h"
 
 namespace rdmacomm {
 namespace {
@@ -41,7 +42,10 @@ std::string advice(const RDMAChannel* channel, Errc error) {
   if (channel != nullptr && may_be_the_port) {
     if (const Status port = ask_port(channel->adapter().device(), error); !port.ok()) return port.error().context;
   }
-  return std::string(verbs::completion_advice(error));
+  const std::string text(verbs::completion_advice(error));
+  const bool is_queue_pair = channel != nullptr && error == Errc::kLocalQueuePair;
+  if (!is_queue_pair || !verbs::fails_with_connection(*channel->adapter().device().context())) return text;
+  return "its connection has ended, for which the endpoint's status has the reason; or " + text;
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/wire.h"
 #include "rdmacomm/verbs/call.h"
-#include "rdmacomm/verbs/describe.h"
 
 namespace rdmacomm {
 namespace {
@@ -209,7 +208,7 @@ bool CmStream::post_segment(std::span<const std::byte> bytes, std::uint16_t flag
   ibv_send_wr* bad = nullptr;
   const Status posted = verbs::from_value(ibv_post_send(id_->get()->qp, &request, &bad), "send a message");
   if (!posted) {
-    fail(posted.message());
+    end_by(failure_of(posted.error(), *id_->get()->verbs));
     return false;
   }
   free_send_slots_.pop_back();
@@ -244,6 +243,10 @@ void CmStream::fail(const std::string& why, std::error_code code) {
   lose();
 }
 
+void CmStream::end_by(const CmFailure& failure) {
+  failure ? fail(*failure) : lose();
+}
+
 Transfer CmStream::failure() const {
   return {.error = failure_code_, .cause = failure_};
 }
@@ -266,11 +269,8 @@ void CmStream::progress() {
 void CmStream::take_completion(const ibv_wc& completion) {
   const bool is_send = (completion.wr_id & kSendMark) != 0;
   const auto slot = static_cast<std::uint32_t>(completion.wr_id & ~kSendMark);
-  if (completion.status == IBV_WC_WR_FLUSH_ERR) {
-    lose();
-  } else if (completion.status != IBV_WC_SUCCESS) {
-    fail(std::string(verbs::completion_advice(verbs::errc_of(completion.status))) + " (" +
-         ibv_wc_status_str(completion.status) + ")");
+  if (completion.status != IBV_WC_SUCCESS) {
+    end_by(failure_of(completion.status, *id_->get()->verbs));
   } else if (!is_send) {
     return take_segment(slot, completion.byte_len);
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "connector/byte_stream.h"
+#include "connector/cm_failure.h"
 #include "connector/cm_id.h"
 #include "connector/cm_private_data.h"
 #include "connector/segment_window.h"
@@ -80,6 +81,7 @@ class CmStream final : public ByteStream {
   void give_credits();
   void lose();
   void fail(const std::string& why, std::error_code code = std::make_error_code(std::errc::connection_reset));
+  void end_by(const CmFailure& failure);
   [[nodiscard]] bool failed() const { return !failure_.empty(); }
   [[nodiscard]] Transfer failure() const;
   [[nodiscard]] bool may_send() const;

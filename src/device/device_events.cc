@@ -9,6 +9,7 @@
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/verbs/call.h"
+#include "rdmacomm/verbs/transport.h"
 
 namespace rdmacomm {
 namespace {
@@ -32,15 +33,10 @@ Error queue_pair_failed(const ibv_async_event& event, const std::string& why) {
                                                ibv_event_type_str(event.event_type) + "): " + why);
 }
 
-/// An iWARP queue pair lives on a TCP connection, and has failed with it whoever ended that: the connection says why.
-bool is_end_of_connection(const ibv_async_event& event) {
-  return event.element.qp->context->device->transport_type == IBV_TRANSPORT_IWARP;
-}
-
 std::optional<Error> failure_of(const ibv_async_event& event) {
   switch (event.event_type) {
     case IBV_EVENT_QP_FATAL:
-      if (is_end_of_connection(event)) return {};
+      if (verbs::fails_with_connection(*event.element.qp->context)) return {};
       return queue_pair_failed(event, "the device has taken it out of service; the kernel log may say why");
     case IBV_EVENT_QP_REQ_ERR:
       return queue_pair_failed(

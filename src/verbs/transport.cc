@@ -13,4 +13,8 @@ std::string to_text(Transport transport) {
   return "transport " + std::to_string(static_cast<unsigned>(transport));
 }
 
+bool fails_with_connection(const ibv_context& context) noexcept {
+  return context.device->transport_type == IBV_TRANSPORT_IWARP;
+}
+
 }  // namespace rdmacomm::verbs

@@ -149,6 +149,20 @@ TEST_F(ChannelPollTest, AnErrorThatAPortMayCauseNamesThePortThatIsDown) {
   EXPECT_THAT(poll().at(0).status().message(), HasSubstr("failed: the rkey is wrong"));
 }
 
+/// siw completes with LOC_QP_OP_ERR what TCP did not take any more, and what is wrong with a request here.
+TEST_F(ChannelPollTest, OnIwarpAnErrorOfTheQueuePairLeadsToTheConnection) {
+  const auto line = [&] {
+    EXPECT_FALSE(channel_->post_send(slice(), 42));
+    fake_.complete_send(IBV_WC_LOC_QP_OP_ERR);
+    return poll().at(0).status().message();
+  };
+  EXPECT_THAT(line(), HasSubstr("failed: the local device refused the request"));
+  fake_.devices[0]->transport_type = IBV_TRANSPORT_IWARP;
+  const std::string on_iwarp = line();
+  EXPECT_THAT(on_iwarp, HasSubstr("failed: its connection has ended, for which the endpoint's status has the reason"));
+  EXPECT_THAT(on_iwarp, HasSubstr("the local device refused the request; check lengths and slice counts"));
+}
+
 TEST_F(ChannelPollTest, ACompletionWithoutAChannelHasALineToo) {
   Completion completion;
   completion.error = Errc::kFlushed;

@@ -133,9 +133,11 @@ constexpr std::array kOutcomes = {
     OutcomeRow{Outcome::kPeerGone,
                "peer gone",
                "A request to a queue pair that is not there any more",
-               "On iWARP the connection ends: a request was complete before, is flushed with it, or is never taken",
-               {Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded), Codes(Errc::kOk, Errc::kFlushed, kNeverTold),
-                Codes(Errc::kRetryExceeded)}},
+               "On iWARP the connection ends: a request was complete before, is flushed with it, is never taken, or "
+               "fails with "
+               "the queue pair where TCP refuses it (siw_qp_sq_process)",
+               {Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded),
+                Codes(Errc::kOk, Errc::kFlushed, Errc::kLocalQueuePair, kNeverTold), Codes(Errc::kRetryExceeded)}},
     OutcomeRow{Outcome::kLinkDown,
                "link down",
                "A request while the network interface under the device is down",

@@ -37,8 +37,9 @@ struct Completion {
 
   [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
   /// ok, or an Error that names the operation, the id, the channel, the peer's queue pair, the cause and what to do.
-  /// A port that is down by now counts as the cause. Only while `channel` lives. Cost on errors: may ask the device,
-  /// and for kLocalQueuePair wait up to 200 ms for the port to say that it is down.
+  /// A port that is down by now counts as the cause. On iWARP kLocalQueuePair may be the end of the connection, for which
+  /// EndPoint::status() has the reason. Only while `channel` lives. Cost on errors: may ask the device, and for
+  /// kLocalQueuePair wait up to 200 ms for the port to say that it is down.
   [[nodiscard]] Status status() const;
 };
 

@@ -2,6 +2,8 @@
 // Layer: verbs. Uses: base.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <cstdint>
 #include <string>
 
@@ -18,5 +20,9 @@ enum class Transport : std::uint8_t {
 
 /// "InfiniBand", "RoCE", "iWARP", "software device"; "transport N" for anything else.
 [[nodiscard]] std::string to_text(Transport transport);
+
+/// Whether queue pairs of `context` live on TCP connections and fail with them, whoever ended those (iWARP).
+/// IBV_WC_LOC_QP_OP_ERR and IBV_EVENT_QP_FATAL then say nothing of the cause; the connection does.
+[[nodiscard]] bool fails_with_connection(const ibv_context& context) noexcept;
 
 }  // namespace rdmacomm::verbs
