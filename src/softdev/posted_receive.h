@@ -4,9 +4,11 @@
 #include <infiniband/verbs.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/hot_inline.h"
 #include "softdev/copy.h"
@@ -15,10 +17,36 @@
 
 namespace rdmacomm::softdev {
 
-/// The owner's part; its slices lie in an array beside it.
-struct RecvRecord {
-  std::uint64_t wr_id;
-  std::uint32_t count;
+/// The owner's part of posted receives, each in a place of its own. What is in a place may be read while another is
+/// written.
+class ReceiveTable {
+ public:
+  ReceiveTable(std::uint32_t places, std::uint32_t max_sge)
+      : max_sge_(max_sge), records_(places), slices_(std::size_t{places} * max_sge) {}
+
+  /// Copies what the caller owns. Returns its slices, at most max_sge.
+  std::span<const ibv_sge> put(std::uint32_t place, const ibv_recv_wr& wr) noexcept {
+    const std::span<const ibv_sge> given(wr.sg_list, static_cast<std::size_t>(wr.num_sge));
+    records_[place] = {wr.wr_id, static_cast<std::uint32_t>(given.size())};
+    std::ranges::copy(given, slices_.data() + std::size_t{place} * max_sge_);
+    return given;
+  }
+  [[nodiscard]] std::uint64_t wr_id(std::uint32_t place) const noexcept { return records_[place].wr_id; }
+  [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t place) const noexcept {
+    return {slices_.data() + std::size_t{place} * max_sge_, records_[place].count};
+  }
+  [[nodiscard]] bool uses(std::uint32_t place, std::uint32_t key) const noexcept {
+    return std::ranges::any_of(slices(place), [key](const ibv_sge& slice) { return slice.lkey == key; });
+  }
+
+ private:
+  struct Record {
+    std::uint64_t wr_id;
+    std::uint32_t count;
+  };
+  const std::uint32_t max_sge_;
+  std::vector<Record> records_;
+  std::vector<ibv_sge> slices_;
 };
 
 /// The registrations that posted receives may lie in.
@@ -44,6 +72,12 @@ inline std::uint32_t fill_entry(RecvEntry& entry, std::span<const ibv_sge> slice
   for (const ibv_sge& slice : slices) entry.total += slice.length;
   std::ranges::copy(slices, entry.scatter());
   return entry.malformed != 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
+}
+
+/// A receive was posted that no more than `bytes` may be handed over to unseen, or one can take no more than that any more.
+/// By the owner only.
+inline void lower_floor(std::atomic<std::uint32_t>& floor, std::uint32_t bytes) noexcept {
+  if (bytes < floor.load(std::memory_order_relaxed)) floor.store(bytes, std::memory_order_relaxed);
 }
 
 /// Copies a message that was handed over in its slot into its receive. false: that is not, or no more, registered.

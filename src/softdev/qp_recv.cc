@@ -16,12 +16,6 @@ ReceiveMemory SoftQp::memory() const noexcept {
   return {soft_context_.registrations().entries(), pd_number_};
 }
 
-RDMACOMM_HOT_INLINE void SoftQp::lower_floor(std::uint32_t bytes) noexcept {
-  if (bytes >= recv_floor_) return;
-  recv_floor_ = bytes;
-  view_.shared->recv_floor.store(bytes, std::memory_order_relaxed);
-}
-
 int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   const std::scoped_lock guard(recv_lock_);
   int error = state_.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
@@ -31,13 +25,9 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     if (position - recv_polled_.load(std::memory_order_acquire) >= capabilities_.max_recv_wr) error = ENOMEM;
     if (wr->num_sge < 0 || static_cast<std::uint32_t>(wr->num_sge) > capabilities_.max_recv_sge) error = EINVAL;
     if (error != 0) break;
-    const std::span<const ibv_sge> given(wr->sg_list, static_cast<std::size_t>(wr->num_sge));
-    const std::uint32_t at = position & view_.mask;
-    recvs_[at] = {wr->wr_id, static_cast<std::uint32_t>(given.size())};
-    std::ranges::copy(given,
-                      recv_slices_.begin() + static_cast<std::ptrdiff_t>(std::size_t{at} * capabilities_.max_recv_sge));
+    const std::span<const ibv_sge> given = receives_.put(position & view_.mask, *wr);
     // Before the receive is published: who sees it knows how short it is.
-    lower_floor(fill_entry(view_.recv(position), given, memory()));
+    lower_floor(view_.shared->recv_floor, fill_entry(view_.recv(position), given, memory()));
     ++position;
   }
   if (error != 0) *bad = wr;
@@ -53,11 +43,8 @@ void SoftQp::expect_refusal(std::uint32_t key) noexcept {
   const std::scoped_lock guard(recv_lock_);
   const std::uint32_t end = recv_posted_.load(std::memory_order_relaxed);
   for (std::uint32_t position = recv_polled_.load(std::memory_order_acquire); position != end; ++position) {
-    const std::uint32_t at = position & view_.mask;
-    const ibv_sge* const slices = recv_slices_.data() + std::size_t{at} * capabilities_.max_recv_sge;
-    const auto has_key = [key](const ibv_sge& slice) { return slice.lkey == key; };
-    if (std::none_of(slices, slices + recvs_[at].count, has_key)) continue;
-    lower_floor(0);
+    if (!receives_.uses(position & view_.mask, key)) continue;
+    lower_floor(view_.shared->recv_floor, 0);
     return;
   }
 }
@@ -67,16 +54,15 @@ RDMACOMM_HOT_INLINE bool SoftQp::deliver_own(const InSlot& slot, SlotHead head, 
                                              ibv_wc& wc) noexcept {
   // The record was written by whoever posted the receive, on a thread that this one need not know otherwise.
   (void)recv_posted_.load(std::memory_order_acquire);
-  const RecvRecord& record = recvs_[position & view_.mask];
-  const ibv_sge* slices = recv_slices_.data() + std::size_t{position & view_.mask} * capabilities_.max_recv_sge;
-  wc.wr_id = record.wr_id;
-  return head.eager == 0 || copy_eager(slot, {slices, record.count}, memory());
+  const std::uint32_t place = position & view_.mask;
+  wc.wr_id = receives_.wr_id(place);
+  return head.eager == 0 || copy_eager(slot, receives_.slices(place), memory());
 }
 
 /// The same of a shared one.
 bool SoftQp::deliver_shared(InSlot& slot, SlotHead head, ibv_wc& wc) noexcept {
   const std::uint32_t entry = SharedReceive::entry(slot);
-  wc.wr_id = srq_->record(entry).wr_id;
+  wc.wr_id = srq_->wr_id(entry);
   const bool copied = head.eager == 0 || copy_eager(slot, srq_->slices(entry), srq_->memory());
   srq_->give_back(entry);
   return copied;
@@ -139,7 +125,7 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
       if (position == recv_posted_.load(std::memory_order_acquire) || busy()) break;
       if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
       out[found] = {};
-      out[found].wr_id = recvs_[position & view_.mask].wr_id;
+      out[found].wr_id = receives_.wr_id(position & view_.mask);
       out[found].status = IBV_WC_WR_FLUSH_ERR;
       out[found].opcode = IBV_WC_RECV;
       out[found].qp_num = qp_base.qp_num;

@@ -111,8 +111,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std:
       served_srq_(srq_),
       sends_(queue_entries(init.cap.max_send_wr)),
       send_mask_(queue_entries(init.cap.max_send_wr) - 1),
-      recvs_(recv_entries(init)),
-      recv_slices_(std::size_t{recv_entries(init)} * init.cap.max_recv_sge) {
+      receives_(recv_entries(init), init.cap.max_recv_sge) {
   qp_base.context = soft_context_.verbs();
   qp_base.qp_context = init.qp_context;
   qp_base.send_cq = init.send_cq;
@@ -297,7 +296,6 @@ void SoftQp::reset() {
     send_freed_.store(0, std::memory_order_relaxed);
     recv_posted_.store(0, std::memory_order_relaxed);
     recv_polled_.store(0, std::memory_order_relaxed);
-    recv_floor_ = UINT32_MAX;
     for (std::uint32_t i = 0; i <= view_.mask; ++i) view_.slot(i).head.store({}, std::memory_order_relaxed);
     view_.shared->taken = 0;
     view_.shared->posted.store(0, std::memory_order_relaxed);

@@ -172,7 +172,6 @@ class SoftQp : public ibv_qp_ex {
 
   // qp_recv.cc
   /// Messages of more than that many bytes are not handed over before the sender has looked at the receive.
-  void lower_floor(std::uint32_t bytes) noexcept;
   [[nodiscard]] ReceiveMemory memory() const noexcept;
   void deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
   [[nodiscard]] bool deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
@@ -217,9 +216,7 @@ class SoftQp : public ibv_qp_ex {
 
   // Receive queue.
   SpinLock recv_lock_;
-  std::vector<RecvRecord> recvs_;
-  std::vector<ibv_sge> recv_slices_;
-  std::uint32_t recv_floor_ = UINT32_MAX;
+  ReceiveTable receives_;
   alignas(64) std::atomic<std::uint32_t> recv_posted_{0};
   alignas(64) std::atomic<std::uint32_t> recv_polled_{0};
 };

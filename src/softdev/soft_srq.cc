@@ -16,8 +16,7 @@ SoftSrq::SoftSrq(SoftContext& soft_context, SharedBlock block, std::uint32_t pd_
       view_(block_.mapping.data(), entries(attributes), attributes.max_sge),
       pd_number_(pd_number),
       attributes_(attributes),
-      records_(entries(attributes)),
-      slices_(std::size_t{entries(attributes)} * attributes.max_sge) {
+      receives_(entries(attributes), attributes.max_sge) {
   context = soft_context.verbs();
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
@@ -30,17 +29,8 @@ std::uint32_t SoftSrq::entries(const ibv_srq_attr& attributes) noexcept {
   return std::bit_ceil(attributes.max_wr);
 }
 
-std::span<const ibv_sge> SoftSrq::slices(std::uint32_t entry) const noexcept {
-  return {slices_.data() + std::size_t{entry} * attributes_.max_sge, records_[entry].count};
-}
-
 ReceiveMemory SoftSrq::memory() const noexcept {
   return {soft_context_.registrations().entries(), pd_number_};
-}
-
-void SoftSrq::lower_floor(std::uint32_t bytes) noexcept {
-  if (bytes >= view_.shared->recv_floor.load(std::memory_order_relaxed)) return;
-  view_.shared->recv_floor.store(bytes, std::memory_order_relaxed);
 }
 
 void SoftSrq::append_locked(std::uint32_t entry) noexcept {
@@ -59,10 +49,8 @@ int SoftSrq::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     }
     const std::uint32_t entry = free_.back();
     free_.pop_back();
-    const std::span<const ibv_sge> given(wr->sg_list, static_cast<std::size_t>(wr->num_sge));
-    records_[entry] = {wr->wr_id, static_cast<std::uint32_t>(given.size())};
-    std::ranges::copy(given, slices_.begin() + static_cast<std::ptrdiff_t>(std::size_t{entry} * attributes_.max_sge));
-    lower_floor(fill_entry(view_.recv(entry), given, memory()));
+    const std::span<const ibv_sge> given = receives_.put(entry, *wr);
+    lower_floor(view_.shared->recv_floor, fill_entry(view_.recv(entry), given, memory()));
     append_locked(entry);
   }
   return 0;
@@ -107,8 +95,8 @@ void SoftSrq::expect_refusal(std::uint32_t key) noexcept {
   const std::uint32_t end = view_.shared->posted.load(std::memory_order_relaxed);
   for (std::uint32_t at = view_.shared->taken.load(std::memory_order_acquire); at != end; ++at) {
     const std::uint32_t entry = view_.order[at & view_.mask].load(std::memory_order_relaxed);
-    if (std::ranges::find(slices(entry), key, &ibv_sge::lkey) == slices(entry).end()) continue;
-    lower_floor(0);
+    if (!receives_.uses(entry, key)) continue;
+    lower_floor(view_.shared->recv_floor, 0);
     return;
   }
 }

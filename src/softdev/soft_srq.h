@@ -39,11 +39,11 @@ class SoftSrq : public ibv_srq {
 
   // For the queue pairs.
   /// Of a posted entry that a message has taken. Whoever posted it may be a thread that this one need not know otherwise.
-  [[nodiscard]] const RecvRecord& record(std::uint32_t entry) const noexcept {
+  [[nodiscard]] std::uint64_t wr_id(std::uint32_t entry) const noexcept {
     (void)view_.shared->posted.load(std::memory_order_acquire);
-    return records_[entry];
+    return receives_.wr_id(entry);
   }
-  [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t entry) const noexcept;
+  [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t entry) const noexcept { return receives_.slices(entry); }
   [[nodiscard]] ReceiveMemory memory() const noexcept;
   /// The entry's message was polled.
   void give_back(std::uint32_t entry) noexcept;
@@ -66,7 +66,6 @@ class SoftSrq : public ibv_srq {
   std::atomic<int> users{0};  ///< queue pairs
 
  private:
-  void lower_floor(std::uint32_t bytes) noexcept;
   void append_locked(std::uint32_t entry) noexcept;
 
   SoftContext& soft_context_;
@@ -75,8 +74,7 @@ class SoftSrq : public ibv_srq {
   const std::uint32_t pd_number_;
   const ibv_srq_attr attributes_;
   SpinLock lock_;
-  std::vector<RecvRecord> records_;
-  std::vector<ibv_sge> slices_;
+  ReceiveTable receives_;
   std::vector<std::uint32_t> free_;  // entries that can be posted
 };
 
