@@ -130,6 +130,42 @@ class Launcher(ForeignProgramTest):
         self.assertIn("usage: softdev-run", self.run_alone("--help"))
 
 
+INSTALLED = "/usr/lib/x86_64-linux-gnu/libibverbs.so.1"
+DROP_IN = os.path.join(os.environ.get("RDMACOMM_BIN", ""), "softdev", "libibverbs.so.1")
+# As programs do that are not linked with libibverbs: by a handle, and some by version.
+BY_HANDLE = """
+import ctypes
+library = ctypes.CDLL("libibverbs.so.1")
+dlvsym = ctypes.CDLL(None).dlvsym
+dlvsym.restype, dlvsym.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
+address = dlvsym(library._handle, b"ibv_get_device_list", b"IBVERBS_1.1")
+get = ctypes.CFUNCTYPE(ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int))(address)
+count = ctypes.c_int()
+devices = get(ctypes.byref(count))
+library.ibv_get_device_name.restype = ctypes.c_char_p
+library.ibv_get_device_name.argtypes = (ctypes.c_void_p,)
+print([library.ibv_get_device_name(devices[i]).decode() for i in range(count.value)])
+library.ibv_wc_status_str.restype = ctypes.c_char_p
+print(library.ibv_wc_status_str(5).decode())
+"""
+
+
+@unittest.skipUnless(os.path.exists(DROP_IN), "the drop-in is built for x86-64, where Python is there")
+class DropIn(ForeignProgramTest):
+    @staticmethod
+    def symbols(library):
+        listing = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", library], check=True,
+                                 capture_output=True, text=True).stdout
+        return {line.split()[2] for line in listing.splitlines()}
+
+    def test_has_all_symbols_of_the_installed_library(self):
+        self.assertEqual(self.symbols(INSTALLED) - self.symbols(DROP_IN), set())
+
+    def test_programs_that_look_symbols_up_in_a_handle(self):
+        out = self.run_alone("/usr/bin/python3", "-c", BY_HANDLE, run_options=("--names=soft0,mlx5_0",))
+        self.assertEqual(out.splitlines(), ["['soft0', 'mlx5_0']", "Work Request Flushed Error"])
+
+
 class PingPong(ForeignProgramTest):
     """rdma-core's examples; -c: each byte is looked at."""
 

@@ -1,14 +1,16 @@
 // next.h - the libibverbs behind this front, which serves the kernel's devices.
 #pragma once
 
-#include <dlfcn.h>
-
 namespace rdmacomm::softdev::preload {
 
-/// The function of libibverbs that one of this front's stands before; nullptr: the program has no libibverbs.
+/// What the libibverbs behind has under this name; nullptr: there is none, or it is another release. How it is found is the
+/// difference between the library for LD_PRELOAD (next_by_order.cc) and the drop-in (next_by_path.cc).
+[[nodiscard]] void* symbol_behind(const char* name) noexcept;
+
+/// The function of libibverbs that one of this front's stands before; nullptr: there is none.
 template <typename Function>
 Function* next(const char* name) noexcept {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+  return reinterpret_cast<Function*>(symbol_behind(name));
 }
 
 }  // namespace rdmacomm::softdev::preload
