@@ -66,7 +66,7 @@ ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_ch
 }
 
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
-  // One thread or several, overruns that cannot be: all the same here.
+  // One thread or several: all the same here.
   constexpr std::uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
   const bool has_flags = (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
   const bool known = (init->comp_mask & ~static_cast<std::uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) == 0 &&
@@ -75,7 +75,9 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
   if (init->cqe > kMaxCompletions) return fail<ibv_cq_ex>(EINVAL);
   SoftCq* const cq = make_cq(context, static_cast<int>(init->cqe), init->cq_context, init->channel,
                              static_cast<int>(init->comp_vector));
-  if (cq != nullptr) CqCursor::install(*cq, init->wc_flags);
+  if (cq == nullptr) return nullptr;
+  CqCursor::install(*cq, init->wc_flags);
+  if (has_flags && (init->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0) cq->ignore_overrun();
   return cq;
 }
 
@@ -97,6 +99,7 @@ int destroy_cq(ibv_cq* cq) {
     soft.retire_events();
   }
   SoftContext& context = SoftContext::from(cq->context);
+  context.events().retire(soft.events);
   context.completion_queues().remove(soft);
   context.segment().free(soft.take_block());
   delete &soft;

@@ -83,7 +83,8 @@ int CqCursor::start(ibv_cq_ex& cq) {
 }
 
 int CqCursor::next(ibv_cq_ex& cq) {
-  if (static_cast<SoftCq&>(cq).poll(1, &wc_) == 0) return ENOENT;
+  const int found = static_cast<SoftCq&>(cq).poll(1, &wc_);
+  if (found <= 0) return found == 0 ? ENOENT : EIO;
   cq.status = wc_.status;
   cq.wr_id = wc_.wr_id;
   return 0;

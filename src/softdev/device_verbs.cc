@@ -108,6 +108,10 @@ void ack_async_event(ibv_async_event* event) {
     SoftSrq& srq = SoftSrq::from(event->element.srq);
     return SoftContext::from(srq.context).events().acknowledge(srq.events);
   }
+  if (event->event_type == IBV_EVENT_CQ_ERR) {
+    SoftCq& cq = SoftCq::from(event->element.cq);
+    return SoftContext::from(event->element.cq->context).events().acknowledge(cq.events);
+  }
   SoftQp& qp = SoftQp::from(event->element.qp);
   SoftContext::from(qp.qp_base.context).events().acknowledge(qp.events);
 }

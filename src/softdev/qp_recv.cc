@@ -106,11 +106,14 @@ void SoftQp::notify_receiver() noexcept {
   if (!destroyed_) recv_queue_.notify(true);
 }
 
-int SoftQp::waiting_receives() const noexcept {
-  const std::uint32_t first = recv_polled_.load(std::memory_order_relaxed);
-  std::uint32_t position = first;
-  while (view_.slot(position).head.load(std::memory_order_acquire).sequence == position + 1) ++position;
-  return static_cast<int>(position - first);
+int SoftQp::waiting_receives(int enough) const noexcept {
+  std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
+  int count = 0;
+  while (count < enough && view_.slot(position).head.load(std::memory_order_acquire).sequence == position + 1) {
+    ++position;
+    ++count;
+  }
+  return count;
 }
 
 int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {

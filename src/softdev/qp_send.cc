@@ -252,10 +252,10 @@ void SoftQp::flush_pending() noexcept {
   pending_count_.store(0, std::memory_order_relaxed);
 }
 
-int SoftQp::waiting_sends() const noexcept {
+int SoftQp::waiting_sends(int enough) const noexcept {
   const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
   int count = 0;
-  for (std::uint32_t position = send_scanned_; position != finished; ++position) {
+  for (std::uint32_t position = send_scanned_; position != finished && count < enough; ++position) {
     const SendRecord& record = sends_[position & send_mask_];
     if (record.signaled || record.status != IBV_WC_SUCCESS) ++count;
   }

@@ -17,10 +17,14 @@ SoftCq* SoftChannel::take_event() {
   return fired == queues.end() ? nullptr : *fired;
 }
 
-SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* user_context, SoftChannel* events)
-    : ibv_cq_ex{}, block_(std::move(block)), shared_(reinterpret_cast<CqShared*>(block_.mapping.data())) {
+SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* user_context,
+               SoftChannel* completion_channel)
+    : ibv_cq_ex{},
+      soft_context_(soft_context),
+      block_(std::move(block)),
+      shared_(reinterpret_cast<CqShared*>(block_.mapping.data())) {
   context = soft_context.verbs();
-  channel = events;
+  channel = completion_channel;
   cq_context = user_context;
   cqe = depth;
   pthread_mutex_init(&mutex, nullptr);
@@ -29,6 +33,10 @@ SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* us
 
 int SoftCq::poll(int count, ibv_wc* out) noexcept {
   const std::scoped_lock guard(lock_);
+  if (may_overrun_ && overruns_locked()) [[unlikely]]
+    fail_locked();
+  if (failed_) [[unlikely]]
+    return -1;
   const std::size_t queues = senders_.size() + receivers_.size();
   int found = 0;
   if (next_ >= queues) next_ = 0;  // queue pairs have left since
@@ -43,12 +51,39 @@ int SoftCq::poll(int count, ibv_wc* out) noexcept {
   return found;
 }
 
+/// Of the completions that wait; may stop counting at `enough`.
+int SoftCq::count_waiting_locked(int enough) const noexcept {
+  int waiting = 0;
+  for (const SoftQp* const qp : senders_) {
+    if (waiting < enough) waiting += qp->waiting_sends(enough - waiting);
+  }
+  for (const SoftQp* const qp : receivers_) {
+    if (waiting < enough) waiting += qp->waiting_receives(enough - waiting);
+  }
+  return waiting;
+}
+
+bool SoftCq::overruns_locked() const noexcept {
+  // They are counted only where so many can wait at all.
+  std::uint64_t possible = 0;
+  for (const SoftQp* const qp : senders_) possible += qp->capabilities().max_send_wr;
+  for (const SoftQp* const qp : receivers_) possible += qp->receive_places();
+  return possible > static_cast<std::uint64_t>(cqe) && count_waiting_locked(cqe + 1) > cqe;
+}
+
+void SoftCq::fail_locked() noexcept {
+  if (std::exchange(failed_, true)) return;
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_CQ_ERR;
+  event.element.cq = verbs();
+  soft_context_.events().push(event, events);
+  for (SoftQp* const qp : senders_) qp->enter_error();
+  for (SoftQp* const qp : receivers_) qp->enter_error();
+}
+
 int SoftCq::resize(int depth) noexcept {
   const std::scoped_lock guard(lock_);
-  int waiting = 0;
-  for (const SoftQp* const qp : senders_) waiting += qp->waiting_sends();
-  for (const SoftQp* const qp : receivers_) waiting += qp->waiting_receives();
-  if (waiting > depth) return EINVAL;
+  if (count_waiting_locked(depth + 1) > depth) return EINVAL;
   cqe = depth;  // the queue pairs hold the completions, and have room for all of theirs
   return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "softdev/completion_event.h"
 #include "softdev/cq_cursor.h"
+#include "softdev/event_queue.h"
 #include "softdev/layout.h"
 #include "softdev/shared_file.h"
 #include "softdev/spin_lock.h"
@@ -32,11 +33,12 @@ struct SoftChannel : ibv_comp_channel {
 
 /// A completion queue. It holds no completions itself: they lie in the queue pairs that report to it, send
 /// completions in their send queues, receive completions in their inbound slots, and poll() merges them. So no
-/// two processes ever share a queue.
+/// two processes ever share a queue, and none is ever lost: where more wait than the queue has been made for, it fails as a
+/// device's does that has nowhere to put them.
 /// Threads: any.
 class SoftCq : public ibv_cq_ex {
  public:
-  SoftCq(SoftContext& context, SharedBlock block, int depth, void* cq_context, SoftChannel* channel);
+  SoftCq(SoftContext& context, SharedBlock block, int depth, void* cq_context, SoftChannel* completion_channel);
   SoftCq(const SoftCq&) = delete;
   SoftCq& operator=(const SoftCq&) = delete;
 
@@ -48,6 +50,7 @@ class SoftCq : public ibv_cq_ex {
   /// For the calls ibv_start_poll and so on.
   [[nodiscard]] CqCursor& cursor() noexcept { return cursor_; }
 
+  /// How many it found; -1: the queue has overrun.
   int poll(int count, ibv_wc* out) noexcept;
   /// 0; EINVAL: more completions than that wait.
   int resize(int depth) noexcept;
@@ -59,6 +62,8 @@ class SoftCq : public ibv_cq_ex {
 
   void attach_sender(SoftQp& qp) { attach(senders_, qp); }
   void attach_receiver(SoftQp& qp) { attach(receivers_, qp); }
+  /// It never overruns: the application says that it takes care (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
+  void ignore_overrun() noexcept { may_overrun_ = false; }
   /// From the return on poll() does not look at `qp`; its completions are gone.
   void detach(SoftQp& qp);
   [[nodiscard]] bool in_use();
@@ -75,18 +80,26 @@ class SoftCq : public ibv_cq_ex {
   [[nodiscard]] int wake_fd() const noexcept { return channel == nullptr ? -1 : channel->fd; }
   [[nodiscard]] SharedBlock take_block() noexcept { return std::move(block_); }
 
+  EventSource events;
+
  private:
   void attach(std::vector<SoftQp*>& list, SoftQp& qp) {
     const std::scoped_lock guard(lock_);
     list.push_back(&qp);
   }
+  [[nodiscard]] bool overruns_locked() const noexcept;
+  void fail_locked() noexcept;
+  [[nodiscard]] int count_waiting_locked(int enough) const noexcept;
 
+  SoftContext& soft_context_;
   CqCursor cursor_;
   SharedBlock block_;
   CqShared* const shared_;
   SpinLock lock_;
   std::vector<SoftQp*> senders_;
   std::vector<SoftQp*> receivers_;
+  bool may_overrun_ = true;
+  bool failed_ = false;
   std::size_t next_ = 0;            // where the next poll starts, so that no queue pair starves
   std::uint32_t events_taken_ = 0;  // guarded by ibv_cq::mutex, as is comp_events_completed
 };

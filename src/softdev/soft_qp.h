@@ -75,8 +75,11 @@ class SoftQp : public ibv_qp_ex {
   int post_all(std::span<ibv_send_wr> requests) noexcept;
   int poll_sends(int count, ibv_wc* out) noexcept;
   /// Completions that wait for poll_sends(), poll_receives(). Under the completion queue's lock.
-  [[nodiscard]] int waiting_sends() const noexcept;
-  [[nodiscard]] int waiting_receives() const noexcept;
+  /// They may stop counting at `enough`.
+  [[nodiscard]] int waiting_sends(int enough) const noexcept;
+  [[nodiscard]] int waiting_receives(int enough) const noexcept;
+  /// As many messages can have arrived and wait.
+  [[nodiscard]] std::uint32_t receive_places() const noexcept { return view_.mask + 1; }
   [[nodiscard]] bool has_pending() const noexcept { return pending_count_.load(std::memory_order_relaxed) != 0; }
   /// Tries the waiting requests again, as the retrying thread does; it may look for the target.
   void retry_pending() noexcept;

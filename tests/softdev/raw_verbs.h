@@ -96,7 +96,8 @@ struct Qp {
     if (settings.with_channel) {
       channel = verbs::CompChannelHandle(api(), api().create_comp_channel(node.context.get()));
     }
-    cq = verbs::CqHandle(api(), api().create_cq(node.context.get(), 256, this, channel.get(), 0));
+    const int completions = static_cast<int>(std::max(256U, 2 * settings.depth));
+    cq = verbs::CqHandle(api(), api().create_cq(node.context.get(), completions, this, channel.get(), 0));
     ibv_qp_init_attr init{};
     init.send_cq = init.recv_cq = cq.get();
     init.qp_type = settings.type;
