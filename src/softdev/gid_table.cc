@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,11 +29,24 @@ ibv_gid link_local(std::uint64_t guid) {
   return gid;
 }
 
+/// In the table's order.
+enum class AddressKind : std::uint8_t { kIpv4, kIpv6, kLinkLocal, kLoopback };
+
 struct HostAddress {
   ibv_gid gid;
   std::uint32_t interface;
-  int rank;  // 0: IPv4, 1: IPv6, 2: loopback
+  AddressKind kind;
 };
+
+bool is_link_local(const ibv_gid& gid) {
+  return IN6_IS_ADDR_LINKLOCAL(reinterpret_cast<const in6_addr*>(gid.raw));
+}
+
+AddressKind kind_of(const ibv_gid& gid, unsigned interface_flags) {
+  if ((interface_flags & IFF_LOOPBACK) != 0) return AddressKind::kLoopback;
+  if (is_link_local(gid)) return AddressKind::kLinkLocal;
+  return verbs::is_mapped_ipv4(gid) ? AddressKind::kIpv4 : AddressKind::kIpv6;
+}
 
 std::vector<HostAddress> host_addresses() {
   std::vector<HostAddress> found;
@@ -43,24 +57,26 @@ std::vector<HostAddress> host_addresses() {
     const int family = one->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     const ibv_gid gid = verbs::gid_of(*one->ifa_addr);
-    // Entries 0 and 1 stand for the link-local ones of IPv6.
-    if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(reinterpret_cast<const in6_addr*>(gid.raw))) continue;
-    const int rank = family == AF_INET ? 0 : 1;
-    const bool loopback = (one->ifa_flags & IFF_LOOPBACK) != 0;
-    found.push_back({gid, if_nametoindex(one->ifa_name), loopback ? 2 : rank});
+    found.push_back({gid, if_nametoindex(one->ifa_name), kind_of(gid, one->ifa_flags)});
   }
   freeifaddrs(list);
-  std::ranges::stable_sort(found, {}, &HostAddress::rank);
+  std::ranges::stable_sort(found, {}, &HostAddress::kind);
   return found;
 }
 
-/// All but the last byte, which tells the host's devices apart.
+/// Two hosts are two machines, or two network namespaces of one. All but the last byte, which tells the host's devices
+/// apart.
 std::uint64_t host_guid() {
   std::array<char, 64> boot_id{};
   const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   if (file) (void)!read(file.get(), boot_id.data(), boot_id.size() - 1);
+  struct stat network {};
+  (void)stat("/proc/thread-self/ns/net", &network);
+  std::array<unsigned char, sizeof(boot_id) + sizeof(network.st_ino)> host{};
+  std::memcpy(host.data(), boot_id.data(), sizeof(boot_id));
+  std::memcpy(host.data() + sizeof(boot_id), &network.st_ino, sizeof(network.st_ino));
   std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : boot_id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  for (const unsigned char byte : host) hash = (hash ^ byte) * 0x100000001b3;
   // A locally administered EUI-64.
   return ((hash & ~(std::uint64_t{1} << 56)) | std::uint64_t{2} << 56) & ~std::uint64_t{0xff};
 }
@@ -88,8 +104,14 @@ std::vector<ibv_gid_entry> gid_table(const DeviceIdentity& identity) {
       table.push_back({gid, static_cast<std::uint32_t>(table.size()), 1, type, interface});
     }
   };
-  add_pair(own, 0);
-  for (const HostAddress& address : host_addresses()) add_pair(address.gid, address.interface);
+  auto addresses = host_addresses();
+  const auto first = std::ranges::find(addresses, AddressKind::kLinkLocal, &HostAddress::kind);
+  if (first == addresses.end()) {
+    add_pair(own, 0);
+  } else {
+    std::rotate(addresses.begin(), first, first + 1);
+  }
+  for (const HostAddress& address : addresses) add_pair(address.gid, address.interface);
   return table;
 }
 
@@ -98,6 +120,12 @@ bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {
   const ibv_gid of_first = link_local(device_guid(0));
   if (std::memcmp(gid.raw, of_first.raw, sizeof(gid.raw) - 1) == 0) return true;
   return std::ranges::any_of(table, [&gid](const ibv_gid_entry& entry) { return verbs::equal(entry.gid, gid); });
+}
+
+TargetPlace place_of(const std::vector<ibv_gid_entry>& table, std::uint32_t sgid_index, const ibv_gid& target) {
+  const bool names_its_link = is_link_local(target) && sgid_index < table.size();
+  return {.on_this_host = is_local_gid(table, target),
+          .interface = names_its_link ? table[sgid_index].ndev_ifindex : 0};
 }
 
 bool is_multicast(const ibv_gid& gid) noexcept {
