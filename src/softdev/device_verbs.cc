@@ -100,20 +100,27 @@ int query_pkey(ibv_context* /*context*/, std::uint8_t port, int index, __be16* p
 }
 
 int get_async_event(ibv_context* context, ibv_async_event* event) {
-  return SoftContext::from(context).events().get(*event);
+  return SoftContext::from(context).next_event(*event);
 }
 
 void ack_async_event(ibv_async_event* event) {
-  if (event->event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
-    SoftSrq& srq = SoftSrq::from(event->element.srq);
-    return SoftContext::from(srq.context).events().acknowledge(srq.events);
+  switch (event->event_type) {
+    case IBV_EVENT_SRQ_LIMIT_REACHED: {
+      SoftSrq& srq = SoftSrq::from(event->element.srq);
+      return SoftContext::from(srq.context).events().acknowledge(srq.events);
+    }
+    case IBV_EVENT_CQ_ERR: {
+      SoftCq& cq = SoftCq::from(event->element.cq);
+      return SoftContext::from(event->element.cq->context).events().acknowledge(cq.events);
+    }
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_GID_CHANGE: return;  // of the port, which nothing destroys
+    default: {
+      SoftQp& qp = SoftQp::from(event->element.qp);
+      return SoftContext::from(qp.qp_base.context).events().acknowledge(qp.events);
+    }
   }
-  if (event->event_type == IBV_EVENT_CQ_ERR) {
-    SoftCq& cq = SoftCq::from(event->element.cq);
-    return SoftContext::from(event->element.cq->context).events().acknowledge(cq.events);
-  }
-  SoftQp& qp = SoftQp::from(event->element.qp);
-  SoftContext::from(qp.qp_base.context).events().acknowledge(qp.events);
 }
 
 }  // namespace rdmacomm::softdev

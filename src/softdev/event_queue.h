@@ -19,7 +19,8 @@ struct EventSource {
   bool retired = false;
 };
 
-/// What get_async_event hands out. Its descriptor (ibv_context::async_fd) is readable while events wait.
+/// What get_async_event hands out. Its descriptor (ibv_context::async_fd) is readable while events wait, or where there may
+/// be some: see also_readable_with().
 /// Threads: any.
 class EventQueue {
  public:
@@ -27,10 +28,15 @@ class EventQueue {
   [[nodiscard]] int open();
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
+  /// Makes fd() readable while `fd` is, too; until that is closed.
+  void also_readable_with(int fd);
+
   /// `event` is about the object that `source` belongs to.
   void push(const ibv_async_event& event, EventSource& source);
-  /// As ibv_get_async_event: blocks unless the descriptor is non-blocking; -1 and errno.
-  int get(ibv_async_event& event);
+  /// The next event; false: none waits.
+  [[nodiscard]] bool take(ibv_async_event& event);
+  /// Blocks until fd() is readable, unless it is non-blocking: 0, or -1 and errno as ibv_get_async_event has it.
+  [[nodiscard]] int wait() const;
   void acknowledge(EventSource& source);
   /// Drops the events of `source` that nobody took and waits until all taken ones are acknowledged.
   void retire(EventSource& source);
@@ -41,7 +47,8 @@ class EventQueue {
     EventSource* source;
   };
 
-  UniqueFd fd_;
+  UniqueFd waiting_count_;  // an eventfd
+  UniqueFd fd_;             // epoll: of that, and of others
   std::mutex mutex_;
   std::condition_variable acknowledged_;
   std::deque<Waiting> waiting_;

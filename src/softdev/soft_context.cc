@@ -231,6 +231,8 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
     return nullptr;
   }
   context->verbs()->async_fd = context->events_.fd();
+  // Without netlink (a sandbox may refuse it) there are no events of the port, and all else works.
+  if (context->port_.open(context->identity()) == 0) context->events_.also_readable_with(context->port_.fd());
   if (!context->registrations_.create(context->segment_)) return nullptr;
   return context.release();
 }
@@ -256,6 +258,14 @@ bool SoftContext::is_command_fd(int fd) noexcept {
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
   const ssize_t length = readlink(link.c_str(), target.data(), target.size());
   return length == static_cast<ssize_t>(kName.size()) && std::string_view(target.data(), target.size()) == kName;
+}
+
+int SoftContext::next_event(ibv_async_event& event) {
+  for (;;) {
+    port_.look(events_);
+    if (events_.take(event)) return 0;
+    if (events_.wait() != 0) return -1;
+  }
 }
 
 int SoftContext::ensure_threads() {

@@ -15,6 +15,7 @@
 #include "softdev/hazard.h"
 #include "softdev/memory_windows.h"
 #include "softdev/mr_table.h"
+#include "softdev/port_watch.h"
 #include "softdev/retrier.h"
 #include "softdev/server.h"
 #include "softdev/shared_file.h"
@@ -135,6 +136,9 @@ class SoftContext : private verbs_context {
   [[nodiscard]] QueuePairs& queue_pairs() noexcept { return queue_pairs_; }
   [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
   [[nodiscard]] EventQueue& events() noexcept { return events_; }
+  [[nodiscard]] PortWatch& port() noexcept { return port_; }
+  /// As ibv_get_async_event.
+  int next_event(ibv_async_event& event);
   [[nodiscard]] Retrier& retrier() noexcept { return retrier_; }
   [[nodiscard]] Server& server() noexcept { return server_; }
 
@@ -163,6 +167,7 @@ class SoftContext : private verbs_context {
   Objects<SoftSrq> shared_receive_queues_;
   QueuePairs queue_pairs_;
   EventQueue events_;
+  PortWatch port_;
   const bool membarrier_ = register_for_membarrier();
   std::chrono::milliseconds lateness_{};  // set by open() for good
   std::atomic<std::uint32_t> next_pd_number_{1};

@@ -8,10 +8,15 @@
 #include "softdev/device_limits.h"
 #include "softdev/gid_table.h"
 #include "softdev/mr_table.h"
+#include "softdev/port_watch.h"
 
 namespace rdmacomm::softdev {
 
 namespace {
+
+// Of ibv_port_attr::phys_state: the names that ibv_devinfo has for them.
+constexpr std::uint8_t kLinkDisabled = 3;
+constexpr std::uint8_t kLinkUp = 5;
 
 /// No program calls it: what it is there for is its address.
 ibv_context* mark(ibv_device* /*device*/, int /*descriptor*/) {
@@ -70,7 +75,8 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
 
 void describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
   attributes = {};
-  attributes.state = IBV_PORT_ACTIVE;
+  const bool up = HostLinks::now().any_up();
+  attributes.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attributes.max_mtu = IBV_MTU_4096;
   attributes.active_mtu = IBV_MTU_4096;
   attributes.gid_tbl_len = static_cast<int>(gid_table(identity).size());
@@ -79,7 +85,7 @@ void describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
   attributes.max_vl_num = 1;
   attributes.active_width = 2;   // 4X
   attributes.active_speed = 64;  // HDR: the nearest to what two cores can copy
-  attributes.phys_state = 5;     // LinkUp
+  attributes.phys_state = up ? kLinkUp : kLinkDisabled;
   attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
   if (!identity.infiniband) return;
   attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;

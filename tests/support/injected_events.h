@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <mutex>
 #include <utility>
 
+#include "rdmacomm/base/unique_fd.h"
 #include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/softdev/softdev.h"
 
@@ -34,7 +36,11 @@ class InjectedEvents {
   void raise(const RDMADevice& device, const ibv_async_event& event) {
     const std::lock_guard lock(mutex_);
     waiting_.push_back({device.context(), event});
-    (void)eventfd_write(device.context()->async_fd, 1);
+    // soft0's descriptor is an epoll one. EEXIST: this is not the first event.
+    epoll_event readable{};
+    readable.events = EPOLLIN;
+    (void)epoll_ctl(device.context()->async_fd, EPOLL_CTL_ADD, wake_.get(), &readable);
+    EXPECT_EQ(eventfd_write(wake_.get(), 1), 0);
   }
   void raise(const RDMADevice& device, ibv_event_type type) {
     ibv_async_event event{};
@@ -71,7 +77,7 @@ class InjectedEvents {
     const auto found = std::ranges::find(self.waiting_, context, &Waiting::context);
     if (found == self.waiting_.end()) return softdev::api().get_async_event(context, event);
     eventfd_t count = 0;
-    if (eventfd_read(context->async_fd, &count) != 0) return -1;
+    EXPECT_EQ(eventfd_read(self.wake_.get(), &count), 0);
     *event = found->event;
     self.waiting_.erase(found);
     self.injected_ = true;
@@ -84,6 +90,7 @@ class InjectedEvents {
     if (!std::exchange(self.injected_, false)) softdev::api().ack_async_event(event);
   }
 
+  const UniqueFd wake_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE)};
   mutable std::mutex mutex_;
   std::deque<Waiting> waiting_;
   bool injected_ = false;  // the event that is taken and not acknowledged yet; there is one at a time

@@ -51,6 +51,8 @@ class OwnNetwork {
     run("echo 0 > /proc/sys/net/ipv6/conf/" + name + "/accept_dad");
     ip("link set " + end + " addrgenmode none up");
     ip("link set " + name + " up");
+    // The kernel's workers take note of a carrier when they come to it.
+    run("timeout 20 sh -c 'until ip link show dev " + name + " | grep -q \"state UP\"; do :; done'");
   }
 
  private:

@@ -1,0 +1,62 @@
+// What soft0 tells of its port, as the library shows it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/device/device_events.h"
+#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/softdev/softdev.h"
+#include "support/own_network.h"
+
+namespace rdmacomm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Remembering final : public DeviceEvents::Subscriber {
+ public:
+  void on_device_event(const DeviceEvent& event) override {
+    types.push_back(event.verbs.event_type);
+    EXPECT_FALSE(event.failure) << "ends nothing";
+  }
+  std::vector<ibv_event_type> types;
+};
+
+TEST(SoftPortEvents, AreShownAndLoggedAndEndNothing) {
+  const testing::OwnNetwork network;
+  if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  network.ip("link set lo up");
+  const auto device = RDMADevice::open_from(softdev::api());
+  ASSERT_TRUE(device) << device.error().message();
+  DeviceEvents& events = (*device)->events();
+  Remembering subscriber;
+  const auto subscription = events.subscribe(subscriber);
+  ASSERT_TRUE(subscription) << subscription.error().message();
+  ::testing::internal::CaptureStderr();
+  network.ip("address add 10.9.1.1/32 dev lo");
+  events.take();
+  network.ip("link set lo down");
+  network.ip("link set lo up");
+  events.take();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(subscriber.types, ElementsAre(IBV_EVENT_GID_CHANGE, IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE));
+  EXPECT_THAT(log, HasSubstr("soft0 port 1 has lost its link"));
+  EXPECT_TRUE(events.health().ok());
+}
+
+TEST(SoftPortEvents, APortThatIsDownIsNotChosen) {
+  const testing::OwnNetwork network;
+  if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  const auto device = RDMADevice::open_from(softdev::api());
+  ASSERT_FALSE(device);
+  EXPECT_THAT(device.error().message(), HasSubstr("soft0"));
+}
+
+}  // namespace
+}  // namespace rdmacomm
