@@ -24,6 +24,7 @@ ibv_comp_channel* create_comp_channel(ibv_context* context) {
   auto channel = std::make_unique<SoftChannel>();
   channel->context = context;
   channel->refcnt = 0;
+  channel->number = SoftContext::from(context).next_channel_number();
   channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
   if (channel->fd < 0) return nullptr;
   return channel.release();

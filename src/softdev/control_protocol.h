@@ -74,6 +74,7 @@ struct Answer {
   std::uint32_t pd = 0;
   std::uint32_t recv_entries = 0;
   std::uint32_t max_recv_sge = 0;
+  std::uint32_t channel = 0;  ///< number of the completion channel whose descriptor comes with this; 0: none does
   // kQueuePair, where it has a shared receive queue (srq_entries != 0)
   std::uint32_t srq_entries = 0;
   std::uint32_t srq_max_sge = 0;

@@ -162,9 +162,9 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   }
   slot.head.store(head, std::memory_order_release);
   next_line_ = &view_.slot(target.taken);
-  if (!remote_->wake_fd) return;
+  if (remote_->wake_fd < 0) return;
   const bool solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0 || status != IBV_WC_SUCCESS;
-  fire(*remote_->recv_cq, remote_->wake_fd.get(), solicited);
+  fire(*remote_->recv_cq, remote_->wake_fd, solicited);
 }
 
 RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "softdev/mr_table.h"
 #include "softdev/unix_packet.h"
@@ -66,7 +67,12 @@ std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn)
   auto remote = std::make_unique<RemoteQp>();
   {
     const std::scoped_lock lock(mutex_);
-    if (call_locked(request, {}, answer, {}, remote->wake_fd) != 0) return nullptr;
+    UniqueFd wake_fd;
+    if (call_locked(request, {}, answer, {}, wake_fd) != 0) return nullptr;
+    if (answer.channel != 0) {
+      remote->channel = channel_locked(answer.channel, std::move(wake_fd));
+      remote->wake_fd = remote->channel->get();
+    }
   }
   remote->mapping =
       Mapping(segment_fd_.get(), answer.qp_offset, QpView::bytes(answer.recv_entries, answer.max_recv_sge), true);
@@ -82,6 +88,15 @@ std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn)
   remote->srq = SrqView(remote->srq_mapping.data(), answer.srq_entries, answer.srq_max_sge);
   remote->recv_pd = answer.srq_pd;
   return remote;
+}
+
+std::shared_ptr<const UniqueFd> Peer::channel_locked(std::uint32_t number, UniqueFd fd) {
+  std::erase_if(channels_, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<const UniqueFd>& known = channels_[number];
+  if (auto channel = known.lock()) return channel;
+  auto channel = std::make_shared<const UniqueFd>(std::move(fd));
+  known = channel;
+  return channel;
 }
 
 int Peer::arena_fd_locked(Arena arena) {

@@ -20,7 +20,8 @@ struct RemoteQp {
   Mapping mapping;
   Mapping cq_mapping;
   Mapping srq_mapping;
-  UniqueFd wake_fd;  ///< the eventfd of the receive queue's completion channel; not valid: it has none
+  std::shared_ptr<const UniqueFd> channel;  ///< owns wake_fd
+  int wake_fd = -1;                         ///< the eventfd of the receive queue's completion channel; -1: it has none
   QpView view;
   SrqView srq;  ///< srq.shared is nullptr where it has none
   CqShared* recv_cq = nullptr;
@@ -81,6 +82,7 @@ class Peer {
   int call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,
                   UniqueFd& fd);
   int arena_fd_locked(Arena arena);
+  std::shared_ptr<const UniqueFd> channel_locked(std::uint32_t number, UniqueFd fd);
 
   const UniqueFd socket_;
   const pid_t pid_;
@@ -94,6 +96,8 @@ class Peer {
   std::uint32_t next_sequence_ = 1;
   std::map<Arena, UniqueFd> arena_fds_;
   std::map<std::uint32_t, MappedRegistration> mapped_;  // by index in the table
+  // By number. One descriptor serves all queue pairs that report to a channel: there may be more of them than descriptors.
+  std::map<std::uint32_t, std::weak_ptr<const UniqueFd>> channels_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -367,8 +367,11 @@ bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
     answer.srq_pd = srq_->pd_number();
     answer.srq_offset = srq_->segment_offset();
   }
-  if (recv_queue_.wake_fd() >= 0) wake_fd.reset(fcntl(recv_queue_.wake_fd(), F_DUPFD_CLOEXEC, 0));
-  return recv_queue_.wake_fd() < 0 || wake_fd.valid();
+  const SoftChannel* const channel = recv_queue_.completion_channel();
+  if (channel == nullptr) return true;
+  answer.channel = channel->number;
+  wake_fd.reset(fcntl(channel->fd, F_DUPFD_CLOEXEC, 0));
+  return wake_fd.valid();
 }
 
 void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {

@@ -149,6 +149,7 @@ class SoftContext : private verbs_context {
   /// How long requests wait for a poll before they are carried out, see kLateVariable; 0: not at all.
   [[nodiscard]] std::chrono::milliseconds lateness() const noexcept { return lateness_; }
   [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
+  [[nodiscard]] std::uint32_t next_channel_number() noexcept { return next_channel_number_.fetch_add(1); }
   /// Waits until nobody is at work in this context's memory any more who was when this was called: no initiator, no
   /// thread of this process.
   void wait_until_idle();
@@ -171,6 +172,7 @@ class SoftContext : private verbs_context {
   const bool membarrier_ = register_for_membarrier();
   std::chrono::milliseconds lateness_{};  // set by open() for good
   std::atomic<std::uint32_t> next_pd_number_{1};
+  std::atomic<std::uint32_t> next_channel_number_{1};
   std::mutex threads_mutex_;
   bool threads_running_ = false;
   Server server_{*this};

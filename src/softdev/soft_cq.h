@@ -24,6 +24,7 @@ class SoftQp;
 
 /// A completion channel: an eventfd in semaphore mode, one count for each event that waits.
 struct SoftChannel : ibv_comp_channel {
+  std::uint32_t number = 0;  ///< no other channel of its context has it, or had it
   std::mutex mutex;
   std::vector<SoftCq*> queues;
 
@@ -77,7 +78,9 @@ class SoftCq : public ibv_cq_ex {
   void retire_events();
 
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
-  [[nodiscard]] int wake_fd() const noexcept { return channel == nullptr ? -1 : channel->fd; }
+  [[nodiscard]] const SoftChannel* completion_channel() const noexcept {
+    return static_cast<const SoftChannel*>(channel);
+  }
   [[nodiscard]] SharedBlock take_block() noexcept { return std::move(block_); }
 
   EventSource events;

@@ -111,6 +111,10 @@ ssize_t receive_packet(int socket, std::span<std::byte> head, std::span<std::byt
     received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (received < 0 && errno == EINTR);
   if (received < 0) return received;
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {  // no descriptor was free for the one that came
+    errno = EMFILE;
+    return -1;
+  }
   const cmsghdr* rights = CMSG_FIRSTHDR(&message);
   if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
     int passed = -1;
