@@ -157,7 +157,9 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   slot.bytes = bytes;
   slot.immediate = wr.imm_data;
   if (srq_.shared != nullptr) {
+    // In this order: who dies in between leaves word of what it took, see SoftQp::withdraw_unpublished().
     SharedReceive::entry(slot) = target.claimed - 1;
+    std::atomic_signal_fence(std::memory_order_release);
     target.claimed = 0;
   }
   slot.head.store(head, std::memory_order_release);

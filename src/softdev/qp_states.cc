@@ -335,10 +335,20 @@ bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
   if (at_work.load(std::memory_order_acquire) != initiator_qpn) return false;
   {
     const std::scoped_lock guard(service_mutex_);
+    if (busy()) withdraw_unpublished();
     if (served_srq_ != nullptr) served_srq_->forget_initiator(qp_base.qp_num, *view_.shared);
   }
   view_.shared->busy.store(0, std::memory_order_seq_cst);
   return true;
+}
+
+void SoftQp::withdraw_unpublished() noexcept {
+  QpShared& shared = *view_.shared;
+  InSlot& last = view_.slot(shared.taken - 1);
+  // Before the first message, a slot's sequence is 0 as well.
+  if (last.head.load(std::memory_order_acquire).sequence == shared.taken) return;
+  --shared.taken;
+  if (srq_ != nullptr && shared.claimed == 0) shared.claimed = SharedReceive::entry(last) + 1;
 }
 
 void SoftQp::raise(ibv_event_type type) {

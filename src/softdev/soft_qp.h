@@ -159,6 +159,8 @@ class SoftQp : public ibv_qp_ex {
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
   void fail_sends_locked() noexcept;
+  /// The initiator that was at work here died: the next one finds the slot that it had begun to fill.
+  void withdraw_unpublished() noexcept;
 
   // qp_send.cc
   [[nodiscard]] int check_sendable() const noexcept;

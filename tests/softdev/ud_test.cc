@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "softdev/dead_initiator.h"
 #include "softdev/soft_ah.h"
 #include "softdev/soft_verbs.h"
 #include "softdev/two_processes.h"
@@ -394,6 +395,22 @@ TEST(Ud, TakesFromASharedReceiveQueue) {
   EXPECT_EQ(received.wr_id, 6U);
   EXPECT_EQ(received.src_qp, sender.number());
   EXPECT_EQ(std::memcmp(own.data, memory.data + kHeader, 100), 0);
+}
+
+TEST(Ud, TheSlotThatAnInitiatorDiedInIsTheNextOnes) {
+  Scene scene;
+  const auto exchange = [&scene] {
+    ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 8192), 5), 0);
+    ASSERT_EQ(scene.send(8), 0);
+    EXPECT_EQ(scene.a.next().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(scene.b.next().src_qp, scene.a.number());
+  };
+  for (int i = 0; i < 20; ++i) {  // the ring's first slots, and its second round
+    die_at_work(scene.b.number(), 77, [](RemoteQp& target) { ++target.view.shared->taken; });
+    exchange();
+    die_at_work(scene.b.number(), 77, [](RemoteQp&) {});  // before it took anything
+    exchange();
+  }
 }
 
 /// A process that is killed while it is at a target does not keep the others out.
