@@ -44,6 +44,13 @@ enum class RequestKind : std::uint32_t {
          kind == RequestKind::kDetach;
 }
 
+/// Which XRC domain something belongs to: one thing in all processes.
+struct XrcIdentity {
+  std::uint64_t device = 0;  ///< of the inode that stands for it; ~0: nothing does, `inode` is a number nobody else has
+  std::uint64_t inode = 0;
+  [[nodiscard]] bool operator==(const XrcIdentity&) const = default;
+};
+
 struct Request {
   std::uint32_t magic = kControlMagic;
   std::uint32_t version = kLayoutVersion;
@@ -80,6 +87,8 @@ struct Answer {
   std::uint32_t srq_max_sge = 0;
   std::uint32_t srq_pd = 0;
   std::uint64_t srq_offset = 0;
+  // kQueuePair, where it is of XRC
+  XrcIdentity xrc_domain;
 };
 
 }  // namespace rdmacomm::softdev

@@ -13,6 +13,7 @@
 #include "softdev/soft_qp.h"
 #include "softdev/soft_srq.h"
 #include "softdev/soft_verbs.h"
+#include "softdev/soft_xrcd.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -59,6 +60,7 @@ int close_device(ibv_context* context) {
   SoftContext& soft = SoftContext::from(context);
   for (const auto& qp : soft.queue_pairs().all()) qp->destroy();
   soft.shared_receive_queues().for_each([&soft](SoftSrq& srq) { soft.segment().free(srq.take_block()); });
+  soft.xrc_domains().for_each([](SoftXrcd& domain) { domain.leave(); });
   soft.completion_queues().for_each([&soft](SoftCq& cq) { soft.segment().free(cq.take_block()); });
   delete &soft;
   return 0;
@@ -105,6 +107,7 @@ int get_async_event(ibv_context* context, ibv_async_event* event) {
 
 void ack_async_event(ibv_async_event* event) {
   switch (event->event_type) {
+    case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_SRQ_LIMIT_REACHED: {
       SoftSrq& srq = SoftSrq::from(event->element.srq);
       return SoftContext::from(srq.context).events().acknowledge(srq.events);

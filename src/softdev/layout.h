@@ -13,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 6;
+inline constexpr std::uint32_t kLayoutVersion = 7;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -65,7 +65,7 @@ struct alignas(64) QpShared {
   alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
   // Written by the initiator.
   alignas(64) std::atomic<std::uint32_t> busy;  ///< hazard flag: not 0, an operation on this target is under way;
-                                                ///< of datagrams: the queue pair that carries it out
+                                                ///< where they take turns: the queue pair that carries it out
   std::uint32_t taken;                          ///< receives consumed since RESET: the next slot's position
   std::uint32_t claimed;  ///< with a shared receive queue: its entry + 1 that the message under way has taken
 };
@@ -84,10 +84,19 @@ struct alignas(64) SrqShared {
 };
 static_assert(sizeof(SrqShared) == 128);
 
-/// What kind of queue pair it is; both ends are of one.
-enum class Service : std::uint8_t { kReliable = 1, kUnreliable, kDatagram };
+/// What kind of queue pair it is; both ends are of one. kXrcQueue is where an XRC shared receive queue's messages arrive.
+enum class Service : std::uint8_t { kXrc = 1, kReliable, kUnreliable, kDatagram, kXrcQueue };
 
-/// What QpShared::link holds while target `qpn` accepts requests from initiator `peer_qpn`; of datagrams: 0, anybody.
+/// Whether what becomes of a request is known at both ends.
+[[nodiscard]] constexpr bool is_reliable(Service service) noexcept {
+  return service <= Service::kReliable;
+}
+/// Whether it has many initiators, which take turns.
+[[nodiscard]] constexpr bool takes_turns(Service service) noexcept {
+  return service >= Service::kDatagram;
+}
+
+/// What QpShared::link holds while target `qpn` accepts requests from initiator `peer_qpn`; 0: anybody, in turns.
 /// One load and compare tells the initiator that the target exists, is of its own kind, in RTR or RTS, and connected to
 /// it and nobody else.
 [[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn, Service service) noexcept {
@@ -132,6 +141,16 @@ struct DatagramSource {
   std::uint8_t has_header;  ///< IBV_WC_GRH
   [[nodiscard]] static DatagramSource& of(InSlot& slot) noexcept {
     return *reinterpret_cast<DatagramSource*>(slot.payload + SharedReceive::kEagerBytes - sizeof(DatagramSource));
+  }
+};
+
+/// Which way a message came to an XRC shared receive queue: in the same place.
+struct XrcRoute {
+  static constexpr std::size_t kEagerBytes = SharedReceive::kEagerBytes - 2 * sizeof(std::uint32_t);
+  std::uint32_t target_qpn;  ///< IBV_QPT_XRC_RECV
+  std::uint32_t source_qpn;  ///< IBV_QPT_XRC_SEND
+  [[nodiscard]] static XrcRoute& of(InSlot& slot) noexcept {
+    return *reinterpret_cast<XrcRoute*>(slot.payload + kEagerBytes);
   }
 };
 

@@ -32,6 +32,18 @@ std::uint8_t publish_flags(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_SEND_WITH_INV ? IBV_WC_WITH_INV : IBV_WC_WITH_IMM;
 }
 
+/// What a queue pair must allow for a request to it.
+std::uint32_t needed_access(ibv_wr_opcode opcode) noexcept {
+  switch (opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM: return IBV_ACCESS_REMOTE_WRITE;
+    case IBV_WR_RDMA_READ: return IBV_ACCESS_REMOTE_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_ACCESS_REMOTE_ATOMIC;
+    default: return 0;
+  }
+}
+
 /// What a reliable target is told when a request is refused for `status`; false: it need not know.
 bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
   if (status == IBV_WC_REM_ACCESS_ERR) {
@@ -49,7 +61,7 @@ bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
 LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
     : own_(own),
       target_qpn_(target_qpn),
-      link_(link_word(target_qpn, own.service == Service::kDatagram ? 0 : own.qpn, own.service)),
+      link_(link_word(target_qpn, takes_turns(own.service) ? 0 : own.qpn, own.service)),
       own_registrations_(own.context->registrations().entries()) {}
 
 LocalWire::~LocalWire() {
@@ -79,6 +91,7 @@ void LocalWire::attach() noexcept {
   srq_ = remote_->srq;
   recv_floor_ = srq_.shared == nullptr ? &target_->recv_floor : &srq_.shared->recv_floor;
   if (srq_.shared != nullptr) eager_bytes_ = SharedReceive::kEagerBytes;
+  if (own_.service == Service::kXrcQueue) eager_bytes_ = XrcRoute::kEagerBytes;
   posted_seen_ = target_->taken;
   next_line_ = &view_.slot(target_->taken);
   by_membarrier_ = own_.context->membarrier() && target_->membarrier.load(std::memory_order_relaxed) != 0;
@@ -372,6 +385,10 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::
   }
 }
 
+bool LocalWire::is_up() const noexcept {
+  return target_ != nullptr && !peer_->dead() && target_->link.load(std::memory_order_acquire) == link_;
+}
+
 /// A target that went down meanwhile could not flush its receives while the flag was up.
 RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
@@ -396,10 +413,8 @@ ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
     life = target_->life.load(std::memory_order_relaxed);
   }
   release_target();
-  ibv_event_type event{};
-  if (result.is_done() && result.status() != IBV_WC_SUCCESS && own_.service == Service::kReliable &&
-      target_event(result.status(), event)) {
-    peer_->report_failure(target_qpn_, event, life);
+  if (result.is_done() && result.status() != IBV_WC_SUCCESS && own_.service == Service::kReliable) {
+    report_refusal(result.status(), life);
   }
   return result;
 }
@@ -437,6 +452,60 @@ ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {
     if (turn && there) result = deliver_datagram(wr, static_cast<std::uint32_t>(total));
   }
   release_target();
+  return result;
+}
+
+/// What the target's queue pair has against an XRC request; the memory is its shared receive queue's.
+ibv_wc_status LocalWire::check_rules(const ibv_send_wr& wr, std::uint32_t bytes) const noexcept {
+  const std::uint32_t mtu = target_->path_mtu.load(std::memory_order_relaxed);
+  if (bytes > mtu && own_.path_mtu > mtu) return IBV_WC_REM_INV_REQ_ERR;
+  const std::uint32_t needed = needed_access(wr.opcode);
+  const bool asks = (needed & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  if (asks && target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return IBV_WC_REM_INV_REQ_ERR;
+  const bool allowed = bytes == 0 || (target_->access.load(std::memory_order_relaxed) & needed) == needed;
+  return allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
+}
+
+ExecResult LocalWire::deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) noexcept {
+  // Source: InfiniBand specification, volume 1, annex A14: a number of no queue, or of one in another domain.
+  if (!queue.is_up() || queue.remote_->xrc_domain != remote_->xrc_domain) {
+    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  }
+  const ibv_wc_status status = check_rules(wr, bytes);
+  if (status != IBV_WC_SUCCESS) return ExecResult::refused(status);
+  ExecResult result = ExecOutcome::kUnreachable;
+  {
+    const Turn turn(*queue.target_, own_.qpn);
+    if (!turn) return result;
+    if (!queue.is_up()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+    XrcRoute::of(queue.view_.slot(queue.target_->taken)) = {target_qpn_, own_.qpn};
+    result = queue.carry_out(wr, bytes);
+  }
+  queue.release_target();
+  return result;
+}
+
+/// Tells a reliable target that a request broke its rules.
+void LocalWire::report_refusal(ibv_wc_status status, std::uint32_t life) noexcept {
+  ibv_event_type event{};
+  if (target_event(status, event)) peer_->report_failure(target_qpn_, event, life);
+}
+
+ExecResult LocalWire::exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept {
+  std::uint64_t total = 0;
+  if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
+  if (total > kMaxMessageBytes) return ExecResult::refused(IBV_WC_LOC_LEN_ERR);
+  if (peer_ != nullptr && peer_->dead()) return ExecOutcome::kLost;
+  if (!is_up()) return ExecOutcome::kUnreachable;
+  ExecResult result = ExecOutcome::kUnreachable;
+  std::uint32_t life = 0;
+  {
+    const Hazard hazard(*target_, by_membarrier_);
+    if (is_up()) result = deliver_xrc(wr, static_cast<std::uint32_t>(total), queue);
+    life = target_->life.load(std::memory_order_relaxed);
+  }
+  release_target();
+  if (result.is_done()) report_refusal(result.status(), life);
   return result;
 }
 

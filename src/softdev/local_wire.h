@@ -35,6 +35,11 @@ class LocalWire final : public Wire {
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
   /// The same for a datagram. A target that has no receive, or does not want it, is kReceiverNotReady: it is lost.
   [[nodiscard]] ExecResult send_datagram(const ibv_send_wr& wr) noexcept;
+  /// The same for an XRC request, whose target is the queue pair at this wire's other end and, for all that lies in memory,
+  /// the shared receive queue at the end of `queue`.
+  [[nodiscard]] ExecResult exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept;
+  /// Whether the target is there and accepts requests from here.
+  [[nodiscard]] bool is_up() const noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
 
  private:
@@ -48,6 +53,9 @@ class LocalWire final : public Wire {
   ExecResult exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult place(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  ExecResult deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) noexcept;
+  [[nodiscard]] ibv_wc_status check_rules(const ibv_send_wr& wr, std::uint32_t bytes) const noexcept;
+  void report_refusal(ibv_wc_status status, std::uint32_t life) noexcept;
   void release_target() noexcept;
   ExecResult exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;

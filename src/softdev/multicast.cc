@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <string_view>
 
 #include "softdev/gid_table.h"
@@ -48,15 +47,10 @@ bool Memberships::empty() {
 }
 
 std::vector<std::uint32_t> members_of(const ibv_gid& group) {
-  const std::string wanted = "@" + name_prefix(group);  // proc(5): an abstract name begins with @
   std::vector<std::uint32_t> members;
-  std::ifstream sockets("/proc/net/unix");
-  for (std::string line; std::getline(sockets, line);) {
-    const std::size_t at = line.find(wanted);
-    if (at == std::string::npos) continue;
+  for (const std::string& digits : bound_names(name_prefix(group))) {
     std::uint32_t qpn = 0;
-    const char* const digits = line.data() + at + wanted.size();
-    if (std::from_chars(digits, line.data() + line.size(), qpn).ec == std::errc{}) members.push_back(qpn);
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), qpn).ec == std::errc{}) members.push_back(qpn);
   }
   return members;
 }

@@ -81,6 +81,7 @@ std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn)
   remote->view = QpView(remote->mapping.data(), answer.recv_entries, answer.max_recv_sge);
   remote->recv_cq = reinterpret_cast<CqShared*>(remote->cq_mapping.data());
   remote->pd = remote->recv_pd = answer.pd;
+  remote->xrc_domain = answer.xrc_domain;
   if (answer.srq_entries == 0) return remote;
   remote->srq_mapping =
       Mapping(segment_fd_.get(), answer.srq_offset, SrqView::bytes(answer.srq_entries, answer.srq_max_sge), true);

@@ -27,6 +27,7 @@ struct RemoteQp {
   CqShared* recv_cq = nullptr;
   std::uint32_t pd = 0;
   std::uint32_t recv_pd = 0;  ///< of the posted receives
+  XrcIdentity xrc_domain;
 };
 
 /// A connection to the context that owns one block of queue pair numbers, shared by all queue pairs that are

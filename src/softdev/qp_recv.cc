@@ -68,6 +68,26 @@ bool SoftQp::deliver_shared(InSlot& slot, SlotHead head, ibv_wc& wc) noexcept {
   return copied;
 }
 
+void SoftQp::name_sender(InSlot& slot, ibv_wc& wc) const noexcept {
+  if (service_ == Service::kXrcQueue) {
+    wc.qp_num = XrcRoute::of(slot).target_qpn;
+    wc.src_qp = XrcRoute::of(slot).source_qpn;
+    return;
+  }
+  const DatagramSource source = DatagramSource::of(slot);
+  wc.src_qp = source.qpn;
+  wc.slid = source.lid;
+  wc.sl = source.service_level;
+  wc.dlid_path_bits = 0;
+  wc.pkey_index = 0;
+  if (source.has_header != 0) wc.wc_flags |= IBV_WC_GRH;
+}
+
+void SoftQp::fail_receiver(std::uint32_t qpn) noexcept {
+  if (qpn == qp_base.qp_num) return enter_error();
+  if (const auto target = soft_context_.queue_pairs().find(qpn)) target->enter_error();
+}
+
 RDMACOMM_HOT_INLINE void SoftQp::deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept {
   wc.status = static_cast<ibv_wc_status>(head.status);
   wc.opcode = static_cast<ibv_wc_opcode>(IBV_WC_RECV + head.opcode);
@@ -77,15 +97,7 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver(InSlot& slot, SlotHead head, std::uint3
   wc.qp_num = qp_base.qp_num;
   wc.src_qp = initiator_qpn_.load(std::memory_order_acquire);  // the thread that connected may be another one
   wc.wc_flags = head.flags;
-  if (service_ == Service::kDatagram) {
-    const DatagramSource source = DatagramSource::of(slot);
-    wc.src_qp = source.qpn;
-    wc.slid = source.lid;
-    wc.sl = source.service_level;
-    wc.dlid_path_bits = 0;
-    wc.pkey_index = 0;
-    if (source.has_header != 0) wc.wc_flags |= IBV_WC_GRH;
-  }
+  if (takes_turns(service_)) name_sender(slot, wc);
   const bool copied = srq_ == nullptr ? deliver_own(slot, head, position, wc) : deliver_shared(slot, head, wc);
   if (!copied) wc.status = IBV_WC_LOC_PROT_ERR;
 }
@@ -134,7 +146,7 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
       out[found].qp_num = qp_base.qp_num;
     } else {
       deliver(slot, head, position, out[found]);
-      if (out[found].status != IBV_WC_SUCCESS) enter_error();
+      if (out[found].status != IBV_WC_SUCCESS) fail_receiver(out[found].qp_num);
     }
     ++found;
     recv_polled_.store(++position, std::memory_order_release);

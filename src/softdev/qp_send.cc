@@ -59,7 +59,7 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
   if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
   if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > capabilities_.max_send_sge) return EINVAL;
   const bool needs_read_depth = wr.opcode == IBV_WR_RDMA_READ || is_atomic(wr.opcode);
-  if (needs_read_depth && (attributes_.max_rd_atomic == 0 || service_ != Service::kReliable)) return EINVAL;
+  if (needs_read_depth && (attributes_.max_rd_atomic == 0 || !is_reliable(service_))) return EINVAL;
   if (service_ == Service::kDatagram) {
     const bool is_send = wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM;
     if (!is_send || wr.wr.ud.ah == nullptr || wr.wr.ud.remote_qpn > kMulticastQpn) return EINVAL;
@@ -100,7 +100,7 @@ RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
   if (is_for_here(wr.opcode)) [[unlikely]]
     return execute_here(wr);
   const ExecResult result = wire_->exec(wr);
-  if (service_ == Service::kReliable || (result.is_done() && !is_refused_by_target(result.status()))) return result;
+  if (is_reliable(service_) || (result.is_done() && !is_refused_by_target(result.status()))) return result;
   std::uint32_t bytes = 0;
   for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
   return ExecResult::done(bytes);

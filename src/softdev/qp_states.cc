@@ -19,6 +19,8 @@
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
 #include "softdev/soft_srq.h"
+#include "softdev/soft_xrcd.h"
+#include "softdev/xrc_wire.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -75,33 +77,59 @@ bool values_valid(const ibv_qp_attr& a, int mask) {
 
 /// The attributes among `mask` that queue pairs of this kind have. Datagrams have a Q_Key where others have access flags,
 /// and nothing that belongs to a connection.
-int of_service(int mask, Service service) {
+/// An XRC queue pair has those of its direction; source: the table in Linux's drivers/infiniband/core/verbs.c.
+int of_type(int mask, ibv_qp_type type) {
   constexpr int kOfDatagrams = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_SQ_PSN | IBV_QP_CUR_STATE;
-  if (service == Service::kReliable) return mask;
-  if (service == Service::kUnreliable) return mask & ~kOfRcAlone;
+  if (type == IBV_QPT_RC) return mask;
+  if (type == IBV_QPT_XRC_SEND) return mask & ~(IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC);
+  if (type == IBV_QPT_XRC_RECV) return mask & ~(IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  if (type == IBV_QPT_UC) return mask & ~kOfRcAlone;
   return (mask & kOfDatagrams) | ((mask & IBV_QP_ACCESS_FLAGS) != 0 ? IBV_QP_QKEY : 0);
-}
-
-Service service_of(ibv_qp_type type) {
-  if (type == IBV_QPT_RC) return Service::kReliable;
-  return type == IBV_QPT_UC ? Service::kUnreliable : Service::kDatagram;
 }
 
 std::uint32_t queue_entries(std::uint32_t depth) {
   return std::bit_ceil(depth == 0 ? 1 : depth);
 }
 
+template <typename Kind>
+std::unique_ptr<Wire> connected(std::unique_ptr<Kind> wire, int& error) {
+  error = wire->connect();
+  return error == 0 ? std::move(wire) : nullptr;
+}
+
 }  // namespace
 
-SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, std::uint32_t pd_number,
+std::shared_ptr<SoftQp> SoftQp::create(SoftContext& soft, const QpKind& kind, const ibv_qp_init_attr& init) {
+  if (const int error = soft.ensure_threads(); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  SharedBlock block = soft.segment().allocate(QpView::bytes(recv_entries(init), init.cap.max_recv_sge));
+  if (block.mapping.empty()) return nullptr;
+  UniqueFd listener;
+  const std::uint32_t qpn = soft.queue_pairs().take_number(listener);
+  if (qpn == 0) {
+    const int reason = errno;
+    soft.segment().free(std::move(block));
+    errno = reason;
+    return nullptr;
+  }
+  auto qp = std::make_shared<SoftQp>(soft, std::move(block), qpn, kind, init);
+  soft.queue_pairs().insert(qp);
+  if (listener) soft.server().add_listener(std::move(listener));
+  return qp;
+}
+
+SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, const QpKind& kind,
                const ibv_qp_init_attr& init)
     : ibv_qp_ex{},
       soft_context_(context_),
       late_(context_.lateness().count() != 0),
-      service_(service_of(init.qp_type)),
+      service_(kind.service),
       block_(std::move(block)),
       view_(block_.mapping.data(), recv_entries(init), init.cap.max_recv_sge),
-      pd_number_(pd_number),
+      pd_number_(kind.pd_number),
+      xrc_domain_(kind.xrc_domain),
       capabilities_(init.cap),
       signal_all_(init.sq_sig_all != 0),
       send_queue_(SoftCq::from(init.send_cq)),
@@ -143,8 +171,8 @@ int SoftQp::check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state f
   if (to == IBV_QPS_ERR || to == IBV_QPS_RESET) return (given & ~IBV_QP_CUR_STATE) == 0 ? 0 : EINVAL;
   for (const Move& move : kMoves) {
     if (move.from != from || move.to != to) continue;
-    const int required = of_service(move.required, service_);
-    const int optional = of_service(move.optional, service_);
+    const int required = of_type(move.required, qp_base.qp_type);
+    const int optional = of_type(move.optional, qp_base.qp_type);
     const bool complete = (given & required) == required;
     const bool nothing_else = (given & ~(required | optional)) == 0;
     return complete && nothing_else && values_valid(attributes, mask) ? 0 : EINVAL;
@@ -214,6 +242,14 @@ void SoftQp::publish_attributes() noexcept {
   shared.path_mtu.store(128U << attributes_.path_mtu, std::memory_order_relaxed);
 }
 
+/// To the queue pair that the attributes name.
+std::unique_ptr<Wire> SoftQp::make_wire(int& error) {
+  const LocalEnd own{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr};
+  const std::uint32_t target = attributes_.dest_qp_num;
+  if (service_ == Service::kXrc) return connected(std::make_unique<XrcWire>(own, target), error);
+  return connected(std::make_unique<LocalWire>(own, target), error);
+}
+
 int SoftQp::to_rtr(const ibv_qp_attr& a) {
   if (service_ == Service::kDatagram) {
     wire_ = std::make_unique<DatagramWire>(
@@ -221,13 +257,9 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
     view_.shared->link.store(link_word(qp_base.qp_num, 0, service_), std::memory_order_release);
     return 0;
   }
-  const int error = check_address(soft_context_.identity(), gid_table(soft_context_.identity()), a.ah_attr);
-  if (error != 0) return error;
-  auto wire = std::make_unique<LocalWire>(
-      LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr},
-      attributes_.dest_qp_num);
-  if (const int refused = wire->connect(); refused != 0) return refused;
-  wire_ = std::move(wire);
+  int error = check_address(soft_context_.identity(), gid_table(soft_context_.identity()), a.ah_attr);
+  if (error == 0 && qp_base.qp_type != IBV_QPT_XRC_RECV) wire_ = make_wire(error);
+  if (error != 0 || qp_base.qp_type == IBV_QPT_XRC_SEND) return error;
   initiator_qpn_.store(attributes_.dest_qp_num, std::memory_order_release);
   view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num, service_), std::memory_order_release);
   return 0;
@@ -258,12 +290,22 @@ void SoftQp::enter_error_locked() noexcept {
   flush_pending();
   send_queue_.notify(true);
   recv_queue_.notify(true);
+  if (service_ == Service::kXrcQueue) return srq_->raise(IBV_EVENT_SRQ_ERR);
   if (srq_ != nullptr) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+void SoftQp::accept_from_all() {
+  attributes_.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  attributes_.max_dest_rd_atomic = 1;
+  attributes_.path_mtu = IBV_MTU_4096;
+  publish_attributes();  // each message's own queue pair says what is allowed
+  state_.store(IBV_QPS_RTR, std::memory_order_relaxed);
+  view_.shared->link.store(link_word(qp_base.qp_num, 0, service_), std::memory_order_release);
 }
 
 /// After a request that failed here: reliably connected, the queue pair is in ERR; else it goes on receiving.
 void SoftQp::fail_sends_locked() noexcept {
-  if (service_ == Service::kReliable) return enter_error_locked();
+  if (is_reliable(service_)) return enter_error_locked();
   state_.store(IBV_QPS_SQE, std::memory_order_seq_cst);
   qp_base.state = attributes_.qp_state = IBV_QPS_SQE;
   flush_pending();
@@ -331,7 +373,7 @@ void SoftQp::wait_until_idle() noexcept {
 }
 
 bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
-  const std::atomic<std::uint32_t>& at_work = service_ == Service::kDatagram ? view_.shared->busy : initiator_qpn_;
+  const std::atomic<std::uint32_t>& at_work = takes_turns(service_) ? view_.shared->busy : initiator_qpn_;
   if (at_work.load(std::memory_order_acquire) != initiator_qpn) return false;
   {
     const std::scoped_lock guard(service_mutex_);
@@ -360,7 +402,7 @@ void SoftQp::raise(ibv_event_type type) {
 
 void SoftQp::raise_srq_limit() {
   const std::scoped_lock guard(service_mutex_);
-  if (served_srq_ != nullptr) served_srq_->raise_limit();
+  if (served_srq_ != nullptr) served_srq_->raise(IBV_EVENT_SRQ_LIMIT_REACHED);
 }
 
 bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
@@ -377,6 +419,7 @@ bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
     answer.srq_pd = srq_->pd_number();
     answer.srq_offset = srq_->segment_offset();
   }
+  if (xrc_domain_ != nullptr) answer.xrc_domain = xrc_domain_->identity();
   const SoftChannel* const channel = recv_queue_.completion_channel();
   if (channel == nullptr) return true;
   answer.channel = channel->number;

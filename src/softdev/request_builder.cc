@@ -56,6 +56,11 @@ void set_ud_address(ibv_qp_ex* qp, ibv_ah* address, std::uint32_t qpn, std::uint
   builder_of(qp).set_address(address, qpn, qkey);
 }
 
+void set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t number) {
+  if (qp->qp_base.qp_type != IBV_QPT_XRC_SEND) return builder_of(qp).refuse(EINVAL);
+  builder_of(qp).set_xrc_queue(number);
+}
+
 void bind_mw(ibv_qp_ex* qp, ibv_mw* mw, std::uint32_t key, const ibv_mw_bind_info* info) {
   add(qp, IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW).bind_mw = {mw, key, *info};
 }
@@ -68,9 +73,6 @@ void send_invalidate(ibv_qp_ex* qp, std::uint32_t key) {
 
 // What this device does not have.
 void send_tso(ibv_qp_ex* qp, void* /*header*/, std::uint16_t /*bytes*/, std::uint16_t /*mss*/) {
-  builder_of(qp).refuse(EOPNOTSUPP);
-}
-void set_xrc_srqn(ibv_qp_ex* qp, std::uint32_t /*number*/) {
   builder_of(qp).refuse(EOPNOTSUPP);
 }
 void atomic_write(ibv_qp_ex* qp, std::uint32_t /*key*/, std::uint64_t /*address*/, const void* /*value*/) {
@@ -161,6 +163,11 @@ ibv_send_wr& RequestBuilder::add(const ibv_qp_ex& qp, std::uint64_t operation, i
 void RequestBuilder::set_address(ibv_ah* address, std::uint32_t qpn, std::uint32_t qkey) {
   if (ranges_.empty()) return refuse(EINVAL);
   requests_.back().wr.ud = {address, qpn, qkey};
+}
+
+void RequestBuilder::set_xrc_queue(std::uint32_t number) {
+  if (ranges_.empty()) return refuse(EINVAL);
+  requests_.back().qp_type.xrc.remote_srqn = number;
 }
 
 void RequestBuilder::set_slices(std::span<const ibv_sge> slices) {

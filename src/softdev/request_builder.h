@@ -31,6 +31,7 @@ class RequestBuilder {
   /// Begins a request with the queue pair's wr_id and wr_flags.
   ibv_send_wr& add(const ibv_qp_ex& qp, std::uint64_t operation, ibv_wr_opcode opcode);
   void set_address(ibv_ah* address, std::uint32_t qpn, std::uint32_t qkey);
+  void set_xrc_queue(std::uint32_t number);
   void set_slices(std::span<const ibv_sge> slices);
   void set_inline(std::span<const ibv_data_buf> pieces);
   /// Something is wrong with the requests: ibv_wr_complete will say the first of it.

@@ -113,6 +113,11 @@ std::shared_ptr<SoftQp> QueuePairs::find(std::uint32_t qpn) {
   return found == by_number_.end() ? nullptr : found->second;
 }
 
+bool QueuePairs::owns(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  return std::ranges::find(blocks_, qpn >> kQpnBlockBits) != blocks_.end();
+}
+
 std::vector<std::shared_ptr<SoftQp>> QueuePairs::all() {
   const std::scoped_lock lock(mutex_);
   std::vector<std::shared_ptr<SoftQp>> found;
@@ -214,6 +219,11 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
   verbs_context::query_device_ex = query_device_of_any_size;
   verbs_context::create_cq_ex = softdev::create_cq_ex;
   verbs_context::create_qp_ex = softdev::create_qp_ex;
+  verbs_context::open_xrcd = softdev::open_xrcd;
+  verbs_context::close_xrcd = softdev::close_xrcd;
+  verbs_context::create_srq_ex = softdev::create_srq_ex;
+  verbs_context::get_srq_num = softdev::get_srq_num;
+  verbs_context::open_qp = softdev::open_qp;
   verbs_context::alloc_parent_domain = softdev::alloc_parent_domain;
   verbs_context::alloc_td = softdev::alloc_td;
   verbs_context::dealloc_td = softdev::dealloc_td;

@@ -27,6 +27,7 @@ class Peer;
 class SoftCq;
 class SoftQp;
 class SoftSrq;
+class SoftXrcd;
 
 /// The memory handed out by allocate_memory(): mapped by peers at full speed.
 /// Threads: any.
@@ -60,6 +61,8 @@ class QueuePairs {
   /// Forgets the queue pair, and keeps it alive for the caller.
   [[nodiscard]] std::shared_ptr<SoftQp> remove(std::uint32_t qpn);
   [[nodiscard]] std::shared_ptr<SoftQp> find(std::uint32_t qpn);
+  /// Whether the number is one of this context's, given out or not.
+  [[nodiscard]] bool owns(std::uint32_t qpn);
   [[nodiscard]] std::vector<std::shared_ptr<SoftQp>> all();
 
  private:
@@ -133,6 +136,7 @@ class SoftContext : private verbs_context {
   [[nodiscard]] MemoryWindows& windows() noexcept { return windows_; }
   [[nodiscard]] Objects<SoftCq>& completion_queues() noexcept { return completion_queues_; }
   [[nodiscard]] Objects<SoftSrq>& shared_receive_queues() noexcept { return shared_receive_queues_; }
+  [[nodiscard]] Objects<SoftXrcd>& xrc_domains() noexcept { return xrc_domains_; }
   [[nodiscard]] QueuePairs& queue_pairs() noexcept { return queue_pairs_; }
   [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
   [[nodiscard]] EventQueue& events() noexcept { return events_; }
@@ -166,6 +170,7 @@ class SoftContext : private verbs_context {
   MemoryWindows windows_{*this};
   Objects<SoftCq> completion_queues_;
   Objects<SoftSrq> shared_receive_queues_;
+  Objects<SoftXrcd> xrc_domains_;
   QueuePairs queue_pairs_;
   EventQueue events_;
   PortWatch port_;

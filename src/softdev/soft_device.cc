@@ -49,8 +49,8 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.page_size_cap = 4096;
   attributes.max_qp = kMaxQueuePairs;
   attributes.max_qp_wr = kMaxQueueDepth;
-  attributes.device_cap_flags =
-      IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+  attributes.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW |
+                                IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
   attributes.max_sge = kMaxSge;
   attributes.max_sge_rd = kMaxSge;
   attributes.max_cq = kMaxQueuePairs;

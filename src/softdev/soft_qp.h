@@ -30,8 +30,17 @@ namespace rdmacomm::softdev {
 class SoftContext;
 class SoftCq;
 class SoftSrq;
+class SoftXrcd;
 
-/// A queue pair, RC, UC or UD. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
+/// What is settled when a queue pair is created, beside its ibv_qp_init_attr.
+struct QpKind {
+  Service service = Service::kReliable;
+  std::uint32_t pd_number = 0;     ///< 0: it has none
+  SoftXrcd* xrc_domain = nullptr;  ///< of IBV_QPT_XRC_RECV, and of Service::kXrcQueue
+};
+
+/// A queue pair, RC, UC, UD or XRC; or the receiving side of an XRC shared receive queue, to which no handle is given out
+/// (Service::kXrcQueue): a queue pair that receives alone, from many initiators in turn. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
 /// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
 /// retrying thread and by poll_cq. In a context that is late, all wait for these.
 ///
@@ -43,7 +52,10 @@ class SoftQp : public ibv_qp_ex {
  public:
   using Clock = std::chrono::steady_clock;
 
-  SoftQp(SoftContext& context, SharedBlock block, std::uint32_t qpn, std::uint32_t pd_number,
+  /// A new one, with a number of its own, served from now on; nullptr and errno. The completion queues must be told.
+  [[nodiscard]] static std::shared_ptr<SoftQp> create(SoftContext& context, const QpKind& kind,
+                                                      const ibv_qp_init_attr& attributes);
+  SoftQp(SoftContext& context, SharedBlock block, std::uint32_t qpn, const QpKind& kind,
          const ibv_qp_init_attr& attributes);
   SoftQp(const SoftQp&) = delete;
   SoftQp& operator=(const SoftQp&) = delete;
@@ -61,6 +73,8 @@ class SoftQp : public ibv_qp_ex {
   int modify(const ibv_qp_attr& attributes, int mask);
   void query(ibv_qp_attr& attributes, ibv_qp_init_attr& init);
   void enter_error();
+  /// Of Service::kXrcQueue: accepts messages from now on.
+  void accept_from_all();
   /// Takes the queue pair out of service: no initiator, no poll and no retry touches it afterwards.
   void destroy();
 
@@ -103,6 +117,8 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
   /// For the thread that destroys it, and until then for any.
   [[nodiscard]] SoftSrq* shared_receives() const noexcept { return srq_; }
+  /// The same; nullptr: it is in none.
+  [[nodiscard]] SoftXrcd* xrc_domain() const noexcept { return xrc_domain_; }
   /// For the serving thread: an initiator has found few receives left.
   void raise_srq_limit();
   [[nodiscard]] const ibv_qp_cap& capabilities() const noexcept { return capabilities_; }
@@ -133,6 +149,7 @@ class SoftQp : public ibv_qp_ex {
   /// Tells the application of an asynchronous event.
   void raise(ibv_event_type type);
   EventSource events;
+  std::atomic<int> handles{1};  ///< how often it was created or opened (ibv_open_qp)
 
  private:
   /// A finished request of the send queue, until poll takes it.
@@ -161,6 +178,7 @@ class SoftQp : public ibv_qp_ex {
   void fail_sends_locked() noexcept;
   /// The initiator that was at work here died: the next one finds the slot that it had begun to fill.
   void withdraw_unpublished() noexcept;
+  [[nodiscard]] std::unique_ptr<Wire> make_wire(int& error);
 
   // qp_send.cc
   [[nodiscard]] int check_sendable() const noexcept;
@@ -179,6 +197,9 @@ class SoftQp : public ibv_qp_ex {
   /// Messages of more than that many bytes are not handed over before the sender has looked at the receive.
   [[nodiscard]] ReceiveMemory memory() const noexcept;
   void deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
+  void name_sender(InSlot& slot, ibv_wc& wc) const noexcept;
+  /// A receive failed that a message to queue pair `qpn` took: this one, or one whose messages arrive here.
+  void fail_receiver(std::uint32_t qpn) noexcept;
   [[nodiscard]] bool deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
   [[nodiscard]] bool deliver_shared(InSlot& slot, SlotHead head, ibv_wc& wc) noexcept;
   /// Gives the shared receive queue what messages took that nobody will poll any more.
@@ -191,6 +212,7 @@ class SoftQp : public ibv_qp_ex {
   SharedBlock block_;
   QpView view_;
   const std::uint32_t pd_number_;
+  SoftXrcd* const xrc_domain_;
   const ibv_qp_cap capabilities_;
   const bool signal_all_;
   ibv_qp_attr attributes_{};

@@ -101,9 +101,9 @@ void SoftSrq::expect_refusal(std::uint32_t key) noexcept {
   }
 }
 
-void SoftSrq::raise_limit() {
+void SoftSrq::raise(ibv_event_type type) {
   ibv_async_event event{};
-  event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+  event.event_type = type;
   event.element.srq = this;
   soft_context_.events().push(event, events);
 }

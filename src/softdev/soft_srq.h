@@ -17,6 +17,7 @@
 namespace rdmacomm::softdev {
 
 class SoftContext;
+class SoftQp;
 
 /// A queue of receives that several queue pairs take from, each message the one that was posted first. Initiators of all
 /// of them, in whatever process, take entries in turn; which one a message took lies in its inbound slot, and the entry is
@@ -53,8 +54,8 @@ class SoftSrq : public ibv_srq {
   void forget_initiator(std::uint32_t qpn, QpShared& target) noexcept;
   /// See SoftQp::expect_refusal.
   void expect_refusal(std::uint32_t key) noexcept;
-  /// Fewer receives than the limit are left.
-  void raise_limit();
+  /// Tells the application of an asynchronous event.
+  void raise(ibv_event_type type);
 
   [[nodiscard]] std::uint32_t entry_count() const noexcept { return view_.mask + 1; }
   [[nodiscard]] std::uint32_t max_sge() const noexcept { return attributes_.max_sge; }
@@ -63,7 +64,8 @@ class SoftSrq : public ibv_srq {
   [[nodiscard]] SharedBlock take_block() noexcept { return std::move(block_); }
 
   EventSource events;
-  std::atomic<int> users{0};  ///< queue pairs
+  std::atomic<int> users{0};   ///< queue pairs
+  SoftQp* arrivals = nullptr;  ///< of an XRC one: where messages to its number arrive
 
  private:
   void append_locked(std::uint32_t entry) noexcept;

@@ -72,6 +72,15 @@ int modify_srq(ibv_srq* srq, ibv_srq_attr* attributes, int mask);
 int query_srq(ibv_srq* srq, ibv_srq_attr* attributes);
 int destroy_srq(ibv_srq* srq);
 
+// XRC
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* init);
+int close_xrcd(ibv_xrcd* xrcd);
+/// Of an XRC one, too: a basic one is what create_srq() makes.
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* init);
+int get_srq_num(ibv_srq* srq, std::uint32_t* number);
+/// A queue pair of this context: another handle of it, the same pointer.
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* wanted);
+
 // Addresses of datagrams
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes);
 ibv_ah* create_ah_from_wc(ibv_pd* pd, const ibv_wc& wc, const ibv_grh* header, std::uint8_t port);

@@ -5,8 +5,10 @@
 #include "softdev/device_limits.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_pd.h"
+#include "softdev/soft_qp.h"
 #include "softdev/soft_srq.h"
 #include "softdev/soft_verbs.h"
+#include "softdev/soft_xrcd.h"
 
 namespace rdmacomm::softdev {
 
@@ -37,6 +39,11 @@ int destroy_srq(ibv_srq* srq) {
   SoftSrq& soft = SoftSrq::from(srq);
   if (soft.users.load() != 0) return EBUSY;
   SoftContext& context = SoftContext::from(srq->context);
+  if (soft.arrivals != nullptr) {
+    soft.arrivals->destroy();
+    --soft.arrivals->xrc_domain()->users;
+    (void)context.queue_pairs().remove(soft.arrivals->qp_base.qp_num);
+  }
   context.events().retire(soft.events);
   context.shared_receive_queues().remove(soft);
   context.segment().free(soft.take_block());

@@ -197,11 +197,18 @@ class PingPong(ForeignProgramTest):
         self.assertRegex(self.run_pair("ibv_rc_pingpong", "-d", "soft0", "-g", "3", "-c", run_options=("--late=1",)),
                          "iters in")
 
-    def test_what_soft0_does_not_have_is_refused(self):
-        process = self.start("ibv_xsrq_pingpong", "-d", "soft0", "-g", "3", "-p", str(free_port()))
-        out, _ = process.communicate(timeout=SECONDS)
-        self.assertEqual(process.returncode, 1, out)
-        self.assertIn("Couldn't Open the XRC Domain", out)
+    def test_xrc(self):
+        for options in ((), ("-e",), ("-s", "100000", "-n", "100")):
+            with self.subTest(options):
+                self.assertRegex(self.run_pair("ibv_xsrq_pingpong", "-d", "soft0", "-g", "3", *options), "(?m)^success$")
+
+    def test_xrc_with_clients(self):
+        common = ("ibv_xsrq_pingpong", "-d", "soft0", "-g", "3", "-n", "200", "-p", str(free_port()))
+        server = self.start(*common, "-c", "3")
+        self.wait_until_listening(server, int(common[-1]))
+        clients = [self.start(*common, "localhost") for _ in range(3)]
+        for process in (*clients, server):
+            self.assertRegex(self.output(process), "(?m)^success$")
 
 
 # What each of perftest's programs takes; -b: both directions, -q: queue pairs, -e: sleeps for events, -a: all sizes.

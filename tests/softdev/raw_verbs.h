@@ -82,6 +82,7 @@ struct QpSettings {
   bool with_channel = false;
   ibv_srq* srq = nullptr;
   std::uint32_t qkey = 0x1234;  // UD
+  ibv_xrcd* xrcd = nullptr;     // IBV_QPT_XRC_RECV
 };
 
 /// A queue pair with a completion queue of its own.
@@ -104,7 +105,15 @@ struct Qp {
     init.cap = {settings.depth, settings.depth, settings.sges, settings.sges, settings.inline_bytes};
     init.sq_sig_all = settings.signal_all ? 1 : 0;
     init.srq = settings.srq;
-    qp = verbs::QpHandle(api(), api().create_qp(node.pd.get(), &init));
+    qp = verbs::QpHandle(api(), settings.xrcd == nullptr ? api().create_qp(node.pd.get(), &init) : xrc_receiver());
+  }
+
+  [[nodiscard]] ibv_qp* xrc_receiver() const {
+    ibv_qp_init_attr_ex init{};
+    init.qp_type = IBV_QPT_XRC_RECV;
+    init.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+    init.xrcd = settings.xrcd;
+    return ibv_create_qp_ex(node.context.get(), &init);
   }
 
   int to_init() {
@@ -132,7 +141,7 @@ struct Qp {
     const int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     return api().modify_qp(qp.get(), &a,
                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                               (settings.type == IBV_QPT_RC ? reliable : 0));
+                               (settings.type == IBV_QPT_RC || settings.type == IBV_QPT_XRC_RECV ? reliable : 0));
   }
   int to_rts() {
     ibv_qp_attr a{};
@@ -141,8 +150,12 @@ struct Qp {
     a.retry_cnt = settings.retry_count;
     a.rnr_retry = settings.rnr_retry;
     a.max_rd_atomic = 16;
-    const int reliable = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-    return api().modify_qp(qp.get(), &a, IBV_QP_STATE | IBV_QP_SQ_PSN | (settings.type == IBV_QPT_RC ? reliable : 0));
+    int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+    if (settings.type == IBV_QPT_RC || settings.type == IBV_QPT_XRC_SEND) {
+      mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    }
+    if (settings.type == IBV_QPT_XRC_RECV) mask |= IBV_QP_TIMEOUT;
+    return api().modify_qp(qp.get(), &a, mask);
   }
   int to_state(ibv_qp_state state) {
     ibv_qp_attr a{};

@@ -174,7 +174,7 @@ TEST(RequestCalls, OnlyWhatWasAskedFor) {
   init.send_ops_flags = IBV_QP_EX_WITH_TSO;
   EXPECT_EQ(ibv_create_qp_ex(scene.node.context.get(), &init), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
-  init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD;
+  init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_RX_HASH;
   EXPECT_EQ(ibv_create_qp_ex(scene.node.context.get(), &init), nullptr);
   EXPECT_EQ(errno, EOPNOTSUPP);
   init.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;

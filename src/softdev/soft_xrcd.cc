@@ -1,0 +1,74 @@
+#include "softdev/soft_xrcd.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <chrono>
+#include <random>
+#include <string>
+#include <utility>
+
+#include "softdev/soft_context.h"
+#include "softdev/unix_packet.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+constexpr const char* kNames = "rdmacomm/soft0/xrcd/";
+
+std::uint64_t number_nobody_has() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+/// Waits until nobody else looks whether the domain exists, or makes it: from the look to the making is one step.
+UniqueFd enter_alone(const std::string& domain) {
+  constexpr std::chrono::seconds kLongest{5};  // whoever is inside may have lost its core
+  const auto end = std::chrono::steady_clock::now() + kLongest;
+  const std::string name = std::string(1, '\0') + kNames + "door/" + domain;
+  for (;;) {
+    UniqueFd inside = bind_to(name);
+    if (inside || errno != EADDRINUSE) return inside;
+    if (std::chrono::steady_clock::now() >= end) return inside;
+    sched_yield();
+  }
+}
+
+}  // namespace
+
+SoftXrcd::SoftXrcd(SoftContext& soft_context, SharedBlock block)
+    : ibv_xrcd{}, nowhere_(soft_context, std::move(block), 1, nullptr, nullptr) {
+  context = soft_context.verbs();
+}
+
+int SoftXrcd::enter(int fd, int flags) {
+  if (fd == -1) {
+    if ((flags & O_CREAT) == 0) return EINVAL;
+    identity_ = {~std::uint64_t{0}, number_nobody_has()};
+    return 0;
+  }
+  struct stat file {};
+  if (fstat(fd, &file) != 0) return errno;
+  file_.reset(open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_PATH | O_CLOEXEC));
+  if (!file_) return errno;
+  identity_ = {file.st_dev, file.st_ino};
+  const std::string domain = std::to_string(file.st_dev) + "/" + std::to_string(file.st_ino) + "/";
+  const UniqueFd inside = enter_alone(domain);
+  if (!inside) return errno;
+  const bool exists = !bound_names(kNames + domain).empty();
+  // The errno values are those of the kernel, drivers/infiniband/core/uverbs_cmd.c.
+  if (!exists && (flags & O_CREAT) == 0) return EAGAIN;
+  if (exists && (flags & O_EXCL) != 0) return EINVAL;
+  marker_ = bind_to(std::string(1, '\0') + kNames + domain + std::to_string(number_nobody_has()));
+  return marker_ ? 0 : errno;
+}
+
+void SoftXrcd::leave() noexcept {
+  marker_.reset();
+  file_.reset();
+  SoftContext::from(context).segment().free(nowhere_.take_block());
+}
+
+}  // namespace rdmacomm::softdev

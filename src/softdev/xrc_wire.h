@@ -1,0 +1,36 @@
+// xrc_wire.h - requests of an XRC queue pair: to the one that it is connected to, for the queue that each of them names.
+#pragma once
+
+#include <cstdint>
+
+#include "softdev/local_wire.h"
+#include "softdev/named_targets.h"
+#include "softdev/wire.h"
+
+namespace rdmacomm::softdev {
+
+/// The target's queue pair (IBV_QPT_XRC_RECV) says which requests may be; receives, memory and protection domain are those
+/// of the shared receive queue.
+class XrcWire final : public Wire {
+ public:
+  XrcWire(const LocalEnd& own, std::uint32_t target_qpn) : target_(own, target_qpn), queues_(end_at_queue(own)) {}
+
+  /// As LocalWire::connect().
+  [[nodiscard]] int connect() { return target_.connect(); }
+  void attach() noexcept override { target_.attach(); }
+  [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override {
+    return target_.exec_xrc(wr, queues_.get(wr.qp_type.xrc.remote_srqn));
+  }
+  [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return target_.rnr_timer_code(); }
+
+ private:
+  static LocalEnd end_at_queue(LocalEnd own) noexcept {
+    own.service = Service::kXrcQueue;
+    return own;
+  }
+
+  LocalWire target_;
+  NamedTargets queues_;
+};
+
+}  // namespace rdmacomm::softdev
