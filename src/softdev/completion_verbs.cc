@@ -77,7 +77,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
   SoftCq* const cq = make_cq(context, static_cast<int>(init->cqe), init->cq_context, init->channel,
                              static_cast<int>(init->comp_vector));
   if (cq == nullptr) return nullptr;
-  CqCursor::install(*cq, init->wc_flags);
+  cq->cursor().install(*cq, init->wc_flags);
   if (has_flags && (init->flags & IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0) cq->ignore_overrun();
   return cq;
 }

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "softdev/device_clock.h"
 #include "softdev/soft_cq.h"
 
 namespace rdmacomm::softdev {
@@ -56,10 +57,20 @@ std::uint8_t read_service_level(ibv_cq_ex* cq) {
 std::uint8_t read_path_bits(ibv_cq_ex* cq) {
   return wc_of(cq).dlid_path_bits;
 }
+std::uint64_t read_ticks(ibv_cq_ex* cq) {
+  return cursor_of(cq).ticks();
+}
+std::uint64_t read_wall_nanoseconds(ibv_cq_ex* cq) {
+  return cursor_of(cq).wall_nanoseconds();
+}
 
 }  // namespace
 
 void CqCursor::install(ibv_cq_ex& cq, std::uint64_t fields) noexcept {
+  times_ = fields & kTimes;
+  if ((fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0) cq.read_completion_ts = read_ticks;
+  if ((fields & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) != 0)
+    cq.read_completion_wallclock_ns = read_wall_nanoseconds;
   cq.start_poll = start_poll;
   cq.next_poll = next_poll;
   cq.end_poll = end_poll;
@@ -85,6 +96,10 @@ int CqCursor::start(ibv_cq_ex& cq) {
 int CqCursor::next(ibv_cq_ex& cq) {
   const int found = static_cast<SoftCq&>(cq).poll(1, &wc_);
   if (found <= 0) return found == 0 ? ENOENT : EIO;
+  if (times_ != 0) {
+    ticks_ = device_ticks();
+    wall_nanoseconds_ = softdev::wall_nanoseconds();
+  }
   cq.status = wc_.status;
   cq.wr_id = wc_.wr_id;
   return 0;

@@ -217,6 +217,7 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
   context.num_comp_vectors = 1;
   verbs_context::query_port = query_port_of_any_size;
   verbs_context::query_device_ex = query_device_of_any_size;
+  verbs_context::query_rt_values = softdev::query_rt_values;
   verbs_context::create_cq_ex = softdev::create_cq_ex;
   verbs_context::create_qp_ex = softdev::create_qp_ex;
   verbs_context::open_xrcd = softdev::open_xrcd;

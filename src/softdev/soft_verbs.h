@@ -28,6 +28,8 @@ ibv_context* open_device(ibv_device* device);
 int close_device(ibv_context* context);
 int query_device(ibv_context* context, ibv_device_attr* attributes);
 int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes);
+/// As ibv_query_rt_values_ex.
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
 int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry);
 int query_pkey(ibv_context* context, std::uint8_t port, int index, __be16* pkey);

@@ -170,7 +170,7 @@ class PingPong(ForeignProgramTest):
     """rdma-core's examples; -c: each byte is looked at."""
 
     def test_rc(self):
-        for options in ((), ("-e",), ("-N",), ("-N", "-e"), ("-m", "1024"), ("-s", "100000", "-n", "100")):
+        for options in ((), ("-e",), ("-t",), ("-N",), ("-N", "-e"), ("-m", "1024"), ("-s", "100000", "-n", "100")):
             with self.subTest(options):
                 self.assertRegex(self.run_pair("ibv_rc_pingpong", "-d", "soft0", "-g", "3", "-c", *options), "iters in")
 

@@ -78,6 +78,50 @@ TEST(CqCalls, ReadEachFieldOfEachCompletion) {
   EXPECT_TRUE(sent && received);
 }
 
+TEST(CqCalls, ACompletionsTimeIsWhenItWasPolled) {
+  Scene scene;
+  ibv_device_attr_ex attributes{};
+  ASSERT_EQ(ibv_query_device_ex(scene.node.context.get(), nullptr, &attributes), 0);
+  EXPECT_EQ(attributes.completion_timestamp_mask, UINT64_MAX);
+  EXPECT_EQ(attributes.hca_core_clock, 1'000'000U) << "kHz";
+  const auto clock_now = [&scene] {
+    ibv_values_ex values{IBV_VALUES_MASK_RAW_CLOCK | 1U << 5, {}};
+    EXPECT_EQ(ibv_query_rt_values_ex(scene.node.context.get(), &values), 0);
+    EXPECT_EQ(values.comp_mask, static_cast<std::uint32_t>(IBV_VALUES_MASK_RAW_CLOCK)) << "what it knows";
+    EXPECT_EQ(values.raw_clock.tv_sec, 0);
+    return static_cast<std::uint64_t>(values.raw_clock.tv_nsec);
+  };
+  const auto day_now = [] {
+    return static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch() /
+                                      std::chrono::nanoseconds(1));
+  };
+  scene.write(1);
+  scene.write(2);
+  const std::uint64_t before = clock_now();
+  const std::uint64_t day_before = day_now();
+  ibv_poll_cq_attr none{};
+  ASSERT_EQ(ibv_start_poll(scene.calls, &none), 0);
+  const std::uint64_t first = ibv_wc_read_completion_ts(scene.calls);
+  const std::uint64_t first_of_day = ibv_wc_read_completion_wallclock_ns(scene.calls);
+  const std::uint64_t between = clock_now();
+  ASSERT_EQ(ibv_next_poll(scene.calls), 0);
+  const std::uint64_t second = ibv_wc_read_completion_ts(scene.calls);
+  ibv_end_poll(scene.calls);
+  EXPECT_LE(before, first);
+  EXPECT_LE(first, between);
+  EXPECT_LE(between, second);
+  EXPECT_LE(second, clock_now());
+  constexpr std::uint64_t kHour = 3'600'000'000'000;  // that clock may be set
+  EXPECT_LE(day_before, first_of_day + kHour);
+  EXPECT_LE(first_of_day, day_now() + kHour);
+}
+
+TEST(CqCalls, ReadersOfWhatWasNotAskedForAreNotThere) {
+  const Scene scene(IBV_WC_STANDARD_FLAGS);
+  EXPECT_EQ(scene.calls->read_completion_ts, nullptr);
+  EXPECT_EQ(scene.calls->read_completion_wallclock_ns, nullptr);
+}
+
 TEST(CqCalls, AnEmptyQueueHasNothingToEnd) {
   Scene scene;
   ibv_poll_cq_attr none{};
@@ -137,7 +181,7 @@ TEST(CqCalls, WhatTheDeviceDoesNotHaveIsRefused) {
     EXPECT_EQ(errno, error);
   };
   using Init = ibv_cq_init_attr_ex;
-  refused([](Init& init) { init.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP; }, EOPNOTSUPP);
+  refused([](Init& init) { init.wc_flags = IBV_WC_EX_WITH_CVLAN; }, EOPNOTSUPP);
   refused([](Init& init) { init.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD; }, EOPNOTSUPP);
   refused(
       [](Init& init) {
