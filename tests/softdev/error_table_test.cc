@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <utility>
@@ -216,6 +217,7 @@ TEST_F(ErrorTable, Flush) {
 }
 
 TEST_F(ErrorTable, CompletionQueueOverrun) {
+  if (std::getenv(kLateVariable) != nullptr) GTEST_SKIP() << "late, no completion waits that nobody polls for";
   post_receives();
   ASSERT_EQ(resize_cq(pair.a.cq.get(), 1), 0);
   post(write(remote.mr->rkey), local.slice(0, 8));

@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""soft0 against UCX, and against iperf3 between hosts: the same seconds, the same machine, two tables.
+
+usage: bench/soft0_ucx.py [--only=memory|network] [--runs=N] [--output=FILE] [lat_bw_benchmark]
+
+memory   two processes of one host: soft0's shared memory against UCX_TLS=posix and UCX_TLS=cma,posix
+network  two network namespaces joined by veth (tests/support/hosts.py, as root): soft0's wire against UCX_TLS=tcp and one
+         TCP stream of iperf3
+
+Each cell is measured N times (default 5), in turns with its rivals; what counts is the median, of the best rival. SEND is
+compared with UCX's tag matching, the nearest to a message that meets a posted receive, and with its active messages, which need
+none; WRITE with its put. Those are UCP's, the interface that applications use; below it, UCT has neither fragments nor a
+rendezvous, and no message longer than its buffers. Latency is the median of one way (half a round trip), bandwidth one way.
+The tables go to standard output and to --output (default bench/results/soft0_ucx.md). Wants ucx_perftest (package ucx-utils),
+iperf3, a Release build, and a quiet machine with two cores. Exit status 1: a bound is not kept, or a program failed.
+"""
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+import hosts  # noqa: E402  pylint: disable=wrong-import-position
+
+SECONDS = 120
+SIZES = {8: "8 B", 4096: "4 KiB", 65536: "64 KiB", 1 << 20: "1 MiB"}
+
+
+class Cell(NamedTuple):
+    op: str  # of lat_bw_benchmark
+    is_latency: bool
+    size: int
+
+    @property
+    def name(self):
+        return f"{self.op.upper()} {'latency' if self.is_latency else 'bandwidth'}, {SIZES[self.size]}"
+
+
+MEMORY_CELLS = (Cell("send", True, 8), Cell("send", True, 4096), Cell("send", False, 4096), Cell("send", False, 65536),
+                Cell("send", False, 1 << 20), Cell("write", True, 8), Cell("write", False, 1 << 20))
+NETWORK_CELLS = tuple(Cell(op, *kind) for op in ("send", "write") for kind in ((True, 8), (False, 65536), (False, 1 << 20)))
+UCX_TESTS = {("send", True): ("tag_lat", "ucp_am_lat"), ("send", False): ("tag_bw", "ucp_am_bw"),
+             ("write", True): ("ucp_put_lat",), ("write", False): ("ucp_put_bw",)}
+IPERF = "iperf3"
+
+
+class Failed(Exception):
+    """A program did; the text says which and why."""
+
+
+class ThisHost:
+    """Both programs here, with the interface of hosts.Hosts."""
+    address = "127.0.0.1"
+
+    def __init__(self, stack):
+        self.stack = stack
+
+    def run(self, _, arguments, **options):
+        process = subprocess.Popen(arguments, **options)
+        self.stack.callback(end, process)
+        return process
+
+
+class TwoHosts(ThisHost):
+    def __init__(self, stack):
+        super().__init__(stack)
+        self.pair = stack.enter_context(hosts.Hosts(2))
+        self.address = self.pair[0].ipv4
+
+    def run(self, number, arguments, **options):
+        return self.pair.run(number, arguments, **options)
+
+
+def end(process):
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until_listening(process, port):
+    """Connecting to find out would be taken for the client. The tables are those of the process's own network."""
+    wanted = f":{port:04X}"
+    deadline = time.monotonic() + SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        for table in ("tcp", "tcp6"):
+            with contextlib.suppress(OSError), open(f"/proc/{process.pid}/net/{table}", encoding="ascii") as file:
+                for line in file.read().splitlines()[1:]:
+                    fields = line.split()
+                    if fields[1].endswith(wanted) and fields[3] == "0A":
+                        return
+    raise Failed(f"{process.args} does not listen: {process.communicate()[0]}")
+
+
+def output_of(process):
+    out, _ = process.communicate(timeout=SECONDS)
+    if process.returncode != 0:
+        raise Failed(f"{' '.join(process.args)} has failed: {out.strip()}")
+    return out
+
+
+def run_pair(place, port, server, client, environment=None):
+    """What the client printed; both must succeed."""
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True,
+               "env": {**os.environ, **(environment or {})}}
+    serving = place.run(0, server, **options)
+    try:
+        wait_until_listening(serving, port)
+        out = output_of(place.run(1, client, **options))
+        output_of(serving)
+        return out
+    finally:
+        end(serving)
+
+
+def soft0(place, program, cell):
+    """Microseconds, or MB/s."""
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "figures.json")
+        plan = [f"--ops={cell.op}", f"--tests={'lat' if cell.is_latency else 'bw'}", f"--sizes={cell.size}", "--duration=0.4",
+                "--rounds=5"]
+        common = [program, "--device=soft0", f"--port={port}"]
+        run_pair(place, port, [*common, "--role=server"],
+                 [*common, "--role=client", f"--server={place.address}", "--json=" + path, *plan])
+        with open(path, encoding="utf-8") as file:
+            result = json.load(file)["results"][0]
+    return result["latency_us"]["p50"] if cell.is_latency else result["GB_per_s"] * 1000
+
+
+def ucx(place, cell, test, transports):
+    """The same. UCX's MB are MiB."""
+    port = free_port()
+    iterations = 50_000 if cell.is_latency else max(1000, min(100_000, (1 << 30) // cell.size))
+    common = ["ucx_perftest", "-f", "-t", test, "-s", str(cell.size), "-n", str(iterations), "-w", str(iterations // 10),
+              "-p", str(port), "-c"]
+    cpus = sorted(os.sched_getaffinity(0))
+    out = run_pair(place, port, [*common, str(cpus[-1])], [*common, str(cpus[0]), place.address],
+                   {"UCX_TLS": transports, "UCX_WARN_UNUSED_ENV_VARS": "n"})
+    rows = [line.split() for line in out.splitlines() if re.fullmatch(r"\s*\d+(\s+[\d.]+)+\s*", line)]
+    if not rows:
+        raise Failed(f"ucx_perftest -t {test} prints no figures: {out.strip()}")
+    # Iterations; median, average and overall average of the time in us; average and overall bandwidth; rates.
+    return float(rows[-1][1]) if cell.is_latency else float(rows[-1][5]) * 1.048576
+
+
+def iperf(place, cell):
+    port = free_port()
+    common = [IPERF, "--json", "--port", str(port)]
+    out = run_pair(place, port, [*common, "--server", "--one-off"],
+                   [*common, "--client", place.address, "--time", "2", "--length", str(cell.size)])
+    return json.loads(out)["end"]["sum_received"]["bits_per_second"] / 8e6
+
+
+def measure(place, cells, rivals_of, program, runs):
+    """{cell: {name: [figure of each run]}}; soft0's name is "soft0". Whoever fails has no figures, and says why."""
+    figures = {cell: {} for cell in cells}
+    for _ in range(runs):
+        for cell in cells:
+            contestants = {"soft0": lambda cell=cell: soft0(place, program, cell), **rivals_of(place, cell)}
+            for name, contestant in contestants.items():
+                measured = figures[cell].setdefault(name, [])
+                try:
+                    measured.append(contestant())
+                except (Failed, subprocess.TimeoutExpired) as error:
+                    print(f"soft0_ucx.py: {cell.name}: {name}: {error}", file=sys.stderr)
+    return figures
+
+
+def ucx_rivals(place, cell, transport_lists):
+    return {f"{test}, {transports}": lambda test=test, transports=transports: ucx(place, cell, test, transports)
+            for test in UCX_TESTS[cell.op, cell.is_latency] for transports in transport_lists}
+
+
+def memory_rivals(place, cell):
+    return ucx_rivals(place, cell, ("posix", "cma,posix"))
+
+
+def network_rivals(place, cell):
+    rivals = ucx_rivals(place, cell, ("tcp",))
+    if not cell.is_latency:
+        rivals[IPERF] = lambda: iperf(place, cell)
+    return rivals
+
+
+def shown(cell, values):
+    """The median, and the least and the most of the runs."""
+    digits, unit = (3, "us") if cell.is_latency else (0, "MB/s")
+    median, least, most = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} {unit} ({least} to {most})"
+
+
+def row(cell, measured, rival, share):
+    """A line of the table, and whether the bound is kept. `share`: how much of the rival's bandwidth is asked for."""
+    own, ratio, kept = "-", "-", False
+    if measured["soft0"]:
+        quotient = statistics.median(measured["soft0"]) / statistics.median(measured[rival])
+        kept = quotient <= 1 if cell.is_latency else quotient >= share
+        own, ratio = shown(cell, measured["soft0"]), f"{quotient:.2f}"
+    bound = "<= 1" if cell.is_latency else f">= {share}"
+    cells = [cell.name, own, shown(cell, measured[rival]), rival, ratio, bound, "yes" if kept else "NO"]
+    return "| " + " | ".join(cells) + " |\n", kept
+
+
+def table_of(figures):
+    """Markdown, and whether all bounds are kept."""
+    text = "| | soft0 | rival | which | ratio | bound | kept |\n|---|---|---|---|---|---|---|\n"
+    all_kept = True
+    for cell, measured in figures.items():
+        medians = {name: statistics.median(values) for name, values in measured.items() if values}
+        best = min if cell.is_latency else max
+        of_ucx = [name for name in medians if name not in ("soft0", IPERF)]
+        rivals = [(best(of_ucx, key=medians.get), 1.0)] if of_ucx else []
+        if IPERF in medians:
+            rivals.append((IPERF, 0.8))
+        all_kept = all_kept and bool(rivals)
+        for rival, share in rivals:
+            line, kept = row(cell, measured, rival, share)
+            text += line
+            all_kept = all_kept and kept
+    return text, all_kept
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        found = re.search(r"model name\s*: (.*)", file.read())
+    return f"{os.cpu_count()} CPUs ({found.group(1) if found else platform.machine()}), Linux {platform.release()}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="soft0 against UCX and iperf3")
+    parser.add_argument("--only", choices=("memory", "network"), help="one table; default both")
+    parser.add_argument("--runs", type=int, default=5, help="how often each cell is measured (default 5)")
+    parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/soft0_ucx.md"), help="where the tables go")
+    parser.add_argument("program", nargs="?", default=os.path.join(ROOT, "build/release/bin/lat_bw_benchmark"))
+    arguments = parser.parse_args()
+    wanted = ("memory", "network") if arguments.only is None else (arguments.only,)
+    for program, advice in ((arguments.program, "cmake --preset release && cmake --build --preset release"),
+                            ("ucx_perftest", "apt-get install ucx-utils"),
+                            *(((IPERF, "apt-get install iperf3"),) if "network" in wanted else ())):
+        if shutil.which(program) is None:
+            sys.exit(f"soft0_ucx.py: no program {program}; get it with: {advice}")
+    reason = hosts.why_not() if "network" in wanted else ""
+    if reason:
+        sys.exit(f"soft0_ucx.py: no two hosts on this machine: {reason}; --only=memory does without")
+
+    text = (f"# soft0 against UCX and iperf3\n\nMade by `bench/soft0_ucx.py`, {datetime.date.today()}: medians of "
+            f"{arguments.runs} runs, in turns, on {processor()}.\nThe rival is the best of those measured; "
+            "behind each median, the least and the most of its runs.\n")
+    good = True
+    for kind, title, place, cells, rivals in (
+            ("memory", "Two processes of one host", ThisHost, MEMORY_CELLS, memory_rivals),
+            ("network", "Two network namespaces joined by veth", TwoHosts, NETWORK_CELLS, network_rivals)):
+        if kind not in wanted:
+            continue
+        with contextlib.ExitStack() as stack:
+            table, kept = table_of(measure(place(stack), cells, rivals, arguments.program, arguments.runs))
+        good = good and kept
+        text += f"\n## {title}\n\n{table}"
+    print(text, end="")
+    os.makedirs(os.path.dirname(os.path.abspath(arguments.output)), exist_ok=True)
+    with open(arguments.output, "w", encoding="utf-8") as file:
+        file.write(text)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
