@@ -1,6 +1,7 @@
 // Two processes: what must work between them, and what must happen when one of them dies.
 #include <dirent.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -199,6 +200,49 @@ int count_entries(const char* folder) {
   while (readdir(dir) != nullptr) ++count;
   closedir(dir);
   return count;
+}
+
+/// Also without ibv_fork_init(3): nothing is pinned, so a page that is copied for one of the two is no page that a device writes.
+TEST(Processes, AChildOfForkNeitherDisturbsItsParentNorSeesWhatComes) {
+  constexpr auto kBefore = std::byte{1};
+  constexpr auto kOfChild = std::byte{7};
+  Pair pair;
+  Memory from(pair.a_node);
+  Memory own(pair.b_node, 4096, kAllRemote, true);
+  Memory shared(pair.b_node);
+  std::memset(own.data, 1, own.size);
+  std::memset(from.data, 9, from.size);
+  Child child([&own, &shared](Line line) {
+    (void)line.receive();  // the parent's memory has been written to
+    const bool is_as_it_was = own.data[0] == kBefore;
+    own.data[8] = kOfChild;
+    const bool is_mapped = msync(shared.data, shared.size, MS_ASYNC) == 0;
+    line.send({is_as_it_was ? 1U : 0U, is_mapped ? 1U : 0U, 0});
+    (void)line.receive();
+  });
+  const auto exchange = [&] {
+    for (const Memory* const to : {&own, &shared}) {
+      const auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, to->address(), to->mr->rkey);
+      ASSERT_EQ(pair.a.post(write, from.slice(0, 64)), 0);
+      EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+      EXPECT_EQ(std::memcmp(to->data, from.data, 64), 0);
+      std::memset(to->data, 0, 64);
+    }
+    ASSERT_EQ(pair.b.post_recv(own.slice(128, 64), 2), 0);
+    ASSERT_EQ(pair.a.post(send_request(3), from.slice(0, 64)), 0);
+    EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(std::memcmp(own.data + 128, from.data, 64), 0);
+  };
+  exchange();
+  child.line().send({});
+  const Card seen = child.line().receive();
+  EXPECT_EQ(seen.qpn, 1U) << "the child has the memory of the moment when it was made";
+  EXPECT_EQ(seen.rkey, 0U) << "memory that peers map is not inherited";
+  EXPECT_EQ(own.data[8], std::byte{0}) << "the child writes to its own copy";
+  exchange();
+  child.kill();
+  exchange();
 }
 
 TEST(Leaks, ThousandPairsLeaveDescriptorsThreadsAndMappingsWhereTheyWere) {
