@@ -4,23 +4,35 @@
 
 #include <cerrno>
 #include <charconv>
+#include <set>
 #include <string_view>
 
+#include "softdev/device_limits.h"
 #include "softdev/gid_table.h"
 #include "softdev/unix_packet.h"
 
 namespace rdmacomm::softdev {
 namespace {
 
+constexpr const char* kNames = "rdmacomm/soft0/group/";
+
 /// Of a group's members; the number of the queue pair follows.
 std::string name_prefix(const ibv_gid& group) {
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string name = "rdmacomm/soft0/group/";
+  std::string name = kNames;
   for (const std::uint8_t byte : group.raw) {
     name += kDigits[byte >> 4];
     name += kDigits[byte & 15];
   }
   return name + "/";
+}
+
+/// Whether the group has a member, or there is room for one more group.
+bool has_room(const ibv_gid& group) {
+  const std::string wanted = name_prefix(group).substr(std::string_view(kNames).size());
+  std::set<std::string> groups;
+  for (const std::string& name : bound_names(kNames)) groups.insert(name.substr(0, wanted.size()));
+  return groups.contains(wanted) || groups.size() < kMaxGroups;
 }
 
 }  // namespace
@@ -30,6 +42,7 @@ int Memberships::join(std::uint32_t qpn, const ibv_gid& group) {
   const std::string prefix = name_prefix(group);
   const std::scoped_lock lock(mutex_);
   if (by_group_.contains(prefix)) return 0;  // as the kernel has it
+  if (!has_room(group)) return ENOMEM;
   UniqueFd socket = bind_to(std::string(1, '\0') + prefix + std::to_string(qpn));
   if (!socket) return errno;
   by_group_.emplace(prefix, std::move(socket));

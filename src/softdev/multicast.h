@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kMulticastQpn = 0xffffff;
 /// Threads: any.
 class Memberships {
  public:
-  /// 0, or an errno value; EINVAL: no group's GID.
+  /// 0, or an errno value; EINVAL: no group's GID; ENOMEM: the host has as many groups as may be.
   [[nodiscard]] int join(std::uint32_t qpn, const ibv_gid& group);
   /// EINVAL: not a member.
   [[nodiscard]] int leave(const ibv_gid& group);

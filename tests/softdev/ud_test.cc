@@ -1,16 +1,22 @@
 // Datagrams: to whom they go, what they arrive with, and that nobody hears of what is lost.
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "rdmacomm/base/unique_fd.h"
 #include "softdev/dead_initiator.h"
+#include "softdev/device_limits.h"
 #include "softdev/soft_ah.h"
 #include "softdev/soft_verbs.h"
 #include "softdev/two_processes.h"
+#include "softdev/unix_packet.h"
+#include "support/own_network.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -507,6 +513,36 @@ TEST(Multicast, WhoHasLeftGetsNothing) {
   ASSERT_EQ(scene.a.post(datagram(1, to_group, kAllMembers), scene.local.slice(0, 64)), 0);
   EXPECT_EQ(scene.a.next().status, IBV_WC_SUCCESS);
   EXPECT_TRUE(scene.b.poll().empty());
+}
+
+TEST(Multicast, AHostHasOnlySoManyGroups) {
+  const rdmacomm::testing::OwnNetwork network;  // nobody else wants a group there
+  if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit raised{kMaxGroups + 200, before.rlim_max};
+  if (setrlimit(RLIMIT_NOFILE, &raised) != 0) GTEST_SKIP() << "no leave for " << raised.rlim_cur << " descriptors";
+  {
+    // As other processes' queue pairs are in them.
+    std::vector<UniqueFd> members;
+    for (int i = 0; i < kMaxGroups - 1; ++i) {
+      char name[64] = "";
+      const int length = std::snprintf(name + 1, sizeof(name) - 1, "rdmacomm/soft0/group/%032d/1", i);
+      members.push_back(bind_to(std::string(name, static_cast<std::size_t>(length) + 1)));
+      ASSERT_TRUE(members.back().valid());
+    }
+    Scene scene;
+    const ibv_gid last = group(1);
+    const ibv_gid one_more = group(2);
+    EXPECT_EQ(attach_mcast(scene.a.qp.get(), &last, 0), 0);
+    EXPECT_EQ(attach_mcast(scene.a.qp.get(), &one_more, 0), ENOMEM);
+    EXPECT_EQ(attach_mcast(scene.b.qp.get(), &last, 0), 0) << "it is there already";
+    EXPECT_EQ(detach_mcast(scene.b.qp.get(), &last, 0), 0);
+    EXPECT_EQ(detach_mcast(scene.a.qp.get(), &last, 0), 0);
+    EXPECT_EQ(attach_mcast(scene.a.qp.get(), &one_more, 0), 0) << "a group ends with its last member";
+    EXPECT_EQ(detach_mcast(scene.a.qp.get(), &one_more, 0), 0);
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(Multicast, WhatIsRefused) {
