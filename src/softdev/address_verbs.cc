@@ -17,12 +17,14 @@ ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   const DeviceIdentity& identity = SoftContext::from(pd->context).identity();
   if (attributes->port_num != 1) return fail<ibv_ah>(EINVAL);
   const auto table = gid_table(identity);
-  const int error = check_address(identity, table, *attributes);
+  Route route;
+  const int error = find_route(identity, table, *attributes, SoftContext::from(pd->context).tcp_use(), route);
   if (error != 0) return fail<ibv_ah>(error);
   auto ah = std::make_unique<SoftAh>();
   ah->context = pd->context;
   ah->pd = pd;
   ah->attributes = *attributes;
+  ah->route = route;
   if (identity.infiniband) ah->source_lid = local_lid(identity.index);
   if (attributes->is_global != 0) {
     const ibv_gid_entry& source = table[attributes->grh.sgid_index];

@@ -17,7 +17,7 @@ inline constexpr std::uint32_t kControlMagic = 0x30746673;  // "sft0"
 
 /// Queue pair numbers are given out in blocks; who has bound a block's socket name owns its numbers. The name is
 /// abstract: nothing is left of it when its owner is gone. Abstract names are seen in one network namespace.
-inline constexpr std::uint32_t kQpnBlockBits = 10;
+inline constexpr std::uint32_t kQpnBlockBits = 12;
 inline constexpr std::uint32_t kQpnBlocks = 1U << (24 - kQpnBlockBits);
 [[nodiscard]] inline std::string block_socket_name(std::uint32_t block) {
   return std::string(1, '\0') + "rdmacomm/soft0/" + std::to_string(block);

@@ -1,29 +1,41 @@
 // datagram_wire.h - datagrams to whoever each of them names.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "softdev/local_wire.h"
 #include "softdev/named_targets.h"
+#include "softdev/tcp_datagrams.h"
 #include "softdev/wire.h"
 
 namespace rdmacomm::softdev {
 
 /// Carries each request of a datagram queue pair to the target that its address handle and number say, or to all members
-/// of a group.
+/// of a group. Those of other hosts go by TCP.
 class DatagramWire final : public Wire {
  public:
-  explicit DatagramWire(const LocalEnd& own) : nobody_(own, 0), targets_(own) {}
+  explicit DatagramWire(const LocalEnd& own) : nobody_(own, 0), targets_(own), own_(own) {}
 
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
+  void advance() noexcept override;
   void attach() noexcept override {}
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return 0; }
 
  private:
   ExecResult send_to_group(const ibv_send_wr& wr) noexcept;
+  ExecResult send_by_tcp(const ibv_send_wr& wr) noexcept;
 
   LocalWire nobody_;  ///< shows what is wrong with a request itself
   NamedTargets targets_;
+  using RemoteTarget = std::pair<std::array<std::uint8_t, sizeof(ibv_gid)>, std::uint32_t>;
+  /// More of them than that are not kept.
+  static constexpr std::size_t kMostRemoteTargets = 4096;
+  const LocalEnd own_;
+  std::map<RemoteTarget, TcpDatagrams> remote_targets_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 
 #include "rdmacomm/base/unique_fd.h"
@@ -130,15 +129,6 @@ TargetPlace place_of(const std::vector<ibv_gid_entry>& table, std::uint32_t sgid
 
 bool is_multicast(const ibv_gid& gid) noexcept {
   return gid.raw[0] == 0xff;
-}
-
-int check_address(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table, const ibv_ah_attr& address) {
-  if (address.is_global == 0) {
-    if (!identity.infiniband) return EINVAL;  // RoCE has no addresses but GIDs
-    return is_local_lid(address.dlid) ? 0 : EHOSTUNREACH;
-  }
-  if (address.grh.sgid_index >= table.size()) return EINVAL;
-  return is_multicast(address.grh.dgid) || is_local_gid(table, address.grh.dgid) ? 0 : EHOSTUNREACH;
 }
 
 }  // namespace rdmacomm::softdev

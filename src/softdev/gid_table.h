@@ -45,8 +45,4 @@ struct TargetPlace {
 /// Whether it names a group, and no port.
 [[nodiscard]] bool is_multicast(const ibv_gid& gid) noexcept;
 
-/// Whether a target, or a multicast group, at this address can be reached: 0, or an errno value. `table`: the device's.
-[[nodiscard]] int check_address(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table,
-                                const ibv_ah_attr& address);
-
 }  // namespace rdmacomm::softdev

@@ -99,8 +99,11 @@ enum class Service : std::uint8_t { kXrc = 1, kReliable, kUnreliable, kDatagram,
 /// What QpShared::link holds while target `qpn` accepts requests from initiator `peer_qpn`; 0: anybody, in turns.
 /// One load and compare tells the initiator that the target exists, is of its own kind, in RTR or RTS, and connected to
 /// it and nobody else.
-[[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn, Service service) noexcept {
-  return static_cast<std::uint64_t>(service) << 60 | std::uint64_t{qpn} << 24 | peer_qpn;
+/// `by_tcp`: the initiator is another host's, whose number may be that of one of this host's, which is not meant.
+[[nodiscard]] constexpr std::uint64_t link_word(std::uint32_t qpn, std::uint32_t peer_qpn, Service service,
+                                                bool by_tcp = false) noexcept {
+  return static_cast<std::uint64_t>(by_tcp) << 63 | static_cast<std::uint64_t>(service) << 60 |
+         std::uint64_t{qpn} << 24 | peer_qpn;
 }
 
 /// The first word of an inbound slot, published last and by one store: who sees its sequence sees all of the slot.

@@ -61,7 +61,8 @@ bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
 LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
     : own_(own),
       target_qpn_(target_qpn),
-      link_(link_word(target_qpn, takes_turns(own.service) ? 0 : own.qpn, own.service)),
+      link_(link_word(target_qpn, takes_turns(own.service) ? 0 : own.qpn, own.service,
+                      own.by_tcp && !takes_turns(own.service))),
       own_registrations_(own.context->registrations().entries()) {}
 
 LocalWire::~LocalWire() {
@@ -287,14 +288,18 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::place(const ibv_send_wr& wr, std::uint
   return ExecResult::done(bytes);
 }
 
-/// The target's serving thread ends the binding, and the message says so.
-ExecResult LocalWire::exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
+/// The target's serving thread ends the binding of a window.
+int LocalWire::invalidate(std::uint32_t key) noexcept {
   Request request;
   request.kind = RequestKind::kInvalidate;
   request.qpn = target_qpn_;
-  request.rkey = wr.invalidate_rkey;
-  const int error = peer_->request(request, {}, nullptr);
+  request.rkey = key;
+  return peer_->request(request, {}, nullptr);
+}
+
+ExecResult LocalWire::exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
+  const int error = invalidate(wr.invalidate_rkey);
   if (error == EACCES) return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   return error == 0 ? exec_send(wr, bytes) : ExecResult(ExecOutcome::kLost);
 }
@@ -395,21 +400,15 @@ RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
     peer_->report_release(target_qpn_);
 }
 
-ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
-  std::uint64_t total = 0;
-  if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
-  if (total > kMaxMessageBytes) return ExecResult::refused(IBV_WC_LOC_LEN_ERR);
-  if (peer_ != nullptr && peer_->dead()) return ExecOutcome::kLost;
-  if (target_ == nullptr) return ExecOutcome::kUnreachable;
-  const auto bytes = static_cast<std::uint32_t>(total);
-
+template <typename Work>
+RDMACOMM_HOT_INLINE ExecResult LocalWire::at_target(Work&& work) noexcept {
   // Looked at before the flag goes up too: a target on its way down must not find the flag up for nothing.
   if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kUnreachable;
   std::uint32_t life = 0;
   {
     const Hazard hazard(*target_, by_membarrier_);
-    if (target_->link.load(std::memory_order_acquire) == link_) result = carry_out(wr, bytes);
+    if (target_->link.load(std::memory_order_acquire) == link_) result = work();
     life = target_->life.load(std::memory_order_relaxed);
   }
   release_target();
@@ -419,11 +418,101 @@ ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   return result;
 }
 
+ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
+  std::uint64_t total = 0;
+  if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
+  if (total > kMaxMessageBytes) return ExecResult::refused(IBV_WC_LOC_LEN_ERR);
+  if (peer_ != nullptr && peer_->dead()) return ExecOutcome::kLost;
+  if (target_ == nullptr) return ExecOutcome::kUnreachable;
+  const auto bytes = static_cast<std::uint32_t>(total);
+  return at_target([this, &wr, bytes] { return carry_out(wr, bytes); });
+}
+
+/// Where bytes `done` to `total` of a message go, as the receive says; -1: to memory that it may not use.
+int LocalWire::places_in_receive(const RecvEntry& recv, std::uint32_t done, std::uint32_t total,
+                                 std::span<iovec> places) const noexcept {
+  int count = 0;
+  const ibv_sge* slice = const_cast<RecvEntry&>(recv).scatter();
+  for (std::uint32_t start = 0; start < total; start += slice->length, ++slice) {
+    if (slice->length == 0 || start + slice->length <= done) continue;
+    const std::uint32_t skip = std::max(start, done) - start;
+    const std::uint32_t here = std::min(slice->length - skip, total - start - skip);
+    if (find_range(target_registrations_, slice->lkey, remote_->recv_pd, slice->addr + skip, here,
+                   IBV_ACCESS_LOCAL_WRITE) == nullptr) {
+      return -1;
+    }
+    places[static_cast<std::size_t>(count++)] = {pointer(slice->addr + skip), here};
+  }
+  return count;
+}
+
+ExecResult LocalWire::send_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
+                                PartMover& mover) noexcept {
+  if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
+  const RecvEntry& recv = receive();
+  if (recv.total < total) {
+    publish(wr, IBV_WC_LOC_LEN_ERR, total, false);
+    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  }
+  std::array<iovec, kMaxSge> places;
+  const int count = recv.malformed != 0 ? -1 : places_in_receive(recv, done, total, places);
+  const Moved moved =
+      count < 0 ? Moved{0, EFAULT} : mover.move(std::span(places).first(static_cast<std::size_t>(count)));
+  if (moved.error == EFAULT) {
+    publish(wr, IBV_WC_LOC_PROT_ERR, total, false);
+    return ExecResult::refused(IBV_WC_REM_OP_ERR);
+  }
+  if (moved.error != 0 && moved.error != EAGAIN) return ExecOutcome::kLost;
+  const auto bytes = static_cast<std::uint32_t>(moved.bytes);
+  if (done + bytes < total) return ExecResult::done(bytes);
+  if (wr.opcode == IBV_WR_SEND_WITH_INV && invalidate(wr.invalidate_rkey) != 0) {
+    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
+  }
+  publish(wr, IBV_WC_SUCCESS, total, false);
+  return ExecResult::done(bytes);
+}
+
+ExecResult LocalWire::access_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
+                                  PartMover& mover) noexcept {
+  const bool read = wr.opcode == IBV_WR_RDMA_READ;
+  if (read && target_->max_dest_rd.load(std::memory_order_relaxed) == 0) {
+    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  }
+  const std::uint32_t access = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  const std::uint64_t address = wr.wr.rdma.remote_addr + done;
+  if ((target_->access.load(std::memory_order_relaxed) & access) != access ||
+      find_remote_range(target_registrations_, wr.wr.rdma.rkey, remote_->pd, target_qpn_, address, total - done,
+                        access) == nullptr) {
+    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
+  }
+  iovec place{pointer(address), total - done};
+  const Moved moved = mover.move({&place, 1});
+  if (moved.error == EFAULT) return failed_copy(EFAULT);
+  if (moved.error != 0 && moved.error != EAGAIN) return ExecOutcome::kLost;
+  return ExecResult::done(static_cast<std::uint32_t>(moved.bytes));
+}
+
+/// What a WRITE with immediate data does once its bytes are there.
+ExecResult LocalWire::announce(const ibv_send_wr& wr, std::uint32_t total) noexcept {
+  if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
+  publish(wr, IBV_WC_SUCCESS, total, false);
+  return ExecResult::done(0);
+}
+
+ExecResult LocalWire::exec_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
+                                PartMover& mover) noexcept {
+  if (target_ == nullptr) return ExecOutcome::kUnreachable;
+  return at_target([&] {
+    const std::uint32_t target_mtu = target_->path_mtu.load(std::memory_order_relaxed);
+    if (own_.path_mtu > target_mtu) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+    if (wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) return announce(wr, total);
+    const bool access = wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_RDMA_WRITE;
+    return access ? access_part(wr, total, done, mover) : send_part(wr, total, done, mover);
+  });
+}
+
 ExecResult LocalWire::deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  constexpr std::uint32_t kOwnKey = 1U << 31;  // source: InfiniBand specification, volume 1, section 10.2.5
-  const std::uint32_t named = wr.wr.ud.remote_qkey;
-  const std::uint32_t key = (named & kOwnKey) != 0 ? own_.qkey->load(std::memory_order_relaxed) : named;
-  if (target_->qkey.load(std::memory_order_relaxed) != key) return ExecOutcome::kReceiverNotReady;
+  if (target_->qkey.load(std::memory_order_relaxed) != datagram_key(wr, own_)) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   posted_seen_ = target_->taken;  // other initiators take receives too
   if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
   const SoftAh& address = SoftAh::from(wr.wr.ud.ah);

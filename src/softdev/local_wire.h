@@ -8,6 +8,7 @@
 #include <span>
 
 #include "softdev/peer.h"
+#include "softdev/tcp_socket.h"
 #include "softdev/wire.h"
 
 namespace rdmacomm::softdev {
@@ -22,6 +23,25 @@ struct LocalEnd {
   std::uint32_t path_mtu = 0;                        ///< bytes
   Service service = Service::kReliable;              ///< of both ends
   const std::atomic<std::uint32_t>* qkey = nullptr;  ///< of datagrams: its own
+  bool by_tcp = false;                               ///< it is on another host, and its requests come by TCP
+};
+
+/// The Q_Key that a datagram carries.
+[[nodiscard]] inline std::uint32_t datagram_key(const ibv_send_wr& wr, const LocalEnd& own) noexcept {
+  constexpr std::uint32_t kOwnKey = 1U << 31;  // source: InfiniBand specification, volume 1, section 10.2.5
+  const std::uint32_t named = wr.wr.ud.remote_qkey;
+  return (named & kOwnKey) != 0 ? own.qkey->load(std::memory_order_relaxed) : named;
+}
+
+/// Moves bytes between a socket and a target's memory.
+class PartMover {
+ public:
+  PartMover() = default;
+  PartMover(const PartMover&) = delete;
+  PartMover& operator=(const PartMover&) = delete;
+  virtual ~PartMover() = default;
+  /// As much as there is without waiting; `places` may be changed.
+  [[nodiscard]] virtual Moved move(std::span<iovec> places) noexcept = 0;
 };
 
 class LocalWire final : public Wire {
@@ -33,13 +53,19 @@ class LocalWire final : public Wire {
   [[nodiscard]] int connect();
   void attach() noexcept override;
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
-  /// The same for a datagram. A target that has no receive, or does not want it, is kReceiverNotReady: it is lost.
+  /// The same for a datagram. A target that has no receive is kReceiverNotReady.
   [[nodiscard]] ExecResult send_datagram(const ibv_send_wr& wr) noexcept;
   /// The same for an XRC request, whose target is the queue pair at this wire's other end and, for all that lies in memory,
   /// the shared receive queue at the end of `queue`.
   [[nodiscard]] ExecResult exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept;
   /// Whether the target is there and accepts requests from here.
   [[nodiscard]] bool is_up() const noexcept;
+  /// A target in this process only: carries out the next part of a SEND, WRITE or READ of `total` bytes, of which `done`
+  /// are. Its bytes come from or go to `mover` instead of the request's slices. One of a WRITE with immediate data is the
+  /// part without bytes that comes last.
+  /// Done with success: so many bytes more, none where there are none for now.
+  [[nodiscard]] ExecResult exec_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
+                                     PartMover& mover) noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
 
  private:
@@ -49,7 +75,16 @@ class LocalWire final : public Wire {
     std::uint64_t address = 0;
   };
 
+  /// Runs `work` on the target, which does not go away meanwhile, and tells it of what it must know.
+  template <typename Work>
+  ExecResult at_target(Work&& work) noexcept;
   ExecResult carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  ExecResult send_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done, PartMover& mover) noexcept;
+  ExecResult announce(const ibv_send_wr& wr, std::uint32_t total) noexcept;
+  ExecResult access_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done, PartMover& mover) noexcept;
+  [[nodiscard]] int places_in_receive(const RecvEntry& recv, std::uint32_t done, std::uint32_t total,
+                                      std::span<iovec> places) const noexcept;
+  [[nodiscard]] int invalidate(std::uint32_t key) noexcept;
   ExecResult exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult place(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;

@@ -100,7 +100,8 @@ RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
   if (is_for_here(wr.opcode)) [[unlikely]]
     return execute_here(wr);
   const ExecResult result = wire_->exec(wr);
-  if (is_reliable(service_) || (result.is_done() && !is_refused_by_target(result.status()))) return result;
+  const bool stays = result.outcome() == ExecOutcome::kBusy || (result.is_done() && !is_refused_by_target(result.status()));
+  if (is_reliable(service_) || stays) return result;
   std::uint32_t bytes = 0;
   for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
   return ExecResult::done(bytes);
@@ -109,7 +110,7 @@ RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
 RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
   const ibv_qp_state now = state_.load(std::memory_order_relaxed);
   if (now == IBV_QPS_ERR || now == IBV_QPS_SQE) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
-  if (now != IBV_QPS_RTS || !pending_.empty() || late_) return keep(wr);
+  if (now != IBV_QPS_RTS || !pending_.empty() || keeps_all_) return keep(wr);
   const ExecResult result = execute(wr);
   if (!result.is_done()) {
     // What the wait is for, and how long it may last, is settled by the first retry, which is now.
@@ -130,10 +131,17 @@ RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
   return capabilities_.max_send_wr - (send_posted_ - send_freed_.load(std::memory_order_acquire));
 }
 
+/// Where requests have finished since.
+RDMACOMM_HOT_INLINE void SoftQp::notify_sender(std::uint32_t finished_before) noexcept {
+  if (send_finished_.load(std::memory_order_relaxed) != finished_before) send_queue_.notify(true);
+}
+
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   int error = 0;
+  std::uint32_t finished = 0;
   {
     const PosterGuard guard(send_lock_);
+    finished = send_finished_.load(std::memory_order_relaxed);
     if (wr != nullptr && wr->opcode == IBV_WR_SEND && wire_ != nullptr && wire_->next_line() != nullptr) {
       prefetch_for_writing(wire_->next_line());
     }
@@ -150,13 +158,15 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
     }
   }
   if (error != 0) *bad = wr;
-  send_queue_.notify(true);
+  notify_sender(finished);
   return error;
 }
 
 int SoftQp::post_all(std::span<ibv_send_wr> requests) noexcept {
+  std::uint32_t finished = 0;
   {
     const PosterGuard guard(send_lock_);
+    finished = send_finished_.load(std::memory_order_relaxed);
     int error = check_sendable();
     for (const ibv_send_wr& wr : requests) {
       if (error == 0) error = check_send(wr);
@@ -168,7 +178,7 @@ int SoftQp::post_all(std::span<ibv_send_wr> requests) noexcept {
       execute_or_keep(wr);
     }
   }
-  send_queue_.notify(true);
+  notify_sender(finished);
   return 0;
 }
 
@@ -199,7 +209,15 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
     waiting.wr.wr.ud.ah = &waiting.address;
   }
   pending_count_.fetch_add(1, std::memory_order_relaxed);
+  if (tcp_ != nullptr && !late_) return start_by_tcp_locked();
   soft_context_.retrier().wake();
+}
+
+std::chrono::nanoseconds SoftQp::patience() const noexcept {
+  // 4.096 us * 2^timeout for each try; a timeout of 0 waits for ever.
+  const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
+  const std::chrono::nanoseconds all = (attributes_.retry_cnt + 1) * once;
+  return tcp_ == nullptr ? all : std::max<std::chrono::nanoseconds>(all, TcpWire::kPatience);
 }
 
 bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
@@ -209,19 +227,20 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   if (waiting_for_ != outcome) {
     waiting_for_ = outcome;
     if (outcome == ExecOutcome::kReceiverNotReady) {
-      give_up_at_ = attributes_.rnr_retry == kInfiniteRnrRetry
-                        ? Clock::time_point::max()
-                        : now + attributes_.rnr_retry * rnr_delay(wire_->rnr_timer_code());
+      const std::uint32_t code = tcp_ == nullptr ? wire_->rnr_timer_code() : tcp_->rnr_timer_code();
+      give_up_at_ = attributes_.rnr_retry == kInfiniteRnrRetry ? Clock::time_point::max()
+                                                               : now + attributes_.rnr_retry * rnr_delay(code);
+    } else if (outcome == ExecOutcome::kBusy || (attributes_.timeout == 0 && is_reliable(service_))) {
+      give_up_at_ = Clock::time_point::max();
     } else {
-      // 4.096 us * 2^timeout for each try; a timeout of 0 waits for ever.
-      const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
-      give_up_at_ = attributes_.timeout == 0 ? Clock::time_point::max() : now + (attributes_.retry_cnt + 1) * once;
+      give_up_at_ = now + patience();
     }
   }
   return now >= give_up_at_;
 }
 
 void SoftQp::retry_pending_locked(std::size_t most) noexcept {
+  if (tcp_ != nullptr) return advance_by_tcp_locked();
   for (; most != 0 && !pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS; --most) {
     const ibv_send_wr& wr = pending_.front().wr;
     ExecResult result = execute(wr);
@@ -230,23 +249,80 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
       if (!give_up(result.outcome(), status)) return;
       result = ExecResult::refused(status);
     }
-    finish(wr, result.status(), result.bytes());
-    pending_.pop_front();
-    pending_count_.fetch_sub(1, std::memory_order_relaxed);
-    waiting_for_ = ExecOutcome::kDone;
-    if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
+    settle_first(result);
   }
+}
+
+/// The first of those that wait is done.
+void SoftQp::settle_first(const ExecResult& result) noexcept {
+  finish(pending_.front().wr, result.status(), result.bytes());
+  pending_.pop_front();
+  pending_count_.fetch_sub(1, std::memory_order_relaxed);
+  waiting_for_ = ExecOutcome::kDone;
+  if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
+}
+
+void SoftQp::start_by_tcp_locked() noexcept {
+  while (tcp_->under_way() < pending_.size() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
+    const ibv_send_wr& wr = pending_[tcp_->under_way()].wr;
+    if (!is_for_here(wr.opcode)) {
+      if (!tcp_->start(wr)) break;
+    } else if (tcp_->under_way() == 0) {
+      settle_first(execute_here(wr));
+    } else {
+      break;  // what was posted before is to be done before
+    }
+  }
+  tcp_->send();
+  take_answers_locked();  // those that are wrong are known to be here
+  const bool under_way = tcp_->under_way() != 0 && tcp_->obstacle() == ExecOutcome::kDone;
+  under_way_.store(under_way, std::memory_order_relaxed);
+  if (!under_way && !pending_.empty()) soft_context_.retrier().wake();
+}
+
+void SoftQp::take_answers_locked() noexcept {
+  ExecResult result(ExecOutcome::kDone);
+  while (!pending_.empty() && tcp_->take_answer(result)) settle_first(result);
+}
+
+void SoftQp::advance_by_tcp_locked() noexcept {
+  tcp_->advance();
+  take_answers_locked();
+  start_by_tcp_locked();
+  if (pending_.empty()) return;
+  const ExecOutcome obstacle = tcp_->obstacle();
+  ibv_wc_status status{};
+  if (obstacle == ExecOutcome::kDone) {
+    waiting_for_ = ExecOutcome::kDone;
+  } else if (give_up(obstacle, status)) {
+    const bool reliable = is_reliable(service_);
+    tcp_->abandon();
+    settle_first(reliable ? ExecResult::refused(status) : ExecResult::done(0));
+  }
+}
+
+void SoftQp::advance() noexcept {
+  const PosterGuard guard(send_lock_);
+  const std::uint32_t finished = send_finished_.load(std::memory_order_relaxed);
+  if (tcp_ != nullptr) {
+    advance_by_tcp_locked();
+  } else if (wire_ != nullptr) {
+    wire_->advance();
+  }
+  // Under the lock: after destroy() the completion queue may be gone.
+  notify_sender(finished);
 }
 
 void SoftQp::retry_pending() noexcept {
   const std::scoped_lock guard(send_lock_);
-  if (pending_.empty() || wire_ == nullptr) return;
-  wire_->attach();
+  if (pending_.empty() || (wire_ == nullptr && tcp_ == nullptr)) return;
+  if (wire_ != nullptr) wire_->attach();
   retry_pending_locked();
   send_queue_.notify(true);  // under the lock: after destroy() the completion queue may be gone
 }
 
 void SoftQp::flush_pending() noexcept {
+  if (tcp_ != nullptr) tcp_->abandon();
   for (const WaitingRequest& waiting : pending_) finish(waiting.wr, IBV_WC_WR_FLUSH_ERR, 0);
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);
@@ -264,7 +340,7 @@ int SoftQp::waiting_sends(int enough) const noexcept {
 
 int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
   // A late request is carried out when there is nothing else to find: no buffer is read or written before it must be.
-  if (has_pending() && (!late_ || send_scanned_ == send_finished_.load(std::memory_order_relaxed))) {
+  if (needs_retries() && (!late_ || send_scanned_ == send_finished_.load(std::memory_order_relaxed))) {
     const PosterTry guard(send_lock_);
     if (guard) retry_pending_locked(late_ ? 1 : SIZE_MAX);
   }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "rdmacomm/verbs/gid.h"
 #include "softdev/datagram_wire.h"
 #include "softdev/device_limits.h"
 #include "softdev/gid_table.h"
@@ -20,6 +21,7 @@
 #include "softdev/soft_qp.h"
 #include "softdev/soft_srq.h"
 #include "softdev/soft_xrcd.h"
+#include "softdev/target_route.h"
 #include "softdev/xrc_wire.h"
 
 namespace rdmacomm::softdev {
@@ -204,6 +206,7 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int mask) {
     }
     state_.store(to, std::memory_order_relaxed);
     qp_base.state = attributes_.qp_state = to;
+    if (to == IBV_QPS_RTS && tcp_ != nullptr) tcp_->advance();  // connects, so that the first request need not wait
     if (to == IBV_QPS_RTS && !pending_.empty()) retry_pending_locked();
   }
   if (to_reset) reset();
@@ -242,9 +245,13 @@ void SoftQp::publish_attributes() noexcept {
   shared.path_mtu.store(128U << attributes_.path_mtu, std::memory_order_relaxed);
 }
 
+LocalEnd SoftQp::own_end() noexcept {
+  return {&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr};
+}
+
 /// To the queue pair that the attributes name.
 std::unique_ptr<Wire> SoftQp::make_wire(int& error) {
-  const LocalEnd own{&soft_context_, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr};
+  const LocalEnd own = own_end();
   const std::uint32_t target = attributes_.dest_qp_num;
   if (service_ == Service::kXrc) return connected(std::make_unique<XrcWire>(own, target), error);
   return connected(std::make_unique<LocalWire>(own, target), error);
@@ -252,17 +259,51 @@ std::unique_ptr<Wire> SoftQp::make_wire(int& error) {
 
 int SoftQp::to_rtr(const ibv_qp_attr& a) {
   if (service_ == Service::kDatagram) {
+    if (soft_context_.tcp_use() != TcpUse::kNever) {
+      if (const int error = soft_context_.tcp().serve(qp_base.qp_num); error != 0) return error;
+    }
     wire_ = std::make_unique<DatagramWire>(
         LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, kPortMtuBytes, service_, &view_.shared->qkey});
     view_.shared->link.store(link_word(qp_base.qp_num, 0, service_), std::memory_order_release);
     return 0;
   }
-  int error = check_address(soft_context_.identity(), gid_table(soft_context_.identity()), a.ah_attr);
-  if (error == 0 && qp_base.qp_type != IBV_QPT_XRC_RECV) wire_ = make_wire(error);
+  const DeviceIdentity& identity = soft_context_.identity();
+  // XRC is on one host only.
+  const TcpUse tcp_use = service_ == Service::kXrc ? TcpUse::kNever : soft_context_.tcp_use();
+  int error = find_route(identity, gid_table(identity), a.ah_attr, tcp_use, route_);
+  if (error == 0 && route_.by_memory && qp_base.qp_type != IBV_QPT_XRC_RECV) {
+    wire_ = make_wire(error);
+    // Another user's process: what it does not share, it may still receive.
+    if (error == EPERM && tcp_use != TcpUse::kNever) {
+      route_ = loopback_route();
+      error = 0;
+    }
+  }
+  if (error == 0 && !route_.by_memory) error = connect_by_tcp();
   if (error != 0 || qp_base.qp_type == IBV_QPT_XRC_SEND) return error;
   initiator_qpn_.store(attributes_.dest_qp_num, std::memory_order_release);
-  view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num, service_), std::memory_order_release);
+  view_.shared->link.store(link_word(qp_base.qp_num, attributes_.dest_qp_num, service_, !route_.by_memory),
+                           std::memory_order_release);
   return 0;
+}
+
+int SoftQp::connect_by_tcp() {
+  if (const int error = soft_context_.tcp().serve(qp_base.qp_num); error != 0) return error;
+  tcp_ = std::make_unique<TcpWire>(own_end(), route_, attributes_.dest_qp_num);
+  keeps_all_ = true;
+  return 0;
+}
+
+bool SoftQp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept {
+  const std::scoped_lock guard(send_lock_);
+  if (service != service_ || view_.shared->link.load(std::memory_order_relaxed) == 0) return false;
+  if (service_ == Service::kDatagram) return true;
+  return tcp_ != nullptr && attributes_.dest_qp_num == initiator_qpn && verbs::equal(route_.target, from);
+}
+
+bool SoftQp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept {
+  const std::scoped_lock guard(send_lock_);
+  return tcp_ != nullptr && attributes_.dest_qp_num == target_qpn && tcp_->token() == token;
 }
 
 void SoftQp::enter_error() {
@@ -330,6 +371,8 @@ void SoftQp::reset() {
     view_.shared->life.fetch_add(1, std::memory_order_relaxed);
     return_shared_receives();
     wire_.reset();
+    tcp_.reset();
+    keeps_all_ = late_;
     pending_.clear();
     pending_count_.store(0, std::memory_order_relaxed);
     send_posted_ = 0;
@@ -453,7 +496,9 @@ void SoftQp::destroy() {
     view_.shared->link.store(0, std::memory_order_seq_cst);
     flush_pending();
     wire_.reset();
+    tcp_.reset();
   }
+  soft_context_.tcp().forget_target(qp_base.qp_num);
   send_queue_.detach(*this);
   recv_queue_.detach(*this);
   wait_until_idle();

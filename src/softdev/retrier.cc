@@ -40,9 +40,9 @@ bool Retrier::retry_all() {
   bool waiting = false;
   for (const auto& qp : context_.queue_pairs().all()) {
     qp->fail_if_requested();
-    if (!qp->has_pending()) continue;
+    if (!qp->needs_retries()) continue;
     qp->retry_pending();
-    waiting = waiting || qp->has_pending();
+    waiting = waiting || qp->needs_retries();
   }
   return waiting;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "softdev/gid_table.h"
+#include "softdev/tcp_socket.h"
 
 namespace rdmacomm::softdev {
 
@@ -21,6 +22,7 @@ struct SoftAh : ibv_ah {
   ibv_gid source{};
   std::uint16_t source_lid = 0;
   bool is_routable = false;  ///< RoCE v2
+  Route route;
 
   [[nodiscard]] static SoftAh& from(ibv_ah* ah) noexcept { return *static_cast<SoftAh*>(ah); }
   [[nodiscard]] bool is_multicast() const noexcept {

@@ -236,6 +236,8 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
 SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
   std::unique_ptr<SoftContext> context(new SoftContext(std::move(device)));
   int error = read_lateness(context->lateness_);
+  const char* const use = std::getenv(kTcpVariable);
+  if (error == 0 && !read_tcp_use(use == nullptr ? "" : use, context->tcp_use_)) error = EINVAL;
   if (error == 0) error = context->events_.open();
   if (error != 0) {
     errno = error;
@@ -249,6 +251,7 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
 }
 
 SoftContext::~SoftContext() {
+  tcp_.stop();
   retrier_.stop();
   server_.stop();
   registrations_.destroy(segment_);

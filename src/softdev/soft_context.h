@@ -20,6 +20,8 @@
 #include "softdev/server.h"
 #include "softdev/shared_file.h"
 #include "softdev/soft_device.h"
+#include "softdev/target_route.h"
+#include "softdev/tcp_service.h"
 
 namespace rdmacomm::softdev {
 
@@ -145,6 +147,8 @@ class SoftContext : private verbs_context {
   int next_event(ibv_async_event& event);
   [[nodiscard]] Retrier& retrier() noexcept { return retrier_; }
   [[nodiscard]] Server& server() noexcept { return server_; }
+  [[nodiscard]] TcpService& tcp() noexcept { return tcp_; }
+  [[nodiscard]] TcpUse tcp_use() const noexcept { return tcp_use_; }
 
   /// Starts the threads with the first queue pair. 0, or an errno value.
   [[nodiscard]] int ensure_threads();
@@ -175,7 +179,8 @@ class SoftContext : private verbs_context {
   EventQueue events_;
   PortWatch port_;
   const bool membarrier_ = register_for_membarrier();
-  std::chrono::milliseconds lateness_{};  // set by open() for good
+  std::chrono::milliseconds lateness_{};  // these two are set by open() for good
+  TcpUse tcp_use_ = TcpUse::kOtherHosts;
   std::atomic<std::uint32_t> next_pd_number_{1};
   std::atomic<std::uint32_t> next_channel_number_{1};
   std::mutex threads_mutex_;
@@ -183,6 +188,7 @@ class SoftContext : private verbs_context {
   Server server_{*this};
   Retrier retrier_{*this};
   PeerDirectory peers_{server_};
+  TcpService tcp_{*this};
 };
 
 }  // namespace rdmacomm::softdev

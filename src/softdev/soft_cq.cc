@@ -32,6 +32,13 @@ SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* us
 }
 
 int SoftCq::poll(int count, ibv_wc* out) noexcept {
+  const int found = poll_here(count, out);
+  if (found != 0 || count == 0 || !soft_context_.tcp().active()) return found;
+  soft_context_.tcp().poll();
+  return poll_here(count, out);
+}
+
+int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
   const std::scoped_lock guard(lock_);
   if (may_overrun_ && overruns_locked()) [[unlikely]]
     fail_locked();

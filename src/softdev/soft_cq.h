@@ -86,6 +86,7 @@ class SoftCq : public ibv_cq_ex {
   EventSource events;
 
  private:
+  int poll_here(int count, ibv_wc* out) noexcept;
   void attach(std::vector<SoftQp*>& list, SoftQp& qp) {
     const std::scoped_lock guard(lock_);
     list.push_back(&qp);

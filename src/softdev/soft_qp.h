@@ -23,6 +23,7 @@
 #include "softdev/shared_file.h"
 #include "softdev/soft_ah.h"
 #include "softdev/spin_lock.h"
+#include "softdev/tcp_wire.h"
 #include "softdev/wire.h"
 
 namespace rdmacomm::softdev {
@@ -42,7 +43,8 @@ struct QpKind {
 /// A queue pair, RC, UC, UD or XRC; or the receiving side of an XRC shared receive queue, to which no handle is given out
 /// (Service::kXrcQueue): a queue pair that receives alone, from many initiators in turn. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
 /// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
-/// retrying thread and by poll_cq. In a context that is late, all wait for these.
+/// retrying thread and by poll_cq. In a context that is late, all wait for these. Requests to another host are kept until
+/// they are answered; the context's TcpService calls when there is something to do for them.
 ///
 /// Threads: any. Locks, outermost first: the completion queue's, the send queue's.
 /// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user. The device's own threads
@@ -95,6 +97,12 @@ class SoftQp : public ibv_qp_ex {
   /// As many messages can have arrived and wait.
   [[nodiscard]] std::uint32_t receive_places() const noexcept { return view_.mask + 1; }
   [[nodiscard]] bool has_pending() const noexcept { return pending_count_.load(std::memory_order_relaxed) != 0; }
+  /// Whether there is a reason to call retry_pending().
+  [[nodiscard]] bool needs_retries() const noexcept {
+    return has_pending() && !under_way_.load(std::memory_order_relaxed);
+  }
+  /// Goes on with requests to other hosts, when there is something to send or to receive.
+  void advance() noexcept;
   /// Tries the waiting requests again, as the retrying thread does; it may look for the target.
   void retry_pending() noexcept;
 
@@ -146,6 +154,12 @@ class SoftQp : public ibv_qp_ex {
   /// For the retrying thread.
   void fail_if_requested() noexcept;
 
+  // For the serving of other hosts' requests.
+  /// Whether it accepts requests by TCP of queue pair `initiator_qpn` at address `from`.
+  [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept;
+  /// Whether this queue pair has sent that greeting to `target_qpn`.
+  [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept;
+
   /// Tells the application of an asynchronous event.
   void raise(ibv_event_type type);
   EventSource events;
@@ -171,6 +185,8 @@ class SoftQp : public ibv_qp_ex {
   // qp_states.cc
   int check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
   int to_rtr(const ibv_qp_attr& attributes);
+  int connect_by_tcp();
+  [[nodiscard]] LocalEnd own_end() noexcept;
   void reset();
   void store_attributes(const ibv_qp_attr& attributes, int mask);
   void publish_attributes() noexcept;
@@ -189,9 +205,15 @@ class SoftQp : public ibv_qp_ex {
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
+  void notify_sender(std::uint32_t finished_before) noexcept;
   void flush_pending() noexcept;
   void retry_pending_locked(std::size_t most = SIZE_MAX) noexcept;
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
+  [[nodiscard]] std::chrono::nanoseconds patience() const noexcept;
+  void settle_first(const ExecResult& result) noexcept;
+  void advance_by_tcp_locked() noexcept;
+  void start_by_tcp_locked() noexcept;
+  void take_answers_locked() noexcept;
 
   // qp_recv.cc
   /// Messages of more than that many bytes are not handed over before the sender has looked at the receive.
@@ -228,13 +250,17 @@ class SoftQp : public ibv_qp_ex {
   std::atomic<std::uint32_t> failed_life_{0};    // that the initiator has found a failure in; 0: none
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
-  std::unique_ptr<Wire> wire_;
+  std::unique_ptr<Wire> wire_;    // nullptr where tcp_ is there
+  std::unique_ptr<TcpWire> tcp_;  // connected to another host
+  Route route_;
+  bool keeps_all_ = late_;  // no request is carried out while it is posted
   std::unique_ptr<RequestBuilder> builder_;
   std::vector<SendRecord> sends_;
   std::uint32_t send_mask_;
   std::uint32_t send_posted_ = 0;
   std::deque<WaitingRequest> pending_;
   std::atomic<std::uint32_t> pending_count_{0};
+  std::atomic<bool> under_way_{false};  // tcp_ has them all, and nothing holds them up
   Clock::time_point give_up_at_{};  // for the first waiting request
   ExecOutcome waiting_for_ = ExecOutcome::kDone;
   alignas(64) std::atomic<std::uint32_t> send_finished_{0};

@@ -1,8 +1,8 @@
 // wire.h - how the requests of one send queue reach their target.
 //
-// The queue pair (soft_qp.h) keeps queues, order, retries and completions; a wire carries one request out. The
-// first wire is shared memory on one host (local_wire.h). A wire between hosts does the same behind exec(): the
-// queue pair does not know the difference.
+// The queue pair (soft_qp.h) keeps queues, order, retries and completions; a wire carries one request out: through shared
+// memory on one host (local_wire.h), and datagrams to wherever they go (datagram_wire.h). Requests of connected queue pairs
+// to other hosts are under way for a while, many at a time: that is not a Wire, but a TcpWire (tcp_wire.h).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -16,6 +16,7 @@ enum class ExecOutcome : std::uint8_t {
   kReceiverNotReady,  ///< no receive posted: again after the target's RNR timer
   kUnreachable,       ///< no target that accepts requests from here: again until the ACK timeouts are used up
   kLost,              ///< the target is gone for good
+  kBusy,              ///< no room on its way to the target: again soon
 };
 
 /// What became of a request. One word, which travels in a register: put together in memory from its parts it would be
@@ -57,6 +58,8 @@ class Wire {
   [[nodiscard]] virtual ExecResult exec(const ibv_send_wr& wr) noexcept = 0;
   /// Looks for the target, where it is not found yet. May wait for it to answer.
   virtual void attach() noexcept = 0;
+  /// Moves what a socket has room for, or has brought.
+  virtual void advance() noexcept {}
   /// The line that the next SEND will write first; nullptr: not known, or none. Asking the target's core for it takes
   /// as long as all checks of a request together, so the queue pair does it before them.
   [[nodiscard]] const void* next_line() const noexcept { return next_line_; }

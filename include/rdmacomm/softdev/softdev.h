@@ -16,8 +16,13 @@ inline constexpr const char* kDeviceName = "soft0";
 /// latency. With another value no device can be opened (EINVAL).
 inline constexpr const char* kLateVariable = "RDMACOMM_SOFT0_LATE";
 
+/// The environment variable that says which targets are reached by TCP and not through shared memory. "auto", or nothing:
+/// those of other hosts (network namespaces), and of other users on this one. "tcp": all, for tests. "memory": none; no
+/// port is opened then, and other hosts are EHOSTUNREACH. With another value no device can be opened (EINVAL).
+inline constexpr const char* kTcpVariable = "RDMACOMM_SOFT0_WIRE";
+
 /// The Api of the software RDMA device: no hardware, no root, no kernel module. Processes of one user on one
-/// host (and in one network namespace) reach each other by it. It hands out genuine verbs objects: the inline
+/// host (and in one network namespace) reach each other through shared memory, others by TCP. It hands out genuine verbs objects: the inline
 /// verbs of <infiniband/verbs.h> (post, poll, arm) work on them as they are.
 /// Threads: as for the verbs. A context must not be used in a child after fork().
 [[nodiscard]] const verbs::Api& api() noexcept;

@@ -1,0 +1,86 @@
+#include "softdev/tcp_datagrams.h"
+
+#include <cerrno>
+
+#include "softdev/device_limits.h"
+#include "softdev/soft_ah.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostUnsent = 256 * 1024;
+/// Where the target has taken nothing for so long, what finds no room is lost.
+constexpr std::chrono::milliseconds kLongestWait{1000};
+
+TcpDatagramAddress address_of(const SoftAh& ah) noexcept {
+  TcpDatagramAddress address;
+  address.source = ah.source;
+  address.target = ah.attributes.grh.dgid;
+  address.flow_label = ah.attributes.grh.flow_label;
+  address.source_lid = ah.source_lid;
+  address.service_level = ah.attributes.sl;
+  address.traffic_class = ah.attributes.grh.traffic_class;
+  address.hop_limit = ah.attributes.grh.hop_limit;
+  address.is_global = ah.attributes.is_global;
+  address.is_routable = ah.is_routable ? 1 : 0;
+  return address;
+}
+
+}  // namespace
+
+TcpDatagrams::TcpDatagrams(const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
+    : own_(own), link_(*own.context, route, greeting_of(own, target_qpn)) {}
+
+ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
+  if (unsent() + sizeof(TcpRequest) + sizeof(TcpDatagramAddress) + bytes > kMostUnsent) {
+    advance();
+    if (unsent() != 0) {
+      const bool lost = Clock::now() - moved_at_ > kLongestWait;
+      return lost ? ExecResult::done(bytes) : ExecResult(ExecOutcome::kBusy);
+    }
+  }
+  const auto append = [this](const void* data, std::size_t length) {
+    const auto* const from = static_cast<const std::byte*>(data);
+    out_.insert(out_.end(), from, from + length);
+  };
+  if (unsent() == 0) moved_at_ = Clock::now();
+  TcpRequest head = head_of(wr, bytes);
+  head.key = datagram_key(wr, own_);
+  const TcpDatagramAddress address = address_of(SoftAh::from(wr.wr.ud.ah));
+  append(&head, sizeof(head));
+  append(&address, sizeof(address));
+  for (int i = 0; i < wr.num_sge; ++i) append(reinterpret_cast<const void*>(wr.sg_list[i].addr), wr.sg_list[i].length);
+  advance();
+  return ExecResult::done(bytes);
+}
+
+/// The target says nothing; its end is what there may be to read.
+void TcpDatagrams::notice_end() {
+  std::byte nothing{};
+  iovec place{&nothing, sizeof(nothing)};
+  if (tcp_receive(link_.socket(), {&place, 1}).error != EAGAIN) link_.close();
+}
+
+void TcpDatagrams::advance() {
+  if (link_.ready()) notice_end();
+  (void)link_.advance();
+  while (link_.ready() && unsent() != 0) {
+    iovec rest{out_.data() + out_done_, unsent()};
+    const Moved moved = tcp_send(link_.socket(), {&rest, 1});
+    out_done_ += moved.bytes;
+    if (moved.bytes != 0) moved_at_ = Clock::now();
+    if (moved.error == EAGAIN) return link_.want_output(true);
+    if (moved.error == 0) continue;
+    link_.close();  // the next datagram tries anew
+    break;
+  }
+  if (link_.ready()) link_.want_output(false);
+  if (unsent() != 0 && link_.state() != TcpLink::State::kClosed) return;
+  // All sent; or the target is not there, or has gone in the middle of one: what is here is lost.
+  out_.clear();
+  out_done_ = 0;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,110 @@
+// tcp_protocol.h - what contexts of different hosts say to each other by TCP.
+//
+// A connection carries the requests of one queue pair one way, and their answers the other. Its first message is a
+// greeting; the target asks back, by a connection of its own to the port of the initiator's number, whether the greeting
+// is that queue pair's: whoever has a number listens at its port, so nobody else can say yes. All fields are
+// little-endian; GIDs, immediate data as they are in verbs.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <bit>
+#include <cstdint>
+
+#include "softdev/control_protocol.h"
+#include "softdev/layout.h"
+
+namespace rdmacomm::softdev {
+
+static_assert(std::endian::native == std::endian::little, "the structs below go out as they lie in memory");
+
+inline constexpr std::uint32_t kTcpMagic = 0x70746673;  // "sftp"
+inline constexpr std::uint16_t kTcpVersion = 1;
+
+/// The port of the process that has the number `qpn`: one for each block of numbers, 61440 to 65535. None of them is
+/// given out by Linux as it comes (ip_local_port_range ends at 60999).
+[[nodiscard]] constexpr std::uint16_t tcp_port_of(std::uint32_t qpn) noexcept {
+  return static_cast<std::uint16_t>(0xf000U | qpn >> kQpnBlockBits);
+}
+static_assert(kQpnBlocks <= 0x1000);
+
+enum class GreetingKind : std::uint8_t {
+  kRequests = 1,  ///< requests of `initiator_qpn` for `target_qpn` follow
+  kConfirm,       ///< has your queue pair `initiator_qpn` sent this greeting?
+};
+
+struct TcpGreeting {
+  std::uint32_t magic = kTcpMagic;
+  std::uint16_t version = kTcpVersion;
+  GreetingKind kind{};
+  Service service{};
+  std::uint32_t initiator_qpn = 0;
+  std::uint32_t target_qpn = 0;
+  std::uint32_t path_mtu = 0;  ///< bytes
+  std::uint32_t reserved = 0;
+  std::uint64_t token = 0;  ///< of this connection alone
+};
+static_assert(sizeof(TcpGreeting) == 32);
+
+enum class Welcome : std::uint8_t {
+  kYes = 1,
+  kNotYet,   ///< the target does not accept requests of this initiator, and may later
+  kRefused,  ///< it never will: not the queue pair that it says it is, or another version
+};
+
+struct TcpWelcome {
+  std::uint32_t magic = kTcpMagic;
+  std::uint16_t version = kTcpVersion;
+  Welcome answer{};
+  std::uint8_t reserved = 0;
+};
+static_assert(sizeof(TcpWelcome) == 8);
+
+/// A request. The payload of a SEND or WRITE follows.
+struct TcpRequest {
+  std::uint8_t opcode = 0;  ///< ibv_wr_opcode
+  std::uint8_t solicited = 0;
+  std::uint16_t reserved = 0;
+  std::uint32_t length = 0;     ///< bytes of the message, of a READ too
+  std::uint32_t immediate = 0;  ///< as ibv_send_wr has it; of SEND_WITH_INV: the key
+  std::uint32_t key = 0;        ///< rkey; of datagrams: the Q_Key
+  std::uint64_t address = 0;
+  std::uint64_t operand = 0;  ///< atomics: compare_add
+  std::uint64_t swap = 0;
+};
+static_assert(sizeof(TcpRequest) == 40);
+
+/// Of a datagram: follows the TcpRequest, the payload follows.
+struct TcpDatagramAddress {
+  ibv_gid source{};
+  ibv_gid target{};
+  std::uint32_t flow_label = 0;
+  std::uint16_t source_lid = 0;
+  std::uint8_t service_level = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint8_t hop_limit = 0;
+  std::uint8_t is_global = 0;
+  std::uint8_t is_routable = 0;  ///< RoCE v2
+  std::uint8_t reserved[5] = {};
+};
+static_assert(sizeof(TcpDatagramAddress) == 48);
+
+/// An answer. All requests before the one numbered `done` were carried out.
+struct TcpAnswer {
+  enum Kind : std::uint8_t {
+    kDone = 1,     ///< no more than that
+    kPayload,      ///< `length` bytes that request `done` - 1 has read follow
+    kFailed,       ///< request `done` was refused for `status`
+    kNotReady,     ///< request `done` waits for a receive; `rnr_timer` is the target's
+    kUnreachable,  ///< the target does not accept requests any more, `done` is the first that it has not carried out
+  };
+  std::uint32_t done = 0;  ///< counts from 0 with each connection, and wraps
+  Kind kind{};
+  std::uint8_t status = 0;  ///< ibv_wc_status
+  std::uint8_t rnr_timer = 0;
+  std::uint8_t reserved = 0;
+  std::uint32_t length = 0;
+};
+static_assert(sizeof(TcpAnswer) == 12);
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,218 @@
+#include "softdev/tcp_service.h"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "softdev/service_thread.h"
+#include "softdev/soft_context.h"
+#include "softdev/soft_qp.h"
+#include "softdev/tcp_protocol.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+constexpr int kKindShift = 60;
+constexpr int kMostEvents = 64;
+// How often the thread looks after what no socket tells of.
+constexpr int kReceivePauseMs = 1;
+constexpr int kGreetingPauseMs = 1000;
+// While so many polls happen between two looks, a millisecond apart, the thread sleeps: to be woken for each message would
+// only take time from those who poll. Where messages have waited for it all the same, as where a program polls memory,
+// it does not do so again for a while.
+constexpr std::uint32_t kManyPolls = 64;
+constexpr int kPollersPauseMs = 1;
+constexpr std::chrono::milliseconds kMistrust{100};
+
+}  // namespace
+
+int TcpService::start() {
+  if (epoll_) return 0;
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !wake_) return errno;
+  epoll_ = std::move(epoll);
+  control(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, Kind::kWake, 0);
+  const int error = start_service_thread(thread_, "soft0-tcp", [this] { run(); });
+  if (error != 0) epoll_.reset();
+  return error;
+}
+
+int TcpService::serve(std::uint32_t qpn) {
+  const std::scoped_lock lock(start_mutex_);
+  if (const int error = start(); error != 0) return error;
+  const std::uint16_t port = tcp_port_of(qpn);
+  UniqueFd& listener = listeners_[port];
+  if (listener) return 0;
+  listener = tcp_listen(port);
+  if (!listener) return errno;
+  control(EPOLL_CTL_ADD, listener.get(), EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener.get()));
+  active_.store(true, std::memory_order_relaxed);
+  return 0;
+}
+
+void TcpService::stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_relaxed);
+  const std::uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof(one));
+  thread_.join();
+  const std::scoped_lock lock(mutex_);
+  targets_.clear();
+}
+
+void TcpService::control(int operation, int socket, std::uint32_t events, Kind kind, std::uint64_t id) noexcept {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = static_cast<std::uint64_t>(kind) << kKindShift | id;
+  (void)epoll_ctl(epoll_.get(), operation, socket, &event);
+}
+
+void TcpService::watch_initiator(int socket, std::uint32_t qpn) noexcept {
+  control(EPOLL_CTL_ADD, socket, EPOLLIN | EPOLLOUT, Kind::kInitiator, qpn);
+}
+
+void TcpService::change_initiator(int socket, std::uint32_t qpn, bool wants_output) noexcept {
+  control(EPOLL_CTL_MOD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kInitiator, qpn);
+}
+
+void TcpService::forget_target(std::uint32_t qpn) {
+  if (!active()) return;
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(targets_, [qpn](const auto& entry) { return entry.second->target.serves(qpn); });
+}
+
+bool TcpService::leave_it_to_pollers() noexcept {
+  const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
+  const bool polled = polls - polls_seen_ >= kManyPolls;
+  polls_seen_ = polls;
+  const auto now = std::chrono::steady_clock::now();
+  if (!polled) {
+    // Nobody does any more. What lies here has waited for somebody who polled for something else meanwhile.
+    pollfd waiting{epoll_.get(), POLLIN, 0};
+    if (std::exchange(left_to_pollers_, false) && ::poll(&waiting, 1, 0) > 0) trust_again_at_ = now + kMistrust;
+    return false;
+  }
+  if (now < trust_again_at_) return false;
+  left_to_pollers_ = true;
+  pollfd woken{wake_.get(), POLLIN, 0};
+  (void)::poll(&woken, 1, kPollersPauseMs);
+  return true;
+}
+
+void TcpService::run() {
+  std::array<epoll_event, kMostEvents> events{};
+  int pause_ms = -1;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (leave_it_to_pollers()) continue;
+    const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms);
+    const std::scoped_lock lock(mutex_);
+    for (int i = 0; i < ready; ++i) handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
+    if (ready <= 0) advance_late();
+    advance_waiting();
+    pause_ms = pause();
+  }
+}
+
+void TcpService::poll() noexcept {
+  polls_.fetch_add(1, std::memory_order_relaxed);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  std::array<epoll_event, kMostEvents> events;
+  const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, 0);
+  for (int i = 0; i < ready; ++i) handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
+  advance_waiting();
+}
+
+int TcpService::pause() {
+  if (!busy_.empty()) return 0;
+  if (!waiting_.empty()) return kReceivePauseMs;
+  return greeting_.empty() ? -1 : kGreetingPauseMs;
+}
+
+void TcpService::handle(std::uint64_t what, std::uint32_t events) {
+  const std::uint64_t id = what & ((std::uint64_t{1} << kKindShift) - 1);
+  switch (static_cast<Kind>(what >> kKindShift)) {
+    case Kind::kWake: break;
+    case Kind::kListener: accept_all(static_cast<int>(id)); break;
+    case Kind::kTarget:
+      // Who waits for a receive does not look at the socket.
+      if ((events & (EPOLLHUP | EPOLLERR)) != 0 && waiting_.contains(id)) return drop(id);
+      advance(id);
+      break;
+    case Kind::kInitiator:
+      if (const auto qp = context_.queue_pairs().find(static_cast<std::uint32_t>(id))) qp->advance();
+      break;
+  }
+}
+
+void TcpService::accept_all(int listener) {
+  for (;;) {
+    Route back;
+    UniqueFd socket = tcp_accept(listener, back);
+    if (!socket) return;  // nobody is left, or there is no descriptor for them: they wait for the next look
+    const std::uint64_t id = next_id_++;
+    targets_.emplace(id, std::make_unique<Watched>(context_, std::move(socket), back));
+    greeting_.insert(id);
+    advance(id);
+  }
+}
+
+void TcpService::drop(std::uint64_t id) {
+  targets_.erase(id);
+  waiting_.erase(id);
+  busy_.erase(id);
+  greeting_.erase(id);
+}
+
+void TcpService::advance(std::uint64_t id) {
+  const auto found = targets_.find(id);
+  if (found == targets_.end()) return drop(id);
+  Watched& watched = *found->second;
+  if (!watched.target.progress()) return drop(id);
+  const auto is_in = [id](std::set<std::uint64_t>& set, bool member) {
+    if (member) {
+      set.insert(id);
+    } else if (!set.empty()) {
+      set.erase(id);
+    }
+  };
+  is_in(waiting_, watched.target.waits_for_receive());
+  is_in(busy_, watched.target.has_more());
+  is_in(greeting_, !watched.target.serves());
+  watch(id, watched);
+}
+
+void TcpService::watch(std::uint64_t id, Watched& watched) {
+  if (watched.target.question() != watched.question) {
+    watched.question = watched.target.question();
+    // By edge: it can always send more, and does not want to.
+    if (watched.question >= 0) {
+      control(EPOLL_CTL_ADD, watched.question, EPOLLIN | EPOLLOUT | EPOLLET, Kind::kTarget, id);
+    }
+  }
+  // Not for what it does not look at: it would be told of that again and again.
+  std::uint32_t events = EPOLLIN;
+  if (watched.target.waits_for_receive()) events = EPOLLPRI;  // that is, for its end only
+  if (watched.target.wants_output()) events = EPOLLOUT;
+  if (events == watched.events) return;
+  control(watched.events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, watched.target.socket(), events, Kind::kTarget, id);
+  watched.events = events;
+}
+
+void TcpService::advance_waiting() {
+  for (const std::uint64_t id : std::vector(busy_.begin(), busy_.end())) advance(id);
+  for (const std::uint64_t id : std::vector(waiting_.begin(), waiting_.end())) advance(id);
+}
+
+/// Who does not say who he is is not waited for.
+void TcpService::advance_late() {
+  for (const std::uint64_t id : std::vector(greeting_.begin(), greeting_.end())) advance(id);
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,92 @@
+// tcp_service.h - the sockets of one context: who listens to them, and when.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/tcp_target.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+
+/// Has the requests of other hosts carried out, and brings the answers to this context's own. A thread of its own waits for
+/// them, so that the application need not do anything; whoever polls a completion queue in vain looks, too, and saves the
+/// time that a thread takes to wake up.
+/// Threads: any.
+class TcpService {
+ public:
+  explicit TcpService(SoftContext& context) : context_(context) {}
+  TcpService(const TcpService&) = delete;
+  TcpService& operator=(const TcpService&) = delete;
+  ~TcpService() { stop(); }
+
+  /// Listens for requests to queue pair `qpn`. 0, or an errno value: EADDRINUSE, somebody else has its port.
+  [[nodiscard]] int serve(std::uint32_t qpn);
+  void stop();
+
+  /// Whether there is anything to do for poll().
+  [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
+  /// Goes on with what can go on, unless somebody else does.
+  void poll() noexcept;
+
+  /// Tells queue pair `qpn` (SoftQp::advance) when its connection can send or receive, until it is closed. It may be called
+  /// with the send queue held.
+  void watch_initiator(int socket, std::uint32_t qpn) noexcept;
+  void change_initiator(int socket, std::uint32_t qpn, bool wants_output) noexcept;
+  /// Ends the connections to queue pair `qpn`.
+  void forget_target(std::uint32_t qpn);
+
+ private:
+  enum class Kind : std::uint8_t { kWake, kListener, kTarget, kInitiator };
+  struct Watched {
+    Watched(SoftContext& context, UniqueFd socket, const Route& back) : target(context, std::move(socket), back) {}
+    TcpTarget target;
+    int question = -1;
+    std::uint32_t events = 0;  ///< that its socket is watched for
+  };
+
+  int start();
+  void run();
+  bool leave_it_to_pollers() noexcept;
+  void handle(std::uint64_t what, std::uint32_t events);
+  void accept_all(int listener);
+  void advance(std::uint64_t id);
+  void drop(std::uint64_t id);
+  void watch(std::uint64_t id, Watched& watched);
+  void advance_waiting();
+  void advance_late();
+  [[nodiscard]] int pause();
+  void control(int operation, int socket, std::uint32_t events, Kind kind, std::uint64_t id) noexcept;
+
+  SoftContext& context_;
+  std::atomic<bool> active_{false};
+  std::atomic<bool> stopping_{false};
+  std::atomic<std::uint32_t> polls_{0};
+  // Of the thread alone.
+  std::uint32_t polls_seen_ = 0;
+  bool left_to_pollers_ = false;
+  std::chrono::steady_clock::time_point trust_again_at_{};
+
+  UniqueFd epoll_;
+  UniqueFd wake_;
+  std::thread thread_;
+  std::mutex start_mutex_;                        // taken by who holds a send queue; guards
+  std::map<std::uint16_t, UniqueFd> listeners_;  // by port
+  std::mutex mutex_;                              // never taken by who holds a send queue; guards what follows
+  std::map<std::uint64_t, std::unique_ptr<Watched>> targets_;
+  std::set<std::uint64_t> waiting_;   // targets that wait for a receive
+  std::set<std::uint64_t> busy_;      // targets that have more to do already
+  std::set<std::uint64_t> greeting_;  // targets that are not serving
+  std::uint64_t next_id_ = 1;
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,127 @@
+#include "softdev/tcp_socket.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "rdmacomm/verbs/gid.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+struct Address {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+Address address_of(const ibv_gid& gid, std::uint32_t interface, std::uint16_t port) noexcept {
+  Address address;
+  if (verbs::is_mapped_ipv4(gid)) {
+    auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(port);
+    std::memcpy(&ipv4.sin_addr, gid.raw + 12, sizeof(ipv4.sin_addr));
+    address.length = sizeof(ipv4);
+    return address;
+  }
+  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  ipv6.sin6_family = AF_INET6;
+  ipv6.sin6_port = htons(port);
+  std::memcpy(&ipv6.sin6_addr, gid.raw, sizeof(ipv6.sin6_addr));
+  if (verbs::reach_of(gid) == verbs::Reach::kLink) ipv6.sin6_scope_id = interface;
+  address.length = sizeof(ipv6);
+  return address;
+}
+
+void set(int socket, int level, int option, int value) noexcept {
+  (void)setsockopt(socket, level, option, &value, sizeof(value));
+}
+
+/// Small messages at once; and a host that has vanished is noticed, also by who only waits for it. The times allow for
+/// several packets lost in a row.
+void prepare(int socket) noexcept {
+  constexpr std::chrono::milliseconds kVanishedAfter{5000};
+  set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kVanishedAfter.count()));
+  set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 2);
+  set(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+UniqueFd listen_in(int family, std::uint16_t port) {
+  UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return socket;
+  set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (family == AF_INET6) set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  Address any;
+  any.storage.ss_family = static_cast<sa_family_t>(family);
+  any.length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  reinterpret_cast<sockaddr_in&>(any.storage).sin_port = htons(port);  // at the same place in both
+  if (bind(socket.get(), any.get(), any.length) != 0 || listen(socket.get(), SOMAXCONN) != 0) return UniqueFd();
+  return socket;
+}
+
+Moved moved(ssize_t result, int at_end) noexcept {
+  if (result > 0) return {static_cast<std::size_t>(result), 0};
+  if (result == 0) return {0, at_end};
+  const bool later = errno == EAGAIN || errno == EINTR;
+  return {0, later ? EAGAIN : errno};
+}
+
+msghdr message_of(std::span<iovec> pieces) noexcept {
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  return message;
+}
+
+}  // namespace
+
+UniqueFd tcp_listen(std::uint16_t port) {
+  UniqueFd both = listen_in(AF_INET6, port);
+  return both || errno == EADDRINUSE ? std::move(both) : listen_in(AF_INET, port);
+}
+
+UniqueFd tcp_accept(int listener, Route& back) {
+  Address from;
+  from.length = sizeof(from.storage);
+  UniqueFd socket(accept4(listener, from.get(), &from.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  Address own;
+  own.length = sizeof(own.storage);
+  if (!socket || getsockname(socket.get(), own.get(), &own.length) != 0) return UniqueFd();
+  back = {false, verbs::gid_of(*own.get()), verbs::gid_of(*from.get()), 0};
+  if (from.storage.ss_family == AF_INET6) {
+    back.interface = reinterpret_cast<const sockaddr_in6&>(from.storage).sin6_scope_id;
+  }
+  prepare(socket.get());
+  return socket;
+}
+
+UniqueFd tcp_connect(const Route& route, std::uint16_t port) {
+  Address source = address_of(route.source, route.interface, 0);
+  Address target = address_of(route.target, route.interface, port);
+  UniqueFd socket(::socket(target.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return socket;
+  prepare(socket.get());
+  set(socket.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+  if (bind(socket.get(), source.get(), source.length) != 0) return UniqueFd();
+  if (connect(socket.get(), target.get(), target.length) != 0 && errno != EINPROGRESS) return UniqueFd();
+  return socket;
+}
+
+Moved tcp_send(int socket, std::span<iovec> pieces) noexcept {
+  const msghdr message = message_of(pieces);
+  return moved(sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL), EAGAIN);
+}
+
+Moved tcp_receive(int socket, std::span<iovec> pieces) noexcept {
+  msghdr message = message_of(pieces);
+  return moved(recvmsg(socket, &message, MSG_DONTWAIT), EPIPE);
+}
+
+}  // namespace rdmacomm::softdev

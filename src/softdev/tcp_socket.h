@@ -1,0 +1,39 @@
+// tcp_socket.h - non-blocking TCP sockets between the addresses that GIDs are.
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <span>
+
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::softdev {
+
+/// Which way the requests of a queue pair, or to a target of datagrams, go.
+struct Route {
+  bool by_memory = true;  ///< shared memory of one host; the rest says nothing then
+  ibv_gid source{};       ///< an address of this host, and
+  ibv_gid target{};       ///< one of the target's
+  std::uint32_t interface = 0;  ///< for addresses of one link only
+};
+
+/// Listens at `port` of all addresses. Not valid, and errno.
+[[nodiscard]] UniqueFd tcp_listen(std::uint16_t port);
+/// The next who has connected, and the way back to it. Not valid, and errno.
+[[nodiscard]] UniqueFd tcp_accept(int listener, Route& back);
+/// A socket that is being connected, from `route.source` to `port` of `route.target`; whether it is, sending will show.
+/// Not valid, and errno.
+[[nodiscard]] UniqueFd tcp_connect(const Route& route, std::uint16_t port);
+
+/// What came of sending or receiving without waiting.
+struct Moved {
+  std::size_t bytes = 0;
+  int error = 0;  ///< EAGAIN: no more for now; EPIPE: the connection is over; EFAULT: memory that is not there; others
+};
+[[nodiscard]] Moved tcp_send(int socket, std::span<iovec> pieces) noexcept;
+[[nodiscard]] Moved tcp_receive(int socket, std::span<iovec> pieces) noexcept;
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,451 @@
+#include "softdev/tcp_target.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "rdmacomm/verbs/gid.h"
+#include "softdev/device_limits.h"
+#include "softdev/soft_context.h"
+#include "softdev/soft_qp.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kBuffer = 128 * 1024;
+/// Messages of more than that are not gathered in the buffer.
+constexpr std::uint32_t kLargestGathered = 16 * 1024;
+/// The end of a long WRITE goes by the buffer: its last bytes must not be seen before the others, see copy.h.
+constexpr std::uint32_t kWriteTail = 64;
+/// Requests, or parts of them, before others have their turn.
+constexpr int kMostSteps = 256;
+/// How long a datagram waits for a receive, and a stranger may take to say who he is.
+constexpr std::chrono::milliseconds kDatagramWait{250};
+constexpr std::chrono::seconds kGreetingWait{10};
+
+bool is_send(std::uint8_t opcode) noexcept {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
+}
+bool is_write(std::uint8_t opcode) noexcept {
+  return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+bool is_atomic(std::uint8_t opcode) noexcept {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/// Whether a peer that follows the protocol could have sent it.
+bool is_valid(const TcpRequest& request, Service service) noexcept {
+  if (request.length > kMaxMessageBytes) return false;
+  if (service == Service::kDatagram) return is_send(request.opcode) && request.length <= kPortMtuBytes;
+  if (is_atomic(request.opcode)) return service == Service::kReliable && request.length == sizeof(std::uint64_t);
+  if (request.opcode == IBV_WR_RDMA_READ) return service == Service::kReliable;
+  return is_send(request.opcode) || is_write(request.opcode);
+}
+
+/// Copies into memory of this process that an application may have given back meanwhile.
+bool copy_guarded(const iovec& to, const std::byte* from) noexcept {
+  const iovec source{const_cast<std::byte*>(from), to.iov_len};
+  if (process_vm_writev(getpid(), &source, 1, &to, 1, 0) == static_cast<ssize_t>(to.iov_len)) return true;
+  if (errno != EPERM && errno != ENOSYS) return false;
+  std::memcpy(to.iov_base, from, to.iov_len);
+  return true;
+}
+
+/// Bytes that arrive: first those that the buffer has already, then straight from the socket.
+class Inward final : public PartMover {
+ public:
+  Inward(int socket, std::span<const std::byte> buffered, std::size_t most) noexcept
+      : socket_(socket), buffered_(buffered), most_(most) {}
+  [[nodiscard]] std::size_t taken_from_buffer() const noexcept { return taken_; }
+
+  [[nodiscard]] Moved move(std::span<iovec> places) noexcept override {
+    std::size_t allowed = most_;
+    for (iovec& place : places) {
+      place.iov_len = std::min(place.iov_len, allowed);
+      allowed -= place.iov_len;
+    }
+    if (buffered_.empty()) return tcp_receive(socket_, places);
+    for (iovec place : places) {
+      place.iov_len = std::min(place.iov_len, buffered_.size() - taken_);
+      if (place.iov_len == 0) continue;
+      if (!copy_guarded(place, buffered_.data() + taken_)) return {taken_, EFAULT};
+      taken_ += place.iov_len;
+    }
+    return {taken_, 0};
+  }
+
+ private:
+  const int socket_;
+  const std::span<const std::byte> buffered_;
+  const std::size_t most_;
+  std::size_t taken_ = 0;
+};
+
+class Outward final : public PartMover {
+ public:
+  /// nothing: finds out whether the bytes may be read at all.
+  Outward(int socket, bool nothing) noexcept : socket_(socket), nothing_(nothing) {}
+  [[nodiscard]] Moved move(std::span<iovec> places) noexcept override {
+    return nothing_ ? Moved{0, EAGAIN} : tcp_send(socket_, places);
+  }
+
+ private:
+  const int socket_;
+  const bool nothing_;
+};
+
+template <typename Message>
+std::span<const std::byte> bytes_of(const Message& message) noexcept {
+  return std::as_bytes(std::span(&message, 1));
+}
+
+}  // namespace
+
+TcpTarget::TcpTarget(SoftContext& context, UniqueFd socket, const Route& back)
+    : context_(context), socket_(std::move(socket)), back_(back), in_(kBuffer) {}
+
+bool TcpTarget::progress() {
+  if (stage_ == Stage::kGreeting) (void)read_greeting();
+  if (stage_ == Stage::kAsking) (void)read_confirmation();
+  if (stage_ == Stage::kServing) serve();
+  (void)flush();
+  if (stage_ == Stage::kOver) return linger();
+  return stage_ == Stage::kServing || Clock::now() - accepted_at_ < kGreetingWait;
+}
+
+/// To close with something unread would take back what was sent last. So it is read until the other end has closed.
+bool TcpTarget::linger() {
+  if (!socket_.valid()) return false;
+  if (out_done_ < out_.size()) return true;
+  (void)shutdown(socket_.get(), SHUT_WR);
+  do {
+    in_begin_ = in_end_ = 0;
+  } while (fill() == Step::kGoOn);
+  return socket_.valid();
+}
+
+// ---- Who is it?
+
+TcpTarget::Step TcpTarget::read_greeting() {
+  while (available() < sizeof(greeting_)) {
+    if (fill() == Step::kWait) return Step::kWait;
+  }
+  std::memcpy(static_cast<void*>(&greeting_), in_.data() + in_begin_, sizeof(greeting_));
+  in_begin_ += sizeof(greeting_);
+  stage_ = check_greeting();
+  return Step::kGoOn;
+}
+
+TcpTarget::Stage TcpTarget::check_greeting() {
+  if (greeting_.magic != kTcpMagic || greeting_.version != kTcpVersion) {
+    welcome(Welcome::kRefused);
+    return Stage::kOver;
+  }
+  if (greeting_.kind == GreetingKind::kConfirm) {
+    const auto initiator = context_.queue_pairs().find(greeting_.initiator_qpn);
+    const bool mine = initiator != nullptr && initiator->has_greeted(greeting_.target_qpn, greeting_.token);
+    welcome(mine ? Welcome::kYes : Welcome::kRefused);
+    return Stage::kOver;
+  }
+  const auto target = context_.queue_pairs().find(greeting_.target_qpn);
+  const bool expected = target != nullptr && target->expects(greeting_.initiator_qpn, greeting_.service, back_.target);
+  if (!expected) {
+    welcome(Welcome::kNotYet);
+    return Stage::kOver;
+  }
+  const LocalEnd end{&context_,         greeting_.initiator_qpn, target->pd_number(), greeting_.path_mtu,
+                     greeting_.service, nullptr,                 true};
+  wire_.emplace(end, greeting_.target_qpn);
+  wire_->attach();
+  if (greeting_.service != Service::kDatagram) return ask_back() ? Stage::kAsking : Stage::kOver;
+  welcome(Welcome::kYes);
+  return Stage::kServing;
+}
+
+bool TcpTarget::ask_back() {
+  question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
+  return question_.valid();
+}
+
+TcpTarget::Step TcpTarget::read_confirmation() {
+  TcpGreeting question = greeting_;
+  question.kind = GreetingKind::kConfirm;
+  if (moved_ < sizeof(question)) {
+    iovec rest{reinterpret_cast<std::byte*>(&question) + moved_, sizeof(question) - moved_};
+    const Moved sent = tcp_send(question_.get(), {&rest, 1});
+    moved_ += static_cast<std::uint32_t>(sent.bytes);
+    if (sent.error != 0 && sent.error != EAGAIN) stage_ = Stage::kOver;
+    if (moved_ < sizeof(question)) return Step::kWait;
+  }
+  TcpWelcome reply;
+  iovec place{&reply, sizeof(reply)};
+  const Moved received = tcp_receive(question_.get(), {&place, 1});
+  if (received.error == EAGAIN) return Step::kWait;
+  // Eight bytes that were sent in one piece arrive in one piece.
+  const bool yes = received.bytes == sizeof(reply) && reply.magic == kTcpMagic && reply.answer == Welcome::kYes;
+  question_.reset();
+  moved_ = 0;
+  welcome(yes ? Welcome::kYes : Welcome::kRefused);
+  stage_ = yes ? Stage::kServing : Stage::kOver;
+  return Step::kGoOn;
+}
+
+void TcpTarget::welcome(Welcome answer) {
+  TcpWelcome message;
+  message.answer = answer;
+  append(bytes_of(message));
+}
+
+// ---- Requests
+
+void TcpTarget::serve() {
+  has_more_ = true;
+  for (int steps = 0; has_more_ && steps < kMostSteps; ++steps) {
+    has_more_ = serve_step() == Step::kGoOn && stage_ == Stage::kServing;
+  }
+  if (answers() && confirmed_ != done_ && !reading_) answer(TcpAnswer::kDone);
+}
+
+TcpTarget::Step TcpTarget::serve_step() {
+  if (flush() == Step::kWait) return Step::kWait;
+  if (skipping_ != 0) return skip();
+  return reading_ ? stream_out() : next_request();
+}
+
+TcpTarget::Step TcpTarget::flush() {
+  while (out_done_ < out_.size()) {
+    iovec rest{out_.data() + out_done_, out_.size() - out_done_};
+    const Moved sent = tcp_send(socket_.get(), {&rest, 1});
+    out_done_ += sent.bytes;
+    if (sent.error == EAGAIN) return Step::kWait;
+    if (sent.error != 0) {
+      stage_ = Stage::kOver;
+      socket_.reset();
+      return Step::kWait;
+    }
+  }
+  out_.clear();
+  out_done_ = 0;
+  return Step::kGoOn;
+}
+
+TcpTarget::Step TcpTarget::fill() {
+  if (in_begin_ == in_end_) in_begin_ = in_end_ = 0;
+  if (in_begin_ != 0 && in_end_ == in_.size()) {
+    std::memmove(in_.data(), in_.data() + in_begin_, available());
+    in_end_ = available();
+    in_begin_ = 0;
+  }
+  iovec place{in_.data() + in_end_, in_.size() - in_end_};
+  const Moved received = tcp_receive(socket_.get(), {&place, 1});
+  in_end_ += received.bytes;
+  if (received.error == 0) return Step::kGoOn;
+  if (received.error != EAGAIN) {
+    stage_ = Stage::kOver;
+    socket_.reset();
+  }
+  return Step::kWait;
+}
+
+bool TcpTarget::has_payload() const noexcept {
+  return is_send(current_->opcode) || is_write(current_->opcode);
+}
+
+TcpTarget::Step TcpTarget::next_request() {
+  if (!current_) {
+    if (available() < sizeof(TcpRequest)) return fill();
+    current_.emplace();
+    std::memcpy(static_cast<void*>(&*current_), in_.data() + in_begin_, sizeof(TcpRequest));
+    in_begin_ += sizeof(TcpRequest);
+    moved_ = 0;
+    if (!is_valid(*current_, greeting_.service)) {
+      stage_ = Stage::kOver;
+      socket_.reset();
+      return Step::kWait;
+    }
+  }
+  if (greeting_.service == Service::kDatagram) return datagram();
+  if (current_->length <= kLargestGathered) return small_request();
+  return has_payload() ? stream_in() : stream_out();
+}
+
+ibv_send_wr TcpTarget::work_request(ibv_sge& slice) const noexcept {
+  ibv_send_wr wr{};
+  wr.opcode = static_cast<ibv_wr_opcode>(current_->opcode);
+  wr.send_flags = IBV_SEND_INLINE | (current_->solicited != 0 ? IBV_SEND_SOLICITED : 0);
+  wr.imm_data = current_->immediate;
+  wr.sg_list = &slice;
+  wr.num_sge = slice.length == 0 ? 0 : 1;
+  if (is_atomic(current_->opcode)) {
+    wr.num_sge = 1;
+    wr.wr.atomic = {current_->address, current_->operand, current_->swap, current_->key};
+  } else {
+    wr.wr.rdma.remote_addr = current_->address;
+    wr.wr.rdma.rkey = current_->key;
+  }
+  return wr;
+}
+
+/// A message that the buffer has whole.
+TcpTarget::Step TcpTarget::small_request() {
+  const std::uint32_t length = current_->length;
+  if (has_payload() && available() < length) return fill();
+  std::array<std::byte, kLargestGathered> read;
+  std::byte* const bytes = has_payload() ? in_.data() + in_begin_ : read.data();
+  ibv_sge slice{reinterpret_cast<std::uint64_t>(bytes), length, 0};
+  const ExecResult result = wire_->exec(work_request(slice));
+  if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
+  if (has_payload()) in_begin_ += length;
+  request_done();
+  if (has_payload()) return Step::kGoOn;
+  answer(TcpAnswer::kPayload, length);
+  append({bytes, length});
+  return Step::kGoOn;
+}
+
+TcpTarget::Step TcpTarget::stream_in() {
+  ibv_sge nothing{};
+  ibv_send_wr wr = work_request(nothing);
+  std::uint32_t total = current_->length;
+  if (is_write(current_->opcode)) {
+    wr.opcode = IBV_WR_RDMA_WRITE;
+    total -= kWriteTail;
+  }
+  const std::size_t left = total - std::min(moved_, total);
+  if (left == 0) return write_end(wr);
+  Inward mover(socket_.get(), {in_.data() + in_begin_, std::min(available(), left)}, left);
+  const ExecResult result = wire_->exec_part(wr, total, moved_, mover);
+  if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
+  in_begin_ += mover.taken_from_buffer();
+  moved_ += result.bytes();
+  waiting_ = false;
+  if (moved_ == current_->length) request_done();
+  return result.bytes() == 0 ? Step::kWait : Step::kGoOn;
+}
+
+/// The last bytes of a long WRITE, then what else it has to say.
+TcpTarget::Step TcpTarget::write_end(ibv_send_wr& wr) {
+  if (moved_ != current_->length) {
+    if (available() < kWriteTail) return fill();
+    ibv_sge tail{reinterpret_cast<std::uint64_t>(in_.data() + in_begin_), kWriteTail, 0};
+    wr.sg_list = &tail;
+    wr.num_sge = 1;
+    wr.wr.rdma.remote_addr = current_->address + moved_;
+    const ExecResult result = wire_->exec(wr);
+    if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
+    in_begin_ += kWriteTail;
+    moved_ = current_->length;
+  }
+  if (current_->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+    wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+    Outward nothing(-1, true);
+    const ExecResult result = wire_->exec_part(wr, current_->length, moved_, nothing);
+    if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
+  }
+  request_done();
+  return Step::kGoOn;
+}
+
+TcpTarget::Step TcpTarget::stream_out() {
+  ibv_sge nothing{};
+  const ibv_send_wr wr = work_request(nothing);
+  Outward mover(socket_.get(), !reading_);
+  const ExecResult result = wire_->exec_part(wr, current_->length, moved_, mover);
+  if (!result.is_done() || result.status() != IBV_WC_SUCCESS) {
+    if (!reading_) return settle(result);
+    // The answer has said that it will be whole.
+    stage_ = Stage::kOver;
+    socket_.reset();
+    return Step::kWait;
+  }
+  if (!reading_) {
+    reading_ = true;
+    ++done_;
+    answer(TcpAnswer::kPayload, current_->length);
+    return Step::kGoOn;
+  }
+  moved_ += result.bytes();
+  if (moved_ < current_->length) return result.bytes() == 0 ? Step::kWait : Step::kGoOn;
+  reading_ = false;
+  current_.reset();
+  return Step::kGoOn;
+}
+
+TcpTarget::Step TcpTarget::datagram() {
+  TcpDatagramAddress address;
+  if (available() < sizeof(address) + current_->length) return fill();
+  const std::byte* const bytes = in_.data() + in_begin_;
+  std::memcpy(static_cast<void*>(&address), bytes, sizeof(address));
+  SoftAh ah{};
+  ah.source = address.source;
+  ah.source_lid = address.source_lid;
+  ah.is_routable = address.is_routable != 0;
+  ah.attributes.is_global = address.is_global;
+  ah.attributes.sl = address.service_level;
+  ah.attributes.grh = {address.target, address.flow_label, 0, address.hop_limit, address.traffic_class};
+  ibv_sge slice{reinterpret_cast<std::uint64_t>(bytes + sizeof(address)), current_->length, 0};
+  ibv_send_wr wr = work_request(slice);
+  wr.wr.ud = {&ah, greeting_.target_qpn, current_->key};
+  // No key may mean "the target's own", and nobody sends under an address of another's.
+  const bool honest = verbs::equal(address.source, back_.target) || verbs::reach_of(back_.target) == verbs::Reach::kHost;
+  if (honest && current_->key >> 31 == 0) {
+    const ExecResult result = wire_->send_datagram(wr);
+    if (result.outcome() == ExecOutcome::kReceiverNotReady) {
+      if (!std::exchange(waiting_, true)) waiting_since_ = Clock::now();
+      if (Clock::now() - waiting_since_ < kDatagramWait) return Step::kWait;
+    }
+    if (result.outcome() == ExecOutcome::kLost || result.outcome() == ExecOutcome::kUnreachable) stage_ = Stage::kOver;
+  }
+  in_begin_ += sizeof(address) + current_->length;
+  request_done();
+  return Step::kGoOn;
+}
+
+/// What becomes of a request that was not carried out.
+TcpTarget::Step TcpTarget::settle(const ExecResult& result) {
+  if (greeting_.service == Service::kUnreliable && result.outcome() != ExecOutcome::kLost) {
+    skipping_ = has_payload() ? current_->length - moved_ : 0;
+    request_done();
+    return Step::kGoOn;
+  }
+  if (result.outcome() == ExecOutcome::kReceiverNotReady) {
+    if (!std::exchange(waiting_, true)) answer(TcpAnswer::kNotReady);
+    return Step::kWait;
+  }
+  const bool refused = result.is_done();
+  answer(refused ? TcpAnswer::kFailed : TcpAnswer::kUnreachable, 0, refused ? result.status() : IBV_WC_SUCCESS);
+  stage_ = Stage::kOver;
+  return Step::kWait;
+}
+
+TcpTarget::Step TcpTarget::skip() {
+  if (available() == 0 && fill() == Step::kWait) return Step::kWait;
+  const auto here = static_cast<std::uint32_t>(std::min<std::size_t>(available(), skipping_));
+  in_begin_ += here;
+  skipping_ -= here;
+  return Step::kGoOn;
+}
+
+void TcpTarget::request_done() {
+  ++done_;
+  waiting_ = false;
+  current_.reset();
+}
+
+void TcpTarget::answer(TcpAnswer::Kind kind, std::uint32_t length, ibv_wc_status status) {
+  TcpAnswer message;
+  message.done = confirmed_ = done_;
+  message.kind = kind;
+  message.status = static_cast<std::uint8_t>(status);
+  message.rnr_timer = static_cast<std::uint8_t>(wire_->rnr_timer_code());
+  message.length = length;
+  append(bytes_of(message));
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,104 @@
+// tcp_target.h - requests that come by TCP, carried out on this host as if their initiator were here.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/local_wire.h"
+#include "softdev/soft_ah.h"
+#include "softdev/tcp_protocol.h"
+#include "softdev/tcp_socket.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+
+/// One connection that somebody has made to this context's port. It checks who that is, then is the initiator of the
+/// requests that arrive: the same checks, copies and completions as on one host (LocalWire). Small messages go by a buffer,
+/// so that many of them cost one system call; large ones straight between the socket and the target's memory.
+/// Threads: one at a time, see TcpService.
+class TcpTarget {
+ public:
+  TcpTarget(SoftContext& context, UniqueFd socket, const Route& back);
+
+  /// Goes on as far as it can without waiting. false: it is over.
+  [[nodiscard]] bool progress();
+  [[nodiscard]] int socket() const noexcept { return socket_.get(); }
+  /// The connection by which it asks back; -1: there is none.
+  [[nodiscard]] int question() const noexcept { return question_.get(); }
+  /// There is more to send than the connection takes now.
+  [[nodiscard]] bool wants_output() const noexcept { return out_done_ < out_.size() || reading_; }
+  /// It is not known yet who it is, or it is over for all but the last words.
+  [[nodiscard]] bool serves() const noexcept { return stage_ == Stage::kServing; }
+  [[nodiscard]] bool serves(std::uint32_t qpn) const noexcept { return serves() && greeting_.target_qpn == qpn; }
+  /// It waits for what no socket tells of: progress() is to be called again soon.
+  [[nodiscard]] bool waits_for_receive() const noexcept { return waiting_; }
+  /// It has stopped so that others have their turn.
+  [[nodiscard]] bool has_more() const noexcept { return has_more_; }
+
+ private:
+  enum class Stage : std::uint8_t { kGreeting, kAsking, kServing, kOver };
+  enum class Step : std::uint8_t { kGoOn, kWait };
+
+  Step read_greeting();
+  Stage check_greeting();
+  [[nodiscard]] bool ask_back();
+  Step read_confirmation();
+  void welcome(Welcome answer);
+  bool linger();
+
+  void serve();
+  Step serve_step();
+  Step flush();
+  Step fill();
+  Step next_request();
+  Step small_request();
+  Step datagram();
+  Step stream_in();
+  Step write_end(ibv_send_wr& wr);
+  Step stream_out();
+  Step skip();
+  Step settle(const ExecResult& result);
+  void answer(TcpAnswer::Kind kind, std::uint32_t length = 0, ibv_wc_status status = IBV_WC_SUCCESS);
+  void request_done();
+  void append(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  [[nodiscard]] std::size_t available() const noexcept { return in_end_ - in_begin_; }
+  [[nodiscard]] ibv_send_wr work_request(ibv_sge& slice) const noexcept;
+  [[nodiscard]] bool has_payload() const noexcept;
+  [[nodiscard]] bool answers() const noexcept { return greeting_.service != Service::kDatagram; }
+
+  SoftContext& context_;
+  UniqueFd socket_;
+  UniqueFd question_;
+  const Route back_;
+  const std::chrono::steady_clock::time_point accepted_at_ = std::chrono::steady_clock::now();
+  Stage stage_ = Stage::kGreeting;
+  TcpGreeting greeting_;
+  std::optional<LocalWire> wire_;
+
+  std::vector<std::byte> in_;
+  std::size_t in_begin_ = 0;
+  std::size_t in_end_ = 0;
+  std::vector<std::byte> out_;
+  std::size_t out_done_ = 0;
+
+  std::optional<TcpRequest> current_;
+  std::uint32_t moved_ = 0;     // bytes of the current message, where it goes in parts
+  std::uint32_t skipping_ = 0;  // bytes of a message that nobody wants
+  bool reading_ = false;        // the current request is a READ whose bytes are on their way
+  bool waiting_ = false;
+  bool has_more_ = false;
+  std::chrono::steady_clock::time_point waiting_since_{};
+  std::uint32_t done_ = 0;       // requests carried out
+  std::uint32_t confirmed_ = 0;  // of these, that the initiator has been told of
+};
+
+}  // namespace rdmacomm::softdev

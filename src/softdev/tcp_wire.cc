@@ -1,0 +1,267 @@
+#include "softdev/tcp_wire.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "softdev/device_limits.h"
+#include "softdev/mr_table.h"
+#include "softdev/soft_context.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+constexpr std::size_t kInputBuffer = 32 * 1024;
+constexpr std::size_t kMostPieces = 128;
+
+bool brings_bytes(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/// Bytes `done` to the end of what `slices` are together. How many pieces.
+std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::span<iovec> pieces) noexcept {
+  std::size_t count = 0;
+  for (const ibv_sge& slice : slices) {
+    if (done >= slice.length) {
+      done -= slice.length;
+      continue;
+    }
+    if (count == pieces.size()) break;
+    pieces[count++] = {reinterpret_cast<std::byte*>(slice.addr) + done, slice.length - done};
+    done = 0;
+  }
+  return count;
+}
+
+std::span<const ibv_sge> slices_of(const ibv_send_wr& wr) noexcept {
+  return {wr.sg_list, static_cast<std::size_t>(wr.num_sge)};
+}
+
+}  // namespace
+
+TcpWire::TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
+    : own_(own), link_(*own.context, route, greeting_of(own, target_qpn)), in_(kInputBuffer) {}
+
+ibv_wc_status TcpWire::check(const ibv_send_wr& wr, std::uint64_t& bytes) const {
+  const bool look = (wr.send_flags & IBV_SEND_INLINE) == 0;
+  const std::uint32_t access = brings_bytes(wr.opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
+  for (const ibv_sge& slice : slices_of(wr)) {
+    bytes += slice.length;
+    if (look && slice.length != 0 &&
+        find_range(own_.context->registrations().entries(), slice.lkey, own_.pd, slice.addr, slice.length, access) ==
+            nullptr) {
+      return IBV_WC_LOC_PROT_ERR;
+    }
+  }
+  return bytes > kMaxMessageBytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+}
+
+bool TcpWire::start(const ibv_send_wr& wr) {
+  if (!under_way_.empty() && under_way_.back().refused != IBV_WC_SUCCESS) return false;
+  if ((wr.send_flags & IBV_SEND_FENCE) != 0 && bringing_ != 0) return false;
+  std::uint64_t bytes = 0;
+  const ibv_wc_status status = check(wr, bytes);
+  if (status == IBV_WC_SUCCESS && !link_.ready()) {
+    advance_link();
+    if (!link_.ready()) return false;
+  }
+  const auto length = static_cast<std::uint32_t>(bytes);
+  const bool brings = brings_bytes(wr.opcode);
+  under_way_.push_back({&wr, length, brings ? 0 : length, status, head_of(wr, length)});
+  if (brings) ++bringing_;
+  return true;
+}
+
+void TcpWire::advance_link() {
+  if (lost_ || link_.ready() || !link_.advance()) return;
+  first_ = answered_ = 0;
+  sending_ = sent_bytes_ = 0;
+  in_begin_ = in_end_ = 0;
+  payload_left_ = 0;
+  receiver_not_ready_ = false;
+}
+
+void TcpWire::advance() {
+  advance_link();
+  if (!link_.ready()) return;
+  send();
+  receive();
+}
+
+// ---- Out
+
+std::size_t TcpWire::gather_output(std::span<iovec> pieces) {
+  std::size_t count = 0;
+  std::size_t done = sent_bytes_;
+  for (std::size_t i = sending_; i < under_way_.size() && count + 1 + kMaxSge <= pieces.size(); ++i) {
+    UnderWay& one = under_way_[i];
+    if (one.refused != IBV_WC_SUCCESS) break;
+    if (done < sizeof(one.head)) {
+      pieces[count++] = {reinterpret_cast<std::byte*>(&one.head) + done, sizeof(one.head) - done};
+      done = sizeof(one.head);
+    }
+    if (one.payload != 0) count += pieces_of(slices_of(*one.wr), done - sizeof(one.head), pieces.subspan(count));
+    done = 0;
+  }
+  return count;
+}
+
+void TcpWire::sent(std::size_t bytes) {
+  sent_bytes_ += bytes;
+  while (sending_ < under_way_.size() && under_way_[sending_].refused == IBV_WC_SUCCESS) {
+    const std::size_t whole = sizeof(TcpRequest) + under_way_[sending_].payload;
+    if (sent_bytes_ < whole) return;
+    sent_bytes_ -= whole;
+    ++sending_;
+  }
+}
+
+void TcpWire::send() {
+  for (;;) {
+    std::array<iovec, kMostPieces> pieces;
+    const std::size_t count = link_.ready() ? gather_output(pieces) : 0;
+    if (count == 0) return link_.want_output(false);
+    const Moved moved = tcp_send(link_.socket(), std::span(pieces).first(count));
+    sent(moved.bytes);
+    if (moved.error == EAGAIN) return link_.want_output(true);
+    if (moved.error == EFAULT) return fail_here(sending_, IBV_WC_LOC_PROT_ERR);
+    if (moved.error != 0) return lose();
+  }
+}
+
+// ---- In
+
+void TcpWire::receive() {
+  while (link_.ready()) {
+    if (payload_left_ != 0) {
+      if (!receive_payload()) return;
+      continue;
+    }
+    if (!read_answers()) return;
+  }
+}
+
+bool TcpWire::receive_payload() {
+  const std::size_t index = answered_ - first_;
+  UnderWay& read = under_way_[index];
+  if (read.refused != IBV_WC_SUCCESS) return false;
+  std::uint64_t bytes = 0;
+  if (check(*read.wr, bytes) != IBV_WC_SUCCESS) {
+    fail_here(index, IBV_WC_LOC_PROT_ERR);
+    return false;
+  }
+  std::array<iovec, kMaxSge> pieces;
+  const std::size_t count = pieces_of(slices_of(*read.wr), read.bytes - payload_left_, pieces);
+  std::size_t moved_bytes = 0;
+  for (std::size_t i = 0; i < count && in_begin_ != in_end_; ++i) {
+    const std::size_t here = std::min(pieces[i].iov_len, in_end_ - in_begin_);
+    std::memcpy(pieces[i].iov_base, in_.data() + in_begin_, here);
+    in_begin_ += here;
+    moved_bytes += here;
+  }
+  Moved moved{moved_bytes, 0};
+  if (moved_bytes == 0) moved = tcp_receive(link_.socket(), std::span(pieces).first(count));
+  payload_left_ -= static_cast<std::uint32_t>(moved.bytes);
+  if (payload_left_ == 0) ++answered_;
+  if (moved.error == EFAULT) {
+    fail_here(index, IBV_WC_LOC_PROT_ERR);
+  } else if (moved.error != 0 && moved.error != EAGAIN) {
+    lose();
+  }
+  return moved.error == 0;
+}
+
+bool TcpWire::read_answers() {
+  while (in_end_ - in_begin_ >= sizeof(TcpAnswer)) {
+    TcpAnswer answer;
+    std::memcpy(static_cast<void*>(&answer), in_.data() + in_begin_, sizeof(answer));
+    in_begin_ += sizeof(answer);
+    take(answer);
+    if (!link_.ready() || payload_left_ != 0) return true;
+  }
+  std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+  in_end_ -= in_begin_;
+  in_begin_ = 0;
+  iovec place{in_.data() + in_end_, in_.size() - in_end_};
+  const Moved moved = tcp_receive(link_.socket(), {&place, 1});
+  in_end_ += moved.bytes;
+  if (moved.error != 0 && moved.error != EAGAIN) lose();
+  return moved.error == 0;
+}
+
+void TcpWire::take(const TcpAnswer& answer) {
+  receiver_not_ready_ = answer.kind == TcpAnswer::kNotReady;
+  rnr_timer_ = answer.rnr_timer;
+  const std::uint32_t ahead = answer.done - first_;
+  const std::uint32_t known = answered_ - first_;
+  const bool possible = ahead >= known && ahead <= sending_;
+  if (!possible) return lose();  // no target says that
+  if (answer.kind == TcpAnswer::kPayload) {
+    const bool is_read = ahead > known && brings_bytes(under_way_[ahead - 1].wr->opcode);
+    if (!is_read || under_way_[ahead - 1].bytes != answer.length) return lose();
+    answered_ = answer.done - 1;
+    payload_left_ = answer.length;
+    if (payload_left_ == 0) ++answered_;
+    return;
+  }
+  answered_ = answer.done;
+  if (answer.kind == TcpAnswer::kFailed) {
+    failure_ = static_cast<ibv_wc_status>(answer.status);
+    link_.close();
+  } else if (answer.kind == TcpAnswer::kUnreachable) {
+    for (; under_way_.size() > ahead; under_way_.pop_back()) forget(under_way_.back());
+    sending_ = ahead;
+    sent_bytes_ = 0;
+    link_.close();
+  }
+}
+
+// ---- Ends
+
+void TcpWire::lose() {
+  lost_ = !under_way_.empty();
+  link_.close();
+}
+
+void TcpWire::forget(const UnderWay& one) noexcept {
+  if (brings_bytes(one.wr->opcode)) --bringing_;
+}
+
+void TcpWire::fail_here(std::size_t index, ibv_wc_status status) {
+  under_way_[index].refused = status;
+}
+
+bool TcpWire::take_answer(ExecResult& result) {
+  if (under_way_.empty()) return false;
+  const UnderWay& oldest = under_way_.front();
+  if (oldest.refused != IBV_WC_SUCCESS) {
+    result = ExecResult::refused(oldest.refused);
+  } else if (answered_ != first_) {
+    result = ExecResult::done(oldest.bytes);
+  } else if (failure_) {
+    result = ExecResult::refused(*failure_);
+  } else {
+    return false;
+  }
+  forget(oldest);
+  under_way_.pop_front();
+  ++first_;
+  if (sending_ != 0) --sending_;
+  return true;
+}
+
+ExecOutcome TcpWire::obstacle() const noexcept {
+  if (lost_ || link_.state() == TcpLink::State::kRefused) return ExecOutcome::kLost;
+  if (!link_.ready()) return ExecOutcome::kUnreachable;
+  return receiver_not_ready_ ? ExecOutcome::kReceiverNotReady : ExecOutcome::kDone;
+}
+
+void TcpWire::abandon() {
+  under_way_.clear();
+  bringing_ = 0;
+  failure_.reset();
+  lost_ = false;
+  link_.close();
+}
+
+}  // namespace rdmacomm::softdev
