@@ -512,7 +512,8 @@ ExecResult LocalWire::exec_part(const ibv_send_wr& wr, std::uint32_t total, std:
 }
 
 ExecResult LocalWire::deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
-  if (target_->qkey.load(std::memory_order_relaxed) != datagram_key(wr, own_)) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  if (target_->qkey.load(std::memory_order_relaxed) != datagram_key(wr, own_))
+    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   posted_seen_ = target_->taken;  // other initiators take receives too
   if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
   const SoftAh& address = SoftAh::from(wr.wr.ud.ah);

@@ -100,7 +100,8 @@ RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
   if (is_for_here(wr.opcode)) [[unlikely]]
     return execute_here(wr);
   const ExecResult result = wire_->exec(wr);
-  const bool stays = result.outcome() == ExecOutcome::kBusy || (result.is_done() && !is_refused_by_target(result.status()));
+  const bool stays =
+      result.outcome() == ExecOutcome::kBusy || (result.is_done() && !is_refused_by_target(result.status()));
   if (is_reliable(service_) || stays) return result;
   std::uint32_t bytes = 0;
   for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;

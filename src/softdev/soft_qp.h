@@ -261,7 +261,7 @@ class SoftQp : public ibv_qp_ex {
   std::deque<WaitingRequest> pending_;
   std::atomic<std::uint32_t> pending_count_{0};
   std::atomic<bool> under_way_{false};  // tcp_ has them all, and nothing holds them up
-  Clock::time_point give_up_at_{};  // for the first waiting request
+  Clock::time_point give_up_at_{};      // for the first waiting request
   ExecOutcome waiting_for_ = ExecOutcome::kDone;
   alignas(64) std::atomic<std::uint32_t> send_finished_{0};
   alignas(64) std::uint32_t send_scanned_ = 0;  // under the send completion queue's lock

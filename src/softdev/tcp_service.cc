@@ -112,7 +112,8 @@ void TcpService::run() {
     if (leave_it_to_pollers()) continue;
     const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms);
     const std::scoped_lock lock(mutex_);
-    for (int i = 0; i < ready; ++i) handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
+    for (int i = 0; i < ready; ++i)
+      handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
     if (ready <= 0) advance_late();
     advance_waiting();
     pause_ms = pause();
@@ -125,7 +126,8 @@ void TcpService::poll() noexcept {
   if (!lock) return;
   std::array<epoll_event, kMostEvents> events;
   const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, 0);
-  for (int i = 0; i < ready; ++i) handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
+  for (int i = 0; i < ready; ++i)
+    handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
   advance_waiting();
 }
 

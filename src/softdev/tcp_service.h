@@ -79,9 +79,9 @@ class TcpService {
   UniqueFd epoll_;
   UniqueFd wake_;
   std::thread thread_;
-  std::mutex start_mutex_;                        // taken by who holds a send queue; guards
+  std::mutex start_mutex_;                       // taken by who holds a send queue; guards
   std::map<std::uint16_t, UniqueFd> listeners_;  // by port
-  std::mutex mutex_;                              // never taken by who holds a send queue; guards what follows
+  std::mutex mutex_;                             // never taken by who holds a send queue; guards what follows
   std::map<std::uint64_t, std::unique_ptr<Watched>> targets_;
   std::set<std::uint64_t> waiting_;   // targets that wait for a receive
   std::set<std::uint64_t> busy_;      // targets that have more to do already

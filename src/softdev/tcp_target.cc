@@ -159,8 +159,8 @@ TcpTarget::Stage TcpTarget::check_greeting() {
     welcome(Welcome::kNotYet);
     return Stage::kOver;
   }
-  const LocalEnd end{&context_,         greeting_.initiator_qpn, target->pd_number(), greeting_.path_mtu,
-                     greeting_.service, nullptr,                 true};
+  const LocalEnd end{
+      &context_, greeting_.initiator_qpn, target->pd_number(), greeting_.path_mtu, greeting_.service, nullptr, true};
   wire_.emplace(end, greeting_.target_qpn);
   wire_->attach();
   if (greeting_.service != Service::kDatagram) return ask_back() ? Stage::kAsking : Stage::kOver;
@@ -393,7 +393,8 @@ TcpTarget::Step TcpTarget::datagram() {
   ibv_send_wr wr = work_request(slice);
   wr.wr.ud = {&ah, greeting_.target_qpn, current_->key};
   // No key may mean "the target's own", and nobody sends under an address of another's.
-  const bool honest = verbs::equal(address.source, back_.target) || verbs::reach_of(back_.target) == verbs::Reach::kHost;
+  const bool honest =
+      verbs::equal(address.source, back_.target) || verbs::reach_of(back_.target) == verbs::Reach::kHost;
   if (honest && current_->key >> 31 == 0) {
     const ExecResult result = wire_->send_datagram(wr);
     if (result.outcome() == ExecOutcome::kReceiverNotReady) {

@@ -76,11 +76,11 @@ class TcpWire {
   std::uint32_t rnr_timer_ = 0;
 
   std::deque<UnderWay> under_way_;
-  std::size_t bringing_ = 0;    // READs and atomics among them: what is fenced waits for these
-  std::uint32_t first_ = 0;     // number of the oldest on this connection
-  std::size_t sending_ = 0;     // index of the first that is not sent whole
-  std::size_t sent_bytes_ = 0;  // of it, head and payload
-  std::uint32_t answered_ = 0;  // the target has carried out all before this number
+  std::size_t bringing_ = 0;              // READs and atomics among them: what is fenced waits for these
+  std::uint32_t first_ = 0;               // number of the oldest on this connection
+  std::size_t sending_ = 0;               // index of the first that is not sent whole
+  std::size_t sent_bytes_ = 0;            // of it, head and payload
+  std::uint32_t answered_ = 0;            // the target has carried out all before this number
   std::optional<ibv_wc_status> failure_;  // of the one with that number
 
   std::vector<std::byte> in_;

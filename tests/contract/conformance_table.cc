@@ -29,7 +29,7 @@ template <typename Rows>
 void print_table(std::ostream& out, const Rows& rows) {
   out << "| property | meaning |";
   for (std::size_t kind = 0; kind < kDeviceKinds; ++kind) out << ' ' << to_text(static_cast<DeviceKind>(kind)) << " |";
-  out << " behind it |\n|---|---|---|---|---|---|---|\n";
+  out << " behind it |\n|---|---|---|---|---|---|---|---|\n";
   for (const auto& row : rows) {
     out << "| " << row.name << " | " << row.meaning << " |";
     for (const auto& value : row.values) out << ' ' << cell(value) << " |";

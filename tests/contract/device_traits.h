@@ -16,8 +16,8 @@ namespace rdmacomm::contract {
 
 /// What a device is: the columns of the tables. All iWARP is one column: what the RFCs say of it, and of siw, by which it
 /// was tried.
-enum class DeviceKind : std::uint8_t { kSoft0, kRxe, kIwarp, kHardware };
-inline constexpr std::size_t kDeviceKinds = 4;
+enum class DeviceKind : std::uint8_t { kSoft0, kRxe, kIwarp, kHardware, kSoft0Tcp };
+inline constexpr std::size_t kDeviceKinds = 5;
 [[nodiscard]] std::string_view to_text(DeviceKind kind);
 /// What `rdma link add` calls such devices; empty where it makes none.
 [[nodiscard]] std::string_view rdma_link_type(DeviceKind kind);
@@ -46,6 +46,7 @@ enum class Trait : std::uint8_t {
   kTellsOfCommunication,
   kTellsOfPortState,
   kGoesByRdmaLink,
+  kServesForTheStopped,
 };
 
 /// What a request that goes wrong completes with.

@@ -354,7 +354,8 @@ TEST(Ud, AddressesThatCannotBeReached) {
   EXPECT_EQ(create_ah(node.pd.get(), &attributes), nullptr);
   EXPECT_EQ(errno, EINVAL) << "RoCE has no addresses but GIDs";
   attributes.is_global = 1;
-  attributes.grh.dgid.raw[0] = 0x20;  // a host that nobody is
+  attributes.grh.dgid.raw[10] = attributes.grh.dgid.raw[11] = 0xff;
+  attributes.grh.dgid.raw[12] = 192;  // an IPv4 address, from entry 0, which is none
   EXPECT_EQ(create_ah(node.pd.get(), &attributes), nullptr);
   EXPECT_EQ(errno, EHOSTUNREACH);
   attributes.grh.dgid = gid_at(node, 1);
