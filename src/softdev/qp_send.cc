@@ -214,16 +214,18 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
   soft_context_.retrier().wake();
 }
 
-std::chrono::nanoseconds SoftQp::patience() const noexcept {
+std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
   // 4.096 us * 2^timeout for each try; a timeout of 0 waits for ever.
   const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
   const std::chrono::nanoseconds all = (attributes_.retry_cnt + 1) * once;
-  return tcp_ == nullptr ? all : std::max<std::chrono::nanoseconds>(all, TcpWire::kPatience);
+  const bool connects = tcp_ != nullptr && outcome != ExecOutcome::kLost;
+  return connects ? std::max<std::chrono::nanoseconds>(all, TcpWire::kPatience) : all;
 }
 
 bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   status = outcome == ExecOutcome::kReceiverNotReady ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_RETRY_EXC_ERR;
-  if (outcome == ExecOutcome::kLost) return true;
+  // By TCP, a target that was given up in good order looks like one that died: it has the time of all retries, as on a NIC.
+  if (outcome == ExecOutcome::kLost && (tcp_ == nullptr || attributes_.timeout == 0)) return true;
   const Clock::time_point now = Clock::now();
   if (waiting_for_ != outcome) {
     waiting_for_ = outcome;
@@ -234,7 +236,7 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
     } else if (outcome == ExecOutcome::kBusy || (attributes_.timeout == 0 && is_reliable(service_))) {
       give_up_at_ = Clock::time_point::max();
     } else {
-      give_up_at_ = now + patience();
+      give_up_at_ = now + patience(outcome);
     }
   }
   return now >= give_up_at_;

@@ -209,7 +209,7 @@ class SoftQp : public ibv_qp_ex {
   void flush_pending() noexcept;
   void retry_pending_locked(std::size_t most = SIZE_MAX) noexcept;
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
-  [[nodiscard]] std::chrono::nanoseconds patience() const noexcept;
+  [[nodiscard]] std::chrono::nanoseconds patience(ExecOutcome outcome) const noexcept;
   void settle_first(const ExecResult& result) noexcept;
   void advance_by_tcp_locked() noexcept;
   void start_by_tcp_locked() noexcept;

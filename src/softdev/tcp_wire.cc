@@ -219,7 +219,7 @@ void TcpWire::take(const TcpAnswer& answer) {
 // ---- Ends
 
 void TcpWire::lose() {
-  lost_ = !under_way_.empty();
+  lost_ = under_way_.size() > answered_ - first_;
   link_.close();
 }
 

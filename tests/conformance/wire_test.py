@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Programs that nobody here wrote, and the library's own, on soft0 between hosts: network namespaces of this machine, whose
+soft0 devices reach each other by TCP. With a good cable, a bad one, a slow one, and one that is pulled out for a while.
+
+usage: wire_test.py [TEST...]
+
+RDMACOMM_BIN names the folder of softdev-run and the programs. With RDMACOMM_CONFORMANCE=full perftest runs with all options,
+else with the plainest of each program. Wants root, for the namespaces; skipped elsewhere.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+from foreign_programs_test import FULL, OPTIONS, RUN, SECONDS, ForeignProgramTest  # noqa: E402
+from hosts import Hosts, why_not  # noqa: E402
+
+BIN = os.environ.get("RDMACOMM_BIN", "")
+PORT = 18515
+# As nobody, of whose processes soft0 maps no memory.
+AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+LINK_LOCAL, IPV4, IPV6 = "1", "3", "5"  # entries of the GID table
+
+
+def listens(process, port):
+    """Whether somebody listens at `port` in the network namespace of `process`."""
+    wanted = f":{port:04X}"
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{process.pid}/net/{table}", encoding="ascii") as file:
+            fields = [line.split() for line in file.read().splitlines()[1:]]
+        if any(one[1].endswith(wanted) and one[3] == "0A" for one in fields):
+            return True
+    return False
+
+
+class BetweenHosts(ForeignProgramTest):
+    """Server on host 0, clients on the others."""
+
+    count = 2
+
+    def setUp(self):
+        reason = why_not(loss=True, rate=True)
+        if reason:
+            self.skipTest(reason)
+        self.hosts = self.enterContext(Hosts(self.count))
+
+    def start_on(self, number, *arguments):
+        return self.hosts.run(number, arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+
+    def start_server(self, *arguments, port=PORT):
+        server = self.start_on(0, *arguments)
+        # `ip netns exec` becomes the program, in the namespace: before that it is in this one.
+        while server.poll() is None and not (os.readlink(f"/proc/{server.pid}/ns/net") != os.readlink("/proc/self/ns/net")
+                                             and listens(server, port)):
+            time.sleep(0.01)
+        return server
+
+    def run_pair(self, *arguments, run_options=(), as_client=(), client=1):
+        command = (RUN, *run_options, *arguments)
+        server = self.start_server(*command)
+        out = self.output(self.start_on(client, *as_client, *command, self.hosts[0].ipv4))
+        self.output(server)
+        return out
+
+    def perftest(self, program, *options, messages=100):
+        out = self.run_pair(program, "-d", "soft0", "-x", IPV4, "-F", "-n", str(messages), *options)
+        self.assertRegex(out, rf"(?m)^ \d+ +{messages}(0|00)? |^ \d+ +{4 * messages} ")
+
+    def pingpong(self, kind, *options, gid=IPV4):
+        self.assertRegex(self.run_pair(f"ibv_{kind}_pingpong", "-d", "soft0", "-g", gid, "-c", *options), "iters in")
+
+
+class GoodCable(BetweenHosts):
+    def test_pingpong(self):
+        for kind in ("rc", "uc", "ud", "srq"):
+            for options in ((), ("-e",)):
+                with self.subTest(kind, options=options):
+                    self.pingpong(kind, *options)
+
+    def test_long_messages(self):
+        for kind in ("rc", "uc", "srq"):
+            with self.subTest(kind):
+                self.pingpong(kind, "-s", "1000000", "-n", "50")
+
+    def test_each_kind_of_address(self):
+        for gid in (LINK_LOCAL, IPV4, IPV6):
+            with self.subTest(gid):
+                self.pingpong("rc", gid=gid)
+                self.pingpong("ud", gid=gid)
+
+    def test_perftest(self):
+        for program, options in OPTIONS.items():
+            for chosen, posts in itertools.product(options if FULL else options[:1], ((), ("--use_old_post_send",))):
+                if posts and not FULL:
+                    continue
+                with self.subTest(program=program, options=(*chosen, *posts)):
+                    self.perftest(program, *chosen, *posts)
+
+    def test_long_packets(self):
+        self.hosts.mtu(9000)
+        self.pingpong("rc", "-s", "1000000", "-n", "50")
+        self.perftest("ib_write_bw")
+
+    def test_late(self):
+        out = self.run_pair("ibv_rc_pingpong", "-d", "soft0", "-g", IPV4, "-c", "-n", "100", run_options=("--late=1",))
+        self.assertRegex(out, "iters in")
+
+
+class BadCable(BetweenHosts):
+    """One packet of a hundred is lost."""
+
+    def setUp(self):
+        super().setUp()
+        self.hosts.loss(1)
+
+    def test_pingpong(self):
+        for kind in ("rc", "uc", "ud", "srq"):
+            with self.subTest(kind):
+                self.pingpong(kind)
+        self.assertGreater(self.hosts.lost(0), 0)
+
+    def test_perftest(self):
+        for program, options in OPTIONS.items():
+            for chosen in options if FULL else options[:1]:
+                if "-a" in chosen:
+                    continue  # gigabytes, at what TCP makes of such a cable
+                with self.subTest(program=program, options=chosen):
+                    self.perftest(program, *chosen)
+        self.assertGreater(self.hosts.lost(0), 0)
+
+
+class SlowCable(BetweenHosts):
+    def test_it_is_filled_and_not_overrun(self):
+        self.hosts.rate("200mbit")
+        self.perftest("ib_send_bw", "-s", "65536")
+        self.perftest("ib_send_bw", "-c", "UD")
+
+
+class PulledCable(BetweenHosts):
+    def pull(self, seconds):
+        self.hosts.link(1, "down")
+        time.sleep(seconds)
+        self.hosts.link(1, "up")
+
+    def test_requests_wait_until_it_is_back(self):
+        common = (RUN, "ib_write_bw", "-d", "soft0", "-x", IPV4, "-F", "-D", "3")
+        server = self.start_server(*common)
+        client = self.start_on(1, *common, self.hosts[0].ipv4)
+        time.sleep(1)
+        self.pull(0.5)
+        self.output(client)
+        self.output(server)
+
+
+class Peers(BetweenHosts):
+    count = 3
+
+    def test_two_hosts_send_to_a_third(self):
+        def common(port):
+            return (RUN, "ibv_rc_pingpong", "-d", "soft0", "-g", IPV4, "-c", "-p", str(port))
+
+        servers = [self.start_server(*common(PORT + number), port=PORT + number) for number in (1, 2)]
+        clients = [self.start_on(number, *common(PORT + number), self.hosts[0].ipv4) for number in (1, 2)]
+        for process in (*clients, *servers):
+            self.assertRegex(self.output(process), "iters in")
+
+    def test_a_killed_peer_ends_the_program(self):
+        common = (RUN, "ib_write_bw", "-d", "soft0", "-x", IPV4, "-F", "-D", "60")
+        server = self.start_server(*common)
+        client = self.start_on(1, *common, self.hosts[0].ipv4)
+        time.sleep(2)
+        server.kill()
+        out, _ = client.communicate(timeout=SECONDS)
+        self.assertNotEqual(client.returncode, 0, out)
+
+    def test_another_user_on_this_host(self):
+        out = self.run_pair("ibv_rc_pingpong", "-d", "soft0", "-g", IPV4, "-c", as_client=AS_NOBODY, client=0)
+        self.assertRegex(out, "iters in")
+
+    def test_the_library(self):
+        server = self.start_server(os.path.join(BIN, "ping_pong_test"), "--role=server", f"--port={PORT}", port=PORT)
+        self.output(self.start_on(1, os.path.join(BIN, "ping_pong_test"), "--role=client", f"--port={PORT}",
+                                  f"--server={self.hosts[0].ipv4}"))
+        self.output(server)
+
+
+if __name__ == "__main__":
+    unittest.main()
