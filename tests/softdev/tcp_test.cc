@@ -1,0 +1,276 @@
+// Targets that are reached by TCP: who may connect, what a stranger can do, and messages of all lengths.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/raw_verbs.h"
+#include "softdev/tcp_protocol.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+/// What contexts opened while it lives find in the variable.
+class WireVariable {
+ public:
+  explicit WireVariable(const char* value) {
+    if (const char* before = std::getenv(kTcpVariable); before != nullptr) before_ = before;
+    setenv(kTcpVariable, value, 1);
+  }
+  ~WireVariable() {
+    if (before_) {
+      setenv(kTcpVariable, before_->c_str(), 1);
+    } else {
+      unsetenv(kTcpVariable);
+    }
+  }
+  WireVariable(const WireVariable&) = delete;
+  WireVariable& operator=(const WireVariable&) = delete;
+
+ private:
+  std::optional<std::string> before_;
+};
+
+/// A connection to the port of queue pair `qpn`, by somebody who knows the protocol; not valid: nobody listens.
+UniqueFd knock(std::uint32_t qpn) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(tcp_port_of(qpn));
+  const timeval patience{20, 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) socket.reset();
+  return socket;
+}
+
+template <typename Message>
+void say(const UniqueFd& socket, const Message& message) {
+  ASSERT_EQ(send(socket.get(), &message, sizeof(message), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(message)));
+}
+
+/// The answer to a greeting; kRefused where there is none.
+Welcome welcome_of(const UniqueFd& socket) {
+  TcpWelcome welcome;
+  const ssize_t got = recv(socket.get(), &welcome, sizeof(welcome), MSG_WAITALL);
+  return got == static_cast<ssize_t>(sizeof(welcome)) ? welcome.answer : Welcome::kRefused;
+}
+
+/// Whether the other end closes, having said nothing more.
+bool is_closed(const UniqueFd& socket) {
+  std::byte byte{};
+  const ssize_t got = recv(socket.get(), &byte, 1, 0);
+  return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+struct TcpScene {
+  WireVariable variable{"tcp"};
+  Pair pair;
+  Memory a_memory{pair.a_node};
+  Memory b_memory{pair.b_node};
+
+  [[nodiscard]] TcpGreeting greeting() const {
+    TcpGreeting greeting;
+    greeting.kind = GreetingKind::kRequests;
+    greeting.service = Service::kReliable;
+    greeting.initiator_qpn = pair.a.number();
+    greeting.target_qpn = pair.b.number();
+    greeting.path_mtu = 4096;
+    greeting.token = 0x1234;  // nobody's
+    return greeting;
+  }
+  void expect_it_still_works() {
+    ASSERT_EQ(pair.b.post_recv(b_memory.slice(0, 64), 1), 0);
+    ASSERT_EQ(pair.a.post(send_request(2), a_memory.slice(0, 64)), 0);
+    EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
+  }
+};
+
+TEST(TcpStrangers, WhoDoesNotHaveTheTokenIsNotThePeer) {
+  TcpScene scene;
+  const UniqueFd stranger = knock(scene.pair.b.number());
+  ASSERT_TRUE(stranger);
+  say(stranger, scene.greeting());
+  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+  EXPECT_TRUE(is_closed(stranger));
+  scene.expect_it_still_works();
+}
+
+TEST(TcpStrangers, AnotherQueuePairIsNotThePeer) {
+  TcpScene scene;
+  const UniqueFd stranger = knock(scene.pair.b.number());
+  TcpGreeting greeting = scene.greeting();
+  ++greeting.initiator_qpn;
+  say(stranger, greeting);
+  EXPECT_EQ(welcome_of(stranger), Welcome::kNotYet);
+  scene.expect_it_still_works();
+}
+
+TEST(TcpStrangers, AnotherVersionAndAnotherProtocolAreRefused) {
+  TcpScene scene;
+  for (const bool version : {true, false}) {
+    const UniqueFd stranger = knock(scene.pair.b.number());
+    TcpGreeting greeting = scene.greeting();
+    if (version) {
+      ++greeting.version;
+    } else {
+      greeting.magic = 0x20544547;  // "GET "
+    }
+    say(stranger, greeting);
+    EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+  }
+  scene.expect_it_still_works();
+}
+
+TEST(TcpStrangers, AQuestionAboutAGreetingThatWasNotSentIsDenied) {
+  TcpScene scene;
+  const UniqueFd stranger = knock(scene.pair.a.number());
+  TcpGreeting question = scene.greeting();
+  question.kind = GreetingKind::kConfirm;
+  say(stranger, question);
+  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+}
+
+/// Datagrams come from anybody; what does not follow the protocol ends that connection, and nothing else.
+TEST(TcpStrangers, RequestsThatCannotBeEndTheConnection) {
+  const WireVariable variable("tcp");
+  Node node;
+  QpSettings settings;
+  settings.type = IBV_QPT_UD;
+  Qp qp(node, settings);
+  qp.get_ready();
+  TcpGreeting greeting;
+  greeting.kind = GreetingKind::kRequests;
+  greeting.service = Service::kDatagram;
+  greeting.initiator_qpn = 0x123456;
+  greeting.target_qpn = qp.number();
+  std::array<TcpRequest, 3> wrong;
+  wrong[0].opcode = 200;
+  wrong[1].opcode = IBV_WR_SEND;
+  wrong[1].length = 1U << 31;
+  wrong[2].opcode = IBV_WR_RDMA_READ;
+  for (const TcpRequest& request : wrong) {
+    const UniqueFd stranger = knock(qp.number());
+    ASSERT_TRUE(stranger);
+    say(stranger, greeting);
+    ASSERT_EQ(welcome_of(stranger), Welcome::kYes);
+    say(stranger, request);
+    EXPECT_TRUE(is_closed(stranger)) << int{request.opcode};
+  }
+  EXPECT_TRUE(qp.poll().empty());
+}
+
+TEST(TcpVariable, WithMemoryAloneNobodyListens) {
+  const WireVariable variable("memory");
+  Node node;
+  QpSettings settings;
+  settings.type = IBV_QPT_UD;
+  Qp qp(node, settings);
+  qp.get_ready();
+  EXPECT_FALSE(knock(qp.number()));
+}
+
+TEST(TcpVariable, AnotherValueOpensNoDevice) {
+  for (const char* value : {"x", "TCP", "auto "}) {
+    const WireVariable variable(value);
+    const verbs::DeviceList list(api());
+    errno = 0;
+    EXPECT_EQ(api().open_device(list[0]), nullptr) << value;
+    EXPECT_EQ(errno, EINVAL) << value;
+  }
+}
+
+class TcpSizes : public ::testing::TestWithParam<bool> {
+ protected:
+  static constexpr std::size_t kMost = (3U << 20) + 5;
+  static constexpr std::array<std::size_t, 9> kSizes = {0, 1, 48, 4096, 16384, 16385, 65536, 1U << 20, (3U << 20) + 5};
+  WireVariable variable{"tcp"};
+  Pair pair;
+  Memory source{pair.a_node, kMost, kAllRemote, GetParam()};
+  Memory target{pair.b_node, kMost, kAllRemote, GetParam()};
+
+  void SetUp() override { source.fill(7); }
+  /// In three slices of uneven lengths, but for the shortest.
+  static std::vector<ibv_sge> slices(const Memory& memory, std::size_t bytes) {
+    if (bytes < 3) return {memory.slice(0, bytes)};
+    const std::size_t first = bytes / 3;
+    return {memory.slice(0, first), memory.slice(first, 1), memory.slice(first + 1, bytes - first - 1)};
+  }
+  void expect_arrived(std::size_t bytes) {
+    EXPECT_EQ(std::memcmp(source.data, target.data, bytes), 0) << bytes << " bytes";
+    std::memset(target.data, 0, kMost);
+  }
+};
+
+TEST_P(TcpSizes, Send) {
+  for (const std::size_t bytes : kSizes) {
+    auto into = slices(target, bytes);
+    auto from = slices(source, bytes);
+    ASSERT_EQ(pair.b.post_recv(into, 1), 0);
+    ASSERT_EQ(pair.a.post(send_request(2), from), 0);
+    EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+    const ibv_wc wc = pair.b.next();
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    EXPECT_EQ(wc.byte_len, bytes);
+    expect_arrived(bytes);
+  }
+}
+
+TEST_P(TcpSizes, WriteWithImmediate) {
+  for (const std::size_t bytes : kSizes) {
+    auto from = slices(source, bytes);
+    ASSERT_EQ(pair.b.post_recv(std::span<ibv_sge>(), 1), 0);
+    ibv_send_wr write = rdma_request(IBV_WR_RDMA_WRITE_WITH_IMM, 2, target.address(), target.mr->rkey);
+    write.imm_data = htonl(77);
+    ASSERT_EQ(pair.a.post(write, from), 0);
+    EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+    const ibv_wc wc = pair.b.next();
+    EXPECT_EQ(wc.byte_len, bytes);
+    EXPECT_EQ(wc.imm_data, htonl(77));
+    expect_arrived(bytes);
+  }
+}
+
+TEST_P(TcpSizes, Read) {
+  for (const std::size_t bytes : kSizes) {
+    auto into = slices(target, bytes);
+    ASSERT_EQ(pair.b.post(rdma_request(IBV_WR_RDMA_READ, 2, source.address(), source.mr->rkey), into), 0);
+    const ibv_wc wc = pair.b.next();
+    EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+    expect_arrived(bytes);
+  }
+}
+
+/// Both directions at once, more than the sockets take: nobody waits for the other to read.
+TEST_P(TcpSizes, BothWaysAtOnce) {
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    ASSERT_EQ(
+        pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, i, target.address(), target.mr->rkey), source.slice(0, 1U << 20)),
+        0);
+    ASSERT_EQ(pair.b.post(rdma_request(IBV_WR_RDMA_READ, i, source.address(), source.mr->rkey),
+                          target.slice(1U << 20, 1U << 20)),
+              0);
+  }
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(pair.a.next().wr_id, i);
+    EXPECT_EQ(pair.b.next().wr_id, i);
+  }
+  EXPECT_EQ(std::memcmp(source.data, target.data, 1U << 20), 0);
+  EXPECT_EQ(std::memcmp(source.data, target.data + (1U << 20), 1U << 20), 0);
+}
+
+std::string memory_name(const ::testing::TestParamInfo<bool>& own) {
+  return own.param ? "OfTheApplication" : "OfTheLibrary";
+}
+INSTANTIATE_TEST_SUITE_P(Memories, TcpSizes, ::testing::Bool(), memory_name);
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
