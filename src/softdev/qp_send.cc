@@ -345,7 +345,11 @@ int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
   // A late request is carried out when there is nothing else to find: no buffer is read or written before it must be.
   if (needs_retries() && (!late_ || send_scanned_ == send_finished_.load(std::memory_order_relaxed))) {
     const PosterTry guard(send_lock_);
-    if (guard) retry_pending_locked(late_ ? 1 : SIZE_MAX);
+    if (guard) {
+      const std::uint32_t before = send_finished_.load(std::memory_order_relaxed);
+      retry_pending_locked(late_ ? 1 : SIZE_MAX);
+      notify_sender(before);
+    }
   }
   const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
   int found = 0;

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "rdmacomm/softdev/softdev.h"
+#include "support/environment_variable.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -304,7 +306,11 @@ class SoftAdapterTest : public ::testing::Test {
   std::unique_ptr<CompletionQueue> queue_;
 };
 
-TEST_F(SoftAdapterTest, APeerOnAnotherHostIsOutOfReach) {
+TEST_F(SoftAdapterTest, WithoutTcpAPeerOnAnotherHostIsOutOfReach) {
+  queue_.reset();
+  device_.reset();
+  const rdmacomm::testing::EnvironmentVariable variable(softdev::kTcpVariable, "memory");
+  SetUp();
   const auto adapter = create().value();
   verbs::QpAddress peer = adapter->address();
   // 192.0.2.1 or 2001:db8::1: addresses that no host has (RFC 5737, RFC 3849).

@@ -1,34 +1,16 @@
 // A late soft0 carries a request out when its completion is polled for: what a program does to its buffers before that shows.
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include "softdev/raw_verbs.h"
+#include "support/environment_variable.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
 
 /// What contexts opened in this scope find in the variable; nullptr: they do not find it.
-class LateVariable {
- public:
-  explicit LateVariable(const char* value) {
-    if (const char* before = std::getenv(kLateVariable); before != nullptr) before_ = before;
-    set(value);
-  }
-  ~LateVariable() { set(before_.empty() ? nullptr : before_.c_str()); }
-  LateVariable(const LateVariable&) = delete;
-  LateVariable& operator=(const LateVariable&) = delete;
-
- private:
-  static void set(const char* value) {
-    if (value == nullptr) {
-      unsetenv(kLateVariable);
-    } else {
-      setenv(kLateVariable, value, 1);
-    }
-  }
-  std::string before_;
+struct LateVariable : rdmacomm::testing::EnvironmentVariable {
+  explicit LateVariable(const char* value) : EnvironmentVariable(kLateVariable, value) {}
 };
 
 // So late that only a poll carries a request out while the test runs.

@@ -6,36 +6,19 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
-#include <optional>
 #include <string>
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/raw_verbs.h"
 #include "softdev/tcp_protocol.h"
+#include "support/environment_variable.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
 
 /// What contexts opened while it lives find in the variable.
-class WireVariable {
- public:
-  explicit WireVariable(const char* value) {
-    if (const char* before = std::getenv(kTcpVariable); before != nullptr) before_ = before;
-    setenv(kTcpVariable, value, 1);
-  }
-  ~WireVariable() {
-    if (before_) {
-      setenv(kTcpVariable, before_->c_str(), 1);
-    } else {
-      unsetenv(kTcpVariable);
-    }
-  }
-  WireVariable(const WireVariable&) = delete;
-  WireVariable& operator=(const WireVariable&) = delete;
-
- private:
-  std::optional<std::string> before_;
+struct WireVariable : rdmacomm::testing::EnvironmentVariable {
+  explicit WireVariable(const char* value) : EnvironmentVariable(kTcpVariable, value) {}
 };
 
 /// A connection to the port of queue pair `qpn`, by somebody who knows the protocol; not valid: nobody listens.
