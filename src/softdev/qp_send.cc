@@ -348,7 +348,7 @@ int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
     if (guard) {
       const std::uint32_t before = send_finished_.load(std::memory_order_relaxed);
       retry_pending_locked(late_ ? 1 : SIZE_MAX);
-      notify_sender(before);
+      notify_sender(before);  // a completion is an event, whoever brought it about
     }
   }
   const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);

@@ -237,7 +237,10 @@ TEST(XrcDomain, ADeviceClosesWithWhatIsStillThere) {
     const verbs::DeviceList list(api());
     ibv_context* const context = api().open_device(list[0]);
     ibv_xrcd_init_attr init{IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, file.get(), O_CREAT};
-    ASSERT_NE(ibv_open_xrcd(context, &init), nullptr);
+    // As with a NIC, its memory is lost then; kept in sight here, so that the leak sanitizer does not take it for an error.
+    static ibv_xrcd* left_behind = nullptr;
+    left_behind = ibv_open_xrcd(context, &init);
+    ASSERT_NE(left_behind, nullptr);
     EXPECT_EQ(api().close_device(context), 0);
   }
   Node node;
