@@ -8,7 +8,6 @@ RDMACOMM_BIN names the folder of softdev-run and the programs. With RDMACOMM_CON
 else with the plainest of each program. Wants root, for the namespaces; skipped elsewhere.
 """
 
-import itertools
 import os
 import subprocess
 import sys
@@ -97,11 +96,9 @@ class GoodCable(BetweenHosts):
 
     def test_perftest(self):
         for program, options in OPTIONS.items():
-            for chosen, posts in itertools.product(options if FULL else options[:1], ((), ("--use_old_post_send",))):
-                if posts and not FULL:
-                    continue
-                with self.subTest(program=program, options=(*chosen, *posts)):
-                    self.perftest(program, *chosen, *posts)
+            for chosen in options if FULL else options[:1]:
+                with self.subTest(program=program, options=chosen):
+                    self.perftest(program, *chosen)
 
     def test_long_packets(self):
         self.hosts.mtu(9000)
