@@ -433,10 +433,10 @@ int LocalWire::places_in_receive(const RecvEntry& recv, std::uint32_t done, std:
                                  std::span<iovec> places) const noexcept {
   int count = 0;
   const ibv_sge* slice = const_cast<RecvEntry&>(recv).scatter();
-  for (std::uint32_t start = 0; start < total; start += slice->length, ++slice) {
+  for (std::uint64_t start = 0; start < total; start += slice->length, ++slice) {
     if (slice->length == 0 || start + slice->length <= done) continue;
-    const std::uint32_t skip = std::max(start, done) - start;
-    const std::uint32_t here = std::min(slice->length - skip, total - start - skip);
+    const std::uint64_t skip = std::max<std::uint64_t>(start, done) - start;
+    const std::uint64_t here = std::min(slice->length - skip, total - start - skip);
     if (find_range(target_registrations_, slice->lkey, remote_->recv_pd, slice->addr + skip, here,
                    IBV_ACCESS_LOCAL_WRITE) == nullptr) {
       return -1;
@@ -466,7 +466,7 @@ ExecResult LocalWire::send_part(const ibv_send_wr& wr, std::uint32_t total, std:
   const auto bytes = static_cast<std::uint32_t>(moved.bytes);
   if (done + bytes < total) return ExecResult::done(bytes);
   if (wr.opcode == IBV_WR_SEND_WITH_INV && invalidate(wr.invalidate_rkey) != 0) {
-    return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
+    return ExecResult::done(bytes, IBV_WC_REM_ACCESS_ERR);
   }
   publish(wr, IBV_WC_SUCCESS, total, false);
   return ExecResult::done(bytes);
@@ -537,7 +537,7 @@ ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kReceiverNotReady;
   {
-    const Turn turn(*target_, own_.qpn);
+    const Turn turn(*target_, own_.turn());
     const bool there = target_->link.load(std::memory_order_acquire) == link_;
     if (turn && there) result = deliver_datagram(wr, static_cast<std::uint32_t>(total));
   }

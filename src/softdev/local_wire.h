@@ -24,6 +24,9 @@ struct LocalEnd {
   Service service = Service::kReliable;              ///< of both ends
   const std::atomic<std::uint32_t>* qkey = nullptr;  ///< of datagrams: its own
   bool by_tcp = false;                               ///< it is on another host, and its requests come by TCP
+
+  /// What it holds up where initiators take turns. Another host's number says nothing here, and is none of this host's.
+  [[nodiscard]] std::uint32_t turn() const noexcept { return by_tcp ? 1U << 31 | qpn : qpn; }
 };
 
 /// The Q_Key that a datagram carries.

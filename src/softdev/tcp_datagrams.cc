@@ -60,23 +60,30 @@ ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
 void TcpDatagrams::notice_end() {
   std::byte nothing{};
   iovec place{&nothing, sizeof(nothing)};
-  if (tcp_receive(link_.socket(), {&place, 1}).error != EAGAIN) link_.close();
+  if (tcp_receive(link_.socket(), {&place, 1}).error == EAGAIN) return;
+  link_.close();
+  out_.clear();  // the next connection must not begin in the middle of a datagram
+  out_done_ = 0;
 }
 
 void TcpDatagrams::advance() {
   if (link_.ready()) notice_end();
+  if (unsent() == 0) return;
   (void)link_.advance();
   while (link_.ready() && unsent() != 0) {
     iovec rest{out_.data() + out_done_, unsent()};
     const Moved moved = tcp_send(link_.socket(), {&rest, 1});
     out_done_ += moved.bytes;
     if (moved.bytes != 0) moved_at_ = Clock::now();
-    if (moved.error == EAGAIN) return link_.want_output(true);
-    if (moved.error == 0) continue;
-    link_.close();  // the next datagram tries anew
-    break;
+    if (moved.error == EAGAIN) break;
+    if (moved.error != 0) link_.close();  // the next datagram tries anew
   }
-  if (link_.ready()) link_.want_output(false);
+  if (link_.ready()) link_.want_output(unsent() != 0);
+  if (link_.state() == TcpLink::State::kRefused) link_.close();  // somebody else may have the number later
+  if (out_done_ > kMostUnsent) {
+    out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_done_));
+    out_done_ = 0;
+  }
   if (unsent() != 0 && link_.state() != TcpLink::State::kClosed) return;
   // All sent; or the target is not there, or has gone in the middle of one: what is here is lost.
   out_.clear();

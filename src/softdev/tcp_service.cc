@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -22,6 +23,8 @@ constexpr int kMostEvents = 64;
 // How often the thread looks after what no socket tells of.
 constexpr int kReceivePauseMs = 1;
 constexpr int kGreetingPauseMs = 1000;
+// More of them do not wait at a time: the oldest goes.
+constexpr std::size_t kMostStrangers = 1024;
 // While so many polls happen between two looks, a millisecond apart, the thread sleeps: to be woken for each message would
 // only take time from those who poll. Where messages have waited for it all the same, as where a program polls memory,
 // it does not do so again for a while.
@@ -108,15 +111,16 @@ bool TcpService::leave_it_to_pollers() noexcept {
 void TcpService::run() {
   std::array<epoll_event, kMostEvents> events{};
   int pause_ms = -1;
+  std::uint64_t wakes = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (leave_it_to_pollers()) continue;
     const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms);
     const std::scoped_lock lock(mutex_);
+    if (pause_ms_ != pause_ms) (void)!read(wake_.get(), &wakes, sizeof(wakes));
     for (int i = 0; i < ready; ++i)
       handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
-    if (ready <= 0) advance_late();
     advance_waiting();
-    pause_ms = pause();
+    pause_ms = pause_ms_ = pause();
   }
 }
 
@@ -129,12 +133,22 @@ void TcpService::poll() noexcept {
   for (int i = 0; i < ready; ++i)
     handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
   advance_waiting();
+  hurry_thread();
+}
+
+/// What came up in a poll is not to wait for the next: the thread may be asleep for longer than that allows.
+void TcpService::hurry_thread() noexcept {
+  const int wanted = pause();
+  if (wanted < 0 || (pause_ms_ >= 0 && pause_ms_ <= wanted)) return;
+  pause_ms_ = wanted;
+  const std::uint64_t one = 1;
+  (void)!write(wake_.get(), &one, sizeof(one));
 }
 
 int TcpService::pause() {
   if (!busy_.empty()) return 0;
   if (!waiting_.empty()) return kReceivePauseMs;
-  return greeting_.empty() ? -1 : kGreetingPauseMs;
+  return greeting_.empty() && deaf_.empty() ? -1 : kGreetingPauseMs;
 }
 
 void TcpService::handle(std::uint64_t what, std::uint32_t events) {
@@ -157,7 +171,14 @@ void TcpService::accept_all(int listener) {
   for (;;) {
     Route back;
     UniqueFd socket = tcp_accept(listener, back);
-    if (!socket) return;  // nobody is left, or there is no descriptor for them: they wait for the next look
+    if (!socket) {
+      // There is no descriptor for them, and to be told of them again and again would not help: they wait for a while.
+      if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+      control(EPOLL_CTL_MOD, listener, 0, Kind::kListener, static_cast<std::uint64_t>(listener));
+      deaf_.insert(listener);
+      return;
+    }
+    if (greeting_.size() >= kMostStrangers) drop(*greeting_.begin());
     const std::uint64_t id = next_id_++;
     targets_.emplace(id, std::make_unique<Watched>(context_, std::move(socket), back));
     greeting_.insert(id);
@@ -200,7 +221,7 @@ void TcpService::watch(std::uint64_t id, Watched& watched) {
   }
   // Not for what it does not look at: it would be told of that again and again.
   std::uint32_t events = EPOLLIN;
-  if (watched.target.waits_for_receive()) events = EPOLLPRI;  // that is, for its end only
+  if (watched.target.waits_for_receive()) events = EPOLLET;  // that is, for its end only
   if (watched.target.wants_output()) events = EPOLLOUT;
   if (events == watched.events) return;
   control(watched.events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, watched.target.socket(), events, Kind::kTarget, id);
@@ -210,10 +231,17 @@ void TcpService::watch(std::uint64_t id, Watched& watched) {
 void TcpService::advance_waiting() {
   for (const std::uint64_t id : std::vector(busy_.begin(), busy_.end())) advance(id);
   for (const std::uint64_t id : std::vector(waiting_.begin(), waiting_.end())) advance(id);
+  if (!greeting_.empty() || !deaf_.empty()) look_after_strangers();
 }
 
-/// Who does not say who he is is not waited for.
-void TcpService::advance_late() {
+/// Now and then, whatever else there is to do: who does not say who he is is not waited for.
+void TcpService::look_after_strangers() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < strangers_due_) return;
+  strangers_due_ = now + std::chrono::milliseconds(kGreetingPauseMs);
+  for (const int listener : std::exchange(deaf_, {})) {
+    control(EPOLL_CTL_MOD, listener, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener));
+  }
   for (const std::uint64_t id : std::vector(greeting_.begin(), greeting_.end())) advance(id);
 }
 

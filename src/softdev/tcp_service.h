@@ -57,13 +57,14 @@ class TcpService {
   int start();
   void run();
   bool leave_it_to_pollers() noexcept;
+  void hurry_thread() noexcept;
   void handle(std::uint64_t what, std::uint32_t events);
   void accept_all(int listener);
+  void look_after_strangers();
   void advance(std::uint64_t id);
   void drop(std::uint64_t id);
   void watch(std::uint64_t id, Watched& watched);
   void advance_waiting();
-  void advance_late();
   [[nodiscard]] int pause();
   void control(int operation, int socket, std::uint32_t events, Kind kind, std::uint64_t id) noexcept;
 
@@ -86,7 +87,10 @@ class TcpService {
   std::set<std::uint64_t> waiting_;   // targets that wait for a receive
   std::set<std::uint64_t> busy_;      // targets that have more to do already
   std::set<std::uint64_t> greeting_;  // targets that are not serving
+  std::set<int> deaf_;                // listeners that had no descriptor for who came
+  std::chrono::steady_clock::time_point strangers_due_{};
   std::uint64_t next_id_ = 1;
+  int pause_ms_ = -1;  // so long the thread sleeps at the most where no socket wakes it
 };
 
 }  // namespace rdmacomm::softdev

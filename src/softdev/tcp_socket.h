@@ -27,6 +27,8 @@ struct Route {
 /// A socket that is being connected, from `route.source` to `port` of `route.target`; whether it is, sending will show.
 /// Not valid, and errno.
 [[nodiscard]] UniqueFd tcp_connect(const Route& route, std::uint16_t port);
+/// false: the other end may take nothing for as long as it likes, so long as its host is there.
+void tcp_expect_progress(int socket, bool expected) noexcept;
 
 /// What came of sending or receiving without waiting.
 struct Moved {

@@ -19,15 +19,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBuffer = 128 * 1024;
+constexpr std::size_t kStrangersBuffer = 256;
 /// Messages of more than that are not gathered in the buffer.
 constexpr std::uint32_t kLargestGathered = 16 * 1024;
 /// The end of a long WRITE goes by the buffer: its last bytes must not be seen before the others, see copy.h.
 constexpr std::uint32_t kWriteTail = 64;
 /// Requests, or parts of them, before others have their turn.
 constexpr int kMostSteps = 256;
-/// How long a datagram waits for a receive, and a stranger may take to say who he is.
+/// How long a datagram waits for a receive, and a stranger may take to say who he is, or anybody to close.
 constexpr std::chrono::milliseconds kDatagramWait{250};
 constexpr std::chrono::seconds kGreetingWait{10};
+constexpr std::uint32_t kGreatestQpn = 0xffffff;
 
 bool is_send(std::uint8_t opcode) noexcept {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
@@ -108,7 +110,7 @@ std::span<const std::byte> bytes_of(const Message& message) noexcept {
 }  // namespace
 
 TcpTarget::TcpTarget(SoftContext& context, UniqueFd socket, const Route& back)
-    : context_(context), socket_(std::move(socket)), back_(back), in_(kBuffer) {}
+    : context_(context), socket_(std::move(socket)), back_(back), in_(kStrangersBuffer) {}
 
 bool TcpTarget::progress() {
   if (stage_ == Stage::kGreeting) (void)read_greeting();
@@ -122,11 +124,14 @@ bool TcpTarget::progress() {
 /// To close with something unread would take back what was sent last. So it is read until the other end has closed.
 bool TcpTarget::linger() {
   if (!socket_.valid()) return false;
+  if (!over_since_) over_since_ = Clock::now();
+  if (Clock::now() - *over_since_ >= kGreetingWait) return false;
   if (out_done_ < out_.size()) return true;
   (void)shutdown(socket_.get(), SHUT_WR);
-  do {
+  for (int steps = 0; steps < kMostSteps; ++steps) {
     in_begin_ = in_end_ = 0;
-  } while (fill() == Step::kGoOn);
+    if (fill() == Step::kWait) break;
+  }
   return socket_.valid();
 }
 
@@ -143,7 +148,8 @@ TcpTarget::Step TcpTarget::read_greeting() {
 }
 
 TcpTarget::Stage TcpTarget::check_greeting() {
-  if (greeting_.magic != kTcpMagic || greeting_.version != kTcpVersion) {
+  const bool has_number = greeting_.initiator_qpn != 0 && greeting_.initiator_qpn <= kGreatestQpn;
+  if (greeting_.magic != kTcpMagic || greeting_.version != kTcpVersion || !has_number) {
     welcome(Welcome::kRefused);
     return Stage::kOver;
   }
@@ -206,6 +212,7 @@ void TcpTarget::welcome(Welcome answer) {
 
 void TcpTarget::serve() {
   has_more_ = true;
+  if (in_.size() < kBuffer) in_.resize(kBuffer);
   for (int steps = 0; has_more_ && steps < kMostSteps; ++steps) {
     has_more_ = serve_step() == Step::kGoOn && stage_ == Stage::kServing;
   }
@@ -321,9 +328,10 @@ TcpTarget::Step TcpTarget::stream_in() {
   if (left == 0) return write_end(wr);
   Inward mover(socket_.get(), {in_.data() + in_begin_, std::min(available(), left)}, left);
   const ExecResult result = wire_->exec_part(wr, total, moved_, mover);
-  if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
-  in_begin_ += mover.taken_from_buffer();
+  // Also of one that is refused at its end: what has been taken does not follow any more.
+  if (result.bytes() != 0) in_begin_ += mover.taken_from_buffer();
   moved_ += result.bytes();
+  if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
   waiting_ = false;
   if (moved_ == current_->length) request_done();
   return result.bytes() == 0 ? Step::kWait : Step::kGoOn;

@@ -80,6 +80,7 @@ class TcpTarget {
   UniqueFd question_;
   const Route back_;
   const std::chrono::steady_clock::time_point accepted_at_ = std::chrono::steady_clock::now();
+  std::optional<std::chrono::steady_clock::time_point> over_since_;
   Stage stage_ = Stage::kGreeting;
   TcpGreeting greeting_;
   std::optional<LocalWire> wire_;

@@ -13,6 +13,8 @@ namespace {
 
 constexpr std::size_t kInputBuffer = 32 * 1024;
 constexpr std::size_t kMostPieces = 128;
+/// Of a socket, before others have their turn: the service is told again of what is left there.
+constexpr int kMostReads = 256;
 
 bool brings_bytes(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -73,7 +75,8 @@ bool TcpWire::start(const ibv_send_wr& wr) {
 }
 
 void TcpWire::advance_link() {
-  if (lost_ || link_.ready() || !link_.advance()) return;
+  const bool untaken = answered_ != first_;  // answers of the last connection, by its numbers
+  if (lost_ || untaken || link_.ready() || !link_.advance()) return;
   first_ = answered_ = 0;
   sending_ = sent_bytes_ = 0;
   in_begin_ = in_end_ = 0;
@@ -117,9 +120,9 @@ void TcpWire::sent(std::size_t bytes) {
 }
 
 void TcpWire::send() {
-  for (;;) {
+  while (link_.ready()) {
     std::array<iovec, kMostPieces> pieces;
-    const std::size_t count = link_.ready() ? gather_output(pieces) : 0;
+    const std::size_t count = gather_output(pieces);
     if (count == 0) return link_.want_output(false);
     const Moved moved = tcp_send(link_.socket(), std::span(pieces).first(count));
     sent(moved.bytes);
@@ -132,16 +135,14 @@ void TcpWire::send() {
 // ---- In
 
 void TcpWire::receive() {
+  int reads = kMostReads;
   while (link_.ready()) {
-    if (payload_left_ != 0) {
-      if (!receive_payload()) return;
-      continue;
-    }
-    if (!read_answers()) return;
+    const bool more = payload_left_ != 0 ? receive_payload(reads) : read_answers(reads);
+    if (!more) return;
   }
 }
 
-bool TcpWire::receive_payload() {
+bool TcpWire::receive_payload(int& reads) {
   const std::size_t index = answered_ - first_;
   UnderWay& read = under_way_[index];
   if (read.refused != IBV_WC_SUCCESS) return false;
@@ -159,6 +160,7 @@ bool TcpWire::receive_payload() {
     in_begin_ += here;
     moved_bytes += here;
   }
+  if (moved_bytes == 0 && reads-- == 0) return false;
   Moved moved{moved_bytes, 0};
   if (moved_bytes == 0) moved = tcp_receive(link_.socket(), std::span(pieces).first(count));
   payload_left_ -= static_cast<std::uint32_t>(moved.bytes);
@@ -171,7 +173,7 @@ bool TcpWire::receive_payload() {
   return moved.error == 0;
 }
 
-bool TcpWire::read_answers() {
+bool TcpWire::read_answers(int& reads) {
   while (in_end_ - in_begin_ >= sizeof(TcpAnswer)) {
     TcpAnswer answer;
     std::memcpy(static_cast<void*>(&answer), in_.data() + in_begin_, sizeof(answer));
@@ -179,6 +181,7 @@ bool TcpWire::read_answers() {
     take(answer);
     if (!link_.ready() || payload_left_ != 0) return true;
   }
+  if (reads-- == 0) return false;
   std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
   in_end_ -= in_begin_;
   in_begin_ = 0;
@@ -190,7 +193,10 @@ bool TcpWire::read_answers() {
 }
 
 void TcpWire::take(const TcpAnswer& answer) {
-  receiver_not_ready_ = answer.kind == TcpAnswer::kNotReady;
+  const bool waits = answer.kind == TcpAnswer::kNotReady;
+  // It takes nothing while it waits, and that may be long.
+  if (waits != receiver_not_ready_) tcp_expect_progress(link_.socket(), !waits);
+  receiver_not_ready_ = waits;
   rnr_timer_ = answer.rnr_timer;
   const std::uint32_t ahead = answer.done - first_;
   const std::uint32_t known = answered_ - first_;
@@ -206,7 +212,8 @@ void TcpWire::take(const TcpAnswer& answer) {
   }
   answered_ = answer.done;
   if (answer.kind == TcpAnswer::kFailed) {
-    failure_ = static_cast<ibv_wc_status>(answer.status);
+    const bool named = answer.status == IBV_WC_REM_ACCESS_ERR || answer.status == IBV_WC_REM_INV_REQ_ERR;
+    failure_ = named ? static_cast<ibv_wc_status>(answer.status) : IBV_WC_REM_OP_ERR;
     link_.close();
   } else if (answer.kind == TcpAnswer::kUnreachable) {
     for (; under_way_.size() > ahead; under_way_.pop_back()) forget(under_way_.back());
@@ -259,6 +266,8 @@ ExecOutcome TcpWire::obstacle() const noexcept {
 void TcpWire::abandon() {
   under_way_.clear();
   bringing_ = 0;
+  first_ = answered_ = 0;
+  sending_ = sent_bytes_ = 0;
   failure_.reset();
   lost_ = false;
   link_.close();

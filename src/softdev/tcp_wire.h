@@ -61,8 +61,8 @@ class TcpWire {
   std::size_t gather_output(std::span<iovec> pieces);
   void sent(std::size_t bytes);
   void receive();
-  bool receive_payload();
-  bool read_answers();
+  bool receive_payload(int& reads);
+  bool read_answers(int& reads);
   void take(const TcpAnswer& answer);
   void lose();
   void forget(const UnderWay& one) noexcept;

@@ -1,6 +1,7 @@
 // Targets that are reached by TCP: who may connect, what a stranger can do, and messages of all lengths.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -120,6 +121,62 @@ TEST(TcpStrangers, AQuestionAboutAGreetingThatWasNotSentIsDenied) {
   question.kind = GreetingKind::kConfirm;
   say(stranger, question);
   EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+}
+
+TEST(TcpStrangers, ANumberThatNoQueuePairHasIsRefused) {
+  TcpScene scene;
+  for (const std::uint32_t number : {0U, 1U << 24, UINT32_MAX}) {
+    const UniqueFd stranger = knock(scene.pair.b.number());
+    TcpGreeting greeting = scene.greeting();
+    greeting.initiator_qpn = number;
+    say(stranger, greeting);
+    EXPECT_EQ(welcome_of(stranger), Welcome::kRefused) << number;
+  }
+  scene.expect_it_still_works();
+}
+
+/// Who comes while there is no descriptor for him is let in once there is one again.
+TEST(TcpStrangers, WhoComesWhenDescriptorsAreUsedUpWaits) {
+  TcpScene scene;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  UniqueFd last(dup(0));
+  ASSERT_TRUE(last);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(last.get()) + 1;  // the last that knock() takes
+  last.reset();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const UniqueFd stranger = knock(scene.pair.b.number());
+  for (int i = 0; i < 100; ++i) (void)scene.pair.b.poll();  // looks who is there, too
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(stranger);
+  TcpGreeting question = scene.greeting();
+  question.kind = GreetingKind::kConfirm;
+  say(stranger, question);
+  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+  scene.expect_it_still_works();
+}
+
+/// A message that is refused once it is there whole does not take anything of the next with it.
+TEST(TcpMessages, OneThatIsRefusedAtItsEndLeavesTheNextWhole) {
+  constexpr std::size_t kLong = 1U << 20;
+  const WireVariable variable("tcp");
+  const QpSettings unreliable{.type = IBV_QPT_UC};
+  Pair pair{unreliable, unreliable};
+  const Memory from(pair.a_node, kLong);
+  const Memory to(pair.b_node, kLong);
+  ASSERT_EQ(pair.b.post_recv(to.slice(0, kLong), 1), 0);
+  ASSERT_EQ(pair.b.post_recv(to.slice(0, kLong), 2), 0);
+  ibv_send_wr invalidate = send_request(1);
+  invalidate.opcode = IBV_WR_SEND_WITH_INV;
+  invalidate.invalidate_rkey = 12345;  // nothing is bound by that
+  ASSERT_EQ(pair.a.post(invalidate, from.slice(0, kLong)), 0);
+  ASSERT_EQ(pair.a.post(send_request(2), from.slice(0, 100)), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  const ibv_wc wc = pair.b.next();
+  EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(wc.byte_len, 100U);
 }
 
 /// Datagrams come from anybody; what does not follow the protocol ends that connection, and nothing else.
