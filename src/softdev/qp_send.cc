@@ -84,6 +84,7 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
   record.opcode = static_cast<std::uint8_t>(completion_opcode(wr.opcode));
   record.status = static_cast<std::uint8_t>(status);
   record.signaled = signal_all_ || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (record.signaled || status != IBV_WC_SUCCESS) ++send_reported_;
   send_finished_.store(position + 1, std::memory_order_release);
 }
 
@@ -132,17 +133,16 @@ RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
   return capabilities_.max_send_wr - (send_posted_ - send_freed_.load(std::memory_order_acquire));
 }
 
-/// Where requests have finished since.
-RDMACOMM_HOT_INLINE void SoftQp::notify_sender(std::uint32_t finished_before) noexcept {
-  if (send_finished_.load(std::memory_order_relaxed) != finished_before) send_queue_.notify(true);
+/// Where there are more completions than before. With the send queue held: after destroy() the completion queue may be gone.
+void SoftQp::notify_sender(std::uint32_t reported_before) noexcept {
+  if (send_reported_ != reported_before) send_queue_.notify(true);
 }
 
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   int error = 0;
-  std::uint32_t finished = 0;
   {
     const PosterGuard guard(send_lock_);
-    finished = send_finished_.load(std::memory_order_relaxed);
+    const std::uint32_t reported = send_reported_;
     if (wr != nullptr && wr->opcode == IBV_WR_SEND && wire_ != nullptr && wire_->next_line() != nullptr) {
       prefetch_for_writing(wire_->next_line());
     }
@@ -157,29 +157,26 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
       ++send_posted_;
       execute_or_keep(*wr);
     }
+    notify_sender(reported);
   }
   if (error != 0) *bad = wr;
-  notify_sender(finished);
   return error;
 }
 
 int SoftQp::post_all(std::span<ibv_send_wr> requests) noexcept {
-  std::uint32_t finished = 0;
-  {
-    const PosterGuard guard(send_lock_);
-    finished = send_finished_.load(std::memory_order_relaxed);
-    int error = check_sendable();
-    for (const ibv_send_wr& wr : requests) {
-      if (error == 0) error = check_send(wr);
-    }
-    if (error != 0) return error;
-    if (requests.size() > send_room()) return ENOMEM;
-    for (const ibv_send_wr& wr : requests) {
-      ++send_posted_;
-      execute_or_keep(wr);
-    }
+  const PosterGuard guard(send_lock_);
+  int error = check_sendable();
+  for (const ibv_send_wr& wr : requests) {
+    if (error == 0) error = check_send(wr);
   }
-  notify_sender(finished);
+  if (error != 0) return error;
+  if (requests.size() > send_room()) return ENOMEM;
+  const std::uint32_t reported = send_reported_;
+  for (const ibv_send_wr& wr : requests) {
+    ++send_posted_;
+    execute_or_keep(wr);
+  }
+  notify_sender(reported);
   return 0;
 }
 
@@ -306,22 +303,22 @@ void SoftQp::advance_by_tcp_locked() noexcept {
 
 void SoftQp::advance() noexcept {
   const PosterGuard guard(send_lock_);
-  const std::uint32_t finished = send_finished_.load(std::memory_order_relaxed);
+  const std::uint32_t reported = send_reported_;
   if (tcp_ != nullptr) {
     advance_by_tcp_locked();
   } else if (wire_ != nullptr) {
     wire_->advance();
   }
-  // Under the lock: after destroy() the completion queue may be gone.
-  notify_sender(finished);
+  notify_sender(reported);
 }
 
 void SoftQp::retry_pending() noexcept {
   const std::scoped_lock guard(send_lock_);
   if (pending_.empty() || (wire_ == nullptr && tcp_ == nullptr)) return;
+  const std::uint32_t reported = send_reported_;
   if (wire_ != nullptr) wire_->attach();
   retry_pending_locked();
-  send_queue_.notify(true);  // under the lock: after destroy() the completion queue may be gone
+  notify_sender(reported);
 }
 
 void SoftQp::flush_pending() noexcept {
@@ -346,7 +343,7 @@ int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
   if (needs_retries() && (!late_ || send_scanned_ == send_finished_.load(std::memory_order_relaxed))) {
     const PosterTry guard(send_lock_);
     if (guard) {
-      const std::uint32_t before = send_finished_.load(std::memory_order_relaxed);
+      const std::uint32_t before = send_reported_;
       retry_pending_locked(late_ ? 1 : SIZE_MAX);
       notify_sender(before);  // a completion is an event, whoever brought it about
     }

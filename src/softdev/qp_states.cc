@@ -207,10 +207,11 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int mask) {
     state_.store(to, std::memory_order_relaxed);
     qp_base.state = attributes_.qp_state = to;
     if (to == IBV_QPS_RTS && tcp_ != nullptr) tcp_->advance();  // connects, so that the first request need not wait
+    const std::uint32_t reported = send_reported_;
     if (to == IBV_QPS_RTS && !pending_.empty()) retry_pending_locked();
+    notify_sender(reported);
   }
   if (to_reset) reset();
-  send_queue_.notify(true);
   return error;
 }
 

@@ -205,7 +205,7 @@ class SoftQp : public ibv_qp_ex {
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
-  void notify_sender(std::uint32_t finished_before) noexcept;
+  void notify_sender(std::uint32_t reported_before) noexcept;
   void flush_pending() noexcept;
   void retry_pending_locked(std::size_t most = SIZE_MAX) noexcept;
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
@@ -258,6 +258,7 @@ class SoftQp : public ibv_qp_ex {
   std::vector<SendRecord> sends_;
   std::uint32_t send_mask_;
   std::uint32_t send_posted_ = 0;
+  std::uint32_t send_reported_ = 0;  // finished requests that have a completion
   std::deque<WaitingRequest> pending_;
   std::atomic<std::uint32_t> pending_count_{0};
   std::atomic<bool> under_way_{false};  // tcp_ has them all, and nothing holds them up
