@@ -9,6 +9,7 @@
 #include "softdev/device_limits.h"
 #include "softdev/hazard.h"
 #include "softdev/mr_table.h"
+#include "softdev/requests.h"
 #include "softdev/soft_ah.h"
 #include "softdev/soft_context.h"
 
@@ -103,19 +104,7 @@ std::uint32_t LocalWire::rnr_timer_code() const noexcept {
 }
 
 RDMACOMM_HOT_INLINE bool LocalWire::local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept {
-  const bool check = (wr.send_flags & IBV_SEND_INLINE) == 0;
-  const bool written = wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-                       wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  const std::uint32_t access = written ? IBV_ACCESS_LOCAL_WRITE : 0;
-  for (int i = 0; i < wr.num_sge; ++i) {
-    const ibv_sge& slice = wr.sg_list[i];
-    bytes += slice.length;
-    if (check && slice.length != 0 &&
-        find_range(own_registrations_, slice.lkey, own_.pd, slice.addr, slice.length, access) == nullptr) {
-      return false;
-    }
-  }
-  return true;
+  return slices_valid(own_registrations_, own_.pd, wr, bytes);
 }
 
 bool LocalWire::take_shared_receive() noexcept {

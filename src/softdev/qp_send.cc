@@ -6,6 +6,7 @@
 #include "base/hot_inline.h"
 #include "softdev/device_limits.h"
 #include "softdev/prefetch.h"
+#include "softdev/requests.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
@@ -28,10 +29,6 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
     case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
     default: return IBV_WC_RECV;
   }
-}
-
-bool is_atomic(ibv_wr_opcode opcode) noexcept {
-  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 /// About memory windows of this side: no target is asked.
@@ -58,7 +55,7 @@ constexpr int kInfiniteRnrRetry = 7;
 RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept {
   if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
   if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > capabilities_.max_send_sge) return EINVAL;
-  const bool needs_read_depth = wr.opcode == IBV_WR_RDMA_READ || is_atomic(wr.opcode);
+  const bool needs_read_depth = brings_bytes(wr.opcode);
   if (needs_read_depth && (attributes_.max_rd_atomic == 0 || !is_reliable(service_))) return EINVAL;
   if (service_ == Service::kDatagram) {
     const bool is_send = wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM;

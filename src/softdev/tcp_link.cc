@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <random>
 
+#include "softdev/requests.h"
 #include "softdev/soft_context.h"
 #include "softdev/tcp_service.h"
 
@@ -39,7 +40,7 @@ TcpRequest head_of(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   head.solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0 ? 1 : 0;
   head.length = bytes;
   head.immediate = wr.imm_data;
-  if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+  if (is_atomic(wr.opcode)) {
     head.key = wr.wr.atomic.rkey;
     head.address = wr.wr.atomic.remote_addr;
     head.operand = wr.wr.atomic.compare_add;

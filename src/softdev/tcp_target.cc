@@ -10,6 +10,7 @@
 
 #include "rdmacomm/verbs/gid.h"
 #include "softdev/device_limits.h"
+#include "softdev/requests.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_qp.h"
 
@@ -37,15 +38,13 @@ bool is_send(std::uint8_t opcode) noexcept {
 bool is_write(std::uint8_t opcode) noexcept {
   return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
-bool is_atomic(std::uint8_t opcode) noexcept {
-  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
 
 /// Whether a peer that follows the protocol could have sent it.
 bool is_valid(const TcpRequest& request, Service service) noexcept {
   if (request.length > kMaxMessageBytes) return false;
   if (service == Service::kDatagram) return is_send(request.opcode) && request.length <= kPortMtuBytes;
-  if (is_atomic(request.opcode)) return service == Service::kReliable && request.length == sizeof(std::uint64_t);
+  if (is_atomic(static_cast<ibv_wr_opcode>(request.opcode)))
+    return service == Service::kReliable && request.length == sizeof(std::uint64_t);
   if (request.opcode == IBV_WR_RDMA_READ) return service == Service::kReliable;
   return is_send(request.opcode) || is_write(request.opcode);
 }
@@ -289,7 +288,7 @@ ibv_send_wr TcpTarget::work_request(ibv_sge& slice) const noexcept {
   wr.imm_data = current_->immediate;
   wr.sg_list = &slice;
   wr.num_sge = slice.length == 0 ? 0 : 1;
-  if (is_atomic(current_->opcode)) {
+  if (is_atomic(wr.opcode)) {
     wr.num_sge = 1;
     wr.wr.atomic = {current_->address, current_->operand, current_->swap, current_->key};
   } else {

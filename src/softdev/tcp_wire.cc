@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "softdev/device_limits.h"
-#include "softdev/mr_table.h"
+#include "softdev/requests.h"
 #include "softdev/soft_context.h"
 
 namespace rdmacomm::softdev {
@@ -15,10 +15,6 @@ constexpr std::size_t kInputBuffer = 32 * 1024;
 constexpr std::size_t kMostPieces = 128;
 /// Of a socket, before others have their turn: the service is told again of what is left there.
 constexpr int kMostReads = 256;
-
-bool brings_bytes(ibv_wr_opcode opcode) noexcept {
-  return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
 
 /// Bytes `done` to the end of what `slices` are together. How many pieces.
 std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::span<iovec> pieces) noexcept {
@@ -45,16 +41,7 @@ TcpWire::TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_q
     : own_(own), link_(*own.context, route, greeting_of(own, target_qpn)), in_(kInputBuffer) {}
 
 ibv_wc_status TcpWire::check(const ibv_send_wr& wr, std::uint64_t& bytes) const {
-  const bool look = (wr.send_flags & IBV_SEND_INLINE) == 0;
-  const std::uint32_t access = brings_bytes(wr.opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
-  for (const ibv_sge& slice : slices_of(wr)) {
-    bytes += slice.length;
-    if (look && slice.length != 0 &&
-        find_range(own_.context->registrations().entries(), slice.lkey, own_.pd, slice.addr, slice.length, access) ==
-            nullptr) {
-      return IBV_WC_LOC_PROT_ERR;
-    }
-  }
+  if (!slices_valid(own_.context->registrations().entries(), own_.pd, wr, bytes)) return IBV_WC_LOC_PROT_ERR;
   return bytes > kMaxMessageBytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 

@@ -1,0 +1,39 @@
+// requests.h - what kind of request a work request is, and whether its slices may be used.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <span>
+
+#include "base/hot_inline.h"
+#include "softdev/mr_table.h"
+
+namespace rdmacomm::softdev {
+
+[[nodiscard]] constexpr bool is_atomic(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/// READs and atomics: bytes of the target's come back into the slices.
+[[nodiscard]] constexpr bool brings_bytes(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
+}
+
+/// Whether each slice is registered in `table` for `pd`, as the request needs it; inline ones need not be. Adds what they
+/// have together to `bytes`, which is right only where all are.
+[[nodiscard]] RDMACOMM_HOT_INLINE bool slices_valid(std::span<const MrEntry> table, std::uint32_t pd,
+                                                    const ibv_send_wr& wr, std::uint64_t& bytes) noexcept {
+  const bool check = (wr.send_flags & IBV_SEND_INLINE) == 0;
+  const std::uint32_t access = brings_bytes(wr.opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& slice = wr.sg_list[i];
+    bytes += slice.length;
+    if (check && slice.length != 0 && find_range(table, slice.lkey, pd, slice.addr, slice.length, access) == nullptr) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace rdmacomm::softdev
