@@ -363,11 +363,14 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   return ExecResult::done(8);
 }
 
-RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+/// Its packets would be longer than the target accepts.
+RDMACOMM_HOT_INLINE bool LocalWire::exceeds_mtu(std::uint32_t bytes) const noexcept {
   const std::uint32_t target_mtu = target_->path_mtu.load(std::memory_order_relaxed);
-  if (bytes > target_mtu && own_.path_mtu > target_mtu) {
-    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);  // its packets would be longer than the target accepts
-  }
+  return bytes > target_mtu && own_.path_mtu > target_mtu;
+}
+
+RDMACOMM_HOT_INLINE ExecResult LocalWire::carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  if (exceeds_mtu(bytes)) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   switch (wr.opcode) {
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM: return exec_send(wr, bytes);
@@ -401,7 +404,7 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::at_target(Work&& work) noexcept {
     life = target_->life.load(std::memory_order_relaxed);
   }
   release_target();
-  if (result.is_done() && result.status() != IBV_WC_SUCCESS && own_.service == Service::kReliable) {
+  if (result.is_done() && result.status() != IBV_WC_SUCCESS && is_reliable(own_.service)) {
     report_refusal(result.status(), life);
   }
   return result;
@@ -492,8 +495,7 @@ ExecResult LocalWire::exec_part(const ibv_send_wr& wr, std::uint32_t total, std:
                                 PartMover& mover) noexcept {
   if (target_ == nullptr) return ExecOutcome::kUnreachable;
   return at_target([&] {
-    const std::uint32_t target_mtu = target_->path_mtu.load(std::memory_order_relaxed);
-    if (own_.path_mtu > target_mtu) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+    if (exceeds_mtu(total)) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
     if (wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) return announce(wr, total);
     const bool access = wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_RDMA_WRITE;
     return access ? access_part(wr, total, done, mover) : send_part(wr, total, done, mover);
@@ -536,8 +538,7 @@ ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {
 
 /// What the target's queue pair has against an XRC request; the memory is its shared receive queue's.
 ibv_wc_status LocalWire::check_rules(const ibv_send_wr& wr, std::uint32_t bytes) const noexcept {
-  const std::uint32_t mtu = target_->path_mtu.load(std::memory_order_relaxed);
-  if (bytes > mtu && own_.path_mtu > mtu) return IBV_WC_REM_INV_REQ_ERR;
+  if (exceeds_mtu(bytes)) return IBV_WC_REM_INV_REQ_ERR;
   const std::uint32_t needed = needed_access(wr.opcode);
   const bool asks = (needed & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   if (asks && target_->max_dest_rd.load(std::memory_order_relaxed) == 0) return IBV_WC_REM_INV_REQ_ERR;
@@ -575,17 +576,9 @@ ExecResult LocalWire::exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept
   if (!local_slices_valid(wr, total)) return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
   if (total > kMaxMessageBytes) return ExecResult::refused(IBV_WC_LOC_LEN_ERR);
   if (peer_ != nullptr && peer_->dead()) return ExecOutcome::kLost;
-  if (!is_up()) return ExecOutcome::kUnreachable;
-  ExecResult result = ExecOutcome::kUnreachable;
-  std::uint32_t life = 0;
-  {
-    const Hazard hazard(*target_, by_membarrier_);
-    if (is_up()) result = deliver_xrc(wr, static_cast<std::uint32_t>(total), queue);
-    life = target_->life.load(std::memory_order_relaxed);
-  }
-  release_target();
-  if (result.is_done()) report_refusal(result.status(), life);
-  return result;
+  if (target_ == nullptr) return ExecOutcome::kUnreachable;
+  const auto bytes = static_cast<std::uint32_t>(total);
+  return at_target([this, &wr, bytes, &queue] { return deliver_xrc(wr, bytes, queue); });
 }
 
 }  // namespace rdmacomm::softdev

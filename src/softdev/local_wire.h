@@ -81,6 +81,7 @@ class LocalWire final : public Wire {
   /// Runs `work` on the target, which does not go away meanwhile, and tells it of what it must know.
   template <typename Work>
   ExecResult at_target(Work&& work) noexcept;
+  [[nodiscard]] bool exceeds_mtu(std::uint32_t bytes) const noexcept;
   ExecResult carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult send_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done, PartMover& mover) noexcept;
   ExecResult announce(const ibv_send_wr& wr, std::uint32_t total) noexcept;
