@@ -1,6 +1,7 @@
 #include "softdev/tcp_wire.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 

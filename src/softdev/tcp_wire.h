@@ -3,8 +3,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +13,8 @@
 
 #include "softdev/local_wire.h"
 #include "softdev/tcp_link.h"
+#include "softdev/tcp_protocol.h"
+#include "softdev/tcp_socket.h"
 #include "softdev/wire.h"
 
 namespace rdmacomm::softdev {
