@@ -120,6 +120,13 @@ bool TcpTarget::progress() {
   return stage_ == Stage::kServing || Clock::now() - accepted_at_ < kGreetingWait;
 }
 
+/// It is over at once, and nothing is said any more.
+TcpTarget::Step TcpTarget::hang_up() {
+  stage_ = Stage::kOver;
+  socket_.reset();
+  return Step::kWait;
+}
+
 /// To close with something unread would take back what was sent last. So it is read until the other end has closed.
 bool TcpTarget::linger() {
   if (!socket_.valid()) return false;
@@ -230,11 +237,7 @@ TcpTarget::Step TcpTarget::flush() {
     const Moved sent = tcp_send(socket_.get(), {&rest, 1});
     out_done_ += sent.bytes;
     if (sent.error == EAGAIN) return Step::kWait;
-    if (sent.error != 0) {
-      stage_ = Stage::kOver;
-      socket_.reset();
-      return Step::kWait;
-    }
+    if (sent.error != 0) return hang_up();
   }
   out_.clear();
   out_done_ = 0;
@@ -252,11 +255,7 @@ TcpTarget::Step TcpTarget::fill() {
   const Moved received = tcp_receive(socket_.get(), {&place, 1});
   in_end_ += received.bytes;
   if (received.error == 0) return Step::kGoOn;
-  if (received.error != EAGAIN) {
-    stage_ = Stage::kOver;
-    socket_.reset();
-  }
-  return Step::kWait;
+  return received.error == EAGAIN ? Step::kWait : hang_up();
 }
 
 bool TcpTarget::has_payload() const noexcept {
@@ -270,11 +269,7 @@ TcpTarget::Step TcpTarget::next_request() {
     std::memcpy(static_cast<void*>(&*current_), in_.data() + in_begin_, sizeof(TcpRequest));
     in_begin_ += sizeof(TcpRequest);
     moved_ = 0;
-    if (!is_valid(*current_, greeting_.service)) {
-      stage_ = Stage::kOver;
-      socket_.reset();
-      return Step::kWait;
-    }
+    if (!is_valid(*current_, greeting_.service)) return hang_up();
   }
   if (greeting_.service == Service::kDatagram) return datagram();
   if (current_->length <= kLargestGathered) return small_request();
@@ -306,7 +301,7 @@ TcpTarget::Step TcpTarget::small_request() {
   std::byte* const bytes = has_payload() ? in_.data() + in_begin_ : read.data();
   ibv_sge slice{reinterpret_cast<std::uint64_t>(bytes), length, 0};
   const ExecResult result = wire_->exec(work_request(slice));
-  if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
+  if (!result.succeeded()) return settle(result);
   if (has_payload()) in_begin_ += length;
   request_done();
   if (has_payload()) return Step::kGoOn;
@@ -330,7 +325,7 @@ TcpTarget::Step TcpTarget::stream_in() {
   // Also of one that is refused at its end: what has been taken does not follow any more.
   if (result.bytes() != 0) in_begin_ += mover.taken_from_buffer();
   moved_ += result.bytes();
-  if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
+  if (!result.succeeded()) return settle(result);
   waiting_ = false;
   if (moved_ == current_->length) request_done();
   return result.bytes() == 0 ? Step::kWait : Step::kGoOn;
@@ -345,7 +340,7 @@ TcpTarget::Step TcpTarget::write_end(ibv_send_wr& wr) {
     wr.num_sge = 1;
     wr.wr.rdma.remote_addr = current_->address + moved_;
     const ExecResult result = wire_->exec(wr);
-    if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
+    if (!result.succeeded()) return settle(result);
     in_begin_ += kWriteTail;
     moved_ = current_->length;
   }
@@ -353,7 +348,7 @@ TcpTarget::Step TcpTarget::write_end(ibv_send_wr& wr) {
     wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     Outward nothing(-1, true);
     const ExecResult result = wire_->exec_part(wr, current_->length, moved_, nothing);
-    if (!result.is_done() || result.status() != IBV_WC_SUCCESS) return settle(result);
+    if (!result.succeeded()) return settle(result);
   }
   request_done();
   return Step::kGoOn;
@@ -364,12 +359,9 @@ TcpTarget::Step TcpTarget::stream_out() {
   const ibv_send_wr wr = work_request(nothing);
   Outward mover(socket_.get(), !reading_);
   const ExecResult result = wire_->exec_part(wr, current_->length, moved_, mover);
-  if (!result.is_done() || result.status() != IBV_WC_SUCCESS) {
-    if (!reading_) return settle(result);
+  if (!result.succeeded()) {
     // The answer has said that it will be whole.
-    stage_ = Stage::kOver;
-    socket_.reset();
-    return Step::kWait;
+    return reading_ ? hang_up() : settle(result);
   }
   if (!reading_) {
     reading_ = true;

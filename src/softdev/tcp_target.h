@@ -54,6 +54,7 @@ class TcpTarget {
   Step read_confirmation();
   void welcome(Welcome answer);
   bool linger();
+  Step hang_up();
 
   void serve();
   Step serve_step();

@@ -40,6 +40,7 @@ class ExecResult {
   [[nodiscard]] constexpr std::uint32_t bytes() const noexcept { return static_cast<std::uint32_t>(word_ >> 32); }
   /// Carried out, or refused for good.
   [[nodiscard]] constexpr bool is_done() const noexcept { return outcome() == ExecOutcome::kDone; }
+  [[nodiscard]] constexpr bool succeeded() const noexcept { return is_done() && status() == IBV_WC_SUCCESS; }
 
  private:
   explicit constexpr ExecResult(std::uint64_t word) noexcept : word_(word) {}
