@@ -1,10 +1,10 @@
 #include "softdev/tcp_service.h"
 
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
@@ -117,9 +117,7 @@ void TcpService::run() {
     const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms);
     const std::scoped_lock lock(mutex_);
     if (pause_ms_ != pause_ms) (void)!read(wake_.get(), &wakes, sizeof(wakes));
-    for (int i = 0; i < ready; ++i)
-      handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
-    advance_waiting();
+    handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
     pause_ms = pause_ms_ = pause();
   }
 }
@@ -130,9 +128,7 @@ void TcpService::poll() noexcept {
   if (!lock) return;
   std::array<epoll_event, kMostEvents> events;
   const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, 0);
-  for (int i = 0; i < ready; ++i)
-    handle(events[static_cast<std::size_t>(i)].data.u64, events[static_cast<std::size_t>(i)].events);
-  advance_waiting();
+  handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
   hurry_thread();
 }
 
@@ -149,6 +145,12 @@ int TcpService::pause() {
   if (!busy_.empty()) return 0;
   if (!waiting_.empty()) return kReceivePauseMs;
   return greeting_.empty() && deaf_.empty() ? -1 : kGreetingPauseMs;
+}
+
+/// Goes on with what sockets tell of, and with what they do not.
+void TcpService::handle_all(std::span<const epoll_event> events) {
+  for (const epoll_event& event : events) handle(event.data.u64, event.events);
+  advance_waiting();
 }
 
 void TcpService::handle(std::uint64_t what, std::uint32_t events) {

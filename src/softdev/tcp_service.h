@@ -1,6 +1,8 @@
 // tcp_service.h - the sockets of one context: who listens to them, and when.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -58,6 +61,7 @@ class TcpService {
   void run();
   bool leave_it_to_pollers() noexcept;
   void hurry_thread() noexcept;
+  void handle_all(std::span<const epoll_event> events);
   void handle(std::uint64_t what, std::uint32_t events);
   void accept_all(int listener);
   void look_after_strangers();
