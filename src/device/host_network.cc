@@ -3,11 +3,10 @@
 #include <ifaddrs.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 
 #include "base/route.h"
 #include "rdmacomm/verbs/gid.h"
@@ -48,35 +47,10 @@ std::vector<NetworkInterface> interfaces() {
   return found;
 }
 
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-
 constexpr std::uint16_t kAnyPort = 9;  // "discard"; nothing is sent
 
-Address socket_address(const ibv_gid& peer, std::uint32_t scope) {
-  Address address;
-  if (verbs::is_mapped_ipv4(peer)) {
-    auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
-    ipv4.sin_family = AF_INET;
-    ipv4.sin_port = htons(kAnyPort);
-    std::memcpy(&ipv4.sin_addr, peer.raw + 12, sizeof(ipv4.sin_addr));
-    address.length = sizeof(ipv4);
-  } else {
-    auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-    ipv6.sin6_family = AF_INET6;
-    ipv6.sin6_port = htons(kAnyPort);
-    ipv6.sin6_scope_id = scope;
-    std::memcpy(&ipv6.sin6_addr, peer.raw, sizeof(ipv6.sin6_addr));
-    address.length = sizeof(ipv6);
-  }
-  return address;
-}
-
 std::optional<ibv_gid> source_of_route(const ibv_gid& peer, std::uint32_t scope) {
-  const Address to = socket_address(peer, scope);
+  const verbs::SocketAddress to = verbs::socket_address_of(peer, kAnyPort, scope);
   const auto source = source_towards(to.get(), to.length);
   if (!source) return {};
   return verbs::gid_of(reinterpret_cast<const sockaddr&>(*source));

@@ -8,37 +8,11 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 
 #include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {
-
-struct Address {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
-Address address_of(const ibv_gid& gid, std::uint32_t interface, std::uint16_t port) noexcept {
-  Address address;
-  if (verbs::is_mapped_ipv4(gid)) {
-    auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
-    ipv4.sin_family = AF_INET;
-    ipv4.sin_port = htons(port);
-    std::memcpy(&ipv4.sin_addr, gid.raw + 12, sizeof(ipv4.sin_addr));
-    address.length = sizeof(ipv4);
-    return address;
-  }
-  auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
-  ipv6.sin6_family = AF_INET6;
-  ipv6.sin6_port = htons(port);
-  std::memcpy(&ipv6.sin6_addr, gid.raw, sizeof(ipv6.sin6_addr));
-  if (verbs::reach_of(gid) == verbs::Reach::kLink) ipv6.sin6_scope_id = interface;
-  address.length = sizeof(ipv6);
-  return address;
-}
 
 void set(int socket, int level, int option, int value) noexcept {
   (void)setsockopt(socket, level, option, &value, sizeof(value));
@@ -60,7 +34,7 @@ UniqueFd listen_in(int family, std::uint16_t port) {
   if (!socket) return socket;
   set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (family == AF_INET6) set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  Address any;
+  verbs::SocketAddress any;
   any.storage.ss_family = static_cast<sa_family_t>(family);
   any.length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   reinterpret_cast<sockaddr_in&>(any.storage).sin_port = htons(port);  // at the same place in both
@@ -117,10 +91,10 @@ UniqueFd tcp_listen(std::uint16_t port) {
 }
 
 UniqueFd tcp_accept(int listener, Route& back) {
-  Address from;
+  verbs::SocketAddress from;
   from.length = sizeof(from.storage);
   UniqueFd socket(accept4(listener, from.get(), &from.length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  Address own;
+  verbs::SocketAddress own;
   own.length = sizeof(own.storage);
   if (!socket || getsockname(socket.get(), own.get(), &own.length) != 0) return UniqueFd();
   back = {false, verbs::gid_of(*own.get()), verbs::gid_of(*from.get()), 0};
@@ -132,8 +106,8 @@ UniqueFd tcp_accept(int listener, Route& back) {
 }
 
 UniqueFd tcp_connect(const Route& route, std::uint16_t port) {
-  Address source = address_of(route.source, route.interface, 0);
-  Address target = address_of(route.target, route.interface, port);
+  const verbs::SocketAddress source = verbs::socket_address_of(route.source, 0, route.interface);
+  const verbs::SocketAddress target = verbs::socket_address_of(route.target, port, route.interface);
   UniqueFd socket(::socket(target.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return socket;
   prepare(socket.get());

@@ -34,6 +34,25 @@ ibv_gid gid_of(const sockaddr& address) noexcept {
   return gid;
 }
 
+SocketAddress socket_address_of(const ibv_gid& gid, std::uint16_t port, std::uint32_t interface) noexcept {
+  SocketAddress address;
+  if (is_mapped_ipv4(gid)) {
+    auto& ipv4 = reinterpret_cast<sockaddr_in&>(address.storage);
+    ipv4.sin_family = AF_INET;
+    ipv4.sin_port = htons(port);
+    std::memcpy(&ipv4.sin_addr, gid.raw + 12, sizeof(ipv4.sin_addr));
+    address.length = sizeof(ipv4);
+  } else {
+    auto& ipv6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+    ipv6.sin6_family = AF_INET6;
+    ipv6.sin6_port = htons(port);
+    if (is_link_local(gid)) ipv6.sin6_scope_id = interface;
+    std::memcpy(&ipv6.sin6_addr, gid.raw, sizeof(ipv6.sin6_addr));
+    address.length = sizeof(ipv6);
+  }
+  return address;
+}
+
 bool equal(const ibv_gid& a, const ibv_gid& b) noexcept {
   return std::memcmp(a.raw, b.raw, sizeof(a.raw)) == 0;
 }

@@ -38,6 +38,31 @@ TEST(Gid, AnAddressOfASocketIsOne) {
   EXPECT_TRUE(is_empty(gid_of(reinterpret_cast<const sockaddr&>(ipv6))));
 }
 
+TEST(Gid, AnAddressOfASocketIsMadeOfOne) {
+  const SocketAddress ipv4 = socket_address_of(gid("::ffff:10.2.0.1"), 4711, 3);
+  ASSERT_EQ(ipv4.length, sizeof(sockaddr_in));
+  EXPECT_EQ(ipv4.get()->sa_family, AF_INET);
+  EXPECT_EQ(ntohs(reinterpret_cast<const sockaddr_in*>(ipv4.get())->sin_port), 4711);
+  for (const char* text : {"2001:db8::7", "fe80::7"}) {
+    const SocketAddress ipv6 = socket_address_of(gid(text), 4711, 3);
+    ASSERT_EQ(ipv6.length, sizeof(sockaddr_in6));
+    EXPECT_EQ(ipv6.get()->sa_family, AF_INET6);
+    EXPECT_EQ(ntohs(reinterpret_cast<const sockaddr_in6*>(ipv6.get())->sin6_port), 4711);
+  }
+  for (const char* text : {"::ffff:10.2.0.1", "2001:db8::7", "fe80::7", "::1"}) {
+    EXPECT_TRUE(equal(gid_of(*socket_address_of(gid(text), 1, 2).get()), gid(text))) << text;
+  }
+}
+
+TEST(Gid, TheInterfaceIsThatOfALinksAddressAlone) {
+  const auto scope = [](const char* text) {
+    const SocketAddress address = socket_address_of(gid(text), 1, 3);
+    return reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_scope_id;
+  };
+  EXPECT_EQ(scope("fe80::7"), 3U);
+  EXPECT_EQ(scope("2001:db8::7"), 0U);
+}
+
 TEST(Gid, OnlyTheMappedFormIsIpv4) {
   EXPECT_TRUE(is_mapped_ipv4(gid("::ffff:10.0.0.1")));
   EXPECT_FALSE(is_mapped_ipv4(gid("::fffe:10.0.0.1")));

@@ -16,8 +16,20 @@ enum class Reach : std::uint8_t {
   kHost,      ///< this host: 127/8, ::1
 };
 
+/// An address and a port as connect(2) and its like take them.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  [[nodiscard]] sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+  [[nodiscard]] const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
 /// An IPv4 address in its mapped form, an IPv6 address as it is; all zeroes for any other family.
 [[nodiscard]] ibv_gid gid_of(const sockaddr& address) noexcept;
+/// The other way: an IPv4 address of one in its mapped form, else an IPv6 address.
+/// port       of the host's byte order
+/// interface  index of the one that an fe80::/10 address is on; others do not need it, and do not have it then
+[[nodiscard]] SocketAddress socket_address_of(const ibv_gid& gid, std::uint16_t port, std::uint32_t interface) noexcept;
 [[nodiscard]] bool equal(const ibv_gid& a, const ibv_gid& b) noexcept;
 /// All zeroes: no GID.
 [[nodiscard]] bool is_empty(const ibv_gid& gid) noexcept;
