@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <random>
 
 #include "softdev/requests.h"
@@ -56,47 +57,39 @@ bool TcpLink::advance() {
   if (state_ == State::kClosed && Clock::now() >= next_try_) open();
   if (state_ != State::kOpening) return false;
   greet();
-  return state_ == State::kOpening && greeted_ == sizeof(greeting_) && read_welcome();
+  return state_ == State::kOpening && introduction_.is_sent() && read_welcome();
 }
 
 void TcpLink::open() {
-  socket_ = tcp_connect(route_, tcp_port_of(greeting_.target_qpn));
+  socket_ = tcp_connect(route_, tcp_port_of(greeting().target_qpn));
   if (!socket_) return try_again();
   state_ = State::kOpening;
-  greeted_ = 0;
+  introduction_.begin();
   wants_output_ = true;
-  context_.tcp().watch_initiator(socket_.get(), greeting_.initiator_qpn);
+  context_.tcp().watch_initiator(socket_.get(), greeting().initiator_qpn);
 }
 
 void TcpLink::greet() {
-  if (greeted_ == sizeof(greeting_)) return;
-  TcpGreeting greeting = greeting_;
-  iovec rest{reinterpret_cast<std::byte*>(&greeting) + greeted_, sizeof(greeting) - greeted_};
-  const Moved sent = tcp_send(socket_.get(), {&rest, 1});
-  greeted_ += sent.bytes;
-  if (sent.error == ECONNREFUSED && met_) return refuse();
-  if (sent.error != 0 && sent.error != EAGAIN) return try_again();
-  met_ = met_ || sent.bytes != 0;
-  want_output(greeted_ < sizeof(greeting_));
+  if (introduction_.is_sent()) return;
+  const int error = introduction_.greet(socket_.get());
+  if (error == ECONNREFUSED && met_) return refuse();
+  if (error != 0 && error != EAGAIN) return try_again();
+  met_ = met_ || introduction_.has_begun();
+  want_output(!introduction_.is_sent());
 }
 
 bool TcpLink::read_welcome() {
-  TcpWelcome welcome;
-  iovec place{&welcome, sizeof(welcome)};
-  const Moved received = tcp_receive(socket_.get(), {&place, 1});
-  if (received.error == EAGAIN) return false;
-  // Eight bytes that were sent in one piece arrive in one piece.
-  if (received.bytes != sizeof(welcome) || welcome.magic != kTcpMagic || welcome.answer == Welcome::kNotYet) {
+  const std::optional<Welcome> answer = introduction_.welcome(socket_.get());
+  if (!answer) return false;
+  if (*answer == Welcome::kNotYet) {
     try_again();
-    return false;
-  }
-  if (welcome.answer != Welcome::kYes) {
+  } else if (*answer != Welcome::kYes) {
     refuse();
-    return false;
+  } else {
+    state_ = State::kReady;
+    pause_ = kFirstPause;
   }
-  state_ = State::kReady;
-  pause_ = kFirstPause;
-  return true;
+  return ready();
 }
 
 void TcpLink::refuse() {
@@ -120,7 +113,7 @@ void TcpLink::close() {
 void TcpLink::want_output(bool wanted) {
   if (wants_output_ == wanted) return;
   wants_output_ = wanted;
-  context_.tcp().change_initiator(socket_.get(), greeting_.initiator_qpn, wanted);
+  context_.tcp().change_initiator(socket_.get(), greeting().initiator_qpn, wanted);
 }
 
 }  // namespace rdmacomm::softdev

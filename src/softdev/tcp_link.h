@@ -6,6 +6,7 @@
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/local_wire.h"
+#include "softdev/tcp_introduction.h"
 #include "softdev/tcp_protocol.h"
 #include "softdev/tcp_socket.h"
 
@@ -29,7 +30,7 @@ class TcpLink {
   };
 
   TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting) noexcept
-      : context_(context), route_(route), greeting_(greeting) {}
+      : context_(context), route_(route), introduction_(greeting) {}
 
   /// Goes on as far as it can without waiting; true: it has just become ready.
   bool advance();
@@ -40,9 +41,10 @@ class TcpLink {
   /// Whether the service is to say when more can be sent.
   void want_output(bool wanted);
   /// Whether this link has sent this greeting.
-  [[nodiscard]] std::uint64_t token() const noexcept { return greeting_.token; }
+  [[nodiscard]] std::uint64_t token() const noexcept { return greeting().token; }
 
  private:
+  [[nodiscard]] const TcpGreeting& greeting() const noexcept { return introduction_.greeting(); }
   void open();
   void greet();
   bool read_welcome();
@@ -51,12 +53,11 @@ class TcpLink {
 
   SoftContext& context_;
   const Route route_;
-  const TcpGreeting greeting_;
+  TcpIntroduction introduction_;
   UniqueFd socket_;
   State state_ = State::kClosed;
   bool wants_output_ = false;
-  bool met_ = false;         // the target's process was there once: where nobody is any more, it has gone
-  std::size_t greeted_ = 0;  // bytes of the greeting that are sent
+  bool met_ = false;  // the target's process was there once: where nobody is any more, it has gone
   std::chrono::steady_clock::time_point next_try_{};
   std::chrono::milliseconds pause_{1};
 };

@@ -181,28 +181,21 @@ TcpTarget::Stage TcpTarget::check_greeting() {
 }
 
 bool TcpTarget::ask_back() {
-  question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
-  return question_.valid();
+  socket_of_question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
+  TcpGreeting question = greeting_;
+  question.kind = GreetingKind::kConfirm;
+  question_.emplace(question);
+  return socket_of_question_.valid();
 }
 
 TcpTarget::Step TcpTarget::read_confirmation() {
-  TcpGreeting question = greeting_;
-  question.kind = GreetingKind::kConfirm;
-  if (moved_ < sizeof(question)) {
-    iovec rest{reinterpret_cast<std::byte*>(&question) + moved_, sizeof(question) - moved_};
-    const Moved sent = tcp_send(question_.get(), {&rest, 1});
-    moved_ += static_cast<std::uint32_t>(sent.bytes);
-    if (sent.error != 0 && sent.error != EAGAIN) stage_ = Stage::kOver;
-    if (moved_ < sizeof(question)) return Step::kWait;
-  }
-  TcpWelcome reply;
-  iovec place{&reply, sizeof(reply)};
-  const Moved received = tcp_receive(question_.get(), {&place, 1});
-  if (received.error == EAGAIN) return Step::kWait;
-  // Eight bytes that were sent in one piece arrive in one piece.
-  const bool yes = received.bytes == sizeof(reply) && reply.magic == kTcpMagic && reply.answer == Welcome::kYes;
-  question_.reset();
-  moved_ = 0;
+  const int error = question_->greet(question());
+  if (error != 0 && error != EAGAIN) stage_ = Stage::kOver;
+  if (!question_->is_sent()) return Step::kWait;
+  const std::optional<Welcome> reply = question_->welcome(question());
+  if (!reply) return Step::kWait;
+  const bool yes = *reply == Welcome::kYes;
+  socket_of_question_.reset();
   welcome(yes ? Welcome::kYes : Welcome::kRefused);
   stage_ = yes ? Stage::kServing : Stage::kOver;
   return Step::kGoOn;

@@ -14,6 +14,7 @@
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/local_wire.h"
 #include "softdev/soft_ah.h"
+#include "softdev/tcp_introduction.h"
 #include "softdev/tcp_protocol.h"
 #include "softdev/tcp_socket.h"
 
@@ -33,7 +34,7 @@ class TcpTarget {
   [[nodiscard]] bool progress();
   [[nodiscard]] int socket() const noexcept { return socket_.get(); }
   /// The connection by which it asks back; -1: there is none.
-  [[nodiscard]] int question() const noexcept { return question_.get(); }
+  [[nodiscard]] int question() const noexcept { return socket_of_question_.get(); }
   /// There is more to send than the connection takes now.
   [[nodiscard]] bool wants_output() const noexcept { return out_done_ < out_.size() || reading_; }
   /// It is not known yet who it is, or it is over for all but the last words.
@@ -78,7 +79,8 @@ class TcpTarget {
 
   SoftContext& context_;
   UniqueFd socket_;
-  UniqueFd question_;
+  UniqueFd socket_of_question_;
+  std::optional<TcpIntroduction> question_;
   const Route back_;
   const std::chrono::steady_clock::time_point accepted_at_ = std::chrono::steady_clock::now();
   std::optional<std::chrono::steady_clock::time_point> over_since_;

@@ -1,0 +1,28 @@
+#include "softdev/tcp_introduction.h"
+
+#include <cerrno>
+
+#include "softdev/tcp_socket.h"
+
+namespace rdmacomm::softdev {
+
+int TcpIntroduction::greet(int socket) noexcept {
+  if (is_sent()) return 0;
+  TcpGreeting greeting = greeting_;
+  iovec rest{reinterpret_cast<std::byte*>(&greeting) + sent_, sizeof(greeting) - sent_};
+  const Moved moved = tcp_send(socket, {&rest, 1});
+  sent_ += moved.bytes;
+  return moved.error;
+}
+
+std::optional<Welcome> TcpIntroduction::welcome(int socket) noexcept {
+  TcpWelcome welcome;
+  iovec place{&welcome, sizeof(welcome)};
+  const Moved received = tcp_receive(socket, {&place, 1});
+  if (received.error == EAGAIN) return {};
+  // Eight bytes that were sent in one piece arrive in one piece.
+  const bool valid = received.bytes == sizeof(welcome) && welcome.magic == kTcpMagic;
+  return valid ? welcome.answer : Welcome::kNotYet;
+}
+
+}  // namespace rdmacomm::softdev
