@@ -119,6 +119,11 @@ constexpr std::array kTraits = {
              {true, true, true, true, false}},
 };
 
+/// On iWARP a request is complete when TCP has taken it. If the peer ends the connection before that, the request is flushed, or
+/// fails with the queue pair, as what is cut off in the middle does (siw_qp_sq_process).
+constexpr Codes kEndsWithConnection(Errc::kOk, Errc::kFlushed, Errc::kLocalQueuePair);
+constexpr Codes kEndsWithConnectionOrNever(Errc::kOk, Errc::kFlushed, Errc::kLocalQueuePair, kNeverTold);
+
 constexpr std::array kOutcomes = {
     OutcomeRow{Outcome::kLocalKey,
                "wrong local key",
@@ -130,37 +135,35 @@ constexpr std::array kOutcomes = {
     OutcomeRow{Outcome::kRemoteAccess,
                "remote access refused",
                "A request that the peer's registration or queue pair does not allow",
-               "On iWARP the connection ends: a READ with it, and a WRITE was complete before",
-               {Codes(Errc::kRemoteAccess), Codes(Errc::kRemoteAccess), Codes(Errc::kOk, Errc::kFlushed),
-                Codes(Errc::kRemoteAccess), Codes(Errc::kRemoteAccess)}},
+               "On iWARP the connection ends: a READ with it, and a WRITE was complete before, or is cut off",
+               {Codes(Errc::kRemoteAccess), Codes(Errc::kRemoteAccess), kEndsWithConnection, Codes(Errc::kRemoteAccess),
+                Codes(Errc::kRemoteAccess)}},
     OutcomeRow{Outcome::kNoReceive,
                "no receive posted",
                "A SEND, when the peer posts no receive for it",
-               "On iWARP the connection ends; the SEND was complete before",
-               {Codes(Errc::kRnrRetryExceeded), Codes(Errc::kRnrRetryExceeded), Codes(Errc::kOk),
+               "On iWARP the connection ends; the SEND was complete before, or is cut off",
+               {Codes(Errc::kRnrRetryExceeded), Codes(Errc::kRnrRetryExceeded), kEndsWithConnection,
                 Codes(Errc::kRnrRetryExceeded), Codes(Errc::kRnrRetryExceeded)}},
     OutcomeRow{Outcome::kPeerGone,
                "peer gone",
                "A request to a queue pair that is not there any more",
                "On iWARP the connection ends: a request was complete before, is flushed with it, is never taken, or "
-               "fails with "
-               "the queue pair where TCP refuses it (siw_qp_sq_process)",
-               {Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded),
-                Codes(Errc::kOk, Errc::kFlushed, Errc::kLocalQueuePair, kNeverTold), Codes(Errc::kRetryExceeded),
-                Codes(Errc::kRetryExceeded)}},
+               "fails with the queue pair where TCP refuses it (siw_qp_sq_process)",
+               {Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded), kEndsWithConnectionOrNever,
+                Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded)}},
     OutcomeRow{Outcome::kLinkDown,
                "link down",
                "A request while the network interface under the device is down",
                "rxe finds at once that it cannot send; siw ends its connections; soft0 has no interface",
                {Codes(), Codes(Errc::kLocalQueuePair, Errc::kRetryExceeded), Codes(Errc::kFlushed, kNeverTold),
                 Codes(Errc::kRetryExceeded, Errc::kFlushed), Codes()}},
-    OutcomeRow{
-        Outcome::kSentTooMuch,
-        "sent too much",
-        "A SEND that is longer than the peer's receive: at the sender",
-        "rxe answers with another syndrome (NAK remote operational error); on iWARP the SEND was complete before",
-        {Codes(Errc::kRemoteInvalidRequest), Codes(Errc::kRemoteOperation), Codes(Errc::kOk),
-         Codes(Errc::kRemoteInvalidRequest), Codes(Errc::kRemoteInvalidRequest)}},
+    OutcomeRow{Outcome::kSentTooMuch,
+               "sent too much",
+               "A SEND that is longer than the peer's receive: at the sender",
+               "rxe answers with another syndrome (NAK remote operational error); on iWARP the SEND was complete "
+               "before, or is cut off",
+               {Codes(Errc::kRemoteInvalidRequest), Codes(Errc::kRemoteOperation), kEndsWithConnection,
+                Codes(Errc::kRemoteInvalidRequest), Codes(Errc::kRemoteInvalidRequest)}},
     OutcomeRow{Outcome::kReceivedTooMuch,
                "received too much",
                "The same at the receiver",
@@ -170,8 +173,8 @@ constexpr std::array kOutcomes = {
     OutcomeRow{Outcome::kSentToLostMemory,
                "sent to lost memory",
                "A SEND into a receive whose memory was given up: at the sender",
-               "on iWARP it was complete before",
-               {Codes(Errc::kRemoteOperation), Codes(Errc::kRemoteOperation), Codes(Errc::kOk),
+               "On iWARP it was complete before, or is cut off",
+               {Codes(Errc::kRemoteOperation), Codes(Errc::kRemoteOperation), kEndsWithConnection,
                 Codes(Errc::kRemoteOperation), Codes(Errc::kRemoteOperation)}},
     OutcomeRow{Outcome::kReceivedIntoLostMemory,
                "received into lost memory",
