@@ -4,9 +4,7 @@ rxe and siw cannot be taken from their users: the kernel takes the device out of
 until the last user has closed it. The library looks for the device once a second; by rdma_cm it is told at once.
 """
 
-import time
-
-from kernel_pair import KIND, PairTest, by_tcp, renew_pair
+from kernel_pair import KIND, PairTest, Stopwatch, by_tcp, renew_pair
 
 # Promises of the library, in seconds of the clock: a look each second, and what an emulated machine takes to end.
 SECONDS = 6
@@ -17,7 +15,7 @@ class LostDevice:
 
     def assert_ends(self, program, since, *parts):
         self.assert_one_line(program.finish(SECONDS), *parts)
-        self.assertLess(time.monotonic() - since, SECONDS)
+        self.assertLess(since.seconds(), SECONDS)
 
     def lose(self, end, moment):
         """Removes the device of one end. The program there says so; so does the other one, as far as it can know."""
@@ -27,7 +25,7 @@ class LostDevice:
         self.addCleanup(renew_pair)
         self.addCleanup(there.end)
         self.addCleanup(here.end)
-        since = time.monotonic()
+        since = Stopwatch()
         removal = self.start("rdma", "link", "delete", device)
         self.assert_ends(here, since, rf"RDMA device {device} (was|is being) removed")
         self.assert_ends(there, since, self.peer_says.format(device=device))
