@@ -204,6 +204,7 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
     waiting.wr.wr.ud.ah = &waiting.address;
   }
   pending_count_.fetch_add(1, std::memory_order_relaxed);
+  if (takes_receive(wr.opcode)) messages_kept_.fetch_add(1, std::memory_order_relaxed);
   if (tcp_ != nullptr && !late_) return start_by_tcp_locked();
   soft_context_.retrier().wake();
 }
@@ -252,7 +253,9 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
 
 /// The first of those that wait is done.
 void SoftQp::settle_first(const ExecResult& result) noexcept {
-  finish(pending_.front().wr, result.status(), result.bytes());
+  const ibv_send_wr& wr = pending_.front().wr;
+  finish(wr, result.status(), result.bytes());
+  if (takes_receive(wr.opcode)) messages_completed_.fetch_add(1, std::memory_order_release);
   pending_.pop_front();
   pending_count_.fetch_sub(1, std::memory_order_relaxed);
   waiting_for_ = ExecOutcome::kDone;
@@ -263,7 +266,7 @@ void SoftQp::start_by_tcp_locked() noexcept {
   while (tcp_->under_way() < pending_.size() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
     const ibv_send_wr& wr = pending_[tcp_->under_way()].wr;
     if (!is_for_here(wr.opcode)) {
-      if (!tcp_->start(wr)) break;
+      if (!tcp_->start(wr, recv_polled_.load(std::memory_order_relaxed))) break;
     } else if (tcp_->under_way() == 0) {
       settle_first(execute_here(wr));
     } else {
@@ -323,6 +326,14 @@ void SoftQp::flush_pending() noexcept {
   for (const WaitingRequest& waiting : pending_) finish(waiting.wr, IBV_WC_WR_FLUSH_ERR, 0);
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);
+  messages_kept_.store(messages_completed_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+bool SoftQp::owes_completions(std::uint32_t heard) const noexcept {
+  const std::uint32_t completed = messages_completed_.load(std::memory_order_acquire);
+  const std::uint32_t missing = heard - completed;
+  // More than that were not sent: the peer speaks of another life of this queue pair, or has heard of fewer than completed.
+  return missing != 0 && missing <= messages_kept_.load(std::memory_order_relaxed) - completed;
 }
 
 int SoftQp::waiting_sends(int enough) const noexcept {

@@ -20,6 +20,12 @@ namespace rdmacomm::softdev {
   return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
 }
 
+/// A message: it takes a receive at the target, and completes it.
+[[nodiscard]] constexpr bool takes_receive(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
+         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
 /// Whether each slice is registered in `table` for `pd`, as the request needs it; inline ones need not be. Adds what they
 /// have together to `bytes`, which is right only where all are.
 [[nodiscard]] RDMACOMM_HOT_INLINE bool slices_valid(std::span<const MrEntry> table, std::uint32_t pd,

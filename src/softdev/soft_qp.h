@@ -159,6 +159,8 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept;
   /// Whether this queue pair has sent that greeting to `target_qpn`.
   [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept;
+  /// Whether some of the first `heard` messages that this queue pair has sent are not completed here.
+  [[nodiscard]] bool owes_completions(std::uint32_t heard) const noexcept;
 
   /// Tells the application of an asynchronous event.
   void raise(ibv_event_type type);
@@ -264,6 +266,9 @@ class SoftQp : public ibv_qp_ex {
   std::atomic<bool> under_way_{false};  // tcp_ has them all, and nothing holds them up
   Clock::time_point give_up_at_{};      // for the first waiting request
   ExecOutcome waiting_for_ = ExecOutcome::kDone;
+  // Messages that were kept in pending_, and of these, that are completed; they count from 0 and wrap.
+  std::atomic<std::uint32_t> messages_kept_{0};
+  std::atomic<std::uint32_t> messages_completed_{0};
   alignas(64) std::atomic<std::uint32_t> send_finished_{0};
   alignas(64) std::uint32_t send_scanned_ = 0;  // under the send completion queue's lock
   std::atomic<std::uint32_t> send_freed_{0};

@@ -19,7 +19,7 @@ namespace rdmacomm::softdev {
 static_assert(std::endian::native == std::endian::little, "the structs below go out as they lie in memory");
 
 inline constexpr std::uint32_t kTcpMagic = 0x70746673;  // "sftp"
-inline constexpr std::uint16_t kTcpVersion = 1;
+inline constexpr std::uint16_t kTcpVersion = 2;
 
 /// The port of the process that has the number `qpn`: one for each block of numbers, 61440 to 65535. None of them is
 /// given out by Linux as it comes (ip_local_port_range ends at 60999).
@@ -71,8 +71,10 @@ struct TcpRequest {
   std::uint64_t address = 0;
   std::uint64_t operand = 0;  ///< atomics: compare_add
   std::uint64_t swap = 0;
+  std::uint32_t heard = 0;  ///< messages of the target's own that the initiator had polled before: see TcpTarget
+  std::uint32_t reserved2 = 0;
 };
-static_assert(sizeof(TcpRequest) == 40);
+static_assert(sizeof(TcpRequest) == 48);
 
 /// Of a datagram: follows the TcpRequest, the payload follows.
 struct TcpDatagramAddress {

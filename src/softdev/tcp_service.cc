@@ -159,7 +159,7 @@ void TcpService::handle(std::uint64_t what, std::uint32_t events) {
     case Kind::kWake: break;
     case Kind::kListener: accept_all(static_cast<int>(id)); break;
     case Kind::kTarget:
-      // Who waits for a receive does not look at the socket.
+      // Who waits does not look at the socket.
       if ((events & (EPOLLHUP | EPOLLERR)) != 0 && waiting_.contains(id)) return drop(id);
       advance(id);
       break;
@@ -207,7 +207,7 @@ void TcpService::advance(std::uint64_t id) {
       set.erase(id);
     }
   };
-  is_in(waiting_, watched.target.waits_for_receive());
+  is_in(waiting_, watched.target.waits());
   is_in(busy_, watched.target.has_more());
   is_in(greeting_, !watched.target.serves());
   watch(id, watched);
@@ -223,7 +223,7 @@ void TcpService::watch(std::uint64_t id, Watched& watched) {
   }
   // Not for what it does not look at: it would be told of that again and again.
   std::uint32_t events = EPOLLIN;
-  if (watched.target.waits_for_receive()) events = EPOLLET;  // that is, for its end only
+  if (watched.target.waits()) events = EPOLLET;  // that is, for its end only
   if (watched.target.wants_output()) events = EPOLLOUT;
   if (events == watched.events) return;
   control(watched.events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, watched.target.socket(), events, Kind::kTarget, id);

@@ -88,7 +88,7 @@ class TcpService {
   std::map<std::uint16_t, UniqueFd> listeners_;  // by port
   std::mutex mutex_;                             // never taken by who holds a send queue; guards what follows
   std::map<std::uint64_t, std::unique_ptr<Watched>> targets_;
-  std::set<std::uint64_t> waiting_;   // targets that wait for a receive
+  std::set<std::uint64_t> waiting_;   // targets that wait for what no socket tells of
   std::set<std::uint64_t> busy_;      // targets that have more to do already
   std::set<std::uint64_t> greeting_;  // targets that are not serving
   std::set<int> deaf_;                // listeners that had no descriptor for who came

@@ -175,6 +175,7 @@ TcpTarget::Stage TcpTarget::check_greeting() {
       &context_, greeting_.initiator_qpn, target->pd_number(), greeting_.path_mtu, greeting_.service, nullptr, true};
   wire_.emplace(end, greeting_.target_qpn);
   wire_->attach();
+  target_ = target;
   if (greeting_.service != Service::kDatagram) return ask_back() ? Stage::kAsking : Stage::kOver;
   welcome(Welcome::kYes);
   return Stage::kServing;
@@ -265,8 +266,19 @@ TcpTarget::Step TcpTarget::next_request() {
     if (!is_valid(*current_, greeting_.service)) return hang_up();
   }
   if (greeting_.service == Service::kDatagram) return datagram();
+  early_ = comes_early();
+  if (early_) return Step::kWait;
   if (current_->length <= kLargestGathered) return small_request();
   return has_payload() ? stream_in() : stream_out();
+}
+
+/// Its initiator has polled messages of the target's whose answers are still on their way: they come by another connection, and
+/// may be overtaken. Applications take for granted that what a peer reacts to is completed, as a NIC sees to it, so they are
+/// waited for.
+bool TcpTarget::comes_early() {
+  if (!target_->owes_completions(current_->heard)) return false;
+  target_->advance();
+  return target_->owes_completions(current_->heard);
 }
 
 ibv_send_wr TcpTarget::work_request(ibv_sge& slice) const noexcept {

@@ -21,6 +21,7 @@
 namespace rdmacomm::softdev {
 
 class SoftContext;
+class SoftQp;
 
 /// One connection that somebody has made to this context's port. It checks who that is, then is the initiator of the
 /// requests that arrive: the same checks, copies and completions as on one host (LocalWire). Small messages go by a buffer,
@@ -41,7 +42,7 @@ class TcpTarget {
   [[nodiscard]] bool serves() const noexcept { return stage_ == Stage::kServing; }
   [[nodiscard]] bool serves(std::uint32_t qpn) const noexcept { return serves() && greeting_.target_qpn == qpn; }
   /// It waits for what no socket tells of: progress() is to be called again soon.
-  [[nodiscard]] bool waits_for_receive() const noexcept { return waiting_; }
+  [[nodiscard]] bool waits() const noexcept { return waiting_ || early_; }
   /// It has stopped so that others have their turn.
   [[nodiscard]] bool has_more() const noexcept { return has_more_; }
 
@@ -62,6 +63,7 @@ class TcpTarget {
   Step flush();
   Step fill();
   Step next_request();
+  [[nodiscard]] bool comes_early();
   Step small_request();
   Step datagram();
   Step stream_in();
@@ -87,6 +89,7 @@ class TcpTarget {
   Stage stage_ = Stage::kGreeting;
   TcpGreeting greeting_;
   std::optional<LocalWire> wire_;
+  std::shared_ptr<SoftQp> target_;  // of connected ones; TcpService::forget_target() before it goes out of service
 
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;
@@ -98,7 +101,8 @@ class TcpTarget {
   std::uint32_t moved_ = 0;     // bytes of the current message, where it goes in parts
   std::uint32_t skipping_ = 0;  // bytes of a message that nobody wants
   bool reading_ = false;        // the current request is a READ whose bytes are on their way
-  bool waiting_ = false;
+  bool waiting_ = false;        // for a receive
+  bool early_ = false;          // the current request waits for answers to the target's own
   bool has_more_ = false;
   std::chrono::steady_clock::time_point waiting_since_{};
   std::uint32_t done_ = 0;       // requests carried out

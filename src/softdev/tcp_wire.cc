@@ -46,7 +46,7 @@ ibv_wc_status TcpWire::check(const ibv_send_wr& wr, std::uint64_t& bytes) const 
   return bytes > kMaxMessageBytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-bool TcpWire::start(const ibv_send_wr& wr) {
+bool TcpWire::start(const ibv_send_wr& wr, std::uint32_t heard) {
   if (!under_way_.empty() && under_way_.back().refused != IBV_WC_SUCCESS) return false;
   if ((wr.send_flags & IBV_SEND_FENCE) != 0 && bringing_ != 0) return false;
   std::uint64_t bytes = 0;
@@ -58,6 +58,7 @@ bool TcpWire::start(const ibv_send_wr& wr) {
   const auto length = static_cast<std::uint32_t>(bytes);
   const bool brings = brings_bytes(wr.opcode);
   under_way_.push_back({&wr, length, brings ? 0 : length, status, head_of(wr, length)});
+  under_way_.back().head.heard = heard;
   if (brings) ++bringing_;
   return true;
 }

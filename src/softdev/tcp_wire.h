@@ -30,9 +30,9 @@ class TcpWire {
 
   TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn);
 
-  /// Starts a request, in order. It stays as it is, slices and all, until it has been answered. false: not now, see
-  /// obstacle().
-  [[nodiscard]] bool start(const ibv_send_wr& wr);
+  /// Starts a request, in order, of a queue pair that has polled `heard` messages of the target's. It stays as it is, slices and
+  /// all, until it has been answered. false: not now, see obstacle().
+  [[nodiscard]] bool start(const ibv_send_wr& wr, std::uint32_t heard);
   /// Connects, and moves what can be moved, without waiting.
   void advance();
   /// The sending half of that.

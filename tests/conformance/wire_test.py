@@ -27,13 +27,8 @@ AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 LINK_LOCAL, IPV4, IPV6 = "1", "3", "5"  # entries of the GID table
 
 
-# It sleeps on one channel for both of its queues, and takes for granted that its SEND's completion comes before the answer.
-# Two TCP connections carry them here, in no order.
-IN_NO_ORDER = {("ib_send_lat", ("-e",))}
-
-
-def options_of(program, options):
-    return [one for one in (options if FULL else options[:1]) if (program, one) not in IN_NO_ORDER]
+def options_of(options):
+    return options if FULL else options[:1]
 
 
 def listens(process, port):
@@ -105,7 +100,7 @@ class GoodCable(BetweenHosts):
 
     def test_perftest(self):
         for program, options in OPTIONS.items():
-            for chosen in options_of(program, options):
+            for chosen in options_of(options):
                 with self.subTest(program=program, options=chosen):
                     self.perftest(program, *chosen)
 
@@ -134,7 +129,7 @@ class BadCable(BetweenHosts):
 
     def test_perftest(self):
         for program, options in OPTIONS.items():
-            for chosen in options_of(program, options):
+            for chosen in options_of(options):
                 if "-a" in chosen:
                     continue  # gigabytes, at what TCP makes of such a cable
                 with self.subTest(program=program, options=chosen):

@@ -1,8 +1,6 @@
 // Targets that are reached by TCP: who may connect, what a stranger can do, and messages of all lengths.
 #include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,47 +10,10 @@
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/raw_verbs.h"
 #include "softdev/tcp_protocol.h"
-#include "support/environment_variable.h"
+#include "softdev/tcp_stranger.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
-
-/// What contexts opened while it lives find in the variable.
-struct WireVariable : rdmacomm::testing::EnvironmentVariable {
-  explicit WireVariable(const char* value) : EnvironmentVariable(kTcpVariable, value) {}
-};
-
-/// A connection to the port of queue pair `qpn`, by somebody who knows the protocol; not valid: nobody listens.
-UniqueFd knock(std::uint32_t qpn) {
-  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(tcp_port_of(qpn));
-  const timeval patience{20, 0};
-  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) socket.reset();
-  return socket;
-}
-
-template <typename Message>
-void say(const UniqueFd& socket, const Message& message) {
-  ASSERT_EQ(send(socket.get(), &message, sizeof(message), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(message)));
-}
-
-/// The answer to a greeting; kRefused where there is none.
-Welcome welcome_of(const UniqueFd& socket) {
-  TcpWelcome welcome;
-  const ssize_t got = recv(socket.get(), &welcome, sizeof(welcome), MSG_WAITALL);
-  return got == static_cast<ssize_t>(sizeof(welcome)) ? welcome.answer : Welcome::kRefused;
-}
-
-/// Whether the other end closes, having said nothing more.
-bool is_closed(const UniqueFd& socket) {
-  std::byte byte{};
-  const ssize_t got = recv(socket.get(), &byte, 1, 0);
-  return got == 0 || (got < 0 && errno == ECONNRESET);
-}
 
 struct TcpScene {
   WireVariable variable{"tcp"};

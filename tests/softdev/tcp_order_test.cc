@@ -1,0 +1,153 @@
+// Between hosts each direction has a connection of its own, and one may overtake the other. What a peer reacts to is completed all
+// the same, as with a NIC. The peer here is the test itself, so it decides what comes when.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+#include "softdev/raw_verbs.h"
+#include "softdev/tcp_stranger.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+/// A queue pair number whose port is this test's.
+struct ManualPeer {
+  std::uint32_t number = kQpnBlocks << kQpnBlockBits;
+  UniqueFd listener;
+
+  ManualPeer() {
+    while (!listener && number != 0) {
+      number -= 1U << kQpnBlockBits;
+      listener.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const sockaddr_in address = loopback_port_of(number);
+      prepare(listener);
+      const int on = 1;
+      setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+      const bool mine = bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+      if (!mine || listen(listener.get(), 4) != 0) listener.reset();
+    }
+    ++number;
+  }
+  [[nodiscard]] UniqueFd accept() const {
+    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    prepare(socket);
+    EXPECT_TRUE(socket);
+    return socket;
+  }
+};
+
+/// A queue pair that is connected to the test, both ways.
+struct ManualScene {
+  WireVariable variable{"tcp"};
+  Node node;
+  Memory memory{node};
+  ManualPeer peer;
+  Qp qp{node};
+  UniqueFd its_requests;  // and our answers
+  UniqueFd our_requests;  // and its answers
+
+  ManualScene() {
+    qp.connect_to(peer.number);
+    EXPECT_EQ(qp.post_recv(memory.slice(0, 64), 1), 0);
+    EXPECT_EQ(qp.post_recv(memory.slice(64, 64), 2), 0);
+    its_requests = peer.accept();
+    EXPECT_EQ(hear<TcpGreeting>(its_requests).initiator_qpn, qp.number());
+    welcome(its_requests);
+    our_requests = knock(qp.number());
+    TcpGreeting greeting;
+    greeting.kind = GreetingKind::kRequests;
+    greeting.service = Service::kReliable;
+    greeting.initiator_qpn = peer.number;
+    greeting.target_qpn = qp.number();
+    greeting.path_mtu = 4096;
+    greeting.token = 77;
+    say(our_requests, greeting);
+    const UniqueFd question = peer.accept();
+    EXPECT_EQ(hear<TcpGreeting>(question).token, 77U);
+    welcome(question);
+    EXPECT_EQ(welcome_of(our_requests), Welcome::kYes);
+  }
+  static void welcome(const UniqueFd& socket) {
+    TcpWelcome yes;
+    yes.answer = Welcome::kYes;
+    say(socket, yes);
+  }
+  /// Its next request, which is a SEND of 8 bytes.
+  [[nodiscard]] TcpRequest next_request() const {
+    const auto request = hear<TcpRequest>(its_requests);
+    EXPECT_EQ(request.length, 8U);
+    (void)hear<std::uint64_t>(its_requests);
+    return request;
+  }
+  void answer(std::uint32_t done) const {
+    TcpAnswer answer;
+    answer.done = done;
+    answer.kind = TcpAnswer::kDone;
+    say(its_requests, answer);
+  }
+  /// A SEND of ours, having polled so many of its.
+  void send(std::uint32_t heard) const {
+    TcpRequest request;
+    request.opcode = IBV_WR_SEND;
+    request.length = 8;
+    request.heard = heard;
+    say(our_requests, request);
+    say(our_requests, std::uint64_t{0});
+  }
+  void post() { ASSERT_EQ(qp.post(send_request(3), memory.slice(128, 8)), 0); }
+};
+
+TEST(TcpOrder, WhatThePeerReactsToIsCompletedBefore) {
+  ManualScene scene;
+  scene.post();
+  EXPECT_EQ(scene.next_request().heard, 0U);
+  scene.send(1);
+  for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(scene.qp.poll().empty()) << "after " << i << " polls";
+  scene.answer(1);
+  // Both are there; a completion queue says nothing of the order of two queues.
+  EXPECT_EQ(scene.qp.next().opcode + scene.qp.poll(1).at(0).opcode, IBV_WC_SEND + IBV_WC_RECV);
+}
+
+TEST(TcpOrder, WhatThePeerDidNotPollIsNotWaitedFor) {
+  ManualScene scene;
+  scene.post();
+  (void)scene.next_request();
+  scene.send(0);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  scene.answer(1);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
+}
+
+/// A peer that was connected to an earlier life of this queue pair counts otherwise.
+TEST(TcpOrder, MoreThanWasSentIsNotWaitedFor) {
+  ManualScene scene;
+  scene.post();
+  (void)scene.next_request();
+  scene.send(2);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+}
+
+TEST(TcpOrder, ARequestSaysWhatWasPolled) {
+  ManualScene scene;
+  scene.send(0);
+  scene.send(0);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  scene.post();
+  EXPECT_EQ(scene.next_request().heard, 1U);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  scene.post();
+  EXPECT_EQ(scene.next_request().heard, 2U);
+}
+
+/// Once it has failed, nothing that it still owes is waited for: the peer hears of the end.
+TEST(TcpOrder, AQueuePairInErrorOwesNothing) {
+  ManualScene scene;
+  scene.post();
+  (void)scene.next_request();
+  ASSERT_EQ(scene.qp.to_state(IBV_QPS_ERR), 0);
+  scene.send(1);
+  EXPECT_EQ(hear<TcpAnswer>(scene.our_requests).kind, TcpAnswer::kUnreachable);
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test

@@ -1,0 +1,77 @@
+// tcp_stranger.h - soft0's protocol between hosts, spoken by hand: by a stranger, or by a peer that is slow or wrong.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/tcp_protocol.h"
+#include "support/environment_variable.h"
+
+namespace rdmacomm::softdev::test {
+
+/// What contexts opened while it lives find in the variable.
+struct WireVariable : rdmacomm::testing::EnvironmentVariable {
+  explicit WireVariable(const char* value) : EnvironmentVariable(kTcpVariable, value) {}
+};
+
+/// What is sent goes at once; who waits at `socket` for longer than this gets an error.
+inline void prepare(const UniqueFd& socket) {
+  const int on = 1;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const timeval patience{20, 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+}
+
+inline sockaddr_in loopback_port_of(std::uint32_t qpn) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(tcp_port_of(qpn));
+  return address;
+}
+
+/// A connection to the port of queue pair `qpn`, by somebody who knows the protocol; not valid: nobody listens.
+inline UniqueFd knock(std::uint32_t qpn) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = loopback_port_of(qpn);
+  prepare(socket);
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) socket.reset();
+  return socket;
+}
+
+template <typename Message>
+void say(const UniqueFd& socket, const Message& message) {
+  ASSERT_EQ(send(socket.get(), &message, sizeof(message), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(message)));
+}
+
+/// The next message; all zero where there is none.
+template <typename Message>
+Message hear(const UniqueFd& socket) {
+  Message message;
+  const ssize_t got = recv(socket.get(), &message, sizeof(message), MSG_WAITALL);
+  EXPECT_EQ(got, static_cast<ssize_t>(sizeof(message)));
+  return message;
+}
+
+/// The answer to a greeting; kRefused where there is none.
+inline Welcome welcome_of(const UniqueFd& socket) {
+  TcpWelcome welcome;
+  const ssize_t got = recv(socket.get(), &welcome, sizeof(welcome), MSG_WAITALL);
+  return got == static_cast<ssize_t>(sizeof(welcome)) ? welcome.answer : Welcome::kRefused;
+}
+
+/// Whether the other end closes, having said nothing more.
+inline bool is_closed(const UniqueFd& socket) {
+  std::byte byte{};
+  const ssize_t got = recv(socket.get(), &byte, 1, 0);
+  return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+}  // namespace rdmacomm::softdev::test
