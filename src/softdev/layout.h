@@ -13,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 7;
+inline constexpr std::uint32_t kLayoutVersion = 8;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -21,10 +21,14 @@ enum class Arena : std::uint32_t {
   kNone = 0,  ///< memory of the application's own: reached by system calls
   kPages = 1,
   kHugePages = 2,
+  kServed = 3,  ///< a device's: reached by the target's serving thread only
 };
 
 /// In MrEntry::pd: it is a memory window, which no lkey names, and which is found by requests of others only.
 inline constexpr std::uint32_t kOfWindow = 1U << 31;
+/// In MrEntry::pd: requests give addresses other than those of its memory (iova). Found only by who translates them, so
+/// that nobody else pays for it.
+inline constexpr std::uint32_t kWithIova = 1U << 30;
 
 /// One registration. Written by the target while `key` is 0; initiators read it while their hazard flag
 /// (QpShared::busy) is up, which keeps the target from reusing the entry.
@@ -33,11 +37,12 @@ struct alignas(64) MrEntry {
   std::uint32_t access;            ///< IBV_ACCESS_*
   std::uint32_t pd;
   Arena arena;
-  std::uint64_t address;
+  std::uint64_t address;  ///< as requests give it
   std::uint64_t length;
   std::uint64_t arena_offset;  ///< of `address` in the arena
   std::uint64_t stamp;         ///< never the same twice in one context: tells re-registrations with an equal key apart
   std::uint32_t qpn;           ///< not 0: the only queue pair whose initiator may use it
+  std::uint64_t shift;         ///< from an address that a request gives to that of the memory, in the target's process
 };
 static_assert(sizeof(MrEntry) == 64);
 

@@ -188,7 +188,10 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
 
 int LocalWire::copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,
                              std::size_t bytes) noexcept {
-  const int error = peer_->copy_by_system_call(kind == RequestKind::kWrite, own, address, bytes);
+  const bool write = kind == RequestKind::kWrite;
+  const MrEntry& entry = registration(key);
+  const bool served = entry.arena == Arena::kServed;
+  const int error = served ? EPERM : peer_->copy_by_system_call(write, own, address + entry.shift, bytes);
   if (error != EPERM) return error;
   Request request;
   request.kind = kind;
@@ -339,6 +342,10 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   TargetRange at;
   if (!find(atomic.rkey, remote_->pd, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at))
     return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
+  // Where addresses count from 0, the first of them may be anywhere.
+  if ((atomic.remote_addr + registration(atomic.rkey).shift) % 8 != 0) {
+    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
+  }
   std::uint64_t before = atomic.compare_add;
   if (at.base == nullptr) {
     // Memory that is not mapped here: the target's serving thread does all atomics on it, with the CPU's own.
@@ -429,11 +436,11 @@ int LocalWire::places_in_receive(const RecvEntry& recv, std::uint32_t done, std:
     if (slice->length == 0 || start + slice->length <= done) continue;
     const std::uint64_t skip = std::max<std::uint64_t>(start, done) - start;
     const std::uint64_t here = std::min(slice->length - skip, total - start - skip);
-    if (find_range(target_registrations_, slice->lkey, remote_->recv_pd, slice->addr + skip, here,
-                   IBV_ACCESS_LOCAL_WRITE) == nullptr) {
-      return -1;
-    }
-    places[static_cast<std::size_t>(count++)] = {pointer(slice->addr + skip), here};
+    const std::uint64_t address = slice->addr + skip;
+    const MrEntry* const entry =
+        find_local_range(target_registrations_, slice->lkey, remote_->recv_pd, address, here, IBV_ACCESS_LOCAL_WRITE);
+    if (entry == nullptr) return -1;
+    places[static_cast<std::size_t>(count++)] = {pointer(address + entry->shift), here};
   }
   return count;
 }
@@ -472,12 +479,12 @@ ExecResult LocalWire::access_part(const ibv_send_wr& wr, std::uint32_t total, st
   }
   const std::uint32_t access = read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   const std::uint64_t address = wr.wr.rdma.remote_addr + done;
-  if ((target_->access.load(std::memory_order_relaxed) & access) != access ||
-      find_remote_range(target_registrations_, wr.wr.rdma.rkey, remote_->pd, target_qpn_, address, total - done,
-                        access) == nullptr) {
+  const MrEntry* const entry = find_remote_range(target_registrations_, wr.wr.rdma.rkey, remote_->pd, target_qpn_,
+                                                 address, total - done, access);
+  if (entry == nullptr || (target_->access.load(std::memory_order_relaxed) & access) != access) {
     return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
   }
-  iovec place{pointer(address), total - done};
+  iovec place{pointer(address + entry->shift), total - done};
   const Moved moved = mover.move({&place, 1});
   if (moved.error == EFAULT) return failed_copy(EFAULT);
   if (moved.error != 0 && moved.error != EAGAIN) return ExecOutcome::kLost;

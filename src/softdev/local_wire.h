@@ -72,10 +72,10 @@ class LocalWire final : public Wire {
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
 
  private:
-  /// A checked range of the target's memory: mapped at `base`, or (nullptr) reached by system calls.
+  /// A checked range of the target's memory: mapped at `base`, or (nullptr) reached as its registration says.
   struct TargetRange {
     std::byte* base = nullptr;
-    std::uint64_t address = 0;
+    std::uint64_t address = 0;  ///< as requests give it
   };
 
   /// Runs `work` on the target, which does not go away meanwhile, and tells it of what it must know.
@@ -109,6 +109,10 @@ class LocalWire final : public Wire {
   [[nodiscard]] RecvEntry& receive() const noexcept;
   [[nodiscard]] bool find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                           std::uint32_t access, TargetRange& range) noexcept;
+  /// The registration that such a range was found in.
+  [[nodiscard]] const MrEntry& registration(std::uint32_t key) const noexcept {
+    return target_registrations_[key >> 8];
+  }
   /// kWrite: from `own` to the target's memory; kRead: the other way. 0, or an errno value.
   [[nodiscard]] int copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,
                                   std::size_t bytes) noexcept;

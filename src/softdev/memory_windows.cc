@@ -13,14 +13,14 @@ constexpr unsigned kGranted = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 
 bool can_be_bound(const SoftMw& window, const SoftQp& qp, const ibv_mw_bind_info& info) {
   const SoftMr& mr = SoftMr::from(info.mr);
-  const auto start = reinterpret_cast<std::uint64_t>(mr.addr);
-  const std::uint64_t offset = info.addr - start;
+  const std::uint64_t offset = info.addr - mr.iova;
   const bool inside = offset <= mr.length && info.length <= mr.length - offset;
   const bool changes = (info.mw_access_flags & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   const std::uint32_t pd = SoftPd::from(window.pd).number;
   return inside && (mr.access & IBV_ACCESS_MW_BIND) != 0 && (!changes || (mr.access & IBV_ACCESS_LOCAL_WRITE) != 0) &&
-         (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) == 0 && pd == SoftPd::from(mr.pd).number &&
-         pd == qp.pd_number();
+         // Source: InfiniBand specification, volume 1, o10-36.2.2, as the kernel's rxe has it.
+         ((info.mw_access_flags & IBV_ACCESS_ZERO_BASED) == 0 || window.type == IBV_MW_TYPE_2) &&
+         pd == SoftPd::from(mr.pd).number && pd == qp.pd_number();
 }
 
 }  // namespace
@@ -76,10 +76,12 @@ bool MemoryWindows::bind_locked(SoftMw& window, const SoftQp& qp, const ibv_send
   const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
   SoftMr& mr = SoftMr::from(info.mr);
   Registration registration = context_.registrations().find(mr.lkey);
-  registration.pd |= kOfWindow;
+  registration.pd = (registration.pd & ~kWithIova) | kOfWindow;
   registration.access = info.mw_access_flags & kGranted;
   registration.arena_offset += info.addr - registration.address;
-  registration.address = info.addr;
+  const bool zero_based = (info.mw_access_flags & IBV_ACCESS_ZERO_BASED) != 0;
+  registration.address = zero_based ? 0 : info.addr;
+  registration.shift += info.addr - registration.address;
   registration.length = info.length;
   registration.qpn = window.type == IBV_MW_TYPE_2 ? qp.qp_base.qp_num : 0;
   context_.registrations().replace(wr.bind_mw.rkey, registration);

@@ -36,7 +36,7 @@ std::uint32_t MrTable::add(const Registration& registration) {
 
 Registration MrTable::find(std::uint32_t key) const {
   const MrEntry& entry = table_[key >> 8];
-  return {entry.pd, entry.access, entry.arena, entry.address, entry.length, entry.arena_offset, entry.qpn};
+  return {entry.pd, entry.access, entry.arena, entry.address, entry.length, entry.arena_offset, entry.qpn, entry.shift};
 }
 
 void MrTable::publish_locked(std::uint32_t key, const Registration& registration) {
@@ -48,6 +48,7 @@ void MrTable::publish_locked(std::uint32_t key, const Registration& registration
   entry.length = registration.length;
   entry.arena_offset = registration.arena_offset;
   entry.qpn = registration.qpn;
+  entry.shift = registration.shift;
   entry.stamp = next_stamp_++;
   entry.key.store(key, std::memory_order_release);
 }

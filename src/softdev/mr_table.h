@@ -29,11 +29,19 @@ namespace rdmacomm::softdev {
   return &entry;
 }
 
+/// The same, where the caller translates: its memory is at `address` + MrEntry::shift.
+[[nodiscard]] inline const MrEntry* find_local_range(std::span<const MrEntry> table, std::uint32_t key,
+                                                     std::uint32_t pd, std::uint64_t address, std::uint64_t length,
+                                                     std::uint32_t access) noexcept {
+  const MrEntry* const entry = find_range(table, key, pd, address, length, access);
+  return entry != nullptr ? entry : find_range(table, key, pd | kWithIova, address, length, access);
+}
+
 /// The same for a request that came to queue pair `qpn` from its initiator: memory windows count, too.
 [[nodiscard]] inline const MrEntry* find_remote_range(std::span<const MrEntry> table, std::uint32_t key,
                                                       std::uint32_t pd, std::uint32_t qpn, std::uint64_t address,
                                                       std::uint64_t length, std::uint32_t access) noexcept {
-  const MrEntry* entry = find_range(table, key, pd, address, length, access);
+  const MrEntry* entry = find_local_range(table, key, pd, address, length, access);
   if (entry != nullptr) [[likely]]
     return entry;
   entry = find_range(table, key, pd | kOfWindow, address, length, access);
@@ -49,6 +57,7 @@ struct Registration {
   std::uint64_t length = 0;
   std::uint64_t arena_offset = 0;
   std::uint32_t qpn = 0;
+  std::uint64_t shift = 0;
 };
 
 /// The table of registrations, in the control segment; peers read it.

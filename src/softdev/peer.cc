@@ -113,7 +113,7 @@ int Peer::arena_fd_locked(Arena arena) {
 }
 
 std::byte* Peer::map_registration(const MrEntry& entry) {
-  if (entry.arena == Arena::kNone) return nullptr;
+  if (entry.arena == Arena::kNone || entry.arena == Arena::kServed) return nullptr;
   const std::scoped_lock lock(mutex_);
   MappedRegistration& mapped = mapped_[static_cast<std::uint32_t>(&entry - registrations_.data())];
   if (mapped.stamp == entry.stamp) return mapped.start;

@@ -55,9 +55,19 @@ struct ReceiveMemory {
   std::uint32_t pd;
 
   [[nodiscard]] bool is_writable(std::span<const ibv_sge> slices) const noexcept {
-    return std::ranges::all_of(slices, [this](const ibv_sge& slice) {
+    return all_found(slices, find_local_range);
+  }
+  /// The same, and they lie where they say.
+  [[nodiscard]] bool is_writable_in_place(std::span<const ibv_sge> slices) const noexcept {
+    return all_found(slices, find_range);
+  }
+
+ private:
+  template <typename Find>
+  [[nodiscard]] bool all_found(std::span<const ibv_sge> slices, Find find) const noexcept {
+    return std::ranges::all_of(slices, [this, find](const ibv_sge& slice) {
       return slice.length == 0 ||
-             find_range(table, slice.lkey, pd, slice.addr, slice.length, IBV_ACCESS_LOCAL_WRITE) != nullptr;
+             find(table, slice.lkey, pd, slice.addr, slice.length, IBV_ACCESS_LOCAL_WRITE) != nullptr;
     });
   }
 };
@@ -80,10 +90,8 @@ inline void lower_floor(std::atomic<std::uint32_t>& floor, std::uint32_t bytes) 
   if (bytes < floor.load(std::memory_order_relaxed)) floor.store(bytes, std::memory_order_relaxed);
 }
 
-/// Copies a message that was handed over in its slot into its receive. false: that is not, or no more, registered.
-RDMACOMM_HOT_INLINE bool copy_eager(const InSlot& slot, std::span<const ibv_sge> slices,
-                                    const ReceiveMemory& memory) noexcept {
-  if (!memory.is_writable(slices)) return false;
+/// Copies a message that was handed over in its slot to where its receive lies. false: it is longer.
+RDMACOMM_HOT_INLINE bool scatter_eager(const InSlot& slot, std::span<const ibv_sge> slices) noexcept {
   const std::byte* from = slot.payload;
   std::uint32_t left = slot.bytes;
   for (const ibv_sge& slice : slices) {
@@ -94,6 +102,19 @@ RDMACOMM_HOT_INLINE bool copy_eager(const InSlot& slot, std::span<const ibv_sge>
     left -= here;
   }
   return left == 0;
+}
+
+/// The same, where the receive may be in registrations with addresses of their own. false: it is not, or no more,
+/// registered.
+[[nodiscard]] bool copy_eager_placed(const InSlot& slot, std::span<const ibv_sge> slices,
+                                     const ReceiveMemory& memory) noexcept;
+
+/// The same for any receive.
+RDMACOMM_HOT_INLINE bool copy_eager(const InSlot& slot, std::span<const ibv_sge> slices,
+                                    const ReceiveMemory& memory) noexcept {
+  if (memory.is_writable_in_place(slices)) [[likely]]
+    return scatter_eager(slot, slices);
+  return copy_eager_placed(slot, slices, memory);
 }
 
 }  // namespace rdmacomm::softdev

@@ -5,6 +5,7 @@
 
 #include "base/hot_inline.h"
 #include "softdev/device_limits.h"
+#include "softdev/placed_slices.h"
 #include "softdev/prefetch.h"
 #include "softdev/requests.h"
 #include "softdev/soft_context.h"
@@ -93,11 +94,28 @@ ExecResult SoftQp::execute_here(const ibv_send_wr& wr) noexcept {
   return ExecResult::done(0);
 }
 
-/// What a request comes to: where it is not reliable, nobody hears of what does not reach the target, or what it refuses.
+/// A request with a slice that is not registered, or not under the address of its memory: the wires know no other.
+ExecResult SoftQp::execute_placed(const ibv_send_wr& wr) noexcept {
+  PlacedSlices placed;
+  if (!placed.place(memory().table, pd_number_, slices_of(wr), needed_locally(wr.opcode))) {
+    return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
+  }
+  ibv_send_wr there = wr;
+  there.sg_list = placed.get().data();
+  there.send_flags |= IBV_SEND_INLINE;  // they have been looked up
+  return wire_->exec(there);
+}
+
 RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
   if (is_for_here(wr.opcode)) [[unlikely]]
     return execute_here(wr);
   const ExecResult result = wire_->exec(wr);
+  return result.succeeded() ? result : reconsider(wr, result);
+}
+
+/// Where it is not reliable, nobody hears of what does not reach the target, or what it refuses.
+ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept {
+  if (result.is_done() && result.status() == IBV_WC_LOC_PROT_ERR) result = execute_placed(wr);
   const bool stays =
       result.outcome() == ExecOutcome::kBusy || (result.is_done() && !is_refused_by_target(result.status()));
   if (is_reliable(service_) || stays) return result;

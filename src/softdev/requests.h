@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -26,12 +27,27 @@ namespace rdmacomm::softdev {
          opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/// Whether each slice is registered in `table` for `pd`, as the request needs it; inline ones need not be. Adds what they
-/// have together to `bytes`, which is right only where all are.
+[[nodiscard]] inline std::span<const ibv_sge> slices_of(const ibv_send_wr& wr) noexcept {
+  return {wr.sg_list, static_cast<std::size_t>(wr.num_sge)};
+}
+
+[[nodiscard]] inline std::uint64_t message_bytes(const ibv_send_wr& wr) noexcept {
+  std::uint64_t bytes = 0;
+  for (const ibv_sge& slice : slices_of(wr)) bytes += slice.length;
+  return bytes;
+}
+
+/// What the registrations of its slices must grant.
+[[nodiscard]] constexpr std::uint32_t needed_locally(ibv_wr_opcode opcode) noexcept {
+  return brings_bytes(opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
+}
+
+/// Whether each slice is registered in `table` for `pd`, as the request needs it, and lies where it says; inline ones need
+/// not be registered. Adds what they have together to `bytes`, which is right only where all are.
 [[nodiscard]] RDMACOMM_HOT_INLINE bool slices_valid(std::span<const MrEntry> table, std::uint32_t pd,
                                                     const ibv_send_wr& wr, std::uint64_t& bytes) noexcept {
   const bool check = (wr.send_flags & IBV_SEND_INLINE) == 0;
-  const std::uint32_t access = brings_bytes(wr.opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
+  const std::uint32_t access = needed_locally(wr.opcode);
   for (int i = 0; i < wr.num_sge; ++i) {
     const ibv_sge& slice = wr.sg_list[i];
     bytes += slice.length;

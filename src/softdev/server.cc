@@ -176,11 +176,10 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap;
   const std::uint64_t length = atomic ? 8 : request.length;
   // The initiator has checked the kind of access; that the range is (still) registered is checked here again.
-  if (find_remote_range(context_.registrations().entries(), request.rkey, qp->pd_number(), request.qpn, request.address,
-                        length, 0) == nullptr) {
-    return EACCES;
-  }
-  auto* const memory = reinterpret_cast<std::byte*>(request.address);
+  const MrEntry* const entry = find_remote_range(context_.registrations().entries(), request.rkey, qp->pd_number(),
+                                                 request.qpn, request.address, length, 0);
+  if (entry == nullptr) return EACCES;
+  auto* const memory = reinterpret_cast<std::byte*>(request.address + entry->shift);
   if (request.kind == RequestKind::kWrite) {
     if (payload.size() != length) return EINVAL;
     std::memcpy(memory, payload.data(), length);

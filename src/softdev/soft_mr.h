@@ -5,11 +5,15 @@
 
 #include <cstdint>
 
+#include "softdev/shared_file.h"
+
 namespace rdmacomm::softdev {
 
 struct SoftMr : ibv_mr {
   int access = 0;
-  int windows = 0;  ///< bound to it; guarded by MemoryWindows
+  std::uint64_t iova = 0;  ///< its first address, as requests give it
+  Mapping dmabuf;          ///< its memory, where that is no application's mapping
+  int windows = 0;         ///< bound to it; guarded by MemoryWindows
 
   [[nodiscard]] static SoftMr& from(ibv_mr* mr) noexcept { return *static_cast<SoftMr*>(mr); }
 };

@@ -204,6 +204,8 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] int check_send(const ibv_send_wr& wr) const noexcept;
   [[nodiscard]] ExecResult execute_here(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute(const ibv_send_wr& wr) noexcept;
+  [[nodiscard]] ExecResult execute_placed(const ibv_send_wr& wr) noexcept;
+  [[nodiscard]] ExecResult reconsider(const ibv_send_wr& wr, ExecResult result) noexcept;
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;

@@ -41,6 +41,10 @@ int dealloc_pd(ibv_pd* pd);
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attributes);
 int dealloc_td(ibv_td* td);
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access);
+/// Requests give `iova` where they mean `address`.
+ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);
+/// EOPNOTSUPP: what is behind `fd` cannot be mapped.
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd, int access);
 /// As ibv_rereg_mr: 0, or an ibv_rereg_mr_err_code and errno. The keys stay as they are.
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access);
 int dereg_mr(ibv_mr* mr);

@@ -4,8 +4,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "softdev/device_limits.h"
+#include "softdev/placed_slices.h"
 #include "softdev/requests.h"
 #include "softdev/soft_context.h"
 
@@ -32,17 +34,24 @@ std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::sp
   return count;
 }
 
-std::span<const ibv_sge> slices_of(const ibv_send_wr& wr) noexcept {
-  return {wr.sg_list, static_cast<std::size_t>(wr.num_sge)};
-}
-
 }  // namespace
+
+std::span<const ibv_sge> TcpWire::UnderWay::slices() const noexcept {
+  return placed.empty() ? slices_of(*wr) : std::span<const ibv_sge>(placed);
+}
 
 TcpWire::TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
     : own_(own), link_(*own.context, route, greeting_of(own, target_qpn)), in_(kInputBuffer) {}
 
-ibv_wc_status TcpWire::check(const ibv_send_wr& wr, std::uint64_t& bytes) const {
-  if (!slices_valid(own_.context->registrations().entries(), own_.pd, wr, bytes)) return IBV_WC_LOC_PROT_ERR;
+ibv_wc_status TcpWire::check(const ibv_send_wr& wr, std::uint64_t& bytes, std::vector<ibv_sge>& placed) const {
+  const std::span<const MrEntry> table = own_.context->registrations().entries();
+  placed.clear();
+  if (!slices_valid(table, own_.pd, wr, bytes)) {
+    PlacedSlices there;
+    if (!there.place(table, own_.pd, slices_of(wr), needed_locally(wr.opcode))) return IBV_WC_LOC_PROT_ERR;
+    placed.assign(there.get().begin(), there.get().end());
+    bytes = message_bytes(wr);
+  }
   return bytes > kMaxMessageBytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
@@ -50,14 +59,15 @@ bool TcpWire::start(const ibv_send_wr& wr, std::uint32_t heard) {
   if (!under_way_.empty() && under_way_.back().refused != IBV_WC_SUCCESS) return false;
   if ((wr.send_flags & IBV_SEND_FENCE) != 0 && bringing_ != 0) return false;
   std::uint64_t bytes = 0;
-  const ibv_wc_status status = check(wr, bytes);
+  std::vector<ibv_sge> placed;
+  const ibv_wc_status status = check(wr, bytes, placed);
   if (status == IBV_WC_SUCCESS && !link_.ready()) {
     advance_link();
     if (!link_.ready()) return false;
   }
   const auto length = static_cast<std::uint32_t>(bytes);
   const bool brings = brings_bytes(wr.opcode);
-  under_way_.push_back({&wr, length, brings ? 0 : length, status, head_of(wr, length)});
+  under_way_.push_back({&wr, length, brings ? 0 : length, status, head_of(wr, length), std::move(placed)});
   under_way_.back().head.heard = heard;
   if (brings) ++bringing_;
   return true;
@@ -92,7 +102,7 @@ std::size_t TcpWire::gather_output(std::span<iovec> pieces) {
       pieces[count++] = {reinterpret_cast<std::byte*>(&one.head) + done, sizeof(one.head) - done};
       done = sizeof(one.head);
     }
-    if (one.payload != 0) count += pieces_of(slices_of(*one.wr), done - sizeof(one.head), pieces.subspan(count));
+    if (one.payload != 0) count += pieces_of(one.slices(), done - sizeof(one.head), pieces.subspan(count));
     done = 0;
   }
   return count;
@@ -136,12 +146,12 @@ bool TcpWire::receive_payload(int& reads) {
   UnderWay& read = under_way_[index];
   if (read.refused != IBV_WC_SUCCESS) return false;
   std::uint64_t bytes = 0;
-  if (check(*read.wr, bytes) != IBV_WC_SUCCESS) {
+  if (check(*read.wr, bytes, read.placed) != IBV_WC_SUCCESS) {
     fail_here(index, IBV_WC_LOC_PROT_ERR);
     return false;
   }
   std::array<iovec, kMaxSge> pieces;
-  const std::size_t count = pieces_of(slices_of(*read.wr), read.bytes - payload_left_, pieces);
+  const std::size_t count = pieces_of(read.slices(), read.bytes - payload_left_, pieces);
   std::size_t moved_bytes = 0;
   for (std::size_t i = 0; i < count && in_begin_ != in_end_; ++i) {
     const std::size_t here = std::min(pieces[i].iov_len, in_end_ - in_begin_);

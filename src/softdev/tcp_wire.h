@@ -55,6 +55,9 @@ class TcpWire {
     std::uint32_t payload;  ///< bytes that go out with it
     ibv_wc_status refused;  ///< here, before it was sent; success: it was not
     TcpRequest head;
+    std::vector<ibv_sge> placed;  ///< where its slices lie; empty: where it says
+
+    [[nodiscard]] std::span<const ibv_sge> slices() const noexcept;
   };
 
   void advance_link();
@@ -67,7 +70,7 @@ class TcpWire {
   void lose();
   void forget(const UnderWay& one) noexcept;
   void fail_here(std::size_t index, ibv_wc_status status);
-  [[nodiscard]] ibv_wc_status check(const ibv_send_wr& wr, std::uint64_t& bytes) const;
+  [[nodiscard]] ibv_wc_status check(const ibv_send_wr& wr, std::uint64_t& bytes, std::vector<ibv_sge>& placed) const;
 
   const LocalEnd own_;
   TcpLink link_;

@@ -149,6 +149,28 @@ library.ibv_wc_status_str.restype = ctypes.c_char_p
 print(library.ibv_wc_status_str(5).decode())
 """
 
+# Registers memory under another address than its own, then a memfd as a dma-buf, by the library's exported functions.
+REGISTRATIONS = """
+import ctypes, mmap, os
+library = ctypes.CDLL("libibverbs.so.1")
+pointer, number, length = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
+for name, arguments in (("ibv_get_device_list", (pointer,)), ("ibv_open_device", (pointer,)), ("ibv_alloc_pd", (pointer,)),
+                        ("ibv_reg_mr_iova", (pointer, pointer, length, number, ctypes.c_int)),
+                        ("ibv_reg_mr_iova2", (pointer, pointer, length, number, ctypes.c_uint)),
+                        ("ibv_reg_dmabuf_mr", (pointer, number, length, number, ctypes.c_int, ctypes.c_int))):
+    function = getattr(library, name)
+    function.restype, function.argtypes = pointer, arguments
+library.ibv_dereg_mr.argtypes = (pointer,)
+devices = ctypes.cast(library.ibv_get_device_list(None), ctypes.POINTER(pointer))
+pd = library.ibv_alloc_pd(library.ibv_open_device(devices[0]))
+memory = mmap.mmap(-1, 8192)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+fd = os.memfd_create("buffer")
+os.ftruncate(fd, 8192)
+for mr in (library.ibv_reg_mr_iova(pd, address, 8192, 1 << 60, 1), library.ibv_reg_mr_iova2(pd, address, 8192, 1 << 60, 1),
+           library.ibv_reg_dmabuf_mr(pd, 0, 8192, 1 << 60, fd, 1)):
+    print(mr is not None and library.ibv_dereg_mr(mr))
+"""
 
 @unittest.skipUnless(os.path.exists(DROP_IN), "the drop-in is built for x86-64, where Python is there")
 class DropIn(ForeignProgramTest):
@@ -164,6 +186,10 @@ class DropIn(ForeignProgramTest):
     def test_programs_that_look_symbols_up_in_a_handle(self):
         out = self.run_alone("/usr/bin/python3", "-c", BY_HANDLE, run_options=("--names=soft0,mlx5_0",))
         self.assertEqual(out.splitlines(), ["['soft0', 'mlx5_0']", "Work Request Flushed Error"])
+
+    def test_registrations_with_other_addresses(self):
+        out = self.run_alone("/usr/bin/python3", "-c", REGISTRATIONS)
+        self.assertEqual(out.splitlines(), ["0", "0", "0"])
 
 
 class PingPong(ForeignProgramTest):

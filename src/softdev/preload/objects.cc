@@ -99,11 +99,6 @@ int query_port_of_old(ibv_context* context, std::uint8_t port, void* attributes)
   return error;
 }
 
-ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access) {
-  if (iova != reinterpret_cast<std::uint64_t>(address)) return refuse<ibv_mr*>(nullptr);
-  return softdev::reg_mr(pd, address, length, access);
-}
-
 }  // namespace
 
 extern "C" {
@@ -175,16 +170,17 @@ ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
   RDMACOMM_FRONT(ibv_reg_mr, soft(pd), softdev::reg_mr(pd, address, length, access), (pd, address, length, access));
 }
 ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access) {
-  RDMACOMM_FRONT(ibv_reg_mr_iova, soft(pd), reg_mr_iova(pd, address, length, iova, access),
+  RDMACOMM_FRONT(ibv_reg_mr_iova, soft(pd), softdev::reg_mr_iova(pd, address, length, iova, access),
                  (pd, address, length, iova, access));
 }
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, unsigned access) {
-  RDMACOMM_FRONT(ibv_reg_mr_iova2, soft(pd), reg_mr_iova(pd, address, length, iova, static_cast<int>(access)),
+  RDMACOMM_FRONT(ibv_reg_mr_iova2, soft(pd), softdev::reg_mr_iova(pd, address, length, iova, static_cast<int>(access)),
                  (pd, address, length, iova, access));
 }
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd,
                           int access) {
-  RDMACOMM_FRONT(ibv_reg_dmabuf_mr, soft(pd), refuse<ibv_mr*>(nullptr), (pd, offset, length, iova, fd, access));
+  RDMACOMM_FRONT(ibv_reg_dmabuf_mr, soft(pd), softdev::reg_dmabuf_mr(pd, offset, length, iova, fd, access),
+                 (pd, offset, length, iova, fd, access));
 }
 int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
   RDMACOMM_FRONT(ibv_rereg_mr, soft(mr), softdev::rereg_mr(mr, flags, pd, address, length, access),

@@ -1,0 +1,12 @@
+#include "softdev/posted_receive.h"
+
+#include "softdev/placed_slices.h"
+
+namespace rdmacomm::softdev {
+
+bool copy_eager_placed(const InSlot& slot, std::span<const ibv_sge> slices, const ReceiveMemory& memory) noexcept {
+  PlacedSlices placed;
+  return placed.place(memory.table, memory.pd, slices, IBV_ACCESS_LOCAL_WRITE) && scatter_eager(slot, placed.get());
+}
+
+}  // namespace rdmacomm::softdev
