@@ -1,6 +1,7 @@
 #include "softdev/datagram_wire.h"
 
 #include "softdev/multicast.h"
+#include "softdev/requests.h"
 #include "softdev/soft_ah.h"
 
 namespace rdmacomm::softdev {
@@ -22,9 +23,7 @@ ExecResult DatagramWire::send_by_tcp(const ibv_send_wr& wr) noexcept {
     if (remote_targets_.size() >= kMostRemoteTargets) remote_targets_.clear();
     found = remote_targets_.try_emplace(name, own_, route, wr.wr.ud.remote_qpn).first;
   }
-  std::uint32_t bytes = 0;
-  for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
-  return found->second.send(wr, bytes);
+  return found->second.send(wr, static_cast<std::uint32_t>(message_bytes(wr)));
 }
 
 void DatagramWire::advance() noexcept {

@@ -69,9 +69,7 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
   }
   if ((wr.send_flags & IBV_SEND_INLINE) == 0) return 0;
   if (needs_read_depth) return EINVAL;
-  std::uint64_t bytes = 0;
-  for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
-  return bytes > capabilities_.max_inline_data ? EINVAL : 0;
+  return message_bytes(wr) > capabilities_.max_inline_data ? EINVAL : 0;
 }
 
 RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept {
@@ -119,9 +117,7 @@ ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept
   const bool stays =
       result.outcome() == ExecOutcome::kBusy || (result.is_done() && !is_refused_by_target(result.status()));
   if (is_reliable(service_) || stays) return result;
-  std::uint32_t bytes = 0;
-  for (int i = 0; i < wr.num_sge; ++i) bytes += wr.sg_list[i].length;
-  return ExecResult::done(bytes);
+  return ExecResult::done(static_cast<std::uint32_t>(message_bytes(wr)));
 }
 
 RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
