@@ -52,7 +52,8 @@ UniqueFd listen_at(const std::string& name) {
 std::vector<std::string> bound_names(const std::string& prefix) {
   const std::string wanted = "@" + prefix;  // proc(5): an abstract name begins with @
   std::vector<std::string> found;
-  std::ifstream sockets("/proc/net/unix");
+  // Not /proc/net, which shows the network namespace of the process's first thread: each thread may be in another one.
+  std::ifstream sockets("/proc/thread-self/net/unix");
   for (std::string line; std::getline(sockets, line);) {
     const std::size_t at = line.find(wanted);
     if (at != std::string::npos) found.push_back(line.substr(at + wanted.size()));
