@@ -12,7 +12,12 @@ import os
 import re
 import socket
 import subprocess
+import sys
 import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+
+from listening import listens  # noqa: E402
 
 RUN = os.path.join(os.environ.get("RDMACOMM_BIN", ""), "softdev-run")
 FULL = os.environ.get("RDMACOMM_CONFORMANCE") == "full"
@@ -61,15 +66,9 @@ class ForeignProgramTest(unittest.TestCase):
         return out
 
     def wait_until_listening(self, server, port):
-        """Connecting to find out would be taken for the client."""
-        wanted = f":{port:04X}"
         while server.poll() is None:
-            for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-                with open(table, encoding="ascii") as file:
-                    for line in file.read().splitlines()[1:]:
-                        fields = line.split()
-                        if fields[1].endswith(wanted) and fields[3] == "0A":
-                            return
+            if listens(port, server.pid):
+                return
         self.fail(" ".join(server.args) + " ended before it listened\n" + server.stdout.read())
 
 

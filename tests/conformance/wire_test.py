@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 from foreign_programs_test import FULL, OPTIONS, RUN, SECONDS, ForeignProgramTest  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
+from listening import listens  # noqa: E402
 
 BIN = os.environ.get("RDMACOMM_BIN", "")
 PORT = 18515
@@ -29,17 +30,6 @@ LINK_LOCAL, IPV4, IPV6 = "1", "3", "5"  # entries of the GID table
 
 def options_of(options):
     return options if FULL else options[:1]
-
-
-def listens(process, port):
-    """Whether somebody listens at `port` in the network namespace of `process`."""
-    wanted = f":{port:04X}"
-    for table in ("tcp", "tcp6"):
-        with open(f"/proc/{process.pid}/net/{table}", encoding="ascii") as file:
-            fields = [line.split() for line in file.read().splitlines()[1:]]
-        if any(one[1].endswith(wanted) and one[3] == "0A" for one in fields):
-            return True
-    return False
 
 
 class BetweenHosts(ForeignProgramTest):
@@ -61,7 +51,7 @@ class BetweenHosts(ForeignProgramTest):
         server = self.start_on(0, *arguments)
         # `ip netns exec` becomes the program, in the namespace: before that it is in this one.
         while server.poll() is None and not (os.readlink(f"/proc/{server.pid}/ns/net") != os.readlink("/proc/self/ns/net")
-                                             and listens(server, port)):
+                                             and listens(port, server.pid)):
             time.sleep(0.01)
         return server
 
