@@ -2,7 +2,7 @@
 """Writes what makes a drop-in for libibverbs.so.1 out of the front: every symbol that the installed library has, with the
 same versions. Those that the front has are the front's; all others jump to the installed library.
 
-usage: generate_dropin.py --nm=NM --library=LIBIBVERBS --front=FRONT --map=FILE --assembly=FILE
+usage: generate_dropin.py --nm=NM --installed=LIBIBVERBS --front=FRONT --map=FILE --assembly=FILE
 """
 
 import argparse
@@ -66,10 +66,10 @@ def assembly(symbols, front):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("--nm", "--library", "--front", "--map", "--assembly"):
+    for name in ("--nm", "--installed", "--front", "--map", "--assembly"):
         parser.add_argument(name, required=True)
     options = parser.parse_args()
-    symbols = [s for s in symbols_of(options.nm, options.library) if s.kind != "A"]
+    symbols = [s for s in symbols_of(options.nm, options.installed) if s.kind != "A"]
     versions = {s.version for s in symbols}
     front = {s.name for s in symbols_of(options.nm, options.front)}
     with open(options.map, "w", encoding="ascii") as file:
