@@ -562,7 +562,7 @@ ExecResult LocalWire::deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, Lo
   if (status != IBV_WC_SUCCESS) return ExecResult::refused(status);
   ExecResult result = ExecOutcome::kUnreachable;
   {
-    const Turn turn(*queue.target_, own_.qpn);
+    const Turn turn(*queue.target_, queue.own_.turn());
     if (!turn) return result;
     if (!queue.is_up()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
     XrcRoute::of(queue.view_.slot(queue.target_->taken)) = {target_qpn_, own_.qpn};

@@ -27,6 +27,15 @@ struct LocalEnd {
 
   /// What it holds up where initiators take turns. Another host's number says nothing here, and is none of this host's.
   [[nodiscard]] std::uint32_t turn() const noexcept { return by_tcp ? 1U << 31 | qpn : qpn; }
+  /// The same end at the shared receive queues that XRC requests by queue pair `target_qpn` name. Another host's is there
+  /// under the number of that queue pair, which is one of this host's: who owns the queue sees its process die.
+  [[nodiscard]] LocalEnd at_xrc_queue(std::uint32_t target_qpn) const noexcept {
+    LocalEnd end = *this;
+    end.service = Service::kXrcQueue;
+    if (by_tcp) end.qpn = target_qpn;
+    end.by_tcp = false;
+    return end;
+  }
 };
 
 /// The Q_Key that a datagram carries.

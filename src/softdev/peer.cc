@@ -24,17 +24,28 @@ std::span<std::byte> bytes_of(Answer& answer) {
   return std::as_writable_bytes(std::span(&answer, 1));
 }
 
+/// A socket to the owner of `qpn`. Not valid, and errno: EPERM, it is another user's.
+UniqueFd connect_to_owner(std::uint32_t qpn, PeerCredentials& credentials) {
+  UniqueFd socket = connect_to(block_socket_name(qpn >> kQpnBlockBits));
+  if (!socket || !peer_credentials(socket.get(), credentials)) return UniqueFd();
+  if (credentials.uid == geteuid()) return socket;
+  socket.reset();
+  errno = EPERM;
+  return socket;
+}
+
 }  // namespace
 
-std::shared_ptr<Peer> Peer::connect(std::uint32_t qpn, int& error) {
-  UniqueFd socket = connect_to(block_socket_name(qpn >> kQpnBlockBits));
+bool Peer::is_another_users(std::uint32_t qpn) {
   PeerCredentials credentials;
-  if (!socket || !peer_credentials(socket.get(), credentials)) {
+  return !connect_to_owner(qpn, credentials) && errno == EPERM;
+}
+
+std::shared_ptr<Peer> Peer::connect(std::uint32_t qpn, int& error) {
+  PeerCredentials credentials;
+  UniqueFd socket = connect_to_owner(qpn, credentials);
+  if (!socket) {
     error = errno;
-    return nullptr;
-  }
-  if (credentials.uid != geteuid()) {
-    error = EPERM;
     return nullptr;
   }
   auto peer = std::make_shared<Peer>(std::move(socket), credentials.pid);

@@ -38,6 +38,8 @@ class Peer {
   /// Connects to the owner of `qpn`.
   /// error  ECONNREFUSED: no such owner; EPERM: another user's; EPROTO: another version of this device
   [[nodiscard]] static std::shared_ptr<Peer> connect(std::uint32_t qpn, int& error);
+  /// Whether connect() would end in EPERM, without all that it does else.
+  [[nodiscard]] static bool is_another_users(std::uint32_t qpn);
 
   Peer(UniqueFd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
   Peer(const Peer&) = delete;

@@ -269,11 +269,15 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
     return 0;
   }
   const DeviceIdentity& identity = soft_context_.identity();
-  // XRC is on one host only.
-  const TcpUse tcp_use = service_ == Service::kXrc ? TcpUse::kNever : soft_context_.tcp_use();
+  const TcpUse tcp_use = soft_context_.tcp_use();
   int error = find_route(identity, gid_table(identity), a.ah_attr, tcp_use, route_);
-  if (error == 0 && route_.by_memory && qp_base.qp_type != IBV_QPT_XRC_RECV) {
-    wire_ = make_wire(error);
+  const bool only_receives = qp_base.qp_type == IBV_QPT_XRC_RECV;
+  if (error == 0 && route_.by_memory) {
+    if (only_receives) {
+      error = Peer::is_another_users(attributes_.dest_qp_num) ? EPERM : 0;
+    } else {
+      wire_ = make_wire(error);
+    }
     // Another user's process: what it does not share, it may still receive.
     if (error == EPERM && tcp_use != TcpUse::kNever) {
       route_ = loopback_route();
@@ -290,6 +294,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
 
 int SoftQp::connect_by_tcp() {
   if (const int error = soft_context_.tcp().serve(qp_base.qp_num); error != 0) return error;
+  if (qp_base.qp_type == IBV_QPT_XRC_RECV) return 0;  // it only receives
   tcp_ = std::make_unique<TcpWire>(own_end(), route_, attributes_.dest_qp_num);
   keeps_all_ = true;
   return 0;
@@ -299,7 +304,7 @@ bool SoftQp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid
   const std::scoped_lock guard(send_lock_);
   if (service != service_ || view_.shared->link.load(std::memory_order_relaxed) == 0) return false;
   if (service_ == Service::kDatagram) return true;
-  return tcp_ != nullptr && attributes_.dest_qp_num == initiator_qpn && verbs::equal(route_.target, from);
+  return !route_.by_memory && attributes_.dest_qp_num == initiator_qpn && verbs::equal(route_.target, from);
 }
 
 bool SoftQp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept {

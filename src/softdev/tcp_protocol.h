@@ -72,7 +72,7 @@ struct TcpRequest {
   std::uint64_t operand = 0;  ///< atomics: compare_add
   std::uint64_t swap = 0;
   std::uint32_t heard = 0;  ///< messages of the target's own that the initiator had polled before: see TcpTarget
-  std::uint32_t reserved2 = 0;
+  std::uint32_t queue = 0;  ///< of XRC: the number of the shared receive queue that it is for
 };
 static_assert(sizeof(TcpRequest) == 48);
 

@@ -21,8 +21,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBuffer = 128 * 1024;
 constexpr std::size_t kStrangersBuffer = 256;
-/// Messages of more than that are not gathered in the buffer.
+/// Messages of more than that are not gathered in the buffer, but for those of XRC.
 constexpr std::uint32_t kLargestGathered = 16 * 1024;
+/// Buffers that a message has made larger than that do not stay so.
+constexpr std::size_t kMostKept = 4 * 1024 * 1024;
 /// The end of a long WRITE goes by the buffer: its last bytes must not be seen before the others, see copy.h.
 constexpr std::uint32_t kWriteTail = 64;
 /// Requests, or parts of them, before others have their turn.
@@ -44,8 +46,8 @@ bool is_valid(const TcpRequest& request, Service service) noexcept {
   if (request.length > kMaxMessageBytes) return false;
   if (service == Service::kDatagram) return is_send(request.opcode) && request.length <= kPortMtuBytes;
   if (is_atomic(static_cast<ibv_wr_opcode>(request.opcode)))
-    return service == Service::kReliable && request.length == sizeof(std::uint64_t);
-  if (request.opcode == IBV_WR_RDMA_READ) return service == Service::kReliable;
+    return is_reliable(service) && request.length == sizeof(std::uint64_t);
+  if (request.opcode == IBV_WR_RDMA_READ) return is_reliable(service);
   return is_send(request.opcode) || is_write(request.opcode);
 }
 
@@ -174,6 +176,7 @@ TcpTarget::Stage TcpTarget::check_greeting() {
   const LocalEnd end{
       &context_, greeting_.initiator_qpn, target->pd_number(), greeting_.path_mtu, greeting_.service, nullptr, true};
   wire_.emplace(end, greeting_.target_qpn);
+  if (greeting_.service == Service::kXrc) queues_.emplace(end.at_xrc_queue(greeting_.target_qpn));
   wire_->attach();
   target_ = target;
   if (greeting_.service != Service::kDatagram) return ask_back() ? Stage::kAsking : Stage::kOver;
@@ -234,12 +237,16 @@ TcpTarget::Step TcpTarget::flush() {
     if (sent.error != 0) return hang_up();
   }
   out_.clear();
+  if (out_.capacity() > kMostKept) out_.shrink_to_fit();
   out_done_ = 0;
   return Step::kGoOn;
 }
 
 TcpTarget::Step TcpTarget::fill() {
-  if (in_begin_ == in_end_) in_begin_ = in_end_ = 0;
+  if (in_begin_ == in_end_) {
+    in_begin_ = in_end_ = 0;
+    if (in_.size() > kMostKept) std::vector<std::byte>(kBuffer).swap(in_);
+  }
   if (in_begin_ != 0 && in_end_ == in_.size()) {
     std::memmove(in_.data(), in_.data() + in_begin_, available());
     in_end_ = available();
@@ -268,7 +275,7 @@ TcpTarget::Step TcpTarget::next_request() {
   if (greeting_.service == Service::kDatagram) return datagram();
   early_ = comes_early();
   if (early_) return Step::kWait;
-  if (current_->length <= kLargestGathered) return small_request();
+  if (current_->length <= kLargestGathered || queues_) return whole_request();
   return has_payload() ? stream_in() : stream_out();
 }
 
@@ -286,6 +293,7 @@ ibv_send_wr TcpTarget::work_request(ibv_sge& slice) const noexcept {
   wr.opcode = static_cast<ibv_wr_opcode>(current_->opcode);
   wr.send_flags = IBV_SEND_INLINE | (current_->solicited != 0 ? IBV_SEND_SOLICITED : 0);
   wr.imm_data = current_->immediate;
+  wr.qp_type.xrc.remote_srqn = current_->queue;
   wr.sg_list = &slice;
   wr.num_sge = slice.length == 0 ? 0 : 1;
   if (is_atomic(wr.opcode)) {
@@ -298,20 +306,40 @@ ibv_send_wr TcpTarget::work_request(ibv_sge& slice) const noexcept {
   return wr;
 }
 
-/// A message that the buffer has whole.
-TcpTarget::Step TcpTarget::small_request() {
+ExecResult TcpTarget::execute(const ibv_send_wr& wr) {
+  return queues_ ? wire_->exec_xrc(wr, queues_->get(current_->queue)) : wire_->exec(wr);
+}
+
+/// The buffer grows with what has come, not with what is announced.
+void TcpTarget::make_room(std::size_t length) {
+  if (available() == in_.size()) in_.resize(std::min(2 * in_.size(), length));
+}
+
+/// A message that goes by a buffer whole.
+TcpTarget::Step TcpTarget::whole_request() {
   const std::uint32_t length = current_->length;
-  if (has_payload() && available() < length) return fill();
-  std::array<std::byte, kLargestGathered> read;
-  std::byte* const bytes = has_payload() ? in_.data() + in_begin_ : read.data();
+  const bool arrives = has_payload();
+  if (arrives && available() < length) {
+    make_room(length);
+    return fill();
+  }
+  // What is read lies behind the answer that announces it.
+  const std::size_t head = out_.size();
+  if (!arrives) out_.resize(head + sizeof(TcpAnswer) + length);
+  std::byte* const bytes = arrives ? in_.data() + in_begin_ : out_.data() + head + sizeof(TcpAnswer);
   ibv_sge slice{reinterpret_cast<std::uint64_t>(bytes), length, 0};
-  const ExecResult result = wire_->exec(work_request(slice));
-  if (!result.succeeded()) return settle(result);
-  if (has_payload()) in_begin_ += length;
+  const ExecResult result = execute(work_request(slice));
+  if (!result.succeeded()) {
+    out_.resize(head);
+    return settle(result);
+  }
   request_done();
-  if (has_payload()) return Step::kGoOn;
-  answer(TcpAnswer::kPayload, length);
-  append({bytes, length});
+  if (arrives) {
+    in_begin_ += length;
+  } else {
+    const TcpAnswer answer = next_answer(TcpAnswer::kPayload, length, IBV_WC_SUCCESS);
+    std::memcpy(out_.data() + head, &answer, sizeof(answer));
+  }
   return Step::kGoOn;
 }
 
@@ -443,14 +471,18 @@ void TcpTarget::request_done() {
   current_.reset();
 }
 
-void TcpTarget::answer(TcpAnswer::Kind kind, std::uint32_t length, ibv_wc_status status) {
+TcpAnswer TcpTarget::next_answer(TcpAnswer::Kind kind, std::uint32_t length, ibv_wc_status status) {
   TcpAnswer message;
   message.done = confirmed_ = done_;
   message.kind = kind;
   message.status = static_cast<std::uint8_t>(status);
   message.rnr_timer = static_cast<std::uint8_t>(wire_->rnr_timer_code());
   message.length = length;
-  append(bytes_of(message));
+  return message;
+}
+
+void TcpTarget::answer(TcpAnswer::Kind kind, std::uint32_t length, ibv_wc_status status) {
+  append(bytes_of(next_answer(kind, length, status)));
 }
 
 }  // namespace rdmacomm::softdev

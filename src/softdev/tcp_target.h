@@ -13,6 +13,7 @@
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/local_wire.h"
+#include "softdev/named_targets.h"
 #include "softdev/soft_ah.h"
 #include "softdev/tcp_introduction.h"
 #include "softdev/tcp_protocol.h"
@@ -25,7 +26,9 @@ class SoftQp;
 
 /// One connection that somebody has made to this context's port. It checks who that is, then is the initiator of the
 /// requests that arrive: the same checks, copies and completions as on one host (LocalWire). Small messages go by a buffer,
-/// so that many of them cost one system call; large ones straight between the socket and the target's memory.
+/// so that many of them cost one system call; large ones straight between the socket and the target's memory, but for those of
+/// XRC: theirs may be the memory of another process, and many initiators take turns at a queue, which one that sends half a
+/// message and then nothing must not keep.
 /// Threads: one at a time, see TcpService.
 class TcpTarget {
  public:
@@ -64,13 +67,16 @@ class TcpTarget {
   Step fill();
   Step next_request();
   [[nodiscard]] bool comes_early();
-  Step small_request();
+  Step whole_request();
+  void make_room(std::size_t length);
+  ExecResult execute(const ibv_send_wr& wr);
   Step datagram();
   Step stream_in();
   Step write_end(ibv_send_wr& wr);
   Step stream_out();
   Step skip();
   Step settle(const ExecResult& result);
+  [[nodiscard]] TcpAnswer next_answer(TcpAnswer::Kind kind, std::uint32_t length, ibv_wc_status status);
   void answer(TcpAnswer::Kind kind, std::uint32_t length = 0, ibv_wc_status status = IBV_WC_SUCCESS);
   void request_done();
   void append(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
@@ -89,7 +95,8 @@ class TcpTarget {
   Stage stage_ = Stage::kGreeting;
   TcpGreeting greeting_;
   std::optional<LocalWire> wire_;
-  std::shared_ptr<SoftQp> target_;  // of connected ones; TcpService::forget_target() before it goes out of service
+  std::shared_ptr<SoftQp> target_;      // of connected ones; TcpService::forget_target() before it goes out of service
+  std::optional<NamedTargets> queues_;  // of XRC
 
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;

@@ -69,6 +69,7 @@ bool TcpWire::start(const ibv_send_wr& wr, std::uint32_t heard) {
   const bool brings = brings_bytes(wr.opcode);
   under_way_.push_back({&wr, length, brings ? 0 : length, status, head_of(wr, length), std::move(placed)});
   under_way_.back().head.heard = heard;
+  if (own_.service == Service::kXrc) under_way_.back().head.queue = wr.qp_type.xrc.remote_srqn;
   if (brings) ++bringing_;
   return true;
 }

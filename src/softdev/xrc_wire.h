@@ -13,7 +13,8 @@ namespace rdmacomm::softdev {
 /// of the shared receive queue.
 class XrcWire final : public Wire {
  public:
-  XrcWire(const LocalEnd& own, std::uint32_t target_qpn) : target_(own, target_qpn), queues_(end_at_queue(own)) {}
+  XrcWire(const LocalEnd& own, std::uint32_t target_qpn)
+      : target_(own, target_qpn), queues_(own.at_xrc_queue(target_qpn)) {}
 
   /// As LocalWire::connect().
   [[nodiscard]] int connect() { return target_.connect(); }
@@ -24,11 +25,6 @@ class XrcWire final : public Wire {
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return target_.rnr_timer_code(); }
 
  private:
-  static LocalEnd end_at_queue(LocalEnd own) noexcept {
-    own.service = Service::kXrcQueue;
-    return own;
-  }
-
   LocalWire target_;
   NamedTargets queues_;
 };

@@ -69,8 +69,24 @@ class BetweenHosts(ForeignProgramTest):
     def pingpong(self, kind, *options, gid=IPV4):
         self.assertRegex(self.run_pair(f"ibv_{kind}_pingpong", "-d", "soft0", "-g", gid, "-c", *options), "iters in")
 
+    def xrc_pingpong(self, *options, clients=1, run_options=(), as_client=(), gid=IPV4):
+        """Each client has one connection each way to the server, and all of them send to one shared receive queue of it."""
+        common = (RUN, *run_options, "ibv_xsrq_pingpong", "-d", "soft0", "-g", gid, *options)
+        server = self.start_server(*common, "-c", str(clients))
+        on = 1 if not as_client else 0
+        started = [self.start_on(on, *as_client, *common, self.hosts[0].ipv4) for _ in range(clients)]
+        for process in (*started, server):
+            self.assertRegex(self.output(process), "(?m)^success$")
+
 
 class GoodCable(BetweenHosts):
+    def test_xrc(self):
+        for options in ((), ("-e",), ("-s", "100000", "-n", "100")):
+            with self.subTest(options):
+                self.xrc_pingpong(*options)
+        self.xrc_pingpong("-n", "200", clients=3)
+        self.xrc_pingpong(gid=IPV6)
+
     def test_pingpong(self):
         for kind in ("rc", "uc", "ud", "srq"):
             for options in ((), ("-e",)):
@@ -115,6 +131,12 @@ class BadCable(BetweenHosts):
         for kind in ("rc", "uc", "ud", "srq"):
             with self.subTest(kind):
                 self.pingpong(kind)
+        self.assertGreater(self.hosts.lost(0), 0)
+
+    def test_xrc(self):
+        self.xrc_pingpong()
+        self.xrc_pingpong("-e")
+        self.xrc_pingpong("-n", "200", clients=3)
         self.assertGreater(self.hosts.lost(0), 0)
 
     def test_perftest(self):
@@ -174,6 +196,7 @@ class Peers(BetweenHosts):
     def test_another_user_on_this_host(self):
         out = self.run_pair("ibv_rc_pingpong", "-d", "soft0", "-g", IPV4, "-c", as_client=AS_NOBODY, client=0)
         self.assertRegex(out, "iters in")
+        self.xrc_pingpong(as_client=AS_NOBODY)
 
     def test_the_library(self):
         server = self.start_server(os.path.join(BIN, "ping_pong_test"), "--role=server", f"--port={PORT}", port=PORT)

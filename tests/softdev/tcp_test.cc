@@ -8,9 +8,11 @@
 #include <string>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/local_wire.h"
 #include "softdev/raw_verbs.h"
 #include "softdev/tcp_protocol.h"
 #include "softdev/tcp_stranger.h"
+#include "softdev/xrc_scene.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -187,6 +189,63 @@ TEST(TcpVariable, AnotherValueOpensNoDevice) {
     EXPECT_EQ(api().open_device(list[0]), nullptr) << value;
     EXPECT_EQ(errno, EINVAL) << value;
   }
+}
+
+// ---- XRC
+
+/// The greeting that the initiator at the other end of `scene` would send, but for the token.
+TcpGreeting greeting_of(const Scene& scene) {
+  TcpGreeting greeting;
+  greeting.kind = GreetingKind::kRequests;
+  greeting.service = Service::kXrc;
+  greeting.initiator_qpn = scene.sender.number();
+  greeting.target_qpn = scene.receiver.number();
+  greeting.path_mtu = 4096;
+  greeting.token = 0x1234;  // nobody's
+  return greeting;
+}
+
+TEST(TcpXrc, GoesByTcpAndOnlyFromThePeer) {
+  const WireVariable variable("tcp");
+  Scene scene;
+  const UniqueFd stranger = knock(scene.receiver.number());
+  ASSERT_TRUE(stranger);
+  say(stranger, greeting_of(scene));
+  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused) << "it is expected from there, and the initiator has said no";
+  EXPECT_TRUE(is_closed(stranger));
+  ASSERT_EQ(scene.queue.post(1, scene.to.slice(0, 100)), 0);
+  ASSERT_EQ(scene.send(8), 0);
+  EXPECT_EQ(scene.sender.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(scene.queue.next().wr_id, 1U);
+}
+
+/// A shared receive queue has a number as queue pairs have, and takes messages from anybody, on this host alone.
+TEST(TcpXrc, NobodyIsConnectedToAQueueOrToASender) {
+  const WireVariable variable("tcp");
+  Scene scene;
+  for (const Service service : {Service::kXrc, Service::kXrcQueue, Service::kDatagram, Service{}}) {
+    for (const std::uint32_t number : {scene.queue.number(), scene.sender.number()}) {
+      const UniqueFd stranger = knock(number);
+      ASSERT_TRUE(stranger);
+      TcpGreeting greeting = greeting_of(scene);
+      greeting.service = service;
+      greeting.target_qpn = number;
+      say(stranger, greeting);
+      EXPECT_EQ(welcome_of(stranger), Welcome::kNotYet) << static_cast<int>(service);
+    }
+  }
+}
+
+/// Where initiators take turns, one of another host stands there under the number of the queue pair of this host that it is
+/// connected to: its own may be somebody else's here.
+TEST(TcpXrc, AnInitiatorOfAnotherHostIsAtTheQueueAsTheQueuePairThatItIsConnectedTo) {
+  LocalEnd end;
+  end.qpn = 0x111111;
+  end.service = Service::kXrc;
+  EXPECT_EQ(end.at_xrc_queue(0x222222).turn(), 0x111111U);
+  end.by_tcp = true;
+  EXPECT_EQ(end.at_xrc_queue(0x222222).turn(), 0x222222U);
+  EXPECT_EQ(end.at_xrc_queue(0x222222).service, Service::kXrcQueue);
 }
 
 class TcpSizes : public ::testing::TestWithParam<bool> {
