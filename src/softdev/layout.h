@@ -13,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 8;
+inline constexpr std::uint32_t kLayoutVersion = 9;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -72,6 +72,7 @@ struct alignas(64) QpShared {
   alignas(64) std::atomic<std::uint32_t> busy;  ///< hazard flag: not 0, an operation on this target is under way;
                                                 ///< where they take turns: the queue pair that carries it out
   std::uint32_t taken;                          ///< receives consumed since RESET: the next slot's position
+  std::uint32_t posted_seen;  ///< `posted` when an initiator last read it: ends with RESET, as `taken` does
   std::uint32_t claimed;  ///< with a shared receive queue: its entry + 1 that the message under way has taken
 };
 static_assert(sizeof(QpShared) == 192);

@@ -94,7 +94,6 @@ void LocalWire::attach() noexcept {
   recv_floor_ = srq_.shared == nullptr ? &target_->recv_floor : &srq_.shared->recv_floor;
   if (srq_.shared != nullptr) eager_bytes_ = SharedReceive::kEagerBytes;
   if (own_.service == Service::kXrcQueue) eager_bytes_ = XrcRoute::kEagerBytes;
-  posted_seen_ = target_->taken;
   next_line_ = &view_.slot(target_->taken);
   by_membarrier_ = own_.context->membarrier() && target_->membarrier.load(std::memory_order_relaxed) != 0;
 }
@@ -140,10 +139,10 @@ RDMACOMM_HOT_INLINE RecvEntry& LocalWire::receive() const noexcept {
 
 RDMACOMM_HOT_INLINE bool LocalWire::receive_posted() noexcept {
   if (srq_.shared != nullptr) return take_shared_receive();
-  const QpShared& target = *target_;
-  if (target.taken != posted_seen_) return true;
-  posted_seen_ = target.posted.load(std::memory_order_acquire);
-  return target.taken != posted_seen_;
+  QpShared& target = *target_;
+  if (target.taken != target.posted_seen) return true;
+  target.posted_seen = target.posted.load(std::memory_order_acquire);
+  return target.taken != target.posted_seen;
 }
 
 RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes,
@@ -512,7 +511,6 @@ ExecResult LocalWire::exec_part(const ibv_send_wr& wr, std::uint32_t total, std:
 ExecResult LocalWire::deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   if (target_->qkey.load(std::memory_order_relaxed) != datagram_key(wr, own_))
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
-  posted_seen_ = target_->taken;  // other initiators take receives too
   if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
   const SoftAh& address = SoftAh::from(wr.wr.ud.ah);
   DatagramSource::of(view_.slot(target_->taken)) = {own_.qpn, address.source_lid, address.attributes.sl,

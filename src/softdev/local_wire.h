@@ -146,7 +146,6 @@ class LocalWire final : public Wire {
   std::span<const MrEntry> own_registrations_;
   std::span<const MrEntry> target_registrations_;
   bool by_membarrier_ = false;
-  std::uint32_t posted_seen_ = 0;  // the target's `posted` when it was last read
   // The registrations used last, so that the peer's table of mappings is not asked each time.
   struct Cached {
     std::uint64_t stamp = 0;

@@ -390,7 +390,7 @@ void SoftQp::reset() {
     recv_posted_.store(0, std::memory_order_relaxed);
     recv_polled_.store(0, std::memory_order_relaxed);
     for (std::uint32_t i = 0; i <= view_.mask; ++i) view_.slot(i).head.store({}, std::memory_order_relaxed);
-    view_.shared->taken = 0;
+    view_.shared->taken = view_.shared->posted_seen = 0;
     view_.shared->posted.store(0, std::memory_order_relaxed);
     view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
     attributes_ = {};
