@@ -7,6 +7,7 @@
 
 #include <array>
 #include <atomic>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -202,9 +203,11 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
 
 void Server::take_report(const Request& request, Watched& initiator) {
   if (request.kind == RequestKind::kDetach) {
-    std::erase_if(initiator.targets, [&request](const Attachment& attachment) {
+    // One: an initiator by TCP that has come again may be here before what it was before is gone.
+    const auto detached = std::ranges::find_if(initiator.targets, [&request](const Attachment& attachment) {
       return attachment.target->qp_base.qp_num == request.qpn && attachment.initiator_qpn == request.peer_qpn;
     });
+    if (detached != initiator.targets.end()) initiator.targets.erase(detached);
     return;
   }
   const auto qp = context_.queue_pairs().find(request.qpn);

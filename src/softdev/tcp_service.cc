@@ -65,8 +65,9 @@ void TcpService::stop() {
   const std::uint64_t one = 1;
   (void)!write(wake_.get(), &one, sizeof(one));
   thread_.join();
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_, start_mutex_);
   targets_.clear();
+  listeners_.clear();  // before the numbers are free, which somebody else may take with their ports
 }
 
 void TcpService::control(int operation, int socket, std::uint32_t events, Kind kind, std::uint64_t id) noexcept {
