@@ -73,7 +73,7 @@ struct alignas(64) QpShared {
                                                 ///< where they take turns: the queue pair that carries it out
   std::uint32_t taken;                          ///< receives consumed since RESET: the next slot's position
   std::uint32_t posted_seen;  ///< `posted` when an initiator last read it: ends with RESET, as `taken` does
-  std::uint32_t claimed;  ///< with a shared receive queue: its entry + 1 that the message under way has taken
+  std::uint32_t claimed;      ///< with a shared receive queue: its entry + 1 that the message under way has taken
 };
 static_assert(sizeof(QpShared) == 192);
 
