@@ -101,6 +101,12 @@ TEST(TcpStrangers, ANumberThatNoQueuePairHasIsRefused) {
 /// Who comes while there is no descriptor for him is let in once there is one again.
 TEST(TcpStrangers, WhoComesWhenDescriptorsAreUsedUpWaits) {
   TcpScene scene;
+  // Connected both ways: nothing that is still being set up takes the last descriptor.
+  scene.expect_it_still_works();
+  ASSERT_EQ(scene.pair.a.post_recv(scene.a_memory.slice(0, 64), 3), 0);
+  ASSERT_EQ(scene.pair.b.post(send_request(4), scene.b_memory.slice(0, 64)), 0);
+  EXPECT_EQ(scene.pair.b.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   UniqueFd last(dup(0));
