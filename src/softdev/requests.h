@@ -21,10 +21,17 @@ namespace rdmacomm::softdev {
   return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
 }
 
+[[nodiscard]] constexpr bool is_send(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
+}
+
+[[nodiscard]] constexpr bool is_write(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
 /// A message: it takes a receive at the target, and completes it.
 [[nodiscard]] constexpr bool takes_receive(ibv_wr_opcode opcode) noexcept {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV ||
-         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  return is_send(opcode) || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
 [[nodiscard]] inline std::span<const ibv_sge> slices_of(const ibv_send_wr& wr) noexcept {

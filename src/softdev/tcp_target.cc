@@ -34,21 +34,17 @@ constexpr std::chrono::milliseconds kDatagramWait{250};
 constexpr std::chrono::seconds kGreetingWait{10};
 constexpr std::uint32_t kGreatestQpn = 0xffffff;
 
-bool is_send(std::uint8_t opcode) noexcept {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
-}
-bool is_write(std::uint8_t opcode) noexcept {
-  return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+ibv_wr_opcode opcode_of(const TcpRequest& request) noexcept {
+  return static_cast<ibv_wr_opcode>(request.opcode);
 }
 
 /// Whether a peer that follows the protocol could have sent it.
 bool is_valid(const TcpRequest& request, Service service) noexcept {
   if (request.length > kMaxMessageBytes) return false;
-  if (service == Service::kDatagram) return is_send(request.opcode) && request.length <= kPortMtuBytes;
-  if (is_atomic(static_cast<ibv_wr_opcode>(request.opcode)))
-    return is_reliable(service) && request.length == sizeof(std::uint64_t);
+  if (service == Service::kDatagram) return is_send(opcode_of(request)) && request.length <= kPortMtuBytes;
+  if (is_atomic(opcode_of(request))) return is_reliable(service) && request.length == sizeof(std::uint64_t);
   if (request.opcode == IBV_WR_RDMA_READ) return is_reliable(service);
-  return is_send(request.opcode) || is_write(request.opcode);
+  return is_send(opcode_of(request)) || is_write(opcode_of(request));
 }
 
 /// Copies into memory of this process that an application may have given back meanwhile.
@@ -260,7 +256,7 @@ TcpTarget::Step TcpTarget::fill() {
 }
 
 bool TcpTarget::has_payload() const noexcept {
-  return is_send(current_->opcode) || is_write(current_->opcode);
+  return is_send(opcode_of(*current_)) || is_write(opcode_of(*current_));
 }
 
 TcpTarget::Step TcpTarget::next_request() {
@@ -290,7 +286,7 @@ bool TcpTarget::comes_early() {
 
 ibv_send_wr TcpTarget::work_request(ibv_sge& slice) const noexcept {
   ibv_send_wr wr{};
-  wr.opcode = static_cast<ibv_wr_opcode>(current_->opcode);
+  wr.opcode = opcode_of(*current_);
   wr.send_flags = IBV_SEND_INLINE | (current_->solicited != 0 ? IBV_SEND_SOLICITED : 0);
   wr.imm_data = current_->immediate;
   wr.qp_type.xrc.remote_srqn = current_->queue;
@@ -347,7 +343,7 @@ TcpTarget::Step TcpTarget::stream_in() {
   ibv_sge nothing{};
   ibv_send_wr wr = work_request(nothing);
   std::uint32_t total = current_->length;
-  if (is_write(current_->opcode)) {
+  if (is_write(opcode_of(*current_))) {
     wr.opcode = IBV_WR_RDMA_WRITE;
     total -= kWriteTail;
   }
