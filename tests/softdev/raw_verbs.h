@@ -235,6 +235,15 @@ struct Pair {
   }
 };
 
+inline int post_shared_receive(ibv_srq* srq, std::uint64_t id, ibv_sge slice) {
+  ibv_recv_wr wr{};
+  wr.wr_id = id;
+  wr.sg_list = &slice;
+  wr.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_srq_recv(srq, &wr, &bad);
+}
+
 inline ibv_send_wr send_request(std::uint64_t id) {
   ibv_send_wr wr{};
   wr.wr_id = id;

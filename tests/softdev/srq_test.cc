@@ -28,14 +28,7 @@ struct Receiver {
   Qp& add(ibv_qp_type type = IBV_QPT_RC) {
     return *qps.emplace_back(std::make_unique<Qp>(node, QpSettings{.type = type, .srq = srq.get()}));
   }
-  int post(std::uint64_t id, ibv_sge slice) {
-    ibv_recv_wr wr{};
-    wr.wr_id = id;
-    wr.sg_list = &slice;
-    wr.num_sge = 1;
-    ibv_recv_wr* bad = nullptr;
-    return ibv_post_srq_recv(srq.get(), &wr, &bad);
-  }
+  int post(std::uint64_t id, ibv_sge slice) { return post_shared_receive(srq.get(), id, slice); }
   /// The receive with this id has a place of its own.
   int post(std::uint64_t id, std::uint32_t bytes = 1024) { return post(id, memory.slice(id * 1024, bytes)); }
   /// How many more can be posted: what is neither posted, nor under way, nor unpolled.

@@ -69,14 +69,7 @@ struct Queue {
     EXPECT_EQ(ibv_get_srq_num(srq.get(), &found), 0);
     return found;
   }
-  int post(std::uint64_t id, ibv_sge slice) {
-    ibv_recv_wr wr{};
-    wr.wr_id = id;
-    wr.sg_list = &slice;
-    wr.num_sge = 1;
-    ibv_recv_wr* bad = nullptr;
-    return ibv_post_srq_recv(srq.get(), &wr, &bad);
-  }
+  int post(std::uint64_t id, ibv_sge slice) { return post_shared_receive(srq.get(), id, slice); }
   std::vector<ibv_wc> poll() {
     std::vector<ibv_wc> found(16);
     const int count = ibv_poll_cq(cq.get(), 16, found.data());
