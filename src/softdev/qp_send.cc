@@ -11,6 +11,7 @@
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
+#include "softdev/tcp_socket.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -228,7 +229,7 @@ std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
   const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
   const std::chrono::nanoseconds all = (attributes_.retry_cnt + 1) * once;
   const bool connects = tcp_ != nullptr && outcome != ExecOutcome::kLost;
-  return connects ? std::max<std::chrono::nanoseconds>(all, TcpWire::kPatience) : all;
+  return connects ? std::max<std::chrono::nanoseconds>(all, kVanishedAfter) : all;
 }
 
 bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {

@@ -11,8 +11,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostUnsent = 256 * 1024;
-/// Where the target has taken nothing for so long, what finds no room is lost.
-constexpr std::chrono::milliseconds kLongestWait{1000};
 
 TcpDatagramAddress address_of(const SoftAh& ah) noexcept {
   TcpDatagramAddress address;
@@ -37,7 +35,7 @@ ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
   if (unsent() + sizeof(TcpRequest) + sizeof(TcpDatagramAddress) + bytes > kMostUnsent) {
     advance();
     if (unsent() != 0) {
-      const bool lost = Clock::now() - moved_at_ > kLongestWait;
+      const bool lost = Clock::now() - moved_at_ > kVanishedAfter;
       return lost ? ExecResult::done(bytes) : ExecResult(ExecOutcome::kBusy);
     }
   }

@@ -14,7 +14,7 @@
 namespace rdmacomm::softdev {
 
 /// A datagram is done when it is in the buffer here. One that finds no room there waits for it while the target takes
-/// others; where nobody takes any, it is lost.
+/// others; where it has taken none for kVanishedAfter, what finds no room is lost.
 /// Threads: one at a time, the holder of the send queue.
 class TcpDatagrams {
  public:

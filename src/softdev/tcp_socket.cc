@@ -119,7 +119,6 @@ UniqueFd tcp_connect(const Route& route, std::uint16_t port) {
 
 void tcp_expect_progress(int socket, bool expected) noexcept {
   // Linux counts a window that stays shut as no answer, however often the other end says that it is.
-  constexpr std::chrono::milliseconds kVanishedAfter{5000};
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, expected ? static_cast<int>(kVanishedAfter.count()) : 0);
 }
 

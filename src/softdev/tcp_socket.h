@@ -5,12 +5,17 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 
 #include "rdmacomm/base/unique_fd.h"
 
 namespace rdmacomm::softdev {
+
+/// Connecting, and everything that waits for a host which may be gone, is given this long at the least: TCP sends a lost packet
+/// again after 0.2 s, 0.6 s, 1.4 s and 3 s, the first one of a connection after 1 s and 3 s.
+inline constexpr std::chrono::milliseconds kVanishedAfter{5000};
 
 /// Which way the requests of a queue pair, or to a target of datagrams, go.
 struct Route {

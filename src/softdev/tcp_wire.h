@@ -24,10 +24,6 @@ namespace rdmacomm::softdev {
 /// Threads: one at a time, the holder of the send queue.
 class TcpWire {
  public:
-  /// Connecting, and everything that waits for a host which may be gone, is given this long at the least: TCP sends a lost
-  /// packet again after 0.2 s, 0.6 s, 1.4 s and 3 s.
-  static constexpr std::chrono::milliseconds kPatience{5000};
-
   TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn);
 
   /// Starts a request, in order, of a queue pair that has polled `heard` messages of the target's. It stays as it is, slices and

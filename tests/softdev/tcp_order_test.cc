@@ -10,32 +10,6 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-/// A queue pair number whose port is this test's.
-struct ManualPeer {
-  std::uint32_t number = kQpnBlocks << kQpnBlockBits;
-  UniqueFd listener;
-
-  ManualPeer() {
-    while (!listener && number != 0) {
-      number -= 1U << kQpnBlockBits;
-      listener.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-      const sockaddr_in address = loopback_port_of(number);
-      prepare(listener);
-      const int on = 1;
-      setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-      const bool mine = bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-      if (!mine || listen(listener.get(), 4) != 0) listener.reset();
-    }
-    ++number;
-  }
-  [[nodiscard]] UniqueFd accept() const {
-    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    prepare(socket);
-    EXPECT_TRUE(socket);
-    return socket;
-  }
-};
-
 /// A queue pair that is connected to the test, both ways.
 struct ManualScene {
   WireVariable variable{"tcp"};
@@ -66,11 +40,6 @@ struct ManualScene {
     EXPECT_EQ(hear<TcpGreeting>(question).token, 77U);
     welcome(question);
     EXPECT_EQ(welcome_of(our_requests), Welcome::kYes);
-  }
-  static void welcome(const UniqueFd& socket) {
-    TcpWelcome yes;
-    yes.answer = Welcome::kYes;
-    say(socket, yes);
   }
   /// Its next request, which is a SEND of 8 bytes.
   [[nodiscard]] TcpRequest next_request() const {

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/tcp_protocol.h"
@@ -60,6 +61,13 @@ Message hear(const UniqueFd& socket) {
   return message;
 }
 
+/// To who has greeted.
+inline void welcome(const UniqueFd& socket) {
+  TcpWelcome yes;
+  yes.answer = Welcome::kYes;
+  say(socket, yes);
+}
+
 /// The answer to a greeting; kRefused where there is none.
 inline Welcome welcome_of(const UniqueFd& socket) {
   TcpWelcome welcome;
@@ -73,5 +81,31 @@ inline bool is_closed(const UniqueFd& socket) {
   const ssize_t got = recv(socket.get(), &byte, 1, 0);
   return got == 0 || (got < 0 && errno == ECONNRESET);
 }
+
+/// A queue pair number whose port is the test's, which is so the peer.
+struct ManualPeer {
+  std::uint32_t number = kQpnBlocks << kQpnBlockBits;
+  UniqueFd listener;
+
+  ManualPeer() {
+    while (!listener && number != 0) {
+      number -= 1U << kQpnBlockBits;
+      listener.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const sockaddr_in address = loopback_port_of(number);
+      prepare(listener);
+      const int on = 1;
+      setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+      const bool mine = bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+      if (!mine || listen(listener.get(), 4) != 0) listener.reset();
+    }
+    ++number;
+  }
+  [[nodiscard]] UniqueFd accept() const {
+    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    prepare(socket);
+    EXPECT_TRUE(socket);
+    return socket;
+  }
+};
 
 }  // namespace rdmacomm::softdev::test

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/datagrams.h"
 #include "softdev/dead_initiator.h"
 #include "softdev/device_limits.h"
 #include "softdev/soft_ah.h"
@@ -21,41 +22,8 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-const QpSettings kUd{.type = IBV_QPT_UD};
 constexpr std::size_t kHeader = sizeof(ibv_grh);
 constexpr std::uint32_t kAllMembers = 0xffffff;
-
-ibv_gid gid_at(const Node& node, std::uint32_t index) {
-  ibv_gid_entry entry{};
-  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, index, &entry), 0);
-  return entry.gid;
-}
-
-/// An address handle from one GID of this host to another.
-class Address {
- public:
-  Address(const Node& node, const ibv_gid& to, std::uint8_t from_index) {
-    ibv_ah_attr attributes{};
-    attributes.port_num = 1;
-    attributes.is_global = 1;
-    attributes.grh = {to, 0x12345, from_index, 7, 9};
-    handle_ = create_ah(node.pd.get(), &attributes);
-    EXPECT_NE(handle_, nullptr);
-  }
-  explicit Address(const Node& node) : Address(node, gid_at(node, 1), 1) {}
-  Address(const Address&) = delete;
-  ~Address() { destroy_ah(handle_); }
-  [[nodiscard]] ibv_ah* get() const { return handle_; }
-
- private:
-  ibv_ah* handle_;
-};
-
-ibv_send_wr datagram(std::uint64_t id, const Address& to, std::uint32_t qpn, std::uint32_t qkey = kUd.qkey) {
-  ibv_send_wr wr = send_request(id);
-  wr.wr.ud = {to.get(), qpn, qkey};
-  return wr;
-}
 
 /// Two queue pairs of two nodes, with memory.
 struct Scene {
