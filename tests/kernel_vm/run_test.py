@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""tests/kernel_vm/run and boot.py when something is amiss. No virtual machine: QEMU and apt are played by scripts."""
+"""tests/kernel_vm/run, boot.py and suite.py when something is amiss. No virtual machine: QEMU and apt are played by scripts."""
 
 import os
 import pathlib
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
+import unittest.mock
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import suite  # noqa: E402
 
 
 class ScriptTest(unittest.TestCase):
@@ -37,6 +42,38 @@ class ScriptTest(unittest.TestCase):
         self.assertEqual(len(result.stderr.splitlines()), 1, result.stderr)
         for part in parts:
             self.assertIn(part, result.stderr)
+
+
+class ScenariosThatFail(unittest.TestCase):
+    """How often a scenario is run, and what becomes of it."""
+
+    def outcome_of(self, *failures):
+        """Its runs fail so many tests each."""
+        def run(*_):
+            tally = suite.Tally()
+            count = next(runs)
+            tally.passed = 5 - count
+            for number in range(count):
+                tally.fail(f"failure {number}")
+            return tally
+
+        runs = iter(failures)
+        with unittest.mock.patch.object(suite, "run_scenarios", run):
+            tally = suite.run_scenarios_twice_at_most("path", "rxe", {})
+        self.assertEqual(list(runs), [], "it was not run as often as that")
+        return tally
+
+    def test_not_at_all(self):
+        tally = self.outcome_of(0)
+        self.assertEqual((tally.passed, tally.failed, tally.unstable), (5, 0, []))
+
+    def test_once(self):
+        tally = self.outcome_of(2, 0)
+        self.assertEqual((tally.passed, tally.failed, tally.unstable), (5, 0, ["failure 0", "failure 1"]))
+
+    def test_twice(self):
+        tally = self.outcome_of(1, 2)
+        self.assertEqual((tally.passed, tally.failed, tally.unstable), (3, 2, []))
 
 
 class Arguments(ScriptTest):

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <set>
 
 #include "softdev/raw_verbs.h"
 #include "softdev/tcp_stranger.h"
@@ -66,15 +67,38 @@ struct ManualScene {
   void post() { ASSERT_EQ(qp.post(send_request(3), memory.slice(128, 8)), 0); }
 };
 
-TEST(TcpOrder, WhatThePeerReactsToIsCompletedBefore) {
+TEST(TcpOrder, WhatThePeerReactsToIsCompletedWithoutAnAnswer) {
   ManualScene scene;
   scene.post();
   EXPECT_EQ(scene.next_request().heard, 0U);
   scene.send(1);
-  for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(scene.qp.poll().empty()) << "after " << i << " polls";
-  scene.answer(1);
   // Both are there; a completion queue says nothing of the order of two queues.
   EXPECT_EQ(scene.qp.next().opcode + scene.qp.poll(1).at(0).opcode, IBV_WC_SEND + IBV_WC_RECV);
+  // The answer that comes later says nothing new.
+  scene.answer(1);
+  scene.post();
+  (void)scene.next_request();
+  scene.answer(2);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
+}
+
+/// A READ before it is not done before its bytes are here.
+TEST(TcpOrder, WhatThePeerReactsToWaitsForWhatWasPostedBeforeIt) {
+  ManualScene scene;
+  ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_READ, 4, 0, 0), scene.memory.slice(256, 8)), 0);
+  scene.post();
+  (void)hear<TcpRequest>(scene.its_requests);
+  (void)scene.next_request();
+  scene.send(1);
+  for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(scene.qp.poll().empty()) << "after " << i << " polls";
+  TcpAnswer answer;
+  answer.done = 1;
+  answer.kind = TcpAnswer::kPayload;
+  answer.length = 8;
+  say(scene.its_requests, answer);
+  say(scene.its_requests, std::uint64_t{0});
+  const std::multiset<ibv_wc_opcode> all = {scene.qp.next().opcode, scene.qp.next().opcode, scene.qp.next().opcode};
+  EXPECT_EQ(all, (std::multiset{IBV_WC_RDMA_READ, IBV_WC_SEND, IBV_WC_RECV}));
 }
 
 TEST(TcpOrder, WhatThePeerDidNotPollIsNotWaitedFor) {
