@@ -72,7 +72,7 @@ class DeviceChooser {
     auto gids = choose_gids(input_, port);
     const Fit fit = gids ? fit_of(port, gids->gids.front()) : Fit::kNoUsableGid;
     std::string why = gids ? gids->explanation : gids.error().context;
-    if (port.transport == Transport::kSoftware) why += "; it reaches processes of this host only";
+    if (port.transport == Transport::kSoftware) why += "; it is software, and reaches other hosts by TCP";
     candidates_.push_back({index, port.number, fit, std::move(why)});
   }
 

@@ -107,9 +107,7 @@ Result<std::unique_ptr<RDMADevice>> RDMADevice::open_among(const std::vector<con
   std::unique_ptr<RDMADevice> opened(new RDMADevice(*chosen.api, options, *hints.network, std::move(chosen.context)));
   if (Status status = opened->set_up(choice->port); !status.ok()) return status.error();
   if (options.name.empty() && opened->is_software() && apis.size() > 1) {
-    RDMACOMM_LOG(WARNING) << "no RDMA hardware to use: using " << opened->name()
-                          << ", a software device that reaches processes of this host only (" << choice->explanation
-                          << ")";
+    RDMACOMM_LOG(WARNING) << "no RDMA hardware to use: using " << opened->name() << " (" << choice->explanation << ")";
   }
   RDMACOMM_VLOG(1) << choice->explanation;
   return opened;

@@ -501,7 +501,7 @@ std::vector<Layout> local_layouts() {
        .input = {.devices = {soft0({{"::ffff:10.0.0.1", 2}})}, .interfaces = {lo(), eth0}, .route = here},
        .device = "soft0",
        .index = 5,
-       .says = "127.0.0.1 is this host; it reaches processes of this host only"},
+       .says = "127.0.0.1 is this host; it is software, and reaches other hosts by TCP"},
       {.name = "soft0_does_not_offer_loopback_to_others",
        .seen = "soft0",
        .input = {.devices = {soft0({})}, .interfaces = {lo(), eth0}, .route = route("::ffff:10.0.0.1", "10.0.0.2")},
