@@ -289,6 +289,7 @@ void SoftQp::start_by_tcp_locked() noexcept {
     }
   }
   tcp_->send();
+  polled_told_.store(tcp_->heard_sent(), std::memory_order_relaxed);
   take_answers_locked();  // those that are wrong are known to be here
   const bool under_way = tcp_->under_way() != 0 && tcp_->obstacle() == ExecOutcome::kDone;
   under_way_.store(under_way, std::memory_order_relaxed);
@@ -325,6 +326,20 @@ void SoftQp::advance() noexcept {
     wire_->advance();
   }
   notify_sender(reported);
+}
+
+bool SoftQp::complete_messages(std::uint32_t heard) noexcept {
+  const PosterGuard guard(send_lock_);
+  const std::uint32_t reported = send_reported_;
+  if (tcp_ != nullptr) {
+    take_answers_locked();
+    tcp_->take_as_answered(heard - messages_completed_.load(std::memory_order_relaxed));
+    take_answers_locked();
+    if (owes_completions(heard)) advance_by_tcp_locked();
+    start_by_tcp_locked();
+  }
+  notify_sender(reported);
+  return !owes_completions(heard);
 }
 
 void SoftQp::retry_pending() noexcept {

@@ -383,6 +383,7 @@ void SoftQp::reset() {
     pending_count_.store(0, std::memory_order_relaxed);
     messages_kept_.store(0, std::memory_order_relaxed);
     messages_completed_.store(0, std::memory_order_relaxed);
+    polled_told_.store(0, std::memory_order_relaxed);
     send_posted_ = 0;
     send_finished_.store(0, std::memory_order_relaxed);
     send_scanned_ = 0;

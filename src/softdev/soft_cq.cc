@@ -104,6 +104,7 @@ int SoftCq::arm(bool solicited_only) noexcept {
   }
   // Pairs with the fence in fire(): the caller's next poll sees whatever was published before this.
   full_fence();
+  if (soft_context_.tcp().active()) soft_context_.tcp().polls_end();
   return 0;
 }
 

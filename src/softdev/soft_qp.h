@@ -161,6 +161,13 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept;
   /// Whether some of the first `heard` messages that this queue pair has sent are not completed here.
   [[nodiscard]] bool owes_completions(std::uint32_t heard) const noexcept;
+  /// Completes those: the peer has polled them. false: some wait for what was posted before them.
+  [[nodiscard]] bool complete_messages(std::uint32_t heard) noexcept;
+  /// Messages that have come to this queue pair; and whether it has sent something that says that so many were polled.
+  [[nodiscard]] std::uint32_t messages_arrived() const noexcept { return view_.shared->taken; }
+  [[nodiscard]] bool has_told_of(std::uint32_t messages) const noexcept {
+    return static_cast<std::int32_t>(polled_told_.load(std::memory_order_relaxed) - messages) >= 0;
+  }
 
   /// Tells the application of an asynchronous event.
   void raise(ibv_event_type type);
@@ -271,6 +278,7 @@ class SoftQp : public ibv_qp_ex {
   // Messages that were kept in pending_, and of these, that are completed; they count from 0 and wrap.
   std::atomic<std::uint32_t> messages_kept_{0};
   std::atomic<std::uint32_t> messages_completed_{0};
+  std::atomic<std::uint32_t> polled_told_{0};  // that so many of the peer's were polled, as it was last told
   alignas(64) std::atomic<std::uint32_t> send_finished_{0};
   alignas(64) std::uint32_t send_scanned_ = 0;  // under the send completion queue's lock
   std::atomic<std::uint32_t> send_freed_{0};

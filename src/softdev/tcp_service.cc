@@ -25,9 +25,9 @@ constexpr int kReceivePauseMs = 1;
 constexpr int kGreetingPauseMs = 1000;
 // More of them do not wait at a time: the oldest goes.
 constexpr std::size_t kMostStrangers = 1024;
-// While so many polls happen between two looks, a millisecond apart, the thread sleeps: to be woken for each message would
-// only take time from those who poll. Where messages have waited for it all the same, as where a program polls memory,
-// it does not do so again for a while.
+// While so many polls happen between two looks, a millisecond apart, or one that finds something, the thread sleeps: to be woken
+// for each message would only take time from those who poll. Where messages have waited for it all the same, as where a program
+// polls memory, it does not do so again for a while.
 constexpr std::uint32_t kManyPolls = 64;
 constexpr int kPollersPauseMs = 1;
 constexpr std::chrono::milliseconds kMistrust{100};
@@ -42,7 +42,14 @@ int TcpService::start() {
   epoll_ = std::move(epoll);
   control(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, Kind::kWake, 0);
   const int error = start_service_thread(thread_, "soft0-tcp", [this] { run(); });
-  if (error != 0) epoll_.reset();
+  if (error != 0) {
+    epoll_.reset();
+  } else {
+    at_exit_.emplace([this] {
+      const std::scoped_lock lock(mutex_);
+      answer_owed(true);
+    });
+  }
   return error;
 }
 
@@ -61,11 +68,13 @@ int TcpService::serve(std::uint32_t qpn) {
 
 void TcpService::stop() {
   if (!thread_.joinable()) return;
+  at_exit_.reset();
   stopping_.store(true, std::memory_order_relaxed);
   const std::uint64_t one = 1;
   (void)!write(wake_.get(), &one, sizeof(one));
   thread_.join();
   const std::scoped_lock lock(mutex_, start_mutex_);
+  answer_owed(true);
   targets_.clear();
   listeners_.clear();  // before the numbers are free, which somebody else may take with their ports
 }
@@ -88,7 +97,11 @@ void TcpService::change_initiator(int socket, std::uint32_t qpn, bool wants_outp
 void TcpService::forget_target(std::uint32_t qpn) {
   if (!active()) return;
   const std::scoped_lock lock(mutex_);
-  std::erase_if(targets_, [qpn](const auto& entry) { return entry.second->target.serves(qpn); });
+  answer_owed(true);
+  for (auto next = targets_.begin(); next != targets_.end();) {
+    const auto& [id, watched] = *next++;
+    if (watched->target.serves(qpn)) drop(id);
+  }
 }
 
 bool TcpService::leave_it_to_pollers() noexcept {
@@ -96,30 +109,46 @@ bool TcpService::leave_it_to_pollers() noexcept {
   const bool polled = polls - polls_seen_ >= kManyPolls;
   polls_seen_ = polls;
   const auto now = std::chrono::steady_clock::now();
-  if (!polled) {
-    // Nobody does any more. What lies here has waited for somebody who polled for something else meanwhile.
-    pollfd waiting{epoll_.get(), POLLIN, 0};
-    if (std::exchange(left_to_pollers_, false) && ::poll(&waiting, 1, 0) > 0) trust_again_at_ = now + kMistrust;
+  if (!left_to_pollers_.load(std::memory_order_relaxed)) {
+    if (!polled || now < trust_again_at_) return false;
+    const std::scoped_lock lock(mutex_);
+    left_to_pollers_.store(true, std::memory_order_relaxed);
+  } else if (!polled || polls_ended_.load(std::memory_order_relaxed)) {
+    take_back_from_pollers(now);
     return false;
   }
-  if (now < trust_again_at_) return false;
-  left_to_pollers_ = true;
   pollfd woken{wake_.get(), POLLIN, 0};
   (void)::poll(&woken, 1, kPollersPauseMs);
+  const std::scoped_lock lock(mutex_);
+  answer_owed(true);  // what was sent instead may wait there, behind what finds no receive
   return true;
+}
+
+/// Nobody polls any more. What lies here has waited for somebody who polled for something else meanwhile.
+void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
+  const std::scoped_lock lock(mutex_);
+  left_to_pollers_.store(false, std::memory_order_relaxed);
+  polls_ended_.store(false, std::memory_order_relaxed);
+  pollfd waiting{epoll_.get(), POLLIN, 0};
+  if (!woken_ && ::poll(&waiting, 1, 0) > 0) trust_again_at_ = now + kMistrust;
+  get_ready_to_sleep();
+}
+
+void TcpService::get_ready_to_sleep() noexcept {
+  answer_owed(true);
+  std::uint64_t wakes = 0;
+  if (std::exchange(woken_, false)) (void)!read(wake_.get(), &wakes, sizeof(wakes));
+  pause_ms_ = pause();
 }
 
 void TcpService::run() {
   std::array<epoll_event, kMostEvents> events{};
-  int pause_ms = -1;
-  std::uint64_t wakes = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (leave_it_to_pollers()) continue;
-    const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms);
+    const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms_.load(std::memory_order_relaxed));
     const std::scoped_lock lock(mutex_);
-    if (pause_ms_ != pause_ms) (void)!read(wake_.get(), &wakes, sizeof(wakes));
     handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
-    pause_ms = pause_ms_ = pause();
+    get_ready_to_sleep();
   }
 }
 
@@ -127,10 +156,26 @@ void TcpService::poll() noexcept {
   polls_.fetch_add(1, std::memory_order_relaxed);
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
+  answer_owed(false);  // the application has had what the polls before brought
   std::array<epoll_event, kMostEvents> events;
   const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, 0);
   handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
+  if (ready > 0) polls_.fetch_add(kManyPolls, std::memory_order_relaxed);
+  // Only while the thread looks now and then whether anybody polls may an answer wait for that.
+  if (!left_to_pollers_.load(std::memory_order_relaxed)) answer_owed(true);
   hurry_thread();
+}
+
+void TcpService::polls_end() noexcept {
+  if (!left_to_pollers_.load(std::memory_order_relaxed)) return;
+  const std::scoped_lock lock(mutex_);
+  polls_ended_.store(true, std::memory_order_relaxed);
+  wake_thread();
+}
+
+void TcpService::wake_thread() noexcept {
+  const std::uint64_t one = 1;
+  if (!std::exchange(woken_, true)) (void)!write(wake_.get(), &one, sizeof(one));
 }
 
 /// What came up in a poll is not to wait for the next: the thread may be asleep for longer than that allows.
@@ -138,8 +183,7 @@ void TcpService::hurry_thread() noexcept {
   const int wanted = pause();
   if (wanted < 0 || (pause_ms_ >= 0 && pause_ms_ <= wanted)) return;
   pause_ms_ = wanted;
-  const std::uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof(one));
+  wake_thread();
 }
 
 int TcpService::pause() {
@@ -193,6 +237,7 @@ void TcpService::drop(std::uint64_t id) {
   targets_.erase(id);
   waiting_.erase(id);
   busy_.erase(id);
+  owing_.erase(id);
   greeting_.erase(id);
 }
 
@@ -210,6 +255,7 @@ void TcpService::advance(std::uint64_t id) {
   };
   is_in(waiting_, watched.target.waits());
   is_in(busy_, watched.target.has_more());
+  is_in(owing_, watched.target.owes_answer());
   is_in(greeting_, !watched.target.serves());
   watch(id, watched);
 }
@@ -235,6 +281,20 @@ void TcpService::advance_waiting() {
   for (const std::uint64_t id : std::vector(busy_.begin(), busy_.end())) advance(id);
   for (const std::uint64_t id : std::vector(waiting_.begin(), waiting_.end())) advance(id);
   if (!greeting_.empty() || !deaf_.empty()) look_after_strangers();
+}
+
+void TcpService::answer_owed(bool all) {
+  for (auto next = owing_.begin(); next != owing_.end();) {
+    const std::uint64_t id = *next++;
+    Watched& watched = *targets_.at(id);
+    if (!all && watched.target.is_answered_otherwise()) continue;
+    owing_.erase(id);
+    if (watched.target.answer_what_is_owed()) {
+      watch(id, watched);
+    } else {
+      drop(id);
+    }
+  }
 }
 
 /// Now and then, whatever else there is to do: who does not say who he is is not waited for.

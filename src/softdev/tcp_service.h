@@ -9,12 +9,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <thread>
 #include <utility>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/at_exit.h"
 #include "softdev/tcp_target.h"
 
 namespace rdmacomm::softdev {
@@ -40,6 +42,8 @@ class TcpService {
   [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
   /// Goes on with what can go on, unless somebody else does.
   void poll() noexcept;
+  /// Who polled may be about to sleep: the thread is to look again.
+  void polls_end() noexcept;
 
   /// Tells queue pair `qpn` (SoftQp::advance) when its connection can send or receive, until it is closed. It may be called
   /// with the send queue held.
@@ -57,10 +61,15 @@ class TcpService {
     std::uint32_t events = 0;  ///< that its socket is watched for
   };
 
+  using Clock = std::chrono::steady_clock;
+
   int start();
   void run();
   bool leave_it_to_pollers() noexcept;
+  void take_back_from_pollers(Clock::time_point now) noexcept;
+  void get_ready_to_sleep() noexcept;
   void hurry_thread() noexcept;
+  void wake_thread() noexcept;
   void handle_all(std::span<const epoll_event> events);
   void handle(std::uint64_t what, std::uint32_t events);
   void accept_all(int listener);
@@ -69,6 +78,7 @@ class TcpService {
   void drop(std::uint64_t id);
   void watch(std::uint64_t id, Watched& watched);
   void advance_waiting();
+  void answer_owed(bool all);
   [[nodiscard]] int pause();
   void control(int operation, int socket, std::uint32_t events, Kind kind, std::uint64_t id) noexcept;
 
@@ -76,10 +86,11 @@ class TcpService {
   std::atomic<bool> active_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> polls_{0};
+  std::atomic<bool> polls_ended_{false};
+  std::atomic<bool> left_to_pollers_{false};  // the thread sleeps, for a millisecond at a time; changes under mutex_
   // Of the thread alone.
   std::uint32_t polls_seen_ = 0;
-  bool left_to_pollers_ = false;
-  std::chrono::steady_clock::time_point trust_again_at_{};
+  Clock::time_point trust_again_at_{};
 
   UniqueFd epoll_;
   UniqueFd wake_;
@@ -90,11 +101,15 @@ class TcpService {
   std::map<std::uint64_t, std::unique_ptr<Watched>> targets_;
   std::set<std::uint64_t> waiting_;   // targets that wait for what no socket tells of
   std::set<std::uint64_t> busy_;      // targets that have more to do already
+  std::set<std::uint64_t> owing_;     // targets that owe an answer; all are in targets_
   std::set<std::uint64_t> greeting_;  // targets that are not serving
   std::set<int> deaf_;                // listeners that had no descriptor for who came
-  std::chrono::steady_clock::time_point strangers_due_{};
+  Clock::time_point strangers_due_{};
   std::uint64_t next_id_ = 1;
-  int pause_ms_ = -1;  // so long the thread sleeps at the most where no socket wakes it
+  bool woken_ = false;  // wake_ has been written to since the thread looked
+  // So long the thread sleeps at the most where no socket wakes it; changes under mutex_.
+  std::atomic<int> pause_ms_{-1};
+  std::optional<AtExit> at_exit_;
 };
 
 }  // namespace rdmacomm::softdev

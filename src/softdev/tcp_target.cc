@@ -110,6 +110,7 @@ TcpTarget::TcpTarget(SoftContext& context, UniqueFd socket, const Route& back)
     : context_(context), socket_(std::move(socket)), back_(back), in_(kStrangersBuffer) {}
 
 bool TcpTarget::progress() {
+  drained_ = false;
   if (stage_ == Stage::kGreeting) (void)read_greeting();
   if (stage_ == Stage::kAsking) (void)read_confirmation();
   if (stage_ == Stage::kServing) serve();
@@ -134,7 +135,8 @@ bool TcpTarget::linger() {
   (void)shutdown(socket_.get(), SHUT_WR);
   for (int steps = 0; steps < kMostSteps; ++steps) {
     in_begin_ = in_end_ = 0;
-    if (fill() == Step::kWait) break;
+    drained_ = false;
+    if (fill(in_.size()) == Step::kWait) break;
   }
   return socket_.valid();
 }
@@ -143,7 +145,7 @@ bool TcpTarget::linger() {
 
 TcpTarget::Step TcpTarget::read_greeting() {
   while (available() < sizeof(greeting_)) {
-    if (fill() == Step::kWait) return Step::kWait;
+    if (fill(sizeof(greeting_)) == Step::kWait) return Step::kWait;
   }
   std::memcpy(static_cast<void*>(&greeting_), in_.data() + in_begin_, sizeof(greeting_));
   in_begin_ += sizeof(greeting_);
@@ -215,7 +217,16 @@ void TcpTarget::serve() {
   for (int steps = 0; has_more_ && steps < kMostSteps; ++steps) {
     has_more_ = serve_step() == Step::kGoOn && stage_ == Stage::kServing;
   }
-  if (answers() && confirmed_ != done_ && !reading_) answer(TcpAnswer::kDone);
+}
+
+bool TcpTarget::is_answered_otherwise() const noexcept {
+  return done_with_message_ == done_ && target_->has_told_of(message_);
+}
+
+bool TcpTarget::answer_what_is_owed() {
+  if (owes_answer()) answer(TcpAnswer::kDone);
+  (void)flush();
+  return socket_.valid();
 }
 
 TcpTarget::Step TcpTarget::serve_step() {
@@ -238,7 +249,10 @@ TcpTarget::Step TcpTarget::flush() {
   return Step::kGoOn;
 }
 
-TcpTarget::Step TcpTarget::fill() {
+/// More bytes, at least one, of `needed` and what may follow them. Between long messages nothing but what is needed, which is their
+/// heads: the rest goes to its place at once.
+TcpTarget::Step TcpTarget::fill(std::size_t needed) {
+  if (drained_) return Step::kWait;
   if (in_begin_ == in_end_) {
     in_begin_ = in_end_ = 0;
     if (in_.size() > kMostKept) std::vector<std::byte>(kBuffer).swap(in_);
@@ -248,9 +262,11 @@ TcpTarget::Step TcpTarget::fill() {
     in_end_ = available();
     in_begin_ = 0;
   }
-  iovec place{in_.data() + in_end_, in_.size() - in_end_};
+  const std::size_t most = in_stream_ ? needed - available() : in_.size();
+  iovec place{in_.data() + in_end_, std::min(most, in_.size() - in_end_)};
   const Moved received = tcp_receive(socket_.get(), {&place, 1});
   in_end_ += received.bytes;
+  drained_ = received.bytes < place.iov_len;
   if (received.error == 0) return Step::kGoOn;
   return received.error == EAGAIN ? Step::kWait : hang_up();
 }
@@ -261,7 +277,7 @@ bool TcpTarget::has_payload() const noexcept {
 
 TcpTarget::Step TcpTarget::next_request() {
   if (!current_) {
-    if (available() < sizeof(TcpRequest)) return fill();
+    if (available() < sizeof(TcpRequest)) return fill(sizeof(TcpRequest));
     current_.emplace();
     std::memcpy(static_cast<void*>(&*current_), in_.data() + in_begin_, sizeof(TcpRequest));
     in_begin_ += sizeof(TcpRequest);
@@ -271,17 +287,17 @@ TcpTarget::Step TcpTarget::next_request() {
   if (greeting_.service == Service::kDatagram) return datagram();
   early_ = comes_early();
   if (early_) return Step::kWait;
-  if (current_->length <= kLargestGathered || queues_) return whole_request();
+  const bool whole = current_->length <= kLargestGathered || queues_;
+  in_stream_ = !whole && has_payload();
+  if (whole) return whole_request();
   return has_payload() ? stream_in() : stream_out();
 }
 
-/// Its initiator has polled messages of the target's whose answers are still on their way: they come by another connection, and
-/// may be overtaken. Applications take for granted that what a peer reacts to is completed, as a NIC sees to it, so they are
-/// waited for.
+/// Its initiator has polled messages of the target's whose answers are not here yet: they come by another connection, and later.
+/// Applications take for granted that what a peer reacts to is completed, as a NIC sees to it. So they are completed now; what
+/// they stand behind, a READ, is waited for.
 bool TcpTarget::comes_early() {
-  if (!target_->owes_completions(current_->heard)) return false;
-  target_->advance();
-  return target_->owes_completions(current_->heard);
+  return target_->owes_completions(current_->heard) && !target_->complete_messages(current_->heard);
 }
 
 ibv_send_wr TcpTarget::work_request(ibv_sge& slice) const noexcept {
@@ -317,7 +333,7 @@ TcpTarget::Step TcpTarget::whole_request() {
   const bool arrives = has_payload();
   if (arrives && available() < length) {
     make_room(length);
-    return fill();
+    return fill(length);
   }
   // What is read lies behind the answer that announces it.
   const std::size_t head = out_.size();
@@ -363,7 +379,7 @@ TcpTarget::Step TcpTarget::stream_in() {
 /// The last bytes of a long WRITE, then what else it has to say.
 TcpTarget::Step TcpTarget::write_end(ibv_send_wr& wr) {
   if (moved_ != current_->length) {
-    if (available() < kWriteTail) return fill();
+    if (available() < kWriteTail) return fill(kWriteTail + sizeof(TcpRequest));
     ibv_sge tail{reinterpret_cast<std::uint64_t>(in_.data() + in_begin_), kWriteTail, 0};
     wr.sg_list = &tail;
     wr.num_sge = 1;
@@ -407,7 +423,7 @@ TcpTarget::Step TcpTarget::stream_out() {
 
 TcpTarget::Step TcpTarget::datagram() {
   TcpDatagramAddress address;
-  if (available() < sizeof(address) + current_->length) return fill();
+  if (available() < sizeof(address) + current_->length) return fill(sizeof(address) + current_->length);
   const std::byte* const bytes = in_.data() + in_begin_;
   std::memcpy(static_cast<void*>(&address), bytes, sizeof(address));
   SoftAh ah{};
@@ -454,7 +470,7 @@ TcpTarget::Step TcpTarget::settle(const ExecResult& result) {
 }
 
 TcpTarget::Step TcpTarget::skip() {
-  if (available() == 0 && fill() == Step::kWait) return Step::kWait;
+  if (available() == 0 && fill(skipping_) == Step::kWait) return Step::kWait;
   const auto here = static_cast<std::uint32_t>(std::min<std::size_t>(available(), skipping_));
   in_begin_ += here;
   skipping_ -= here;
@@ -463,6 +479,10 @@ TcpTarget::Step TcpTarget::skip() {
 
 void TcpTarget::request_done() {
   ++done_;
+  if (takes_receive(opcode_of(*current_))) {
+    done_with_message_ = done_;
+    message_ = target_->messages_arrived();
+  }
   waiting_ = false;
   current_.reset();
 }

@@ -48,6 +48,13 @@ class TcpTarget {
   [[nodiscard]] bool waits() const noexcept { return waiting_ || early_; }
   /// It has stopped so that others have their turn.
   [[nodiscard]] bool has_more() const noexcept { return has_more_; }
+  /// It has carried out what its initiator does not know of yet. That is not said at once: the target's application is to have
+  /// what has come first, and what it sends then says the same (TcpRequest::heard).
+  [[nodiscard]] bool owes_answer() const noexcept { return answers() && confirmed_ != done_ && !reading_; }
+  /// The application has sent something that says it. That may wait for something else there, so the answer is owed still.
+  [[nodiscard]] bool is_answered_otherwise() const noexcept;
+  /// Says it. false: the connection is over.
+  [[nodiscard]] bool answer_what_is_owed();
 
  private:
   enum class Stage : std::uint8_t { kGreeting, kAsking, kServing, kOver };
@@ -64,7 +71,7 @@ class TcpTarget {
   void serve();
   Step serve_step();
   Step flush();
-  Step fill();
+  Step fill(std::size_t needed);
   Step next_request();
   [[nodiscard]] bool comes_early();
   Step whole_request();
@@ -111,9 +118,13 @@ class TcpTarget {
   bool waiting_ = false;        // for a receive
   bool early_ = false;          // the current request waits for answers to the target's own
   bool has_more_ = false;
+  bool in_stream_ = false;  // the last request was a long one that brings bytes, and the next is probably
+  bool drained_ = false;    // there was less in the socket than was asked for
   std::chrono::steady_clock::time_point waiting_since_{};
-  std::uint32_t done_ = 0;       // requests carried out
-  std::uint32_t confirmed_ = 0;  // of these, that the initiator has been told of
+  std::uint32_t done_ = 0;               // requests carried out
+  std::uint32_t confirmed_ = 0;          // of these, that the initiator has been told of
+  std::uint32_t done_with_message_ = 0;  // done_ after the last that was a message, and
+  std::uint32_t message_ = 0;            // how many had come to the queue pair then
 };
 
 }  // namespace rdmacomm::softdev

@@ -115,6 +115,7 @@ void TcpWire::sent(std::size_t bytes) {
     const std::size_t whole = sizeof(TcpRequest) + under_way_[sending_].payload;
     if (sent_bytes_ < whole) return;
     sent_bytes_ -= whole;
+    heard_sent_ = under_way_[sending_].head.heard;
     ++sending_;
   }
 }
@@ -136,6 +137,7 @@ void TcpWire::send() {
 
 void TcpWire::receive() {
   int reads = kMostReads;
+  drained_ = false;
   while (link_.ready()) {
     const bool more = payload_left_ != 0 ? receive_payload(reads) : read_answers(reads);
     if (!more) return;
@@ -181,27 +183,30 @@ bool TcpWire::read_answers(int& reads) {
     take(answer);
     if (!link_.ready() || payload_left_ != 0) return true;
   }
-  if (reads-- == 0) return false;
+  if (drained_ || reads-- == 0) return false;
   std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
   in_end_ -= in_begin_;
   in_begin_ = 0;
   iovec place{in_.data() + in_end_, in_.size() - in_end_};
   const Moved moved = tcp_receive(link_.socket(), {&place, 1});
   in_end_ += moved.bytes;
+  drained_ = moved.bytes < place.iov_len;
   if (moved.error != 0 && moved.error != EAGAIN) lose();
   return moved.error == 0;
 }
 
 void TcpWire::take(const TcpAnswer& answer) {
+  // Its request was taken as answered meanwhile: it says nothing new.
+  const bool late = static_cast<std::int32_t>(answer.done - answered_) < 0;
+  if (late && (answer.kind == TcpAnswer::kDone || answer.kind == TcpAnswer::kNotReady)) return;
+  const std::uint32_t ahead = answer.done - first_;
+  const std::uint32_t known = answered_ - first_;
+  if (late || ahead > sending_) return lose();  // no target says that
   const bool waits = answer.kind == TcpAnswer::kNotReady;
   // It takes nothing while it waits, and that may be long.
   if (waits != receiver_not_ready_) tcp_expect_progress(link_.socket(), !waits);
   receiver_not_ready_ = waits;
   rnr_timer_ = answer.rnr_timer;
-  const std::uint32_t ahead = answer.done - first_;
-  const std::uint32_t known = answered_ - first_;
-  const bool possible = ahead >= known && ahead <= sending_;
-  if (!possible) return lose();  // no target says that
   if (answer.kind == TcpAnswer::kPayload) {
     const bool is_read = ahead > known && brings_bytes(under_way_[ahead - 1].wr->opcode);
     if (!is_read || under_way_[ahead - 1].bytes != answer.length) return lose();
@@ -255,6 +260,17 @@ bool TcpWire::take_answer(ExecResult& result) {
   ++first_;
   if (sending_ != 0) --sending_;
   return true;
+}
+
+void TcpWire::take_as_answered(std::uint32_t messages) noexcept {
+  if (!link_.ready() || payload_left_ != 0) return;
+  for (std::size_t next = answered_ - first_; messages != 0 && next < sending_; ++next) {
+    const UnderWay& one = under_way_[next];
+    if (one.refused != IBV_WC_SUCCESS || brings_bytes(one.wr->opcode)) return;
+    if (!takes_receive(one.wr->opcode)) continue;
+    --messages;
+    answered_ = first_ + static_cast<std::uint32_t>(next) + 1;
+  }
 }
 
 ExecOutcome TcpWire::obstacle() const noexcept {

@@ -37,6 +37,11 @@ class TcpWire {
   [[nodiscard]] std::size_t under_way() const noexcept { return under_way_.size(); }
   /// The answer to the oldest of them; false: there is none yet.
   [[nodiscard]] bool take_answer(ExecResult& result);
+  /// The first `messages` of those that are messages, and what was started before them, were carried out: the target has shown
+  /// that, without an answer. Ends before a request that brings bytes.
+  void take_as_answered(std::uint32_t messages) noexcept;
+  /// How many messages the target knows, or will know soon, to be polled here: `heard` of what was sent last.
+  [[nodiscard]] std::uint32_t heard_sent() const noexcept { return heard_sent_; }
   /// Why it does not go on; kDone: it does, or there is nothing to do.
   [[nodiscard]] ExecOutcome obstacle() const noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept { return rnr_timer_; }
@@ -75,13 +80,15 @@ class TcpWire {
   std::uint32_t rnr_timer_ = 0;
 
   std::deque<UnderWay> under_way_;
-  std::size_t bringing_ = 0;              // READs and atomics among them: what is fenced waits for these
-  std::uint32_t first_ = 0;               // number of the oldest on this connection
-  std::size_t sending_ = 0;               // index of the first that is not sent whole
-  std::size_t sent_bytes_ = 0;            // of it, head and payload
+  std::size_t bringing_ = 0;    // READs and atomics among them: what is fenced waits for these
+  std::uint32_t first_ = 0;     // number of the oldest on this connection
+  std::size_t sending_ = 0;     // index of the first that is not sent whole
+  std::size_t sent_bytes_ = 0;  // of it, head and payload
+  std::uint32_t heard_sent_ = 0;
   std::uint32_t answered_ = 0;            // the target has carried out all before this number
   std::optional<ibv_wc_status> failure_;  // of the one with that number
 
+  bool drained_ = false;  // there was less in the socket than was asked for
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;

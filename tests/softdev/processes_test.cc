@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <thread>
 
@@ -58,6 +59,28 @@ TEST(Processes, AStoppedTargetIsStillWrittenTo) {
     ASSERT_EQ(qp.post(write, memory.slice(0, 8)), 0);
     EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
   }
+}
+
+/// As soon as a program has a message, its sender is told so, even if the program ends with it and destroys nothing.
+TEST(Processes, WhatATargetHasReceivedIsCompletedThoughItEnds) {
+  Child child([](Line line) {
+    Node node;
+    Qp qp(node);
+    Memory memory(node);
+    introduce(line, qp, memory);
+    EXPECT_EQ(qp.post_recv(memory.slice(0, 8), 1), 0);
+    for (int i = 0; i < 10'000; ++i) (void)qp.poll();
+    line.send({});
+    (void)qp.next();
+    std::exit(0);
+  });
+  Node node;
+  Qp qp(node, patient());
+  Memory memory(node);
+  introduce(child.line(), qp, memory);
+  (void)child.line().receive();
+  ASSERT_EQ(qp.post(send_request(1), memory.slice(0, 8)), 0);
+  EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
 }
 
 TEST(Processes, AKilledTargetEndsWhatWaitsForIt) {

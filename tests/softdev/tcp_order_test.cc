@@ -142,5 +142,23 @@ TEST(TcpOrder, AQueuePairInErrorOwesNothing) {
   EXPECT_EQ(hear<TcpAnswer>(scene.our_requests).kind, TcpAnswer::kUnreachable);
 }
 
+/// An answer may wait until the application looks again. It is not to wait for that for ever.
+TEST(TcpOrder, AMessageIsAnsweredThoughNobodyPollsAgain) {
+  ManualScene scene;
+  for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(scene.qp.poll().empty());  // the thread leaves the sockets to who polls
+  scene.send(0);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  EXPECT_EQ(hear<TcpAnswer>(scene.our_requests).done, 1U);
+}
+
+TEST(TcpOrder, AMessageIsAnsweredBeforeItsQueuePairIsDestroyed) {
+  ManualScene scene;
+  for (int i = 0; i < 10'000; ++i) ASSERT_TRUE(scene.qp.poll().empty());
+  scene.send(0);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  scene.qp.qp.reset();
+  EXPECT_EQ(hear<TcpAnswer>(scene.our_requests).done, 1U);
+}
+
 }  // namespace
 }  // namespace rdmacomm::softdev::test

@@ -1,0 +1,44 @@
+#include "softdev/at_exit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+using ::testing::ExitedWithCode;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+void say_it() {
+  (void)std::fputs("the end", stderr);
+}
+
+TEST(AtExit, IsCalledWhenTheProcessEnds) {
+  const auto end = [] {
+    const AtExit task(say_it);
+    std::exit(3);
+  };
+  EXPECT_EXIT(end(), ExitedWithCode(3), "the end");
+}
+
+TEST(AtExit, IsNotCalledOnceItIsGone) {
+  const auto end = [] {
+    { const AtExit task(say_it); }
+    std::exit(0);
+  };
+  EXPECT_EXIT(end(), ExitedWithCode(0), Not(HasSubstr("the end")));
+}
+
+/// What the parent has is not the child's to end.
+TEST(AtExit, IsNotCalledInAChildOfItsOwner) {
+  const AtExit task(say_it);
+  EXPECT_EXIT(std::exit(0), ExitedWithCode(0), Not(HasSubstr("the end")));
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
