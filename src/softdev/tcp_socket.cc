@@ -122,6 +122,10 @@ void tcp_expect_progress(int socket, bool expected) noexcept {
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, expected ? static_cast<int>(kVanishedAfter.count()) : 0);
 }
 
+void tcp_wake_after(int socket, int bytes) noexcept {
+  set(socket, SOL_SOCKET, SO_RCVLOWAT, bytes);
+}
+
 Moved tcp_send(int socket, std::span<iovec> pieces) noexcept {
   const msghdr message = message_of(pieces);
   return moved(send_message(socket, message), EAGAIN);

@@ -35,6 +35,9 @@ struct Route {
 /// false: the other end may take nothing for as long as it likes, so long as its host is there.
 void tcp_expect_progress(int socket, bool expected) noexcept;
 
+/// Has epoll tell of the socket when so many bytes are there, or fewer where there is no room for so many, or its end.
+void tcp_wake_after(int socket, int bytes) noexcept;
+
 /// What came of sending or receiving without waiting.
 struct Moved {
   std::size_t bytes = 0;

@@ -27,6 +27,8 @@ constexpr std::uint32_t kLargestGathered = 16 * 1024;
 constexpr std::size_t kMostKept = 4 * 1024 * 1024;
 /// The end of a long WRITE goes by the buffer: its last bytes must not be seen before the others, see copy.h.
 constexpr std::uint32_t kWriteTail = 64;
+/// Of a long message, as much is waited for at a time.
+constexpr std::size_t kLargestPiece = 256 * 1024;
 /// Requests, or parts of them, before others have their turn.
 constexpr int kMostSteps = 256;
 /// How long a datagram waits for a receive, and a stranger may take to say who he is, or anybody to close.
@@ -373,12 +375,22 @@ TcpTarget::Step TcpTarget::stream_in() {
   if (!result.succeeded()) return settle(result);
   waiting_ = false;
   if (moved_ == current_->length) request_done();
-  return result.bytes() == 0 ? Step::kWait : Step::kGoOn;
+  if (result.bytes() != 0) return Step::kGoOn;
+  wake_after(left);
+  return Step::kWait;
+}
+
+/// Its socket tells of so many bytes of the current message, or of many, not of each few: what comes piecemeal is acknowledged
+/// piecemeal, and that is work for the sender.
+void TcpTarget::wake_after(std::size_t bytes) noexcept {
+  const int wanted = static_cast<int>(std::min(bytes, kLargestPiece));
+  if (std::exchange(woken_after_, wanted) != wanted) tcp_wake_after(socket_.get(), wanted);
 }
 
 /// The last bytes of a long WRITE, then what else it has to say.
 TcpTarget::Step TcpTarget::write_end(ibv_send_wr& wr) {
   if (moved_ != current_->length) {
+    wake_after(1);
     if (available() < kWriteTail) return fill(kWriteTail + sizeof(TcpRequest));
     ibv_sge tail{reinterpret_cast<std::uint64_t>(in_.data() + in_begin_), kWriteTail, 0};
     wr.sg_list = &tail;
@@ -479,6 +491,7 @@ TcpTarget::Step TcpTarget::skip() {
 
 void TcpTarget::request_done() {
   ++done_;
+  wake_after(1);
   if (takes_receive(opcode_of(*current_))) {
     done_with_message_ = done_;
     message_ = target_->messages_arrived();

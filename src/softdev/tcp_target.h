@@ -79,6 +79,7 @@ class TcpTarget {
   ExecResult execute(const ibv_send_wr& wr);
   Step datagram();
   Step stream_in();
+  void wake_after(std::size_t bytes) noexcept;
   Step write_end(ibv_send_wr& wr);
   Step stream_out();
   Step skip();
@@ -119,6 +120,7 @@ class TcpTarget {
   bool early_ = false;          // the current request waits for answers to the target's own
   bool has_more_ = false;
   bool in_stream_ = false;  // the last request was a long one that brings bytes, and the next is probably
+  int woken_after_ = 1;     // its socket tells of so many bytes
   bool drained_ = false;    // there was less in the socket than was asked for
   std::chrono::steady_clock::time_point waiting_since_{};
   std::uint32_t done_ = 0;               // requests carried out
