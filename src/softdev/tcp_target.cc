@@ -492,7 +492,7 @@ TcpTarget::Step TcpTarget::skip() {
 void TcpTarget::request_done() {
   ++done_;
   wake_after(1);
-  if (takes_receive(opcode_of(*current_))) {
+  if (answers() && takes_receive(opcode_of(*current_))) {
     done_with_message_ = done_;
     message_ = target_->messages_arrived();
   }
