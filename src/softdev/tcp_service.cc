@@ -283,6 +283,7 @@ void TcpService::advance_waiting() {
   if (!greeting_.empty() || !deaf_.empty()) look_after_strangers();
 }
 
+/// Has targets say what they have carried out; unless all shall, not those whose applications have said so.
 void TcpService::answer_owed(bool all) {
   for (auto next = owing_.begin(); next != owing_.end();) {
     const std::uint64_t id = *next++;
