@@ -70,8 +70,10 @@ void TcpService::stop() {
   if (!thread_.joinable()) return;
   at_exit_.reset();
   stopping_.store(true, std::memory_order_relaxed);
-  const std::uint64_t one = 1;
-  (void)!write(wake_.get(), &one, sizeof(one));
+  {
+    const std::scoped_lock lock(mutex_);
+    wake_thread();
+  }
   thread_.join();
   const std::scoped_lock lock(mutex_, start_mutex_);
   answer_owed(true);
