@@ -1,6 +1,9 @@
 // start_thread.h - starting threads, with an error where the system has no more of them. Private to the library.
 #pragma once
 
+#include <pthread.h>
+
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -9,15 +12,31 @@
 
 namespace rdmacomm {
 
+/// What the system can show of a thread's name (prctl(2), PR_SET_NAME).
+inline constexpr std::size_t kMaxThreadNameBytes = 15;
+
 /// Starts `thread`. Fails, instead of throwing, where the system has no more threads.
+/// name  how `top -H` and debuggers show it; what is beyond kMaxThreadNameBytes is cut off
 template <typename Body>
-[[nodiscard]] Status start_thread(std::thread& thread, Body&& body) {
+[[nodiscard]] Status start_thread(std::thread& thread, const std::string& name, Body&& body) {
   try {
     thread = std::thread(std::forward<Body>(body));
   } catch (const std::system_error& error) {
     return make_error(error.code(), "cannot start a thread; see `ulimit -u`");
   }
+  pthread_setname_np(thread.native_handle(), name.substr(0, kMaxThreadNameBytes).c_str());  // fails for no short name
   return {};
+}
+
+/// Keeps `thread` on one CPU. Fails where there is none of that number, or this process may not use it.
+[[nodiscard]] inline Status pin_thread(std::thread& thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(cpu), &set);
+  const int failed = pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set);
+  if (failed == 0) return {};
+  return make_error({failed, std::generic_category()}, "cannot run a thread on CPU " + std::to_string(cpu) +
+                                                           ": `taskset -p $$` says which ones this process may use");
 }
 
 }  // namespace rdmacomm
