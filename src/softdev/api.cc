@@ -24,6 +24,7 @@ constexpr verbs::Api kApi = {
     .destroy_comp_channel = destroy_comp_channel,
     .create_cq = create_cq,
     .destroy_cq = destroy_cq,
+    .resize_cq = resize_cq,
     .get_cq_event = get_cq_event,
     .ack_cq_events = ack_cq_events,
     .create_qp = create_qp,

@@ -102,7 +102,7 @@ int destroy_cq(ibv_cq* cq) {
   SoftContext& context = SoftContext::from(cq->context);
   context.events().retire(soft.events);
   context.completion_queues().remove(soft);
-  context.segment().free(soft.take_block());
+  context.give_back(context.segment(), soft.take_block());
   delete &soft;
   return 0;
 }

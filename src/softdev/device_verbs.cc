@@ -60,7 +60,14 @@ int close_device(ibv_context* context) {
   // As the kernel does for its devices: what is still there is of no use any more, and its small memory is lost.
   SoftContext& soft = SoftContext::from(context);
   for (const auto& qp : soft.queue_pairs().all()) qp->destroy();
-  soft.shared_receive_queues().for_each([&soft](SoftSrq& srq) { soft.segment().free(srq.take_block()); });
+  // Whoever is stopped in the middle of a request finds queues and registrations as they were, and ends it. The system
+  // takes the memory back when nobody maps it any more.
+  soft.stragglers().sweep();
+  if (soft.stragglers().any()) soft.segment().keep_contents();
+  soft.shared_receive_queues().for_each([&soft](SoftSrq& srq) {
+    soft.stragglers().forget(srq);
+    soft.segment().free(srq.take_block());
+  });
   soft.xrc_domains().for_each([](SoftXrcd& domain) { domain.leave(); });
   soft.completion_queues().for_each([&soft](SoftCq& cq) { soft.segment().free(cq.take_block()); });
   delete &soft;

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdint>
 
+#include "rdmacomm/base/spin_lock.h"
 #include "softdev/layout.h"
 
 namespace rdmacomm::softdev {
@@ -36,6 +37,10 @@ inline void await_visibility() noexcept {
     here.exchange(1, std::memory_order_seq_cst);
   }
 }
+
+/// A target waits that long for one initiator's flag: any request is carried out in that time, also by an initiator that
+/// has lost its core. One that needs longer is stopped: see stragglers.h.
+inline constexpr std::chrono::milliseconds kLongestRequest{1000};
 
 /// The initiator's half: the flag is up while this lives.
 class Hazard {
@@ -66,6 +71,30 @@ class Hazard {
   const bool by_membarrier_;
 };
 
+/// Says beside the flag, which is up, that memory is written by its address. The initiator looks at link word and
+/// registration once more after this went up: if one is invalid by now, the target may have looked before, and does not wait.
+class ByAddress {
+ public:
+  ByAddress(QpShared& target, bool by_membarrier) noexcept
+      : target_(target), before_(target.busy.load(std::memory_order_relaxed)) {
+    if (by_membarrier) {
+      target_.busy.store(before_ | kByAddress, std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      target_.busy.exchange(before_ | kByAddress, std::memory_order_seq_cst);
+    }
+  }
+  ByAddress(const ByAddress&) = delete;
+  ByAddress& operator=(const ByAddress&) = delete;
+  ~ByAddress() { target_.busy.store(before_, std::memory_order_release); }
+  /// What the flag is when this is over.
+  [[nodiscard]] std::uint32_t before() const noexcept { return before_; }
+
+ private:
+  QpShared& target_;
+  const std::uint32_t before_;
+};
+
 /// The initiator's half where a target has many: one is at work there at a time, and its number is the flag.
 class Turn {
  public:
@@ -87,7 +116,7 @@ class Turn {
       std::uint32_t nobody = 0;
       if (target.busy.compare_exchange_weak(nobody, initiator, std::memory_order_seq_cst)) return true;
       if (spins < kSpins) {
-        __builtin_ia32_pause();
+        pause_core();
         continue;
       }
       const auto now = std::chrono::steady_clock::now();

@@ -13,7 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 9;
+inline constexpr std::uint32_t kLayoutVersion = 10;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -66,16 +66,22 @@ struct alignas(64) QpShared {
   std::atomic<std::uint32_t> membarrier;   ///< 1: the target can call membarrier(2), see hazard.h
   std::atomic<std::uint32_t> qkey;         ///< of datagrams: others are not let in
   std::atomic<std::uint32_t> life;         ///< counts from 1 with each RESET: what failed in one does not fail the next
+  std::atomic<std::uint64_t> busy_address;  ///< of `busy`, in the target's process
   // Written by the target at each post_recv.
   alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
   // Written by the initiator.
   alignas(64) std::atomic<std::uint32_t> busy;  ///< hazard flag: not 0, an operation on this target is under way;
-                                                ///< where they take turns: the queue pair that carries it out
+                                                ///< where they take turns: the queue pair that carries it out;
+                                                ///< kByAddress besides
   std::uint32_t taken;                          ///< receives consumed since RESET: the next slot's position
   std::uint32_t posted_seen;  ///< `posted` when an initiator last read it: ends with RESET, as `taken` does
   std::uint32_t claimed;      ///< with a shared receive queue: its entry + 1 that the message under way has taken
 };
 static_assert(sizeof(QpShared) == 192);
+
+/// In QpShared::busy: the initiator may be about to write to memory by its address in the target's process, which it does
+/// not map. What is there after such memory was given back is another's, so the target waits until this is down.
+inline constexpr std::uint32_t kByAddress = 1U << 30;
 
 /// A shared receive queue. Behind it lie the numbers of the posted entries in the order of posting, a ring, then the
 /// entries. An initiator takes the next number while it is the holder, for a handful of instructions.

@@ -115,7 +115,7 @@ bool LocalWire::take_shared_receive() noexcept {
   for (int spins = 0; !srq.holder.compare_exchange_weak(nobody, target_qpn_, std::memory_order_acquire); ++spins) {
     if (spins == kSpins) return false;
     nobody = 0;
-    __builtin_ia32_pause();
+    pause_core();
   }
   const std::uint32_t taken = srq.taken.load(std::memory_order_relaxed);
   const std::uint32_t left = srq.posted.load(std::memory_order_acquire) - taken;
@@ -185,12 +185,29 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
   return true;
 }
 
+int LocalWire::write_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {
+  const MrEntry& entry = registration(key);
+  const ByAddress mark(*target_, by_membarrier_);
+  const bool still_there = target_->link.load(std::memory_order_acquire) == link_;
+  if (!still_there || entry.key.load(std::memory_order_acquire) != key) return EACCES;
+  return peer_->write_by_system_call(own, address + entry.shift, bytes,
+                                     target_->busy_address.load(std::memory_order_relaxed), mark.before());
+}
+
+int LocalWire::read_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {
+  const MrEntry& entry = registration(key);
+  const int error = peer_->read_by_system_call(own, address + entry.shift, bytes);
+  // A target that has not waited may have given the memory to somebody else meanwhile.
+  return error == 0 && entry.key.load(std::memory_order_acquire) != key ? EACCES : error;
+}
+
 int LocalWire::copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,
                              std::size_t bytes) noexcept {
   const bool write = kind == RequestKind::kWrite;
-  const MrEntry& entry = registration(key);
-  const bool served = entry.arena == Arena::kServed;
-  const int error = served ? EPERM : peer_->copy_by_system_call(write, own, address + entry.shift, bytes);
+  int error = EPERM;
+  if (registration(key).arena != Arena::kServed) {
+    error = write ? write_by_address(own, address, key, bytes) : read_by_address(own, address, key, bytes);
+  }
   if (error != EPERM) return error;
   Request request;
   request.kind = kind;
@@ -200,14 +217,9 @@ int LocalWire::copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t add
   return peer_->request(request, {own, bytes}, nullptr);
 }
 
-int LocalWire::copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes,
-                        bool last) noexcept {
+int LocalWire::copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes) noexcept {
   if (to.base != nullptr) {
-    if (last) {
-      copy_last_byte_last(to.base, from, bytes);
-    } else {
-      std::memcpy(to.base, from, bytes);
-    }
+    copier_.copy(to.base, from, bytes);
     return 0;
   }
   return copy_unmapped(RequestKind::kWrite, from, to.address, key, bytes);
@@ -215,7 +227,7 @@ int LocalWire::copy_out(const TargetRange& to, std::uint32_t key, std::byte* fro
 
 int LocalWire::copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept {
   if (from.base != nullptr) {
-    std::memcpy(to, from.base, bytes);
+    copier_.copy(to, from.base, bytes);
     return 0;
   }
   return copy_unmapped(RequestKind::kRead, to, from.address, key, bytes);
@@ -237,7 +249,7 @@ int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t byt
     for (std::uint32_t done = 0; done < here;) {
       const std::uint32_t piece = std::min(here - done, from->length - from_done);
       const TargetRange at{range.base == nullptr ? nullptr : range.base + done, range.address + done};
-      const int error = copy_out(at, to->lkey, pointer(from->addr) + from_done, piece, false);
+      const int error = copy_out(at, to->lkey, pointer(from->addr) + from_done, piece);
       if (error != 0) return error;
       done += piece;
       from_done += piece;
@@ -295,6 +307,24 @@ ExecResult LocalWire::exec_send_and_invalidate(const ibv_send_wr& wr, std::uint3
   return error == 0 ? exec_send(wr, bytes) : ExecResult(ExecOutcome::kLost);
 }
 
+RDMACOMM_HOT_INLINE void LocalWire::write_mapped(const ibv_send_wr& wr, std::byte* to) noexcept {
+  const ibv_sge* slice = wr.sg_list;
+  for (const ibv_sge* const last = slice + wr.num_sge - 1; slice != last; ++slice) {
+    copier_.copy(to, pointer(slice->addr), slice->length);
+    to += slice->length;
+  }
+  copier_.copy_last_byte_last(to, pointer(slice->addr), slice->length);
+}
+
+int LocalWire::write_unmapped(const ibv_send_wr& wr, std::uint64_t to) noexcept {
+  for (const ibv_sge& slice : slices_of(wr)) {
+    const int error = copy_unmapped(RequestKind::kWrite, pointer(slice.addr), to, wr.wr.rdma.rkey, slice.length);
+    if (error != 0) return error;
+    to += slice.length;
+  }
+  return 0;
+}
+
 RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   const bool immediate = wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   if (immediate && !receive_posted()) return ExecOutcome::kReceiverNotReady;
@@ -303,12 +333,12 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_write(const ibv_send_wr& wr, std:
     const auto key = wr.wr.rdma.rkey;
     if (!find(key, remote_->pd, wr.wr.rdma.remote_addr, bytes, IBV_ACCESS_REMOTE_WRITE, to))
       return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
-    for (int i = 0; i < wr.num_sge; ++i) {
-      const ibv_sge& slice = wr.sg_list[i];
-      const int error = copy_out(to, key, pointer(slice.addr), slice.length, i + 1 == wr.num_sge);
-      if (error != 0) return failed_copy(error);
-      if (to.base != nullptr) to.base += slice.length;
-      to.address += slice.length;
+    if (to.base != nullptr) [[likely]] {
+      written_key_ = key;
+      written_shift_ = reinterpret_cast<std::uint64_t>(to.base) - to.address;
+      write_mapped(wr, to.base);
+    } else if (const int error = write_unmapped(wr, to.address); error != 0) {
+      return failed_copy(error);
     }
   }
   if (immediate) publish(wr, IBV_WC_SUCCESS, bytes, false);
@@ -501,6 +531,7 @@ ExecResult LocalWire::exec_part(const ibv_send_wr& wr, std::uint32_t total, std:
                                 PartMover& mover) noexcept {
   if (target_ == nullptr) return ExecOutcome::kUnreachable;
   return at_target([&] {
+    const ByAddress mark(*target_, by_membarrier_);
     if (exceeds_mtu(total)) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
     if (wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) return announce(wr, total);
     const bool access = wr.opcode == IBV_WR_RDMA_READ || wr.opcode == IBV_WR_RDMA_WRITE;

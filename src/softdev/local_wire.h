@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "softdev/copier.h"
 #include "softdev/peer.h"
 #include "softdev/tcp_socket.h"
 #include "softdev/wire.h"
@@ -107,6 +108,8 @@ class LocalWire final : public Wire {
   void release_target() noexcept;
   ExecResult exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  void write_mapped(const ibv_send_wr& wr, std::byte* to) noexcept;
+  [[nodiscard]] int write_unmapped(const ibv_send_wr& wr, std::uint64_t to) noexcept;
   ExecResult exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_atomic(const ibv_send_wr& wr) noexcept;
 
@@ -125,8 +128,12 @@ class LocalWire final : public Wire {
   /// kWrite: from `own` to the target's memory; kRead: the other way. 0, or an errno value.
   [[nodiscard]] int copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,
                                   std::size_t bytes) noexcept;
-  [[nodiscard]] int copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes,
-                             bool last) noexcept;
+  /// Those by system calls. EPERM: not allowed here, the serving thread does it; EACCES: the registration has ended.
+  [[nodiscard]] int write_by_address(std::byte* own, std::uint64_t address, std::uint32_t key,
+                                     std::size_t bytes) noexcept;
+  [[nodiscard]] int read_by_address(std::byte* own, std::uint64_t address, std::uint32_t key,
+                                    std::size_t bytes) noexcept;
+  [[nodiscard]] int copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes) noexcept;
   [[nodiscard]] int copy_in(std::byte* to, const TargetRange& from, std::uint32_t key, std::size_t bytes) noexcept;
   [[nodiscard]] int scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t bytes) noexcept;
   void publish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes, bool eager) noexcept;
@@ -146,6 +153,7 @@ class LocalWire final : public Wire {
   std::span<const MrEntry> own_registrations_;
   std::span<const MrEntry> target_registrations_;
   bool by_membarrier_ = false;
+  Copier copier_;
   // The registrations used last, so that the peer's table of mappings is not asked each time.
   struct Cached {
     std::uint64_t stamp = 0;

@@ -61,11 +61,11 @@ int dealloc_td(ibv_td* td) {
 }
 
 void* allocate_memory(ibv_context* context, std::size_t length, bool huge_pages) {
-  return SoftContext::from(context).memory().allocate(length, huge_pages);
+  return SoftContext::from(context).allocate_memory(length, huge_pages);
 }
 
 void free_memory(ibv_context* context, void* address, std::size_t /*length*/, bool /*huge_pages*/) {
-  SoftContext::from(context).memory().free(address);
+  SoftContext::from(context).free_memory(address);
 }
 
 }  // namespace rdmacomm::softdev

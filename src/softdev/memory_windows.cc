@@ -40,8 +40,8 @@ void MemoryWindows::remove(SoftMw& window) {
     unbind_locked(window);
     by_place_.erase(window.handle >> 8);
   }
-  context_.wait_for_initiators();
-  context_.registrations().recycle(window.handle);
+  (void)context_.wait_for_initiators();
+  context_.stragglers().defer(0, [this, key = window.handle] { context_.registrations().recycle(key); });
 }
 
 void MemoryWindows::unbind_locked(SoftMw& window) {
@@ -65,9 +65,12 @@ ibv_wc_status MemoryWindows::bind(const SoftQp& qp, const ibv_send_wr& wr) {
     unbind_locked(window);
   }
   // Without the lock: an initiator at work here may be waiting for this process's serving thread, which takes it.
-  if (was_bound) context_.wait_for_initiators();
+  if (was_bound) (void)context_.wait_for_initiators();
   if (info.length == 0) return IBV_WC_SUCCESS;
+  context_.stragglers().sweep();
   const std::scoped_lock lock(mutex_);
+  // An initiator that is stopped may have read half of what was entered for the window.
+  if (window.was_bound && context_.stragglers().any()) return IBV_WC_MW_BIND_ERR;
   return bind_locked(window, qp, wr) ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }
 
@@ -86,6 +89,7 @@ bool MemoryWindows::bind_locked(SoftMw& window, const SoftQp& qp, const ibv_send
   registration.qpn = window.type == IBV_MW_TYPE_2 ? qp.qp_base.qp_num : 0;
   context_.registrations().replace(wr.bind_mw.rkey, registration);
   window.bound_to = &mr;
+  window.was_bound = true;
   ++mr.windows;
   return true;
 }

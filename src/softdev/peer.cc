@@ -1,9 +1,9 @@
 #include "softdev/peer.h"
 
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -141,13 +141,26 @@ std::byte* Peer::map_registration(const MrEntry& entry) {
   return mapped.start;
 }
 
-int Peer::copy_by_system_call(bool write, std::byte* own, std::uint64_t address, std::size_t length) noexcept {
+int Peer::read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept {
+  std::array<iovec, 2> here{{{own, length}, {}}};
+  std::array<iovec, 2> there{{{reinterpret_cast<void*>(address), length}, {}}};
+  return copy_by(process_vm_readv, here, there);
+}
+
+int Peer::write_by_system_call(std::byte* own, std::uint64_t address, std::size_t length, std::uint64_t flag_address,
+                               std::uint32_t flag) noexcept {
+  std::array<iovec, 2> here{{{own, length}, {&flag, sizeof(flag)}}};
+  std::array<iovec, 2> there{
+      {{reinterpret_cast<void*>(address), length}, {reinterpret_cast<void*>(flag_address), sizeof(flag)}}};
+  return copy_by(process_vm_writev, here, there);
+}
+
+/// Until the first part is done; the second goes with its end.
+int Peer::copy_by(CopyCall call, std::span<iovec, 2> here, std::span<iovec, 2> there) noexcept {
   if (pid_ == 0 || system_calls_refused_.load(std::memory_order_relaxed)) return EPERM;
-  while (length != 0) {
-    const iovec here{own, length};
-    const iovec there{reinterpret_cast<void*>(address), length};
-    const ssize_t moved =
-        write ? process_vm_writev(pid_, &here, 1, &there, 1, 0) : process_vm_readv(pid_, &here, 1, &there, 1, 0);
+  const std::size_t parts = here[1].iov_len == 0 ? 1 : 2;
+  while (here[0].iov_len != 0) {
+    const ssize_t moved = call(pid_, here.data(), parts, there.data(), parts, 0);
     if (moved < 0 && errno == EINTR) continue;
     if (moved <= 0) {
       const int error = moved == 0 ? EFAULT : errno;
@@ -155,9 +168,11 @@ int Peer::copy_by_system_call(bool write, std::byte* own, std::uint64_t address,
       system_calls_refused_.store(true, std::memory_order_relaxed);
       return EPERM;
     }
-    own += moved;
-    address += static_cast<std::uint64_t>(moved);
-    length -= static_cast<std::size_t>(moved);
+    const std::size_t done = std::min(static_cast<std::size_t>(moved), here[0].iov_len);
+    for (iovec* const part : {&here[0], &there[0]}) {
+      part->iov_base = static_cast<std::byte*>(part->iov_base) + done;
+      part->iov_len -= done;
+    }
   }
   return 0;
 }

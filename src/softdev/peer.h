@@ -1,6 +1,8 @@
 // peer.h - an initiator's view of a target context: its connection, registrations and memory.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -58,7 +60,10 @@ class Peer {
 
   /// Copies between own memory and the target's unmapped memory by system calls; EPERM: not allowed here, the
   /// caller goes by request(). Otherwise 0 or the errno value.
-  [[nodiscard]] int copy_by_system_call(bool write, std::byte* own, std::uint64_t address, std::size_t length) noexcept;
+  [[nodiscard]] int read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept;
+  /// The other way. With the last byte, by the same call, the word at `flag_address` in the target becomes `flag`.
+  [[nodiscard]] int write_by_system_call(std::byte* own, std::uint64_t address, std::size_t length,
+                                         std::uint64_t flag_address, std::uint32_t flag) noexcept;
   /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap, kInvalidate. 0, or an errno value.
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
   /// Tells the target that a request broke its rules. No answer is awaited.
@@ -79,6 +84,8 @@ class Peer {
     std::byte* start = nullptr;
   };
 
+  using CopyCall = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
+  [[nodiscard]] int copy_by(CopyCall call, std::span<iovec, 2> here, std::span<iovec, 2> there) noexcept;
   int hello();
   void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
             std::uint64_t operand = 0) noexcept;

@@ -10,8 +10,8 @@
 
 #include <atomic>
 
+#include "rdmacomm/base/spin_lock.h"
 #include "softdev/hazard.h"
-#include "softdev/spin_lock.h"
 
 namespace rdmacomm::softdev {
 

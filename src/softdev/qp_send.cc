@@ -33,11 +33,6 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
   }
 }
 
-/// About memory windows of this side: no target is asked.
-bool is_for_here(ibv_wr_opcode opcode) noexcept {
-  return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
-}
-
 bool is_refused_by_target(ibv_wc_status status) noexcept {
   return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
 }
@@ -89,7 +84,8 @@ ExecResult SoftQp::execute_here(const ibv_send_wr& wr) noexcept {
   MemoryWindows& windows = soft_context_.windows();
   if (wr.opcode == IBV_WR_BIND_MW) return ExecResult::refused(windows.bind(*this, wr));
   if (!windows.invalidate(wr.invalidate_rkey, qp_base.qp_num)) return ExecResult::refused(IBV_WC_LOC_QP_OP_ERR);
-  wait_for_initiators();
+  (void)
+      wait_for_initiators();  // whoever is stopped there may still write to the window's memory, see docs/soft_device.md
   return ExecResult::done(0);
 }
 
@@ -155,8 +151,8 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   {
     const PosterGuard guard(send_lock_);
     const std::uint32_t reported = send_reported_;
-    if (wr != nullptr && wr->opcode == IBV_WR_SEND && wire_ != nullptr && wire_->next_line() != nullptr) {
-      prefetch_for_writing(wire_->next_line());
+    if (wr != nullptr && wire_ != nullptr) {
+      if (const void* const line = wire_->first_line(*wr)) prefetch_for_writing(line);
     }
     error = check_sendable();
     for (; error == 0 && wr != nullptr; wr = wr->next) {
@@ -219,7 +215,6 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
     waiting.wr.wr.ud.ah = &waiting.address;
   }
   pending_count_.fetch_add(1, std::memory_order_relaxed);
-  if (takes_receive(wr.opcode)) messages_kept_.fetch_add(1, std::memory_order_relaxed);
   if (tcp_ != nullptr && !late_) return start_by_tcp_locked();
   soft_context_.retrier().wake();
 }
@@ -270,51 +265,10 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
 void SoftQp::settle_first(const ExecResult& result) noexcept {
   const ibv_send_wr& wr = pending_.front().wr;
   finish(wr, result.status(), result.bytes());
-  if (takes_receive(wr.opcode)) messages_completed_.fetch_add(1, std::memory_order_release);
   pending_.pop_front();
   pending_count_.fetch_sub(1, std::memory_order_relaxed);
   waiting_for_ = ExecOutcome::kDone;
   if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
-}
-
-void SoftQp::start_by_tcp_locked() noexcept {
-  while (tcp_->under_way() < pending_.size() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
-    const ibv_send_wr& wr = pending_[tcp_->under_way()].wr;
-    if (!is_for_here(wr.opcode)) {
-      if (!tcp_->start(wr, recv_polled_.load(std::memory_order_relaxed))) break;
-    } else if (tcp_->under_way() == 0) {
-      settle_first(execute_here(wr));
-    } else {
-      break;  // what was posted before is to be done before
-    }
-  }
-  tcp_->send();
-  polled_told_.store(tcp_->heard_sent(), std::memory_order_relaxed);
-  take_answers_locked();  // those that are wrong are known to be here
-  const bool under_way = tcp_->under_way() != 0 && tcp_->obstacle() == ExecOutcome::kDone;
-  under_way_.store(under_way, std::memory_order_relaxed);
-  if (!under_way && !pending_.empty()) soft_context_.retrier().wake();
-}
-
-void SoftQp::take_answers_locked() noexcept {
-  ExecResult result(ExecOutcome::kDone);
-  while (!pending_.empty() && tcp_->take_answer(result)) settle_first(result);
-}
-
-void SoftQp::advance_by_tcp_locked() noexcept {
-  tcp_->advance();
-  take_answers_locked();
-  start_by_tcp_locked();
-  if (pending_.empty()) return;
-  const ExecOutcome obstacle = tcp_->obstacle();
-  ibv_wc_status status{};
-  if (obstacle == ExecOutcome::kDone) {
-    waiting_for_ = ExecOutcome::kDone;
-  } else if (give_up(obstacle, status)) {
-    const bool reliable = is_reliable(service_);
-    tcp_->abandon();
-    settle_first(reliable ? ExecResult::refused(status) : ExecResult::done(0));
-  }
 }
 
 void SoftQp::advance() noexcept {
@@ -326,20 +280,6 @@ void SoftQp::advance() noexcept {
     wire_->advance();
   }
   notify_sender(reported);
-}
-
-bool SoftQp::complete_messages(std::uint32_t heard) noexcept {
-  const PosterGuard guard(send_lock_);
-  const std::uint32_t reported = send_reported_;
-  if (tcp_ != nullptr) {
-    take_answers_locked();
-    tcp_->take_as_answered(heard - messages_completed_.load(std::memory_order_relaxed));
-    take_answers_locked();
-    if (owes_completions(heard)) advance_by_tcp_locked();
-    start_by_tcp_locked();
-  }
-  notify_sender(reported);
-  return !owes_completions(heard);
 }
 
 void SoftQp::retry_pending() noexcept {
@@ -356,14 +296,6 @@ void SoftQp::flush_pending() noexcept {
   for (const WaitingRequest& waiting : pending_) finish(waiting.wr, IBV_WC_WR_FLUSH_ERR, 0);
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);
-  messages_kept_.store(messages_completed_.load(std::memory_order_relaxed), std::memory_order_relaxed);
-}
-
-bool SoftQp::owes_completions(std::uint32_t heard) const noexcept {
-  const std::uint32_t completed = messages_completed_.load(std::memory_order_acquire);
-  const std::uint32_t missing = heard - completed;
-  // More than that were not sent: the peer speaks of another life of this queue pair, or has heard of fewer than completed.
-  return missing != 0 && missing <= messages_kept_.load(std::memory_order_relaxed) - completed;
 }
 
 int SoftQp::waiting_sends(int enough) const noexcept {

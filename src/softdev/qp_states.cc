@@ -15,6 +15,7 @@
 #include "softdev/datagram_wire.h"
 #include "softdev/device_limits.h"
 #include "softdev/gid_table.h"
+#include "softdev/hazard.h"
 #include "softdev/local_wire.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
@@ -156,6 +157,7 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, cons
   attributes_.qp_state = IBV_QPS_RESET;
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
   view_.shared->life.store(1, std::memory_order_relaxed);
+  view_.shared->busy_address.store(reinterpret_cast<std::uint64_t>(&view_.shared->busy), std::memory_order_relaxed);
   view_.shared->membarrier.store(soft_context_.membarrier() ? 1 : 0, std::memory_order_relaxed);
 }
 
@@ -206,13 +208,12 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int mask) {
     }
     state_.store(to, std::memory_order_relaxed);
     qp_base.state = attributes_.qp_state = to;
-    if (to == IBV_QPS_RTS && tcp_ != nullptr) tcp_->advance();  // connects, so that the first request need not wait
+    if (tcp_ != nullptr) tcp_->advance();  // connects, so that the first request need not wait
     const std::uint32_t reported = send_reported_;
     if (to == IBV_QPS_RTS && !pending_.empty()) retry_pending_locked();
     notify_sender(reported);
   }
-  if (to_reset) reset();
-  return error;
+  return to_reset ? reset() : 0;
 }
 
 void SoftQp::store_attributes(const ibv_qp_attr& a, int mask) {
@@ -300,18 +301,6 @@ int SoftQp::connect_by_tcp() {
   return 0;
 }
 
-bool SoftQp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept {
-  const std::scoped_lock guard(send_lock_);
-  if (service != service_ || view_.shared->link.load(std::memory_order_relaxed) == 0) return false;
-  if (service_ == Service::kDatagram) return true;
-  return !route_.by_memory && attributes_.dest_qp_num == initiator_qpn && verbs::equal(route_.target, from);
-}
-
-bool SoftQp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept {
-  const std::scoped_lock guard(send_lock_);
-  return tcp_ != nullptr && attributes_.dest_qp_num == target_qpn && tcp_->token() == token;
-}
-
 void SoftQp::enter_error() {
   {
     const std::scoped_lock guard(send_lock_);
@@ -334,6 +323,10 @@ void SoftQp::enter_error_locked() noexcept {
   qp_base.state = attributes_.qp_state = IBV_QPS_ERR;
   view_.shared->link.store(0, std::memory_order_seq_cst);
   await_visibility();  // from here on an initiator that is still at work shows its flag: see poll_receives()
+  if (busy()) {
+    soft_context_.stragglers().suspect(shared_from_this());
+    soft_context_.retrier().wake();
+  }
   flush_pending();
   send_queue_.notify(true);
   recv_queue_.notify(true);
@@ -366,67 +359,101 @@ int SoftQp::leave(const ibv_gid& group) {
   return groups_.leave(group);
 }
 
-void SoftQp::reset() {
+int SoftQp::reset() {
   // Nobody looks at the queues while they are emptied: not the pollers, not the initiator, not the retrier.
   send_queue_.detach(*this);
   recv_queue_.detach(*this);
   view_.shared->link.store(0, std::memory_order_seq_cst);
-  wait_until_idle();
-  {
-    const std::scoped_lock guard(send_lock_, recv_lock_);
-    view_.shared->life.fetch_add(1, std::memory_order_relaxed);
-    return_shared_receives();
-    wire_.reset();
-    tcp_.reset();
-    keeps_all_ = late_;
-    pending_.clear();
-    pending_count_.store(0, std::memory_order_relaxed);
-    messages_kept_.store(0, std::memory_order_relaxed);
-    messages_completed_.store(0, std::memory_order_relaxed);
-    polled_told_.store(0, std::memory_order_relaxed);
-    send_posted_ = 0;
-    send_finished_.store(0, std::memory_order_relaxed);
-    send_scanned_ = 0;
-    send_freed_.store(0, std::memory_order_relaxed);
-    recv_posted_.store(0, std::memory_order_relaxed);
-    recv_polled_.store(0, std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i <= view_.mask; ++i) view_.slot(i).head.store({}, std::memory_order_relaxed);
-    view_.shared->taken = view_.shared->posted_seen = 0;
-    view_.shared->posted.store(0, std::memory_order_relaxed);
-    view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
-    attributes_ = {};
-    attributes_.qp_state = IBV_QPS_RESET;
+  const bool idle = wait_until_idle(Clock::now() + kLongestRequest, Wait::kBounded);
+  if (idle) {
+    forget_life();
+  } else {
+    stay_in_error();
   }
+  soft_context_.tcp().forget_target(number(), true);
   send_queue_.attach_sender(*this);
   recv_queue_.attach_receiver(*this);
+  if (idle) return 0;
+  send_queue_.notify(true);
+  recv_queue_.notify(true);
+  return EBUSY;
 }
 
-void SoftQp::wait_for_initiators() noexcept {
+void SoftQp::forget_life() {
+  const std::scoped_lock guard(send_lock_, recv_lock_);
+  view_.shared->life.fetch_add(1, std::memory_order_relaxed);
+  return_shared_receives();
+  wire_.reset();
+  tcp_.reset();
+  keeps_all_ = late_;
+  pending_.clear();
+  pending_count_.store(0, std::memory_order_relaxed);
+  send_posted_ = 0;
+  send_finished_.store(0, std::memory_order_relaxed);
+  send_scanned_ = 0;
+  send_freed_.store(0, std::memory_order_relaxed);
+  recv_posted_.store(0, std::memory_order_relaxed);
+  recv_polled_.store(0, std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i <= view_.mask; ++i) view_.slot(i).head.store({}, std::memory_order_relaxed);
+  view_.shared->taken = view_.shared->posted_seen = 0;
+  view_.shared->posted.store(0, std::memory_order_relaxed);
+  view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
+  attributes_ = {};
+  attributes_.qp_state = IBV_QPS_RESET;
+}
+
+/// Not RESET: the initiator may still fill a slot, which would be a message of the next life.
+void SoftQp::stay_in_error() {
+  const std::scoped_lock guard(send_lock_);
+  state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
+  qp_base.state = attributes_.qp_state = IBV_QPS_ERR;
+  flush_pending();
+}
+
+bool SoftQp::wait_for_initiators() noexcept {
+  return wait_for_initiators(Clock::now() + kLongestRequest);
+}
+
+bool SoftQp::wait_for_initiators(Clock::time_point deadline, Wait how) noexcept {
   await_visibility();
   // An initiator that dies here is noticed by the serving thread, which takes its flag down.
+  const bool known = left_behind_.load(std::memory_order_relaxed);
   std::chrono::microseconds pause{0};
-  for (int looks = 0; busy(); ++looks) {
+  for (int looks = 0;; ++looks) {
+    const std::uint32_t flag = view_.shared->busy.load(std::memory_order_seq_cst);
+    if (flag == 0) return true;
     if (looks < 100) {
       sched_yield();
       continue;
     }
+    const bool longer = how == Wait::kUnlessByAddress && (flag & kByAddress) != 0;
+    if (!longer && (known || Clock::now() >= deadline)) break;
     pause = std::min(pause + std::chrono::microseconds(10), std::chrono::microseconds(1000));
     std::this_thread::sleep_for(pause);
   }
+  soft_context_.stragglers().add(shared_from_this());
+  soft_context_.retrier().wake();
+  return false;
 }
 
-void SoftQp::wait_until_idle() noexcept {
-  wait_for_initiators();
+bool SoftQp::wait_until_idle(Clock::time_point deadline, Wait how) noexcept {
+  const bool idle = wait_for_initiators(deadline, how);
   { const std::scoped_lock own_requests(send_lock_); }
   const std::scoped_lock guard(service_mutex_);
-  if (destroyed_) return;  // no poll looks at it any more, and the completion queues may be gone
+  if (destroyed_) return idle;  // no poll looks at it any more, and the completion queues may be gone
   send_queue_.wait_for_poll();
   recv_queue_.wait_for_poll();
+  return idle;
+}
+
+/// An initiator that is not waited for any longer does not count: it keeps nobody from flushing.
+bool SoftQp::may_be_at_work() const noexcept {
+  return busy() && !left_behind_.load(std::memory_order_relaxed);
 }
 
 bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
   const std::atomic<std::uint32_t>& at_work = takes_turns(service_) ? view_.shared->busy : initiator_qpn_;
-  if (at_work.load(std::memory_order_acquire) != initiator_qpn) return false;
+  if ((at_work.load(std::memory_order_acquire) & ~kByAddress) != initiator_qpn) return false;
   {
     const std::scoped_lock guard(service_mutex_);
     if (busy()) withdraw_unpublished();
@@ -507,13 +534,24 @@ void SoftQp::destroy() {
     wire_.reset();
     tcp_.reset();
   }
-  soft_context_.tcp().forget_target(qp_base.qp_num);
+  soft_context_.tcp().forget_target(qp_base.qp_num, false);
   send_queue_.detach(*this);
   recv_queue_.detach(*this);
-  wait_until_idle();
-  return_shared_receives();
+  if (wait_until_idle(Clock::now() + kLongestRequest, Wait::kUnlessByAddress)) return settle_after_destruction();
+  // Of a shared receive queue it may yet take what is posted later.
+  if (srq_ == nullptr) soft_context_.stragglers().retire(*this);
+}
+
+void SoftQp::settle_after_destruction() noexcept {
   const std::scoped_lock guard(service_mutex_);
+  if (!destroyed_) return;
+  if (served_srq_ != nullptr) return_shared_receives();
   served_srq_ = nullptr;
+}
+
+void SoftQp::forget_shared_receives(const SoftSrq& queue) noexcept {
+  const std::scoped_lock guard(service_mutex_);
+  if (served_srq_ == &queue) served_srq_ = nullptr;
 }
 
 }  // namespace rdmacomm::softdev

@@ -94,6 +94,7 @@ ibv_mr* enter(const Wanted& wanted, const Registration& registration, Mapping dm
   mr->dmabuf = std::move(dmabuf);
   const std::uint32_t key = SoftContext::from(wanted.pd->context).registrations().add(registration);
   if (key == 0) return fail<ibv_mr>(ENOMEM);
+  mr->made_at = SoftContext::from(wanted.pd->context).stragglers().moment();
   mr->context = wanted.pd->context;
   mr->pd = wanted.pd;
   mr->addr = wanted.address;
@@ -125,12 +126,12 @@ Arena arena_of_dmabuf(void* memory) {
   return no_pages ? Arena::kServed : Arena::kNone;
 }
 
-/// From the return on nobody uses the registration with this key.
-void take_out_of_service(SoftContext& soft, std::uint32_t key) {
+/// From the return on nobody uses the registration with this key. false: but for Stragglers.
+bool take_out_of_service(SoftContext& soft, std::uint32_t key) {
   soft.registrations().invalidate(key);
   for (const auto& qp : soft.queue_pairs().all()) qp->expect_refusal(key);
   soft.shared_receive_queues().for_each([key](SoftSrq& srq) { srq.expect_refusal(key); });
-  soft.wait_until_idle();
+  return soft.wait_until_idle();
 }
 
 int refuse_reregistration(int error) {
@@ -186,7 +187,10 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
   Registration registration;
   const int error = check_in(wanted, registration);
   if (error != 0) return refuse_reregistration(error);
-  take_out_of_service(soft, mr->lkey);
+  if (!take_out_of_service(soft, mr->lkey)) {
+    errno = EBUSY;  // its place in the table may be looked at yet, and is not used again under the same key
+    return IBV_REREG_MR_ERR_CMD;
+  }
   soft.registrations().replace(mr->lkey, registration);
   ++SoftPd::from(wanted.pd).users;
   --SoftPd::from(mr->pd).users;
@@ -202,8 +206,9 @@ int dereg_mr(ibv_mr* mr) {
   SoftContext& soft = SoftContext::from(mr->context);
   SoftMr& soft_mr = SoftMr::from(mr);
   if (soft.windows().any_bound_to(soft_mr)) return EBUSY;
-  take_out_of_service(soft, mr->lkey);
-  soft.registrations().recycle(mr->lkey);
+  (void)take_out_of_service(soft, mr->lkey);
+  MrTable& table = soft.registrations();
+  soft.stragglers().defer(soft_mr.made_at, [&table, key = mr->lkey] { table.recycle(key); });
   --SoftPd::from(mr->pd).users;
   delete &soft_mr;
   return 0;

@@ -34,6 +34,11 @@ namespace rdmacomm::softdev {
   return is_send(opcode) || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+/// About memory windows of this side: no target is asked.
+[[nodiscard]] constexpr bool is_for_here(ibv_wr_opcode opcode) noexcept {
+  return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
+}
+
 [[nodiscard]] inline std::span<const ibv_sge> slices_of(const ibv_send_wr& wr) noexcept {
   return {wr.sg_list, static_cast<std::size_t>(wr.num_sge)};
 }

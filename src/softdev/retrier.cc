@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::chrono::microseconds kFirstPause{20};
 constexpr std::chrono::microseconds kLongestPause{1000};
+constexpr std::chrono::microseconds kStragglersPause{20'000};
 
 }  // namespace
 
@@ -61,9 +62,11 @@ void Retrier::run() {
     wanted_ = false;
     lock.unlock();
     const bool waiting = retry_all();
+    context_.stragglers().sweep();
+    const bool watching = context_.stragglers().watched_for();
     lock.lock();
-    if (!waiting) continue;
-    changed_.wait_for(lock, pause, [this] { return wanted_ || stopping_; });
+    if (!waiting && !watching) continue;
+    changed_.wait_for(lock, waiting ? pause : kStragglersPause, [this] { return wanted_ || stopping_; });
     wanted_ = true;
     pause = std::min(pause * 2, kLongestPause);
   }

@@ -176,6 +176,7 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   if (qp == nullptr) return ENOENT;
   const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap;
   const std::uint64_t length = atomic ? 8 : request.length;
+  const std::scoped_lock lock(access_mutex_);
   // The initiator has checked the kind of access; that the range is (still) registered is checked here again.
   const MrEntry* const entry = find_remote_range(context_.registrations().entries(), request.rkey, qp->pd_number(),
                                                  request.qpn, request.address, length, 0);
@@ -211,6 +212,7 @@ void Server::take_report(const Request& request, Watched& initiator) {
     return;
   }
   const auto qp = context_.queue_pairs().find(request.qpn);
+  if (request.kind == RequestKind::kReleased) context_.stragglers().sweep();
   if (qp == nullptr) return;
   if (request.kind == RequestKind::kReleased) return qp->notify_receiver();
   if (request.kind == RequestKind::kLimit) return qp->raise_srq_limit();
@@ -225,6 +227,7 @@ void Server::initiator_gone(const Watched& initiator) {
     if (!attachment.target->forget_initiator(attachment.initiator_qpn)) continue;
     attachment.target->notify_receiver();
   }
+  context_.stragglers().sweep();
 }
 
 }  // namespace rdmacomm::softdev

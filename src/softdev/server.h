@@ -37,6 +37,8 @@ class Server {
   void add_listener(UniqueFd listener);
   /// Marks `peer` as dead once its connection ends.
   void watch(const std::shared_ptr<Peer>& peer);
+  /// Waits until no access to memory is under way that began before. One that begins later looks at the registration.
+  void wait_for_access() { const std::scoped_lock lock(access_mutex_); }
 
  private:
   enum class Kind : std::uint8_t { kStop, kListener, kIncoming, kPeer };
@@ -70,7 +72,8 @@ class Server {
   UniqueFd epoll_;
   UniqueFd stop_event_;
   std::thread thread_;
-  std::mutex mutex_;  // guards watched_ and next_id_; what is in an entry is used by the thread alone
+  std::mutex access_mutex_;  // held while memory is accessed for an initiator
+  std::mutex mutex_;         // guards watched_ and next_id_; what is in an entry is used by the thread alone
   std::map<std::uint64_t, std::shared_ptr<Watched>> watched_;
   std::uint64_t next_id_ = 1;
 };

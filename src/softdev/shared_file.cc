@@ -83,14 +83,19 @@ SharedBlock SharedFile::allocate(std::size_t length) {
   return {offset, std::move(mapping)};
 }
 
-void SharedFile::free(SharedBlock block) {
-  if (block.mapping.empty()) return;
-  const std::size_t length = block.mapping.size();
-  block.mapping.reset();
+void SharedFile::free(SharedRange range) {
+  if (range.length == 0) return;
   const std::scoped_lock lock(mutex_);
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(block.offset),
-            static_cast<off_t>(length));
-  give_locked(block.offset, length);
+  if (!keeps_contents_) {
+    fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(range.offset),
+              static_cast<off_t>(range.length));
+  }
+  give_locked(range.offset, range.length);
+}
+
+void SharedFile::keep_contents() {
+  const std::scoped_lock lock(mutex_);
+  keeps_contents_ = true;
 }
 
 int SharedFile::fd() {

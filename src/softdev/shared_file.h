@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "rdmacomm/base/unique_fd.h"
 
@@ -39,6 +40,12 @@ struct SharedBlock {
   Mapping mapping;
 };
 
+/// The same, mapped by its owner no more.
+struct SharedRange {
+  std::uint64_t offset = 0;
+  std::size_t length = 0;
+};
+
 /// A sparse memfd: pages come into being when they are touched, and are given back to the system when their
 /// block is. It has no name in any file system, so nothing is left of it when its last user is gone.
 /// Threads: any.
@@ -51,7 +58,12 @@ class SharedFile {
   /// A zeroed block of at least `length` bytes, rounded up to the granule; an empty mapping and errno on failure.
   [[nodiscard]] SharedBlock allocate(std::size_t length);
   /// Gives a block back. Peers that still map it read zeroes.
-  void free(SharedBlock block);
+  void free(SharedBlock block) { free(unmap(std::move(block))); }
+  void free(SharedRange range);
+  /// The first half of that: nobody in this process has the block any more.
+  [[nodiscard]] static SharedRange unmap(SharedBlock block) noexcept { return {block.offset, block.mapping.size()}; }
+  /// From now on peers that still map what is given back find it as it was: one of them is in the middle of using it.
+  void keep_contents();
   /// The descriptor to hand to peers, who may ask before the first block is made; -1 and errno on failure.
   [[nodiscard]] int fd();
 
@@ -66,6 +78,7 @@ class SharedFile {
   std::mutex mutex_;
   UniqueFd fd_;
   std::uint64_t bytes_ = 0;
+  bool keeps_contents_ = false;
   std::map<std::uint64_t, std::uint64_t> free_;  // offset -> length, no two adjacent
 };
 

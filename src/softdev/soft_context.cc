@@ -26,23 +26,23 @@ namespace rdmacomm::softdev {
 
 // ---- SharedMemory
 
-void* SharedMemory::allocate(std::size_t length, bool huge_pages) {
+void* SharedMemory::allocate(std::size_t length, bool huge_pages, std::uint64_t made_at) {
   SharedBlock block = (huge_pages ? huge_pages_ : pages_).allocate(length);
   if (block.mapping.empty()) return nullptr;
   void* const address = block.mapping.data();
   const std::scoped_lock lock(mutex_);
   allocations_.emplace(reinterpret_cast<std::uintptr_t>(address),
-                       Allocation{std::move(block), huge_pages ? Arena::kHugePages : Arena::kPages});
+                       Allocation{std::move(block), huge_pages ? Arena::kHugePages : Arena::kPages, made_at});
   return address;
 }
 
-void SharedMemory::free(void* address) {
+bool SharedMemory::take(const void* address, Allocation& taken) {
   const std::scoped_lock lock(mutex_);
   const auto found = allocations_.find(reinterpret_cast<std::uintptr_t>(address));
-  if (found == allocations_.end()) return;
-  SharedFile& file = found->second.arena == Arena::kHugePages ? huge_pages_ : pages_;
-  file.free(std::move(found->second.block));
+  if (found == allocations_.end()) return false;
+  taken = std::move(found->second);
   allocations_.erase(found);
+  return true;
 }
 
 Arena SharedMemory::locate(const void* address, std::size_t length, std::uint64_t& offset) {
@@ -130,14 +130,31 @@ std::vector<std::shared_ptr<SoftQp>> QueuePairs::all() {
 
 // ---- PeerDirectory
 
-std::shared_ptr<Peer> PeerDirectory::get(std::uint32_t qpn, int& error) {
+std::shared_ptr<PeerDirectory::Owner> PeerDirectory::owner_of(std::uint32_t block) {
   const std::scoped_lock lock(mutex_);
-  std::erase_if(by_block_, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<Peer>& known = by_block_[qpn >> kQpnBlockBits];
-  if (auto peer = known.lock(); peer != nullptr && !peer->dead()) return peer;
+  const auto now = Clock::now();
+  // Held by the directory alone, an owner is in nobody's hands.
+  std::erase_if(by_block_, [now](const auto& entry) {
+    const std::shared_ptr<Owner>& owner = entry.second;
+    return owner.use_count() == 1 && owner->peer.expired() && owner->silent_until <= now;
+  });
+  std::shared_ptr<Owner>& owner = by_block_[block];
+  if (owner == nullptr) owner = std::make_shared<Owner>();
+  return owner;
+}
+
+std::shared_ptr<Peer> PeerDirectory::get(std::uint32_t qpn, int& error) {
+  const std::shared_ptr<Owner> owner = owner_of(qpn >> kQpnBlockBits);
+  const std::scoped_lock lock(owner->mutex);
+  if (auto peer = owner->peer.lock(); peer != nullptr && !peer->dead()) return peer;
+  if (Clock::now() < owner->silent_until) {
+    error = ETIMEDOUT;
+    return nullptr;
+  }
   auto peer = Peer::connect(qpn, error);
   if (peer != nullptr) server_.watch(peer);
-  known = peer;
+  if (peer == nullptr && error == ETIMEDOUT) owner->silent_until = Clock::now() + kSilentFor;
+  owner->peer = peer;
   return peer;
 }
 
@@ -295,12 +312,39 @@ int SoftContext::ensure_threads() {
   return 0;
 }
 
-void SoftContext::wait_until_idle() {
-  for (const auto& qp : queue_pairs_.all()) qp->wait_until_idle();
+bool SoftContext::wait_until_idle() {
+  const auto deadline = SoftQp::Clock::now() + kLongestRequest;
+  bool idle = true;
+  const auto wait = [deadline, &idle](const auto& queue_pairs) {
+    for (const auto& qp : queue_pairs) {
+      idle = qp->wait_until_idle(deadline, SoftQp::Wait::kUnlessByAddress) && idle;
+    }
+  };
+  wait(queue_pairs_.all());
+  wait(stragglers_.targets());  // those that are destroyed, too
+  server_.wait_for_access();
+  return idle;
 }
 
-void SoftContext::wait_for_initiators() {
-  for (const auto& qp : queue_pairs_.all()) qp->wait_for_initiators();
+bool SoftContext::wait_for_initiators() {
+  const auto deadline = SoftQp::Clock::now() + kLongestRequest;
+  bool idle = true;
+  for (const auto& qp : queue_pairs_.all()) idle = qp->wait_for_initiators(deadline) && idle;
+  return idle;
+}
+
+void SoftContext::give_back(SharedFile& file, SharedBlock block, std::uint64_t made_at) {
+  stragglers_.defer(made_at, [&file, range = SharedFile::unmap(std::move(block))] { file.free(range); });
+}
+
+void* SoftContext::allocate_memory(std::size_t length, bool huge_pages) {
+  stragglers_.sweep();
+  return memory_.allocate(length, huge_pages, stragglers_.moment());
+}
+
+void SoftContext::free_memory(void* address) {
+  SharedMemory::Allocation taken;
+  if (memory_.take(address, taken)) give_back(memory_.file(taken.arena), std::move(taken.block), taken.made_at);
 }
 
 }  // namespace rdmacomm::softdev

@@ -20,6 +20,7 @@
 #include "softdev/server.h"
 #include "softdev/shared_file.h"
 #include "softdev/soft_device.h"
+#include "softdev/stragglers.h"
 #include "softdev/target_route.h"
 #include "softdev/tcp_service.h"
 
@@ -35,17 +36,20 @@ class SoftXrcd;
 /// Threads: any.
 class SharedMemory {
  public:
-  [[nodiscard]] void* allocate(std::size_t length, bool huge_pages);
-  void free(void* address);
+  struct Allocation {
+    SharedBlock block;
+    Arena arena = Arena::kNone;
+    std::uint64_t made_at = 0;  ///< a moment of the Stragglers'
+  };
+  [[nodiscard]] void* allocate(std::size_t length, bool huge_pages, std::uint64_t made_at);
+  /// Takes out what was allocated at `address`, to be given back to its file. false: nothing was.
+  [[nodiscard]] bool take(const void* address, Allocation& taken);
+  [[nodiscard]] SharedFile& file(Arena arena) noexcept { return arena == Arena::kHugePages ? huge_pages_ : pages_; }
   /// Which arena [address, address + length) lies in as a whole, and where; kNone: memory of the application's own.
   [[nodiscard]] Arena locate(const void* address, std::size_t length, std::uint64_t& offset);
   [[nodiscard]] int arena_fd(Arena arena);
 
  private:
-  struct Allocation {
-    SharedBlock block;
-    Arena arena;
-  };
   SharedFile pages_{"soft0-memory", kPage, 0};
   SharedFile huge_pages_{"soft0-huge-memory", std::size_t{2} << 20, 4 /* MFD_HUGETLB */};
   std::mutex mutex_;
@@ -106,13 +110,26 @@ class Objects {
 class PeerDirectory {
  public:
   explicit PeerDirectory(Server& server) : server_(server) {}
-  /// The owner of `qpn`, connected to if need be. nullptr and `error`: see Peer::connect.
+  /// The owner of `qpn`, connected to if need be. nullptr and `error`: see Peer::connect. Who does not answer is not asked
+  /// again for a while: ETIMEDOUT at once.
   [[nodiscard]] std::shared_ptr<Peer> get(std::uint32_t qpn, int& error);
 
  private:
+  using Clock = std::chrono::steady_clock;
+  /// As long as it is waited for: who has queue pairs to a process that is stopped must get round to others, too.
+  static constexpr std::chrono::seconds kSilentFor{5};
+  /// The owner of a block of numbers. Its lock is held while it is asked: one that is stopped holds up nobody who is going to
+  /// somebody else.
+  struct Owner {
+    std::mutex mutex;
+    std::weak_ptr<Peer> peer;
+    Clock::time_point silent_until;
+  };
+  [[nodiscard]] std::shared_ptr<Owner> owner_of(std::uint32_t block);
+
   Server& server_;
   std::mutex mutex_;
-  std::map<std::uint32_t, std::weak_ptr<Peer>> by_block_;
+  std::map<std::uint32_t, std::shared_ptr<Owner>> by_block_;
 };
 
 /// An opened device. Threads: any.
@@ -159,10 +176,16 @@ class SoftContext : private verbs_context {
   [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
   [[nodiscard]] std::uint32_t next_channel_number() noexcept { return next_channel_number_.fetch_add(1); }
   /// Waits until nobody is at work in this context's memory any more who was when this was called: no initiator, no
-  /// thread of this process.
-  void wait_until_idle();
+  /// thread of this process. false: but for Stragglers.
+  [[nodiscard]] bool wait_until_idle();
   /// The same for initiators alone: for a thread that holds a send queue.
-  void wait_for_initiators();
+  [[nodiscard]] bool wait_for_initiators();
+  [[nodiscard]] Stragglers& stragglers() noexcept { return stragglers_; }
+  /// Gives a block of one of its files back, at the latest when no straggler can be using it any more.
+  void give_back(SharedFile& file, SharedBlock block, std::uint64_t made_at = 0);
+  /// Memory that peers map. nullptr and errno: none is left.
+  [[nodiscard]] void* allocate_memory(std::size_t length, bool huge_pages);
+  void free_memory(void* address);
 
  private:
   explicit SoftContext(std::shared_ptr<SoftDevice> device);
@@ -171,6 +194,7 @@ class SoftContext : private verbs_context {
   SharedFile segment_{"soft0-control", kPage, 0};
   SharedMemory memory_;
   MrTable registrations_;
+  Stragglers stragglers_;
   MemoryWindows windows_{*this};
   Objects<SoftCq> completion_queues_;
   Objects<SoftSrq> shared_receive_queues_;

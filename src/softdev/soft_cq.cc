@@ -34,8 +34,7 @@ SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* us
 int SoftCq::poll(int count, ibv_wc* out) noexcept {
   const int found = poll_here(count, out);
   if (found != 0 || count == 0 || !soft_context_.tcp().active()) return found;
-  soft_context_.tcp().poll();
-  return poll_here(count, out);
+  return soft_context_.tcp().poll() ? poll_here(count, out) : 0;
 }
 
 int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
@@ -47,14 +46,18 @@ int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
   const std::size_t queues = senders_.size() + receivers_.size();
   int found = 0;
   if (next_ >= queues) next_ = 0;  // queue pairs have left since
+  std::size_t last = next_;
   for (std::size_t i = 0; i < queues && found < count; ++i) {
     std::size_t at = next_ + i;
     if (at >= queues) at -= queues;
     SoftQp* const qp = at < senders_.size() ? senders_[at] : receivers_[at - senders_.size()];
-    found += at < senders_.size() ? qp->poll_sends(count - found, out + found)
-                                  : qp->poll_receives(count - found, out + found);
+    const int of_this = at < senders_.size() ? qp->poll_sends(count - found, out + found)
+                                             : qp->poll_receives(count - found, out + found);
+    if (of_this > 0) last = at;
+    found += of_this;
   }
-  ++next_;
+  // Behind the last one that had some: the next one would be first in the turns of all idle ones before it, too.
+  next_ = last + 1;
   return found;
 }
 

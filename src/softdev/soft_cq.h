@@ -9,12 +9,12 @@
 #include <mutex>
 #include <vector>
 
+#include "rdmacomm/base/spin_lock.h"
 #include "softdev/completion_event.h"
 #include "softdev/cq_cursor.h"
 #include "softdev/event_queue.h"
 #include "softdev/layout.h"
 #include "softdev/shared_file.h"
-#include "softdev/spin_lock.h"
 
 namespace rdmacomm::softdev {
 

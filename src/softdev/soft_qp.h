@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "rdmacomm/base/spin_lock.h"
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/control_protocol.h"
 #include "softdev/event_queue.h"
@@ -22,7 +23,6 @@
 #include "softdev/request_builder.h"
 #include "softdev/shared_file.h"
 #include "softdev/soft_ah.h"
-#include "softdev/spin_lock.h"
 #include "softdev/tcp_wire.h"
 #include "softdev/wire.h"
 
@@ -32,6 +32,7 @@ class SoftContext;
 class SoftCq;
 class SoftSrq;
 class SoftXrcd;
+class TcpConnection;
 
 /// What is settled when a queue pair is created, beside its ibv_qp_init_attr.
 struct QpKind {
@@ -50,7 +51,7 @@ struct QpKind {
 /// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user. The device's own threads
 /// may be that, so they touch the completion queues under the send queue's lock or service_mutex_, and not after
 /// destroy().
-class SoftQp : public ibv_qp_ex {
+class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -68,6 +69,7 @@ class SoftQp : public ibv_qp_ex {
     return *static_cast<SoftQp*>(reinterpret_cast<ibv_qp_ex*>(qp));
   }
   [[nodiscard]] ibv_qp* verbs() noexcept { return &qp_base; }
+  [[nodiscard]] std::uint32_t number() const noexcept { return qp_base.qp_num; }
   /// Inbound slots: the next power of two of what can be posted.
   [[nodiscard]] static std::uint32_t recv_entries(const ibv_qp_init_attr& init) noexcept;
 
@@ -123,6 +125,9 @@ class SoftQp : public ibv_qp_ex {
 
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
   [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
+  [[nodiscard]] std::uint32_t path_mtu() const noexcept {
+    return view_.shared->path_mtu.load(std::memory_order_relaxed);
+  }
   /// For the thread that destroys it, and until then for any.
   [[nodiscard]] SoftSrq* shared_receives() const noexcept { return srq_; }
   /// The same; nullptr: it is in none.
@@ -136,11 +141,23 @@ class SoftQp : public ibv_qp_ex {
   /// The process of `initiator_qpn` is gone: whatever it was doing here, it is not doing it any more. false: that is not
   /// the queue pair that this one is connected to, and the flag is not its.
   bool forget_initiator(std::uint32_t initiator_qpn) noexcept;
-  /// Waits until no initiator is at work here, and no thread of this process on a request or a completion of this queue
-  /// pair. Sleeps, for as long as it takes: an initiator that is stopped in the middle of a copy goes on with it when it
-  /// is continued.
-  void wait_until_idle() noexcept;
-  void wait_for_initiators() noexcept;
+  /// How the initiator is waited for. Whichever: one that is known to be stopped is not waited for again.
+  enum class Wait : std::uint8_t {
+    kBounded,         ///< until the deadline
+    kUnlessByAddress  ///< longer, while it may be about to write to memory by its address
+  };
+  /// Waits, asleep, until no initiator is at work here. false: it does not let go, and is one of the context's Stragglers
+  /// from now on.
+  [[nodiscard]] bool wait_for_initiators(Clock::time_point deadline, Wait how = Wait::kBounded) noexcept;
+  [[nodiscard]] bool wait_for_initiators() noexcept;
+  /// The same, and then until no thread of this process is at work on a request or a completion of this queue pair.
+  [[nodiscard]] bool wait_until_idle(Clock::time_point deadline, Wait how) noexcept;
+  // For the Stragglers.
+  void set_left_behind(bool is) noexcept { left_behind_.store(is, std::memory_order_relaxed); }
+  /// Its initiator has let go: what was left undone, where the queue pair has been destroyed.
+  void settle_after_destruction() noexcept;
+  /// The shared receive queue is destroyed.
+  void forget_shared_receives(const SoftSrq& queue) noexcept;
   /// What an initiator must know to map this queue pair, and what wakes its receiver, duplicated. false: destroyed.
   [[nodiscard]] bool describe(Answer& answer, UniqueFd& wake_fd);
 
@@ -159,15 +176,29 @@ class SoftQp : public ibv_qp_ex {
   [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept;
   /// Whether this queue pair has sent that greeting to `target_qpn`.
   [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept;
-  /// Whether some of the first `heard` messages that this queue pair has sent are not completed here.
-  [[nodiscard]] bool owes_completions(std::uint32_t heard) const noexcept;
-  /// Completes those: the peer has polled them. false: some wait for what was posted before them.
-  [[nodiscard]] bool complete_messages(std::uint32_t heard) noexcept;
-  /// Messages that have come to this queue pair; and whether it has sent something that says that so many were polled.
+  /// The other end, whose part that is not, asks this one to connect.
+  void connect_now() noexcept;
+  /// It is this one's part to connect, and not the other end's.
+  [[nodiscard]] bool connects() noexcept;
+  /// Its connection to another host carries requests one way alone.
+  [[nodiscard]] bool is_one_way() const noexcept;
+  /// Goes by this connection from now on; what the one before has brought is heard first.
+  void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept;
+  // What the connection has brought for this queue pair's own requests, see TcpWire. false: no target that follows the protocol
+  // says that.
+  [[nodiscard]] bool heard(TcpConnection& connection, std::uint32_t done) noexcept;
+  [[nodiscard]] bool take(TcpConnection& connection, const TcpAnswer& answer) noexcept;
+  /// The next of `left` bytes that a READ of its brings.
+  [[nodiscard]] Moved bring(TcpConnection& connection, TcpInput& input, std::uint32_t left) noexcept;
+  void lose(TcpConnection& connection) noexcept;
+  /// It is over because of this end; for_good: this queue pair has failed, and takes no other.
+  void leave(TcpConnection& connection, bool for_good) noexcept;
+  /// Has the connection send what it can.
+  void send_by(TcpConnection& connection) noexcept;
+  [[nodiscard]] PosterLock& send_lock() noexcept { return send_lock_; }
+  /// Messages that have come to this queue pair, and that were polled.
   [[nodiscard]] std::uint32_t messages_arrived() const noexcept { return view_.shared->taken; }
-  [[nodiscard]] bool has_told_of(std::uint32_t messages) const noexcept {
-    return static_cast<std::int32_t>(polled_told_.load(std::memory_order_relaxed) - messages) >= 0;
-  }
+  [[nodiscard]] std::uint32_t messages_polled() const noexcept { return recv_polled_.load(std::memory_order_relaxed); }
 
   /// Tells the application of an asynchronous event.
   void raise(ibv_event_type type);
@@ -196,10 +227,13 @@ class SoftQp : public ibv_qp_ex {
   int to_rtr(const ibv_qp_attr& attributes);
   int connect_by_tcp();
   [[nodiscard]] LocalEnd own_end() noexcept;
-  void reset();
+  int reset();
+  void forget_life();
+  void stay_in_error();
   void store_attributes(const ibv_qp_attr& attributes, int mask);
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
+  [[nodiscard]] bool may_be_at_work() const noexcept;
   void fail_sends_locked() noexcept;
   /// The initiator that was at work here died: the next one finds the slot that it had begun to fill.
   void withdraw_unpublished() noexcept;
@@ -225,6 +259,8 @@ class SoftQp : public ibv_qp_ex {
   void advance_by_tcp_locked() noexcept;
   void start_by_tcp_locked() noexcept;
   void take_answers_locked() noexcept;
+  template <typename Work>
+  auto with_wire(TcpConnection& connection, Work&& work) noexcept;
 
   // qp_recv.cc
   /// Messages of more than that many bytes are not handed over before the sender has looked at the receive.
@@ -256,8 +292,9 @@ class SoftQp : public ibv_qp_ex {
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
   PosterLock send_lock_;
   std::mutex service_mutex_;
-  SoftSrq* served_srq_;     // under service_mutex_: srq_, until it may be gone
-  bool destroyed_ = false;  // under service_mutex_: the completion queues are not to be touched any more
+  SoftSrq* served_srq_;                   // under service_mutex_: srq_, until it may be gone
+  bool destroyed_ = false;                // under service_mutex_: the completion queues are not to be touched any more
+  std::atomic<bool> left_behind_{false};  // its initiator is one of the Stragglers
   std::atomic<std::uint32_t> failed_life_{0};    // that the initiator has found a failure in; 0: none
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
@@ -275,10 +312,6 @@ class SoftQp : public ibv_qp_ex {
   std::atomic<bool> under_way_{false};  // tcp_ has them all, and nothing holds them up
   Clock::time_point give_up_at_{};      // for the first waiting request
   ExecOutcome waiting_for_ = ExecOutcome::kDone;
-  // Messages that were kept in pending_, and of these, that are completed; they count from 0 and wrap.
-  std::atomic<std::uint32_t> messages_kept_{0};
-  std::atomic<std::uint32_t> messages_completed_{0};
-  std::atomic<std::uint32_t> polled_told_{0};  // that so many of the peer's were polled, as it was last told
   alignas(64) std::atomic<std::uint32_t> send_finished_{0};
   alignas(64) std::uint32_t send_scanned_ = 0;  // under the send completion queue's lock
   std::atomic<std::uint32_t> send_freed_{0};

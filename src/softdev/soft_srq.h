@@ -8,11 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "rdmacomm/base/spin_lock.h"
 #include "softdev/event_queue.h"
 #include "softdev/layout.h"
 #include "softdev/posted_receive.h"
 #include "softdev/shared_file.h"
-#include "softdev/spin_lock.h"
 
 namespace rdmacomm::softdev {
 

@@ -46,7 +46,8 @@ int destroy_srq(ibv_srq* srq) {
   }
   context.events().retire(soft.events);
   context.shared_receive_queues().remove(soft);
-  context.segment().free(soft.take_block());
+  context.stragglers().forget(soft);
+  context.give_back(context.segment(), soft.take_block());
   --SoftPd::from(srq->pd).users;
   delete &soft;
   return 0;

@@ -1,9 +1,11 @@
 #include "softdev/tcp_datagrams.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "softdev/device_limits.h"
 #include "softdev/soft_ah.h"
+#include "softdev/soft_context.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -58,31 +60,54 @@ ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
 void TcpDatagrams::notice_end() {
   std::byte nothing{};
   iovec place{&nothing, sizeof(nothing)};
-  if (tcp_receive(link_.socket(), {&place, 1}).error == EAGAIN) return;
-  link_.close();
+  if (tcp_receive(socket_.get(), {&place, 1}).error == EAGAIN) return;
+  close();
   out_.clear();  // the next connection must not begin in the middle of a datagram
   out_done_ = 0;
 }
 
-void TcpDatagrams::advance() {
-  if (link_.ready()) notice_end();
-  if (unsent() == 0) return;
-  (void)link_.advance();
-  while (link_.ready() && unsent() != 0) {
+void TcpDatagrams::close() {
+  socket_.reset();
+  link_.hurry();  // the next datagram tries anew
+}
+
+void TcpDatagrams::want_output(bool wanted) {
+  if (std::exchange(wants_output_, wanted) == wanted) return;
+  own_.context->tcp().change_initiator(socket_.get(), own_.qpn, wanted);
+}
+
+void TcpDatagrams::connect() {
+  if (socket_) return;
+  std::optional<TcpLink::Welcomed> welcomed = link_.advance();
+  if (!welcomed) return;
+  link_.has_met();
+  socket_ = std::move(welcomed->socket);
+  wants_output_ = false;
+}
+
+void TcpDatagrams::flush() {
+  while (socket_ && unsent() != 0) {
     iovec rest{out_.data() + out_done_, unsent()};
-    const Moved moved = tcp_send(link_.socket(), {&rest, 1});
+    const Moved moved = tcp_send(socket_.get(), {&rest, 1});
     out_done_ += moved.bytes;
     if (moved.bytes != 0) moved_at_ = Clock::now();
     if (moved.error == EAGAIN) break;
-    if (moved.error != 0) link_.close();  // the next datagram tries anew
+    if (moved.error != 0) close();
   }
-  if (link_.ready()) link_.want_output(unsent() != 0);
-  if (link_.state() == TcpLink::State::kRefused) link_.close();  // somebody else may have the number later
+  if (socket_) want_output(unsent() != 0);
+}
+
+void TcpDatagrams::advance() {
+  if (socket_) notice_end();
+  if (unsent() == 0) return;
+  connect();
+  flush();
+  if (link_.state() == TcpLink::State::kRefused) link_.forgive();  // somebody else may have the number later
   if (out_done_ > kMostUnsent) {
     out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_done_));
     out_done_ = 0;
   }
-  if (unsent() != 0 && link_.state() != TcpLink::State::kClosed) return;
+  if (unsent() != 0 && (socket_ || link_.state() != TcpLink::State::kClosed)) return;
   // All sent; or the target is not there, or has gone in the middle of one: what is here is lost.
   out_.clear();
   out_done_ = 0;

@@ -26,11 +26,17 @@ class TcpDatagrams {
   void advance();
 
  private:
+  void connect();
+  void flush();
   void notice_end();
+  void close();
+  void want_output(bool wanted);
   [[nodiscard]] std::size_t unsent() const noexcept { return out_.size() - out_done_; }
 
   const LocalEnd own_;
   TcpLink link_;
+  UniqueFd socket_;
+  bool wants_output_ = true;
   std::vector<std::byte> out_;
   std::size_t out_done_ = 0;
   std::chrono::steady_clock::time_point moved_at_ = std::chrono::steady_clock::now();

@@ -15,14 +15,14 @@ int TcpIntroduction::greet(int socket) noexcept {
   return moved.error;
 }
 
-std::optional<Welcome> TcpIntroduction::welcome(int socket) noexcept {
+std::optional<TcpWelcome> TcpIntroduction::welcome(int socket) noexcept {
   TcpWelcome welcome;
   iovec place{&welcome, sizeof(welcome)};
   const Moved received = tcp_receive(socket, {&place, 1});
   if (received.error == EAGAIN) return {};
-  // Eight bytes that were sent in one piece arrive in one piece.
-  const bool valid = received.bytes == sizeof(welcome) && welcome.magic == kTcpMagic;
-  return valid ? welcome.answer : Welcome::kNotYet;
+  // Twelve bytes that were sent in one piece arrive in one piece.
+  if (received.bytes != sizeof(welcome) || welcome.magic != kTcpMagic) welcome.answer = Welcome::kNotYet;
+  return welcome;
 }
 
 }  // namespace rdmacomm::softdev

@@ -8,7 +8,7 @@
 
 namespace rdmacomm::softdev {
 
-/// Of who has connected: an initiator, or a target that asks back.
+/// Of who has connected: to stay, to ask back, or to call.
 /// Threads: one at a time.
 class TcpIntroduction {
  public:
@@ -23,7 +23,7 @@ class TcpIntroduction {
   [[nodiscard]] bool is_sent() const noexcept { return sent_ == sizeof(greeting_); }
   /// Once it is sent: what came back; nothing: that is still to come. Not yet: also where the connection has ended, or what
   /// came is no welcome.
-  [[nodiscard]] std::optional<Welcome> welcome(int socket) noexcept;
+  [[nodiscard]] std::optional<TcpWelcome> welcome(int socket) noexcept;
 
  private:
   const TcpGreeting greeting_;

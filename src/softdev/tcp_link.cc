@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
+#include <cstring>
 #include <random>
+#include <utility>
 
+#include "rdmacomm/verbs/gid.h"
 #include "softdev/requests.h"
 #include "softdev/soft_context.h"
 #include "softdev/tcp_service.h"
@@ -26,7 +28,7 @@ std::uint64_t new_token() {
 
 TcpGreeting greeting_of(const LocalEnd& own, std::uint32_t target_qpn) {
   TcpGreeting greeting;
-  greeting.kind = GreetingKind::kRequests;
+  greeting.kind = GreetingKind::kConnection;
   greeting.service = own.service;
   greeting.initiator_qpn = own.qpn;
   greeting.target_qpn = target_qpn;
@@ -53,11 +55,26 @@ TcpRequest head_of(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   return head;
 }
 
-bool TcpLink::advance() {
+bool is_one_way(Service service, const Route& route, std::uint32_t own, std::uint32_t other) noexcept {
+  if (service != Service::kReliable && service != Service::kUnreliable) return true;
+  return own == other && verbs::equal(route.source, route.target);
+}
+
+bool connects_to_other(Service service, const Route& route, std::uint32_t own, std::uint32_t other) noexcept {
+  if (is_one_way(service, route, own, other)) return true;
+  const int order = std::memcmp(route.source.raw, route.target.raw, sizeof(route.source.raw));
+  return order == 0 ? own < other : order < 0;
+}
+
+TcpLink::TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting) noexcept
+    : context_(context), route_(route), introduction_(greeting) {}
+
+std::optional<TcpLink::Welcomed> TcpLink::advance() {
   if (state_ == State::kClosed && Clock::now() >= next_try_) open();
-  if (state_ != State::kOpening) return false;
+  if (state_ != State::kOpening) return {};
   greet();
-  return state_ == State::kOpening && introduction_.is_sent() && read_welcome();
+  if (state_ != State::kOpening || !introduction_.is_sent()) return {};
+  return read_welcome();
 }
 
 void TcpLink::open() {
@@ -78,18 +95,34 @@ void TcpLink::greet() {
   want_output(!introduction_.is_sent());
 }
 
-bool TcpLink::read_welcome() {
-  const std::optional<Welcome> answer = introduction_.welcome(socket_.get());
-  if (!answer) return false;
-  if (*answer == Welcome::kNotYet) {
-    try_again();
-  } else if (*answer != Welcome::kYes) {
+void TcpLink::want_output(bool wanted) {
+  if (std::exchange(wants_output_, wanted) == wanted) return;
+  context_.tcp().change_initiator(socket_.get(), greeting().initiator_qpn, wanted);
+}
+
+std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {
+  const std::optional<TcpWelcome> reply = introduction_.welcome(socket_.get());
+  if (!reply) return {};
+  const bool comes = reply->answer == Welcome::kYes && !calls();
+  if (comes) {
+    Welcomed welcomed{std::move(socket_), reply->path_mtu};
+    try_again();  // where this one is lost
+    return welcomed;
+  }
+  if (reply->answer == Welcome::kRefused) {
     refuse();
   } else {
-    state_ = State::kReady;
-    pause_ = kFirstPause;
+    try_again();  // who was called connects; if not, it is called again
   }
-  return ready();
+  return {};
+}
+
+void TcpLink::has_met() noexcept {
+  met_ = true;
+  socket_.reset();
+  state_ = State::kClosed;
+  next_try_ = {};
+  pause_ = kFirstPause;
 }
 
 void TcpLink::refuse() {
@@ -102,18 +135,6 @@ void TcpLink::try_again() {
   state_ = State::kClosed;
   next_try_ = Clock::now() + pause_;
   pause_ = std::min(pause_ * 2, kLongestPause);
-}
-
-void TcpLink::close() {
-  socket_.reset();
-  state_ = State::kClosed;
-  next_try_ = {};
-}
-
-void TcpLink::want_output(bool wanted) {
-  if (wants_output_ == wanted) return;
-  wants_output_ = wanted;
-  context_.tcp().change_initiator(socket_.get(), greeting().initiator_qpn, wanted);
 }
 
 }  // namespace rdmacomm::softdev

@@ -1,8 +1,9 @@
-// tcp_link.h - an initiator's connection to its target, from the first attempt to the welcome.
+// tcp_link.h - how a queue pair comes to its connection: it connects, or has the other end do so.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/local_wire.h"
@@ -19,37 +20,48 @@ class SoftContext;
 /// What goes before a message of `bytes`.
 [[nodiscard]] TcpRequest head_of(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
 
+/// Whether the connection carries requests one way alone: its ends are of two kinds, or one and the same.
+[[nodiscard]] bool is_one_way(Service service, const Route& route, std::uint32_t own, std::uint32_t other) noexcept;
+/// Which of two queue pairs, both of which send, has to connect: the one with the lesser GID, on one host the lesser number.
+[[nodiscard]] bool connects_to_other(Service service, const Route& route, std::uint32_t own,
+                                     std::uint32_t other) noexcept;
+
 /// Threads: one at a time, the holder of the queue pair's send queue.
 class TcpLink {
  public:
   enum class State : std::uint8_t {
     kClosed,   ///< advance() will try, now or a little later
     kOpening,  ///< connecting, or greeting
-    kReady,
     kRefused,  ///< for good
   };
+  /// A socket that the other end has welcomed.
+  struct Welcomed {
+    UniqueFd socket;
+    std::uint32_t path_mtu;  ///< the other end's
+  };
 
-  TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting) noexcept
-      : context_(context), route_(route), introduction_(greeting) {}
+  TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting) noexcept;
 
-  /// Goes on as far as it can without waiting; true: it has just become ready.
-  bool advance();
+  /// Goes on as far as it can without waiting. A link that calls has nothing to give.
+  [[nodiscard]] std::optional<Welcomed> advance();
   [[nodiscard]] State state() const noexcept { return state_; }
-  [[nodiscard]] bool ready() const noexcept { return state_ == State::kReady; }
-  [[nodiscard]] int socket() const noexcept { return socket_.get(); }
-  void close();
-  /// Whether the service is to say when more can be sent.
-  void want_output(bool wanted);
-  /// Whether this link has sent this greeting.
-  [[nodiscard]] std::uint64_t token() const noexcept { return greeting().token; }
+  /// At once, if it tries at all.
+  void hurry() noexcept { next_try_ = {}; }
+  /// The other end has been there.
+  void has_met() noexcept;
+  void refuse();
+  /// Tries again though it was refused.
+  void forgive() noexcept { state_ = State::kClosed; }
+  [[nodiscard]] const Route& route() const noexcept { return route_; }
+  [[nodiscard]] const TcpGreeting& greeting() const noexcept { return introduction_.greeting(); }
+  [[nodiscard]] bool calls() const noexcept { return greeting().kind == GreetingKind::kCall; }
 
  private:
-  [[nodiscard]] const TcpGreeting& greeting() const noexcept { return introduction_.greeting(); }
   void open();
   void greet();
-  bool read_welcome();
+  void want_output(bool wanted);
+  [[nodiscard]] std::optional<Welcomed> read_welcome();
   void try_again();
-  void refuse();
 
   SoftContext& context_;
   const Route route_;

@@ -1,9 +1,10 @@
 // tcp_protocol.h - what contexts of different hosts say to each other by TCP.
 //
-// A connection carries the requests of one queue pair one way, and their answers the other. Its first message is a
-// greeting; the target asks back, by a connection of its own to the port of the initiator's number, whether the greeting
-// is that queue pair's: whoever has a number listens at its port, so nobody else can say yes. All fields are
-// little-endian; GIDs, immediate data as they are in verbs.
+// One connection carries what two connected queue pairs say to each other, both ways: requests, and answers to the other's. Those of
+// XRC and datagrams go one way, as their queue pairs do. Its first message is a greeting; who is greeted asks back, by a
+// connection of its own to the port of the number that is named, whether the greeting is that queue pair's: whoever has a number
+// listens at its port, so nobody else can say yes. Of two queue pairs the lesser connects (connects_to_other()); the other one
+// calls it. All fields are little-endian; GIDs, immediate data as they are in verbs.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -19,7 +20,7 @@ namespace rdmacomm::softdev {
 static_assert(std::endian::native == std::endian::little, "the structs below go out as they lie in memory");
 
 inline constexpr std::uint32_t kTcpMagic = 0x70746673;  // "sftp"
-inline constexpr std::uint16_t kTcpVersion = 2;
+inline constexpr std::uint16_t kTcpVersion = 3;
 
 /// The port of the process that has the number `qpn`: one for each block of numbers, 61440 to 65535. None of them is
 /// given out by Linux as it comes (ip_local_port_range ends at 60999).
@@ -29,8 +30,9 @@ inline constexpr std::uint16_t kTcpVersion = 2;
 static_assert(kQpnBlocks <= 0x1000);
 
 enum class GreetingKind : std::uint8_t {
-  kRequests = 1,  ///< requests of `initiator_qpn` for `target_qpn` follow
-  kConfirm,       ///< has your queue pair `initiator_qpn` sent this greeting?
+  kConnection = 1,  ///< what `initiator_qpn` has to say to `target_qpn` follows
+  kConfirm,         ///< has your queue pair `initiator_qpn` sent this greeting?
+  kCall,            ///< `initiator_qpn` asks `target_qpn`, whose part it is, to connect
 };
 
 struct TcpGreeting {
@@ -57,22 +59,27 @@ struct TcpWelcome {
   std::uint16_t version = kTcpVersion;
   Welcome answer{};
   std::uint8_t reserved = 0;
+  std::uint32_t path_mtu = 0;  ///< bytes; of who welcomes
 };
-static_assert(sizeof(TcpWelcome) == 8);
+static_assert(sizeof(TcpWelcome) == 12);
+
+/// What follows on the connection are frames. Each begins with its kind.
+enum class FrameKind : std::uint8_t { kRequest = 1, kAnswer };
 
 /// A request. The payload of a SEND or WRITE follows.
 struct TcpRequest {
+  FrameKind frame = FrameKind::kRequest;
   std::uint8_t opcode = 0;  ///< ibv_wr_opcode
   std::uint8_t solicited = 0;
-  std::uint16_t reserved = 0;
+  std::uint8_t again = 0;       ///< the first after an answer kReady, which goes on where that says
+  std::uint32_t done = 0;       ///< as TcpAnswer::done: of the receiver's own requests
   std::uint32_t length = 0;     ///< bytes of the message, of a READ too
   std::uint32_t immediate = 0;  ///< as ibv_send_wr has it; of SEND_WITH_INV: the key
   std::uint32_t key = 0;        ///< rkey; of datagrams: the Q_Key
+  std::uint32_t queue = 0;      ///< of XRC: the number of the shared receive queue that it is for
   std::uint64_t address = 0;
   std::uint64_t operand = 0;  ///< atomics: compare_add
   std::uint64_t swap = 0;
-  std::uint32_t heard = 0;  ///< messages of the target's own that the initiator had polled before: see TcpTarget
-  std::uint32_t queue = 0;  ///< of XRC: the number of the shared receive queue that it is for
 };
 static_assert(sizeof(TcpRequest) == 48);
 
@@ -94,17 +101,18 @@ static_assert(sizeof(TcpDatagramAddress) == 48);
 /// An answer. All requests before the one numbered `done` were carried out.
 struct TcpAnswer {
   enum Kind : std::uint8_t {
-    kDone = 1,     ///< no more than that
-    kPayload,      ///< `length` bytes that request `done` - 1 has read follow
-    kFailed,       ///< request `done` was refused for `status`
-    kNotReady,     ///< request `done` waits for a receive; `rnr_timer` is the target's
+    kDone = 1,  ///< no more than that
+    kPayload,   ///< `length` bytes that request `done` - 1 has read follow
+    kFailed,    ///< request `done` was refused for `status`
+    kNotReady,  ///< request `done` waits for a receive, and what comes after it is thrown away; `rnr_timer` is the target's
+    kReady,        ///< the wait is over: request `done` and all after it are to be sent again
     kUnreachable,  ///< the target does not accept requests any more, `done` is the first that it has not carried out
   };
-  std::uint32_t done = 0;  ///< counts from 0 with each connection, and wraps
+  FrameKind frame = FrameKind::kAnswer;
   Kind kind{};
   std::uint8_t status = 0;  ///< ibv_wc_status
   std::uint8_t rnr_timer = 0;
-  std::uint8_t reserved = 0;
+  std::uint32_t done = 0;  ///< counts from 0 with each connection, and wraps
   std::uint32_t length = 0;
 };
 static_assert(sizeof(TcpAnswer) == 12);

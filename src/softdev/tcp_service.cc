@@ -13,7 +13,9 @@
 #include "softdev/service_thread.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_qp.h"
+#include "softdev/tcp_connection.h"
 #include "softdev/tcp_protocol.h"
+#include "softdev/tcp_visitor.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -31,6 +33,11 @@ constexpr std::size_t kMostStrangers = 1024;
 constexpr std::uint32_t kManyPolls = 64;
 constexpr int kPollersPauseMs = 1;
 constexpr std::chrono::milliseconds kMistrust{100};
+// Of so few connections each is asked whether it has something, but for every so-manieth time, when all that there is is looked at.
+constexpr std::size_t kFew = 2;
+constexpr std::uint32_t kFewAtATime = 16;
+// So many polls that find something, whosever it is, an answer waits at the most.
+constexpr std::uint32_t kMostOwingPolls = 16;
 
 }  // namespace
 
@@ -96,13 +103,52 @@ void TcpService::change_initiator(int socket, std::uint32_t qpn, bool wants_outp
   control(EPOLL_CTL_MOD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kInitiator, qpn);
 }
 
-void TcpService::forget_target(std::uint32_t qpn) {
+void TcpService::change_connection(int socket, std::uint64_t id, bool wants_output) noexcept {
+  control(EPOLL_CTL_MOD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kTarget, id);
+}
+
+void TcpService::connected(Arrival arrival) {
+  {
+    const std::scoped_lock lock(start_mutex_);
+    arrivals_.push_back(std::move(arrival));
+    has_arrivals_.store(true, std::memory_order_relaxed);
+  }
+  wake_thread();
+}
+
+void TcpService::receive_arrivals() {
+  if (!has_arrivals_.exchange(false, std::memory_order_relaxed)) return;
+  std::vector<Arrival> arrivals;
+  {
+    const std::scoped_lock lock(start_mutex_);
+    arrivals.swap(arrivals_);
+  }
+  for (Arrival& arrival : arrivals) serve_arrival(std::move(arrival));
+}
+
+void TcpService::serve_arrival(Arrival arrival) {
+  const TcpGreeting& greeting = arrival.greeting;
+  const auto own = context_.queue_pairs().find(greeting.initiator_qpn);
+  if (own == nullptr || !own->has_greeted(greeting.target_qpn, greeting.token)) return;
+  const bool one_way = is_one_way(greeting.service, arrival.route, greeting.initiator_qpn, greeting.target_qpn);
+  const std::uint64_t id = next_id_++;
+  const auto connection = std::make_shared<TcpConnection>(
+      context_, std::move(arrival.socket), own,
+      TcpConnection::Ends{id, true, !one_way, {greeting.target_qpn, arrival.path_mtu, greeting.service}});
+  targets_.emplace(id, Watched{connection, -1, EPOLLIN});
+  change_connection(connection->socket(), id, false);
+  own->adopt(connection);
+  (void)advance(id);
+}
+
+void TcpService::forget_target(std::uint32_t qpn, bool comes_again) {
   if (!active()) return;
   const std::scoped_lock lock(mutex_);
-  answer_owed(true);
-  for (auto next = targets_.begin(); next != targets_.end();) {
-    const auto& [id, watched] = *next++;
-    if (watched->target.serves(qpn)) drop(id);
+  std::vector<std::uint64_t> all;
+  for (const auto& [id, watched] : targets_) all.push_back(id);
+  for (const std::uint64_t id : all) {
+    targets_.at(id).served->forget(qpn, comes_again);
+    (void)advance(id);
   }
 }
 
@@ -139,8 +185,8 @@ void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
 void TcpService::get_ready_to_sleep() noexcept {
   answer_owed(true);
   std::uint64_t wakes = 0;
-  if (std::exchange(woken_, false)) (void)!read(wake_.get(), &wakes, sizeof(wakes));
-  pause_ms_ = pause();
+  if (woken_.exchange(false)) (void)!read(wake_.get(), &wakes, sizeof(wakes));
+  pause_ms_ = pause();  // after that: what it was woken for may have come only now
 }
 
 void TcpService::run() {
@@ -154,18 +200,43 @@ void TcpService::run() {
   }
 }
 
-void TcpService::poll() noexcept {
+bool TcpService::poll() noexcept {
   polls_.fetch_add(1, std::memory_order_relaxed);
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return;
-  answer_owed(false);  // the application has had what the polls before brought
+  if (!lock) return true;
+  const bool waits = !waiting_.empty() || !busy_.empty();
+  const bool found = look();
+  if (found) polls_.fetch_add(kManyPolls, std::memory_order_relaxed);
+  // While more comes, the application has not had what has come, and may say so by what it sends. But only while the thread looks
+  // now and then whether anybody polls may an answer wait for that.
+  answer_owed(!found || !left_to_pollers_.load(std::memory_order_relaxed));
+  hurry_thread();
+  return found || waits;
+}
+
+/// Whether there was something.
+bool TcpService::look() {
+  const bool has_few = !targets_.empty() && targets_.size() <= kFew && ++looks_ % kFewAtATime != 0;
+  if (has_few && look_at_few()) return true;
+  if (has_few && std::ranges::all_of(targets_, [](const auto& one) { return one.second.served->is_brief(); })) {
+    advance_waiting();
+    return false;
+  }
   std::array<epoll_event, kMostEvents> events;
   const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, 0);
   handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
-  if (ready > 0) polls_.fetch_add(kManyPolls, std::memory_order_relaxed);
-  // Only while the thread looks now and then whether anybody polls may an answer wait for that.
-  if (!left_to_pollers_.load(std::memory_order_relaxed)) answer_owed(true);
-  hurry_thread();
+  return ready > 0;
+}
+
+bool TcpService::look_at_few() {
+  std::array<std::uint64_t, kFew> brief{};
+  std::size_t count = 0;
+  for (const auto& [id, watched] : targets_) {
+    if (watched.served->is_brief()) brief[count++] = id;
+  }
+  bool found = false;
+  for (std::size_t i = 0; i < count; ++i) found = advance(brief[i]) || found;
+  return found;
 }
 
 void TcpService::polls_end() noexcept {
@@ -177,7 +248,7 @@ void TcpService::polls_end() noexcept {
 
 void TcpService::wake_thread() noexcept {
   const std::uint64_t one = 1;
-  if (!std::exchange(woken_, true)) (void)!write(wake_.get(), &one, sizeof(one));
+  if (!woken_.exchange(true)) (void)!write(wake_.get(), &one, sizeof(one));
 }
 
 /// What came up in a poll is not to wait for the next: the thread may be asleep for longer than that allows.
@@ -189,26 +260,34 @@ void TcpService::hurry_thread() noexcept {
 }
 
 int TcpService::pause() {
-  if (!busy_.empty()) return 0;
+  if (!busy_.empty() || has_arrivals_.load(std::memory_order_relaxed)) return 0;
   if (!waiting_.empty()) return kReceivePauseMs;
   return greeting_.empty() && deaf_.empty() ? -1 : kGreetingPauseMs;
 }
 
+/// Who waits, and does not look at the socket meanwhile, does not see its end.
+void TcpService::end_if_over(std::uint64_t id, std::uint32_t events) {
+  const auto found = targets_.find(id);
+  const bool is_blind = found != targets_.end() && found->second.events == EPOLLET;
+  if (is_blind && (events & (EPOLLHUP | EPOLLERR)) != 0) drop(id);
+}
+
 /// Goes on with what sockets tell of, and with what they do not.
 void TcpService::handle_all(std::span<const epoll_event> events) {
+  receive_arrivals();
   for (const epoll_event& event : events) handle(event.data.u64, event.events);
+  receive_arrivals();
   advance_waiting();
 }
 
 void TcpService::handle(std::uint64_t what, std::uint32_t events) {
   const std::uint64_t id = what & ((std::uint64_t{1} << kKindShift) - 1);
   switch (static_cast<Kind>(what >> kKindShift)) {
-    case Kind::kWake: break;
+    case Kind::kWake: woken_ = true; break;
     case Kind::kListener: accept_all(static_cast<int>(id)); break;
     case Kind::kTarget:
-      // Who waits does not look at the socket.
-      if ((events & (EPOLLHUP | EPOLLERR)) != 0 && waiting_.contains(id)) return drop(id);
-      advance(id);
+      end_if_over(id, events);
+      (void)advance(id);
       break;
     case Kind::kInitiator:
       if (const auto qp = context_.queue_pairs().find(static_cast<std::uint32_t>(id))) qp->advance();
@@ -229,9 +308,9 @@ void TcpService::accept_all(int listener) {
     }
     if (greeting_.size() >= kMostStrangers) drop(*greeting_.begin());
     const std::uint64_t id = next_id_++;
-    targets_.emplace(id, std::make_unique<Watched>(context_, std::move(socket), back));
+    targets_.emplace(id, Watched{std::make_shared<TcpVisitor>(context_, std::move(socket), back, id)});
     greeting_.insert(id);
-    advance(id);
+    (void)advance(id);
   }
 }
 
@@ -239,15 +318,27 @@ void TcpService::drop(std::uint64_t id) {
   targets_.erase(id);
   waiting_.erase(id);
   busy_.erase(id);
-  owing_.erase(id);
   greeting_.erase(id);
 }
 
-void TcpService::advance(std::uint64_t id) {
+/// Whether there was something new.
+bool TcpService::advance(std::uint64_t id) {
   const auto found = targets_.find(id);
-  if (found == targets_.end()) return drop(id);
-  Watched& watched = *found->second;
-  if (!watched.target.progress()) return drop(id);
+  if (found == targets_.end()) {
+    drop(id);
+    return false;
+  }
+  Watched& watched = found->second;
+  bool lives = watched.served->progress();
+  if (watched.events == 0) watch(id, watched);  // who succeeds it may see to that itself
+  while (auto successor = watched.served->successor()) {
+    watched.served = std::move(successor);
+    lives = watched.served->progress();
+  }
+  if (!lives) {
+    drop(id);
+    return true;
+  }
   const auto is_in = [id](std::set<std::uint64_t>& set, bool member) {
     if (member) {
       set.insert(id);
@@ -255,49 +346,50 @@ void TcpService::advance(std::uint64_t id) {
       set.erase(id);
     }
   };
-  is_in(waiting_, watched.target.waits());
-  is_in(busy_, watched.target.has_more());
-  is_in(owing_, watched.target.owes_answer());
-  is_in(greeting_, !watched.target.serves());
+  is_in(waiting_, watched.served->waits());
+  is_in(busy_, watched.served->has_more());
+  is_in(greeting_, watched.served->lingers());
+  if (watched.served->owes_answer() && watched.owing == 0) {
+    watched.owing = 1;
+    owing_.push_back(id);
+  }
   watch(id, watched);
+  return watched.served->has_news();
 }
 
 void TcpService::watch(std::uint64_t id, Watched& watched) {
-  if (watched.target.question() != watched.question) {
-    watched.question = watched.target.question();
+  if (watched.served->question() != watched.question) {
+    watched.question = watched.served->question();
     // By edge: it can always send more, and does not want to.
     if (watched.question >= 0) {
       control(EPOLL_CTL_ADD, watched.question, EPOLLIN | EPOLLOUT | EPOLLET, Kind::kTarget, id);
     }
   }
-  // Not for what it does not look at: it would be told of that again and again.
-  std::uint32_t events = EPOLLIN;
-  if (watched.target.waits()) events = EPOLLET;  // that is, for its end only
-  if (watched.target.wants_output()) events = EPOLLOUT;
-  if (events == watched.events) return;
-  control(watched.events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, watched.target.socket(), events, Kind::kTarget, id);
+  const std::uint32_t events = watched.served->events();
+  if (events == 0 || events == watched.events) return;
+  control(watched.events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, watched.served->socket(), events, Kind::kTarget, id);
   watched.events = events;
 }
 
 void TcpService::advance_waiting() {
-  for (const std::uint64_t id : std::vector(busy_.begin(), busy_.end())) advance(id);
-  for (const std::uint64_t id : std::vector(waiting_.begin(), waiting_.end())) advance(id);
+  if (busy_.empty() && waiting_.empty() && greeting_.empty() && deaf_.empty()) return;
+  for (const std::uint64_t id : std::vector(busy_.begin(), busy_.end())) (void)advance(id);
+  for (const std::uint64_t id : std::vector(waiting_.begin(), waiting_.end())) (void)advance(id);
   if (!greeting_.empty() || !deaf_.empty()) look_after_strangers();
 }
 
-/// Has targets say what they have carried out; unless all shall, not those whose applications have said so.
+/// Has targets say what they have carried out; unless all shall, those that owe much.
 void TcpService::answer_owed(bool all) {
-  for (auto next = owing_.begin(); next != owing_.end();) {
-    const std::uint64_t id = *next++;
-    Watched& watched = *targets_.at(id);
-    if (!all && watched.target.is_answered_otherwise()) continue;
-    owing_.erase(id);
-    if (watched.target.answer_what_is_owed()) {
-      watch(id, watched);
-    } else {
-      drop(id);
-    }
-  }
+  std::erase_if(owing_, [&](std::uint64_t id) {
+    const auto found = targets_.find(id);
+    if (found == targets_.end()) return true;
+    TcpServed& served = *found->second.served;
+    const bool may_wait = served.owes_answer() && !served.owes_much() && ++found->second.owing < kMostOwingPolls;
+    if (!all && may_wait) return false;
+    found->second.owing = 0;
+    if (served.owes_answer()) served.answer_what_is_owed();
+    return true;
+  });
 }
 
 /// Now and then, whatever else there is to do: who does not say who he is is not waited for.
@@ -308,7 +400,7 @@ void TcpService::look_after_strangers() {
   for (const int listener : std::exchange(deaf_, {})) {
     control(EPOLL_CTL_MOD, listener, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener));
   }
-  for (const std::uint64_t id : std::vector(greeting_.begin(), greeting_.end())) advance(id);
+  for (const std::uint64_t id : std::vector(greeting_.begin(), greeting_.end())) (void)advance(id);
 }
 
 }  // namespace rdmacomm::softdev

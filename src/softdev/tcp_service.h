@@ -13,11 +13,13 @@
 #include <set>
 #include <span>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/at_exit.h"
-#include "softdev/tcp_target.h"
+#include "softdev/tcp_protocol.h"
+#include "softdev/tcp_served.h"
+#include "softdev/tcp_socket.h"
 
 namespace rdmacomm::softdev {
 
@@ -40,25 +42,35 @@ class TcpService {
 
   /// Whether there is anything to do for poll().
   [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
-  /// Goes on with what can go on, unless somebody else does.
-  void poll() noexcept;
+  /// Goes on with what can go on, unless somebody else does. false: there was nothing.
+  bool poll() noexcept;
   /// Who polled may be about to sleep: the thread is to look again.
   void polls_end() noexcept;
 
-  /// Tells queue pair `qpn` (SoftQp::advance) when its connection can send or receive, until it is closed. It may be called
-  /// with the send queue held.
+  // With the send queue held or not:
+  /// Tells queue pair `qpn` (SoftQp::advance) when this socket can send or receive, until it is closed or connected().
   void watch_initiator(int socket, std::uint32_t qpn) noexcept;
   void change_initiator(int socket, std::uint32_t qpn, bool wants_output) noexcept;
-  /// Ends the connections to queue pair `qpn`.
-  void forget_target(std::uint32_t qpn);
+  /// A queue pair's connection is made, and is to be served from now on: the queue pair is to adopt it.
+  struct Arrival {
+    UniqueFd socket;
+    Route route;
+    TcpGreeting greeting;        ///< what it was greeted with
+    std::uint32_t path_mtu = 0;  ///< the other end's
+  };
+  void connected(Arrival arrival);
+  void change_connection(int socket, std::uint64_t id, bool wants_output) noexcept;
+
+  /// Ends the connections of queue pair `qpn`. `comes_again`: those at the other end are to try to connect again.
+  void forget_target(std::uint32_t qpn, bool comes_again);
 
  private:
   enum class Kind : std::uint8_t { kWake, kListener, kTarget, kInitiator };
   struct Watched {
-    Watched(SoftContext& context, UniqueFd socket, const Route& back) : target(context, std::move(socket), back) {}
-    TcpTarget target;
+    std::shared_ptr<TcpServed> served;
     int question = -1;
     std::uint32_t events = 0;  ///< that its socket is watched for
+    std::uint32_t owing = 0;   ///< for so many polls it is in owing_
   };
 
   using Clock = std::chrono::steady_clock;
@@ -72,9 +84,14 @@ class TcpService {
   void wake_thread() noexcept;
   void handle_all(std::span<const epoll_event> events);
   void handle(std::uint64_t what, std::uint32_t events);
+  void end_if_over(std::uint64_t id, std::uint32_t events);
   void accept_all(int listener);
   void look_after_strangers();
-  void advance(std::uint64_t id);
+  bool look();
+  bool look_at_few();
+  void receive_arrivals();
+  void serve_arrival(Arrival arrival);
+  bool advance(std::uint64_t id);
   void drop(std::uint64_t id);
   void watch(std::uint64_t id, Watched& watched);
   void advance_waiting();
@@ -87,6 +104,7 @@ class TcpService {
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> polls_{0};
   std::atomic<bool> polls_ended_{false};
+  std::atomic<bool> has_arrivals_{false};
   std::atomic<bool> left_to_pollers_{false};  // the thread sleeps, for a millisecond at a time; changes under mutex_
   // Of the thread alone.
   std::uint32_t polls_seen_ = 0;
@@ -97,16 +115,18 @@ class TcpService {
   std::thread thread_;
   std::mutex start_mutex_;                       // taken by who holds a send queue; guards
   std::map<std::uint16_t, UniqueFd> listeners_;  // by port
-  std::mutex mutex_;                             // never taken by who holds a send queue; guards what follows
-  std::map<std::uint64_t, std::unique_ptr<Watched>> targets_;
+  std::vector<Arrival> arrivals_;
+  std::mutex mutex_;  // never taken by who holds a send queue; guards what follows
+  std::map<std::uint64_t, Watched> targets_;
   std::set<std::uint64_t> waiting_;   // targets that wait for what no socket tells of
   std::set<std::uint64_t> busy_;      // targets that have more to do already
-  std::set<std::uint64_t> owing_;     // targets that owe an answer; all are in targets_
+  std::vector<std::uint64_t> owing_;  // targets that owe an answer, or were dropped since
   std::set<std::uint64_t> greeting_;  // targets that are not serving
   std::set<int> deaf_;                // listeners that had no descriptor for who came
   Clock::time_point strangers_due_{};
   std::uint64_t next_id_ = 1;
-  bool woken_ = false;  // wake_ has been written to since the thread looked
+  std::uint32_t looks_ = 0;
+  std::atomic<bool> woken_{false};  // wake_ has been written to since the thread looked
   // So long the thread sleeps at the most where no socket wakes it; changes under mutex_.
   std::atomic<int> pause_ms_{-1};
   std::optional<AtExit> at_exit_;

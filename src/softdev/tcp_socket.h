@@ -32,9 +32,6 @@ struct Route {
 /// A socket that is being connected, from `route.source` to `port` of `route.target`; whether it is, sending will show.
 /// Not valid, and errno.
 [[nodiscard]] UniqueFd tcp_connect(const Route& route, std::uint16_t port);
-/// false: the other end may take nothing for as long as it likes, so long as its host is there.
-void tcp_expect_progress(int socket, bool expected) noexcept;
-
 /// Has epoll tell of the socket when so many bytes are there, or fewer where there is no room for so many, or its end.
 void tcp_wake_after(int socket, int bytes) noexcept;
 

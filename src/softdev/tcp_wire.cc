@@ -3,21 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "softdev/device_limits.h"
 #include "softdev/placed_slices.h"
 #include "softdev/requests.h"
 #include "softdev/soft_context.h"
+#include "softdev/tcp_connection.h"
 
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr std::size_t kInputBuffer = 32 * 1024;
-constexpr std::size_t kMostPieces = 128;
-/// Of a socket, before others have their turn: the service is told again of what is left there.
-constexpr int kMostReads = 256;
+/// What is not sent yet of a request that is given up goes on from a copy; of more than that its connection is given up, too.
+constexpr std::size_t kMostCopied = 16 * 1024 * 1024;
 
 /// Bytes `done` to the end of what `slices` are together. How many pieces.
 std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::span<iovec> pieces) noexcept {
@@ -34,14 +32,32 @@ std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::sp
   return count;
 }
 
+TcpGreeting greeting_for(const LocalEnd& own, const Route& route, std::uint32_t target_qpn) {
+  TcpGreeting greeting = greeting_of(own, target_qpn);
+  if (!connects_to_other(own.service, route, own.qpn, target_qpn)) greeting.kind = GreetingKind::kCall;
+  return greeting;
+}
+
 }  // namespace
 
 std::span<const ibv_sge> TcpWire::UnderWay::slices() const noexcept {
   return placed.empty() ? slices_of(*wr) : std::span<const ibv_sge>(placed);
 }
 
+std::size_t TcpWire::UnderWay::pieces(std::size_t done, std::span<iovec> to) {
+  std::size_t count = 0;
+  if (done < sizeof(head)) {
+    to[count++] = {reinterpret_cast<std::byte*>(&head) + done, sizeof(head) - done};
+    done = sizeof(head);
+  }
+  if (payload != 0) count += pieces_of(slices(), done - sizeof(head), to.subspan(count));
+  return count;
+}
+
 TcpWire::TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
-    : own_(own), link_(*own.context, route, greeting_of(own, target_qpn)), in_(kInputBuffer) {}
+    : own_(own), link_(*own.context, route, greeting_for(own, route, target_qpn)) {}
+
+TcpWire::~TcpWire() = default;
 
 ibv_wc_status TcpWire::check(const ibv_send_wr& wr, std::uint64_t& bytes, std::vector<ibv_sge>& placed) const {
   const std::span<const MrEntry> table = own_.context->registrations().entries();
@@ -55,185 +71,208 @@ ibv_wc_status TcpWire::check(const ibv_send_wr& wr, std::uint64_t& bytes, std::v
   return bytes > kMaxMessageBytes ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-bool TcpWire::start(const ibv_send_wr& wr, std::uint32_t heard) {
+bool TcpWire::start(const ibv_send_wr& wr, std::uint32_t polled) {
   if (!under_way_.empty() && under_way_.back().refused != IBV_WC_SUCCESS) return false;
+  const bool brings = brings_bytes(wr.opcode);
   if ((wr.send_flags & IBV_SEND_FENCE) != 0 && bringing_ != 0) return false;
+  if (brings && bringing_ >= kMaxReadDepth) return false;
   std::uint64_t bytes = 0;
   std::vector<ibv_sge> placed;
   const ibv_wc_status status = check(wr, bytes, placed);
-  if (status == IBV_WC_SUCCESS && !link_.ready()) {
-    advance_link();
-    if (!link_.ready()) return false;
+  if (status == IBV_WC_SUCCESS && !is_connected()) {
+    open();
+    if (!is_connected()) return false;
   }
+  const std::uint32_t after = is_connected() ? connection_->output().done_for(polled) : 0;
   const auto length = static_cast<std::uint32_t>(bytes);
-  const bool brings = brings_bytes(wr.opcode);
-  under_way_.push_back({&wr, length, brings ? 0 : length, status, head_of(wr, length), std::move(placed)});
-  under_way_.back().head.heard = heard;
+  under_way_.push_back({&wr, length, brings ? 0 : length, after, status, head_of(wr, length), std::move(placed)});
   if (own_.service == Service::kXrc) under_way_.back().head.queue = wr.qp_type.xrc.remote_srqn;
   if (brings) ++bringing_;
   return true;
 }
 
-void TcpWire::advance_link() {
+// ---- The connection
+
+void TcpWire::open() {
+  if (lost_ || is_connected() || comes_) return;
+  std::optional<TcpLink::Welcomed> welcomed = link_.advance();
+  if (!welcomed) return;
+  comes_ = true;
+  own_.context->tcp().connected({std::move(welcomed->socket), link_.route(), link_.greeting(), welcomed->path_mtu});
+}
+
+void TcpWire::connect_now() {
+  link_.hurry();
+  open();
+}
+
+void TcpWire::adopt(std::shared_ptr<TcpConnection> connection) {
+  comes_ = false;
+  if (is_connected()) lose();
   const bool untaken = answered_ != first_;  // answers of the last connection, by its numbers
-  if (lost_ || untaken || link_.ready() || !link_.advance()) return;
-  first_ = answered_ = 0;
+  if (lost_ || untaken || failure_) return;
+  connection_ = std::move(connection);
+  link_.has_met();
+  first_ = answered_ = abandoned_ = 0;
   sending_ = sent_bytes_ = 0;
-  in_begin_ = in_end_ = 0;
-  payload_left_ = 0;
+  again_ = false;
+  restart_.reset();
   receiver_not_ready_ = false;
+  // What was started for the last connection is numbered anew, and knows nothing of the other end's.
+  for (UnderWay& one : under_way_) one.after = 0;
 }
 
 void TcpWire::advance() {
-  advance_link();
-  if (!link_.ready()) return;
+  open();
   send();
-  receive();
+}
+
+void TcpWire::send() {
+  if (!is_connected()) return;
+  const int error = connection_->send(this);
+  if (error != 0 && error != EAGAIN) lose();
+}
+
+void TcpWire::lose() {
+  if (!is_connected()) return;
+  lost_ = under_way_.size() > answered_ - first_;
+  connection_->cut();
+  connection_.reset();
 }
 
 // ---- Out
 
-std::size_t TcpWire::gather_output(std::span<iovec> pieces) {
+std::size_t TcpWire::gather(std::span<iovec> pieces, std::uint32_t done) {
+  if (is_in_request()) {
+    UnderWay& one = under_way_[sending_];
+    return one.refused == IBV_WC_SUCCESS ? one.pieces(sent_bytes_, pieces) : 0;
+  }
   std::size_t count = 0;
-  std::size_t done = sent_bytes_;
+  bool again = again_;
   for (std::size_t i = sending_; i < under_way_.size() && count + 1 + kMaxSge <= pieces.size(); ++i) {
     UnderWay& one = under_way_[i];
-    if (one.refused != IBV_WC_SUCCESS) break;
-    if (done < sizeof(one.head)) {
-      pieces[count++] = {reinterpret_cast<std::byte*>(&one.head) + done, sizeof(one.head) - done};
-      done = sizeof(one.head);
-    }
-    if (one.payload != 0) count += pieces_of(one.slices(), done - sizeof(one.head), pieces.subspan(count));
-    done = 0;
+    const bool must_wait = receiver_not_ready_ || static_cast<std::int32_t>(done - one.after) < 0;
+    if (one.refused != IBV_WC_SUCCESS || must_wait) break;
+    one.head.done = done;
+    one.head.again = std::exchange(again, false) ? 1 : 0;
+    count += one.pieces(0, pieces.subspan(count));
   }
   return count;
 }
 
 void TcpWire::sent(std::size_t bytes) {
+  if (bytes == 0) return;
   sent_bytes_ += bytes;
-  while (sending_ < under_way_.size() && under_way_[sending_].refused == IBV_WC_SUCCESS) {
-    const std::size_t whole = sizeof(TcpRequest) + under_way_[sending_].payload;
-    if (sent_bytes_ < whole) return;
-    sent_bytes_ -= whole;
-    heard_sent_ = under_way_[sending_].head.heard;
+  while (sending_ < under_way_.size() && sent_bytes_ >= under_way_[sending_].whole()) {
+    sent_bytes_ -= under_way_[sending_].whole();
     ++sending_;
+    again_ = false;
   }
+  if (sent_bytes_ == 0 && restart_) restart_at(*std::exchange(restart_, {}) - first_);
 }
 
-void TcpWire::send() {
-  while (link_.ready()) {
-    std::array<iovec, kMostPieces> pieces;
-    const std::size_t count = gather_output(pieces);
-    if (count == 0) return link_.want_output(false);
-    const Moved moved = tcp_send(link_.socket(), std::span(pieces).first(count));
-    sent(moved.bytes);
-    if (moved.error == EAGAIN) return link_.want_output(true);
-    if (moved.error == EFAULT) return fail_here(sending_, IBV_WC_LOC_PROT_ERR);
-    if (moved.error != 0) return lose();
+/// What is to be sent again is sent again from there.
+void TcpWire::restart_at(std::size_t index) noexcept {
+  sending_ = index;
+  again_ = true;
+}
+
+/// The other end waits for the rest of what has gone out in part, and cannot hear anything else before it.
+void TcpWire::finish_request() {
+  std::array<iovec, kMaxSge + 1> pieces;
+  UnderWay& one = under_way_[sending_];
+  const std::size_t count = one.pieces(sent_bytes_, pieces);
+  if (one.whole() - sent_bytes_ > kMostCopied || !connection_->go_first(std::span(pieces).first(count))) {
+    connection_->cut();
   }
+  sent_bytes_ = 0;
 }
 
 // ---- In
 
-void TcpWire::receive() {
-  int reads = kMostReads;
-  drained_ = false;
-  while (link_.ready()) {
-    const bool more = payload_left_ != 0 ? receive_payload(reads) : read_answers(reads);
-    if (!more) return;
-  }
+/// What was abandoned is answered, too, and nobody wants to know.
+bool TcpWire::is_abandoned(std::uint32_t done) const noexcept {
+  return static_cast<std::int32_t>(done - abandoned_) < 0;
 }
 
-bool TcpWire::receive_payload(int& reads) {
-  const std::size_t index = answered_ - first_;
-  UnderWay& read = under_way_[index];
-  if (read.refused != IBV_WC_SUCCESS) return false;
-  std::uint64_t bytes = 0;
-  if (check(*read.wr, bytes, read.placed) != IBV_WC_SUCCESS) {
-    fail_here(index, IBV_WC_LOC_PROT_ERR);
-    return false;
+bool TcpWire::heard(std::uint32_t done) {
+  if (is_abandoned(done)) return true;
+  const std::uint32_t ahead = done - first_;
+  const bool late = static_cast<std::int32_t>(done - answered_) < 0;
+  if (late || ahead > sending_) return false;
+  // What READs have brought is not passed over.
+  for (std::uint32_t i = answered_ - first_; i < ahead; ++i) {
+    if (under_way_[i].refused != IBV_WC_SUCCESS || brings_bytes(under_way_[i].wr->opcode)) return false;
   }
-  std::array<iovec, kMaxSge> pieces;
-  const std::size_t count = pieces_of(read.slices(), read.bytes - payload_left_, pieces);
-  std::size_t moved_bytes = 0;
-  for (std::size_t i = 0; i < count && in_begin_ != in_end_; ++i) {
-    const std::size_t here = std::min(pieces[i].iov_len, in_end_ - in_begin_);
-    std::memcpy(pieces[i].iov_base, in_.data() + in_begin_, here);
-    in_begin_ += here;
-    moved_bytes += here;
-  }
-  if (moved_bytes == 0 && reads-- == 0) return false;
-  Moved moved{moved_bytes, 0};
-  if (moved_bytes == 0) moved = tcp_receive(link_.socket(), std::span(pieces).first(count));
-  payload_left_ -= static_cast<std::uint32_t>(moved.bytes);
-  if (payload_left_ == 0) ++answered_;
-  if (moved.error == EFAULT) {
-    fail_here(index, IBV_WC_LOC_PROT_ERR);
-  } else if (moved.error != 0 && moved.error != EAGAIN) {
-    lose();
-  }
-  return moved.error == 0;
+  answered_ = done;
+  return true;
 }
 
-bool TcpWire::read_answers(int& reads) {
-  while (in_end_ - in_begin_ >= sizeof(TcpAnswer)) {
-    TcpAnswer answer;
-    std::memcpy(static_cast<void*>(&answer), in_.data() + in_begin_, sizeof(answer));
-    in_begin_ += sizeof(answer);
-    take(answer);
-    if (!link_.ready() || payload_left_ != 0) return true;
-  }
-  if (drained_ || reads-- == 0) return false;
-  std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
-  in_end_ -= in_begin_;
-  in_begin_ = 0;
-  iovec place{in_.data() + in_end_, in_.size() - in_end_};
-  const Moved moved = tcp_receive(link_.socket(), {&place, 1});
-  in_end_ += moved.bytes;
-  drained_ = moved.bytes < place.iov_len;
-  if (moved.error != 0 && moved.error != EAGAIN) lose();
-  return moved.error == 0;
-}
-
-void TcpWire::take(const TcpAnswer& answer) {
-  // Its request was taken as answered meanwhile: it says nothing new.
-  const bool late = static_cast<std::int32_t>(answer.done - answered_) < 0;
-  if (late && (answer.kind == TcpAnswer::kDone || answer.kind == TcpAnswer::kNotReady)) return;
+bool TcpWire::take(const TcpAnswer& answer) {
   const std::uint32_t ahead = answer.done - first_;
-  const std::uint32_t known = answered_ - first_;
-  if (late || ahead > sending_) return lose();  // no target says that
-  const bool waits = answer.kind == TcpAnswer::kNotReady;
-  // It takes nothing while it waits, and that may be long.
-  if (waits != receiver_not_ready_) tcp_expect_progress(link_.socket(), !waits);
-  receiver_not_ready_ = waits;
-  rnr_timer_ = answer.rnr_timer;
   if (answer.kind == TcpAnswer::kPayload) {
-    const bool is_read = ahead > known && brings_bytes(under_way_[ahead - 1].wr->opcode);
-    if (!is_read || under_way_[ahead - 1].bytes != answer.length) return lose();
-    answered_ = answer.done - 1;
-    payload_left_ = answer.length;
-    if (payload_left_ == 0) ++answered_;
-    return;
+    brought_ = answer.done - 1;
+    if (is_abandoned(brought_)) return true;
   }
-  answered_ = answer.done;
+  if (is_abandoned(answer.done) && answer.kind != TcpAnswer::kDone)
+    return false;  // it must not wait, nor come to anything
+  if (answer.kind == TcpAnswer::kPayload) {
+    if (ahead == 0 || ahead > sending_ || !heard(answer.done - 1)) return false;
+    const UnderWay& read = under_way_[ahead - 1];
+    return brings_bytes(read.wr->opcode) && read.bytes == answer.length;
+  }
+  if (!heard(answer.done)) return false;
+  switch (answer.kind) {
+    case TcpAnswer::kDone: return true;
+    case TcpAnswer::kNotReady:
+      rnr_timer_ = answer.rnr_timer;
+      receiver_not_ready_ = true;
+      return true;
+    case TcpAnswer::kReady:
+      receiver_not_ready_ = false;
+      if (is_in_request()) {
+        restart_ = answer.done;
+      } else {
+        restart_at(ahead);
+      }
+      return true;
+    case TcpAnswer::kFailed:
+    case TcpAnswer::kUnreachable: return fail_from(answer);
+    default: return false;
+  }
+}
+
+/// The target does not go on.
+bool TcpWire::fail_from(const TcpAnswer& answer) {
   if (answer.kind == TcpAnswer::kFailed) {
     const bool named = answer.status == IBV_WC_REM_ACCESS_ERR || answer.status == IBV_WC_REM_INV_REQ_ERR;
     failure_ = named ? static_cast<ibv_wc_status>(answer.status) : IBV_WC_REM_OP_ERR;
-    link_.close();
-  } else if (answer.kind == TcpAnswer::kUnreachable) {
-    for (; under_way_.size() > ahead; under_way_.pop_back()) forget(under_way_.back());
-    sending_ = ahead;
+  } else {
+    for (; under_way_.size() > answered_ - first_; under_way_.pop_back()) forget(under_way_.back());
+    sending_ = std::min(sending_, under_way_.size());
     sent_bytes_ = 0;
-    link_.close();
   }
+  connection_->cut();
+  connection_.reset();
+  return true;
+}
+
+Moved TcpWire::bring(TcpInput& input, std::uint32_t left) {
+  if (is_abandoned(brought_)) return input.throw_away(left);
+  const std::size_t index = answered_ - first_;
+  UnderWay& read = under_way_[index];
+  std::uint64_t bytes = 0;
+  std::array<iovec, kMaxSge> pieces;
+  Moved moved{0, EFAULT};
+  if (read.refused == IBV_WC_SUCCESS && check(*read.wr, bytes, read.placed) == IBV_WC_SUCCESS) {
+    const std::size_t count = pieces_of(read.slices(), read.bytes - left, pieces);
+    moved = input.move(std::span(pieces).first(count), left);
+  }
+  if (moved.error == EFAULT) fail_here(index, IBV_WC_LOC_PROT_ERR);
+  return moved;
 }
 
 // ---- Ends
-
-void TcpWire::lose() {
-  lost_ = under_way_.size() > answered_ - first_;
-  link_.close();
-}
 
 void TcpWire::forget(const UnderWay& one) noexcept {
   if (brings_bytes(one.wr->opcode)) --bringing_;
@@ -262,31 +301,30 @@ bool TcpWire::take_answer(ExecResult& result) {
   return true;
 }
 
-void TcpWire::take_as_answered(std::uint32_t messages) noexcept {
-  if (!link_.ready() || payload_left_ != 0) return;
-  for (std::size_t next = answered_ - first_; messages != 0 && next < sending_; ++next) {
-    const UnderWay& one = under_way_[next];
-    if (one.refused != IBV_WC_SUCCESS || brings_bytes(one.wr->opcode)) return;
-    if (!takes_receive(one.wr->opcode)) continue;
-    --messages;
-    answered_ = first_ + static_cast<std::uint32_t>(next) + 1;
-  }
-}
-
 ExecOutcome TcpWire::obstacle() const noexcept {
   if (lost_ || link_.state() == TcpLink::State::kRefused) return ExecOutcome::kLost;
-  if (!link_.ready()) return ExecOutcome::kUnreachable;
+  if (!is_connected()) return ExecOutcome::kUnreachable;
   return receiver_not_ready_ ? ExecOutcome::kReceiverNotReady : ExecOutcome::kDone;
 }
 
+void TcpWire::has_brought() noexcept {
+  if (!is_abandoned(brought_)) ++answered_;
+}
+
+/// The connection goes on with the other end's requests. Only where one of these waits there it has to end: it must not be carried
+/// out when the wait is over.
 void TcpWire::abandon() {
+  if (is_connected() && (receiver_not_ready_ || restart_)) lose();
+  if (is_connected() && is_in_request()) {
+    finish_request();
+    ++sending_;
+  }
+  abandoned_ = answered_ = first_ += static_cast<std::uint32_t>(sending_);
   under_way_.clear();
   bringing_ = 0;
-  first_ = answered_ = 0;
-  sending_ = sent_bytes_ = 0;
+  sending_ = 0;
   failure_.reset();
   lost_ = false;
-  link_.close();
 }
 
 }  // namespace rdmacomm::softdev

@@ -35,7 +35,7 @@ int close_xrcd(ibv_xrcd* xrcd) {
   if (domain.users.load() != 0) return EBUSY;
   SoftContext& soft = SoftContext::from(xrcd->context);
   soft.xrc_domains().remove(domain);
-  soft.segment().free(domain.nowhere().take_block());
+  soft.give_back(soft.segment(), domain.nowhere().take_block());
   delete &domain;
   return 0;
 }

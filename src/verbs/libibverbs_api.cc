@@ -63,6 +63,7 @@ constexpr Api kApi = {
     .destroy_comp_channel = ibv_destroy_comp_channel,
     .create_cq = ibv_create_cq,
     .destroy_cq = ibv_destroy_cq,
+    .resize_cq = ibv_resize_cq,
     .get_cq_event = ibv_get_cq_event,
     .ack_cq_events = ack_cq_events,
     .create_qp = ibv_create_qp,

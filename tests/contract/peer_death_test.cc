@@ -1,5 +1,9 @@
 // Two processes, and what is left when one of them is killed or stopped: by the TCP connection and on the queue pair.
 #include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
 
 #include "contract/contract_test.h"
 #include "rdmacomm/connector/connector.h"
@@ -32,14 +36,39 @@ struct Side {
   }
 };
 
-/// Connects, offers a buffer, and does nothing until it is killed.
+void send_card(int line, const RDMABuffer& buffer) {
+  const Card card{buffer.remote_region().address, buffer.remote_region().rkey};
+  ASSERT_EQ(::send(line, &card, sizeof(card), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(card)));
+}
+
+/// What the other side does: it connects, offers a buffer, and goes on until it is killed.
+using Body = void (*)(int line, std::uint16_t port);
+
 void idle(int line, std::uint16_t port) {
   Side side(TestDevice::peers(), Role::kPassive, line, {});
   auto tcp = TCPConnector::connect({"127.0.0.1", port});
   ASSERT_TRUE(tcp.has_value()) << tcp.error().message();
   const auto buffer = side.end.buffer(4096);
-  const Card card{buffer->remote_region().address, buffer->remote_region().rkey};
-  ASSERT_EQ(::send(line, &card, sizeof(card), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(card)));
+  send_card(line, *buffer);
+  (void)pause();
+}
+
+constexpr std::size_t kLongBytes = 1 << 20;
+constexpr auto kWritten = std::byte{0xab};
+
+/// Writes to the buffer that it is told of all the time.
+void keep_writing(int line, std::uint16_t port) {
+  Side side(TestDevice::peers(), Role::kPassive, line, {});
+  auto tcp = TCPConnector::connect({"127.0.0.1", port});
+  ASSERT_TRUE(tcp.has_value()) << tcp.error().message();
+  const auto buffer = side.end.buffer(kLongBytes);
+  std::fill_n(buffer->data(), buffer->size(), kWritten);
+  send_card(line, *buffer);
+  Card target;
+  ASSERT_EQ(::recv(line, &target, sizeof(target), MSG_WAITALL), static_cast<ssize_t>(sizeof(target)));
+  do {
+    ASSERT_FALSE(side.end.channel->post_write(buffer->at(0), {target.address, kLongBytes, target.rkey}, 1));
+  } while (side.end.next(patience()).ok());
   (void)pause();
 }
 
@@ -49,9 +78,9 @@ class PeerDeathTest : public ::testing::Test {
     ASSERT_EQ(TestDevice::own().why_not(), "");
     ASSERT_EQ(TestDevice::peers().why_not(), "");
   }
-  void start(const AdapterConfig& config = {}) {
+  void start(const AdapterConfig& config = {}, Body body = idle) {
     listener_ = TCPListener::listen({"127.0.0.1", 0}).value();
-    child_ = std::make_unique<testing::ForkedChild>([this](int line) { idle(line, listener_->port()); });
+    child_ = std::make_unique<testing::ForkedChild>([this, body](int line) { body(line, listener_->port()); });
     side_ = std::make_unique<Side>(TestDevice::own(), Role::kActive, child_->line(), config);
     ASSERT_NE(side_->link, nullptr);
     Card card;
@@ -136,6 +165,26 @@ TEST_F(PeerDeathTest, AStoppedPeerIsStillWrittenTo) {
   ASSERT_FALSE(end().channel->post_read(source_->at(0), remote_, 2));
   EXPECT_TRUE(end().next().ok());
   EXPECT_EQ(side_->tcp->check_peer(), PeerState::kOpen);
+}
+
+/// Whatever it was doing: a device does not wait for its peers.
+TEST_F(PeerDeathTest, AStoppedPeerKeepsNobodyFromEnding) {
+  for (int round = 0; round < 3; ++round) {
+    start({.ack_timeout = 4ms, .retry_count = 3}, keep_writing);
+    auto target = end().buffer(kLongBytes);
+    send_card(child_->line(), *target);
+    const std::atomic_ref<std::byte> first(*target->data());
+    for (const Deadline deadline = patience(); first.load() != kWritten && !deadline.passed();) sched_yield();
+    EXPECT_EQ(first.load(), kWritten);
+    ASSERT_FALSE(end().channel->post_recv(source_->at(0), 5));
+    child_->stop();
+    const Status drained = end().channel->drain(patience());
+    EXPECT_TRUE(drained.ok()) << drained.message();
+    target.reset();
+    source_.reset();
+    side_.reset();
+    child_.reset();
+  }
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <map>
+#include <string>
 #include <thread>
 
 #include "softdev/two_processes.h"
@@ -59,6 +62,41 @@ TEST(Processes, AStoppedTargetIsStillWrittenTo) {
     ASSERT_EQ(qp.post(write, memory.slice(0, 8)), 0);
     EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
   }
+}
+
+/// Whether a thread of this process sleeps.
+bool asleep(pid_t thread) {
+  std::ifstream stat("/proc/self/task/" + std::to_string(thread) + "/stat");
+  const std::string text(std::istreambuf_iterator<char>(stat), {});
+  return text.find(") S") != std::string::npos;
+}
+
+TEST(Processes, WhoConnectsToAStoppedOneHoldsUpNobodyElse) {
+  Child stopped([](Line line) {
+    Node node;
+    Qp qp(node);
+    line.send({.qpn = qp.number()});
+    pause();
+  });
+  const Card card = stopped.line().receive();
+  stopped.stop();
+  Node node;
+  Qp waiting(node);
+  std::atomic<pid_t> thread{0};
+  std::atomic<bool> through{false};
+  std::thread other([&] {
+    thread = gettid();
+    waiting.connect_to(card.qpn);
+    through = true;
+  });
+  while (thread == 0 || !asleep(thread)) std::this_thread::yield();
+  Qp left(node);
+  Qp right(node);
+  left.connect_to(right.number());
+  right.connect_to(left.number());
+  EXPECT_FALSE(through) << "it waits for the one that is stopped, and is not waited for";
+  stopped.resume();
+  other.join();
 }
 
 /// As soon as a program has a message, its sender is told so, even if the program ends with it and destroys nothing.

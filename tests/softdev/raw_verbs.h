@@ -83,6 +83,7 @@ struct QpSettings {
   ibv_srq* srq = nullptr;
   std::uint32_t qkey = 0x1234;  // UD
   ibv_xrcd* xrcd = nullptr;     // IBV_QPT_XRC_RECV
+  ibv_cq* shared_cq = nullptr;  // instead of its own
 };
 
 /// A queue pair with a completion queue of its own.
@@ -100,7 +101,7 @@ struct Qp {
     const int completions = static_cast<int>(std::max(256U, 2 * settings.depth));
     cq = verbs::CqHandle(api(), api().create_cq(node.context.get(), completions, this, channel.get(), 0));
     ibv_qp_init_attr init{};
-    init.send_cq = init.recv_cq = cq.get();
+    init.send_cq = init.recv_cq = settings.shared_cq != nullptr ? settings.shared_cq : cq.get();
     init.qp_type = settings.type;
     init.cap = {settings.depth, settings.depth, settings.sges, settings.sges, settings.inline_bytes};
     init.sq_sig_all = settings.signal_all ? 1 : 0;

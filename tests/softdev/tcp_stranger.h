@@ -12,7 +12,9 @@
 #include <cstdint>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/control_protocol.h"
 #include "softdev/tcp_protocol.h"
+#include "softdev/unix_packet.h"
 #include "support/environment_variable.h"
 
 namespace rdmacomm::softdev::test {
@@ -84,12 +86,19 @@ inline bool is_closed(const UniqueFd& socket) {
 
 /// A queue pair number whose port is the test's, which is so the peer.
 struct ManualPeer {
-  std::uint32_t number = kQpnBlocks << kQpnBlockBits;
+  std::uint32_t number = 0;
+  UniqueFd name;  // of the block: no device gives its numbers out
   UniqueFd listener;
 
-  ManualPeer() {
-    while (!listener && number != 0) {
-      number -= 1U << kQpnBlockBits;
+  /// Greater than all that other queue pairs have, or less.
+  enum class Place { kFirst, kLast };
+
+  explicit ManualPeer(Place place = Place::kLast) {
+    for (std::uint32_t i = 1; !listener && i < kQpnBlocks; ++i) {
+      const std::uint32_t block = place == Place::kFirst ? i : kQpnBlocks - i;
+      name = bind_to(block_socket_name(block));
+      if (!name) continue;
+      number = block << kQpnBlockBits;
       listener.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       const sockaddr_in address = loopback_port_of(number);
       prepare(listener);

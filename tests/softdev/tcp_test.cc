@@ -25,14 +25,17 @@ struct TcpScene {
 
   [[nodiscard]] TcpGreeting greeting() const {
     TcpGreeting greeting;
-    greeting.kind = GreetingKind::kRequests;
+    greeting.kind = GreetingKind::kConnection;
     greeting.service = Service::kReliable;
-    greeting.initiator_qpn = pair.a.number();
-    greeting.target_qpn = pair.b.number();
+    greeting.initiator_qpn = connecting().number();
+    greeting.target_qpn = connected().number();
     greeting.path_mtu = 4096;
     greeting.token = 0x1234;  // nobody's
     return greeting;
   }
+  /// On one host the lesser number connects to the other.
+  [[nodiscard]] const Qp& connecting() const { return pair.a.number() < pair.b.number() ? pair.a : pair.b; }
+  [[nodiscard]] const Qp& connected() const { return pair.a.number() < pair.b.number() ? pair.b : pair.a; }
   void expect_it_still_works() {
     ASSERT_EQ(pair.b.post_recv(b_memory.slice(0, 64), 1), 0);
     ASSERT_EQ(pair.a.post(send_request(2), a_memory.slice(0, 64)), 0);
@@ -43,7 +46,7 @@ struct TcpScene {
 
 TEST(TcpStrangers, WhoDoesNotHaveTheTokenIsNotThePeer) {
   TcpScene scene;
-  const UniqueFd stranger = knock(scene.pair.b.number());
+  const UniqueFd stranger = knock(scene.connected().number());
   ASSERT_TRUE(stranger);
   say(stranger, scene.greeting());
   EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
@@ -53,7 +56,7 @@ TEST(TcpStrangers, WhoDoesNotHaveTheTokenIsNotThePeer) {
 
 TEST(TcpStrangers, AnotherQueuePairIsNotThePeer) {
   TcpScene scene;
-  const UniqueFd stranger = knock(scene.pair.b.number());
+  const UniqueFd stranger = knock(scene.connected().number());
   TcpGreeting greeting = scene.greeting();
   ++greeting.initiator_qpn;
   say(stranger, greeting);
@@ -64,7 +67,7 @@ TEST(TcpStrangers, AnotherQueuePairIsNotThePeer) {
 TEST(TcpStrangers, AnotherVersionAndAnotherProtocolAreRefused) {
   TcpScene scene;
   for (const bool version : {true, false}) {
-    const UniqueFd stranger = knock(scene.pair.b.number());
+    const UniqueFd stranger = knock(scene.connected().number());
     TcpGreeting greeting = scene.greeting();
     if (version) {
       ++greeting.version;
@@ -79,7 +82,7 @@ TEST(TcpStrangers, AnotherVersionAndAnotherProtocolAreRefused) {
 
 TEST(TcpStrangers, AQuestionAboutAGreetingThatWasNotSentIsDenied) {
   TcpScene scene;
-  const UniqueFd stranger = knock(scene.pair.a.number());
+  const UniqueFd stranger = knock(scene.connecting().number());
   TcpGreeting question = scene.greeting();
   question.kind = GreetingKind::kConfirm;
   say(stranger, question);
@@ -89,7 +92,7 @@ TEST(TcpStrangers, AQuestionAboutAGreetingThatWasNotSentIsDenied) {
 TEST(TcpStrangers, ANumberThatNoQueuePairHasIsRefused) {
   TcpScene scene;
   for (const std::uint32_t number : {0U, 1U << 24, UINT32_MAX}) {
-    const UniqueFd stranger = knock(scene.pair.b.number());
+    const UniqueFd stranger = knock(scene.connected().number());
     TcpGreeting greeting = scene.greeting();
     greeting.initiator_qpn = number;
     say(stranger, greeting);
@@ -115,7 +118,7 @@ TEST(TcpStrangers, WhoComesWhenDescriptorsAreUsedUpWaits) {
   none.rlim_cur = static_cast<rlim_t>(last.get()) + 1;  // the last that knock() takes
   last.reset();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  const UniqueFd stranger = knock(scene.pair.b.number());
+  const UniqueFd stranger = knock(scene.connected().number());
   for (int i = 0; i < 100; ++i) (void)scene.pair.b.poll();  // looks who is there, too
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_TRUE(stranger);
@@ -157,7 +160,7 @@ TEST(TcpStrangers, RequestsThatCannotBeEndTheConnection) {
   Qp qp(node, settings);
   qp.get_ready();
   TcpGreeting greeting;
-  greeting.kind = GreetingKind::kRequests;
+  greeting.kind = GreetingKind::kConnection;
   greeting.service = Service::kDatagram;
   greeting.initiator_qpn = 0x123456;
   greeting.target_qpn = qp.number();
@@ -202,7 +205,7 @@ TEST(TcpVariable, AnotherValueOpensNoDevice) {
 /// The greeting that the initiator at the other end of `scene` would send, but for the token.
 TcpGreeting greeting_of(const Scene& scene) {
   TcpGreeting greeting;
-  greeting.kind = GreetingKind::kRequests;
+  greeting.kind = GreetingKind::kConnection;
   greeting.service = Service::kXrc;
   greeting.initiator_qpn = scene.sender.number();
   greeting.target_qpn = scene.receiver.number();

@@ -1,4 +1,7 @@
 // Each verb of soft0 with its data compared byte by byte, through mapped memory and through system calls.
+#include <map>
+#include <memory>
+
 #include "softdev/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -219,6 +222,39 @@ TEST(Verbs, QueuePairsLeaveASharedCompletionQueueWhileItIsPolled) {
     queue_pairs.pop_back();
     EXPECT_EQ(ibv_poll_cq(cq.get(), 1, &wc), 0);
   }
+}
+
+TEST(Verbs, BusyQueuePairsOfASharedCompletionQueueTakeTurnsWhateverIsIdle) {
+  constexpr std::size_t kQueuePairs = 12;
+  const auto is_busy = [](std::size_t i) { return i == 5 || i == 6 || i == 11; };
+  Node node;
+  const Memory memory(node);
+  const verbs::CqHandle cq(api(), api().create_cq(node.context.get(), 1024, nullptr, nullptr, 0));
+  std::vector<std::unique_ptr<Qp>> queue_pairs;
+  std::map<std::uint32_t, std::pair<Qp*, int>> by_number;
+  const auto write = [&](Qp& qp) {
+    return qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, memory.address(), memory.mr->rkey), std::span<ibv_sge>());
+  };
+  for (std::size_t i = 0; i < kQueuePairs; ++i) {
+    Qp& qp = *queue_pairs.emplace_back(std::make_unique<Qp>(node, QpSettings{.shared_cq = cq.get()}));
+    qp.connect_to(qp.number());
+    if (!is_busy(i)) continue;
+    by_number[qp.number()] = {&qp, 0};
+    for (int n = 0; n < 8; ++n) ASSERT_EQ(write(qp), 0);
+  }
+  std::array<ibv_wc, 8> found{};
+  for (int polls = 0; polls < 900; ++polls) {
+    const int count = ibv_poll_cq(cq.get(), static_cast<int>(found.size()), found.data());
+    ASSERT_GE(count, 0);
+    for (int n = 0; n < count; ++n) {
+      auto& [qp, seen] = by_number.at(found[static_cast<std::size_t>(n)].qp_num);
+      ++seen;
+      ASSERT_EQ(write(*qp), 0);
+    }
+  }
+  int all = 0;
+  for (const auto& [number, entry] : by_number) all += entry.second;
+  for (const auto& [number, entry] : by_number) EXPECT_GE(entry.second, all / 4) << "of " << all;
 }
 
 TEST(Verbs, AllocatedMemoryIsZeroedAndReused) {

@@ -44,6 +44,7 @@ class ForkedChild {
     EXPECT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
     EXPECT_TRUE(WIFSTOPPED(status));
   }
+  void resume() const { ::kill(pid_, SIGCONT); }
   void kill() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);

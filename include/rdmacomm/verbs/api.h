@@ -40,6 +40,7 @@ struct Api {
   int (*destroy_comp_channel)(ibv_comp_channel* channel);
   ibv_cq* (*create_cq)(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector);
   int (*destroy_cq)(ibv_cq* cq);
+  int (*resize_cq)(ibv_cq* cq, int depth);
   int (*get_cq_event)(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);
   void (*ack_cq_events)(ibv_cq* cq, unsigned count);
 

@@ -1,0 +1,72 @@
+// copier.h - copies into memory that another process may be watching.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace rdmacomm::softdev {
+
+namespace detail {
+
+template <typename T>
+inline void store_piece(std::byte*& to, const std::byte*& from, std::size_t& left) noexcept {
+  if (left < sizeof(T)) return;
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  __atomic_store_n(reinterpret_cast<T*>(to), value, __ATOMIC_RELEASE);
+  to += sizeof(T);
+  from += sizeof(T);
+  left -= sizeof(T);
+}
+
+}  // namespace detail
+
+/// Copies the messages of one queue pair that go straight from one place in memory to another. Threads: one at a time.
+///
+/// Long ones there and back by turns, in pieces: what was touched last is still in the core's cache. Where a buffer leaves
+/// again as it is, that is where the copy before has ended; where it has been filled meanwhile, its end, every other
+/// time. See docs/adr/0013-long-copies-turn.md.
+class Copier {
+ public:
+  static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+  static constexpr std::size_t kTurnsFrom = 15 * kPieceBytes;  ///< shorter ones would gain nothing
+
+  void copy(std::byte* to, const std::byte* from, std::size_t count) noexcept {
+    if (count < kTurnsFrom) {
+      std::memcpy(to, from, count);
+    } else {
+      copy_long(to, from, count);
+    }
+  }
+
+  /// The same so that whoever sees the last byte sees all of them, as receivers that poll the last byte of a WRITE
+  /// expect: what lies in the last aligned 8 bytes is stored last, by aligned stores with release.
+  void copy_last_byte_last(std::byte* to, const std::byte* from, std::size_t count) noexcept {
+    if (count == 0) return;
+    if (count == 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
+      return detail::store_piece<std::uint64_t>(to, from, count);
+    }
+    const std::size_t past_word = reinterpret_cast<std::uintptr_t>(to + count) % 8;
+    std::size_t tail = std::min<std::size_t>(past_word == 0 ? 8 : past_word, count);
+    const std::size_t head = count - tail;
+    if (head != 0) copy(to, from, head);
+    to += head;
+    from += head;
+    // Only a message shorter than its last word can start in the middle of it; bytes do for those.
+    if (reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
+      detail::store_piece<std::uint64_t>(to, from, tail);
+      detail::store_piece<std::uint32_t>(to, from, tail);
+      detail::store_piece<std::uint16_t>(to, from, tail);
+    }
+    while (tail != 0) detail::store_piece<std::uint8_t>(to, from, tail);
+  }
+
+ private:
+  void copy_long(std::byte* to, const std::byte* from, std::size_t count) noexcept;
+
+  bool backwards_ = false;
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,132 @@
+#include "softdev/tcp_visitor.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "softdev/soft_context.h"
+#include "softdev/soft_qp.h"
+#include "softdev/tcp_connection.h"
+#include "softdev/tcp_datagram_target.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kBuffer = 256;
+/// How long one may take to say who he is, or to close.
+constexpr std::chrono::seconds kPatience{10};
+constexpr std::uint32_t kGreatestQpn = 0xffffff;
+
+}  // namespace
+
+TcpVisitor::TcpVisitor(SoftContext& context, UniqueFd socket, const Route& back, std::uint64_t id)
+    : context_(context), socket_(std::move(socket)), back_(back), id_(id), input_(socket_.get(), kBuffer) {}
+
+std::uint32_t TcpVisitor::events() const noexcept {
+  return EPOLLIN;
+}
+
+bool TcpVisitor::progress() {
+  input_.begin_round();
+  if (stage_ == Stage::kGreeting) read_greeting();
+  if (stage_ == Stage::kAsking) read_confirmation();
+  if (Clock::now() - accepted_at_ >= kPatience) return false;
+  return stage_ == Stage::kOver ? linger() : true;
+}
+
+/// To close with something unread would take back what was sent last. So it is read until the other end has closed.
+bool TcpVisitor::linger() {
+  for (;;) {
+    (void)input_.skip(input_.available());
+    const int error = input_.fill(1);
+    if (error != 0) return error == EAGAIN;
+  }
+}
+
+void TcpVisitor::read_greeting() {
+  while (input_.available() < sizeof(greeting_)) {
+    const int error = input_.fill(sizeof(greeting_), true);
+    if (error == EAGAIN) return;
+    if (error != 0) {
+      stage_ = Stage::kOver;
+      return;
+    }
+  }
+  input_.take(greeting_);
+  stage_ = judge();
+}
+
+TcpVisitor::Stage TcpVisitor::judge() {
+  const bool has_number = greeting_.initiator_qpn != 0 && greeting_.initiator_qpn <= kGreatestQpn;
+  if (greeting_.magic != kTcpMagic || greeting_.version != kTcpVersion || !has_number) return reply(Welcome::kRefused);
+  if (greeting_.kind == GreetingKind::kConfirm) return judge_confirm();
+  target_ = context_.queue_pairs().find(greeting_.target_qpn);
+  const bool expected =
+      target_ != nullptr && target_->expects(greeting_.initiator_qpn, greeting_.service, back_.target);
+  if (!expected) return reply(Welcome::kNotYet);
+  if (greeting_.kind == GreetingKind::kCall) return judge_call(*target_);
+  if (greeting_.kind != GreetingKind::kConnection || target_->connects()) return reply(Welcome::kRefused);
+  return greeting_.service == Service::kDatagram ? reply(Welcome::kYes) : ask_back();
+}
+
+TcpVisitor::Stage TcpVisitor::judge_confirm() {
+  const auto initiator = context_.queue_pairs().find(greeting_.initiator_qpn);
+  const bool mine = initiator != nullptr && initiator->has_greeted(greeting_.target_qpn, greeting_.token);
+  return reply(mine ? Welcome::kYes : Welcome::kRefused);
+}
+
+/// Nothing follows from it but that the queue pair connects with the one that it is to be connected with.
+TcpVisitor::Stage TcpVisitor::judge_call(SoftQp& target) {
+  if (!target.connects()) return reply(Welcome::kRefused);
+  target.connect_now();
+  return reply(Welcome::kNotYet);
+}
+
+TcpVisitor::Stage TcpVisitor::ask_back() {
+  socket_of_question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
+  TcpGreeting question = greeting_;
+  question.kind = GreetingKind::kConfirm;
+  question_.emplace(question);
+  return socket_of_question_.valid() ? Stage::kAsking : Stage::kOver;
+}
+
+void TcpVisitor::read_confirmation() {
+  const int error = question_->greet(question());
+  if (error != 0 && error != EAGAIN) stage_ = Stage::kOver;
+  if (!question_->is_sent()) return;
+  const std::optional<TcpWelcome> answer = question_->welcome(question());
+  if (!answer) return;
+  socket_of_question_.reset();
+  stage_ = reply(answer->answer == Welcome::kYes ? Welcome::kYes : Welcome::kRefused);
+}
+
+/// The first that is sent on a connection: there is room for it.
+TcpVisitor::Stage TcpVisitor::reply(Welcome answer) {
+  TcpWelcome message;
+  message.answer = answer;
+  message.path_mtu = target_ == nullptr ? 0 : target_->path_mtu();
+  iovec whole{&message, sizeof(message)};
+  const bool said = tcp_send(socket(), {&whole, 1}).bytes == sizeof(message);
+  const bool stays = said && answer == Welcome::kYes && greeting_.kind == GreetingKind::kConnection;
+  if (!stays) (void)shutdown(socket(), said ? SHUT_WR : SHUT_RDWR);
+  return stays ? Stage::kWelcome : Stage::kOver;
+}
+
+std::shared_ptr<TcpServed> TcpVisitor::successor() {
+  if (stage_ != Stage::kWelcome) return nullptr;
+  const TcpTarget::Initiator initiator{greeting_.initiator_qpn, greeting_.path_mtu, greeting_.service};
+  if (greeting_.service == Service::kDatagram) {
+    return std::make_shared<TcpDatagramTarget>(context_, std::move(socket_), back_, *target_, initiator);
+  }
+  const bool both_ways = !target_->is_one_way();
+  const auto connection = std::make_shared<TcpConnection>(context_, std::move(socket_), target_,
+                                                          TcpConnection::Ends{id_, both_ways, true, initiator});
+  if (both_ways) target_->adopt(connection);
+  return connection;
+}
+
+}  // namespace rdmacomm::softdev

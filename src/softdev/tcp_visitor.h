@@ -1,0 +1,60 @@
+// tcp_visitor.h - somebody who has connected, until it is known who.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/tcp_input.h"
+#include "softdev/tcp_introduction.h"
+#include "softdev/tcp_protocol.h"
+#include "softdev/tcp_served.h"
+#include "softdev/tcp_socket.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+class SoftQp;
+
+/// Hears a greeting, asks back where that is needed, and says what is to be said to it. Who is welcome has a successor.
+/// Threads: one at a time, see TcpService.
+class TcpVisitor final : public TcpServed {
+ public:
+  TcpVisitor(SoftContext& context, UniqueFd socket, const Route& back, std::uint64_t id);
+
+  [[nodiscard]] bool progress() override;
+  [[nodiscard]] int socket() const noexcept override { return socket_.get(); }
+  [[nodiscard]] std::uint32_t events() const noexcept override;
+  [[nodiscard]] bool lingers() const noexcept override { return true; }
+  [[nodiscard]] int question() const noexcept override { return socket_of_question_.get(); }
+  [[nodiscard]] std::shared_ptr<TcpServed> successor() override;
+
+ private:
+  enum class Stage : std::uint8_t { kGreeting, kAsking, kWelcome, kOver };
+
+  void read_greeting();
+  [[nodiscard]] Stage judge();
+  [[nodiscard]] Stage judge_confirm();
+  [[nodiscard]] Stage judge_call(SoftQp& target);
+  [[nodiscard]] Stage ask_back();
+  void read_confirmation();
+  [[nodiscard]] Stage reply(Welcome answer);
+  bool linger();
+
+  SoftContext& context_;
+  UniqueFd socket_;
+  UniqueFd socket_of_question_;
+  std::optional<TcpIntroduction> question_;
+  const Route back_;
+  const std::uint64_t id_;
+  const std::chrono::steady_clock::time_point accepted_at_ = std::chrono::steady_clock::now();
+  Stage stage_ = Stage::kGreeting;
+  TcpGreeting greeting_;
+  std::shared_ptr<SoftQp> target_;
+  TcpInput input_;
+};
+
+}  // namespace rdmacomm::softdev
