@@ -1,90 +1,59 @@
 #include "rdmacomm/adapter/completion_waiter.h"
 
-#include <poll.h>
-#include <sched.h>
-#include <sys/eventfd.h>
-
-#include <array>
-
-#include "rdmacomm/verbs/call.h"
+#include "adapter/waiters.h"
 
 namespace rdmacomm {
-namespace {
 
-void pause_core() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
+const char* to_text(PollingMode mode) noexcept {
+  switch (mode) {
+    case PollingMode::kBusyPoll: return "busy poll";
+    case PollingMode::kCompletionChannel: return "completion channel";
+    case PollingMode::kEpoll: return "epoll";
+    case PollingMode::kAdaptive: return "adaptive";
+  }
+  return "unknown";
 }
 
-// Spins. The caller polls between two calls, so each wait() is one pause: it needs neither the clock nor a
-// flag, since returning is all that wake() and the deadline can ask of it.
-class BusyPollWaiter final : public CompletionWaiter {
- public:
-  [[nodiscard]] bool prepare() noexcept override { return false; }
-  void wait(Deadline /*deadline*/) noexcept override {
-    pause_core();
-    if (++waits_ % kYieldEvery == 0) sched_yield();
+Status WaitOptions::validate() const {
+  if (spin >= std::chrono::microseconds(0) && spin <= kMaxSpin) return {};
+  return make_error(Errc::kInvalidArgument, "waiting.spin is " + std::to_string(spin.count()) + " us; it must be 0.." +
+                                                std::to_string(kMaxSpin.count()));
+}
+
+Result<std::unique_ptr<CompletionWaiter>> CompletionWaiter::create(PollingMode mode, CompletionQueue& cq,
+                                                                   const WaitOptions& options) {
+  if (Status valid = options.validate(); !valid) return valid.error();
+  if (mode == PollingMode::kBusyPoll) return std::unique_ptr<CompletionWaiter>(new BusyPollWaiter(options));
+  auto sleeper = ChannelSleeper::create(cq);
+  if (!sleeper) return sleeper.error();
+  if (mode == PollingMode::kCompletionChannel) {
+    return std::unique_ptr<CompletionWaiter>(new ChannelWaiter(std::move(*sleeper)));
   }
-  void wake() noexcept override {}
-
- private:
-  // Where there are more spinning threads than cores, the one that would bring the completion may be waiting
-  // for this core. A yield every few ten microseconds lets it run, and is lost in the noise where there are
-  // cores enough.
-  static constexpr unsigned kYieldEvery = 1024;
-  unsigned waits_ = 0;
-};
-
-// Sleeps on the completion channel until the device or wake() makes a descriptor readable.
-class ChannelWaiter final : public CompletionWaiter {
- public:
-  ChannelWaiter(CompletionQueue& cq, UniqueFd wake_fd) : cq_(cq), wake_fd_(std::move(wake_fd)) {}
-
-  [[nodiscard]] bool prepare() noexcept override {
-    armed_ = !cq_.arm();
-    return true;
+  if (mode == PollingMode::kAdaptive) {
+    return std::unique_ptr<CompletionWaiter>(new AdaptiveWaiter(options, std::move(*sleeper)));
   }
+  auto descriptors = DescriptorSet::create();
+  if (!descriptors) return descriptors.error();
+  auto waiter = std::make_unique<EpollWaiter>(std::move(*sleeper), std::move(*descriptors));
+  if (Status opened = waiter->open(); !opened) return opened.error();
+  return std::unique_ptr<CompletionWaiter>(std::move(waiter));
+}
 
-  void wait(Deadline deadline) noexcept override {
-    if (!armed_) return;  // nobody would wake us: poll on instead
-    std::array<pollfd, 2> fds{pollfd{cq_.fd(), POLLIN, 0}, pollfd{wake_fd_.get(), POLLIN, 0}};
-    if (::poll(fds.data(), fds.size(), deadline.poll_timeout_ms()) <= 0) return;  // timeout, or a signal: allowed
-    if (fds[0].revents != 0) cq_.consume_events();
-    if (fds[1].revents != 0) take_wake_ups();
-  }
+Status CompletionWaiter::watch(int fd, std::uint32_t /*events*/, DescriptorSet::Function /*function*/) {
+  return make_error(Errc::kNotSupported,
+                    "cannot wait for descriptor " + std::to_string(fd) + ", too: polling_mode must be kEpoll for that");
+}
 
-  void wake() noexcept override {
-    // Fails only when the counter is at its maximum; then it is readable, which is what is wanted.
-    (void)eventfd_write(wake_fd_.get(), 1);
-  }
+void CompletionWaiter::note_sleep(std::chrono::nanoseconds time) noexcept {
+  // One thread writes, so that plain additions do.
+  sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  asleep_ns_.store(asleep_ns_.load(std::memory_order_relaxed) + time.count(), std::memory_order_relaxed);
+}
 
- private:
-  void take_wake_ups() noexcept {
-    eventfd_t count = 0;
-    (void)eventfd_read(wake_fd_.get(), &count);  // non-blocking; nothing to take is fine
-  }
-
-  CompletionQueue& cq_;
-  UniqueFd wake_fd_;
-  bool armed_ = false;
-};
-
-}  // namespace
-
-Result<std::unique_ptr<CompletionWaiter>> CompletionWaiter::create(PollingMode mode, CompletionQueue& cq) {
-  if (mode == PollingMode::kBusyPoll) return std::unique_ptr<CompletionWaiter>(new BusyPollWaiter);
-  if (cq.fd() < 0) {
-    return make_error(Errc::kNotSupported,
-                      "cannot sleep on a completion queue made without a channel; make it with_channel, or busy-poll");
-  }
-  UniqueFd wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (Status status = verbs::from_minus_one(wake_fd.get(), "create an eventfd to be woken by"); !status.ok()) {
-    return status.error();
-  }
-  return std::unique_ptr<CompletionWaiter>(new ChannelWaiter(cq, std::move(wake_fd)));
+WaitCounts CompletionWaiter::counts() const noexcept {
+  return {.waits = waits_.load(std::memory_order_relaxed),
+          .sleeps = sleeps_.load(std::memory_order_relaxed),
+          .asleep = std::chrono::nanoseconds(asleep_ns_.load(std::memory_order_relaxed))};
 }
 
 }  // namespace rdmacomm

@@ -23,11 +23,12 @@ Result<std::uint32_t> random_psn() {
 
 constexpr int kUsualInlineBytes = 64;
 
-ibv_qp_init_attr init_attributes(const AdapterConfig& config, ibv_cq* send_cq, ibv_cq* recv_cq,
+ibv_qp_init_attr init_attributes(const AdapterConfig& config, ibv_cq* send_cq, ibv_cq* recv_cq, ibv_srq* srq,
                                  std::uint32_t inline_bytes) {
   ibv_qp_init_attr attributes{};
   attributes.send_cq = send_cq;
   attributes.recv_cq = recv_cq;
+  attributes.srq = srq;
   attributes.cap.max_send_wr = static_cast<std::uint32_t>(*config.send_depth);
   attributes.cap.max_recv_wr = static_cast<std::uint32_t>(*config.recv_depth);
   attributes.cap.max_send_sge = static_cast<std::uint32_t>(*config.max_send_slices);
@@ -61,8 +62,14 @@ std::string cause_of(ibv_qp_state to, std::error_code code) {
 }  // namespace
 
 RDMAAdapter::RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq,
-                         const AdapterConfig& config)
-    : device_(device), send_cq_(send_cq), recv_cq_(recv_cq), config_(config.fitted(device.limits())) {}
+                         const AdapterConfig& config, SharedReceiveQueue* receives)
+    : device_(device),
+      send_cq_(send_cq),
+      recv_cq_(recv_cq),
+      receives_(receives),
+      config_(config.fitted(device.limits())) {
+  if (receives_ != nullptr) config_.recv_depth = 0;
+}
 
 RDMAAdapter::~RDMAAdapter() {
   qp_.reset();
@@ -72,11 +79,11 @@ RDMAAdapter::~RDMAAdapter() {
 
 Result<std::unique_ptr<RDMAAdapter>> RDMAAdapter::create(RDMADevice& device, CompletionQueue& send_cq,
                                                          CompletionQueue& recv_cq, const GidEntry& gid,
-                                                         const AdapterConfig& config) {
+                                                         const AdapterConfig& config, SharedReceiveQueue* receives) {
   if (Status status = config.validate(device.limits()); !status.ok()) return status.error();
   const auto psn = random_psn();
   if (!psn) return psn.error();
-  std::unique_ptr<RDMAAdapter> adapter(new RDMAAdapter(device, send_cq, recv_cq, config));
+  std::unique_ptr<RDMAAdapter> adapter(new RDMAAdapter(device, send_cq, recv_cq, config, receives));
   if (Status status = adapter->reserve_completions(); !status.ok()) return status.error();
   if (Status status = adapter->create_queue_pair(); !status.ok()) return status.error();
   if (Status status = adapter->choose_pkey(); !status.ok()) return status.error();
@@ -117,7 +124,8 @@ Status RDMAAdapter::create_queue_pair() {
 /// qp_ and what the device grants it; without a queue pair on errors.
 Status RDMAAdapter::try_queue_pair(std::uint32_t inline_bytes) {
   qp_.reset();
-  ibv_qp_init_attr attributes = init_attributes(config_, send_cq_.get(), recv_cq_.get(), inline_bytes);
+  ibv_qp_init_attr attributes = init_attributes(config_, send_cq_.get(), recv_cq_.get(),
+                                                receives_ == nullptr ? nullptr : receives_->get(), inline_bytes);
   const auto created = verbs::from_null(device_.api().create_qp(device_.pd(), &attributes),
                                         "create a queue pair on " + device_.to_text() + " with " + sizes_text(config_) +
                                             ", max_inline_bytes " + std::to_string(inline_bytes));

@@ -4,6 +4,7 @@
 #include "base/hot_inline.h"
 #include "channel/request_ring.h"
 #include "rdmacomm/channel/rdma_channel.h"
+#include "rdmacomm/channel/receive_pool.h"
 
 namespace rdmacomm {
 namespace {
@@ -11,6 +12,14 @@ namespace {
 constexpr std::size_t kBatch = 16;  // completions taken from the device at a time: 768 bytes of stack
 
 }  // namespace
+
+// A receive that was posted for many channels: it is in no ring.
+[[gnu::noinline]] bool RDMAChannel::complete_pooled(const ibv_wc& wc, Completion& out) noexcept {
+  out.id = ReceivePool::take(wc.wr_id).index;
+  out.operation = Operation::kRecv;
+  describe(wc, true, 0, out);
+  return true;
+}
 
 // Asks `cq` once, for what fits behind the first `count` of `out`, and adds what came to `count`. Returns how many
 // fewer came than were asked for, so 0 when more may be there; or -1 when the queue itself has failed.

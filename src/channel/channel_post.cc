@@ -241,15 +241,20 @@ std::error_code RDMAChannel::post_some(std::span<const SendRequest> requests, st
   return take_back(position + accepted, refused);
 }
 
+// With a pool the channel's own receive queue has no place at all.
+[[gnu::cold]] Errc RDMAChannel::no_room_for_recv() const noexcept {
+  return pool_ == nullptr ? Errc::kReceiveQueueFull : Errc::kNotSupported;
+}
+
 std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexcept {
   const std::span<const BufferSlice> slices = local.slices();
   if (adapter_->state() == IBV_QPS_ERR) [[unlikely]]
     return Errc::kNotConnected;
-  if (slices.size() > max_recv_slices_) [[unlikely]]
-    return Errc::kInvalidArgument;
   const std::uint32_t position = recv_.posted.load(std::memory_order_relaxed);
   if (recv_.room(position) == 0) [[unlikely]]
-    return Errc::kReceiveQueueFull;
+    return no_room_for_recv();
+  if (slices.size() > max_recv_slices_) [[unlikely]]
+    return Errc::kInvalidArgument;
   recv_.at(position) = RequestRing::Entry(id, 0, Operation::kRecv, Report::kAlways);
   ibv_recv_wr wr;
   wr.wr_id = recv_request_id(position);

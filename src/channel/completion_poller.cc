@@ -1,49 +1,33 @@
 #include "rdmacomm/channel/completion_poller.h"
 
 #include <algorithm>
+#include <mutex>
 
+#include "base/hot_inline.h"
 #include "channel/request_ring.h"
+#include "rdmacomm/channel/receive_pool.h"
 
 namespace rdmacomm {
 namespace {
 
 constexpr std::size_t kBatch = 16;  // completions taken from the device at a time
 
-std::uint32_t qpn_of(const RDMAChannel* channel) {
-  return channel->adapter().address().qpn;
-}
-
 }  // namespace
 
 void CompletionPoller::attach(RDMAChannel& channel) {
-  const std::scoped_lock lock(mutex_);
-  const auto place = std::ranges::lower_bound(by_qpn_, qpn_of(&channel), {}, qpn_of);
-  by_qpn_.insert(place, &channel);
+  const std::uint32_t qpn = channel.adapter().address().qpn;
+  const std::scoped_lock lock(lock_);
+  by_qpn_.insert(std::ranges::lower_bound(by_qpn_, qpn, {}, &Entry::qpn), {qpn, &channel});
   tells_every_end_ = channel.adapter().device().limits().flushes_in_error;
 }
 
 void CompletionPoller::detach(RDMAChannel& channel) {
-  const std::scoped_lock lock(mutex_);
-  std::erase(by_qpn_, &channel);
-}
-
-std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& count) noexcept {
-  count = 0;
-  if (out.empty()) return {};
-  const std::scoped_lock lock(mutex_);
-  const std::error_code failed = take(out, count);
-  if (tells_every_end_ || failed || count > 0) [[likely]]
-    return failed;
-  // As in RDMAChannel::poll().
-  for (RDMAChannel* channel : by_qpn_) channel->look_for_end();
-  const std::error_code failed_now = take(out, count);
-  if (failed_now || count > 0) return failed_now;
-  for (RDMAChannel* channel : by_qpn_) channel->settle();
-  return {};
+  const std::scoped_lock lock(lock_);
+  std::erase_if(by_qpn_, [&](const Entry& each) { return each.channel == &channel; });
 }
 
 // As RDMAChannel::poll_queues().
-std::error_code CompletionPoller::take(std::span<Completion> out, std::size_t& count) noexcept {
+RDMACOMM_HOT_INLINE std::error_code CompletionPoller::take(std::span<Completion> out, std::size_t& count) noexcept {
   while (count < out.size()) {
     ibv_wc wcs[kBatch];  // written by the device as far as used
     const int asked = static_cast<int>(std::min(out.size() - count, kBatch));
@@ -51,13 +35,43 @@ std::error_code CompletionPoller::take(std::span<Completion> out, std::size_t& c
     if (got < 0) [[unlikely]]
       return Errc::kCompletionFailed;
     for (int i = 0; i < got; ++i) {
-      const auto found = std::ranges::lower_bound(by_qpn_, wcs[i].qp_num, {}, qpn_of);
-      if (found == by_qpn_.end() || qpn_of(*found) != wcs[i].qp_num) continue;  // detached: nobody's any more
-      if ((*found)->complete(wcs[i], out[count])) ++count;
+      const auto found = std::ranges::lower_bound(by_qpn_, wcs[i].qp_num, {}, &Entry::qpn);
+      if (found == by_qpn_.end() || found->qpn != wcs[i].qp_num) {
+        drop(wcs[i]);
+      } else if (found->channel->complete(wcs[i], out[count])) {
+        ++count;
+      }
     }
     if (got < asked) break;
   }
-  return {};
+  return no_error_;
+}
+
+std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& count) noexcept {
+  count = 0;
+  if (out.empty()) return no_error_;
+  const std::scoped_lock lock(lock_);
+  const std::error_code failed = take(out, count);
+  if (tells_every_end_ || failed || count > 0) [[likely]]
+    return failed;
+  return poll_for_end(out, count);
+}
+
+// As RDMAChannel::poll_for_end().
+[[gnu::noinline]] std::error_code CompletionPoller::poll_for_end(std::span<Completion> out,
+                                                                 std::size_t& count) noexcept {
+  for (const Entry& each : by_qpn_) each.channel->look_for_end();
+  const std::error_code failed = take(out, count);
+  if (failed || count > 0) return failed;
+  for (const Entry& each : by_qpn_) each.channel->settle();
+  return no_error_;
+}
+
+// The channel was detached: it is nobody's any more.
+void CompletionPoller::drop(const ibv_wc& wc) noexcept {
+  if (!is_pooled_request(wc.wr_id)) return;
+  ReceivePool::Receive* receive = &ReceivePool::take(wc.wr_id);
+  (void)receive->pool->post({&receive, 1});  // where that fails, the device says so to everybody
 }
 
 }  // namespace rdmacomm

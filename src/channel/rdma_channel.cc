@@ -4,14 +4,16 @@
 #include <bit>
 #include <thread>
 
+#include "rdmacomm/channel/receive_pool.h"
 #include "rdmacomm/verbs/describe.h"
 
 namespace rdmacomm {
 namespace {
 
+/// Of the completions that nobody is told of, receives of a pool go back to it.
 class DroppingHandler final : public CompletionHandler {
  public:
-  void on_completion(const Completion& /*completion*/) override {}
+  void on_completion(const Completion& completion) override { (void)ReceivePool::give_back_unkept({&completion, 1}); }
 };
 
 }  // namespace
@@ -24,8 +26,9 @@ void RDMAChannel::RequestRing::allocate(int depth_) {
   entries = std::make_unique<Entry[]>(size);
 }
 
-RDMAChannel::RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter)
+RDMAChannel::RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter, std::shared_ptr<ReceivePool> pool)
     : name_(std::move(name)),
+      pool_(std::move(pool)),
       adapter_(std::move(adapter)),
       qp_(adapter_->qp()),
       send_cq_(adapter_->send_cq().get()),
@@ -41,7 +44,8 @@ RDMAChannel::RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter)
 
 RDMAChannel::~RDMAChannel() = default;
 
-Result<std::unique_ptr<RDMAChannel>> RDMAChannel::create(std::string name, std::unique_ptr<RDMAAdapter> adapter) {
+Result<std::unique_ptr<RDMAChannel>> RDMAChannel::create(std::string name, std::unique_ptr<RDMAAdapter> adapter,
+                                                         std::shared_ptr<ReceivePool> pool) {
   if (adapter == nullptr) {
     return make_error(Errc::kInvalidArgument, "channel \"" + name + "\" needs an adapter");
   }
@@ -49,7 +53,7 @@ Result<std::unique_ptr<RDMAChannel>> RDMAChannel::create(std::string name, std::
     return make_error(Errc::kWrongState, "channel \"" + name + "\" needs a queue pair in INIT, this one is in " +
                                              verbs::to_text(adapter->state()));
   }
-  return std::unique_ptr<RDMAChannel>(new RDMAChannel(std::move(name), std::move(adapter)));
+  return std::unique_ptr<RDMAChannel>(new RDMAChannel(std::move(name), std::move(adapter), std::move(pool)));
 }
 
 Status RDMAChannel::begin_drain() {
@@ -80,6 +84,7 @@ Status RDMAChannel::drain(Deadline deadline, CompletionHandler* handler) {
       return make_error(failed, "cannot drain channel \"" + name_ + "\": its completion queue has failed");
     }
     if (count > 0) continue;
+    found_empty();
     if (deadline.passed() && !drained()) {
       return make_error(Errc::kTimeout, "channel \"" + name_ + "\" still has " + std::to_string(outstanding_sends()) +
                                             " sends and " + std::to_string(outstanding_recvs()) +

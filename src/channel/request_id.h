@@ -10,6 +10,8 @@
 namespace rdmacomm {
 
 constexpr std::uint64_t kRecvQueueBit = std::uint64_t{1} << 63;
+/// A receive of a pool, which has no position in any channel's queue: the rest is its address, which has fewer bits.
+constexpr std::uint64_t kPoolBit = std::uint64_t{1} << 62;
 
 constexpr std::uint64_t send_request_id(std::uint32_t position) noexcept {
   return position;
@@ -19,6 +21,17 @@ constexpr std::uint64_t recv_request_id(std::uint32_t position) noexcept {
 }
 constexpr bool is_recv_request(std::uint64_t id) noexcept {
   return (id & kRecvQueueBit) != 0;
+}
+template <typename Receive>
+std::uint64_t pooled_request_id(const Receive* receive) noexcept {
+  return kRecvQueueBit | kPoolBit | reinterpret_cast<std::uintptr_t>(receive);
+}
+constexpr bool is_pooled_request(std::uint64_t id) noexcept {
+  return (id & kPoolBit) != 0;
+}
+template <typename Receive>
+Receive* pooled_request(std::uint64_t id) noexcept {
+  return reinterpret_cast<Receive*>(static_cast<std::uintptr_t>(id & ~(kRecvQueueBit | kPoolBit)));
 }
 constexpr std::uint32_t request_position(std::uint64_t id) noexcept {
   return static_cast<std::uint32_t>(id);

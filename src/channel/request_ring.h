@@ -18,6 +18,7 @@ inline std::uint32_t RDMAChannel::RequestRing::room(std::uint32_t position) noex
 
 // Takes one completion off its ring and describes it in `out`. Returns false where the caller is not to hear of it.
 inline bool RDMAChannel::complete(const ibv_wc& wc, Completion& out) noexcept {
+  if (is_pooled_request(wc.wr_id)) return complete_pooled(wc, out);
   const bool is_recv = is_recv_request(wc.wr_id);
   const std::uint32_t position = request_position(wc.wr_id);
   RequestRing& ring = is_recv ? recv_ : send_;
@@ -30,25 +31,29 @@ inline bool RDMAChannel::complete(const ibv_wc& wc, Completion& out) noexcept {
   const Report report = entry.report();
   if (report != Report::kAlways && (ok || report == Report::kNever)) return false;
   out.id = entry.id;
-  out.channel = this;
   out.operation = entry.operation();
+  describe(wc, is_recv, entry.bytes(), out);
+  return true;
+}
+
+// What does not depend on where the request was posted.
+inline void RDMAChannel::describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept {
+  out.channel = this;
   out.has_immediate = false;
   out.immediate = 0;
   out.vendor_error = 0;
-  if (!ok) [[unlikely]] {
+  if (wc.status != IBV_WC_SUCCESS) [[unlikely]] {
     out.error = verbs::errc_of(wc.status);
     out.bytes = 0;
     out.vendor_error = wc.vendor_err;
-    return true;
+    return;
   }
   out.error = Errc::kOk;
-  out.bytes = is_recv ? wc.byte_len : entry.bytes();
-  if (is_recv) {
-    if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) out.operation = Operation::kRecvWriteImm;
-    out.has_immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
-    if (out.has_immediate) out.immediate = ntohl(wc.imm_data);
-  }
-  return true;
+  out.bytes = is_recv ? wc.byte_len : bytes;
+  if (!is_recv) return;
+  if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) out.operation = Operation::kRecvWriteImm;
+  out.has_immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+  if (out.has_immediate) out.immediate = ntohl(wc.imm_data);
 }
 
 }  // namespace rdmacomm

@@ -70,7 +70,7 @@ Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, co
   std::unique_ptr<CmListener> listener(new CmListener(std::move(*knocked), std::move(*stop)));
   Status listening =
       where.host.empty() ? listener->listen_anywhere(where.port) : listener->listen_at(addresses->front());
-  if (listening) listening = start_thread(listener->thread_, [raw = listener.get()] { raw->run(); });
+  if (listening) listening = start_thread(listener->thread_, "rdma-listener", [raw = listener.get()] { raw->run(); });
   if (!listening) return listening.error();
   return listener;
 }

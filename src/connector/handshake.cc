@@ -62,6 +62,7 @@ const char* to_text(MessageType type) noexcept {
     case MessageType::kGoodbye: return "GOODBYE";
     case MessageType::kUser: return "USER";
     case MessageType::kHeartbeat: return "HEARTBEAT";
+    case MessageType::kChannel: return "CHANNEL";
   }
   return "unknown";
 }
@@ -99,7 +100,7 @@ Result<MessageHeader> MessageHeader::decode(std::span<const std::byte, kMessageH
                                                   std::to_string(kHandshakeVersion) + "; update the older one");
   }
   const auto type = reader.get<std::uint16_t>();
-  if (type < static_cast<unsigned>(MessageType::kHello) || type > static_cast<unsigned>(MessageType::kHeartbeat)) {
+  if (type < static_cast<unsigned>(MessageType::kHello) || type > static_cast<unsigned>(MessageType::kChannel)) {
     return make_error(Errc::kBadMessage,
                       "a message of type " + std::to_string(type) + ", which this version does not know");
   }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <string>
 
 #include "rdmacomm/device/rdma_device.h"
@@ -59,12 +60,14 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(RDMADevice& dev
   const auto cq =
       verbs::from_null(device.api().create_cq(device.context(), options.depth, nullptr, channel.get(), kVector), what);
   if (!cq) return cq.error();
+  const int depth_limit = options.may_grow ? device.limits().max_cqe : (*cq)->cqe;
   return std::unique_ptr<CompletionQueue>(
-      new CompletionQueue(device.api(), std::move(channel), verbs::CqHandle(device.api(), *cq)));
+      new CompletionQueue(device.api(), std::move(channel), verbs::CqHandle(device.api(), *cq), depth_limit));
 }
 
-CompletionQueue::CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq)
-    : api_(api), channel_(std::move(channel)), cq_(std::move(cq)) {}
+CompletionQueue::CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq,
+                                 int depth_limit)
+    : api_(api), channel_(std::move(channel)), cq_(std::move(cq)), depth_limit_(depth_limit), depth_(cq_->cqe) {}
 
 CompletionQueue::~CompletionQueue() {
   // destroy_cq waits until every event taken was acknowledged.
@@ -72,18 +75,40 @@ CompletionQueue::~CompletionQueue() {
 }
 
 Status CompletionQueue::reserve(int requests) {
-  int reserved = reserved_.load(std::memory_order_relaxed);
-  while (requests <= depth() - reserved) {
-    if (reserved_.compare_exchange_weak(reserved, reserved + requests, std::memory_order_relaxed)) return {};
+  const std::lock_guard lock(mutex_);
+  if (requests > depth() - reserved_) {
+    if (Status grown = grow_locked(requests); !grown) return grown;
   }
+  reserved_ += requests;
+  return {};
+}
+
+/// To twice the depth at least: queue pairs come one by one, and each resize copies the queue.
+Status CompletionQueue::grow_locked(int requests) {
+  const int needed = reserved_ + requests;
+  if (needed > depth_limit_) {
+    return full_locked(requests, "make the completion queue deeper, or the queue pairs shallower");
+  }
+  const int wanted = std::max(needed, std::min(2 * depth(), depth_limit_));
+  const int failed = api_.resize_cq(cq_.get(), wanted);
+  if (failed != 0) {
+    return full_locked(requests, "the device does not make it deeper (" + verbs::os_error(failed).message() +
+                                     "): make it so from the beginning");
+  }
+  depth_.store(cq_->cqe, std::memory_order_relaxed);
+  return {};
+}
+
+Error CompletionQueue::full_locked(int requests, const std::string& why_not_deeper) const {
   return make_error(Errc::kCompletionQueueFull, "a completion queue of depth " + std::to_string(depth()) +
-                                                    " has room for " + std::to_string(depth() - reserved) +
+                                                    " has room for " + std::to_string(depth() - reserved_) +
                                                     " more requests, a queue pair needs " + std::to_string(requests) +
-                                                    "; make the completion queue deeper, or the queue pairs shallower");
+                                                    "; " + why_not_deeper);
 }
 
 void CompletionQueue::release(int requests) noexcept {
-  reserved_.fetch_sub(requests, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  reserved_ -= requests;
 }
 
 std::error_code CompletionQueue::arm() noexcept {

@@ -49,6 +49,9 @@ std::optional<Error> failure_of(const ibv_async_event& event) {
     case IBV_EVENT_CQ_ERR:
       return make_error(Errc::kCompletionFailed, "a completion queue of " + name_of(*event.element.cq->context) +
                                                      " has failed: it was overrun, or the device had an error");
+    case IBV_EVENT_SRQ_ERR:
+      return make_error(Errc::kLocalQueuePair, "a shared receive queue of " + name_of(*event.element.srq->context) +
+                                                   " has failed: the device had an error");
     default: return {};
   }
 }

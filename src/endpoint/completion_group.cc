@@ -1,32 +1,51 @@
 #include "rdmacomm/endpoint/completion_group.h"
 
+#include <algorithm>
+
 namespace rdmacomm {
 
-Result<std::shared_ptr<CompletionGroup>> CompletionGroup::create(std::shared_ptr<RDMADevice> device, PollingMode mode,
-                                                                 int depth) {
-  const bool sleeps = mode == PollingMode::kCompletionChannel;
-  auto queue = CompletionQueue::create(*device, {.depth = depth, .with_channel = sleeps});
+Result<std::shared_ptr<CompletionGroup>> CompletionGroup::create(std::shared_ptr<RDMADevice> device,
+                                                                 const CompletionGroupOptions& options) {
+  auto queue = CompletionQueue::create(
+      *device, {.depth = options.depth, .with_channel = sleeps(options.polling_mode), .may_grow = options.may_grow});
   if (!queue) return queue.error();
-  auto waiter = CompletionWaiter::create(mode, **queue);
+  auto waiter = CompletionWaiter::create(options.polling_mode, **queue, options.waiting);
   if (!waiter) return waiter.error();
   return std::shared_ptr<CompletionGroup>(
-      new CompletionGroup(std::move(device), mode, std::move(*queue), std::move(*waiter)));
+      new CompletionGroup(std::move(device), options.polling_mode, std::move(*queue), std::move(*waiter)));
 }
 
 CompletionGroup::CompletionGroup(std::shared_ptr<RDMADevice> device, PollingMode mode,
                                  std::unique_ptr<CompletionQueue> queue, std::unique_ptr<CompletionWaiter> waiter)
     : device_(std::move(device)), mode_(mode), queue_(std::move(queue)), waiter_(std::move(waiter)), poller_(*queue_) {}
 
-std::error_code CompletionGroup::wait_step(std::span<Completion> out, std::size_t& count, Deadline deadline) noexcept {
-  std::error_code failed = poll(out, count);
-  if (failed || count > 0) return failed;
-  if (waiter_->prepare()) {
-    failed = poll(out, count);
-    if (failed || count > 0) return failed;
-  }
-  // A notice that came before is not slept through: wake() has made this wait, or the next one, short.
-  waiter_->wait(deadline);
+Status CompletionGroup::make_room_for(const std::shared_ptr<ReceivePool>& pool) {
+  const std::lock_guard lock(pools_mutex_);
+  if (std::ranges::find(pools_, pool) != pools_.end()) return {};
+  if (Status room = queue_->reserve(pool->options().depth); !room) return room;
+  pools_.push_back(pool);
   return {};
+}
+
+std::error_code CompletionGroup::wait_step(std::span<Completion> out, std::size_t& count, Deadline deadline) noexcept {
+  std::error_code failed = no_error_;
+  const auto poll_now = [&]() noexcept {
+    failed = poll(out, count);
+    return failed || count > 0;
+  };
+  // A notice that came before is not slept through: wake() has made this step, or the next one, short.
+  (void)waiter_->step(poll_now, deadline);
+  return failed;
+}
+
+std::error_code CompletionGroup::wait_step_outside(std::span<Completion> out, std::size_t& count) noexcept {
+  std::error_code failed = no_error_;
+  const auto poll_now = [&]() noexcept {
+    failed = poll(out, count);
+    return failed || count > 0;
+  };
+  (void)waiter_->step_outside(poll_now);
+  return failed;
 }
 
 void CompletionGroup::notify() noexcept {

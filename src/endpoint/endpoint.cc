@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "endpoint/channel_talk.h"
 #include "rdmacomm/adapter/gid_agreement.h"
 #include "rdmacomm/base/log.h"
 
@@ -24,7 +25,10 @@ EndPoint::EndPoint(EndPointParts parts)
     : device_(std::move(parts.device)),
       connector_(std::move(parts.connector)),
       config_(parts.config.fitted(device_->limits())),
-      group_(std::move(parts.shared_queue)) {}
+      pool_(std::move(parts.receive_pool)),
+      serve_(std::move(parts.serve)),
+      group_(std::move(parts.shared_queue)),
+      inbox_(std::make_unique<ChannelInbox>()) {}
 
 EndPoint::~EndPoint() {
   const Status closed = close();
@@ -40,6 +44,7 @@ Result<std::shared_ptr<EndPoint>> EndPoint::create(EndPointParts parts) {
   if (Status made = endpoint->make_channels(); !made) {
     // Not an end to be said goodbye for: the caller may still tell the peer the reason.
     endpoint->move_to(State::kClosed, {});
+    endpoint->drained_ = true;
     return made.error();
   }
   return endpoint;
@@ -69,40 +74,78 @@ Status EndPoint::make_channels() {
   if (Status chosen = choose_gids(); !chosen) return chosen;
   if (!group_) {
     // Also where every channel has its own queue: stop() ends waits by the group.
-    auto group = CompletionGroup::create(device_, config_.polling_mode, std::max(1, config_.queue_depth()));
+    const ChannelConfig& first = config_.channels.front();
+    const bool per_channel = config_.thread_mode == ThreadMode::kThreadPerChannel;
+    const int depth = per_channel ? first.queue_depth(config_.receive_pool) : config_.queue_depth();
+    auto group = CompletionGroup::create(device_, {.polling_mode = config_.polling_mode,
+                                                   .waiting = config_.waiting,
+                                                   .depth = std::max(1, depth),
+                                                   .may_grow = true});
     if (!group) return group.status();
     group_ = std::move(*group);
   }
   for (const ChannelConfig& each : config_.channels) {
-    if (Status made = make_channel(each); !made) return made;
+    if (each.device) continue;  // by open_more()
+    auto line = make_line(each, gids_);
+    if (!line) return make_error(line.code(), "channel '" + each.name + "': " + line.error().context);
+    (*line)->ready.store(true, std::memory_order_relaxed);
+    add_line(std::move(*line));
   }
-  return {};
+  if (line_count_.load(std::memory_order_relaxed) > 0) return {};
+  return make_error(Errc::kInvalidArgument, "an endpoint needs at least one channel on its own device");
 }
 
-Status EndPoint::make_channel(const ChannelConfig& config) {
-  Line line;
-  if (config.own_completion_queue) {
-    auto queue = CompletionQueue::create(*device_, {.depth = *config.adapter.send_depth + *config.adapter.recv_depth});
-    if (!queue) return queue.status();
-    line.own_queue = std::move(*queue);
+/// Where the completions of a channel go: to the queue of all, or to one of its own.
+Result<std::shared_ptr<CompletionGroup>> EndPoint::group_for(const ChannelConfig& config) {
+  if (!config.own_completion_queue && !config.device) {
+    if (config_.thread_mode != ThreadMode::kThreadPerChannel) return group_;
+    const std::lock_guard lock(lines_mutex_);
+    if (!std::exchange(group_taken_, true)) return group_;
   }
-  CompletionQueue& queue = line.own_queue ? *line.own_queue : group_->queue();
-  auto adapter = RDMAAdapter::create(*device_, queue, queue, gids_.front(), config.adapter);
-  if (!adapter) {
-    return make_error(adapter.code(), "channel '" + config.name + "': " + adapter.error().context);
+  return CompletionGroup::create(config.device ? config.device : device_,
+                                 {.polling_mode = config_.polling_mode,
+                                  .waiting = config_.waiting,
+                                  .depth = config.queue_depth(config_.receive_pool)});
+}
+
+Result<std::unique_ptr<EndPoint::Line>> EndPoint::make_line(const ChannelConfig& config, std::vector<GidEntry> gids) {
+  auto line = std::make_unique<Line>();
+  line->device = config.device ? config.device : device_;
+  line->gids = std::move(gids);
+  line->served = served_elsewhere() && !config.own_completion_queue;
+  auto group = group_for(config);
+  if (!group) return group.error();
+  line->group = std::move(*group);
+  const std::shared_ptr<ReceivePool> pool = config.pooled_receives ? pool_ : nullptr;
+  if (pool) {
+    if (Status room = line->group->make_room_for(pool); !room) return room.error();
   }
-  auto channel = RDMAChannel::create(config.name, std::move(*adapter));
-  if (!channel) return channel.status();
-  line.channel = std::move(*channel);
-  if (!line.own_queue) group_->poller().attach(*line.channel);
-  lines_.push_back(std::move(line));
-  return {};
+  CompletionQueue& queue = line->group->queue();
+  auto adapter = RDMAAdapter::create(*line->device, queue, queue, line->gids.front(), config.adapter,
+                                     pool ? &pool->queue() : nullptr);
+  if (!adapter) return adapter.error();
+  auto channel = RDMAChannel::create(config.name, std::move(*adapter), pool);
+  if (!channel) return channel.error();
+  line->channel = std::move(*channel);
+  return line;
+}
+
+EndPoint::Line& EndPoint::add_line(std::unique_ptr<Line> line) {
+  line->group->poller().attach(*line->channel);
+  const std::lock_guard lock(lines_mutex_);
+  const std::size_t index = line_count_.load(std::memory_order_relaxed);
+  lines_[index] = std::move(line);
+  line_count_.store(index + 1, std::memory_order_release);
+  return *lines_[index];
 }
 
 EndPointCard EndPoint::card() const {
   EndPointCard card{.chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
   for (const GidEntry& each : gids_) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
-  for (const Line& line : lines_) card.channels.push_back({line.channel->name(), line.channel->adapter().address()});
+  for (const auto& line : lines()) card.channels.push_back({line->channel->name(), line->channel->adapter().address()});
+  for (const ChannelConfig& each : config_.channels) {
+    if (each.device) card.more.push_back(each.name);
+  }
   return card;
 }
 
@@ -114,7 +157,12 @@ Status EndPoint::meet(EndPointCard remote) {
                                                    "; those of " + connector_->peer_address() + ": " + theirs +
                                                    "; give both the same names in lazy_config_hca()");
   }
-  if (Status agreed = agree_on_gids(remote); !agreed) return agreed;
+  const auto agreed = agree_on_gids(gids_, device_->transport(), remote);
+  if (!agreed) return agreed.status();
+  chosen_gid_ = agreed->theirs;
+  for (const auto& line : lines()) {
+    if (Status used = line->channel->adapter().use_gid(agreed->ours); !used) return used;
+  }
   remote_ = std::move(remote);
   return {};
 }
@@ -122,7 +170,7 @@ Status EndPoint::meet(EndPointCard remote) {
 Status EndPoint::connect(Deadline deadline) {
   // Both sides in the same order: rdma_cm connects one queue pair after the other.
   std::vector<RDMAChannel*> channels;
-  for (const Line& line : lines_) channels.push_back(line.channel.get());
+  for (const auto& line : lines()) channels.push_back(line->channel.get());
   std::ranges::sort(channels, {}, &RDMAChannel::name);
   for (RDMAChannel* channel : channels) {
     const Status connected = connect_channel(*channel, deadline);
@@ -133,44 +181,53 @@ Status EndPoint::connect(Deadline deadline) {
   return {};
 }
 
-Status EndPoint::agree_on_gids(EndPointCard& remote) {
+/// Where the peer has not chosen, this side does, and enters it into the peer's addresses.
+Result<EndPoint::GidAgreement> EndPoint::agree_on_gids(const std::vector<GidEntry>& gids, verbs::Transport transport,
+                                                       EndPointCard& remote) const {
   if (remote.chosen_gid) {
-    if (*remote.chosen_gid < gids_.size()) return use_gid(gids_[*remote.chosen_gid]);
+    if (*remote.chosen_gid < gids.size()) return GidAgreement{gids[*remote.chosen_gid], {}};
     return make_error(Errc::kBadMessage, connector_->peer_address() + " chose GID number " +
-                                             std::to_string(*remote.chosen_gid) + " of " +
-                                             std::to_string(gids_.size()) + " that were offered");
+                                             std::to_string(*remote.chosen_gid) + " of " + std::to_string(gids.size()) +
+                                             " that were offered");
   }
+  std::vector<OfferedGid> ours;
+  for (const GidEntry& each : gids) ours.push_back({static_cast<std::uint8_t>(each.type), each.gid});
   const GidOffer theirs{remote.channels.front().address.transport, remote.gids};
-  const auto pair = rdmacomm::agree_on_gids({device_->transport(), card().gids}, theirs);
-  if (!pair) return pair.status();
-  chosen_gid_ = pair->theirs;
+  const auto pair = rdmacomm::agree_on_gids({transport, ours}, theirs);
+  if (!pair) return pair.error();
   for (EndPointCard::Channel& each : remote.channels) {
     each.address.gid_type = remote.gids[pair->theirs].type;
     each.address.gid = remote.gids[pair->theirs].gid;
   }
-  return use_gid(gids_[pair->ours]);
-}
-
-Status EndPoint::use_gid(const GidEntry& gid) {
-  for (const Line& line : lines_) {
-    if (Status used = line.channel->adapter().use_gid(gid); !used) return used;
-  }
-  return {};
+  return GidAgreement{gids[pair->ours], pair->theirs};
 }
 
 Status EndPoint::connect_channel(RDMAChannel& channel, Deadline deadline) {
   RDMAAdapter& adapter = channel.adapter();
   const verbs::QpAddress& theirs = remote_.channel(channel.name())->address;
   auto link = connector_->link(adapter.address(), theirs, deadline);
-  if (!link && &channel == lines_.front().channel.get()) warn_of_router(adapter.address(), theirs);
+  if (!link && &channel == lines_.front()->channel.get()) warn_of_router(adapter.address(), theirs);
   return link ? adapter.connect(theirs, std::move(link)) : adapter.connect(theirs);
 }
 
 RDMAChannel* EndPoint::channel(std::string_view name) const noexcept {
-  for (const Line& line : lines_) {
-    if (line.channel->name() == name) return line.channel.get();
+  for (const auto& line : lines()) {
+    if (line->ready.load(std::memory_order_acquire) && line->channel->name() == name) return line->channel.get();
   }
   return nullptr;
+}
+
+std::vector<RDMAChannel*> EndPoint::channels() const {
+  std::vector<RDMAChannel*> all;
+  for (const auto& line : lines()) {
+    if (line->ready.load(std::memory_order_acquire)) all.push_back(line->channel.get());
+  }
+  return all;
+}
+
+const EndPoint::Line* EndPoint::line_of(const RDMAChannel& channel) const noexcept {
+  const auto found = std::ranges::find(lines(), &channel, [](const auto& line) { return line->channel.get(); });
+  return found == lines().end() ? nullptr : found->get();
 }
 
 std::optional<RemoteRegion> EndPoint::remote_region(std::string_view name) const {
@@ -215,7 +272,7 @@ bool EndPoint::move_to(State next, std::optional<Error> why) {
 
 Status EndPoint::mark_established() {
   if (!move_to(State::kEstablished, {})) return status();
-  group_->notify();
+  notify_all();
   return {};
 }
 
@@ -250,23 +307,30 @@ void EndPoint::follow(PeerState peer_state) {
   Error why = connector_->status().error();
   const std::string who = connector_->peer_text();
   if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
-  if (move_to(next, std::move(why))) group_->notify();
+  if (move_to(next, std::move(why))) notify_all();
+}
+
+void EndPoint::notify_all() noexcept {
+  if (group_) group_->notify();
+  for (const auto& line : lines()) {
+    if (line->group != group_) line->group->notify();
+  }
 }
 
 void EndPoint::fail(const Error& why) {
   const Error full = make_error(why.code, "the endpoint to " + peer() + " has ended: " + why.context);
   if (!move_to(State::kFailed, full)) return;
   connector_->give_up(why);
-  group_->notify();
+  notify_all();
 }
 
 bool EndPoint::uses(const ibv_qp* queue_pair) const noexcept {
-  return std::ranges::any_of(lines_, [&](const Line& line) { return line.channel->adapter().qp() == queue_pair; });
+  return std::ranges::any_of(lines(), [&](const auto& line) { return line->channel->adapter().qp() == queue_pair; });
 }
 
 bool EndPoint::uses(const ibv_cq* completion_queue) const noexcept {
-  return std::ranges::any_of(lines_, [&](const Line& line) {
-    const RDMAAdapter& adapter = line.channel->adapter();
+  return std::ranges::any_of(lines(), [&](const auto& line) {
+    const RDMAAdapter& adapter = line->channel->adapter();
     return adapter.send_cq().get() == completion_queue || adapter.recv_cq().get() == completion_queue;
   });
 }
@@ -277,12 +341,12 @@ void EndPoint::stop() noexcept {
   connector_->say_goodbye();
   connector_->shutdown();
   const std::lock_guard lock(error_mutex_);
-  for (const Line& line : lines_) {
-    if (line.channel->adapter().state() == IBV_QPS_ERR) continue;
-    const Status stopped = line.channel->adapter().to_error();
+  for (const auto& line : lines()) {
+    if (line->channel->adapter().state() == IBV_QPS_ERR) continue;
+    const Status stopped = line->channel->adapter().to_error();
     if (!stopped) RDMACOMM_LOG(ERROR) << "stopping the endpoint to " << peer() << ": " << stopped.message();
   }
-  if (group_) group_->notify();
+  notify_all();
 }
 
 Status EndPoint::close() {
@@ -291,31 +355,37 @@ Status EndPoint::close() {
   const std::lock_guard closing(close_mutex_);
   {
     std::unique_lock lock(mutex_);
-    served_.wait(lock, [&] { return !server_; });
-    if (state_.load(std::memory_order_relaxed) == State::kClosed) return {};
+    served_.wait(lock, [&] { return servers_.empty(); });
   }
+  if (std::exchange(drained_, true)) return {};
   Status drained_all = drain(Deadline::after(kDrainTime));
   move_to(State::kClosed, {});
   return drained_all;
 }
 
+/// What no thread of the session does.
 Status EndPoint::drain(Deadline deadline) {
-  if (Status begun = begin_drain(); !begun) return begun;
-  Status status = drain_group(deadline);
-  for (const Line& line : lines_) {
-    if (status && line.own_queue) status = line.channel->drain(deadline);
+  for (const auto& line : lines()) {
+    if (line->served) continue;
+    if (Status begun = begin_drain(*line->group); !begun) return begun;
   }
-  return status;
+  for (const auto& line : lines()) {
+    if (line->served) continue;
+    if (Status done = drain_group(*line->group, deadline); !done) return done;
+  }
+  return {};
 }
 
-Status EndPoint::drain_group(Deadline deadline) {
-  while (!drained()) {
+Status EndPoint::drain_group(CompletionGroup& group, Deadline deadline) {
+  while (!drained(group)) {
     std::array<Completion, 16> dropped;
     std::size_t count = 0;
-    const std::error_code failed = group_->poll(dropped, count);
+    const std::error_code failed = group.poll(dropped, count);
     if (failed) return make_error(failed, "cannot drain: the completion queue has failed");
+    (void)ReceivePool::give_back_unkept(std::span(dropped).first(count));
     if (count > 0) continue;
-    if (deadline.passed() && !drained()) {
+    found_empty(group);
+    if (deadline.passed() && !drained(group)) {
       return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
     }
     std::this_thread::yield();
@@ -325,41 +395,73 @@ Status EndPoint::drain_group(Deadline deadline) {
 
 // Serving -------------------------------------------------------------------------------------------------------------
 
+std::vector<std::shared_ptr<CompletionGroup>> EndPoint::served_groups() const {
+  if (!served_elsewhere()) return {};
+  std::vector<std::shared_ptr<CompletionGroup>> groups = {group_};
+  for (const auto& line : lines()) {
+    if (line->served && line->group != group_) groups.push_back(line->group);
+  }
+  return groups;
+}
+
+bool EndPoint::owns(const RDMAChannel* channel, const CompletionGroup& group) const noexcept {
+  return std::ranges::any_of(
+      lines(), [&](const auto& line) { return line->group.get() == &group && line->channel.get() == channel; });
+}
+
 bool EndPoint::served_by_this_thread() const {
   const std::lock_guard lock(mutex_);
-  return server_ == std::this_thread::get_id();
+  return std::ranges::find(servers_, std::this_thread::get_id()) != servers_.end();
 }
 
 void EndPoint::begin_serving(std::thread::id server) {
   const std::lock_guard lock(mutex_);
-  server_ = server;
+  servers_.push_back(server);
 }
 
-Status EndPoint::begin_drain() {
+std::size_t EndPoint::servers() const {
+  const std::lock_guard lock(mutex_);
+  return servers_.size();
+}
+
+void EndPoint::mark_announced() {
+  announced_.store(true, std::memory_order_release);
+  for (const auto& line : lines()) {
+    if (line->served && line->group != group_) line->group->notify();
+  }
+}
+
+Status EndPoint::begin_drain(const CompletionGroup& group) {
   const std::lock_guard lock(error_mutex_);
-  for (const Line& line : lines_) {
-    if (line.own_queue) continue;
-    if (Status begun = line.channel->begin_drain(); !begun) return begun;
+  for (const auto& line : lines()) {
+    if (line->group.get() != &group) continue;
+    if (Status begun = line->channel->begin_drain(); !begun) return begun;
   }
   return {};
 }
 
-bool EndPoint::drained() const noexcept {
-  return std::ranges::all_of(lines_, [](const Line& line) { return line.own_queue || line.channel->drained(); });
+bool EndPoint::drained(const CompletionGroup& group) const noexcept {
+  return std::ranges::all_of(lines(),
+                             [&](const auto& line) { return line->group.get() != &group || line->channel->drained(); });
 }
 
-void EndPoint::end_serving() {
-  detach();
-  move_to(State::kClosed, {});
+void EndPoint::found_empty(const CompletionGroup& group) noexcept {
+  for (const auto& line : lines()) {
+    if (line->group.get() == &group) line->channel->found_empty();
+  }
+}
+
+void EndPoint::end_serving(const CompletionGroup& group, std::thread::id server) {
+  for (const auto& line : lines()) {
+    if (line->group.get() == &group) line->group->poller().detach(*line->channel);
+  }
   const std::lock_guard lock(mutex_);
-  server_.reset();
+  servers_.erase(std::ranges::find(servers_, server));
   served_.notify_all();
 }
 
 void EndPoint::detach() {
-  for (const Line& line : lines_) {
-    if (!line.own_queue) group_->poller().detach(*line.channel);
-  }
+  for (const auto& line : lines()) line->group->poller().detach(*line->channel);
 }
 
 }  // namespace rdmacomm

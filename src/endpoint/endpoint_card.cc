@@ -10,7 +10,7 @@ namespace rdmacomm {
 namespace {
 
 constexpr std::size_t kNameWire = 2 + HcaConfig::kMaxNameBytes;
-constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (kNameWire + verbs::QpAddress::kWireBytes) + 2 +
+constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire + verbs::QpAddress::kWireBytes) + 4 +
                                   EndPointCard::kMaxGids * OfferedGid::kWireBytes +  //
                                   2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
                                   4 + HcaConfig::kMaxPrivateDataBytes;
@@ -30,6 +30,7 @@ class CardReader {
   Status read_into(EndPointCard& card) {
     Status status = read_list<EndPointCard::Channel, verbs::QpAddress>("channel", HcaConfig::kMaxChannels,
                                                                        card.channels, &EndPointCard::Channel::address);
+    if (status) status = read_more(card.more);
     if (status) status = read_gids(card);
     if (!status) return status;
     status = read_list<PublishedRegion, RemoteRegion>("region", HcaConfig::kMaxRegions, card.regions,
@@ -54,6 +55,16 @@ class CardReader {
       if (!decoded) return bad_card("where, in " + (what + (" '" + entry.name)) + "', " + decoded.error().context);
       entry.*value = *decoded;
       list.push_back(std::move(entry));
+    }
+    return {};
+  }
+
+  Status read_more(std::vector<std::string>& names) {
+    const std::size_t count = reader_.get<std::uint16_t>();
+    if (count > HcaConfig::kMaxChannels) return bad_card("with " + std::to_string(count) + " more channels");
+    for (std::size_t i = 0; i < count; ++i) {
+      names.push_back(reader_.get_text());
+      if (!check_name("channel", names.back())) return bad_card("with one more channel of no proper name");
     }
     return {};
   }
@@ -100,10 +111,11 @@ const EndPointCard::Channel* EndPointCard::channel(std::string_view name) const 
 }
 
 std::string EndPointCard::channel_names() const {
-  std::set<std::string_view> sorted;
+  std::set<std::string> sorted;
   for (const Channel& each : channels) sorted.insert(each.name);
+  for (const std::string& each : more) sorted.insert(each + " (on another device)");
   std::string text;
-  for (const std::string_view name : sorted) text += (text.empty() ? "" : ", ") + std::string(name);
+  for (const std::string& name : sorted) text += (text.empty() ? "" : ", ") + name;
   return text;
 }
 
@@ -114,6 +126,8 @@ std::vector<std::byte> EndPointCard::encode() const {
     writer.put_text(each.name);
     each.address.encode(writer);
   }
+  writer.put(static_cast<std::uint16_t>(more.size()));
+  for (const std::string& each : more) writer.put_text(each);
   writer.put(static_cast<std::uint8_t>(gids.size()));
   for (const OfferedGid& each : gids) each.encode(writer);
   writer.put(static_cast<std::uint8_t>(chosen_gid.value_or(kNoneChosen)));

@@ -34,23 +34,57 @@ std::error_code EndPoint::poll(CompletionHandler& handler, std::size_t& count, s
   return {};
 }
 
+Status EndPoint::check_waitable() const {
+  if (!served_elsewhere()) return {};
+  return make_error(Errc::kWrongState, "a thread of the session polls this endpoint and calls the hooks");
+}
+
+Status EndPoint::queue_failed(std::error_code failed) const {
+  return make_error(failed, "the completion queue of the endpoint to " + peer() + " has failed");
+}
+
 Status EndPoint::wait(std::span<Completion> out, std::size_t& count, Deadline deadline) {
   count = 0;
-  if (served_elsewhere()) {
-    return make_error(Errc::kWrongState, "a thread of the session polls this endpoint and calls the hooks");
-  }
-  const bool sleeps = group_->mode() == PollingMode::kCompletionChannel;
+  if (Status waitable = check_waitable(); !waitable) return waitable;
+  return wait_on(*group_, out, count, deadline);
+}
+
+Status EndPoint::wait(RDMAChannel& channel, std::span<Completion> out, std::size_t& count, Deadline deadline) {
+  count = 0;
+  const Line* line = line_of(channel);
+  if (line != nullptr && line->group != group_ && !line->served) return wait_on(*line->group, out, count, deadline);
+  return make_error(Errc::kWrongState, "channel '" + channel.name() +
+                                           "' has no completion queue that the application polls: set its " +
+                                           "own_completion_queue, or wait without naming it");
+}
+
+Status EndPoint::wait_on(CompletionGroup& group, std::span<Completion> out, std::size_t& count, Deadline deadline) {
   for (unsigned polls = 1;; ++polls) {
     // Asked before polling: what the peer did before it went is then in the queue already.
     const bool over = !alive();
-    const std::error_code failed = over ? group_->poll(out, count) : group_->wait_step(out, count, deadline);
-    if (failed) return make_error(failed, "the completion queue of the endpoint to " + peer() + " has failed");
+    const std::error_code failed = over ? group.poll(out, count) : group.wait_step(out, count, deadline);
+    if (failed) return queue_failed(failed);
     if (count > 0) return {};
     if (over) return why_over();
-    if ((sleeps || polls % kPollsPerClock == 0) && deadline.passed()) {
+    if ((!group.waiter().spins() || polls % kPollsPerClock == 0) && deadline.passed()) {
       return make_error(Errc::kTimeout, "no completion in time on the endpoint to " + peer());
     }
   }
+}
+
+Status EndPoint::poll_before_sleep(std::span<Completion> out, std::size_t& count) {
+  count = 0;
+  if (Status waitable = check_waitable(); !waitable) return waitable;
+  if (fd() < 0) {
+    return make_error(Errc::kNotSupported,
+                      "an endpoint has a descriptor to sleep on in PollingMode::kEpoll only, not by " +
+                          std::string(to_text(group_->mode())));
+  }
+  if (const std::error_code failed = group_->wait_step_outside(out, count)) return queue_failed(failed);
+  if (count > 0 || alive()) return {};  // who ends it from now on makes fd() readable
+  // It was over before this was asked for, but perhaps not before the poll.
+  if (const std::error_code failed = group_->poll(out, count)) return queue_failed(failed);
+  return count > 0 ? Status() : why_over();
 }
 
 }  // namespace rdmacomm

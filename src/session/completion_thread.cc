@@ -9,6 +9,9 @@
 namespace rdmacomm {
 namespace {
 
+constexpr std::size_t kBusyFor = 256;  // completions
+constexpr std::size_t kBatch = 32;     // completions taken at a time
+
 void call_hook(SessionHooks& hooks, EndPoint& endpoint, const Completion& completion) {
   if (!completion.ok()) return hooks.on_failed(endpoint, completion);
   switch (completion.operation) {
@@ -25,25 +28,28 @@ void call_hook(SessionHooks& hooks, EndPoint& endpoint, const Completion& comple
 
 }  // namespace
 
-CompletionThread::CompletionThread(std::shared_ptr<CompletionGroup> group, SessionHooks& hooks, Owner& owner,
-                                   InsideThreads& inside)
-    : group_(std::move(group)), hooks_(hooks), owner_(owner), inside_(inside) {}
+CompletionThread::CompletionThread(std::shared_ptr<CompletionGroup> group, Owner& owner, InsideThreads& inside)
+    : group_(std::move(group)), owner_(owner), inside_(inside) {}
 
 CompletionThread::~CompletionThread() {
   finish();
   if (thread_.joinable()) thread_.join();
 }
 
-Status CompletionThread::start() {
+Status CompletionThread::start(const ThreadOptions& options, std::size_t index) {
+  constexpr std::size_t kNumbers = 1000;  // as many as a name has room for
+  const std::string name = options.name + "-" + std::to_string(index % kNumbers);
   // A thread that begins before `thread_` is assigned must not look at it: it does not.
-  return start_thread(thread_, [this] { run(); });
+  Status started = start_thread(thread_, name, [this] { run(); });
+  if (!started || options.cpus.empty()) return started;
+  return pin_thread(thread_, options.cpus[index % options.cpus.size()]);
 }
 
-void CompletionThread::add(std::shared_ptr<EndPoint> endpoint) {
+void CompletionThread::add(std::shared_ptr<EndPoint> endpoint, const Session& session) {
   endpoint->begin_serving(thread_.get_id());
   {
     const std::lock_guard lock(mutex_);
-    newcomers_.push_back(std::move(endpoint));
+    newcomers_.push_back({.endpoint = std::move(endpoint), .session = session});
     changed_.notify_all();
   }
   group_->notify();
@@ -58,12 +64,21 @@ void CompletionThread::finish() {
   group_->notify();
 }
 
+void CompletionThread::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  finish();
+}
+
 void CompletionThread::run() {
   const InsideThreads::Guard inside(inside_);
-  std::array<Completion, 32> batch;
+  std::array<Completion, kBatch> batch;
   while (!all_done()) {
     if (group_->take_notice()) {
       adopt_newcomers();
+      stop_members();
       tending_ = true;
     }
     std::size_t count = 0;
@@ -72,8 +87,11 @@ void CompletionThread::run() {
         tending_ ? group_->poll(batch, count) : group_->wait_step(batch, count, next_deadline());
     dispatch(std::span(batch).first(count));
     if (failed) give_up();
-    // Only once the queue is empty: what an endpoint did before it ended is delivered first.
-    if (count == 0 && (tending_ || draining())) tend_members();
+    // Once the queue is empty: what an endpoint did before it ended is delivered first. But where others keep it busy, it
+    // never is, and the end must be told all the same: then what is in the queue yet comes out while the endpoint drains.
+    untended_ += count;
+    const bool due = count == 0 || untended_ >= kBusyFor;
+    if (due && (tending_ || draining())) tend_members(count == 0);
     if (count > 0 && draining()) tending_ = true;  // these may have been the last that were outstanding
   }
   ended_.store(true, std::memory_order_release);
@@ -99,61 +117,101 @@ bool CompletionThread::all_done() {
 }
 
 void CompletionThread::adopt_newcomers() {
-  std::vector<std::shared_ptr<EndPoint>> newcomers;
+  std::vector<Member> newcomers;
   {
     const std::lock_guard lock(mutex_);
     newcomers.swap(newcomers_);
   }
-  for (std::shared_ptr<EndPoint>& endpoint : newcomers) {
-    Member& member = members_.emplace_back(Member{.endpoint = std::move(endpoint)});
-    for (const ChannelConfig& each : member.endpoint->config().channels) {
-      by_channel_[member.endpoint->channel(each.name)] = &member;
-    }
+  for (Member& newcomer : newcomers) {
+    newcomer.leads = newcomer.endpoint->group() == group_;
+    members_.push_back(std::move(newcomer));
   }
 }
 
-void CompletionThread::dispatch(std::span<const Completion> completions) {
-  for (const Completion& completion : completions) {
-    auto owner = by_channel_.find(completion.channel);
-    if (owner == by_channel_.end()) {
-      // Added since the last look: it was, before it could have completions.
-      adopt_newcomers();
-      owner = by_channel_.find(completion.channel);
-      if (owner == by_channel_.end()) continue;
-    }
-    Member& member = *owner->second;
-    announce(member);
-    if (member.announced) {
-      call_hook(hooks_, *member.endpoint, completion);
-    } else {
-      member.held.push_back(completion);  // no more than its queues are deep
-    }
+/// Where end() was called: nobody else stops the endpoints of other sessions.
+void CompletionThread::stop_members() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ending_) return;
   }
+  for (const Member& member : members_) member.endpoint->stop();
+}
+
+/// Whose channel it is; nullptr: nobody's any more. Asks the endpoints, at a channel's first completion.
+CompletionThread::Member* CompletionThread::member_of(const RDMAChannel* channel) {
+  const auto known = by_channel_.find(channel);
+  if (known != by_channel_.end()) return known->second;
+  adopt_newcomers();  // one was added before it could have completions, but perhaps since the last look
+  for (Member& member : members_) {
+    if (member.endpoint->owns(channel, *group_)) return by_channel_[channel] = &member;
+  }
+  return nullptr;
+}
+
+void CompletionThread::dispatch(std::span<const Completion> completions) {
+  std::array<Completion, kBatch> served;
+  std::size_t count = 0;
+  for (const Completion& completion : completions) {
+    if (Member* const member = member_of(completion.channel)) {
+      announce(*member);
+      if (!member->announced) {
+        member->held.push_back(completion);  // no more than its queues are deep
+        continue;
+      }
+      call_hook(member->session.hooks, *member->endpoint, completion);
+    }
+    // Also what came too late for anybody to hear of it.
+    if (completion.channel->receive_pool() != nullptr) served[count++] = completion;
+  }
+  give_back(std::span(served).first(count));
+}
+
+/// The receives of pools that the hooks have seen, as far as they did not keep them.
+void CompletionThread::give_back(std::span<const Completion> completions) {
+  if (completions.empty()) return;
+  const std::error_code failed = ReceivePool::give_back_unkept(completions);
+  if (failed)
+    RDMACOMM_LOG(ERROR) << "receives are lost to their pool, the device does not take them: " << failed.message();
 }
 
 /// on_established, and what came before it, once the endpoint is established.
 void CompletionThread::announce(Member& member) {
   if (member.announced || !member.endpoint->was_established()) return;
+  if (!member.leads && !member.endpoint->announced()) return;
   member.announced = true;
-  hooks_.on_established(*member.endpoint);
-  for (const Completion& completion : member.held) call_hook(hooks_, *member.endpoint, completion);
+  if (member.leads) {
+    member.session.hooks.on_established(*member.endpoint);
+    member.endpoint->mark_announced();
+  }
+  for (const Completion& completion : member.held) call_hook(member.session.hooks, *member.endpoint, completion);
+  give_back(member.held);
   member.held = {};
 }
 
-void CompletionThread::tend_members() {
+void CompletionThread::tend_members(bool queue_is_empty) {
   tending_ = false;
+  untended_ = 0;
   for (Member& member : members_) {
     announce(member);
+    if (member.draining && queue_is_empty) member.endpoint->found_empty(*group_);
     if (!member.draining && !member.endpoint->alive() && !member.endpoint->setting_up()) begin_end(member);
-    if (member.draining && (member.endpoint->drained() || member.draining->passed())) end_member(member);
+    if (ready_to_end(member)) end_member(member);
   }
   members_.remove_if([](const Member& member) { return member.endpoint == nullptr; });
+}
+
+/// The thread that leads an endpoint begins first and ends last.
+bool CompletionThread::ready_to_end(const Member& member) const {
+  if (!member.draining) return false;
+  if (!member.endpoint->drained(*group_) && !member.draining->passed()) return false;
+  if (member.leads) return member.endpoint->servers() == 1;
+  return member.announced || !member.endpoint->was_established();
 }
 
 void CompletionThread::begin_end(Member& member) {
   member.endpoint->stop();
   member.draining = Deadline::after(EndPoint::kDrainTime);
-  const Status begun = member.endpoint->begin_drain();
+  const Status begun = member.endpoint->begin_drain(*group_);
   tending_ = true;  // nothing need come any more that would wake a sleeper
   if (begun) return;
   RDMACOMM_LOG(ERROR) << "ending the endpoint to " << member.endpoint->peer() << ": " << begun.message();
@@ -163,15 +221,17 @@ void CompletionThread::begin_end(Member& member) {
 void CompletionThread::end_member(Member& member) {
   const std::shared_ptr<EndPoint> endpoint = std::move(member.endpoint);
   member.endpoint = nullptr;
-  if (!endpoint->drained()) {
+  if (!endpoint->drained(*group_)) {
     RDMACOMM_LOG(ERROR) << "the device did not hand out all completions of the endpoint to " << endpoint->peer();
   }
   std::erase_if(by_channel_, [&](const auto& entry) { return entry.second == &member; });
-  if (member.announced) {
-    hooks_.on_disconnected(*endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
+  give_back(member.held);
+  if (member.announced && member.leads) {
+    member.session.hooks.on_disconnected(*endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
   }
-  endpoint->end_serving();
-  owner_.endpoint_ended(*endpoint);
+  endpoint->end_serving(*group_, std::this_thread::get_id());
+  if (!member.leads) return endpoint->group()->notify();
+  member.session.owner.endpoint_ended(*endpoint);
 }
 
 bool CompletionThread::draining() const {

@@ -20,6 +20,8 @@ namespace rdmacomm {
 
 /// Serves endpoints on one CompletionGroup: on_established once an endpoint is, the completion hooks, then, when it has
 /// ended, its flushed completions and on_disconnected. Endpoints that are never established call no hook.
+/// Of an endpoint with several groups, the thread of EndPoint::group() leads: the others call hooks when its on_established
+/// has returned, and have called their last before its on_disconnected.
 /// Threads: all functions from any, but the destructor.
 class CompletionThread {
  public:
@@ -31,16 +33,27 @@ class CompletionThread {
     virtual void completion_thread_ended() = 0;
   };
 
-  CompletionThread(std::shared_ptr<CompletionGroup> group, SessionHooks& hooks, Owner& owner, InsideThreads& inside);
+  /// The session of an endpoint: they may differ.
+  struct Session {
+    SessionHooks& hooks;
+    Owner& owner;
+  };
+
+  /// owner  is told of the thread's end
+  CompletionThread(std::shared_ptr<CompletionGroup> group, Owner& owner, InsideThreads& inside);
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
   ~CompletionThread();  // finish(), and waits for the end
 
-  [[nodiscard]] Status start();
-  /// Serves `endpoint`, whose group is this one and whose queue pairs are not connected yet, until it has ended.
-  void add(std::shared_ptr<EndPoint> endpoint);
+  /// index  of this thread among those of these options: a number for its name, and which of the CPUs is its
+  /// Returns  as start_thread and pin_thread; no use can be made of it then
+  [[nodiscard]] Status start(const ThreadOptions& options, std::size_t index);
+  /// Serves `endpoint`, one of whose groups is this one, with queue pairs that are not connected yet, until it has ended.
+  void add(std::shared_ptr<EndPoint> endpoint, const Session& session);
   /// Nothing more will be added: the thread ends when all its endpoints have.
   void finish();
+  /// finish(), and its endpoints are stopped, whosesoever they are.
+  void end();
 
   [[nodiscard]] const std::shared_ptr<CompletionGroup>& group() const noexcept { return group_; }
   [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
@@ -48,6 +61,8 @@ class CompletionThread {
  private:
   struct Member {
     std::shared_ptr<EndPoint> endpoint;
+    Session session;
+    bool leads = true;                      ///< this thread's group is the endpoint's: it tells of beginning and end
     bool announced = false;                 ///< on_established was called
     std::vector<Completion> held = {};      ///< completions that came before that
     std::optional<Deadline> draining = {};  ///< until when its requests may take to come out
@@ -56,9 +71,13 @@ class CompletionThread {
   void run();
   bool all_done();
   void adopt_newcomers();
+  void stop_members();
+  [[nodiscard]] Member* member_of(const RDMAChannel* channel);
+  [[nodiscard]] bool ready_to_end(const Member& member) const;
   void dispatch(std::span<const Completion> completions);
+  static void give_back(std::span<const Completion> completions);
   void announce(Member& member);
-  void tend_members();
+  void tend_members(bool queue_is_empty);
   void give_up();
   void begin_end(Member& member);
   void end_member(Member& member);
@@ -66,7 +85,6 @@ class CompletionThread {
   [[nodiscard]] Deadline next_deadline() const;
 
   const std::shared_ptr<CompletionGroup> group_;
-  SessionHooks& hooks_;
   Owner& owner_;
   InsideThreads& inside_;
   std::atomic<bool> ended_{false};
@@ -74,12 +92,14 @@ class CompletionThread {
   // The thread's own.
   std::list<Member> members_;
   std::unordered_map<const RDMAChannel*, Member*> by_channel_;
-  bool tending_ = false;  // some member has ended, or may have
+  bool tending_ = false;      // some member has ended, or may have
+  std::size_t untended_ = 0;  // completions since tend_members()
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::vector<std::shared_ptr<EndPoint>> newcomers_;
+  std::vector<Member> newcomers_;
   bool finishing_ = false;
+  bool ending_ = false;
 
   std::thread thread_;
 };

@@ -108,14 +108,25 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
     if (!group) return group.status();
     shared = std::move(*group);
   }
-  auto made = EndPoint::create(
-      {.device = device, .connector = connector, .config = std::move(config), .shared_queue = std::move(shared)});
+  std::shared_ptr<ReceivePool> receives;
+  if (!config.receive_pool_key.empty()) {
+    auto pool = receive_pool(config);
+    if (!pool) return pool.status();
+    receives = std::move(*pool);
+  }
+  auto made = EndPoint::create({.device = device,
+                                .connector = connector,
+                                .config = std::move(config),
+                                .shared_queue = std::move(shared),
+                                .receive_pool = std::move(receives),
+                                .serve = serve});
   if (!made) return made.status();
   endpoint = std::move(*made);
   return enlist(endpoint);
 }
 
 Status EndPointSetup::meet(EndPoint& endpoint) const {
+  if (Status opened = endpoint.open_more(deadline()); !opened) return opened;
   if (Status status = hooks.post_connecting(endpoint); !status) return status;
   return endpoint.sync_with_peer(kEstablishedTag, deadline());
 }

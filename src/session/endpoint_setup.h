@@ -22,6 +22,10 @@ struct EndPointSetup {
   std::function<Status()> admit;
   /// The shared completion group that a fitted configuration asks for.
   std::function<Result<std::shared_ptr<CompletionGroup>>(const HcaConfig&)> shared_group;
+  /// The pool that it asks for, where it does.
+  std::function<Result<std::shared_ptr<ReceivePool>>(const HcaConfig&)> receive_pool;
+  /// Starts a thread for a further completion group of an endpoint, at any time of its life.
+  decltype(EndPointParts::serve) serve;
   /// Hands the endpoint, whose queue pairs are in INIT, to the thread that will serve it: it must be there before the
   /// first completion can be.
   std::function<Status(const std::shared_ptr<EndPoint>&)> enlist;

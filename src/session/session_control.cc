@@ -20,6 +20,7 @@ void SessionCore::run_control() {
   while (!stopping()) {
     reap();
     end_failed();
+    tell_of_low_pools();
     listen_again();
     std::array<epoll_event, 32> events{};
     const Deadline wake = give_signs_of_life().sooner(pause_.value_or(Deadline::never()));
@@ -64,7 +65,8 @@ Status SessionCore::start_setup(std::unique_ptr<Connector> connector) {
   const Id id = next_id_++;
   Setup& setup = setups_[id];
   setup.connector = std::move(connector);
-  Status started = start_thread(setup.thread, [this, id, knocking = setup.connector] { set_up_server(id, knocking); });
+  Status started = start_thread(setup.thread, "rdma-handshake",
+                                [this, id, knocking = setup.connector] { set_up_server(id, knocking); });
   if (!started) setups_.erase(id);
   return started;
 }
@@ -167,7 +169,7 @@ void SessionCore::tear_down() {
   const std::lock_guard lock(mutex_);
   unclaimed.swap(unclaimed_);
   failed.swap(failed_);
-  shared_threads_.clear();
+  receive_pools_.clear();
   port_ = 0;
   move_to(State::kStopped);
 }
@@ -198,13 +200,17 @@ void SessionCore::end_endpoints() {
     const std::lock_guard lock(mutex_);
     endpoints = endpoints_;
     completion_threads.swap(completion_threads_);
+    shared_queues_.clear();
   }
   for (const auto& [id, endpoint] : endpoints) {
     endpoint->stop();
     if (endpoint->config().thread_mode == ThreadMode::kApplication) end_endpoint(id, endpoint);
   }
   // The others' hooks come from their threads, whose destructors wait for the last one.
+  for (const auto& thread : completion_threads) thread->end();
   completion_threads.clear();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return served_elsewhere_ == 0; });
 }
 
 }  // namespace rdmacomm

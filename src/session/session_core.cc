@@ -6,6 +6,7 @@
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/session/open_device.h"
+#include "rdmacomm/session/rdma_session.h"
 #include "session/session_connectors.h"
 
 namespace rdmacomm {
@@ -26,10 +27,14 @@ Status watch(int epoll, int fd, std::uint64_t id) {
 }  // namespace
 
 SessionCore::SessionCore(SessionHooks& hooks, SessionOptions options, bool is_server)
-    : hooks_(hooks), options_(std::move(options)), is_server_(is_server), hello_(Hello::of_this_process()) {}
+    : hooks_(hooks), options_(std::move(options)), is_server_(is_server), hello_(Hello::of_this_process()) {
+  door_->core = this;
+}
 
 SessionCore::~SessionCore() {
   stop();
+  const std::lock_guard lock(door_->mutex);
+  door_->core = nullptr;
 }
 
 /// The only place where state_ changes.
@@ -85,6 +90,11 @@ Status SessionCore::start_up(const HostPort& address) {
   const InsideThreads::Guard inside(inside_);
   Status status = options_.validate();
   if (status) status = open_device(address);
+  if (status && options_.queues_of != nullptr && options_.queues_of->device() != device()) {
+    status =
+        make_error(Errc::kInvalidArgument,
+                   "SessionOptions::queues_of is not started, or on another device: give both the same shared_device");
+  }
   if (status && !initialised_) status = hooks_.init_session();
   if (!status) return status;
   initialised_ = true;
@@ -126,7 +136,7 @@ Status SessionCore::open_control() {
   wake_event_ = std::move(*wake);
   stop_event_ = std::move(*stop);
   if (state_ == State::kStopping) return is_stopped();
-  if (Status started = start_thread(control_, [this] { run_control(); }); !started) return started;
+  if (Status started = start_thread(control_, "rdma-control", [this] { run_control(); }); !started) return started;
   move_to(State::kRunning);
   return {};
 }
@@ -136,9 +146,15 @@ Status SessionCore::open_control() {
 void SessionCore::stop() {
   std::unique_lock lock(mutex_);
   request_stop(lock);
-  if (inside_.contains_this_one()) return;
+  if (is_inside()) return;
   changed_.wait(lock, [&] { return state_ == State::kStopped; });
   join_control(lock);
+}
+
+/// Whether this thread may be in a hook of this session.
+bool SessionCore::is_inside() const {
+  const bool in_guest = options_.queues_of != nullptr && options_.queues_of->core_->serving_.contains_this_one();
+  return in_guest || inside_.contains_this_one() || serving_.contains_this_one();
 }
 
 void SessionCore::request_stop(std::unique_lock<std::mutex>& /*held*/) {

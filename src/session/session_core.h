@@ -57,6 +57,19 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
     bool done = false;
   };
 
+  /// The completion queues of one key. They stay until the session stops.
+  struct SharedQueues {
+    PollingMode polling_mode = PollingMode::kBusyPoll;
+    int most = 1;
+    std::vector<CompletionThread*> threads = {};
+  };
+
+  /// How endpoints, which may outlive the session, come back to it.
+  struct Door {
+    std::mutex mutex;
+    SessionCore* core = nullptr;
+  };
+
   /// An endpoint that the device has ended: the control thread will say so to it.
   struct Failed {
     std::shared_ptr<EndPoint> endpoint;
@@ -72,6 +85,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   void request_stop(std::unique_lock<std::mutex>& lock);
   void join_control(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] bool stopping() const;
+  [[nodiscard]] bool is_inside() const;
 
   // Endpoints: session_endpoints.cc
   Result<std::shared_ptr<EndPoint>> set_up_client(Id id, const std::shared_ptr<Connector>& connector);
@@ -79,9 +93,16 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   [[nodiscard]] EndPointSetup setup(bool& admitted);
   Status admit(bool& admitted);
   Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config);
+  [[nodiscard]] SessionCore& host() noexcept;
+  Status serve(const std::shared_ptr<EndPoint>& endpoint, const CompletionThread::Session& session);
+  Result<std::shared_ptr<ReceivePool>> receive_pool(const HcaConfig& config);
   Status establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, bool& admitted);
   Status enlist(const std::shared_ptr<EndPoint>& endpoint);
-  CompletionThread& new_completion_thread_locked(std::shared_ptr<CompletionGroup> group);
+  Status serve_group(const std::shared_ptr<EndPoint>& endpoint, const std::shared_ptr<CompletionGroup>& group);
+  Status serve_group_locked(const std::shared_ptr<EndPoint>& endpoint, const std::shared_ptr<CompletionGroup>& group);
+  Result<std::shared_ptr<CompletionGroup>> new_shared_group_locked(SharedQueues& shared, const HcaConfig& config);
+  Result<CompletionThread*> start_thread_locked(std::shared_ptr<CompletionGroup> group, const ThreadOptions& options,
+                                                std::size_t index);
   Id enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, bool& admitted);
   Status watch_peer(Id id, EndPoint& endpoint);
   void forget(Id id);
@@ -93,6 +114,8 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   Status watch_device();
   void on_device_event(const DeviceEvent& event) override;
   void end_failed();
+  void note_low_locked(const ibv_srq* queue);
+  void tell_of_low_pools();
 
   // The control thread: session_control.cc
   void run_control();
@@ -121,6 +144,8 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   const bool is_server_;
   const Hello hello_;
   InsideThreads inside_;
+  InsideThreads serving_;  // completion threads: inside this session, and inside those whose endpoints they serve, too
+  const std::shared_ptr<Door> door_ = std::make_shared<Door>();
 
   // Made once by start_up(), before the control thread and everything else that reads them.
   std::optional<StopEvent> stop_event_;
@@ -150,7 +175,10 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   std::set<Id> watched_;  // of endpoints_: their beginning has been told, so their end may be
   std::deque<std::shared_ptr<EndPoint>> unclaimed_;
   std::list<std::unique_ptr<CompletionThread>> completion_threads_;
-  std::map<std::string, CompletionThread*> shared_threads_;  // by HcaConfig::shared_queue_key
+  std::map<std::string, SharedQueues> shared_queues_;                  // by HcaConfig::shared_queue_key
+  std::map<std::string, std::shared_ptr<ReceivePool>> receive_pools_;  // by HcaConfig::receive_pool_key
+  int served_elsewhere_ = 0;                                           // endpoints on queues of host()
+  std::size_t endpoint_threads_ = 0;                                   // of one endpoint or channel each, ever started
 
   // Its calls take mutex_: it is taken and given back without. The last member: no call comes when the others go.
   DeviceEvents::Subscription device_events_;

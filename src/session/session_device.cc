@@ -11,6 +11,7 @@ bool concerns(const ibv_async_event& event, const EndPoint& endpoint) {
   switch (event.event_type) {
     case IBV_EVENT_DEVICE_FATAL: return true;
     case IBV_EVENT_CQ_ERR: return endpoint.uses(event.element.cq);
+    case IBV_EVENT_SRQ_ERR: return endpoint.uses(event.element.srq);
     default: return endpoint.uses(event.element.qp);  // no other kind of event is a failure
   }
 }
@@ -33,12 +34,33 @@ Status SessionCore::watch_device() {
 
 /// On the control thread of any session that has this device, while the event is not acknowledged: nothing is ended here.
 void SessionCore::on_device_event(const DeviceEvent& event) {
-  if (!event.failure) return;
   const std::lock_guard lock(mutex_);
+  if (event.verbs.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) return note_low_locked(event.verbs.element.srq);
+  if (!event.failure) return;
   for (const auto& [id, endpoint] : endpoints_) {
     if (concerns(event.verbs, *endpoint)) failed_.push_back({endpoint, *event.failure});
   }
   if (!failed_.empty() && wake_event_) wake_event_->signal();
+}
+
+void SessionCore::note_low_locked(const ibv_srq* queue) {
+  for (const auto& [key, pool] : receive_pools_) {
+    if (pool->queue().get() != queue) continue;
+    pool->note_low();
+    if (wake_event_) wake_event_->signal();
+  }
+}
+
+/// The device's events wake this thread; what only who polls has found, it finds with the next sign of life.
+void SessionCore::tell_of_low_pools() {
+  std::vector<std::shared_ptr<ReceivePool>> low;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, pool] : receive_pools_) {
+      if (pool->take_low_notice()) low.push_back(pool);
+    }
+  }
+  for (const auto& pool : low) hooks_.on_receives_low(*pool);
 }
 
 /// The hooks hear of it when their connection has ended, which fail() does: so on_established has been called by then.

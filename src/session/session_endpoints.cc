@@ -10,6 +10,11 @@
 #include "session/session_core.h"
 
 namespace rdmacomm {
+namespace {
+
+constexpr int kUsualSharedQueueDepth = 4096;
+
+}  // namespace
 
 // Setting up ----------------------------------------------------------------------------------------------------------
 
@@ -70,6 +75,13 @@ EndPointSetup SessionCore::setup(bool& admitted) {
           .hello = hello_,
           .admit = [this, &admitted] { return admit(admitted); },
           .shared_group = [this](const HcaConfig& config) { return shared_group(config); },
+          .receive_pool = [this](const HcaConfig& config) { return receive_pool(config); },
+          .serve =
+              [door = door_](const std::shared_ptr<EndPoint>& endpoint, const std::shared_ptr<CompletionGroup>& group) {
+                const std::lock_guard lock(door->mutex);
+                if (door->core == nullptr) return Status(make_error(Errc::kStopped, "the session was stopped"));
+                return door->core->serve_group(endpoint, group);
+              },
           .enlist = [this](const std::shared_ptr<EndPoint>& endpoint) { return enlist(endpoint); }};
 }
 
@@ -86,48 +98,118 @@ Status SessionCore::admit(bool& admitted) {
   return {};
 }
 
-Result<std::shared_ptr<CompletionGroup>> SessionCore::shared_group(const HcaConfig& config) {
-  const std::lock_guard lock(mutex_);
-  if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
-  const auto found = shared_threads_.find(config.shared_queue_key);
-  if (found != shared_threads_.end()) {
-    if (found->second->group()->mode() == config.polling_mode) return found->second->group();
-    return make_error(Errc::kInvalidArgument, "the completion queue '" + config.shared_queue_key +
-                                                  "' is in use with another polling_mode; choose another key");
-  }
-  auto group = CompletionGroup::create(device_, config.polling_mode, *config.shared_queue_depth);
-  if (!group) return group.error();
-  CompletionThread& thread = new_completion_thread_locked(std::move(*group));
-  if (Status started = thread.start(); !started) {
-    completion_threads_.pop_back();
-    return started.error();
-  }
-  shared_threads_[config.shared_queue_key] = &thread;
-  return thread.group();
+/// The session whose shared completion queues this one uses: itself, but with SessionOptions::queues_of.
+SessionCore& SessionCore::host() noexcept {
+  return options_.queues_of != nullptr ? *options_.queues_of->core_ : *this;
 }
 
-CompletionThread& SessionCore::new_completion_thread_locked(std::shared_ptr<CompletionGroup> group) {
-  completion_threads_.emplace_back(new CompletionThread(std::move(group), hooks_, *this, inside_));
-  return *completion_threads_.back();
+/// The queue of the key with the fewest endpoints; a new one where the key may have more and none is free.
+Result<std::shared_ptr<CompletionGroup>> SessionCore::shared_group(const HcaConfig& config) {
+  if (&host() != this) return host().shared_group(config);
+  const std::lock_guard lock(mutex_);
+  if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
+  SharedQueues& shared = shared_queues_[config.shared_queue_key];
+  if (shared.threads.empty()) return new_shared_group_locked(shared, config);
+  if (shared.polling_mode != config.polling_mode || shared.most != config.shared_queues) {
+    return make_error(Errc::kInvalidArgument,
+                      "the completion queue '" + config.shared_queue_key +
+                          "' is in use with another polling_mode or shared_queues; choose another key");
+  }
+  // An endpoint holds its group, also while it is being set up; and so does the thread.
+  const auto users = [](const CompletionThread* thread) { return thread->group().use_count(); };
+  const auto least = std::ranges::min_element(shared.threads, {}, users);
+  const bool has_all = shared.threads.size() == static_cast<std::size_t>(shared.most);
+  if (has_all || users(*least) == 1) return (*least)->group();
+  return new_shared_group_locked(shared, config);
+}
+
+Result<std::shared_ptr<CompletionGroup>> SessionCore::new_shared_group_locked(SharedQueues& shared,
+                                                                              const HcaConfig& config) {
+  const int usual = std::min(kUsualSharedQueueDepth, device_->limits().max_cqe);
+  auto group = CompletionGroup::create(device_, {.polling_mode = config.polling_mode,
+                                                 .waiting = config.waiting,
+                                                 .depth = config.shared_queue_depth.value_or(usual),
+                                                 .may_grow = !config.shared_queue_depth});
+  if (!group) return group.error();
+  auto thread = start_thread_locked(std::move(*group), config.threads, shared.threads.size());
+  if (!thread) return thread.error();
+  shared.polling_mode = config.polling_mode;
+  shared.most = config.shared_queues;
+  shared.threads.push_back(*thread);
+  return (*thread)->group();
+}
+
+/// Under the lock, so that a second endpoint of the key waits for it: registering its memory takes a while for the first.
+Result<std::shared_ptr<ReceivePool>> SessionCore::receive_pool(const HcaConfig& config) {
+  const std::lock_guard lock(mutex_);
+  if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
+  const auto found = receive_pools_.find(config.receive_pool_key);
+  if (found != receive_pools_.end()) {
+    if (found->second->options() == config.receive_pool) return found->second;
+    return make_error(Errc::kInvalidArgument, "the receive pool '" + config.receive_pool_key +
+                                                  "' is in use with other values; choose another key");
+  }
+  auto pool = ReceivePool::create(device_, config.receive_pool);
+  if (!pool) return pool.error();
+  receive_pools_[config.receive_pool_key] = *pool;
+  return pool;
+}
+
+Result<CompletionThread*> SessionCore::start_thread_locked(std::shared_ptr<CompletionGroup> group,
+                                                           const ThreadOptions& options, std::size_t index) {
+  // Not make_unique(), to which this object is no Owner.
+  std::unique_ptr<CompletionThread> thread(new CompletionThread(std::move(group), *this, serving_));
+  if (Status started = thread->start(options, index); !started) return started.error();
+  completion_threads_.push_back(std::move(thread));
+  return completion_threads_.back().get();
 }
 
 Status SessionCore::enlist(const std::shared_ptr<EndPoint>& endpoint) {
   const HcaConfig& config = endpoint->config();
   if (config.thread_mode == ThreadMode::kApplication) return {};
-  const std::lock_guard lock(mutex_);
   if (config.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
-    const auto found = shared_threads_.find(config.shared_queue_key);
-    if (found == shared_threads_.end()) return make_error(Errc::kStopped, "the session was stopped");
-    found->second->add(endpoint);
-    return {};
+    const CompletionThread::Session session{.hooks = hooks_, .owner = *this};
+    if (&host() == this) return serve(endpoint, session);
+    {
+      const std::lock_guard lock(mutex_);
+      ++served_elsewhere_;
+    }
+    Status served = host().serve(endpoint, session);
+    if (served) return served;
+    const std::lock_guard lock(mutex_);
+    --served_elsewhere_;
+    return served;
   }
-  CompletionThread& thread = new_completion_thread_locked(endpoint->group());
-  if (Status started = thread.start(); !started) {
-    completion_threads_.pop_back();
-    return started;
+  const std::lock_guard lock(mutex_);
+  for (const auto& group : endpoint->served_groups()) {
+    if (Status served = serve_group_locked(endpoint, group); !served) return served;
   }
-  thread.add(endpoint);
-  thread.finish();
+  return {};
+}
+
+Status SessionCore::serve_group(const std::shared_ptr<EndPoint>& endpoint,
+                                const std::shared_ptr<CompletionGroup>& group) {
+  const std::lock_guard lock(mutex_);
+  if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
+  return serve_group_locked(endpoint, group);
+}
+
+Status SessionCore::serve_group_locked(const std::shared_ptr<EndPoint>& endpoint,
+                                       const std::shared_ptr<CompletionGroup>& group) {
+  const auto thread = start_thread_locked(group, endpoint->config().threads, endpoint_threads_++);
+  if (!thread) return thread.error();
+  (*thread)->add(endpoint, {.hooks = hooks_, .owner = *this});
+  (*thread)->finish();
+  return {};
+}
+
+/// Has the thread of its completion queue, which is this session's, serve an endpoint of `session`.
+Status SessionCore::serve(const std::shared_ptr<EndPoint>& endpoint, const CompletionThread::Session& session) {
+  const std::lock_guard lock(mutex_);
+  const std::vector<CompletionThread*>& threads = shared_queues_[endpoint->config().shared_queue_key].threads;
+  const auto serving = std::ranges::find(threads, endpoint->group(), &CompletionThread::group);
+  if (serving == threads.end()) return make_error(Errc::kStopped, "the session was stopped");
+  (*serving)->add(endpoint, session);
   return {};
 }
 
@@ -233,6 +315,11 @@ void SessionCore::endpoint_ended(EndPoint& endpoint) {
     if (found != endpoints_.end()) id = found->first;
   }
   if (id) forget(*id);
+  if (endpoint.config().thread_mode != ThreadMode::kThreadPerCompletionQueue || &host() == this) return;
+  // The last touch of this session's, which may be waiting for it: see end_endpoints().
+  const std::lock_guard lock(mutex_);
+  --served_elsewhere_;
+  changed_.notify_all();
 }
 
 void SessionCore::completion_thread_ended() {

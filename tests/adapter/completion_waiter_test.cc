@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -14,6 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using rdmacomm::testing::FakeVerbs;
+using ::testing::HasSubstr;
 
 class CompletionWaiterTest : public ::testing::Test {
  protected:
@@ -25,82 +30,245 @@ class CompletionWaiterTest : public ::testing::Test {
     ASSERT_TRUE(queue.has_value());
     queue_ = std::move(queue).value();
   }
-  std::unique_ptr<CompletionWaiter> make(PollingMode mode) {
-    auto waiter = CompletionWaiter::create(mode, *queue_);
+  std::unique_ptr<CompletionWaiter> make(PollingMode mode, const WaitOptions& options = {}) {
+    auto waiter = CompletionWaiter::create(mode, *queue_, options);
     EXPECT_TRUE(waiter.has_value());
     return std::move(waiter).value();
   }
-  // How long one wait() took that was allowed `limit`.
-  static Deadline::Clock::duration wait(CompletionWaiter& waiter, Deadline::Clock::duration limit) {
+  /// One step that finds nothing. How long it took that was allowed `limit`.
+  Deadline::Clock::duration step(CompletionWaiter& waiter, Deadline::Clock::duration limit) {
     const auto start = Deadline::Clock::now();
-    waiter.wait(Deadline::after(limit));
+    const auto nothing = [this] { return ++polls_ < 0; };
+    EXPECT_FALSE(waiter.step(nothing, Deadline::after(limit)));
     return Deadline::Clock::now() - start;
   }
+  static bool readable(int fd) {
+    pollfd waiting{fd, POLLIN, 0};
+    return ::poll(&waiting, 1, 0) == 1;
+  }
+  static bool found() { return true; }
+  static bool nothing() { return false; }
 
   FakeVerbs fake_;
   std::unique_ptr<RDMADevice> device_;
   std::unique_ptr<CompletionQueue> queue_;
+  int polls_ = 0;
 };
 
-TEST_F(CompletionWaiterTest, BusyPollingNeedsNoPreparationAndNeverSleeps) {
+// What all those that sleep do the same way.
+class SleepingWaiterTest : public CompletionWaiterTest, public ::testing::WithParamInterface<PollingMode> {
+ protected:
+  /// Adaptive without its spinning is one that sleeps.
+  std::unique_ptr<CompletionWaiter> make_sleeper() { return make(GetParam(), {.spin = 0us}); }
+};
+INSTANTIATE_TEST_SUITE_P(Modes, SleepingWaiterTest,
+                         ::testing::Values(PollingMode::kCompletionChannel, PollingMode::kEpoll,
+                                           PollingMode::kAdaptive),
+                         [](const auto& mode) {
+                           const bool epoll = mode.param == PollingMode::kEpoll;
+                           return mode.param == PollingMode::kAdaptive ? "Adaptive"
+                                  : epoll                              ? "Epoll"
+                                                                       : "CompletionChannel";
+                         });
+
+TEST_F(CompletionWaiterTest, BusyPollingPollsOnceAStepAndNeverSleeps) {
   const auto waiter = make(PollingMode::kBusyPoll);
-  EXPECT_FALSE(waiter->prepare());
-  for (int i = 0; i < 5000; ++i) waiter->wait(Deadline::never());
+  for (int i = 0; i < 5000; ++i) step(*waiter, 1h);
   waiter->wake();
+  EXPECT_EQ(polls_, 5000);
   EXPECT_EQ(fake_.armed, 0);
+  EXPECT_TRUE(waiter->spins());
+  EXPECT_EQ(waiter->counts().waits, 1U);
+  EXPECT_EQ(waiter->counts().sleeps, 0U);
 }
 
-TEST_F(CompletionWaiterTest, SleepingNeedsAChannel) {
+TEST_F(CompletionWaiterTest, BusyPollingWorksWithoutYieldingToo) {
+  const auto waiter = make(PollingMode::kBusyPoll, {.yield_every = 0});
+  for (int i = 0; i < 5000; ++i) step(*waiter, 1h);
+  EXPECT_EQ(polls_, 5000);
+}
+
+TEST_F(CompletionWaiterTest, AWaitBeginsWhenThereIsNothing) {
+  const auto waiter = make(PollingMode::kBusyPoll);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(waiter->step(found, Deadline::never()));
+    EXPECT_TRUE(waiter->step(found, Deadline::never()));
+    for (int k = 0; k < 10; ++k) EXPECT_FALSE(waiter->step(nothing, Deadline::never()));
+  }
+  EXPECT_EQ(waiter->counts().waits, 3U);
+  EXPECT_EQ(waiter->counts().spun_share(), 1.0);
+}
+
+TEST_F(CompletionWaiterTest, TheShareOfWaitsThatSpinningWasEnoughFor) {
+  EXPECT_EQ((WaitCounts{}.spun_share()), 1.0);
+  EXPECT_EQ((WaitCounts{.waits = 4, .sleeps = 1}.spun_share()), 0.75);
+  EXPECT_EQ((WaitCounts{.waits = 4, .sleeps = 9}.spun_share()), 0.0);  // woken for nothing more than once
+}
+
+TEST_F(CompletionWaiterTest, SpinningForTooLongIsRefused) {
+  for (const auto spin : {-1us, 1'000'001us}) {
+    const auto waiter = CompletionWaiter::create(PollingMode::kAdaptive, *queue_, {.spin = spin});
+    EXPECT_EQ(waiter.code(), Errc::kInvalidArgument);
+    EXPECT_THAT(waiter.error().context, HasSubstr("waiting.spin is " + std::to_string(spin.count()) + " us"));
+  }
+}
+
+TEST_P(SleepingWaiterTest, SleepingNeedsAChannel) {
   auto queue = CompletionQueue::create(*device_, {});
   ASSERT_TRUE(queue.has_value());
-  EXPECT_EQ(CompletionWaiter::create(PollingMode::kCompletionChannel, **queue).code(), Errc::kNotSupported);
+  EXPECT_EQ(CompletionWaiter::create(GetParam(), **queue).code(), Errc::kNotSupported);
   EXPECT_TRUE(CompletionWaiter::create(PollingMode::kBusyPoll, **queue).has_value());
 }
 
-TEST_F(CompletionWaiterTest, SleepingArmsAndAsksForAnotherPoll) {
-  const auto waiter = make(PollingMode::kCompletionChannel);
-  EXPECT_TRUE(waiter->prepare());
+TEST_P(SleepingWaiterTest, ArmsAndPollsAgainBeforeItSleeps) {
+  const auto waiter = make_sleeper();
+  bool armed_before_second_poll = false;
+  const auto poll = [&] { return ++polls_ == 2 && (armed_before_second_poll = fake_.armed == 1); };
+  EXPECT_TRUE(waiter->step(poll, Deadline::after(1s)));
+  EXPECT_TRUE(armed_before_second_poll);
+  EXPECT_EQ(waiter->counts().sleeps, 0U);
+}
+
+TEST_P(SleepingWaiterTest, IsArmedOnceForEachEvent) {
+  const auto waiter = make_sleeper();
+  for (int i = 0; i < 5; ++i) step(*waiter, 0s);
   EXPECT_EQ(fake_.armed, 1);
-}
-
-TEST_F(CompletionWaiterTest, SleepsUntilTheDeadline) {
-  const auto waiter = make(PollingMode::kCompletionChannel);
-  ASSERT_TRUE(waiter->prepare());
-  EXPECT_GE(wait(*waiter, 20ms), 20ms);
-}
-
-TEST_F(CompletionWaiterTest, AnEventEndsTheSleepAndIsConsumed) {
-  const auto waiter = make(PollingMode::kCompletionChannel);
-  ASSERT_TRUE(waiter->prepare());
   fake_.raise_event(queue_->get());
-  EXPECT_LT(wait(*waiter, 10s), 5s);
-  pollfd waiting{queue_->fd(), POLLIN, 0};
-  EXPECT_EQ(::poll(&waiting, 1, 0), 0);
+  for (int i = 0; i < 5; ++i) step(*waiter, 0s);
+  EXPECT_EQ(fake_.armed, 2);
 }
 
-TEST_F(CompletionWaiterTest, WakeEndsTheSleepOfAnotherThread) {
-  const auto waiter = make(PollingMode::kCompletionChannel);
-  ASSERT_TRUE(waiter->prepare());
+TEST_P(SleepingWaiterTest, SleepsUntilTheDeadlineAndMeasuresIt) {
+  const auto waiter = make_sleeper();
+  EXPECT_GE(step(*waiter, 20ms), 20ms);
+  EXPECT_FALSE(waiter->spins());
+  EXPECT_EQ(waiter->counts().waits, 1U);
+  EXPECT_EQ(waiter->counts().sleeps, 1U);
+  EXPECT_GE(waiter->counts().asleep, 20ms);
+}
+
+TEST_P(SleepingWaiterTest, AnEventEndsTheSleepAndIsConsumed) {
+  const auto waiter = make_sleeper();
+  fake_.raise_event(queue_->get());
+  EXPECT_LT(step(*waiter, 10s), 5s);
+  EXPECT_FALSE(readable(queue_->fd()));
+}
+
+TEST_P(SleepingWaiterTest, WakeEndsTheSleepOfAnotherThread) {
+  const auto waiter = make_sleeper();
   std::thread waker([&] { waiter->wake(); });
-  EXPECT_LT(wait(*waiter, 10s), 5s);
+  EXPECT_LT(step(*waiter, 10s), 5s);
   waker.join();
 }
 
-TEST_F(CompletionWaiterTest, AWakeBeforeTheSleepIsNotLostAndCountsOnce) {
-  const auto waiter = make(PollingMode::kCompletionChannel);
+TEST_P(SleepingWaiterTest, AWakeBeforeTheSleepIsNotLostAndCountsOnce) {
+  const auto waiter = make_sleeper();
   waiter->wake();
   waiter->wake();
-  ASSERT_TRUE(waiter->prepare());
-  EXPECT_LT(wait(*waiter, 10s), 5s);
-  ASSERT_TRUE(waiter->prepare());
-  EXPECT_GE(wait(*waiter, 20ms), 20ms);
+  EXPECT_LT(step(*waiter, 10s), 5s);
+  EXPECT_GE(step(*waiter, 20ms), 20ms);
 }
 
-TEST_F(CompletionWaiterTest, AQueueThatCannotBeArmedIsPolledInstead) {
-  const auto waiter = make(PollingMode::kCompletionChannel);
+TEST_P(SleepingWaiterTest, AQueueThatCannotBeArmedIsPolledInstead) {
+  const auto waiter = make_sleeper();
+  for (int i = 0; i < 3; ++i) {
+    fake_.fail("req_notify_cq", EIO);
+    EXPECT_LT(step(*waiter, 10s), 5s);
+  }
+  EXPECT_GE(step(*waiter, 20ms), 20ms);
+}
+
+// Adaptive ------------------------------------------------------------------------------------------------------------
+
+TEST_F(CompletionWaiterTest, AdaptiveSpinsBeforeItSleeps) {
+  const auto waiter = make(PollingMode::kAdaptive, {.spin = 20ms});
+  const auto start = Deadline::Clock::now();
+  while (waiter->counts().sleeps == 0) step(*waiter, 1ms);
+  EXPECT_GE(Deadline::Clock::now() - start, 20ms);
+  EXPECT_GT(polls_, 100);
+  EXPECT_EQ(fake_.armed, 1);
+  EXPECT_EQ(waiter->counts().waits, 1U);
+}
+
+TEST_F(CompletionWaiterTest, AdaptiveSleepsOnWhereItWasWokenForNothing) {
+  const auto waiter = make(PollingMode::kAdaptive, {.spin = 1ms});
+  while (waiter->counts().sleeps == 0) step(*waiter, 0s);
+  for (int i = 0; i < 10; ++i) step(*waiter, 0s);
+  EXPECT_EQ(waiter->counts().sleeps, 11U);
+  EXPECT_FALSE(waiter->spins());
+}
+
+TEST_F(CompletionWaiterTest, AdaptiveSpinsAnewAfterEachCompletion) {
+  const auto waiter = make(PollingMode::kAdaptive, {.spin = 1s});
+  for (int i = 0; i < 100; ++i) {
+    step(*waiter, 0s);
+    EXPECT_TRUE(waiter->spins());
+    EXPECT_TRUE(waiter->step(found, Deadline::never()));
+  }
+  EXPECT_EQ(waiter->counts().waits, 100U);
+  EXPECT_EQ(waiter->counts().sleeps, 0U);
+  EXPECT_EQ(fake_.armed, 0);
+}
+
+// Epoll ---------------------------------------------------------------------------------------------------------------
+
+TEST_F(CompletionWaiterTest, OnlyEpollHasADescriptorAndWatchesOthers) {
+  const UniqueFd other(eventfd(0, EFD_CLOEXEC));
+  for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel, PollingMode::kAdaptive}) {
+    const auto waiter = make(mode);
+    EXPECT_EQ(waiter->fd(), -1);
+    const Status refused = waiter->watch(other.get(), EPOLLIN, [](std::uint32_t) {});
+    EXPECT_EQ(refused.code(), Errc::kNotSupported);
+    EXPECT_THAT(refused.error().context, HasSubstr("polling_mode must be kEpoll"));
+    waiter->unwatch(other.get());
+  }
+  EXPECT_GE(make(PollingMode::kEpoll)->fd(), 0);
+}
+
+TEST_F(CompletionWaiterTest, ADescriptorOfTheApplicationsEndsTheSleepAndIsServed) {
+  const UniqueFd other(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  const auto waiter = make(PollingMode::kEpoll);
+  int calls = 0;
+  ASSERT_TRUE(waiter->watch(other.get(), EPOLLIN, [&](std::uint32_t) { ++calls; }).ok());
+  EXPECT_LT(step(*waiter, 10s), 5s);
+  EXPECT_EQ(calls, 1);
+  waiter->unwatch(other.get());
+  EXPECT_GE(step(*waiter, 20ms), 20ms);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(CompletionWaiterTest, WhoSleepsOutsideIsToldByTheDescriptor) {
+  const auto waiter = make(PollingMode::kEpoll);
+  EXPECT_FALSE(waiter->step_outside(nothing));
+  EXPECT_FALSE(readable(waiter->fd()));
+  fake_.raise_event(queue_->get());
+  EXPECT_TRUE(readable(waiter->fd()));
+  EXPECT_FALSE(waiter->step_outside(nothing));  // woken for nothing: takes the event, and arms again
+  EXPECT_EQ(fake_.armed, 2);
+  EXPECT_FALSE(readable(waiter->fd()));
+  waiter->wake();
+  EXPECT_TRUE(readable(waiter->fd()));
+  EXPECT_EQ(waiter->counts().sleeps, 0U);  // it was another's
+}
+
+TEST_F(CompletionWaiterTest, WhoSleepsOutsideIsNotLeftAsleepWhereTheQueueCannotBeArmed) {
+  const auto waiter = make(PollingMode::kEpoll);
   fake_.fail("req_notify_cq", EIO);
-  EXPECT_TRUE(waiter->prepare());
-  EXPECT_LT(wait(*waiter, 10s), 5s);
+  EXPECT_FALSE(waiter->step_outside(nothing));
+  EXPECT_TRUE(readable(waiter->fd()));
+}
+
+TEST_F(CompletionWaiterTest, TooManyOpenFilesIsAnError) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const UniqueFd next(dup(0));  // the lowest number that is free
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next.get());
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  for (const PollingMode mode : {PollingMode::kCompletionChannel, PollingMode::kEpoll, PollingMode::kAdaptive}) {
+    EXPECT_EQ(CompletionWaiter::create(mode, *queue_).code(), std::errc::too_many_files_open) << to_text(mode);
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 }  // namespace

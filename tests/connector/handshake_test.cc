@@ -77,7 +77,7 @@ TEST(MessageHeader, OtherVersionNamesBoth) {
 }
 
 TEST(MessageHeader, UnknownTypeIsNamed) {
-  for (const std::uint16_t type : std::initializer_list<std::uint16_t>{0, 9, 65535}) {
+  for (const std::uint16_t type : std::initializer_list<std::uint16_t>{0, 10, 65535}) {
     const auto fed = feed(header_with(kHandshakeMagic, kHandshakeVersion, type, 0), 64);
     EXPECT_EQ(fed.status.code(), Errc::kBadMessage);
     EXPECT_THAT(fed.status.message(), HasSubstr("type " + std::to_string(type)));

@@ -1,10 +1,11 @@
-// Waiting for completions, asleep and awake: the loop that CompletionWaiter describes.
+// Waiting for completions, asleep and awake.
 #include <gtest/gtest.h>
 
 #include <atomic>
 
 #include "contract/contract_test.h"
 #include "rdmacomm/adapter/completion_waiter.h"
+#include "support/polling_modes.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -18,15 +19,13 @@ class WaitingTest : public ContractTest, public ::testing::WithParamInterface<Po
   static std::unique_ptr<CompletionWaiter> waiter_of(const ChannelEnd& end) {
     return CompletionWaiter::create(GetParam(), *end.cq).value();
   }
-  // The documented loop. An empty completion with kTimeout when nothing comes.
+  // An empty completion with kTimeout when nothing comes.
   static Completion wait_for_one(const ChannelEnd& end, CompletionWaiter& waiter, Deadline deadline) {
     Completion completion;
     std::size_t count = 0;
     const auto poll = [&] { return !end.channel->poll({&completion, 1}, count) && count == 1; };
     while (!deadline.passed()) {
-      if (poll()) return completion;
-      if (waiter.prepare() && poll()) return completion;
-      waiter.wait(deadline);
+      if (waiter.step(poll, deadline)) return completion;
     }
     completion.error = Errc::kTimeout;
     return completion;
@@ -35,7 +34,7 @@ class WaitingTest : public ContractTest, public ::testing::WithParamInterface<Po
 
 // A lost wake-up would make it stop until the deadline.
 TEST_P(WaitingTest, APingPongLosesNoWakeUp) {
-  const int messages = static_cast<int>(rounds(3000));
+  const int messages = static_cast<int>(rounds(1000));
   const Deadline deadline = Deadline::after(60s);
   const auto side = [&](const ChannelEnd& end, bool starts) {
     const auto waiter = waiter_of(end);
@@ -44,7 +43,10 @@ TEST_P(WaitingTest, APingPongLosesNoWakeUp) {
     int sent = 0;
     while (received < messages || sent < messages) {
       const Completion completion = wait_for_one(end, *waiter, deadline);
-      if (!completion.ok()) return false;
+      if (!completion.ok()) {
+        ADD_FAILURE() << completion.status().message();
+        return false;
+      }
       if (completion.operation != Operation::kRecv) {
         ++sent;
         continue;
@@ -83,18 +85,14 @@ TEST_P(WaitingTest, WakeStopsALoopThatHasNothingToDo) {
   });
   const Deadline deadline = Deadline::after(20s);
   while (!stopped && !deadline.passed()) {
-    (void)waiter->prepare();
-    if (!left().quiet()) break;
-    waiter->wait(deadline);
+    if (waiter->step([&] { return !left().quiet(); }, deadline)) break;
   }
   other.join();
   EXPECT_FALSE(deadline.passed());
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, WaitingTest, ::testing::Values(PollingMode::kBusyPoll, PollingMode::kCompletionChannel),
-                         [](const auto& param) {
-                           return std::string(param.param == PollingMode::kBusyPoll ? "BusyPoll" : "CompletionChannel");
-                         });
+INSTANTIATE_TEST_SUITE_P(Modes, WaitingTest, testing::every_polling_mode(),
+                         [](const auto& param) { return testing::instance_name(param.param); });
 
 }  // namespace
 }  // namespace rdmacomm::contract

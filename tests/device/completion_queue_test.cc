@@ -75,6 +75,35 @@ TEST_F(CompletionQueueTest, ReservationsNeverExceedTheDepth) {
   EXPECT_TRUE(queue->reserve(60).ok());
 }
 
+TEST_F(CompletionQueueTest, GrowsWhereItMayAsFarAsTheDeviceGoes) {
+  const auto queue = make({.depth = 100, .may_grow = true});
+  EXPECT_TRUE(queue->reserve(100).ok());
+  EXPECT_EQ(queue->depth(), 100);
+  EXPECT_TRUE(queue->reserve(1).ok());
+  EXPECT_EQ(queue->depth(), 200);
+  EXPECT_TRUE(queue->reserve(900).ok());
+  EXPECT_EQ(queue->depth(), 1001);
+  EXPECT_TRUE(queue->reserve(2000).ok());
+  EXPECT_EQ(queue->depth(), 3001);
+  EXPECT_TRUE(queue->reserve(1095).ok());
+  EXPECT_EQ(queue->depth(), 4096);
+  const Status full = queue->reserve(1);
+  EXPECT_EQ(full.code(), Errc::kCompletionQueueFull);
+  EXPECT_THAT(full.error().context, HasSubstr("of depth 4096 has room for 0 more requests"));
+  queue->release(1);
+  EXPECT_TRUE(queue->reserve(1).ok());
+}
+
+TEST_F(CompletionQueueTest, ADeviceThatCannotResizeRefusesAndSaysSo) {
+  const auto queue = make({.depth = 100, .may_grow = true});
+  fake_.fail("resize_cq", EOPNOTSUPP);
+  const Status full = queue->reserve(101);
+  EXPECT_EQ(full.code(), Errc::kCompletionQueueFull);
+  EXPECT_THAT(full.error().context, HasSubstr("the device does not make it deeper"));
+  EXPECT_EQ(queue->depth(), 100);
+  EXPECT_TRUE(queue->reserve(100).ok());
+}
+
 TEST_F(CompletionQueueTest, ConcurrentReservationsShareTheRoomExactly) {
   const auto queue = make({.depth = 1000});
   std::atomic<int> granted{0};

@@ -95,7 +95,7 @@ TEST(EndPointCard, NamesAreUniqueAndPrintable) {
 TEST(EndPointCard, CountsBeyondTheirBoundAreNamed) {
   EndPointCard many;
   many.channels.assign(HcaConfig::kMaxChannels + 1, {"x", {.qpn = 1, .mtu_bytes = 4096}});
-  EXPECT_THAT(EndPointCard::decode(many.encode()).error().context, HasSubstr("17 channels"));
+  EXPECT_THAT(EndPointCard::decode(many.encode()).error().context, HasSubstr("65 channels"));
   EndPointCard regions;
   regions.regions.assign(HcaConfig::kMaxRegions + 1, {"x", {}});
   EXPECT_THAT(EndPointCard::decode(regions.encode()).error().context, HasSubstr("1025 regions"));

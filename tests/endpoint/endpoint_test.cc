@@ -8,6 +8,7 @@
 #include <future>
 
 #include "endpoint/endpoint_pair.h"
+#include "support/polling_modes.h"
 
 namespace rdmacomm {
 namespace {
@@ -52,11 +53,8 @@ class EachPollingMode : public ::testing::TestWithParam<PollingMode> {
     return config;
   }
 };
-INSTANTIATE_TEST_SUITE_P(EndPoint, EachPollingMode,
-                         ::testing::Values(PollingMode::kBusyPoll, PollingMode::kCompletionChannel),
-                         [](const auto& mode) {
-                           return mode.param == PollingMode::kBusyPoll ? "BusyPoll" : "CompletionChannel";
-                         });
+INSTANTIATE_TEST_SUITE_P(EndPoint, EachPollingMode, testing::every_polling_mode(),
+                         [](const auto& mode) { return testing::instance_name(mode.param); });
 
 TEST(EndPoint, FindsItsChannelsByName) {
   const EndPointPair pair;

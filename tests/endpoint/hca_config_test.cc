@@ -35,8 +35,8 @@ TEST(HcaConfig, ChannelsAreCheckedAndNamed) {
   HcaConfig config;
   config.channels.clear();
   EXPECT_EQ(config.validate(limits()).code(), Errc::kInvalidArgument);
-  config.channels = std::vector<ChannelConfig>(17, ChannelConfig{.name = "x"});
-  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("17 channels"));
+  config.channels = std::vector<ChannelConfig>(65, ChannelConfig{.name = "x"});
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("65 channels"));
   config.channels = {{.name = "same"}, {.name = "same"}};
   EXPECT_THAT(config.validate(limits()).message(), HasSubstr("'same'"));
   config.channels = {{.name = ""}};
@@ -84,6 +84,38 @@ TEST(HcaConfig, SharedQueuesNeedAKeyAndADepth) {
   EXPECT_THAT(config.validate(limits()).message(), HasSubstr("shared_queue_depth is 4097; it must be 1..4096"));
 }
 
+TEST(HcaConfig, OverHowManyQueuesIsBounded) {
+  HcaConfig config;
+  config.thread_mode = ThreadMode::kThreadPerCompletionQueue;
+  config.shared_queue_key = "all";
+  for (const int wrong : {0, -1, HcaConfig::kMaxSharedQueues + 1}) {
+    config.shared_queues = wrong;
+    EXPECT_EQ(config.validate(limits()).code(), Errc::kInvalidArgument);
+    EXPECT_THAT(config.validate(limits()).message(), HasSubstr("shared_queues is " + std::to_string(wrong)));
+  }
+  config.shared_queues = HcaConfig::kMaxSharedQueues;
+  EXPECT_TRUE(config.validate(limits()).ok());
+}
+
+TEST(HcaConfig, ThreadsAreChecked) {
+  HcaConfig config;
+  config.threads = {.name = "tenletters", .cpus = {0, 7}};
+  EXPECT_TRUE(config.validate(limits()).ok());
+  config.threads.name = "";
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("thread's name of 0 bytes"));
+  config.threads.name = "elevenbytes";
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("threads.name 'elevenbytes' has 11 bytes"));
+  config.threads = {.cpus = {0, -3}};
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("threads.cpus has -3"));
+}
+
+TEST(HcaConfig, WaitingIsChecked) {
+  HcaConfig config;
+  config.waiting.spin = WaitOptions::kMaxSpin + std::chrono::microseconds(1);
+  EXPECT_EQ(config.validate(limits()).code(), Errc::kInvalidArgument);
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("waiting.spin is 1000001 us"));
+}
+
 TEST(HcaConfig, WhatIsLeftOpenAdaptsToASmallDevice) {
   DeviceLimits small = limits();
   small.max_qp_wr = 20;
@@ -93,8 +125,6 @@ TEST(HcaConfig, WhatIsLeftOpenAdaptsToASmallDevice) {
   config.shared_queue_key = "all";
   EXPECT_TRUE(config.validate(small).ok()) << config.validate(small).message();
   EXPECT_EQ(config.fitted(small).queue_depth(), 2 * (20 + 20));
-  EXPECT_EQ(config.fitted(small).shared_queue_depth, 100);
-  EXPECT_EQ(config.fitted(limits()).shared_queue_depth, 4096);
 }
 
 TEST(HcaConfig, PublishedAndPrivateDataAreBounded) {

@@ -5,6 +5,7 @@
 
 #include "session/session_test_tools.h"
 #include "support/injected_events.h"
+#include "support/thread_modes.h"
 
 namespace rdmacomm {
 namespace {
@@ -62,16 +63,9 @@ class SessionDeviceTest : public ::testing::TestWithParam<ThreadMode> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Modes, SessionDeviceTest,
-                         ::testing::Values(ThreadMode::kApplication, ThreadMode::kThreadPerEndPoint,
-                                           ThreadMode::kThreadPerCompletionQueue),
-                         [](const auto& mode) {
-                           switch (mode.param) {
-                             case ThreadMode::kApplication: return "Application";
-                             case ThreadMode::kThreadPerEndPoint: return "PerEndPoint";
-                             case ThreadMode::kThreadPerCompletionQueue: return "PerQueue";
-                           }
-                           return "";
-                         });
+                         ::testing::Values(ThreadMode::kApplication, ThreadMode::kThreadPerChannel,
+                                           ThreadMode::kThreadPerEndPoint, ThreadMode::kThreadPerCompletionQueue),
+                         [](const auto& mode) { return thread_mode_name(mode.param); });
 
 TEST_P(SessionDeviceTest, ALostDeviceEndsAllItsEndpoints) {
   const auto first = connect();

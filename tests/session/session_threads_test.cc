@@ -1,11 +1,17 @@
 // Sessions that poll: hooks in both thread modes and both polling modes.
 #include <gmock/gmock.h>
+#include <sched.h>
 
+#include <fstream>
 #include <future>
+#include <map>
+#include <set>
 #include <thread>
 #include <tuple>
 
 #include "session/session_test_tools.h"
+#include "support/polling_modes.h"
+#include "support/thread_modes.h"
 
 namespace rdmacomm {
 namespace {
@@ -60,14 +66,14 @@ class ServedSession : public ::testing::TestWithParam<std::tuple<ThreadMode, Pol
   SessionPtr<TestClient> client_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Modes, ServedSession,
-    ::testing::Combine(::testing::Values(ThreadMode::kThreadPerEndPoint, ThreadMode::kThreadPerCompletionQueue),
-                       ::testing::Values(PollingMode::kBusyPoll, PollingMode::kCompletionChannel)),
-    [](const auto& mode) {
-      return std::string(std::get<0>(mode.param) == ThreadMode::kThreadPerEndPoint ? "PerEndPoint" : "PerQueue") +
-             (std::get<1>(mode.param) == PollingMode::kBusyPoll ? "BusyPoll" : "CompletionChannel");
-    });
+INSTANTIATE_TEST_SUITE_P(Modes, ServedSession,
+                         ::testing::Combine(::testing::Values(ThreadMode::kThreadPerChannel,
+                                                              ThreadMode::kThreadPerEndPoint,
+                                                              ThreadMode::kThreadPerCompletionQueue),
+                                            every_polling_mode()),
+                         [](const auto& mode) {
+                           return thread_mode_name(std::get<0>(mode.param)) + instance_name(std::get<1>(mode.param));
+                         });
 
 TEST_P(ServedSession, EachOperationCallsItsHook) {
   const auto endpoint = connect();
@@ -197,6 +203,209 @@ TEST(SharedQueue, OneKeyHasOnePollingMode) {
   const auto second = client->connect();
   EXPECT_EQ(second.code(), Errc::kPeerRefused);
   EXPECT_THAT(second.error().context, ::testing::HasSubstr("polling_mode"));
+}
+
+/// A client with a queue for all, and one endpoint that never lets it become empty: each completion posts the next request.
+class BusyQueue : public ::testing::TestWithParam<PollingMode> {
+ protected:
+  class Client final : public TestClient {
+   public:
+    using TestClient::TestClient;
+    void on_write_done(EndPoint& endpoint, const Completion& completion) override {
+      done.fetch_add(1);
+      if (completion.id == kBusy && endpoint.alive()) (void)endpoint.data()->post_write({}, {}, kBusy);
+    }
+    std::atomic<int> done{0};
+  };
+  static constexpr std::uint64_t kBusy = 99;
+
+  BusyQueue() {
+    EXPECT_TRUE(server_->start().ok());
+    client_ = make_session<Client>(local_options(server_->port()));
+    client_->configure = [](HcaConfig& hca, const PeerInfo&) {
+      hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
+      hca.polling_mode = GetParam();
+      hca.shared_queue_key = "all";
+      return Status();
+    };
+  }
+  /// The server's end, too: the newest.
+  std::pair<std::shared_ptr<EndPoint>, std::shared_ptr<EndPoint>> connect() {
+    auto endpoint = client_->connect();
+    EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
+    auto theirs = server_->wait_for_endpoint(soon());
+    EXPECT_TRUE(theirs.has_value()) << theirs.status().message();
+    return {endpoint ? *endpoint : nullptr, theirs ? *theirs : nullptr};
+  }
+
+  SessionPtr<TestServer> server_ = make_server();
+  SessionPtr<Client> client_;
+};
+INSTANTIATE_TEST_SUITE_P(Modes, BusyQueue, every_polling_mode());
+
+TEST_P(BusyQueue, ComingsAndGoingsOfOthersAreToldAllTheSame) {
+  const auto [busy, at_server] = connect();
+  ASSERT_TRUE(busy && at_server);
+  ASSERT_FALSE(busy->data()->post_write({}, {}, kBusy));
+  const auto [passing, passing_at_server] = connect();
+  ASSERT_TRUE(passing && passing_at_server);
+  EXPECT_TRUE(client_->record.wait_for("established", 2));
+  EXPECT_TRUE(passing_at_server->close().ok());
+  EXPECT_TRUE(client_->record.wait_for("disconnected ok"));
+  const int done = client_->done.load();
+  while (busy->alive() && client_->done.load() == done) std::this_thread::yield();
+  EXPECT_TRUE(busy->alive());
+  client_->stop();
+}
+
+/// A server whose endpoints are spread over three queues, and a client.
+class Sharding : public ::testing::Test {
+ protected:
+  void start(const std::function<void(HcaConfig&)>& change = {}) {
+    server_->configure = [change](HcaConfig& hca, const PeerInfo&) {
+      hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
+      hca.polling_mode = PollingMode::kCompletionChannel;
+      hca.shared_queue_key = "k";
+      hca.shared_queues = 3;
+      if (change) change(hca);
+      return Status();
+    };
+    ASSERT_TRUE(server_->start().ok());
+    client_ = make_client(*server_);
+  }
+  void connect(int count) {
+    for (int i = 0; i < count; ++i) {
+      auto endpoint = client_->connect();
+      ASSERT_TRUE(endpoint.has_value()) << endpoint.status().message();
+      endpoints_.push_back(std::move(*endpoint));
+    }
+  }
+  /// Of the server's: how many endpoints each completion queue has.
+  std::vector<int> loads() {
+    std::map<const CompletionGroup*, int> loads;
+    for (const auto& endpoint : server_->endpoints()) ++loads[endpoint->group().get()];
+    std::vector<int> sorted;
+    for (const auto& [group, load] : loads) sorted.push_back(load);
+    std::ranges::sort(sorted);
+    return sorted;
+  }
+
+  SessionPtr<TestServer> server_ = make_server();
+  SessionPtr<TestClient> client_;
+  std::vector<std::shared_ptr<EndPoint>> endpoints_;
+};
+
+TEST_F(Sharding, SpreadsTheEndPointsEvenly) {
+  start();
+  connect(1);
+  ASSERT_TRUE(server_->record.wait_for("established", 1));
+  EXPECT_EQ(loads(), (std::vector<int>{1}));
+  connect(6);
+  ASSERT_TRUE(server_->record.wait_for("established", 7));
+  EXPECT_EQ(loads(), (std::vector<int>{2, 2, 3}));
+}
+
+TEST_F(Sharding, NewOnesTakeThePlacesOfThoseThatHaveLeft) {
+  start();
+  connect(6);
+  ASSERT_TRUE(server_->record.wait_for("established", 6));
+  for (int i : {0, 3}) EXPECT_TRUE(endpoints_[static_cast<std::size_t>(i)]->close().ok());  // both of the first queue
+  ASSERT_TRUE(server_->record.wait_for("disconnected ok", 2));
+  const Deadline deadline = soon();
+  while (loads() != std::vector<int>{2, 2} && !deadline.passed()) std::this_thread::yield();
+  connect(2);
+  ASSERT_TRUE(server_->record.wait_for("established", 8));
+  EXPECT_EQ(loads(), (std::vector<int>{2, 2, 2}));
+}
+
+TEST_F(Sharding, AllOfAKeyAgreeOnTheNumberOfQueues) {
+  int calls = 0;
+  start([&](HcaConfig& hca) { hca.shared_queues = ++calls; });
+  connect(1);
+  const auto second = client_->connect();
+  EXPECT_EQ(second.code(), Errc::kPeerRefused);
+  EXPECT_THAT(second.error().context, ::testing::HasSubstr("shared_queues"));
+}
+
+/// The names of this process's threads that begin so, in order.
+std::vector<std::string> thread_names(const std::string& prefix) {
+  std::vector<std::string> names;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream comm(task.path() / "comm");
+    if (std::getline(comm, name) && name.starts_with(prefix)) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+TEST_F(Sharding, ThreadsHaveNamesAndNumbers) {
+  start([](HcaConfig& hca) { hca.threads.name = "shard"; });
+  connect(7);
+  ASSERT_TRUE(server_->record.wait_for("established", 7));
+  EXPECT_EQ(thread_names("shard"), (std::vector<std::string>{"shard-0", "shard-1", "shard-2"}));
+  EXPECT_EQ(thread_names("rdma-control").size(), 2U);
+}
+
+TEST_F(Sharding, ThreadsRunOnTheirCpus) {
+  std::mutex mutex;
+  std::set<int> cpus;
+  start([](HcaConfig& hca) { hca.threads.cpus = {sched_getcpu()}; });
+  server_->established = [&](EndPoint&) {
+    cpu_set_t mine;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
+    const std::lock_guard lock(mutex);
+    cpus.insert(CPU_COUNT(&mine));
+  };
+  connect(3);
+  ASSERT_TRUE(server_->record.wait_for("established", 3));
+  server_->stop();
+  EXPECT_EQ(cpus, std::set<int>{1});
+}
+
+TEST_F(Sharding, ACpuThatThereIsNotRefusesThePeerAndLeavesNothing) {
+  for (const ThreadMode mode : {ThreadMode::kThreadPerCompletionQueue, ThreadMode::kThreadPerEndPoint}) {
+    server_ = make_server();
+    start([&](HcaConfig& hca) {
+      hca.thread_mode = mode;
+      hca.threads.cpus = {CPU_SETSIZE - 1};
+    });
+    const auto refused = client_->connect();
+    EXPECT_EQ(refused.code(), Errc::kPeerRefused);
+    EXPECT_THAT(refused.error().context, ::testing::HasSubstr("CPU " + std::to_string(CPU_SETSIZE - 1)));
+    EXPECT_TRUE(server_->endpoints().empty());
+    client_->stop();
+    server_->stop();
+  }
+}
+
+TEST_F(Sharding, AQueueGrowsWithItsEndPoints) {
+  const auto deep = [](HcaConfig& hca) {
+    hca.shared_queues = 1;
+    hca.channels = {{.name = kDataChannel}};
+    hca.channels[0].adapter.send_depth = 1000;
+    hca.channels[0].adapter.recv_depth = 1000;
+  };
+  start(deep);
+  client_->configure = [&](HcaConfig& hca, const PeerInfo&) {
+    deep(hca);
+    return Status();
+  };
+  connect(5);
+  ASSERT_TRUE(server_->record.wait_for("established", 5));
+  const auto there = server_->endpoints();
+  EXPECT_EQ(loads(), (std::vector<int>{5}));
+  EXPECT_GE(there.front()->group()->queue().depth(), 5 * 2000);
+  // All five as full as they may be, at once: 1000 receives of each.
+  const auto buffer = make_buffer(there.front()->device());
+  for (const auto& endpoint : there) {
+    for (int i = 0; i < 1000; ++i) ASSERT_FALSE(endpoint->data()->post_recv(buffer->at(0), 1));
+  }
+  for (const auto& endpoint : endpoints_) {
+    for (int i = 0; i < 1000; ++i) ASSERT_FALSE(endpoint->data()->post_send({}, 2, PostFlags::kUnsignaled));
+  }
+  EXPECT_TRUE(server_->record.wait_for("recv 1", 5000));
+  server_->stop();
 }
 
 }  // namespace

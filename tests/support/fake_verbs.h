@@ -115,6 +115,12 @@ class FakeVerbs {
     completions.back().wc_flags = wc_flags;
     completions.back().imm_data = network_immediate;
   }
+  /// Completes the oldest receive of the shared queues, as a message to that queue pair.
+  void complete_shared_recv(std::uint32_t qpn, std::uint32_t bytes) {
+    shared_recvs_.front().qpn = qpn;
+    complete_oldest(shared_recvs_, IBV_WC_SUCCESS, IBV_WC_RECV);
+    completions.back().byte_len = bytes;
+  }
   /// Lets the next get_async_event() hand it out.
   void raise_async(const ibv_context* context, const ibv_async_event& event) {
     async_events_.push_back(event);
@@ -141,12 +147,14 @@ class FakeVerbs {
     std::vector<ibv_sge> slices;
   };
   std::vector<Transition> transitions;
-  std::vector<Post> posts;              ///< accepted send requests, since the start
-  std::vector<std::uint64_t> recv_ids;  ///< wr_id of accepted receives, since the start
-  std::vector<int> post_lengths;        ///< requests of each call of post_send
-  std::deque<ibv_wc> completions;       ///< what poll_cq gives next
-  std::vector<int> registered_access;   ///< of each reg_mr
-  std::vector<int> completion_depths;   ///< of each create_cq
+  std::vector<Post> posts;                ///< accepted send requests, since the start
+  std::vector<std::uint64_t> recv_ids;    ///< wr_id of accepted receives, since the start
+  std::vector<int> post_lengths;          ///< requests of each call of post_send
+  std::vector<int> shared_recv_lengths;   ///< receives of each call of post_srq_recv
+  std::vector<std::uint32_t> srq_limits;  ///< of each modify_srq
+  std::deque<ibv_wc> completions;         ///< what poll_cq gives next
+  std::vector<int> registered_access;     ///< of each reg_mr
+  std::vector<int> completion_depths;     ///< of each create_cq
   unsigned acknowledged_events = 0;
   std::vector<ibv_async_event> acknowledged_async;
   int armed = 0;
@@ -242,6 +250,17 @@ class FakeVerbs {
     fake.recvs_.push_back({wr->wr_id, qp->qp_num, true});
     return 0;
   }
+  static int post_srq_recv(ibv_srq* /*srq*/, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+    FakeVerbs& fake = self();
+    int length = 0;
+    for (; wr != nullptr; wr = wr->next, ++length) {
+      *bad = wr;
+      if (const int number = fake.enter("post_srq_recv"); number != 0) return number;
+      fake.shared_recvs_.push_back({wr->wr_id, 0, true});
+    }
+    fake.shared_recv_lengths.push_back(length);
+    return 0;
+  }
   static int poll_cq(ibv_cq* /*cq*/, int count, ibv_wc* wcs) {
     FakeVerbs& fake = self();
     if (fake.poll_fails) return -1;
@@ -274,6 +293,7 @@ class FakeVerbs {
     context->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);  // blocking, as libibverbs hands it out
     context->ops.post_send = post_send;
     context->ops.post_recv = post_recv;
+    context->ops.post_srq_recv = post_srq_recv;
     context->ops.poll_cq = poll_cq;
     context->ops.req_notify_cq = req_notify_cq;
     return context;
@@ -368,6 +388,19 @@ class FakeVerbs {
     return 0;
   }
 
+  static ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* /*attributes*/) {
+    auto* srq = self().make<ibv_srq>("create_srq");
+    if (srq == nullptr) return nullptr;
+    srq->context = pd->context;
+    srq->pd = pd;
+    return srq;
+  }
+  static int modify_srq(ibv_srq* /*srq*/, ibv_srq_attr* attributes, int /*mask*/) {
+    if (const int number = self().enter("modify_srq"); number != 0) return number;
+    self().srq_limits.push_back(attributes->srq_limit);
+    return 0;
+  }
+
   static ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
     FakeVerbs& fake = self();
     if (attributes->cap.max_inline_data > fake.max_inline) {
@@ -382,6 +415,7 @@ class FakeVerbs {
     qp->pd = pd;
     qp->send_cq = attributes->send_cq;
     qp->recv_cq = attributes->recv_cq;
+    qp->srq = attributes->srq;
     qp->qp_type = attributes->qp_type;
     qp->qp_num = ++fake.last_qpn_;
     qp->state = IBV_QPS_RESET;
@@ -423,8 +457,16 @@ class FakeVerbs {
     table.destroy_comp_channel = destroy_comp_channel;
     table.create_cq = create_cq;
     table.destroy_cq = [](ibv_cq* cq) { return self().release("destroy_cq", cq); };
+    table.resize_cq = [](ibv_cq* cq, int depth) {
+      const int number = self().enter("resize_cq");
+      if (number == 0) cq->cqe = depth;
+      return number;
+    };
     table.get_cq_event = get_cq_event;
     table.ack_cq_events = ack_cq_events;
+    table.create_srq = create_srq;
+    table.modify_srq = modify_srq;
+    table.destroy_srq = [](ibv_srq* srq) { return self().release("destroy_srq", srq); };
     table.create_qp = create_qp;
     table.modify_qp = modify_qp;
     table.query_qp = query_qp;
@@ -448,6 +490,7 @@ class FakeVerbs {
   std::map<std::string, Failure> failures_;
   std::deque<Held> sends_;
   std::deque<Held> recvs_;
+  std::deque<Held> shared_recvs_;
   std::deque<ibv_async_event> async_events_;
   std::uint32_t last_qpn_ = 0x10;
   int live_ = 0;

@@ -1,11 +1,16 @@
 // completion_waiter.h - ways to wait for a completion, as small classes behind one interface.
-// Layer: adapter. Uses: base, device.
+// Layer: adapter. Uses: base, device.   See docs/threading.md "Waiting", docs/adr/0011-waiting.md.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <concepts>
+#include <cstdint>
 #include <memory>
 
 #include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/base/descriptor_set.h"
+#include "rdmacomm/base/result.h"
 #include "rdmacomm/device/completion_queue.h"
 
 namespace rdmacomm {
@@ -14,29 +19,133 @@ namespace rdmacomm {
 enum class PollingMode : std::uint8_t {
   kBusyPoll,           ///< a core spins: lowest latency
   kCompletionChannel,  ///< the thread sleeps until the device wakes it: lowest use of CPU
+  kEpoll,              ///< the same by epoll: further descriptors can be waited for, and the whole has a descriptor
+  kAdaptive,           ///< spins for a while, then sleeps: nearly the latency of the first while there is traffic
+};
+/// Whether a completion queue needs a completion channel for it.
+[[nodiscard]] constexpr bool sleeps(PollingMode mode) noexcept {
+  return mode != PollingMode::kBusyPoll;
+}
+[[nodiscard]] const char* to_text(
+    PollingMode mode) noexcept;  ///< "busy poll", "completion channel", "epoll", "adaptive"
+
+/// What can be chosen about a way to wait. A value.
+struct WaitOptions {
+  static constexpr std::chrono::microseconds kMaxSpin{1'000'000};
+
+  /// kBusyPoll, kAdaptive: of so many polls in a row that find nothing, the last one gives the core to another thread
+  /// that wants it; 0: none does. The time of 1024 is a few ten microseconds.
+  std::uint32_t yield_every = 1024;
+  /// kAdaptive: how long to spin before sleeping; 0..kMaxSpin. Twice the time of a round trip is a good choice: what a
+  /// sleep and a wake-up cost is more than that on most machines.
+  std::chrono::microseconds spin{50};
+
+  /// kInvalidArgument: `spin` outside its range.
+  [[nodiscard]] Status validate() const;
 };
 
-/// One way to wait for completions of one CompletionQueue.
-/// Threads: prepare and wait from one thread at a time; wake from any.
-///
-/// The loop of whoever polls:   for (;;) { if (poll()) return; if (waiter.prepare() && poll()) return; waiter.wait(deadline); }
-/// prepare() arms what needs arming; the poll after it is what makes sure that no completion is slept through.
+/// What waiting has come to so far. A value.
+struct WaitCounts {
+  std::uint64_t waits = 0;            ///< times when there was nothing, and waiting began
+  std::uint64_t sleeps = 0;           ///< times when the thread asked the system to put it to sleep
+  std::chrono::nanoseconds asleep{};  ///< how long it was, in all
+
+  /// Of the waits, the part that spinning was enough for: 0..1; 1 where there were none.
+  [[nodiscard]] double spun_share() const noexcept {
+    return sleeps >= waits ? (waits == 0 ? 1 : 0) : 1 - static_cast<double>(sleeps) / static_cast<double>(waits);
+  }
+};
+
+/// One way to wait for completions of one CompletionQueue. A resource: neither copyable nor movable.
+/// Threads: step, step_outside and spins from one thread at a time; the rest from any.
+/// Lifetime: must not outlive its CompletionQueue.
 class CompletionWaiter {
  public:
-  /// kNotSupported: kCompletionChannel on a CompletionQueue made without a channel.
-  [[nodiscard]] static Result<std::unique_ptr<CompletionWaiter>> create(PollingMode mode, CompletionQueue& cq);
+  /// Returns  kNotSupported: a mode that sleeps, on a CompletionQueue made without a channel; kInvalidArgument:
+  ///          options.validate(); an error of the system's: too many open files
+  [[nodiscard]] static Result<std::unique_ptr<CompletionWaiter>> create(PollingMode mode, CompletionQueue& cq,
+                                                                        const WaitOptions& options = {});
   virtual ~CompletionWaiter() = default;
-  CompletionWaiter() = default;
   CompletionWaiter(const CompletionWaiter&) = delete;
   CompletionWaiter& operator=(const CompletionWaiter&) = delete;
 
-  /// Gets ready to wait. Returns whether the caller must poll once more before wait().
-  [[nodiscard]] virtual bool prepare() noexcept = 0;
-  /// Returns when there may be completions, when the deadline has passed, or after wake(). Early returns are
-  /// allowed: the caller polls and looks at its deadline itself.
-  virtual void wait(Deadline deadline) noexcept = 0;
-  /// Ends a wait() that is under way, or the next one. Costs a system call where the waiter sleeps.
+  /// One step of waiting: polls; where that finds nothing, gets ready to sleep, polls again, and sleeps. No completion is
+  /// slept through, whenever it comes.
+  ///
+  /// poll      takes completions from the queue, and says whether the caller wants to stop waiting: it was found, or failed
+  /// deadline  ends a sleep. A step that only spins does not look at it
+  /// Returns   what the last poll() has said. False, too, when the queue has not been empty since: the caller looks at
+  ///           its deadline and at what else ends its loop, and makes the next step
+  /// Cost      kBusyPoll, and kAdaptive while it spins: no allocation, lock or system call, but the yield
+  template <std::predicate Poll>
+  [[nodiscard]] bool step(Poll&& poll, Deadline deadline) noexcept(noexcept(poll())) {
+    if (poll()) return found();
+    note_empty();
+    if (empty_polls_ <= bare_polls_) return false;
+    if (get_ready() && poll()) return found();
+    wait(deadline);
+    return false;
+  }
+
+  /// The same for who sleeps by itself, on fd(): returns where step() would sleep. From then on fd() becomes readable when
+  /// there may be completions, after wake(), or with a descriptor that is watched. The caller looks at what else ends its
+  /// loop between this and the sleep: a wake() before this is used up. kEpoll only.
+  template <std::predicate Poll>
+  [[nodiscard]] bool step_outside(Poll&& poll) noexcept(noexcept(poll())) {
+    if (poll()) return found();
+    note_empty();
+    clear();
+    return get_ready() && poll() && found();
+  }
+
+  /// Ends the step() that is under way, or the next one that would sleep. Costs a system call where the waiter may sleep.
   virtual void wake() noexcept = 0;
+  /// Whether the last step() spun where it found nothing, so that the next one must follow at once.
+  [[nodiscard]] bool spins() const noexcept { return spins_; }
+  [[nodiscard]] WaitCounts counts() const noexcept;
+
+  /// kEpoll: see step_outside(). -1 in the other modes.
+  [[nodiscard]] virtual int fd() const noexcept { return -1; }
+  /// kEpoll: waits for a descriptor of the application's, too. As DescriptorSet::add and remove; the function is called
+  /// by step() and step_outside(), when there are no completions.
+  /// Returns  also kNotSupported: in other modes
+  [[nodiscard]] virtual Status watch(int fd, std::uint32_t events, DescriptorSet::Function function);
+  virtual void unwatch(int /*fd*/) noexcept {}
+
+ protected:
+  /// bare_polls: so many empty polls in a row are followed by the next one, without get_ready() and wait()
+  explicit CompletionWaiter(bool spins, std::uint64_t bare_polls = 0) noexcept
+      : spins_(spins), bare_polls_(bare_polls) {}
+
+  /// Gets ready to sleep. Returns whether the queue must be polled once more before wait().
+  [[nodiscard]] virtual bool get_ready() noexcept = 0;
+  /// Spins once, or sleeps until there may be completions, the deadline has passed, or wake() was called. Early returns
+  /// are allowed.
+  virtual void wait(Deadline deadline) noexcept = 0;
+  /// Takes what has made fd() readable.
+  virtual void clear() noexcept {}
+
+  /// Polls in a row that have found nothing; 1: waiting begins.
+  [[nodiscard]] std::uint64_t empty_polls() const noexcept { return empty_polls_; }
+  void note_spins(bool spins) noexcept { spins_ = spins; }
+  void note_sleep(std::chrono::nanoseconds time) noexcept;
+
+ private:
+  bool found() noexcept {
+    empty_polls_ = 0;
+    return true;
+  }
+  void note_empty() noexcept {
+    // One thread writes, so that a plain addition does.
+    if (++empty_polls_ == 1) waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+
+  std::uint64_t empty_polls_ = 0;
+  bool spins_;
+  const std::uint64_t bare_polls_;
+  std::atomic<std::uint64_t> waits_{0};
+  std::atomic<std::uint64_t> sleeps_{0};
+  std::atomic<std::int64_t> asleep_ns_{0};
 };
 
 }  // namespace rdmacomm

@@ -11,6 +11,7 @@
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/device/completion_queue.h"
 #include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/device/shared_receive_queue.h"
 #include "rdmacomm/verbs/handles.h"
 #include "rdmacomm/verbs/qp_address.h"
 #include "rdmacomm/verbs/queue_pair_link.h"
@@ -26,12 +27,15 @@ class RDMAAdapter {
   ///
   /// send_cq, recv_cq  may be the same; room for the send and the receive depth is reserved in them
   /// gid      what peers will address; from RDMADevice::choose_gid
+  /// receives  where it takes its receives from, or nullptr: it has a queue of its own, of config.recv_depth. Of what may
+  ///          come from there, the caller reserves room in recv_cq, once for all queue pairs
   /// Returns  kInvalidArgument, kBeyondDeviceLimit: config.validate(); kInvalidArgument also: a P_Key that the port does
   ///          not have (the context lists those it has); kBeyondDeviceLimit also: inline data (the context has what was
   ///          asked for and the limit that was found); kCompletionQueueFull; or the system's error
   [[nodiscard]] static Result<std::unique_ptr<RDMAAdapter>> create(RDMADevice& device, CompletionQueue& send_cq,
                                                                    CompletionQueue& recv_cq, const GidEntry& gid,
-                                                                   const AdapterConfig& config);
+                                                                   const AdapterConfig& config,
+                                                                   SharedReceiveQueue* receives = nullptr);
   RDMAAdapter(const RDMAAdapter&) = delete;
   RDMAAdapter& operator=(const RDMAAdapter&) = delete;
   ~RDMAAdapter();
@@ -62,7 +66,8 @@ class RDMAAdapter {
   /// The state as the device has it now. ERR also when the device moved there by itself. Cost: a verbs call.
   [[nodiscard]] Result<ibv_qp_state> query_state() const;
 
-  /// As given to create(), with everything that was left empty filled in, and the P_Key's index.
+  /// As given to create(), with everything that was left empty filled in, and the P_Key's index; with shared receives
+  /// recv_depth is 0.
   [[nodiscard]] const AdapterConfig& config() const noexcept { return config_; }
   /// The inline limit that the device granted, at least config().max_inline_bytes.
   [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept { return max_inline_bytes_; }
@@ -70,6 +75,7 @@ class RDMAAdapter {
   [[nodiscard]] CompletionQueue& send_cq() const noexcept { return send_cq_; }
   [[nodiscard]] CompletionQueue& recv_cq() const noexcept { return recv_cq_; }
   [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }
+  [[nodiscard]] SharedReceiveQueue* shared_receives() const noexcept { return receives_; }
 
   /// The state that this side has put the queue pair into: INIT, RTR, RTS or ERR. Cost: one load.
   [[nodiscard]] ibv_qp_state state() const noexcept { return state_.load(std::memory_order_relaxed); }
@@ -77,7 +83,8 @@ class RDMAAdapter {
   [[nodiscard]] bool connected() const noexcept { return state() == IBV_QPS_RTS; }
 
  private:
-  RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, const AdapterConfig& config);
+  RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, const AdapterConfig& config,
+              SharedReceiveQueue* receives);
   Status reserve_completions();
   Status create_queue_pair();
   Status try_queue_pair(std::uint32_t inline_bytes);
@@ -92,6 +99,7 @@ class RDMAAdapter {
   RDMADevice& device_;
   CompletionQueue& send_cq_;
   CompletionQueue& recv_cq_;
+  SharedReceiveQueue* const receives_;
   AdapterConfig config_;
   std::unique_ptr<verbs::QueuePairLink> link_;
   verbs::QpHandle qp_;

@@ -2,10 +2,11 @@
 // Layer: channel. Uses: base, device, adapter.
 #pragma once
 
-#include <mutex>
+#include <cstdint>
 #include <span>
 #include <vector>
 
+#include "rdmacomm/base/spin_lock.h"
 #include "rdmacomm/channel/rdma_channel.h"
 
 namespace rdmacomm {
@@ -19,7 +20,8 @@ class CompletionPoller {
 
   /// From now on completions of `channel` are delivered here. Its adapter reports to this CompletionQueue.
   void attach(RDMAChannel& channel);
-  /// From the return on no completion names `channel`. Its completions still in the queue are dropped.
+  /// From the return on no completion names `channel`. Its completions still in the queue are dropped; receives of a pool,
+  /// which the CompletionQueue's owner keeps alive, go back to it.
   void detach(RDMAChannel& channel);
 
   /// As RDMAChannel::poll. Cost: one uncontended lock a call; a binary search a completion.
@@ -27,11 +29,20 @@ class CompletionPoller {
 
  private:
   [[nodiscard]] std::error_code take(std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
+  void drop(const ibv_wc& wc) noexcept;
+
+  struct Entry {
+    std::uint32_t qpn = 0;  // here, and not only in the channel, for the search
+    RDMAChannel* channel = nullptr;
+  };
 
   CompletionQueue& cq_;
-  std::mutex mutex_;
-  std::vector<RDMAChannel*> by_qpn_;  // sorted by queue pair number
+  // Held while polling: a number may be given to another queue pair as soon as the one that had it is detached and gone.
+  SpinLock lock_;
+  std::vector<Entry> by_qpn_;         // sorted
   bool tells_every_end_ = true;       // the device: DeviceLimits::flushes_in_error
+  const std::error_code no_error_{};  // as RDMAChannel's
 };
 
 }  // namespace rdmacomm

@@ -18,6 +18,8 @@
 
 namespace rdmacomm {
 
+class ReceivePool;
+
 /// The slices of one request: a single slice, or any contiguous list of them. A view; it does not own what it
 /// shows, and is meant as a function's argument.
 class SliceList {
@@ -80,6 +82,7 @@ struct SendRequest {
 ///   ok                 accepted
 ///   kSendQueueFull     (post_recv: kReceiveQueueFull) as many outstanding as the depth: poll, then retry
 ///   kNotConnected      the adapter has not reached RTS, or was moved to ERR (post_recv: was moved to ERR)
+///   kNotSupported      post_recv: the channel takes its receives from a pool
 ///   kInvalidArgument   more slices than configured, an inline payload beyond max_inline_bytes(), kInline on a READ
 ///                      or an atomic, a message beyond max_message_bytes() or longer than `remote`, an atomic whose
 ///                      result slice is not 8 bytes or whose remote address is not a multiple of 8
@@ -88,8 +91,11 @@ struct SendRequest {
 class RDMAChannel {
  public:
   /// Makes a channel over a queue pair in INIT. It takes the adapter over.
+  ///
+  /// pool  whose queue() the adapter was made with; nullptr: the queue pair has receives of its own
   [[nodiscard]] static Result<std::unique_ptr<RDMAChannel>> create(std::string name,
-                                                                   std::unique_ptr<RDMAAdapter> adapter);
+                                                                   std::unique_ptr<RDMAAdapter> adapter,
+                                                                   std::shared_ptr<ReceivePool> pool = nullptr);
   RDMAChannel(const RDMAChannel&) = delete;
   RDMAChannel& operator=(const RDMAChannel&) = delete;
   /// Flushes and forgets what is outstanding; see drain() for the orderly way.
@@ -100,6 +106,8 @@ class RDMAChannel {
   [[nodiscard]] const RDMAAdapter& adapter() const noexcept { return *adapter_; }
   [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept { return max_inline_bytes_; }
   [[nodiscard]] std::uint32_t max_message_bytes() const noexcept { return max_message_bytes_; }
+  /// Where its receives come from; nullptr: from post_recv().
+  [[nodiscard]] ReceivePool* receive_pool() const noexcept { return pool_.get(); }
   [[nodiscard]] int send_depth() const noexcept { return static_cast<int>(send_.depth); }
   [[nodiscard]] int recv_depth() const noexcept { return static_cast<int>(recv_.depth); }
   /// Requests posted and not yet polled. Unsignaled ones count until a later completion frees them.
@@ -162,7 +170,13 @@ class RDMAChannel {
   [[nodiscard]] Status begin_drain();
   /// Whether nothing is outstanding. After begin_drain() that comes about by polling, also on devices that do not tell of
   /// every request's end (DeviceLimits::flushes_in_error): there, a poll that finds the queue empty is the end of all.
-  [[nodiscard]] bool drained() const noexcept { return outstanding_sends() == 0 && outstanding_recvs() == 0; }
+  /// With a pool, whose receives are not flushed, it comes about by found_empty().
+  [[nodiscard]] bool drained() const noexcept {
+    return outstanding_sends() == 0 && outstanding_recvs() == 0 &&
+           (pool_ == nullptr || pool_settled_.load(std::memory_order_relaxed));
+  }
+  /// A poll that began after begin_drain() has found the completion queue empty: no receive of a pool is still in it.
+  void found_empty() noexcept { pool_settled_.store(true, std::memory_order_relaxed); }
   /// begin_drain(), then takes completions until nothing is outstanding. What comes is handed to `handler` where
   /// there is one, else dropped. Only where poll() may be called.
   /// Returns  kTimeout: the device did not hand all completions out in time
@@ -220,7 +234,7 @@ class RDMAChannel {
     }
   };
 
-  RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter);
+  RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter, std::shared_ptr<ReceivePool> pool);
 
   // channel_post.cc
   [[nodiscard]] Errc check(const SendRequest& request, std::uint32_t& bytes) const noexcept;
@@ -231,6 +245,9 @@ class RDMAChannel {
   [[nodiscard]] std::error_code post_marker() noexcept;
   // channel_poll.cc
   [[nodiscard]] bool complete(const ibv_wc& wc, Completion& out) noexcept;
+  void describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept;
+  [[nodiscard]] bool complete_pooled(const ibv_wc& wc, Completion& out) noexcept;
+  [[nodiscard]] Errc no_room_for_recv() const noexcept;
   [[nodiscard]] int take_batch(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_queues(std::span<Completion> out, std::size_t& count) noexcept;
@@ -241,6 +258,7 @@ class RDMAChannel {
   void settle() noexcept;
 
   const std::string name_;
+  const std::shared_ptr<ReceivePool> pool_;  // before the adapter, whose queue pair uses its queue
   const std::unique_ptr<RDMAAdapter> adapter_;
   // Copies of what the hot functions need, side by side. Making a std::error_code takes a call; copying one does not.
   const std::error_code no_error_{};
@@ -257,6 +275,7 @@ class RDMAChannel {
   /// All that the device will ever tell is in the completion queue. Set by begin_drain(), on such devices only.
   std::atomic<bool> untold_end_{false};
   bool end_seen_ = false;  // the polling thread's
+  std::atomic<bool> pool_settled_{false};
 };
 
 }  // namespace rdmacomm

@@ -30,6 +30,7 @@ enum class MessageType : std::uint16_t {
   kGoodbye = 6,    ///< "I end this in order": the last message of its sender
   kUser = 7,       ///< the application's bytes
   kHeartbeat = 8,  ///< "I live"; nothing is done with it
+  kChannel = 9,    ///< about one more channel; opaque here
 };
 [[nodiscard]] const char* to_text(MessageType type) noexcept;  ///< "HELLO", "OFFER", ...
 /// The longest payload that a message of this type may have. Never more than kMaxPayloadBytes.

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <string>
 
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/base/unique_fd.h"
@@ -18,6 +20,7 @@ class RDMADevice;
 struct CompletionQueueOptions {
   int depth = 256;            ///< completions it holds, 1..device limit; the device may round up
   bool with_channel = false;  ///< whether it has a completion channel, so that a thread can sleep on fd()
+  bool may_grow = false;      ///< whether reserve() makes it deeper, up to the device's limit, when it is full
 
   [[nodiscard]] Status validate(int device_limit) const;
 };
@@ -35,10 +38,12 @@ class CompletionQueue {
   ~CompletionQueue();
 
   [[nodiscard]] ibv_cq* get() const noexcept { return cq_.get(); }
-  [[nodiscard]] int depth() const noexcept { return cq_->cqe; }
+  [[nodiscard]] int depth() const noexcept { return depth_.load(std::memory_order_relaxed); }
 
   /// Sets room aside for a queue pair that can have `requests` requests outstanding, so that the queue can
-  /// never overrun. kCompletionQueueFull: less room than that is left; the context has the numbers.
+  /// never overrun. May be called while the queue is polled, slept on, and full.
+  /// Returns  kCompletionQueueFull: less room than that is left, and the queue may not, or cannot grow (some devices
+  ///          cannot resize); the context has the numbers
   [[nodiscard]] Status reserve(int requests);
   /// Gives room back once the queue pair is destroyed.
   void release(int requests) noexcept;
@@ -52,12 +57,17 @@ class CompletionQueue {
   void consume_events() noexcept;
 
  private:
-  CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq);
+  CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq, int depth_limit);
+  [[nodiscard]] Error full_locked(int requests, const std::string& why_not_deeper) const;
+  [[nodiscard]] Status grow_locked(int requests);
 
   const verbs::Api& api_;
   verbs::CompChannelHandle channel_;
   verbs::CqHandle cq_;
-  std::atomic<int> reserved_{0};
+  const int depth_limit_;  // how deep it may become
+  std::atomic<int> depth_;
+  std::mutex mutex_;  // guards what follows, and changes of depth_
+  int reserved_ = 0;
   unsigned unacknowledged_events_ = 0;
 };
 

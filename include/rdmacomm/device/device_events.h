@@ -22,6 +22,7 @@ struct DeviceEvent {
   /// Why what the event is about is over; empty: it goes on.
   ///   kDeviceLost        the device: DEVICE_FATAL
   ///   kLocalQueuePair    a queue pair: QP_FATAL (iWARP: no, its connection tells), QP_REQ_ERR, QP_ACCESS_ERR
+  ///                      a shared receive queue, and the queue pairs that receive from it: SRQ_ERR
   ///   kCompletionFailed  a completion queue, and the queue pairs on it: CQ_ERR
   std::optional<Error> failure{};
 };

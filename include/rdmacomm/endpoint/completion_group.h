@@ -5,38 +5,56 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <vector>
 
 #include "rdmacomm/adapter/completion_waiter.h"
 #include "rdmacomm/adapter/rdma_adapter.h"
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/channel/completion_poller.h"
+#include "rdmacomm/channel/receive_pool.h"
 
 namespace rdmacomm {
+
+/// What a group is made with. A value.
+struct CompletionGroupOptions {
+  PollingMode polling_mode = PollingMode::kBusyPoll;
+  WaitOptions waiting = {};
+  int depth = 256;        ///< completions that the queue has room for: 1..device limit
+  bool may_grow = false;  ///< whether it becomes deeper where more is attached, as CompletionQueueOptions::may_grow
+};
 
 /// The completions of the channels of one endpoint or, shared, of several. A resource: neither copyable nor movable.
 /// Threads: poll and wait from one thread at a time; the rest from any.
 /// Lifetime: keeps its device alive; endpoints keep the group alive.
 class CompletionGroup {
  public:
-  /// depth  completions that the queue has room for: 1..device limit
+  /// Returns  as CompletionQueue::create and CompletionWaiter::create
   [[nodiscard]] static Result<std::shared_ptr<CompletionGroup>> create(std::shared_ptr<RDMADevice> device,
-                                                                       PollingMode mode, int depth);
+                                                                       const CompletionGroupOptions& options);
   CompletionGroup(const CompletionGroup&) = delete;
   CompletionGroup& operator=(const CompletionGroup&) = delete;
 
   [[nodiscard]] PollingMode mode() const noexcept { return mode_; }
   [[nodiscard]] CompletionQueue& queue() noexcept { return *queue_; }
   [[nodiscard]] CompletionPoller& poller() noexcept { return poller_; }
+  [[nodiscard]] CompletionWaiter& waiter() const noexcept { return *waiter_; }
+
+  /// Makes room for the completions of `pool`'s receives, once, and keeps it alive. Before a channel with that pool is made.
+  /// Returns  as CompletionQueue::reserve
+  [[nodiscard]] Status make_room_for(const std::shared_ptr<ReceivePool>& pool);
 
   /// As CompletionPoller::poll.
   [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count) noexcept {
     return poller_.poll(out, count);
   }
-  /// One step of waiting: polls, gets ready to sleep, polls again, sleeps. Returns with completions, or without any
-  /// when there may be some, after notify(), or when the deadline has passed (mode kBusyPoll: at once).
+  /// One step of waiting, as CompletionWaiter::step. Returns with completions, or without any when there may be some,
+  /// after notify(), or when the deadline has passed (a step that spins: at once).
   [[nodiscard]] std::error_code wait_step(std::span<Completion> out, std::size_t& count, Deadline deadline) noexcept;
+  /// The same for who sleeps on waiter().fd(), as CompletionWaiter::step_outside.
+  [[nodiscard]] std::error_code wait_step_outside(std::span<Completion> out, std::size_t& count) noexcept;
   /// Ends the wait_step() that is under way, or the next one, and makes take_notice() true.
   void notify() noexcept;
   /// Whether notify() was called since the last time. Cost: one load where it was not.
@@ -50,10 +68,13 @@ class CompletionGroup {
 
   const std::shared_ptr<RDMADevice> device_;
   const PollingMode mode_;
+  std::mutex pools_mutex_;
+  std::vector<std::shared_ptr<ReceivePool>> pools_;  // whose receives may be in queue_: before it
   const std::unique_ptr<CompletionQueue> queue_;
   const std::unique_ptr<CompletionWaiter> waiter_;
   CompletionPoller poller_;
   std::atomic<bool> noticed_{false};
+  const std::error_code no_error_{};  // as RDMAChannel's
 };
 
 }  // namespace rdmacomm

@@ -2,12 +2,15 @@
 // Layer: endpoint. Uses: base, memory, adapter, channel, connector.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,12 +28,19 @@
 
 namespace rdmacomm {
 
+class ChannelInbox;
+class ChannelTalk;
+class EndPoint;
+
 /// What an endpoint is made from.
 struct EndPointParts {
   std::shared_ptr<RDMADevice> device;
   std::shared_ptr<Connector> connector;  ///< after exchange_hello()
   HcaConfig config;
   std::shared_ptr<CompletionGroup> shared_queue = nullptr;  ///< kThreadPerCompletionQueue only
+  std::shared_ptr<ReceivePool> receive_pool = nullptr;      ///< where a channel has pooled_receives
+  /// Starts a thread for a completion group of an endpoint that has one already: for channels that are opened later.
+  std::function<Status(const std::shared_ptr<EndPoint>&, const std::shared_ptr<CompletionGroup>&)> serve = {};
 };
 
 /// A peer and the way to it: several channels (queue pairs), found by name, and one connection beside them, by which
@@ -41,7 +51,7 @@ struct EndPointParts {
 /// makes their calls fail, and lets the last of them close() (or drop) it.
 /// Lifetime: keeps its device alive. Buffers that are posted must live until close() has returned, or until the
 /// destructor has.
-class EndPoint {
+class EndPoint : public std::enable_shared_from_this<EndPoint> {
  public:
   EndPoint(const EndPoint&) = delete;
   EndPoint& operator=(const EndPoint&) = delete;
@@ -53,6 +63,20 @@ class EndPoint {
   [[nodiscard]] RDMAChannel* channel(std::string_view name) const noexcept;
   [[nodiscard]] RDMAChannel* control() const noexcept { return channel(kControlChannel); }
   [[nodiscard]] RDMAChannel* data() const noexcept { return channel(kDataChannel); }
+  /// All of them, in the order in which they were made.
+  [[nodiscard]] std::vector<RDMAChannel*> channels() const;
+  /// Makes one more channel, of an established endpoint. Both sides call it, in any order, with the same name; `config` may
+  /// differ but in whether it has a device. Several may be under way at a time. On return the channel is connected on both
+  /// sides: post receives then, for which the peer's messages wait (AdapterConfig::rnr_retry). It lives as long as the
+  /// endpoint.
+  ///
+  /// Threads  any; not one that calls hooks, which must not wait for the peer
+  /// Returns  kInvalidArgument: HcaConfig::validate() of the endpoint with this channel, or the name is taken, also by one
+  ///          that could not be opened; kNotSupported: rdma_cm connects this endpoint's channels, which are all made in
+  ///          lazy_config_hca() then; kPeerRefused: the peer could not make its end (the context has its reason);
+  ///          kTimeout: the peer did not call it in time; kNotConnected: not established; status() after the end; or as
+  ///          create() and connect()
+  [[nodiscard]] Result<RDMAChannel*> open_channel(const ChannelConfig& config, Deadline deadline);
   /// A region that the peer has published; empty: none of that name.
   [[nodiscard]] std::optional<RemoteRegion> remote_region(std::string_view name) const;
   /// What the peer's HcaConfig had as private_data.
@@ -63,6 +87,8 @@ class EndPoint {
   [[nodiscard]] const HcaConfig& config() const noexcept { return config_; }
   [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
   [[nodiscard]] Connector& connector() const noexcept { return *connector_; }
+  /// Where the channels with pooled_receives take their receives from; nullptr: there are none.
+  [[nodiscard]] const std::shared_ptr<ReceivePool>& receive_pool() const noexcept { return pool_; }
 
   // Beside the channels, by the connector ---------------------------------------------------------------------
 
@@ -93,6 +119,33 @@ class EndPoint {
   ///          have been taken; kStopped: stop() or close(); what else status() may say; kTimeout; as poll()
   /// A request that fails is a completion, not an error of this call.
   [[nodiscard]] Status wait(std::span<Completion> out, std::size_t& count, Deadline deadline);
+  /// The same for a channel with a completion queue of its own (ChannelConfig::own_completion_queue, or device), in every
+  /// ThreadMode but where a thread of the session polls it. One thread at a time for each channel.
+  /// Returns  kWrongState also: the channel has none of its own
+  [[nodiscard]] Status wait(RDMAChannel& channel, std::span<Completion> out, std::size_t& count, Deadline deadline);
+  /// For loops of the application's own, by epoll(7), poll(2) or a framework; PollingMode::kEpoll only. As poll(); when it
+  /// finds nothing (count is 0), fd() becomes readable once there may be completions or the endpoint has ended. So: call
+  /// it until it finds nothing, sleep on fd(), and call it again.
+  ///
+  /// Returns  kNotSupported: another polling mode; or as wait(), but for kTimeout
+  [[nodiscard]] Status poll_before_sleep(std::span<Completion> out, std::size_t& count);
+
+  // Waiting; in every ThreadMode --------------------------------------------------------------------------------
+
+  /// The descriptor for poll_before_sleep(); -1: the polling mode is not kEpoll. It stays the endpoint's.
+  [[nodiscard]] int fd() const noexcept { return group_->waiter().fd(); }
+  /// PollingMode::kEpoll only: waits for a descriptor of the application's, too, and calls `function` with the events of
+  /// epoll_ctl(2) that have come, on the thread that waits (ThreadMode::kApplication: in wait() and poll_before_sleep();
+  /// else the one that calls the hooks), when there are no completions to be taken. `function` must not throw.
+  /// Returns  kNotSupported: another polling mode; or as DescriptorSet::add
+  [[nodiscard]] Status watch(int descriptor, std::uint32_t events, DescriptorSet::Function function) {
+    return group_->waiter().watch(descriptor, events, std::move(function));
+  }
+  /// To be called before the descriptor is closed. As DescriptorSet::remove.
+  void unwatch(int descriptor) noexcept { group_->waiter().unwatch(descriptor); }
+  /// How often and how long whoever waits for this endpoint's completions has slept. A completion queue that is shared
+  /// has one count for all.
+  [[nodiscard]] WaitCounts wait_counts() const noexcept { return group_->waiter().counts(); }
 
   // Its end -----------------------------------------------------------------------------------------------------
 
@@ -127,14 +180,19 @@ class EndPoint {
   /// Returns  kIncompatiblePeer: other channel names, or no GIDs that work together (the context has both lists);
   ///          kBadMessage: the peer chose a GID that was not offered
   [[nodiscard]] Status meet(EndPointCard remote);
-  /// Connects each queue pair to the peer's of the same name. After meet().
+  /// Connects each queue pair to the peer's of the same name. After meet(). Those on devices of their own follow by
+  /// open_more().
   ///
   /// deadline  for all of them together, where a connection manager connects them
   /// Returns   as RDMAAdapter::connect
   [[nodiscard]] Status connect(Deadline deadline);
+  /// Makes and connects the channels of config() that are on devices of their own. After connect(), on both sides.
+  /// Returns  as open_channel()
+  [[nodiscard]] Status open_more(Deadline deadline);
   /// Both sides have connected and met. Returns  status(), where the endpoint has ended before that.
   [[nodiscard]] Status mark_established();
   /// Whether mark_established() has not been called, and the endpoint has not ended before that.
+  [[nodiscard]] bool over() const noexcept { return state_.load(std::memory_order_acquire) > State::kEstablished; }
   [[nodiscard]] bool setting_up() const noexcept { return state_.load(std::memory_order_acquire) == State::kSettingUp; }
   /// Whether mark_established() was called in time, whatever has become of the endpoint since.
   [[nodiscard]] bool was_established() const noexcept { return was_established_.load(std::memory_order_acquire); }
@@ -149,58 +207,111 @@ class EndPoint {
   /// Ends it for a reason of this side's, such as a device that is lost: ends the waits with it, and tells the peer.
   /// Without effect where it has ended already.
   void fail(const Error& why);
-  /// Whether one of its channels is on that queue pair, or completion queue.
+  /// Whether one of its channels is on that queue pair, or completion queue, or takes receives from that shared one.
   [[nodiscard]] bool uses(const ibv_qp* queue_pair) const noexcept;
   [[nodiscard]] bool uses(const ibv_cq* completion_queue) const noexcept;
+  [[nodiscard]] bool uses(const ibv_srq* shared_receive_queue) const noexcept {
+    return pool_ && pool_->queue().get() == shared_receive_queue;
+  }
+  /// The completion group of all channels that have none of their own.
   [[nodiscard]] const std::shared_ptr<CompletionGroup>& group() const noexcept { return group_; }
-  /// From now until end_serving(), `server` polls the group and will drain; close() waits for it.
+  /// The groups that threads of a session serve, group() first; none in ThreadMode::kApplication.
+  [[nodiscard]] std::vector<std::shared_ptr<CompletionGroup>> served_groups() const;
+  /// Whether the channel is one of its own, with its completions in that group.
+  [[nodiscard]] bool owns(const RDMAChannel* channel, const CompletionGroup& group) const noexcept;
+  /// From now until end_serving(), `server` polls one of its groups and will drain; close() waits for all of them.
   void begin_serving(std::thread::id server);
-  /// Moves the queue pairs to ERR; their completions then come out of the group.
-  [[nodiscard]] Status begin_drain();
-  [[nodiscard]] bool drained() const noexcept;
-  void end_serving();
+  /// How many do.
+  [[nodiscard]] std::size_t servers() const;
+  /// on_established() has returned: the threads of the other groups may call hooks.
+  void mark_announced();
+  [[nodiscard]] bool announced() const noexcept { return announced_.load(std::memory_order_acquire); }
+  /// Moves the group's queue pairs to ERR; their completions then come out of it.
+  [[nodiscard]] Status begin_drain(const CompletionGroup& group);
+  [[nodiscard]] bool drained(const CompletionGroup& group) const noexcept;
+  /// A poll of the group that began after begin_drain() has found nothing.
+  void found_empty(const CompletionGroup& group) noexcept;
+  void end_serving(const CompletionGroup& group, std::thread::id server);
 
  private:
   enum class State : std::uint8_t { kSettingUp, kEstablished, kPeerLeft, kPeerLost, kFailed, kStopped, kClosed };
+  /// A channel, and where its completions go.
   struct Line {
-    std::unique_ptr<CompletionQueue> own_queue;
+    std::shared_ptr<RDMADevice> device;
+    std::shared_ptr<CompletionGroup> group;
+    std::vector<GidEntry> gids;
+    bool served = false;  ///< by a thread of the session
     std::unique_ptr<RDMAChannel> channel;
+    std::atomic<bool> ready{false};  ///< the application may have it
   };
 
   explicit EndPoint(EndPointParts parts);
   Status choose_gids();
   Status make_channels();
-  Status make_channel(const ChannelConfig& config);
-  Status agree_on_gids(EndPointCard& remote);
-  Status use_gid(const GidEntry& gid);
+  [[nodiscard]] Result<std::shared_ptr<CompletionGroup>> group_for(const ChannelConfig& config);
+  [[nodiscard]] Result<std::unique_ptr<Line>> make_line(const ChannelConfig& config, std::vector<GidEntry> gids);
+  Line& add_line(std::unique_ptr<Line> line);
+  [[nodiscard]] std::span<const std::unique_ptr<Line>> lines() const noexcept {
+    return {lines_.data(), line_count_.load(std::memory_order_acquire)};
+  }
+  [[nodiscard]] const Line* line_of(const RDMAChannel& channel) const noexcept;
+  void notify_all() noexcept;
+  // Channels that are opened later: endpoint_channels.cc
+  [[nodiscard]] Status check_more(const ChannelConfig& config);
+  [[nodiscard]] Result<RDMAChannel*> open_one(const ChannelConfig& config, Deadline deadline);
+  [[nodiscard]] Result<Line*> begin_line(const ChannelConfig& config);
+  [[nodiscard]] static EndPointCard card_of(const Line& line);
+  [[nodiscard]] Result<std::optional<std::size_t>> connect_line(Line& line, EndPointCard theirs);
+  [[nodiscard]] Status offer_channel(Line& line, ChannelTalk& talk);
+  [[nodiscard]] Status answer_channel(Line& line, ChannelTalk& talk);
+  struct GidAgreement {
+    GidEntry ours;
+    std::optional<std::size_t> theirs;  ///< where this side has chosen
+  };
+  Result<GidAgreement> agree_on_gids(const std::vector<GidEntry>& gids, verbs::Transport transport,
+                                     EndPointCard& remote) const;
   bool move_to(State next, std::optional<Error> why);
   void follow(PeerState peer_state);
   Status connect_channel(RDMAChannel& channel, Deadline deadline);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
+  [[nodiscard]] Status check_waitable() const;
+  [[nodiscard]] Status queue_failed(std::error_code failed) const;
   [[nodiscard]] Status why_over() const;
   [[nodiscard]] bool served_by_this_thread() const;
   void detach();
   Status drain(Deadline deadline);
-  Status drain_group(Deadline deadline);
+  Status drain_group(CompletionGroup& group, Deadline deadline);
+  [[nodiscard]] Status wait_on(CompletionGroup& group, std::span<Completion> out, std::size_t& count,
+                               Deadline deadline);
 
   const std::shared_ptr<RDMADevice> device_;
   const std::shared_ptr<Connector> connector_;
   const HcaConfig config_;
+  const std::shared_ptr<ReceivePool> pool_;
+  const decltype(EndPointParts::serve) serve_;
   std::shared_ptr<CompletionGroup> group_;
-  std::vector<Line> lines_;  // as in config_.channels
+  // The first line_count_ are there, and stay as they are.
+  std::array<std::unique_ptr<Line>, HcaConfig::kMaxChannels> lines_;
+  std::atomic<std::size_t> line_count_{0};
+  bool group_taken_ = false;  // in kThreadPerChannel, by its first channel
   std::vector<GidEntry> gids_;
   std::optional<std::size_t> chosen_gid_;  // of the peer's
   EndPointCard remote_;
+  const std::unique_ptr<ChannelInbox> inbox_;
+  std::mutex lines_mutex_;  // one add_line() at a time, and choice of a group
   std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
   std::mutex close_mutex_;  // one close() at a time
+  bool drained_ = false;    // by close(): nothing is outstanding
 
   std::atomic<State> state_{State::kSettingUp};
   std::atomic<bool> was_established_{false};
+  std::atomic<bool> announced_{false};
   mutable std::mutex mutex_;  // guards what follows, and changes of state_
   std::condition_variable served_;
   std::optional<Error> end_;
   bool ended_in_order_ = false;
-  std::optional<std::thread::id> server_;
+  std::vector<std::thread::id> servers_;
+  std::set<std::string> names_tried_;  // by open_channel()
 };
 
 }  // namespace rdmacomm

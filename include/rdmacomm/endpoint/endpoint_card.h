@@ -26,6 +26,7 @@ struct EndPointCard {
   static constexpr std::size_t kMaxGids = 12;
 
   std::vector<Channel> channels = {};
+  std::vector<std::string> more = {};       ///< names of channels on devices of their own, which follow by kChannel
   std::vector<OfferedGid> gids = {};        ///< by which this end can be reached, the best first; at most kMaxGids
   std::optional<std::size_t> chosen_gid{};  ///< kAnswer: which of the reader's `gids` is to be used; kOffer: empty
   std::vector<PublishedRegion> regions = {};
@@ -33,7 +34,7 @@ struct EndPointCard {
 
   /// The channel of that name; nullptr: there is none.
   [[nodiscard]] const Channel* channel(std::string_view name) const noexcept;
-  /// "control, data": the names in alphabetical order.
+  /// "control, data, stripe (on another device)": the names in alphabetical order.
   [[nodiscard]] std::string channel_names() const;
 
   [[nodiscard]] std::vector<std::byte> encode() const;

@@ -45,6 +45,7 @@ class RDMASession : public SessionHooks {
   [[nodiscard]] const SessionOptions& options() const noexcept;
 
  protected:
+  friend class SessionCore;  // of another session, with SessionOptions::queues_of
   enum class Role : std::uint8_t { kServer, kClient };
   RDMASession(Role role, SessionOptions options);
 

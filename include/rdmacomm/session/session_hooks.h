@@ -13,14 +13,17 @@ namespace rdmacomm {
 /// The hooks of a session, in the order in which they are called; all are empty by default. Applications derive from
 /// ServerSession or ClientSession and override what they need.
 ///
-/// Threads. Hooks of one endpoint never overlap, and come in the order below. Hooks of different endpoints may run at
-/// the same time on different threads:
+/// Threads. Hooks of one endpoint never overlap, and come in the order below; but in ThreadMode::kThreadPerChannel, and for
+/// channels on devices of their own, the completion hooks of different channels may, between on_established and
+/// on_disconnected. Hooks of different endpoints may run at the same time on different threads:
 ///   init_session                   the thread that calls start() or the first connect()
 ///   lazy_config_hca,               client: the thread that calls connect(); server: a thread of the session for each
 ///   post_connecting                connection in the handshake
 ///   on_established,                ThreadMode::kApplication: on_established where post_connecting was, on_disconnected
 ///   on_disconnected                on the session's control thread; else on the thread that calls the completion hooks
-///   on_send_done .. on_failed      the endpoint's thread, or the completion queue's; not in ThreadMode::kApplication
+///   on_send_done .. on_failed      the channel's thread, the endpoint's, or the completion queue's; not in
+///                                  ThreadMode::kApplication
+///   on_receives_low                the session's control thread
 ///   on_connect_failed              server: as lazy_config_hca
 /// A hook may call anything of the library, stop() and EndPoint::close() too (they then do not wait), but must not
 /// destroy the session. A hook that blocks holds up what its thread does: the handshake of its peer, or the completions
@@ -66,6 +69,10 @@ class SessionHooks {
     (void)endpoint;
     (void)why;
   }
+
+  /// Fewer receives of a pool than its low_water are posted: the application holds too many back, or the peers are too
+  /// many for it; soon their messages will wait. Called once each time, see ReceivePool::note_low().
+  virtual void on_receives_low(ReceivePool& pool) { (void)pool; }
 
   /// Server: a connection did not become an endpoint: a stranger, a peer that was refused or left. By default it is
   /// logged: strangers at level 1, refusals as warnings.

@@ -16,12 +16,19 @@
 
 namespace rdmacomm {
 
+class RDMASession;
+
 /// What a session is made with. A value.
 struct SessionOptions {
   DeviceOptions device = {};  ///< which device to open, where `shared_device` is empty
   /// One that is open already. Sessions may share it, also with the application, which then reads its asynchronous events
   /// by RDMADevice::events() only.
   std::shared_ptr<RDMADevice> shared_device = nullptr;
+  /// Another session on the same shared_device, whose completion queues of ThreadMode::kThreadPerCompletionQueue, and their
+  /// threads, this one's endpoints use: with the same shared_queue_key, endpoints of both are on one queue. Hooks remain
+  /// each session's own. It has been started, and is stopped after this one; else its stop() ends this one's endpoints
+  /// on its queues. nullptr: queues of this session's own.
+  RDMASession* queues_of = nullptr;
   ConnectorKind connector = ConnectorKind::kAuto;  ///< by what peers meet; the same on both sides
   TcpOptions tcp = {};                             ///< also the time limits of rdma_cm
   /// How long an established peer may give no sign of life (sessions give one each second) before it counts as lost: its

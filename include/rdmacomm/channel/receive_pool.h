@@ -1,0 +1,112 @@
+// receive_pool.h - receives for the messages of many peers: buffers, and the shared receive queue they are posted to.
+// Layer: channel. Uses: base, device, memory, adapter.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "rdmacomm/adapter/rdma_adapter.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/channel/completion.h"
+#include "rdmacomm/memory/rdma_buffer.h"
+
+namespace rdmacomm {
+
+/// What a pool is made with. A value.
+struct ReceivePoolOptions {
+  int depth = 1024;                  ///< receives, of all channels together: 1..DeviceLimits::max_srq_wr
+  std::size_t message_bytes = 4096;  ///< of each: the longest message that can arrive; >= 1
+  int low_water = 0;                 ///< 0..depth - 1; fewer than so many posted: the device tells. 0: it does not
+
+  /// As SharedReceiveQueueOptions::validate; kInvalidArgument also: low_water, message_bytes
+  [[nodiscard]] Status validate(const DeviceLimits& limits) const;
+  bool operator==(const ReceivePoolOptions&) const = default;
+};
+
+/// Buffers that are posted as receives to a queue that many channels take from: memory for the messages that are under
+/// way, instead of for as many as each of a thousand peers may send. A resource: neither copyable nor movable.
+///
+/// A receive is with the device until a message takes it. Its completion, polled, hands it to the application, which
+/// reads message() and gives it back; where a thread of the session calls the hooks, it is given back when the hook has
+/// returned, unless the hook has called keep(). Which receive a message took, Completion::id says.
+///
+/// A pool that is empty: the senders' devices try again, each as often as its AdapterConfig::rnr_retry says (by default
+/// for ever) after the min_rnr_timer of the receiving channel, and then fail with kRnrRetryExceeded. iWARP knows no trying
+/// again: there the connection that brought the message ends. One peer can take all receives: the application bounds
+/// what a peer may have under way.
+///
+/// Threads: all functions from any.
+/// Lifetime: keeps its device alive; endpoints and completion groups keep the pool alive.
+class ReceivePool {
+ public:
+  /// Makes the buffers and the queue, and posts all.
+  /// Returns  as ReceivePoolOptions::validate (kNotSupported: the device has no shared receive queues),
+  ///          SharedReceiveQueue::create, RDMABuffer::allocate; or what the device said to a receive
+  [[nodiscard]] static Result<std::shared_ptr<ReceivePool>> create(std::shared_ptr<RDMADevice> device,
+                                                                   const ReceivePoolOptions& options);
+  ReceivePool(const ReceivePool&) = delete;
+  ReceivePool& operator=(const ReceivePool&) = delete;
+
+  [[nodiscard]] const ReceivePoolOptions& options() const noexcept { return options_; }
+  [[nodiscard]] SharedReceiveQueue& queue() noexcept { return *queue_; }
+
+  /// The message of a completed receive, until it is given back; empty: it failed, or was a WRITE_WITH_IMM's.
+  /// completion  of a receive on a channel of this pool, not given back yet
+  [[nodiscard]] std::span<std::byte> message(const Completion& completion) const noexcept;
+  /// To be called by a hook: the receive is not given back when the hook returns, but by give_back().
+  void keep(const Completion& completion) noexcept;
+  /// Posts the receive again: its message is not to be looked at any more. Also after the channel has ended.
+  /// Returns  kWrongState: it was given back already; or what the device said (the receive is then of no more use)
+  /// Cost     no allocation, lock, log or system call in the library, but once for each time that the pool was low
+  [[nodiscard]] std::error_code give_back(const Completion& completion) noexcept;
+  /// Of `completions`, of whatever channels and pools, gives all receives back that were not kept, many with one doorbell.
+  /// Returns  what a device said first
+  static std::error_code give_back_unkept(std::span<const Completion> completions) noexcept;
+
+  /// Receives that are with the device.
+  [[nodiscard]] int posted() const noexcept { return posted_.load(std::memory_order_relaxed); }
+  /// How often fewer than options().low_water were left: as the device says, where its events are taken, as sessions do; or as the
+  /// one who polls finds, which a session looks at each second.
+  [[nodiscard]] int times_low() const noexcept { return times_low_.load(std::memory_order_relaxed); }
+  /// The device has said IBV_EVENT_SRQ_LIMIT_REACHED of queue(). It will again, once there are low_water of them when one is given
+  /// back, or when the next message is polled. So who keeps receives must itself see to it that they come back.
+  void note_low() noexcept;
+  /// Whether it has run low since this was last asked: for who tells the application. Cost: one load where it has not.
+  [[nodiscard]] bool take_low_notice() noexcept {
+    return low_notice_.load(std::memory_order_acquire) && low_notice_.exchange(false, std::memory_order_acq_rel);
+  }
+
+ private:
+  friend class RDMAChannel;
+  friend class CompletionPoller;
+  enum class State : std::uint8_t { kHeld, kPosted, kDelivered, kKept };
+  /// One receive. Its address is what the device knows it by.
+  struct Receive {
+    ReceivePool* pool = nullptr;
+    std::uint32_t index = 0;
+    std::atomic<State> state{State::kHeld};
+  };
+
+  ReceivePool(std::shared_ptr<RDMADevice> device, const ReceivePoolOptions& options, std::unique_ptr<RDMABuffer> memory,
+              std::unique_ptr<SharedReceiveQueue> queue);
+  [[nodiscard]] Status post_all();
+  [[nodiscard]] std::error_code post(std::span<Receive*> receives) noexcept;
+  void arm_again() noexcept;
+  /// The receive of a completion of the device's, which has it no more.
+  static Receive& take(std::uint64_t wr_id) noexcept;
+
+  const std::shared_ptr<RDMADevice> device_;
+  const ReceivePoolOptions options_;
+  const std::unique_ptr<RDMABuffer> memory_;
+  const std::unique_ptr<Receive[]> receives_;
+  const std::unique_ptr<SharedReceiveQueue> queue_;
+  std::atomic<int> posted_{0};
+  std::atomic<int> times_low_{0};
+  std::atomic<bool> disarmed_{false};
+  std::atomic<bool> low_notice_{false};
+};
+
+}  // namespace rdmacomm

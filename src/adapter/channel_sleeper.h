@@ -1,0 +1,39 @@
+// channel_sleeper.h - arming a completion queue and being woken, for the waiters that sleep. Private to the adapter layer.
+#pragma once
+
+#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/device/completion_queue.h"
+
+namespace rdmacomm {
+
+/// The two descriptors that end a sleep: the completion channel's, and one for wake().
+///
+/// Once armed, the queue is not armed again until its event was taken: a completion since the arming has either made
+/// the channel readable, or will. So there is never more than one event, however often somebody gets ready and does not sleep.
+/// Threads: wake from any, the rest from one at a time.
+class ChannelSleeper {
+ public:
+  /// kNotSupported: no completion channel.
+  [[nodiscard]] static Result<ChannelSleeper> create(CompletionQueue& cq);
+
+  /// Arms the queue, if it is not armed. Returns whether it must be polled once more before a sleep: what came before
+  /// the arming makes no event. Where the device refuses, wake_fd() becomes readable: polling goes on.
+  [[nodiscard]] bool arm() noexcept;
+  void wake() const noexcept;
+
+  [[nodiscard]] int channel_fd() const noexcept { return cq_->fd(); }
+  [[nodiscard]] int wake_fd() const noexcept { return wake_fd_.get(); }
+  /// To be called when the one, or the other, is readable.
+  void take_event() noexcept;
+  void take_wake_up() const noexcept;
+
+ private:
+  ChannelSleeper(CompletionQueue& cq, UniqueFd wake_fd) : cq_(&cq), wake_fd_(std::move(wake_fd)) {}
+
+  CompletionQueue* cq_;
+  UniqueFd wake_fd_;
+  bool armed_ = false;
+};
+
+}  // namespace rdmacomm

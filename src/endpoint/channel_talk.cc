@@ -1,0 +1,115 @@
+#include "endpoint/channel_talk.h"
+
+#include "rdmacomm/base/wire.h"
+
+namespace rdmacomm {
+namespace {
+
+Error bad_message(const std::string& why) {
+  return make_error(Errc::kBadMessage, "a message about a channel " + why);
+}
+
+}  // namespace
+
+std::vector<std::byte> ChannelMessage::encode() const {
+  WireWriter writer;
+  writer.put_text(name);
+  writer.put(static_cast<std::uint8_t>(step));
+  if (step == Step::kRefused) writer.put_bytes(refusal.encode());
+  if (step == Step::kOffer || step == Step::kAnswer) writer.put_bytes(card.encode());
+  return writer.take();
+}
+
+Result<ChannelMessage> ChannelMessage::decode(std::span<const std::byte> payload) {
+  WireReader reader(payload);
+  ChannelMessage message;
+  message.name = reader.get_text();
+  const auto step = reader.get<std::uint8_t>();
+  if (!reader.ok()) return bad_message("that ends too early");
+  if (!check_name("channel", message.name)) return bad_message("of no proper name");
+  if (step < 1 || step > 4) return bad_message("of unknown kind " + std::to_string(step));
+  message.step = static_cast<Step>(step);
+  const auto rest = reader.take(reader.remaining());
+  if (message.step == Step::kReady) {
+    if (!rest.empty()) return bad_message("with " + std::to_string(rest.size()) + " bytes left over");
+    return message;
+  }
+  if (message.step == Step::kRefused) {
+    auto refusal = Reject::decode(rest);
+    if (!refusal) return refusal.error();
+    message.refusal = std::move(*refusal);
+    return message;
+  }
+  auto card = EndPointCard::decode(rest);
+  if (!card) return card.error();
+  if (card->channel(message.name) == nullptr) return bad_message("without its queue pair");
+  message.card = std::move(*card);
+  return message;
+}
+
+// The inbox -----------------------------------------------------------------------------------------------------------
+
+Result<ChannelMessage> ChannelInbox::next(Connector& connector, const std::string& name, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    std::deque<ChannelMessage>& mine = messages_[name];
+    if (!mine.empty()) {
+      ChannelMessage message = std::move(mine.front());
+      mine.pop_front();
+      --count_;
+      return message;
+    }
+    if (!reading_) {
+      if (Status read = read_one(lock, connector, deadline); !read) return read.error();
+    } else if (deadline.is_never()) {
+      changed_.wait(lock);
+    } else if (changed_.wait_until(lock, deadline.time_point()) == std::cv_status::timeout) {
+      return make_error(Errc::kTimeout, connector.peer_text() + " said nothing in time");
+    }
+  }
+}
+
+/// One of the threads reads, for all of them; where it fails, each of the others learns so by itself.
+Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& connector, Deadline deadline) {
+  reading_ = true;
+  lock.unlock();
+  auto payload = connector.receive_message(MessageType::kChannel, deadline);
+  lock.lock();
+  reading_ = false;
+  changed_.notify_all();
+  if (!payload) return payload.status();
+  auto message = ChannelMessage::decode(*payload);
+  if (!message) return make_error(message.code(), connector.peer_text() + " sent " + message.error().context);
+  if (count_ == kMost) return bad_message("after " + std::to_string(kMost) + " that nobody has asked for");
+  ++count_;
+  messages_[message->name].push_back(std::move(*message));
+  return {};
+}
+
+// The talk ------------------------------------------------------------------------------------------------------------
+
+Status ChannelTalk::send(ChannelMessage::Step step, EndPointCard card) {
+  const ChannelMessage message{.name = name_, .step = step, .card = std::move(card)};
+  return connector_.send_message(MessageType::kChannel, message.encode(), deadline_);
+}
+
+void ChannelTalk::refuse(const Error& why) {
+  if (over_) return;
+  over_ = true;
+  const ChannelMessage message{.name = name_, .step = ChannelMessage::Step::kRefused, .refusal = Reject::of(why)};
+  // Where it does not get through, the peer notices by its deadline.
+  (void)connector_.send_message(MessageType::kChannel, message.encode(), Deadline::after(std::chrono::seconds(1)));
+}
+
+Result<EndPointCard> ChannelTalk::receive(ChannelMessage::Step step) {
+  auto message = inbox_.next(connector_, name_, deadline_);
+  if (!message) return message.error();
+  if (message->step == step) return std::move(message->card);
+  over_ = message->step == ChannelMessage::Step::kRefused;
+  if (over_) {
+    return make_error(Errc::kPeerRefused, connector_.peer_text() + " refuses: " + message->refusal.reason);
+  }
+  return bad_message("comes at the wrong time from " + connector_.peer_text());
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,81 @@
+// channel_talk.h - what both sides say to each other to open one more channel. Private to the endpoint layer.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/connector.h"
+#include "rdmacomm/endpoint/endpoint_card.h"
+
+namespace rdmacomm {
+
+/// The payload of kChannel. A value. The numbers travel.
+struct ChannelMessage {
+  enum class Step : std::uint8_t {
+    kOffer = 1,    ///< `card`: the sender's end of the channel
+    kAnswer = 2,   ///< `card`: the other end, which is connected
+    kReady = 3,    ///< so is the first
+    kRefused = 4,  ///< `refusal`: why the sender has no such channel
+  };
+
+  std::string name = {};  ///< of the channel
+  Step step = Step::kReady;
+  EndPointCard card = {};
+  Reject refusal = {};
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage: truncated, bytes left over, an improper name or an unknown step; the context says which
+  [[nodiscard]] static Result<ChannelMessage> decode(std::span<const std::byte> payload);
+};
+
+/// Messages about channels, for threads that open different ones: whichever reads, all get theirs.
+/// Threads: any.
+class ChannelInbox {
+ public:
+  /// The next message about channel `name`.
+  /// Returns  as Connector::receive_message; kBadMessage also: more than kMost messages that nobody asks for
+  [[nodiscard]] Result<ChannelMessage> next(Connector& connector, const std::string& name, Deadline deadline);
+  static constexpr std::size_t kMost = 1024;
+
+ private:
+  Status read_one(std::unique_lock<std::mutex>& lock, Connector& connector, Deadline deadline);
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  bool reading_ = false;
+  std::size_t count_ = 0;
+  std::map<std::string, std::deque<ChannelMessage>> messages_;
+};
+
+/// The talk about one channel.
+class ChannelTalk {
+ public:
+  ChannelTalk(Connector& connector, ChannelInbox& inbox, std::string name, Deadline deadline)
+      : connector_(connector),
+        inbox_(inbox),
+        name_(std::move(name)),
+
+        deadline_(deadline) {}
+
+  [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }
+  [[nodiscard]] Status send(ChannelMessage::Step step, EndPointCard card = {});
+  /// Tells the peer why there will be no channel, unless it was the peer who said so.
+  void refuse(const Error& why);
+  /// The card of the peer's next message about the channel.
+  /// Returns  kPeerRefused: it refuses, and says why; kBadMessage: it is at another step; or as ChannelInbox::next
+  [[nodiscard]] Result<EndPointCard> receive(ChannelMessage::Step step);
+
+ private:
+  Connector& connector_;
+  ChannelInbox& inbox_;
+  const std::string name_;
+  const Deadline deadline_;
+  bool over_ = false;  // the peer has refused
+};
+
+}  // namespace rdmacomm

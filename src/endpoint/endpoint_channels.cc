@@ -1,0 +1,133 @@
+// EndPoint: channels that are opened when others are connected already.
+#include <algorithm>
+
+#include "endpoint/channel_talk.h"
+#include "rdmacomm/endpoint/endpoint.h"
+
+namespace rdmacomm {
+
+using Step = ChannelMessage::Step;
+
+Status EndPoint::check_more(const ChannelConfig& config) {
+  HcaConfig one = config_;
+  one.channels = {config};
+  if (!config.pooled_receives) one.receive_pool_key.clear();
+  if (Status valid = one.validate(device_->limits()); !valid) return valid;
+  const auto way = connector_->rdma_way();
+  if (!way) return way.status();
+  if (*way) {
+    return make_error(Errc::kNotSupported, "rdma_cm connects the channels to " + connector_->peer_text() +
+                                               ", all at once: name channel '" + config.name +
+                                               "' in lazy_config_hca(), on the endpoint's device");
+  }
+  const std::lock_guard lock(mutex_);
+  const bool taken = !names_tried_.insert(config.name).second;
+  const auto has_name = [&](const ChannelConfig& each) { return each.name == config.name && !each.device; };
+  if (taken || std::ranges::any_of(config_.channels, has_name)) {
+    return make_error(
+        Errc::kInvalidArgument,
+        "a channel '" + config.name + "' exists already, or could not be opened before; choose another name");
+  }
+  const auto first = std::ranges::count(config_.channels, nullptr, &ChannelConfig::device);
+  if (static_cast<std::size_t>(first) + names_tried_.size() <= HcaConfig::kMaxChannels) return {};
+  return make_error(Errc::kInvalidArgument, "channel '" + config.name + "' is one too many: an endpoint has at most " +
+                                                std::to_string(HcaConfig::kMaxChannels));
+}
+
+Result<RDMAChannel*> EndPoint::open_channel(const ChannelConfig& config, Deadline deadline) {
+  if (!alive()) return why_over().error();
+  return open_one(config, deadline);
+}
+
+Status EndPoint::open_more(Deadline deadline) {
+  for (const ChannelConfig& each : config_.channels) {
+    if (!each.device) continue;
+    const auto opened = open_one(each, deadline);
+    if (!opened.has_value()) return opened.error();
+  }
+  return {};
+}
+
+Result<RDMAChannel*> EndPoint::open_one(const ChannelConfig& config, Deadline deadline) {
+  const auto about = [&](const Error& why) {
+    return make_error(why.code, "channel '" + config.name + "': " + why.context);
+  };
+  if (Status may = check_more(config); !may) return may.error();
+  ChannelTalk talk(*connector_, *inbox_, config.name, deadline);
+  auto line = begin_line(config);
+  if (!line) {
+    talk.refuse(line.error());
+    return about(line.error());
+  }
+  // Who chose the GIDs when the endpoint was set up, answers.
+  const Status connected = chosen_gid_ ? answer_channel(**line, talk) : offer_channel(**line, talk);
+  if (!connected) {
+    talk.refuse(connected.error());
+    (void)(*line)->channel->adapter().to_error();
+    return about(connected.error());
+  }
+  (*line)->ready.store(true, std::memory_order_release);
+  if (!over()) return (*line)->channel.get();
+  (void)(*line)->channel->adapter().to_error();  // whoever ended the endpoint may not have seen this one
+  return why_over().error();
+}
+
+/// The channel with a queue pair in INIT, in the list, and served, where it shall be: before the first completion.
+Result<EndPoint::Line*> EndPoint::begin_line(const ChannelConfig& config) {
+  ChannelConfig fitted = config;
+  const std::shared_ptr<RDMADevice>& device = config.device ? config.device : device_;
+  fitted.adapter = config.adapter.fitted(device->limits());
+  std::vector<GidEntry> gids = gids_;
+  if (config.device) {
+    auto choice =
+        device->choose_gids(PeerRoute{.source = connector_->local_gid_hint(), .peer = connector_->peer_address()});
+    if (!choice) return choice.error();
+    gids = std::move(choice->gids);
+  }
+  auto line = make_line(fitted, std::move(gids));
+  if (!line) return line.error();
+  Line& added = add_line(std::move(*line));
+  if (!added.served || added.group == group_) return &added;
+  if (Status served = serve_(shared_from_this(), added.group); !served) return served.error();
+  return &added;
+}
+
+EndPointCard EndPoint::card_of(const Line& line) {
+  EndPointCard card;
+  for (const GidEntry& each : line.gids) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
+  card.channels.push_back({line.channel->name(), line.channel->adapter().address()});
+  return card;
+}
+
+/// Uses the GIDs that go together, and connects. Returns which of the peer's was chosen, where this side chooses.
+Result<std::optional<std::size_t>> EndPoint::connect_line(Line& line, EndPointCard theirs) {
+  auto agreed = agree_on_gids(line.gids, line.device->transport(), theirs);
+  if (!agreed) return agreed.error();
+  RDMAAdapter& adapter = line.channel->adapter();
+  Status status = adapter.use_gid(agreed->ours);
+  if (status) status = adapter.connect(theirs.channel(line.channel->name())->address);
+  if (!status) return status.error();
+  return agreed->theirs;
+}
+
+Status EndPoint::offer_channel(Line& line, ChannelTalk& talk) {
+  if (Status sent = talk.send(Step::kOffer, card_of(line)); !sent) return sent;
+  auto answer = talk.receive(Step::kAnswer);
+  if (!answer) return answer.status();
+  const auto connected = connect_line(line, std::move(*answer));
+  if (!connected) return connected.status();
+  return talk.send(Step::kReady);
+}
+
+Status EndPoint::answer_channel(Line& line, ChannelTalk& talk) {
+  auto offer = talk.receive(Step::kOffer);
+  if (!offer) return offer.status();
+  const auto chosen = connect_line(line, std::move(*offer));
+  if (!chosen) return chosen.status();
+  EndPointCard answer = card_of(line);
+  answer.chosen_gid = *chosen;
+  if (Status sent = talk.send(Step::kAnswer, std::move(answer)); !sent) return sent;
+  return talk.receive(Step::kReady).status();
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,231 @@
+// Ways to wait for an endpoint: under a loop of the application's own, with descriptors of its own, and what it came to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <array>
+#include <future>
+
+#include "endpoint/endpoint_pair.h"
+#include "rdmacomm/memory/rdma_buffer.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::EndPointPair;
+using ::testing::HasSubstr;
+using testing::soon;
+
+HcaConfig with(PollingMode mode) {
+  HcaConfig config;
+  config.polling_mode = mode;
+  return config;
+}
+
+/// An application's loop: sleeps by poll(2), in which it could have any descriptors.
+Status next_completion(EndPoint& endpoint, Completion& out) {
+  for (;;) {
+    std::size_t count = 0;
+    Status polled = endpoint.poll_before_sleep(std::span(&out, 1), count);
+    if (!polled || count == 1) return polled;
+    pollfd readable{endpoint.fd(), POLLIN, 0};
+    if (::poll(&readable, 1, 20'000) != 1) return make_error(Errc::kTimeout, "it was never woken");
+  }
+}
+
+class Buffers {
+ public:
+  explicit Buffers(RDMADevice& device) : buffer_(RDMABuffer::allocate(device, {.block_bytes = 64, .block_count = 4})) {
+    EXPECT_TRUE(buffer_.has_value()) << buffer_.status().message();
+  }
+  [[nodiscard]] BufferSlice at(std::size_t block) const { return (*buffer_)->at(block); }
+
+ private:
+  Result<std::unique_ptr<RDMABuffer>> buffer_;
+};
+
+TEST(EndPointWait, ALoopOfTheApplicationsLosesNoWakeUp) {
+  constexpr int kMessages = 2000;
+  const EndPointPair pair(with(PollingMode::kEpoll));
+  const Buffers buffers(*pair.device);
+  const auto side = [&](EndPoint& endpoint, std::size_t block, bool starts) {
+    if (starts && endpoint.data()->post_send(buffers.at(block), 1)) return false;
+    for (int received = 0, sent = 0; received < kMessages || sent < kMessages;) {
+      Completion completion;
+      if (!next_completion(endpoint, completion) || !completion.ok()) return false;
+      if (completion.operation == Operation::kSend) {
+        ++sent;
+        continue;
+      }
+      ++received;
+      if (endpoint.data()->post_recv(buffers.at(block + 1), 0)) return false;
+      if ((!starts || received < kMessages) && endpoint.data()->post_send(buffers.at(block), 1)) return false;
+    }
+    return true;
+  };
+  ASSERT_FALSE(pair.client->data()->post_recv(buffers.at(1), 0));
+  ASSERT_FALSE(pair.server->data()->post_recv(buffers.at(3), 0));
+  auto server = std::async(std::launch::async, [&] { return side(*pair.server, 2, false); });
+  EXPECT_TRUE(side(*pair.client, 0, true));
+  EXPECT_TRUE(server.get());
+}
+
+TEST(EndPointWait, OneEpollServesManyEndPoints) {
+  constexpr std::size_t kPairs = 8;
+  constexpr int kRounds = 50;
+  std::vector<std::unique_ptr<EndPointPair>> pairs;
+  std::vector<std::unique_ptr<Buffers>> buffers;
+  std::vector<int> received(kPairs, 0);
+  auto epoll = DescriptorSet::create();
+  ASSERT_TRUE(epoll.has_value());
+  // Asked of each until it finds nothing: only then will its descriptor tell of more.
+  const auto serve = [&](std::size_t i) {
+    std::array<Completion, 2> batch;
+    std::size_t count = 1;
+    while (count > 0) {
+      ASSERT_TRUE(pairs[i]->server->poll_before_sleep(batch, count).ok());
+      for (const Completion& each : std::span(batch).first(count)) {
+        EXPECT_TRUE(each.ok());
+        ++received[i];
+        ASSERT_FALSE(pairs[i]->server->data()->post_recv(buffers[i]->at(0), 0));
+      }
+    }
+  };
+  for (std::size_t i = 0; i < kPairs; ++i) {
+    pairs.push_back(std::make_unique<EndPointPair>(with(PollingMode::kEpoll)));
+    buffers.push_back(std::make_unique<Buffers>(*pairs[i]->device));
+    for (int k = 0; k < 4; ++k) ASSERT_FALSE(pairs[i]->server->data()->post_recv(buffers[i]->at(0), 0));
+    ASSERT_TRUE((*epoll)->add(pairs[i]->server->fd(), EPOLLIN, [&serve, i](std::uint32_t) { serve(i); }).ok());
+    serve(i);
+  }
+  auto sender = std::async(std::launch::async, [&] {
+    bool all_sent = true;
+    for (int round = 0; round < kRounds; ++round) {
+      for (std::size_t i = 0; i < kPairs; ++i) {
+        EndPoint& client = *pairs[i]->client;
+        Completion sent;
+        all_sent = !client.data()->post_send(buffers[i]->at(1), 1) && next_completion(client, sent).ok() && all_sent;
+      }
+    }
+    return all_sent;
+  });
+  const Deadline deadline = soon();
+  const auto all_in = [&] { return std::ranges::all_of(received, [](int count) { return count == kRounds; }); };
+  while (!all_in() && !deadline.passed()) (*epoll)->wait(deadline);
+  EXPECT_TRUE(sender.get());
+  EXPECT_TRUE(all_in());
+}
+
+TEST(EndPointWait, StopWakesALoopOfTheApplications) {
+  const EndPointPair pair(with(PollingMode::kEpoll));
+  auto loop = std::async(std::launch::async, [&] {
+    Completion completion;
+    return next_completion(*pair.client, completion).code();
+  });
+  pair.client->stop();
+  EXPECT_EQ(loop.get(), Errc::kStopped);
+}
+
+TEST(EndPointWait, ALostPeerWakesALoopOfTheApplications) {
+  const EndPointPair pair(with(PollingMode::kEpoll));
+  const Buffers buffers(*pair.device);
+  ASSERT_FALSE(pair.server->data()->post_recv(buffers.at(0), 7));
+  auto loop = std::async(std::launch::async, [&] {
+    Completion received;
+    Completion none;
+    const Status first = next_completion(*pair.server, received);
+    const Status second = next_completion(*pair.server, none);
+    return std::tuple(first.code(), received.id, second.code());
+  });
+  ASSERT_FALSE(pair.client->data()->post_send(buffers.at(1), 1));
+  Completion sent;
+  ASSERT_TRUE(next_completion(*pair.client, sent).ok());
+  pair.client->stop();
+  EndPointPair::watch(*pair.server);
+  EXPECT_EQ(loop.get(), std::tuple(std::error_code(), std::uint64_t{7}, make_error_code(Errc::kPeerLost)));
+}
+
+TEST(EndPointWait, OnlyEpollHasADescriptor) {
+  for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel, PollingMode::kAdaptive}) {
+    const EndPointPair pair(with(mode));
+    EXPECT_EQ(pair.client->fd(), -1);
+    Completion completion;
+    std::size_t count = 9;
+    const Status refused = pair.client->poll_before_sleep(std::span(&completion, 1), count);
+    EXPECT_EQ(refused.code(), Errc::kNotSupported);
+    EXPECT_THAT(refused.error().context, HasSubstr(to_text(mode)));
+    EXPECT_EQ(count, 0U);
+    EXPECT_EQ(pair.client->watch(0, EPOLLIN, [](std::uint32_t) {}).code(), Errc::kNotSupported);
+  }
+}
+
+TEST(EndPointWait, LeavesServedEndPointsToTheSession) {
+  HcaConfig config = with(PollingMode::kEpoll);
+  config.thread_mode = ThreadMode::kThreadPerEndPoint;
+  const EndPointPair pair(config);
+  Completion completion;
+  std::size_t count = 0;
+  EXPECT_EQ(pair.client->poll_before_sleep(std::span(&completion, 1), count).code(), Errc::kWrongState);
+}
+
+TEST(EndPointWait, DescriptorsOfTheApplicationsAreServedWhileItWaits) {
+  const EndPointPair pair(with(PollingMode::kEpoll));
+  const Buffers buffers(*pair.device);
+  ASSERT_FALSE(pair.client->data()->post_recv(buffers.at(0), 1));
+  const UniqueFd order(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  // What comes in by the descriptor makes the other side send, which ends the wait.
+  const auto obey = [&](std::uint32_t events) {
+    EXPECT_EQ(events, static_cast<std::uint32_t>(EPOLLIN));
+    eventfd_t count = 0;
+    EXPECT_EQ(eventfd_read(order.get(), &count), 0);
+    EXPECT_FALSE(pair.server->data()->post_send(buffers.at(1), 2));
+  };
+  ASSERT_TRUE(pair.client->watch(order.get(), EPOLLIN, obey).ok());
+  auto waiting = std::async(std::launch::async, [&] {
+    Completion completion;
+    std::size_t count = 0;
+    const Status waited = pair.client->wait(std::span(&completion, 1), count, soon());
+    return waited.ok() && completion.id == 1;
+  });
+  EXPECT_EQ(eventfd_write(order.get(), 1), 0);
+  EXPECT_TRUE(waiting.get());
+  pair.client->unwatch(order.get());
+}
+
+TEST(EndPointWait, CountsHowOftenItSlept) {
+  for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel, PollingMode::kEpoll}) {
+    const EndPointPair pair(with(mode));
+    Completion completion;
+    std::size_t count = 0;
+    const Status waited = pair.client->wait(std::span(&completion, 1), count, Deadline::after(5ms));
+    EXPECT_EQ(waited.code(), Errc::kTimeout);
+    const WaitCounts counts = pair.client->wait_counts();
+    EXPECT_EQ(counts.waits, 1U);
+    EXPECT_EQ(counts.sleeps > 0, sleeps(mode)) << to_text(mode);
+    EXPECT_EQ(counts.asleep > 0ns, sleeps(mode)) << to_text(mode);
+  }
+}
+
+TEST(EndPointWait, AdaptiveDoesNotSleepWhereTheAnswerIsThereSoonEnough) {
+  HcaConfig config = with(PollingMode::kAdaptive);
+  config.waiting.spin = WaitOptions::kMaxSpin;
+  const EndPointPair pair(config);
+  const Buffers buffers(*pair.device);
+  for (int i = 0; i < 100; ++i) {
+    Completion completion;
+    std::size_t count = 0;
+    ASSERT_FALSE(pair.server->data()->post_recv(buffers.at(1), 0));
+    ASSERT_FALSE(pair.client->data()->post_send(buffers.at(0), 1));
+    ASSERT_TRUE(pair.client->wait(std::span(&completion, 1), count, soon()).ok());
+    ASSERT_TRUE(pair.server->wait(std::span(&completion, 1), count, soon()).ok());
+  }
+  EXPECT_EQ(pair.client->wait_counts().sleeps, 0U);
+  EXPECT_EQ(pair.client->wait_counts().spun_share(), 1.0);
+}
+
+}  // namespace
+}  // namespace rdmacomm

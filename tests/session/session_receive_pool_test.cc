@@ -1,0 +1,279 @@
+// Receives for many peers, in every way to thread: what arrives is right, receives go back, and all of it ends.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <set>
+#include <tuple>
+
+#include "session/session_test_tools.h"
+#include "support/polling_modes.h"
+#include "support/thread_modes.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kPeers = 8;
+constexpr std::uint64_t kMessages = 40;  // of each: several times what the pool holds
+constexpr int kReceives = 16;
+
+void use_pool(HcaConfig& hca) {
+  hca.receive_pool_key = "all";
+  hca.receive_pool = {.depth = kReceives, .message_bytes = 64};
+  hca.channel(kDataChannel)->pooled_receives = true;
+}
+
+struct Message {
+  std::uint64_t peer = 0;
+  std::uint64_t number = 0;
+};
+
+/// Sums up what has arrived, from any thread: of each peer, in order.
+class Arrivals {
+ public:
+  void add(const Message& message) {
+    const std::lock_guard lock(mutex_);
+    if (next_[message.peer]++ != message.number) in_order_ = false;
+    ++count_;
+    changed_.notify_all();
+  }
+  [[nodiscard]] bool wait_for_all() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, soon().time_point(), [&] { return count_ == kPeers * kMessages; });
+  }
+  [[nodiscard]] bool in_order() const { return in_order_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::array<std::uint64_t, kPeers> next_{};
+  std::uint64_t count_ = 0;
+  bool in_order_ = true;
+};
+
+class PooledServer : public ::testing::TestWithParam<std::tuple<ThreadMode, int, PollingMode>> {
+ protected:
+  void start(const std::function<void(HcaConfig&)>& change = {}) {
+    server_->configure = [change](HcaConfig& hca, const PeerInfo&) {
+      std::tie(hca.thread_mode, hca.shared_queues, hca.polling_mode) = GetParam();
+      hca.waiting.yield_every = 1;
+      hca.shared_queue_key = "all";
+      use_pool(hca);
+      if (change) change(hca);
+      return Status();
+    };
+    server_->received = [this](EndPoint& endpoint, const Completion& completion) { note(endpoint, completion); };
+    ASSERT_TRUE(server_->start().ok());
+    client_ = make_client(*server_);
+  }
+  ~PooledServer() override {
+    client_.reset();
+    server_.reset();
+  }
+  [[nodiscard]] static bool served() { return std::get<0>(GetParam()) != ThreadMode::kApplication; }
+
+  void note(EndPoint& endpoint, const Completion& completion) {
+    const auto bytes = endpoint.receive_pool()->message(completion);
+    Message message;
+    ASSERT_EQ(bytes.size(), sizeof(message));
+    std::memcpy(&message, bytes.data(), sizeof(message));
+    arrivals_.add(message);
+  }
+  /// Sends all messages of one peer, as many at a time as its queue takes.
+  void send_all(EndPoint& endpoint, std::uint64_t peer) const {
+    const auto buffer =
+        RDMABuffer::allocate(endpoint.device(), {.block_bytes = sizeof(Message), .block_count = 8}).value();
+    for (std::uint64_t number = 0; number < kMessages; ++number) {
+      const BufferSlice slice = buffer->at(number % 8);
+      const Message message{peer, number};
+      if (number >= 8) {
+        ASSERT_TRUE(wait_one(endpoint).ok());
+      }
+      std::memcpy(slice.data(), &message, sizeof(message));
+      ASSERT_FALSE(endpoint.data()->post_send(slice, number));
+    }
+    for (int left = 0; left < 8; ++left) ASSERT_TRUE(wait_one(endpoint).ok());
+  }
+  /// Where no thread of the session does: takes what arrives, and gives the receives back.
+  void take_all(EndPoint& endpoint) {
+    for (std::uint64_t number = 0; number < kMessages; ++number) {
+      const Completion completion = wait_one(endpoint);
+      note(endpoint, completion);
+      EXPECT_FALSE(endpoint.receive_pool()->give_back(completion));
+    }
+  }
+  /// All receives are with the device again, now or soon: the last are given back when their hooks have returned.
+  static void expect_full(const ReceivePool& pool) {
+    const Deadline deadline = soon();
+    while (pool.posted() < kReceives && !deadline.passed()) std::this_thread::yield();
+    EXPECT_EQ(pool.posted(), kReceives);
+  }
+
+  Arrivals arrivals_;
+  SessionPtr<TestServer> server_ = make_server();
+  SessionPtr<TestClient> client_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, PooledServer,
+                         ::testing::Combine(::testing::Values(ThreadMode::kApplication, ThreadMode::kThreadPerChannel,
+                                                              ThreadMode::kThreadPerEndPoint,
+                                                              ThreadMode::kThreadPerCompletionQueue),
+                                            ::testing::Values(1, 3), every_polling_mode()),
+                         [](const auto& mode) {
+                           return thread_mode_name(std::get<0>(mode.param)) +
+                                  (std::get<1>(mode.param) == 3 ? "Sharded" : "") +
+                                  instance_name(std::get<2>(mode.param));
+                         });
+
+TEST_P(PooledServer, ManyPeersSendMoreThanItHolds) {
+  start();
+  std::vector<std::shared_ptr<EndPoint>> near;
+  std::vector<std::future<void>> work;
+  for (std::uint64_t peer = 0; peer < kPeers; ++peer) near.push_back(client_->connect().value());
+  ASSERT_TRUE(server_->record.wait_for("established", kPeers));
+  std::shared_ptr<ReceivePool> pool;
+  for (const auto& far : server_->endpoints()) {
+    pool = far->receive_pool();
+    if (!served()) work.push_back(std::async(std::launch::async, [this, far] { take_all(*far); }));
+  }
+  for (std::uint64_t peer = 0; peer < kPeers; ++peer) {
+    work.push_back(std::async(std::launch::async, [&, peer] { send_all(*near[peer], peer); }));
+  }
+  for (auto& each : work) each.get();
+  EXPECT_TRUE(arrivals_.wait_for_all());
+  EXPECT_TRUE(arrivals_.in_order());
+  expect_full(*pool);
+}
+
+TEST_P(PooledServer, PeersComeAndGoAndTheReceivesStay) {
+  start();
+  const auto stays = client_->connect().value();
+  ASSERT_TRUE(server_->record.wait_for("established"));
+  const std::shared_ptr<ReceivePool> pool = server_->endpoints().front()->receive_pool();
+  for (int round = 1; round <= 3; ++round) {
+    const auto leaves = client_->connect().value();
+    const auto buffer = make_buffer(leaves->device());
+    // Perhaps nobody has looked at it when the peer goes.
+    ASSERT_FALSE(leaves->data()->post_send(buffer->at(0).first(sizeof(Message)), 1));
+    ASSERT_TRUE(wait_one(*leaves).ok());
+    ASSERT_TRUE(leaves->close().ok());
+    ASSERT_TRUE(server_->record.wait_for("disconnected ok", round));
+  }
+  if (!served()) {
+    for (int left = 0; left < 3; ++left) (void)server_->wait_for_endpoint(soon()).status();  // and are dropped
+    (void)server_->wait_for_endpoint(tiny()).status();
+  }
+  expect_full(*pool);
+  EXPECT_TRUE(stays->alive());
+}
+
+TEST_P(PooledServer, StopsWhileAllIsIdle) {
+  start();
+  const auto near = client_->connect().value();
+  ASSERT_TRUE(server_->record.wait_for("established"));
+  const auto far = server_->endpoints().front();
+  server_->stop();
+  EXPECT_FALSE(far->alive());
+  EXPECT_TRUE(far->close().ok());
+  EXPECT_EQ(far->receive_pool()->posted(), kReceives);
+}
+
+class ReceivePools : public ::testing::Test {
+ protected:
+  void start(const std::function<Status(HcaConfig&)>& change) {
+    server_->configure = [change](HcaConfig& hca, const PeerInfo&) {
+      hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
+      hca.shared_queue_key = "all";
+      hca.polling_mode = PollingMode::kCompletionChannel;
+      use_pool(hca);
+      return change(hca);
+    };
+    ASSERT_TRUE(server_->start().ok());
+    client_ = make_client(*server_);
+  }
+  SessionPtr<TestServer> server_ = make_server();
+  SessionPtr<TestClient> client_;
+};
+
+TEST_F(ReceivePools, AKeyHasOneSetOfValues) {
+  int calls = 0;
+  start([&](HcaConfig& hca) {
+    hca.receive_pool.message_bytes = static_cast<std::size_t>(++calls) * 64;
+    return Status();
+  });
+  ASSERT_TRUE(client_->connect().has_value());
+  const auto second = client_->connect();
+  EXPECT_EQ(second.code(), Errc::kPeerRefused);
+  EXPECT_THAT(second.error().context, HasSubstr("receive pool 'all' is in use with other values"));
+}
+
+TEST_F(ReceivePools, ACompletionQueueThatHasNoRoomForItIsRefused) {
+  start([&](HcaConfig& hca) {
+    hca.shared_queue_depth = kReceives - 1;
+    return Status();
+  });
+  const auto refused = client_->connect();
+  EXPECT_EQ(refused.code(), Errc::kPeerRefused);
+  EXPECT_THAT(refused.error().context, HasSubstr("completion queue"));
+}
+
+// Hooks that keep receives bring the pool down to its low water, hear so, and stop.
+TEST_F(ReceivePools, LowWaterIsTold) {
+  struct Server final : TestServer {
+    using TestServer::TestServer;
+    void on_recv_done(EndPoint& endpoint, const Completion& completion) override {
+      record.add("message");
+      const std::lock_guard lock(mutex);
+      if (!keeps) return;
+      endpoint.receive_pool()->keep(completion);
+      kept.push_back(completion);
+    }
+    void on_receives_low(ReceivePool& pool) override {
+      const std::lock_guard lock(mutex);
+      keeps = false;
+      for (const Completion& each : kept) EXPECT_FALSE(pool.give_back(each));
+      kept.clear();
+      record.add("low");
+    }
+    std::mutex mutex;
+    bool keeps = true;
+    std::vector<Completion> kept;
+  };
+  auto server = make_session<Server>(local_options());
+  server->configure = [](HcaConfig& hca, const PeerInfo&) {
+    hca.thread_mode = ThreadMode::kThreadPerEndPoint;
+    hca.polling_mode = PollingMode::kCompletionChannel;
+    use_pool(hca);
+    hca.receive_pool.low_water = kReceives / 2;
+    return Status();
+  };
+  ASSERT_TRUE(server->start().ok());
+  client_ = make_client(*server);
+  const auto near = client_->connect().value();
+  const auto buffer = make_buffer(near->device());
+  ASSERT_TRUE(server->record.wait_for("established"));
+  const std::shared_ptr<ReceivePool> pool = server->endpoints().front()->receive_pool();
+  for (int round = 1; round <= 3; ++round) {
+    // Twice as many as there are receives: without on_receives_low() the last would wait for ever.
+    for (std::uint64_t number = 0; number < 2 * kReceives; ++number) {
+      ASSERT_FALSE(near->data()->post_send(buffer->at(0), number));
+      ASSERT_TRUE(wait_one(*near).ok());
+    }
+    ASSERT_TRUE(server->record.wait_for("low", round));
+    EXPECT_GE(pool->times_low(), round);
+    // Also those that were on their way when it was told: who keeps more of them then is not told again.
+    ASSERT_TRUE(server->record.wait_for("message", round * 2 * kReceives));
+    const Deadline deadline = soon();
+    while (pool->posted() < kReceives && !deadline.passed()) std::this_thread::yield();
+    const std::lock_guard lock(server->mutex);
+    server->keeps = true;
+  }
+  client_->stop();
+  server->stop();
+}
+
+}  // namespace
+}  // namespace rdmacomm

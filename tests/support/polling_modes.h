@@ -1,0 +1,28 @@
+// polling_modes.h - every way to wait, for tests that are the same in all of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "rdmacomm/adapter/completion_waiter.h"
+
+namespace rdmacomm::testing {
+
+inline auto every_polling_mode() {
+  return ::testing::Values(PollingMode::kBusyPoll, PollingMode::kCompletionChannel, PollingMode::kEpoll,
+                           PollingMode::kAdaptive);
+}
+
+/// "CompletionChannel": the name of a test's instance.
+inline std::string instance_name(PollingMode mode) {
+  std::string name;
+  bool capital = true;
+  for (const char c : std::string(to_text(mode))) {
+    if (c != ' ') name += capital ? static_cast<char>(std::toupper(c)) : c;
+    capital = c == ' ';
+  }
+  return name;
+}
+
+}  // namespace rdmacomm::testing
