@@ -8,12 +8,12 @@
 #include "ping_pong/server.h"
 #include "support/child_process.h"
 #include "support/connection_flags.h"
+#include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/sizes.h"
 
 DEFINE_string(size, "64", "bytes of each message; K, M and G are understood");
 DEFINE_int32(iterations, 1000, "round trips that are timed");
-DEFINE_string(polling, "busy", "busy: a core spins for completions; event: it sleeps until the device wakes it");
 
 namespace rdmacomm::ping_pong {
 namespace {
@@ -30,7 +30,7 @@ programs::Help help() {
           "times a ping-pong of SENDs. Says which device, port, GID, MTU and queue pairs it used. What is done is "
           "said\n"
           "on the client only; the server follows, and ends with its client's run.",
-      .groups = {{"What is done", {{"size", "BYTES"}, {"iterations", "N"}, {"polling", "busy|event"}}}},
+      .groups = {{"What is done", {{"size", "BYTES"}, {"iterations", "N"}}}, programs::mode_help()},
       .closing = "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not.",
   };
   for (auto& group : programs::connection_help()) help.groups.push_back(std::move(group));
@@ -40,7 +40,7 @@ programs::Help help() {
 struct Options {
   programs::ConnectionFlags connection = {};
   Terms terms = {};
-  PollingMode polling = PollingMode::kBusyPoll;
+  programs::ModeFlags modes = {};
 };
 
 Result<Options> read_options() {
@@ -54,10 +54,9 @@ Result<Options> read_options() {
     return make_error(Errc::kInvalidArgument, "--iterations=" + std::to_string(FLAGS_iterations) + ": at least 1");
   }
   options.terms = {.size = *size, .iterations = static_cast<std::uint32_t>(FLAGS_iterations)};
-  if (FLAGS_polling != "busy" && FLAGS_polling != "event") {
-    return make_error(Errc::kInvalidArgument, "--polling=" + FLAGS_polling + ": possible are busy and event");
-  }
-  if (FLAGS_polling == "event") options.polling = PollingMode::kCompletionChannel;
+  const auto modes = programs::read_mode_flags();
+  if (!modes) return modes.error();
+  options.modes = *modes;
   if (Status valid = options.terms.validate(); !valid.ok()) return valid.error();
   return options;
 }
@@ -70,7 +69,7 @@ void print_port(std::uint16_t port) {
 int be_the_server(const Options& options, const std::function<void(std::uint16_t)>& listening) {
   bool listens = false;
   const Status outcome =
-      run_server({.connection = options.connection, .polling = options.polling, .listening = [&](std::uint16_t port) {
+      run_server({.connection = options.connection, .modes = options.modes, .listening = [&](std::uint16_t port) {
                     listens = true;
                     listening(port);
                   }});
@@ -84,7 +83,7 @@ int run_both(Options options) {
       [&](const auto& listening) { return be_the_server(options, listening); }, std::chrono::seconds(30));
   if (!server) return server.code() == Errc::kPeerLost ? 1 : programs::exit_status(server.error());
   options.connection.session.address.port = (*server)->port();
-  const int status = programs::exit_status(run_client(options.connection, options.terms, options.polling));
+  const int status = programs::exit_status(run_client(options.connection, options.terms, options.modes));
   if (status != 0) return status;
   return programs::exit_status((*server)->wait(std::chrono::seconds(10)));
 }
@@ -95,9 +94,9 @@ int run() {
   switch (options->connection.role) {
     case programs::Role::kServer:
       return programs::exit_status(
-          run_server({.connection = options->connection, .polling = options->polling, .listening = print_port}));
+          run_server({.connection = options->connection, .modes = options->modes, .listening = print_port}));
     case programs::Role::kClient:
-      return programs::exit_status(run_client(options->connection, options->terms, options->polling));
+      return programs::exit_status(run_client(options->connection, options->terms, options->modes));
     case programs::Role::kBoth: return run_both(std::move(*options));
   }
   return 1;

@@ -14,19 +14,19 @@ namespace rdmacomm::benchmark {
 namespace {
 
 /// Tells the server the plan, and of the memory, before there are queue pairs.
-class BenchmarkClient final : public ClientSession {
+class BenchmarkClient final : public programs::DeliveringSession<ClientSession> {
  public:
-  BenchmarkClient(SessionOptions options, const AdapterConfig& adapter, const Plan& plan, Workspace& workspace)
-      : ClientSession(std::move(options)), adapter_(adapter), plan_(plan), workspace_(workspace) {}
+  BenchmarkClient(SessionOptions options, const ModesAndAdapter& connection, const Plan& plan, Workspace& workspace)
+      : DeliveringSession(std::move(options)), connection_(connection), plan_(plan), workspace_(workspace) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
-    fit_hca(hca, adapter_, plan_, workspace_);
+    fit_hca(hca, connection_, plan_, workspace_);
     hca.private_data = pack(plan_);
     return {};
   }
 
  private:
-  const AdapterConfig adapter_;
+  const ModesAndAdapter connection_;
   const Plan& plan_;
   Workspace& workspace_;
 };
@@ -51,7 +51,7 @@ RunInfo describe(EndPoint& endpoint, const Reply& reply, int cpu, const programs
 }
 
 /// Measures everything on an established connection.
-Status measure(EndPoint& endpoint, Workspace& workspace, const ClientOptions& options) {
+Status measure(EndPoint& endpoint, programs::Delivery& delivery, Workspace& workspace, const ClientOptions& options) {
   const Plan& plan = options.plan;
   if (Status fits = check_workspace(endpoint, plan); !fits.ok()) return fits;
   const auto reply = unpack<Reply>(endpoint.peer_private_data());
@@ -66,6 +66,7 @@ Status measure(EndPoint& endpoint, Workspace& workspace, const ClientOptions& op
   if (!machine) return machine.error();
 
   Lane lane({.endpoint = endpoint,
+             .delivery = delivery,
              .workspace = workspace,
              .plan = plan,
              .clock = clock,
@@ -101,11 +102,11 @@ Status run_client(ClientOptions options) {
 
   SessionOptions session_options = options.connection.session;
   session_options.shared_device = device;
-  const auto session =
-      make_session<BenchmarkClient>(session_options, options.connection.adapter, options.plan, **workspace);
+  const auto session = make_session<BenchmarkClient>(
+      session_options, ModesAndAdapter{options.connection.adapter, options.modes}, options.plan, **workspace);
   const auto endpoint = session->connect();
   if (!endpoint) return endpoint.error();
-  Status outcome = measure(**endpoint, **workspace, options);
+  Status outcome = measure(**endpoint, session->delivery, **workspace, options);
   Status closed = (*endpoint)->close();
   return outcome.ok() ? closed : outcome;
 }

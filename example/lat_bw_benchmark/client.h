@@ -6,11 +6,13 @@
 #include "lat_bw_benchmark/plan.h"
 #include "rdmacomm/base/result.h"
 #include "support/connection_flags.h"
+#include "support/mode_flags.h"
 
 namespace rdmacomm::benchmark {
 
 struct ClientOptions {
   programs::ConnectionFlags connection = {};
+  programs::ModeFlags modes = {};
   Plan plan = {};
   std::string json_path = {};  ///< empty: no JSON
 };

@@ -1,6 +1,8 @@
 #include "lat_bw_benchmark/lane.h"
 
+#include <chrono>
 #include <thread>
+#include <utility>
 
 #include "lat_bw_benchmark/messages.h"
 
@@ -8,7 +10,9 @@ namespace rdmacomm::benchmark {
 
 Lane::Lane(const Parts& parts)
     : endpoint_(parts.endpoint),
+      delivery_(parts.delivery),
       channel_(*parts.endpoint.data()),
+      direct_(parts.endpoint.config().channels.front().own_completion_queue),
       workspace_(parts.workspace),
       theirs_(parts.endpoint.remote_region(kWorkspace).value_or(RemoteRegion{})),
       plan_(parts.plan),
@@ -33,9 +37,11 @@ std::error_code Lane::post(Op op, const Blocks& blocks, std::uint32_t block, std
 }
 
 Status Lane::poll(std::span<const Completion>& completions) {
-  std::size_t count = 0;
-  if (const std::error_code failed = channel_.poll(completions_, count)) {
-    return make_error(failed, "polling for completions of " + endpoint_.peer());
+  std::size_t count = std::exchange(held_, 0);
+  if (count == 0) {
+    const std::error_code failed =
+        direct_ ? channel_.poll(completions_, count) : delivery_.poll(endpoint_, completions_, count);
+    if (failed) return make_error(failed, "polling for completions of " + endpoint_.peer());
   }
   completions = std::span<const Completion>(completions_).first(count);
   for (const Completion& completion : completions) {
@@ -48,6 +54,12 @@ Status Lane::poll(std::span<const Completion>& completions) {
 }
 
 Status Lane::idle() {
+  if (direct_) return spin();
+  constexpr std::chrono::seconds kPatience{60};
+  return delivery_.wait(endpoint_, completions_, held_, Deadline::after(kPatience));
+}
+
+Status Lane::spin() {
   constexpr std::uint32_t kLookEvery = 1024;
   if (yield_when_idle_) std::this_thread::yield();
   if (++idle_calls_ % kLookEvery != 0 || endpoint_.alive()) return {};

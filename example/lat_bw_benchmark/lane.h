@@ -11,6 +11,7 @@
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/channel/rdma_channel.h"
 #include "rdmacomm/endpoint/endpoint.h"
+#include "support/delivery.h"
 #include "support/peer_loss.h"
 #include "support/tick_clock.h"
 
@@ -24,6 +25,7 @@ class Lane {
 
   struct Parts {
     EndPoint& endpoint;
+    programs::Delivery& delivery;  ///< of the endpoint's session
     Workspace& workspace;
     const Plan& plan;
     const programs::TickClock& clock;
@@ -54,9 +56,12 @@ class Lane {
 
   /// Takes the completions that there are. Returns  the first failed one as an error; as RDMAChannel::poll
   [[nodiscard]] Status poll(std::span<const Completion>& completions);
+  /// To be called when there was nothing to do and a completion is all that can change that: waits for one, which the
+  /// next poll() has, in the way that the flags say; where that is spinning, as spin(). Returns  as EndPoint::wait
+  [[nodiscard]] Status idle();
   /// To be called when there was nothing to do: looks now and then whether the peer is still there, and lets others run
   /// where there is one CPU only. Returns  as EndPoint::status(): kPeerLost
-  [[nodiscard]] Status idle();
+  [[nodiscard]] Status spin();
   /// Polls until the completion of the posted request `id` has come, or returns at once where poll() has seen it and
   /// none since. Receives that come meanwhile are dropped.
   [[nodiscard]] Status wait_for(std::uint64_t id);
@@ -70,7 +75,9 @@ class Lane {
 
  private:
   EndPoint& endpoint_;
+  programs::Delivery& delivery_;
   RDMAChannel& channel_;
+  const bool direct_;  // the channel has a completion queue of its own
   Workspace& workspace_;
   const RemoteRegion theirs_;
   const Plan& plan_;
@@ -81,6 +88,7 @@ class Lane {
   std::uint64_t last_complete_ = kNone;  // id of the last request of ours that completed
   std::uint32_t idle_calls_ = 0;
   std::array<Completion, 32> completions_;
+  std::size_t held_ = 0;  // of these: found by idle(), for the next poll()
 };
 
 }  // namespace rdmacomm::benchmark

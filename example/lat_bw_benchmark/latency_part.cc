@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lat_bw_benchmark/part.h"
+#include "rdmacomm/base/spin_lock.h"
 
 namespace rdmacomm::benchmark {
 namespace {
@@ -104,7 +105,7 @@ class RoundTripPart : public Part {
       if (failed != Errc::kSendQueueFull) return lane_.refused(failed, cell_);
       std::span<const Completion> completions;
       if (Status polled = lane_.poll(completions); !polled.ok()) return polled;
-      if (Status here = lane_.idle(); !here.ok()) return here;
+      if (Status here = lane_.spin(); !here.ok()) return here;
     }
   }
 
@@ -142,14 +143,13 @@ class PolledRoundTrip final : public RoundTripPart {
 
  protected:
   [[nodiscard]] std::uint64_t receives() const override { return 0; }
-  void stamp(std::uint32_t block, std::uint64_t iteration) override {
-    blocks_.out(block).bytes().back() = value_of(iteration);
-  }
-  Status receive(std::uint32_t block, std::uint64_t iteration) override {
-    const std::byte wanted = value_of(iteration);
+  void stamp(std::uint32_t block, std::uint64_t /*iteration*/) override { blocks_.out(block).bytes().back() = value_; }
+  Status receive(std::uint32_t block, std::uint64_t /*iteration*/) override {
     std::atomic_ref<std::byte> last(blocks_.in(block).bytes().back());
-    for (std::uint32_t polls = 1; last.load(std::memory_order_acquire) != wanted; ++polls) {
-      if (polls % kLookEvery != 0) continue;
+    for (std::uint32_t polls = 1; last.load(std::memory_order_acquire) != value_; ++polls) {
+      // Without it many reads of the line are under way, which take it away from the writer just before it is written.
+      pause_core();
+      if (polls < kFirstLook || polls % kLookEvery != 0) continue;
       if (Status failed = look(); !failed.ok()) return failed;
     }
     return {};
@@ -159,6 +159,7 @@ class PolledRoundTrip final : public RoundTripPart {
     verifier_.check(bytes.first(bytes.size() - 1), their_seed() + iteration, "memory written by WRITE");
   }
   Status clear_up(std::uint64_t iteration) override {
+    value_ = value_of(iteration + 1);
     // Completions of failed WRITEs come here, and successful ones make room in the send queue.
     if (iteration % 16 != 0) return {};
     std::span<const Completion> completions;
@@ -166,7 +167,9 @@ class PolledRoundTrip final : public RoundTripPart {
   }
 
  private:
-  static constexpr std::uint32_t kLookEvery = 64;
+  // What comes while the completion queue is asked is seen later: what comes through memory comes before the first look.
+  static constexpr std::uint32_t kFirstLook = 16;
+  static constexpr std::uint32_t kLookEvery = 4;
 
   /// Never 0, and another one at the next visit to the same block.
   [[nodiscard]] std::byte value_of(std::uint64_t iteration) const noexcept {
@@ -177,8 +180,10 @@ class PolledRoundTrip final : public RoundTripPart {
   Status look() {
     std::span<const Completion> completions;
     if (Status polled = lane_.poll(completions); !polled.ok()) return polled;
-    return lane_.idle();
+    return lane_.spin();
   }
+
+  std::byte value_ = value_of(0);  // of this iteration's message
 };
 
 }  // namespace

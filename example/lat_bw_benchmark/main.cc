@@ -9,6 +9,7 @@
 #include "lat_bw_benchmark/server.h"
 #include "support/child_process.h"
 #include "support/connection_flags.h"
+#include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/sizes.h"
 
@@ -58,6 +59,7 @@ programs::Help help() {
           "  lat_bw_benchmark --ops=write --tests=lat,bw --sizes=8,64K,1M\n"
           "  lat_bw_benchmark --role=client --server=node7 --duration=1 --json=results.json",
   };
+  help.groups.push_back(programs::mode_help());
   for (auto& group : programs::connection_help()) help.groups.push_back(std::move(group));
   return help;
 }
@@ -119,9 +121,10 @@ void print_port(std::uint16_t port) {
 }
 
 /// What the server process does. Once it listens, the client speaks for both: it is told why the server gives up.
-int be_the_server(const programs::ConnectionFlags& connection, const std::function<void(std::uint16_t)>& listening) {
+int be_the_server(const programs::ConnectionFlags& connection, const programs::ModeFlags& modes,
+                  const std::function<void(std::uint16_t)>& listening) {
   bool listens = false;
-  const Status outcome = run_server({.connection = connection, .listening = [&](std::uint16_t port) {
+  const Status outcome = run_server({.connection = connection, .modes = modes, .listening = [&](std::uint16_t port) {
                                        listens = true;
                                        listening(port);
                                      }});
@@ -132,7 +135,8 @@ int be_the_server(const programs::ConnectionFlags& connection, const std::functi
 /// A server process, and a client in this one.
 int run_both(ClientOptions options) {
   const auto server = programs::ServerProcess::start(
-      [&](const auto& listening) { return be_the_server(options.connection, listening); }, std::chrono::seconds(30));
+      [&](const auto& listening) { return be_the_server(options.connection, options.modes, listening); },
+      std::chrono::seconds(30));
   if (!server) return server.code() == Errc::kPeerLost ? 1 : programs::exit_status(server.error());
   options.connection.session.address.port = (*server)->port();
   const int status = programs::exit_status(run_client(options));
@@ -143,12 +147,14 @@ int run_both(ClientOptions options) {
 int run() {
   const auto connection = programs::read_connection_flags();
   if (!connection) return programs::exit_status(connection.error());
+  const auto modes = programs::read_mode_flags();
+  if (!modes) return programs::exit_status(modes.error());
   if (connection->role == programs::Role::kServer) {
-    return programs::exit_status(run_server({.connection = *connection, .listening = print_port}));
+    return programs::exit_status(run_server({.connection = *connection, .modes = *modes, .listening = print_port}));
   }
   auto plan = read_plan();
   if (!plan) return programs::exit_status(plan.error());
-  ClientOptions options{.connection = *connection, .plan = std::move(*plan), .json_path = FLAGS_json};
+  ClientOptions options{.connection = *connection, .modes = *modes, .plan = std::move(*plan), .json_path = FLAGS_json};
   if (connection->role == programs::Role::kBoth) return run_both(std::move(options));
   return programs::exit_status(run_client(std::move(options)));
 }

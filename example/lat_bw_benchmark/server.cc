@@ -28,10 +28,10 @@ int choose_cpu(const Plan& plan) {
 }
 
 /// Makes a job of each plan that it accepts, one at a time.
-class BenchmarkServer final : public ServerSession {
+class BenchmarkServer final : public programs::DeliveringSession<ServerSession> {
  public:
-  BenchmarkServer(SessionOptions options, const AdapterConfig& adapter)
-      : ServerSession(std::move(options)), adapter_(adapter) {}
+  BenchmarkServer(SessionOptions options, const ModesAndAdapter& connection)
+      : DeliveringSession(std::move(options)), connection_(connection) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     auto plan = unpack<Plan>(peer.private_data);
@@ -47,7 +47,7 @@ class BenchmarkServer final : public ServerSession {
     client_ = peer.address;
     job_ = Job{.plan = std::move(*plan), .reply = {}, .workspace = std::move(*workspace)};
     job_->reply = {.device = device()->to_text(), .cpu = choose_cpu(job_->plan)};
-    fit_hca(hca, adapter_, job_->plan, *job_->workspace);
+    fit_hca(hca, connection_, job_->plan, *job_->workspace);
     hca.private_data = pack(job_->reply);
     return {};
   }
@@ -75,7 +75,7 @@ class BenchmarkServer final : public ServerSession {
     job_.reset();
   }
 
-  const AdapterConfig adapter_;
+  const ModesAndAdapter connection_;
   std::mutex mutex_;
   std::string client_;  // whom job_ is for
   std::optional<Job> job_;
@@ -84,8 +84,10 @@ class BenchmarkServer final : public ServerSession {
 /// Does what the client orders, until it is done.
 class Follower {
  public:
-  Follower(EndPoint& endpoint, Job& job, const programs::TickClock& clock, bool yield_when_idle)
+  Follower(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
+           bool yield_when_idle)
       : lane_({.endpoint = endpoint,
+               .delivery = delivery,
                .workspace = *job.workspace,
                .plan = job.plan,
                .clock = clock,
@@ -136,12 +138,13 @@ class Follower {
 };
 
 /// One client's run, from the established connection to its end.
-Status serve(EndPoint& endpoint, Job& job, const programs::TickClock& clock, bool yield_when_idle) {
+Status serve(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
+             bool yield_when_idle) {
   if (Status fits = check_workspace(endpoint, job.plan); !fits.ok()) return fits;
   if (job.reply.cpu >= 0) {
     if (Status pinned = programs::pin_this_thread(job.reply.cpu); !pinned.ok()) return pinned;
   }
-  Status outcome = Follower(endpoint, job, clock, yield_when_idle).follow();
+  Status outcome = Follower(endpoint, delivery, job, clock, yield_when_idle).follow();
   // The client is told why, unless it has gone before.
   if (!outcome.ok() && endpoint.alive()) endpoint.connector().refuse(outcome.error());
   return outcome;
@@ -150,7 +153,8 @@ Status serve(EndPoint& endpoint, Job& job, const programs::TickClock& clock, boo
 }  // namespace
 
 Status run_server(const ServerOptions& options) {
-  const auto session = make_session<BenchmarkServer>(options.connection.session, options.connection.adapter);
+  const auto session = make_session<BenchmarkServer>(options.connection.session,
+                                                     ModesAndAdapter{options.connection.adapter, options.modes});
   if (Status started = session->start(); !started.ok()) return started;
   options.listening(session->port());
   const programs::TickClock clock;
@@ -159,9 +163,10 @@ Status run_server(const ServerOptions& options) {
     const auto endpoint = session->wait_for_endpoint(Deadline::never());
     if (!endpoint) return endpoint.error();
     Job* job = session->job();
-    Status outcome = job != nullptr ? serve(**endpoint, *job, clock, one_cpu)
+    Status outcome = job != nullptr ? serve(**endpoint, session->delivery, *job, clock, one_cpu)
                                     : make_error(Errc::kWrongState, "no plan for " + (*endpoint)->peer());
     Status closed = (*endpoint)->close();
+    session->delivery.forget(**endpoint);
     session->job_done();
     if (outcome.ok()) outcome = closed;
     if (!options.connection.keep_serving) return outcome;

@@ -6,11 +6,13 @@
 
 #include "rdmacomm/base/result.h"
 #include "support/connection_flags.h"
+#include "support/mode_flags.h"
 
 namespace rdmacomm::benchmark {
 
 struct ServerOptions {
   programs::ConnectionFlags connection = {};
+  programs::ModeFlags modes = {};
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
 };
 

@@ -8,8 +8,10 @@
 
 namespace rdmacomm::benchmark {
 
-void fit_hca(HcaConfig& hca, const AdapterConfig& adapter, const Plan& plan, Workspace& workspace) {
-  ChannelConfig channel{.name = kDataChannel, .adapter = adapter, .own_completion_queue = true};
+void fit_hca(HcaConfig& hca, const ModesAndAdapter& connection, const Plan& plan, Workspace& workspace) {
+  connection.modes.apply(hca);
+  const bool direct = hca.polling_mode == PollingMode::kBusyPoll && hca.thread_mode == ThreadMode::kApplication;
+  ChannelConfig channel{.name = kDataChannel, .adapter = connection.adapter, .own_completion_queue = direct};
   const auto depth = static_cast<int>(plan.queue_depth);
   channel.adapter.send_depth = depth;
   // Twice as many receives as messages on the way: one half can be on the way back from their completion.

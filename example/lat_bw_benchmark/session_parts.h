@@ -6,12 +6,20 @@
 #include "lat_bw_benchmark/workspace.h"
 #include "rdmacomm/endpoint/endpoint.h"
 #include "rdmacomm/endpoint/hca_config.h"
+#include "support/mode_flags.h"
 
 namespace rdmacomm::benchmark {
 
-/// Fits one data channel, with a completion queue of its own, to the plan; publishes the workspace.
-/// adapter  what the connection flags say of the queue pair
-void fit_hca(HcaConfig& hca, const AdapterConfig& adapter, const Plan& plan, Workspace& workspace);
+/// What the flags say of the queue pair, and of who polls and how.
+struct ModesAndAdapter {
+  AdapterConfig adapter = {};
+  programs::ModeFlags modes = {};
+};
+
+/// Fits one data channel to the plan; publishes the workspace. The channel has a completion queue of its own, the shortest
+/// way there is, where the modes are those by default.
+/// connection  what the connection flags say of the queue pair
+void fit_hca(HcaConfig& hca, const ModesAndAdapter& connection, const Plan& plan, Workspace& workspace);
 
 /// Whether the device takes messages as large as the plan's, and queues as deep.
 /// Returns  kBeyondDeviceLimit: the context has both numbers

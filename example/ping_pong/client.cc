@@ -17,15 +17,15 @@
 namespace rdmacomm::ping_pong {
 namespace {
 
-class PingPongClient final : public ClientSession {
+class PingPongClient final : public programs::DeliveringSession<ClientSession> {
  public:
-  PingPongClient(SessionOptions options, const AdapterConfig& adapter, PollingMode polling, const Terms& terms,
-                 const Memory& memory)
-      : ClientSession(std::move(options)), adapter_(adapter), polling_(polling), terms_(terms), memory_(memory) {}
+  PingPongClient(SessionOptions options, const AdapterConfig& adapter, const programs::ModeFlags& modes,
+                 const Terms& terms, const Memory& memory)
+      : DeliveringSession(std::move(options)), adapter_(adapter), modes_(modes), terms_(terms), memory_(memory) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
     for (ChannelConfig& channel : hca.channels) channel.adapter = adapter_;
-    hca.polling_mode = polling_;
+    modes_.apply(hca);
     hca.publish(memory_.buffer());
     hca.private_data = terms_.encode();
     return {};
@@ -33,7 +33,7 @@ class PingPongClient final : public ClientSession {
 
  private:
   const AdapterConfig adapter_;
-  const PollingMode polling_;
+  const programs::ModeFlags modes_;
   const Terms terms_;
   const Memory& memory_;
 };
@@ -41,8 +41,8 @@ class PingPongClient final : public ClientSession {
 /// One connection to a server, and what is done on it.
 class Game {
  public:
-  Game(EndPoint& endpoint, Memory& memory, const Terms& terms)
-      : endpoint_(endpoint), channel_(*endpoint.data()), memory_(memory), terms_(terms) {}
+  Game(EndPoint& endpoint, programs::Delivery& delivery, Memory& memory, const Terms& terms)
+      : endpoint_(endpoint), delivery_(delivery), channel_(*endpoint.data()), memory_(memory), terms_(terms) {}
 
   Status play() {
     const auto theirs = endpoint_.remote_region(kBufferName);
@@ -113,7 +113,7 @@ class Game {
     fill_for(memory_.out().bytes(), step);
     if (const auto failed = channel_.post_write(memory_.out(), memory_.their_in(theirs_), 1))
       return finish(failed, step);
-    if (Status complete = wait_for(endpoint_, 1, done_); !complete.ok()) return complete;
+    if (Status complete = wait_for(delivery_, endpoint_, 1, done_); !complete.ok()) return complete;
     // On iWARP that completion is this side's only. A READ is answered after the WRITEs before it (RFC 5040, 5.5).
     return finish(channel_.post_read(memory_.counter(), memory_.their_counter(theirs_), 1), step);
   }
@@ -146,7 +146,7 @@ class Game {
   Status receive(Step step) {
     if (const auto failed = channel_.post_recv(memory_.in(), 2)) return make_error(failed, "cannot post a receive");
     if (Status asked = ask(step); !asked.ok()) return asked;
-    if (Status received = wait_for(endpoint_, 1, done_); !received.ok()) return received;
+    if (Status received = wait_for(delivery_, endpoint_, 1, done_); !received.ok()) return received;
     if (done_.front().bytes != terms_.size) {
       return make_error(
           std::make_error_code(std::errc::io_error),
@@ -158,7 +158,7 @@ class Game {
   /// Waits for the completion of what was posted with result `posted`, then asks the server what it saw.
   Status finish(std::error_code posted, Step step) {
     if (posted) return make_error(posted, "cannot post to " + endpoint_.peer());
-    if (Status complete = wait_for(endpoint_, 1, done_); !complete.ok()) return complete;
+    if (Status complete = wait_for(delivery_, endpoint_, 1, done_); !complete.ok()) return complete;
     return ask(step);
   }
   /// Tells the server which step was done; it answers with an empty message, or with what is wrong.
@@ -193,7 +193,7 @@ class Game {
       if (const auto failed = channel_.post_send(memory_.out(), i, PostFlags::kUnsignaled)) {
         return make_error(failed, "cannot post to " + endpoint_.peer());
       }
-      if (Status answered = wait_for(endpoint_, 1, done_); !answered.ok()) return answered;
+      if (Status answered = wait_for(delivery_, endpoint_, 1, done_); !answered.ok()) return answered;
       samples.add((clock.now() - before) / 2);
     }
     const programs::Summary us = samples.summarize().scaled(clock.ns_per_tick() / 1000);
@@ -208,6 +208,7 @@ class Game {
   }
 
   EndPoint& endpoint_;
+  programs::Delivery& delivery_;
   RDMAChannel& channel_;
   Memory& memory_;
   const Terms terms_;
@@ -217,7 +218,7 @@ class Game {
 
 }  // namespace
 
-Status run_client(const programs::ConnectionFlags& connection, const Terms& terms, PollingMode polling) {
+Status run_client(const programs::ConnectionFlags& connection, const Terms& terms, const programs::ModeFlags& modes) {
   auto opened = open_device(connection.session.device,
                             {.address = connection.session.address, .connector = connection.session.connector});
   if (!opened) return opened.error();
@@ -231,10 +232,10 @@ Status run_client(const programs::ConnectionFlags& connection, const Terms& term
   if (!memory) return memory.error();
   SessionOptions options = connection.session;
   options.shared_device = device;
-  const auto session = make_session<PingPongClient>(options, connection.adapter, polling, terms, **memory);
+  const auto session = make_session<PingPongClient>(options, connection.adapter, modes, terms, **memory);
   const auto endpoint = session->connect();
   if (!endpoint) return endpoint.error();
-  Status outcome = Game(**endpoint, **memory, terms).play();
+  Status outcome = Game(**endpoint, session->delivery, **memory, terms).play();
   Status closed = (*endpoint)->close();
   return outcome.ok() ? closed : outcome;
 }

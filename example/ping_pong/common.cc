@@ -24,14 +24,14 @@ Result<std::unique_ptr<Memory>> Memory::create(RDMADevice& device, const Terms& 
   return memory;
 }
 
-Status wait_for(EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done) {
+Status wait_for(programs::Delivery& delivery, EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done) {
   done.clear();
   const Deadline deadline = Deadline::after(kPatience);
   while (done.size() < wanted) {
     std::array<Completion, 4> batch;
     std::size_t count = 0;
     Status waited =
-        endpoint.wait(std::span(batch).first(std::min(batch.size(), wanted - done.size())), count, deadline);
+        delivery.wait(endpoint, std::span(batch).first(std::min(batch.size(), wanted - done.size())), count, deadline);
     if (!waited.ok()) return waited;
     for (const Completion& completion : std::span(batch).first(count)) {
       if (!completion.ok()) return completion.status();

@@ -11,6 +11,7 @@
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/endpoint/endpoint.h"
 #include "rdmacomm/memory/rdma_buffer.h"
+#include "support/delivery.h"
 
 namespace rdmacomm::ping_pong {
 
@@ -51,7 +52,8 @@ class Memory {
 
 /// Waits until as many of the endpoint's requests as `wanted` says are complete.
 /// Returns  the first failed one as an error; or as EndPoint::wait
-[[nodiscard]] Status wait_for(EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done);
+[[nodiscard]] Status wait_for(programs::Delivery& delivery, EndPoint& endpoint, std::size_t wanted,
+                              std::vector<Completion>& done);
 
 /// ok where `bytes` are the pattern of `step`; else what differs.
 [[nodiscard]] Status check_pattern(std::span<const std::byte> bytes, Step step);

@@ -20,10 +20,10 @@ struct Guest {
   std::shared_ptr<Memory> memory = nullptr;
 };
 
-class PingPongServer final : public ServerSession {
+class PingPongServer final : public programs::DeliveringSession<ServerSession> {
  public:
-  PingPongServer(SessionOptions options, const AdapterConfig& adapter, PollingMode polling)
-      : ServerSession(std::move(options)), adapter_(adapter), polling_(polling) {}
+  PingPongServer(SessionOptions options, const AdapterConfig& adapter, const programs::ModeFlags& modes)
+      : DeliveringSession(std::move(options)), adapter_(adapter), modes_(modes) {}
 
   /// The client's terms are known before there are queue pairs: the memory is made to fit them.
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
@@ -32,7 +32,7 @@ class PingPongServer final : public ServerSession {
     auto memory = Memory::create(*device(), *terms);
     if (!memory) return memory.error();
     for (ChannelConfig& channel : hca.channels) channel.adapter = adapter_;
-    hca.polling_mode = polling_;
+    modes_.apply(hca);
     hca.publish((*memory)->buffer());
     const std::string device_text = device()->to_text();
     const auto bytes = std::as_bytes(std::span(device_text));
@@ -62,13 +62,14 @@ class PingPongServer final : public ServerSession {
     return found == guests_.end() ? Guest{} : found->second;
   }
   void forget(const EndPoint& endpoint) {
+    delivery.forget(endpoint);
     const std::lock_guard lock(mutex_);
     guests_.erase(endpoint.connector().peer_address());
   }
 
  private:
   const AdapterConfig adapter_;
-  const PollingMode polling_;
+  const programs::ModeFlags modes_;
   std::mutex mutex_;
   std::map<std::string, Guest> guests_;  // by the address that their connection comes from
 };
@@ -76,8 +77,12 @@ class PingPongServer final : public ServerSession {
 /// One client's game, from the server's side.
 class Game {
  public:
-  Game(EndPoint& endpoint, const Guest& guest)
-      : endpoint_(endpoint), channel_(*endpoint.data()), memory_(*guest.memory), terms_(guest.terms) {}
+  Game(EndPoint& endpoint, programs::Delivery& delivery, const Guest& guest)
+      : endpoint_(endpoint),
+        delivery_(delivery),
+        channel_(*endpoint.data()),
+        memory_(*guest.memory),
+        terms_(guest.terms) {}
 
   Status play() {
     for (;;) {
@@ -121,7 +126,7 @@ class Game {
   }
   /// A message must be there, of that kind; then the next receive is posted.
   Status take(Step step, Operation operation, bool immediate, std::string& wrong) {
-    if (Status received = wait_for(endpoint_, 1, done_); !received.ok()) return received;
+    if (Status received = wait_for(delivery_, endpoint_, 1, done_); !received.ok()) return received;
     const Completion& completion = done_.front();
     if (completion.operation != operation || completion.bytes != terms_.size) {
       wrong =
@@ -141,13 +146,13 @@ class Game {
     fill_for(memory_.out().bytes(), step);
     if (const auto failed = channel_.post_send(memory_.out(), 1))
       return make_error(failed, "cannot post to " + endpoint_.peer());
-    return wait_for(endpoint_, 1, done_);
+    return wait_for(delivery_, endpoint_, 1, done_);
   }
 
   Status ping_pong() {
     if (Status ready = endpoint_.sync_with_peer("ping-pong", Deadline::after(kPatience)); !ready.ok()) return ready;
     for (std::uint32_t i = 0; i < terms_.iterations; ++i) {
-      if (Status asked = wait_for(endpoint_, 1, done_); !asked.ok()) return asked;
+      if (Status asked = wait_for(delivery_, endpoint_, 1, done_); !asked.ok()) return asked;
       if (i + 1 < terms_.iterations) {
         if (Status posted = post_receive(); !posted.ok()) return posted;
       }
@@ -159,6 +164,7 @@ class Game {
   }
 
   EndPoint& endpoint_;
+  programs::Delivery& delivery_;
   RDMAChannel& channel_;
   Memory& memory_;
   const Terms terms_;
@@ -167,7 +173,7 @@ class Game {
 
 Status serve(PingPongServer& session, EndPoint& endpoint) {
   const Guest guest = session.guest_of(endpoint);
-  Status outcome = programs::with_cause(endpoint, Game(endpoint, guest).play());
+  Status outcome = programs::with_cause(endpoint, Game(endpoint, session.delivery, guest).play());
   // The client is told why, unless it has gone before.
   if (!outcome.ok() && endpoint.alive()) endpoint.connector().refuse(outcome.error());
   Status closed = endpoint.close();
@@ -179,7 +185,7 @@ Status serve(PingPongServer& session, EndPoint& endpoint) {
 
 Status run_server(const ServerOptions& options) {
   const auto session =
-      make_session<PingPongServer>(options.connection.session, options.connection.adapter, options.polling);
+      make_session<PingPongServer>(options.connection.session, options.connection.adapter, options.modes);
   if (Status started = session->start(); !started.ok()) return started;
   options.listening(session->port());
   for (;;) {

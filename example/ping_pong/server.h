@@ -4,15 +4,15 @@
 #include <cstdint>
 #include <functional>
 
-#include "rdmacomm/adapter/completion_waiter.h"
 #include "rdmacomm/base/result.h"
 #include "support/connection_flags.h"
+#include "support/mode_flags.h"
 
 namespace rdmacomm::ping_pong {
 
 struct ServerOptions {
   programs::ConnectionFlags connection = {};
-  PollingMode polling = PollingMode::kBusyPoll;
+  programs::ModeFlags modes = {};
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
 };
 

@@ -21,11 +21,4 @@ namespace rdmacomm::programs {
 /// Empty where the system has none.
 [[nodiscard]] std::string machine_id();
 
-/// Tells the core that the thread spins.
-inline void relax() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
-
 }  // namespace rdmacomm::programs

@@ -44,6 +44,14 @@ class Runs(ProgramTest):
         self.assertIn("path_mtu_bytes", data)
         self.assertRegex(out, r"a cache line from core to core")
 
+    def test_every_mode(self):
+        for polling in ("busy", "channel", "epoll", "adaptive"):
+            for threads in ("none", "per-qp", "shared-cq", "sharded"):
+                with self.subTest(polling=polling, threads=threads):
+                    _, data = self.run_json(*QUICK, "--sizes=64", "--tests=lat,bibw", "--verify",
+                                            f"--polling={polling}", f"--threads={threads}")
+                    self.assertEqual({result["op"] for result in data["results"]}, set(OPS))
+
     def check_result(self, result, machine):
         self.assertEqual(result["iterations"], 20)
         if result["measures"] in ("half-rt", "post-done"):
@@ -164,6 +172,8 @@ class Errors(ConnectionErrors):
             (["--queue-depth=-1"], ["--queue-depth=-1"]),
             (["--inline=1000"], ["1000"]),
             (["--ops=fetch_add", "--tests=bw"], ["nothing to measure"]),
+            (["--polling=never"], ["--polling=never", "adaptive"]),
+            (["--threads=many"], ["--threads=many", "shared-cq"]),
             (["--json=/nonexistent/directory/x.json"], ["/nonexistent/directory/x.json"]),
         ))
 

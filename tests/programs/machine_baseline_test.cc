@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "rdmacomm/base/spin_lock.h"
 #include "support/cpu.h"
 
 namespace rdmacomm::programs {
@@ -14,7 +15,7 @@ TEST(TickClock, AgreesWithTheSteadyClock) {
   const TickClock clock;
   const auto began = Steady::now();
   const std::uint64_t first = clock.now();
-  while (Steady::now() - began < std::chrono::milliseconds(20)) relax();
+  while (Steady::now() - began < std::chrono::milliseconds(20)) pause_core();
   const double ticks_ns = clock.ns(clock.now() - first);
   const double steady_ns = static_cast<double>(std::chrono::nanoseconds(Steady::now() - began).count());
   EXPECT_NEAR(ticks_ns / steady_ns, 1.0, 0.05);

@@ -39,6 +39,14 @@ class Runs(ProgramTest):
             self.run_program(PING_PONG, "--device=soft0", "--polling=event", "--iterations=50"))
         self.assert_complete(out, 64)
 
+    def test_every_mode(self):
+        for polling in ("busy", "channel", "epoll", "adaptive"):
+            for threads in ("none", "per-qp", "shared-cq", "sharded"):
+                with self.subTest(polling=polling, threads=threads):
+                    out = self.assert_success(self.run_program(
+                        PING_PONG, "--device=soft0", f"--polling={polling}", f"--threads={threads}", "--iterations=50"))
+                    self.assert_complete(out, 64)
+
     def test_server_and_client(self):
         for server_role, client_role in (("server", "client"), ("master", "slave")):
             with self.subTest(server_role):
@@ -162,6 +170,7 @@ class Errors(ConnectionErrors):
             (["--size=4X"], ["--size", '"4X" is no size']),
             (["--size=2G"], ["2147483648"]),
             (["--polling=never"], ["--polling=never"]),
+            (["--threads=many"], ["--threads=many", "shared-cq"]),
         ))
 
     def test_gid_types_that_exclude_each_other(self):

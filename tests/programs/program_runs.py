@@ -13,6 +13,7 @@ BIN = os.environ.get("RDMACOMM_BIN", "")
 SLOW = float(os.environ.get("RDMACOMM_SLOWNESS", "1"))
 PING_PONG = os.path.join(BIN, "ping_pong_test")
 LAT_BW = os.path.join(BIN, "lat_bw_benchmark")
+MESH = os.path.join(BIN, "mesh_comm_service")
 TRACES = ("***", "Stack trace", "Aborted", "terminate called", "Check failed", "#0 ")
 
 

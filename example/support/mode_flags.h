@@ -1,0 +1,31 @@
+// mode_flags.h - the flags by which a program says how it waits for completions, and which thread does.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/endpoint/hca_config.h"
+#include "support/program.h"
+
+namespace rdmacomm::programs {
+
+/// What the mode flags say, checked.
+struct ModeFlags {
+  PollingMode polling = PollingMode::kBusyPoll;
+  ThreadMode threads = ThreadMode::kApplication;
+  int shared_queues = 1;
+
+  /// To be called in lazy_config_hca().
+  void apply(HcaConfig& hca) const;
+};
+
+/// Whether a program can take completions by the thread that waits for them: --threads=none.
+enum class OwnThread : std::uint8_t { kPossible, kNever };
+
+/// kInvalidArgument: an unknown mode; the context names the flag, its value, and what is possible.
+[[nodiscard]] Result<ModeFlags> read_mode_flags(OwnThread own = OwnThread::kPossible);
+/// How the flags are listed in --help.
+[[nodiscard]] Help::Group mode_help();
+
+}  // namespace rdmacomm::programs
