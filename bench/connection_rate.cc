@@ -1,0 +1,163 @@
+// connection_rate - how fast connections are set up, and what one takes: many clients against one server.
+#include <gflags/gflags.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session/server_session.h"
+#include "support/child_process.h"
+#include "support/program.h"
+
+DEFINE_int32(clients, 1000, "connections, all of them there at the end");
+DEFINE_int32(threads, 8, "which connect at the same time");
+DEFINE_int32(depth, 16, "requests in each queue of a queue pair");
+DEFINE_string(on, "soft0", "RDMA device");
+DEFINE_double(least, -1,
+              "connections a second; fewer make exit status 1. -1: 500 where there are 1000 clients or more, else 0");
+DEFINE_bool(sessions, false, "a client session for each connection, not one for all");
+
+namespace rdmacomm::bench {
+namespace {
+
+/// One channel, and one completion queue and thread for all endpoints.
+void fit(HcaConfig& hca) {
+  ChannelConfig channel{.name = kDataChannel};
+  channel.adapter.send_depth = FLAGS_depth;
+  channel.adapter.recv_depth = FLAGS_depth;
+  channel.adapter.max_send_slices = 1;
+  channel.adapter.max_recv_slices = 1;
+  channel.adapter.max_inline_bytes = 0;
+  hca.channels = {channel};
+  hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
+  hca.polling_mode = PollingMode::kCompletionChannel;
+  hca.shared_queue_key = "all";
+}
+
+template <typename Base>
+class Fitted final : public Base {
+ public:
+  using Base::Base;
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
+    fit(hca);
+    return {};
+  }
+};
+
+std::uint64_t resident_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmRSS:")) return std::stoull(line.substr(6)) * 1024;
+  }
+  return 0;
+}
+
+SessionOptions options_for(std::uint16_t port) {
+  SessionOptions options;
+  options.device.name = FLAGS_on;
+  options.address = {.host = "127.0.0.1", .port = port};
+  options.max_endpoints = FLAGS_clients + 1;
+  options.tcp.connect_timeout = options.tcp.handshake_timeout = std::chrono::seconds(60);
+  return options;
+}
+
+/// Says what its connections take when all of them are there, and ends when they have left.
+int serve(const std::function<void(std::uint16_t)>& listening) {
+  const auto server = make_session<Fitted<ServerSession>>(options_for(0));
+  if (Status started = server->start(); !started.ok()) return programs::exit_status(started);
+  const std::uint64_t before = resident_bytes();
+  listening(server->port());
+  for (int i = 0; i < FLAGS_clients; ++i) {
+    const auto endpoint = server->wait_for_endpoint(Deadline::after(std::chrono::seconds(120)));
+    if (!endpoint) return programs::exit_status(endpoint.error());
+  }
+  std::cout << "server: " << (resident_bytes() - before) / static_cast<std::uint64_t>(FLAGS_clients)
+            << " bytes of memory a connection" << std::endl;
+  while (!server->endpoints().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return 0;
+}
+
+Status check_rate(double rate) {
+  const double least = FLAGS_least >= 0 ? FLAGS_least : FLAGS_clients >= 1000 ? 500 : 0;
+  if (rate >= least) return {};
+  return make_error(Errc::kTimeout, std::to_string(rate) + " connections a second are fewer than the " +
+                                        std::to_string(least) + " that there have to be (--least)");
+}
+
+Status connect_all(std::uint16_t port) {
+  const auto first = make_session<Fitted<ClientSession>>(options_for(port));
+  std::vector<SessionPtr<Fitted<ClientSession>>> sessions;
+  // The device is opened, and the first session started, before the clock runs.
+  auto opened = first->connect();
+  if (!opened) return opened.status();
+  for (int i = 1; FLAGS_sessions && i < FLAGS_clients; ++i) {
+    SessionOptions options = options_for(port);
+    options.shared_device = first->device();
+    options.queues_of = first.get();
+    sessions.push_back(make_session<Fitted<ClientSession>>(options));
+  }
+  const std::uint64_t before = resident_bytes();
+  std::atomic<int> next{1};
+  std::vector<Status> outcomes(static_cast<std::size_t>(FLAGS_threads));
+  std::vector<std::shared_ptr<EndPoint>> endpoints(static_cast<std::size_t>(FLAGS_clients));
+  const auto began = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (Status& outcome : outcomes) {
+    threads.emplace_back([&] {
+      for (int i = next++; i < FLAGS_clients && outcome.ok(); i = next++) {
+        auto& session = FLAGS_sessions ? sessions[static_cast<std::size_t>(i - 1)] : first;
+        auto endpoint = session->connect();
+        if (endpoint) endpoints[static_cast<std::size_t>(i)] = std::move(*endpoint);
+        outcome = endpoint.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - began;
+  for (const Status& outcome : outcomes) {
+    if (!outcome.ok()) return outcome;
+  }
+  const double count = FLAGS_clients - 1;
+  const double rate = count / elapsed.count();
+  std::cout << "clients: " << static_cast<double>(resident_bytes() - before) / count
+            << " bytes of memory a connection\n"
+            << FLAGS_clients << " connections, " << FLAGS_threads << " at a time: " << rate << " a second, "
+            << elapsed.count() / count * 1e6 << " us each" << std::endl;
+  for (auto& session : sessions) session->stop();
+  first->stop();
+  return check_rate(rate);
+}
+
+int run() {
+  const auto server = programs::ServerProcess::start(serve, std::chrono::seconds(30));
+  if (!server) return programs::exit_status(server.error());
+  const int status = programs::exit_status(connect_all((*server)->port()));
+  if (status != 0) return status;
+  return programs::exit_status((*server)->wait(std::chrono::seconds(60)));
+}
+
+}  // namespace
+}  // namespace rdmacomm::bench
+
+int main(int argc, char** argv) {
+  const rdmacomm::programs::Help help{
+      .usage = "connection_rate [OPTION...]",
+      .purpose =
+          "Connects many clients to one server in another process, and says how long that took and what it takes.",
+      .groups = {{"What",
+                  {{"clients", "N"},
+                   {"threads", "N"},
+                   {"sessions", ""},
+                   {"least", "RATE"},
+                   {"depth", "N"},
+                   {"on", "DEVICE"}}}}};
+  if (const auto ended = rdmacomm::programs::start(argc, argv, help)) return *ended;
+  return rdmacomm::bench::run();
+}

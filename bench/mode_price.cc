@@ -1,0 +1,391 @@
+// mode_price - what each way to wait and to thread costs: latency, processor time, and how often somebody sleeps.
+//
+// A server in a process of its own, and this one as its client. Prints one line of "name=value" pairs.
+//
+// usage: mode_price --part=latency --polling=P --threads=T    8 bytes there and back by SEND, one connection
+//        mode_price --part=idle --polling=P --threads=T       64 connections, on which nothing happens for --seconds
+//        mode_price --part=raw                                busy polling against a raw loop on the same queue pairs
+#include <gflags/gflags.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <vector>
+
+#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session/server_session.h"
+#include "support/mode_flags.h"
+
+DEFINE_string(part, "latency", "latency, idle or raw");
+DEFINE_int32(seconds, 10, "idle: for how long");
+DEFINE_int32(connections, 64, "idle: how many");
+DEFINE_int32(count, 20000, "latency: how often there and back; raw: in each of 60 rounds, a tenth of it");
+
+namespace rdmacomm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::uint32_t kBytes = 8;
+constexpr int kReceives = 16;
+constexpr const char* kRawChannel = "raw";
+constexpr const char* kDirectChannel = "direct";
+
+[[noreturn]] void fail(const std::string& why) {
+  std::fprintf(stderr, "mode_price: %s\n", why.c_str());
+  std::_Exit(1);
+}
+void must(const Status& status) {
+  if (!status) fail(status.message());
+}
+void must(std::error_code code) {
+  if (code) fail(code.message());
+}
+
+/// What a process has used since it began.
+struct Usage {
+  double seconds = 0;  ///< of processors
+  long sleeps = 0;     ///< of all its threads: voluntary context switches
+
+  static Usage of(pid_t process) {
+    Usage usage;
+    clockid_t clock{};
+    timespec time{};
+    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) fail("no clock of the server's");
+    usage.seconds = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+    for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
+      std::ifstream status(task.path() / "status");
+      for (std::string word; status >> word;) {
+        if (word != "voluntary_ctxt_switches:") continue;
+        long count = 0;
+        status >> count;
+        usage.sleeps += count;
+      }
+    }
+    return usage;
+  }
+};
+
+/// Of both processes, over one measurement.
+class Price {
+ public:
+  explicit Price(pid_t server) : server_(server), mine_(Usage::of(getpid())), theirs_(Usage::of(server)) {}
+  void print(double operations) const {
+    const double wall = std::chrono::duration<double>(Clock::now() - start_).count();
+    const Usage mine = Usage::of(getpid());
+    const Usage theirs = Usage::of(server_);
+    const long sleeps = mine.sleeps - mine_.sleeps + theirs.sleeps - theirs_.sleeps;
+    std::printf(" client_cpu=%.5f server_cpu=%.5f sleeps=%.3f\n", (mine.seconds - mine_.seconds) / wall,
+                (theirs.seconds - theirs_.seconds) / wall, static_cast<double>(sleeps) / operations);
+  }
+
+ private:
+  const pid_t server_;
+  const Usage mine_;
+  const Usage theirs_;
+  const Clock::time_point start_ = Clock::now();
+};
+
+/// One side's memory: a message to send, and receives.
+std::unique_ptr<RDMABuffer> make_memory(RDMADevice& device) {
+  auto memory = RDMABuffer::allocate(device, {.block_bytes = kBytes, .block_count = 1 + kReceives});
+  if (!memory) fail(memory.error().message());
+  return std::move(*memory);
+}
+
+programs::ModeFlags modes() {
+  auto flags = programs::read_mode_flags();
+  if (!flags) fail(flags.error().message());
+  return *flags;
+}
+
+Status configure(HcaConfig& hca) {
+  modes().apply(hca);
+  hca.channels = {{.name = kDataChannel}};
+  if (FLAGS_part != "raw") return {};
+  for (const char* name : {kDirectChannel, kRawChannel}) {
+    hca.channels.push_back({.name = name, .own_completion_queue = true});
+  }
+  return {};
+}
+
+/// Both sides: answers what comes, by hooks or in a loop; the client begins, and stops after so many.
+template <typename Base>
+class Player : public Base {
+ public:
+  using Base::Base;
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override { return configure(hca); }
+  Status post_connecting(EndPoint& endpoint) override {
+    if (FLAGS_part == "idle") return {};
+    if (!memory_) memory_ = make_memory(endpoint.device());
+    for (RDMAChannel* channel : endpoint.channels()) {
+      if (channel->name() == kRawChannel) continue;
+      for (std::uint64_t id = 1; id <= kReceives; ++id) must(channel->post_recv(memory_->at(id), id));
+    }
+    return {};
+  }
+  void on_recv_done(EndPoint& endpoint, const Completion& completion) override {
+    if (answer(*endpoint.data(), completion)) return;
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+
+  /// The client's part. Returns the halves of the times there and back, in microseconds.
+  std::vector<double> play(EndPoint& endpoint, int count) {
+    left_ = count;
+    times_.clear();
+    times_.reserve(static_cast<std::size_t>(count));
+    sent_at_ = Clock::now();
+    send(*endpoint.data());
+    if (endpoint.config().thread_mode == ThreadMode::kApplication) {
+      answer_all(endpoint);
+    } else {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return std::exchange(done_, false); });
+    }
+    return times_;
+  }
+  /// Answers until the peer goes.
+  void answer_all(EndPoint& endpoint) {
+    std::array<Completion, kReceives> batch;
+    for (std::size_t count = 0;;) {
+      const Status waited = endpoint.wait(batch, count, Deadline::never());
+      if (!waited) return;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (batch[i].operation == Operation::kRecv && !answer(*endpoint.data(), batch[i])) return;
+      }
+    }
+  }
+  void send(RDMAChannel& channel) {
+    must(channel.post_send(memory_->at(0), 0, PostFlags::kInline | PostFlags::kUnsignaled));
+  }
+  [[nodiscard]] RDMABuffer& memory() { return *memory_; }
+
+ private:
+  /// False after the client's last.
+  bool answer(RDMAChannel& channel, const Completion& completion) {
+    must(channel.post_recv(memory_->at(completion.id), completion.id));
+    if constexpr (std::same_as<Base, ClientSession>) {
+      const auto now = Clock::now();
+      times_.push_back(std::chrono::duration<double, std::micro>(now - sent_at_).count() / 2);
+      if (--left_ == 0) return false;
+      sent_at_ = now;
+    }
+    send(channel);
+    return true;
+  }
+
+  std::unique_ptr<RDMABuffer> memory_;
+  std::vector<double> times_;
+  Clock::time_point sent_at_;
+  int left_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+};
+
+SessionOptions options(std::uint16_t port) {
+  return {.device = {.name = "soft0"}, .address = {"127.0.0.1", port}};
+}
+
+// ---- The raw loop
+
+/// One end of a channel, driven by bare verbs.
+class RawEnd {
+ public:
+  RawEnd(RDMAChannel& channel, RDMABuffer& memory)
+      : qp_(channel.adapter().qp()), cq_(channel.adapter().send_cq().get()) {
+    out_ = memory.at(0).sge;
+    for (std::uint64_t id = 1; id <= kReceives; ++id) {
+      in_[id] = memory.at(id).sge;
+      receive(id);
+    }
+    wr_.sg_list = &out_;
+    wr_.num_sge = 1;
+    wr_.opcode = IBV_WR_SEND;
+  }
+  void send() {
+    // Like the library: silent, but for one that frees the queue now and then.
+    wr_.send_flags = IBV_SEND_INLINE | (++sent_ % 64 == 0 ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0U);
+    ibv_send_wr* bad = nullptr;
+    if (ibv_post_send(qp_, &wr_, &bad) != 0) fail("ibv_post_send failed");
+  }
+  /// Waits for a message, and posts its receive again.
+  void take() {
+    for (;;) {
+      ibv_wc wc;
+      const int got = ibv_poll_cq(cq_, 1, &wc);
+      if (got < 0 || (got == 1 && wc.status != IBV_WC_SUCCESS)) fail("a raw request failed");
+      if (got == 0 || wc.opcode != IBV_WC_RECV) continue;
+      return receive(wc.wr_id);
+    }
+  }
+
+ private:
+  void receive(std::uint64_t id) {
+    ibv_recv_wr wr{};
+    wr.wr_id = id;
+    wr.sg_list = &in_[id];
+    wr.num_sge = 1;
+    ibv_recv_wr* bad = nullptr;
+    if (ibv_post_recv(qp_, &wr, &bad) != 0) fail("ibv_post_recv failed");
+  }
+
+  ibv_qp* qp_;
+  ibv_cq* cq_;
+  ibv_sge out_{};
+  ibv_sge in_[kReceives + 1]{};
+  ibv_send_wr wr_{};
+  unsigned sent_ = 0;
+};
+
+/// A channel by the library: EndPoint::wait(), or RDMAChannel::poll() on a completion queue of its own.
+template <typename Session>
+struct LibraryEnd {
+  Session& session;
+  EndPoint& endpoint;
+  RDMAChannel& channel;
+  const bool direct = channel.name() == kDirectChannel;
+
+  void send() { session.send(channel); }
+  void take() {
+    Completion completion;
+    std::size_t count = 0;
+    while (count == 0) {
+      if (direct) {
+        must(channel.poll({&completion, 1}, count));
+      } else {
+        must(endpoint.wait({&completion, 1}, count, Deadline::never()));
+      }
+    }
+    must(channel.post_recv(session.memory().at(completion.id), completion.id));
+  }
+};
+
+constexpr int kRounds = 60;
+
+/// Microseconds one way, of the mean of a round; the server answers as many.
+template <typename End>
+double round_of(End& end, bool is_client, int count) {
+  const auto start = Clock::now();
+  for (int i = 0; i < count; ++i) {
+    if (is_client) end.send();
+    end.take();
+    if (!is_client) end.send();
+  }
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / 2 / count;
+}
+
+/// The three in turns: what the machine does to one round, it does to its neighbours.
+template <typename Session>
+std::array<std::vector<double>, 3> take_turns(Session& session, EndPoint& endpoint, bool is_client) {
+  const auto raw_memory = make_memory(endpoint.device());
+  RawEnd raw(*endpoint.channel(kRawChannel), *raw_memory);
+  LibraryEnd<Session> waiting{session, endpoint, *endpoint.data()};
+  LibraryEnd<Session> direct{session, endpoint, *endpoint.channel(kDirectChannel)};
+  must(endpoint.sync_with_peer("posted", Deadline::after(std::chrono::seconds(20))));
+  std::array<std::vector<double>, 3> times;
+  for (int round = 0; round < kRounds; ++round) {
+    times[0].push_back(round_of(raw, is_client, FLAGS_count / 10));
+    times[1].push_back(round_of(direct, is_client, FLAGS_count / 10));
+    times[2].push_back(round_of(waiting, is_client, FLAGS_count / 10));
+  }
+  must(endpoint.sync_with_peer("played", Deadline::after(std::chrono::seconds(20))));
+  return times;
+}
+
+// ---- The two processes
+
+/// Until the client's end of the pipe is closed.
+int serve(int port_out, int end_in) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  auto session = make_session<Player<ServerSession>>(options(0));
+  must(session->start());
+  const std::uint16_t port = session->port();
+  if (write(port_out, &port, sizeof(port)) != sizeof(port)) return 1;
+  if (FLAGS_part != "idle") {
+    auto endpoint = session->wait_for_endpoint(Deadline::after(std::chrono::seconds(20)));
+    if (!endpoint) fail(endpoint.error().message());
+    if (FLAGS_part == "raw") (void)take_turns(*session, **endpoint, false);
+    if ((*endpoint)->config().thread_mode == ThreadMode::kApplication) session->answer_all(**endpoint);
+  }
+  char end = 0;
+  (void)!read(end_in, &end, 1);
+  return 0;
+}
+
+double quantile(std::vector<double> values, double part) {
+  const auto place = values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
+  std::ranges::nth_element(values, place);
+  return *place;
+}
+
+void measure(Player<ClientSession>& session, pid_t server) {
+  const int connections = FLAGS_part == "idle" ? FLAGS_connections : 1;
+  std::vector<std::shared_ptr<EndPoint>> endpoints;
+  for (int i = 0; i < connections; ++i) {
+    auto endpoint = session.connect();
+    if (!endpoint) fail(endpoint.error().message());
+    endpoints.push_back(std::move(*endpoint));
+  }
+  if (FLAGS_part == "raw") {
+    const auto times = take_turns(session, *endpoints.front(), true);
+    std::printf("part=raw raw=%.4f direct=%.4f wait=%.4f\n", quantile(times[0], 0.5), quantile(times[1], 0.5),
+                quantile(times[2], 0.5));
+    return;
+  }
+  if (FLAGS_part == "idle") {
+    usleep(1'000'000);  // what set-up still has to do
+    const Price price(server);
+    usleep(static_cast<useconds_t>(FLAGS_seconds) * 1'000'000);
+    std::printf("part=idle connections=%d", connections);
+    return price.print(FLAGS_seconds);
+  }
+  (void)session.play(*endpoints.front(), FLAGS_count / 10);
+  const Price price(server);
+  const std::vector<double> times = session.play(*endpoints.front(), FLAGS_count);
+  std::printf("part=latency median=%.3f p99=%.3f", quantile(times, 0.5), quantile(times, 0.99));
+  price.print(2.0 * FLAGS_count);
+}
+
+int run() {
+  int port_pipe[2];
+  int end_pipe[2];
+  if (pipe(port_pipe) != 0 || pipe(end_pipe) != 0) fail("no pipe");
+  const pid_t server = fork();
+  if (server == 0) {
+    close(end_pipe[1]);
+    std::_Exit(serve(port_pipe[1], end_pipe[0]));
+  }
+  close(port_pipe[1]);
+  std::uint16_t port = 0;
+  if (read(port_pipe[0], &port, sizeof(port)) != sizeof(port)) fail("the server did not start");
+  {
+    auto session = make_session<Player<ClientSession>>(options(port));
+    measure(*session, server);
+  }
+  std::fflush(stdout);
+  close(end_pipe[1]);
+  int status = 0;
+  return waitpid(server, &status, 0) == server && status == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace rdmacomm
+
+int main(int argc, char** argv) {
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  return rdmacomm::run();
+}

@@ -1,0 +1,199 @@
+#include "mesh_comm_service/cluster.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "rdmacomm/connector/host_address.h"
+#include "rdmacomm/device/host_network.h"
+
+namespace rdmacomm::mesh {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+constexpr std::string_view kClusterFlags[] = {"--cluster", "-cluster"};
+
+Error bad_entry(std::string_view entry, const std::string& why) {
+  return make_error(Errc::kInvalidArgument, '"' + std::string(entry.substr(0, 200)) + "\" is no node: " + why);
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+/// The parts of `text` between characters of `separators`; empty ones, too.
+std::vector<std::string_view> split(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> parts;
+  for (;;) {
+    const auto end = text.find_first_of(separators);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+std::optional<int> number_in(std::string_view text, int low, int high) {
+  int number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failed != std::errc() || end != text.data() + text.size() || number < low || number > high) return {};
+  return number;
+}
+
+/// A host, and its port where one is written.
+struct Entry {
+  std::string host;
+  std::optional<std::uint16_t> port;
+};
+
+Result<Entry> parse_entry(std::string_view text) {
+  // One colon parts host and port; several are an IPv6 address, which wants brackets to have a port.
+  std::size_t colon = text.rfind(':');
+  const bool bracketed = text.starts_with('[');
+  const bool bare_ipv6 = !bracketed && colon != std::string_view::npos && text.find(':') != colon;
+  if (bare_ipv6 || text.ends_with(']')) colon = std::string_view::npos;
+  const std::string_view host = text.substr(0, colon);
+  if (host.empty() || host == "[]") return bad_entry(text, "a host is missing");
+  if (host.find_first_of(kBlank) != std::string_view::npos) return bad_entry(text, "a host has no blanks");
+  if (bracketed && !host.ends_with(']')) return bad_entry(text, "a bracket is open");
+  if (colon == std::string_view::npos) return Entry{std::string(host), {}};
+  const auto port = number_in(text.substr(colon + 1), 1, 65535);
+  if (!port) return bad_entry(text, "its port is none of 1 to 65535");
+  return Entry{std::string(host), static_cast<std::uint16_t>(*port)};
+}
+
+/// Gives ports to those that have none, and looks whether all is well.
+Result<Cluster> complete(const std::vector<Entry>& entries, std::uint16_t port) {
+  if (entries.size() < kMinNodes || entries.size() > kMaxNodes) {
+    return make_error(Errc::kInvalidArgument,
+                      "there " + std::string(entries.size() == 1 ? "is 1 node" : "are ") +
+                          (entries.size() == 1 ? "" : std::to_string(entries.size()) + " nodes") + "; a mesh has " +
+                          std::to_string(kMinNodes) + " to " + std::to_string(kMaxNodes));
+  }
+  Cluster cluster;
+  std::map<std::string, int> portless;
+  std::set<std::string> seen;
+  for (const Entry& entry : entries) {
+    const int given = entry.port ? *entry.port : port + portless[entry.host]++;
+    if (given > 65535) return bad_entry(entry.host, "there is no port left for it");
+    const HostPort node{.host = entry.host, .port = static_cast<std::uint16_t>(given)};
+    if (!seen.insert(node.to_text()).second) return bad_entry(node.to_text(), "it is in the list twice");
+    cluster.push_back(node);
+  }
+  return cluster;
+}
+
+/// How many nodes a line of a host file stands for, by what is behind the host.
+Result<int> count_of(const std::vector<std::string_view>& words) {
+  int count = 1;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i].empty()) continue;
+    const bool slots = words[i].starts_with("slots=");
+    const auto number = number_in(slots ? words[i].substr(6) : "", 1, static_cast<int>(kMaxNodes));
+    if (!number) return bad_entry(words[i], "behind a host there may be slots=N");
+    count = *number;
+  }
+  return count;
+}
+
+/// 127.0.0.0/8: all of it is this machine, whatever source the system chooses towards it.
+bool is_ipv4_loopback(const ibv_gid& gid) {
+  constexpr std::uint8_t kMapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
+  return std::equal(std::begin(kMapped), std::end(kMapped), gid.raw);
+}
+
+bool is_cluster_flag(std::string_view argument) {
+  return std::ranges::find(kClusterFlags, argument) != std::end(kClusterFlags);
+}
+
+bool is_cluster_with_value(std::string_view argument) {
+  return argument.starts_with("--cluster=") || argument.starts_with("-cluster=");
+}
+
+}  // namespace
+
+Result<Cluster> parse_cluster(std::string_view text, std::uint16_t port) {
+  std::vector<Entry> entries;
+  const std::string_view list = trimmed(text);
+  for (const std::string_view part : split(list, ",")) {
+    auto entry = parse_entry(trimmed(part));
+    if (!entry) return entry.error();
+    entries.push_back(std::move(*entry));
+  }
+  return complete(entries, port);
+}
+
+Result<Cluster> parse_host_file(std::string_view content, std::uint16_t port) {
+  std::vector<Entry> entries;
+  int number = 0;
+  for (const std::string_view raw : split(content, "\n")) {
+    ++number;
+    const std::string_view line = trimmed(raw.substr(0, raw.find('#')));
+    if (line.empty()) continue;
+    const std::vector<std::string_view> words = split(line, kBlank);
+    const auto entry = parse_entry(words.front());
+    const auto count = count_of(words);
+    for (const Status& read : {entry.status(), count.status()}) {
+      if (!read.ok()) return make_error(read.code(), "line " + std::to_string(number) + ": " + read.error().context);
+    }
+    entries.insert(entries.end(), static_cast<std::size_t>(*count), *entry);
+  }
+  if (entries.empty()) return make_error(Errc::kInvalidArgument, "no nodes in it");
+  return complete(entries, port);
+}
+
+std::vector<std::string> join_cluster_words(const std::vector<std::string>& arguments) {
+  std::vector<std::string> joined;
+  bool in_list = false;
+  for (const std::string& argument : arguments) {
+    if (is_cluster_flag(argument)) {
+      joined.emplace_back("--cluster=");
+      in_list = true;
+    } else if (is_cluster_with_value(argument) || !in_list || argument.starts_with('-')) {
+      joined.push_back(argument);
+      in_list = is_cluster_with_value(argument);
+    } else {
+      std::string& list = joined.back();
+      if (!list.ends_with('=') && !list.ends_with(',')) list += ',';
+      list += argument;
+    }
+  }
+  return joined;
+}
+
+Result<bool> is_local(const HostPort& node) {
+  const auto addresses = find_addresses(node);
+  if (!addresses) return addresses.error();
+  return std::ranges::any_of(*addresses, [](const HostAddress& address) {
+    if (is_ipv4_loopback(address.gid)) return true;
+    // What leads to an address of its own, a machine sends from that address.
+    const auto source = HostNetwork::system().source_towards(address.gid, address.scope);
+    return source && std::ranges::equal(source->raw, address.gid.raw);
+  });
+}
+
+Result<int> find_rank(const Cluster& cluster, const std::function<Result<bool>(const HostPort&)>& local) {
+  std::vector<std::size_t> found;
+  std::optional<Error> unknown;  // a host that has no address may be another one's concern
+  for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
+    const auto here = local(cluster[rank]);
+    if (!here && !unknown) unknown = here.error();
+    if (here && *here) found.push_back(rank);
+  }
+  if (found.size() == 1) return static_cast<int>(found.front());
+  if (found.empty() && unknown) return *unknown;
+  if (found.empty()) {
+    return make_error(Errc::kInvalidArgument,
+                      "none of the nodes has an address of this machine's; say by --rank=N which one this is, or start "
+                      "it on one of them");
+  }
+  return make_error(Errc::kInvalidArgument, "nodes " + std::to_string(found[0]) + " (" + cluster[found[0]].to_text() +
+                                                ") and " + std::to_string(found[1]) + " (" +
+                                                cluster[found[1]].to_text() +
+                                                ") are both this machine; say by --rank=N which one this is");
+}
+
+}  // namespace rdmacomm::mesh

@@ -1,0 +1,281 @@
+#include "mesh_comm_service/connections.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/session/open_device.h"
+
+namespace rdmacomm::mesh {
+namespace {
+
+/// How long a process must have given no sign of life for another one to take its place, as when its host has been started
+/// again.
+constexpr auto kSilentBeforeSuccessor = 3 * Connector::kHeartbeatPeriod;
+
+/// What the peer has introduced itself as, if it belongs to this mesh.
+Result<Introduction> meet(const Introduction& self, std::span<const std::byte> private_data) {
+  auto peer = Introduction::decode(private_data);
+  if (!peer) return peer.error();
+  if (Status fits = self.check_fits(*peer); !fits.ok()) return fits.error();
+  return peer;
+}
+
+/// What tells a handshake from others at the same time: the address that its connection comes from. Of what
+/// on_connect_failed() is told, that is the part before the brackets.
+std::string handshake_of(const std::string& peer_text) {
+  return peer_text.substr(0, peer_text.find(" ("));
+}
+
+/// The endpoint as the session holds it; empty: it has ended already.
+std::shared_ptr<EndPoint> held_by(const RDMASession& session, const EndPoint& endpoint) {
+  for (std::shared_ptr<EndPoint>& each : session.endpoints()) {
+    if (each.get() == &endpoint) return std::move(each);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+/// Where the others' traffic arrives.
+class Connections::Server final : public LinkSession<ServerSession> {
+ public:
+  Server(Connections& all, SessionOptions options) : LinkSession(std::move(options)), all_(all) {}
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
+    const auto link = all_.admit(peer);
+    if (!link) return link.error();
+    {
+      const std::lock_guard lock(mutex_);
+      admitted_[peer.address] = *link;
+    }
+    if (Status ready = (*link)->prepare(*device()); !ready.ok()) return ready;
+    all_.fit(hca, **link);
+    Introduction self = all_.parts_.self;
+    all_.parts_.moment(self);
+    hca.private_data = self.encode();
+    return {};
+  }
+  Status post_connecting(EndPoint& endpoint) override {
+    const std::lock_guard lock(mutex_);
+    return all_.attach(endpoint, *admitted_.at(endpoint.connector().peer_address()));
+  }
+  void on_established(EndPoint& endpoint) override {
+    Link& link = all_.link_of(endpoint);
+    (void)take_admitted(endpoint.connector().peer_address());
+    all_.parts_.happenings->put(
+        {.kind = Happening::Kind::kArrived, .rank = link.peer(), .link = &link, .endpoint = held_by(*this, endpoint)});
+  }
+  void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
+  /// Strangers are nobody's business; of nodes that have refused this one, or gone, this one's client hears.
+  void on_connect_failed(const std::string& peer, const Error& why) override {
+    RDMACOMM_VLOG(1) << "no endpoint for " << peer << ": " << why.message();
+    if (Link* const link = take_admitted(handshake_of(peer))) all_.forget(*link);
+    if (why.code != Errc::kIncompatiblePeer) return;
+    all_.parts_.happenings->put(
+        {.kind = Happening::Kind::kMisfit, .status = make_error(why.code, peer + ": " + why.context)});
+  }
+
+ private:
+  Link* take_admitted(const std::string& handshake) {
+    const std::lock_guard lock(mutex_);
+    const auto found = admitted_.extract(handshake);
+    return found ? found.mapped() : nullptr;
+  }
+
+  Connections& all_;
+  std::mutex mutex_;
+  std::map<std::string, Link*> admitted_;  // by handshake, while that goes on
+};
+
+/// The way to one other node.
+class Connections::Client final : public LinkSession<ClientSession> {
+ public:
+  Client(Connections& all, int rank, SessionOptions options)
+      : LinkSession(std::move(options)), all_(all), rank_(rank) {}
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
+    forget_link();  // of an attempt that has failed
+    link_ = &all_.keep(std::make_unique<Outbound>(all_.link_parts(rank_), *all_.parts_.clock));
+    if (Status ready = link_->prepare(*device()); !ready.ok()) return ready;
+    all_.fit(hca, *link_);
+    Introduction self = all_.parts_.self;
+    all_.parts_.moment(self);
+    hca.private_data = self.encode();
+    return {};
+  }
+  Status post_connecting(EndPoint& endpoint) override {
+    const auto peer = meet(all_.parts_.self, endpoint.peer_private_data());
+    if (!peer) return peer.error();
+    if (peer->rank == static_cast<std::uint32_t>(rank_)) return all_.attach(endpoint, *link_);
+    return make_error(Errc::kIncompatiblePeer, endpoint.peer() + " is node " + std::to_string(peer->rank) +
+                                                   ", and node " + std::to_string(rank_) +
+                                                   " was expected: give all nodes the same list");
+  }
+  void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
+
+  // On the thread that connects:
+  [[nodiscard]] Outbound* take_link() noexcept { return std::exchange(link_, nullptr); }
+  void forget_link() {
+    if (Link* const link = take_link()) all_.forget(*link);
+  }
+
+ private:
+  Connections& all_;
+  const int rank_;
+  Outbound* link_ = nullptr;  // of the endpoint that is being connected
+};
+
+Connections::Connections(ConnectionParts parts) : parts_(std::move(parts)) {}
+
+Connections::~Connections() {
+  stop();
+}
+
+Status Connections::listen(const HostPort& at) {
+  auto device =
+      open_device(parts_.session.device, {.address = at, .is_server = true, .connector = parts_.session.connector});
+  if (!device) return device.status();
+  device_ = std::move(*device);
+  if (Status able = parts_.self.terms.check(*device_); !able.ok()) return able;
+  SessionOptions options = parts_.session;
+  options.shared_device = device_;
+  options.address = at;
+  options.max_endpoints = static_cast<int>(2 * parts_.self.nodes);  // each node, and it again while the old one goes
+  server_ = make_session<Server>(*this, options);
+  return server_->start();
+}
+
+std::uint16_t Connections::port() const {
+  return server_->port();
+}
+
+void Connections::connect(int rank, const HostPort& to) {
+  std::thread& thread = connecting_[rank];
+  if (thread.joinable()) thread.join();
+  std::unique_ptr<Client, StopAndDelete>& client = clients_[rank];
+  if (!client) {
+    SessionOptions options = parts_.session;
+    options.shared_device = device_;
+    options.queues_of = server_.get();  // what is shared, is shared by the whole node
+    client = make_session<Client>(*this, rank, options);
+  }
+  try {
+    thread = std::thread([this, &client = *client, rank, to] { connect_now(client, rank, to); });
+  } catch (const std::system_error& error) {  // no more threads for this user
+    parts_.happenings->put({.kind = Happening::Kind::kNotReached,
+                            .rank = rank,
+                            .status = make_error(error.code(), "cannot start a thread to connect")});
+  }
+}
+
+void Connections::connect_now(Client& client, int rank, const HostPort& to) {
+  auto endpoint = client.connect(to);
+  Happening happening{.kind = Happening::Kind::kNotReached, .rank = rank};
+  if (endpoint) {
+    happening.kind = Happening::Kind::kConnected;
+    happening.link = client.take_link();
+    happening.endpoint = std::move(*endpoint);
+  } else {
+    happening.status = endpoint.status();
+    client.forget_link();
+  }
+  parts_.happenings->put(std::move(happening));
+}
+
+template <typename Kind>
+Kind& Connections::keep(std::unique_ptr<Kind> link) {
+  Kind& kept = *link;
+  const std::lock_guard lock(mutex_);
+  links_.push_back(std::move(link));
+  return kept;
+}
+
+/// No endpoint has come of it. Where one was being made, its requests may still name it.
+void Connections::forget(Link& link) {
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::any_of(by_endpoint_, [&](const auto& each) { return each.second == &link; })) return link.release();
+  std::erase_if(links_, [&](const auto& each) { return each.get() == &link; });
+}
+
+/// In post_connecting().
+Status Connections::attach(EndPoint& endpoint, Link& link) {
+  {
+    const std::lock_guard lock(mutex_);
+    by_endpoint_[&endpoint] = &link;
+  }
+  return link.attach(endpoint);
+}
+
+Link& Connections::link_of(const EndPoint& endpoint) {
+  const std::lock_guard lock(mutex_);
+  return *by_endpoint_.at(&endpoint);
+}
+
+/// In on_disconnected(): nothing of it is in use any more.
+void Connections::ended(EndPoint& endpoint) {
+  Link& link = link_of(endpoint);
+  open_.load(std::memory_order_relaxed) ? link.release() : link.detach();
+  {
+    const std::lock_guard lock(mutex_);
+    by_endpoint_.erase(&endpoint);
+  }
+  parts_.happenings->put(
+      {.kind = Happening::Kind::kEnded, .rank = link.peer(), .ended = &endpoint, .status = endpoint.status()});
+}
+
+void Connections::stop() {
+  close_the_door();
+  for (auto& [rank, client] : clients_) client->stop();
+  if (server_) server_->stop();
+  for (auto& [rank, thread] : connecting_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+LinkParts Connections::link_parts(int peer) const {
+  return {.self = static_cast<int>(parts_.self.rank),
+          .peer = peer,
+          .terms = parts_.self.terms,
+          .happenings = parts_.happenings};
+}
+
+/// An end for the traffic of a node that knocks.
+Result<Inbound*> Connections::admit(const PeerInfo& info) {
+  const auto peer = meet(parts_.self, info.private_data);
+  if (!peer) return peer.error();
+  if (!open_.load(std::memory_order_relaxed)) {
+    return make_error(Errc::kPeerRefused, "node " + std::to_string(parts_.self.rank) + " has finished its run");
+  }
+  const int rank = static_cast<int>(peer->rank);
+  if (Status free = check_free(rank, peer->incarnation); !free.ok()) return free.error();
+  return &keep(std::make_unique<Inbound>(link_parts(rank)));
+}
+
+/// Of two processes that say that they are the same node, the one that is there stays.
+Status Connections::check_free(int rank, std::uint64_t incarnation) {
+  for (const std::shared_ptr<EndPoint>& endpoint : server_->endpoints()) {
+    const auto present = Introduction::decode(endpoint->peer_private_data());
+    if (!present || static_cast<int>(present->rank) != rank || present->incarnation == incarnation) continue;
+    endpoint->keep_alive(std::chrono::steady_clock::now(), kSilentBeforeSuccessor);
+    if (!endpoint->alive()) continue;
+    return make_error(Errc::kPeerRefused, "node " + std::to_string(rank) + " is there already: " + endpoint->peer() +
+                                              "; each node is one process, and has a --rank of its own");
+  }
+  return {};
+}
+
+void Connections::fit(HcaConfig& hca, const Link& link) const {
+  ChannelConfig channel{.name = kDataChannel, .adapter = parts_.adapter};
+  channel.adapter.send_depth = link.terms().queue_depth();
+  channel.adapter.recv_depth = link.terms().queue_depth();
+  channel.adapter.max_send_slices = 1;
+  channel.adapter.max_recv_slices = 1;
+  channel.adapter.max_inline_bytes = 0;
+  hca.channels = {channel};
+  parts_.modes.apply(hca);
+  link.publish(hca);
+}
+
+}  // namespace rdmacomm::mesh

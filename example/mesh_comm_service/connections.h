@@ -1,0 +1,85 @@
+// connections.h - one node's sessions: a server for all others, and a client to each of them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "mesh_comm_service/happenings.h"
+#include "mesh_comm_service/inbound.h"
+#include "mesh_comm_service/outbound.h"
+#include "mesh_comm_service/terms.h"
+#include "rdmacomm/adapter/adapter_config.h"
+#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session/server_session.h"
+#include "support/mode_flags.h"
+
+namespace rdmacomm::mesh {
+
+/// What all of a node's sessions have in common. A value.
+struct ConnectionParts {
+  Introduction self = {};  ///< but for `running` and `remaining_us`, which the moment decides
+  SessionOptions session = {};
+  AdapterConfig adapter = {};
+  programs::ModeFlags modes = {};
+  Happenings* happenings = nullptr;
+  const programs::TickClock* clock = nullptr;
+  /// What a newcomer is told: called on a thread of the server session.
+  std::function<void(Introduction&)> moment = {};
+};
+
+/// Every ordered pair of nodes has an endpoint: to each other node this one connects a client session, over which its own
+/// traffic goes; the others' traffic to it arrives at its server session. A resource. Threads: listen, connect and stop from
+/// one; what happens is told by Happenings.
+class Connections {
+ public:
+  explicit Connections(ConnectionParts parts);
+  Connections(const Connections&) = delete;
+  Connections& operator=(const Connections&) = delete;
+  ~Connections();
+
+  /// Opens the device and listens. Returns  as ServerSession::start and Terms::check
+  [[nodiscard]] Status listen(const HostPort& at);
+  [[nodiscard]] std::uint16_t port() const;
+  [[nodiscard]] std::shared_ptr<RDMADevice> device() const { return device_; }
+  /// Connects to node `rank`, on a thread of its own: kConnected or kNotReached tells of it. Not while that is under way.
+  void connect(int rank, const HostPort& to);
+  /// Newcomers are refused from now on.
+  void close_the_door() noexcept { open_.store(false, std::memory_order_relaxed); }
+  /// Ends all endpoints with a goodbye, and all threads.
+  void stop();
+
+ private:
+  class Server;
+  class Client;
+
+  [[nodiscard]] LinkParts link_parts(int peer) const;
+  void fit(HcaConfig& hca, const Link& link) const;
+  void connect_now(Client& client, int rank, const HostPort& to);
+  Result<Inbound*> admit(const PeerInfo& peer);
+  [[nodiscard]] Status check_free(int rank, std::uint64_t incarnation);
+  template <typename Kind>
+  Kind& keep(std::unique_ptr<Kind> link);
+  void forget(Link& link);
+  Status attach(EndPoint& endpoint, Link& link);
+  [[nodiscard]] Link& link_of(const EndPoint& endpoint);
+  void ended(EndPoint& endpoint);
+
+  const ConnectionParts parts_;
+  std::shared_ptr<RDMADevice> device_;
+  std::atomic<bool> open_{true};
+  std::mutex mutex_;                          // guards what follows
+  std::vector<std::unique_ptr<Link>> links_;  // of all endpoints that there ever were: requests name them
+  std::map<const EndPoint*, Link*> by_endpoint_;
+  // The sessions, which use what is above.
+  std::unique_ptr<Server, StopAndDelete> server_;
+  std::map<int, std::unique_ptr<Client, StopAndDelete>> clients_;
+  std::map<int, std::thread> connecting_;
+};
+
+}  // namespace rdmacomm::mesh

@@ -1,0 +1,54 @@
+// happenings.h - what the threads of the sessions tell the node's own thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/connector/stop_event.h"
+#include "rdmacomm/endpoint/endpoint.h"
+
+namespace rdmacomm::mesh {
+
+class Link;
+
+/// One of them. A value.
+struct Happening {
+  enum class Kind : std::uint8_t {
+    kArrived,     ///< node `rank` has connected to this one: `endpoint`, `link`
+    kConnected,   ///< this one has connected to node `rank`: the same
+    kNotReached,  ///< it could not: `status`
+    kMisfit,      ///< a node of another mesh, or with other terms, was refused: `status`
+    kEnded,       ///< an endpoint of node `rank` has ended: `ended`, `status`
+    kProgress,    ///< `link` has done what it was to do
+    kTrouble,     ///< a request of `link` failed
+  };
+  Kind kind = Kind::kProgress;
+  int rank = 0;
+  Link* link = nullptr;
+  std::shared_ptr<EndPoint> endpoint = nullptr;
+  const EndPoint* ended = nullptr;  ///< to be compared only
+  Status status = {};
+};
+
+/// A queue of them with a descriptor to sleep on. A resource. Threads: any.
+class Happenings {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<Happenings>> create();
+
+  void put(Happening happening);
+  /// All that there are, in their order; fd() is readable again with the next one.
+  [[nodiscard]] std::deque<Happening> take();
+  [[nodiscard]] int fd() const noexcept { return event_.fd(); }
+
+ private:
+  explicit Happenings(StopEvent event) : event_(std::move(event)) {}
+
+  const StopEvent event_;
+  std::mutex mutex_;
+  std::deque<Happening> queue_;
+};
+
+}  // namespace rdmacomm::mesh

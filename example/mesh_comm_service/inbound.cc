@@ -1,0 +1,132 @@
+#include "mesh_comm_service/inbound.h"
+
+#include <utility>
+
+#include "support/pattern.h"
+
+namespace rdmacomm::mesh {
+
+Status Inbound::prepare(RDMADevice& device) {
+  const std::lock_guard lock(mutex_);
+  const Terms& terms = parts_.terms;
+  const bool read = terms.op == Operation::kRead;
+  const bool sent = terms.op == Operation::kSend;  // to where receives say
+  const RemoteAccess access = sent ? RemoteAccess::kNone : read ? RemoteAccess::kRead : RemoteAccess::kWrite;
+  if (Status made = make_payload(device, terms.depth, access); !made.ok()) return made;
+  for (std::size_t i = 0; read && i < payload_->block_count(); ++i) {
+    programs::fill_pattern(payload_->at(i).bytes(), message_seed(parts_.self, parts_.peer, i));
+  }
+  return make_notes(device);
+}
+
+void Inbound::publish(HcaConfig& hca) const {
+  const std::lock_guard lock(mutex_);
+  hca.publish(*payload_);
+}
+
+Status Inbound::attach(EndPoint& endpoint) {
+  const std::lock_guard lock(mutex_);
+  channel_ = endpoint.data();
+  if (!parts_.terms.is_counted()) return {};
+  const std::uint64_t receives = parts_.terms.op == Operation::kWrite ? Terms::kNotes : parts_.terms.depth;
+  for (std::uint64_t i = 0; i < receives; ++i) {
+    if (const auto failed = post_receive(i)) {
+      return make_error(failed, "cannot post a receive for node " + std::to_string(parts_.peer));
+    }
+  }
+  return {};
+}
+
+void Inbound::expect(std::uint64_t messages) {
+  const std::lock_guard lock(mutex_);
+  expected_ = messages;
+}
+
+bool Inbound::has_all() const {
+  const std::lock_guard lock(mutex_);
+  return has_all_locked();
+}
+
+bool Inbound::has_all_locked() const noexcept {
+  return expected_ && (!parts_.terms.is_counted() || tally_.messages >= *expected_);
+}
+
+Tally Inbound::tally() const {
+  const std::lock_guard lock(mutex_);
+  return tally_;
+}
+
+/// Messages take receives in their order, and each is posted again when it has been used: receive and message number
+/// `number` have the same place.
+std::error_code Inbound::post_receive(std::uint64_t number) {
+  switch (parts_.terms.op) {
+    case Operation::kSend:
+      return channel_->post_recv(payload_->at(static_cast<std::size_t>(number % parts_.terms.depth)), id());
+    case Operation::kWrite: return channel_->post_recv(incoming_note(number), id());
+    default: return channel_->post_recv({}, id());
+  }
+}
+
+void Inbound::complete(const Completion& completion) {
+  const bool arrived = completion.operation == Operation::kRecv || completion.operation == Operation::kRecvWriteImm;
+  if (!arrived) return;  // a note of this side has left
+  const bool had_all = has_all_locked();
+  if (parts_.terms.op == Operation::kWrite) {
+    take_note();
+  } else {
+    take_message(completion.bytes, completion.has_immediate ? std::optional(completion.immediate) : std::nullopt);
+  }
+  post_receive_again();
+  // The peer may go on. Where there is no room for a note now, the next message tries again.
+  if (channel_ != nullptr && tally_.messages - told_ >= parts_.terms.batch() &&
+      send_note(tally_.messages, tally_.bytes)) {
+    told_ = tally_.messages;
+  }
+  if (had_all || !has_all_locked()) return;
+  parts_.happenings->put({.kind = Happening::Kind::kProgress, .rank = parts_.peer, .link = this});
+}
+
+void Inbound::take_message(std::uint32_t bytes, std::optional<std::uint32_t> immediate) {
+  if (parts_.terms.verify) check(tally_.messages, bytes, immediate);
+  ++tally_.messages;
+  tally_.bytes += bytes;
+}
+
+/// WRITEs up to a number are here.
+void Inbound::take_note() {
+  const Note note = read_note(incoming_note(receives_).bytes());
+  if (note.messages < tally_.messages || note.messages - tally_.messages > parts_.terms.depth) {
+    return fail_locked(Status(make_error(Errc::kBadMessage, "node " + std::to_string(parts_.peer) + " announced " +
+                                                                std::to_string(note.messages) + " messages after " +
+                                                                std::to_string(tally_.messages))));
+  }
+  while (tally_.messages < note.messages) take_message(length_of(parts_.terms, tally_.messages), {});
+}
+
+void Inbound::check(std::uint64_t message, std::uint32_t bytes, std::optional<std::uint32_t> immediate) {
+  std::string difference = difference_of(message, bytes, immediate);
+  if (!difference.empty() && tally_.corrupt++ == 0) tally_.difference = std::move(difference);
+}
+
+/// What is wrong with a message; empty: nothing.
+std::string Inbound::difference_of(std::uint64_t message, std::uint32_t bytes,
+                                   std::optional<std::uint32_t> immediate) const {
+  const std::uint32_t due = length_of(parts_.terms, message);
+  if (bytes != due) return std::to_string(bytes) + " bytes where " + std::to_string(due) + " were due";
+  if (parts_.terms.op == Operation::kWriteImm && immediate != immediate_of(message)) {
+    return (immediate ? "the immediate value " + std::to_string(*immediate) : "no immediate value") + " where " +
+           std::to_string(immediate_of(message)) + " was due";
+  }
+  const auto arrived = payload_->at(static_cast<std::size_t>(message % parts_.terms.depth)).first(bytes).bytes();
+  const std::uint64_t seed = message_seed(parts_.peer, parts_.self, message);
+  const std::size_t at = programs::first_difference(arrived, seed);
+  return at == arrived.size() ? "" : programs::difference_text(arrived, at, seed);
+}
+
+void Inbound::post_receive_again() {
+  if (channel_ == nullptr) return;
+  const std::error_code failed = post_receive(receives_++);
+  if (failed && failed != Errc::kNotConnected) fail_locked(failed);
+}
+
+}  // namespace rdmacomm::mesh

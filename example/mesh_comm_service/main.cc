@@ -1,0 +1,323 @@
+// mesh_comm_service - N nodes, each of which sends to each other. See --help.
+#include <gflags/gflags.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "mesh_comm_service/cluster.h"
+#include "mesh_comm_service/heat_map.h"
+#include "mesh_comm_service/job_environment.h"
+#include "mesh_comm_service/launcher.h"
+#include "mesh_comm_service/node.h"
+#include "mesh_comm_service/process_figures.h"
+#include "mesh_comm_service/report.h"
+#include "mesh_comm_service/terms.h"
+#include "support/connection_flags.h"
+#include "support/mode_flags.h"
+#include "support/program.h"
+#include "support/result_file.h"
+#include "support/sizes.h"
+#include "support/table.h"
+
+DEFINE_string(cluster, "", "the nodes, in the order of their ranks; also as separate words: --cluster h1 h2 h3");
+DEFINE_string(hostfile, "", "the same from a file: one node a line; \"h1 slots=2\" stands for two");
+DEFINE_int32(rank, -1, "which of them this one is; -1: the one that has an address of this machine's");
+DEFINE_int32(local, 0, "that many nodes as processes of this machine, instead of --cluster");
+DEFINE_string(op, "write", "what each node does to each other: send, write, write_imm or read");
+DEFINE_string(size, "4K", "bytes of each message; K, M and G are understood");
+DEFINE_double(duration, 2, "seconds of traffic; without effect with --total");
+DEFINE_string(total, "", "bytes from each node to each other, exactly; the last message may be shorter");
+DEFINE_int32(queue_depth, 0, "messages on the way to a node at a time; 0: as many as are about 1 MiB, 2 to 64");
+DEFINE_bool(verify, false, "fill each message differently and compare all bytes that arrive; slows everything down");
+DEFINE_string(
+    on_failure, "stop",
+    "what a node does when another one is lost. stop: it names it and ends with exit status 1; continue: it names "
+    "it and goes on with the rest, and with that node again, should it come back");
+DEFINE_string(json, "", "the node that collects the figures writes them to this file");
+DEFINE_string(heatmap, "", "and the matrix, as a picture, to this one: HTML where it ends in .html, else SVG");
+DECLARE_int32(port);
+DECLARE_string(polling);
+DECLARE_string(threads);
+DECLARE_string(role);
+
+namespace rdmacomm::mesh {
+namespace {
+
+constexpr double kMaxSeconds = 86400;
+constexpr std::size_t kMaxHostFileBytes = std::size_t{1} << 20;
+
+programs::Help help() {
+  programs::Help help{
+      .usage =
+          "mesh_comm_service --local=N [OPTION...]\n"
+          "       mesh_comm_service --cluster=HOST[:PORT],HOST[:PORT],... [--rank=N] [OPTION...]     on each of them\n"
+          "       mesh_comm_service --hostfile=FILE [--rank=N] [OPTION...]                           on each of them\n"
+          "       srun mesh_comm_service [OPTION...]         mpirun mesh_comm_service [OPTION...]",
+      .purpose =
+          "Connects N nodes, each with each other in both directions, and has each of them send to all others at once\n"
+          "for some seconds, or an exact number of bytes. Each node prints what it saw; the one with the lowest rank\n"
+          "prints the N x N matrix of rates. All nodes have to be started with the same options; those that start\n"
+          "early wait for the others (--connect-timeout). Slurm and mpirun say by their environment which node is "
+          "which.",
+      .groups = {{"The nodes",
+                  {{"local", "N"}, {"cluster", "LIST"}, {"hostfile", "FILE"}, {"rank", "N"}, {"port", "N"}}},
+                 {"The traffic",
+                  {{"op", "OP"},
+                   {"size", "BYTES"},
+                   {"duration", "SECONDS"},
+                   {"total", "BYTES"},
+                   {"queue_depth", "N"},
+                   {"verify", ""}}},
+                 {"How completions are waited for",
+                  {{"polling", "busy|channel|epoll|adaptive"}, {"threads", "per-qp|shared-cq|sharded"}}},
+                 {"What is written", {{"json", "FILE"}, {"heatmap", "FILE"}}},
+                 {"Nodes that are late, die or hang",
+                  {{"on_failure", "stop|continue"},
+                   {"connect_timeout", "SECONDS"},
+                   {"silent_peer_after", "SECONDS"},
+                   {"connector", "KIND"}}}},
+      .closing =
+          "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not. With\n"
+          "--on-failure=continue the loss of other nodes is no failure, as long as one is left; with --local a "
+          "process\n"
+          "that was killed is one.\n\n"
+          "Examples:\n"
+          "  mesh_comm_service --local=8 --verify --total=64M\n"
+          "  mesh_comm_service --cluster=node1,node2,node3 --op=read --size=1M --duration=10 --heatmap=mesh.svg\n"
+          "  srun --nodes=16 mesh_comm_service --json=mesh.json",
+  };
+  auto connection = programs::connection_help();
+  help.groups.push_back(std::move(connection.back()));  // the device
+  return help;
+}
+
+Error bad_flag(const std::string& flag, const std::string& why) {
+  return make_error(Errc::kInvalidArgument, "--" + flag + ": " + why);
+}
+
+bool given(const char* flag) {
+  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
+}
+
+/// All that the flags say but who is who. A value.
+struct Options {
+  Terms terms = {};
+  programs::ConnectionFlags connection = {};
+  programs::ModeFlags modes = {};
+  OnFailure on_failure = OnFailure::kStop;
+};
+
+Result<Terms> read_terms() {
+  Terms terms;
+  const auto op = parse_op(FLAGS_op);
+  if (!op) return op.error();
+  terms.op = *op;
+  const auto size = programs::parse_size(FLAGS_size);
+  if (!size) return bad_flag("size", size.error().context);
+  terms.size = *size;
+  terms.verify = FLAGS_verify;
+  terms.depth =
+      FLAGS_queue_depth == 0 ? usual_depth(terms.size) : static_cast<std::uint32_t>(std::max(FLAGS_queue_depth, 0));
+  if (!FLAGS_total.empty()) {
+    const auto total = programs::parse_size(FLAGS_total);
+    if (!total) return bad_flag("total", total.error().context);
+    if (given("duration")) return bad_flag("total", "says how much, --duration how long: give one of them");
+    terms.total = *total;
+  } else if (FLAGS_duration > 0 && FLAGS_duration <= kMaxSeconds) {
+    terms.duration_us = static_cast<std::uint64_t>(std::ceil(FLAGS_duration * 1e6));
+  } else {
+    return bad_flag("duration=" + std::to_string(FLAGS_duration), "possible are more than 0, and up to 86400 seconds");
+  }
+  if (FLAGS_queue_depth < 0) return bad_flag("queue-depth=" + std::to_string(FLAGS_queue_depth), "at least 1, or 0");
+  if (Status valid = terms.validate(); !valid.ok()) return valid.error();
+  return terms;
+}
+
+Result<OnFailure> read_on_failure() {
+  if (FLAGS_on_failure == "stop") return OnFailure::kStop;
+  if (FLAGS_on_failure == "continue") return OnFailure::kContinue;
+  return bad_flag("on-failure=" + FLAGS_on_failure, "possible are stop and continue");
+}
+
+Result<Options> read_options() {
+  if (!FLAGS_role.empty()) return bad_flag("role", "each node of a mesh is server and client; leave it out");
+  const auto terms = read_terms();
+  if (!terms) return terms.error();
+  auto connection = programs::read_connection_flags();
+  if (!connection) return connection.error();
+  const auto modes = programs::read_mode_flags(programs::OwnThread::kNever);
+  if (!modes) return modes.error();
+  const auto on_failure = read_on_failure();
+  if (!on_failure) return on_failure.error();
+  for (const std::string& path : {FLAGS_json, FLAGS_heatmap}) {
+    if (path.empty()) continue;
+    if (Status writable = programs::check_replaceable(path); !writable.ok()) return writable.error();
+  }
+  return Options{.terms = *terms, .connection = std::move(*connection), .modes = *modes, .on_failure = *on_failure};
+}
+
+/// The nodes, and which of them this one is. A value.
+struct Place {
+  Cluster cluster = {};
+  int rank = 0;
+};
+
+Result<std::optional<Cluster>> read_cluster(std::uint16_t port) {
+  if (!FLAGS_cluster.empty() && !FLAGS_hostfile.empty())
+    return bad_flag("hostfile", "give --cluster or --hostfile, not both");
+  if (!FLAGS_cluster.empty()) {
+    auto cluster = parse_cluster(FLAGS_cluster, port);
+    if (!cluster) return bad_flag("cluster", cluster.error().context);
+    return std::optional(std::move(*cluster));
+  }
+  if (FLAGS_hostfile.empty()) return std::optional<Cluster>();
+  std::ifstream file(FLAGS_hostfile);
+  std::string content(kMaxHostFileBytes + 1, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!file.is_open() || file.bad()) return bad_flag("hostfile", "cannot read " + FLAGS_hostfile);
+  content.resize(static_cast<std::size_t>(file.gcount()));
+  if (content.size() > kMaxHostFileBytes) {
+    return bad_flag("hostfile", FLAGS_hostfile + " is longer than " + programs::size_text(kMaxHostFileBytes) +
+                                    ": it is no list of hosts");
+  }
+  auto cluster = parse_host_file(content, port);
+  if (!cluster) return bad_flag("hostfile", FLAGS_hostfile + ": " + cluster.error().context);
+  return std::optional(std::move(*cluster));
+}
+
+Result<Place> find_place(std::uint16_t port) {
+  auto cluster = read_cluster(port);
+  if (!cluster) return cluster.error();
+  const Environment environment = [](const char* name) { return std::getenv(name); };
+  const auto job = find_job(environment);
+  if (!job) return job.error();
+  Place place;
+  if (*cluster) {
+    place.cluster = std::move(**cluster);
+  } else if (*job) {
+    auto hosts = find_hosts(environment, **job, port);
+    if (!hosts) return hosts.error();
+    place.cluster = std::move(*hosts);
+  } else {
+    return make_error(
+        Errc::kInvalidArgument,
+        "no nodes: give --local=N, --cluster=HOST,HOST,... or --hostfile=FILE, or start it by srun or mpirun");
+  }
+  const auto nodes = static_cast<int>(place.cluster.size());
+  if (given("rank")) {
+    if (FLAGS_rank < 0 || FLAGS_rank >= nodes) {
+      return bad_flag("rank=" + std::to_string(FLAGS_rank), "there are nodes 0 to " + std::to_string(nodes - 1));
+    }
+    place.rank = FLAGS_rank;
+  } else if (*job && (*job)->size == nodes) {
+    place.rank = (*job)->rank;
+  } else {
+    const auto rank = find_rank(place.cluster, is_local);
+    if (!rank) return rank.error();
+    place.rank = *rank;
+  }
+  return place;
+}
+
+Status write_files(const ReportHead& head, const std::vector<NodeResult>& results) {
+  if (!FLAGS_json.empty()) {
+    if (Status written = programs::replace_file(FLAGS_json, mesh_json(head, results)); !written.ok()) return written;
+  }
+  if (FLAGS_heatmap.empty()) return {};
+  return programs::replace_file(FLAGS_heatmap, heat_map_for(FLAGS_heatmap, head, rate_matrix(results, head.nodes)));
+}
+
+std::string gib_text(double bytes) {
+  return programs::number_text(bytes / (1 << 30)) + " GiB";
+}
+
+/// Before anything is opened: a machine that runs out of memory later ends whom it likes.
+/// here   how many of the `nodes` are on this machine, as far as this process knows
+Status check_memory(const Terms& terms, int nodes, int here) {
+  const auto available = available_memory();
+  const double needed = static_cast<double>(terms.bytes_per_peer()) * (nodes - 1) * here;
+  if (!available || needed <= static_cast<double>(*available)) return {};
+  return make_error(Errc::kInvalidArgument,
+                    "--size=" + programs::size_text(terms.size) + ", --queue-depth=" + std::to_string(terms.depth) +
+                        (here > 1 ? ": " + std::to_string(here) + " nodes need " : ": a node needs ") +
+                        gib_text(needed) + " for messages with " + std::to_string(nodes - 1) +
+                        " others each, and this machine has " + gib_text(static_cast<double>(*available)) +
+                        " available; choose smaller ones, or fewer nodes");
+}
+
+/// What one node does, in this process. Returns its exit status.
+int run_node(const Options& options, int rank, int nodes, const HostPort& listen,
+             const std::function<Result<Cluster>(std::uint16_t)>& find_cluster) {
+  const ReportHead head{.terms = options.terms, .nodes = nodes, .polling = FLAGS_polling, .threads = FLAGS_threads};
+  Node node({.rank = rank,
+             .nodes = nodes,
+             .terms = options.terms,
+             .listen = listen,
+             .find_cluster = find_cluster,
+             .connection = options.connection,
+             .modes = options.modes,
+             .on_failure = options.on_failure,
+             .connect_timeout = options.connection.session.tcp.connect_timeout,
+             .on_result = [&head](const NodeResult& result) { std::cout << node_report(head, result) << std::flush; },
+             .on_results =
+                 [&head](const std::vector<NodeResult>& results) {
+                   std::cout << mesh_report(head, results) << std::flush;
+                   return write_files(head, results);
+                 }});
+  const Status outcome = node.run();
+  if (outcome.ok()) return programs::exit_status(outcome);
+  return programs::exit_status(
+      make_error(outcome.code(), "node " + std::to_string(rank) + ": " + outcome.error().context));
+}
+
+int run() {
+  const auto options = read_options();
+  if (!options) return programs::exit_status(options.error());
+  if (given("local")) {
+    if (!FLAGS_cluster.empty() || !FLAGS_hostfile.empty() || given("rank")) {
+      return programs::exit_status(bad_flag("local", "makes all nodes; leave out --cluster, --hostfile and --rank"));
+    }
+    if (FLAGS_local < static_cast<int>(kMinNodes) || FLAGS_local > static_cast<int>(kMaxNodes)) {
+      return programs::exit_status(bad_flag("local=" + std::to_string(FLAGS_local), "possible are 2 to 1024"));
+    }
+    if (Status fits = check_memory(options->terms, FLAGS_local, FLAGS_local); !fits.ok()) {
+      return programs::exit_status(fits);
+    }
+    const HostPort listen{.host = "127.0.0.1", .port = 0};
+    return run_local(FLAGS_local, [&](int rank, const auto& find_cluster) {
+      return run_node(*options, rank, FLAGS_local, listen, find_cluster);
+    });
+  }
+  if (FLAGS_port < 1)
+    return programs::exit_status(bad_flag("port=" + std::to_string(FLAGS_port), "possible are 1 to 65535"));
+  const auto place = find_place(static_cast<std::uint16_t>(FLAGS_port));
+  if (!place) return programs::exit_status(place.error());
+  const int nodes = static_cast<int>(place->cluster.size());
+  if (Status fits = check_memory(options->terms, nodes, 1); !fits.ok()) return programs::exit_status(fits);
+  // An address that is another machine's by its looks, such as one that is translated, is listened for at all addresses.
+  HostPort listen = place->cluster[static_cast<std::size_t>(place->rank)];
+  const auto local = is_local(listen);
+  if (!local || !*local) listen.host.clear();
+  return run_node(*options, place->rank, nodes, listen,
+                  [&place](std::uint16_t) { return Result<Cluster>(place->cluster); });
+}
+
+}  // namespace
+}  // namespace rdmacomm::mesh
+
+int main(int argc, char** argv) {
+  std::vector<std::string> arguments = rdmacomm::mesh::join_cluster_words({argv, argv + argc});
+  std::vector<char*> joined;
+  for (std::string& argument : arguments) joined.push_back(argument.data());
+  joined.push_back(nullptr);
+  int count = static_cast<int>(arguments.size());
+  char** values = joined.data();
+  // Many nodes share few cores, here and elsewhere.
+  gflags::SetCommandLineOptionWithMode("polling", "adaptive", gflags::SET_FLAGS_DEFAULT);
+  gflags::SetCommandLineOptionWithMode("threads", "shared-cq", gflags::SET_FLAGS_DEFAULT);
+  if (const auto ended = rdmacomm::programs::start(count, values, rdmacomm::mesh::help())) return *ended;
+  return rdmacomm::mesh::run();
+}

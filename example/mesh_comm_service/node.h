@@ -1,0 +1,141 @@
+// node.h - one node of a mesh: from its first connection to its last word.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mesh_comm_service/cluster.h"
+#include "mesh_comm_service/connections.h"
+#include "mesh_comm_service/node_result.h"
+#include "mesh_comm_service/peer.h"
+#include "rdmacomm/base/descriptor_set.h"
+#include "support/connection_flags.h"
+#include "support/mode_flags.h"
+#include "support/tick_clock.h"
+
+namespace rdmacomm::mesh {
+
+enum class OnFailure : std::uint8_t { kStop, kContinue };
+
+/// What a node is to do. A value.
+struct NodeOptions {
+  int rank = 0;
+  int nodes = 0;
+  Terms terms = {};
+  HostPort listen = {};
+  /// Where the others are, once this one listens at `port`.
+  std::function<Result<Cluster>(std::uint16_t port)> find_cluster = {};
+  programs::ConnectionFlags connection = {};
+  programs::ModeFlags modes = {};
+  OnFailure on_failure = OnFailure::kStop;
+  std::chrono::milliseconds connect_timeout{10'000};
+  /// What this node has measured, as soon as it is known.
+  std::function<void(const NodeResult&)> on_result = {};
+  /// What all have measured, by rank; on the one node that collects it: the first that is there.
+  std::function<Status(const std::vector<NodeResult>&)> on_results = {};
+};
+
+/// Connects to all others, is connected to by them, sends and receives, and tells what it saw. Its own thread, which
+/// calls run(), decides everything; sessions' threads carry the traffic (Link) and tell what happens (Happenings).
+///
+///   kConnecting  until all nodes that there are have each other's endpoints, and have said so (kReady)
+///   kRunning     until all traffic from and to nodes that are there is complete and both sides know it
+///                (kFinished -> kChecked, for each ordered pair)
+///   kClosing     until the lowest rank that is there has all figures (kResult) and says that it is over (kOver)
+///
+/// A node that is lost is named on standard error and then left out of all that is waited for (OnFailure::kContinue),
+/// or the run ends (kStop). One that comes back while there is traffic connects to all others, which connect to it again.
+class Node {
+ public:
+  explicit Node(NodeOptions options);
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// Does all of it. Ends by itself.
+  /// Returns  kPeerLost: a node was lost, with kStop; or none of the others is left; std::errc::io_error: messages were
+  ///          not what was sent; or as Connections::listen, find_cluster and on_results
+  [[nodiscard]] Status run();
+
+ private:
+  enum class Phase : std::uint8_t { kConnecting, kRunning, kClosing, kOver };
+
+  // node.cc: the loop and the phases
+  Status open();
+  void loop();
+  void advance();
+  void finish_connecting();
+  void begin_traffic();
+  void begin_traffic_to(Peer& peer);
+  void look_at_traffic();
+  void settle(Peer& peer);
+  void begin_closing();
+  void look_at_results();
+  void tell_moment(Introduction& self) const;
+  void fail(const Status& why);
+  void note_corruption(const Status& found);
+  [[nodiscard]] NodeResult measured() const;
+
+  // node_peers.cc: who comes and who goes
+  void handle(Happening happening);
+  void welcome(Peer& peer, Happening& happening);
+  void connected(Peer& peer, Happening& happening);
+  [[nodiscard]] bool is_second(const Peer& peer, const EndPoint& endpoint) const;
+  bool introduce(Peer& peer, const EndPoint& endpoint);
+  void refused(const Status& why);
+  void connect_to(Peer& peer);
+  void not_reached(Peer& peer, const Happening& happening);
+  void look_if_here(Peer& peer);
+  void leave_mailbox(Peer& peer);
+  void endpoint_ended(Peer& peer, const Happening& happening);
+  void link_in_trouble(Peer& peer, const Happening& happening);
+  void look_at_troubles();
+  void lose(Peer& peer, const std::string& why);
+  void end_life(Peer& peer);
+  void keep_figures(Peer& peer);
+  void check_anybody_left();
+  void say(const std::string& what) const;
+
+  // node_mail.cc: what they say
+  void read_mail();
+  void read_mail_of(Peer& peer);
+  void take(Peer& peer, Mail mail);
+  void stop_asked(const Mail& mail);
+  void send(Peer& peer, const Mail& mail);
+
+  template <typename Function>
+  void for_each_here(Function&& function) {
+    for (Peer& peer : peers_) {
+      if (peer.state == Peer::State::kHere) function(peer);
+    }
+  }
+  [[nodiscard]] Peer* find(int rank);
+  [[nodiscard]] bool all_here(bool (*is)(const Peer&)) const;
+
+  const NodeOptions options_;
+  const programs::TickClock clock_;
+  std::unique_ptr<Happenings> happenings_;
+  std::unique_ptr<DescriptorSet> descriptors_;
+  std::unique_ptr<Connections> connections_;
+  std::atomic<bool> running_{false};
+  std::atomic<std::uint64_t> until_ticks_{0};
+
+  // The node's own thread's.
+  Phase phase_ = Phase::kConnecting;
+  Status outcome_;
+  Status corruption_;
+  std::vector<Peer> peers_;  // by rank, without this one
+  std::vector<int> has_mail_;
+  Deadline read_all_mail_ = Deadline::after({});
+  Deadline connected_by_ = Deadline::never();
+  std::chrono::steady_clock::time_point began_{};
+  std::uint64_t setup_us_ = 0;
+  std::uint64_t cpu_us_at_start_ = 0;
+  NodeResult result_;
+  int result_sent_to_ = -1;
+};
+
+}  // namespace rdmacomm::mesh

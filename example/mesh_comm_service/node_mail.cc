@@ -1,0 +1,71 @@
+// Node: what the others say. Each writes by the endpoint that it has connected, and reads where it was connected to.
+#include "mesh_comm_service/node.h"
+
+namespace rdmacomm::mesh {
+namespace {
+
+constexpr std::chrono::milliseconds kReadAllEvery{100};
+constexpr std::chrono::seconds kSendTime{2};
+constexpr std::chrono::seconds kArrivesWithin{30};  // once its sender has said that all has left
+
+}  // namespace
+
+void Node::read_mail() {
+  std::vector<int> ranks;
+  ranks.swap(has_mail_);
+  // A connection may take bytes in by itself, and not all kinds of connections tell of them.
+  if (read_all_mail_.passed()) {
+    for (const Peer& peer : peers_) ranks.push_back(peer.rank);
+    read_all_mail_ = Deadline::after(kReadAllEvery);
+  }
+  for (const int rank : ranks) {
+    if (phase_ != Phase::kOver) read_mail_of(*find(rank));
+  }
+}
+
+void Node::read_mail_of(Peer& peer) {
+  while (peer.now.from && phase_ != Phase::kOver) {
+    const auto message = peer.now.from->receive_message(Deadline::after({}));
+    if (!message) return;  // none, or none any more: then kEnded says so
+    auto mail = Mail::decode(*message);
+    if (!mail) return lose(peer, mail.error().context);
+    take(peer, std::move(*mail));
+  }
+}
+
+void Node::take(Peer& peer, Mail mail) {
+  Peer::Life& life = peer.now;
+  switch (mail.kind) {
+    case MailKind::kReady: life.ready = true; return;
+    case MailKind::kFinished:
+      life.finished = std::move(mail.tally);
+      life.arrives_by = Deadline::after(kArrivesWithin);
+      life.inbound->expect(life.finished->messages);
+      return;
+    case MailKind::kChecked: life.checked = std::move(mail.tally); return;
+    case MailKind::kResult: life.result = std::move(mail.result); return;
+    case MailKind::kOver:
+      if (phase_ == Phase::kClosing) phase_ = Phase::kOver;
+      return;
+    case MailKind::kStop: return stop_asked(mail);
+  }
+}
+
+void Node::stop_asked(const Mail& mail) {
+  Peer* const lost = find(static_cast<int>(mail.rank));
+  if (lost != nullptr) {
+    if (!lost->is_gone()) lose(*lost, mail.text);
+    return;
+  }
+  if (static_cast<int>(mail.rank) != options_.rank) return;  // of a node that there is not
+  // The others have lost this one.
+  fail(make_error(Errc::kPeerLost, "the other nodes have lost this one, and stop: " + mail.text));
+}
+
+void Node::send(Peer& peer, const Mail& mail) {
+  if (!peer.now.to) return;
+  // What cannot be sent will not be missed: its endpoint has ended, or is about to, and that is told.
+  (void)peer.now.to->send_message(mail.encode(), Deadline::after(kSendTime)).ok();
+}
+
+}  // namespace rdmacomm::mesh

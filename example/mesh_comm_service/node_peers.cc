@@ -1,0 +1,220 @@
+// Node: who comes and who goes.
+#include <sys/epoll.h>
+
+#include <iostream>
+
+#include "mesh_comm_service/node.h"
+#include "support/program.h"
+
+namespace rdmacomm::mesh {
+namespace {
+
+/// A request that fails may be the first sign of a peer's death; its connection tells the reason a moment later.
+constexpr std::chrono::seconds kReasonFollowsWithin{1};
+
+std::string name_of(const Peer& peer) {
+  return "node " + std::to_string(peer.rank) + " (" + peer.address.to_text() + ")";
+}
+
+/// Why it ended, in words.
+std::string reason(const Status& status) {
+  return status.ok() ? "it has left" : status.error().context;
+}
+
+}  // namespace
+
+/// One write: lines of several nodes on one terminal do not mix.
+void Node::say(const std::string& what) const {
+  std::cerr << programs::program_name() + ": node " + std::to_string(options_.rank) + ": " + what + "\n" << std::flush;
+}
+
+void Node::handle(Happening happening) {
+  if (happening.kind == Happening::Kind::kMisfit) return refused(happening.status);
+  Peer* const peer = find(happening.rank);
+  if (peer == nullptr || phase_ == Phase::kOver) return;
+  switch (happening.kind) {
+    case Happening::Kind::kArrived: return welcome(*peer, happening);
+    case Happening::Kind::kConnected: return connected(*peer, happening);
+    case Happening::Kind::kNotReached: return not_reached(*peer, happening);
+    case Happening::Kind::kEnded: return endpoint_ended(*peer, happening);
+    case Happening::Kind::kTrouble: return link_in_trouble(*peer, happening);
+    case Happening::Kind::kProgress:  // advance() looks
+    case Happening::Kind::kMisfit: return;
+  }
+}
+
+/// A node of another mesh, or one of this mesh that was started with other options: then this one's connection to it is
+/// refused as well, and ends what there is to be ended.
+void Node::refused(const Status& why) {
+  if (phase_ != Phase::kOver) say("refused " + why.error().context);
+}
+
+void Node::connect_to(Peer& peer) {
+  if (peer.connecting) return;
+  peer.connecting = true;
+  connections_->connect(peer.rank, peer.address);
+}
+
+/// Whether it is of another process that says that it is this node, while the first one is there: both were in the handshake
+/// at the same time.
+bool Node::is_second(const Peer& peer, const EndPoint& endpoint) const {
+  const auto introduction = Introduction::decode(endpoint.peer_private_data());
+  const bool other =
+      introduction && peer.now.introduction && peer.now.introduction->incarnation != introduction->incarnation;
+  if (!other || !peer.now.from || !peer.now.from->alive()) return false;
+  say("refused a second " + name_of(peer) + ": " + endpoint.peer());
+  return true;
+}
+
+/// Whether the endpoint is of the life that is known, or of a new one, which begins then.
+bool Node::introduce(Peer& peer, const EndPoint& endpoint) {
+  auto introduction = Introduction::decode(endpoint.peer_private_data());
+  if (!introduction || !endpoint.alive()) return false;  // of the latter kEnded told already, before it was known
+  if (!peer.now.introduction || peer.now.introduction->incarnation != introduction->incarnation) {
+    const bool is_back = peer.is_gone() || peer.now.introduction;
+    end_life(peer);  // its successor may be here before its end was noticed
+    if (is_back) say(name_of(peer) + " is back");
+    peer.state = Peer::State::kAwaited;
+    peer.now.introduction = *introduction;
+  }
+  if (introduction->running) {
+    peer.now.introduction->running = true;
+    peer.now.introduction->remaining_us = introduction->remaining_us;
+    peer.now.ready = true;
+  }
+  return true;
+}
+
+/// Node `peer` has connected to this one. If it was gone, it is back, and this one connects to it again.
+void Node::welcome(Peer& peer, Happening& happening) {
+  if (!happening.endpoint) return;
+  if (phase_ == Phase::kClosing) return happening.endpoint->stop();  // slipped in as the door was closed
+  if (is_second(peer, *happening.endpoint)) return happening.endpoint->stop();
+  if (!introduce(peer, *happening.endpoint)) return;
+  leave_mailbox(peer);
+  peer.now.from = std::move(happening.endpoint);
+  peer.now.inbound = static_cast<Inbound*>(happening.link);
+  const Status added = descriptors_->add(peer.now.from->connector().watched().fd, EPOLLIN | EPOLLET,
+                                         [this, rank = peer.rank](std::uint32_t) { has_mail_.push_back(rank); });
+  if (!added.ok()) return lose(peer, reason(added));
+  if (!peer.now.to) connect_to(peer);
+  look_if_here(peer);
+}
+
+/// This node has connected to `peer`.
+void Node::connected(Peer& peer, Happening& happening) {
+  peer.connecting = false;
+  if (peer.is_gone()) return happening.endpoint->stop();  // if it lives, it will come by itself
+  if (!introduce(peer, *happening.endpoint)) {
+    // It has ended meanwhile. Where the node has just come back, that was its former life's.
+    if (peer.now.from) return connect_to(peer);
+    return lose(peer, reason(happening.endpoint->status()));
+  }
+  peer.now.to = std::move(happening.endpoint);
+  peer.now.outbound = static_cast<Outbound*>(happening.link);
+  look_if_here(peer);
+}
+
+void Node::not_reached(Peer& peer, const Happening& happening) {
+  peer.connecting = false;
+  if (peer.is_gone()) return;
+  // It is there, and was too busy.
+  if (happening.status.code() == Errc::kTimeout && peer.gives_signs_of_life()) return connect_to(peer);
+  lose(peer, "cannot connect to it: " + reason(happening.status));
+}
+
+void Node::look_if_here(Peer& peer) {
+  if (!peer.is_linked()) return;
+  peer.state = Peer::State::kHere;
+  if (phase_ == Phase::kRunning) begin_traffic_to(peer);
+}
+
+void Node::leave_mailbox(Peer& peer) {
+  if (!peer.now.from) return;
+  descriptors_->remove(peer.now.from->connector().watched().fd);
+  peer.now.from->stop();
+}
+
+void Node::endpoint_ended(Peer& peer, const Happening& happening) {
+  const bool known = happening.ended == peer.now.to.get() || happening.ended == peer.now.from.get();
+  if (!known || peer.is_gone()) return;
+  read_mail_of(peer);  // its last words may explain it
+  if (phase_ == Phase::kOver || peer.is_gone()) return;
+  const EndPoint& endpoint = happening.ended == peer.now.to.get() ? *peer.now.to : *peer.now.from;
+  if (!endpoint.ended_in_order()) return lose(peer, reason(happening.status));
+  if (phase_ == Phase::kClosing) {
+    end_life(peer);
+    peer.state = Peer::State::kLeft;
+    return;
+  }
+  // It leaves too early, and if that is because of another's death, its word about that is on the way.
+  if (!peer.now.trouble) peer.now.trouble = Deadline::after(kReasonFollowsWithin);
+  peer.now.trouble_text = reason(happening.status);
+}
+
+void Node::link_in_trouble(Peer& peer, const Happening& happening) {
+  if (happening.link != peer.now.outbound && happening.link != peer.now.inbound) return;
+  if (!peer.now.trouble) peer.now.trouble = Deadline::after(kReasonFollowsWithin);
+}
+
+void Node::look_at_troubles() {
+  for (Peer& peer : peers_) {
+    if (phase_ == Phase::kOver) return;
+    if (peer.is_gone() || !peer.now.trouble || !peer.now.trouble->passed()) continue;
+    if (!peer.now.trouble_text.empty()) {
+      lose(peer, std::string(peer.now.trouble_text));
+      continue;
+    }
+    Status why = peer.now.outbound != nullptr ? peer.now.outbound->trouble() : Status();
+    if (why.ok() && peer.now.inbound != nullptr) why = peer.now.inbound->trouble();
+    lose(peer, why.ok() ? "a request failed" : why.error().context);
+  }
+}
+
+/// The others are told, if this one stops for it, so that none of them takes this one for the culprit.
+void Node::lose(Peer& peer, const std::string& why) {
+  const std::string what = name_of(peer) + " is lost: " + why;
+  end_life(peer);
+  peer.state = Peer::State::kLost;
+  if (options_.on_failure == OnFailure::kStop) {
+    for_each_here([&](Peer& other) {
+      send(other, {.kind = MailKind::kStop, .rank = static_cast<std::uint32_t>(peer.rank), .text = why});
+    });
+    return fail(make_error(Errc::kPeerLost, what));
+  }
+  say(what);
+  check_anybody_left();
+}
+
+void Node::check_anybody_left() {
+  if (phase_ == Phase::kClosing) return;  // what there is to be told has been measured
+  for (const Peer& peer : peers_) {
+    if (!peer.is_gone()) return;
+  }
+  fail(make_error(Errc::kPeerLost,
+                  "none of the other nodes is left; where all went at once, it was this one that was "
+                  "frozen, or cut off"));
+}
+
+/// Its figures are kept, and what was wrong with its messages: it will not tell any more.
+void Node::end_life(Peer& peer) {
+  Peer::Life& life = peer.now;
+  if (phase_ != Phase::kClosing && phase_ != Phase::kOver) keep_figures(peer);
+  leave_mailbox(peer);
+  if (life.to) life.to->stop();
+  life = {};
+}
+
+void Node::keep_figures(Peer& peer) {
+  const Peer::Life& life = peer.now;
+  if (life.outbound == nullptr && life.inbound == nullptr) return;
+  if (!peer.past) peer.past.emplace();
+  peer.past->add(life.outbound != nullptr ? life.outbound->figures() : OutboundFigures{},
+                 life.checked.value_or(Tally{}), life.inbound != nullptr ? life.inbound->tally() : Tally{});
+  const Status right = check_traffic(options_.rank, peer);
+  if (right.ok()) return;
+  say(right.error().context);
+  note_corruption(right);
+}
+
+}  // namespace rdmacomm::mesh

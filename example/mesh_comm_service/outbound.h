@@ -1,0 +1,75 @@
+// outbound.h - the initiator's end of the traffic to one node.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "mesh_comm_service/link.h"
+#include "mesh_comm_service/mail.h"
+#include "support/latency_histogram.h"
+#include "support/tick_clock.h"
+
+namespace rdmacomm::mesh {
+
+/// What it has done. A value.
+struct OutboundFigures {
+  std::uint64_t messages = 0;  ///< complete
+  std::uint64_t bytes = 0;
+  std::uint64_t corrupt = 0;  ///< of what was READ
+  std::string difference = {};
+  std::uint64_t elapsed_ns = 0;
+  programs::LatencyHistogram latency_ns = {};
+};
+
+/// Posts messages, up to Terms::depth at a time, until all of them are complete or the time is over. See Link.
+class Outbound final : public Link {
+ public:
+  Outbound(const LinkParts& parts, const programs::TickClock& clock) : Link(parts), clock_(clock) {}
+
+  Status prepare(RDMADevice& device) override;
+  void publish(HcaConfig&) const override {}
+  Status attach(EndPoint& endpoint) override;
+
+  /// Begins. until_ticks  when to end, where Terms::duration_us says how long
+  void start(std::uint64_t until_ticks);
+  /// Looks whether the time is over: nothing else might, where all that is missing is a word of the peer's.
+  void look_at_clock();
+  [[nodiscard]] bool started() const;
+  /// Whether all that was posted is complete, and no more will be.
+  [[nodiscard]] bool finished() const;
+  [[nodiscard]] OutboundFigures figures() const;
+
+ private:
+  void complete(const Completion& completion) override;
+  void pump();
+  [[nodiscard]] bool may_post();
+  [[nodiscard]] bool post_next();
+  [[nodiscard]] std::error_code post_message(std::uint32_t length);
+  void announce_progress();
+  void message_done();
+  void check_read();
+  void note_arrived();
+  [[nodiscard]] BufferSlice block(std::uint64_t message) const;
+  [[nodiscard]] std::uint64_t slot(std::uint64_t message) const noexcept { return message % parts_.terms.depth; }
+
+  const programs::TickClock& clock_;
+  // Guarded by mutex_:
+  RemoteRegion theirs_{};
+  std::vector<std::uint64_t> posted_at_;
+  std::uint64_t until_ticks_ = 0;
+  std::uint64_t started_at_ = 0;
+  std::uint64_t last_at_ = 0;
+  bool started_ = false;
+  bool time_over_ = false;
+  bool finished_ = false;
+  std::uint64_t posted_ = 0;
+  std::uint64_t posted_bytes_ = 0;
+  std::uint64_t complete_ = 0;
+  std::uint64_t announced_ = 0;  // up to here the peer has been told of WRITEs
+  std::uint64_t peer_has_ = 0;   // up to here the peer has taken messages, as it says
+  std::uint64_t notes_received_ = 0;
+  OutboundFigures figures_;
+};
+
+}  // namespace rdmacomm::mesh

@@ -1,0 +1,257 @@
+// Nodes against processes that are not what a node should be.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "mesh_comm_service/node.h"
+#include "mesh_comm_service/process_figures.h"
+#include "rdmacomm/session/client_session.h"
+#include "support/pattern.h"
+
+namespace rdmacomm::mesh {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::chrono::seconds kLong{60};
+
+SessionOptions session_options() {
+  SessionOptions options{.device = {.name = "soft0"}};
+  options.tcp.connect_timeout = kLong;
+  return options;
+}
+
+Introduction introduction_of(std::uint32_t rank, std::uint32_t nodes, const Terms& terms) {
+  return {.rank = rank, .nodes = nodes, .incarnation = 1000 + rank, .terms = terms};
+}
+
+/// Says that it is a node.
+class Impostor final : public ClientSession {
+ public:
+  Impostor(const Introduction& introduction, std::uint16_t port, std::string channel = kDataChannel)
+      : ClientSession([&] {
+          SessionOptions options = session_options();
+          options.address = {"127.0.0.1", port};
+          return options;
+        }()),
+        introduction_(introduction),
+        channel_(std::move(channel)) {}
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca.channels = {{.name = channel_, .adapter = {.send_depth = 32, .recv_depth = 32}}};
+    hca.private_data = introduction_.encode();
+    return {};
+  }
+  Status post_connecting(EndPoint& endpoint) override {
+    note_ = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = Link::kNoteBytes, .block_count = 1});
+    return endpoint.data()->post_recv(note_->at(0), 1) ? make_error(Errc::kWrongState, "no receive") : Status();
+  }
+
+  /// Its message is not what a node would send; returns when that has been taken.
+  void send_wrong_message(EndPoint& endpoint) {
+    const auto size = static_cast<std::uint32_t>(introduction_.terms.size);
+    const auto buffer = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = size, .block_count = 1});
+    const BufferSlice message = buffer->at(0).first(size);
+    if (introduction_.terms.op == Operation::kSend) {
+      EXPECT_FALSE(endpoint.data()->post_send(message, 2));
+    } else {  // the right bytes with a wrong number
+      programs::fill_pattern(message.bytes(), message_seed(static_cast<int>(introduction_.rank), 0, 0));
+      EXPECT_FALSE(endpoint.data()->post_write_imm(message, *endpoint.remote_region(kTrafficRegion), 77, 2));
+    }
+    for (bool told = false; !told;) {  // that it has arrived
+      Completion completion;
+      std::size_t count = 0;
+      ASSERT_TRUE(endpoint.wait(std::span(&completion, 1), count, Deadline::after(kLong)).ok());
+      ASSERT_TRUE(completion.ok()) << completion.status().message();
+      told = completion.operation == Operation::kRecv;
+    }
+  }
+  /// Makes the node lose it; returns when it has.
+  static void be_lost(EndPoint& endpoint) {
+    const std::array<std::byte, 3> no_mail{};
+    ASSERT_TRUE(endpoint.send_message(no_mail, Deadline::after(kLong)).ok());
+    Completion completion;
+    std::size_t count = 0;
+    Status ended;
+    while (ended.ok()) ended = endpoint.wait(std::span(&completion, 1), count, Deadline::after(kLong));
+    EXPECT_NE(ended.code(), Errc::kTimeout);
+  }
+
+ private:
+  const Introduction introduction_;
+  const std::string channel_;
+  std::unique_ptr<RDMABuffer> note_;
+};
+
+/// Where the nodes of a test listen: each waits for all of them.
+class Ports {
+ public:
+  explicit Ports(std::size_t nodes) : ports_(nodes) {}
+  void set(std::size_t rank, std::uint16_t port) {
+    const std::lock_guard lock(mutex_);
+    ports_[rank] = port;
+    changed_.notify_all();
+  }
+  Cluster wait_for_all() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return std::ranges::find(ports_, 0) == ports_.end(); });
+    Cluster cluster;
+    for (const std::uint16_t port : ports_) cluster.push_back({"127.0.0.1", port});
+    return cluster;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::uint16_t> ports_;
+};
+
+/// A node on a thread of its own.
+class RunningNode {
+ public:
+  RunningNode(int rank, int nodes, const Terms& terms, Ports& ports)
+      : node_({.rank = rank,
+               .nodes = nodes,
+               .terms = terms,
+               .listen = {"127.0.0.1", 0},
+               .find_cluster =
+                   [rank, &ports](std::uint16_t port) {
+                     ports.set(static_cast<std::size_t>(rank), port);
+                     return Result<Cluster>(ports.wait_for_all());
+                   },
+               .connection = {.session = session_options()},
+               .modes = {.polling = PollingMode::kEpoll, .threads = ThreadMode::kThreadPerCompletionQueue},
+               .on_failure = OnFailure::kContinue,
+               .connect_timeout = kLong,
+               .on_result = [](const NodeResult&) {},
+               .on_results =
+                   [this](const std::vector<NodeResult>& all) {
+                     results_ = all;
+                     return Status();
+                   }}),
+        thread_([this] { outcome_ = node_.run(); }) {}
+  ~RunningNode() {
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Status outcome() {
+    thread_.join();
+    return outcome_;
+  }
+  [[nodiscard]] const std::vector<NodeResult>& results() const { return results_; }
+
+ private:
+  Status outcome_;
+  std::vector<NodeResult> results_;
+  Node node_;
+  std::thread thread_;
+};
+
+class WrongMessages : public testing::TestWithParam<Operation> {};
+INSTANTIATE_TEST_SUITE_P(Operations, WrongMessages, testing::Values(Operation::kSend, Operation::kWriteImm),
+                         [](const auto& op) { return std::string(op_name(op.param)); });
+
+// Who has sent them is no more: nobody but their target can tell.
+TEST_P(WrongMessages, OfANodeThatIsLostAreNotForgotten) {
+  const Terms terms{.op = GetParam(), .size = 4096, .total = 4096, .depth = 2, .verify = true};
+  Ports ports(3);
+  RunningNode zero(0, 3, terms, ports);
+  RunningNode two(2, 3, terms, ports);
+  ports.set(1, 1);  // nobody listens there
+  const Cluster cluster = ports.wait_for_all();
+  for (const std::size_t rank : {0U, 2U}) {
+    const auto impostor = make_session<Impostor>(introduction_of(1, 3, terms), cluster[rank].port);
+    const auto endpoint = impostor->connect();
+    ASSERT_TRUE(endpoint.has_value()) << endpoint.status().message();
+    if (rank == 0) impostor->send_wrong_message(**endpoint);
+    Impostor::be_lost(**endpoint);
+  }
+  const Status outcome = zero.outcome();
+  EXPECT_TRUE(two.outcome().ok());
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.error().context, HasSubstr("1 of 1 messages from node 1 to node 0 are not what was sent"));
+  ASSERT_EQ(zero.results().size(), 2U);
+  EXPECT_EQ(zero.results()[0].peers[0].rank, 1U);
+  EXPECT_TRUE(zero.results()[0].peers[0].lost);
+  EXPECT_EQ(zero.results()[0].peers[0].corrupt, 1U);
+}
+
+TEST(PastLives, AddUp) {
+  OutboundFigures first{.messages = 3, .bytes = 300, .corrupt = 1, .elapsed_ns = 10};
+  first.latency_ns.add(1000);
+  Peer peer{.rank = 2};
+  peer.past.emplace();
+  peer.past->add(first, {.messages = 2, .bytes = 200}, {.corrupt = 4});
+  peer.past->add({.messages = 5, .bytes = 500, .elapsed_ns = 20}, {.messages = 5, .bytes = 500, .corrupt = 8}, {});
+  const PeerResult figures = figures_of(peer);
+  EXPECT_EQ(figures.rank, 2U);
+  EXPECT_EQ(figures.messages, 8U);
+  EXPECT_EQ(figures.bytes, 800U);
+  EXPECT_EQ(figures.counted_messages, 7U);
+  EXPECT_EQ(figures.counted_bytes, 700U);
+  EXPECT_EQ(figures.corrupt, 13U);
+  EXPECT_EQ(figures.elapsed_ns, 30U);
+  EXPECT_EQ(figures.latency_us.count, 1U);
+}
+
+/// The connections of node 0 of two, to which nobody of its kind comes.
+class Door : public testing::Test {
+ protected:
+  void open(const Terms& terms) {
+    terms_ = terms;
+    happenings_ = *Happenings::create();
+    connections_ = std::make_unique<Connections>(
+        ConnectionParts{.self = introduction_of(0, 2, terms),
+                        .session = session_options(),
+                        .modes = {.polling = PollingMode::kEpoll, .threads = ThreadMode::kThreadPerCompletionQueue},
+                        .happenings = happenings_.get(),
+                        .clock = &clock_,
+                        .moment = [](Introduction&) {}});
+    const Status listening = connections_->listen({"127.0.0.1", 0});
+    ASSERT_TRUE(listening.ok()) << listening.message();
+  }
+  [[nodiscard]] Introduction node_1(std::uint64_t incarnation) const {
+    Introduction introduction = introduction_of(1, 2, terms_);
+    introduction.incarnation = incarnation;
+    return introduction;
+  }
+
+  const programs::TickClock clock_;
+  Terms terms_;
+  std::unique_ptr<Happenings> happenings_;
+  std::unique_ptr<Connections> connections_;
+};
+
+TEST_F(Door, IsOpenForOneProcessOfEachNode) {
+  ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
+  const auto first = make_session<Impostor>(node_1(1), connections_->port());
+  const auto second = make_session<Impostor>(node_1(2), connections_->port());
+  const auto present = first->connect();
+  ASSERT_TRUE(present.has_value()) << present.status().message();
+  const auto refused = second->connect();
+  EXPECT_EQ(refused.code(), Errc::kPeerRefused);
+  EXPECT_THAT(refused.status().message(), HasSubstr("node 1 is there already"));
+  EXPECT_TRUE((*present)->alive());
+  first->stop();
+  const auto successor = second->connect();
+  EXPECT_TRUE(successor.has_value()) << successor.status().message();
+}
+
+TEST_F(Door, KeepsNoMemoryForThoseThatDoNotComeIn) {
+  constexpr int kTries = 40;
+  constexpr std::uint64_t kEach = std::uint64_t{8} << 20;  // filled, for READs
+  ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kRead, .size = kEach / 2, .total = kEach, .depth = 2}));
+  const auto impostor = make_session<Impostor>(node_1(1), connections_->port(), "other");
+  EXPECT_EQ(impostor->connect().code(), Errc::kPeerRefused);
+  const std::uint64_t before = process_figures().memory_bytes;
+  for (int i = 0; i < kTries; ++i) EXPECT_EQ(impostor->connect().code(), Errc::kPeerRefused);
+  EXPECT_LT(process_figures().memory_bytes, before + kTries * kEach / 4);
+}
+
+}  // namespace
+}  // namespace rdmacomm::mesh
