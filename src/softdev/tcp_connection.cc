@@ -238,7 +238,6 @@ void TcpConnection::end(TcpStep how) {
   }
 }
 
-/// To close with something unread would take back what was sent last. So it is read until the other end has closed.
 bool TcpConnection::linger() {
   if (!leaving_since_) leaving_since_ = Clock::now();
   if (Clock::now() - *leaving_since_ >= kFarewell) return false;
@@ -247,12 +246,7 @@ bool TcpConnection::linger() {
   if (own_ != nullptr) own_->leave(*this, target_ && target_->has_refused());
   leave_queue_pair();
   (void)shutdown(socket(), SHUT_WR);
-  for (int steps = 0; steps < kMostSteps; ++steps) {
-    (void)input_.skip(input_.available());
-    const int error = input_.fill(1);
-    if (error != 0) return error == EAGAIN;
-  }
-  return true;
+  return input_.linger();
 }
 
 void TcpConnection::forget(std::uint32_t qpn, bool comes_again) {

@@ -14,6 +14,8 @@ namespace {
 
 /// Buffers that a message has made larger than that do not stay so.
 constexpr std::size_t kMostKept = 4 * 1024 * 1024;
+/// Reads of one linger(): who sends without end does not keep its thread from the others.
+constexpr int kMostReads = 256;
 
 /// Copies into memory of this process that an application may have given back meanwhile.
 bool copy_guarded(const iovec& to, const std::byte* from) noexcept {
@@ -58,6 +60,15 @@ int TcpInput::fill(std::size_t needed, bool exactly) {
 
 void TcpInput::make_room(std::size_t length) {
   if (available() == bytes_.size()) bytes_.resize(std::min(2 * bytes_.size(), length));
+}
+
+bool TcpInput::linger() {
+  for (int reads = 0; reads < kMostReads; ++reads) {
+    (void)skip(available());
+    const int error = fill(1);
+    if (error != 0) return error == EAGAIN;
+  }
+  return true;
 }
 
 Moved TcpInput::receive(std::span<const iovec> places, std::size_t wanted, std::size_t ahead) noexcept {

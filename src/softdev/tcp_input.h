@@ -42,6 +42,9 @@ class TcpInput {
   [[nodiscard]] int fill(std::size_t needed, bool exactly = false);
   /// For messages of `length`. The buffer grows with what has come, not with what is announced.
   void make_room(std::size_t length);
+  /// To close a socket with something unread would take back what was sent by it last. So it is read until the other end has
+  /// closed: a piece at each call, however much comes. false: it has closed.
+  [[nodiscard]] bool linger();
   /// Brings at most `most` bytes to `places`: what is available, else from the socket, and with the last of them up to `ahead` of
   /// what follows (to here).
   [[nodiscard]] Moved move(std::span<iovec> places, std::size_t most, std::size_t ahead = 0) noexcept;

@@ -14,7 +14,7 @@ namespace {
 
 /// Messages of more than that are not gathered in the buffer, but for those of XRC.
 constexpr std::uint32_t kLargestGathered = 16 * 1024;
-/// The end of a long WRITE goes by the buffer: its last bytes must not be seen before the others, see copy.h.
+/// The end of a long WRITE goes by the buffer: its last bytes must not be seen before the others, see copier.h.
 constexpr std::uint32_t kWriteTail = 64;
 /// Of a long message, as much is waited for at a time.
 constexpr std::size_t kLargestPiece = 256 * 1024;

@@ -35,16 +35,7 @@ bool TcpVisitor::progress() {
   if (stage_ == Stage::kGreeting) read_greeting();
   if (stage_ == Stage::kAsking) read_confirmation();
   if (Clock::now() - accepted_at_ >= kPatience) return false;
-  return stage_ == Stage::kOver ? linger() : true;
-}
-
-/// To close with something unread would take back what was sent last. So it is read until the other end has closed.
-bool TcpVisitor::linger() {
-  for (;;) {
-    (void)input_.skip(input_.available());
-    const int error = input_.fill(1);
-    if (error != 0) return error == EAGAIN;
-  }
+  return stage_ == Stage::kOver ? input_.linger() : true;
 }
 
 void TcpVisitor::read_greeting() {

@@ -42,7 +42,6 @@ class TcpVisitor final : public TcpServed {
   [[nodiscard]] Stage ask_back();
   void read_confirmation();
   [[nodiscard]] Stage reply(Welcome answer);
-  bool linger();
 
   SoftContext& context_;
   UniqueFd socket_;

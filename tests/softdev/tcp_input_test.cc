@@ -1,0 +1,45 @@
+// What is read from a connection of which nothing is wanted any more.
+#include "softdev/tcp_input.h"
+
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+int unread(const UniqueFd& socket) {
+  int bytes = 0;
+  EXPECT_EQ(ioctl(socket.get(), FIONREAD, &bytes), 0);
+  return bytes;
+}
+
+TEST(TcpInput, WhoSendsWithoutEndIsReadAPieceAtATime) {
+  constexpr std::size_t kAtATime = 64;
+  constexpr std::size_t kSent = 1024 * kAtATime;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+  const UniqueFd ours(ends[0]);
+  UniqueFd others(ends[1]);
+  const std::vector<std::byte> much(kSent);
+  ASSERT_EQ(send(others.get(), much.data(), much.size(), 0), static_cast<ssize_t>(kSent));
+
+  TcpInput input(ours.get(), kAtATime);
+  EXPECT_TRUE(input.linger());
+  EXPECT_GT(unread(ours), 0) << "one call reads all there is, however much comes";
+  for (int round = 0; round < 1024 && unread(ours) != 0; ++round) EXPECT_TRUE(input.linger());
+  EXPECT_EQ(unread(ours), 0);
+
+  others.reset();
+  input.begin_round();
+  EXPECT_FALSE(input.linger());
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev
