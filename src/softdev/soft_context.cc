@@ -133,10 +133,12 @@ std::vector<std::shared_ptr<SoftQp>> QueuePairs::all() {
 std::shared_ptr<PeerDirectory::Owner> PeerDirectory::owner_of(std::uint32_t block) {
   const std::scoped_lock lock(mutex_);
   const auto now = Clock::now();
-  // Held by the directory alone, an owner is in nobody's hands.
+  // Held by the directory alone, an owner is in nobody's hands, and nobody holds its lock; taken, it shows what the last one did.
   std::erase_if(by_block_, [now](const auto& entry) {
     const std::shared_ptr<Owner>& owner = entry.second;
-    return owner.use_count() == 1 && owner->peer.expired() && owner->silent_until <= now;
+    if (owner.use_count() != 1) return false;
+    const std::scoped_lock last(owner->mutex);
+    return owner->peer.expired() && owner->silent_until <= now;
   });
   std::shared_ptr<Owner>& owner = by_block_[block];
   if (owner == nullptr) owner = std::make_shared<Owner>();
