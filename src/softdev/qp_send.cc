@@ -84,8 +84,8 @@ ExecResult SoftQp::execute_here(const ibv_send_wr& wr) noexcept {
   MemoryWindows& windows = soft_context_.windows();
   if (wr.opcode == IBV_WR_BIND_MW) return ExecResult::refused(windows.bind(*this, wr));
   if (!windows.invalidate(wr.invalidate_rkey, qp_base.qp_num)) return ExecResult::refused(IBV_WC_LOC_QP_OP_ERR);
-  (void)
-      wait_for_initiators();  // whoever is stopped there may still write to the window's memory, see docs/soft_device.md
+  // Whoever is stopped there may still write to the window's memory, see docs/soft_device.md.
+  (void)wait_for_initiators();
   return ExecResult::done(0);
 }
 

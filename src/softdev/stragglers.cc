@@ -51,6 +51,7 @@ void Stragglers::defer(std::uint64_t made_at, std::function<void()> give_back) {
 }
 
 void Stragglers::sweep() {
+  if (!watched_for()) return;
   promote_suspects();
   drop_idle();
   give_back_free();
@@ -76,7 +77,7 @@ void Stragglers::promote_suspects() {
 }
 
 void Stragglers::drop_idle() {
-  std::vector<std::shared_ptr<SoftQp>> idle;
+  std::vector<std::shared_ptr<SoftQp>> idle;  // goes after the lock: with the last of its owners a queue pair goes, too
   const std::scoped_lock lock(mutex_);
   std::erase_if(stragglers_, [&idle](const Straggler& straggler) {
     if (straggler.target->busy()) return false;
@@ -111,7 +112,7 @@ bool Stragglers::any() {
 
 bool Stragglers::watched_for() {
   const std::scoped_lock lock(mutex_);
-  return !stragglers_.empty() || !suspects_.empty();
+  return !stragglers_.empty() || !suspects_.empty() || !deferred_.empty();
 }
 
 std::vector<std::shared_ptr<SoftQp>> Stragglers::targets() {

@@ -40,7 +40,7 @@ class Stragglers {
   void forget(const SoftSrq& queue);
   /// Calls `give_back`, which must not fail, when no straggler can be using what was made at that moment; now, if none can.
   void defer(std::uint64_t made_at, std::function<void()> give_back);
-  /// Looks who has let go, and gives back what waited for them. Cost: nothing while there is none.
+  /// Looks who has let go, and gives back what waited for them. Cost: one lock while there is none.
   void sweep();
 
   [[nodiscard]] bool any();
