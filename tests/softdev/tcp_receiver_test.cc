@@ -73,13 +73,18 @@ TEST(TcpReceiver, WhoComesAgainUnaskedDoesNotFollowTheProtocol) {
   EXPECT_TRUE(is_closed(scene.connection));
 }
 
-TEST(TcpReceiver, WhatTheTargetThrowsAwayIsSentAgain) {
-  ManualScene scene;
+/// Two requests, and the target says of the first that it waits for a receive.
+void send_two_without_receives(ManualScene& scene) {
   scene.post();
   scene.post();
   (void)scene.next_request();
   (void)scene.next_request();
   scene.answer(0, TcpAnswer::kNotReady);
+}
+
+TEST(TcpReceiver, WhatTheTargetThrowsAwayIsSentAgain) {
+  ManualScene scene;
+  send_two_without_receives(scene);
   scene.send();  // once this is there, that is known
   EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
   scene.post();  // nothing goes out before kReady
@@ -94,11 +99,7 @@ TEST(TcpReceiver, WhatTheTargetThrowsAwayIsSentAgain) {
 /// What it has carried out meanwhile does not come again.
 TEST(TcpReceiver, TheTargetSaysWhereToBeginAgain) {
   ManualScene scene;
-  scene.post();
-  scene.post();
-  (void)scene.next_request();
-  (void)scene.next_request();
-  scene.answer(0, TcpAnswer::kNotReady);
+  send_two_without_receives(scene);
   scene.answer(1, TcpAnswer::kReady);
   EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
   EXPECT_EQ(scene.next_request().again, 1U);
