@@ -69,7 +69,7 @@ int TcpService::serve(std::uint32_t qpn) {
   listener = tcp_listen(port);
   if (!listener) return errno;
   control(EPOLL_CTL_ADD, listener.get(), EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener.get()));
-  active_.store(true, std::memory_order_relaxed);
+  active_.store(true, std::memory_order_release);
   return 0;
 }
 

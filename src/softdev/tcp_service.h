@@ -40,8 +40,8 @@ class TcpService {
   [[nodiscard]] int serve(std::uint32_t qpn);
   void stop();
 
-  /// Whether there is anything to do for poll().
-  [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_relaxed); }
+  /// Whether there is anything to do for poll(): who sees that sees what start() has made.
+  [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_acquire); }
   /// Goes on with what can go on, unless somebody else does. false: there was nothing.
   bool poll() noexcept;
   /// Who polled may be about to sleep: the thread is to look again.
