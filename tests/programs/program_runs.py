@@ -87,6 +87,8 @@ def shared_memory_names():
 
 
 class ProgramTest(unittest.TestCase):
+    maxDiff = None  # what a program said is shown whole
+
     def setUp(self):
         self.shared_memory = shared_memory_names()
 

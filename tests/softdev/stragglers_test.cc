@@ -146,7 +146,7 @@ TEST(Stragglers, MemoryComesBackWhenThePeerDies) {
   EXPECT_EQ(held_bytes(scene.node), held);
   scene.child.kill();
   EXPECT_TRUE(comes_true([&] { return held_bytes(scene.node) <= held - kLong; }));
-  EXPECT_FALSE(context_of(scene.node).stragglers().any());
+  EXPECT_TRUE(comes_true([&] { return !context_of(scene.node).stragglers().any(); })) << "one that was suspected at last";
 }
 
 TEST(Stragglers, WhatIsMadeAfterTheQueuePairsEndDoesNotWait) {
