@@ -49,6 +49,14 @@ class CompletionPart final : public Part {
 };
 
 /// There and back: the client posts, the server answers with the same operation. Half of that is one way.
+///
+/// Way, which derives from it, has
+///   void stamp(block, iteration)      prepares the payload, as far as that belongs to the measurement
+///   Status receive(block, iteration)  waits until the peer's message is there
+///   void check(block, iteration)      verifies it. Before this side sends again: what the peer then sends may go to the same place
+///   Status clear_up(iteration)        does what is to be done once an iteration is over
+/// None of them is virtual: four such calls are a tenth of a round trip through memory.
+template <typename Way>
 class RoundTripPart : public Part {
  public:
   RoundTripPart(Lane& lane, const Cell& cell, const Order& order, programs::Samples* samples)
@@ -60,7 +68,7 @@ class RoundTripPart : public Part {
     std::uint32_t block = 0;
     for (std::uint64_t i = 0; i < order_.iterations; ++i, block = blocks_.next(block)) {
       if (Status done = client ? ask(block, i) : answer(block, i); !done.ok()) return done;
-      if (Status cleared = clear_up(i); !cleared.ok()) return cleared;
+      if (Status cleared = way().clear_up(i); !cleared.ok()) return cleared;
     }
     elapsed_ticks_ = lane_.clock().now() - began;
     return lane_.wait_for(order_.iterations - 1);
@@ -69,34 +77,27 @@ class RoundTripPart : public Part {
  protected:
   [[nodiscard]] std::uint64_t sends() const override { return order_.iterations; }
 
-  /// Prepares the payload of iteration `i`, as far as that belongs to the measurement.
-  virtual void stamp(std::uint32_t /*block*/, std::uint64_t /*iteration*/) {}
-  /// Waits until the peer's message of iteration `i` is there.
-  virtual Status receive(std::uint32_t block, std::uint64_t iteration) = 0;
-  /// Verifies it. Before this side sends again: what the peer then sends may go to the same place.
-  virtual void check(std::uint32_t block, std::uint64_t iteration) = 0;
-  /// What is to be done once an iteration is over.
-  virtual Status clear_up(std::uint64_t iteration) = 0;
-
  private:
+  [[nodiscard]] Way& way() noexcept { return static_cast<Way&>(*this); }
+
   // A message may be repeated until the peer has it: its memory is not touched before the peer's next one tells that.
   Status ask(std::uint32_t block, std::uint64_t i) {
     fill_out(block, my_seed() + i);
     const std::uint64_t before = lane_.clock().now();
     if (Status sent = send(block, i); !sent.ok()) return sent;
-    if (Status received = receive(block, i); !received.ok()) return received;
+    if (Status received = way().receive(block, i); !received.ok()) return received;
     samples_->add((lane_.clock().now() - before) / 2);
-    check(block, i);
+    way().check(block, i);
     return {};
   }
   Status answer(std::uint32_t block, std::uint64_t i) {
-    if (Status received = receive(block, i); !received.ok()) return received;
-    check(block, i);
+    if (Status received = way().receive(block, i); !received.ok()) return received;
+    way().check(block, i);
     fill_out(block, my_seed() + i);
     return send(block, i);
   }
   Status send(std::uint32_t block, std::uint64_t i) {
-    stamp(block, i);
+    way().stamp(block, i);
     // Only the last one's completion is of interest; that the others are complete, the answers tell.
     const PostFlags signal = i + 1 == order_.iterations ? PostFlags::kNone : PostFlags::kUnsignaled;
     for (;;) {
@@ -113,13 +114,12 @@ class RoundTripPart : public Part {
 };
 
 /// SEND and WRITE_WITH_IMM: a message shows by the completion of a receive.
-class ReceivedRoundTrip final : public RoundTripPart {
+class ReceivedRoundTrip final : public RoundTripPart<ReceivedRoundTrip> {
  public:
   using RoundTripPart::RoundTripPart;
 
- protected:
-  [[nodiscard]] std::uint64_t receives() const override { return order_.iterations; }
-  Status receive(std::uint32_t /*block*/, std::uint64_t /*iteration*/) override {
+  void stamp(std::uint32_t /*block*/, std::uint64_t /*iteration*/) {}
+  Status receive(std::uint32_t /*block*/, std::uint64_t /*iteration*/) {
     for (;;) {
       std::span<const Completion> completions;
       if (Status polled = lane_.poll(completions); !polled.ok()) return polled;
@@ -130,21 +130,22 @@ class ReceivedRoundTrip final : public RoundTripPart {
       if (Status here = lane_.idle(); !here.ok()) return here;
     }
   }
-  void check(std::uint32_t block, std::uint64_t iteration) override {
+  void check(std::uint32_t block, std::uint64_t iteration) {
     verifier_.check(blocks_.in(block).bytes(), their_seed() + iteration, "a received message");
   }
-  Status clear_up(std::uint64_t /*iteration*/) override { return post_next_receive(); }
+  Status clear_up(std::uint64_t /*iteration*/) { return post_next_receive(); }
+
+ protected:
+  [[nodiscard]] std::uint64_t receives() const override { return order_.iterations; }
 };
 
 /// WRITE: nothing tells the receiver but its memory. It polls the last byte, which is another one each time.
-class PolledRoundTrip final : public RoundTripPart {
+class PolledRoundTrip final : public RoundTripPart<PolledRoundTrip> {
  public:
   using RoundTripPart::RoundTripPart;
 
- protected:
-  [[nodiscard]] std::uint64_t receives() const override { return 0; }
-  void stamp(std::uint32_t block, std::uint64_t /*iteration*/) override { blocks_.out(block).bytes().back() = value_; }
-  Status receive(std::uint32_t block, std::uint64_t /*iteration*/) override {
+  void stamp(std::uint32_t block, std::uint64_t /*iteration*/) { blocks_.out(block).bytes().back() = value_; }
+  Status receive(std::uint32_t block, std::uint64_t /*iteration*/) {
     std::atomic_ref<std::byte> last(blocks_.in(block).bytes().back());
     for (std::uint32_t polls = 1; last.load(std::memory_order_acquire) != value_; ++polls) {
       // Without it many reads of the line are under way, which take it away from the writer just before it is written.
@@ -154,17 +155,20 @@ class PolledRoundTrip final : public RoundTripPart {
     }
     return {};
   }
-  void check(std::uint32_t block, std::uint64_t iteration) override {
+  void check(std::uint32_t block, std::uint64_t iteration) {
     const auto bytes = blocks_.in(block).bytes();
     verifier_.check(bytes.first(bytes.size() - 1), their_seed() + iteration, "memory written by WRITE");
   }
-  Status clear_up(std::uint64_t iteration) override {
+  Status clear_up(std::uint64_t iteration) {
     value_ = value_of(iteration + 1);
     // Completions of failed WRITEs come here, and successful ones make room in the send queue.
     if (iteration % 16 != 0) return {};
     std::span<const Completion> completions;
     return lane_.poll(completions);
   }
+
+ protected:
+  [[nodiscard]] std::uint64_t receives() const override { return 0; }
 
  private:
   // What comes while the completion queue is asked is seen later: what comes through memory comes before the first look.
