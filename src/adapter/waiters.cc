@@ -65,7 +65,7 @@ void EpollWaiter::wait(Deadline deadline) noexcept {
 
 // Whether the budget of this wait is not used up. A wait begins when the queue has become empty.
 bool AdaptiveWaiter::may_spin() noexcept {
-  if (empty_polls() == 1) {
+  if (begins()) {
     spin_until_ = Deadline::Clock::now() + options_.spin;
     return options_.spin.count() > 0;
   }

@@ -8,6 +8,13 @@
 
 namespace rdmacomm {
 
+/// A pause takes longer than a poll. What comes within the time of a round trip is seen without; who waits longer than
+/// these, a microsecond or two, does not feel it, and the core's other hyper-thread does.
+[[nodiscard]] inline std::uint32_t bare_polls(const WaitOptions& options) noexcept {
+  constexpr std::uint32_t kBarePolls = 64;
+  return options.yield_every == 0 ? kBarePolls : std::min(kBarePolls, options.yield_every - 1);
+}
+
 /// Spins. The caller polls between two waits, so each of them is one pause: it needs neither the clock nor a flag, since
 /// returning is all that wake() and the deadline can ask of it.
 class BusyPollWaiter final : public CompletionWaiter {
@@ -21,13 +28,6 @@ class BusyPollWaiter final : public CompletionWaiter {
   void wait(Deadline deadline) noexcept override;
 
  private:
-  /// A pause takes longer than a poll. What comes within the time of a round trip is seen without; who waits longer than
-  /// these, a microsecond or two, does not feel it, and the core's other hyper-thread does.
-  static constexpr std::uint32_t kBarePolls = 64;
-  [[nodiscard]] static std::uint64_t bare_polls(const WaitOptions& options) noexcept {
-    return options.yield_every == 0 ? kBarePolls : std::min(kBarePolls, options.yield_every - 1);
-  }
-
   const std::uint32_t yield_every_;
 };
 
@@ -74,7 +74,9 @@ class EpollWaiter final : public CompletionWaiter {
 class AdaptiveWaiter final : public CompletionWaiter {
  public:
   AdaptiveWaiter(const WaitOptions& options, ChannelSleeper sleeper)
-      : CompletionWaiter(true), options_(options), sleeper_(std::move(sleeper)) {}
+      : CompletionWaiter(true, options.spin.count() > 0 ? bare_polls(options) : 0),
+        options_(options),
+        sleeper_(std::move(sleeper)) {}
   void wake() noexcept override { sleeper_.wake(); }
 
  protected:

@@ -1,5 +1,7 @@
 #include "rdmacomm/channel/completion_poller.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <mutex>
 
@@ -14,15 +16,33 @@ constexpr std::size_t kBatch = 16;  // completions taken from the device at a ti
 
 }  // namespace
 
+/// Who changes the channels goes before who polls, and would hardly ever find the lock free.
+class CompletionPoller::Change {
+ public:
+  explicit Change(CompletionPoller& poller) noexcept : poller_(poller) {
+    poller_.changes_.fetch_add(1, std::memory_order_relaxed);
+    poller_.lock_.lock();
+  }
+  Change(const Change&) = delete;
+  Change& operator=(const Change&) = delete;
+  ~Change() {
+    poller_.lock_.unlock();
+    poller_.changes_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+ private:
+  CompletionPoller& poller_;
+};
+
 void CompletionPoller::attach(RDMAChannel& channel) {
   const std::uint32_t qpn = channel.adapter().address().qpn;
-  const std::scoped_lock lock(lock_);
+  const Change change(*this);
   by_qpn_.insert(std::ranges::lower_bound(by_qpn_, qpn, {}, &Entry::qpn), {qpn, &channel});
   tells_every_end_ = channel.adapter().device().limits().flushes_in_error;
 }
 
 void CompletionPoller::detach(RDMAChannel& channel) {
-  const std::scoped_lock lock(lock_);
+  const Change change(*this);
   std::erase_if(by_qpn_, [&](const Entry& each) { return each.channel == &channel; });
 }
 
@@ -47,11 +67,16 @@ RDMACOMM_HOT_INLINE std::error_code CompletionPoller::take(std::span<Completion>
   return no_error_;
 }
 
-std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& count) noexcept {
+std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& count, std::uint32_t times) noexcept {
   count = 0;
   if (out.empty()) return no_error_;
+  if (changes_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    sched_yield();
   const std::scoped_lock lock(lock_);
-  const std::error_code failed = take(out, count);
+  std::error_code failed = no_error_;
+  do {
+    failed = take(out, count);
+  } while (!failed && count == 0 && --times != 0 && changes_.load(std::memory_order_relaxed) == 0);
   if (tells_every_end_ || failed || count > 0) [[likely]]
     return failed;
   return poll_for_end(out, count);

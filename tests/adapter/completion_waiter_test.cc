@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <thread>
+#include <vector>
 
 #include "rdmacomm/device/rdma_device.h"
 #include "support/fake_verbs.h"
@@ -18,6 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using rdmacomm::testing::FakeVerbs;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class CompletionWaiterTest : public ::testing::Test {
@@ -86,6 +88,27 @@ TEST_F(CompletionWaiterTest, BusyPollingWorksWithoutYieldingToo) {
   const auto waiter = make(PollingMode::kBusyPoll, {.yield_every = 0});
   for (int i = 0; i < 5000; ++i) step(*waiter, 1h);
   EXPECT_EQ(polls_, 5000);
+}
+
+TEST_F(CompletionWaiterTest, SpinningBeginsWithManyPollsAtATime) {
+  const auto polls_of = [&](PollingMode mode, const WaitOptions& options) {
+    const auto waiter = make(mode, options);
+    std::vector<std::uint32_t> polls;
+    for (int i = 0; i < 3; ++i) {
+      polls.push_back(waiter->polls_at_a_time());
+      EXPECT_FALSE(waiter->step(nothing, Deadline::after({})));
+    }
+    EXPECT_TRUE(waiter->step(found, Deadline::after({})));
+    EXPECT_EQ(waiter->polls_at_a_time(), polls.front());
+    return polls;
+  };
+  EXPECT_THAT(polls_of(PollingMode::kBusyPoll, {}), ElementsAre(64, 1, 1));
+  EXPECT_THAT(polls_of(PollingMode::kBusyPoll, {.yield_every = 0}), ElementsAre(64, 1, 1));
+  EXPECT_THAT(polls_of(PollingMode::kBusyPoll, {.yield_every = 8}), ElementsAre(7, 1, 1));
+  EXPECT_THAT(polls_of(PollingMode::kBusyPoll, {.yield_every = 1}), ElementsAre(1, 1, 1));
+  EXPECT_THAT(polls_of(PollingMode::kAdaptive, {}), ElementsAre(64, 1, 1));
+  EXPECT_THAT(polls_of(PollingMode::kAdaptive, {.spin = 0us}), ElementsAre(1, 1, 1));
+  EXPECT_THAT(polls_of(PollingMode::kCompletionChannel, {}), ElementsAre(1, 1, 1));
 }
 
 TEST_F(CompletionWaiterTest, AWaitBeginsWhenThereIsNothing) {

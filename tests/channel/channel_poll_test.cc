@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <thread>
 #include <vector>
 
 #include "rdmacomm/channel/completion_poller.h"
@@ -440,6 +442,35 @@ TEST_F(ChannelPollTest, ASharedPollerReportsAFailedQueue) {
   std::size_t count = 7;
   EXPECT_EQ(poller.poll(out, count), Errc::kCompletionFailed);
   EXPECT_EQ(count, 0U);
+}
+
+TEST_F(ChannelPollTest, ASharedPollerLooksSoManyTimesUntilThereIsSomething) {
+  CompletionPoller poller(*queue_);
+  poller.attach(*channel_);
+  std::array<Completion, 4> out;
+  std::size_t count = 7;
+  fake_.polls = 0;
+  ASSERT_FALSE(poller.poll(out, count, 10));
+  EXPECT_EQ(count, 0U);
+  EXPECT_EQ(fake_.polls, 10U);
+  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  fake_.complete_send();
+  ASSERT_FALSE(poller.poll(out, count, 10));
+  EXPECT_EQ(count, 1U);
+  EXPECT_EQ(fake_.polls, 11U);
+}
+
+TEST_F(ChannelPollTest, WhoAttachesAChannelDoesNotWaitForAllOfThem) {
+  CompletionPoller poller(*queue_);
+  std::thread thread([&] {
+    std::array<Completion, 4> out;
+    std::size_t count = 0;
+    EXPECT_FALSE(poller.poll(out, count, std::numeric_limits<std::uint32_t>::max()));  // a minute, and more
+  });
+  while (fake_.polls == 0) std::this_thread::yield();
+  poller.attach(*channel_);
+  thread.join();
+  EXPECT_LT(fake_.polls, std::numeric_limits<std::uint32_t>::max());
 }
 
 TEST_F(ChannelPollTest, AChannelOnASharedQueueDrainsThroughThePoller) {

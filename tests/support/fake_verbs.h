@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
@@ -153,6 +154,7 @@ class FakeVerbs {
   std::vector<int> shared_recv_lengths;   ///< receives of each call of post_srq_recv
   std::vector<std::uint32_t> srq_limits;  ///< of each modify_srq
   std::deque<ibv_wc> completions;         ///< what poll_cq gives next
+  std::atomic<std::uint64_t> polls{0};    ///< calls of poll_cq
   std::vector<int> registered_access;     ///< of each reg_mr
   std::vector<int> completion_depths;     ///< of each create_cq
   unsigned acknowledged_events = 0;
@@ -263,6 +265,7 @@ class FakeVerbs {
   }
   static int poll_cq(ibv_cq* /*cq*/, int count, ibv_wc* wcs) {
     FakeVerbs& fake = self();
+    fake.polls.fetch_add(1, std::memory_order_relaxed);
     if (fake.poll_fails) return -1;
     int taken = 0;
     for (; taken < count && !fake.completions.empty(); ++taken) {

@@ -72,7 +72,8 @@ class CompletionWaiter {
   /// One step of waiting: polls; where that finds nothing, gets ready to sleep, polls again, and sleeps. No completion is
   /// slept through, whenever it comes.
   ///
-  /// poll      takes completions from the queue, and says whether the caller wants to stop waiting: it was found, or failed
+  /// poll      takes completions from the queue, and says whether the caller wants to stop waiting: it was found, or failed.
+  ///           While it finds nothing it may look polls_at_a_time() times, with nothing else between
   /// deadline  ends a sleep. A step that only spins does not look at it
   /// Returns   what the last poll() has said. False, too, when the queue has not been empty since: the caller looks at
   ///           its deadline and at what else ends its loop, and makes the next step
@@ -100,6 +101,11 @@ class CompletionWaiter {
 
   /// Ends the step() that is under way, or the next one that would sleep. Costs a system call where the waiter may sleep.
   virtual void wake() noexcept = 0;
+  /// So many polls in a row are what spinning begins with: whatever is looked at between two of them makes the second one
+  /// late. 1 after these, and where the waiter sleeps at once.
+  [[nodiscard]] std::uint32_t polls_at_a_time() const noexcept {
+    return empty_polls_ == 0 && bare_polls_ != 0 ? bare_polls_ : 1;
+  }
   /// Whether the last step() spun where it found nothing, so that the next one must follow at once.
   [[nodiscard]] bool spins() const noexcept { return spins_; }
   [[nodiscard]] WaitCounts counts() const noexcept;
@@ -113,8 +119,8 @@ class CompletionWaiter {
   virtual void unwatch(int /*fd*/) noexcept {}
 
  protected:
-  /// bare_polls: so many empty polls in a row are followed by the next one, without get_ready() and wait()
-  explicit CompletionWaiter(bool spins, std::uint64_t bare_polls = 0) noexcept
+  /// bare_polls: with so many empty polls waiting begins, without get_ready() and wait()
+  explicit CompletionWaiter(bool spins, std::uint32_t bare_polls = 0) noexcept
       : spins_(spins), bare_polls_(bare_polls) {}
 
   /// Gets ready to sleep. Returns whether the queue must be polled once more before wait().
@@ -125,8 +131,10 @@ class CompletionWaiter {
   /// Takes what has made fd() readable.
   virtual void clear() noexcept {}
 
-  /// Polls in a row that have found nothing; 1: waiting begins.
+  /// Polls in a row that have found nothing.
   [[nodiscard]] std::uint64_t empty_polls() const noexcept { return empty_polls_; }
+  /// Whether get_ready() is called for the first time since something was found.
+  [[nodiscard]] bool begins() const noexcept { return empty_polls_ == bare_polls_ + 1; }
   void note_spins(bool spins) noexcept { spins_ = spins; }
   void note_sleep(std::chrono::nanoseconds time) noexcept;
 
@@ -137,12 +145,13 @@ class CompletionWaiter {
   }
   void note_empty() noexcept {
     // One thread writes, so that a plain addition does.
-    if (++empty_polls_ == 1) waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (empty_polls_ == 0) waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    empty_polls_ += polls_at_a_time();
   }
 
   std::uint64_t empty_polls_ = 0;
   bool spins_;
-  const std::uint64_t bare_polls_;
+  const std::uint32_t bare_polls_;
   std::atomic<std::uint64_t> waits_{0};
   std::atomic<std::uint64_t> sleeps_{0};
   std::atomic<std::int64_t> asleep_ns_{0};

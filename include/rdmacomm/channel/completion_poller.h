@@ -2,6 +2,7 @@
 // Layer: channel. Uses: base, device, adapter.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -24,10 +25,12 @@ class CompletionPoller {
   /// which the CompletionQueue's owner keeps alive, go back to it.
   void detach(RDMAChannel& channel);
 
-  /// As RDMAChannel::poll. Cost: one uncontended lock a call; a binary search a completion.
-  [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count) noexcept;
+  /// As RDMAChannel::poll; while there is nothing, so many times. attach() and detach() do not wait for these.
+  /// Cost: one uncontended lock a call; a binary search a completion.
+  [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count, std::uint32_t times = 1) noexcept;
 
  private:
+  class Change;
   [[nodiscard]] std::error_code take(std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
   void drop(const ibv_wc& wc) noexcept;
@@ -40,9 +43,10 @@ class CompletionPoller {
   CompletionQueue& cq_;
   // Held while polling: a number may be given to another queue pair as soon as the one that had it is detached and gone.
   SpinLock lock_;
-  std::vector<Entry> by_qpn_;         // sorted
-  bool tells_every_end_ = true;       // the device: DeviceLimits::flushes_in_error
-  const std::error_code no_error_{};  // as RDMAChannel's
+  std::atomic<std::uint32_t> changes_{0};  // that wait for the lock, or have it
+  std::vector<Entry> by_qpn_;              // sorted
+  bool tells_every_end_ = true;            // the device: DeviceLimits::flushes_in_error
+  const std::error_code no_error_{};       // as RDMAChannel's
 };
 
 }  // namespace rdmacomm
