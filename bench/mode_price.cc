@@ -260,10 +260,12 @@ struct LibraryEnd {
   Session& session;
   EndPoint& endpoint;
   RDMAChannel& channel;
+  RDMABuffer& memory = session.memory();
   const bool direct = channel.name() == kDirectChannel;
+  const BufferSlice out = memory.at(0);  // as the raw loop has its slices
   std::uint64_t taken = 0;
 
-  void send() { session.send(channel); }
+  void send() { must(channel.post_send(out, 0, PostFlags::kInline | PostFlags::kUnsignaled)); }
   void take() {
     Completion completion;
     std::size_t count = 0;
@@ -276,7 +278,7 @@ struct LibraryEnd {
     }
     taken = completion.id;
   }
-  void give_back() { must(channel.post_recv(session.memory().at(taken), taken)); }
+  void give_back() { must(channel.post_recv(memory.at(taken), taken)); }
 };
 
 constexpr int kRounds = 60;
