@@ -44,24 +44,42 @@ void CompletionPoller::attach(RDMAChannel& channel) {
 void CompletionPoller::detach(RDMAChannel& channel) {
   const Change change(*this);
   std::erase_if(by_qpn_, [&](const Entry& each) { return each.channel == &channel; });
+  last_ = {};
 }
 
-// As RDMAChannel::poll_queues().
-RDMACOMM_HOT_INLINE std::error_code CompletionPoller::take(std::span<Completion> out, std::size_t& count) noexcept {
+// Whose completion it is; nullptr: nobody's any more. Mostly the one who had the one before.
+RDMACOMM_HOT_INLINE RDMAChannel* CompletionPoller::owner_of(const ibv_wc& wc) noexcept {
+  if (last_.channel != nullptr && last_.qpn == wc.qp_num) [[likely]]
+    return last_.channel;
+  const auto found = std::ranges::lower_bound(by_qpn_, wc.qp_num, {}, &Entry::qpn);
+  if (found == by_qpn_.end() || found->qpn != wc.qp_num) return nullptr;
+  last_ = *found;
+  return found->channel;
+}
+
+RDMACOMM_HOT_INLINE void CompletionPoller::deliver(std::span<const ibv_wc> wcs, std::span<Completion> out,
+                                                   std::size_t& count) noexcept {
+  std::size_t delivered = count;  // not the caller's: the compiler would have to store it after each completion
+  for (const ibv_wc& wc : wcs) {
+    RDMAChannel* const owner = owner_of(wc);
+    if (owner == nullptr) [[unlikely]] {
+      drop(wc);
+    } else if (owner->complete(wc, out[delivered])) {
+      ++delivered;
+    }
+  }
+  count = delivered;
+}
+
+// As RDMAChannel::poll_more().
+[[gnu::noinline]] std::error_code CompletionPoller::take_more(std::span<Completion> out, std::size_t& count) noexcept {
   while (count < out.size()) {
     ibv_wc wcs[kBatch];  // written by the device as far as used
     const int asked = static_cast<int>(std::min(out.size() - count, kBatch));
     const int got = ibv_poll_cq(cq_.get(), asked, wcs);
     if (got < 0) [[unlikely]]
       return Errc::kCompletionFailed;
-    for (int i = 0; i < got; ++i) {
-      const auto found = std::ranges::lower_bound(by_qpn_, wcs[i].qp_num, {}, &Entry::qpn);
-      if (found == by_qpn_.end() || found->qpn != wcs[i].qp_num) {
-        drop(wcs[i]);
-      } else if (found->channel->complete(wcs[i], out[count])) {
-        ++count;
-      }
-    }
+    deliver({wcs, static_cast<std::size_t>(got)}, out, count);
     if (got < asked) break;
   }
   return no_error_;
@@ -73,12 +91,21 @@ std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& c
   if (changes_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     sched_yield();
   const std::scoped_lock lock(lock_);
-  std::error_code failed = no_error_;
+  ibv_wc wcs[kBatch];  // written by the device as far as used
+  const int asked = static_cast<int>(std::min(out.size(), kBatch));
+  int got = 0;
+  // Nothing but polls in here, see CompletionWaiter::polls_at_a_time().
   do {
-    failed = take(out, count);
-  } while (!failed && count == 0 && --times != 0 && changes_.load(std::memory_order_relaxed) == 0);
-  if (tells_every_end_ || failed || count > 0) [[likely]]
-    return failed;
+    got = ibv_poll_cq(cq_.get(), asked, wcs);
+  } while (got == 0 && --times != 0 && changes_.load(std::memory_order_relaxed) == 0);
+  if (got < 0) [[unlikely]]
+    return Errc::kCompletionFailed;
+  deliver({wcs, static_cast<std::size_t>(got)}, out, count);
+  if (got == asked && count < out.size()) {
+    if (const std::error_code failed = take_more(out, count)) return failed;
+  }
+  if (tells_every_end_ || count > 0) [[likely]]
+    return no_error_;
   return poll_for_end(out, count);
 }
 
@@ -86,7 +113,7 @@ std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& c
 [[gnu::noinline]] std::error_code CompletionPoller::poll_for_end(std::span<Completion> out,
                                                                  std::size_t& count) noexcept {
   for (const Entry& each : by_qpn_) each.channel->look_for_end();
-  const std::error_code failed = take(out, count);
+  const std::error_code failed = take_more(out, count);
   if (failed || count > 0) return failed;
   for (const Entry& each : by_qpn_) each.channel->settle();
   return no_error_;

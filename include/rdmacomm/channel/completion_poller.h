@@ -31,20 +31,23 @@ class CompletionPoller {
 
  private:
   class Change;
-  [[nodiscard]] std::error_code take(std::span<Completion> out, std::size_t& count) noexcept;
-  [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
-  void drop(const ibv_wc& wc) noexcept;
-
   struct Entry {
     std::uint32_t qpn = 0;  // here, and not only in the channel, for the search
     RDMAChannel* channel = nullptr;
   };
+
+  [[nodiscard]] RDMAChannel* owner_of(const ibv_wc& wc) noexcept;
+  void deliver(std::span<const ibv_wc> wcs, std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] std::error_code take_more(std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
+  void drop(const ibv_wc& wc) noexcept;
 
   CompletionQueue& cq_;
   // Held while polling: a number may be given to another queue pair as soon as the one that had it is detached and gone.
   SpinLock lock_;
   std::atomic<std::uint32_t> changes_{0};  // that wait for the lock, or have it
   std::vector<Entry> by_qpn_;              // sorted
+  Entry last_;                             // that a completion was for; none: nullptr
   bool tells_every_end_ = true;            // the device: DeviceLimits::flushes_in_error
   const std::error_code no_error_{};       // as RDMAChannel's
 };
