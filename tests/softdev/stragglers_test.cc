@@ -146,7 +146,8 @@ TEST(Stragglers, MemoryComesBackWhenThePeerDies) {
   EXPECT_EQ(held_bytes(scene.node), held);
   scene.child.kill();
   EXPECT_TRUE(comes_true([&] { return held_bytes(scene.node) <= held - kLong; }));
-  EXPECT_TRUE(comes_true([&] { return !context_of(scene.node).stragglers().any(); })) << "one that was suspected at last";
+  EXPECT_TRUE(comes_true([&] { return !context_of(scene.node).stragglers().any(); }))
+      << "one that was suspected at last";
 }
 
 TEST(Stragglers, WhatIsMadeAfterTheQueuePairsEndDoesNotWait) {
