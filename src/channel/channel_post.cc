@@ -121,7 +121,8 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::prepare(const SendRequest& request, std::u
   wr.sg_list = sge_list(request.local);
   wr.num_sge = static_cast<int>(request.local.size());
   wr.send_flags = (static_cast<unsigned>(request.flags) & ~static_cast<unsigned>(IBV_SEND_SIGNALED)) |
-                  (silent ? 0U : static_cast<unsigned>(IBV_SEND_SIGNALED));
+                  (silent ? 0U : static_cast<unsigned>(IBV_SEND_SIGNALED)) |
+                  (request.operation == Operation::kRead ? 0U : order_flags_);
   fill_operation(request, wr);
   return Errc::kOk;
 }

@@ -37,7 +37,8 @@ RDMAChannel::RDMAChannel(std::string name, std::unique_ptr<RDMAAdapter> adapter,
       max_read_slices_(static_cast<std::uint32_t>(*adapter_->config().max_read_slices)),
       max_recv_slices_(static_cast<std::uint32_t>(*adapter_->config().max_recv_slices)),
       max_inline_bytes_(adapter_->max_inline_bytes()),
-      max_message_bytes_(adapter_->device().limits().max_message_bytes) {
+      max_message_bytes_(adapter_->device().limits().max_message_bytes),
+      order_flags_(adapter_->device().limits().completes_in_order ? 0U : static_cast<unsigned>(IBV_SEND_FENCE)) {
   send_.allocate(*adapter_->config().send_depth);
   recv_.allocate(*adapter_->config().recv_depth);
 }

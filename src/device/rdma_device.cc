@@ -57,6 +57,7 @@ DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& 
           .max_message_bytes = port.max_msg_sz,
           .mtu_bytes = verbs::mtu_bytes(port.active_mtu),
           .flushes_in_error = device.vendor_id != kSiwVendor,
+          .completes_in_order = device.vendor_id != kSiwVendor,
           .immediate_data = transport != verbs::Transport::kIwarp,
           .atomics = device.atomic_cap != IBV_ATOMIC_NONE,
           .atomic_scope = scope_of(device.atomic_cap),

@@ -273,6 +273,22 @@ TEST_F(ChannelPollTest, DrainWaitsForNoMarkerWhereTheDeviceWouldNotReturnIt) {
   EXPECT_EQ(fake_.posts.size(), posts);
 }
 
+// siw: what follows a READ would be complete before it, and is in order only where it waits.
+TEST_F(ChannelPollTest, RequestsWaitForReadsWhereTheDeviceDoesNotKeepTheOrder) {
+  for (const bool in_order : {true, false}) {
+    if (!in_order) fake_.devices[0]->attributes.vendor_id = 0x626d74;
+    start();
+    ASSERT_EQ(device_->limits().completes_in_order, in_order);
+    const RemoteRegion remote{.address = 4096, .length = 64, .rkey = 1};
+    ASSERT_FALSE(channel_->post_read(slice(), remote, 1));
+    EXPECT_EQ(fake_.posts.back().wr.send_flags & IBV_SEND_FENCE, 0U);
+    ASSERT_FALSE(channel_->post_send(slice(), 2));
+    EXPECT_EQ((fake_.posts.back().wr.send_flags & IBV_SEND_FENCE) == 0, in_order);
+    ASSERT_FALSE(channel_->post_write(slice(), remote, 3));
+    EXPECT_EQ((fake_.posts.back().wr.send_flags & IBV_SEND_FENCE) == 0, in_order);
+  }
+}
+
 TEST_F(ChannelPollTest, WhatSuchADeviceNeverReturnsIsOverOnceItsQueueIsEmpty) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();

@@ -427,6 +427,26 @@ TEST_F(VerbsTest, AChainMixesOperationsInOrder) {
   EXPECT_TRUE(has_pattern(inbox->bytes().first(32), 1)) << "the READ saw the WRITE, the SEND saw the READ";
 }
 
+// A READ takes a way there and back; what follows it only one.
+TEST_F(VerbsTest, RequestsCompleteInTheOrderTheyWerePosted) {
+  constexpr std::size_t kBytes = 64 << 10;
+  const auto source = right().buffer(kBytes);
+  const auto place = left().buffer(kBytes);
+  const auto word = left().buffer(8);
+  for (unsigned round = 0; round < 20; ++round) {
+    fill(source->bytes(), round);
+    ASSERT_FALSE(right().channel->post_recv(inbox(right()), 1));
+    ASSERT_FALSE(left().channel->post_read(place->at(0), source->remote_region(), 1));
+    ASSERT_FALSE(left().channel->post_send(word->at(0), 2));
+    ASSERT_FALSE(left().channel->post_write(word->at(0), source->remote_region(), 3));
+    ASSERT_EQ(left().next().id, 1U);
+    EXPECT_TRUE(has_pattern(place->bytes(), round)) << "the READ is not complete";
+    ASSERT_EQ(left().next().id, 2U);
+    ASSERT_EQ(left().next().id, 3U);
+    ASSERT_TRUE(right().next().ok());
+  }
+}
+
 TEST_F(VerbsTest, ReceivesMayBeEmpty) {
   if (!has(Trait::kTakesEmptyReceives)) GTEST_SKIP() << "property: a receive needs a slice";
   ASSERT_FALSE(right().channel->post_recv({}, 70));

@@ -270,6 +270,7 @@ class RDMAChannel {
   const std::uint32_t max_recv_slices_;
   const std::uint32_t max_inline_bytes_;
   const std::uint32_t max_message_bytes_;
+  const unsigned order_flags_;  // with all requests but READs: DeviceLimits::completes_in_order
   RequestRing send_;
   RequestRing recv_;
   /// All that the device will ever tell is in the completion queue. Set by begin_drain(), on such devices only.

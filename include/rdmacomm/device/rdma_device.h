@@ -61,6 +61,9 @@ struct DeviceLimits {
   /// A send posted in ERR completes as flushed, as the verbs demand. Not so on siw: there the move to ERR itself empties
   /// the queue, and nothing is heard of unsignaled requests.
   bool flushes_in_error = true;
+  /// The requests of a send queue complete in the order in which they were posted, as the verbs demand. Not so on siw, where
+  /// what follows a READ is complete as soon as it is sent: channels let it wait for the READ (IBV_SEND_FENCE).
+  bool completes_in_order = true;
   bool immediate_data = true;  ///< SEND_WITH_IMM and WRITE_WITH_IMM; not on iWARP (RFC 5040 has none)
   bool atomics = false;        ///< fetch_add and compare_swap
   AtomicScope atomic_scope = AtomicScope::kNone;
