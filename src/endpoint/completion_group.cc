@@ -27,17 +27,6 @@ Status CompletionGroup::make_room_for(const std::shared_ptr<ReceivePool>& pool) 
   return {};
 }
 
-std::error_code CompletionGroup::wait_step(std::span<Completion> out, std::size_t& count, Deadline deadline) noexcept {
-  std::error_code failed = no_error_;
-  const auto poll_now = [&]() noexcept {
-    failed = poller_.poll(out, count, waiter_->polls_at_a_time());
-    return failed || count > 0;
-  };
-  // A notice that came before is not slept through: wake() has made this step, or the next one, short.
-  (void)waiter_->step(poll_now, deadline);
-  return failed;
-}
-
 std::error_code CompletionGroup::wait_step_outside(std::span<Completion> out, std::size_t& count) noexcept {
   std::error_code failed = no_error_;
   const auto poll_now = [&]() noexcept {

@@ -35,7 +35,8 @@ struct Error {
 /// Success, or an Error. A value; [[nodiscard]], so that no failure is dropped by accident.
 class [[nodiscard]] Status {
  public:
-  Status() = default;
+  // Not defaulted: `return {};` would then clear the Error's place, too, and waiting returns one for each message.
+  Status() noexcept {}                               // NOLINT(modernize-use-equals-default)
   Status(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor): reads as `return error;`
 
   [[nodiscard]] bool ok() const noexcept { return !error_.has_value(); }

@@ -52,7 +52,16 @@ class CompletionGroup {
   }
   /// One step of waiting, as CompletionWaiter::step. Returns with completions, or without any when there may be some,
   /// after notify(), or when the deadline has passed (a step that spins: at once).
-  [[nodiscard]] std::error_code wait_step(std::span<Completion> out, std::size_t& count, Deadline deadline) noexcept;
+  [[nodiscard]] std::error_code wait_step(std::span<Completion> out, std::size_t& count, Deadline deadline) noexcept {
+    std::error_code failed = no_error_;
+    const auto poll_now = [&]() noexcept {
+      failed = poller_.poll(out, count, waiter_->polls_at_a_time());
+      return failed || count > 0;
+    };
+    // A notice that came before is not slept through: wake() has made this step, or the next one, short.
+    (void)waiter_->step(poll_now, deadline);
+    return failed;
+  }
   /// The same for who sleeps on waiter().fd(), as CompletionWaiter::step_outside.
   [[nodiscard]] std::error_code wait_step_outside(std::span<Completion> out, std::size_t& count) noexcept;
   /// Ends the wait_step() that is under way, or the next one, and makes take_notice() true.
