@@ -41,6 +41,7 @@
 #include "rdmacomm/endpoint/endpoint.h"
 #include "rdmacomm/endpoint/endpoint_card.h"
 #include "rdmacomm/endpoint/hca_config.h"
+#include "rdmacomm/memory/buffer_pool.h"
 #include "rdmacomm/memory/rdma_buffer.h"
 #include "rdmacomm/memory/remote_region.h"
 #include "rdmacomm/session/client_session.h"

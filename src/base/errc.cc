@@ -38,6 +38,7 @@ const char* sentence(Errc e) {
     case Errc::kBadMessage: return "bad message";
     case Errc::kIncompatiblePeer: return "incompatible peer";
     case Errc::kStopped: return "stopped";
+    case Errc::kPoolExhausted: return "buffer pool exhausted";
   }
   return "unknown rdmacomm error";
 }

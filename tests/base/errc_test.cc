@@ -8,7 +8,7 @@
 namespace rdmacomm {
 namespace {
 
-constexpr int kLast = static_cast<int>(Errc::kStopped);
+constexpr int kLast = static_cast<int>(Errc::kPoolExhausted);
 
 TEST(Errc, OkIsNoError) {
   EXPECT_FALSE(make_error_code(Errc::kOk));

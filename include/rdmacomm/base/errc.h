@@ -46,6 +46,8 @@ enum class Errc : int {
   kBadMessage,        ///< bytes that are not a message of this protocol
   kIncompatiblePeer,  ///< both sides work, but not together (GID types, MTU, link layer)
   kStopped,           ///< the object was stopped while the call was waiting
+  // Pools.
+  kPoolExhausted,  ///< every block of a BufferPool that would do is leased: give some back, then retry
 };
 
 /// The category of Errc: name() is "rdmacomm", message(e) is one short sentence. Cost: none.

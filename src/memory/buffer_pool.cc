@@ -1,0 +1,269 @@
+#include "rdmacomm/memory/buffer_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "memory/buffer_pool_core.h"
+
+namespace rdmacomm {
+namespace {
+
+constexpr std::size_t kLeastBlock = 64;  // a cache line: neighbours belong to different threads
+constexpr std::size_t kMostBlock = std::size_t{1} << 31;
+
+std::uint32_t log2_of(std::size_t power) {
+  return static_cast<std::uint32_t>(std::countr_zero(power));
+}
+
+/// Threads are numbered as they come, whatever pools they use.
+std::size_t thread_number() noexcept {
+  static std::atomic<std::size_t> next{0};
+  thread_local const std::size_t number = next.fetch_add(1, std::memory_order_relaxed);
+  return number;
+}
+
+}  // namespace
+
+Status BufferPoolOptions::validate() const {
+  const auto wrong = [this](const std::string& what) {
+    return make_error(Errc::kInvalidArgument, "buffer pool \"" + name + "\": " + what);
+  };
+  if (!std::has_single_bit(largest_block) || largest_block > kMostBlock) {
+    return wrong("largest_block is a power of two of at most " + std::to_string(kMostBlock) + ", not " +
+                 std::to_string(largest_block));
+  }
+  if (!std::has_single_bit(smallest_block) || smallest_block < kLeastBlock || smallest_block > largest_block) {
+    return wrong("smallest_block is a power of two of " + std::to_string(kLeastBlock) + " to largest_block (" +
+                 std::to_string(largest_block) + "), not " + std::to_string(smallest_block));
+  }
+  if (total_bytes == 0 || total_bytes % largest_block != 0) {
+    return wrong("total_bytes is a multiple of largest_block (" + std::to_string(largest_block) + "), not " +
+                 std::to_string(total_bytes));
+  }
+  if (total_bytes / smallest_block > BuddyBlocks::kNone / 2) {
+    return wrong("total_bytes (" + std::to_string(total_bytes) + ") is more than 2^31 blocks of smallest_block");
+  }
+  return {};
+}
+
+// The lease -----------------------------------------------------------------------------------------------------------
+
+BufferLease& BufferLease::operator=(BufferLease&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  core_ = std::exchange(other.core_, nullptr);
+  slice_ = std::exchange(other.slice_, {});
+  rkey_ = std::exchange(other.rkey_, 0);
+  unit_ = other.unit_;
+  order_ = other.order_;
+  return *this;
+}
+
+void BufferLease::reset() noexcept {
+  if (core_ == nullptr) return;
+  slice_ = {};
+  rkey_ = 0;
+  std::exchange(core_, nullptr)->give_back(unit_, order_);
+}
+
+// The pool ------------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<BufferPool>> BufferPool::create(std::shared_ptr<RDMADevice> device,
+                                                       const BufferPoolOptions& options) {
+  if (Status valid = options.validate(); !valid) return valid.error();
+  auto core = BufferPoolCore::create(std::move(device), options);
+  if (!core) return core.error();
+  return std::unique_ptr<BufferPool>(new BufferPool(std::move(*core)));
+}
+
+BufferPool::BufferPool(std::unique_ptr<BufferPoolCore> core) : core_(core.release()) {}
+BufferPool::~BufferPool() {
+  core_->leave();
+}
+const BufferPoolOptions& BufferPool::options() const noexcept {
+  return core_->options();
+}
+RDMADevice& BufferPool::device() const noexcept {
+  return core_->device();
+}
+std::error_code BufferPool::take(std::size_t bytes, BufferLease& lease) noexcept {
+  return core_->take(bytes, lease);
+}
+BufferPoolCounts BufferPool::counts() const noexcept {
+  return core_->counts();
+}
+
+// What both share -----------------------------------------------------------------------------------------------------
+
+BufferPoolCore::BufferPoolCore(std::shared_ptr<RDMADevice> device, const BufferPoolOptions& options)
+    : device_(std::move(device)),
+      options_(options),
+      unit_shift_(log2_of(options.smallest_block)),
+      top_order_(log2_of(options.largest_block) - unit_shift_),
+      blocks_(static_cast<std::uint32_t>(options.total_bytes >> unit_shift_), top_order_) {
+  for (Cache& cache : caches_) {
+    cache.counts.assign(top_order_ + 1, 0);
+    cache.units.assign((top_order_ + 1) * kMaxCached, 0);
+  }
+}
+
+Result<std::unique_ptr<BufferPoolCore>> BufferPoolCore::create(std::shared_ptr<RDMADevice> device,
+                                                               const BufferPoolOptions& options) {
+  std::unique_ptr<BufferPoolCore> core(new BufferPoolCore(std::move(device), options));
+  if (Status made = core->register_slabs(); !made) return made.error();
+  return core;
+}
+
+/// In as few registrations as the device's largest allows; a block is never in two.
+Status BufferPoolCore::register_slabs() {
+  const std::size_t block = options_.largest_block;
+  const std::size_t most = std::max<std::size_t>(1, device_->limits().max_region_bytes / block);
+  const std::size_t all = options_.total_bytes / block;
+  slab_units_ = std::min(most, all) * block >> unit_shift_;
+  for (std::size_t done = 0; done < all; done += most) {
+    auto slab = RDMABuffer::allocate(*device_, {.name = options_.name,
+                                                .block_bytes = block,
+                                                .block_count = std::min(most, all - done),
+                                                .remote_access = options_.remote_access,
+                                                .huge_pages = options_.huge_pages});
+    if (!slab) return slab.status();
+    slabs_.push_back(std::move(*slab));
+  }
+  return {};
+}
+
+BufferPoolCore::Cache& BufferPoolCore::mine() noexcept {
+  return caches_[thread_number() % kCaches];
+}
+
+std::uint32_t BufferPoolCore::order_for(std::size_t bytes) const noexcept {
+  const std::size_t units = ((bytes - 1) >> unit_shift_) + 1;
+  return log2_of(std::bit_ceil(units));
+}
+
+std::uint32_t BufferPoolCore::cache_limit(std::uint32_t order) const noexcept {
+  const std::size_t fit = options_.cached_bytes >> (unit_shift_ + order);
+  return static_cast<std::uint32_t>(std::min<std::size_t>(fit, kMaxCached));
+}
+
+std::error_code BufferPoolCore::take(std::size_t bytes, BufferLease& lease) noexcept {
+  if (bytes == 0 || bytes > options_.largest_block) return Errc::kInvalidArgument;
+  lease.reset();
+  const std::uint32_t order = order_for(bytes);
+  Cache& cache = mine();
+  std::uint32_t unit = BuddyBlocks::kNone;
+  {
+    const std::lock_guard lock(cache.lock);
+    if (cache.counts[order] > 0) {
+      unit = cache.pop(order);
+      ++cache.from_cache;
+      cache.note_taken(order);
+    }
+  }
+  if (unit == BuddyBlocks::kNone) unit = take_shared(order, cache);
+  if (unit == BuddyBlocks::kNone) return Errc::kPoolExhausted;
+  RDMABuffer& slab = *slabs_[unit / slab_units_];
+  std::byte* const at = slab.data() + (static_cast<std::size_t>(unit % slab_units_) << unit_shift_);
+  lease.core_ = this;
+  lease.slice_ = {{reinterpret_cast<std::uintptr_t>(at), static_cast<std::uint32_t>(bytes), slab.lkey()}};
+  lease.rkey_ = slab.remote_region().rkey;
+  lease.unit_ = unit;
+  lease.order_ = order;
+  return {};
+}
+
+/// One for the caller and, where it need not be taken from others, some for the cache.
+std::uint32_t BufferPoolCore::take_shared(std::uint32_t order, Cache& cache) noexcept {
+  const std::lock_guard lock(lock_);
+  std::uint32_t extra = cache_limit(order) / 2;
+  std::uint32_t unit = blocks_.take(order);
+  if (unit == BuddyBlocks::kNone) {
+    reclaim();
+    extra = 0;
+    unit = blocks_.take(order);
+  }
+  if (unit == BuddyBlocks::kNone) {
+    ++refused_;
+    return unit;
+  }
+  const std::lock_guard cache_lock(cache.lock);
+  cache.note_taken(order);
+  for (; extra > 0 && cache.counts[order] < kMaxCached; --extra) {
+    const std::uint32_t more = blocks_.take(order);
+    if (more == BuddyBlocks::kNone) break;
+    cache.push(more, order);
+  }
+  return unit;
+}
+
+/// Blocks in caches may be what keeps a large one from being whole.
+void BufferPoolCore::reclaim() noexcept {
+  ++reclaimed_;
+  for (Cache& cache : caches_) {
+    const std::lock_guard lock(cache.lock);
+    for (std::uint32_t order = 0; order <= top_order_; ++order) {
+      while (cache.counts[order] > 0) blocks_.give_back(cache.pop(order), order);
+    }
+  }
+}
+
+void BufferPoolCore::give_back(std::uint32_t unit, std::uint32_t order) noexcept {
+  Cache& cache = mine();
+  {
+    const std::lock_guard lock(cache.lock);
+    if (!cache.pool_left && cache.counts[order] < cache_limit(order)) {
+      cache.push(unit, order);
+      return cache.note_given_back(order);
+    }
+  }
+  give_back_shared(unit, order, cache);
+}
+
+/// The caller's block, and half of a cache that is full.
+void BufferPoolCore::give_back_shared(std::uint32_t unit, std::uint32_t order, Cache& cache) noexcept {
+  bool pool_left = false;
+  {
+    const std::lock_guard lock(lock_);
+    blocks_.give_back(unit, order);
+    const std::lock_guard cache_lock(cache.lock);
+    pool_left = cache.pool_left;
+    if (!pool_left) cache.note_given_back(order);
+    for (std::uint32_t half = cache_limit(order) / 2; cache.counts[order] > half;) {
+      blocks_.give_back(cache.pop(order), order);
+    }
+  }
+  if (pool_left) drop_references(1);
+}
+
+BufferPoolCounts BufferPoolCore::counts() noexcept {
+  const std::lock_guard lock(lock_);
+  BufferPoolCounts sum{.refused = refused_, .reclaimed = reclaimed_, .total_bytes = options_.total_bytes};
+  std::int64_t units = 0;
+  for (Cache& cache : caches_) {
+    const std::lock_guard cache_lock(cache.lock);
+    sum.taken += cache.taken;
+    sum.given_back += cache.given_back;
+    sum.from_cache += cache.from_cache;
+    units += cache.leased_units;
+  }
+  sum.leased_bytes = static_cast<std::size_t>(std::max<std::int64_t>(units, 0)) << unit_shift_;
+  return sum;
+}
+
+/// From a cache's mark on, each block that is given back there is a reference less; the others are in the sum.
+void BufferPoolCore::leave() noexcept {
+  std::int64_t leased = 0;
+  for (Cache& cache : caches_) {
+    const std::lock_guard lock(cache.lock);
+    cache.pool_left = true;
+    leased += static_cast<std::int64_t>(cache.taken) - static_cast<std::int64_t>(cache.given_back);
+  }
+  drop_references(kPoolReference - leased);
+}
+
+void BufferPoolCore::drop_references(std::int64_t count) noexcept {
+  if (references_.fetch_sub(count, std::memory_order_acq_rel) == count) delete this;
+}
+
+}  // namespace rdmacomm

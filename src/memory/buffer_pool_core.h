@@ -1,0 +1,92 @@
+// buffer_pool_core.h - what a BufferPool and its leases share.
+// Layer: memory, internal.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "memory/buddy_blocks.h"
+#include "rdmacomm/base/spin_lock.h"
+#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/memory/buffer_pool.h"
+
+namespace rdmacomm {
+
+/// Lives until the pool and all leases are gone, then deletes itself.
+///
+/// Free blocks are in `blocks_` or in the caches. There are more caches than cores as a rule, and each thread has one of
+/// them, which is its own as long as there are no more threads than caches: its lock is then never waited for. That it
+/// has a lock is what lets others take blocks out of it when `blocks_` has none.
+class BufferPoolCore {
+ public:
+  [[nodiscard]] static Result<std::unique_ptr<BufferPoolCore>> create(std::shared_ptr<RDMADevice> device,
+                                                                      const BufferPoolOptions& options);
+
+  [[nodiscard]] const BufferPoolOptions& options() const noexcept { return options_; }
+  [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
+  [[nodiscard]] std::error_code take(std::size_t bytes, BufferLease& lease) noexcept;
+  void give_back(std::uint32_t unit, std::uint32_t order) noexcept;
+  [[nodiscard]] BufferPoolCounts counts() noexcept;
+  /// The pool goes. Called once, after the last take().
+  void leave() noexcept;
+
+ private:
+  static constexpr std::size_t kCaches = 32;
+  static constexpr std::uint32_t kMaxCached = 32;  // blocks of a size
+
+  struct alignas(64) Cache {
+    SpinLock lock;
+    bool pool_left = false;
+    std::uint64_t taken = 0;
+    std::uint64_t from_cache = 0;
+    std::uint64_t given_back = 0;
+    std::int64_t leased_units = 0;      // taken here, less those given back here
+    std::vector<std::uint32_t> counts;  // of cached blocks, by order
+    std::vector<std::uint32_t> units;   // kMaxCached for each order
+
+    void push(std::uint32_t unit, std::uint32_t order) noexcept { units[order * kMaxCached + counts[order]++] = unit; }
+    [[nodiscard]] std::uint32_t pop(std::uint32_t order) noexcept {
+      return units[order * kMaxCached + --counts[order]];
+    }
+    void note_taken(std::uint32_t order) noexcept {
+      ++taken;
+      leased_units += std::int64_t{1} << order;
+    }
+    void note_given_back(std::uint32_t order) noexcept {
+      ++given_back;
+      leased_units -= std::int64_t{1} << order;
+    }
+  };
+
+  BufferPoolCore(std::shared_ptr<RDMADevice> device, const BufferPoolOptions& options);
+  [[nodiscard]] Status register_slabs();
+  [[nodiscard]] Cache& mine() noexcept;
+  [[nodiscard]] std::uint32_t order_for(std::size_t bytes) const noexcept;
+  [[nodiscard]] std::uint32_t cache_limit(std::uint32_t order) const noexcept;
+  [[nodiscard]] std::uint32_t take_shared(std::uint32_t order, Cache& cache) noexcept;
+  void give_back_shared(std::uint32_t unit, std::uint32_t order, Cache& cache) noexcept;
+  void reclaim() noexcept;
+  void drop_references(std::int64_t count) noexcept;
+
+  const std::shared_ptr<RDMADevice> device_;
+  const BufferPoolOptions options_;
+  const std::uint32_t unit_shift_;  // log2 of smallest_block
+  const std::uint32_t top_order_;
+  std::size_t slab_units_ = 0;  // of each slab but the last
+  std::vector<std::unique_ptr<RDMABuffer>> slabs_;
+  std::array<Cache, kCaches> caches_;
+
+  SpinLock lock_;  // guards what follows; the lock of a cache may be taken under it, never the other way round
+  BuddyBlocks blocks_;
+  std::uint64_t refused_ = 0;
+  std::uint64_t reclaimed_ = 0;
+
+  // While there is a pool it counts for so many that nobody else can be the last.
+  static constexpr std::int64_t kPoolReference = std::int64_t{1} << 62;
+  std::atomic<std::int64_t> references_{kPoolReference};
+};
+
+}  // namespace rdmacomm
