@@ -51,6 +51,8 @@
 #include "rdmacomm/session/session_hooks.h"
 #include "rdmacomm/session/session_options.h"
 #include "rdmacomm/softdev/softdev.h"
+#include "rdmacomm/stream/rdma_stream.h"
+#include "rdmacomm/stream/stream_options.h"
 #include "rdmacomm/verbs/api.h"
 #include "rdmacomm/verbs/call.h"
 #include "rdmacomm/verbs/describe.h"

@@ -39,6 +39,7 @@ const char* sentence(Errc e) {
     case Errc::kIncompatiblePeer: return "incompatible peer";
     case Errc::kStopped: return "stopped";
     case Errc::kPoolExhausted: return "buffer pool exhausted";
+    case Errc::kAborted: return "aborted";
   }
   return "unknown rdmacomm error";
 }

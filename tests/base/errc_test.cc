@@ -8,7 +8,7 @@
 namespace rdmacomm {
 namespace {
 
-constexpr int kLast = static_cast<int>(Errc::kPoolExhausted);
+constexpr int kLast = static_cast<int>(Errc::kAborted);
 
 TEST(Errc, OkIsNoError) {
   EXPECT_FALSE(make_error_code(Errc::kOk));

@@ -46,8 +46,9 @@ enum class Errc : int {
   kBadMessage,        ///< bytes that are not a message of this protocol
   kIncompatiblePeer,  ///< both sides work, but not together (GID types, MTU, link layer)
   kStopped,           ///< the object was stopped while the call was waiting
-  // Pools.
+  // Pools and streams.
   kPoolExhausted,  ///< every block of a BufferPool that would do is leased: give some back, then retry
+  kAborted,        ///< one side has given a stream up; the context has its reason
 };
 
 /// The category of Errc: name() is "rdmacomm", message(e) is one short sentence. Cost: none.

@@ -1,0 +1,316 @@
+// stream_rate - what streams carry, against raw posts of the same size and depth on the same queue pairs.
+//
+// A server in a process of its own, and this one as its client, which sends. In each round all ways take their turn, so that what the
+// machine does to one, it does to the others. Prints a table of medians in GB/s, and ratios.
+//
+//   write    WRITEs by the bare channel, --depth under way, into as many blocks in turn; nobody looks at them there
+//   send     SENDs by the bare channel into posted receives, which are posted again; no flow control
+//   stream   RDMAStream: lend and commit here, next and release there; no byte is copied or looked at
+//   copied   the same by write() and read()
+//
+// usage: stream_rate [--sizes=4096,65536,...] [--depth=16] [--rounds=15] [--milliseconds=40]
+#include <gflags/gflags.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/stream/rdma_stream.h"
+
+DEFINE_string(sizes, "4096,16384,65536,262144,1048576", "bytes of a block");
+DEFINE_int32(depth, 16, "blocks under way");
+DEFINE_int32(rounds, 15, "of which the median counts");
+DEFINE_int32(milliseconds, 40, "about so long each way takes its turn");
+
+namespace rdmacomm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+enum class Way { kWrite, kSend, kStream, kCopied };
+constexpr std::array kWays = {Way::kWrite, Way::kSend, Way::kStream, Way::kCopied};
+constexpr std::array kNames = {"write", "send", "stream", "copied"};
+
+[[noreturn]] void fail(const std::string& why) {
+  std::fprintf(stderr, "stream_rate: %s\n", why.c_str());
+  std::_Exit(1);
+}
+void must(const Status& status) {
+  if (!status) fail(status.message());
+}
+void must(std::error_code code) {
+  if (code) fail(code.message());
+}
+template <typename T>
+T must(Result<T> result) {
+  if (!result) fail(result.error().message());
+  return std::move(*result);
+}
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(60));
+}
+
+std::vector<std::size_t> sizes() {
+  std::vector<std::size_t> all;
+  std::istringstream text(FLAGS_sizes);
+  for (std::string word; std::getline(text, word, ',');) all.push_back(std::stoul(word));
+  return all;
+}
+
+StreamOptions stream_of(std::size_t size) {
+  return {.block_bytes = size, .write_blocks = FLAGS_depth, .read_blocks = FLAGS_depth};
+}
+std::string stream_name(std::size_t size) {
+  return "stream " + std::to_string(size);
+}
+
+constexpr const char* kRaw = "raw";
+
+HcaConfig config() {
+  HcaConfig hca{.channels = {}};
+  hca.channels.push_back({.name = kRaw, .own_completion_queue = true});
+  for (const std::size_t size : sizes()) hca.channels.push_back(stream_of(size).channel(stream_name(size)));
+  return hca;
+}
+
+/// What both sides have: memory for the raw ways, and a stream for each size.
+struct Side {
+  explicit Side(std::shared_ptr<EndPoint> endpoint_) : endpoint(std::move(endpoint_)) {
+    for (const std::size_t size : sizes()) {
+      streams[size] = must(RDMAStream::open(endpoint, *endpoint->channel(stream_name(size)), stream_of(size), soon()));
+    }
+  }
+  void meet() const { must(endpoint->sync_with_peer("turn", soon())); }
+  [[nodiscard]] RDMAChannel& raw() const { return *endpoint->channel(kRaw); }
+  /// The next completions of the raw channel.
+  std::size_t take(std::span<Completion> out) const {
+    std::size_t count = 0;
+    must(raw().poll(out, count));
+    for (const Completion& each : out.first(count)) must(each.status());
+    if (count == 0) sched_yield();  // two processes may have one core
+    return count;
+  }
+
+  std::shared_ptr<EndPoint> endpoint;
+  std::map<std::size_t, std::unique_ptr<RDMAStream>> streams;
+};
+
+std::unique_ptr<RDMABuffer> make_memory(RDMADevice& device) {
+  auto memory = must(RDMABuffer::allocate(device, {.name = "blocks",
+                                                   .block_bytes = std::ranges::max(sizes()),
+                                                   .block_count = static_cast<std::size_t>(FLAGS_depth),
+                                                   .remote_access = RemoteAccess::kWrite}));
+  std::memset(memory->data(), 1, memory->size());
+  return memory;
+}
+
+/// One side's turn of one way: sends or takes `count` blocks of `size`.
+class Turn {
+ public:
+  Turn(const Side& side, RDMABuffer& memory, std::size_t size, std::size_t count)
+      : side_(side), memory_(memory), stream_(*side.streams.at(size)), size_(size), count_(count) {}
+
+  void send(Way way) {
+    switch (way) {
+      case Way::kWrite:
+      case Way::kSend: return send_raw(way);
+      case Way::kStream:
+        for (std::size_t i = 0; i < count_; ++i) {
+          must(stream_.lend(soon_).status());
+          must(stream_.commit(size_));
+        }
+        break;
+      case Way::kCopied:
+        for (std::size_t i = 0; i < count_; ++i) must(stream_.write(block(i).bytes(), soon_));
+        break;
+    }
+    must(stream_.flush(soon_));
+  }
+  void receive(Way way) {
+    switch (way) {
+      case Way::kWrite: return;
+      case Way::kSend: return receive_raw();
+      case Way::kStream:
+        for (std::size_t i = 0; i < count_; ++i) must(stream_.next(soon_));
+        return;
+      case Way::kCopied:
+        for (std::size_t left = count_ * size_; left > 0;) left -= must(stream_.read(block(0).bytes(), soon_));
+        return;
+    }
+  }
+
+ private:
+  [[nodiscard]] BufferSlice block(std::size_t index) const {
+    return must(memory_.slice(index % memory_.block_count() * size_, size_));
+  }
+  void send_raw(Way way) {
+    const auto region = side_.endpoint->remote_region("blocks");
+    const auto depth = static_cast<std::size_t>(FLAGS_depth);
+    std::array<Completion, 16> done;
+    for (std::size_t posted = 0, sent = 0; sent < count_;) {
+      for (; posted < count_ && posted - sent < depth; ++posted) {
+        const std::size_t at = posted % depth * size_;
+        must(way == Way::kWrite ? side_.raw().post_write(block(posted), region->from(at), posted)
+                                : side_.raw().post_send(block(posted), posted));
+      }
+      sent += side_.take(done);
+    }
+  }
+  void receive_raw() {
+    std::array<Completion, 16> done;
+    for (std::size_t taken = 0; taken < count_;) {
+      const std::size_t got = side_.take(done);
+      for (std::size_t i = 0; i < got; ++i) {
+        if (posted_ < count_) post_receive();
+      }
+      taken += got;
+    }
+  }
+
+ public:
+  void post_receive() {
+    must(side_.raw().post_recv(block(posted_), posted_));
+    ++posted_;
+  }
+
+ private:
+  const Side& side_;
+  RDMABuffer& memory_;
+  RDMAStream& stream_;
+  const std::size_t size_;
+  const std::size_t count_;
+  std::size_t posted_ = 0;
+  const Deadline soon_ = soon();
+};
+
+/// A client says how many blocks a turn has, so that it takes about as long as it should.
+template <typename Play>
+void take_turns(const Side& side, RDMABuffer& memory, Play play) {
+  for (int round = 0; round < FLAGS_rounds; ++round) {
+    for (const std::size_t size : sizes()) {
+      for (const Way way : kWays) {
+        // At about 5 GB/s; less where blocks are small.
+        const double bytes = 5e6 * FLAGS_milliseconds / (size < 65536 ? 4 : 1);
+        const auto count = std::max<std::size_t>(64, static_cast<std::size_t>(bytes / static_cast<double>(size)));
+        Turn turn(side, memory, size, count);
+        play(turn, way, size, count);
+      }
+    }
+  }
+}
+
+class Server : public ServerSession {
+ public:
+  using ServerSession::ServerSession;
+  Status init_session() override {
+    memory_ = make_memory(*device());
+    return {};
+  }
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca = config();
+    hca.publish(*memory_);
+    return {};
+  }
+  [[nodiscard]] RDMABuffer& memory() { return *memory_; }
+
+ private:
+  std::unique_ptr<RDMABuffer> memory_;
+};
+
+class Client : public ClientSession {
+ public:
+  using ClientSession::ClientSession;
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca = config();
+    return {};
+  }
+};
+
+SessionOptions options(std::uint16_t port) {
+  return {.device = {.name = "soft0"}, .address = {"127.0.0.1", port}};
+}
+
+int serve(int port_out) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  auto session = make_session<Server>(options(0));
+  must(session->start());
+  const std::uint16_t port = session->port();
+  if (write(port_out, &port, sizeof(port)) != sizeof(port)) return 1;
+  const Side side(must(session->wait_for_endpoint(soon())));
+  take_turns(side, session->memory(), [&](Turn& turn, Way way, std::size_t, std::size_t count) {
+    const auto receives = std::min(count, static_cast<std::size_t>(FLAGS_depth));
+    for (std::size_t i = 0; way == Way::kSend && i < receives; ++i) turn.post_receive();
+    side.meet();
+    turn.receive(way);
+    side.meet();
+  });
+  return 0;
+}
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+void measure(const Side& side) {
+  const auto memory = make_memory(side.endpoint->device());
+  std::map<std::pair<std::size_t, Way>, std::vector<double>> rates;
+  take_turns(side, *memory, [&](Turn& turn, Way way, std::size_t size, std::size_t count) {
+    side.meet();
+    const auto start = Clock::now();
+    turn.send(way);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    rates[{size, way}].push_back(1e-9 * static_cast<double>(size * count) / seconds);
+    side.meet();
+  });
+  std::printf("%d blocks under way, GB/s, medians of %d\n\n| block |", FLAGS_depth, FLAGS_rounds);
+  for (const char* name : kNames) std::printf(" %s |", name);
+  std::printf(" stream / write | stream / send |\n|---|---|---|---|---|---|---|\n");
+  for (const std::size_t size : sizes()) {
+    std::map<Way, double> of;
+    std::printf("| %zu |", size);
+    for (const Way way : kWays) {
+      of[way] = median(rates[{size, way}]);
+      std::printf(" %.2f |", of[way]);
+    }
+    std::printf(" %.2f | %.2f |\n", of[Way::kStream] / of[Way::kWrite], of[Way::kStream] / of[Way::kSend]);
+  }
+}
+
+int run() {
+  int port_pipe[2];
+  if (pipe(port_pipe) != 0) fail("no pipe");
+  const pid_t server = fork();
+  if (server == 0) std::_Exit(serve(port_pipe[1]));
+  std::uint16_t port = 0;
+  close(port_pipe[1]);
+  if (read(port_pipe[0], &port, sizeof(port)) != sizeof(port)) fail("the server did not start");
+  {
+    auto session = make_session<Client>(options(port));
+    const Side side(must(session->connect()));
+    measure(side);
+  }
+  int status = 0;
+  return waitpid(server, &status, 0) == server && status == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace rdmacomm
+
+int main(int argc, char** argv) {
+  gflags::ParseCommandLineFlags(&argc, &argv, true);
+  return rdmacomm::run();
+}

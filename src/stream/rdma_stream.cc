@@ -1,0 +1,119 @@
+#include "rdmacomm/stream/rdma_stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "stream/stream_link.h"
+
+namespace rdmacomm {
+
+// The block -----------------------------------------------------------------------------------------------------------
+
+StreamBlock& StreamBlock::operator=(StreamBlock&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  link_ = std::move(other.link_);
+  slot_ = other.slot_;
+  slice_ = std::exchange(other.slice_, {});
+  return *this;
+}
+
+void StreamBlock::release() noexcept {
+  if (!link_) return;
+  slice_ = {};
+  std::exchange(link_, nullptr)->release(slot_);
+}
+
+// The stream ----------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<RDMAStream>> RDMAStream::open(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
+                                                     const StreamOptions& options, Deadline deadline) {
+  auto link = StreamLink::open(std::move(endpoint), channel, StreamMode::kBytes, options, deadline);
+  if (!link) return link.error();
+  return std::unique_ptr<RDMAStream>(new RDMAStream(std::move(*link)));
+}
+
+RDMAStream::RDMAStream(std::shared_ptr<StreamLink> link) : link_(std::move(link)) {}
+
+RDMAStream::~RDMAStream() {
+  current_.release();
+  link_->leave();
+}
+
+Result<std::span<std::byte>> RDMAStream::lend(Deadline deadline) {
+  return link_->lend(deadline);
+}
+Status RDMAStream::commit(std::size_t count) {
+  return link_->commit(count);
+}
+Status RDMAStream::write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline) {
+  return link_->write_from(slice, std::move(keep), deadline);
+}
+Status RDMAStream::flush(Deadline deadline) {
+  return link_->flush(deadline);
+}
+Status RDMAStream::finish(Deadline deadline) {
+  return link_->finish(deadline);
+}
+
+Status RDMAStream::write(std::span<const std::byte> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const auto room = link_->lend(deadline);
+    if (!room) return room.error();
+    const std::size_t count = std::min(room->size(), bytes.size());
+    std::memcpy(room->data(), bytes.data(), count);
+    if (Status written = link_->commit(count); !written) return written;
+    bytes = bytes.subspan(count);
+  }
+  return {};
+}
+
+Result<StreamBlock> RDMAStream::next(Deadline deadline) {
+  if (current_) {
+    const std::size_t rest = current_.size() - read_of_current_;
+    StreamBlock block = std::move(current_);
+    block.slice_ = block.slice_.part(static_cast<std::uint32_t>(std::exchange(read_of_current_, 0)),
+                                     static_cast<std::uint32_t>(rest));
+    return block;
+  }
+  auto arrived = link_->next(deadline);
+  if (!arrived) return arrived.error();
+  if (!*arrived) return StreamBlock();
+  return StreamBlock(link_, (*arrived)->slot, (*arrived)->slice);
+}
+
+Result<std::size_t> RDMAStream::read(std::span<std::byte> out, Deadline deadline) {
+  if (out.empty()) return std::size_t{0};
+  if (!current_) {
+    auto block = next(deadline);
+    if (!block) return block.error();
+    if (!*block) return std::size_t{0};
+    current_ = std::move(*block);
+  }
+  const auto bytes = current_.bytes().subspan(read_of_current_);
+  const std::size_t count = std::min(bytes.size(), out.size());
+  std::memcpy(out.data(), bytes.data(), count);
+  read_of_current_ += count;
+  if (count < bytes.size()) return count;
+  read_of_current_ = 0;
+  current_.release();
+  return count;
+}
+
+void RDMAStream::abort(std::string_view reason) noexcept {
+  link_->abort(reason);
+}
+Status RDMAStream::status() const {
+  return link_->status();
+}
+std::size_t RDMAStream::block_bytes() const noexcept {
+  return link_->block_bytes();
+}
+StreamCounts RDMAStream::counts() const noexcept {
+  return link_->counts();
+}
+EndPoint& RDMAStream::endpoint() const noexcept {
+  return link_->endpoint();
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,97 @@
+#include "stream/segment.h"
+
+#include "rdmacomm/base/wire.h"
+#include "rdmacomm/stream/stream_options.h"
+
+namespace rdmacomm {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x54534452;  // "RDST"
+
+template <typename T>
+void put(std::span<std::byte> bytes, std::size_t at, T value) noexcept {
+  for (std::size_t i = 0; i < sizeof(T); ++i) bytes[at + i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+Error bad_segment(const std::string& why) {
+  return make_error(Errc::kBadMessage, "a segment of a stream " + why);
+}
+
+}  // namespace
+
+void SegmentHeader::encode(std::span<std::byte, kBytes> bytes) const noexcept {
+  put(bytes, 0, static_cast<std::uint32_t>(kind));
+  put(bytes, 4, credit);
+  put(bytes, 8, length);
+  put(bytes, 12, value);
+}
+
+Result<SegmentHeader> SegmentHeader::decode(std::span<const std::byte, kBytes> bytes, std::size_t segment_bytes) {
+  if (segment_bytes < kBytes) return bad_segment("of " + std::to_string(segment_bytes) + " bytes");
+  WireReader reader(bytes);
+  SegmentHeader header;
+  const auto kind = reader.get<std::uint32_t>();
+  if (kind < static_cast<unsigned>(SegmentKind::kHello) || kind > static_cast<unsigned>(SegmentKind::kAbort)) {
+    return bad_segment("of unknown kind " + std::to_string(kind));
+  }
+  header.kind = static_cast<SegmentKind>(kind);
+  header.credit = reader.get<std::uint32_t>();
+  header.length = reader.get<std::uint32_t>();
+  header.value = reader.get<std::uint32_t>();
+  if (header.credit >= kCreditModulus) return bad_segment("with a credit of " + std::to_string(header.credit));
+  if (header.length == segment_bytes - kBytes) return header;
+  return bad_segment("says that " + std::to_string(header.length) + " bytes follow its header; it has " +
+                     std::to_string(segment_bytes - kBytes));
+}
+
+Result<SegmentHeader> header_of(std::uint32_t immediate, std::size_t segment_bytes) {
+  const std::uint32_t kind = immediate >> 24;
+  const bool is_credit = kind == static_cast<std::uint32_t>(SegmentKind::kCredit);
+  if (!is_credit && kind != static_cast<std::uint32_t>(SegmentKind::kData)) {
+    return bad_segment("of kind " + std::to_string(kind) + " by immediate data");
+  }
+  if (is_credit && segment_bytes > 0) return bad_segment("that is a credit, with bytes");
+  return SegmentHeader{.kind = is_credit ? SegmentKind::kCredit : SegmentKind::kData,
+                       .credit = immediate % kCreditModulus,
+                       .length = static_cast<std::uint32_t>(segment_bytes)};
+}
+
+std::vector<std::byte> StreamHello::encode() const {
+  WireWriter writer;
+  writer.put(kMagic);
+  writer.put(kVersion);
+  writer.put(static_cast<std::uint8_t>(mode));
+  writer.put(static_cast<std::uint8_t>(immediate));
+  writer.put(block_bytes);
+  writer.put(read_blocks);
+  return writer.take();
+}
+
+Result<StreamHello> StreamHello::decode(std::span<const std::byte> payload) {
+  WireReader reader(payload);
+  if (reader.get<std::uint32_t>() != kMagic) return bad_segment("is not the beginning of one");
+  const auto version = reader.get<std::uint16_t>();
+  if (reader.ok() && version != kVersion) {
+    return make_error(Errc::kVersionMismatch, "the peer's streams are of version " + std::to_string(version) +
+                                                  ", those of this side of version " + std::to_string(kVersion));
+  }
+  StreamHello hello;
+  const auto mode = reader.get<std::uint8_t>();
+  const auto immediate = reader.get<std::uint8_t>();
+  hello.block_bytes = reader.get<std::uint32_t>();
+  hello.read_blocks = reader.get<std::uint32_t>();
+  if (!reader.ok() || reader.remaining() > 0 || immediate > 1) return bad_segment("is a HELLO of another length");
+  if (mode != static_cast<unsigned>(StreamMode::kBytes) && mode != static_cast<unsigned>(StreamMode::kMessages)) {
+    return bad_segment("is a HELLO of mode " + std::to_string(mode));
+  }
+  hello.mode = static_cast<StreamMode>(mode);
+  hello.immediate = immediate == 1;
+  if (hello.block_bytes < StreamOptions::kLeastBlock || hello.block_bytes > StreamOptions::kMostBlock ||
+      hello.read_blocks > static_cast<std::uint32_t>(StreamOptions::kMostBlocks)) {
+    return bad_segment("is a HELLO with " + std::to_string(hello.read_blocks) + " blocks of " +
+                       std::to_string(hello.block_bytes) + " bytes");
+  }
+  return hello;
+}
+
+}  // namespace rdmacomm

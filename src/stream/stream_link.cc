@@ -1,0 +1,357 @@
+// The engine of streams: opening, waiting, and what comes. What is sent: stream_link_send.cc.
+#include "stream/stream_link.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/wire.h"
+#include "stream/stream_link_guard.h"
+
+namespace rdmacomm {
+namespace {
+
+/// A request that failed may be the first sign of the endpoint's end, whose reason comes a moment later and says more.
+constexpr std::chrono::milliseconds kReasonComes{300};
+constexpr std::size_t kBatch = 16;
+
+/// What a peer says, for a message of this side's.
+std::string printable(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+Error broken(const std::string& what) {
+  return make_error(Errc::kBadMessage, "the peer has broken the rules of streams: " + what);
+}
+
+}  // namespace
+
+// Opening -------------------------------------------------------------------------------------------------------------
+
+StreamLink::StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel, StreamMode mode,
+                       const StreamOptions& options)
+    : endpoint_(std::move(endpoint)),
+      channel_(channel),
+      mode_(mode),
+      options_(options),
+      send_depth_(options.send_depth()),
+      immediate_(channel.adapter().device().limits().immediate_data),
+      credit_step_(static_cast<std::uint32_t>(std::max(1, (options.read_blocks + kCreditShare - 1) / kCreditShare))),
+      signal_every_(static_cast<std::uint32_t>(std::clamp(options.write_blocks / 4, 1, kControlSends / 2))),
+      block_bytes_(options.block_bytes),
+      sent_(std::bit_ceil(static_cast<std::size_t>(options.send_depth()))),
+      ready_(std::bit_ceil(static_cast<std::size_t>(options.write_blocks + options.borrowed_blocks + 1))),
+      arrived_(static_cast<std::size_t>(options.recv_depth())),
+      queue_(std::bit_ceil(static_cast<std::size_t>(options.recv_depth()))) {}
+
+Result<std::shared_ptr<StreamLink>> StreamLink::open(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
+                                                     StreamMode mode, const StreamOptions& options, Deadline deadline) {
+  if (Status valid = options.validate(); !valid) return valid.error();
+  std::shared_ptr<StreamLink> link(new StreamLink(std::move(endpoint), channel, mode, options));
+  Status status = link->check_channel();
+  if (!status) return status.error();
+  status = link->prepare();
+  if (status) status = link->meet(deadline);
+  if (status) return link;
+  link->leave();
+  return status.error();
+}
+
+Status StreamLink::check_channel() const {
+  const AdapterConfig& adapter = channel_.adapter().config();
+  const bool fits = channel_.send_depth() >= options_.send_depth() && channel_.recv_depth() >= options_.recv_depth() &&
+                    adapter.max_send_slices >= 2 && adapter.max_recv_slices >= 2;
+  if (!fits || channel_.outstanding_recvs() > 0) {
+    return make_error(Errc::kInvalidArgument, "channel '" + channel_.name() +
+                                                  "' is too small for the stream, or in use: make it by "
+                                                  "StreamOptions::channel(), with the same options");
+  }
+  std::size_t count = 0;
+  std::array<Completion, 1> none;
+  const Status waitable = endpoint_->wait(channel_, none, count, Deadline::after({}));
+  return waitable.code() == Errc::kTimeout ? Status() : waitable;
+}
+
+/// Memory, and receives: the peer may send as soon as it has met this side.
+Status StreamLink::prepare() {
+  const std::size_t block = options_.block_bytes;
+  const auto blocks = static_cast<std::size_t>(options_.write_blocks + options_.recv_depth());
+  control_at_ = blocks * block;
+  headers_at_ = control_at_ + sent_.size() * kControlSlot;
+  const std::size_t all = headers_at_ + arrived_.size() * SegmentHeader::kBytes;
+  auto memory = RDMABuffer::allocate(channel_.adapter().device(), {.name = "stream " + channel_.name(),
+                                                                   .block_bytes = block,
+                                                                   .block_count = (all + block - 1) / block,
+                                                                   .huge_pages = options_.huge_pages});
+  if (!memory) return memory.status();
+  memory_ = std::move(*memory);
+  const Guard guard(*this);
+  for (std::uint32_t slot = 0; slot < arrived_.size() && !failed_; ++slot) post_receive(slot);
+  return ended();
+}
+
+Status StreamLink::meet(Deadline deadline) {
+  if (Status met = endpoint_->sync_with_peer("rdmacomm.stream." + channel_.name(), deadline); !met) return met;
+  Guard guard(*this);
+  const StreamHello hello{.mode = mode_,
+                          .immediate = immediate_,
+                          .block_bytes = static_cast<std::uint32_t>(options_.block_bytes),
+                          .read_blocks = static_cast<std::uint32_t>(options_.read_blocks)};
+  (void)send_control(SegmentKind::kHello, hello.encode());
+  if (Status waited = wait_until(guard, deadline, [this] { return peer_ || failed_; }); !waited) return waited;
+  if (!peer_) return ended();
+  block_bytes_ = std::min<std::size_t>(block_bytes_, peer_->block_bytes);
+  return {};
+}
+
+void StreamLink::leave() noexcept {
+  {
+    Guard guard(*this);
+    poll_now();
+    if (!failed_ && !(end_sent_ && end_read_)) send_abort("the stream was closed before its end");
+    wait_for_sends(guard, Deadline::after(EndPoint::kDrainTime));
+    left_ = true;
+    if (!failed_) fail(make_error(Errc::kStopped, "the stream was closed on this side"));
+  }
+  const Status drained = channel_.drain(Deadline::after(EndPoint::kDrainTime));
+  if (!drained) RDMACOMM_LOG(ERROR) << "closing the stream to " << endpoint_->peer() << ": " << drained.message();
+  const Guard guard(*this);
+  std::ranges::move(borrowed_, std::back_inserter(dropped_));
+  borrowed_.clear();
+}
+
+// Memory --------------------------------------------------------------------------------------------------------------
+
+BufferSlice StreamLink::write_block(std::size_t index) const {
+  return memory_->at(index);
+}
+BufferSlice StreamLink::read_block(std::uint32_t slot) const {
+  return memory_->at(static_cast<std::size_t>(options_.write_blocks) + slot);
+}
+BufferSlice StreamLink::read_header(std::uint32_t slot) const {
+  return at(headers_at_ + slot * SegmentHeader::kBytes, SegmentHeader::kBytes);
+}
+BufferSlice StreamLink::control(std::uint64_t position) const {
+  return at(control_at_ + (position & (sent_.size() - 1)) * kControlSlot, kControlSlot);
+}
+BufferSlice StreamLink::at(std::size_t offset, std::size_t bytes) const {
+  return {
+      {reinterpret_cast<std::uintptr_t>(memory_->data()) + offset, static_cast<std::uint32_t>(bytes), memory_->lkey()}};
+}
+
+// Waiting -------------------------------------------------------------------------------------------------------------
+
+void StreamLink::poll_now() {
+  if (polling_ || left_) return;
+  std::array<Completion, kBatch> batch;
+  for (std::size_t count = kBatch; count == kBatch;) {
+    if (const std::error_code failed = channel_.poll(batch, count)) {
+      return fail(make_error(failed, "the completion queue of the stream to " + endpoint_->peer() + " has failed"));
+    }
+    handle(std::span(batch).first(count));
+  }
+}
+
+Status StreamLink::sleep(Guard& guard, Deadline deadline) {
+  if (polling_) {
+    guard.follow(deadline);
+    return {};
+  }
+  polling_ = true;
+  std::array<Completion, kBatch> batch;
+  std::size_t count = 0;
+  const Deadline until = failure_ ? deadline.sooner(failure_deadline_) : deadline;
+  guard.unlock();
+  const Status waited = endpoint_->wait(channel_, batch, count, until);
+  guard.lock();
+  polling_ = false;
+  handle(std::span(batch).first(count));
+  if (followers_ > 0) changed_.notify_all();
+  if (!waited && waited.code() != Errc::kTimeout) fail(waited.error());
+  return waited;
+}
+
+Status StreamLink::timed_out() const {
+  return make_error(Errc::kTimeout, "the stream to " + endpoint_->peer() + " has waited in vain");
+}
+
+void StreamLink::handle(std::span<const Completion> completions) {
+  for (const Completion& each : completions) {
+    if (!each.ok()) {
+      note_failed(each);
+    } else if (each.operation != Operation::kRecv) {
+      on_sent(each.id);
+    } else if (!failed_) {
+      const Status taken = on_segment(each);
+      if (taken) continue;
+      send_abort(taken.error().context);
+      fail(taken.error());
+    }
+  }
+  if (failure_ && !failed_) settle_failure();
+}
+
+void StreamLink::note_failed(const Completion& completion) {
+  if (failed_ || failure_) return;
+  if (completion.operation == Operation::kRecv && completion.error == Errc::kLocalLength) {
+    return fail(broken("a segment of more than " + std::to_string(options_.block_bytes) + " bytes"));
+  }
+  failure_ = completion;
+  failure_deadline_ = Deadline::after(kReasonComes);
+}
+
+void StreamLink::settle_failure() {
+  if (const Status end = endpoint_->status(); !end) return fail(end.error());
+  if (failure_deadline_.passed()) fail(failure_->status().error());
+}
+
+void StreamLink::fail(Error why) {
+  if (!failed_) failed_ = std::move(why);
+  if (followers_ > 0) changed_.notify_all();
+}
+
+// What comes ----------------------------------------------------------------------------------------------------------
+
+void StreamLink::post_receive(std::uint32_t slot) {
+  const std::array<BufferSlice, 2> parts{read_header(slot), read_block(slot)};
+  const auto list = std::span(parts).subspan(immediate_ ? 1 : 0);
+  if (const std::error_code refused = channel_.post_recv(list, slot)) {
+    fail(make_error(refused, "cannot receive on the stream to " + endpoint_->peer()));
+  }
+}
+
+/// Without immediate data all segments have headers, which go to a place of their own: so blocks begin where they should.
+/// With it only those have headers that are no data, and they go to the block.
+Status StreamLink::on_segment(const Completion& received) {
+  const auto slot = static_cast<std::uint32_t>(received.id);
+  const BufferSlice block = read_block(slot);
+  const BufferSlice head = immediate_ ? block : read_header(slot);
+  const auto header = received.has_immediate
+                          ? header_of(received.immediate, received.bytes)
+                          : SegmentHeader::decode(head.bytes().first<SegmentHeader::kBytes>(), received.bytes);
+  if (!header) return header.status();
+  if (!peer_ && header->kind != SegmentKind::kHello) return broken("it does not begin with a HELLO");
+  if (Status credited = on_credit(header->credit); !credited) return credited;
+  if (header->kind == SegmentKind::kData) {
+    if (received.has_immediate == immediate_) return on_data(slot, *header);
+    return broken("data with a header, where immediate data was agreed on, or the other way round");
+  }
+  const BufferSlice payload =
+      block.part(immediate_ && !received.has_immediate ? SegmentHeader::kBytes : 0, header->length);
+  const Status taken = on_control(*header, payload.bytes());
+  if (taken) post_receive(slot);
+  return taken;
+}
+
+Status StreamLink::on_credit(std::uint32_t credit) {
+  const std::uint32_t released = count_between(data_released_, credit);
+  const std::uint32_t open = count_between(data_released_, data_sent_);
+  if (released > open) {
+    return broken("it gives credit for " + std::to_string(released) + " blocks, and has " + std::to_string(open));
+  }
+  data_released_ = credit;
+  if (released > 0) waited_for_peer_ = false;
+  return {};
+}
+
+Status StreamLink::on_control(const SegmentHeader& header, std::span<const std::byte> payload) {
+  switch (header.kind) {
+    case SegmentKind::kHello: return on_hello(payload);
+    case SegmentKind::kCredit: return payload.empty() ? Status() : broken("a credit with bytes");
+    case SegmentKind::kEnd: return on_end(payload);
+    case SegmentKind::kFinished:
+      if (!end_sent_ || !payload.empty() || data_released_ != data_sent_) {
+        return broken("it says that all is taken, which is not so");
+      }
+      peer_finished_ = true;
+      return {};
+    default: break;
+  }
+  peer_aborted_ = true;
+  WireReader reader(payload);
+  const std::string reason = printable(reader.get_text());
+  fail(make_error(Errc::kAborted, "the peer, " + endpoint_->peer() + ", has aborted the stream: " + reason));
+  return {};
+}
+
+Status StreamLink::on_hello(std::span<const std::byte> payload) {
+  if (peer_) return broken("a second HELLO");
+  const auto hello = StreamHello::decode(payload);
+  if (!hello) return hello.status();
+  if (hello->mode != mode_) {
+    return make_error(Errc::kIncompatiblePeer, "channel '" + channel_.name() +
+                                                   "' has a stream of bytes on one side, and of messages on the other");
+  }
+  if (hello->immediate != immediate_) {
+    return make_error(Errc::kIncompatiblePeer, "one side of the stream has immediate data, the other has not");
+  }
+  peer_ = *hello;
+  return {};
+}
+
+Status StreamLink::on_data(std::uint32_t slot, const SegmentHeader& header) {
+  if (end_received_) return broken("it goes on after the end");
+  if (count_between(released_, data_received_) >= static_cast<std::uint32_t>(options_.read_blocks)) {
+    return broken("more blocks than the " + std::to_string(options_.read_blocks) + " that it may send");
+  }
+  if (header.length == 0 || header.value != 0) return broken("a block without bytes, or with a value");
+  data_received_ = (data_received_ + 1) % kCreditModulus;
+  arrived_[slot] = header.length;
+  queue_[(queue_first_ + queue_count_++) & (queue_.size() - 1)] = slot;
+  ++counts_.blocks_read;
+  counts_.bytes_read += header.length;
+  return {};
+}
+
+Status StreamLink::on_end(std::span<const std::byte> payload) {
+  WireReader reader(payload);
+  const auto total = reader.get<std::uint64_t>();
+  if (end_received_ || !reader.ok() || reader.remaining() > 0 || total != counts_.bytes_read) {
+    return broken("an end after " + std::to_string(total) + " bytes, of which " + std::to_string(counts_.bytes_read) +
+                  " have come");
+  }
+  end_received_ = true;
+  return {};
+}
+
+// Reading -------------------------------------------------------------------------------------------------------------
+
+Result<std::optional<StreamLink::Arrived>> StreamLink::next(Deadline deadline) {
+  Guard guard(*this);
+  const Status waited = wait_until(guard, deadline, [this] { return queue_count_ > 0 || end_received_ || failed_; });
+  if (queue_count_ > 0) {
+    const std::uint32_t slot = queue_[queue_first_];
+    queue_first_ = (queue_first_ + 1) & (queue_.size() - 1);
+    --queue_count_;
+    return std::optional(Arrived{slot, read_block(slot).first(arrived_[slot])});
+  }
+  if (!end_received_) return failed_ ? *failed_ : waited.error();
+  end_read_ = true;
+  pump();
+  // Who has read the end may leave at once: the word that it has must be out by then.
+  if (finished_sent_) wait_for_sends(guard, deadline);
+  return std::optional<Arrived>();
+}
+
+void StreamLink::release(std::uint32_t slot) noexcept {
+  const Guard guard(*this);
+  released_ = (released_ + 1) % kCreditModulus;
+  if (failed_ || left_) return;
+  post_receive(slot);
+  pump();
+}
+
+Status StreamLink::status() const {
+  const std::lock_guard lock(lock_);
+  return ended();
+}
+
+StreamCounts StreamLink::counts() const {
+  const std::lock_guard lock(lock_);
+  return counts_;
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,201 @@
+// stream_link.h - the engine of streams: segments over a channel, credits, and who waits for what.
+// Layer: stream, internal.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdmacomm/base/spin_lock.h"
+#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/stream/rdma_stream.h"
+#include "rdmacomm/stream/stream_options.h"
+#include "stream/segment.h"
+
+namespace rdmacomm {
+
+/// One end of a stream. What is sent is a queue of slices, which are sent as the peer's credits allow; what comes is a queue
+/// of slots, each a receive with a place for a header and one for a block.
+///
+/// The peer has receives for as many data segments as it gives credits for, and kControlReceives more for all others, which
+/// are bounded without credits: of each kind there is one, but for kCredit. Each of those tells of a share of all blocks, or
+/// is sent when the peer has used up what the ones before have told: so at most kCreditShare are under way, and no segment
+/// ever waits for a receive.
+///
+/// Threads: one writes, one reads, any releases. All state is behind lock_. Who waits polls for all: one at a time sleeps in
+/// EndPoint::wait() without the lock, the others wait for it to come back.
+class StreamLink : public std::enable_shared_from_this<StreamLink> {
+ public:
+  static constexpr int kCreditShare = 2;
+  static constexpr int kControlReceives = kCreditShare + 4;  // and HELLO, END, FINISHED, ABORT
+  static constexpr int kControlSends = 16;
+  static constexpr std::size_t kControlSlot = 512;  // of memory, for a segment's header, or all of a control segment
+  static_assert(SegmentHeader::kBytes + kMaxControlBytes <= kControlSlot);
+
+  [[nodiscard]] static Result<std::shared_ptr<StreamLink>> open(std::shared_ptr<EndPoint> endpoint,
+                                                                RDMAChannel& channel, StreamMode mode,
+                                                                const StreamOptions& options, Deadline deadline);
+  StreamLink(const StreamLink&) = delete;
+  StreamLink& operator=(const StreamLink&) = delete;
+  ~StreamLink() = default;
+
+  [[nodiscard]] Result<std::span<std::byte>> lend(Deadline deadline);
+  [[nodiscard]] Status commit(std::size_t count);
+  [[nodiscard]] Status write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline);
+  [[nodiscard]] Status flush(Deadline deadline);
+  [[nodiscard]] Status finish(Deadline deadline);
+  /// The oldest data segment; empty: the end.
+  struct Arrived {
+    std::uint32_t slot = 0;
+    BufferSlice slice{};
+  };
+  [[nodiscard]] Result<std::optional<Arrived>> next(Deadline deadline);
+  void release(std::uint32_t slot) noexcept;
+  void abort(std::string_view reason) noexcept;
+  /// The stream goes: nothing is posted any more, and nothing is outstanding on return.
+  void leave() noexcept;
+
+  [[nodiscard]] Status status() const;
+  [[nodiscard]] StreamCounts counts() const;
+  [[nodiscard]] std::size_t block_bytes() const noexcept { return block_bytes_; }
+  [[nodiscard]] EndPoint& endpoint() const noexcept { return *endpoint_; }
+
+ private:
+  /// Holds lock_; what was kept for requests is dropped behind it, as that may lead into another stream, or this one.
+  class Guard;
+  struct Ready {
+    BufferSlice slice{};
+    bool borrowed = false;
+  };
+  /// What is free again when a request is done.
+  enum class Frees : std::uint8_t { kNothing, kBlock, kBorrowed };
+
+  StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel, StreamMode mode, const StreamOptions& options);
+  [[nodiscard]] Status check_channel() const;
+  [[nodiscard]] Status prepare();
+  [[nodiscard]] Status meet(Deadline deadline);
+
+  // Memory
+  [[nodiscard]] BufferSlice write_block(std::size_t index) const;
+  [[nodiscard]] BufferSlice read_block(std::uint32_t slot) const;
+  [[nodiscard]] BufferSlice read_header(std::uint32_t slot) const;
+  [[nodiscard]] BufferSlice control(std::uint64_t position) const;
+  [[nodiscard]] BufferSlice at(std::size_t offset, std::size_t bytes) const;
+
+  // Waiting, with the lock held
+  template <typename Done>
+  [[nodiscard]] Status wait_until(Guard& guard, Deadline deadline, Done done);
+  void poll_now();
+  [[nodiscard]] Status sleep(Guard& guard, Deadline deadline);
+  [[nodiscard]] Status timed_out() const;
+  void handle(std::span<const Completion> completions);
+  void on_sent(std::uint64_t id);
+  void note_failed(const Completion& completion);
+  void settle_failure();
+  void fail(Error why);
+  [[nodiscard]] Status ended() const { return failed_ ? Status(*failed_) : Status(); }
+
+  // Receiving
+  [[nodiscard]] Status on_segment(const Completion& received);
+  [[nodiscard]] Status on_control(const SegmentHeader& header, std::span<const std::byte> payload);
+  [[nodiscard]] Status on_hello(std::span<const std::byte> payload);
+  [[nodiscard]] Status on_data(std::uint32_t slot, const SegmentHeader& header);
+  [[nodiscard]] Status on_end(std::span<const std::byte> payload);
+  [[nodiscard]] Status on_credit(std::uint32_t credit);
+  void post_receive(std::uint32_t slot);
+
+  [[nodiscard]] static std::uint32_t count_between(std::uint32_t first, std::uint32_t last) noexcept {
+    return (last - first) % kCreditModulus;
+  }
+
+  // Sending
+  [[nodiscard]] Status check_writable() const;
+  [[nodiscard]] std::uint64_t free_slots() const noexcept {
+    return static_cast<std::uint64_t>(send_depth_) - (posted_ - completed_);
+  }
+  [[nodiscard]] bool may_borrow() const noexcept {
+    return borrowed_.size() < static_cast<std::size_t>(options_.borrowed_blocks);
+  }
+  void queue_current();
+  void pump();
+  [[nodiscard]] bool send_ready();
+  [[nodiscard]] bool owes_credit() const noexcept;
+  [[nodiscard]] bool send_credit();
+  [[nodiscard]] bool send_data(const BufferSlice& data, Frees frees);
+  [[nodiscard]] bool post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate, Frees frees,
+                          bool signaled);
+  void wait_for_sends(Guard& guard, Deadline deadline);
+  [[nodiscard]] bool send_control(SegmentKind kind, std::span<const std::byte> payload);
+  void send_abort(std::string_view reason);
+
+  const std::shared_ptr<EndPoint> endpoint_;
+  RDMAChannel& channel_;
+  const StreamMode mode_;
+  const StreamOptions options_;
+  const int send_depth_;
+  const bool immediate_;              // data goes by immediate data
+  const std::uint32_t credit_step_;   // releases that are told together
+  const std::uint32_t signal_every_;  // data segments
+  std::unique_ptr<RDMABuffer> memory_;
+  std::size_t control_at_ = 0;  // where in memory_ the control segments are, and the headers of received ones
+  std::size_t headers_at_ = 0;
+  std::size_t block_bytes_ = 0;  // of what is sent, after meet()
+
+  mutable SpinLock lock_;
+  std::condition_variable_any changed_;
+  int followers_ = 0;     // who waits for changed_
+  bool polling_ = false;  // somebody polls without the lock
+  bool left_ = false;
+  std::optional<Error> failed_;
+  std::optional<Completion> failure_;  // the first request that failed, until its reason is known
+  Deadline failure_deadline_ = Deadline::never();
+  std::vector<std::shared_ptr<const void>> dropped_;
+
+  // Sending
+  std::optional<StreamHello> peer_;
+  std::vector<Frees> sent_;  // by position; its size, as that of all rings here, is a power of two
+  std::uint64_t posted_ = 0;
+  std::uint64_t completed_ = 0;
+  std::uint64_t told_ = 0;        // completed_ will be at least so many: there the last signaled one is done
+  std::uint32_t unsignaled_ = 0;  // in a row
+  std::vector<Ready> ready_;      // a ring
+  std::size_t ready_first_ = 0;
+  std::size_t ready_count_ = 0;
+  std::size_t ready_sent_ = 0;                        // bytes of the first
+  std::size_t current_ = 0;                           // which of this end's blocks is filled
+  int blocks_busy_ = 0;                               // of them, that are ready, or on their way
+  std::size_t filled_ = 0;                            // of the current block
+  std::deque<std::shared_ptr<const void>> borrowed_;  // what is kept for slices that are not sent, the oldest first
+  std::uint32_t data_sent_ = 0;                       // segments, all these modulo kCreditModulus
+  std::uint32_t data_released_ = 0;                   // of those, by the peer
+  bool waited_for_peer_ = false;
+  bool end_wanted_ = false;
+  bool end_sent_ = false;
+  bool peer_finished_ = false;
+  bool peer_aborted_ = false;  // and may be gone
+
+  // Receiving
+  std::vector<std::uint32_t> arrived_;  // lengths, by slot
+  std::vector<std::uint32_t> queue_;    // slots, a ring
+  std::size_t queue_first_ = 0;
+  std::size_t queue_count_ = 0;
+  std::uint32_t data_received_ = 0;  // segments, all these modulo kCreditModulus
+  std::uint32_t released_ = 0;       // of those
+  std::uint32_t released_told_ = 0;  // the peer
+  bool end_received_ = false;
+  bool end_read_ = false;
+  bool finished_sent_ = false;
+
+  StreamCounts counts_;
+};
+
+}  // namespace rdmacomm

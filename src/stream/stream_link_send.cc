@@ -1,0 +1,233 @@
+// The engine of streams: what is sent.
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/wire.h"
+#include "stream/stream_link.h"
+#include "stream/stream_link_guard.h"
+
+namespace rdmacomm {
+namespace {
+
+// Send slots that others leave: what ends a stream can always be sent.
+constexpr std::uint64_t kSlotsForEnds = 4;
+constexpr std::uint64_t kSlotsForCredits = kSlotsForEnds + 2;
+
+}  // namespace
+
+// Writing -------------------------------------------------------------------------------------------------------------
+
+Status StreamLink::check_writable() const {
+  if (failed_) return *failed_;
+  if (end_wanted_) return make_error(Errc::kWrongState, "nothing can be written to a stream after finish()");
+  if (peer_->read_blocks > 0) return {};
+  return make_error(Errc::kWrongState, "the peer of the stream has no read_blocks: nothing can be written to it");
+}
+
+Result<std::span<std::byte>> StreamLink::lend(Deadline deadline) {
+  Guard guard(*this);
+  if (Status writable = check_writable(); !writable) return writable.error();
+  if (options_.write_blocks == 0) {
+    return make_error(Errc::kWrongState, "the stream was opened without write_blocks: it has nothing to lend");
+  }
+  if (blocks_busy_ == options_.write_blocks) {
+    const Status waited = wait_until(guard, deadline, [&] { return blocks_busy_ < options_.write_blocks || failed_; });
+    if (failed_) return *failed_;
+    if (!waited) return waited.error();
+  }
+  return write_block(current_).bytes().first(block_bytes_).subspan(filled_);
+}
+
+Status StreamLink::commit(std::size_t count) {
+  const Guard guard(*this);
+  CHECK_LE(count, block_bytes_ - filled_) << "more is committed than was lent";
+  filled_ += count;
+  if (filled_ == block_bytes_) queue_current();
+  pump();
+  if (ready_count_ > 0) {
+    poll_now();
+    pump();
+  }
+  return ended();
+}
+
+Status StreamLink::write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline) {
+  Guard guard(*this);
+  if (Status writable = check_writable(); !writable) return writable;
+  if (options_.borrowed_blocks == 0) {
+    return make_error(Errc::kInvalidArgument, "the stream was opened without borrowed_blocks");
+  }
+  if (slice.size() == 0) return {};
+  const Status waited = wait_until(guard, deadline, [this] { return may_borrow() || failed_; });
+  if (failed_) return *failed_;
+  if (!waited) return waited;
+  queue_current();
+  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {slice, true};
+  borrowed_.push_back(std::move(keep));
+  pump();
+  if (ready_count_ > 0 || !may_borrow()) {
+    poll_now();
+    pump();
+  }
+  return ended();
+}
+
+Status StreamLink::flush(Deadline deadline) {
+  Guard guard(*this);
+  if (failed_) return *failed_;
+  queue_current();
+  const Status waited = wait_until(guard, deadline, [this] { return ready_count_ == 0 || failed_; });
+  return failed_ ? Status(*failed_) : waited;
+}
+
+Status StreamLink::finish(Deadline deadline) {
+  Guard guard(*this);
+  if (peer_finished_) return {};
+  if (failed_) return *failed_;
+  queue_current();
+  end_wanted_ = true;
+  const Status waited = wait_until(guard, deadline, [this] { return peer_finished_ || failed_; });
+  if (peer_finished_) return {};
+  return failed_ ? Status(*failed_) : waited;
+}
+
+void StreamLink::abort(std::string_view reason) noexcept {
+  const Guard guard(*this);
+  if (failed_) return;
+  send_abort(reason);
+  fail(make_error(Errc::kAborted, "this side has aborted the stream: " + std::string(reason)));
+}
+
+// The queue -----------------------------------------------------------------------------------------------------------
+
+void StreamLink::queue_current() {
+  if (filled_ == 0) return;
+  const BufferSlice block = write_block(current_).first(static_cast<std::uint32_t>(filled_));
+  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {block, false};
+  ++blocks_busy_;
+  if (++current_ == static_cast<std::size_t>(options_.write_blocks)) current_ = 0;
+  filled_ = 0;
+}
+
+/// Sends all that can be sent now.
+void StreamLink::pump() {
+  if (failed_ || left_ || !peer_) return;
+  while (ready_count_ > 0 && send_ready()) continue;
+  if (end_wanted_ && !end_sent_ && ready_count_ == 0) {
+    WireWriter writer;
+    writer.put(counts_.bytes_written);
+    end_sent_ = send_control(SegmentKind::kEnd, writer.bytes());
+  }
+  if (end_read_ && !finished_sent_ && released_ == data_received_) {
+    finished_sent_ = send_control(SegmentKind::kFinished, {});
+  }
+  if (owes_credit() && free_slots() > kSlotsForEnds && send_credit()) ++counts_.credits_sent;
+}
+
+/// Many releases are told together; a few, where the peer has nothing left to send with.
+bool StreamLink::owes_credit() const noexcept {
+  const std::uint32_t owed = count_between(released_told_, released_);
+  if (owed == 0 || end_received_) return false;
+  return owed >= credit_step_ ||
+         count_between(released_told_, data_received_) == static_cast<std::uint32_t>(options_.read_blocks);
+}
+
+/// One segment of the first slice that is ready. False: not now.
+bool StreamLink::send_ready() {
+  if (count_between(data_released_, data_sent_) >= peer_->read_blocks) {
+    if (!std::exchange(waited_for_peer_, true)) ++counts_.waits_for_peer;
+    return false;
+  }
+  if (free_slots() <= kSlotsForCredits) return false;
+  Ready& first = ready_[ready_first_];
+  const std::size_t bytes = std::min(first.slice.size() - ready_sent_, block_bytes_);
+  const bool last = ready_sent_ + bytes == first.slice.size();
+  const Frees frees = !last ? Frees::kNothing : first.borrowed ? Frees::kBorrowed : Frees::kBlock;
+  const BufferSlice part = first.slice.part(static_cast<std::uint32_t>(ready_sent_), static_cast<std::uint32_t>(bytes));
+  if (!send_data(part, frees)) return false;
+  data_sent_ = (data_sent_ + 1) % kCreditModulus;
+  ++counts_.blocks_written;
+  counts_.bytes_written += bytes;
+  ready_sent_ += bytes;
+  if (!last) return true;
+  ready_sent_ = 0;
+  ready_first_ = (ready_first_ + 1) & (ready_.size() - 1);
+  --ready_count_;
+  return true;
+}
+
+bool StreamLink::send_control(SegmentKind kind, std::span<const std::byte> payload) {
+  if (free_slots() == 0) return false;
+  const BufferSlice slot = control(posted_);
+  std::ranges::copy(payload, slot.data() + SegmentHeader::kBytes);
+  const SegmentHeader header{.kind = kind, .credit = released_, .length = static_cast<std::uint32_t>(payload.size())};
+  header.encode(slot.bytes().first<SegmentHeader::kBytes>());
+  const BufferSlice all = slot.first(SegmentHeader::kBytes + header.length);
+  return post({&all, 1}, {}, Frees::kNothing, kind != SegmentKind::kCredit);
+}
+
+bool StreamLink::send_credit() {
+  if (!immediate_) return send_control(SegmentKind::kCredit, {});
+  return post({}, immediate_of(SegmentKind::kCredit, released_), Frees::kNothing, false);
+}
+
+bool StreamLink::send_data(const BufferSlice& data, Frees frees) {
+  const bool signaled = frees == Frees::kBorrowed;  // somebody waits for it who may not send more
+  if (immediate_) return post({&data, 1}, immediate_of(SegmentKind::kData, released_), frees, signaled);
+  const BufferSlice head = control(posted_).first(SegmentHeader::kBytes);
+  const SegmentHeader header{.kind = SegmentKind::kData, .credit = released_, .length = data.size()};
+  header.encode(head.bytes().first<SegmentHeader::kBytes>());
+  const std::array<BufferSlice, 2> parts{head, data};
+  return post(parts, {}, frees, signaled);
+}
+
+/// False: not now, or the stream has failed.
+bool StreamLink::post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate, Frees frees,
+                      bool signaled) {
+  const bool told = signaled || unsignaled_ + 1 >= signal_every_;
+  const PostFlags flags = told ? PostFlags::kNone : PostFlags::kUnsignaled;
+  const std::error_code refused =
+      immediate ? channel_.post_send_imm(parts, *immediate, posted_, flags) : channel_.post_send(parts, posted_, flags);
+  if (refused) [[unlikely]] {
+    if (refused == Errc::kSendQueueFull) return false;
+    const Status end = endpoint_->status();
+    fail(end ? make_error(refused, "cannot send on the stream to " + endpoint_->peer()) : end.error());
+    return false;
+  }
+  sent_[posted_ & (sent_.size() - 1)] = frees;
+  ++posted_;
+  unsignaled_ = told ? 0 : unsignaled_ + 1;
+  if (told) told_ = posted_;
+  released_told_ = released_;
+  return true;
+}
+
+void StreamLink::send_abort(std::string_view reason) {
+  if (left_ || !memory_) return;
+  WireWriter writer;
+  writer.put_text(reason.substr(0, kMaxAbortReason));
+  (void)send_control(SegmentKind::kAbort, writer.bytes());
+}
+
+/// Requests are done in the order of their posts.
+void StreamLink::on_sent(std::uint64_t id) {
+  for (; completed_ <= id; ++completed_) {
+    const Frees frees = sent_[completed_ & (sent_.size() - 1)];
+    if (frees == Frees::kBlock) --blocks_busy_;
+    if (frees != Frees::kBorrowed) continue;
+    if (borrowed_.front()) dropped_.push_back(std::move(borrowed_.front()));
+    borrowed_.pop_front();
+  }
+}
+
+/// Until all that the device tells of is sent, or will not be. A peer that has aborted waits for nothing, and may be gone.
+void StreamLink::wait_for_sends(Guard& guard, Deadline deadline) {
+  while (completed_ < told_ && !failure_ && !peer_aborted_ && endpoint_->alive() && !deadline.passed()) {
+    poll_now();
+    if (completed_ < told_) (void)sleep(guard, deadline);
+  }
+}
+
+}  // namespace rdmacomm

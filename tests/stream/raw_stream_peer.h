@@ -1,0 +1,132 @@
+// raw_stream_peer.h - the other end of a stream, by hand: it sends what a test says, right or wrong.
+// Only one thread.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "rdmacomm/base/wire.h"
+#include "stream/segment.h"
+#include "stream/stream_pair.h"
+
+namespace rdmacomm::testing {
+
+class RawStreamPeer {
+ public:
+  static constexpr std::size_t kSlotBytes = 8192;
+  static constexpr std::uint64_t kSlots = 24;
+
+  /// Meets a stream's open() at the barrier, with receives posted.
+  RawStreamPeer(std::shared_ptr<EndPoint> endpoint, std::string name)
+      : endpoint_(std::move(endpoint)), channel_(*endpoint_->channel(name)) {
+    memory_ = RDMABuffer::allocate(endpoint_->device(), {.block_bytes = kSlotBytes,
+                                                         .block_count = kSlots + 1,
+                                                         .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite})
+                  .value();
+    for (std::uint64_t i = 0; i < kReceives; ++i) EXPECT_FALSE(channel_.post_recv(memory_->at(i), i));
+    const Status met = endpoint_->sync_with_peer("rdmacomm.stream." + name, soon());
+    EXPECT_TRUE(met.ok()) << met.message();
+  }
+  RawStreamPeer(const RawStreamPeer&) = delete;
+  RawStreamPeer& operator=(const RawStreamPeer&) = delete;
+  ~RawStreamPeer() { EXPECT_TRUE(channel_.drain(soon()).ok()); }
+
+  /// Any bytes as a segment. Returns what became of it.
+  Completion send(std::span<const std::byte> bytes) {
+    EXPECT_FALSE(channel_.post_send(filled(bytes), kSent));
+    return sent();
+  }
+  /// With any immediate data.
+  Completion send_imm(std::uint32_t immediate, std::span<const std::byte> bytes) {
+    EXPECT_FALSE(channel_.post_send_imm(filled(bytes), immediate, kSent));
+    return sent();
+  }
+  Completion send_data(std::span<const std::byte> bytes, std::uint32_t credit = 0) {
+    return send_imm(immediate_of(SegmentKind::kData, credit), bytes);
+  }
+
+  Completion send(SegmentHeader header, std::span<const std::byte> payload = {}) {
+    header.length = static_cast<std::uint32_t>(payload.size());
+    return send_as(header, payload);
+  }
+  Completion send_as(const SegmentHeader& header, std::span<const std::byte> payload) {
+    std::vector<std::byte> all(SegmentHeader::kBytes);
+    header.encode(std::span(all).first<SegmentHeader::kBytes>());
+    all.insert(all.end(), payload.begin(), payload.end());
+    return send(all);
+  }
+  void say_hello(StreamHello hello = {.immediate = true, .block_bytes = 4096, .read_blocks = 4}) {
+    EXPECT_TRUE(send({.kind = SegmentKind::kHello}, hello.encode()).ok());
+  }
+
+  struct Heard {
+    SegmentHeader header{};
+    std::span<const std::byte> payload{};
+  };
+  /// The next segment that has come.
+  Heard hear() {
+    while (heard_.empty()) {
+      const Completion next = take();
+      EXPECT_TRUE(next.ok()) << next.status().message();
+      if (!next.ok()) return {};
+      if (next.operation == Operation::kRecv) heard_.push_back(next);
+    }
+    const Completion oldest = heard_.front();
+    heard_.erase(heard_.begin());
+    const auto bytes = memory_->at(oldest.id).bytes().first(oldest.bytes);
+    if (oldest.has_immediate) return {header_of(oldest.immediate, oldest.bytes).value(), bytes};
+    const auto header = SegmentHeader::decode(bytes.first<SegmentHeader::kBytes>(), bytes.size());
+    EXPECT_TRUE(header.has_value()) << header.status().message();
+    return {header.value(), bytes.subspan(SegmentHeader::kBytes)};
+  }
+  /// Up to the abort; its reason.
+  std::string hear_abort() {
+    for (;;) {
+      const Heard heard = hear();
+      if (::testing::Test::HasFailure()) return {};
+      if (heard.header.kind != SegmentKind::kAbort) continue;
+      WireReader reader(heard.payload);
+      return reader.get_text();
+    }
+  }
+  [[nodiscard]] EndPoint& endpoint() { return *endpoint_; }
+  [[nodiscard]] RDMAChannel& channel() { return channel_; }
+  [[nodiscard]] RDMABuffer& memory() { return *memory_; }
+
+ private:
+  static constexpr std::uint64_t kReceives = 12;
+  static constexpr std::uint64_t kSent = 1000;
+
+  BufferSlice filled(std::span<const std::byte> bytes) {
+    const BufferSlice slot = memory_->at(kSlots).first(static_cast<std::uint32_t>(bytes.size()));
+    std::ranges::copy(bytes, slot.data());
+    return slot;
+  }
+  /// What became of the request that was posted last.
+  Completion sent() {
+    for (;;) {
+      const Completion next = take();
+      if (next.operation == Operation::kSend) return next;
+      if (next.ok()) heard_.push_back(next);
+      if (next.error == Errc::kTimeout) return next;
+    }
+  }
+  Completion take() {
+    Completion completion;
+    std::size_t count = 0;
+    const Status waited = endpoint_->wait(channel_, {&completion, 1}, count, soon());
+    EXPECT_TRUE(waited.ok()) << waited.message();
+    if (count == 0) completion.error = Errc::kTimeout;
+    return completion;
+  }
+
+  const std::shared_ptr<EndPoint> endpoint_;
+  RDMAChannel& channel_;
+  std::unique_ptr<RDMABuffer> memory_;
+  std::vector<Completion> heard_;
+};
+
+}  // namespace rdmacomm::testing

@@ -1,0 +1,457 @@
+#include "rdmacomm/stream/rdma_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "stream/stream_pair.h"
+
+namespace rdmacomm {
+namespace {
+
+using rdmacomm::testing::config_for;
+using rdmacomm::testing::EndPointPair;
+using rdmacomm::testing::kStreamChannel;
+using rdmacomm::testing::pattern;
+using rdmacomm::testing::read_all;
+using rdmacomm::testing::small_stream;
+using rdmacomm::testing::soon;
+using rdmacomm::testing::StreamPair;
+using rdmacomm::testing::tiny;
+using ::testing::HasSubstr;
+
+/// Writes all and finishes, on a thread of its own.
+std::future<Status> writing(RDMAStream& to, std::vector<std::byte> data) {
+  return std::async(std::launch::async, [&to, data = std::move(data)] {
+    const Status written = to.write(data, soon());
+    return written ? to.finish(soon()) : written;
+  });
+}
+
+void expect_ok(const Status& status) {
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+void expect_arrives(RDMAStream& from, RDMAStream& to, std::size_t bytes) {
+  auto written = writing(from, pattern(bytes));
+  EXPECT_TRUE(read_all(to) == pattern(bytes)) << bytes << " bytes";
+  expect_ok(written.get());
+}
+
+// Bytes ---------------------------------------------------------------------------------------------------------------
+
+TEST(RDMAStreamTest, BytesOfEveryNumberArriveAndThenTheEnd) {
+  for (const std::size_t bytes : {0, 1, 1023, 1024, 1025, 4095, 4096, 4097, 8192, 100'000}) {
+    StreamPair pair;
+    expect_arrives(*pair.client, *pair.server, static_cast<std::size_t>(bytes));
+    StreamPair other(small_stream(), rdmacomm::testing::WithoutImmediateData());
+    expect_arrives(*other.client, *other.server, static_cast<std::size_t>(bytes));
+  }
+}
+
+TEST(RDMAStreamTest, WithoutImmediateDataCreditsAndBlocksAreTheSame) {
+  StreamPair pair(small_stream(), rdmacomm::testing::WithoutImmediateData());
+  auto back = writing(*pair.server, pattern(70'000, 5));
+  auto at_client = std::async(std::launch::async, [&] { return read_all(*pair.client); });
+  expect_arrives(*pair.client, *pair.server, 100'000);
+  EXPECT_TRUE(at_client.get() == pattern(70'000, 5));
+  expect_ok(back.get());
+  EXPECT_GT(pair.server->counts().credits_sent + pair.client->counts().credits_sent, 0U);
+}
+
+TEST(RDMAStreamTest, BothWaysAreIndependent) {
+  StreamPair pair;
+  auto there = writing(*pair.client, pattern(50'000));
+  auto back = writing(*pair.server, pattern(70'000, 5));
+  auto at_client = std::async(std::launch::async, [&] { return read_all(*pair.client); });
+  EXPECT_TRUE(read_all(*pair.server) == pattern(50'000));
+  EXPECT_TRUE(at_client.get() == pattern(70'000, 5));
+  expect_ok(there.get());
+  expect_ok(back.get());
+}
+
+TEST(RDMAStreamTest, OneWayGoesOnWhenTheOtherHasEnded) {
+  StreamPair pair;
+  expect_arrives(*pair.client, *pair.server, 3000);
+  expect_arrives(*pair.server, *pair.client, 3000);
+}
+
+TEST(RDMAStreamTest, TheEndStaysTheEnd) {
+  StreamPair pair;
+  expect_arrives(*pair.client, *pair.server, 10);
+  std::array<std::byte, 1> more;
+  EXPECT_EQ(pair.server->read(more, tiny()).value(), 0U);
+  EXPECT_FALSE(pair.server->next(tiny()).value());
+  pair.client.reset();
+  EXPECT_EQ(pair.server->read(more, tiny()).value(), 0U);
+}
+
+/// Of random lengths on both sides; whatever is lent is filled in part.
+TEST(RDMAStreamTest, RandomPiecesArriveInOrder) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel}) {
+    StreamPair pair(small_stream(), mode);
+    constexpr std::size_t kAll = 400'000;
+    auto written = std::async(std::launch::async, [&] {
+      std::mt19937 random(seed);
+      for (std::size_t done = 0; done < kAll;) {
+        const auto room = pair.client->lend(soon());
+        if (!room) return room.status();
+        const std::size_t count = std::min({room->size(), kAll - done, std::size_t{random() % 1500}});
+        std::ranges::copy(pattern(count, done), room->begin());
+        if (Status committed = pair.client->commit(count); !committed) return committed;
+        done += count;
+        if (random() % 8 != 0) continue;
+        if (Status flushed = pair.client->flush(soon()); !flushed) return flushed;
+      }
+      return pair.client->finish(soon());
+    });
+    std::mt19937 random(seed + 1);
+    std::vector<std::byte> all;
+    std::vector<std::byte> some;
+    for (std::size_t count = 1; count > 0;) {
+      some.resize(1 + random() % 3000);
+      const auto got = pair.server->read(some, soon());
+      ASSERT_TRUE(got.has_value()) << got.status().message();
+      count = *got;
+      all.insert(all.end(), some.begin(), some.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    EXPECT_TRUE(all == pattern(kAll));
+    expect_ok(written.get());
+  }
+}
+
+TEST(RDMAStreamTest, EndsMayDiffer) {
+  const StreamOptions large{.block_bytes = 5000, .write_blocks = 7, .read_blocks = 1, .borrowed_blocks = 0};
+  StreamPair pair(large, small_stream());
+  EXPECT_EQ(pair.client->block_bytes(), 1024U);
+  EXPECT_EQ(pair.server->block_bytes(), 1024U);
+  expect_arrives(*pair.client, *pair.server, 30'000);
+  expect_arrives(*pair.server, *pair.client, 30'000);
+}
+
+// Lending -------------------------------------------------------------------------------------------------------------
+
+TEST(RDMAStreamTest, SmallWritesAreGatheredIntoBlocks) {
+  StreamPair pair;
+  for (int i = 0; i < 100; ++i) expect_ok(pair.client->write(pattern(10, static_cast<std::size_t>(i) * 10), soon()));
+  EXPECT_EQ(pair.client->counts().blocks_written, 0U);
+  EXPECT_EQ(pair.server->next(tiny()).code(), Errc::kTimeout);
+  expect_ok(pair.client->flush(soon()));
+  EXPECT_EQ(pair.client->counts().blocks_written, 1U);
+  EXPECT_EQ(pair.server->next(soon()).value().size(), 1000U);
+}
+
+TEST(RDMAStreamTest, LentMemoryIsTheOneThatIsSentFrom) {
+  StreamPair pair;
+  const auto first = pair.client->lend(soon());
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->size(), 1024U);
+  EXPECT_EQ(pair.client->lend(soon()).value().data(), first->data());
+  expect_ok(pair.client->commit(1000));
+  const auto rest = pair.client->lend(soon());
+  EXPECT_EQ(rest.value().data(), first->data() + 1000);
+  EXPECT_EQ(rest->size(), 24U);
+  expect_ok(pair.client->commit(24));
+  EXPECT_NE(pair.client->lend(soon()).value().data(), first->data());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pair.server->next(soon()).value().bytes().data()) % 1024, 0U);
+}
+
+TEST(RDMAStreamTest, CommittingMoreThanWasLentIsABug) {
+  StreamPair pair;
+  ASSERT_TRUE(pair.client->lend(soon()).has_value());
+  EXPECT_DEATH((void)pair.client->commit(1025), "more is committed");
+}
+
+TEST(RDMAStreamTest, AnUnreleasedReaderStopsTheWriterAndAReleaseLetsItGoOn) {
+  StreamPair pair;
+  std::vector<StreamBlock> held;
+  for (std::size_t i = 0; i < 4; ++i) {
+    expect_ok(pair.client->write(pattern(1024, i * 1024), soon()));
+    held.push_back(std::move(*pair.server->next(soon())));
+  }
+  expect_ok(pair.client->write(pattern(4096, 4096), soon()));  // into this side's blocks
+  EXPECT_EQ(pair.client->flush(tiny()).code(), Errc::kTimeout);
+  EXPECT_EQ(pair.client->lend(tiny()).code(), Errc::kTimeout);
+  EXPECT_EQ(pair.client->counts().blocks_written, 4U);
+  EXPECT_EQ(pair.client->counts().waits_for_peer, 1U);
+  held.erase(held.begin() + 1);  // in any order
+  EXPECT_TRUE(pair.client->lend(soon()).has_value());
+  EXPECT_EQ(pair.client->counts().blocks_written, 5U);
+  for (const StreamBlock& each : held) EXPECT_EQ(each.size(), 1024U);
+  EXPECT_TRUE(std::ranges::equal(held[1].bytes(), pattern(1024, 2048)));
+  held.clear();
+  auto flushed = std::async(std::launch::async, [&] { return pair.client->flush(soon()); });
+  for (std::size_t i = 4; i < 8; ++i) {
+    EXPECT_TRUE(std::ranges::equal(pair.server->next(soon()).value().bytes(), pattern(1024, i * 1024)));
+  }
+  expect_ok(flushed.get());
+}
+
+/// A reader that holds all blocks but one still gets all, one after the other.
+TEST(RDMAStreamTest, AReaderMayHoldAllBlocksButOne) {
+  StreamPair pair;
+  auto written = writing(*pair.client, pattern(50 * 1024));
+  std::vector<StreamBlock> held;
+  for (std::size_t i = 0; i < 50; ++i) {
+    auto block = pair.server->next(soon());
+    ASSERT_TRUE(block.has_value()) << block.status().message();
+    EXPECT_TRUE(std::ranges::equal(block->bytes(), pattern(1024, i * 1024)));
+    if (held.size() < 3) held.push_back(std::move(*block));
+  }
+  EXPECT_FALSE(pair.server->next(soon()).value());
+  held.clear();
+  expect_ok(written.get());
+}
+
+TEST(RDMAStreamTest, ABlockMovesAndIsReleasedOnce) {
+  StreamPair pair;
+  expect_ok(pair.client->write(pattern(10), soon()));
+  expect_ok(pair.client->flush(soon()));
+  auto block = std::move(*pair.server->next(soon()));
+  StreamBlock other = std::move(block);
+  EXPECT_FALSE(block);  // NOLINT(bugprone-use-after-move): that is the question
+  EXPECT_EQ(other.size(), 10U);
+  other = StreamBlock();
+  other.release();
+  expect_arrives(*pair.client, *pair.server, 20'000);
+}
+
+TEST(RDMAStreamTest, ABlockMayOutliveItsStream) {
+  StreamBlock block;
+  {
+    StreamPair pair;
+    expect_ok(pair.client->write(pattern(10), soon()));
+    expect_ok(pair.client->flush(soon()));
+    block = std::move(*pair.server->next(soon()));
+  }
+  EXPECT_TRUE(std::ranges::equal(block.bytes(), pattern(10)));
+}
+
+TEST(RDMAStreamTest, ReadingAndLendingMix) {
+  StreamPair pair;
+  expect_ok(pair.client->write(pattern(1500), soon()));
+  expect_ok(pair.client->flush(soon()));
+  std::array<std::byte, 100> some;
+  EXPECT_EQ(pair.server->read(some, soon()).value(), 100U);
+  const auto rest = pair.server->next(soon());
+  EXPECT_TRUE(std::ranges::equal(rest.value().bytes(), pattern(924, 100)));
+  EXPECT_EQ(pair.server->next(soon()).value().size(), 476U);
+}
+
+// Borrowed memory -----------------------------------------------------------------------------------------------------
+
+TEST(RDMAStreamTest, BlocksGoOnToAnotherStreamWithoutACopy) {
+  const StreamOptions options = small_stream();
+  StreamPair up(options);
+  EndPointPair ends(config_for(options), config_for(options));
+  // The second hop is on the first's device: one protection domain.
+  HcaConfig config = config_for(options);
+  rdmacomm::testing::TcpPair tcp;
+  EndPointPair::introduce(*tcp.client, *tcp.server);
+  auto near =
+      EndPoint::create({.device = up.ends.device, .connector = std::move(tcp.client), .config = config}).value();
+  auto far = ends.make(std::move(tcp.server), config);
+  expect_ok(EndPointPair::join(*near, *far));
+  expect_ok(EndPointPair::join(*far, *near));
+  expect_ok(near->mark_established());
+  expect_ok(far->mark_established());
+  auto opening = std::async(std::launch::async, [&] { return StreamPair::open(far, options); });
+  auto down = StreamPair::open(near, options);
+  auto last = opening.get();
+
+  constexpr std::size_t kAll = 200'000;
+  auto written = writing(*up.client, pattern(kAll));
+  auto arrived = std::async(std::launch::async, [&] { return read_all(*last); });
+  for (;;) {
+    auto block = up.server->next(soon());
+    ASSERT_TRUE(block.has_value()) << block.status().message();
+    if (!*block) break;
+    const auto shared = std::make_shared<StreamBlock>(std::move(*block));
+    const Status sent = down->write_from(shared->slice(), shared, soon());
+    ASSERT_TRUE(sent.ok()) << sent.message();
+  }
+  EXPECT_EQ(down->lend(soon()).value().size(), 1024U);
+  expect_ok(down->finish(soon()));
+  EXPECT_TRUE(arrived.get() == pattern(kAll));
+  expect_ok(written.get());
+}
+
+TEST(RDMAStreamTest, BorrowedMemoryIsKeptUntilItIsSentAndGoesInOrder) {
+  StreamPair pair;
+  const auto memory = RDMABuffer::allocate(*pair.ends.device, {.block_bytes = 5000}).value().release();
+  std::shared_ptr<RDMABuffer> owner(memory);
+  std::ranges::copy(pattern(5000, 7), owner->data());
+  const std::weak_ptr<RDMABuffer> watched = owner;
+  expect_ok(pair.client->write(pattern(7), soon()));
+  const BufferSlice all = owner->at(0);
+  expect_ok(pair.client->write_from(all, std::move(owner), soon()));
+  EXPECT_FALSE(watched.expired());  // five segments, for which the peer has four blocks
+  expect_ok(pair.client->write(pattern(100, 5007), soon()));
+  auto finished = std::async(std::launch::async, [&] { return pair.client->finish(soon()); });
+  EXPECT_TRUE(read_all(*pair.server) == pattern(5107));
+  expect_ok(finished.get());
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(RDMAStreamTest, SoManyBorrowedSlicesAtATime) {
+  StreamPair pair;
+  const auto memory = RDMABuffer::allocate(*pair.ends.device, {.block_bytes = 4096}).value();
+  expect_ok(pair.client->write_from(memory->at(0), nullptr, soon()));
+  expect_ok(pair.client->write_from(memory->at(0).first(1), nullptr, soon()));
+  expect_ok(pair.client->write_from(memory->at(0).first(1), nullptr, soon()));
+  EXPECT_EQ(pair.client->write_from(memory->at(0), nullptr, tiny()).code(), Errc::kTimeout);
+  expect_ok(pair.client->write_from(memory->at(0).first(0), nullptr, tiny()));
+  auto finished = std::async(std::launch::async, [&] { return pair.client->finish(soon()); });
+  EXPECT_EQ(read_all(*pair.server).size(), 4098U);
+  expect_ok(finished.get());
+}
+
+// Ends ----------------------------------------------------------------------------------------------------------------
+
+TEST(RDMAStreamTest, FinishWaitsUntilThePeerHasTakenEverything) {
+  StreamPair pair;
+  expect_ok(pair.client->write(pattern(10), soon()));
+  EXPECT_EQ(pair.client->finish(tiny()).code(), Errc::kTimeout);
+  auto block = std::move(*pair.server->next(soon()));
+  EXPECT_FALSE(pair.server->next(soon()).value());
+  EXPECT_EQ(pair.client->finish(tiny()).code(), Errc::kTimeout);  // the block is still looked at
+  block.release();
+  expect_ok(pair.client->finish(soon()));
+  expect_ok(pair.client->finish(soon()));
+  EXPECT_EQ(pair.client->lend(soon()).code(), Errc::kWrongState);
+}
+
+TEST(RDMAStreamTest, AnAbortHasAReasonOnBothSides) {
+  StreamPair pair;
+  expect_ok(pair.client->write(pattern(10), soon()));
+  expect_ok(pair.client->flush(soon()));
+  pair.client->abort("the disk is full\n");
+  std::array<std::byte, 100> some;
+  EXPECT_EQ(pair.server->read(some, soon()).value(), 10U);  // what came before
+  const auto read = pair.server->read(some, soon());
+  EXPECT_EQ(read.code(), Errc::kAborted);
+  EXPECT_THAT(read.error().message(), HasSubstr("has aborted the stream: the disk is full?"));
+  EXPECT_EQ(pair.server->write(pattern(1), soon()).code(), Errc::kAborted);
+  EXPECT_EQ(pair.server->finish(soon()).code(), Errc::kAborted);
+  const Status here = pair.client->finish(soon());
+  EXPECT_EQ(here.code(), Errc::kAborted);
+  EXPECT_THAT(here.message(), HasSubstr("this side has aborted"));
+  EXPECT_EQ(pair.client->next(soon()).code(), Errc::kAborted);
+}
+
+TEST(RDMAStreamTest, AReaderThatAbortsStopsAWriterThatWaits) {
+  StreamPair pair;
+  auto written = writing(*pair.client, pattern(100'000));
+  pair.server->abort(std::string(1000, 'x'));
+  const Status stopped = written.get();
+  EXPECT_EQ(stopped.code(), Errc::kAborted);
+  EXPECT_THAT(stopped.message(), HasSubstr(std::string(400, 'x')));
+}
+
+TEST(RDMAStreamTest, AnAbortEndsTheWaitOfAnotherThread) {
+  for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel}) {
+    StreamPair pair(small_stream(), mode);
+    auto reading = std::async(std::launch::async, [&] { return pair.client->next(soon()).code(); });
+    auto finishing = std::async(std::launch::async, [&] { return pair.client->finish(soon()).code(); });
+    (void)read_all(*pair.server);
+    EXPECT_FALSE(finishing.get());
+    pair.client->abort("enough");
+    EXPECT_EQ(reading.get(), Errc::kAborted);
+  }
+}
+
+TEST(RDMAStreamTest, AStreamThatGoesUnfinishedIsNoEnd) {
+  StreamPair pair;
+  expect_ok(pair.client->write(pattern(10), soon()));
+  expect_ok(pair.client->flush(soon()));
+  pair.client.reset();
+  std::array<std::byte, 100> some;
+  EXPECT_EQ(pair.server->read(some, soon()).value(), 10U);
+  const auto read = pair.server->read(some, soon());
+  EXPECT_EQ(read.code(), Errc::kAborted);
+  EXPECT_THAT(read.error().message(), HasSubstr("closed before its end"));
+}
+
+TEST(RDMAStreamTest, WhoHasReadTheEndMayLeaveAtOnce) {
+  for (int round = 0; round < 20; ++round) {
+    StreamPair pair;
+    auto written = writing(*pair.client, pattern(3000));
+    EXPECT_EQ(read_all(*pair.server).size(), 3000U);
+    pair.server.reset();
+    expect_ok(pair.ends.server->close());
+    expect_ok(written.get());
+  }
+}
+
+TEST(RDMAStreamTest, APeerThatIsLostEndsAllWaits) {
+  for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel}) {
+    StreamPair pair(small_stream(), mode);
+    auto reading = std::async(std::launch::async, [&] { return pair.client->next(soon()).code(); });
+    auto written = writing(*pair.client, pattern(100'000));
+    pair.ends.server->connector().shutdown();
+    EndPointPair::watch(*pair.ends.client);
+    EXPECT_EQ(reading.get(), Errc::kPeerLost);
+    EXPECT_EQ(written.get().code(), Errc::kPeerLost);
+    EXPECT_EQ(pair.client->status().code(), Errc::kPeerLost);
+  }
+}
+
+TEST(RDMAStreamTest, TheEndOfThisSidesEndpointEndsIt) {
+  StreamPair pair;
+  auto reading = std::async(std::launch::async, [&] { return pair.client->next(soon()).code(); });
+  pair.ends.client->stop();
+  EXPECT_EQ(reading.get(), Errc::kStopped);
+  EXPECT_EQ(pair.client->write(pattern(10'000), soon()).code(), Errc::kStopped);
+}
+
+// Opening -------------------------------------------------------------------------------------------------------------
+
+TEST(RDMAStreamTest, OptionsOutsideTheirRangesAreRefused) {
+  EndPointPair ends(config_for(small_stream()));
+  const auto refused = [&](const StreamOptions& options, const char* what) {
+    const auto opened = RDMAStream::open(ends.client, *ends.client->channel(kStreamChannel), options, soon());
+    EXPECT_EQ(opened.code(), Errc::kInvalidArgument);
+    EXPECT_THAT(opened.status().message(), HasSubstr(what));
+  };
+  refused({.block_bytes = 1000}, "block_bytes is 1000; it must be 1024..1073741824");
+  refused({.write_blocks = -1}, "write_blocks is -1; it must be 0..4096");
+  refused({.read_blocks = 4097}, "read_blocks is 4097");
+  refused({.borrowed_blocks = -2}, "borrowed_blocks is -2");
+  refused({.block_bytes = 1024, .write_blocks = 100}, "'stream' is too small for the stream");
+}
+
+TEST(RDMAStreamTest, AChannelThatOthersPollIsRefused) {
+  HcaConfig config = config_for(small_stream());
+  config.channels.front().own_completion_queue = false;
+  EndPointPair ends(config);
+  const auto opened = RDMAStream::open(ends.client, *ends.client->channel(kStreamChannel), small_stream(), soon());
+  EXPECT_EQ(opened.code(), Errc::kWrongState);
+}
+
+TEST(RDMAStreamTest, APeerThatDoesNotComeIsWaitedForUntilTheDeadline) {
+  EndPointPair ends(config_for(small_stream()));
+  const auto opened = RDMAStream::open(ends.client, *ends.client->channel(kStreamChannel), small_stream(), tiny());
+  EXPECT_EQ(opened.code(), Errc::kTimeout);
+}
+
+TEST(RDMAStreamTest, AWayWithoutBlocksIsNotThere) {
+  StreamOptions reader = small_stream();
+  reader.write_blocks = reader.borrowed_blocks = 0;
+  StreamOptions writer = small_stream();
+  writer.read_blocks = 0;
+  StreamPair pair(writer, reader);
+  EXPECT_EQ(pair.server->lend(soon()).code(), Errc::kWrongState);
+  EXPECT_EQ(pair.server->write_from({}, nullptr, soon()).code(), Errc::kWrongState);
+  expect_arrives(*pair.client, *pair.server, 10'000);
+  auto ended = std::async(std::launch::async, [&] { return pair.server->finish(soon()); });
+  EXPECT_FALSE(pair.client->next(soon()).value());
+  expect_ok(ended.get());
+}
+
+}  // namespace
+}  // namespace rdmacomm

@@ -1,0 +1,105 @@
+#include "stream/segment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace rdmacomm {
+namespace {
+
+using ::testing::HasSubstr;
+
+using HeaderBytes = std::array<std::byte, SegmentHeader::kBytes>;
+
+HeaderBytes encoded(const SegmentHeader& header) {
+  HeaderBytes bytes{};
+  header.encode(bytes);
+  return bytes;
+}
+
+TEST(SegmentHeader, ComesOutAsItWentIn) {
+  const SegmentHeader header{.kind = SegmentKind::kEnd, .credit = 0x00fffffe, .length = 8, .value = 0x01020304};
+  const HeaderBytes bytes = encoded(header);
+  EXPECT_EQ(bytes[0], std::byte{4});
+  EXPECT_EQ(bytes[4], std::byte{0xfe});
+  EXPECT_EQ(bytes[12], std::byte{4});
+  const auto decoded = SegmentHeader::decode(bytes, 24);
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->kind, header.kind);
+  EXPECT_EQ(decoded->credit, header.credit);
+  EXPECT_EQ(decoded->length, header.length);
+  EXPECT_EQ(decoded->value, header.value);
+}
+
+TEST(SegmentHeader, WhatIsNoneIsRefused) {
+  const auto refused = [](const HeaderBytes& bytes, std::size_t segment, const char* why) {
+    const auto decoded = SegmentHeader::decode(bytes, segment);
+    EXPECT_EQ(decoded.code(), Errc::kBadMessage);
+    EXPECT_THAT(decoded.status().message(), HasSubstr(why));
+  };
+  const HeaderBytes good = encoded({.length = 100});
+  EXPECT_TRUE(SegmentHeader::decode(good, 116).has_value());
+  refused(good, 15, "of 15 bytes");
+  refused(good, 0, "of 0 bytes");
+  refused(good, 115, "says that 100 bytes follow its header; it has 99");
+  refused(good, 117, "it has 101");
+  HeaderBytes kind = good;
+  kind[0] = std::byte{0};
+  refused(kind, 116, "unknown kind 0");
+  kind[0] = std::byte{200};
+  refused(kind, 116, "unknown kind 200");
+  kind[0] = std::byte{2};
+  kind[3] = std::byte{1};
+  refused(kind, 116, "unknown kind 16777218");
+}
+
+TEST(SegmentHeader, DataAndCreditsAlsoGoAsImmediateData) {
+  const auto data = header_of(immediate_of(SegmentKind::kData, 0x00abcdef), 7);
+  ASSERT_TRUE(data.has_value());
+  EXPECT_EQ(data->kind, SegmentKind::kData);
+  EXPECT_EQ(data->credit, 0x00abcdefU);
+  EXPECT_EQ(data->length, 7U);
+  EXPECT_EQ(header_of(immediate_of(SegmentKind::kCredit, 5), 0).value().kind, SegmentKind::kCredit);
+  EXPECT_EQ(header_of(immediate_of(SegmentKind::kCredit, 5), 1).code(), Errc::kBadMessage);
+  EXPECT_EQ(header_of(immediate_of(SegmentKind::kAbort, 5), 1).code(), Errc::kBadMessage);
+  EXPECT_EQ(header_of(0, 0).code(), Errc::kBadMessage);
+}
+
+TEST(StreamHello, ComesOutAsItWentIn) {
+  const StreamHello hello{.mode = StreamMode::kMessages, .block_bytes = 65536, .read_blocks = 7};
+  const auto bytes = hello.encode();
+  EXPECT_EQ(bytes.size(), StreamHello::kWireBytes);
+  const auto decoded = StreamHello::decode(bytes);
+  ASSERT_TRUE(decoded.has_value()) << decoded.status().message();
+  EXPECT_EQ(decoded->mode, StreamMode::kMessages);
+  EXPECT_EQ(decoded->block_bytes, 65536U);
+  EXPECT_EQ(decoded->read_blocks, 7U);
+}
+
+TEST(StreamHello, WhatIsNoneIsRefused) {
+  const auto good = StreamHello{.block_bytes = 4096, .read_blocks = 1}.encode();
+  const auto changed = [&](std::size_t at, int value) {
+    auto bytes = good;
+    bytes[at] = static_cast<std::byte>(value);
+    return StreamHello::decode(bytes).code();
+  };
+  EXPECT_FALSE(StreamHello::decode(good).code());
+  EXPECT_EQ(changed(0, 0), Errc::kBadMessage);       // magic
+  EXPECT_EQ(changed(4, 2), Errc::kVersionMismatch);  // version
+  EXPECT_EQ(changed(6, 0), Errc::kBadMessage);       // mode
+  EXPECT_EQ(changed(6, 3), Errc::kBadMessage);
+  EXPECT_EQ(changed(7, 2), Errc::kBadMessage);      // immediate data
+  EXPECT_EQ(changed(9, 0), Errc::kBadMessage);      // blocks of 0 bytes
+  EXPECT_EQ(changed(11, 0x41), Errc::kBadMessage);  // of more than 1 GiB
+  EXPECT_EQ(changed(13, 0x20), Errc::kBadMessage);  // 8193 of them
+  for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {
+    EXPECT_EQ(StreamHello::decode(std::span(good).first(bytes)).code(), Errc::kBadMessage) << bytes;
+  }
+  auto longer = good;
+  longer.push_back({});
+  EXPECT_EQ(StreamHello::decode(longer).code(), Errc::kBadMessage);
+}
+
+}  // namespace
+}  // namespace rdmacomm
