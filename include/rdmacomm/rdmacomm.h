@@ -51,6 +51,7 @@
 #include "rdmacomm/session/session_hooks.h"
 #include "rdmacomm/session/session_options.h"
 #include "rdmacomm/softdev/softdev.h"
+#include "rdmacomm/stream/message_stream.h"
 #include "rdmacomm/stream/rdma_stream.h"
 #include "rdmacomm/stream/stream_options.h"
 #include "rdmacomm/verbs/api.h"

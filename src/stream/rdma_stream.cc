@@ -28,7 +28,7 @@ void StreamBlock::release() noexcept {
 
 Result<std::unique_ptr<RDMAStream>> RDMAStream::open(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
                                                      const StreamOptions& options, Deadline deadline) {
-  auto link = StreamLink::open(std::move(endpoint), channel, StreamMode::kBytes, options, deadline);
+  auto link = StreamLink::open(std::move(endpoint), channel, nullptr, options, deadline);
   if (!link) return link.error();
   return std::unique_ptr<RDMAStream>(new RDMAStream(std::move(*link)));
 }

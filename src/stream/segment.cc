@@ -31,7 +31,7 @@ Result<SegmentHeader> SegmentHeader::decode(std::span<const std::byte, kBytes> b
   WireReader reader(bytes);
   SegmentHeader header;
   const auto kind = reader.get<std::uint32_t>();
-  if (kind < static_cast<unsigned>(SegmentKind::kHello) || kind > static_cast<unsigned>(SegmentKind::kAbort)) {
+  if (kind < static_cast<unsigned>(SegmentKind::kHello) || kind > static_cast<unsigned>(SegmentKind::kTaken)) {
     return bad_segment("of unknown kind " + std::to_string(kind));
   }
   header.kind = static_cast<SegmentKind>(kind);
@@ -64,6 +64,7 @@ std::vector<std::byte> StreamHello::encode() const {
   writer.put(static_cast<std::uint8_t>(immediate));
   writer.put(block_bytes);
   writer.put(read_blocks);
+  writer.put(part_bytes);
   return writer.take();
 }
 
@@ -80,6 +81,7 @@ Result<StreamHello> StreamHello::decode(std::span<const std::byte> payload) {
   const auto immediate = reader.get<std::uint8_t>();
   hello.block_bytes = reader.get<std::uint32_t>();
   hello.read_blocks = reader.get<std::uint32_t>();
+  hello.part_bytes = reader.get<std::uint32_t>();
   if (!reader.ok() || reader.remaining() > 0 || immediate > 1) return bad_segment("is a HELLO of another length");
   if (mode != static_cast<unsigned>(StreamMode::kBytes) && mode != static_cast<unsigned>(StreamMode::kMessages)) {
     return bad_segment("is a HELLO of mode " + std::to_string(mode));
@@ -91,7 +93,34 @@ Result<StreamHello> StreamHello::decode(std::span<const std::byte> payload) {
     return bad_segment("is a HELLO with " + std::to_string(hello.read_blocks) + " blocks of " +
                        std::to_string(hello.block_bytes) + " bytes");
   }
+  if ((hello.part_bytes > 0) != (hello.mode == StreamMode::kMessages)) {
+    return bad_segment("is a HELLO with parts of " + std::to_string(hello.part_bytes) + " bytes");
+  }
   return hello;
+}
+
+std::vector<std::byte> Announcement::encode() const {
+  WireWriter writer;
+  region.encode(writer);
+  writer.put(message_bytes);
+  writer.put(offset);
+  return writer.take();
+}
+
+Result<Announcement> Announcement::decode(std::span<const std::byte> payload) {
+  WireReader reader(payload);
+  const auto region = RemoteRegion::decode(reader);
+  if (!region) return bad_segment("where " + region.error().context);
+  Announcement announcement{.region = *region};
+  announcement.message_bytes = reader.get<std::uint64_t>();
+  announcement.offset = reader.get<std::uint64_t>();
+  if (!reader.ok() || reader.remaining() > 0) return bad_segment("is an announcement of another length");
+  const bool inside = announcement.offset <= announcement.message_bytes &&
+                      region->length <= announcement.message_bytes - announcement.offset;
+  if (inside && region->length > 0) return announcement;
+  return bad_segment("announces " + std::to_string(region->length) + " bytes at " +
+                     std::to_string(announcement.offset) + " of a message of " +
+                     std::to_string(announcement.message_bytes));
 }
 
 }  // namespace rdmacomm

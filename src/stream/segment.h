@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "rdmacomm/base/result.h"
+#include "rdmacomm/memory/remote_region.h"
 
 namespace rdmacomm {
 
@@ -22,6 +23,8 @@ enum class SegmentKind : std::uint8_t {
   kEnd = 4,       ///< the sender writes no more
   kFinished = 5,  ///< the sender has taken all, up to the end
   kAbort = 6,     ///< the sender gives up, because
+  kAnnounce = 7,  ///< a part of a large message, to be read where it is. Counts as data
+  kTaken = 8,     ///< so many (value) announced parts have been read
 };
 
 /// Credits are counted modulo so many: more than two sides can have under way.
@@ -57,16 +60,30 @@ enum class StreamMode : std::uint8_t { kBytes = 1, kMessages = 2 };
 /// The payload of kHello. A value.
 struct StreamHello {
   static constexpr std::uint16_t kVersion = 1;
-  static constexpr std::size_t kWireBytes = 16;
+  static constexpr std::size_t kWireBytes = 20;
 
   StreamMode mode = StreamMode::kBytes;
   bool immediate = false;  ///< its data goes by immediate data
   std::uint32_t block_bytes = 0;
   std::uint32_t read_blocks = 0;
+  std::uint32_t part_bytes = 0;  ///< of messages: the largest part that it reads; of bytes: 0
 
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// Returns  kBadMessage: not a HELLO, or values outside of StreamOptions' ranges; kVersionMismatch
   [[nodiscard]] static Result<StreamHello> decode(std::span<const std::byte> payload);
+};
+
+/// The payload of kAnnounce. A value.
+struct Announcement {
+  static constexpr std::size_t kWireBytes = 36;
+
+  RemoteRegion region{};
+  std::uint64_t message_bytes = 0;
+  std::uint64_t offset = 0;  ///< of the region in the message
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// Returns  kBadMessage: another length, no bytes, or a region that leaves the message
+  [[nodiscard]] static Result<Announcement> decode(std::span<const std::byte> payload);
 };
 
 constexpr std::size_t kMaxAbortReason = 400;

@@ -14,6 +14,8 @@ namespace {
 
 /// A request that failed may be the first sign of the endpoint's end, whose reason comes a moment later and says more.
 constexpr std::chrono::milliseconds kReasonComes{300};
+/// A pool is looked at again so often, by who waits for a part of a message that it had no room for.
+constexpr std::chrono::milliseconds kPoolRefills{1};
 constexpr std::size_t kBatch = 16;
 
 /// What a peer says, for a message of this side's.
@@ -31,26 +33,29 @@ Error broken(const std::string& what) {
 
 // Opening -------------------------------------------------------------------------------------------------------------
 
-StreamLink::StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel, StreamMode mode,
+StreamLink::StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel, std::shared_ptr<BufferPool> pool,
                        const StreamOptions& options)
     : endpoint_(std::move(endpoint)),
       channel_(channel),
-      mode_(mode),
+      pool_(std::move(pool)),
+      mode_(pool_ ? StreamMode::kMessages : StreamMode::kBytes),
       options_(options),
-      send_depth_(options.send_depth()),
+      send_depth_(options.send_depth() + more_sends(pool_ != nullptr)),
       immediate_(channel.adapter().device().limits().immediate_data),
       credit_step_(static_cast<std::uint32_t>(std::max(1, (options.read_blocks + kCreditShare - 1) / kCreditShare))),
       signal_every_(static_cast<std::uint32_t>(std::clamp(options.write_blocks / 4, 1, kControlSends / 2))),
       block_bytes_(options.block_bytes),
-      sent_(std::bit_ceil(static_cast<std::size_t>(options.send_depth()))),
-      ready_(std::bit_ceil(static_cast<std::size_t>(options.write_blocks + options.borrowed_blocks + 1))),
-      arrived_(static_cast<std::size_t>(options.recv_depth())),
-      queue_(std::bit_ceil(static_cast<std::size_t>(options.recv_depth()))) {}
+      sent_(std::bit_ceil(static_cast<std::size_t>(send_depth_))),
+      ready_(std::bit_ceil(
+          static_cast<std::size_t>(options.write_blocks + options.borrowed_blocks + MessageStream::kMaxAnnounced))),
+      arrived_(static_cast<std::size_t>(options.recv_depth() + more_receives(pool_ != nullptr))),
+      queue_(std::bit_ceil(arrived_.size())) {}
 
 Result<std::shared_ptr<StreamLink>> StreamLink::open(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
-                                                     StreamMode mode, const StreamOptions& options, Deadline deadline) {
+                                                     std::shared_ptr<BufferPool> pool, const StreamOptions& options,
+                                                     Deadline deadline) {
   if (Status valid = options.validate(); !valid) return valid.error();
-  std::shared_ptr<StreamLink> link(new StreamLink(std::move(endpoint), channel, mode, options));
+  std::shared_ptr<StreamLink> link(new StreamLink(std::move(endpoint), channel, std::move(pool), options));
   Status status = link->check_channel();
   if (!status) return status.error();
   status = link->prepare();
@@ -62,12 +67,21 @@ Result<std::shared_ptr<StreamLink>> StreamLink::open(std::shared_ptr<EndPoint> e
 
 Status StreamLink::check_channel() const {
   const AdapterConfig& adapter = channel_.adapter().config();
-  const bool fits = channel_.send_depth() >= options_.send_depth() && channel_.recv_depth() >= options_.recv_depth() &&
-                    adapter.max_send_slices >= 2 && adapter.max_recv_slices >= 2;
+  const bool fits = channel_.send_depth() >= send_depth_ &&
+                    channel_.recv_depth() >= static_cast<int>(arrived_.size()) && adapter.max_send_slices >= 2 &&
+                    adapter.max_recv_slices >= 2;
   if (!fits || channel_.outstanding_recvs() > 0) {
-    return make_error(Errc::kInvalidArgument, "channel '" + channel_.name() +
-                                                  "' is too small for the stream, or in use: make it by "
-                                                  "StreamOptions::channel(), with the same options");
+    return make_error(Errc::kInvalidArgument,
+                      "channel '" + channel_.name() +
+                          "' is too small for the stream, or in use: make it by "
+                          "StreamOptions::channel() (of messages: MessageStream::channel()), with the same options");
+  }
+  const bool pool_serves = !pool_ || (pool_->device().pd() == channel_.adapter().device().pd() &&
+                                      allows(pool_->options().remote_access, RemoteAccess::kRead));
+  if (!pool_serves) {
+    return make_error(Errc::kInvalidArgument,
+                      "the pool of a stream of messages is on the channel's device, and lets "
+                      "peers read: BufferPoolOptions::remote_access");
   }
   std::size_t count = 0;
   std::array<Completion, 1> none;
@@ -78,7 +92,7 @@ Status StreamLink::check_channel() const {
 /// Memory, and receives: the peer may send as soon as it has met this side.
 Status StreamLink::prepare() {
   const std::size_t block = options_.block_bytes;
-  const auto blocks = static_cast<std::size_t>(options_.write_blocks + options_.recv_depth());
+  const std::size_t blocks = static_cast<std::size_t>(options_.write_blocks) + arrived_.size();
   control_at_ = blocks * block;
   headers_at_ = control_at_ + sent_.size() * kControlSlot;
   const std::size_t all = headers_at_ + arrived_.size() * SegmentHeader::kBytes;
@@ -99,7 +113,8 @@ Status StreamLink::meet(Deadline deadline) {
   const StreamHello hello{.mode = mode_,
                           .immediate = immediate_,
                           .block_bytes = static_cast<std::uint32_t>(options_.block_bytes),
-                          .read_blocks = static_cast<std::uint32_t>(options_.read_blocks)};
+                          .read_blocks = static_cast<std::uint32_t>(options_.read_blocks),
+                          .part_bytes = pool_ ? static_cast<std::uint32_t>(pool_->options().largest_block) : 0};
   (void)send_control(SegmentKind::kHello, hello.encode());
   if (Status waited = wait_until(guard, deadline, [this] { return peer_ || failed_; }); !waited) return waited;
   if (!peer_) return ended();
@@ -121,6 +136,8 @@ void StreamLink::leave() noexcept {
   const Guard guard(*this);
   std::ranges::move(borrowed_, std::back_inserter(dropped_));
   borrowed_.clear();
+  announced_.clear();
+  parts_.clear();
 }
 
 // Memory --------------------------------------------------------------------------------------------------------------
@@ -163,7 +180,8 @@ Status StreamLink::sleep(Guard& guard, Deadline deadline) {
   polling_ = true;
   std::array<Completion, kBatch> batch;
   std::size_t count = 0;
-  const Deadline until = failure_ ? deadline.sooner(failure_deadline_) : deadline;
+  Deadline until = failure_ ? deadline.sooner(failure_deadline_) : deadline;
+  if (starved_) until = until.sooner(Deadline::after(kPoolRefills));  // of which nobody tells
   guard.unlock();
   const Status waited = endpoint_->wait(channel_, batch, count, until);
   guard.lock();
@@ -195,12 +213,13 @@ void StreamLink::handle(std::span<const Completion> completions) {
 }
 
 void StreamLink::note_failed(const Completion& completion) {
-  if (failed_ || failure_) return;
+  // What is flushed says only that something else went wrong.
+  if (failed_ || (failure_ && (failure_->error != Errc::kFlushed || completion.error == Errc::kFlushed))) return;
   if (completion.operation == Operation::kRecv && completion.error == Errc::kLocalLength) {
     return fail(broken("a segment of more than " + std::to_string(options_.block_bytes) + " bytes"));
   }
+  if (!failure_) failure_deadline_ = Deadline::after(kReasonComes);
   failure_ = completion;
-  failure_deadline_ = Deadline::after(kReasonComes);
 }
 
 void StreamLink::settle_failure() {
@@ -241,6 +260,7 @@ Status StreamLink::on_segment(const Completion& received) {
   }
   const BufferSlice payload =
       block.part(immediate_ && !received.has_immediate ? SegmentHeader::kBytes : 0, header->length);
+  if (header->kind == SegmentKind::kAnnounce) return on_announcement(slot, payload.bytes());
   const Status taken = on_control(*header, payload.bytes());
   if (taken) post_receive(slot);
   return taken;
@@ -262,6 +282,7 @@ Status StreamLink::on_control(const SegmentHeader& header, std::span<const std::
     case SegmentKind::kHello: return on_hello(payload);
     case SegmentKind::kCredit: return payload.empty() ? Status() : broken("a credit with bytes");
     case SegmentKind::kEnd: return on_end(payload);
+    case SegmentKind::kTaken: return payload.empty() ? on_taken(header.value) : broken("a word of taking with bytes");
     case SegmentKind::kFinished:
       if (!end_sent_ || !payload.empty() || data_released_ != data_sent_) {
         return broken("it says that all is taken, which is not so");
@@ -292,15 +313,24 @@ Status StreamLink::on_hello(std::span<const std::byte> payload) {
   return {};
 }
 
-Status StreamLink::on_data(std::uint32_t slot, const SegmentHeader& header) {
+Status StreamLink::check_room() const {
   if (end_received_) return broken("it goes on after the end");
-  if (count_between(released_, data_received_) >= static_cast<std::uint32_t>(options_.read_blocks)) {
-    return broken("more blocks than the " + std::to_string(options_.read_blocks) + " that it may send");
-  }
-  if (header.length == 0 || header.value != 0) return broken("a block without bytes, or with a value");
+  if (count_between(released_, data_received_) < static_cast<std::uint32_t>(options_.read_blocks)) return {};
+  return broken("more blocks than the " + std::to_string(options_.read_blocks) + " that it may send");
+}
+
+void StreamLink::enqueue(std::uint32_t slot, std::uint32_t length) {
   data_received_ = (data_received_ + 1) % kCreditModulus;
-  arrived_[slot] = header.length;
+  arrived_[slot] = length;
   queue_[(queue_first_ + queue_count_++) & (queue_.size() - 1)] = slot;
+}
+
+Status StreamLink::on_data(std::uint32_t slot, const SegmentHeader& header) {
+  if (Status room = check_room(); !room) return room;
+  const bool empty = header.length == 0 && mode_ == StreamMode::kBytes;
+  if (empty || header.value != 0) return broken("a block without bytes, or with a value");
+  if (message_rest_ > 0) return broken("a message within another one");
+  enqueue(slot, header.length);
   ++counts_.blocks_read;
   counts_.bytes_read += header.length;
   return {};
@@ -309,7 +339,7 @@ Status StreamLink::on_data(std::uint32_t slot, const SegmentHeader& header) {
 Status StreamLink::on_end(std::span<const std::byte> payload) {
   WireReader reader(payload);
   const auto total = reader.get<std::uint64_t>();
-  if (end_received_ || !reader.ok() || reader.remaining() > 0 || total != counts_.bytes_read) {
+  if (end_received_ || message_rest_ > 0 || !reader.ok() || reader.remaining() > 0 || total != counts_.bytes_read) {
     return broken("an end after " + std::to_string(total) + " bytes, of which " + std::to_string(counts_.bytes_read) +
                   " have come");
   }
@@ -319,16 +349,38 @@ Status StreamLink::on_end(std::span<const std::byte> payload) {
 
 // Reading -------------------------------------------------------------------------------------------------------------
 
+bool StreamLink::front_is_there() const noexcept {
+  return queue_count_ > 0 && (arrived_[queue_[queue_first_]] != kIsPart || parts_.front().done);
+}
+
+StreamLink::Arrived StreamLink::take_front() {
+  const std::uint32_t slot = queue_[queue_first_];
+  queue_first_ = (queue_first_ + 1) & (queue_.size() - 1);
+  --queue_count_;
+  const std::uint32_t length = arrived_[slot];
+  if (length != kIsPart) {
+    return {.slot = slot, .slice = read_block(slot).first(length), .message_bytes = length};
+  }
+  Part part = std::move(parts_.front());
+  parts_.pop_front();
+  --parts_reading_;
+  release_slot(slot);  // the bytes are elsewhere
+  return {.slot = slot,
+          .lease = std::move(part.lease),
+          .message_bytes = part.announcement.message_bytes,
+          .offset = part.announcement.offset};
+}
+
 Result<std::optional<StreamLink::Arrived>> StreamLink::next(Deadline deadline) {
   Guard guard(*this);
-  const Status waited = wait_until(guard, deadline, [this] { return queue_count_ > 0 || end_received_ || failed_; });
-  if (queue_count_ > 0) {
-    const std::uint32_t slot = queue_[queue_first_];
-    queue_first_ = (queue_first_ + 1) & (queue_.size() - 1);
-    --queue_count_;
-    return std::optional(Arrived{slot, read_block(slot).first(arrived_[slot])});
+  const auto ended_in_order = [this] { return queue_count_ == 0 && end_received_; };
+  const Status waited = wait_until(guard, deadline, [&] { return front_is_there() || ended_in_order() || failed_; });
+  if (front_is_there()) {
+    auto front = std::optional(take_front());
+    pump();
+    return front;
   }
-  if (!end_received_) return failed_ ? *failed_ : waited.error();
+  if (!ended_in_order()) return failed_ ? *failed_ : waited.error();
   end_read_ = true;
   pump();
   // Who has read the end may leave at once: the word that it has must be out by then.
@@ -338,10 +390,13 @@ Result<std::optional<StreamLink::Arrived>> StreamLink::next(Deadline deadline) {
 
 void StreamLink::release(std::uint32_t slot) noexcept {
   const Guard guard(*this);
-  released_ = (released_ + 1) % kCreditModulus;
-  if (failed_ || left_) return;
-  post_receive(slot);
+  release_slot(slot);
   pump();
+}
+
+void StreamLink::release_slot(std::uint32_t slot) {
+  released_ = (released_ + 1) % kCreditModulus;
+  if (!failed_ && !left_) post_receive(slot);
 }
 
 Status StreamLink::status() const {

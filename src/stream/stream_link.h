@@ -16,7 +16,9 @@
 
 #include "rdmacomm/base/spin_lock.h"
 #include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/memory/buffer_pool.h"
 #include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/stream/message_stream.h"
 #include "rdmacomm/stream/rdma_stream.h"
 #include "rdmacomm/stream/stream_options.h"
 #include "stream/segment.h"
@@ -38,18 +40,34 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   static constexpr int kCreditShare = 2;
   static constexpr int kControlReceives = kCreditShare + 4;  // and HELLO, END, FINISHED, ABORT
   static constexpr int kControlSends = 16;
-  static constexpr std::size_t kControlSlot = 512;  // of memory, for a segment's header, or all of a control segment
+  static constexpr std::uint64_t kSlotsForReads = 8;  // that READs leave
+  static constexpr std::size_t kControlSlot = 512;    // of memory, for a segment's header, or all of a control segment
   static_assert(SegmentHeader::kBytes + kMaxControlBytes <= kControlSlot);
 
+  /// pool  of a stream of messages; nullptr: of one of bytes
   [[nodiscard]] static Result<std::shared_ptr<StreamLink>> open(std::shared_ptr<EndPoint> endpoint,
-                                                                RDMAChannel& channel, StreamMode mode,
+                                                                RDMAChannel& channel, std::shared_ptr<BufferPool> pool,
                                                                 const StreamOptions& options, Deadline deadline);
+  /// More than a stream of bytes needs: parts that are announced, or read, and the words that they were.
+  [[nodiscard]] static int more_receives(bool messages) noexcept { return messages ? MessageStream::kMaxAnnounced : 0; }
+  [[nodiscard]] static int more_sends(bool messages) noexcept {
+    return messages ? 3 * MessageStream::kMaxAnnounced : 0;
+  }
   StreamLink(const StreamLink&) = delete;
   StreamLink& operator=(const StreamLink&) = delete;
   ~StreamLink() = default;
 
   [[nodiscard]] Result<std::span<std::byte>> lend(Deadline deadline);
   [[nodiscard]] Status commit(std::size_t count);
+  /// The same as a message of its own.
+  [[nodiscard]] Status commit_message(std::size_t count);
+  /// Announces a part of a message, which the peer reads where it is. Waits until fewer than kMaxAnnounced are.
+  [[nodiscard]] Status announce(BufferLease lease, std::uint64_t message_bytes, std::uint64_t offset,
+                                Deadline deadline);
+  /// A block of the pool; waits for one.
+  [[nodiscard]] Status take(std::size_t bytes, BufferLease& lease, Deadline deadline);
+  /// In one part: what both sides' pools have.
+  [[nodiscard]] std::size_t part_bytes() const noexcept;
   [[nodiscard]] Status write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline);
   [[nodiscard]] Status flush(Deadline deadline);
   [[nodiscard]] Status finish(Deadline deadline);
@@ -57,6 +75,9 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   struct Arrived {
     std::uint32_t slot = 0;
     BufferSlice slice{};
+    BufferLease lease{};  // a part that was read, instead
+    std::uint64_t message_bytes = 0;
+    std::uint64_t offset = 0;
   };
   [[nodiscard]] Result<std::optional<Arrived>> next(Deadline deadline);
   void release(std::uint32_t slot) noexcept;
@@ -72,14 +93,27 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
  private:
   /// Holds lock_; what was kept for requests is dropped behind it, as that may lead into another stream, or this one.
   class Guard;
+  enum class What : std::uint8_t { kBlock, kBorrowed, kAnnouncement };
   struct Ready {
     BufferSlice slice{};
-    bool borrowed = false;
+    What what = What::kBlock;
   };
-  /// What is free again when a request is done.
-  enum class Frees : std::uint8_t { kNothing, kBlock, kBorrowed };
+  /// What is free again when a request is done; kPart: the oldest part that is being read is there.
+  enum class Frees : std::uint8_t { kNothing, kBlock, kBorrowed, kPart };
+  /// A part that this side has announced.
+  struct Announced {
+    Announcement announcement{};
+    BufferLease lease{};
+  };
+  /// One that the peer has.
+  struct Part {
+    Announcement announcement{};
+    BufferLease lease{};  // where it goes; empty: the pool had none yet
+    bool done = false;
+  };
 
-  StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel, StreamMode mode, const StreamOptions& options);
+  StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel, std::shared_ptr<BufferPool> pool,
+             const StreamOptions& options);
   [[nodiscard]] Status check_channel() const;
   [[nodiscard]] Status prepare();
   [[nodiscard]] Status meet(Deadline deadline);
@@ -109,6 +143,17 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status on_control(const SegmentHeader& header, std::span<const std::byte> payload);
   [[nodiscard]] Status on_hello(std::span<const std::byte> payload);
   [[nodiscard]] Status on_data(std::uint32_t slot, const SegmentHeader& header);
+  [[nodiscard]] Status on_announcement(std::uint32_t slot, std::span<const std::byte> payload);
+  [[nodiscard]] Status on_taken(std::uint32_t count);
+  void read_parts();
+  void on_part_read();
+  [[nodiscard]] bool post_read(const Part& part);
+  [[nodiscard]] std::size_t done_parts() const noexcept;
+  [[nodiscard]] Status check_room() const;
+  void enqueue(std::uint32_t slot, std::uint32_t length);
+  void release_slot(std::uint32_t slot);
+  [[nodiscard]] bool front_is_there() const noexcept;
+  [[nodiscard]] Arrived take_front();
   [[nodiscard]] Status on_end(std::span<const std::byte> payload);
   [[nodiscard]] Status on_credit(std::uint32_t credit);
   void post_receive(std::uint32_t slot);
@@ -126,6 +171,9 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
     return borrowed_.size() < static_cast<std::size_t>(options_.borrowed_blocks);
   }
   void queue_current();
+  void queue_block();
+  void pop_ready() noexcept;
+  [[nodiscard]] bool send_announcement();
   void pump();
   [[nodiscard]] bool send_ready();
   [[nodiscard]] bool owes_credit() const noexcept;
@@ -134,11 +182,14 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] bool post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate, Frees frees,
                           bool signaled);
   void wait_for_sends(Guard& guard, Deadline deadline);
-  [[nodiscard]] bool send_control(SegmentKind kind, std::span<const std::byte> payload);
+  [[nodiscard]] bool send_control(SegmentKind kind, std::span<const std::byte> payload, std::uint32_t value = 0);
+  void note_posted(Frees frees, bool told) noexcept;
+  void fail_post(std::error_code refused);
   void send_abort(std::string_view reason);
 
   const std::shared_ptr<EndPoint> endpoint_;
   RDMAChannel& channel_;
+  const std::shared_ptr<BufferPool> pool_;
   const StreamMode mode_;
   const StreamOptions options_;
   const int send_depth_;
@@ -159,6 +210,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::optional<Completion> failure_;  // the first request that failed, until its reason is known
   Deadline failure_deadline_ = Deadline::never();
   std::vector<std::shared_ptr<const void>> dropped_;
+  static constexpr std::uint32_t kIsPart = 0xffffffff;  // in arrived_: the slot of an announcement
 
   // Sending
   std::optional<StreamHello> peer_;
@@ -175,6 +227,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   int blocks_busy_ = 0;                               // of them, that are ready, or on their way
   std::size_t filled_ = 0;                            // of the current block
   std::deque<std::shared_ptr<const void>> borrowed_;  // what is kept for slices that are not sent, the oldest first
+  std::deque<Announced> announced_;                   // not read by the peer yet, the oldest first
+  std::size_t announced_sent_ = 0;                    // of those
   std::uint32_t data_sent_ = 0;                       // segments, all these modulo kCreditModulus
   std::uint32_t data_released_ = 0;                   // of those, by the peer
   bool waited_for_peer_ = false;
@@ -191,6 +245,12 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::uint32_t data_received_ = 0;  // segments, all these modulo kCreditModulus
   std::uint32_t released_ = 0;       // of those
   std::uint32_t released_told_ = 0;  // the peer
+  std::deque<Part> parts_;           // that are announced, in order, until they are taken
+  std::size_t parts_reading_ = 0;    // the first so many of them are asked for
+  std::uint32_t parts_untold_ = 0;   // are here, and the peer does not know
+  std::uint64_t message_rest_ = 0;   // of the message whose parts come
+  std::uint64_t message_at_ = 0;
+  bool starved_ = false;  // the pool had no block
   bool end_received_ = false;
   bool end_read_ = false;
   bool finished_sent_ = false;

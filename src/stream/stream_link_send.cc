@@ -64,7 +64,7 @@ Status StreamLink::write_from(const BufferSlice& slice, std::shared_ptr<const vo
   if (failed_) return *failed_;
   if (!waited) return waited;
   queue_current();
-  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {slice, true};
+  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {slice, What::kBorrowed};
   borrowed_.push_back(std::move(keep));
   pump();
   if (ready_count_ > 0 || !may_borrow()) {
@@ -103,9 +103,12 @@ void StreamLink::abort(std::string_view reason) noexcept {
 // The queue -----------------------------------------------------------------------------------------------------------
 
 void StreamLink::queue_current() {
-  if (filled_ == 0) return;
+  if (filled_ > 0) queue_block();
+}
+
+void StreamLink::queue_block() {
   const BufferSlice block = write_block(current_).first(static_cast<std::uint32_t>(filled_));
-  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {block, false};
+  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {block, What::kBlock};
   ++blocks_busy_;
   if (++current_ == static_cast<std::size_t>(options_.write_blocks)) current_ = 0;
   filled_ = 0;
@@ -114,6 +117,7 @@ void StreamLink::queue_current() {
 /// Sends all that can be sent now.
 void StreamLink::pump() {
   if (failed_ || left_ || !peer_) return;
+  if (mode_ == StreamMode::kMessages) read_parts();
   while (ready_count_ > 0 && send_ready()) continue;
   if (end_wanted_ && !end_sent_ && ready_count_ == 0) {
     WireWriter writer;
@@ -141,10 +145,12 @@ bool StreamLink::send_ready() {
     return false;
   }
   if (free_slots() <= kSlotsForCredits) return false;
+  if (ready_[ready_first_].what == What::kAnnouncement) return send_announcement();
   Ready& first = ready_[ready_first_];
   const std::size_t bytes = std::min(first.slice.size() - ready_sent_, block_bytes_);
   const bool last = ready_sent_ + bytes == first.slice.size();
-  const Frees frees = !last ? Frees::kNothing : first.borrowed ? Frees::kBorrowed : Frees::kBlock;
+  const Frees whole = first.what == What::kBorrowed ? Frees::kBorrowed : Frees::kBlock;
+  const Frees frees = last ? whole : Frees::kNothing;
   const BufferSlice part = first.slice.part(static_cast<std::uint32_t>(ready_sent_), static_cast<std::uint32_t>(bytes));
   if (!send_data(part, frees)) return false;
   data_sent_ = (data_sent_ + 1) % kCreditModulus;
@@ -152,17 +158,22 @@ bool StreamLink::send_ready() {
   counts_.bytes_written += bytes;
   ready_sent_ += bytes;
   if (!last) return true;
-  ready_sent_ = 0;
-  ready_first_ = (ready_first_ + 1) & (ready_.size() - 1);
-  --ready_count_;
+  pop_ready();
   return true;
 }
 
-bool StreamLink::send_control(SegmentKind kind, std::span<const std::byte> payload) {
+void StreamLink::pop_ready() noexcept {
+  ready_sent_ = 0;
+  ready_first_ = (ready_first_ + 1) & (ready_.size() - 1);
+  --ready_count_;
+}
+
+bool StreamLink::send_control(SegmentKind kind, std::span<const std::byte> payload, std::uint32_t value) {
   if (free_slots() == 0) return false;
   const BufferSlice slot = control(posted_);
   std::ranges::copy(payload, slot.data() + SegmentHeader::kBytes);
-  const SegmentHeader header{.kind = kind, .credit = released_, .length = static_cast<std::uint32_t>(payload.size())};
+  const SegmentHeader header{
+      .kind = kind, .credit = released_, .length = static_cast<std::uint32_t>(payload.size()), .value = value};
   header.encode(slot.bytes().first<SegmentHeader::kBytes>());
   const BufferSlice all = slot.first(SegmentHeader::kBytes + header.length);
   return post({&all, 1}, {}, Frees::kNothing, kind != SegmentKind::kCredit);
@@ -191,17 +202,24 @@ bool StreamLink::post(std::span<const BufferSlice> parts, std::optional<std::uin
   const std::error_code refused =
       immediate ? channel_.post_send_imm(parts, *immediate, posted_, flags) : channel_.post_send(parts, posted_, flags);
   if (refused) [[unlikely]] {
-    if (refused == Errc::kSendQueueFull) return false;
-    const Status end = endpoint_->status();
-    fail(end ? make_error(refused, "cannot send on the stream to " + endpoint_->peer()) : end.error());
+    if (refused != Errc::kSendQueueFull) fail_post(refused);
     return false;
   }
+  note_posted(frees, told);
+  return true;
+}
+
+void StreamLink::note_posted(Frees frees, bool told) noexcept {
   sent_[posted_ & (sent_.size() - 1)] = frees;
   ++posted_;
   unsignaled_ = told ? 0 : unsignaled_ + 1;
   if (told) told_ = posted_;
-  released_told_ = released_;
-  return true;
+  if (frees != Frees::kPart) released_told_ = released_;
+}
+
+void StreamLink::fail_post(std::error_code refused) {
+  const Status end = endpoint_->status();
+  fail(end ? make_error(refused, "cannot send on the stream to " + endpoint_->peer()) : end.error());
 }
 
 void StreamLink::send_abort(std::string_view reason) {
@@ -215,6 +233,7 @@ void StreamLink::send_abort(std::string_view reason) {
 void StreamLink::on_sent(std::uint64_t id) {
   for (; completed_ <= id; ++completed_) {
     const Frees frees = sent_[completed_ & (sent_.size() - 1)];
+    if (frees == Frees::kPart) on_part_read();
     if (frees == Frees::kBlock) --blocks_busy_;
     if (frees != Frees::kBorrowed) continue;
     if (borrowed_.front()) dropped_.push_back(std::move(borrowed_.front()));

@@ -72,7 +72,8 @@ TEST_F(BadPeerTest, AnotherVersion) {
 }
 
 TEST_F(BadPeerTest, AStreamOfMessages) {
-  peer_->say_hello({.mode = StreamMode::kMessages, .immediate = true, .block_bytes = 4096, .read_blocks = 4});
+  peer_->say_hello(
+      {.mode = StreamMode::kMessages, .immediate = true, .block_bytes = 4096, .read_blocks = 4, .part_bytes = 1});
   EXPECT_EQ(opened_status().code(), Errc::kIncompatiblePeer);
 }
 
@@ -81,6 +82,19 @@ TEST_F(BadPeerTest, NoHello) {
   const Status refused = opened_status();
   EXPECT_EQ(refused.code(), Errc::kBadMessage);
   EXPECT_THAT(refused.message(), HasSubstr("does not begin with a HELLO"));
+}
+
+TEST_F(BadPeerTest, AMessageInAStreamOfBytes) {
+  meet();
+  (void)peer_->send({.kind = SegmentKind::kAnnounce},
+                    Announcement{.region = {.length = 5}, .message_bytes = 5}.encode());
+  expect_refused("announces 5 bytes, which is more than it may");
+}
+
+TEST_F(BadPeerTest, APartThatWasTakenWithoutOne) {
+  meet();
+  (void)peer_->send({.kind = SegmentKind::kTaken, .value = 1});
+  expect_refused("has taken 1 parts, of 0");
 }
 
 TEST_F(BadPeerTest, ASecondHello) {

@@ -67,7 +67,7 @@ TEST(SegmentHeader, DataAndCreditsAlsoGoAsImmediateData) {
 }
 
 TEST(StreamHello, ComesOutAsItWentIn) {
-  const StreamHello hello{.mode = StreamMode::kMessages, .block_bytes = 65536, .read_blocks = 7};
+  const StreamHello hello{.mode = StreamMode::kMessages, .block_bytes = 65536, .read_blocks = 7, .part_bytes = 9};
   const auto bytes = hello.encode();
   EXPECT_EQ(bytes.size(), StreamHello::kWireBytes);
   const auto decoded = StreamHello::decode(bytes);
@@ -75,6 +75,7 @@ TEST(StreamHello, ComesOutAsItWentIn) {
   EXPECT_EQ(decoded->mode, StreamMode::kMessages);
   EXPECT_EQ(decoded->block_bytes, 65536U);
   EXPECT_EQ(decoded->read_blocks, 7U);
+  EXPECT_EQ(decoded->part_bytes, 9U);
 }
 
 TEST(StreamHello, WhatIsNoneIsRefused) {
@@ -93,12 +94,42 @@ TEST(StreamHello, WhatIsNoneIsRefused) {
   EXPECT_EQ(changed(9, 0), Errc::kBadMessage);      // blocks of 0 bytes
   EXPECT_EQ(changed(11, 0x41), Errc::kBadMessage);  // of more than 1 GiB
   EXPECT_EQ(changed(13, 0x20), Errc::kBadMessage);  // 8193 of them
+  EXPECT_EQ(changed(16, 1), Errc::kBadMessage);     // parts in a stream of bytes
+  EXPECT_EQ(changed(6, 2), Errc::kBadMessage);      // messages without parts
   for (std::size_t bytes = 0; bytes < good.size(); ++bytes) {
     EXPECT_EQ(StreamHello::decode(std::span(good).first(bytes)).code(), Errc::kBadMessage) << bytes;
   }
   auto longer = good;
   longer.push_back({});
   EXPECT_EQ(StreamHello::decode(longer).code(), Errc::kBadMessage);
+}
+
+TEST(Announcement, ComesOutAsItWentIn) {
+  const Announcement announcement{
+      .region = {.address = 4096, .length = 50, .rkey = 3}, .message_bytes = 80, .offset = 30};
+  const auto bytes = announcement.encode();
+  EXPECT_EQ(bytes.size(), Announcement::kWireBytes);
+  const auto decoded = Announcement::decode(bytes);
+  ASSERT_TRUE(decoded.has_value()) << decoded.status().message();
+  EXPECT_EQ(decoded->region.address, 4096U);
+  EXPECT_EQ(decoded->message_bytes, 80U);
+  EXPECT_EQ(decoded->offset, 30U);
+  for (std::size_t count = 0; count < bytes.size(); ++count) {
+    EXPECT_EQ(Announcement::decode(std::span(bytes).first(count)).code(), Errc::kBadMessage) << count;
+  }
+}
+
+TEST(Announcement, WhatLeavesItsMessageIsRefused) {
+  const auto code = [](std::uint64_t length, std::uint64_t message, std::uint64_t offset) {
+    const Announcement announcement{.region = {.length = length}, .message_bytes = message, .offset = offset};
+    return Announcement::decode(announcement.encode()).code();
+  };
+  EXPECT_FALSE(code(10, 10, 0));
+  EXPECT_EQ(code(0, 10, 0), Errc::kBadMessage);
+  EXPECT_EQ(code(11, 10, 0), Errc::kBadMessage);
+  EXPECT_EQ(code(10, 10, 1), Errc::kBadMessage);
+  EXPECT_EQ(code(10, 10, 11), Errc::kBadMessage);
+  EXPECT_EQ(code(10, 10, ~std::uint64_t{0}), Errc::kBadMessage);
 }
 
 }  // namespace

@@ -41,6 +41,7 @@ class StreamBlock {
 
  private:
   friend class RDMAStream;
+  friend class MessageStream;
   StreamBlock(std::shared_ptr<StreamLink> link, std::uint32_t slot, const BufferSlice& slice) noexcept
       : link_(std::move(link)), slot_(slot), slice_(slice) {}
 

@@ -1,0 +1,147 @@
+// The engine of streams: messages. Small ones are data; of large ones the peer is told where they are, and reads them.
+#include <algorithm>
+
+#include "rdmacomm/base/log.h"
+#include "stream/stream_link.h"
+#include "stream/stream_link_guard.h"
+
+namespace rdmacomm {
+namespace {
+
+Error broken(const std::string& what) {
+  return make_error(Errc::kBadMessage, "the peer has broken the rules of streams: " + what);
+}
+
+}  // namespace
+
+std::size_t StreamLink::part_bytes() const noexcept {
+  return std::min<std::size_t>(peer_->part_bytes, pool_->options().largest_block);
+}
+
+// Sending -------------------------------------------------------------------------------------------------------------
+
+Status StreamLink::commit_message(std::size_t count) {
+  const Guard guard(*this);
+  CHECK_LE(count, block_bytes_) << "more is committed than was lent";
+  filled_ = count;
+  queue_block();
+  pump();
+  if (ready_count_ > 0) {
+    poll_now();
+    pump();
+  }
+  return ended();
+}
+
+Status StreamLink::announce(BufferLease lease, std::uint64_t message_bytes, std::uint64_t offset, Deadline deadline) {
+  Guard guard(*this);
+  if (Status writable = check_writable(); !writable) return writable;
+  const auto most = static_cast<std::size_t>(MessageStream::kMaxAnnounced);
+  const Status waited = wait_until(guard, deadline, [&] { return announced_.size() < most || failed_; });
+  if (failed_) return *failed_;
+  if (!waited) return waited;
+  const Announcement announcement{.region = lease.remote_region(), .message_bytes = message_bytes, .offset = offset};
+  announced_.push_back({announcement, std::move(lease)});
+  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {{}, What::kAnnouncement};
+  pump();
+  return ended();
+}
+
+Status StreamLink::take(std::size_t bytes, BufferLease& lease, Deadline deadline) {
+  Guard guard(*this);
+  std::error_code taken;
+  const Status waited = wait_until(guard, deadline, [&] {
+    taken = pool_->take(bytes, lease);
+    if (taken == Errc::kPoolExhausted) starved_ = true;
+    return taken != Errc::kPoolExhausted || failed_;
+  });
+  if (failed_) return *failed_;
+  if (!waited) return waited;
+  if (taken) return make_error(taken, "a part of a message does not fit the pool");
+  return {};
+}
+
+bool StreamLink::send_announcement() {
+  const Announced& next = announced_[announced_sent_];
+  if (!send_control(SegmentKind::kAnnounce, next.announcement.encode())) return false;
+  ++announced_sent_;
+  data_sent_ = (data_sent_ + 1) % kCreditModulus;
+  ++counts_.blocks_written;
+  counts_.bytes_written += next.announcement.region.length;
+  pop_ready();
+  return true;
+}
+
+Status StreamLink::on_taken(std::uint32_t count) {
+  if (count == 0 || count > announced_sent_) {
+    return broken("it has taken " + std::to_string(count) + " parts, of " + std::to_string(announced_sent_));
+  }
+  announced_sent_ -= count;
+  announced_.erase(announced_.begin(), announced_.begin() + count);
+  return {};
+}
+
+// Receiving -----------------------------------------------------------------------------------------------------------
+
+Status StreamLink::on_announcement(std::uint32_t slot, std::span<const std::byte> payload) {
+  if (Status room = check_room(); !room) return room;
+  const auto announcement = Announcement::decode(payload);
+  if (!announcement) return announcement.status();
+  const std::uint64_t bytes = announcement->region.length;
+  if (!pool_ || bytes > pool_->options().largest_block) {
+    return broken("it announces " + std::to_string(bytes) + " bytes, which is more than it may");
+  }
+  if (parts_.size() - done_parts() >= static_cast<std::size_t>(MessageStream::kMaxAnnounced)) {
+    return broken("it announces more parts than it may");
+  }
+  const std::uint64_t rest = announcement->message_bytes - announcement->offset;
+  const bool follows =
+      message_rest_ > 0 ? announcement->offset == message_at_ && rest == message_rest_ : announcement->offset == 0;
+  if (!follows) return broken("it announces a part that does not follow the one before");
+  message_at_ = announcement->offset + bytes;
+  message_rest_ = rest - bytes;
+  enqueue(slot, kIsPart);
+  parts_.push_back({.announcement = *announcement});
+  ++counts_.blocks_read;
+  counts_.bytes_read += bytes;
+  return {};
+}
+
+std::size_t StreamLink::done_parts() const noexcept {
+  return static_cast<std::size_t>(std::ranges::count(parts_, true, &Part::done));
+}
+
+/// Asks for what is announced, as far as the pool has room, and tells of what is here.
+void StreamLink::read_parts() {
+  starved_ = false;
+  if (parts_untold_ > 0 && free_slots() > 0) {
+    if (send_control(SegmentKind::kTaken, {}, parts_untold_)) parts_untold_ = 0;
+  }
+  while (parts_reading_ < parts_.size() && free_slots() > kSlotsForReads) {
+    Part& part = parts_[parts_reading_];
+    if (pool_->take(part.announcement.region.length, part.lease)) {
+      starved_ = true;
+      return;
+    }
+    if (!post_read(part)) return part.lease.reset();
+    ++parts_reading_;
+  }
+}
+
+bool StreamLink::post_read(const Part& part) {
+  const std::error_code refused = channel_.post_read(part.lease.slice(), part.announcement.region, posted_);
+  if (!refused) {
+    note_posted(Frees::kPart, true);
+    return true;
+  }
+  if (refused != Errc::kSendQueueFull) fail_post(refused);
+  return false;
+}
+
+/// READs are done in the order of their posts.
+void StreamLink::on_part_read() {
+  std::ranges::find(parts_, false, &Part::done)->done = true;
+  ++parts_untold_;
+}
+
+}  // namespace rdmacomm

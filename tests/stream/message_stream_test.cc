@@ -1,0 +1,303 @@
+#include "rdmacomm/stream/message_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "stream/raw_stream_peer.h"
+
+namespace rdmacomm {
+namespace {
+
+using rdmacomm::testing::EndPointPair;
+using rdmacomm::testing::kStreamChannel;
+using rdmacomm::testing::pattern;
+using rdmacomm::testing::RawStreamPeer;
+using rdmacomm::testing::small_stream;
+using rdmacomm::testing::soon;
+using rdmacomm::testing::tiny;
+using ::testing::HasSubstr;
+
+constexpr std::size_t kLargest = 16384;  // of the pools
+
+HcaConfig config(PollingMode mode = PollingMode::kBusyPoll) {
+  HcaConfig hca{.channels = {MessageStream::channel(small_stream(), kStreamChannel), {.name = kControlChannel}},
+                .polling_mode = mode};
+  hca.channels.front().adapter.rnr_retry = 0;
+  return hca;
+}
+
+std::shared_ptr<BufferPool> make_pool(const std::shared_ptr<RDMADevice>& device, std::size_t bytes = 16 * kLargest,
+                                      RemoteAccess access = RemoteAccess::kRead) {
+  auto pool = BufferPool::create(
+      device, {.total_bytes = bytes, .smallest_block = 1024, .largest_block = kLargest, .remote_access = access});
+  EXPECT_TRUE(pool.has_value()) << pool.status().message();
+  return std::move(*pool);
+}
+
+struct MessagePair {
+  explicit MessagePair(PollingMode mode = PollingMode::kBusyPoll, std::size_t pool_bytes = 16 * kLargest,
+                       bool immediate = true)
+      : ends(config(mode)) {
+    const_cast<DeviceLimits&>(ends.device->limits()).immediate_data = immediate;
+    client_pool = make_pool(ends.device, pool_bytes);
+    server_pool = make_pool(ends.device, pool_bytes);
+    auto opening = std::async(std::launch::async, [&] { return open(ends.server, server_pool); });
+    client = open(ends.client, client_pool);
+    server = opening.get();
+  }
+  static std::unique_ptr<MessageStream> open(const std::shared_ptr<EndPoint>& endpoint,
+                                             const std::shared_ptr<BufferPool>& pool) {
+    auto opened = MessageStream::open(endpoint, *endpoint->channel(kStreamChannel), pool, small_stream(), soon());
+    EXPECT_TRUE(opened.has_value()) << opened.status().message();
+    return opened ? std::move(*opened) : nullptr;
+  }
+
+  EndPointPair ends;
+  std::shared_ptr<BufferPool> client_pool;
+  std::shared_ptr<BufferPool> server_pool;
+  std::unique_ptr<MessageStream> client;
+  std::unique_ptr<MessageStream> server;
+};
+
+void expect_ok(const Status& status) {
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+/// The next message as a whole; empty: the end, or a failure, which fails the test.
+std::optional<std::vector<std::byte>> receive(MessageStream& from) {
+  std::vector<std::byte> message;
+  for (;;) {
+    const auto part = from.receive(soon());
+    EXPECT_TRUE(part.has_value()) << part.status().message();
+    if (!part || !*part) return {};
+    EXPECT_EQ(part->offset(), message.size());
+    message.insert(message.end(), part->bytes().begin(), part->bytes().end());
+    if (part->last()) return message;
+  }
+}
+
+std::future<Status> sending(MessageStream& to, std::vector<std::size_t> sizes) {
+  return std::async(std::launch::async, [&to, sizes = std::move(sizes)] {
+    for (const std::size_t size : sizes) {
+      if (Status sent = to.send(pattern(size, size), soon()); !sent) return sent;
+    }
+    return to.finish(soon());
+  });
+}
+
+const std::vector<std::size_t> kSizes = {
+    0, 1, 1023, 1024, 1025, 4096, 0, kLargest - 1, 3000, 10, kLargest, kLargest + 1, 1, 5 * kLargest + 7, 0, 100'000};
+
+void expect_arrive(MessageStream& from, MessageStream& to, const std::vector<std::size_t>& sizes) {
+  auto sent = sending(from, sizes);
+  for (const std::size_t size : sizes) {
+    const auto message = receive(to);
+    ASSERT_TRUE(message.has_value());
+    EXPECT_TRUE(*message == pattern(size, size)) << size << " bytes";
+  }
+  EXPECT_FALSE(receive(to).has_value());
+  expect_ok(sent.get());
+}
+
+TEST(MessageStreamTest, MessagesOfEverySizeArriveAsTheyWereSent) {
+  for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel}) {
+    MessagePair pair(mode);
+    expect_arrive(*pair.client, *pair.server, kSizes);
+    expect_arrive(*pair.server, *pair.client, kSizes);
+    EXPECT_EQ(pair.client_pool->counts().leased_bytes, 0U);
+    EXPECT_EQ(pair.server_pool->counts().leased_bytes, 0U);
+  }
+}
+
+TEST(MessageStreamTest, WithoutImmediateDataTheyDoTheSame) {
+  MessagePair pair(PollingMode::kBusyPoll, 16 * kLargest, false);
+  expect_arrive(*pair.client, *pair.server, kSizes);
+}
+
+TEST(MessageStreamTest, ManyOfRandomSizesGoBothWays) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  MessagePair pair;
+  std::vector<std::size_t> there;
+  std::vector<std::size_t> back;
+  for (int i = 0; i < 300; ++i) {
+    there.push_back(random() % 4 == 0 ? random() % 40'000 : random() % 1500);
+    back.push_back(random() % 4 == 0 ? random() % 40'000 : random() % 1500);
+  }
+  auto other = std::async(std::launch::async, [&] { expect_arrive(*pair.server, *pair.client, back); });
+  expect_arrive(*pair.client, *pair.server, there);
+  other.get();
+}
+
+TEST(MessageStreamTest, BothSidesMaySendLargeOnesAtOnceBeforeTheyReceive) {
+  MessagePair pair;
+  auto other = std::async(std::launch::async, [&] {
+    expect_ok(pair.server->send(pattern(6 * kLargest, 1), soon()));
+    EXPECT_TRUE(receive(*pair.server) == pattern(6 * kLargest, 2));
+  });
+  expect_ok(pair.client->send(pattern(6 * kLargest, 2), soon()));
+  EXPECT_TRUE(receive(*pair.client) == pattern(6 * kLargest, 1));
+  other.get();
+}
+
+/// More than both pools have: who sends waits until the peer receives.
+TEST(MessageStreamTest, MessagesMayBeLargerThanThePool) {
+  MessagePair pair(PollingMode::kBusyPoll, 2 * kLargest);
+  expect_arrive(*pair.client, *pair.server, {50 * kLargest, 3, 20 * kLargest + 1});
+}
+
+TEST(MessageStreamTest, APeerThatDoesNotReceiveIsWaitedForUntilTheDeadline) {
+  MessagePair pair(PollingMode::kBusyPoll, 2 * kLargest);
+  EXPECT_EQ(pair.client->send(pattern(50 * kLargest), tiny()).code(), Errc::kTimeout);
+  EXPECT_EQ(pair.client->status().code(), Errc::kAborted);  // half a message cannot be taken back
+  EXPECT_EQ(pair.client->send(pattern(1), soon()).code(), Errc::kAborted);
+}
+
+TEST(MessageStreamTest, LentMemoryAndLeasesAreSentWithoutACopy) {
+  MessagePair pair;
+  const auto room = pair.client->lend(soon());
+  ASSERT_TRUE(room.has_value());
+  EXPECT_EQ(room->size(), 1024U);
+  std::ranges::copy(pattern(100), room->begin());
+  expect_ok(pair.client->commit(100));
+  ASSERT_TRUE(pair.client->lend(soon()).has_value());
+  expect_ok(pair.client->commit(0));
+  BufferLease lease;
+  ASSERT_FALSE(pair.client_pool->take(500, lease));
+  std::ranges::copy(pattern(500, 3), lease.data());
+  expect_ok(pair.client->send(std::move(lease), soon()));
+  EXPECT_EQ(receive(*pair.server).value(), pattern(100));
+  EXPECT_EQ(receive(*pair.server).value().size(), 0U);
+  EXPECT_EQ(receive(*pair.server).value(), pattern(500, 3));
+  auto finished = std::async(std::launch::async, [&] { return pair.client->finish(soon()); });
+  EXPECT_FALSE(receive(*pair.server).has_value());
+  expect_ok(finished.get());
+  EXPECT_EQ(pair.client_pool->counts().leased_bytes, 0U);
+}
+
+TEST(MessageStreamTest, APartMayOutliveItsStreamAndItsPool) {
+  MessagePart large;
+  MessagePart small;
+  {
+    MessagePair pair;
+    auto sent = sending(*pair.client, {5000, 10});
+    large = std::move(*pair.server->receive(soon()));
+    small = std::move(*pair.server->receive(soon()));
+    pair.server->abort("enough");
+    EXPECT_EQ(sent.get().code(), Errc::kAborted);
+  }
+  EXPECT_TRUE(std::ranges::equal(large.bytes(), pattern(5000, 5000)));
+  EXPECT_TRUE(std::ranges::equal(small.bytes(), pattern(10, 10)));
+}
+
+TEST(MessageStreamTest, APeerThatIsLostEndsAllWaits) {
+  MessagePair pair;
+  auto sent = sending(*pair.client, std::vector<std::size_t>(100, 30'000));
+  pair.ends.server->connector().shutdown();
+  EndPointPair::watch(*pair.ends.client);
+  EXPECT_EQ(sent.get().code(), Errc::kPeerLost);
+  EXPECT_EQ(pair.client->receive(soon()).code(), Errc::kPeerLost);
+}
+
+TEST(MessageStreamTest, APoolThatPeersCannotReadIsRefused) {
+  EndPointPair ends(config());
+  const auto open = [&](std::shared_ptr<BufferPool> pool) {
+    return MessageStream::open(ends.client, *ends.client->channel(kStreamChannel), std::move(pool), small_stream(),
+                               soon());
+  };
+  EXPECT_EQ(open(nullptr).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(open(make_pool(ends.device, kLargest, RemoteAccess::kNone)).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(open(make_pool(rdmacomm::testing::open_soft_device())).code(), Errc::kInvalidArgument);
+}
+
+// What is against the rules -------------------------------------------------------------------------------------------
+
+class BadMessagesTest : public ::testing::Test {
+ protected:
+  BadMessagesTest() : ends_(config()) {
+    auto opening = std::async(std::launch::async, [this] { return MessagePair::open(ends_.client, pool_); });
+    peer_ = std::make_unique<RawStreamPeer>(ends_.server, kStreamChannel);
+    peer_->say_hello({.mode = StreamMode::kMessages,
+                      .immediate = true,
+                      .block_bytes = 4096,
+                      .read_blocks = 4,
+                      .part_bytes = kLargest});
+    stream_ = opening.get();
+  }
+  Completion announce(std::uint64_t length, std::uint64_t message, std::uint64_t offset, std::uint32_t rkey_off = 0) {
+    RemoteRegion region = peer_->memory().remote_region();
+    region.length = length;
+    region.rkey += rkey_off;
+    const Announcement said{.region = region, .message_bytes = message, .offset = offset};
+    return peer_->send({.kind = SegmentKind::kAnnounce}, said.encode());
+  }
+  Status received() {
+    for (;;) {
+      const auto part = stream_->receive(soon());
+      if (!part) return part.error();
+      if (!*part) return {};
+    }
+  }
+  void expect_refused(const char* why) {
+    const Status refused = received();
+    EXPECT_EQ(refused.code(), Errc::kBadMessage);
+    EXPECT_THAT(refused.message(), HasSubstr(why));
+    EXPECT_THAT(peer_->hear_abort(), HasSubstr(why));
+  }
+
+  EndPointPair ends_;
+  std::shared_ptr<BufferPool> pool_ = make_pool(ends_.device);
+  std::unique_ptr<RawStreamPeer> peer_;
+  std::unique_ptr<MessageStream> stream_;
+};
+
+TEST_F(BadMessagesTest, APartThatIsTooLarge) {
+  (void)announce(kLargest + 1, kLargest + 1, 0);
+  expect_refused("which is more than it may");
+}
+
+TEST_F(BadMessagesTest, APartThatDoesNotFollow) {
+  EXPECT_TRUE(announce(100, 300, 0).ok());
+  (void)announce(100, 300, 200);
+  expect_refused("does not follow");
+}
+
+TEST_F(BadMessagesTest, APartWithoutBeginning) {
+  (void)announce(100, 300, 100);
+  expect_refused("does not follow");
+}
+
+TEST_F(BadMessagesTest, AMessageWithinAnother) {
+  EXPECT_TRUE(announce(100, 300, 0).ok());
+  (void)peer_->send_data(pattern(10));
+  expect_refused("a message within another one");
+}
+
+TEST_F(BadMessagesTest, AnEndWithinAMessage) {
+  EXPECT_TRUE(announce(100, 300, 0).ok());
+  WireWriter total;
+  total.put(std::uint64_t{100});
+  (void)peer_->send({.kind = SegmentKind::kEnd}, total.bytes());
+  expect_refused("an end after 100 bytes");
+}
+
+TEST_F(BadMessagesTest, APartLeavesItsMessage) {
+  (void)announce(100, 99, 0);
+  expect_refused("announces 100 bytes at 0 of a message of 99");
+}
+
+TEST_F(BadMessagesTest, APartThatIsNotRegistered) {
+  EXPECT_TRUE(announce(100, 100, 0, 77).ok());
+  EXPECT_EQ(received().code(), Errc::kRemoteAccess);
+}
+
+TEST_F(BadMessagesTest, TakesWhatWasNotAnnounced) {
+  (void)peer_->send({.kind = SegmentKind::kTaken, .value = 1});
+  expect_refused("has taken 1 parts, of 0");
+}
+
+}  // namespace
+}  // namespace rdmacomm
