@@ -7,6 +7,8 @@
 //   send     SENDs by the bare channel into posted receives, which are posted again; no flow control
 //   stream   RDMAStream: lend and commit here, next and release there; no byte is copied or looked at
 //   copied   the same by write() and read()
+//   message  MessageStream: a message for each block, by lend and commit
+//   large    the same out of a pool's leases, which the receiver reads into its own
 //
 // usage: stream_rate [--sizes=4096,65536,...] [--depth=16] [--rounds=15] [--milliseconds=40]
 #include <gflags/gflags.h>
@@ -17,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -27,6 +30,7 @@
 
 #include "rdmacomm/session/client_session.h"
 #include "rdmacomm/session/server_session.h"
+#include "rdmacomm/stream/message_stream.h"
 #include "rdmacomm/stream/rdma_stream.h"
 
 DEFINE_string(sizes, "4096,16384,65536,262144,1048576", "bytes of a block");
@@ -39,9 +43,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-enum class Way { kWrite, kSend, kStream, kCopied };
-constexpr std::array kWays = {Way::kWrite, Way::kSend, Way::kStream, Way::kCopied};
-constexpr std::array kNames = {"write", "send", "stream", "copied"};
+enum class Way { kWrite, kSend, kStream, kCopied, kMessage, kLarge };
+constexpr std::array kWays = {Way::kWrite, Way::kSend, Way::kStream, Way::kCopied, Way::kMessage, Way::kLarge};
+constexpr std::array kNames = {"write", "send", "stream", "copied", "message", "large"};
 
 [[noreturn]] void fail(const std::string& why) {
   std::fprintf(stderr, "stream_rate: %s\n", why.c_str());
@@ -76,19 +80,35 @@ std::string stream_name(std::size_t size) {
   return "stream " + std::to_string(size);
 }
 
+std::string messages_name(std::size_t size) {
+  return "messages " + std::to_string(size);
+}
+
 constexpr const char* kRaw = "raw";
 
 HcaConfig config() {
   HcaConfig hca{.channels = {}};
+  hca.waiting.yield_every = 1;  // as the raw ways do
   hca.channels.push_back({.name = kRaw, .own_completion_queue = true});
-  for (const std::size_t size : sizes()) hca.channels.push_back(stream_of(size).channel(stream_name(size)));
+  for (const std::size_t size : sizes()) {
+    hca.channels.push_back(stream_of(size).channel(stream_name(size)));
+    hca.channels.push_back(MessageStream::channel(stream_of(size), messages_name(size)));
+  }
   return hca;
 }
 
 /// What both sides have: memory for the raw ways, and a stream for each size.
 struct Side {
   explicit Side(std::shared_ptr<EndPoint> endpoint_) : endpoint(std::move(endpoint_)) {
+    std::shared_ptr<RDMADevice> device(endpoint, &endpoint->device());
+    const std::size_t largest = std::bit_ceil(std::ranges::max(sizes()));
+    const std::shared_ptr<BufferPool> pool = must(BufferPool::create(
+        std::move(device),
+        {.total_bytes = 16 * largest, .largest_block = largest, .remote_access = RemoteAccess::kRead}));
+    leases = pool;
     for (const std::size_t size : sizes()) {
+      messages[size] =
+          must(MessageStream::open(endpoint, *endpoint->channel(messages_name(size)), pool, stream_of(size), soon()));
       streams[size] = must(RDMAStream::open(endpoint, *endpoint->channel(stream_name(size)), stream_of(size), soon()));
     }
   }
@@ -104,7 +124,9 @@ struct Side {
   }
 
   std::shared_ptr<EndPoint> endpoint;
+  std::shared_ptr<BufferPool> leases;
   std::map<std::size_t, std::unique_ptr<RDMAStream>> streams;
+  std::map<std::size_t, std::unique_ptr<MessageStream>> messages;
 };
 
 std::unique_ptr<RDMABuffer> make_memory(RDMADevice& device) {
@@ -120,7 +142,12 @@ std::unique_ptr<RDMABuffer> make_memory(RDMADevice& device) {
 class Turn {
  public:
   Turn(const Side& side, RDMABuffer& memory, std::size_t size, std::size_t count)
-      : side_(side), memory_(memory), stream_(*side.streams.at(size)), size_(size), count_(count) {}
+      : side_(side),
+        memory_(memory),
+        stream_(*side.streams.at(size)),
+        messages_(*side.messages.at(size)),
+        size_(size),
+        count_(count) {}
 
   void send(Way way) {
     switch (way) {
@@ -135,6 +162,19 @@ class Turn {
       case Way::kCopied:
         for (std::size_t i = 0; i < count_; ++i) must(stream_.write(block(i).bytes(), soon_));
         break;
+      case Way::kMessage:
+        for (std::size_t i = 0; i < count_; ++i) {
+          must(messages_.lend(soon_).status());
+          must(messages_.commit(size_));
+        }
+        return must(messages_.flush(soon_));
+      case Way::kLarge:
+        for (std::size_t i = 0; i < count_; ++i) {
+          BufferLease lease;
+          must(side_.leases->take(size_, lease));
+          must(messages_.send(std::move(lease), soon_));
+        }
+        return must(messages_.flush(soon_));
     }
     must(stream_.flush(soon_));
   }
@@ -147,6 +187,10 @@ class Turn {
         return;
       case Way::kCopied:
         for (std::size_t left = count_ * size_; left > 0;) left -= must(stream_.read(block(0).bytes(), soon_));
+        return;
+      case Way::kMessage:
+      case Way::kLarge:
+        for (std::size_t i = 0; i < count_; ++i) must(messages_.receive(soon_));
         return;
     }
   }
@@ -189,6 +233,7 @@ class Turn {
   const Side& side_;
   RDMABuffer& memory_;
   RDMAStream& stream_;
+  MessageStream& messages_;
   const std::size_t size_;
   const std::size_t count_;
   std::size_t posted_ = 0;
@@ -278,7 +323,7 @@ void measure(const Side& side) {
   });
   std::printf("%d blocks under way, GB/s, medians of %d\n\n| block |", FLAGS_depth, FLAGS_rounds);
   for (const char* name : kNames) std::printf(" %s |", name);
-  std::printf(" stream / write | stream / send |\n|---|---|---|---|---|---|---|\n");
+  std::printf(" stream / write | message / send | large / send |\n|---|---|---|---|---|---|---|---|---|---|\n");
   for (const std::size_t size : sizes()) {
     std::map<Way, double> of;
     std::printf("| %zu |", size);
@@ -286,7 +331,8 @@ void measure(const Side& side) {
       of[way] = median(rates[{size, way}]);
       std::printf(" %.2f |", of[way]);
     }
-    std::printf(" %.2f | %.2f |\n", of[Way::kStream] / of[Way::kWrite], of[Way::kStream] / of[Way::kSend]);
+    std::printf(" %.2f | %.2f | %.2f |\n", of[Way::kStream] / of[Way::kWrite], of[Way::kMessage] / of[Way::kSend],
+                of[Way::kLarge] / of[Way::kSend]);
   }
 }
 

@@ -201,6 +201,7 @@ void StreamLink::handle(std::span<const Completion> completions) {
     if (!each.ok()) {
       note_failed(each);
     } else if (each.operation != Operation::kRecv) {
+      if (each.operation == Operation::kRead) on_part_read(each.id);
       on_sent(each.id);
     } else if (!failed_) {
       const Status taken = on_segment(each);

@@ -98,8 +98,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
     BufferSlice slice{};
     What what = What::kBlock;
   };
-  /// What is free again when a request is done; kPart: the oldest part that is being read is there.
-  enum class Frees : std::uint8_t { kNothing, kBlock, kBorrowed, kPart };
+  /// What is free again when a request is done.
+  enum class Frees : std::uint8_t { kNothing, kBlock, kBorrowed };
   /// A part that this side has announced.
   struct Announced {
     Announcement announcement{};
@@ -108,7 +108,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   /// One that the peer has.
   struct Part {
     Announcement announcement{};
-    BufferLease lease{};  // where it goes; empty: the pool had none yet
+    BufferLease lease{};        // where it goes; empty: the pool had none yet
+    std::uint64_t read_as = 0;  // the READ's id
     bool done = false;
   };
 
@@ -146,8 +147,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status on_announcement(std::uint32_t slot, std::span<const std::byte> payload);
   [[nodiscard]] Status on_taken(std::uint32_t count);
   void read_parts();
-  void on_part_read();
-  [[nodiscard]] bool post_read(const Part& part);
+  void on_part_read(std::uint64_t id);
+  [[nodiscard]] bool post_read(Part& part);
   [[nodiscard]] std::size_t done_parts() const noexcept;
   [[nodiscard]] Status check_room() const;
   void enqueue(std::uint32_t slot, std::uint32_t length);
@@ -183,7 +184,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
                           bool signaled);
   void wait_for_sends(Guard& guard, Deadline deadline);
   [[nodiscard]] bool send_control(SegmentKind kind, std::span<const std::byte> payload, std::uint32_t value = 0);
-  void note_posted(Frees frees, bool told) noexcept;
+  void note_posted(Frees frees, bool told, bool says_credit) noexcept;
   void fail_post(std::error_code refused);
   void send_abort(std::string_view reason);
 

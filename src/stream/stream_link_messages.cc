@@ -128,20 +128,25 @@ void StreamLink::read_parts() {
   }
 }
 
-bool StreamLink::post_read(const Part& part) {
+bool StreamLink::post_read(Part& part) {
   const std::error_code refused = channel_.post_read(part.lease.slice(), part.announcement.region, posted_);
   if (!refused) {
-    note_posted(Frees::kPart, true);
+    part.read_as = posted_;
+    note_posted(Frees::kNothing, true, false);
     return true;
   }
   if (refused != Errc::kSendQueueFull) fail_post(refused);
   return false;
 }
 
-/// READs are done in the order of their posts.
-void StreamLink::on_part_read() {
-  std::ranges::find(parts_, false, &Part::done)->done = true;
-  ++parts_untold_;
+/// By its own completion only: on siw a SEND that was posted after a READ completes before it.
+void StreamLink::on_part_read(std::uint64_t id) {
+  for (Part& each : parts_) {
+    if (each.read_as != id || !each.lease || each.done) continue;
+    each.done = true;
+    ++parts_untold_;
+    return;
+  }
 }
 
 }  // namespace rdmacomm

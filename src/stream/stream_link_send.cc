@@ -28,7 +28,7 @@ Status StreamLink::check_writable() const {
 
 Result<std::span<std::byte>> StreamLink::lend(Deadline deadline) {
   Guard guard(*this);
-  if (Status writable = check_writable(); !writable) return writable.error();
+  if (failed_ || end_wanted_ || peer_->read_blocks == 0) return check_writable().error();
   if (options_.write_blocks == 0) {
     return make_error(Errc::kWrongState, "the stream was opened without write_blocks: it has nothing to lend");
   }
@@ -205,16 +205,16 @@ bool StreamLink::post(std::span<const BufferSlice> parts, std::optional<std::uin
     if (refused != Errc::kSendQueueFull) fail_post(refused);
     return false;
   }
-  note_posted(frees, told);
+  note_posted(frees, told, true);
   return true;
 }
 
-void StreamLink::note_posted(Frees frees, bool told) noexcept {
+void StreamLink::note_posted(Frees frees, bool told, bool says_credit) noexcept {
   sent_[posted_ & (sent_.size() - 1)] = frees;
   ++posted_;
   unsignaled_ = told ? 0 : unsignaled_ + 1;
   if (told) told_ = posted_;
-  if (frees != Frees::kPart) released_told_ = released_;
+  if (says_credit) released_told_ = released_;
 }
 
 void StreamLink::fail_post(std::error_code refused) {
@@ -233,7 +233,6 @@ void StreamLink::send_abort(std::string_view reason) {
 void StreamLink::on_sent(std::uint64_t id) {
   for (; completed_ <= id; ++completed_) {
     const Frees frees = sent_[completed_ & (sent_.size() - 1)];
-    if (frees == Frees::kPart) on_part_read();
     if (frees == Frees::kBlock) --blocks_busy_;
     if (frees != Frees::kBorrowed) continue;
     if (borrowed_.front()) dropped_.push_back(std::move(borrowed_.front()));
