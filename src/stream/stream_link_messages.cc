@@ -139,7 +139,7 @@ bool StreamLink::post_read(Part& part) {
   return false;
 }
 
-/// By its own completion only: on siw a SEND that was posted after a READ completes before it.
+/// By its own completion: others that are posted before or after it say nothing of it.
 void StreamLink::on_part_read(std::uint64_t id) {
   for (Part& each : parts_) {
     if (each.read_as != id || !each.lease || each.done) continue;
