@@ -433,12 +433,13 @@ TEST_F(VerbsTest, RequestsCompleteInTheOrderTheyWerePosted) {
   const auto source = right().buffer(kBytes);
   const auto place = left().buffer(kBytes);
   const auto word = left().buffer(8);
+  const auto elsewhere = right().buffer(8);  // without a fence, a WRITE may overtake a READ of the same place
   for (unsigned round = 0; round < 20; ++round) {
     fill(source->bytes(), round);
     ASSERT_FALSE(right().channel->post_recv(inbox(right()), 1));
     ASSERT_FALSE(left().channel->post_read(place->at(0), source->remote_region(), 1));
     ASSERT_FALSE(left().channel->post_send(word->at(0), 2));
-    ASSERT_FALSE(left().channel->post_write(word->at(0), source->remote_region(), 3));
+    ASSERT_FALSE(left().channel->post_write(word->at(0), elsewhere->remote_region(), 3));
     ASSERT_EQ(left().next().id, 1U);
     EXPECT_TRUE(has_pattern(place->bytes(), round)) << "the READ is not complete";
     ASSERT_EQ(left().next().id, 2U);
