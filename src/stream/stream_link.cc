@@ -25,10 +25,6 @@ std::string printable(std::string text) {
   return text;
 }
 
-Error broken(const std::string& what) {
-  return make_error(Errc::kBadMessage, "the peer has broken the rules of streams: " + what);
-}
-
 }  // namespace
 
 // Opening -------------------------------------------------------------------------------------------------------------
@@ -211,6 +207,10 @@ void StreamLink::handle(std::span<const Completion> completions) {
     }
   }
   if (failure_ && !failed_) settle_failure();
+}
+
+Error StreamLink::broken(const std::string& what) {
+  return make_error(Errc::kBadMessage, "the peer has broken the rules of streams: " + what);
 }
 
 void StreamLink::note_failed(const Completion& completion) {

@@ -134,6 +134,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status timed_out() const;
   void handle(std::span<const Completion> completions);
   void on_sent(std::uint64_t id);
+  [[nodiscard]] static Error broken(const std::string& what);  // a rule, by the peer
   void note_failed(const Completion& completion);
   void settle_failure();
   void fail(Error why);

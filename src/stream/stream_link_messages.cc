@@ -6,13 +6,6 @@
 #include "stream/stream_link_guard.h"
 
 namespace rdmacomm {
-namespace {
-
-Error broken(const std::string& what) {
-  return make_error(Errc::kBadMessage, "the peer has broken the rules of streams: " + what);
-}
-
-}  // namespace
 
 std::size_t StreamLink::part_bytes() const noexcept {
   return std::min<std::size_t>(peer_->part_bytes, pool_->options().largest_block);
