@@ -371,12 +371,17 @@ class Deaths(MeshTest):
         for child in children:
             self.assertTrue(wait_until_gone(child, 10), child)
 
-    def test_a_killed_child_is_told(self):
-        program = self.start(MESH, "--local=4", "--device=soft0", "--duration=3", "--on-failure=continue")
-        while len(children_of(program.pid)) < 4:
+    def start_with_victim(self, nodes, rank, *flags):
+        """So many nodes of one launcher, and the process of one of them, which has begun to send."""
+        program = self.start(MESH, f"--local={nodes}", "--device=soft0", "--on-failure=continue", *flags)
+        while len(children_of(program.pid)) < nodes:
             pass
-        victim = self.victim(program, 2)
+        victim = self.victim(program, rank)
         self.wait_for_traffic_of(victim)
+        return program, victim
+
+    def test_a_killed_child_is_told(self):
+        program, victim = self.start_with_victim(4, 2, "--duration=3")
         os.kill(victim, signal.SIGKILL)
         status, _, err = program.finish()
         self.assertEqual(status, 1)
@@ -391,12 +396,7 @@ class Deaths(MeshTest):
             time.sleep(0.01)
 
     def test_a_child_that_stays_frozen_is_ended(self):
-        program = self.start(MESH, "--local=3", "--device=soft0", "--duration=2", "--silent-peer-after=3",
-                             "--on-failure=continue")
-        while len(children_of(program.pid)) < 3:
-            pass
-        victim = self.victim(program, 1)
-        self.wait_for_traffic_of(victim)
+        program, victim = self.start_with_victim(3, 1, "--duration=2", "--silent-peer-after=3")
         os.kill(victim, signal.SIGSTOP)
         status, _, err = program.finish()
         self.assertEqual(status, 1)
