@@ -265,8 +265,9 @@ bool EndPoint::move_to(State next, std::optional<Error> why) {
     end_ = std::move(why);
     ended_in_order_ = next != State::kPeerLost && next != State::kFailed;
   }
-  if (next == State::kEstablished) was_established_.store(true, std::memory_order_release);
   state_.store(next, std::memory_order_release);
+  // Last: on_established may follow at once, on another thread, and finds it alive.
+  if (next == State::kEstablished) was_established_.store(true, std::memory_order_release);
   return true;
 }
 

@@ -194,7 +194,7 @@ void CompletionThread::tend_members(bool queue_is_empty) {
   for (Member& member : members_) {
     announce(member);
     if (member.draining && queue_is_empty) member.endpoint->found_empty(*group_);
-    if (!member.draining && !member.endpoint->alive() && !member.endpoint->setting_up()) begin_end(member);
+    if (!member.draining && member.endpoint->over()) begin_end(member);
     if (ready_to_end(member)) end_member(member);
   }
   members_.remove_if([](const Member& member) { return member.endpoint == nullptr; });

@@ -192,8 +192,10 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   /// Both sides have connected and met. Returns  status(), where the endpoint has ended before that.
   [[nodiscard]] Status mark_established();
   /// Whether mark_established() has not been called, and the endpoint has not ended before that.
-  [[nodiscard]] bool over() const noexcept { return state_.load(std::memory_order_acquire) > State::kEstablished; }
   [[nodiscard]] bool setting_up() const noexcept { return state_.load(std::memory_order_acquire) == State::kSettingUp; }
+  /// Whether it has ended, established or not. Not the same as neither alive() nor setting_up(), of which the one may be
+  /// asked before and the other after it was established.
+  [[nodiscard]] bool over() const noexcept { return state_.load(std::memory_order_acquire) > State::kEstablished; }
   /// Whether mark_established() was called in time, whatever has become of the endpoint since.
   [[nodiscard]] bool was_established() const noexcept { return was_established_.load(std::memory_order_acquire); }
 
