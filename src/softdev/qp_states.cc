@@ -90,6 +90,12 @@ int of_type(int mask, ibv_qp_type type) {
   return (mask & kOfDatagrams) | ((mask & IBV_QP_ACCESS_FLAGS) != 0 ? IBV_QP_QKEY : 0);
 }
 
+/// A mask without the attributes of the direction that an XRC queue pair does not have: programs name them all the same
+/// (perftest does), and the kernel takes them out. Source: modify_qp_mask() in Linux's drivers/infiniband/core/uverbs_cmd.c.
+int without_ignored(int mask, ibv_qp_type type) {
+  return type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV ? of_type(mask, type) : mask;
+}
+
 std::uint32_t queue_entries(std::uint32_t depth) {
   return std::bit_ceil(depth == 0 ? 1 : depth);
 }
@@ -184,7 +190,8 @@ int SoftQp::check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state f
   return EINVAL;
 }
 
-int SoftQp::modify(const ibv_qp_attr& attributes, int mask) {
+int SoftQp::modify(const ibv_qp_attr& attributes, int named) {
+  const int mask = without_ignored(named, qp_base.qp_type);
   int error = 0;
   bool to_reset = false;
   {

@@ -74,9 +74,11 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] static std::uint32_t recv_entries(const ibv_qp_init_attr& init) noexcept;
 
   // qp_states.cc
-  int modify(const ibv_qp_attr& attributes, int mask);
+  int modify(const ibv_qp_attr& attributes, int named);
   void query(ibv_qp_attr& attributes, ibv_qp_init_attr& init);
   void enter_error();
+  /// Its completion queue was overrun: enters the error state, and tells of it (QP_FATAL).
+  void lose_completions();
   /// Of Service::kXrcQueue: accepts messages from now on.
   void accept_from_all();
   /// Takes the queue pair out of service: no initiator, no poll and no retry touches it afterwards.

@@ -238,15 +238,15 @@ class PingPong(ForeignProgramTest):
 
 # What each of perftest's programs takes; -b: both directions, -q: queue pairs, -e: sleeps for events, -a: all sizes.
 OPTIONS = {
-    "ib_send_lat": ((), ("-e",), ("-a",), ("-I", "64"), ("-c", "UC"), ("-c", "UD"), ("-c", "UD", "-e")),
+    "ib_send_lat": ((), ("-e",), ("-a",), ("-I", "64"), ("-c", "UC"), ("-c", "UD"), ("-c", "UD", "-e"), ("-c", "XRC")),
     "ib_send_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-a",), ("-r", "16"), ("-c", "UC"), ("--use-srq",),
-                    ("-c", "UD"), ("-c", "UD", "-b"), ("-c", "UD", "-q", "4")),
-    "ib_write_lat": ((), ("-a",), ("-I", "64"), ("-c", "UC")),
-    "ib_write_bw": ((), ("-b",), ("-q", "4"), ("-a",), ("-c", "UC")),
-    "ib_read_lat": ((), ("-e",), ("-a",)),
-    "ib_read_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-a",)),
+                    ("-c", "UD"), ("-c", "UD", "-b"), ("-c", "UD", "-q", "4"), ("-c", "XRC"), ("-c", "XRC", "-q", "4")),
+    "ib_write_lat": ((), ("-a",), ("-I", "64"), ("-c", "UC"), ("-c", "XRC")),
+    "ib_write_bw": ((), ("-b",), ("-q", "4"), ("-a",), ("-c", "UC"), ("-c", "XRC"), ("-c", "XRC", "-a", "-b")),
+    "ib_read_lat": ((), ("-e",), ("-a",), ("-c", "XRC")),
+    "ib_read_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-a",), ("-c", "XRC")),
     "ib_atomic_lat": ((), ("-e",), ("-A", "CMP_AND_SWAP")),
-    "ib_atomic_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-A", "CMP_AND_SWAP")),
+    "ib_atomic_bw": ((), ("-e",), ("-b",), ("-q", "4"), ("-A", "CMP_AND_SWAP"), ("-c", "XRC")),
 }
 
 

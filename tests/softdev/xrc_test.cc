@@ -168,28 +168,41 @@ TEST(Xrc, QueuePairsThatAreRefused) {
   refused(IBV_QPT_RC, IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD, nullptr, EINVAL);
 }
 
-TEST(Xrc, EachDirectionHasItsOwnAttributes) {
+TEST(Xrc, EachDirectionWantsItsOwnAttributes) {
   Node node;
   const Domain domain(node);
   Qp sender(node, of_type(IBV_QPT_XRC_SEND));
   Qp receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd));
-  // Each as if it were of the other type.
   ASSERT_EQ(sender.to_init(), 0);
   ASSERT_EQ(receiver.to_init(), 0);
-  std::swap(sender.settings.type, receiver.settings.type);
-  EXPECT_EQ(sender.to_rtr(receiver.number()), EINVAL);
+  receiver.settings.type = IBV_QPT_XRC_SEND;  // without what only a receiver has
   EXPECT_EQ(receiver.to_rtr(sender.number()), EINVAL);
-  std::swap(sender.settings.type, receiver.settings.type);
+  receiver.settings.type = IBV_QPT_XRC_RECV;
   ASSERT_EQ(sender.to_rtr(receiver.number()), 0);
   ASSERT_EQ(receiver.to_rtr(sender.number()), 0);
-  std::swap(sender.settings.type, receiver.settings.type);
+  sender.settings.type = IBV_QPT_XRC_RECV;
   EXPECT_EQ(sender.to_rts(), EINVAL);
-  EXPECT_EQ(receiver.to_rts(), EINVAL);
-  std::swap(sender.settings.type, receiver.settings.type);
+  sender.settings.type = IBV_QPT_XRC_SEND;
   EXPECT_EQ(sender.to_rts(), 0);
   EXPECT_EQ(receiver.to_rts(), 0);
   EXPECT_EQ(state_of(sender), IBV_QPS_RTS);
   EXPECT_EQ(state_of(receiver), IBV_QPS_RTS);
+}
+
+TEST(Xrc, WhatOnlyTheOtherDirectionHasIsIgnored) {
+  Node node;
+  const Domain domain(node);
+  Qp sender(node, of_type(IBV_QPT_XRC_SEND));
+  Qp receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd));
+  for (Qp* const qp : {&sender, &receiver}) {
+    const ibv_qp_type own = qp->settings.type;
+    ASSERT_EQ(qp->to_init(), 0);
+    qp->settings.type = IBV_QPT_RC;  // which has the attributes of both
+    EXPECT_EQ(qp->to_rtr(sender.number()), 0);
+    EXPECT_EQ(qp->to_rts(), 0);
+    qp->settings.type = own;
+    EXPECT_EQ(state_of(*qp), IBV_QPS_RTS);
+  }
 }
 
 TEST(Xrc, EachDirectionPostsOnlyItsOwn) {
