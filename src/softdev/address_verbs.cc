@@ -16,9 +16,10 @@ namespace rdmacomm::softdev {
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
   const DeviceIdentity& identity = SoftContext::from(pd->context).identity();
   if (attributes->port_num != 1) return fail<ibv_ah>(EINVAL);
-  const auto table = gid_table(identity);
+  std::vector<ibv_gid_entry> table;
   Route route;
-  const int error = find_route(identity, table, *attributes, SoftContext::from(pd->context).tcp_use(), route);
+  int error = gid_table(identity, table);
+  if (error == 0) error = find_route(identity, table, *attributes, SoftContext::from(pd->context).tcp_use(), route);
   if (error != 0) return fail<ibv_ah>(error);
   auto ah = std::make_unique<SoftAh>();
   ah->context = pd->context;
@@ -51,7 +52,11 @@ int init_ah_from_wc(ibv_context* context, std::uint8_t port, const ibv_wc& wc, c
   if ((wc.wc_flags & IBV_WC_GRH) == 0) return 0;
   const HeaderAddresses addresses = read_header(*header);
   const DeviceIdentity& identity = SoftContext::from(context).identity();
-  const auto table = gid_table(identity);
+  std::vector<ibv_gid_entry> table;
+  if (const int error = gid_table(identity, table); error != 0) {
+    errno = error;
+    return -1;
+  }
   const ibv_gid_type roce = addresses.is_routable ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
   const ibv_gid_type type = identity.infiniband ? IBV_GID_TYPE_IB : roce;
   const auto own = std::ranges::find_if(table, [&addresses, type](const ibv_gid_entry& entry) {

@@ -97,13 +97,13 @@ int query_rt_values(ibv_context* /*context*/, ibv_values_ex* values) {
 
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
   if (port != 1) return EINVAL;
-  describe_port(identity_of(context), *attributes);
-  return 0;
+  return describe_port(identity_of(context), *attributes);
 }
 
 int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry) {
-  const auto table = gid_table(identity_of(context));
   if (port != 1) return EINVAL;
+  std::vector<ibv_gid_entry> table;
+  if (const int error = gid_table(identity_of(context), table); error != 0) return error;
   if (index >= table.size()) return ENODATA;
   *entry = table[index];
   return 0;

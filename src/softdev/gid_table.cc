@@ -5,13 +5,18 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <netpacket/packet.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include "rdmacomm/base/unique_fd.h"
 #include "rdmacomm/verbs/gid.h"
@@ -47,28 +52,41 @@ AddressKind kind_of(const ibv_gid& gid, unsigned interface_flags) {
   return verbs::is_mapped_ipv4(gid) ? AddressKind::kIpv4 : AddressKind::kIpv6;
 }
 
-std::vector<HostAddress> host_addresses() {
-  std::vector<HostAddress> found;
+/// 0, or an errno value.
+int read_addresses(std::vector<HostAddress>& found) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return found;
+  if (getifaddrs(&list) != 0) return errno;
+  std::map<std::string_view, std::uint32_t> interfaces;  // each of them is listed before the addresses
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
     const int family = one->ifa_addr->sa_family;
+    if (family == AF_PACKET)
+      interfaces[one->ifa_name] =
+          static_cast<std::uint32_t>(reinterpret_cast<const sockaddr_ll*>(one->ifa_addr)->sll_ifindex);
     if (family != AF_INET && family != AF_INET6) continue;
     const ibv_gid gid = verbs::gid_of(*one->ifa_addr);
-    found.push_back({gid, if_nametoindex(one->ifa_name), kind_of(gid, one->ifa_flags)});
+    // An address with a label (eth0:1) is the interface's before the colon.
+    const std::string_view name(one->ifa_name);
+    found.push_back({gid, interfaces[name.substr(0, name.find(':'))], kind_of(gid, one->ifa_flags)});
   }
   freeifaddrs(list);
   std::ranges::stable_sort(found, {}, &HostAddress::kind);
-  return found;
+  return 0;
+}
+
+using BootId = std::array<char, 64>;
+
+BootId read_boot_id() {
+  BootId id{};
+  const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (file) (void)!read(file.get(), id.data(), id.size() - 1);
+  return id;
 }
 
 /// Two hosts are two machines, or two network namespaces of one. All but the last byte, which tells the host's devices
 /// apart.
 std::uint64_t host_guid() {
-  std::array<char, 64> boot_id{};
-  const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  if (file) (void)!read(file.get(), boot_id.data(), boot_id.size() - 1);
+  static const BootId boot_id = read_boot_id();  // once: a process that has run out of descriptors stays on its host
   struct stat network {};
   (void)stat("/proc/thread-self/ns/net", &network);
   std::array<unsigned char, sizeof(boot_id) + sizeof(network.st_ino)> host{};
@@ -94,16 +112,20 @@ bool is_local_lid(std::uint16_t lid) {
   return lid >= local_lid(0) && lid <= local_lid(DeviceIdentity::kMostDevices - 1);
 }
 
-std::vector<ibv_gid_entry> gid_table(const DeviceIdentity& identity) {
+int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table) {
   const ibv_gid own = link_local(device_guid(identity.index));
-  if (identity.infiniband) return {{own, 0, 1, IBV_GID_TYPE_IB, 0}};
-  std::vector<ibv_gid_entry> table;
+  if (identity.infiniband) {
+    table = {{own, 0, 1, IBV_GID_TYPE_IB, 0}};
+    return 0;
+  }
+  std::vector<HostAddress> addresses;
+  if (const int error = read_addresses(addresses); error != 0) return error;
+  table.clear();
   const auto add_pair = [&table](const ibv_gid& gid, std::uint32_t interface) {
     for (const std::uint32_t type : {IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2}) {
       table.push_back({gid, static_cast<std::uint32_t>(table.size()), 1, type, interface});
     }
   };
-  auto addresses = host_addresses();
   const auto first = std::ranges::find(addresses, AddressKind::kLinkLocal, &HostAddress::kind);
   if (first == addresses.end()) {
     add_pair(own, 0);
@@ -111,7 +133,7 @@ std::vector<ibv_gid_entry> gid_table(const DeviceIdentity& identity) {
     std::rotate(addresses.begin(), first, first + 1);
   }
   for (const HostAddress& address : addresses) add_pair(address.gid, address.interface);
-  return table;
+  return 0;
 }
 
 bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {

@@ -22,8 +22,9 @@ namespace rdmacomm::softdev {
 /// address of the first interface that is up, then for each IPv4 address (mapped), each IPv6 address, the link-local
 /// addresses of the other interfaces; loopback last. Each names its interface. Where no interface has a link-local
 /// address the first pair is made of the device's GUID, and of no interface (0). InfiniBand: the default GID.
+/// Returns  0, or an errno value where the system does not tell the addresses: EMFILE, ENFILE, ENOMEM; `table` is as it was
 /// Cost: system calls.
-[[nodiscard]] std::vector<ibv_gid_entry> gid_table(const DeviceIdentity& identity);
+[[nodiscard]] int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table);
 
 /// Whether `gid` is served by this host: an entry of `table`, any loopback address, or one of its devices' own.
 [[nodiscard]] bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid);

@@ -47,16 +47,16 @@ void HostLinks::set(int interface, unsigned flags) {
   }
 }
 
-HostLinks HostLinks::now() {
-  HostLinks links;
+int HostLinks::read() {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return links;
+  if (getifaddrs(&list) != 0) return errno;
+  up_.clear();
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_PACKET) continue;  // one for each interface
-    links.set(reinterpret_cast<const sockaddr_ll*>(one->ifa_addr)->sll_ifindex, one->ifa_flags);
+    set(reinterpret_cast<const sockaddr_ll*>(one->ifa_addr)->sll_ifindex, one->ifa_flags);
   }
   freeifaddrs(list);
-  return links;
+  return 0;
 }
 
 int PortWatch::open(const DeviceIdentity& identity) {
@@ -67,8 +67,8 @@ int PortWatch::open(const DeviceIdentity& identity) {
   address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return errno;
   // What changes from here on is heard of.
-  links_ = HostLinks::now();
-  gids_ = gid_table(identity);
+  if (const int error = links_.read(); error != 0) return error;
+  if (const int error = gid_table(identity, gids_); error != 0) return error;
   identity_ = identity;
   socket_ = std::move(socket);
   return 0;
@@ -77,33 +77,39 @@ int PortWatch::open(const DeviceIdentity& identity) {
 void PortWatch::look(EventQueue& events) {
   if (!socket_) return;
   const std::scoped_lock lock(mutex_);
-  if (!read_messages(events)) return;
-  auto gids = gid_table(identity_);
-  if (same_table(gids, gids_)) return;
-  gids_ = std::move(gids);
-  tell(IBV_EVENT_GID_CHANGE, events);
+  read_messages(events);
+  // What the system does not tell now, as to a process without a free descriptor, is asked for again the next time.
+  if (HostLinks links; old_links_ && links.read() == 0) {
+    old_links_ = false;
+    take_links(std::move(links), events);
+  }
+  if (std::vector<ibv_gid_entry> gids; old_gids_ && gid_table(identity_, gids) == 0) {
+    old_gids_ = false;
+    take_gids(std::move(gids), events);
+  }
 }
 
-// Whether there were any.
-bool PortWatch::read_messages(EventQueue& events) {
+void PortWatch::read_messages(EventQueue& events) {
   alignas(nlmsghdr) std::array<std::byte, 16384> buffer;
-  bool any = false;
-  bool lost = false;
   for (;;) {
     ssize_t left = recv(socket_.get(), buffer.data(), buffer.size(), 0);
     if (left < 0 && errno == EINTR) continue;
-    if (left < 0 && errno != ENOBUFS) break;
-    any = true;
-    lost = lost || left < 0;  // there were more than the socket holds: what is left of them is old
-    if (lost) continue;
+    if (left < 0 && errno != ENOBUFS) return;
+    old_gids_ = true;
+    old_links_ = old_links_ || left < 0;  // there were more than the socket holds: what is left of them is old
+    if (old_links_) continue;
     const auto* message = reinterpret_cast<const nlmsghdr*>(buffer.data());
     for (; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
       HostLinks links = links_;
       if (apply(*message, links)) take_links(std::move(links), events);
     }
   }
-  if (lost) take_links(HostLinks::now(), events);
-  return any;
+}
+
+void PortWatch::take_gids(std::vector<ibv_gid_entry> gids, EventQueue& events) {
+  if (same_table(gids, gids_)) return;
+  gids_ = std::move(gids);
+  tell(IBV_EVENT_GID_CHANGE, events);
 }
 
 void PortWatch::take_links(HostLinks links, EventQueue& events) {

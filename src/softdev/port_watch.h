@@ -16,8 +16,8 @@ namespace rdmacomm::softdev {
 /// this host reach each other by that.
 class HostLinks {
  public:
-  /// As they are now, of this thread's network namespace.
-  [[nodiscard]] static HostLinks now();
+  /// As they are now, of this thread's network namespace. 0, or an errno value: then it is as it was.
+  [[nodiscard]] int read();
   [[nodiscard]] bool any_up() const noexcept { return !up_.empty(); }
   /// interface  its index
   /// flags      of netdevice(7); 0: it is gone
@@ -41,8 +41,9 @@ class PortWatch {
   void look(EventQueue& events);
 
  private:
-  bool read_messages(EventQueue& events);
+  void read_messages(EventQueue& events);
   void take_links(HostLinks links, EventQueue& events);
+  void take_gids(std::vector<ibv_gid_entry> gids, EventQueue& events);
   void tell(ibv_event_type type, EventQueue& events);
 
   DeviceIdentity identity_;
@@ -51,6 +52,8 @@ class PortWatch {
   std::mutex mutex_;    // guards what follows
   HostLinks links_;
   std::vector<ibv_gid_entry> gids_;
+  bool old_links_ = false;  ///< they may be others now
+  bool old_gids_ = false;
 };
 
 }  // namespace rdmacomm::softdev

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <utility>
+#include <vector>
 
 #include "softdev/device_limits.h"
 #include "softdev/gid_table.h"
@@ -73,13 +74,18 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.phys_port_cnt = 1;
 }
 
-void describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
+int describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
+  HostLinks links;
+  std::vector<ibv_gid_entry> gids;
+  int error = links.read();
+  if (error == 0) error = gid_table(identity, gids);
+  if (error != 0) return error;
   attributes = {};
-  const bool up = HostLinks::now().any_up();
+  const bool up = links.any_up();
   attributes.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attributes.max_mtu = IBV_MTU_4096;
   attributes.active_mtu = IBV_MTU_4096;
-  attributes.gid_tbl_len = static_cast<int>(gid_table(identity).size());
+  attributes.gid_tbl_len = static_cast<int>(gids.size());
   attributes.max_msg_sz = kMaxMessageBytes;
   attributes.pkey_tbl_len = 1;
   attributes.max_vl_num = 1;
@@ -87,10 +93,11 @@ void describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
   attributes.active_speed = 64;  // HDR: the nearest to what two cores can copy
   attributes.phys_state = up ? kLinkUp : kLinkDisabled;
   attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
-  if (!identity.infiniband) return;
+  if (!identity.infiniband) return 0;
   attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
   attributes.lid = local_lid(identity.index);
   attributes.sm_lid = local_lid(0);
+  return 0;
 }
 
 }  // namespace rdmacomm::softdev

@@ -33,6 +33,7 @@ struct SoftDevice : PaddedDevice, std::enable_shared_from_this<SoftDevice> {
 };
 
 void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes);
-void describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes);
+/// 0, or an errno value: the system does not tell what the host's network is like.
+[[nodiscard]] int describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes);
 
 }  // namespace rdmacomm::softdev

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <cerrno>
@@ -85,6 +86,24 @@ TEST_F(PortEvents, AnAddressThatComesOrGoesChangesTheTable) {
   network->ip("address del 10.9.1.1/32 dev lo");
   EXPECT_EQ(events_of(node), Events{IBV_EVENT_GID_CHANGE});
   EXPECT_EQ(port_of(node).gid_tbl_len, entries);
+}
+
+TEST_F(PortEvents, AProcessWithoutAFreeDescriptorHearsOfItLater) {
+  const Node node;
+  const int entries = port_of(node).gid_tbl_len;
+  network->ip("address add 10.9.1.1/32 dev lo");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ibv_port_attr attributes{};
+  EXPECT_EQ(api().query_port(node.context.get(), 1, &attributes), EMFILE);
+  ibv_gid_entry entry{};
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, 0, &entry), EMFILE);
+  EXPECT_EQ(events_of(node), Events{}) << "the port is up, and the table is what it was";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(events_of(node), Events{IBV_EVENT_GID_CHANGE});
+  EXPECT_EQ(port_of(node).gid_tbl_len, entries + 2);
 }
 
 TEST_F(PortEvents, SoDoesOneOfIpv6) {
