@@ -317,6 +317,13 @@ void SoftQp::enter_error() {
   }
 }
 
+void SoftQp::lose_completions() {
+  const std::scoped_lock guard(send_lock_);
+  if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
+  enter_error_locked();
+  if (service_ != Service::kXrcQueue) raise(IBV_EVENT_QP_FATAL);  // that one is no queue pair to its user
+}
+
 void SoftQp::fail_if_requested() noexcept {
   if (failed_life_.load(std::memory_order_relaxed) == 0) return;
   const std::uint32_t failed = failed_life_.exchange(0, std::memory_order_acquire);

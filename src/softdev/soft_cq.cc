@@ -87,8 +87,8 @@ void SoftCq::fail_locked() noexcept {
   event.event_type = IBV_EVENT_CQ_ERR;
   event.element.cq = verbs();
   soft_context_.events().push(event, events);
-  for (SoftQp* const qp : senders_) qp->enter_error();
-  for (SoftQp* const qp : receivers_) qp->enter_error();
+  for (SoftQp* const qp : senders_) qp->lose_completions();
+  for (SoftQp* const qp : receivers_) qp->lose_completions();
 }
 
 int SoftCq::resize(int depth) noexcept {

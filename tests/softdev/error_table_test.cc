@@ -229,6 +229,10 @@ TEST_F(ErrorTable, CompletionQueueOverrun) {
   EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
   EXPECT_EQ(event.element.cq, pair.a.cq.get());
   api().ack_async_event(&event);
+  ASSERT_EQ(api().get_async_event(pair.a_node.context.get(), &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_QP_FATAL);
+  EXPECT_EQ(event.element.qp, pair.a.qp.get());
+  api().ack_async_event(&event);
   EXPECT_EQ(outcome_of(pair.b, untouched()), untouched());
 }
 

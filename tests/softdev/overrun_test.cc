@@ -1,4 +1,6 @@
 // Completion queues that more completions wait for than they were made for.
+#include <poll.h>
+
 #include <cerrno>
 #include <vector>
 
@@ -50,6 +52,12 @@ struct Scene {
     EXPECT_EQ(event.event_type, IBV_EVENT_CQ_ERR);
     EXPECT_EQ(event.element.cq, loop.cq.get());
     api().ack_async_event(&event);
+    ASSERT_EQ(api().get_async_event(node.context.get(), &event), 0);
+    EXPECT_EQ(event.event_type, IBV_EVENT_QP_FATAL);
+    EXPECT_EQ(event.element.qp, loop.qp.get());
+    api().ack_async_event(&event);
+    pollfd more{node.context->async_fd, POLLIN, 0};
+    EXPECT_EQ(::poll(&more, 1, 0), 0) << "each is told once";
     EXPECT_EQ(poll(), -1) << "it does not come back";
   }
 };
