@@ -105,7 +105,8 @@ constexpr std::array kTraits = {
     TraitRow{Trait::kTellsOfPortState,
              "tells of the port's state",
              "The events PORT_ERR and PORT_ACTIVE when the network interface goes down and comes up",
-             "soft0 has no network interface: it has no link that goes down",
+             "soft0's port is up while any interface of the host is, the loopback one too: "
+             "tests/softdev/port_events_test.cc",
              {false, true, true, true, false}},
     TraitRow{Trait::kGoesByRdmaLink,
              "goes by `rdma link`",
@@ -154,7 +155,8 @@ constexpr std::array kOutcomes = {
     OutcomeRow{Outcome::kLinkDown,
                "link down",
                "A request while the network interface under the device is down",
-               "rxe finds at once that it cannot send; siw ends its connections; soft0 has no interface",
+               "rxe finds at once that it cannot send; siw ends its connections; soft0 goes by memory, or by the "
+               "loopback interface",
                {Codes(), Codes(Errc::kLocalQueuePair, Errc::kRetryExceeded), Codes(Errc::kFlushed, kNeverTold),
                 Codes(Errc::kRetryExceeded, Errc::kFlushed), Codes()}},
     OutcomeRow{Outcome::kSentTooMuch,
