@@ -8,6 +8,7 @@
 
 #include "rdmacomm/connector/host_address.h"
 #include "rdmacomm/device/host_network.h"
+#include "support/host_text.h"
 
 namespace rdmacomm::mesh {
 namespace {
@@ -43,30 +44,16 @@ std::optional<int> number_in(std::string_view text, int low, int high) {
   return number;
 }
 
-/// A host, and its port where one is written.
-struct Entry {
-  std::string host;
-  std::optional<std::uint16_t> port;
-};
+using programs::HostText;
 
-Result<Entry> parse_entry(std::string_view text) {
-  // One colon parts host and port; several are an IPv6 address, which wants brackets to have a port.
-  std::size_t colon = text.rfind(':');
-  const bool bracketed = text.starts_with('[');
-  const bool bare_ipv6 = !bracketed && colon != std::string_view::npos && text.find(':') != colon;
-  if (bare_ipv6 || text.ends_with(']')) colon = std::string_view::npos;
-  const std::string_view host = text.substr(0, colon);
-  if (host.empty() || host == "[]") return bad_entry(text, "a host is missing");
-  if (host.find_first_of(kBlank) != std::string_view::npos) return bad_entry(text, "a host has no blanks");
-  if (bracketed && !host.ends_with(']')) return bad_entry(text, "a bracket is open");
-  if (colon == std::string_view::npos) return Entry{std::string(host), {}};
-  const auto port = number_in(text.substr(colon + 1), 1, 65535);
-  if (!port) return bad_entry(text, "its port is none of 1 to 65535");
-  return Entry{std::string(host), static_cast<std::uint16_t>(*port)};
+Result<HostText> parse_entry(std::string_view text) {
+  auto parsed = programs::parse_host(text);
+  if (!parsed) return bad_entry(text, parsed.error().context);
+  return parsed;
 }
 
 /// Gives ports to those that have none, and looks whether all is well.
-Result<Cluster> complete(const std::vector<Entry>& entries, std::uint16_t port) {
+Result<Cluster> complete(const std::vector<HostText>& entries, std::uint16_t port) {
   if (entries.size() < kMinNodes || entries.size() > kMaxNodes) {
     return make_error(Errc::kInvalidArgument,
                       "there " + std::string(entries.size() == 1 ? "is 1 node" : "are ") +
@@ -76,7 +63,7 @@ Result<Cluster> complete(const std::vector<Entry>& entries, std::uint16_t port) 
   Cluster cluster;
   std::map<std::string, int> portless;
   std::set<std::string> seen;
-  for (const Entry& entry : entries) {
+  for (const HostText& entry : entries) {
     const int given = entry.port ? *entry.port : port + portless[entry.host]++;
     if (given > 65535) return bad_entry(entry.host, "there is no port left for it");
     const HostPort node{.host = entry.host, .port = static_cast<std::uint16_t>(given)};
@@ -116,7 +103,7 @@ bool is_cluster_with_value(std::string_view argument) {
 }  // namespace
 
 Result<Cluster> parse_cluster(std::string_view text, std::uint16_t port) {
-  std::vector<Entry> entries;
+  std::vector<HostText> entries;
   const std::string_view list = trimmed(text);
   for (const std::string_view part : split(list, ",")) {
     auto entry = parse_entry(trimmed(part));
@@ -127,7 +114,7 @@ Result<Cluster> parse_cluster(std::string_view text, std::uint16_t port) {
 }
 
 Result<Cluster> parse_host_file(std::string_view content, std::uint16_t port) {
-  std::vector<Entry> entries;
+  std::vector<HostText> entries;
   int number = 0;
   for (const std::string_view raw : split(content, "\n")) {
     ++number;

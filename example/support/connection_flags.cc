@@ -115,12 +115,8 @@ Status check_ranges(Role role) {
   return bad_flag("mtu", std::to_string(FLAGS_mtu), "possible are 256, 512, 1024, 2048 and 4096");
 }
 
-}  // namespace
-
-Result<ConnectionFlags> read_connection_flags() {
-  const auto role = read_role();
-  if (!role) return role.error();
-  if (Status checked = check_ranges(*role); !checked.ok()) return checked.error();
+Result<ConnectionFlags> read_flags_of(Role role) {
+  if (Status checked = check_ranges(role); !checked.ok()) return checked.error();
 
   const auto gid_type = read_gid_type();
   if (!gid_type) return gid_type.error();
@@ -130,7 +126,7 @@ Result<ConnectionFlags> read_connection_flags() {
   if (!connector) return bad_flag("connector", FLAGS_connector, "possible are auto, tcp and cm");
 
   ConnectionFlags flags;
-  flags.role = *role;
+  flags.role = role;
   flags.keep_serving = FLAGS_keep_serving;
   flags.session.device.name = given("ib_dev") ? FLAGS_ib_dev : FLAGS_device;
   flags.session.connector = *connector;
@@ -139,18 +135,36 @@ Result<ConnectionFlags> read_connection_flags() {
   flags.session.device.gid_type = *gid_type;
   flags.session.tcp.connect_timeout = milliseconds_of(FLAGS_connect_timeout);
   flags.session.silent_peer_after = milliseconds_of(FLAGS_silent_peer_after);
-  if (*role == Role::kClient) {  // who gives up reaching a server gives up on one that says nothing, too
+  if (role == Role::kClient) {  // who gives up reaching a server gives up on one that says nothing, too
     flags.session.tcp.handshake_timeout =
         std::min(flags.session.tcp.handshake_timeout, flags.session.tcp.connect_timeout);
   }
-  if (*role == Role::kClient) flags.session.address.host = given("master") ? FLAGS_master : FLAGS_server;
+  if (role == Role::kClient) flags.session.address.host = given("master") ? FLAGS_master : FLAGS_server;
   flags.session.address.port = static_cast<std::uint16_t>(FLAGS_port);
-  if (*role == Role::kBoth) flags.session.address = {.host = "127.0.0.1", .port = 0};
+  if (role == Role::kBoth) flags.session.address = {.host = "127.0.0.1", .port = 0};
   flags.adapter.traffic_class = static_cast<std::uint8_t>(FLAGS_traffic_class);
   flags.adapter.service_level = static_cast<std::uint8_t>(FLAGS_service_level);
   flags.adapter.pkey = *pkey;
   flags.adapter.mtu_bytes = static_cast<std::uint32_t>(FLAGS_mtu);
   return flags;
+}
+
+}  // namespace
+
+Result<ConnectionFlags> read_connection_flags() {
+  const auto role = read_role();
+  if (!role) return role.error();
+  return read_flags_of(*role);
+}
+
+Result<ConnectionFlags> read_connection_flags(Role role) {
+  for (const char* flag : {"role", "server", "master", "keep_serving"}) {
+    if (!given(flag)) continue;
+    std::string name = flag;
+    std::ranges::replace(name, '_', '-');
+    return make_error(Errc::kInvalidArgument, "--" + name + " is no option of this program; see --help");
+  }
+  return read_flags_of(role);
 }
 
 std::vector<Help::Group> connection_help() {
@@ -164,18 +178,22 @@ std::vector<Help::Group> connection_help() {
         {"keep_serving", ""},
         {"connector", "KIND"},
         {"master", "HOST"}}},
-      {"The device",
-       {{"device", "NAME"},
-        {"ib_port", "N"},
-        {"gid_index", "N"},
-        {"gid_type", "TYPE"},
-        {"pkey", "KEY"},
-        {"mtu", "BYTES"},
-        {"traffic_class", "N"},
-        {"service_level", "N"},
-        {"ib_dev", "NAME"},
-        {"gid_idx", "N"}}},
+      device_help(),
   };
+}
+
+Help::Group device_help() {
+  return {"The device",
+          {{"device", "NAME"},
+           {"ib_port", "N"},
+           {"gid_index", "N"},
+           {"gid_type", "TYPE"},
+           {"pkey", "KEY"},
+           {"mtu", "BYTES"},
+           {"traffic_class", "N"},
+           {"service_level", "N"},
+           {"ib_dev", "NAME"},
+           {"gid_idx", "N"}}};
 }
 
 std::string end_text(const std::string& device, const verbs::QpAddress& address) {

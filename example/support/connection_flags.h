@@ -24,8 +24,13 @@ struct ConnectionFlags {
 
 /// kInvalidArgument: a flag outside its range, or an unknown role; the context names the flag and its value.
 [[nodiscard]] Result<ConnectionFlags> read_connection_flags();
+/// The same for programs that are what they are: a server, or a client, which says elsewhere whom it talks to.
+/// kInvalidArgument also: --role, --server, --master or --keep-serving is given.
+[[nodiscard]] Result<ConnectionFlags> read_connection_flags(Role role);
 /// How the flags are listed in --help.
 [[nodiscard]] std::vector<Help::Group> connection_help();
+/// Of these, the ones about the device.
+[[nodiscard]] Help::Group device_help();
 
 /// "soft0 port 1 (Ethernet, MTU 4096), QPN 0x000211 GID ::ffff:10.0.0.1 (RoCE v2) MTU 4096"
 [[nodiscard]] std::string end_text(const std::string& device, const verbs::QpAddress& address);

@@ -71,7 +71,7 @@ std::string help_text(const Help& help) {
   return text;
 }
 
-std::optional<int> start(int& argc, char**& argv, const Help& help) {
+std::optional<int> start(int& argc, char**& argv, const Help& help, std::vector<std::string>* words) {
   const std::string_view path = argc > 0 ? argv[0] : "rdmacomm";
   mutable_program_name() = path.substr(path.rfind('/') + 1);
   gflags::SetVersionString(RDMACOMM_VERSION);
@@ -81,7 +81,9 @@ std::optional<int> start(int& argc, char**& argv, const Help& help) {
     return 0;
   }
   gflags::HandleCommandLineHelpFlags();  // --version
-  if (argc > 1) {
+  if (words != nullptr) {
+    words->assign(argv + 1, argv + argc);
+  } else if (argc > 1) {
     std::cerr << program_name() << ": unexpected argument \"" << argv[1] << "\"; options begin with --, see --help\n";
     return 1;
   }

@@ -28,10 +28,13 @@ struct Help {
 };
 
 /// Parses the flags, sets logging up (glog, to standard error) and installs the crash traces.
-/// Returns the exit status where the program is to end at once: 0 after --help (on standard output), 1 after one
-/// line about an argument that is no flag. Flags that are unknown or have no such value end the program right here, with
-/// exit status 1 and one line each.
-[[nodiscard]] std::optional<int> start(int& argc, char**& argv, const Help& help);
+///
+/// words    where arguments that are no flags go; nullptr: there are none to be
+/// Returns  the exit status where the program is to end at once: 0 after --help (on standard output), 1 after one
+///          line about an argument that is no flag. Flags that are unknown or have no such value end the program right
+///          here, with exit status 1 and one line each.
+[[nodiscard]] std::optional<int> start(int& argc, char**& argv, const Help& help,
+                                       std::vector<std::string>* words = nullptr);
 
 /// How a program ends: 0 where `outcome` is ok; else 1, and "<program>: <message>" is one line on standard error.
 [[nodiscard]] int exit_status(const Status& outcome);

@@ -1,0 +1,34 @@
+#include "support/host_text.h"
+
+#include <charconv>
+
+namespace rdmacomm::programs {
+namespace {
+
+Error wrong(const char* why) {
+  return make_error(Errc::kInvalidArgument, why);
+}
+
+}  // namespace
+
+Result<HostText> parse_host(std::string_view text) {
+  // One colon parts host and port; several are an IPv6 address, which wants brackets to have a port.
+  std::size_t colon = text.rfind(':');
+  const bool bracketed = text.starts_with('[');
+  const bool bare_ipv6 = !bracketed && colon != std::string_view::npos && text.find(':') != colon;
+  if (bare_ipv6 || text.ends_with(']')) colon = std::string_view::npos;
+  const std::string_view host = text.substr(0, colon);
+  if (host.empty() || host == "[]") return wrong("a host is missing");
+  if (host.find_first_of(" \t\r\n") != std::string_view::npos) return wrong("a host has no blanks");
+  if (bracketed && !host.ends_with(']')) return wrong("a bracket is open");
+  if (colon == std::string_view::npos) return HostText{std::string(host), {}};
+  const std::string_view digits = text.substr(colon + 1);
+  std::uint16_t port = 0;
+  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  if (failed != std::errc() || end != digits.data() + digits.size() || port == 0) {
+    return wrong("its port is none of 1 to 65535");
+  }
+  return HostText{std::string(host), port};
+}
+
+}  // namespace rdmacomm::programs

@@ -1,0 +1,23 @@
+// host_text.h - hosts as people write them: "node7", "node7:2020", "[::1]:2020".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::programs {
+
+/// A host, and its port where one is written. A value.
+struct HostText {
+  std::string host = {};
+  std::optional<std::uint16_t> port = {};
+};
+
+/// HOST or HOST:PORT. IPv6 addresses with a port are written in brackets.
+/// Returns  kInvalidArgument: the context says what is wrong, not with which text
+[[nodiscard]] Result<HostText> parse_host(std::string_view text);
+
+}  // namespace rdmacomm::programs
