@@ -12,12 +12,13 @@ Sets up, builds and shows rdmacomm at work, on this machine alone:
   1. installs the Debian packages that are missing, with apt-get (as root, or by sudo);
   2. builds the library and the programs (preset release, in build/release);
   3. runs ping_pong_test: a server and a client process use every verb once and verify each byte;
-  4. runs lat_bw_benchmark: latency, bandwidth and message rate, as a table.
+  4. runs lat_bw_benchmark: latency, bandwidth and message rate, as a table;
+  5. sends 256 MiB by rdma_send to rdma_recv, through port 2020.
 The first RDMA device with an active port is used; without one, the software device soft0.
 
   --no-install   install nothing: say what is missing, and exit 1
   --help         this text
-  OPTION...      for both programs, for example --device=mlx5_0
+  OPTION...      for all programs, for example --device=mlx5_0
 END
 }
 
@@ -43,3 +44,7 @@ say "ping_pong_test: every verb once, verified, then a timed ping-pong"
 build/release/bin/ping_pong_test --role=both "${options[@]}"
 say "lat_bw_benchmark: two processes, all operations"
 build/release/bin/lat_bw_benchmark --role=both --sizes=8,4K,64K,1M --duration=0.2 "${options[@]}"
+say "rdma_send | rdma_recv: 256 MiB, with a checksum"
+build/release/bin/rdma_recv --timeout=20 --stats "${options[@]}" >/dev/null &
+head -c 256M /dev/zero | build/release/bin/rdma_send 127.0.0.1 --stats "${options[@]}"
+wait $!

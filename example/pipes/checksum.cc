@@ -1,0 +1,33 @@
+#include "pipes/checksum.h"
+
+#include <xxhash.h>
+
+// Chooses by what the processor has; without it the library's code is that of any x86-64.
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#include <xxh_x86dispatch.h>
+#endif
+
+#include "rdmacomm/base/log.h"
+
+namespace rdmacomm::pipes {
+
+void Checksum::Free::operator()(XXH3_state_s* state) const noexcept {
+  XXH3_freeState(state);
+}
+
+Checksum::Checksum(bool wanted) : state_(wanted ? XXH3_createState() : nullptr) {
+  if (!wanted) return;
+  CHECK(state_ != nullptr) << "no memory for a checksum";
+  XXH3_64bits_reset(state_.get());
+}
+
+void Checksum::update(std::span<const std::byte> bytes) noexcept {
+  if (state_) XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+}
+
+std::optional<std::uint64_t> Checksum::value() const noexcept {
+  if (!state_) return {};
+  return XXH3_64bits_digest(state_.get());
+}
+
+}  // namespace rdmacomm::pipes

@@ -1,0 +1,117 @@
+#include "pipes/outlets.h"
+
+#include <utility>
+
+namespace rdmacomm::pipes {
+
+class Outlets::Session final : public ClientSession {
+ public:
+  Session(SessionOptions options, Outlets& outlets) : ClientSession(std::move(options)), outlets_(outlets) {}
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
+    const OutletsOptions& options = outlets_.options_;
+    options.modes.apply(hca);
+    hca.channels = {pipe_channel(sender_stream(options.terms, options.borrowed_blocks), options.connection.adapter)};
+    hca.private_data = options.terms.encode();
+    return {};
+  }
+  void on_disconnected(EndPoint& /*endpoint*/, const Status& /*why*/) override { outlets_.look_at_endpoints(); }
+
+ private:
+  Outlets& outlets_;
+};
+
+Outlets::Outlets(OutletsOptions options, std::shared_ptr<RDMADevice> device, Callbacks callbacks)
+    : options_(std::move(options)), callbacks_(std::move(callbacks)) {
+  SessionOptions session = options_.connection.session;
+  session.shared_device = std::move(device);
+  session_ = make_session<Session>(session, *this);
+}
+
+Outlets::~Outlets() {
+  abort("the sender has ended");
+  std::vector<std::unique_ptr<Outlet>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    gone.swap(outlets_);
+  }
+  gone.clear();  // while there is a session, which carries what is said last
+  session_.reset();
+}
+
+Status Outlets::connect(const std::vector<HostPort>& receivers) {
+  asked_ = left_ = receivers.size();
+  for (const HostPort& receiver : receivers) {
+    const Status connected = connect_one(receiver);
+    if (!connected.ok()) on_failure(receiver.to_text(), connected);
+    const std::lock_guard lock(mutex_);
+    if (over_) return failure_;
+  }
+  return {};
+}
+
+Status Outlets::connect_one(const HostPort& receiver) {
+  auto endpoint = session_->connect(receiver);
+  if (!endpoint) return endpoint.error();
+  auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel),
+                                 sender_stream(options_.terms, options_.borrowed_blocks),
+                                 Deadline::after(options_.connection.session.tcp.handshake_timeout));
+  if (!stream) return stream.error();
+  auto failed = [this](const Outlet& outlet, const Status& why) { on_failure(outlet.endpoint().peer(), why); };
+  const std::lock_guard lock(mutex_);
+  outlets_.push_back(std::make_unique<Outlet>(std::move(*endpoint), std::move(*stream), std::move(failed)));
+  return {};
+}
+
+void Outlets::on_failure(const std::string& who, const Status& why) {
+  bool over = false;
+  std::size_t left = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.ok()) failure_ = why;
+    left = --left_;
+    over = (left == 0 || options_.on_failure == OnFailure::kStop) && !std::exchange(over_, true);
+  }
+  if (over) {
+    abort("the sender has lost another receiver: " + why.message());
+    callbacks_.over();
+  }
+  if (options_.on_failure == OnFailure::kStop || left == 0) return;
+  callbacks_.say("receiver " + who + " has failed, " + std::to_string(left) + " left: " + why.message());
+}
+
+void Outlets::look_at_endpoints() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& outlet : outlets_) outlet->look_at_endpoint();
+}
+
+std::vector<std::string> Outlets::peers() const {
+  std::vector<std::string> all;
+  for (const auto& outlet : outlets_) all.push_back(outlet->endpoint().peer());
+  return all;
+}
+
+void Outlets::push(const BufferSlice& slice, const std::shared_ptr<const void>& keep) {
+  for (const auto& outlet : outlets_) outlet->push(slice, keep);
+}
+
+Status Outlets::finish(const Total& total) {
+  for (const auto& outlet : outlets_) outlet->finish(total);
+  for (const auto& outlet : outlets_) (void)outlet->join();
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok() || left_ == 0 || options_.on_failure == OnFailure::kStop) return failure_;
+  return make_error(failure_.code(), std::to_string(asked_ - left_) + " of " + std::to_string(asked_) +
+                                         " receivers have not got everything; the others have");
+}
+
+void Outlets::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& outlet : outlets_) outlet->abort(reason);
+}
+
+Status Outlets::status() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+}  // namespace rdmacomm::pipes

@@ -1,0 +1,81 @@
+// outlets.h - all receivers that one sender sends to.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "pipes/outlet.h"
+#include "pipes/terms.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/session/client_session.h"
+#include "support/connection_flags.h"
+#include "support/mode_flags.h"
+
+namespace rdmacomm::pipes {
+
+/// What becomes of the others when one receiver fails.
+enum class OnFailure : std::uint8_t { kStop, kContinue };
+
+/// How receivers are reached, and what they are told. A value.
+struct OutletsOptions {
+  programs::ConnectionFlags connection = {};
+  programs::ModeFlags modes = {};
+  Terms terms = {};
+  int borrowed_blocks = 6;  ///< of each receiver
+  OnFailure on_failure = OnFailure::kStop;
+};
+
+/// Several receivers that get the same blocks. A resource.
+/// Threads: abort() and status() from any; all others from one.
+class Outlets {
+ public:
+  struct Callbacks {
+    /// Nothing more can be sent to anybody. From any thread; once.
+    std::function<void()> over = {};
+    /// A receiver has failed, and it goes on with the others; from any thread.
+    std::function<void(const std::string&)> say = {};
+  };
+  /// device  nullptr: the one on the route to the first receiver
+  Outlets(OutletsOptions options, std::shared_ptr<RDMADevice> device, Callbacks callbacks);
+  Outlets(const Outlets&) = delete;
+  Outlets& operator=(const Outlets&) = delete;
+  ~Outlets();
+
+  /// Connects to all of them.
+  /// Returns  as ClientSession::connect and RDMAStream::open; with kContinue only where none is left
+  [[nodiscard]] Status connect(const std::vector<HostPort>& receivers);
+  [[nodiscard]] std::shared_ptr<RDMADevice> device() const { return session_->device(); }
+  /// Those that it is connected to, for messages.
+  [[nodiscard]] std::vector<std::string> peers() const;
+
+  /// To all of them. `keep` owns the slice.
+  void push(const BufferSlice& slice, const std::shared_ptr<const void>& keep);
+  /// Waits until all have everything. Returns  what has failed first, also with kContinue
+  [[nodiscard]] Status finish(const Total& total);
+  /// Tells all of them why nothing more comes.
+  void abort(const std::string& reason);
+  /// ok, or what has failed first.
+  [[nodiscard]] Status status();
+
+ private:
+  class Session;
+
+  [[nodiscard]] Status connect_one(const HostPort& receiver);
+  void on_failure(const std::string& who, const Status& why);
+  void look_at_endpoints();
+
+  const OutletsOptions options_;
+  const Callbacks callbacks_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Outlet>> outlets_;
+  std::size_t asked_ = 0;  // receivers
+  std::size_t left_ = 0;   // of those, that have not failed
+  bool over_ = false;
+  Status failure_;  // the first one
+  SessionPtr<ClientSession> session_;
+};
+
+}  // namespace rdmacomm::pipes

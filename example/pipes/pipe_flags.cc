@@ -1,0 +1,121 @@
+#include "pipes/pipe_flags.h"
+
+#include <gflags/gflags.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "support/host_text.h"
+#include "support/sizes.h"
+
+DEFINE_int32(p, 0, "--port");
+DEFINE_string(block, "512K", "bytes of a block, 4K to 64M; the receivers follow");
+DEFINE_int32(depth, 6, "blocks that each receiver has for what comes, 2 to 256");
+DEFINE_bool(no_checksum, false, "the receivers do not compare what they have got with what was read");
+DEFINE_string(size, "", "bytes that will come, for the progress; of a file it is known");
+DEFINE_string(on_failure, "stop",
+              "what becomes of the other receivers when one is lost, or cannot write. stop: all end; continue: it goes "
+              "on with the "
+              "others, and the exit status is 1 in the end");
+DEFINE_bool(no_progress, false, "show no progress, also where standard error is a terminal");
+DEFINE_bool(stats, false, "a line at the end: bytes, time, rate, processor time, checksum");
+DEFINE_bool(verbose, false, "-v: say who is connected");
+DECLARE_int32(port);
+DECLARE_string(polling);
+
+namespace rdmacomm::pipes {
+namespace {
+
+Error bad_flag(const std::string& flag, const std::string& why) {
+  return make_error(Errc::kInvalidArgument, "--" + flag + ": " + why);
+}
+
+bool given(const char* flag) {
+  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
+}
+
+}  // namespace
+
+Result<PipeFlags> read_pipe_flags(programs::Role role) {
+  if (given("p")) FLAGS_port = FLAGS_p;
+  auto connection = programs::read_connection_flags(role);
+  if (!connection) return connection.error();
+  const auto modes = programs::read_mode_flags();
+  if (!modes) return modes.error();
+  PipeFlags flags{.connection = std::move(*connection), .modes = *modes};
+  if (modes->threads != ThreadMode::kApplication)
+    return bad_flag("threads", "is no option of this program; see --help");
+  if (FLAGS_on_failure != "stop" && FLAGS_on_failure != "continue") {
+    return bad_flag("on-failure=" + FLAGS_on_failure, "possible are stop and continue");
+  }
+  flags.on_failure = FLAGS_on_failure == "stop" ? OnFailure::kStop : OnFailure::kContinue;
+  flags.progress = !FLAGS_no_progress && ::isatty(STDERR_FILENO) == 1;
+  flags.stats = FLAGS_stats;
+  flags.verbose = FLAGS_verbose;
+  return flags;
+}
+
+Result<Terms> read_terms() {
+  const auto block = programs::parse_size(FLAGS_block);
+  if (!block) return bad_flag("block", block.error().context);
+  Terms terms{.block_bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(*block, UINT32_MAX)),
+              .blocks = static_cast<std::uint16_t>(std::clamp(FLAGS_depth, 0, UINT16_MAX)),
+              .checksum = !FLAGS_no_checksum};
+  if (const Status valid = terms.validate(); !valid.ok()) {
+    return bad_flag("block=" + FLAGS_block + ", --depth=" + std::to_string(FLAGS_depth), valid.error().context);
+  }
+  if (FLAGS_size.empty()) return terms;
+  const auto size = programs::parse_size(FLAGS_size);
+  if (!size) return bad_flag("size", size.error().context);
+  terms.size = *size;
+  return terms;
+}
+
+Result<std::vector<HostPort>> read_receivers(const std::vector<std::string>& words, std::uint16_t port) {
+  std::vector<HostPort> receivers;
+  for (const std::string& word : words) {
+    auto parsed = programs::parse_host(word);
+    if (!parsed) {
+      return make_error(Errc::kInvalidArgument,
+                        '"' + word.substr(0, 200) + "\" is no HOST[:PORT]: " + parsed.error().context);
+    }
+    receivers.push_back({.host = std::move(parsed->host), .port = parsed->port.value_or(port)});
+  }
+  return receivers;
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t comma = 0; comma != std::string_view::npos;) {
+    comma = text.find(',');
+    words.emplace_back(text.substr(0, comma));
+    if (comma != std::string_view::npos) text.remove_prefix(comma + 1);
+  }
+  return words;
+}
+
+void append_common_help(programs::Help& help) {
+  help.groups.push_back({"What it says, on standard error", {{"no_progress", ""}, {"stats", ""}, {"verbose", ""}}});
+  help.groups.push_back({"The connection",
+                         {{"port", "N"},
+                          {"connect_timeout", "SECONDS"},
+                          {"silent_peer_after", "SECONDS"},
+                          {"connector", "KIND"},
+                          {"polling", "busy|channel|epoll|adaptive"}}});
+  help.groups.push_back(programs::device_help());
+}
+
+std::optional<int> start(int argc, char** argv, const programs::Help& help, std::vector<std::string>& words) {
+  // -v is glog's level of talking, which wants a number. All that stands behind "--" is no option.
+  std::string verbose = "--verbose";
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    if (std::string_view(argv[i]) == "-v") argv[i] = verbose.data();
+  }
+  // Several threads share the cores here: none of them spins.
+  gflags::SetCommandLineOptionWithMode("polling", "channel", gflags::SET_FLAGS_DEFAULT);
+  (void)std::signal(SIGPIPE, SIG_IGN);  // who writes to a pipe that nobody reads hears it from write()
+  return programs::start(argc, argv, help, &words);
+}
+
+}  // namespace rdmacomm::pipes

@@ -1,0 +1,62 @@
+// progress.h - how far it is: on a terminal once a second, and a line at the end.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <thread>
+
+namespace rdmacomm::pipes {
+
+/// "12.3 MB  1.20 GB/s  45 %  0:12 left": bytes so far of `total` (where it is known), and at what rate. Units of 10^6 and
+/// 10^9 bytes, as rates of networks have.
+[[nodiscard]] std::string progress_text(std::uint64_t bytes, std::optional<std::uint64_t> total,
+                                        double bytes_per_second);
+/// "1073741824 bytes in 0.213 s, 5.04 GB/s, processor 0.351 s user 0.102 s system, XXH3 0123456789abcdef"
+[[nodiscard]] std::string stats_text(std::uint64_t bytes, double seconds, double user_seconds, double system_seconds,
+                                     std::optional<std::uint64_t> checksum);
+/// Processor time of this process so far.
+struct ProcessorTime {
+  double user_seconds = 0;
+  double system_seconds = 0;
+};
+[[nodiscard]] ProcessorTime processor_time();
+
+/// Counts bytes, and shows them on `out` each period, always in the same line; the destructor blanks it.
+/// Threads: add() and say() from any.
+class Progress {
+ public:
+  struct Options {
+    std::ostream& out;
+    bool shown = false;  ///< it is a terminal, and nobody said no. Without it there is no thread either
+    std::optional<std::uint64_t> total = {};
+    std::chrono::milliseconds period{1000};
+  };
+  explicit Progress(Options options);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress();
+
+  void add(std::uint64_t bytes) noexcept { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  /// A line of its own: "<program>: <text>".
+  void say(const std::string& text);
+
+ private:
+  void run();
+
+  const Options options_;
+  std::atomic<std::uint64_t> bytes_{0};
+  std::mutex mutex_;  // also of options_.out
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace rdmacomm::pipes

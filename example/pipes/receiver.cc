@@ -1,0 +1,235 @@
+#include "pipes/receiver.h"
+
+#include <iostream>
+#include <mutex>
+#include <sstream>
+
+#include "pipes/checksum.h"
+#include "pipes/progress.h"
+#include "pipes/standard_streams.h"
+#include "rdmacomm/connector/stop_event.h"
+#include "rdmacomm/session/server_session.h"
+
+namespace rdmacomm::pipes {
+namespace {
+
+/// While nothing comes: how often it looks whether standard output has a reader still.
+constexpr std::chrono::milliseconds kLookAtReader{200};
+/// So long the sender may take to hear that all is well, and leave.
+constexpr std::chrono::seconds kGoodbye{2};
+
+/// Takes one sender, and refuses all others.
+class Door final : public ServerSession {
+ public:
+  /// wake  signalled when the sender's endpoint ends
+  Door(SessionOptions options, const PipeFlags& flags, const StopEvent& wake)
+      : ServerSession(std::move(options)), flags_(flags), wake_(wake) {}
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
+    const auto terms = Terms::decode(peer.private_data);
+    if (!terms) return terms.error();
+    const std::lock_guard lock(mutex_);
+    if (!sender_.empty()) return make_error(Errc::kWrongState, "this rdma_recv has its sender already: " + sender_);
+    sender_ = peer.address;
+    terms_ = *terms;
+    flags_.modes.apply(hca);
+    hca.channels = {pipe_channel(receiver_stream(*terms), flags_.connection.adapter)};
+    return {};
+  }
+  /// A sender that did not get through the handshake leaves its place to another one.
+  void on_connect_failed(const std::string& peer, const Error& why) override {
+    ServerSession::on_connect_failed(peer, why);
+    const std::lock_guard lock(mutex_);
+    if (!sender_.empty() && (peer == sender_ || peer.starts_with(sender_ + ' '))) sender_.clear();
+  }
+
+  void on_disconnected(EndPoint& /*endpoint*/, const Status& /*why*/) override { wake_.signal(); }
+
+  [[nodiscard]] Terms terms() {
+    const std::lock_guard lock(mutex_);
+    return terms_;
+  }
+
+ private:
+  const PipeFlags& flags_;
+  const StopEvent& wake_;
+  std::mutex mutex_;
+  std::string sender_;  // the address that it comes from
+  Terms terms_;
+};
+
+/// Everything from the first block to the last word.
+class Receiver {
+ public:
+  Receiver(const ReceiverOptions& options, const Terms& terms, std::shared_ptr<RDMADevice> device,
+           std::shared_ptr<EndPoint> sender, std::unique_ptr<RDMAStream> stream, Output* output, const StopEvent& wake)
+      : options_(options),
+        terms_(terms),
+        sender_(std::move(sender)),
+        stream_(std::move(stream)),
+        output_(output),
+        wake_(wake),
+        progress_({.out = std::cerr, .shown = options.flags.progress, .total = terms.size}),
+        checksum_(terms.checksum) {
+    if (options.forward.empty()) return;
+    // Of the sender's blocks some are always free for what comes next.
+    outlets_.emplace(OutletsOptions{.connection = options.flags.connection,
+                                    .modes = options.flags.modes,
+                                    .terms = terms,
+                                    .borrowed_blocks = std::max(1, terms.blocks / 2),
+                                    .on_failure = options.flags.on_failure},
+                     std::move(device),
+                     Outlets::Callbacks{.over = [this] { over(); },
+                                        .say = [this](const std::string& line) { progress_.say(line); }});
+  }
+
+  Status run() {
+    const auto began = std::chrono::steady_clock::now();
+    Status received = receive_all();
+    if (received.ok()) received = conclude();
+    if (!received.ok()) return give_up(std::move(received));
+    if (options_.flags.stats) print_stats(began);
+    return tell({});
+  }
+
+ private:
+  /// From the thread of a receiver that this one passes on to: that is no use any more.
+  void over() {
+    wake_.signal();
+    stream_->abort("it cannot be passed on: " + outlets_->status().message());
+  }
+
+  Status receive_all() {
+    if (outlets_) {
+      if (Status connected = outlets_->connect(options_.forward); !connected.ok()) return connected;
+    }
+    for (;;) {
+      auto block = stream_->next(Deadline::after(kLookAtReader));
+      if (!block && block.code() != Errc::kTimeout) return explained(*sender_, block.status());
+      if (!block) {
+        if (!output_ || !output_->reader_is_gone()) continue;
+        return make_error(std::make_error_code(std::errc::broken_pipe), "whoever reads standard output is gone");
+      }
+      if (!*block) return {};
+      if (Status taken = take(std::move(*block)); !taken.ok()) return taken;
+    }
+  }
+
+  Status take(StreamBlock block) {
+    const auto shared = std::make_shared<const StreamBlock>(std::move(block));
+    if (outlets_) outlets_->push(shared->slice(), shared);
+    checksum_.update(shared->bytes());
+    progress_.add(shared->size());
+    return output_ ? output_->write(shared->bytes()) : Status();
+  }
+
+  /// All has come: is it right, is it written, have the others got it?
+  Status conclude() {
+    const auto message = sender_->receive_message(Deadline::never());
+    if (!message) return explained(*sender_, message.status());
+    const auto total = Total::decode(*message);
+    if (!total) return total.error();
+    if (total->bytes != progress_.bytes()) {
+      return make_error(std::make_error_code(std::errc::io_error),
+                        std::to_string(progress_.bytes()) + " bytes have come of " + std::to_string(total->bytes));
+    }
+    if (total->checksum != checksum_.value()) {
+      return make_error(std::make_error_code(std::errc::io_error),
+                        "what has come is not what was sent: the checksums differ");
+    }
+    if (outlets_) {
+      if (Status passed_on = outlets_->finish(*total); !passed_on.ok()) return passed_on;
+    }
+    return output_ ? output_->finish() : Status();
+  }
+
+  Status give_up(Status why) {
+    const Status passed_on = outlets_ ? outlets_->status() : Status();
+    if (!passed_on.ok()) {
+      why = passed_on;
+    } else if (why.code() == Errc::kStopped) {
+      why = why_sender_ended();
+    }
+    if (outlets_) outlets_->abort(why.message());
+    if (sender_->alive()) (void)tell(why);
+    stream_->abort(why.message());
+    return why;
+  }
+
+  /// Its last word is behind the blocks that nobody wants any more.
+  Status why_sender_ended() {
+    for (;;) {
+      const auto block = stream_->next(Deadline::after({}));
+      if (!block && block.code() != Errc::kTimeout) return explained(*sender_, block.status());
+      if (!block || !*block) return sender_->status();
+    }
+  }
+
+  /// The sender hears what has become of it all. Where all is well, it leaves then.
+  Status tell(const Status& outcome) {
+    const Verdict verdict = outcome.ok() ? Verdict{} : Verdict{.failure = outcome.message()};
+    Status told = sender_->send_message(verdict.encode(), Deadline::after(kGoodbye));
+    if (!told.ok()) {
+      return make_error(told.code(),
+                        "all is written, but the sender is gone, and was not told: " + told.error().context);
+    }
+    if (outcome.ok()) (void)sender_->receive_message(Deadline::after(kGoodbye));
+    return {};
+  }
+
+  void print_stats(std::chrono::steady_clock::time_point began) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const ProcessorTime used = processor_time();
+    progress_.say(stats_text(progress_.bytes(), seconds, used.user_seconds, used.system_seconds, checksum_.value()));
+  }
+
+  const ReceiverOptions& options_;
+  const Terms terms_;
+  const std::shared_ptr<EndPoint> sender_;
+  const std::unique_ptr<RDMAStream> stream_;
+  Output* const output_;
+  const StopEvent& wake_;
+  Progress progress_;
+  Checksum checksum_;
+  std::optional<Outlets> outlets_;  // whose threads use all of the above
+};
+
+Status no_sender(const Status& why, std::chrono::milliseconds timeout) {
+  if (why.code() != Errc::kTimeout) return why;
+  std::ostringstream seconds;
+  seconds << static_cast<double>(timeout.count()) / 1000;
+  return make_error(Errc::kTimeout, "no sender has come within --timeout=" + seconds.str() + " s");
+}
+
+void say(const std::string& text) {
+  std::cerr << programs::program_name() << ": " << text << std::endl;
+}
+
+}  // namespace
+
+Status run_receiver(const ReceiverOptions& options) {
+  if (Status open = check_open(options.output_fd, "standard output"); !open.ok()) return open;
+  const auto wake = StopEvent::create();
+  if (!wake) return wake.error();
+  std::optional<Output> output;
+  if (options.output) {
+    auto opened = Output::open(options.output_fd, wake->fd(), options.sync);
+    if (!opened) return opened.error();
+    output.emplace(std::move(*opened));
+  }
+  const auto door = make_session<Door>(options.flags.connection.session, options.flags, *wake);
+  if (Status started = door->start(); !started.ok()) return started;
+  if (options.listening) options.listening(door->port());
+  if (options.flags.verbose) say("listening on port " + std::to_string(door->port()));
+  const auto sender = door->wait_for_endpoint(options.timeout ? Deadline::after(*options.timeout) : Deadline::never());
+  if (!sender) return no_sender(sender.status(), options.timeout.value_or(std::chrono::milliseconds(0)));
+  if (options.flags.verbose) say("the sender is " + (*sender)->peer());
+  const Terms terms = door->terms();
+  auto stream = RDMAStream::open(*sender, *(*sender)->channel(kChannel), receiver_stream(terms),
+                                 Deadline::after(options.flags.connection.session.tcp.handshake_timeout));
+  if (!stream) return explained(**sender, stream.status());
+  return Receiver(options, terms, door->device(), *sender, std::move(*stream), output ? &*output : nullptr, *wake)
+      .run();
+}
+
+}  // namespace rdmacomm::pipes

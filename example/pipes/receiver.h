@@ -1,0 +1,28 @@
+// receiver.h - what rdma_recv does.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "pipes/pipe_flags.h"
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::pipes {
+
+struct ReceiverOptions {
+  PipeFlags flags = {};
+  std::optional<std::chrono::milliseconds> timeout = {};  ///< to wait for a sender; empty: for ever
+  bool output = true;                                     ///< write to standard output
+  bool sync = false;                                      ///< and to the disk
+  std::vector<HostPort> forward = {};                     ///< and pass it on to these
+  int output_fd = 1;
+  std::function<void(std::uint16_t port)> listening = {};  ///< called once a sender can connect
+};
+
+/// Waits for one sender, and writes what it sends. Returns  ok: all has come, is written and passed on, and is the same
+[[nodiscard]] Status run_receiver(const ReceiverOptions& options);
+
+}  // namespace rdmacomm::pipes

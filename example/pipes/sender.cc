@@ -1,0 +1,114 @@
+#include "pipes/sender.h"
+
+#include <chrono>
+#include <iostream>
+
+#include "pipes/block_store.h"
+#include "pipes/checksum.h"
+#include "pipes/progress.h"
+#include "pipes/standard_streams.h"
+#include "rdmacomm/connector/stop_event.h"
+
+namespace rdmacomm::pipes {
+namespace {
+
+// More than a stream borrows, so that one is always filled: see Outlet. Another is between the two.
+constexpr int kMoreBlocks = 2;
+
+class Sender {
+ public:
+  Sender(const SenderOptions& options, const Input& input, const StopEvent& wake)
+      : options_(options),
+        input_(input),
+        progress_({.out = std::cerr, .shown = options.flags.progress, .total = options.terms.size}),
+        checksum_(options.terms.checksum),
+        outlets_({.connection = options.flags.connection,
+                  .modes = options.flags.modes,
+                  .terms = options.terms,
+                  .borrowed_blocks = options.terms.blocks,
+                  .on_failure = options.flags.on_failure},
+                 nullptr, {.over = [&] { over(wake); }, .say = [&](const std::string& line) { progress_.say(line); }}) {
+  }
+
+  Status run() {
+    if (Status connected = outlets_.connect(options_.receivers); !connected.ok()) return connected;
+    if (options_.flags.verbose)
+      for (const std::string& who : outlets_.peers()) progress_.say("sending to " + who);
+    const auto began = std::chrono::steady_clock::now();
+    auto store = BlockStore::create(outlets_.device(), options_.terms.block_bytes,
+                                    static_cast<std::size_t>(options_.terms.blocks + kMoreBlocks));
+    if (!store) return give_up(store.error());
+    set_store(*store);
+    if (Status sent = send_all(); !sent.ok()) return give_up(sent);
+    Status finished = outlets_.finish({.bytes = progress_.bytes(), .checksum = checksum_.value()});
+    if (finished.ok() && options_.flags.stats) print_stats(began);
+    return finished;
+  }
+
+ private:
+  /// From the thread of a receiver: nothing more can be sent.
+  void over(const StopEvent& wake) {
+    wake.signal();
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    if (store_) store_->stop();
+  }
+  void set_store(std::shared_ptr<BlockStore> store) {
+    const std::lock_guard lock(mutex_);
+    store_ = std::move(store);
+    if (over_) store_->stop();
+  }
+
+  /// Each block is read once, and sent to all from where it was read to.
+  Status send_all() {
+    for (;;) {
+      const std::shared_ptr<const BufferSlice> block = store_->take();
+      if (!block) return make_error(Errc::kStopped, "woken");
+      const auto got = input_.read(block->bytes());
+      if (!got) return got.error();
+      if (got->bytes > 0) {
+        checksum_.update(block->bytes().first(got->bytes));
+        outlets_.push(block->first(static_cast<std::uint32_t>(got->bytes)), block);
+        progress_.add(got->bytes);
+      }
+      if (got->end) return {};
+    }
+  }
+
+  /// What has failed on a receiver's side counts before what this side found because of it.
+  Status give_up(const Status& why) {
+    if (Status failed = outlets_.status(); !failed.ok() && why.code() == Errc::kStopped) return failed;
+    outlets_.abort("the sender has failed: " + why.message());
+    return why;
+  }
+
+  void print_stats(std::chrono::steady_clock::time_point began) {
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const ProcessorTime used = processor_time();
+    progress_.say(stats_text(progress_.bytes(), seconds, used.user_seconds, used.system_seconds, checksum_.value()));
+  }
+
+  const SenderOptions& options_;
+  const Input& input_;
+  Progress progress_;
+  Checksum checksum_;
+  std::mutex mutex_;
+  bool over_ = false;
+  std::shared_ptr<BlockStore> store_;
+  Outlets outlets_;  // whose threads use all of the above
+};
+
+}  // namespace
+
+Status run_sender(const SenderOptions& options) {
+  if (Status open = check_open(options.input_fd, "standard input"); !open.ok()) return open;
+  const auto wake = StopEvent::create();
+  if (!wake) return wake.error();
+  const auto input = Input::open(options.input_fd, wake->fd());
+  if (!input) return input.error();
+  SenderOptions with_size = options;
+  if (!with_size.terms.size) with_size.terms.size = input->size();
+  return Sender(with_size, *input, *wake).run();
+}
+
+}  // namespace rdmacomm::pipes

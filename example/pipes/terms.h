@@ -1,0 +1,67 @@
+// terms.h - what the two sides of a pipe tell each other besides the bytes.   Wire form: docs/wire_format.md "Pipes"
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/endpoint/hca_config.h"
+#include "rdmacomm/stream/stream_options.h"
+
+namespace rdmacomm::pipes {
+
+inline constexpr const char* kChannel = "pipe";
+
+/// What the sender says first, as its private data: the receiver fits itself to it. A value.
+struct Terms {
+  static constexpr std::uint32_t kLeastBlock = 4096;
+  static constexpr std::uint32_t kMostBlock = std::uint32_t{64} << 20;
+  static constexpr std::uint16_t kLeastBlocks = 2;
+  static constexpr std::uint16_t kMostBlocks = 256;
+  static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;  ///< of all blocks
+
+  std::uint32_t block_bytes = std::uint32_t{512} << 10;  ///< kLeastBlock..kMostBlock
+  std::uint16_t blocks = 6;                              ///< the receiver's: kLeastBlocks..kMostBlocks
+  bool checksum = true;                                  ///< the sender will tell one
+  std::optional<std::uint64_t> size = {};                ///< bytes that will come, where it is known
+
+  /// kInvalidArgument: the context names the value and its range.
+  [[nodiscard]] Status validate() const;
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage: not of this protocol, truncated or out of range; kVersionMismatch: the context names both versions.
+  [[nodiscard]] static Result<Terms> decode(std::span<const std::byte> bytes);
+  bool operator==(const Terms&) const = default;
+};
+
+/// The streams of both sides, and their channel with what the flags say of the way.
+[[nodiscard]] StreamOptions sender_stream(const Terms& terms, int borrowed_blocks);
+[[nodiscard]] StreamOptions receiver_stream(const Terms& terms);
+[[nodiscard]] ChannelConfig pipe_channel(const StreamOptions& stream, const AdapterConfig& flags);
+
+/// From the sender, by the connector, when all bytes are written. A value.
+struct Total {
+  std::uint64_t bytes = 0;
+  std::optional<std::uint64_t> checksum = {};  ///< XXH3, 64 bits
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<Total> decode(std::span<const std::byte> bytes);
+  bool operator==(const Total&) const = default;
+};
+
+/// From the receiver, by the connector, when it has written everything, or cannot. A value.
+struct Verdict {
+  static constexpr std::size_t kMostReason = 1000;
+
+  std::optional<std::string> failure = {};  ///< empty: everything is where it should be
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<Verdict> decode(std::span<const std::byte> bytes);
+};
+
+}  // namespace rdmacomm::pipes

@@ -1,0 +1,210 @@
+// rdma_recv and a sender that is none of ours: wrong checksums, wrong totals, other versions, leaving early; and the other
+// way round.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <future>
+
+#include "pipes/checksum.h"
+#include "pipes/receiver.h"
+#include "pipes/sender.h"
+#include "rdmacomm/rdmacomm.h"
+
+namespace rdmacomm::pipes {
+namespace {
+
+using testing::HasSubstr;
+
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(20));
+}
+
+PipeFlags flags_for(const HostPort& address) {
+  PipeFlags flags;
+  flags.connection.session.device.name = "soft0";
+  flags.connection.session.address = address;
+  flags.modes.polling = PollingMode::kAdaptive;
+  return flags;
+}
+
+/// A receiver that writes to /dev/null, on a thread.
+struct RunningReceiver {
+  RunningReceiver() : null(::open("/dev/null", O_WRONLY | O_CLOEXEC)) {
+    std::promise<std::uint16_t> listening;
+    outcome = std::async(std::launch::async, [&, port_of = &listening] {
+      return run_receiver({.flags = flags_for({"127.0.0.1", 0}),
+                           .timeout = std::chrono::seconds(20),
+                           .output_fd = null,
+                           .listening = [port_of](std::uint16_t at) { port_of->set_value(at); }});
+    });
+    port = listening.get_future().get();
+  }
+  ~RunningReceiver() {
+    if (outcome.valid()) outcome.wait();
+    ::close(null);
+  }
+  std::string says() { return outcome.get().message(); }
+
+  int null;
+  std::uint16_t port = 0;
+  std::future<Status> outcome;
+};
+
+/// A sender that says what a test wants.
+struct ForgedSender : ClientSession {
+  ForgedSender(std::uint16_t port, std::vector<std::byte> said)
+      : ClientSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
+        hello(std::move(said)) {}
+  ~ForgedSender() override { stop(); }
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca.channels = {pipe_channel(sender_stream(Terms{}, 4), {})};
+    hca.private_data = hello;
+    return {};
+  }
+  void open() {
+    auto connected = connect();
+    ASSERT_TRUE(connected.has_value()) << connected.error().message();
+    endpoint = *connected;
+    auto opened = RDMAStream::open(endpoint, *endpoint->channel(kChannel), sender_stream(Terms{}, 4), soon());
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    stream = std::move(*opened);
+  }
+  /// Sends some bytes, and what a test says that they were. Returns the verdict.
+  std::string send(std::string_view text, const Total& total) {
+    auto memory = RDMABuffer::allocate(*device(), {});
+    EXPECT_TRUE(memory.has_value());
+    const std::shared_ptr<RDMABuffer> keep(std::move(*memory));
+    std::memcpy(keep->data(), text.data(), text.size());
+    EXPECT_TRUE(stream->write_from(keep->at(0).first(static_cast<std::uint32_t>(text.size())), keep, soon()).ok());
+    EXPECT_TRUE(endpoint->send_message(total.encode(), soon()).ok());
+    EXPECT_TRUE(stream->finish(soon()).ok());
+    const auto verdict = endpoint->receive_message(soon());
+    if (!verdict) return verdict.error().message();
+    return Verdict::decode(*verdict)->failure.value_or("fine");
+  }
+
+  const std::vector<std::byte> hello;
+  std::shared_ptr<EndPoint> endpoint;
+  std::unique_ptr<RDMAStream> stream;
+};
+
+std::optional<std::uint64_t> sum_of(std::string_view text) {
+  Checksum checksum(true);
+  checksum.update(std::as_bytes(std::span(text)));
+  return checksum.value();
+}
+
+TEST(PipeReceiver, ComparesTheChecksum) {
+  for (const bool right : {true, false}) {
+    RunningReceiver receiver;
+    ForgedSender sender(receiver.port, Terms{}.encode());
+    sender.open();
+    const std::string verdict = sender.send("hello", {.bytes = 5, .checksum = sum_of(right ? "hello" : "hallo")});
+    sender.endpoint->stop();
+    const std::string expected = right ? "ok" : "the checksums differ";
+    EXPECT_THAT(receiver.says(), HasSubstr(expected));
+    EXPECT_THAT(verdict, HasSubstr(right ? "fine" : expected));
+  }
+}
+
+TEST(PipeReceiver, ComparesTheNumberOfBytes) {
+  RunningReceiver receiver;
+  ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
+  sender.open();
+  EXPECT_THAT(sender.send("hello", {.bytes = 6}), HasSubstr("5 bytes have come of 6"));
+  EXPECT_THAT(receiver.says(), HasSubstr("5 bytes have come of 6"));
+}
+
+TEST(PipeReceiver, WantsTheChecksumThatWasPromised) {
+  RunningReceiver receiver;
+  ForgedSender sender(receiver.port, Terms{}.encode());
+  sender.open();
+  EXPECT_THAT(sender.send("hello", {.bytes = 5}), HasSubstr("the checksums differ"));
+  EXPECT_FALSE(receiver.outcome.get().ok());
+}
+
+TEST(PipeReceiver, RefusesOthersAndGoesOnWaiting) {
+  RunningReceiver receiver;
+  auto version = Terms{}.encode();
+  version[4] = std::byte{9};
+  Terms large;
+  large.block_bytes = 1U << 31;
+  for (const auto& [hello, why] : std::vector<std::pair<std::vector<std::byte>, const char*>>{
+           {{}, "the other side is no rdma_send"},
+           {version, "speaks version 9, this one version 1"},
+           {large.encode(), "the sender asks for a block of 2G bytes: possible are 4K to 64M"}}) {
+    ForgedSender stranger(receiver.port, hello);
+    const auto connected = stranger.connect();
+    EXPECT_EQ(connected.code(), Errc::kPeerRefused);
+    EXPECT_THAT(connected.status().message(), HasSubstr(why));
+  }
+  ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
+  sender.open();
+  EXPECT_EQ(sender.send("x", {.bytes = 1}), "fine");
+  sender.endpoint->stop();
+  EXPECT_EQ(receiver.says(), "ok");
+}
+
+TEST(PipeReceiver, SaysThatTheSenderLeftEarly) {
+  {
+    RunningReceiver receiver;
+    ForgedSender sender(receiver.port, Terms{}.encode());
+    sender.open();
+    sender.stream.reset();
+    EXPECT_THAT(receiver.says(), HasSubstr("the stream was closed before its end"));
+  }
+  RunningReceiver receiver;
+  ForgedSender sender(receiver.port, Terms{}.encode());
+  sender.open();
+  sender.endpoint->stop();
+  EXPECT_FALSE(receiver.outcome.get().ok());
+}
+
+/// A receiver that says what a test wants.
+struct ForgedReceiver : ServerSession {
+  ForgedReceiver() : ServerSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
+  ~ForgedReceiver() override { stop(); }
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca.channels = {pipe_channel(receiver_stream(Terms{}), {})};
+    return {};
+  }
+  /// Takes one sender's bytes, all of them, and answers.
+  void serve(std::vector<std::byte> answer) {
+    auto endpoint = wait_for_endpoint(soon());
+    ASSERT_TRUE(endpoint.has_value());
+    auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), receiver_stream(Terms{}), soon());
+    ASSERT_TRUE(stream.has_value()) << stream.error().message();
+    for (bool more = true; more;) {
+      const auto block = (*stream)->next(soon());
+      ASSERT_TRUE(block.has_value()) << block.error().message();
+      more = static_cast<bool>(*block);
+    }
+    ASSERT_TRUE((*endpoint)->receive_message(soon()).has_value());
+    EXPECT_TRUE((*endpoint)->send_message(answer, soon()).ok());
+    (void)(*endpoint)->receive_message(soon());
+  }
+};
+
+std::string sender_says(std::vector<std::byte> answer) {
+  ForgedReceiver receiver;
+  EXPECT_TRUE(receiver.start().ok());
+  auto serving = std::async(std::launch::async, [&] { receiver.serve(std::move(answer)); });
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const HostPort address{"127.0.0.1", receiver.port()};
+  const Status sent = run_sender({.flags = flags_for(address), .receivers = {address}, .input_fd = null});
+  ::close(null);
+  serving.get();
+  return sent.message();
+}
+
+TEST(PipeSender, BelievesTheVerdict) {
+  EXPECT_EQ(sender_says(Verdict{}.encode()), "ok");
+  EXPECT_THAT(sender_says(Verdict{.failure = "the dog ate it"}.encode()), HasSubstr("says: the dog ate it"));
+  EXPECT_THAT(sender_says({std::byte{1}}), HasSubstr("the other side is no rdma_recv"));
+}
+
+}  // namespace
+}  // namespace rdmacomm::pipes
