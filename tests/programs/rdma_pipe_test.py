@@ -705,6 +705,26 @@ class SeveralHosts(PipeTest):
             with self.subTest(size):
                 self.through(size, 2, 1)
 
+    def test_the_link_is_down_for_three_seconds(self):
+        with hosts.Hosts(2) as network:
+            receiver = self.begin("ip", "netns", "exec", network[1].namespace, RECV, "--device=soft0", "-v")
+            receiver.wait_for("listening")
+            sender = self.begin("ip", "netns", "exec", network[0].namespace, SEND, "--device=soft0", network[1].ipv4,
+                                stdin=subprocess.PIPE)
+            data = os.urandom(4 * MIB)
+            sender.process.stdin.write(data[:2 * MIB])
+            self.assertEqual(receiver.read(2 * MIB), data[:2 * MIB])
+            network.link(1, "down")
+            writer = threading.Thread(target=sender.process.stdin.write, args=(data[2 * MIB:],))
+            writer.start()
+            time.sleep(3)  # that is what is tested
+            network.link(1, "up")
+            self.assertEqual(receiver.read(2 * MIB, 60), data[2 * MIB:])
+            writer.join()
+            sender.process.stdin.close()
+            self.assert_fine(sender)
+            self.assert_fine(receiver)
+
     def test_a_chain_with_loss(self):
         self.through(3 * MIB + 1, 3, 1)
 
