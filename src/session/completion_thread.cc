@@ -91,8 +91,8 @@ void CompletionThread::run() {
     // never is, and the end must be told all the same: then what is in the queue yet comes out while the endpoint drains.
     untended_ += count;
     const bool due = count == 0 || untended_ >= kBusyFor;
-    if (due && (tending_ || draining())) tend_members(count == 0);
-    if (count > 0 && draining()) tending_ = true;  // these may have been the last that were outstanding
+    if (due && (tending_ || draining_)) tend_members(count == 0);
+    if (count > 0 && draining_) tending_ = true;  // these may have been the last that were outstanding
   }
   ended_.store(true, std::memory_order_release);
   owner_.completion_thread_ended();
@@ -102,7 +102,7 @@ void CompletionThread::run() {
 void CompletionThread::give_up() {
   for (Member& member : members_) {
     member.endpoint->stop();
-    member.draining = Deadline::after({});
+    drain(member, Deadline::after({}));
   }
   tending_ = true;
   if (!members_.empty()) return;
@@ -198,6 +198,8 @@ void CompletionThread::tend_members(bool queue_is_empty) {
     if (ready_to_end(member)) end_member(member);
   }
   members_.remove_if([](const Member& member) { return member.endpoint == nullptr; });
+  if (draining_)
+    draining_ = std::ranges::any_of(members_, [](const Member& each) { return each.draining.has_value(); });
 }
 
 /// The thread that leads an endpoint begins first and ends last.
@@ -210,12 +212,12 @@ bool CompletionThread::ready_to_end(const Member& member) const {
 
 void CompletionThread::begin_end(Member& member) {
   member.endpoint->stop();
-  member.draining = Deadline::after(EndPoint::kDrainTime);
+  drain(member, Deadline::after(EndPoint::kDrainTime));
   const Status begun = member.endpoint->begin_drain(*group_);
   tending_ = true;  // nothing need come any more that would wake a sleeper
   if (begun) return;
   RDMACOMM_LOG(ERROR) << "ending the endpoint to " << member.endpoint->peer() << ": " << begun.message();
-  member.draining = Deadline::after({});
+  drain(member, Deadline::after({}));
 }
 
 void CompletionThread::end_member(Member& member) {
@@ -234,12 +236,14 @@ void CompletionThread::end_member(Member& member) {
   member.session.owner.endpoint_ended(*endpoint);
 }
 
-bool CompletionThread::draining() const {
-  return std::ranges::any_of(members_, [](const Member& member) { return member.draining.has_value(); });
+void CompletionThread::drain(Member& member, Deadline until) {
+  member.draining = until;
+  draining_ = true;
 }
 
 Deadline CompletionThread::next_deadline() const {
   Deadline next = Deadline::never();
+  if (!draining_) return next;  // at each wait: without a look at each of many endpoints
   for (const Member& member : members_) {
     if (member.draining) next = next.sooner(*member.draining);
   }

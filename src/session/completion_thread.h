@@ -81,7 +81,7 @@ class CompletionThread {
   void give_up();
   void begin_end(Member& member);
   void end_member(Member& member);
-  [[nodiscard]] bool draining() const;
+  void drain(Member& member, Deadline until);
   [[nodiscard]] Deadline next_deadline() const;
 
   const std::shared_ptr<CompletionGroup> group_;
@@ -94,6 +94,7 @@ class CompletionThread {
   std::unordered_map<const RDMAChannel*, Member*> by_channel_;
   bool tending_ = false;      // some member has ended, or may have
   std::size_t untended_ = 0;  // completions since tend_members()
+  bool draining_ = false;     // some member is
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
