@@ -73,14 +73,6 @@ int SoftCq::count_waiting_locked(int enough) const noexcept {
   return waiting;
 }
 
-bool SoftCq::overruns_locked() const noexcept {
-  // They are counted only where so many can wait at all.
-  std::uint64_t possible = 0;
-  for (const SoftQp* const qp : senders_) possible += qp->capabilities().max_send_wr;
-  for (const SoftQp* const qp : receivers_) possible += qp->receive_places();
-  return possible > static_cast<std::uint64_t>(cqe) && count_waiting_locked(cqe + 1) > cqe;
-}
-
 void SoftCq::fail_locked() noexcept {
   if (std::exchange(failed_, true)) return;
   ibv_async_event event{};
@@ -111,10 +103,22 @@ int SoftCq::arm(bool solicited_only) noexcept {
   return 0;
 }
 
+void SoftCq::attach_sender(SoftQp& qp) {
+  const std::scoped_lock guard(lock_);
+  senders_.push_back(&qp);
+  possible_ += qp.capabilities().max_send_wr;
+}
+
+void SoftCq::attach_receiver(SoftQp& qp) {
+  const std::scoped_lock guard(lock_);
+  receivers_.push_back(&qp);
+  possible_ += qp.receive_places();
+}
+
 void SoftCq::detach(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
-  std::erase(senders_, &qp);
-  std::erase(receivers_, &qp);
+  if (std::erase(senders_, &qp) > 0) possible_ -= qp.capabilities().max_send_wr;
+  if (std::erase(receivers_, &qp) > 0) possible_ -= qp.receive_places();
 }
 
 bool SoftCq::in_use() {

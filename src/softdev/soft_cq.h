@@ -61,8 +61,8 @@ class SoftCq : public ibv_cq_ex {
     if (channel != nullptr) fire(*shared_, channel->fd, solicited);
   }
 
-  void attach_sender(SoftQp& qp) { attach(senders_, qp); }
-  void attach_receiver(SoftQp& qp) { attach(receivers_, qp); }
+  void attach_sender(SoftQp& qp);
+  void attach_receiver(SoftQp& qp);
   /// It never overruns: the application says that it takes care (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
   void ignore_overrun() noexcept { may_overrun_ = false; }
   /// From the return on poll() does not look at `qp`; its completions are gone.
@@ -87,11 +87,10 @@ class SoftCq : public ibv_cq_ex {
 
  private:
   int poll_here(int count, ibv_wc* out) noexcept;
-  void attach(std::vector<SoftQp*>& list, SoftQp& qp) {
-    const std::scoped_lock guard(lock_);
-    list.push_back(&qp);
+  /// More completions wait than there is room for. They are counted only where so many can wait at all.
+  [[nodiscard]] bool overruns_locked() const noexcept {
+    return possible_ > static_cast<std::uint64_t>(cqe) && count_waiting_locked(cqe + 1) > cqe;
   }
-  [[nodiscard]] bool overruns_locked() const noexcept;
   void fail_locked() noexcept;
   [[nodiscard]] int count_waiting_locked(int enough) const noexcept;
 
@@ -102,6 +101,7 @@ class SoftCq : public ibv_cq_ex {
   SpinLock lock_;
   std::vector<SoftQp*> senders_;
   std::vector<SoftQp*> receivers_;
+  std::uint64_t possible_ = 0;  // completions that all of them can have at a time
   bool may_overrun_ = true;
   bool failed_ = false;
   std::size_t next_ = 0;            // where the next poll starts, so that no queue pair starves
