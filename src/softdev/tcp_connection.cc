@@ -168,13 +168,13 @@ bool TcpConnection::progress() {
 
 void TcpConnection::serve() {
   must_send_ = has_news_ = blocked_.load(std::memory_order_relaxed) || waits();
-  if (waits() && target_->look_again() == TcpStep::kLeave) end(TcpStep::kLeave);
+  if (waits()) end_if_over(target_->look_again());
   has_more_ = true;
   for (int steps = 0; has_more_ && steps < kMostSteps && stage_ == Stage::kServing; ++steps) {
     const TcpStep next = step();
     has_more_ = next == TcpStep::kGoOn;
     has_news_ = has_news_ || next != TcpStep::kWait;
-    if (next == TcpStep::kLeave || next == TcpStep::kBroken) end(next);
+    end_if_over(next);
   }
   must_send_ = output_.take_news() || must_send_;
   if (must_send_ && stage_ == Stage::kServing) send_all();
@@ -228,6 +228,10 @@ TcpStep TcpConnection::bring() {
 }
 
 // ---- Ends
+
+void TcpConnection::end_if_over(TcpStep step) {
+  if (step == TcpStep::kLeave || step == TcpStep::kBroken) end(step);
+}
 
 void TcpConnection::end(TcpStep how) {
   stage_ = how == TcpStep::kLeave ? Stage::kLeaving : Stage::kOver;

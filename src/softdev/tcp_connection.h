@@ -75,6 +75,7 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   TcpStep take_request();
   TcpStep take_answer();
   TcpStep bring();
+  void end_if_over(TcpStep step);
   void end(TcpStep how);
   bool linger();
   void leave_queue_pair();

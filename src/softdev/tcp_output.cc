@@ -38,6 +38,12 @@ void TcpOutput::say(TcpAnswer answer, std::span<const std::byte> bytes) {
   said(answer.done);
   append(bytes_of(answer));
   append(bytes);
+  end_answer();
+}
+
+void TcpOutput::end_answer() {
+  ends_.push_back(out_.size());
+  ends_with_done_ = false;
 }
 
 void TcpOutput::respond(std::span<const std::byte> bytes) {
@@ -58,15 +64,30 @@ void TcpOutput::say_done() {
   if (holds_back() || !owes()) return;
   TcpAnswer answer;
   answer.kind = TcpAnswer::kDone;
-  say(answer);
+  answer.done = done();
+  has_news_ = true;
+  said(answer.done);
+  // What nobody has read yet is not said twice.
+  if (ends_with_done_ && bytes().size() >= sizeof(answer)) out_.resize(out_.size() - sizeof(answer));
+  append(bytes_of(answer));
+  ends_with_done_ = true;
+}
+
+void TcpOutput::go_first(std::span<const std::byte> bytes) {
+  out_.insert(out_.begin(), bytes.begin(), bytes.end());
+  for (std::size_t& end : ends_) end += bytes.size();
 }
 
 void TcpOutput::sent(std::size_t bytes) noexcept {
   sent_ += bytes;
-  if (sent_ < out_.size()) return;
-  out_.clear();
-  if (out_.capacity() > kMostKept) out_.shrink_to_fit();
+  while (!ends_.empty() && ends_.front() <= sent_) ends_.pop_front();
+  if (sent_ < out_.size() - sent_) return;
+  out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(sent_));
+  for (std::size_t& end : ends_) end -= sent_;
   sent_ = 0;
+  if (!out_.empty()) return;
+  ends_with_done_ = false;
+  if (out_.capacity() > kMostKept) out_.shrink_to_fit();
 }
 
 bool TcpOutput::next_response() {
@@ -82,6 +103,7 @@ bool TcpOutput::next_response() {
   } else {
     append(next.bytes);
   }
+  end_answer();
   said(next.done);
   responses_.pop_front();
   return true;

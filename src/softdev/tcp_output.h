@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "softdev/device_limits.h"
 #include "softdev/tcp_protocol.h"
 
 namespace rdmacomm::softdev {
@@ -60,7 +61,12 @@ class TcpOutput {
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return std::span(out_).subspan(sent_); }
   void sent(std::size_t bytes) noexcept;
   /// The last words of a request that nobody will be able to finish: they go before all else.
-  void go_first(std::span<const std::byte> bytes) { out_.insert(out_.begin(), bytes.begin(), bytes.end()); }
+  void go_first(std::span<const std::byte> bytes);
+  /// More is unsent than somebody can have asked for who knows how many READs and atomics may be under way, and hears that a message
+  /// waits for a receive before the next one does.
+  [[nodiscard]] bool is_flooded() const noexcept { return responses_.size() + ends_.size() > kMostUnsent; }
+  /// Bytes of memory.
+  [[nodiscard]] std::size_t kept() const noexcept { return out_.capacity(); }
 
   /// There are READs to answer, or answers behind them.
   [[nodiscard]] bool has_responses() const noexcept { return !responses_.empty(); }
@@ -78,8 +84,12 @@ class TcpOutput {
     std::vector<std::byte> bytes;
     std::optional<TcpRequest> read;
   };
+  /// kMaxReadDepth, kNotReady and kReady.
+  static constexpr std::size_t kMostUnsent = kMaxReadDepth + 2;
+
   [[nodiscard]] bool holds_back() const noexcept { return is_reading() || has_responses(); }
   void append(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+  void end_answer();
 
   std::atomic<std::uint32_t> done_{0};
   std::atomic<std::uint64_t> promise_{
@@ -90,6 +100,8 @@ class TcpOutput {
   std::optional<Reading> reading_;
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;
+  std::deque<std::size_t> ends_;  // in out_, of the answers that are not sent whole; but for kDone
+  bool ends_with_done_ = false;   // out_, the last frame
 };
 
 }  // namespace rdmacomm::softdev

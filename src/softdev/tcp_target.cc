@@ -168,7 +168,7 @@ TcpStep TcpTarget::fetch(const TcpRequest& request, std::uint32_t length) {
   const PosterGuard guard(own_.send_lock());
   out_.respond(bytes);
   current_.reset();
-  return TcpStep::kGoOn;
+  return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
 }
 
 // ---- Past the buffer
@@ -237,7 +237,7 @@ TcpStep TcpTarget::check_read() {
   if (!result.succeeded()) return settle(result);
   const PosterGuard guard(own_.send_lock());
   out_.respond_later(*std::exchange(current_, {}));
-  return TcpStep::kGoOn;
+  return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
 }
 
 Moved TcpTarget::read_part(const TcpOutput::Reading& reading) noexcept {
@@ -267,13 +267,12 @@ TcpStep TcpTarget::hold() {
   if (!held_) held_.emplace(Held{*current_, moved_, false, {}});
   current_.reset();
   throws_away_ = true;
-  say(TcpAnswer::kNotReady);
-  return TcpStep::kGoOn;
+  return say(TcpAnswer::kNotReady) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
 TcpStep TcpTarget::fail(const ExecResult& result) {
   const bool refused = has_refused_ = result.is_done();
-  say(refused ? TcpAnswer::kFailed : TcpAnswer::kUnreachable, refused ? result.status() : IBV_WC_SUCCESS);
+  (void)say(refused ? TcpAnswer::kFailed : TcpAnswer::kUnreachable, refused ? result.status() : IBV_WC_SUCCESS);
   return TcpStep::kLeave;
 }
 
@@ -294,8 +293,7 @@ TcpStep TcpTarget::look_again() {
   if (!result.succeeded()) return fail(result);
   if (held_->whole || held_->request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) out_.one_is_done();
   held_.reset();
-  say(TcpAnswer::kReady);
-  return TcpStep::kGoOn;
+  return say(TcpAnswer::kReady) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
 void TcpTarget::request_done() {
@@ -304,13 +302,15 @@ void TcpTarget::request_done() {
   current_.reset();
 }
 
-void TcpTarget::say(TcpAnswer::Kind kind, ibv_wc_status status) {
+/// false: the other end has more to read than it may.
+bool TcpTarget::say(TcpAnswer::Kind kind, ibv_wc_status status) {
   const PosterGuard guard(own_.send_lock());
   TcpAnswer answer;
   answer.kind = kind;
   answer.status = static_cast<std::uint8_t>(status);
   answer.rnr_timer = static_cast<std::uint8_t>(wire_.rnr_timer_code());
   out_.say(answer);
+  return !out_.is_flooded();
 }
 
 }  // namespace rdmacomm::softdev

@@ -94,7 +94,7 @@ class TcpTarget {
   ExecResult execute_held();
   void announce(const TcpRequest& request) noexcept;
   void request_done();
-  void say(TcpAnswer::Kind kind, ibv_wc_status status = IBV_WC_SUCCESS);
+  [[nodiscard]] bool say(TcpAnswer::Kind kind, ibv_wc_status status = IBV_WC_SUCCESS);
   void wake_after(std::size_t bytes) noexcept;
 
   SoftQp& own_;

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/device_limits.h"
 #include "softdev/local_wire.h"
+#include "softdev/manual_scene.h"
 #include "softdev/raw_verbs.h"
 #include "softdev/tcp_protocol.h"
 #include "softdev/tcp_stranger.h"
@@ -178,6 +180,59 @@ TEST(TcpStrangers, RequestsThatCannotBeEndTheConnection) {
     EXPECT_TRUE(is_closed(stranger)) << int{request.opcode};
   }
   EXPECT_TRUE(qp.poll().empty());
+}
+
+/// READs of the test's, and what they bring.
+struct Reads : ManualScene {
+  static constexpr std::uint32_t kMost = 64 * 1024;  // bytes of one
+  Memory large{node, kMost};
+  std::vector<std::byte> bytes = std::vector<std::byte>(kMost);
+
+  void ask(std::uint32_t length, int count) const {
+    TcpRequest read;
+    read.opcode = IBV_WR_RDMA_READ;
+    read.length = length;
+    read.key = large.mr->rkey;
+    read.address = large.address();
+    const std::vector<TcpRequest> all(static_cast<std::size_t>(count), read);
+    const auto size = static_cast<ssize_t>(all.size() * sizeof(read));
+    ASSERT_EQ(::send(connection.get(), all.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL), size);
+  }
+  /// false: the connection is over.
+  [[nodiscard]] bool hear_answer(std::uint32_t length) {
+    TcpAnswer answer;
+    if (recv(connection.get(), &answer, sizeof(answer), MSG_WAITALL) != sizeof(answer)) return false;
+    return recv(connection.get(), bytes.data(), length, MSG_WAITALL) == static_cast<ssize_t>(length);
+  }
+};
+
+/// Answers that are not read use up memory, or would.
+TEST(TcpStrangers, WhoAsksForMoreThanMayBeUnderWayIsCutOff) {
+  constexpr int kMany = 4000;
+  for (const std::uint32_t length : {8U, 16U * 1024, 64U * 1024}) {
+    Reads scene;
+    scene.ask(length, kMany);
+    int answered = 0;
+    while (answered < kMany && scene.hear_answer(length)) ++answered;
+    EXPECT_LT(answered, kMany) << "READs of " << length;
+    const UniqueFd again = scene.peer.accept();
+    EXPECT_EQ(hear<TcpGreeting>(again).initiator_qpn, scene.qp.number()) << "it is as if the connection had been lost";
+  }
+}
+
+TEST(TcpStrangers, AsMuchAsMayBeUnderWayIsAnsweredHoweverLateItIsRead) {
+  constexpr int kRounds = 500;
+  for (const std::uint32_t length : {8U, 16U * 1024, 64U * 1024}) {
+    Reads scene;
+    const int little = 64 * 1024;
+    setsockopt(scene.connection.get(), SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
+    scene.ask(length, kMaxReadDepth);
+    for (int i = 0; i < kRounds; ++i) {
+      ASSERT_TRUE(scene.hear_answer(length)) << i << " of " << length;
+      scene.ask(length, 1);
+    }
+    for (int i = 0; i < kMaxReadDepth; ++i) ASSERT_TRUE(scene.hear_answer(length)) << i << " of " << length;
+  }
 }
 
 TEST(TcpVariable, WithMemoryAloneNobodyListens) {
