@@ -19,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 /// Datagrams before others have their turn.
 constexpr int kMostSteps = 256;
+/// Bytes of the first buffer.
+constexpr std::size_t kFirstBuffer = 512;
 /// How long one waits for a receive.
 constexpr std::chrono::milliseconds kPatience{250};
 
@@ -47,7 +49,7 @@ TcpDatagramTarget::TcpDatagramTarget(SoftContext& context, UniqueFd socket, cons
       own_qpn_(own.number()),
       wire_({&context, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr, true},
             own.number()),
-      input_(socket_.get(), TcpInput::kUsual) {
+      input_(socket_.get(), kFirstBuffer) {
   wire_.attach();
 }
 
@@ -84,13 +86,17 @@ bool TcpDatagramTarget::is_honest(const TcpDatagramAddress& address) const noexc
 TcpStep TcpDatagramTarget::deliver() {
   TcpDatagramAddress address;
   const std::size_t whole = sizeof(address) + current_->length;
-  if (input_.available() < whole) return step_of(input_.fill(whole));
+  if (input_.available() < whole) {
+    input_.make_room(whole);
+    return step_of(input_.fill(whole));
+  }
   std::memcpy(static_cast<void*>(&address), input_.data(), sizeof(address));
   SoftAh ah = handle_of(address);
   ibv_sge slice{reinterpret_cast<std::uint64_t>(input_.data() + sizeof(address)), current_->length, 0};
   ibv_send_wr wr = work_request_of(*current_, slice);
   wr.wr.ud = {&ah, own_qpn_, current_->key};
-  const ExecResult result = is_honest(address) ? wire_.send_datagram(wr) : ExecResult::done(0);
+  const bool honest = is_honest(address);
+  const ExecResult result = honest ? wire_.send_datagram(wr) : ExecResult::done(0);
   if (result.outcome() == ExecOutcome::kReceiverNotReady) {
     if (!waiting_since_) waiting_since_ = Clock::now();
     if (Clock::now() - *waiting_since_ < kPatience) return TcpStep::kWait;
@@ -98,6 +104,10 @@ TcpStep TcpDatagramTarget::deliver() {
   waiting_since_.reset();
   current_.reset();
   input_.consume(whole);
+  if (honest && result.succeeded()) {
+    last_taken_ = Clock::now();
+    input_.widen();
+  }
   const bool gone = result.outcome() == ExecOutcome::kLost || result.outcome() == ExecOutcome::kUnreachable;
   return gone ? TcpStep::kBroken : TcpStep::kGoOn;
 }

@@ -15,7 +15,7 @@
 namespace rdmacomm::softdev {
 
 /// Datagrams of one queue pair for one of this context's: nothing is answered, and one that finds no receive waits for a moment
-/// with all behind it.
+/// with all behind it. It may be anybody's, and is little until one has been taken.
 /// Threads: one at a time, see TcpService.
 class TcpDatagramTarget final : public TcpServed {
  public:
@@ -27,6 +27,9 @@ class TcpDatagramTarget final : public TcpServed {
   [[nodiscard]] std::uint32_t events() const noexcept override;
   [[nodiscard]] bool waits() const noexcept override { return waiting_since_.has_value(); }
   [[nodiscard]] bool has_more() const noexcept override { return has_more_; }
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> last_taken() const noexcept override {
+    return last_taken_;
+  }
   void forget(std::uint32_t qpn, bool comes_again) override;
 
  private:
@@ -41,6 +44,7 @@ class TcpDatagramTarget final : public TcpServed {
   TcpInput input_;
   std::optional<TcpRequest> current_;
   std::optional<std::chrono::steady_clock::time_point> waiting_since_;  // for a receive
+  std::chrono::steady_clock::time_point last_taken_ = std::chrono::steady_clock::time_point::min();
   bool has_more_ = false;
   bool over_ = false;
 };

@@ -62,7 +62,8 @@ void TcpDatagrams::notice_end() {
   iovec place{&nothing, sizeof(nothing)};
   if (tcp_receive(socket_.get(), {&place, 1}).error == EAGAIN) return;
   close();
-  out_.clear();  // the next connection must not begin in the middle of a datagram
+  if (out_done_ == 0) return;  // the next connection has all of it
+  out_.clear();                // and must not begin in the middle of a datagram
   out_done_ = 0;
 }
 

@@ -42,6 +42,10 @@ class TcpInput {
   [[nodiscard]] int fill(std::size_t needed, bool exactly = false);
   /// For messages of `length`. The buffer grows with what has come, not with what is announced.
   void make_room(std::size_t length);
+  /// For many messages at a time.
+  void widen() {
+    if (bytes_.size() < kUsual) bytes_.resize(kUsual);
+  }
   /// To close a socket with something unread would take back what was sent by it last. So it is read until the other end has
   /// closed: a piece at each call, however much comes. false: it has closed.
   [[nodiscard]] bool linger();

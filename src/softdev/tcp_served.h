@@ -1,8 +1,10 @@
 // tcp_served.h - what TcpService has at the end of a socket.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace rdmacomm::softdev {
 
@@ -37,6 +39,9 @@ class TcpServed {
   /// Queue pair `qpn` of this host is not served any more.
   /// `comes_again`: it may be connected once more, and the other end is to try that.
   virtual void forget(std::uint32_t /*qpn*/, bool /*comes_again*/) {}
+  /// Of who sends datagrams, and may have to make room for another: when one was taken last, time_point::min() where none was yet.
+  /// Nothing: it is not of these.
+  [[nodiscard]] virtual std::optional<std::chrono::steady_clock::time_point> last_taken() const noexcept { return {}; }
   /// A second socket that it waits for, at each edge; -1: there is none.
   [[nodiscard]] virtual int question() const noexcept { return -1; }
   /// What goes on with the socket from now on; nullptr: this.

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,8 @@ constexpr int kReceivePauseMs = 1;
 constexpr int kGreetingPauseMs = 1000;
 // More of them do not wait at a time: the oldest goes.
 constexpr std::size_t kMostStrangers = 1024;
+// From more of them datagrams are not taken at a time.
+constexpr std::size_t kMostSenders = 1024;
 // While so many polls happen between two looks, a millisecond apart, or one that finds something, the thread sleeps: to be woken
 // for each message would only take time from those who poll. Where messages have waited for it all the same, as where a program
 // polls memory, it does not do so again for a while.
@@ -38,6 +41,13 @@ constexpr std::size_t kFew = 2;
 constexpr std::uint32_t kFewAtATime = 16;
 // So many polls that find something, whosever it is, an answer waits at the most.
 constexpr std::uint32_t kMostOwingPolls = 16;
+
+/// `most`, or what of the process's descriptors may be anybody's.
+std::size_t allowed(std::size_t most) noexcept {
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return most;
+  return std::max<std::size_t>(std::min<std::size_t>(most, descriptors.rlim_cur / 4), 1);
+}
 
 }  // namespace
 
@@ -147,7 +157,8 @@ void TcpService::forget_target(std::uint32_t qpn, bool comes_again) {
   std::vector<std::uint64_t> all;
   for (const auto& [id, watched] : targets_) all.push_back(id);
   for (const std::uint64_t id : all) {
-    targets_.at(id).served->forget(qpn, comes_again);
+    const auto found = targets_.find(id);
+    if (found != targets_.end()) found->second.served->forget(qpn, comes_again);
     (void)advance(id);
   }
 }
@@ -306,7 +317,7 @@ void TcpService::accept_all(int listener) {
       deaf_.insert(listener);
       return;
     }
-    if (greeting_.size() >= kMostStrangers) drop(*greeting_.begin());
+    if (greeting_.size() >= allowed(kMostStrangers)) drop(*greeting_.begin());
     const std::uint64_t id = next_id_++;
     targets_.emplace(id, Watched{std::make_shared<TcpVisitor>(context_, std::move(socket), back, id)});
     greeting_.insert(id);
@@ -319,6 +330,46 @@ void TcpService::drop(std::uint64_t id) {
   waiting_.erase(id);
   busy_.erase(id);
   greeting_.erase(id);
+  senders_.erase(id);
+}
+
+/// Anybody may send datagrams, and few of those who may mean it: half of the room is for those of whom one was taken. Who goes
+/// connects again when it has another one.
+std::optional<std::uint64_t> TcpService::sender_to_go(std::uint64_t newcomer) const {
+  std::optional<std::uint64_t> oldest_unknown;
+  std::optional<std::uint64_t> idlest;
+  Clock::time_point idle_since = Clock::time_point::max();
+  std::size_t unknown = 0;
+  for (const std::uint64_t id : senders_) {
+    const TcpServed& sender = *targets_.at(id).served;
+    const Clock::time_point taken = *sender.last_taken();
+    const bool is_unknown = taken == Clock::time_point::min();
+    unknown += is_unknown ? 1 : 0;
+    if (id == newcomer || sender.waits()) continue;
+    if (is_unknown) {
+      if (!oldest_unknown) oldest_unknown = id;
+    } else if (taken < idle_since) {
+      idle_since = taken;
+      idlest = id;
+    }
+  }
+  const bool unknown_first = 2 * unknown > senders_.size() || !idlest;
+  return unknown_first && oldest_unknown ? oldest_unknown : idlest;
+}
+
+/// One of the senders of datagrams goes, once what has come from it is taken.
+void TcpService::make_room_for(std::uint64_t sender) {
+  for (std::size_t tries = senders_.size(); tries != 0; --tries) {
+    const std::optional<std::uint64_t> goes = sender_to_go(sender);
+    if (!goes) break;
+    const auto before = targets_.at(*goes).served->last_taken();
+    (void)advance(*goes);
+    const auto left = targets_.find(*goes);
+    if (left == targets_.end()) return;
+    const bool idle = left->second.served->last_taken() == before && !left->second.served->waits();
+    if (idle) return drop(*goes);
+  }
+  drop(sender);  // all others wait for receives, as it would
 }
 
 /// Whether there was something new.
@@ -354,7 +405,10 @@ bool TcpService::advance(std::uint64_t id) {
     owing_.push_back(id);
   }
   watch(id, watched);
-  return watched.served->has_news();
+  const bool has_news = watched.served->has_news();
+  const bool comes = watched.served->last_taken() && senders_.insert(id).second;
+  if (comes && senders_.size() > allowed(kMostSenders)) make_room_for(id);
+  return has_news;
 }
 
 void TcpService::watch(std::uint64_t id, Watched& watched) {

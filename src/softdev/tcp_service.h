@@ -92,6 +92,8 @@ class TcpService {
   void receive_arrivals();
   void serve_arrival(Arrival arrival);
   bool advance(std::uint64_t id);
+  void make_room_for(std::uint64_t sender);
+  [[nodiscard]] std::optional<std::uint64_t> sender_to_go(std::uint64_t newcomer) const;
   void drop(std::uint64_t id);
   void watch(std::uint64_t id, Watched& watched);
   void advance_waiting();
@@ -122,6 +124,7 @@ class TcpService {
   std::set<std::uint64_t> busy_;      // targets that have more to do already
   std::vector<std::uint64_t> owing_;  // targets that owe an answer, or were dropped since
   std::set<std::uint64_t> greeting_;  // targets that are not serving
+  std::set<std::uint64_t> senders_;   // targets of datagrams
   std::set<int> deaf_;                // listeners that had no descriptor for who came
   Clock::time_point strangers_due_{};
   std::uint64_t next_id_ = 1;

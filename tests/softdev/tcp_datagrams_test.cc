@@ -1,8 +1,12 @@
 // Datagrams by TCP, to a peer that is the test itself.
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <chrono>
+#include <cstring>
+#include <vector>
 
 #include "softdev/datagrams.h"
 #include "softdev/tcp_stranger.h"
@@ -54,6 +58,175 @@ TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
     (void)hear<std::array<std::byte, kBytes>>(its_datagrams);
   }
   for (; done < kDatagrams; ++done) EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
+}
+
+// ---- More senders than there is room for
+
+/// As few descriptors as some systems give a process, and fewer.
+class FewDescriptors {
+ public:
+  FewDescriptors() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{kDescriptors, before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  FewDescriptors(const FewDescriptors&) = delete;
+  ~FewDescriptors() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
+
+  static constexpr std::size_t kDescriptors = 256;
+  static constexpr std::size_t kSenders = kDescriptors / 4;  ///< as the device has it
+
+ private:
+  rlimit before_{};
+};
+
+/// A sender of datagrams to queue pair `qpn` that is the test: somebody else each time.
+UniqueFd come_as_sender(std::uint32_t qpn) {
+  static std::uint32_t number = 0x700000;
+  UniqueFd socket = knock(qpn);
+  if (!socket) return socket;
+  TcpGreeting greeting;
+  greeting.kind = GreetingKind::kConnection;
+  greeting.service = Service::kDatagram;
+  greeting.initiator_qpn = ++number;
+  greeting.target_qpn = qpn;
+  greeting.path_mtu = kBytes;
+  say(socket, greeting);
+  EXPECT_EQ(welcome_of(socket), Welcome::kYes);
+  return socket;
+}
+
+void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_t key = kUd.qkey) {
+  TcpRequest head;
+  head.opcode = IBV_WR_SEND;
+  head.length = bytes;
+  head.key = key;
+  std::vector<std::byte> whole(sizeof(head) + sizeof(TcpDatagramAddress) + bytes);
+  std::memcpy(whole.data(), &head, sizeof(head));
+  ASSERT_EQ(::send(socket.get(), whole.data(), whole.size(), MSG_NOSIGNAL), static_cast<ssize_t>(whole.size()));
+}
+
+bool is_over(const UniqueFd& socket) {
+  pollfd end{socket.get(), POLLRDHUP, 0};
+  return poll(&end, 1, 0) != 0;
+}
+
+/// A queue pair that has receives, and who sends to it.
+struct Receiver {
+  static constexpr std::uint32_t kReceives = 512;
+  WireVariable variable{"tcp"};
+  Node node;
+  Memory memory{node, 2 * kBytes};
+  Qp qp{node, {.type = IBV_QPT_UD, .depth = kReceives}};
+  FewDescriptors few;
+
+  explicit Receiver(std::uint32_t receives = kReceives) {
+    qp.get_ready();
+    post(receives);
+  }
+  void post(std::uint32_t receives) {
+    for (std::uint32_t i = 0; i < receives; ++i) ASSERT_EQ(qp.post_recv(memory.slice(0, 2 * kBytes), i), 0);
+  }
+  [[nodiscard]] std::vector<UniqueFd> senders(std::size_t count) const {
+    std::vector<UniqueFd> all(count);
+    for (UniqueFd& one : all) one = come_as_sender(qp.number());
+    return all;
+  }
+  void expect_datagrams(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(qp.next().status, IBV_WC_SUCCESS) << i;
+    EXPECT_TRUE(qp.poll().empty());
+  }
+};
+
+TEST(TcpSenders, StrangersTakeOnlySoManyDescriptors) {
+  Receiver receiver;
+  const std::vector<UniqueFd> strangers = receiver.senders(2 * FewDescriptors::kSenders);
+  for (std::size_t i = 0; i < strangers.size(); ++i) {
+    if (i < FewDescriptors::kSenders) {
+      ASSERT_TRUE(is_closed(strangers[i])) << i;
+    } else {
+      EXPECT_FALSE(is_over(strangers[i])) << i;
+    }
+  }
+  send_datagram(strangers.back());
+  receiver.expect_datagrams(1);
+}
+
+TEST(TcpSenders, StrangersDoNotDisplaceWhoHasTheKey) {
+  Receiver receiver;
+  const std::vector<UniqueFd> friends = receiver.senders(FewDescriptors::kSenders / 2);
+  for (const UniqueFd& one : friends) send_datagram(one);
+  receiver.expect_datagrams(friends.size());
+  const std::vector<UniqueFd> strangers = receiver.senders(2 * FewDescriptors::kSenders);
+  send_datagram(strangers.back(), 8, kUd.qkey + 1);
+  for (const UniqueFd& one : friends) send_datagram(one);
+  receiver.expect_datagrams(friends.size());
+}
+
+/// What is sent before one goes is received, whoever comes then.
+TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
+  Receiver receiver;
+  constexpr std::size_t kMany = 4 * FewDescriptors::kSenders;
+  for (std::size_t i = 0; i < kMany; ++i) send_datagram(come_as_sender(receiver.qp.number()));
+  receiver.expect_datagrams(kMany);
+  std::vector<UniqueFd> senders;
+  for (std::size_t i = 0; i < 2 * FewDescriptors::kSenders; ++i) {
+    senders.push_back(come_as_sender(receiver.qp.number()));
+    send_datagram(senders.back());
+  }
+  receiver.expect_datagrams(senders.size());
+}
+
+/// Whose datagram waits for a receive is not sent away.
+TEST(TcpSenders, WhoseDatagramWaitsStays) {
+  constexpr std::chrono::milliseconds kWaits{200};  // it does so for 250 ms
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    Receiver receiver(0);
+    const auto begin = std::chrono::steady_clock::now();
+    const UniqueFd sender = come_as_sender(receiver.qp.number());
+    send_datagram(sender);
+    const std::vector<UniqueFd> strangers = receiver.senders(FewDescriptors::kSenders + 8);
+    EXPECT_FALSE(is_over(sender));
+    receiver.post(1);
+    if (std::chrono::steady_clock::now() - begin >= kWaits) continue;
+    return receiver.expect_datagrams(1);
+  }
+  GTEST_SKIP() << "too slow a machine";
+}
+
+TEST(TcpSenders, WhoIsSentAwayComesAgain) {
+  Receiver receiver;
+  Node node;
+  const Memory memory(node, 64);
+  Qp sender(node, kUd);
+  sender.get_ready();
+  const Address to(node);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(sender.post(datagram(1, to, receiver.qp.number()), memory.slice(0, 64)), 0);
+    EXPECT_EQ(sender.next().status, IBV_WC_SUCCESS);
+    receiver.expect_datagrams(1);
+    const std::vector<UniqueFd> others = receiver.senders(FewDescriptors::kSenders / 2);
+    for (const UniqueFd& one : others) send_datagram(one);
+    receiver.expect_datagrams(others.size());
+    const std::vector<UniqueFd> more = receiver.senders(FewDescriptors::kSenders / 2);
+    for (const UniqueFd& one : more) send_datagram(one);
+    receiver.expect_datagrams(more.size());
+  }
+}
+
+/// The buffer is small at first.
+TEST(TcpSenders, LongDatagramsBehindShortOnesAndBeforeThem) {
+  Receiver receiver;
+  for (const std::uint32_t first : {0U, 100U, 416U, 417U, 1000U, 4096U}) {
+    const UniqueFd sender = come_as_sender(receiver.qp.number());
+    for (const std::uint32_t bytes : {first, 4096U, 0U, 4096U, 1U}) {
+      send_datagram(sender, bytes, kUd.qkey + 1);  // nobody's
+      send_datagram(sender, bytes);
+      const ibv_wc wc = receiver.qp.next();
+      ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+      EXPECT_EQ(wc.byte_len, bytes + 40) << "after " << first;
+    }
+  }
 }
 
 }  // namespace
