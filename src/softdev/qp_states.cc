@@ -116,7 +116,7 @@ std::shared_ptr<SoftQp> SoftQp::create(SoftContext& soft, const QpKind& kind, co
   SharedBlock block = soft.segment().allocate(QpView::bytes(recv_entries(init), init.cap.max_recv_sge));
   if (block.mapping.empty()) return nullptr;
   UniqueFd listener;
-  const std::uint32_t qpn = soft.queue_pairs().take_number(listener);
+  const std::uint32_t qpn = soft.queue_pairs().take_number(soft.tcp_use() != TcpUse::kNever, listener);
   if (qpn == 0) {
     const int reason = errno;
     soft.segment().free(std::move(block));

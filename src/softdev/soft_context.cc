@@ -15,11 +15,14 @@
 #include <string_view>
 
 #include "rdmacomm/softdev/softdev.h"
+#include "softdev/gid_table.h"
 #include "softdev/peer.h"
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
 #include "softdev/soft_srq.h"
 #include "softdev/soft_verbs.h"
+#include "softdev/tcp_protocol.h"
+#include "softdev/tcp_socket.h"
 #include "softdev/unix_packet.h"
 
 namespace rdmacomm::softdev {
@@ -65,13 +68,16 @@ int SharedMemory::arena_fd(Arena arena) {
 
 // ---- QueuePairs
 
-bool QueuePairs::take_block_locked(UniqueFd& listener) {
+bool QueuePairs::take_block_locked(bool with_port, UniqueFd& listener) {
   // Anywhere but block 0, whose numbers 0 and 1 mean something else in InfiniBand.
   std::uint32_t block = std::random_device{}() % (kQpnBlocks - 1) + 1;
   for (std::uint32_t tries = 0; tries < kQpnBlocks; ++tries) {
-    listener = listen_at(block_socket_name(block));
-    if (listener) {
-      blocks_.push_back(block);
+    UniqueFd port = with_port ? tcp_hold(tcp_port_of(block << kQpnBlockBits)) : UniqueFd();
+    // Where there is no network, and so no port, there is still this host.
+    const bool is_free = !with_port || port || errno != EADDRINUSE;
+    if (is_free) listener = listen_at(block_socket_name(block));
+    if (is_free && listener) {
+      blocks_.push_back({block, std::move(port), device_guid(0)});
       return true;
     }
     if (errno != EADDRINUSE) return false;
@@ -81,16 +87,28 @@ bool QueuePairs::take_block_locked(UniqueFd& listener) {
   return false;
 }
 
-std::uint32_t QueuePairs::take_number(UniqueFd& listener) {
+std::uint32_t QueuePairs::take_number(bool with_port, UniqueFd& listener) {
   constexpr std::uint32_t kPerBlock = 1U << kQpnBlockBits;
   const std::scoped_lock lock(mutex_);
-  if (by_number_.size() >= blocks_.size() * kPerBlock && !take_block_locked(listener)) return 0;
+  if (by_number_.size() >= blocks_.size() * kPerBlock) {
+    // Somebody who has all ports keeps nobody from using this host's memory.
+    const bool with = with_port && take_block_locked(true, listener);
+    const bool without = !with && (!with_port || errno == ENOSPC) && take_block_locked(false, listener);
+    if (!with && !without) return 0;
+  }
   const auto numbers = static_cast<std::uint32_t>(blocks_.size() * kPerBlock);
   for (;;) {
     const std::uint32_t at = next_++ % numbers;
-    const std::uint32_t qpn = blocks_[at / kPerBlock] << kQpnBlockBits | at % kPerBlock;
+    const std::uint32_t qpn = blocks_[at / kPerBlock].number << kQpnBlockBits | at % kPerBlock;
     if (by_number_.emplace(qpn, nullptr).second) return qpn;
   }
+}
+
+UniqueFd QueuePairs::take_port(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number);
+  if (found == blocks_.end() || found->host != device_guid(0)) return UniqueFd();
+  return std::move(found->port);
 }
 
 void QueuePairs::insert(const std::shared_ptr<SoftQp>& qp) {
@@ -115,7 +133,7 @@ std::shared_ptr<SoftQp> QueuePairs::find(std::uint32_t qpn) {
 
 bool QueuePairs::owns(std::uint32_t qpn) {
   const std::scoped_lock lock(mutex_);
-  return std::ranges::find(blocks_, qpn >> kQpnBlockBits) != blocks_.end();
+  return std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number) != blocks_.end();
 }
 
 std::vector<std::shared_ptr<SoftQp>> QueuePairs::all() {

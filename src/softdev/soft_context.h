@@ -61,8 +61,11 @@ class SharedMemory {
 class QueuePairs {
  public:
   /// A number nobody on this host has; 0 and errno: none is left. `listener` is valid where a new block of numbers
-  /// was taken: it must be served.
-  [[nodiscard]] std::uint32_t take_number(UniqueFd& listener);
+  /// was taken: it must be served. `with_port`: other hosts are to reach it.
+  [[nodiscard]] std::uint32_t take_number(bool with_port, UniqueFd& listener);
+  /// The port of the number's block, which nobody else gets: for who will listen there. Not valid: it could not be taken, was given
+  /// out before, or is another network namespace's than the caller's.
+  [[nodiscard]] UniqueFd take_port(std::uint32_t qpn);
   void insert(const std::shared_ptr<SoftQp>& qp);
   /// Forgets the queue pair, and keeps it alive for the caller.
   [[nodiscard]] std::shared_ptr<SoftQp> remove(std::uint32_t qpn);
@@ -72,11 +75,16 @@ class QueuePairs {
   [[nodiscard]] std::vector<std::shared_ptr<SoftQp>> all();
 
  private:
-  bool take_block_locked(UniqueFd& listener);
+  struct Block {
+    std::uint32_t number;
+    UniqueFd port;
+    std::uint64_t host;  ///< where the port is: device_guid()
+  };
+  bool take_block_locked(bool with_port, UniqueFd& listener);
 
   std::mutex mutex_;
   std::map<std::uint32_t, std::shared_ptr<SoftQp>> by_number_;
-  std::vector<std::uint32_t> blocks_;
+  std::vector<Block> blocks_;
   std::uint32_t next_ = 0;  // counts through all numbers of all blocks, so that numbers are reused late
 };
 

@@ -76,7 +76,7 @@ int TcpService::serve(std::uint32_t qpn) {
   const std::uint16_t port = tcp_port_of(qpn);
   UniqueFd& listener = listeners_[port];
   if (listener) return 0;
-  listener = tcp_listen(port);
+  listener = tcp_listen(port, context_.queue_pairs().take_port(qpn));
   if (!listener) return errno;
   control(EPOLL_CTL_ADD, listener.get(), EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener.get()));
   active_.store(true, std::memory_order_release);

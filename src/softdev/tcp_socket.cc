@@ -30,17 +30,23 @@ void prepare(int socket) noexcept {
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
-UniqueFd listen_in(int family, std::uint16_t port) {
+UniqueFd bind_in(int family, std::uint16_t port, bool shares) {
   UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return socket;
-  set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (shares) set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (family == AF_INET6) set(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
   verbs::SocketAddress any;
   any.storage.ss_family = static_cast<sa_family_t>(family);
   any.length = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   reinterpret_cast<sockaddr_in&>(any.storage).sin_port = htons(port);  // at the same place in both
-  if (bind(socket.get(), any.get(), any.length) != 0 || listen(socket.get(), SOMAXCONN) != 0) return UniqueFd();
+  if (bind(socket.get(), any.get(), any.length) != 0) return UniqueFd();
   return socket;
+}
+
+/// shares: with connections that have ended, and with others who say so and do not listen.
+UniqueFd bind_to_all(std::uint16_t port, bool shares) {
+  UniqueFd both = bind_in(AF_INET6, port, shares);
+  return both || errno == EADDRINUSE ? std::move(both) : bind_in(AF_INET, port, shares);
 }
 
 Moved moved(ssize_t result, int at_end) noexcept {
@@ -91,9 +97,14 @@ ssize_t receive_pieces(int socket, std::span<iovec> pieces) noexcept {
 
 }  // namespace
 
-UniqueFd tcp_listen(std::uint16_t port) {
-  UniqueFd both = listen_in(AF_INET6, port);
-  return both || errno == EADDRINUSE ? std::move(both) : listen_in(AF_INET, port);
+UniqueFd tcp_hold(std::uint16_t port) {
+  return bind_to_all(port, false);
+}
+
+UniqueFd tcp_listen(std::uint16_t port, UniqueFd held) {
+  UniqueFd socket = held ? std::move(held) : bind_to_all(port, true);
+  if (!socket || listen(socket.get(), SOMAXCONN) != 0) return UniqueFd();
+  return socket;
 }
 
 UniqueFd tcp_accept(int listener, Route& back) {

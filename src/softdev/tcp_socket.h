@@ -25,8 +25,11 @@ struct Route {
   std::uint32_t interface = 0;  ///< for addresses of one link only
 };
 
-/// Listens at `port` of all addresses. Not valid, and errno.
-[[nodiscard]] UniqueFd tcp_listen(std::uint16_t port);
+/// Takes `port` of all addresses: nobody else gets it, and nobody is listened to. Not valid, and errno: EADDRINUSE, somebody has it,
+/// if only for connections that ended a moment ago.
+[[nodiscard]] UniqueFd tcp_hold(std::uint16_t port);
+/// Listens at `port` of all addresses, by `held` where that is what tcp_hold() gave. Not valid, and errno.
+[[nodiscard]] UniqueFd tcp_listen(std::uint16_t port, UniqueFd held);
 /// The next who has connected, and the way back to it. Not valid, and errno.
 [[nodiscard]] UniqueFd tcp_accept(int listener, Route& back);
 /// A socket that is being connected, from `route.source` to `port` of `route.target`; whether it is, sending will show.

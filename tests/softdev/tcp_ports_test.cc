@@ -1,0 +1,130 @@
+// The ports that go with queue pair numbers: whose they are, and since when.
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "softdev/control_protocol.h"
+#include "softdev/raw_verbs.h"
+#include "softdev/tcp_stranger.h"
+#include "support/own_network.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+using rdmacomm::testing::OwnNetwork;
+
+/// A socket at the port of `qpn`, of all addresses or of the loopback interface alone, by somebody who does not mind sharing it.
+/// Not valid, and errno.
+UniqueFd squat(std::uint32_t qpn, bool everywhere = true) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in address = loopback_port_of(qpn);
+  if (everywhere) address.sin_addr.s_addr = htonl(INADDR_ANY);
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return UniqueFd();
+  return socket;
+}
+
+/// In a network of its own, somebody has ports, and may listen at them.
+class TcpSquatters : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+    network.ip("link set lo up");
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit raised{kQpnBlocks + 500, before.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) != 0) GTEST_SKIP() << "no leave for " << raised.rlim_cur << " descriptors";
+  }
+  void TearDown() override { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0); }
+  /// Each `step`th, and listens at each `listens`th of these.
+  void take_each(std::uint32_t step, std::size_t listens) {
+    for (std::uint32_t block = 1; block < kQpnBlocks; block += step) {
+      squatters.push_back(squat(block << kQpnBlockBits));
+      ASSERT_TRUE(squatters.back()) << block;
+      if (squatters.size() % listens != 0) continue;
+      ASSERT_EQ(listen(squatters.back().get(), 1), 0);
+    }
+  }
+  static void expect_a_message_arrives(Pair& pair) {
+    const Memory from(pair.a_node);
+    const Memory to(pair.b_node);
+    ASSERT_EQ(pair.b.post_recv(to.slice(0, 64), 1), 0);
+    ASSERT_EQ(pair.a.post(send_request(2), from.slice(0, 64)), 0);
+    EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+    EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
+  }
+
+  OwnNetwork network;
+  rlimit before{};
+  std::vector<UniqueFd> squatters;
+};
+
+TEST_F(TcpSquatters, NumbersWhosePortSomebodyElseHasAreNotTaken) {
+  take_each(2, 2);
+  const WireVariable variable("tcp");
+  for (int i = 0; i < 8; ++i) {  // by chance, all of them once in 65,536 times
+    Pair pair;
+    expect_a_message_arrives(pair);
+  }
+}
+
+TEST_F(TcpSquatters, WhoHasAllPortsKeepsNobodyFromThisHostsMemory) {
+  take_each(1, 1);
+  {
+    Pair pair;
+    expect_a_message_arrives(pair);
+  }
+  const WireVariable variable("tcp");
+  Node node;
+  Qp qp(node);
+  ASSERT_EQ(qp.to_init(), 0);
+  EXPECT_EQ(qp.to_rtr(0x123456), EADDRINUSE);
+}
+
+TEST(TcpPorts, ANumbersPortIsNobodyElsesFromTheBeginning) {
+  Node node;
+  const Qp qp(node);
+  for (const bool everywhere : {false, true}) {
+    EXPECT_FALSE(squat(qp.number(), everywhere));
+    EXPECT_EQ(errno, EADDRINUSE);
+  }
+  EXPECT_FALSE(knock(qp.number())) << "nobody listens there yet";
+}
+
+TEST(TcpPorts, GoWithTheDevice) {
+  std::uint32_t number = 0;
+  {
+    Node node;
+    const Qp qp(node);
+    number = qp.number();
+  }
+  EXPECT_TRUE(squat(number));
+}
+
+TEST(TcpPorts, AreNotTakenWhereAllGoesByMemory) {
+  const WireVariable variable("memory");
+  Node node;
+  const Qp qp(node);
+  EXPECT_TRUE(squat(qp.number()));
+}
+
+/// The thread that connects it may be in another network than the one that has made it.
+TEST(TcpPorts, AQueuePairIsReachedWhereItIsConnected) {
+  const WireVariable variable("tcp");
+  Node node;
+  Qp qp(node, {.type = IBV_QPT_UD});
+  const OwnNetwork network;
+  if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+  network.ip("link set lo up");
+  qp.get_ready();
+  EXPECT_TRUE(knock(qp.number()));
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
