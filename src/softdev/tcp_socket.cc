@@ -104,6 +104,8 @@ UniqueFd tcp_hold(std::uint16_t port) {
 UniqueFd tcp_listen(std::uint16_t port, UniqueFd held) {
   UniqueFd socket = held ? std::move(held) : bind_to_all(port, true);
   if (!socket || listen(socket.get(), SOMAXCONN) != 0) return UniqueFd();
+  // For what is left of its connections when it has gone; with one who listens nobody shares.
+  set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   return socket;
 }
 
