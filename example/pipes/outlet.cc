@@ -13,10 +13,6 @@ constexpr std::chrono::milliseconds kAbortTime{300};
 
 }  // namespace
 
-Status explained(const EndPoint& endpoint, Status status) {
-  return status.code() == Errc::kAborted ? status : programs::with_cause(endpoint, std::move(status));
-}
-
 Outlet::Outlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream,
                std::function<void(const Outlet&, const Status&)> failed)
     : endpoint_(std::move(endpoint)), stream_(std::move(stream)), failed_(std::move(failed)) {
@@ -74,7 +70,7 @@ Status Outlet::join() {
 }
 
 void Outlet::run() {
-  Status outcome = explained(*endpoint_, send_all());
+  Status outcome = programs::explained(*endpoint_, send_all());
   std::deque<Piece> dropped;
   bool aborted = false;
   {

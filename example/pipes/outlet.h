@@ -68,7 +68,4 @@ class Outlet {
   std::thread thread_;
 };
 
-/// Why a stream has failed: an abort has its reason; all else may be a sign of the peer's end, as programs::with_cause().
-[[nodiscard]] Status explained(const EndPoint& endpoint, Status status);
-
 }  // namespace rdmacomm::pipes

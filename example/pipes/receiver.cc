@@ -4,11 +4,12 @@
 #include <mutex>
 #include <sstream>
 
-#include "pipes/checksum.h"
-#include "pipes/progress.h"
 #include "pipes/standard_streams.h"
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/session/server_session.h"
+#include "support/checksum.h"
+#include "support/peer_loss.h"
+#include "support/progress.h"
 
 namespace rdmacomm::pipes {
 namespace {
@@ -105,7 +106,7 @@ class Receiver {
     }
     for (;;) {
       auto block = stream_->next(Deadline::after(kLookAtReader));
-      if (!block && block.code() != Errc::kTimeout) return explained(*sender_, block.status());
+      if (!block && block.code() != Errc::kTimeout) return programs::explained(*sender_, block.status());
       if (!block) {
         if (!output_ || !output_->reader_is_gone()) continue;
         return make_error(std::make_error_code(std::errc::broken_pipe), "whoever reads standard output is gone");
@@ -126,7 +127,7 @@ class Receiver {
   /// All has come: is it right, is it written, have the others got it?
   Status conclude() {
     const auto message = sender_->receive_message(Deadline::never());
-    if (!message) return explained(*sender_, message.status());
+    if (!message) return programs::explained(*sender_, message.status());
     const auto total = Total::decode(*message);
     if (!total) return total.error();
     if (total->bytes != progress_.bytes()) {
@@ -160,7 +161,7 @@ class Receiver {
   Status why_sender_ended() {
     for (;;) {
       const auto block = stream_->next(Deadline::after({}));
-      if (!block && block.code() != Errc::kTimeout) return explained(*sender_, block.status());
+      if (!block && block.code() != Errc::kTimeout) return programs::explained(*sender_, block.status());
       if (!block || !*block) return sender_->status();
     }
   }
@@ -179,8 +180,9 @@ class Receiver {
 
   void print_stats(std::chrono::steady_clock::time_point began) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    const ProcessorTime used = processor_time();
-    progress_.say(stats_text(progress_.bytes(), seconds, used.user_seconds, used.system_seconds, checksum_.value()));
+    const programs::ProcessorTime used = programs::processor_time();
+    progress_.say(
+        programs::stats_text(progress_.bytes(), seconds, used.user_seconds, used.system_seconds, checksum_.value()));
   }
 
   const ReceiverOptions& options_;
@@ -189,8 +191,8 @@ class Receiver {
   const std::unique_ptr<RDMAStream> stream_;
   Output* const output_;
   const StopEvent& wake_;
-  Progress progress_;
-  Checksum checksum_;
+  programs::Progress progress_;
+  programs::Checksum checksum_;
   std::optional<Outlets> outlets_;  // whose threads use all of the above
 };
 
@@ -227,7 +229,7 @@ Status run_receiver(const ReceiverOptions& options) {
   const Terms terms = door->terms();
   auto stream = RDMAStream::open(*sender, *(*sender)->channel(kChannel), receiver_stream(terms),
                                  Deadline::after(options.flags.connection.session.tcp.handshake_timeout));
-  if (!stream) return explained(**sender, stream.status());
+  if (!stream) return programs::explained(**sender, stream.status());
   return Receiver(options, terms, door->device(), *sender, std::move(*stream), output ? &*output : nullptr, *wake)
       .run();
 }

@@ -4,10 +4,10 @@
 #include <iostream>
 
 #include "pipes/block_store.h"
-#include "pipes/checksum.h"
-#include "pipes/progress.h"
 #include "pipes/standard_streams.h"
 #include "rdmacomm/connector/stop_event.h"
+#include "support/checksum.h"
+#include "support/progress.h"
 
 namespace rdmacomm::pipes {
 namespace {
@@ -84,14 +84,15 @@ class Sender {
 
   void print_stats(std::chrono::steady_clock::time_point began) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    const ProcessorTime used = processor_time();
-    progress_.say(stats_text(progress_.bytes(), seconds, used.user_seconds, used.system_seconds, checksum_.value()));
+    const programs::ProcessorTime used = programs::processor_time();
+    progress_.say(
+        programs::stats_text(progress_.bytes(), seconds, used.user_seconds, used.system_seconds, checksum_.value()));
   }
 
   const SenderOptions& options_;
   const Input& input_;
-  Progress progress_;
-  Checksum checksum_;
+  programs::Progress progress_;
+  programs::Checksum checksum_;
   std::mutex mutex_;
   bool over_ = false;
   std::shared_ptr<BlockStore> store_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "rdmacomm/base/wire.h"
+#include "support/connection_flags.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::pipes {
@@ -101,12 +102,7 @@ StreamOptions receiver_stream(const Terms& terms) {
 }
 
 ChannelConfig pipe_channel(const StreamOptions& stream, const AdapterConfig& flags) {
-  ChannelConfig config = stream.channel(kChannel);
-  config.adapter.mtu_bytes = flags.mtu_bytes;
-  config.adapter.traffic_class = flags.traffic_class;
-  config.adapter.service_level = flags.service_level;
-  config.adapter.pkey = flags.pkey;
-  return config;
+  return programs::with_flags(stream.channel(kChannel), flags);
 }
 
 std::vector<std::byte> Total::encode() const {

@@ -167,6 +167,14 @@ Result<ConnectionFlags> read_connection_flags(Role role) {
   return read_flags_of(role);
 }
 
+ChannelConfig with_flags(ChannelConfig channel, const AdapterConfig& flags) {
+  channel.adapter.mtu_bytes = flags.mtu_bytes;
+  channel.adapter.traffic_class = flags.traffic_class;
+  channel.adapter.service_level = flags.service_level;
+  channel.adapter.pkey = flags.pkey;
+  return channel;
+}
+
 std::vector<Help::Group> connection_help() {
   return {
       {"Who talks to whom",

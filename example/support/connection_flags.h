@@ -6,6 +6,7 @@
 
 #include "rdmacomm/adapter/adapter_config.h"
 #include "rdmacomm/base/result.h"
+#include "rdmacomm/endpoint/hca_config.h"
 #include "rdmacomm/session/session_options.h"
 #include "rdmacomm/verbs/qp_address.h"
 #include "support/program.h"
@@ -27,6 +28,8 @@ struct ConnectionFlags {
 /// The same for programs that are what they are: a server, or a client, which says elsewhere whom it talks to.
 /// kInvalidArgument also: --role, --server, --master or --keep-serving is given.
 [[nodiscard]] Result<ConnectionFlags> read_connection_flags(Role role);
+/// A channel with what the flags say of the way.
+[[nodiscard]] ChannelConfig with_flags(ChannelConfig channel, const AdapterConfig& flags);
 /// How the flags are listed in --help.
 [[nodiscard]] std::vector<Help::Group> connection_help();
 /// Of these, the ones about the device.

@@ -28,4 +28,8 @@ Status with_cause(const EndPoint& endpoint, Status failure) {
   return make_error(failure.code(), "with " + endpoint.peer() + ": " + failure.error().context);
 }
 
+Status explained(const EndPoint& endpoint, Status failure) {
+  return failure.code() == Errc::kAborted ? failure : with_cause(endpoint, std::move(failure));
+}
+
 }  // namespace rdmacomm::programs

@@ -13,4 +13,7 @@ namespace rdmacomm::programs {
 /// failure that has no such cause gets the peer's name. Payloads that are wrong (std::errc::io_error) have none.
 [[nodiscard]] Status with_cause(const EndPoint& endpoint, Status failure);
 
+/// The same of a stream's failure: an abort has its reason, and is returned as it is.
+[[nodiscard]] Status explained(const EndPoint& endpoint, Status failure);
+
 }  // namespace rdmacomm::programs

@@ -12,17 +12,21 @@
 #include <sstream>
 #include <thread>
 
-#include "pipes/checksum.h"
 #include "pipes/pipe_flags.h"
-#include "pipes/progress.h"
 #include "pipes/standard_streams.h"
 #include "pipes/terms.h"
 #include "rdmacomm/connector/stop_event.h"
+#include "support/checksum.h"
 #include "support/host_text.h"
+#include "support/progress.h"
 
 namespace rdmacomm::pipes {
 namespace {
 
+using programs::Checksum;
+using programs::Progress;
+using programs::progress_text;
+using programs::stats_text;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

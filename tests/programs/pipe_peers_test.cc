@@ -8,10 +8,10 @@
 #include <cstring>
 #include <future>
 
-#include "pipes/checksum.h"
 #include "pipes/receiver.h"
 #include "pipes/sender.h"
 #include "rdmacomm/rdmacomm.h"
+#include "support/checksum.h"
 
 namespace rdmacomm::pipes {
 namespace {
@@ -92,7 +92,7 @@ struct ForgedSender : ClientSession {
 };
 
 std::optional<std::uint64_t> sum_of(std::string_view text) {
-  Checksum checksum(true);
+  programs::Checksum checksum(true);
   checksum.update(std::as_bytes(std::span(text)));
   return checksum.value();
 }

@@ -1,4 +1,4 @@
-#include "pipes/progress.h"
+#include "support/progress.h"
 
 #include <sys/resource.h>
 
@@ -8,7 +8,7 @@
 #include "support/program.h"
 #include "support/table.h"
 
-namespace rdmacomm::pipes {
+namespace rdmacomm::programs {
 namespace {
 
 constexpr const char* kBlankLine = "\r\033[K";
@@ -19,7 +19,7 @@ std::string amount(double bytes) {
   std::size_t unit = 0;
   for (; bytes >= 1000 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1000;
   if (unit == 0) return std::to_string(static_cast<std::uint64_t>(bytes)) + " B";
-  return programs::number_text(bytes) + ' ' + kUnits[unit];
+  return number_text(bytes) + ' ' + kUnits[unit];
 }
 
 /// "0:12", "1:02:03".
@@ -90,8 +90,7 @@ void Progress::run() {
     if (changed_.wait_for(lock, options_.period, [this] { return ended_; })) return;
     const std::uint64_t now = bytes();
     const double rate = static_cast<double>(now - before) / seconds;
-    options_.out << kBlankLine << programs::program_name() << ": " << progress_text(now, options_.total, rate)
-                 << std::flush;
+    options_.out << kBlankLine << program_name() << ": " << progress_text(now, options_.total, rate) << std::flush;
     before = now;
   }
 }
@@ -99,7 +98,7 @@ void Progress::run() {
 void Progress::say(const std::string& text) {
   const std::lock_guard lock(mutex_);
   if (options_.shown) options_.out << kBlankLine;
-  options_.out << programs::program_name() << ": " << text << std::endl;
+  options_.out << program_name() << ": " << text << std::endl;
 }
 
-}  // namespace rdmacomm::pipes
+}  // namespace rdmacomm::programs

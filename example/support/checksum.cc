@@ -1,4 +1,4 @@
-#include "pipes/checksum.h"
+#include "support/checksum.h"
 
 #include <xxhash.h>
 
@@ -9,7 +9,7 @@
 
 #include "rdmacomm/base/log.h"
 
-namespace rdmacomm::pipes {
+namespace rdmacomm::programs {
 
 void Checksum::Free::operator()(XXH3_state_s* state) const noexcept {
   XXH3_freeState(state);
@@ -30,4 +30,4 @@ std::optional<std::uint64_t> Checksum::value() const noexcept {
   return XXH3_64bits_digest(state_.get());
 }
 
-}  // namespace rdmacomm::pipes
+}  // namespace rdmacomm::programs

@@ -9,7 +9,7 @@
 
 struct XXH3_state_s;
 
-namespace rdmacomm::pipes {
+namespace rdmacomm::programs {
 
 /// The checksum of bytes that come piece by piece, or none. A resource.
 /// Threads: one at a time.
@@ -28,4 +28,4 @@ class Checksum {
   std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
-}  // namespace rdmacomm::pipes
+}  // namespace rdmacomm::programs

@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-namespace rdmacomm::pipes {
+namespace rdmacomm::programs {
 
 /// "12.3 MB  1.20 GB/s  45 %  0:12 left": bytes so far of `total` (where it is known), and at what rate. Units of 10^6 and
 /// 10^9 bytes, as rates of networks have.
@@ -59,4 +59,4 @@ class Progress {
   std::thread thread_;
 };
 
-}  // namespace rdmacomm::pipes
+}  // namespace rdmacomm::programs
