@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <utility>
 
 #include "support/program.h"
 #include "support/table.h"
@@ -68,7 +69,7 @@ ProcessorTime processor_time() {
   return {.user_seconds = seconds(usage.ru_utime), .system_seconds = seconds(usage.ru_stime)};
 }
 
-Progress::Progress(Options options) : options_(options) {
+Progress::Progress(Options options) : options_(std::move(options)) {
   if (options_.shown) thread_ = std::thread([this] { run(); });
 }
 
@@ -90,7 +91,8 @@ void Progress::run() {
     if (changed_.wait_for(lock, options_.period, [this] { return ended_; })) return;
     const std::uint64_t now = bytes();
     const double rate = static_cast<double>(now - before) / seconds;
-    options_.out << kBlankLine << program_name() << ": " << progress_text(now, options_.total, rate) << std::flush;
+    options_.out << kBlankLine << program_name() << ": " << (options_.about ? options_.about() : "")
+                 << progress_text(now, options_.total, rate) << std::flush;
     before = now;
   }
 }

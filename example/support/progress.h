@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,6 +38,7 @@ class Progress {
     bool shown = false;  ///< it is a terminal, and nobody said no. Without it there is no thread either
     std::optional<std::uint64_t> total = {};
     std::chrono::milliseconds period{1000};
+    std::function<std::string()> about = {};  ///< shown before the numbers: what it is at; from another thread
   };
   explicit Progress(Options options);
   Progress(const Progress&) = delete;

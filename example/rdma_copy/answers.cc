@@ -1,0 +1,100 @@
+#include "rdma_copy/answers.h"
+
+#include <algorithm>
+
+namespace rdmacomm::copying {
+
+Answers::Answers(RDMAStream& stream, const Events& events) : stream_(stream), events_(events) {
+  thread_ = std::thread([this] { run(); });
+}
+
+Answers::~Answers() {
+  thread_.join();
+}
+
+Result<Have> Answers::have(std::uint32_t id) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return over_ || (have_ && have_->id == id); });
+  if (have_ && have_->id == id) return *have_;
+  return *over_;
+}
+
+Result<BlockHash> Answers::hash(std::uint64_t block) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return over_ || block < hashes_.size(); });
+  if (block < hashes_.size()) return hashes_[block];
+  return *over_;
+}
+
+Result<Counts> Answers::result() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return over_ || result_; });
+  if (result_) return *result_;
+  return *over_;
+}
+
+void Answers::run() {
+  Status ended = read_all();
+  if (ended.code() == Errc::kBadMessage) stream_.abort(ended.message());
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = ended.ok() ? make_error(Errc::kPeerLost, "the other side has ended too early") : ended.error();
+  }
+  changed_.notify_all();
+}
+
+Status Answers::read_all() {
+  FrameReader reader(stream_);
+  for (;;) {
+    const auto frame = reader.next(Deadline::never());
+    if (!frame) return frame.error();
+    if (!*frame) return {};
+    if (Status taken = take(**frame); !taken.ok()) return taken;
+  }
+}
+
+Status Answers::take(const Frame& frame) {
+  if (frame.kind == FrameKind::kHashes) return take_hashes(frame.payload);
+  if (frame.kind == FrameKind::kFailure) {
+    auto failure = Failure::decode(frame.payload);
+    if (!failure) return failure.error();
+    failures_.fetch_add(1, std::memory_order_relaxed);
+    failed_.store(failure->id, std::memory_order_relaxed);
+    if (events_.failed) events_.failed(failure->text);
+    return {};
+  }
+  if (frame.kind == FrameKind::kHave) {
+    const auto have = Have::decode(frame.payload);
+    if (!have) return have.error();
+    const std::lock_guard lock(mutex_);
+    have_ = *have;
+    hashes_.clear();
+  } else if (frame.kind == FrameKind::kResult) {
+    const auto result = Counts::decode(frame.payload);
+    if (!result) return result.error();
+    const std::lock_guard lock(mutex_);
+    result_ = *result;
+  } else {
+    return make_error(Errc::kBadMessage, "the other side answers what a sink does not say: kind " +
+                                             std::to_string(static_cast<int>(frame.kind)));
+  }
+  changed_.notify_all();
+  return {};
+}
+
+Status Answers::take_hashes(std::span<const std::byte> payload) {
+  {
+    const std::lock_guard lock(mutex_);
+    const std::uint64_t due = have_ && have_->base != Have::Base::kNone ? have_->blocks() - hashes_.size() : 0;
+    if (payload.size() % sizeof(BlockHash) != 0 || payload.size() / sizeof(BlockHash) > due) {
+      return make_error(Errc::kBadMessage, "the other side sends hashes of blocks that it does not have");
+    }
+    for (; !payload.empty(); payload = payload.subspan(sizeof(BlockHash))) {
+      std::ranges::copy(payload.first(sizeof(BlockHash)), hashes_.emplace_back().begin());
+    }
+  }
+  changed_.notify_all();
+  return {};
+}
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,59 @@
+// answers.h - what a sink says while its source sends.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "rdma_copy/block_hashes.h"
+#include "rdma_copy/events.h"
+#include "rdma_copy/frames.h"
+#include "rdma_copy/messages.h"
+
+namespace rdmacomm::copying {
+
+/// Reads on a thread of its own, so that the sink never waits for its source to listen. A resource; does not own the stream.
+/// Threads: one calls.
+class Answers {
+ public:
+  Answers(RDMAStream& stream, const Events& events);
+  Answers(const Answers&) = delete;
+  Answers& operator=(const Answers&) = delete;
+  /// Waits for the end of the stream, or its failure: who gives up aborts the stream before.
+  ~Answers();
+
+  /// Waits until the sink says what it has of the file. Returns  why the stream has ended
+  [[nodiscard]] Result<Have> have(std::uint32_t id);
+  /// Waits for a block's hash. `block` is below have().blocks().
+  [[nodiscard]] Result<BlockHash> hash(std::uint64_t block);
+  /// Whether the sink does not want the rest of the file.
+  [[nodiscard]] bool has_failed(std::uint32_t id) const noexcept {
+    return failed_.load(std::memory_order_relaxed) == id;
+  }
+  [[nodiscard]] std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_relaxed); }
+  /// Waits for what it says at the end.
+  [[nodiscard]] Result<Counts> result();
+
+ private:
+  void run();
+  [[nodiscard]] Status read_all();
+  [[nodiscard]] Status take(const Frame& frame);
+  [[nodiscard]] Status take_hashes(std::span<const std::byte> payload);
+
+  RDMAStream& stream_;
+  const Events& events_;
+  std::atomic<std::uint32_t> failed_{0};
+  std::atomic<std::uint64_t> failures_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Have> have_;       // of the file that was asked about last
+  std::vector<BlockHash> hashes_;  // of that
+  std::optional<Counts> result_;
+  std::optional<Error> over_;
+  std::thread thread_;
+};
+
+}  // namespace rdmacomm::copying

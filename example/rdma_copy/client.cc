@@ -1,0 +1,57 @@
+#include "rdma_copy/client.h"
+
+#include "rdma_copy/frames.h"
+#include "rdma_copy/sink.h"
+#include "rdma_copy/source.h"
+#include "rdmacomm/session/client_session.h"
+#include "support/peer_loss.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+class CopySession final : public ClientSession {
+ public:
+  explicit CopySession(const ClientOptions& options) : ClientSession(options.connection.session), options_(options) {}
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
+    options_.modes.apply(hca);
+    hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
+    hca.private_data = greeting();
+    return {};
+  }
+
+ private:
+  const ClientOptions& options_;
+};
+
+Status copy(const ClientOptions& options, RDMAStream& stream, const Events& events, Counts& counts) {
+  const bool push = options.direction == Direction::kPush;
+  const auto sources = static_cast<std::uint32_t>(options.sources.size());
+  const Job job{.direction = options.direction,
+                .options = options.copy,
+                .sources = sources,
+                .paths = push ? std::vector{options.destination} : options.sources};
+  FrameWriter writer(stream);
+  if (Status said = writer.put(FrameKind::kJob, job.encode()); !said.ok()) return said;
+  if (Status said = writer.flush(); !said.ok()) return said;
+  const Place place = Place::everywhere();
+  if (push) return run_source(stream, place, options.sources, options.copy, events, counts);
+  FrameReader reader(stream);
+  return run_sink(stream, reader, place, {.path = options.destination, .sources = sources, .mask = options.mask},
+                  options.copy, events, counts);
+}
+
+}  // namespace
+
+Status run_client(const ClientOptions& options, const Events& events, Counts& counts) {
+  const auto session = make_session<CopySession>(options);
+  const auto endpoint = session->connect();
+  if (!endpoint) return endpoint.error();
+  if (Status greeted = check_greeting((*endpoint)->peer_private_data()); !greeted.ok()) return greeted;
+  const auto soon = Deadline::after(options.connection.session.tcp.handshake_timeout);
+  const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon);
+  if (!stream) return programs::explained(**endpoint, stream.status());
+  return programs::explained(**endpoint, copy(options, **stream, events, counts));
+}
+
+}  // namespace rdmacomm::copying

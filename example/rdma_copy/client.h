@@ -1,0 +1,28 @@
+// client.h - the side of a copy that a person has started.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rdma_copy/events.h"
+#include "rdma_copy/messages.h"
+#include "rdmacomm/base/result.h"
+#include "support/connection_flags.h"
+#include "support/mode_flags.h"
+
+namespace rdmacomm::copying {
+
+struct ClientOptions {
+  programs::ConnectionFlags connection = {};  ///< with the server's address
+  programs::ModeFlags modes = {};
+  Direction direction = Direction::kPush;
+  CopyOptions copy = {};
+  std::vector<std::string> sources = {};
+  std::string destination = {};
+  unsigned mask = 022;  ///< as Destination::mask
+};
+
+/// Returns  ok: everything was copied, but for counts.failures, which events were told; or why the copy has ended
+[[nodiscard]] Status run_client(const ClientOptions& options, const Events& events, Counts& counts);
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,163 @@
+#include "rdma_copy/file_reader.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "rdmacomm/base/system_call.h"
+
+namespace rdmacomm::copying {
+
+void add_hole(programs::Checksum& checksum, std::uint64_t length) noexcept {
+  checksum.update(Extent{.offset = ~std::uint64_t{0}, .length = length}.encode());
+}
+
+Result<FileEnd> FileReader::send(bool asks) {
+  if (asks) {
+    if (Status sent = writer_.flush(); !sent.ok()) return sent.error();
+    const auto have = answers_.have(file_.id);
+    if (!have) return have.error();
+    have_ = *have;
+    changed_ = have_.size != file_.size;
+  }
+  Status sent = send_all();
+  if (sent.ok()) sent = flush_same();
+  if (!sent.ok()) return sent.error();
+  if (over()) return FileEnd{.id = file_.id, .state = FileEnd::State::kGivenUp};
+  const bool unchanged = have_.base == Have::Base::kOld && !changed_;
+  return FileEnd{.id = file_.id,
+                 .state = unchanged ? FileEnd::State::kUnchanged : FileEnd::State::kWhole,
+                 .checksum = checksum_.value()};
+}
+
+/// Holes and data in turns.
+Status FileReader::send_all() {
+  for (std::uint64_t at = 0; at < file_.size && !over();) {
+    std::uint64_t data = at;
+    std::uint64_t end = file_.size;
+    if (file_.sparse) {
+      const auto found = ::lseek(file_.fd, static_cast<off_t>(at), SEEK_DATA);
+      const bool none = found < 0 && last_system_error() == std::errc::no_such_device_or_address;
+      data = none ? end : std::min(end, static_cast<std::uint64_t>(std::max<off_t>(found, static_cast<off_t>(at))));
+      const auto hole = data < end ? ::lseek(file_.fd, static_cast<off_t>(data), SEEK_HOLE) : off_t{-1};
+      if (hole > static_cast<off_t>(data)) end = std::min(end, static_cast<std::uint64_t>(hole));
+    }
+    if (data > at) {
+      if (Status sent = send_hole(at, data); !sent.ok()) return sent;
+    }
+    Status sent = have_.base == Have::Base::kNone ? send_data(data, end) : send_changes(data, end);
+    if (!sent.ok()) return sent;
+    at = std::max(data, end);
+  }
+  return {};
+}
+
+/// Straight from the file into what is sent.
+Status FileReader::send_data(std::uint64_t from, std::uint64_t to) {
+  while (from < to && !over()) {
+    const auto lent = writer_.lend_data(std::min(to - from, limit_.most()));
+    if (!lent) return lent.error();
+    if (!read(from, *lent)) return {};
+    checksum_.update(*lent);
+    if (Status sent = writer_.commit_data(from, lent->size()); !sent.ok()) return sent;
+    changed_ = true;
+    from += lent->size();
+    bytes_sent_ += lent->size();
+    moved(lent->size());
+    if (Status waited = wait_for_turn(lent->size()); !waited.ok()) return waited;
+  }
+  return {};
+}
+
+/// Only what the sink does not have.
+Status FileReader::send_changes(std::uint64_t from, std::uint64_t to) {
+  const std::size_t block = have_.block_bytes;
+  buffer_.resize(std::max(kDataBytes, block));
+  while (from < to && !over()) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(to - from, buffer_.size() - from % block));
+    const std::span bytes = std::span(buffer_).first(count);
+    if (!read(from, bytes)) return {};
+    for (std::size_t at = 0; at < count;) {
+      const std::size_t length = std::min(block - (from + at) % block, count - at);
+      const auto same = sink_has(from + at, bytes.subspan(at, length));
+      if (!same) return same.error();
+      if (Status sent = send_part(from + at, bytes.subspan(at, length), *same); !sent.ok()) return sent;
+      at += length;
+    }
+    checksum_.update(bytes);
+    moved(count);
+    from += count;
+  }
+  return {};
+}
+
+Result<bool> FileReader::sink_has(std::uint64_t offset, std::span<const std::byte> block) {
+  const std::uint64_t there = offset < have_.size ? std::min<std::uint64_t>(have_.block_bytes, have_.size - offset) : 0;
+  if (offset % have_.block_bytes != 0 || block.size() != there) return false;
+  const auto theirs = answers_.hash(offset / have_.block_bytes);
+  if (!theirs) return theirs.error();
+  return *theirs == hash_of(block);
+}
+
+Status FileReader::send_part(std::uint64_t offset, std::span<const std::byte> bytes, bool same) {
+  if (same) {
+    if (same_.length == 0) same_.offset = offset;
+    same_.length += bytes.size();
+    return {};
+  }
+  changed_ = true;
+  if (Status said = flush_same(); !said.ok()) return said;
+  while (!bytes.empty()) {
+    const auto lent = writer_.lend_data(std::min<std::uint64_t>(bytes.size(), limit_.most()));
+    if (!lent) return lent.error();
+    const std::size_t count = lent->size();
+    std::ranges::copy(bytes.first(count), lent->begin());
+    if (Status sent = writer_.commit_data(offset, count); !sent.ok()) return sent;
+    bytes_sent_ += count;
+    bytes = bytes.subspan(count);
+    offset += count;
+    if (Status waited = wait_for_turn(count); !waited.ok()) return waited;
+  }
+  return {};
+}
+
+Status FileReader::flush_same() {
+  if (same_.length == 0 || over()) return {};
+  const Extent same = same_;
+  same_ = {};
+  // Of an old file that may turn out to be the same as a whole nothing is done before something differs.
+  return writer_.put(FrameKind::kSame, same.encode());
+}
+
+Status FileReader::send_hole(std::uint64_t from, std::uint64_t to) {
+  if (Status said = flush_same(); !said.ok()) return said;
+  changed_ = true;
+  add_hole(checksum_, to - from);
+  moved(to - from);
+  return writer_.put(FrameKind::kHole, Extent{.offset = from, .length = to - from}.encode());
+}
+
+bool FileReader::read(std::uint64_t offset, std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t count =
+        retry_interrupted([&] { return ::pread(file_.fd, to.data(), to.size(), static_cast<off_t>(offset)); });
+    if (count <= 0) {
+      failure_ =
+          count < 0 ? "cannot be read (" + last_system_error().message() + ')' : "has become shorter while it was read";
+      return false;
+    }
+    to = to.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+  return true;
+}
+
+Status FileReader::wait_for_turn(std::uint64_t bytes) {
+  if (!limit_.bounded()) return {};
+  if (Status sent = writer_.flush(); !sent.ok()) return sent;
+  std::this_thread::sleep_until(limit_.take(bytes, RateLimit::Clock::now()));
+  return {};
+}
+
+}  // namespace rdmacomm::copying

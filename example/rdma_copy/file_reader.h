@@ -1,0 +1,74 @@
+// file_reader.h - one file, as its source sends it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rdma_copy/answers.h"
+#include "rdma_copy/events.h"
+#include "rdma_copy/frames.h"
+#include "rdma_copy/messages.h"
+#include "rdma_copy/rate_limit.h"
+#include "support/checksum.h"
+
+namespace rdmacomm::copying {
+
+/// Of smaller files it is not asked what the sink has: sending them takes less time.
+inline constexpr std::uint64_t kLeastAsked = std::uint64_t{64} << 10;
+
+/// Sends what is in a file: data, holes where it has some, and, where the sink has a part of it, which blocks that is.
+/// Threads: one.
+class FileReader {
+ public:
+  struct File {
+    int fd = -1;
+    std::uint32_t id = 0;
+    std::uint64_t size = 0;
+    bool sparse = false;  ///< it may have holes
+    bool checksum = true;
+  };
+  FileReader(const File& file, FrameWriter& writer, RateLimit& limit, Answers& answers, const Events& events)
+      : file_(file), writer_(writer), limit_(limit), answers_(answers), events_(events), checksum_(file.checksum) {}
+
+  /// asks  the sink says what it has before anything is sent
+  /// Returns  how it has ended; or why the stream has
+  [[nodiscard]] Result<FileEnd> send(bool asks);
+  /// Why it was given up; empty: it was not, or the sink knows.
+  [[nodiscard]] const std::string& failure() const noexcept { return failure_; }
+  [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
+
+ private:
+  [[nodiscard]] Status send_all();
+  [[nodiscard]] Status send_data(std::uint64_t from, std::uint64_t to);
+  [[nodiscard]] Status send_changes(std::uint64_t from, std::uint64_t to);
+  [[nodiscard]] Status send_part(std::uint64_t offset, std::span<const std::byte> bytes, bool same);
+  [[nodiscard]] Status flush_same();
+  [[nodiscard]] Status send_hole(std::uint64_t from, std::uint64_t to);
+  [[nodiscard]] Result<bool> sink_has(std::uint64_t offset, std::span<const std::byte> block);
+  /// Whether all of `to` was read.
+  [[nodiscard]] bool read(std::uint64_t offset, std::span<std::byte> to);
+  [[nodiscard]] Status wait_for_turn(std::uint64_t bytes);
+  [[nodiscard]] bool over() const noexcept { return !failure_.empty() || answers_.has_failed(file_.id); }
+  void moved(std::uint64_t bytes) const {
+    if (events_.moved) events_.moved(bytes);
+  }
+
+  const File file_;
+  FrameWriter& writer_;
+  RateLimit& limit_;
+  Answers& answers_;
+  const Events& events_;
+  programs::Checksum checksum_;
+  Have have_;
+  Extent same_;  // to be said, when it ends
+  bool changed_ = false;
+  std::uint64_t bytes_sent_ = 0;
+  std::string failure_;
+  std::vector<std::byte> buffer_;
+};
+
+/// Puts a hole into a checksum.
+void add_hole(programs::Checksum& checksum, std::uint64_t length) noexcept;
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,239 @@
+#include "rdma_copy/file_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "rdma_copy/block_hashes.h"
+#include "rdma_copy/file_reader.h"
+#include "rdmacomm/base/system_call.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+constexpr unsigned kOwnerWrites = 0600;
+
+Error failed(const char* what = "") {
+  return make_error(last_system_error(), what);
+}
+
+/// Reads so many bytes at most, fewer only at the end. Returns  how many; an error of the system's
+Result<std::size_t> read_at(int fd, std::uint64_t offset, std::span<std::byte> to) {
+  std::size_t got = 0;
+  while (got < to.size()) {
+    const ssize_t count = retry_interrupted(
+        [&] { return ::pread(fd, to.data() + got, to.size() - got, static_cast<off_t>(offset + got)); });
+    if (count < 0) return failed("what is there cannot be read");
+    if (count == 0) break;
+    got += static_cast<std::size_t>(count);
+  }
+  return got;
+}
+
+}  // namespace
+
+Status FileWriter::begin() {
+  if (plan_.entry.asks) {
+    if (Status found = find_base(); !found.ok()) return found;
+  }
+  return have_.base == Have::Base::kNone ? create() : Status();
+}
+
+/// What an earlier copy has left comes before an older file.
+Status FileWriter::find_base() {
+  have_.id = plan_.entry.id;
+  const std::string& name = plan_.entry.name;
+  struct stat is = {};
+  if (plan_.resume) {
+    auto partial = NewFile::reopen(plan_.folder, name);
+    if (!partial && partial.code() == std::errc::text_file_busy) return partial.error();
+    if (partial && ::fstat(partial->fd(), &is) == 0 && is.st_size > 0) {
+      file_ = std::move(*partial);
+      have_.base = Have::Base::kPartial;
+      has_mode_ = is.st_mode & 07777;
+    }
+  }
+  if (have_.base == Have::Base::kNone) {
+    old_.reset(::openat(plan_.folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!old_ || ::fstat(old_.get(), &is) != 0 || !S_ISREG(is.st_mode) || is.st_size == 0) return {};
+    have_.base = Have::Base::kOld;
+  }
+  have_.size = static_cast<std::uint64_t>(is.st_size);
+  have_.block_bytes = hash_block_bytes(have_.size);
+  return {};
+}
+
+Status FileWriter::create() {
+  auto made = NewFile::create(plan_.folder, plan_.entry.name, plan_.mode | kOwnerWrites);
+  if (!made) return made.error();
+  file_ = std::move(*made);
+  has_mode_ = (plan_.mode | kOwnerWrites) & 0777;
+  return {};
+}
+
+Status FileWriter::tell(FrameWriter& writer) {
+  if (!plan_.entry.asks) return {};
+  have_.id = plan_.entry.id;
+  if (Status said = writer.put(FrameKind::kHave, have_.encode()); !said.ok()) return said;
+  const int fd = have_.base == Have::Base::kOld ? old_.get() : file_.fd();
+  std::vector<std::byte> hashes;
+  buffer_.resize(std::max<std::size_t>(kDataBytes, have_.block_bytes));
+  for (std::uint64_t at = 0; have_.base != Have::Base::kNone && at < have_.size; at += buffer_.size()) {
+    const std::span want =
+        std::span(buffer_).first(static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size(), have_.size - at)));
+    const auto got = read_at(fd, at, want);
+    // What cannot be read, or has become shorter meanwhile, is the same as nothing.
+    std::ranges::fill(want.subspan(got ? *got : 0), std::byte{});
+    hashes.clear();
+    for (std::size_t block = 0; block < want.size(); block += have_.block_bytes) {
+      const BlockHash hash =
+          hash_of(want.subspan(block, std::min<std::size_t>(have_.block_bytes, want.size() - block)));
+      hashes.insert(hashes.end(), hash.begin(), hash.end());
+    }
+    if (Status said = writer.put(FrameKind::kHashes, hashes); !said.ok()) return said;
+  }
+  return writer.flush();
+}
+
+/// Parts come one behind the other.
+Status FileWriter::take(std::uint64_t offset, std::uint64_t length) {
+  if (offset != at_ || length > plan_.entry.size - at_) {
+    return make_error(Errc::kBadMessage, "the other side sends " + std::to_string(length) + " bytes at " +
+                                             std::to_string(offset) + " of a file of " +
+                                             std::to_string(plan_.entry.size) + ", of which " + std::to_string(at_) +
+                                             " have come");
+  }
+  at_ += length;
+  return {};
+}
+
+/// With a base, all before `at_` is the same as there until the new file is made: then it is copied.
+Status FileWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (Status fits = take(offset, bytes.size()); !fits.ok()) return fits;
+  if (!file_) {
+    if (Status made = create(); !made.ok()) return made;
+    if (Status kept = keep({.offset = 0, .length = offset}); !kept.ok()) return kept;
+  }
+  checksum_.update(bytes);
+  return write_all(offset, bytes);
+}
+
+Status FileWriter::hole(const Extent& extent) {
+  if (Status fits = take(extent.offset, extent.length); !fits.ok()) return fits;
+  if (!file_) {
+    if (Status made = create(); !made.ok()) return made;
+    if (Status kept = keep({.offset = 0, .length = extent.offset}); !kept.ok()) return kept;
+  }
+  add_hole(checksum_, extent.length);
+  if (have_.base != Have::Base::kPartial || extent.offset >= have_.size) return {};  // nothing was written there
+  const std::uint64_t length = std::min(extent.length, have_.size - extent.offset);
+  if (::fallocate(file_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(extent.offset),
+                  static_cast<off_t>(length)) == 0) {
+    return {};
+  }
+  buffer_.assign(kDataBytes, std::byte{});
+  for (std::uint64_t done = 0; done < length; done += kDataBytes) {
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(kDataBytes, length - done));
+    if (Status zeroed = write_all(extent.offset + done, std::span(buffer_).first(count)); !zeroed.ok()) return zeroed;
+  }
+  return {};
+}
+
+Status FileWriter::same(const Extent& extent) {
+  if (Status fits = take(extent.offset, extent.length); !fits.ok()) return fits;
+  if (extent.length > have_.size || extent.offset > have_.size - extent.length) {
+    return make_error(Errc::kBadMessage, "the other side says that this one has what it does not have");
+  }
+  return file_ ? keep(extent) : Status();
+}
+
+/// Into the new file, and into the checksum from there.
+Status FileWriter::keep(const Extent& extent) {
+  if (have_.base == Have::Base::kOld && extent.length > 0) {
+    if (Status copied = copy_old(extent); !copied.ok()) return copied;
+  }
+  if (!plan_.checksum) return {};
+  buffer_.resize(kDataBytes);
+  for (std::uint64_t done = 0; done < extent.length;) {
+    const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(kDataBytes, extent.length - done));
+    const auto got = read_at(file_.fd(), extent.offset + done, std::span(buffer_).first(want));
+    if (!got) return got.error();
+    if (*got < want) return make_error(std::make_error_code(std::errc::io_error), "what was there has become shorter");
+    checksum_.update(std::span(buffer_).first(want));
+    done += want;
+  }
+  return {};
+}
+
+Status FileWriter::copy_old(const Extent& extent) {
+  auto from = static_cast<off_t>(extent.offset);
+  auto to = static_cast<off_t>(extent.offset);
+  const auto end = static_cast<off_t>(extent.offset + extent.length);
+  while (to < end) {
+    const ssize_t count = ::copy_file_range(old_.get(), &from, file_.fd(), &to, static_cast<std::size_t>(end - to), 0);
+    if (count > 0 || (count < 0 && last_system_error() == std::errc::interrupted)) continue;
+    // Not on this file system, or the old one has become shorter: by way of this process, which will tell.
+    buffer_.resize(kDataBytes);
+    const auto want = static_cast<std::size_t>(std::min<off_t>(kDataBytes, end - to));
+    const auto got = read_at(old_.get(), static_cast<std::uint64_t>(from), std::span(buffer_).first(want));
+    if (!got) return got.error();
+    if (*got < want) return make_error(std::make_error_code(std::errc::io_error), "what was there has become shorter");
+    if (Status written = write_all(static_cast<std::uint64_t>(to), std::span(buffer_).first(want)); !written.ok()) {
+      return written;
+    }
+    from += static_cast<off_t>(want);
+    to += static_cast<off_t>(want);
+  }
+  return {};
+}
+
+Status FileWriter::write_all(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count =
+        retry_interrupted([&] { return ::pwrite(file_.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+    if (count < 0) return failed();
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+    offset += static_cast<std::uint64_t>(count);
+  }
+  written_ = std::max(written_, offset);
+  return {};
+}
+
+Status FileWriter::end(const FileEnd& end) {
+  if (end.state == FileEnd::State::kGivenUp) {
+    discard();
+    return {};
+  }
+  if (at_ != plan_.entry.size || (end.state == FileEnd::State::kUnchanged) != !file_) {
+    return make_error(Errc::kBadMessage, "the other side ends a file of " + std::to_string(plan_.entry.size) +
+                                             " bytes, of which " + std::to_string(at_) + " have come");
+  }
+  if (!file_) {
+    struct stat is = {};
+    return ::fstat(old_.get(), &is) == 0 ? set_attributes(old_.get(), is.st_mode & 07777) : Status(failed());
+  }
+  if (plan_.checksum && end.checksum != checksum_.value()) {
+    return make_error(std::make_error_code(std::errc::io_error),
+                      "what was written is not what was read: the checksums differ");
+  }
+  // A file that was begun by another copy may be longer; one that ends in a hole is shorter.
+  const bool exact = have_.base == Have::Base::kNone && plan_.entry.size == written_;
+  if (!exact && ::ftruncate(file_.fd(), static_cast<off_t>(plan_.entry.size)) != 0) return failed();
+  if (Status set = set_attributes(file_.fd(), has_mode_); !set.ok()) return set;
+  if (plan_.sync && ::fsync(file_.fd()) != 0) return failed();
+  if (Status named = file_.publish(); !named.ok()) return named;
+  return plan_.sync && ::fsync(plan_.folder) != 0 ? Status(failed()) : Status();
+}
+
+Status FileWriter::set_attributes(int fd, unsigned has_mode) {
+  if (has_mode != plan_.mode && ::fchmod(fd, plan_.mode) != 0) return failed("its mode");
+  if (!plan_.times) return {};
+  const timespec times[2] = {
+      {.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+      {.tv_sec = plan_.entry.modified.seconds, .tv_nsec = static_cast<long>(plan_.entry.modified.nanoseconds)}};
+  return ::futimens(fd, times) == 0 ? Status() : Status(failed("its time"));
+}
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,65 @@
+// file_writer.h - one file, as its sink writes it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "rdma_copy/frames.h"
+#include "rdma_copy/messages.h"
+#include "rdma_copy/new_file.h"
+#include "rdmacomm/base/result.h"
+#include "support/checksum.h"
+
+namespace rdmacomm::copying {
+
+/// Writes one file that comes in parts, in order, beside what is there under its name; then it takes that place.
+/// Functions return the failure of this file, but kBadMessage: the source breaks the rules.
+/// Threads: one. Lifetime: the directory stays open.
+class FileWriter {
+ public:
+  struct Plan {
+    int folder = -1;
+    Entry entry = {};
+    unsigned mode = 0644;  ///< it shall have
+    bool times = false;    ///< and the entry's time
+    bool checksum = true;
+    bool resume = false;  ///< what an earlier copy has left is kept
+    bool sync = false;
+  };
+  explicit FileWriter(const Plan& plan) : plan_(plan), checksum_(plan.checksum) {}
+
+  /// Finds what there is of it already, where it is asked; else begins anew.
+  [[nodiscard]] Status begin();
+  /// Tells the source of it.
+  [[nodiscard]] Status tell(FrameWriter& writer);
+  [[nodiscard]] Status write(std::uint64_t offset, std::span<const std::byte> bytes);
+  [[nodiscard]] Status hole(const Extent& extent);
+  [[nodiscard]] Status same(const Extent& extent);
+  /// All has come: it is compared with what was sent, and gets its name.
+  [[nodiscard]] Status end(const FileEnd& end);
+  /// Nothing is to be left of it.
+  void discard() noexcept { file_.discard(); }
+
+ private:
+  [[nodiscard]] Status find_base();
+  [[nodiscard]] Status create();
+  [[nodiscard]] Status take(std::uint64_t offset, std::uint64_t length);
+  [[nodiscard]] Status keep(const Extent& extent);
+  [[nodiscard]] Status copy_old(const Extent& extent);
+  [[nodiscard]] Status write_all(std::uint64_t offset, std::span<const std::byte> bytes);
+  [[nodiscard]] Status set_attributes(int fd, unsigned has_mode);
+
+  const Plan plan_;
+  programs::Checksum checksum_;
+  Have have_;
+  UniqueFd old_;               // where the base is kOld
+  NewFile file_;               // where it is kOld: from the first difference on
+  std::uint64_t at_ = 0;       // so much has come
+  std::uint64_t written_ = 0;  // the new file ends there, at least
+  unsigned has_mode_ = 0;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,90 @@
+// frames.h - messages and file data within the blocks of a stream.   Wire form: docs/wire_format.md "Copies"
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/stream/rdma_stream.h"
+
+namespace rdmacomm::copying {
+
+inline constexpr const char* kChannel = "copy";
+/// A block has 512 KiB of a file, whose head is before it: so data begin and end at pages of the file.
+inline constexpr std::size_t kDataBytes = std::size_t{512} << 10;
+inline constexpr std::size_t kBlockBytes = kDataBytes + 4096;
+
+[[nodiscard]] StreamOptions stream_options();
+
+enum class FrameKind : std::uint8_t {
+  kPad = 0,  ///< the rest of the block is nothing
+  kJob = 1,
+  kDirectory = 2,
+  kLeave = 3,
+  kFile = 4,
+  kLink = 5,
+  kData = 6,
+  kHole = 7,
+  kSame = 8,
+  kFileEnd = 9,
+  kHave = 10,
+  kHashes = 11,
+  kFailure = 12,
+  kEnd = 13,
+  kResult = 14,
+};
+inline constexpr std::size_t kFrameHead = 8;  ///< kind, and the length of what is behind
+
+/// Puts frames into blocks, none of them across two. A resource; does not own the stream.
+/// Threads: one. All return what RDMAStream::lend and commit return.
+class FrameWriter {
+ public:
+  explicit FrameWriter(RDMAStream& stream) : stream_(stream) {}
+
+  /// kInvalidArgument: more than a block has.
+  [[nodiscard]] Status put(FrameKind kind, std::span<const std::byte> payload);
+  /// Room for data of a file: `wanted` bytes, or less, then whole pages, out of the block that is sent. The same
+  /// until commit_data(), which says how many of them there are (0: none), and where in the file they belong.
+  ///
+  /// wanted  1 or more
+  [[nodiscard]] Result<std::span<std::byte>> lend_data(std::uint64_t wanted);
+  [[nodiscard]] Status commit_data(std::uint64_t offset, std::size_t count);
+  /// Everything is on its way.
+  [[nodiscard]] Status flush() { return stream_.flush(Deadline::never()); }
+
+ private:
+  [[nodiscard]] Result<std::span<std::byte>> room(std::size_t least);
+
+  RDMAStream& stream_;
+  std::span<std::byte> lent_;  // by lend_data(), with the head
+};
+
+/// A frame that has come. A value; what it points to goes with the next one.
+struct Frame {
+  FrameKind kind = FrameKind::kPad;
+  std::span<const std::byte> payload = {};
+};
+
+/// Takes frames out of blocks. A resource; does not own the stream.
+/// Threads: one.
+class FrameReader {
+ public:
+  explicit FrameReader(RDMAStream& stream) : stream_(stream) {}
+
+  /// Waits for the next frame. Empty: the end.
+  /// Returns  as RDMAStream::next; kBadMessage: it is none
+  [[nodiscard]] Result<std::optional<Frame>> next(Deadline deadline);
+
+ private:
+  RDMAStream& stream_;
+  StreamBlock block_;
+  std::span<const std::byte> rest_;
+};
+
+/// The offset in front of a kData frame's bytes, which it takes off.
+[[nodiscard]] Result<std::uint64_t> take_offset(std::span<const std::byte>& payload);
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,70 @@
+// rdma_copy - files and trees to another host, and from there. See --help.
+#include <pthread.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <csignal>
+#include <iostream>
+
+#include "rdma_copy/client.h"
+#include "rdma_copy/copy_flags.h"
+#include "rdma_copy/report.h"
+#include "rdma_copy/server.h"
+#include "rdmacomm/base/system_call.h"
+#include "rdmacomm/base/unique_fd.h"
+#include "support/program.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+Status serve(const std::vector<std::string>& words) {
+  auto options = read_server_options(words);
+  if (!options) return options.error();
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before there are other threads
+  const UniqueFd stop(::signalfd(-1, &ends, SFD_CLOEXEC));
+  if (!stop) return make_error(last_system_error(), "cannot wait for signals");
+  options->listening = [&](std::uint16_t port) {
+    std::cout << "serving " << printable(options->root) << ", listening on port " << port << std::endl;
+  };
+  return run_server(*options, stop.get());
+}
+
+int copy(const std::vector<std::string>& words) {
+  const auto options = read_client_options(words);
+  if (!options) return programs::exit_status(options.status());
+  const ReportFlags flags = read_report_flags();
+  Counts counts;
+  Status outcome;
+  {
+    Report report({.out = std::cout,
+                   .err = std::cerr,
+                   .names = flags.names,
+                   .progress = flags.progress,
+                   .json = flags.json,
+                   .dry_run = options->copy.dry_run});
+    outcome = run_client(*options, report.events(), counts);
+    report.end(counts, outcome);
+  }
+  if (!outcome.ok()) return programs::exit_status(outcome);
+  return counts.failures == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace rdmacomm::copying
+
+int main(int argc, char** argv) {
+  using namespace rdmacomm;
+  std::vector<std::string> expanded = copying::expand_short_flags(argc, argv);
+  std::vector<char*> pointers;
+  for (std::string& word : expanded) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  int count = static_cast<int>(expanded.size());
+  char** first = pointers.data();
+  std::vector<std::string> words;
+  if (const auto ended = programs::start(count, first, copying::help(), &words)) return *ended;
+  return copying::serve_wanted() ? programs::exit_status(copying::serve(words)) : copying::copy(words);
+}

@@ -1,0 +1,224 @@
+#include "rdma_copy/messages.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+
+#include "rdmacomm/base/wire.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+constexpr std::uint32_t kMagic = 0x59504352;  // the bytes "RCPY"
+constexpr std::uint16_t kVersion = 1;
+constexpr std::size_t kMostName = 255;
+constexpr std::size_t kMostPath = 4096;
+
+Error bad(const char* what) {
+  return make_error(Errc::kBadMessage, std::string("the other side's ") + what + " cannot be read");
+}
+
+bool is_name(std::string_view name) {
+  return name.size() <= kMostName && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
+}
+
+}  // namespace
+
+std::vector<std::byte> Job::encode() const {
+  WireWriter writer;
+  writer.put(static_cast<std::uint8_t>(direction));
+  for (const bool flag : {options.recursive, options.archive, options.checksum, options.resume, options.delta,
+                          options.dry_run, options.sync}) {
+    writer.put(static_cast<std::uint8_t>(flag));
+  }
+  writer.put(options.bytes_per_second);
+  writer.put(sources);
+  writer.put(static_cast<std::uint32_t>(paths.size()));
+  for (const std::string& path : paths) writer.put_text(path);
+  return writer.take();
+}
+
+Result<Job> Job::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  Job job;
+  const auto direction = reader.get<std::uint8_t>();
+  job.direction = static_cast<Direction>(direction);
+  bool good = direction == 1 || direction == 2;
+  for (bool* flag : {&job.options.recursive, &job.options.archive, &job.options.checksum, &job.options.resume,
+                     &job.options.delta, &job.options.dry_run, &job.options.sync}) {
+    const auto value = reader.get<std::uint8_t>();
+    good = good && value <= 1;
+    *flag = value == 1;
+  }
+  job.options.bytes_per_second = reader.get<std::uint64_t>();
+  job.sources = reader.get<std::uint32_t>();
+  const auto count = reader.get<std::uint32_t>();
+  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
+    job.paths.push_back(reader.get_text());
+    good = good && job.paths.back().size() <= kMostPath && job.paths.back().find('\0') == std::string::npos;
+  }
+  good = good && (job.direction == Direction::kPush ? count == 1 : count == job.sources) && job.sources > 0;
+  if (!good || !reader.ok() || reader.remaining() != 0) return bad("job");
+  return job;
+}
+
+std::vector<std::byte> Entry::encode() const {
+  WireWriter writer;
+  writer.put(id);
+  writer.put(mode);
+  writer.put(static_cast<std::uint64_t>(modified.seconds));
+  writer.put(modified.nanoseconds);
+  writer.put(size);
+  writer.put(static_cast<std::uint8_t>(asks));
+  writer.put_text(name);
+  writer.put_text(target);
+  return writer.take();
+}
+
+Result<Entry> Entry::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  Entry entry{.id = reader.get<std::uint32_t>(), .mode = reader.get<std::uint32_t>()};
+  entry.modified.seconds = static_cast<std::int64_t>(reader.get<std::uint64_t>());
+  entry.modified.nanoseconds = reader.get<std::uint32_t>();
+  entry.size = reader.get<std::uint64_t>();
+  const auto asks = reader.get<std::uint8_t>();
+  entry.asks = asks == 1;
+  entry.name = reader.get_text();
+  entry.target = reader.get_text();
+  const bool good = asks <= 1 && entry.mode <= 07777 && entry.modified.nanoseconds < 1'000'000'000 &&
+                    entry.size <= std::uint64_t{INT64_MAX} && entry.target.size() <= kMostPath &&
+                    entry.target.find('\0') == std::string::npos;
+  if (!good || !reader.ok() || reader.remaining() != 0) return bad("entry");
+  if (is_name(entry.name)) return entry;
+  return make_error(Errc::kBadMessage, "the other side sends a name that is none: \"" + printable(entry.name) + '"');
+}
+
+std::vector<std::byte> Have::encode() const {
+  WireWriter writer;
+  writer.put(id);
+  writer.put(static_cast<std::uint8_t>(base));
+  writer.put(size);
+  writer.put(block_bytes);
+  return writer.take();
+}
+
+Result<Have> Have::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  Have have{.id = reader.get<std::uint32_t>()};
+  const auto base = reader.get<std::uint8_t>();
+  have.base = static_cast<Base>(base);
+  have.size = reader.get<std::uint64_t>();
+  have.block_bytes = reader.get<std::uint32_t>();
+  const bool good = base <= 2 && have.size <= std::uint64_t{INT64_MAX} && std::has_single_bit(have.block_bytes) &&
+                    have.block_bytes >= kLeastBlock && have.block_bytes <= kMostBlock && have.blocks() <= kMostBlocks;
+  if (!good || !reader.ok() || reader.remaining() != 0) return bad("account of what it has");
+  return have;
+}
+
+std::uint32_t hash_block_bytes(std::uint64_t size) noexcept {
+  std::uint32_t bytes = Have::kLeastBlock;
+  while (bytes < Have::kMostBlock && size / bytes >= Have::kMostBlocks) bytes *= 2;
+  return bytes;
+}
+
+std::vector<std::byte> Extent::encode() const {
+  WireWriter writer;
+  writer.put(offset);
+  writer.put(length);
+  return writer.take();
+}
+
+Result<Extent> Extent::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  const Extent extent{.offset = reader.get<std::uint64_t>(), .length = reader.get<std::uint64_t>()};
+  if (!reader.ok() || reader.remaining() != 0) return bad("extent");
+  return extent;
+}
+
+std::vector<std::byte> FileEnd::encode() const {
+  WireWriter writer;
+  writer.put(id);
+  writer.put(static_cast<std::uint8_t>(state));
+  writer.put(static_cast<std::uint8_t>(checksum.has_value()));
+  writer.put(checksum.value_or(0));
+  return writer.take();
+}
+
+Result<FileEnd> FileEnd::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  FileEnd end{.id = reader.get<std::uint32_t>()};
+  const auto state = reader.get<std::uint8_t>();
+  end.state = static_cast<State>(state);
+  const auto known = reader.get<std::uint8_t>();
+  const auto checksum = reader.get<std::uint64_t>();
+  if (known == 1) end.checksum = checksum;
+  if (state > 2 || known > 1 || !reader.ok() || reader.remaining() != 0) return bad("end of a file");
+  return end;
+}
+
+std::vector<std::byte> Failure::encode() const {
+  WireWriter writer;
+  writer.put(id);
+  writer.put_text(std::string_view(text).substr(0, kMostText));
+  return writer.take();
+}
+
+Result<Failure> Failure::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  Failure failure{.id = reader.get<std::uint32_t>(), .text = reader.get_text()};
+  if (failure.text.size() > kMostText || !reader.ok() || reader.remaining() != 0) return bad("failure");
+  failure.text = printable(failure.text);
+  return failure;
+}
+
+std::vector<std::byte> Counts::encode() const {
+  WireWriter writer;
+  for (const std::uint64_t count : {files, directories, links, bytes, bytes_sent, failures}) writer.put(count);
+  return writer.take();
+}
+
+Result<Counts> Counts::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  Counts counts;
+  for (std::uint64_t* count :
+       {&counts.files, &counts.directories, &counts.links, &counts.bytes, &counts.bytes_sent, &counts.failures}) {
+    *count = reader.get<std::uint64_t>();
+  }
+  if (!reader.ok() || reader.remaining() != 0) return bad("result");
+  return counts;
+}
+
+std::vector<std::byte> greeting() {
+  WireWriter writer;
+  writer.put(kMagic);
+  writer.put(kVersion);
+  return writer.take();
+}
+
+Status check_greeting(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  const auto magic = reader.get<std::uint32_t>();
+  const auto version = reader.get<std::uint16_t>();
+  if (!reader.ok() || magic != kMagic) return make_error(Errc::kBadMessage, "the other side is no rdma_copy");
+  if (version == kVersion) return {};
+  return make_error(Errc::kVersionMismatch, "the other side's rdma_copy speaks version " + std::to_string(version) +
+                                                ", this one version " + std::to_string(kVersion));
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= ' ' && byte != 0x7f) {
+      out += c;
+      continue;
+    }
+    char escaped[5];
+    std::snprintf(escaped, sizeof(escaped), "\\x%02x", byte);
+    out += c == '\n' ? "\\n" : escaped;
+  }
+  return out;
+}
+
+}  // namespace rdmacomm::copying

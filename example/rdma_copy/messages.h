@@ -1,0 +1,152 @@
+// messages.h - what the two sides of a copy tell each other.   Wire form: docs/wire_format.md "Copies"
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::copying {
+
+/// What is wanted, whoever sends. A value.
+struct CopyOptions {
+  bool recursive = false;              ///< directories, too; links as links
+  bool archive = false;                ///< modes and times are kept; links as links
+  bool checksum = true;                ///< of what was read and of what was written
+  bool resume = false;                 ///< what is there already, whole or in part, is not sent again
+  bool delta = false;                  ///< of files that are there, only blocks that differ are sent
+  bool dry_run = false;                ///< nothing is written
+  bool sync = false;                   ///< on the disk before it counts
+  std::uint64_t bytes_per_second = 0;  ///< of what is sent; 0: no bound
+
+  [[nodiscard]] bool links_as_links() const noexcept { return recursive || archive; }
+  [[nodiscard]] bool looks_at_old() const noexcept { return resume || delta; }
+  bool operator==(const CopyOptions&) const = default;
+};
+
+enum class Direction : std::uint8_t { kPush = 1, kPull = 2 };
+
+/// The first frame, from the client. A value.
+struct Job {
+  Direction direction = Direction::kPush;
+  CopyOptions options = {};
+  std::uint32_t sources = 0;            ///< how many there are
+  std::vector<std::string> paths = {};  ///< on the server: of kPush the one destination, of kPull the sources
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<Job> decode(std::span<const std::byte> bytes);
+  bool operator==(const Job&) const = default;
+};
+
+/// A point in time of a file system. A value.
+struct FileTime {
+  std::int64_t seconds = 0;
+  std::uint32_t nanoseconds = 0;  ///< below 10^9
+  bool operator==(const FileTime&) const = default;
+};
+
+/// Of a file, a directory or a link. A value.
+struct Entry {
+  std::uint32_t id = 0;    ///< 1, 2, ... in the order in which they are sent
+  std::uint32_t mode = 0;  ///< permissions: 0..07777
+  FileTime modified = {};
+  std::uint64_t size = 0;  ///< of a file; else 0
+  bool asks = false;       ///< a file: the source waits to hear what the sink has of it
+  std::string name =
+      {};  ///< without '/': in the directory that was entered last. Of a first one may be empty: the destination itself
+  std::string target = {};  ///< of a link
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage: truncated, out of range, a name that has '/' or NUL, or is "." or ".."
+  [[nodiscard]] static Result<Entry> decode(std::span<const std::byte> bytes);
+  bool operator==(const Entry&) const = default;
+};
+
+/// What a sink has of a file already: of kNone no hashes follow, else one for each block of it. A value.
+struct Have {
+  enum class Base : std::uint8_t { kNone = 0, kPartial = 1, kOld = 2 };
+  static constexpr std::uint32_t kLeastBlock = 4096;
+  static constexpr std::uint32_t kMostBlock = std::uint32_t{1} << 30;
+  static constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 20;
+
+  std::uint32_t id = 0;
+  Base base = Base::kNone;
+  std::uint64_t size = 0;
+  std::uint32_t block_bytes = kLeastBlock;  ///< a power of two
+
+  /// Hashes that follow: of all blocks, the last one of which may be short.
+  [[nodiscard]] std::uint64_t blocks() const noexcept { return (size + block_bytes - 1) / block_bytes; }
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<Have> decode(std::span<const std::byte> bytes);
+};
+/// The block size for a file of so many bytes: small, so that few bytes are sent for a change, and kMostBlocks at most.
+[[nodiscard]] std::uint32_t hash_block_bytes(std::uint64_t size) noexcept;
+
+/// A part of a file: a hole, or what the sink has. A value.
+struct Extent {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<Extent> decode(std::span<const std::byte> bytes);
+};
+
+/// How a file ends. A value.
+struct FileEnd {
+  enum class State : std::uint8_t {
+    kWhole = 0,      ///< everything was sent
+    kGivenUp = 1,    ///< it is to be forgotten
+    kUnchanged = 2,  ///< the old one is the same
+  };
+  std::uint32_t id = 0;
+  State state = State::kWhole;
+  std::optional<std::uint64_t> checksum = {};
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<FileEnd> decode(std::span<const std::byte> bytes);
+};
+
+/// One thing could not be copied; all else goes on. A value.
+struct Failure {
+  static constexpr std::size_t kMostText = 8192;
+  std::uint32_t id = 0;  ///< the entry's; 0: none was announced
+  std::string text = {};
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<Failure> decode(std::span<const std::byte> bytes);
+};
+
+/// What has been done. A value.
+struct Counts {
+  std::uint64_t files = 0;
+  std::uint64_t directories = 0;
+  std::uint64_t links = 0;
+  std::uint64_t bytes = 0;       ///< of files: their sizes
+  std::uint64_t bytes_sent = 0;  ///< of those, that were sent; the rest are holes, or were there
+  std::uint64_t failures = 0;
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<Counts> decode(std::span<const std::byte> bytes);
+};
+
+/// Private data of both sides' cards: that they are rdma_copy, and of which version.
+[[nodiscard]] std::vector<std::byte> greeting();
+/// kBadMessage: it is another program; kVersionMismatch: the context names both versions.
+[[nodiscard]] Status check_greeting(std::span<const std::byte> bytes);
+
+/// Text of the other side's, or a name: what is not printable is escaped, so that it stays one line and does nothing to a
+/// terminal. UTF-8 stays.
+[[nodiscard]] std::string printable(std::string_view text);
+
+}  // namespace rdmacomm::copying

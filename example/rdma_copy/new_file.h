@@ -1,0 +1,50 @@
+// new_file.h - a file that gets its name when it is whole.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::copying {
+
+/// A file in the making: in the directory where it will be, as ".NAME.rdma_copy-partial" (or, of long names, a short one
+/// that is made from it), locked, so that nobody else writes it. It gets its name by publish(); what goes without stays as it
+/// is, for reopen(), unless discard() is called. A resource that moves; does not own the directory.
+class NewFile {
+ public:
+  NewFile() = default;
+  NewFile(NewFile&& other) noexcept = default;
+  NewFile& operator=(NewFile&& other) noexcept = default;
+  ~NewFile() = default;
+
+  /// An empty one. What somebody else has left behind under its name is removed.
+  /// Returns  std::errc::text_file_busy: another copy writes it just now; filename_too_long; the system's error
+  [[nodiscard]] static Result<NewFile> create(int folder, const std::string& name, unsigned mode);
+  /// What an earlier one has left. Returns  std::errc::no_such_file_or_directory: nothing; as create()
+  [[nodiscard]] static Result<NewFile> reopen(int folder, const std::string& name);
+
+  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// The file becomes NAME, instead of a file or a link that has the name. Returns  the system's error: it is a
+  /// directory, or something that is no file
+  [[nodiscard]] Status publish();
+  /// It is removed.
+  void discard() noexcept;
+
+  /// The name that it has meanwhile.
+  [[nodiscard]] static std::string partial_name(const std::string& name);
+
+ private:
+  NewFile(int folder, std::string name, UniqueFd fd) : folder_(folder), name_(std::move(name)), fd_(std::move(fd)) {}
+
+  int folder_ = -1;
+  std::string name_;
+  UniqueFd fd_;
+};
+
+/// Gives what is `from` the name `to`, in one directory, instead of a file or a link there. Returns  as publish()
+[[nodiscard]] Status rename_over(int folder, const std::string& from, const std::string& to);
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,81 @@
+#include "rdma_copy/place.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "rdma_copy/messages.h"
+#include "rdmacomm/base/system_call.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+bool has_dot_dot(const std::string& path) {
+  return ('/' + path + '/').find("/../") != std::string::npos;
+}
+
+}  // namespace
+
+std::string joined(const std::string& folder, const std::string& name) {
+  if (folder.empty()) return name;
+  if (name.empty()) return folder;
+  return folder + (folder.ends_with('/') ? "" : "/") + name;
+}
+
+Result<Place> Place::below(const std::string& root) {
+  UniqueFd fd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return make_error(last_system_error(), "cannot serve \"" + printable(root) + '"');
+  return Place(std::move(fd));
+}
+
+/// What openat2 would refuse as well, but not by name.
+Status Place::check(const std::string& path) const {
+  if (path.find('\0') != std::string::npos) return make_error(Errc::kInvalidArgument, "it has a NUL");
+  if (!root_) return {};
+  if (path.starts_with('/')) {
+    return make_error(Errc::kInvalidArgument, "it is an absolute path: paths on the server are relative to its root");
+  }
+  return has_dot_dot(path) ? Status(make_error(Errc::kInvalidArgument, "it has \"..\", which is not allowed"))
+                           : Status();
+}
+
+Result<UniqueFd> Place::open(const std::string& path, int flags) const {
+  if (Status good = check(path); !good.ok()) return good.error();
+  const std::string looked_up = path.empty() ? "." : path;
+  open_how how{};
+  how.flags = static_cast<__u64>(flags | O_CLOEXEC);
+  how.resolve = root_ ? RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS : 0;
+  const int base = root_ ? root_.get() : AT_FDCWD;
+  for (;;) {
+    UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, base, looked_up.c_str(), &how, sizeof(how))));
+    if (fd) return fd;
+    const std::error_code failed = last_system_error();
+    // EAGAIN: something above was renamed meanwhile.
+    if (failed == std::errc::interrupted || failed == std::errc::resource_unavailable_try_again) continue;
+    if (root_ && failed == std::errc::cross_device_link) {
+      return make_error(Errc::kInvalidArgument, "it leads out of the server's root");
+    }
+    return make_error(failed, "");
+  }
+}
+
+Result<Spot> Place::find(const std::string& path) const {
+  if (Status good = check(path); !good.ok()) return good.error();
+  std::string trimmed = path;
+  while (trimmed.size() > 1 && trimmed.ends_with('/')) trimmed.pop_back();
+  const std::size_t slash = trimmed.rfind('/');
+  std::string folder = slash == std::string::npos ? "" : trimmed.substr(0, slash + 1);
+  std::string name = slash == std::string::npos ? trimmed : trimmed.substr(slash + 1);
+  if (name == "." || name == "..") {
+    folder = trimmed;
+    name.clear();
+  }
+  auto opened = open(folder, O_RDONLY | O_DIRECTORY);
+  if (!opened) return opened.error();
+  return Spot{std::move(*opened), std::move(name)};
+}
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,42 @@
+// place.h - where paths are looked up: a server's root, which nothing leads out of, or the whole file system.
+#pragma once
+
+#include <string>
+
+#include "rdmacomm/base/result.h"
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::copying {
+
+/// The last part of a path, and the directory that it is in.
+struct Spot {
+  UniqueFd folder;
+  std::string name;  ///< empty: the directory itself
+};
+
+/// A resource. Threads: any.
+class Place {
+ public:
+  /// Paths as the process has them.
+  [[nodiscard]] static Place everywhere() { return Place({}); }
+  /// Paths are relative to `root`, and stay below it: absolute ones, "..", and links that lead out are refused, by
+  /// the kernel (openat2(2), from Linux 5.6 on). Returns  the system's error: no such directory
+  [[nodiscard]] static Result<Place> below(const std::string& root);
+
+  /// As open(2). An empty path is the root, or the working directory.
+  /// Returns  kInvalidArgument: a path that leads out of the root; the system's error. The context does not name the path
+  [[nodiscard]] Result<UniqueFd> open(const std::string& path, int flags) const;
+  /// Returns  as open(), of the directory
+  [[nodiscard]] Result<Spot> find(const std::string& path) const;
+
+ private:
+  [[nodiscard]] Status check(const std::string& path) const;
+  explicit Place(UniqueFd root) : root_(std::move(root)) {}
+
+  UniqueFd root_;  // none: everywhere
+};
+
+/// "dir/name"; either may be empty.
+[[nodiscard]] std::string joined(const std::string& folder, const std::string& name);
+
+}  // namespace rdmacomm::copying

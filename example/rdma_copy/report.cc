@@ -1,0 +1,75 @@
+#include "rdma_copy/report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace rdmacomm::copying {
+
+Report::Report(const Options& options)
+    : options_(options),
+      progress_({.out = options.err, .shown = options.progress, .about = [this] { return about(); }}) {
+  events_.failed = [this](const std::string& text) {
+    {
+      const std::lock_guard lock(mutex_);
+      failures_.push_back(text);
+    }
+    progress_.say(text);
+  };
+  if (options.names || options.progress) {
+    events_.entry = [this](const std::string& path, std::uint64_t size) { entry(path, size); };
+  }
+  if (options.progress) events_.moved = [this](std::uint64_t bytes) { moved(bytes); };
+}
+
+void Report::entry(const std::string& path, std::uint64_t size) {
+  if (options_.names) options_.out << printable(path) << '\n';
+  if (!options_.progress) return;
+  const std::lock_guard lock(mutex_);
+  path_ = path;
+  size_ = size;
+  done_ = 0;
+  ++entries_;
+}
+
+void Report::moved(std::uint64_t bytes) {
+  progress_.add(bytes);
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+}
+
+/// "big file 45 %, 12 in all: "
+std::string Report::about() {
+  constexpr std::size_t kMostName = 40;
+  const std::lock_guard lock(mutex_);
+  if (entries_ == 0) return "";
+  std::string name = printable(path_.substr(path_.rfind('/') + 1));
+  if (name.size() > kMostName) name = name.substr(0, kMostName) + "...";
+  const std::uint64_t percent = size_ == 0 ? 100 : std::min<std::uint64_t>(100, done_ / ((size_ + 99) / 100));
+  return name + ' ' + std::to_string(percent) + " %, " + std::to_string(entries_) + " in all: ";
+}
+
+std::string Report::json(const Counts& counts, const Status& outcome) const {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began_;
+  const programs::ProcessorTime used = programs::processor_time();
+  nlohmann::ordered_json result = {{"ok", outcome.ok() && counts.failures == 0},
+                                   {"dry_run", options_.dry_run},
+                                   {"files", counts.files},
+                                   {"directories", counts.directories},
+                                   {"links", counts.links},
+                                   {"bytes", counts.bytes},
+                                   {"bytes_sent", counts.bytes_sent},
+                                   {"failures", failures_},
+                                   {"error", outcome.ok() ? "" : outcome.message()},
+                                   {"seconds", seconds.count()},
+                                   {"bytes_per_second", static_cast<double>(counts.bytes) / seconds.count()},
+                                   {"user_seconds", used.user_seconds},
+                                   {"system_seconds", used.system_seconds}};
+  return result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void Report::end(const Counts& counts, const Status& outcome) {
+  if (options_.json) options_.out << json(counts, outcome) << '\n';
+  options_.out.flush();
+}
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,54 @@
+// report.h - what a client says of a copy: failures, names, progress, and the result.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "rdma_copy/events.h"
+#include "rdma_copy/messages.h"
+#include "rdmacomm/base/result.h"
+#include "support/progress.h"
+
+namespace rdmacomm::copying {
+
+/// A resource.
+/// Threads: events() are called as Events says; else one.
+class Report {
+ public:
+  struct Options {
+    std::ostream& out;  ///< names, and the result
+    std::ostream& err;  ///< failures and progress
+    bool names = false;
+    bool progress = false;
+    bool json = false;
+    bool dry_run = false;
+  };
+  explicit Report(const Options& options);
+
+  [[nodiscard]] const Events& events() const noexcept { return events_; }
+  /// The last word. Failures have been said.
+  void end(const Counts& counts, const Status& outcome);
+
+ private:
+  void entry(const std::string& path, std::uint64_t size);
+  void moved(std::uint64_t bytes);
+  [[nodiscard]] std::string about();
+  [[nodiscard]] std::string json(const Counts& counts, const Status& outcome) const;
+
+  const Options options_;
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  Events events_;
+  std::mutex mutex_;
+  std::string path_;  // that it is at
+  std::uint64_t size_ = 0;
+  std::uint64_t done_ = 0;
+  std::uint64_t entries_ = 0;
+  std::vector<std::string> failures_;
+  programs::Progress progress_;  // whose thread uses the above
+};
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,164 @@
+#include "rdma_copy/server.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <atomic>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "rdma_copy/frames.h"
+#include "rdma_copy/sink.h"
+#include "rdma_copy/source.h"
+#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/system_call.h"
+#include "rdmacomm/session/server_session.h"
+#include "support/peer_loss.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+/// So long a client may take to say what it wants.
+constexpr std::chrono::seconds kPatience{30};
+/// So long those that are told that the server ends may take to hear it.
+constexpr std::chrono::milliseconds kGoodbye{500};
+
+class Door final : public ServerSession {
+ public:
+  explicit Door(const ServerOptions& options) : ServerSession(options.connection.session), options_(options) {}
+
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
+    if (Status greeted = check_greeting(peer.private_data); !greeted.ok()) return greeted;
+    options_.modes.apply(hca);
+    hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
+    hca.private_data = greeting();
+    return {};
+  }
+
+ private:
+  const ServerOptions& options_;
+};
+
+/// One client, and the thread that serves it.
+class Guest {
+ public:
+  Guest(const ServerOptions& options, const Place& place, std::shared_ptr<EndPoint> endpoint)
+      : options_(options), place_(place), endpoint_(std::move(endpoint)) {
+    thread_ = std::thread([this] { run(); });
+  }
+  Guest(const Guest&) = delete;
+  Guest& operator=(const Guest&) = delete;
+  ~Guest() { thread_.join(); }
+
+  [[nodiscard]] bool gone() const noexcept { return gone_.load(); }
+  /// Its copy ends. Does not wait.
+  void dismiss() {
+    const std::lock_guard lock(mutex_);
+    dismissed_ = true;
+    if (stream_) stream_->abort("the server ends");
+  }
+  void stop() { endpoint_->stop(); }
+
+ private:
+  void run() {
+    const Status served = programs::explained(*endpoint_, serve());
+    if (!served.ok()) VLOG(1) << endpoint_->peer() << ": " << served.message();
+    (void)endpoint_->close();
+    gone_.store(true);
+  }
+
+  Status serve() {
+    auto opened =
+        RDMAStream::open(endpoint_, *endpoint_->channel(kChannel), stream_options(), Deadline::after(kPatience));
+    if (!opened) return opened.error();
+    {
+      const std::lock_guard lock(mutex_);
+      stream_ = std::move(*opened);
+      if (dismissed_) stream_->abort("the server ends");
+    }
+    Status outcome = copy(*stream_);
+    if (!outcome.ok()) stream_->abort(outcome.message());
+    const std::lock_guard lock(mutex_);
+    stream_.reset();
+    return outcome;
+  }
+
+  Status copy(RDMAStream& stream) const {
+    FrameReader reader(stream);
+    const auto frame = reader.next(Deadline::after(kPatience));
+    if (!frame) return frame.error();
+    if (!*frame || (*frame)->kind != FrameKind::kJob) {
+      return make_error(Errc::kBadMessage, "the other side does not say what it wants");
+    }
+    const auto job = Job::decode((*frame)->payload);
+    if (!job) return job.error();
+    Counts counts;
+    if (job->direction == Direction::kPull) {
+      return run_source(stream, place_, job->paths, job->options, {}, counts);
+    }
+    const Destination destination{.path = job->paths.front(), .sources = job->sources, .mask = options_.mask};
+    return run_sink(stream, reader, place_, destination, job->options, {}, counts);
+  }
+
+  const ServerOptions& options_;
+  const Place& place_;
+  const std::shared_ptr<EndPoint> endpoint_;
+  std::atomic<bool> gone_{false};
+  std::mutex mutex_;
+  bool dismissed_ = false;
+  std::unique_ptr<RDMAStream> stream_;
+  std::thread thread_;
+};
+
+class Guests {
+ public:
+  void add(const ServerOptions& options, const Place& place, std::shared_ptr<EndPoint> endpoint) {
+    const std::lock_guard lock(mutex_);
+    guests_.remove_if([](const auto& guest) { return guest->gone(); });
+    guests_.push_back(std::make_unique<Guest>(options, place, std::move(endpoint)));
+  }
+  /// When nobody adds any more.
+  void dismiss_all() {
+    for (const auto& guest : guests_) guest->dismiss();
+    const Deadline goodbye = Deadline::after(kGoodbye);
+    const auto some_left = [this] {
+      return std::ranges::any_of(guests_, [](const auto& guest) { return !guest->gone(); });
+    };
+    while (some_left() && !goodbye.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (const auto& guest : guests_) guest->stop();
+    guests_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::list<std::unique_ptr<Guest>> guests_;
+};
+
+}  // namespace
+
+Status run_server(const ServerOptions& options, int stop_fd) {
+  const auto place = Place::below(options.root);
+  if (!place) return place.error();
+  const auto door = make_session<Door>(options);
+  if (Status started = door->start(); !started.ok()) return started;
+  if (options.listening) options.listening(door->port());
+  Guests guests;
+  std::atomic<bool> over{false};
+  std::thread waiter([&] {
+    while (!over.load()) {
+      auto endpoint = door->wait_for_endpoint(Deadline::after(std::chrono::milliseconds(200)));
+      if (endpoint) guests.add(options, *place, std::move(*endpoint));
+    }
+  });
+  pollfd stop{.fd = stop_fd, .events = POLLIN, .revents = 0};
+  (void)retry_interrupted([&] { return ::poll(&stop, 1, -1); });
+  over.store(true);
+  waiter.join();
+  guests.dismiss_all();
+  door->stop();
+  return {};
+}
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,26 @@
+// server.h - the side of a copy that waits for others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "rdmacomm/base/result.h"
+#include "support/connection_flags.h"
+#include "support/mode_flags.h"
+
+namespace rdmacomm::copying {
+
+struct ServerOptions {
+  programs::ConnectionFlags connection = {};  ///< with the address to listen at
+  programs::ModeFlags modes = {};
+  std::string root = {};
+  unsigned mask = 022;                                     ///< as Destination::mask
+  std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
+};
+
+/// Serves clients, each on a thread of its own, until `stop_fd` is readable: then those that are there are told, and it ends.
+/// Returns  ok; or why it cannot serve
+[[nodiscard]] Status run_server(const ServerOptions& options, int stop_fd);
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,328 @@
+#include "rdma_copy/sink.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "rdma_copy/file_writer.h"
+#include "rdma_copy/new_file.h"
+#include "rdmacomm/base/system_call.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+// Each is open.
+constexpr std::size_t kMostFolders = 400;
+
+/// Nothing else can be written then, either.
+bool ends_all(std::error_code why) {
+  return why == std::errc::no_space_on_device || why == std::errc::read_only_file_system ||
+         why == std::error_code(EDQUOT, std::generic_category());
+}
+
+class Sink {
+ public:
+  Sink(RDMAStream& stream, FrameReader& reader, const CopyOptions& options, const Events& events, Counts& counts,
+       unsigned mask)
+      : stream_(stream),
+        options_(options),
+        events_(events),
+        counts_(counts),
+        mask_(mask),
+        reader_(reader),
+        writer_(stream) {}
+
+  /// Finds out whether the destination is a directory, or a name in one.
+  Status open(const Place& place, const Destination& destination) {
+    const auto refused = [&](const Error& why) {
+      return make_error(why.code, "cannot copy to \"" + printable(destination.path) +
+                                      (why.context.empty() ? "\"" : "\": " + why.context));
+    };
+    auto folder = place.open(destination.path, O_RDONLY | O_DIRECTORY);
+    if (!folder) {
+      const bool may_be_new =
+          folder.code() == std::errc::no_such_file_or_directory || folder.code() == std::errc::not_a_directory;
+      if (!may_be_new) return refused(folder.error());
+      if (destination.sources > 1) {
+        return refused(
+            make_error(folder.code(), "it is to have " + std::to_string(destination.sources) + " things in it"));
+      }
+      auto spot = place.find(destination.path);
+      if (!spot) return refused(spot.error());
+      if (spot->name.size() > NAME_MAX) {
+        return refused(make_error(std::make_error_code(std::errc::filename_too_long), ""));
+      }
+      new_name_ = spot->name;
+      folder = std::move(spot->folder);
+    }
+    folders_.push_back({.fd = std::move(*folder), .path = destination.path});
+    return {};
+  }
+
+  Status run() {
+    for (;;) {
+      const auto frame = reader_.next(Deadline::never());
+      if (!frame) return frame.error();
+      if (!*frame) return make_error(Errc::kBadMessage, "the other side has ended too early");
+      if ((*frame)->kind == FrameKind::kEnd) return finish();
+      if (Status taken = take(**frame); !taken.ok()) return taken;
+    }
+  }
+
+ private:
+  struct Folder {
+    UniqueFd fd = UniqueFd();  // none: it could not be made, and all in it is left out
+    std::string path;
+    Entry entry = {};
+    bool made = false;
+  };
+
+  Status take(const Frame& frame) {
+    switch (frame.kind) {
+      case FrameKind::kDirectory:
+      case FrameKind::kFile:
+      case FrameKind::kLink: return take_entry(frame);
+      case FrameKind::kData:
+      case FrameKind::kHole:
+      case FrameKind::kSame:
+      case FrameKind::kFileEnd: return take_part(frame);
+      case FrameKind::kLeave: return leave();
+      case FrameKind::kFailure: {
+        const auto failure = Failure::decode(frame.payload);
+        if (!failure) return failure.error();
+        ++counts_.failures;
+        if (events_.failed) events_.failed(failure->text);
+        return {};
+      }
+      default:
+        return make_error(Errc::kBadMessage, "the other side sends what a source does not say: kind " +
+                                                 std::to_string(static_cast<int>(frame.kind)));
+    }
+  }
+
+  /// One thing cannot be written. Returns  why nothing can go on
+  Status fail(const std::string& path, const Error& why) {
+    if (why.code == Errc::kBadMessage) return why;
+    const std::string text = '"' + printable(path) + "\": cannot be written: " + why.message();
+    if (ends_all(why.code)) return make_error(why.code, '"' + printable(path) + "\": cannot be written");
+    ++counts_.failures;
+    if (events_.failed) events_.failed(text);
+    if (Status said = writer_.put(FrameKind::kFailure, Failure{.id = id_, .text = text}.encode()); !said.ok())
+      return said;
+    return writer_.flush();
+  }
+  Status fail(const std::string& path) { return fail(path, make_error(last_system_error(), "")); }
+
+  // Entries ------------------------------------------------------------------------------------------------------------
+
+  Status take_entry(const Frame& frame) {
+    auto entry = Entry::decode(frame.payload);
+    if (!entry) return entry.error();
+    if (file_ || writing_) return make_error(Errc::kBadMessage, "the other side begins a file within another one");
+    id_ = entry->id;
+    if (folders_.size() == 1 && !new_name_.empty()) entry->name = new_name_;
+    const bool itself = entry->name.empty() && folders_.size() == 1 && frame.kind == FrameKind::kDirectory;
+    if (entry->name.empty() && !itself) return make_error(Errc::kBadMessage, "the other side sends an empty name");
+    path_ = joined(folders_.back().path, new_name_.empty() || folders_.size() > 1 ? entry->name : "");
+    if (events_.entry) events_.entry(path_, entry->size);
+    const bool left_out = !folders_.back().fd;
+    if (frame.kind == FrameKind::kDirectory) return enter(std::move(*entry), left_out);
+    if (frame.kind == FrameKind::kLink) return left_out ? Status() : link(*entry);
+    return file(std::move(*entry), left_out);
+  }
+
+  unsigned mode_of(const Entry& entry) const { return options_.archive ? entry.mode : entry.mode & 0777 & ~mask_; }
+
+  Status enter(Entry entry, bool left_out) {
+    if (folders_.size() > kMostFolders) return make_error(Errc::kBadMessage, "the other side goes too deep");
+    Folder folder{.path = path_, .entry = std::move(entry)};
+    const std::string& name = folder.entry.name;
+    const int parent = folders_.back().fd.get();
+    if (!left_out && options_.dry_run) {
+      // What is not there yet has nothing in it either.
+      ++counts_.directories;
+      folder.fd.reset(::dup(parent));
+      folders_.push_back(std::move(folder));
+      return {};
+    }
+    if (!left_out && !name.empty() && ::mkdirat(parent, name.c_str(), mode_of(folder.entry) | 0700) == 0) {
+      folder.made = true;
+    }
+    Status outcome;
+    if (!left_out) {
+      const char* opened = name.empty() ? "." : name.c_str();
+      folder.fd.reset(::openat(parent, opened, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      if (folder.fd) {
+        ++counts_.directories;
+      } else {
+        outcome = fail(path_);
+      }
+    }
+    folders_.push_back(std::move(folder));
+    return outcome;
+  }
+
+  Status leave() {
+    if (folders_.size() == 1 || file_ || writing_) {
+      return make_error(Errc::kBadMessage, "the other side leaves a directory that it is not in");
+    }
+    const Folder folder = std::move(folders_.back());
+    folders_.pop_back();
+    if (!folder.fd || options_.dry_run) return {};
+    id_ = folder.entry.id;
+    const unsigned mode = mode_of(folder.entry);
+    const bool set = options_.archive || (folder.made && (mode & 0700) != 0700);
+    if (set && ::fchmod(folder.fd.get(), mode) != 0) return fail(folder.path);
+    if (options_.archive) {
+      const FileTime& time = folder.entry.modified;
+      const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+                                 {.tv_sec = time.seconds, .tv_nsec = static_cast<long>(time.nanoseconds)}};
+      if (::futimens(folder.fd.get(), times) != 0) return fail(folder.path);
+    }
+    if (options_.sync && ::fsync(folder.fd.get()) != 0) return fail(folder.path);
+    return {};
+  }
+
+  Status link(const Entry& entry) {
+    if (!options_.dry_run) {
+      const int folder = folders_.back().fd.get();
+      const std::string partial = NewFile::partial_name(entry.name);
+      ::unlinkat(folder, partial.c_str(), 0);  // of an earlier copy
+      if (::symlinkat(entry.target.c_str(), folder, partial.c_str()) != 0) return fail(path_);
+      if (options_.archive) {
+        const timespec times[2] = {
+            {.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+            {.tv_sec = entry.modified.seconds, .tv_nsec = static_cast<long>(entry.modified.nanoseconds)}};
+        (void)::utimensat(folder, partial.c_str(), times, AT_SYMLINK_NOFOLLOW);
+      }
+      if (const Status named = rename_over(folder, partial, entry.name); !named.ok()) {
+        ::unlinkat(folder, partial.c_str(), 0);
+        return fail(path_, named.error());
+      }
+    }
+    ++counts_.links;
+    return {};
+  }
+
+  // Files --------------------------------------------------------------------------------------------------------------
+
+  Status file(Entry entry, bool left_out) {
+    size_ = entry.size;
+    if (options_.dry_run) {
+      counts_.files += left_out ? 0 : 1;
+      counts_.bytes += left_out ? 0 : size_;
+      return {};
+    }
+    writing_ = true;
+    const bool asks = entry.asks;
+    if (!left_out) {
+      const unsigned mode = mode_of(entry);
+      file_.emplace(FileWriter::Plan{.folder = folders_.back().fd.get(),
+                                     .entry = std::move(entry),
+                                     .mode = mode,
+                                     .times = options_.archive,
+                                     .checksum = options_.checksum,
+                                     .resume = options_.resume,
+                                     .sync = options_.sync});
+      if (Status begun = file_->begin(); !begun.ok()) {
+        file_.reset();
+        if (Status failed = fail(path_, begun.error()); !failed.ok()) return failed;
+      }
+    }
+    if (file_) return file_->tell(writer_);
+    if (!asks) return {};
+    if (Status said = writer_.put(FrameKind::kHave, Have{.id = id_}.encode()); !said.ok()) return said;
+    return writer_.flush();
+  }
+
+  Status take_part(const Frame& frame) {
+    if (!writing_) return make_error(Errc::kBadMessage, "the other side sends a part of no file");
+    const Status outcome = frame.kind == FrameKind::kFileEnd ? end_file(frame) : write_part(frame);
+    if (frame.kind == FrameKind::kFileEnd) writing_ = false;
+    if (outcome.ok()) return {};
+    if (outcome.code() != Errc::kBadMessage && file_) file_->discard();
+    file_.reset();
+    return fail(path_, outcome.error());
+  }
+
+  Status write_part(const Frame& frame) {
+    auto payload = frame.payload;
+    if (frame.kind != FrameKind::kData) {
+      const auto extent = Extent::decode(payload);
+      if (!extent) return extent.error();
+      moved(extent->length);
+      if (!file_) return {};
+      return frame.kind == FrameKind::kHole ? file_->hole(*extent) : file_->same(*extent);
+    }
+    const auto offset = take_offset(payload);
+    if (!offset) return offset.error();
+    moved(payload.size());
+    counts_.bytes_sent += payload.size();
+    return file_ ? file_->write(*offset, payload) : Status();
+  }
+
+  Status end_file(const Frame& frame) {
+    const auto end = FileEnd::decode(frame.payload);
+    if (!end) return end.error();
+    if (!file_) return {};
+    if (Status ended = file_->end(*end); !ended.ok()) return ended;
+    file_.reset();
+    if (end->state == FileEnd::State::kGivenUp) return {};
+    ++counts_.files;
+    counts_.bytes += size_;
+    return {};
+  }
+
+  void moved(std::uint64_t bytes) const {
+    if (events_.moved) events_.moved(bytes);
+  }
+
+  Status finish() {
+    if (file_ || writing_ || folders_.size() != 1) {
+      return make_error(Errc::kBadMessage, "the other side ends in the middle of something");
+    }
+    if (options_.sync && !options_.dry_run && ::fsync(folders_.back().fd.get()) != 0) {
+      if (Status failed = fail(folders_.back().path); !failed.ok()) return failed;
+    }
+    if (Status said = writer_.put(FrameKind::kResult, counts_.encode()); !said.ok()) return said;
+    if (Status said = writer_.flush(); !said.ok()) return said;
+    const auto frame = reader_.next(Deadline::never());
+    if (!frame) return frame.error();
+    if (*frame) return make_error(Errc::kBadMessage, "the other side goes on behind its end");
+    return stream_.finish(Deadline::never());
+  }
+
+  RDMAStream& stream_;
+  const CopyOptions& options_;
+  const Events& events_;
+  Counts& counts_;
+  const unsigned mask_;
+  FrameReader& reader_;
+  FrameWriter writer_;
+  std::string new_name_;            // of the first thing that comes, where the destination is a name
+  std::vector<Folder> folders_;     // that it is in; the first one is the destination's
+  bool writing_ = false;            // parts of a file come
+  std::optional<FileWriter> file_;  // that is written; none: it has failed
+  std::uint32_t id_ = 0;
+  std::uint64_t size_ = 0;
+  std::string path_;
+};
+
+}  // namespace
+
+Status run_sink(RDMAStream& stream, FrameReader& reader, const Place& place, const Destination& destination,
+                const CopyOptions& options, const Events& events, Counts& counts) {
+  Sink sink(stream, reader, options, events, counts, destination.mask);
+  Status outcome = sink.open(place, destination);
+  if (outcome.ok()) outcome = sink.run();
+  if (!outcome.ok()) stream.abort(outcome.message());
+  return outcome;
+}
+
+}  // namespace rdmacomm::copying

@@ -1,0 +1,33 @@
+// sink.h - the side of a copy that writes files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rdma_copy/events.h"
+#include "rdma_copy/frames.h"
+#include "rdma_copy/messages.h"
+#include "rdma_copy/place.h"
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::copying {
+
+struct Destination {
+  std::string path = {};
+  std::uint32_t sources = 1;  ///< more than one: it is a directory
+  unsigned mask = 022;        ///< of modes, where they are not kept (umask)
+};
+
+/// Writes what a source sends: into `destination` where that is a directory, else under that name. What cannot be written
+/// is said by events.failed, and to the source, and all else goes on. Each file gets its name when it is whole; what was there
+/// until then stays. Files that were begun when the copy ends early stay as NewFile leaves them.
+///
+/// A sink that cannot begin, or cannot go on (the disk is full, the source breaks the rules) aborts the stream.
+/// reader  of the same stream, where the source's frames come next
+/// counts  what was written, also where it fails
+/// Returns  ok: all was written, but for failures in `counts`; or why the copy has ended
+[[nodiscard]] Status run_sink(RDMAStream& stream, FrameReader& reader, const Place& place,
+                              const Destination& destination, const CopyOptions& options, const Events& events,
+                              Counts& counts);
+
+}  // namespace rdmacomm::copying

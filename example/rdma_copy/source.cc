@@ -1,0 +1,223 @@
+#include "rdma_copy/source.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "rdma_copy/answers.h"
+#include "rdma_copy/file_reader.h"
+#include "rdma_copy/rate_limit.h"
+#include "rdmacomm/base/system_call.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+// Each directory on the way is open.
+constexpr int kMostDepth = 300;
+constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
+};
+using Directory = std::unique_ptr<DIR, CloseDirectory>;
+
+const char* kind_text(mode_t mode) {
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISLNK(mode)) return "a symbolic link";
+  return S_ISREG(mode) ? "a file" : "a device";
+}
+
+class Source {
+ public:
+  Source(RDMAStream& stream, const Place& place, const CopyOptions& options, const Events& events, Counts& counts)
+      : stream_(stream),
+        place_(place),
+        options_(options),
+        events_(events),
+        counts_(counts),
+        writer_(stream),
+        limit_(options.bytes_per_second),
+        answers_(stream, events) {}
+
+  Status run(const std::vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+      if (Status sent = send_path(path); !sent.ok()) return sent;
+    }
+    if (Status sent = writer_.put(FrameKind::kEnd, {}); !sent.ok()) return sent;
+    if (Status sent = writer_.flush(); !sent.ok()) return sent;
+    const auto result = answers_.result();
+    if (!result) return result.error();
+    counts_ = {.files = result->files,
+               .directories = result->directories,
+               .links = result->links,
+               .bytes = result->bytes,
+               .bytes_sent = counts_.bytes_sent,
+               .failures = counts_.failures + answers_.failures()};
+    return stream_.finish(Deadline::never());
+  }
+
+ private:
+  // Failures of one thing ----------------------------------------------------------------------------------------------
+
+  Status fail(const std::string& path, const std::string& why) {
+    ++counts_.failures;
+    const std::string text = '"' + printable(path) + "\": " + why;
+    if (events_.failed) events_.failed(text);
+    return writer_.put(FrameKind::kFailure, Failure{.text = text}.encode());
+  }
+  Status fail(const std::string& path, const char* what, std::error_code why) {
+    return fail(path, what + (" (" + why.message() + ')'));
+  }
+
+  // What is there ------------------------------------------------------------------------------------------------------
+
+  Status send_path(const std::string& path) {
+    const auto spot = place_.find(path);
+    if (!spot) return fail(path, "cannot be read: " + spot.error().message());
+    // A link that was named is followed, unless links are copied; where it leads is for the place to say.
+    const int links = options_.links_as_links() && !path.ends_with('/') ? O_NOFOLLOW : 0;
+    const auto found = place_.open(path, O_PATH | links);
+    if (!found) return fail(path, "cannot be read: " + found.error().message());
+    struct stat is = {};
+    if (::fstat(found->get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
+    if (S_ISLNK(is.st_mode)) return send_link(spot->folder.get(), spot->name, path);
+    if (!S_ISDIR(is.st_mode) && !S_ISREG(is.st_mode))
+      return fail(path, std::string("is ") + kind_text(is.st_mode) + ", and not copied");
+    if (S_ISDIR(is.st_mode) && !options_.recursive) return fail(path, "is a directory; --recursive (-r) copies those");
+    auto opened = place_.open(path, (S_ISDIR(is.st_mode) ? O_DIRECTORY : 0) | kReadFlags | links);
+    if (!opened) return fail(path, "cannot be read: " + opened.error().message());
+    return S_ISDIR(is.st_mode) ? send_directory(std::move(*opened), spot->name, path, 0)
+                               : send_file(std::move(*opened), spot->name, path);
+  }
+
+  Status send_entry(int folder, const dirent& entry, const std::string& path, int depth) {
+    unsigned char type = entry.d_type;
+    struct stat is = {};
+    if (type != DT_REG && type != DT_DIR && type != DT_LNK) {
+      if (::fstatat(folder, entry.d_name, &is, AT_SYMLINK_NOFOLLOW) != 0) {
+        return fail(path, "cannot be read", last_system_error());
+      }
+      if (!S_ISREG(is.st_mode) && !S_ISDIR(is.st_mode) && !S_ISLNK(is.st_mode)) {
+        return fail(path, std::string("is ") + kind_text(is.st_mode) + ", and not copied");
+      }
+      type = static_cast<unsigned char>(IFTODT(is.st_mode));
+    }
+    if (type == DT_LNK) return send_link(folder, entry.d_name, path);
+    const int directory = type == DT_DIR ? O_DIRECTORY : 0;
+    UniqueFd opened(::openat(folder, entry.d_name, kReadFlags | O_NOFOLLOW | directory));
+    if (!opened) return fail(path, "cannot be read", last_system_error());
+    return directory != 0 ? send_directory(std::move(opened), entry.d_name, path, depth + 1)
+                          : send_file(std::move(opened), entry.d_name, path);
+  }
+
+  Entry entry_of(const struct stat& is, const std::string& name) {
+    return {.id = ++last_id_,
+            .mode = is.st_mode & 07777,
+            .modified = {.seconds = is.st_mtim.tv_sec, .nanoseconds = static_cast<std::uint32_t>(is.st_mtim.tv_nsec)},
+            .name = name};
+  }
+
+  void announce(const std::string& path, std::uint64_t size) const {
+    if (events_.entry) events_.entry(path, size);
+  }
+
+  Status send_directory(UniqueFd opened, const std::string& name, const std::string& path, int depth) {
+    struct stat is = {};
+    if (::fstat(opened.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
+    if (depth > kMostDepth) return fail(path, "is too deep: " + std::to_string(kMostDepth) + " directories at most");
+    const int folder = opened.get();
+    const Directory directory(::fdopendir(folder));
+    if (!directory) return fail(path, "cannot be read", last_system_error());
+    (void)opened.release();
+    announce(path, 0);
+    ++counts_.directories;
+    if (Status sent = writer_.put(FrameKind::kDirectory, entry_of(is, name).encode()); !sent.ok()) return sent;
+    for (;;) {
+      const dirent* entry = ::readdir(directory.get());
+      if (entry == nullptr) break;
+      const std::string_view entry_name = entry->d_name;
+      if (entry_name == "." || entry_name == "..") continue;
+      Status sent = send_entry(folder, *entry, joined(path, entry->d_name), depth);
+      if (!sent.ok()) return sent;
+    }
+    return writer_.put(FrameKind::kLeave, {});
+  }
+
+  Status send_link(int folder, const std::string& name, const std::string& path) {
+    if (!options_.links_as_links()) return fail(path, "is a symbolic link; -r and -a copy those");
+    struct stat is = {};
+    char target[PATH_MAX];
+    const ssize_t length = ::readlinkat(folder, name.c_str(), target, sizeof(target));
+    if (length < 0 || ::fstatat(folder, name.c_str(), &is, AT_SYMLINK_NOFOLLOW) != 0) {
+      return fail(path, "cannot be read", last_system_error());
+    }
+    announce(path, 0);
+    ++counts_.links;
+    Entry entry = entry_of(is, name);
+    entry.target.assign(target, static_cast<std::size_t>(length));
+    return writer_.put(FrameKind::kLink, entry.encode());
+  }
+
+  // Files --------------------------------------------------------------------------------------------------------------
+
+  Status send_file(UniqueFd file, const std::string& name, const std::string& path) {
+    struct stat is = {};
+    if (::fstat(file.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
+    if (!S_ISREG(is.st_mode)) return fail(path, std::string("is ") + kind_text(is.st_mode) + " now, and not copied");
+    Entry entry = entry_of(is, name);
+    entry.size = static_cast<std::uint64_t>(is.st_size);
+    entry.asks = options_.looks_at_old() && !options_.dry_run && entry.size >= kLeastAsked;
+    announce(path, entry.size);
+    if (Status sent = writer_.put(FrameKind::kFile, entry.encode()); !sent.ok()) return sent;
+    if (options_.dry_run) {
+      ++counts_.files;
+      counts_.bytes += entry.size;
+      return {};
+    }
+    FileReader reader({.fd = file.get(),
+                       .id = entry.id,
+                       .size = entry.size,
+                       .sparse = std::uint64_t{512} * static_cast<std::uint64_t>(is.st_blocks) < entry.size,
+                       .checksum = options_.checksum},
+                      writer_, limit_, answers_, events_);
+    const auto end = reader.send(entry.asks);
+    counts_.bytes_sent += reader.bytes_sent();
+    if (!end) return end.error();
+    if (end->state != FileEnd::State::kGivenUp) {
+      ++counts_.files;
+      counts_.bytes += entry.size;
+    }
+    if (Status sent = writer_.put(FrameKind::kFileEnd, end->encode()); !sent.ok()) return sent;
+    return reader.failure().empty() ? Status() : fail(path, reader.failure());
+  }
+
+  RDMAStream& stream_;
+  const Place& place_;
+  const CopyOptions& options_;
+  const Events& events_;
+  Counts& counts_;
+  FrameWriter writer_;
+  RateLimit limit_;
+  std::uint32_t last_id_ = 0;
+  Answers answers_;  // whose thread uses the stream
+};
+
+}  // namespace
+
+Status run_source(RDMAStream& stream, const Place& place, const std::vector<std::string>& paths,
+                  const CopyOptions& options, const Events& events, Counts& counts) {
+  Source source(stream, place, options, events, counts);
+  Status sent = source.run(paths);
+  // Its thread listens until then.
+  if (!sent.ok()) stream.abort(sent.message());
+  return sent;
+}
+
+}  // namespace rdmacomm::copying
