@@ -23,6 +23,25 @@ bool is_name(std::string_view name) {
          name.find('\0') == std::string_view::npos;
 }
 
+/// Bytes of the character in UTF-8 that is first; 0: it is none, or one that controls terminals.
+std::size_t character_length(std::string_view text) {
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (at(0) < 0x80) return at(0) >= ' ' && at(0) != 0x7f ? 1 : 0;
+  const std::size_t length = at(0) >= 0xc2 && at(0) < 0xe0   ? 2
+                             : at(0) >= 0xe0 && at(0) < 0xf0 ? 3
+                             : at(0) >= 0xf0 && at(0) < 0xf5 ? 4
+                                                             : 0;
+  if (length == 0 || length > text.size()) return 0;
+  std::uint32_t character = at(0) & (0x7fU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((at(i) & 0xc0) != 0x80) return 0;
+    character = character << 6 | (at(i) & 0x3fU);
+  }
+  const std::uint32_t least = length == 2 ? 0xa0 : length == 3 ? 0x800 : 0x10000;  // below 0xa0 are controls
+  const bool surrogate = character >= 0xd800 && character < 0xe000;
+  return character < least || surrogate || character > 0x10ffff ? 0 : length;
+}
+
 }  // namespace
 
 std::vector<std::byte> Job::encode() const {
@@ -208,15 +227,18 @@ Status check_greeting(std::span<const std::byte> bytes) {
 
 std::string printable(std::string_view text) {
   std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= ' ' && byte != 0x7f) {
-      out += c;
-      continue;
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    if (length > 0) {
+      out += text.substr(0, length);
+    } else if (text.front() == '\n') {
+      out += "\\n";
+    } else {
+      char escaped[5];
+      std::snprintf(escaped, sizeof(escaped), "\\x%02x", static_cast<unsigned char>(text.front()));
+      out += escaped;
     }
-    char escaped[5];
-    std::snprintf(escaped, sizeof(escaped), "\\x%02x", byte);
-    out += c == '\n' ? "\\n" : escaped;
+    text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return out;
 }

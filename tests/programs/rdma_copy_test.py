@@ -1,0 +1,745 @@
+#!/usr/bin/env python3
+"""rdma_copy from outside: trees, sizes, names, what a server refuses, copies that are cut off, and every error line."""
+
+import errno
+import hashlib
+import json
+import os
+import pty
+import random
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from program_runs import BIN, PING_PONG, SLOW, ProgramTest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+import hosts  # noqa: E402  pylint: disable=wrong-import-position
+
+COPY = os.path.join(BIN, "rdma_copy")
+BLOCK = 512 << 10
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+def sha(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else sha_of(file)
+
+
+def sha_of(file):
+    state = hashlib.sha256()
+    for part in iter(lambda: file.read(MIB), b""):
+        state.update(part)
+    return state.hexdigest()
+
+
+def data_of(path):
+    """All of a file that is not zero, by its place; holes are not read."""
+    found, at = {}, 0
+    with open(path, "rb") as file:
+        end = os.fstat(file.fileno()).st_size
+        while at < end:
+            try:
+                at = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            except OSError:
+                break
+            until = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+            found.update((at + match.start(), match.group()) for match in re.finditer(rb"[^\0]+", os.pread(file.fileno(), until - at, at)))
+            at = until
+    return found
+
+
+def description(path, times):
+    about = os.lstat(path)
+    modified = about.st_mtime_ns if times else None
+    if stat.S_ISLNK(about.st_mode):
+        return "link", os.readlink(path), modified
+    mode = stat.S_IMODE(about.st_mode) if times else None
+    return ("directory", mode, modified) if stat.S_ISDIR(about.st_mode) else ("file", mode, modified, sha(path))
+
+
+def tree(top, times=False):
+    """All that is in a directory, by relative name (in bytes)."""
+    top = os.fsencode(top)
+    found = {}
+    for folder, folders, files in os.walk(top):
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            found[os.path.relpath(path, top)] = description(path, times)
+    return found
+
+
+class CopyTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        seed = random.randrange(1 << 32)
+        self.random = random.Random(seed)
+        print(f"{self.id()}: seed {seed}", file=sys.stderr)
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        for name in ("root", "in", "out"):
+            os.mkdir(self.path(name))
+        self.port = None
+
+    def path(self, *names):
+        return os.path.join(self.folder.name, *names)
+
+    def file(self, name, data):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+        return path
+
+    def content(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def serve(self, *arguments, prefix=(), **options):
+        server = self.start(*prefix, COPY, "--serve", f"--root={self.path('root')}", "--port=0", "--device=soft0", *arguments,
+                            **options)
+        self.port = int(server.wait_for(r"listening on port (\d+)").group(1))
+        return server
+
+    def begin(self, *words, host="127.0.0.1", prefix=(), **options):
+        """A word that begins with ":" is on the server."""
+        words = [host + word if word.startswith(":") else word for word in words]
+        return self.start(*prefix, COPY, f"--port={self.port}", "--device=soft0", *words, **options)
+
+    def copy(self, *words, **options):
+        return self.begin(*words, **options).finish(250)
+
+    def assert_copied(self, *words, **options):
+        out = self.assert_success(self.copy(*words, **options))
+        return json.loads(out) if "--json" in words else out
+
+    def assert_ends_in_order(self, server):
+        server.kill(signal.SIGTERM)
+        status, _, err = server.finish(20)
+        self.assertEqual((status, err), (0, ""))
+
+    def assert_no_partials(self, top="root"):
+        self.assertEqual([name for name in tree(self.path(top)) if b"partial" in name], [])
+
+
+class Runs(CopyTest):
+    def test_sizes_there_and_back(self):
+        server = self.serve()
+        for size in (0, 1, 4095, 4096, 64 << 10, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 8 * MIB + 1):
+            with self.subTest(size):
+                data = self.random.randbytes(size)
+                self.assert_copied(self.file("in/file", data), ":file")
+                self.assertEqual(self.content("root/file"), data)
+                self.assert_copied(":file", self.path("out"))
+                self.assertEqual(self.content("out/file"), data)
+        self.assert_no_partials()
+        self.assert_ends_in_order(server)
+
+    def make_tree(self, top="in/tree"):
+        names = ["plain", "with blanks  ", "Grüße/日本語", "a\nnewline/b\n", "-dash", "x" * 255, "deep/er/and/deeper/file",
+                 "back\\slash\ttab", ".hidden", "colon:name"]
+        for name in names:
+            self.file(os.path.join(top, name), self.random.randbytes(self.random.randrange(100000)))
+        with open(os.path.join(os.fsencode(self.path(top)), b"no utf-8 \xff\xfe"), "wb") as file:
+            file.write(b"bytes")
+        self.file(os.path.join(top, "none"), b"")
+        os.mkdir(self.path(top, "empty directory"))
+        os.symlink("plain", self.path(top, "link"))
+        os.symlink("../../outside", self.path(top, "link out"))
+        os.symlink("/nowhere", self.path(top, "broken link"))
+        os.symlink("deep", self.path(top, "link to a directory"))
+        for name, mode in (("plain", 0o600), ("-dash", 0o444), ("none", 0o4711), ("deep/er", 0o555), ("empty directory", 0o2770)):
+            os.chmod(self.path(top, name), mode)
+        for name in (*names, "deep/er", "deep", "empty directory", "link"):
+            when = self.random.randrange(-10**18, 2 * 10**18)
+            os.utime(self.path(top, name), ns=(when, when), follow_symlinks=False)
+        return self.path(top)
+
+    def test_a_tree_there_and_back_with_modes_and_times(self):
+        self.serve()
+        top = self.make_tree()
+        self.assert_copied("-ra", top, ":")
+        self.assertEqual(tree(self.path("root/tree"), times=True), tree(top, times=True))
+        self.assert_copied("-ra", ":tree", self.path("out"))
+        self.assertEqual(tree(self.path("out/tree"), times=True), tree(top, times=True))
+        # Once more, over what is there.
+        for more in ([], ["--resume"], ["--delta"], ["--fsync"], ["--no-checksum"]):
+            with self.subTest(more):
+                self.assert_copied("-ra", *more, top, ":")
+                self.assertEqual(tree(self.path("root/tree"), times=True), tree(top, times=True))
+        self.assert_no_partials()
+
+    def test_a_tree_under_another_name_and_without_one(self):
+        self.serve()
+        top = self.make_tree()
+        self.assert_copied("-r", top, ":other")
+        self.assertEqual(tree(self.path("root/other")), tree(top))
+        self.assert_copied("-r", os.path.join(top, "."), ":")
+        self.assertEqual({name: about for name, about in tree(self.path("root")).items() if not name.startswith(b"other")},
+                         tree(top))
+        self.assert_copied("-r", ":other/", self.path("out/x"))
+        self.assertEqual(tree(self.path("out/x")), tree(top))
+
+    def test_several_sources(self):
+        self.serve()
+        sources = [self.file(f"in/{name}", self.random.randbytes(1000)) for name in "abc"]
+        os.mkdir(self.path("root/folder"))
+        self.assert_copied(*sources, ":folder/")
+        self.assert_copied(":folder/a", ":folder/c", self.path("out"))
+        self.assertEqual(sorted(tree(self.path("root/folder"))), [b"a", b"b", b"c"])
+        self.assertEqual(self.content("out/c"), self.content("in/c"))
+
+    def test_modes_without_a_are_those_of_the_umask(self):
+        self.serve(umask=0o27)
+        source = self.file("in/file", b"x")
+        os.chmod(source, 0o4777)
+        self.assert_copied(source, ":file")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("root/file")).st_mode), 0o750)
+
+    def test_a_sparse_file_stays_one(self):
+        self.serve()
+        source = self.path("in/sparse")
+        with open(source, "wb") as file:
+            file.truncate(10 * GIB)
+            for at in (0, 3 * GIB + 12345, 10 * GIB - 5):
+                file.seek(at)
+                file.write(b"tail!")
+        result = self.assert_copied("--json", source, ":sparse")
+        self.assertEqual(result["bytes"], 10 * GIB)
+        self.assertLess(result["bytes_sent"], MIB)
+        about = os.stat(self.path("root/sparse"))
+        self.assertEqual(about.st_size, 10 * GIB)
+        self.assertLess(about.st_blocks * 512, MIB)
+        self.assert_copied(":sparse", self.path("out"))
+        self.assertLess(os.stat(self.path("out/sparse")).st_blocks * 512, MIB)
+        self.assertEqual(data_of(self.path("root/sparse")), data_of(source))
+        self.assertEqual(data_of(self.path("out/sparse")), data_of(source))
+
+    def test_a_file_that_is_there_is_replaced_as_a_whole(self):
+        self.serve()
+        self.file("root/file", b"old" * 100000)
+        with open(self.path("root/file"), "rb") as old:
+            self.assert_copied(self.file("in/file", b"new"), ":file")
+            self.assertEqual(old.read(), b"old" * 100000, "who has it open keeps it")
+        self.assertEqual(self.content("root/file"), b"new")
+
+    def test_delta_sends_what_differs(self):
+        self.serve()
+        data = bytearray(self.random.randbytes(24 * MIB))
+        source = self.file("in/file", data)
+        self.assert_copied("-a", source, ":file")
+        inode = os.stat(self.path("root/file")).st_ino
+        result = self.assert_copied("-a", "--delta", "--json", source, ":file")
+        self.assertEqual((result["bytes_sent"], result["bytes"]), (0, len(data)))
+        self.assertEqual(os.stat(self.path("root/file")).st_ino, inode, "nothing is written where nothing differs")
+        changes = [self.random.randrange(len(data)) for _ in range(len(data) // 100 // 4096)]
+        for at in changes:
+            data[at] ^= 1
+        data += b"and more"
+        self.file("in/file", data)
+        result = self.assert_copied("--delta", "--json", source, ":file")
+        self.assertLessEqual(result["bytes_sent"], (len(set(at // 4096 for at in changes)) + 1) * 4096)
+        self.assertEqual(self.content("root/file"), data)
+        # And back, where less is there.
+        self.file("out/file", data[:10 * MIB])
+        result = self.assert_copied("--delta", "--json", ":file", self.path("out"))
+        self.assertEqual(result["bytes_sent"], len(data) - 10 * MIB)
+        self.assertEqual(self.content("out/file"), data)
+
+    def test_delta_to_a_shorter_file_and_to_holes(self):
+        self.serve()
+        self.file("root/file", self.random.randbytes(8 * MIB))
+        data = self.content("root/file")[:3 * MIB + 5]
+        self.assert_copied("--delta", self.file("in/file", data), ":file")
+        self.assertEqual(self.content("root/file"), data)
+        with open(self.path("in/file"), "r+b") as file:
+            file.truncate(MIB)
+            file.truncate(2 * MIB)
+            file.seek(2 * MIB)
+            file.write(data[2 * MIB:])
+        self.assert_copied("--delta", self.path("in/file"), ":file")
+        self.assertEqual(self.content("root/file"), data[:MIB] + bytes(MIB) + data[2 * MIB:])
+
+    def test_resume_leaves_out_what_is_there(self):
+        self.serve()
+        data = self.random.randbytes(5 * MIB)
+        source = self.file("in/file", data)
+        self.file("root/.file.rdma_copy-partial", data[:2 * MIB] + b"garbage" + data[2 * MIB + 7:3 * MIB + 99])
+        result = self.assert_copied("--resume", "--json", source, ":file")
+        self.assertEqual(self.content("root/file"), data)
+        self.assertLess(result["bytes_sent"], 2 * MIB + 3 * 4096)
+        result = self.assert_copied("--resume", "--json", source, ":file")
+        self.assertEqual(result["bytes_sent"], 0)
+        # A longer one, of which nothing is right, and one that is to have a hole.
+        self.file("root/.file.rdma_copy-partial", self.random.randbytes(9 * MIB))
+        os.truncate(source, 100)
+        os.truncate(source, 5 * MIB)
+        self.assert_copied("--resume", source, ":file")
+        self.assertEqual(self.content("root/file"), data[:100] + bytes(5 * MIB - 100))
+        self.assert_no_partials()
+
+    def test_what_an_earlier_copy_has_left_is_no_hindrance(self):
+        self.serve()
+        self.file("root/.file.rdma_copy-partial", b"left behind" * 1000)
+        os.chmod(self.path("root/.file.rdma_copy-partial"), 0o444)
+        self.assert_copied(self.file("in/file", b"new"), ":file")
+        self.assertEqual(self.content("root/file"), b"new")
+        self.assert_no_partials()
+
+    def test_dry_run_changes_nothing(self):
+        self.serve()
+        top = self.make_tree()
+        before = tree(self.path("root"))
+        out = self.assert_copied("-ran", top, ":new")
+        self.assertIn(os.path.join(top, "deep/er/and/deeper/file") + "\n", out)
+        self.assertIn("a\\nnewline", out)
+        self.assertEqual(tree(self.path("root")), before)
+        self.assert_copied("-r", top, ":")
+        self.assert_copied("-rn", ":tree", self.path("out"))
+        self.assertEqual(os.listdir(self.path("out")), [])
+
+    def test_bwlimit(self):
+        self.serve()
+        source = self.file("in/file", self.random.randbytes(MIB))
+        for words in ([source, ":file"], [":file", self.path("out")]):
+            began = time.monotonic()
+            self.assert_copied("--bwlimit=1M", *words)
+            self.assertGreater(time.monotonic() - began, 0.7)
+        self.assertEqual(self.content("out/file"), self.content("in/file"))
+
+    def test_json(self):
+        self.serve()
+        self.file("in/tree/a", bytes(1000))
+        result = self.assert_copied("-r", "--json", self.path("in/tree"), ":")
+        self.assertEqual([result[name] for name in ("ok", "files", "directories", "links", "bytes", "bytes_sent", "failures", "error")],
+                         [True, 1, 1, 0, 1000, 1000, [], ""])
+        self.assertGreater(result["seconds"], 0)
+        status, out, _ = self.copy("-r", "--json", self.path("in/tree"), self.path("in/none"), ":")
+        result = json.loads(out)
+        self.assertEqual((status, result["ok"], result["files"], len(result["failures"])), (1, False, 1, 1))
+
+    def test_progress_is_for_terminals(self):
+        self.serve()
+        source = self.file("in/progressing", self.random.randbytes(2 * MIB))
+        for more, shown in (([], True), (["--no-progress"], False)):
+            parent, child = pty.openpty()
+            copying = self.begin("--bwlimit=1M", *more, source, ":file")
+            copying.end()
+            process = subprocess.Popen([COPY, f"--port={self.port}", "--device=soft0", "--bwlimit=1M", *more, source,
+                                        "127.0.0.1:file"], stderr=child, stdin=subprocess.DEVNULL)
+            os.close(child)
+            said = b""
+            while True:
+                try:
+                    part = os.read(parent, 4096)
+                except OSError as error:
+                    self.assertEqual(error.errno, errno.EIO)
+                    break
+                if not part:
+                    break
+                said += part
+            os.close(parent)
+            self.assertEqual(process.wait(), 0)
+            self.assertEqual(bool(re.search(rb"progressing \d+ %, 1 in all: .* MB", said)), shown, said)
+
+    def test_several_clients_at_once(self):
+        server = self.serve()
+        data = {name: self.random.randbytes(5 * MIB) for name in "abcd"}
+        copies = [self.begin(self.file(f"in/{name}", content), ":") for name, content in data.items()]
+        for copying in copies:
+            self.assert_success(copying.finish())
+        for name, content in data.items():
+            self.assertEqual(self.content(f"root/{name}"), content)
+        self.assert_ends_in_order(server)
+
+    def test_ports_and_hosts_as_they_are_written(self):
+        self.serve("--listen=::")
+        source = self.file("in/file", b"x")
+        for number, word in enumerate((f"localhost:{self.port}:a", f"[::1]:{self.port}:b", f"127.0.0.1:{self.port}:c")):
+            self.assert_success(self.run_program(COPY, "--device=soft0", source, word))
+            self.assertEqual(len(os.listdir(self.path("root"))), number + 1)
+
+    def test_help(self):
+        status, out, err = self.run_program(COPY, "--help")
+        self.assertEqual((status, err), (0, ""))
+        for flag in ("--recursive", "--archive", "--resume", "--delta", "--checksum", "--dry-run", "--bwlimit", "--fsync",
+                     "--json", "--serve", "--root", "--listen", "--port"):
+            self.assertIn(f"  {flag}", out)
+
+
+class Many(CopyTest):
+    """What takes longer."""
+
+    def test_a_gibibyte(self):
+        self.serve()
+        source = self.path("in/file")
+        with open(source, "wb") as file:
+            for _ in range(64):
+                file.write(self.random.randbytes(16 * MIB))
+        self.assert_copied(source, ":file")
+        self.assertEqual(sha(self.path("root/file")), sha(source))
+        self.assert_copied(":file", self.path("out"))
+        self.assertEqual(sha(self.path("out/file")), sha(source))
+
+    def test_a_tree_of_20000_small_files(self):
+        self.serve()
+        for number in range(20000):
+            folder = self.path("in/tree", f"d{number % 100}")
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, f"f{number}"), "wb") as file:
+                file.write(self.random.randbytes(self.random.randrange(3000)))
+        result = self.assert_copied("-ra", "--json", self.path("in/tree"), ":")
+        self.assertEqual((result["files"], result["directories"]), (20000, 101))
+        self.assert_copied("-ra", ":tree", self.path("out"))
+        there = tree(self.path("in/tree"), times=True)
+        self.assertEqual(tree(self.path("root/tree"), times=True), there)
+        self.assertEqual(tree(self.path("out/tree"), times=True), there)
+
+
+class Safety(CopyTest):
+    """What a server refuses: each in one line, and with nothing outside of its root touched."""
+
+    def setUp(self):
+        super().setUp()
+        self.secret = self.file("secret/file", b"secret")
+        os.symlink("../secret", self.path("root/out"))
+        os.symlink("../secret/file", self.path("root/link"))
+        os.symlink(self.path("secret"), self.path("root/absolute"))
+        os.symlink("/proc/self/cwd", self.path("root/magic"))
+        self.file("root/fine/file", b"fine")
+        os.symlink("fine", self.path("root/inside"))
+        self.serve()
+        self.mine = self.file("in/file", b"mine")
+
+    def tearDown(self):
+        self.assertEqual(tree(self.path("secret")), {b"file": description(self.secret, False)})
+        self.assertEqual(os.listdir(self.path("out")), [])
+        super().tearDown()
+
+    def test_reading(self):
+        for path, why in (("../secret/file", r'has "\.\."'), ("fine/../../secret/file", r'has "\.\."'), ("fine/..", r'has "\.\."'),
+                          ("..", r'has "\.\."'), (self.secret, "is an absolute path"), ("/", "is an absolute path"),
+                          ("out/file", "leads out of the server's root"), ("link", "leads out of the server's root"),
+                          ("absolute/file", "leads out of the server's root"),
+                          ("magic/root", "leads out of the server's root|Too many levels")):
+            with self.subTest(path):
+                self.assert_one_line(self.copy(":" + path, self.path("out")), re.escape(path), why)
+        self.assert_one_line(self.copy("-r", ":out/", self.path("out")), "leads out of the server's root")
+
+    def test_writing(self):
+        for path, why in (("../secret/new", r'has "\.\."'), ("..", r'has "\.\."'), (self.path("secret/new"), "is an absolute path"),
+                          ("out/new", "leads out of the server's root"), ("out", "leads out of the server's root"),
+                          ("absolute/new", "leads out of the server's root"), ("absolute", "leads out of the server's root")):
+            with self.subTest(path):
+                self.assert_one_line(self.copy(self.mine, ":" + path), re.escape(path), why)
+
+    def test_a_tree_does_not_go_through_a_link(self):
+        """A link that is there is no directory to write in, and a link is replaced, not written through."""
+        self.file("in/out/file", b"mine")
+        self.assert_one_line(self.copy("-r", self.path("in/out"), ":"), '"out": cannot be written: ')
+        self.file("in/inside/new", b"mine")
+        self.assert_one_line(self.copy("-r", self.path("in/inside"), ":"), '"inside": cannot be written: ')
+        self.assert_copied("-r", self.file("in/sub/link", b"mine"), self.path("in/sub/."), ":")
+        self.assertEqual(self.content("root/link"), b"mine")
+
+    def test_a_partial_that_is_a_link_is_not_followed(self):
+        os.symlink("../secret/file", self.path("root/.file.rdma_copy-partial"))
+        self.assert_copied("--resume", self.file("in/file", bytes(100000)), ":")
+        os.symlink("../secret/file", self.path("root/.file.rdma_copy-partial"))
+        self.assert_copied(self.file("in/file", bytes(100000)), ":")
+        os.link(self.secret, self.path("root/.file.rdma_copy-partial"))
+        self.assert_copied("--resume", self.path("in/file"), ":")
+
+    def test_links_that_stay_inside_are_fine(self):
+        self.assert_copied(self.mine, ":inside/new")
+        self.assertEqual(self.content("root/fine/new"), b"mine")
+
+    def test_what_is_no_file(self):
+        os.mkfifo(self.path("root/fifo"))
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self.path("root/socket"))
+        kinds = [("fifo", "is a FIFO"), ("socket", "is a socket")]
+        if os.geteuid() == 0:
+            try:
+                os.mknod(self.path("root/device"), stat.S_IFCHR | 0o666, os.makedev(1, 5))
+                kinds.append(("device", "is a device"))
+            except OSError:
+                pass
+        for name, why in kinds:
+            with self.subTest(name):
+                self.assert_one_line(self.copy(":" + name, self.path("out/x")), f'"{name}": {why}')
+                self.assert_one_line(self.copy(self.mine, ":" + name), f'"{name}": cannot be written: ')
+        os.mkdir(self.path("root/all"))
+        for name, _ in kinds:
+            os.rename(self.path("root", name), self.path("root/all", name))
+        self.file("root/all/file", b"fine")
+        status, _, err = self.copy("-r", ":all", self.path("got"))
+        self.assertEqual((status, len(err.splitlines())), (1, len(kinds)), err)
+        self.assertEqual(os.listdir(self.path("got")), ["file"])
+
+    def test_links_are_copied_as_they_are(self):
+        os.symlink("/etc/passwd", self.path("in/passwd"))
+        self.assert_copied("-a", self.path("in/passwd"), ":")
+        self.assertEqual(os.readlink(self.path("root/passwd")), "/etc/passwd")
+        self.assert_one_line(self.copy(":passwd", self.path("out")), "leads out of the server's root")
+
+
+class Broken(CopyTest):
+    """Copies that end too early."""
+
+    def big(self, mib=24):
+        return self.file("in/big", self.random.randbytes(mib * MIB))
+
+    def test_killed_at_any_moment_and_resumed(self):
+        server = self.serve()
+        source = self.big(48)
+        began = time.monotonic()
+        self.assert_copied(source, ":big")
+        takes = time.monotonic() - began
+        os.unlink(self.path("root/big"))
+        for turn in range(20):
+            victim = self.begin("--resume" if turn % 2 else "--delta", source, ":big")
+            time.sleep(self.random.uniform(0, takes))
+            victim.kill()
+            victim.finish()
+            if os.path.exists(self.path("root/big")):
+                self.assertEqual(sha(self.path("root/big")), sha(source), "a half file has the name")
+            # The server hears of the death in a moment; until then the file is being written.
+            for _ in range(100):
+                status, out, err = self.copy("--resume", "--json", source, ":big")
+                if "another copy is writing it" not in err:
+                    break
+                time.sleep(0.05)
+            self.assertEqual((status, err), (0, ""), out)
+            self.assertEqual(sha(self.path("root/big")), sha(source))
+            os.unlink(self.path("root/big"))
+        self.assert_no_partials()
+        self.assert_ends_in_order(server)
+
+    def test_a_server_that_is_killed(self):
+        source = self.big()
+        server = self.serve()
+        copying = self.begin("--bwlimit=20M", source, ":big")
+        self.wait_for_partial(MIB)
+        server.kill()
+        self.assert_one_line(copying.finish(20), "127.0.0.1")
+        self.assertFalse(os.path.exists(self.path("root/big")))
+        server.finish()
+        self.serve()
+        result = self.assert_copied("--resume", "--json", source, ":big")
+        self.assertLess(result["bytes_sent"], 24 * MIB - MIB + 4096)
+        self.assertEqual(sha(self.path("root/big")), sha(source))
+
+    def wait_for_partial(self, least):
+        partial = self.path("root/.big.rdma_copy-partial")
+        deadline = time.monotonic() + 20 * SLOW
+        while not os.path.exists(partial) or os.stat(partial).st_size < least:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+
+    def test_a_pull_that_is_killed_and_resumed(self):
+        self.serve()
+        data = self.random.randbytes(16 * MIB)
+        self.file("root/big", data)
+        pull = self.begin("--bwlimit=20M", ":big", self.path("out"))
+        time.sleep(0.3)
+        pull.kill()
+        pull.finish()
+        self.assertFalse(os.path.exists(self.path("out/big")))
+        self.assert_copied("--resume", ":big", self.path("out"))
+        self.assertEqual(self.content("out/big"), data)
+        self.assert_no_partials("out")
+
+    def test_a_server_that_is_ended_says_so(self):
+        source = self.big()
+        server = self.serve()
+        copying = self.begin("--bwlimit=5M", source, ":big")
+        self.wait_for_partial(MIB)
+        self.assert_ends_in_order(server)
+        self.assert_one_line(copying.finish(20), "the server ends")
+
+    def test_a_client_that_dies_leaves_the_others_alone(self):
+        source = self.big(8)
+        server = self.serve()
+        other = self.begin("--bwlimit=4M", source, ":other")
+        for _ in range(3):
+            victim = self.begin("--bwlimit=1M", source, ":big")
+            self.wait_for_partial(1)
+            victim.kill()
+            victim.finish()
+        self.assert_success(other.finish())
+        self.assertEqual(sha(self.path("root/other")), sha(source))
+        self.assert_ends_in_order(server)
+
+    def test_two_copies_of_one_file_at_once(self):
+        source = self.big(8)
+        self.serve()
+        first = self.begin("--bwlimit=4M", source, ":big")
+        self.wait_for_partial(1)
+        for more in ([], ["--resume"]):
+            self.assert_one_line(self.copy(*more, source, ":big"), "another copy is writing it")
+        self.assert_success(first.finish())
+        self.assertEqual(sha(self.path("root/big")), sha(source))
+
+    def test_a_file_that_becomes_shorter_while_it_is_read(self):
+        source = self.big(8)
+        self.serve()
+        self.file("root/big", b"old")
+        copying = self.begin("--bwlimit=4M", source, ":big")
+        self.wait_for_partial(1)
+        os.truncate(source, 1000)
+        self.assert_one_line(copying.finish(), '/big": has become shorter while it was read')
+        self.assertEqual(self.content("root/big"), b"old")
+        self.assert_no_partials()
+
+
+class Errors(CopyTest):
+    def test_one_bad_file_among_many(self):
+        self.serve()
+        for name in "abc":
+            self.file(f"in/tree/{name}", name.encode())
+        os.mkfifo(self.path("in/tree/bad"))
+        os.makedirs(self.path("root/tree/b"))
+        status, _, err = self.copy("-r", self.path("in/tree"), self.path("in/none"), ":")
+        self.assertEqual(status, 1)
+        self.assertEqual(len(err.splitlines()), 3, err)
+        for part in ("bad\": is a FIFO", "tree/b\": cannot be written", "none\": cannot be read"):
+            self.assertIn(part, err)
+        self.assertEqual((self.content("root/tree/a"), self.content("root/tree/c")), (b"a", b"c"))
+        self.assert_no_partials()
+
+    def test_nobody_is_there(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        source = self.file("in/file", b"x")
+        self.assert_one_line(self.copy("--connect-timeout=0.5", source, ":"), f"127.0.0.1:{self.port}")
+        self.assert_one_line(self.copy("--connect-timeout=0.5", ":file", self.path("out")), f"127.0.0.1:{self.port}")
+
+    def test_somebody_else_is_there(self):
+        server, self.port = self.start_server(PING_PONG, "--keep-serving")
+        self.assert_one_line(self.copy(self.file("in/file", b"x"), ":"), "127.0.0.1|rdma_copy")
+        server.end()
+
+    def test_somebody_else_comes(self):
+        server = self.serve()
+        self.assert_one_line(self.run_program(PING_PONG, "--role=client", f"--port={self.port}", "--device=soft0"),
+                             "the other side is no rdma_copy")
+        with socket.create_connection(("127.0.0.1", self.port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            self.assert_copied(self.file("in/file", b"x"), ":")
+        server.kill(signal.SIGTERM)
+        self.assertEqual(server.finish(20)[0], 0)
+
+    def test_names(self):
+        self.serve()
+        source = self.file("in/file", b"x")
+        long_name = "n" * 256
+        self.assert_one_line(self.copy(source, ":" + long_name), "File name too long")
+        self.assert_one_line(self.copy(":" + long_name, self.path("out")), "File name too long")
+        self.assert_one_line(self.copy(":none", self.path("out")), '"none": cannot be read')
+        self.assert_one_line(self.copy(source, ":no/such/place"), "cannot copy to \"no/such/place\"")
+        self.assert_one_line(self.copy(source, source, ":none"), "it is to have 2 things in it")
+        self.assert_one_line(self.copy(":", self.path("out")), "is a directory; --recursive")
+        self.assert_one_line(self.copy("x" * 5000, ":"), "File name too long")
+        self.assert_one_line(self.copy(source, ":" + "x" * 5000), "cannot be read|too long|job")
+
+    def test_a_full_disk(self):
+        if os.geteuid() != 0:
+            self.skipTest("mounts want root")
+        self.file("in/tree/small", b"small")
+        self.file("in/tree/z", bytes(1))
+        big = self.file("in/big", self.random.randbytes(4 * MIB))
+        server = self.serve(prefix=["unshare", "--mount", "sh", "-ec",
+                                    f'mount -t tmpfs -o size=1m none {self.path("root")}; exec "$0" "$@"'])
+        self.assert_copied("-r", self.path("in/tree"), ":")
+        self.assert_one_line(self.copy(big, ":tree/small"), "No space left on device", '"tree/small": cannot be written')
+        self.assertEqual(os.listdir(f"/proc/{server.pid}/root{self.path('root')}"), ["tree"])
+        self.assert_copied(":tree/small", self.path("out"))
+        self.assertEqual(self.content("out/small"), b"small")
+        self.assert_ends_in_order(server)
+
+    def test_no_permission(self):
+        who = {"user": "nobody"} if os.geteuid() == 0 else {}
+        if who and subprocess.run([COPY, "--help"], **who, capture_output=True, check=False).returncode != 0:
+            self.skipTest("others cannot run the program")
+        os.chmod(self.folder.name, 0o755)
+        self.file("in/file", b"x")
+        self.file("in/closed", b"x")
+        os.chmod(self.path("in/closed"), 0)
+        os.chmod(self.path("root"), 0o555)
+        self.serve(**who)
+        self.assert_one_line(self.copy(self.path("in/file"), ":", **who), '"file": cannot be written: .*Permission denied')
+        self.assert_one_line(self.copy(self.path("in/closed"), ":", **who), 'closed": cannot be read: .*Permission denied')
+        os.chmod(self.path("root"), 0o755)
+
+    def test_flags(self):
+        source = self.file("in/file", b"x")
+        for words, part in ((["a", "b"], '"b" is no HOST:PATH'), (["h:a", "h:b"], '"h:b" is on a server'),
+                            (["h:a", "g:b", "c"], '"g:b" is on another server'), (["h:a", "b", "c"], '"b" is no HOST:PATH'),
+                            ([source], "two names at least"), (["--bwlimit=x", source, "h:"], "--bwlimit"),
+                            (["--serve"], "--root: is missing"), (["--serve", "--root=/nowhere"], "cannot serve \"/nowhere\""),
+                            (["--serve", "--root=/", "x"], '"x" is unexpected'), (["--root=/", source, "h:"], "--root: is an option"),
+                            (["--serve", "--root=/", "--delta"], "--delta: is an option"), (["--nonsense", "a", "h:"], "nonsense"),
+                            (["--server=x", source, "h:"], "--server is no option"), ([":a", "b"], '":a" is no HOST')):
+            with self.subTest(words):
+                self.assert_one_line(self.run_program(COPY, *words), re.escape(part))
+        self.assert_one_line(self.run_program(COPY, "--serve", "--root=.", "--listen=203.0.113.9", "--device=soft0"), "203.0.113.9")
+
+    def test_who_listens(self):
+        self.serve()
+        with open("/proc/self/net/tcp", encoding="ascii") as file:
+            local = [line.split()[1] for line in file.read().splitlines()[1:] if line.split()[3] == "0A"]
+        self.assertIn(f"0100007F:{self.port:04X}", local, "loopback, unless --listen says otherwise")
+
+
+class SeveralHosts(CopyTest):
+    def setUp(self):
+        super().setUp()
+        reason = hosts.why_not(loss=True)
+        if reason:
+            self.skipTest(reason)
+
+    def serve_on(self, network):
+        inside = ["ip", "netns", "exec"]
+        server = self.serve("--listen=0.0.0.0", prefix=[*inside, network[1].namespace])
+        return server, {"host": network[1].ipv4, "prefix": [*inside, network[0].namespace]}
+
+    def test_with_loss(self):
+        for name, size in (("none", 0), ("one", 1), ("block", BLOCK), ("more", BLOCK + 1), ("big", 8 * MIB + 1)):
+            self.file(f"in/tree/{name}", self.random.randbytes(size))
+        for number in range(300):
+            self.file(f"in/tree/small/{number}\n", self.random.randbytes(number))
+        with hosts.Hosts(2) as network:
+            network.loss(1)
+            _, there = self.serve_on(network)
+            self.assert_copied("-ra", self.path("in/tree"), ":", **there)
+            self.assert_copied("-ra", ":tree", self.path("out"), **there)
+        self.assertEqual(tree(self.path("out/tree"), times=True), tree(self.path("in/tree"), times=True))
+
+    def test_the_link_is_down_for_three_seconds(self):
+        source = self.file("in/big", self.random.randbytes(8 * MIB))
+        with hosts.Hosts(2) as network:
+            _, there = self.serve_on(network)
+            copying = self.begin("--bwlimit=4M", source, ":big", **there)
+            Broken.wait_for_partial(self, MIB)
+            network.link(1, "down")
+            time.sleep(3)  # that is what is tested
+            network.link(1, "up")
+            status, _, err = copying.finish()
+            if status != 0:
+                self.assertEqual(len(err.splitlines()), 1, err)
+                self.assert_copied("--resume", source, ":big", **there)
+        self.assertEqual(sha(self.path("root/big")), sha(source))
+
+
+if __name__ == "__main__":
+    os.environ.pop("RCL_MAX_VLOG_LEVEL", None)
+    unittest.main()
