@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""rdma_copy against cp and rsync: a large file, a tree of small ones, and a second --delta run: the same minutes, one table.
+
+usage: bench/copy.py [--runs=N] [--bytes=BYTES] [--files=N] [--folder=DIR] [--output=FILE]
+
+All of it lies below --folder (default /dev/shm: memory, which is read and written like a page cache that is warm). rdma_copy goes
+to an rdma_copy --serve, rsync -aW to an rsync --daemon, both on loopback and started before; cp --reflink=never copies within
+the machine. They take their turn in each of N runs (default 5), each into a directory that is empty (the deleting is not
+measured); what counts is the median. The time is that from the start of the program to its end. User and system time are those
+of both sides. "delta" changes 1 % of the pages of the file, in places by chance, and copies it over the old one: what counts is
+the share of the bytes that went over the wire, hashes with them.
+
+The table goes to standard output and to --output (default bench/results/copy.md). Wants a Release build, rsync, and a quiet
+machine. Exit status 1: a bound is not kept, or a program failed.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import NamedTuple
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+COPY = os.path.join(ROOT, "build/release/bin/rdma_copy")
+SECONDS = 300
+PAGE = 4096
+# (what, of what, at most so many times its time)
+BOUNDS = (("file, rdma_copy", "file, cp", 1.3), ("file, rdma_copy", "file, rsync", 1 / 5),
+          ("tree, rdma_copy", "tree, rsync", 1 / 2))
+DELTA_BOUND = 0.03
+
+
+class Failed(Exception):
+    """A program did; the text says which and why."""
+
+
+class Figure(NamedTuple):
+    seconds: float
+    user: float  # seconds, of both sides
+    system: float
+
+
+def processor_time(pid):
+    """Of a process and its children, those that have ended too: ticks, user and system."""
+    user = system = 0
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    user, system = int(fields[11]) + int(fields[13]), int(fields[12]) + int(fields[14])
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        for child in file.read().split():
+            more = processor_time(child)
+            user, system = user + more[0], system + more[1]
+    return user, system
+
+
+def measure(command, server=None):
+    tick = os.sysconf("SC_CLK_TCK")
+    served = processor_time(server.pid) if server else (0, 0)
+    before = os.times()
+    began = time.monotonic()
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False)
+    seconds = time.monotonic() - began
+    after = os.times()
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(command)} has failed: {done.stderr.strip()}")
+    time.sleep(0.2)  # an rsync daemon's child is counted when it has ended
+    spent = processor_time(server.pid) if server else (0, 0)
+    return Figure(seconds, after.children_user - before.children_user + (spent[0] - served[0]) / tick,
+                  after.children_system - before.children_system + (spent[1] - served[1]) / tick), done.stdout
+
+
+def wait_until_listening(port):
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        with open("/proc/self/net/tcp", encoding="ascii") as file:
+            if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in file.read().splitlines()[1:]):
+                return
+        time.sleep(0.01)
+    raise Failed(f"nobody listens at port {port}")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Bench:
+    def __init__(self, folder, arguments):
+        self.folder = folder
+        self.file = os.path.join(folder, "in/file")
+        self.tree = os.path.join(folder, "in/tree")
+        self.into = os.path.join(folder, "root")
+        os.makedirs(self.tree)
+        os.mkdir(self.into)
+        self.bytes = arguments.bytes
+        with open(self.file, "wb") as file:
+            for left in range(arguments.bytes, 0, -(1 << 20)):
+                file.write(os.urandom(min(left, 1 << 20)))
+        self.random = random.Random(1)
+        for number in range(arguments.files):
+            name = os.path.join(self.tree, f"d{number % 100}", f"f{number}")
+            os.makedirs(os.path.dirname(name), exist_ok=True)
+            with open(name, "wb") as file:
+                file.write(self.random.randbytes(self.random.randrange(1, 8192)))
+        self.rdma_port, self.rsync_port = free_port(), free_port()
+        config = os.path.join(folder, "rsyncd.conf")
+        with open(config, "w", encoding="ascii") as file:
+            owner = "uid = root\ngid = root\n" if os.geteuid() == 0 else ""
+            file.write(f"port = {self.rsync_port}\naddress = 127.0.0.1\nuse chroot = no\n{owner}[m]\npath = {self.into}\nread only = no\n")
+        self.rsync_server = subprocess.Popen(["rsync", "--daemon", "--no-detach", f"--config={config}"])
+        self.rdma_server = subprocess.Popen([COPY, "--serve", f"--root={self.into}", f"--port={self.rdma_port}",
+                                             "--device=soft0"], stdout=subprocess.DEVNULL)
+        for port in (self.rdma_port, self.rsync_port):
+            wait_until_listening(port)
+
+    def end(self):
+        for server in (self.rdma_server, self.rsync_server):
+            server.terminate()
+            server.wait()
+
+    def fresh(self):
+        for name in os.listdir(self.into):
+            path = os.path.join(self.into, name)
+            if os.path.isdir(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+
+    def rdma(self, *words):
+        return measure([COPY, f"--port={self.rdma_port}", "--device=soft0", *words, "127.0.0.1:"], self.rdma_server)
+
+    def rsync(self, source):
+        return measure(["rsync", "-aW", source, f"rsync://127.0.0.1:{self.rsync_port}/m/"], self.rsync_server)[0]
+
+    def contestants(self):
+        return {"file, cp": lambda: measure(["cp", "--reflink=never", self.file, self.into])[0],
+                "file, rdma_copy": lambda: self.rdma(self.file)[0],
+                "file, rdma_copy --no-checksum": lambda: self.rdma("--no-checksum", self.file)[0],
+                "file, rsync": lambda: self.rsync(self.file),
+                "tree, cp": lambda: measure(["cp", "-a", self.tree, self.into])[0],
+                "tree, rdma_copy": lambda: self.rdma("-ra", self.tree)[0],
+                "tree, rsync": lambda: self.rsync(self.tree)}
+
+    def delta(self):
+        """Time, and the share of the bytes that were moved, where 1 % of the pages have a byte that is another."""
+        self.fresh()
+        self.rdma(self.file)
+        pages = self.bytes // PAGE
+        with open(self.file, "r+b") as file:
+            for page in self.random.sample(range(pages), pages // 100):
+                file.seek(page * PAGE + self.random.randrange(PAGE))
+                file.write(self.random.randbytes(1))
+        figure, out = self.rdma("--delta", "--json", self.file)
+        subprocess.run(["cmp", self.file, os.path.join(self.into, "file")], check=True)
+        moved = json.loads(out)["bytes_sent"] + pages * 16  # hashes come back
+        return figure, moved / self.bytes
+
+
+def shown(values, digits=2):
+    median, least, most = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} ({least} to {most})"
+
+
+def table_of(figures):
+    text = "| | seconds | user seconds | system seconds |\n|---|---|---|---|\n"
+    for name, measured in figures.items():
+        columns = [shown([getattr(one, column) for one in measured]) for column in Figure._fields]
+        text += f"| {name} | {' | '.join(columns)} |\n"
+    return text
+
+
+def verdicts(figures, share):
+    text, good = "| | | bound | kept |\n|---|---|---|---|\n", True
+    for what, of_what, most in BOUNDS:
+        ratio = statistics.median(one.seconds for one in figures[what]) / statistics.median(one.seconds for one in figures[of_what])
+        good = good and ratio <= most
+        text += f"| time of {what} / {of_what} | {ratio:.2f} | <= {most:.2f} | {'yes' if ratio <= most else 'NO'} |\n"
+    good = good and share < DELTA_BOUND
+    text += f"| share of the bytes moved by --delta | {share:.4f} | < {DELTA_BOUND} | {'yes' if share < DELTA_BOUND else 'NO'} |\n"
+    return text, good
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        found = re.search(r"model name\s*: (.*)", file.read())
+    return f"{os.cpu_count()} CPUs ({found.group(1) if found else platform.machine()}), Linux {platform.release()}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="rdma_copy against cp and rsync")
+    parser.add_argument("--runs", type=int, default=5, help="how often each is measured (default 5)")
+    parser.add_argument("--bytes", type=int, default=1 << 30, help="of the file (default 1 GiB)")
+    parser.add_argument("--files", type=int, default=20000, help="of the tree (default 20000)")
+    parser.add_argument("--folder", default="/dev/shm", help="where it all lies (default /dev/shm)")
+    parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/copy.md"), help="where the table goes")
+    arguments = parser.parse_args()
+    for program, advice in ((COPY, "cmake --preset release && cmake --build --preset release"), ("rsync", "apt-get install rsync")):
+        if shutil.which(program) is None:
+            sys.exit(f"copy.py: no program {program}; get it with: {advice}")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        bench = Bench(folder, arguments)
+        try:
+            contestants = bench.contestants()
+            figures = {name: [] for name in [*contestants, "file, rdma_copy --delta"]}
+            shares = []
+            for _ in range(arguments.runs):
+                for name, contestant in contestants.items():
+                    bench.fresh()
+                    figures[name].append(contestant())
+                figure, share = bench.delta()
+                figures["file, rdma_copy --delta"].append(figure)
+                shares.append(share)
+        except (Failed, subprocess.SubprocessError) as error:
+            sys.exit(f"copy.py: {error}")
+        finally:
+            bench.end()
+    bounds, good = verdicts(figures, statistics.median(shares))
+    text = (f"# Copies\n\nMade by `bench/copy.py`, {datetime.date.today()}: a file of {arguments.bytes} bytes, a tree of {arguments.files} "
+            f"files, {arguments.folder}, medians of {arguments.runs} runs, in turns, on {processor()}; behind each median, the least and "
+            f"the most. User and system time are those of both sides.\n\n{table_of(figures)}\n{bounds}")
+    print(text, end="")
+    with open(arguments.output, "w", encoding="utf-8") as file:
+        file.write(text)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,352 @@
+// What rdma_copy is made of: what the two sides say to each other, paths, files in the making, rates, reports.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "rdma_copy/block_hashes.h"
+#include "rdma_copy/messages.h"
+#include "rdma_copy/new_file.h"
+#include "rdma_copy/place.h"
+#include "rdma_copy/rate_limit.h"
+#include "rdma_copy/remote_path.h"
+#include "rdma_copy/report.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::UnorderedElementsAre;
+namespace fs = std::filesystem;
+
+// What they say -------------------------------------------------------------------------------------------------------
+
+Job some_job() {
+  return {.direction = Direction::kPull,
+          .options = {.recursive = true, .archive = true, .delta = true, .bytes_per_second = 1 << 20},
+          .sources = 2,
+          .paths = {"a", std::string("b\n\xff")}};
+}
+
+Entry some_entry() {
+  return {.id = 7,
+          .mode = 0644,
+          .modified = {.seconds = -5, .nanoseconds = 999'999'999},
+          .size = 12,
+          .asks = true,
+          .name = "x y",
+          .target = "../z"};
+}
+
+TEST(CopyMessages, GoThereAndBack) {
+  const auto job = Job::decode(some_job().encode());
+  ASSERT_TRUE(job.has_value()) << job.error().message();
+  EXPECT_EQ(*job, some_job());
+  const auto entry = Entry::decode(some_entry().encode());
+  ASSERT_TRUE(entry.has_value()) << entry.error().message();
+  EXPECT_EQ(*entry, some_entry());
+  const auto have = Have::decode(Have{.id = 3, .base = Have::Base::kOld, .size = 8193}.encode());
+  ASSERT_TRUE(have.has_value()) << have.error().message();
+  EXPECT_EQ(have->blocks(), 3U);
+  const auto end = FileEnd::decode(FileEnd{.id = 1, .state = FileEnd::State::kUnchanged, .checksum = 5}.encode());
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->checksum, 5U);
+  EXPECT_EQ(Failure::decode(Failure{.id = 2, .text = "a\nb"}.encode())->text, "a\\nb");
+  EXPECT_EQ(Counts::decode(Counts{.files = 1, .bytes_sent = 9, .failures = 2}.encode())->bytes_sent, 9U);
+  EXPECT_EQ(Extent::decode(Extent{.offset = 1, .length = 2}.encode())->length, 2U);
+}
+
+/// Each message without its last byte, with one too many, and with each byte changed: refused, or read as something else.
+template <typename Message>
+void expect_robust(const std::vector<std::byte>& good) {
+  EXPECT_TRUE(Message::decode(good).has_value());
+  for (std::size_t length = 0; length < good.size(); ++length) {
+    EXPECT_EQ(Message::decode(std::span(good).first(length)).code(), Errc::kBadMessage) << length;
+  }
+  std::vector<std::byte> more = good;
+  more.push_back(std::byte{});
+  EXPECT_EQ(Message::decode(more).code(), Errc::kBadMessage);
+  std::mt19937 random(std::random_device{}());
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    std::vector<std::byte> changed = good;
+    changed[at] = static_cast<std::byte>(random());
+    const auto decoded = Message::decode(changed);
+    EXPECT_TRUE(decoded.has_value() || decoded.code() == Errc::kBadMessage);
+  }
+}
+
+TEST(CopyMessages, AreCheckedByteByByte) {
+  expect_robust<Job>(some_job().encode());
+  expect_robust<Entry>(some_entry().encode());
+  expect_robust<Have>(Have{.id = 3, .base = Have::Base::kOld, .size = 8193}.encode());
+  expect_robust<Extent>(Extent{.offset = 1, .length = 2}.encode());
+  expect_robust<FileEnd>(FileEnd{.id = 1, .checksum = 5}.encode());
+  expect_robust<Failure>(Failure{.id = 1, .text = "why"}.encode());
+  expect_robust<Counts>(Counts{.files = 1}.encode());
+}
+
+TEST(CopyMessages, NamesLeadNowhere) {
+  for (const char* name : {"..", ".", "a/b", "/", "../x"}) {
+    Entry entry = some_entry();
+    entry.name = name;
+    EXPECT_EQ(Entry::decode(entry.encode()).code(), Errc::kBadMessage) << name;
+  }
+  Entry entry = some_entry();
+  for (const std::string& name : {std::string("a\0b", 3), std::string(256, 'x')}) {
+    entry.name = name;
+    EXPECT_EQ(Entry::decode(entry.encode()).code(), Errc::kBadMessage);
+  }
+  entry.name = "...";
+  EXPECT_TRUE(Entry::decode(entry.encode()).has_value());
+}
+
+TEST(CopyMessages, HaveBounds) {
+  EXPECT_EQ(Have::decode(Have{.size = 1, .block_bytes = 2048}.encode()).code(), Errc::kBadMessage);
+  EXPECT_EQ(Have::decode(Have{.size = 1, .block_bytes = 5000}.encode()).code(), Errc::kBadMessage);
+  EXPECT_EQ(Have::decode(Have{.size = std::uint64_t{1} << 40, .block_bytes = 4096}.encode()).code(), Errc::kBadMessage);
+  EXPECT_EQ(hash_block_bytes(0), 4096U);
+  EXPECT_EQ(hash_block_bytes(std::uint64_t{1} << 30), 4096U);
+  for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 40, (std::uint64_t{1} << 50) - 1}) {
+    EXPECT_LE((Have{.size = size, .block_bytes = hash_block_bytes(size)}.blocks()), Have::kMostBlocks) << size;
+  }
+}
+
+TEST(CopyMessages, GreetingsNameBothVersions) {
+  EXPECT_TRUE(check_greeting(greeting()).ok());
+  EXPECT_EQ(check_greeting({}).code(), Errc::kBadMessage);
+  auto other = greeting();
+  other[4] = std::byte{9};
+  EXPECT_EQ(check_greeting(other).code(), Errc::kVersionMismatch);
+  EXPECT_THAT(check_greeting(other).message(), HasSubstr("speaks version 9, this one version 1"));
+}
+
+TEST(CopyMessages, TextBecomesPrintable) {
+  EXPECT_EQ(printable("plain ü 日本 😀"), "plain ü 日本 😀");
+  EXPECT_EQ(printable("a\nb\tc\x1b[2J"), "a\\nb\\x09c\\x1b[2J");
+  EXPECT_EQ(printable("\xff\xfe"), "\\xff\\xfe");
+  EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b") << "a control of terminals";
+  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97") << "cut off";
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "half of a pair";
+  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf") << "longer than need be";
+}
+
+TEST(CopyBlockHashes, AreThoseOfXxh3) {
+  const BlockHash empty = hash_of({});  // XXH3, 128 bits, of nothing: 99aa06d3014798d86001c324468d497f
+  EXPECT_EQ(empty[0], std::byte{0x99});
+  EXPECT_EQ(empty[15], std::byte{0x7f});
+  EXPECT_NE(hash_of(std::vector<std::byte>(4096)), hash_of(std::vector<std::byte>(4095)));
+}
+
+// Paths ---------------------------------------------------------------------------------------------------------------
+
+std::string remote(std::string_view word) {
+  const auto parsed = parse_remote_path(word);
+  if (!parsed) return "error: " + parsed.error().context;
+  if (!*parsed) return "local";
+  return (*parsed)->host.host + '|' + std::to_string((*parsed)->host.port.value_or(0)) + '|' + (*parsed)->path;
+}
+
+TEST(CopyRemotePath, IsAHostAndAPathOrNot) {
+  EXPECT_EQ(remote("h:p"), "h|0|p");
+  EXPECT_EQ(remote("h:"), "h|0|");
+  EXPECT_EQ(remote("h:2020:p:q"), "h|2020|p:q");
+  EXPECT_EQ(remote("h:2020"), "h|0|2020");
+  EXPECT_EQ(remote("h:2020:"), "h|2020|");
+  EXPECT_EQ(remote("[::1]:a/b"), "[::1]|0|a/b");
+  EXPECT_EQ(remote("[::1]:7:/abs"), "[::1]|7|/abs");
+  EXPECT_EQ(remote("a/b:c"), "local");
+  EXPECT_EQ(remote("./h:p"), "local");
+  EXPECT_EQ(remote("plain"), "local");
+  EXPECT_EQ(remote("[x]"), "local");
+  EXPECT_THAT(remote(":p"), HasSubstr("error: "));
+  EXPECT_THAT(remote("h:70000:p"), HasSubstr("error: its port"));
+}
+
+struct CopyFolder : testing::Test {
+  CopyFolder() {
+    std::string pattern = (fs::temp_directory_path() / "copyXXXXXX").string();
+    if (::mkdtemp(pattern.data()) != nullptr) top = pattern;
+    folder.reset(::open(top.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+  ~CopyFolder() override { fs::remove_all(top); }
+
+  void write(const std::string& name, const std::string& text) const { std::ofstream(top / name) << text; }
+  [[nodiscard]] std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(top / name).rdbuf();
+    return text.str();
+  }
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(top)) found.push_back(entry.path().filename());
+    return found;
+  }
+
+  fs::path top;
+  UniqueFd folder;
+};
+
+using CopyPlace = CopyFolder;
+
+TEST_F(CopyPlace, NothingLeadsOutOfARoot) {
+  fs::create_directories(top / "root/in/deep");
+  write("secret", "x");
+  fs::create_symlink("../secret", top / "root/out");
+  fs::create_symlink(top / "secret", top / "root/absolute");
+  fs::create_symlink("in/deep", top / "root/inside");
+  const auto place = Place::below(top / "root");
+  ASSERT_TRUE(place.has_value()) << place.error().message();
+  for (const char* path : {"out", "absolute", "..", "in/../../secret", "/", "/etc", "in/..", "inside/.."}) {
+    EXPECT_EQ(place->open(path, O_RDONLY).code(), Errc::kInvalidArgument) << path;
+    EXPECT_EQ(place->open(std::string(path) + "/x", O_RDONLY).code(), Errc::kInvalidArgument) << path;
+  }
+  EXPECT_EQ(place->find("out/x").code(), Errc::kInvalidArgument);
+  EXPECT_EQ(place->open(std::string("a\0b", 3), O_RDONLY).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(place->open("none", O_RDONLY).code(), std::errc::no_such_file_or_directory);
+  for (const char* path : {"", ".", "in", "in/deep/", "inside"}) {
+    EXPECT_TRUE(place->open(path, O_RDONLY).has_value()) << path;
+  }
+  EXPECT_EQ(Place::below(top / "none").code(), std::errc::no_such_file_or_directory);
+}
+
+TEST_F(CopyPlace, APathIsAFolderAndAName) {
+  const Place place = Place::everywhere();
+  for (const auto& [path, name] : std::vector<std::pair<std::string, std::string>>{{"/a", "a"},
+                                                                                   {top / "x", "x"},
+                                                                                   {top.string() + "/x//", "x"},
+                                                                                   {top.string() + "/.", ""},
+                                                                                   {"..", ""},
+                                                                                   {"", ""}}) {
+    const auto spot = place.find(path);
+    ASSERT_TRUE(spot.has_value()) << path;
+    EXPECT_EQ(spot->name, name) << path;
+  }
+  EXPECT_EQ(joined("a", "b"), "a/b");
+  EXPECT_EQ(joined("a/", "b"), "a/b");
+  EXPECT_EQ(joined("", "b"), "b");
+  EXPECT_EQ(joined("a", ""), "a");
+}
+
+// Files in the making ---------------------------------------------------------------------------------------------------
+
+using CopyNewFile = CopyFolder;
+
+TEST_F(CopyNewFile, HasItsNameWhenItIsWhole) {
+  write("name", "old");
+  auto file = NewFile::create(folder.get(), "name", 0644);
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  ASSERT_EQ(::write(file->fd(), "new", 3), 3);
+  EXPECT_EQ(read("name"), "old");
+  EXPECT_THAT(names(), UnorderedElementsAre("name", ".name.rdma_copy-partial"));
+  EXPECT_TRUE(file->publish().ok());
+  EXPECT_EQ(read("name"), "new");
+  EXPECT_THAT(names(), ElementsAre("name"));
+}
+
+TEST_F(CopyNewFile, IsWrittenByOneAtATime) {
+  auto file = NewFile::create(folder.get(), "name", 0644);
+  EXPECT_EQ(NewFile::create(folder.get(), "name", 0644).code(), std::errc::text_file_busy);
+  EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::text_file_busy);
+  ASSERT_EQ(::write(file->fd(), "half", 4), 4);
+  *file = NewFile();
+  auto again = NewFile::reopen(folder.get(), "name");
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(::lseek(again->fd(), 0, SEEK_END), 4);
+  again->discard();
+  EXPECT_THAT(names(), ElementsAre());
+  EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::no_such_file_or_directory);
+}
+
+TEST_F(CopyNewFile, BeginsAnewOverWhatIsLeft) {
+  write(".name.rdma_copy-partial", "left");
+  auto file = NewFile::create(folder.get(), "name", 0644);
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  EXPECT_EQ(::lseek(file->fd(), 0, SEEK_END), 0);
+}
+
+TEST_F(CopyNewFile, TakesNoPlaceOfWhatIsNoFile) {
+  ASSERT_EQ(::mkfifoat(folder.get(), "fifo", 0600), 0);
+  fs::create_directory(top / "directory");
+  for (const char* name : {"fifo", "directory"}) {
+    auto file = NewFile::create(folder.get(), name, 0644);
+    ASSERT_TRUE(file.has_value());
+    EXPECT_FALSE(file->publish().ok()) << name;
+    file->discard();
+  }
+  fs::create_symlink("nowhere", top / "link");
+  auto file = NewFile::create(folder.get(), "link", 0644);
+  EXPECT_TRUE(file->publish().ok());
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(top / "link")));
+}
+
+TEST_F(CopyNewFile, TakesLongNames) {
+  const std::string name(255, 'n');
+  EXPECT_LE(NewFile::partial_name(name).size(), 255U);
+  EXPECT_NE(NewFile::partial_name(name), NewFile::partial_name(std::string(254, 'n')));
+  auto file = NewFile::create(folder.get(), name, 0644);
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  EXPECT_TRUE(file->publish().ok());
+  EXPECT_THAT(names(), ElementsAre(name));
+  EXPECT_EQ(NewFile::create(folder.get(), name + 'n', 0644).code(), std::errc::filename_too_long);
+}
+
+// Rates ---------------------------------------------------------------------------------------------------------------
+
+TEST(CopyRateLimit, SaysWhenTheNextMayGo) {
+  using std::chrono::milliseconds;
+  const RateLimit::Clock::time_point start{std::chrono::hours(1)};
+  RateLimit limit(1'000'000);
+  EXPECT_EQ(limit.most(), 100'000U);
+  // A tenth of a second is had in advance.
+  EXPECT_EQ(limit.take(100'000, start), start);
+  EXPECT_EQ(limit.take(100'000, start), start + milliseconds(100));
+  EXPECT_EQ(limit.take(50'000, start + milliseconds(100)), start + milliseconds(150));
+  EXPECT_EQ(limit.take(200'000, start + milliseconds(10'000)), start + milliseconds(10'100)) << "nothing is saved up";
+  EXPECT_EQ(RateLimit(5).most(), 4096U);
+}
+
+TEST(CopyRateLimit, MayBeNone) {
+  RateLimit none(0);
+  EXPECT_FALSE(none.bounded());
+  EXPECT_EQ(none.take(1 << 30, RateLimit::Clock::time_point{}), RateLimit::Clock::time_point{});
+}
+
+// Reports -------------------------------------------------------------------------------------------------------------
+
+TEST(CopyReport, SaysNamesFailuresAndTheResult) {
+  std::ostringstream out;
+  std::ostringstream err;
+  {
+    Report report({.out = out, .err = err, .names = true, .json = true});
+    report.events().entry("a\nb", 5);
+    report.events().failed("\"c\": is a FIFO");
+    report.end({.files = 1, .bytes = 5, .bytes_sent = 5, .failures = 1}, {});
+  }
+  EXPECT_EQ(err.str(), "rdmacomm: \"c\": is a FIFO\n");
+  const std::string text = out.str();
+  EXPECT_TRUE(text.starts_with("a\\nb\n{")) << text;
+  const auto result = nlohmann::json::parse(text.substr(text.find('{')));
+  EXPECT_EQ(result["ok"], false);
+  EXPECT_EQ(result["files"], 1);
+  EXPECT_THAT(result["failures"].get<std::vector<std::string>>(), ElementsAre("\"c\": is a FIFO"));
+}
+
+TEST(CopyReport, IsQuietByDefault) {
+  std::ostringstream out;
+  Report report({.out = out, .err = out});
+  EXPECT_FALSE(report.events().entry);
+  EXPECT_FALSE(report.events().moved);
+  report.end({.files = 1}, {});
+  EXPECT_EQ(out.str(), "");
+}
+
+}  // namespace
+}  // namespace rdmacomm::copying

@@ -1,0 +1,238 @@
+// A server of rdma_copy, and a client that is none of ours: frames that are none, files that are longer than announced, ways
+// out of the root. It says so, and serves the next one.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+
+#include "rdma_copy/client.h"
+#include "rdma_copy/file_reader.h"
+#include "rdma_copy/frames.h"
+#include "rdma_copy/server.h"
+#include "rdmacomm/connector/stop_event.h"
+#include "rdmacomm/rdmacomm.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(20));
+}
+
+programs::ConnectionFlags flags_for(std::uint16_t port) {
+  programs::ConnectionFlags flags;
+  flags.session.device.name = "soft0";
+  flags.session.address = {"127.0.0.1", port};
+  return flags;
+}
+
+struct CopyPeers : testing::Test {
+  CopyPeers() : stop(std::move(*StopEvent::create())) {
+    std::string pattern = (fs::temp_directory_path() / "copyXXXXXX").string();
+    if (::mkdtemp(pattern.data()) != nullptr) top = pattern;
+    fs::create_directory(top / "root");
+    std::promise<std::uint16_t> listening;
+    outcome = std::async(std::launch::async, [&, port_of = &listening] {
+      return run_server({.connection = flags_for(0),
+                         .modes = {.polling = PollingMode::kCompletionChannel},
+                         .root = top / "root",
+                         .listening = [port_of](std::uint16_t at) { port_of->set_value(at); }},
+                        stop.fd());
+    });
+    port = listening.get_future().get();
+  }
+  ~CopyPeers() override {
+    // Whoever was there before, the next one is served.
+    std::ofstream(top / "file") << "hello";
+    Counts counts;
+    const Status copied = run_client({.connection = flags_for(port),
+                                      .modes = {.polling = PollingMode::kCompletionChannel},
+                                      .sources = {top / "file"},
+                                      .destination = "after"},
+                                     {}, counts);
+    EXPECT_TRUE(copied.ok()) << copied.message();
+    EXPECT_EQ(fs::file_size(top / "root/after"), 5U);
+    stop.signal();
+    const Status served = outcome.get();
+    EXPECT_TRUE(served.ok()) << served.message();
+    fs::remove_all(top);
+  }
+
+  fs::path top;
+  StopEvent stop;
+  std::uint16_t port = 0;
+  std::future<Status> outcome;
+};
+
+/// A client that says what a test wants.
+struct Forged : ClientSession {
+  Forged(std::uint16_t port, std::vector<std::byte> said)
+      : ClientSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
+        hello(std::move(said)) {}
+  ~Forged() override { stop(); }
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca.channels = {stream_options().channel(kChannel)};
+    hca.polling_mode = PollingMode::kCompletionChannel;
+    hca.private_data = hello;
+    return {};
+  }
+  /// What the server says of that in the end.
+  std::string says(const std::function<void(RDMAStream&, FrameWriter&)>& talk) {
+    const auto endpoint = connect();
+    if (!endpoint) return endpoint.error().message();
+    const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+    if (!stream) return stream.error().message();
+    FrameWriter writer(**stream);
+    talk(**stream, writer);
+    (void)writer.flush();
+    FrameReader reader(**stream);
+    for (;;) {
+      const auto frame = reader.next(soon());
+      if (!frame) return frame.error().message();
+      if (!*frame) return "the end";
+    }
+  }
+
+  const std::vector<std::byte> hello;
+};
+
+using Talk = std::function<void(FrameWriter&)>;
+
+std::string say(std::uint16_t port, const Talk& talk, const CopyOptions& options = {}) {
+  Forged forged(port, greeting());
+  return forged.says([&](RDMAStream&, FrameWriter& writer) {
+    const Job job{.options = options, .sources = 1, .paths = {""}};
+    EXPECT_TRUE(writer.put(FrameKind::kJob, job.encode()).ok());
+    talk(writer);
+  });
+}
+
+void put(FrameWriter& writer, FrameKind kind, const std::vector<std::byte>& payload = {}) {
+  (void)writer.put(kind, payload);  // the server may have had enough
+}
+
+void put_data(FrameWriter& writer, std::uint64_t offset, std::size_t count) {
+  const auto lent = writer.lend_data(count);
+  if (lent) (void)writer.commit_data(offset, count);
+}
+
+std::vector<std::byte> file_of(std::uint64_t size, const std::string& name = "x") {
+  return Entry{.id = 1, .mode = 0644, .size = size, .name = name}.encode();
+}
+
+TEST_F(CopyPeers, OthersAreRefused) {
+  auto version = greeting();
+  version[4] = std::byte{9};
+  const auto nothing = [](RDMAStream&, FrameWriter&) {};
+  EXPECT_THAT(Forged(port, {}).says(nothing), HasSubstr("the other side is no rdma_copy"));
+  EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("speaks version 9, this one version 1"));
+}
+
+TEST_F(CopyPeers, TheFirstThingIsAJob) {
+  const auto refused = [&](FrameKind kind, const std::vector<std::byte>& payload) {
+    return Forged(port, greeting()).says([&](RDMAStream&, FrameWriter& writer) { put(writer, kind, payload); });
+  };
+  EXPECT_THAT(refused(FrameKind::kFile, file_of(1)), HasSubstr("does not say what it wants"));
+  EXPECT_THAT(refused(FrameKind::kJob, {}), HasSubstr("job cannot be read"));
+  Job job{.sources = 1, .paths = {std::string(5000, 'x')}};
+  EXPECT_THAT(refused(FrameKind::kJob, job.encode()), HasSubstr("job cannot be read"));
+}
+
+TEST_F(CopyPeers, AFrameStaysInItsBlock) {
+  const std::string said = Forged(port, greeting()).says([](RDMAStream& stream, FrameWriter&) {
+    const std::array<unsigned char, 8> head{1, 0, 0, 0, 0xff, 0xff, 0xff, 0x7f};
+    EXPECT_TRUE(stream.write(std::as_bytes(std::span(head)), soon()).ok());
+  });
+  EXPECT_THAT(said, HasSubstr("sends what is no frame"));
+}
+
+TEST_F(CopyPeers, NoMoreComesThanWasAnnounced) {
+  for (const auto& [talk, why] : std::vector<std::pair<Talk, const char*>>{
+           {[](FrameWriter& w) { put_data(w, 0, 11); }, "sends 11 bytes at 0 of a file of 10"},
+           {[](FrameWriter& w) { put_data(w, 5, 2); }, "sends 2 bytes at 5 of a file of 10"},
+           {[](FrameWriter& w) { put_data(w, ~std::uint64_t{0}, 2); }, "of a file of 10"},
+           {[](FrameWriter& w) { put(w, FrameKind::kHole, Extent{.length = ~std::uint64_t{0}}.encode()); },
+            "of a file of 10"},
+           {[](FrameWriter& w) { put(w, FrameKind::kSame, Extent{.length = 1}.encode()); }, "what it does not have"},
+           {[](FrameWriter& w) { put(w, FrameKind::kFileEnd, FileEnd{.id = 1}.encode()); }, "of which 0 have come"},
+           {[](FrameWriter& w) { put(w, FrameKind::kFile, file_of(1)); }, "within another one"},
+           {[](FrameWriter& w) { put(w, FrameKind::kLeave); }, "leaves a directory that it is not in"},
+           {[](FrameWriter& w) { put(w, FrameKind::kEnd); }, "in the middle of something"},
+           {[](FrameWriter& w) { put(w, FrameKind::kHave); }, "what a source does not say"},
+           {[](FrameWriter& w) { put(w, FrameKind::kData); }, "have no head"}}) {
+    const std::string said = say(port, [&](FrameWriter& writer) {
+      put(writer, FrameKind::kFile, file_of(10));
+      talk(writer);
+    });
+    EXPECT_THAT(said, HasSubstr(why));
+    EXPECT_FALSE(fs::exists(top / "root/x"));
+  }
+}
+
+TEST_F(CopyPeers, NamesLeadNowhere) {
+  for (const char* name : {"..", "../x", "/etc/x", "a/b"}) {
+    const std::string said = say(port, [&](FrameWriter& writer) { put(writer, FrameKind::kFile, file_of(1, name)); });
+    EXPECT_THAT(said, HasSubstr("sends a name that is none")) << name;
+  }
+  EXPECT_THAT(say(port, [](FrameWriter& writer) { put(writer, FrameKind::kFile, file_of(1, "")); }),
+              HasSubstr("sends an empty name"));
+  EXPECT_FALSE(fs::exists(top / "x"));
+}
+
+TEST_F(CopyPeers, DepthHasABound) {
+  const std::string said = say(port, [](FrameWriter& writer) {
+    for (std::uint32_t id = 1; id < 1000; ++id) {
+      put(writer, FrameKind::kDirectory, Entry{.id = id, .mode = 0755, .name = "d"}.encode());
+    }
+  });
+  EXPECT_THAT(said, HasSubstr("goes too deep"));
+}
+
+/// What is written is compared with what was read: a byte that changes on the way is found, and the old file stays.
+TEST_F(CopyPeers, ChecksumsAreCompared) {
+  std::ofstream(top / "root/x") << "old";
+  for (const bool right : {false, true}) {
+    programs::Checksum checksum(true);
+    checksum.update(std::vector<std::byte>(3, std::byte{right ? std::uint8_t{7} : std::uint8_t{8}}));
+    std::string failure;
+    Forged forged(port, greeting());
+    const auto endpoint = forged.connect();
+    ASSERT_TRUE(endpoint.has_value());
+    const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+    ASSERT_TRUE(stream.has_value());
+    FrameWriter writer(**stream);
+    put(writer, FrameKind::kJob, Job{.sources = 1, .paths = {""}}.encode());
+    put(writer, FrameKind::kFile, file_of(3));
+    const auto lent = writer.lend_data(3);
+    std::ranges::fill(*lent, std::byte{7});
+    ASSERT_TRUE(writer.commit_data(0, 3).ok());
+    put(writer, FrameKind::kFileEnd, FileEnd{.id = 1, .checksum = checksum.value()}.encode());
+    put(writer, FrameKind::kEnd);
+    ASSERT_TRUE(writer.flush().ok());
+    FrameReader reader(**stream);
+    auto frame = reader.next(soon());
+    ASSERT_TRUE(frame.has_value() && *frame);
+    if ((*frame)->kind == FrameKind::kFailure) failure = Failure::decode((*frame)->payload)->text;
+    EXPECT_EQ(failure.find("the checksums differ") == std::string::npos, right) << failure;
+    EXPECT_EQ(fs::file_size(top / "root/x"), 3U);
+    std::string text;
+    std::getline(std::ifstream(top / "root/x"), text);
+    EXPECT_EQ(text, right ? "\7\7\7" : "old");
+  }
+}
+
+TEST_F(CopyPeers, AClientMayGoWithoutAWord) {
+  Forged forged(port, greeting());
+  EXPECT_TRUE(forged.connect().has_value());
+}
+
+}  // namespace
+}  // namespace rdmacomm::copying
