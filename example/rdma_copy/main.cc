@@ -1,6 +1,7 @@
 // rdma_copy - files and trees to another host, and from there. See --help.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 
 #include <csignal>
@@ -17,9 +18,18 @@
 namespace rdmacomm::copying {
 namespace {
 
+/// Each client has the directories open that it is in.
+void allow_many_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 Status serve(const std::vector<std::string>& words) {
   auto options = read_server_options(words);
   if (!options) return options.error();
+  allow_many_files();
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);

@@ -34,6 +34,12 @@ class WireFormat(unittest.TestCase):
         self.assertIn(f"`slot bytes` ({segment + head})", self.said)
         self.assertIn(f"length bytes, 0..{segment}", self.said)
 
+    def test_every_frame_of_a_copy_and_no_other(self):
+        body = re.search(r"enum class FrameKind[^{]*\{(.*?)\};", read("example/rdma_copy/frames.h"), re.S).group(1)
+        kinds = [(number, re.sub(r"(?<!^)([A-Z])", r" \1", name).lower()) for name, number in re.findall(r"k(\w+) = (\d+),", body)]
+        self.assertEqual(kinds[0], ("0", "pad"))
+        self.assertEqual(re.findall(r"^\| (\d+) \| ([a-z ]+) \| (?:client|source|sink|both) \|", self.said, re.M), kinds[1:])
+
     def test_bounds_of_cards_are_those_in_use(self):
         config = read("include/rdmacomm/endpoint/hca_config.h")
         card = read("include/rdmacomm/endpoint/endpoint_card.h")
