@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "rdmacomm/base/wire.h"
+
 namespace rdmacomm::copying {
 
 Answers::Answers(RDMAStream& stream, const Events& events) : stream_(stream), events_(events) {
@@ -19,10 +21,10 @@ Result<Have> Answers::have(std::uint32_t id) {
   return *over_;
 }
 
-Result<BlockHash> Answers::hash(std::uint64_t block) {
+Result<BlockSums> Answers::sums(std::uint64_t block) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return over_ || block < hashes_.size(); });
-  if (block < hashes_.size()) return hashes_[block];
+  changed_.wait(lock, [&] { return over_ || block < sums_.size(); });
+  if (block < sums_.size()) return sums_[block];
   return *over_;
 }
 
@@ -54,7 +56,7 @@ Status Answers::read_all() {
 }
 
 Status Answers::take(const Frame& frame) {
-  if (frame.kind == FrameKind::kHashes) return take_hashes(frame.payload);
+  if (frame.kind == FrameKind::kHashes) return take_sums(frame.payload);
   if (frame.kind == FrameKind::kFailure) {
     auto failure = Failure::decode(frame.payload);
     if (!failure) return failure.error();
@@ -68,7 +70,7 @@ Status Answers::take(const Frame& frame) {
     if (!have) return have.error();
     const std::lock_guard lock(mutex_);
     have_ = *have;
-    hashes_.clear();
+    sums_.clear();
   } else if (frame.kind == FrameKind::kResult) {
     const auto result = Counts::decode(frame.payload);
     if (!result) return result.error();
@@ -82,15 +84,18 @@ Status Answers::take(const Frame& frame) {
   return {};
 }
 
-Status Answers::take_hashes(std::span<const std::byte> payload) {
+Status Answers::take_sums(std::span<const std::byte> payload) {
   {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t due = have_ && have_->base != Have::Base::kNone ? have_->blocks() - hashes_.size() : 0;
-    if (payload.size() % sizeof(BlockHash) != 0 || payload.size() / sizeof(BlockHash) > due) {
+    const std::uint64_t due = have_ && have_->base != Have::Base::kNone ? have_->blocks() - sums_.size() : 0;
+    if (payload.size() % kSumsBytes != 0 || payload.size() / kSumsBytes > due) {
       return make_error(Errc::kBadMessage, "the other side sends hashes of blocks that it does not have");
     }
-    for (; !payload.empty(); payload = payload.subspan(sizeof(BlockHash))) {
-      std::ranges::copy(payload.first(sizeof(BlockHash)), hashes_.emplace_back().begin());
+    WireReader reader(payload);
+    while (reader.remaining() > 0) {
+      BlockSums& sums = sums_.emplace_back();
+      sums.rolling = reader.get<std::uint32_t>();
+      std::ranges::copy(reader.take(sizeof(BlockHash)), sums.hash.begin());
     }
   }
   changed_.notify_all();

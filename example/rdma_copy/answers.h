@@ -27,8 +27,8 @@ class Answers {
 
   /// Waits until the sink says what it has of the file. Returns  why the stream has ended
   [[nodiscard]] Result<Have> have(std::uint32_t id);
-  /// Waits for a block's hash. `block` is below have().blocks().
-  [[nodiscard]] Result<BlockHash> hash(std::uint64_t block);
+  /// Waits for what is known of a block. `block` is below have().blocks().
+  [[nodiscard]] Result<BlockSums> sums(std::uint64_t block);
   /// Whether the sink does not want the rest of the file.
   [[nodiscard]] bool has_failed(std::uint32_t id) const noexcept {
     return failed_.load(std::memory_order_relaxed) == id;
@@ -41,7 +41,7 @@ class Answers {
   void run();
   [[nodiscard]] Status read_all();
   [[nodiscard]] Status take(const Frame& frame);
-  [[nodiscard]] Status take_hashes(std::span<const std::byte> payload);
+  [[nodiscard]] Status take_sums(std::span<const std::byte> payload);
 
   RDMAStream& stream_;
   const Events& events_;
@@ -49,8 +49,8 @@ class Answers {
   std::atomic<std::uint64_t> failures_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Have> have_;       // of the file that was asked about last
-  std::vector<BlockHash> hashes_;  // of that
+  std::optional<Have> have_;     // of the file that was asked about last
+  std::vector<BlockSums> sums_;  // of that
   std::optional<Counts> result_;
   std::optional<Error> over_;
   std::thread thread_;

@@ -20,6 +20,7 @@ Result<FileEnd> FileReader::send(bool asks) {
     if (!have) return have.error();
     have_ = *have;
     changed_ = have_.size != file_.size;
+    search_.emplace(have_, [this](std::uint64_t block) { return answers_.sums(block); });
   }
   Status sent = send_all();
   if (sent.ok()) sent = flush_same();
@@ -70,42 +71,41 @@ Status FileReader::send_data(std::uint64_t from, std::uint64_t to) {
   return {};
 }
 
-/// Only what the sink does not have.
+/// Only what the sink does not have. The window has bytes of the file: what was looked at, and what comes next.
 Status FileReader::send_changes(std::uint64_t from, std::uint64_t to) {
-  const std::size_t block = have_.block_bytes;
-  buffer_.resize(std::max(kDataBytes, block));
+  window_.resize(std::max(kDataBytes, 2 * search_->block_bytes()));
+  std::size_t filled = 0;
   while (from < to && !over()) {
-    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(to - from, buffer_.size() - from % block));
-    const std::span bytes = std::span(buffer_).first(count);
-    if (!read(from, bytes)) return {};
-    for (std::size_t at = 0; at < count;) {
-      const std::size_t length = std::min(block - (from + at) % block, count - at);
-      const auto same = sink_has(from + at, bytes.subspan(at, length));
-      if (!same) return same.error();
-      if (Status sent = send_part(from + at, bytes.subspan(at, length), *same); !sent.ok()) return sent;
-      at += length;
+    const auto more = static_cast<std::size_t>(std::min<std::uint64_t>(window_.size() - filled, to - from - filled));
+    if (!read(from + filled, std::span(window_).subspan(filled, more))) return {};
+    filled += more;
+    const bool last = from + filled == to;
+    std::size_t done = 0;  // of the window
+    std::size_t at = 0;    // before that nothing is the same
+    while (at < filled && (last || filled - at >= search_->block_bytes())) {
+      const auto found = search_->next(from + at, std::span(window_).subspan(at, filled - at), last);
+      if (!found) return found.error();
+      at += found->at;
+      if (found->length == 0) continue;
+      if (Status sent = send_bytes(from + done, std::span(window_).subspan(done, at - done)); !sent.ok()) return sent;
+      if (Status said = add_same({.offset = from + at, .length = found->length, .from = found->from}); !said.ok()) {
+        return said;
+      }
+      done = at += found->length;
     }
-    checksum_.update(bytes);
-    moved(count);
-    from += count;
+    if (Status sent = send_bytes(from + done, std::span(window_).subspan(done, at - done)); !sent.ok()) return sent;
+    checksum_.update(std::span(window_).first(at));
+    moved(at);
+    std::copy(window_.begin() + static_cast<std::ptrdiff_t>(at), window_.begin() + static_cast<std::ptrdiff_t>(filled),
+              window_.begin());
+    from += at;
+    filled -= at;
   }
   return {};
 }
 
-Result<bool> FileReader::sink_has(std::uint64_t offset, std::span<const std::byte> block) {
-  const std::uint64_t there = offset < have_.size ? std::min<std::uint64_t>(have_.block_bytes, have_.size - offset) : 0;
-  if (offset % have_.block_bytes != 0 || block.size() != there) return false;
-  const auto theirs = answers_.hash(offset / have_.block_bytes);
-  if (!theirs) return theirs.error();
-  return *theirs == hash_of(block);
-}
-
-Status FileReader::send_part(std::uint64_t offset, std::span<const std::byte> bytes, bool same) {
-  if (same) {
-    if (same_.length == 0) same_.offset = offset;
-    same_.length += bytes.size();
-    return {};
-  }
+Status FileReader::send_bytes(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return {};
   changed_ = true;
   if (Status said = flush_same(); !said.ok()) return said;
   while (!bytes.empty()) {
@@ -122,9 +122,21 @@ Status FileReader::send_part(std::uint64_t offset, std::span<const std::byte> by
   return {};
 }
 
+/// What goes on where it was, on both sides, is said at once.
+Status FileReader::add_same(const Same& same) {
+  changed_ = changed_ || same.from != same.offset;
+  if (same_.length > 0 && same_.offset + same_.length == same.offset && same_.from + same_.length == same.from) {
+    same_.length += same.length;
+    return {};
+  }
+  if (Status said = flush_same(); !said.ok()) return said;
+  same_ = same;
+  return {};
+}
+
 Status FileReader::flush_same() {
   if (same_.length == 0 || over()) return {};
-  const Extent same = same_;
+  const Same same = same_;
   same_ = {};
   // Of an old file that may turn out to be the same as a whole nothing is done before something differs.
   return writer_.put(FrameKind::kSame, same.encode());

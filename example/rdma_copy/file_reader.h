@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "rdma_copy/answers.h"
+#include "rdma_copy/block_search.h"
 #include "rdma_copy/events.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
@@ -42,10 +44,10 @@ class FileReader {
   [[nodiscard]] Status send_all();
   [[nodiscard]] Status send_data(std::uint64_t from, std::uint64_t to);
   [[nodiscard]] Status send_changes(std::uint64_t from, std::uint64_t to);
-  [[nodiscard]] Status send_part(std::uint64_t offset, std::span<const std::byte> bytes, bool same);
+  [[nodiscard]] Status send_bytes(std::uint64_t offset, std::span<const std::byte> bytes);
+  [[nodiscard]] Status add_same(const Same& same);
   [[nodiscard]] Status flush_same();
   [[nodiscard]] Status send_hole(std::uint64_t from, std::uint64_t to);
-  [[nodiscard]] Result<bool> sink_has(std::uint64_t offset, std::span<const std::byte> block);
   /// Whether all of `to` was read.
   [[nodiscard]] bool read(std::uint64_t offset, std::span<std::byte> to);
   [[nodiscard]] Status wait_for_turn(std::uint64_t bytes);
@@ -61,11 +63,12 @@ class FileReader {
   const Events& events_;
   programs::Checksum checksum_;
   Have have_;
-  Extent same_;  // to be said, when it ends
+  Same same_;  // to be said, when it ends
+  std::optional<BlockSearch> search_;
   bool changed_ = false;
   std::uint64_t bytes_sent_ = 0;
   std::string failure_;
-  std::vector<std::byte> buffer_;
+  std::vector<std::byte> window_;
 };
 
 /// Puts a hole into a checksum.

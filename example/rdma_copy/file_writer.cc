@@ -9,6 +9,7 @@
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/file_reader.h"
 #include "rdmacomm/base/system_call.h"
+#include "rdmacomm/base/wire.h"
 
 namespace rdmacomm::copying {
 namespace {
@@ -61,6 +62,7 @@ Status FileWriter::find_base() {
     have_.base = Have::Base::kOld;
   }
   have_.size = static_cast<std::uint64_t>(is.st_size);
+  if (have_.size > Have::kMostSize) return make_error(std::make_error_code(std::errc::file_too_large), "");
   have_.block_bytes = hash_block_bytes(have_.size);
   return {};
 }
@@ -78,7 +80,6 @@ Status FileWriter::tell(FrameWriter& writer) {
   have_.id = plan_.entry.id;
   if (Status said = writer.put(FrameKind::kHave, have_.encode()); !said.ok()) return said;
   const int fd = have_.base == Have::Base::kOld ? old_.get() : file_.fd();
-  std::vector<std::byte> hashes;
   buffer_.resize(std::max<std::size_t>(kDataBytes, have_.block_bytes));
   for (std::uint64_t at = 0; have_.base != Have::Base::kNone && at < have_.size; at += buffer_.size()) {
     const std::span want =
@@ -86,13 +87,14 @@ Status FileWriter::tell(FrameWriter& writer) {
     const auto got = read_at(fd, at, want);
     // What cannot be read, or has become shorter meanwhile, is the same as nothing.
     std::ranges::fill(want.subspan(got ? *got : 0), std::byte{});
-    hashes.clear();
+    WireWriter hashes;
     for (std::size_t block = 0; block < want.size(); block += have_.block_bytes) {
-      const BlockHash hash =
-          hash_of(want.subspan(block, std::min<std::size_t>(have_.block_bytes, want.size() - block)));
-      hashes.insert(hashes.end(), hash.begin(), hash.end());
+      const BlockSums sums =
+          sums_of(want.subspan(block, std::min<std::size_t>(have_.block_bytes, want.size() - block)));
+      hashes.put(sums.rolling);
+      hashes.put_bytes(sums.hash);
     }
-    if (Status said = writer.put(FrameKind::kHashes, hashes); !said.ok()) return said;
+    if (Status said = writer.put(FrameKind::kHashes, hashes.bytes()); !said.ok()) return said;
   }
   return writer.flush();
 }
@@ -114,7 +116,7 @@ Status FileWriter::write(std::uint64_t offset, std::span<const std::byte> bytes)
   if (Status fits = take(offset, bytes.size()); !fits.ok()) return fits;
   if (!file_) {
     if (Status made = create(); !made.ok()) return made;
-    if (Status kept = keep({.offset = 0, .length = offset}); !kept.ok()) return kept;
+    if (Status kept = keep({.length = offset}); !kept.ok()) return kept;
   }
   checksum_.update(bytes);
   return write_all(offset, bytes);
@@ -124,7 +126,7 @@ Status FileWriter::hole(const Extent& extent) {
   if (Status fits = take(extent.offset, extent.length); !fits.ok()) return fits;
   if (!file_) {
     if (Status made = create(); !made.ok()) return made;
-    if (Status kept = keep({.offset = 0, .length = extent.offset}); !kept.ok()) return kept;
+    if (Status kept = keep({.length = extent.offset}); !kept.ok()) return kept;
   }
   add_hole(checksum_, extent.length);
   if (have_.base != Have::Base::kPartial || extent.offset >= have_.size) return {};  // nothing was written there
@@ -141,24 +143,30 @@ Status FileWriter::hole(const Extent& extent) {
   return {};
 }
 
-Status FileWriter::same(const Extent& extent) {
-  if (Status fits = take(extent.offset, extent.length); !fits.ok()) return fits;
-  if (extent.length > have_.size || extent.offset > have_.size - extent.length) {
+Status FileWriter::same(const Same& same) {
+  if (Status fits = take(same.offset, same.length); !fits.ok()) return fits;
+  const bool there = same.length <= have_.size && same.from <= have_.size - same.length;
+  if (!there || (have_.base == Have::Base::kPartial && same.from != same.offset)) {
     return make_error(Errc::kBadMessage, "the other side says that this one has what it does not have");
   }
-  return file_ ? keep(extent) : Status();
+  if (!file_ && same.from == same.offset) return {};
+  if (!file_) {
+    if (Status made = create(); !made.ok()) return made;
+    if (Status kept = keep({.length = same.offset}); !kept.ok()) return kept;
+  }
+  return keep(same);
 }
 
 /// Into the new file, and into the checksum from there.
-Status FileWriter::keep(const Extent& extent) {
-  if (have_.base == Have::Base::kOld && extent.length > 0) {
-    if (Status copied = copy_old(extent); !copied.ok()) return copied;
+Status FileWriter::keep(const Same& same) {
+  if (have_.base == Have::Base::kOld && same.length > 0) {
+    if (Status copied = copy_old(same); !copied.ok()) return copied;
   }
   if (!plan_.checksum) return {};
   buffer_.resize(kDataBytes);
-  for (std::uint64_t done = 0; done < extent.length;) {
-    const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(kDataBytes, extent.length - done));
-    const auto got = read_at(file_.fd(), extent.offset + done, std::span(buffer_).first(want));
+  for (std::uint64_t done = 0; done < same.length;) {
+    const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(kDataBytes, same.length - done));
+    const auto got = read_at(file_.fd(), same.offset + done, std::span(buffer_).first(want));
     if (!got) return got.error();
     if (*got < want) return make_error(std::make_error_code(std::errc::io_error), "what was there has become shorter");
     checksum_.update(std::span(buffer_).first(want));
@@ -167,10 +175,10 @@ Status FileWriter::keep(const Extent& extent) {
   return {};
 }
 
-Status FileWriter::copy_old(const Extent& extent) {
-  auto from = static_cast<off_t>(extent.offset);
-  auto to = static_cast<off_t>(extent.offset);
-  const auto end = static_cast<off_t>(extent.offset + extent.length);
+Status FileWriter::copy_old(const Same& same) {
+  auto from = static_cast<off_t>(same.from);
+  auto to = static_cast<off_t>(same.offset);
+  const auto end = static_cast<off_t>(same.offset + same.length);
   while (to < end) {
     const ssize_t count = ::copy_file_range(old_.get(), &from, file_.fd(), &to, static_cast<std::size_t>(end - to), 0);
     if (count > 0 || (count < 0 && last_system_error() == std::errc::interrupted)) continue;

@@ -36,7 +36,7 @@ class FileWriter {
   [[nodiscard]] Status tell(FrameWriter& writer);
   [[nodiscard]] Status write(std::uint64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] Status hole(const Extent& extent);
-  [[nodiscard]] Status same(const Extent& extent);
+  [[nodiscard]] Status same(const Same& same);
   /// All has come: it is compared with what was sent, and gets its name.
   [[nodiscard]] Status end(const FileEnd& end);
   /// Nothing is to be left of it.
@@ -46,8 +46,8 @@ class FileWriter {
   [[nodiscard]] Status find_base();
   [[nodiscard]] Status create();
   [[nodiscard]] Status take(std::uint64_t offset, std::uint64_t length);
-  [[nodiscard]] Status keep(const Extent& extent);
-  [[nodiscard]] Status copy_old(const Extent& extent);
+  [[nodiscard]] Status keep(const Same& same);
+  [[nodiscard]] Status copy_old(const Same& same);
   [[nodiscard]] Status write_all(std::uint64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] Status set_attributes(int fd, unsigned has_mode);
 

@@ -155,6 +155,23 @@ Result<Extent> Extent::decode(std::span<const std::byte> bytes) {
   return extent;
 }
 
+std::vector<std::byte> Same::encode() const {
+  WireWriter writer;
+  writer.put(offset);
+  writer.put(length);
+  writer.put(from);
+  return writer.take();
+}
+
+Result<Same> Same::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
+  const Same same{.offset = reader.get<std::uint64_t>(),
+                  .length = reader.get<std::uint64_t>(),
+                  .from = reader.get<std::uint64_t>()};
+  if (!reader.ok() || reader.remaining() != 0) return bad("account of what is the same");
+  return same;
+}
+
 std::vector<std::byte> FileEnd::encode() const {
   WireWriter writer;
   writer.put(id);

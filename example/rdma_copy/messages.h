@@ -72,8 +72,10 @@ struct Entry {
 struct Have {
   enum class Base : std::uint8_t { kNone = 0, kPartial = 1, kOld = 2 };
   static constexpr std::uint32_t kLeastBlock = 4096;
-  static constexpr std::uint32_t kMostBlock = std::uint32_t{1} << 30;
+  static constexpr std::uint32_t kMostBlock = std::uint32_t{1} << 26;
   static constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 20;
+
+  static constexpr std::uint64_t kMostSize = kMostBlock * kMostBlocks;
 
   std::uint32_t id = 0;
   Base base = Base::kNone;
@@ -86,10 +88,11 @@ struct Have {
   /// kBadMessage
   [[nodiscard]] static Result<Have> decode(std::span<const std::byte> bytes);
 };
+inline constexpr std::size_t kSumsBytes = 20;  ///< of a block: the rolling sum, the hash
 /// The block size for a file of so many bytes: small, so that few bytes are sent for a change, and kMostBlocks at most.
 [[nodiscard]] std::uint32_t hash_block_bytes(std::uint64_t size) noexcept;
 
-/// A part of a file: a hole, or what the sink has. A value.
+/// A part of a file: a hole. A value.
 struct Extent {
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
@@ -97,6 +100,17 @@ struct Extent {
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// kBadMessage
   [[nodiscard]] static Result<Extent> decode(std::span<const std::byte> bytes);
+};
+
+/// A part of a file that the sink has. A value.
+struct Same {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint64_t from = 0;  ///< where in what it has; of a partial file the same as offset
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage
+  [[nodiscard]] static Result<Same> decode(std::span<const std::byte> bytes);
 };
 
 /// How a file ends. A value.

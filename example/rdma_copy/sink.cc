@@ -253,12 +253,17 @@ class Sink {
 
   Status write_part(const Frame& frame) {
     auto payload = frame.payload;
-    if (frame.kind != FrameKind::kData) {
+    if (frame.kind == FrameKind::kHole) {
       const auto extent = Extent::decode(payload);
       if (!extent) return extent.error();
       moved(extent->length);
-      if (!file_) return {};
-      return frame.kind == FrameKind::kHole ? file_->hole(*extent) : file_->same(*extent);
+      return file_ ? file_->hole(*extent) : Status();
+    }
+    if (frame.kind == FrameKind::kSame) {
+      const auto same = Same::decode(payload);
+      if (!same) return same.error();
+      moved(same->length);
+      return file_ ? file_->same(*same) : Status();
     }
     const auto offset = take_offset(payload);
     if (!offset) return offset.error();

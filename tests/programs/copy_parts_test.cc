@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "rdma_copy/block_hashes.h"
+#include "rdma_copy/block_search.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/new_file.h"
 #include "rdma_copy/place.h"
@@ -88,6 +89,7 @@ TEST(CopyMessages, AreCheckedByteByByte) {
   expect_robust<Entry>(some_entry().encode());
   expect_robust<Have>(Have{.id = 3, .base = Have::Base::kOld, .size = 8193}.encode());
   expect_robust<Extent>(Extent{.offset = 1, .length = 2}.encode());
+  expect_robust<Same>(Same{.offset = 1, .length = 2, .from = 3}.encode());
   expect_robust<FileEnd>(FileEnd{.id = 1, .checksum = 5}.encode());
   expect_robust<Failure>(Failure{.id = 1, .text = "why"}.encode());
   expect_robust<Counts>(Counts{.files = 1}.encode());
@@ -114,7 +116,7 @@ TEST(CopyMessages, HaveBounds) {
   EXPECT_EQ(Have::decode(Have{.size = std::uint64_t{1} << 40, .block_bytes = 4096}.encode()).code(), Errc::kBadMessage);
   EXPECT_EQ(hash_block_bytes(0), 4096U);
   EXPECT_EQ(hash_block_bytes(std::uint64_t{1} << 30), 4096U);
-  for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 40, (std::uint64_t{1} << 50) - 1}) {
+  for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 40, Have::kMostSize}) {
     EXPECT_LE((Have{.size = size, .block_bytes = hash_block_bytes(size)}.blocks()), Have::kMostBlocks) << size;
   }
 }
@@ -143,6 +145,133 @@ TEST(CopyBlockHashes, AreThoseOfXxh3) {
   EXPECT_EQ(empty[0], std::byte{0x99});
   EXPECT_EQ(empty[15], std::byte{0x7f});
   EXPECT_NE(hash_of(std::vector<std::byte>(4096)), hash_of(std::vector<std::byte>(4095)));
+}
+
+TEST(CopyBlockHashes, RollOn) {
+  std::mt19937 random(7);
+  std::vector<std::byte> bytes(9000);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  for (const std::size_t length : {std::size_t{1}, std::size_t{33}, std::size_t{4096}}) {
+    RollingSum rolled(std::span<const std::byte>(bytes).first(length));
+    for (std::size_t at = 0; at + length < bytes.size(); ++at) {
+      const RollingSum fresh(std::span<const std::byte>(bytes).subspan(at, length));
+      ASSERT_EQ(rolled.value(), fresh.value()) << length << ' ' << at;
+      rolled.roll(bytes[at], bytes[at + length]);
+    }
+  }
+}
+
+TEST(CopyBlockHashes, FindBlocksByWhatIsInThem) {
+  std::vector<std::vector<std::byte>> blocks;
+  for (int i = 0; i < 300; ++i) blocks.emplace_back(64, static_cast<std::byte>(i % 256));
+  std::vector<BlockSums> sums;
+  for (const auto& block : blocks) sums.push_back(sums_of(block));
+  const BlockIndex index(sums);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_TRUE(index.may_have(sums[i].rolling));
+    EXPECT_EQ(index.find(sums[i].rolling, blocks[i]), i % 256);
+  }
+  blocks[0][5] = std::byte{9};
+  EXPECT_EQ(index.find(sums[0].rolling, blocks[0]), std::nullopt) << "the sum is right, the bytes are not";
+  EXPECT_EQ(index.find(12345, blocks[0]), std::nullopt);
+}
+
+/// What a search finds, put together again. Returns  how many bytes had to be sent
+std::size_t rebuild(const std::vector<std::byte>& old, const std::vector<std::byte>& wanted, Have::Base base,
+                    std::size_t window_bytes) {
+  const Have have{.base = base, .size = old.size()};
+  BlockSearch search(have, [&](std::uint64_t block) -> Result<BlockSums> {
+    const std::size_t from = block * have.block_bytes;
+    return sums_of(std::span(old).subspan(from, std::min<std::size_t>(have.block_bytes, old.size() - from)));
+  });
+  std::size_t sent = 0;
+  std::vector<std::byte> built;
+  for (std::size_t at = 0; at < wanted.size();) {
+    const std::size_t count = std::min(window_bytes, wanted.size() - at);
+    const bool last = at + count == wanted.size();
+    if (!last && count < have.block_bytes) break;
+    const auto found = search.next(at, std::span(wanted).subspan(at, count), last);
+    EXPECT_TRUE(found.has_value());
+    EXPECT_LE(found->at + found->length, count);
+    EXPECT_GT(found->at + found->length, 0U) << "it goes on";
+    sent += found->at;
+    built.insert(built.end(), wanted.begin() + static_cast<std::ptrdiff_t>(at),
+                 wanted.begin() + static_cast<std::ptrdiff_t>(at + found->at));
+    EXPECT_LE(found->from + found->length, old.size());
+    EXPECT_TRUE(base == Have::Base::kOld || found->length == 0 || found->from == built.size());
+    built.insert(built.end(), old.begin() + static_cast<std::ptrdiff_t>(found->from),
+                 old.begin() + static_cast<std::ptrdiff_t>(found->from + found->length));
+    at += found->at + found->length;
+  }
+  EXPECT_EQ(built, wanted);
+  return sent;
+}
+
+std::vector<std::byte> random_bytes(std::mt19937& random, std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+TEST(CopyBlockSearch, FindsWhatWasMoved) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const auto old = random_bytes(random, 200'000);
+  const auto rebuilt = [&](const std::vector<std::byte>& wanted) {
+    return rebuild(old, wanted, Have::Base::kOld, 65536);
+  };
+  EXPECT_EQ(rebuilt(old), 0U);
+  EXPECT_EQ(rebuilt({}), 0U);
+  auto wanted = old;
+  wanted.insert(wanted.begin() + 50'001, std::byte{1});
+  EXPECT_LE(rebuilt(wanted), 4097U) << "inserted";
+  wanted.erase(wanted.begin() + 10, wanted.begin() + 1234);
+  EXPECT_LE(rebuilt(wanted), 3 * 4096U) << "and taken out";
+  std::rotate(wanted.begin(), wanted.begin() + 77'777, wanted.end());
+  EXPECT_LE(rebuilt(wanted), 8 * 4096U) << "and moved";
+  wanted = old;
+  wanted[100'000] ^= std::byte{1};
+  EXPECT_EQ(rebuilt(wanted), 4096U) << "changed in its place";
+  EXPECT_EQ(rebuilt(random_bytes(random, 100'000)), 100'000U);
+  wanted.assign(old.end() - 200'000 % 4096 - 4096, old.end());
+  EXPECT_EQ(rebuilt(wanted), 0U) << "the end, with its short block";
+}
+
+TEST(CopyBlockSearch, ChangesAPartialFileInItsPlace) {
+  std::mt19937 random(11);
+  const auto old = random_bytes(random, 20'000);
+  auto wanted = old;
+  wanted.resize(50'000);
+  wanted[5000] ^= std::byte{1};
+  EXPECT_EQ(rebuild(old, wanted, Have::Base::kPartial, 65536), 4096U + 50'000 - 20'000);
+  wanted.insert(wanted.begin(), std::byte{1});
+  EXPECT_EQ(rebuild(old, wanted, Have::Base::kPartial, 65536), wanted.size());
+}
+
+/// Any edits, any window: what comes out is what was wanted.
+TEST(CopyBlockSearch, AlwaysYieldsTheFile) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const auto below = [&](std::size_t bound) { return static_cast<std::ptrdiff_t>(random() % bound); };
+  for (int round = 0; round < 30; ++round) {
+    auto old = random_bytes(random, 1 + random() % 60'000);
+    if (round % 5 == 0) std::fill(old.begin() + below(old.size()), old.end(), std::byte{});
+    auto wanted = old;
+    for (int edit = 0; edit < 5 && !wanted.empty(); ++edit) {
+      const auto at = wanted.begin() + below(wanted.size());
+      if (random() % 3 == 0)
+        *at ^= std::byte{1};
+      else if (random() % 2 == 0)
+        wanted.erase(at, at + below(static_cast<std::size_t>(wanted.end() - at) + 1));
+      else
+        wanted.insert(at, static_cast<std::size_t>(random() % 9000), std::byte{5});
+    }
+    for (const auto base : {Have::Base::kOld, Have::Base::kPartial}) {
+      (void)rebuild(old, wanted, base, 4096 + random() % 20'000);
+    }
+  }
 }
 
 // Paths ---------------------------------------------------------------------------------------------------------------

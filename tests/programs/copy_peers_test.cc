@@ -161,7 +161,7 @@ TEST_F(CopyPeers, NoMoreComesThanWasAnnounced) {
            {[](FrameWriter& w) { put_data(w, ~std::uint64_t{0}, 2); }, "of a file of 10"},
            {[](FrameWriter& w) { put(w, FrameKind::kHole, Extent{.length = ~std::uint64_t{0}}.encode()); },
             "of a file of 10"},
-           {[](FrameWriter& w) { put(w, FrameKind::kSame, Extent{.length = 1}.encode()); }, "what it does not have"},
+           {[](FrameWriter& w) { put(w, FrameKind::kSame, Same{.length = 1}.encode()); }, "what it does not have"},
            {[](FrameWriter& w) { put(w, FrameKind::kFileEnd, FileEnd{.id = 1}.encode()); }, "of which 0 have come"},
            {[](FrameWriter& w) { put(w, FrameKind::kFile, file_of(1)); }, "within another one"},
            {[](FrameWriter& w) { put(w, FrameKind::kLeave); }, "leaves a directory that it is not in"},

@@ -253,6 +253,15 @@ class Runs(CopyTest):
         self.assertEqual(result["bytes_sent"], len(data) - 10 * MIB)
         self.assertEqual(self.content("out/file"), data)
 
+    def test_delta_finds_what_was_moved(self):
+        self.serve()
+        data = self.random.randbytes(10 * MIB)
+        self.file("root/file", data)
+        source = self.file("in/file", b"in front" + data[:3 * MIB + 77] + data[4 * MIB:] + data[:MIB])
+        result = self.assert_copied("--delta", "--json", source, ":file")
+        self.assertLessEqual(result["bytes_sent"], 5 * 4096)
+        self.assertEqual(sha(self.path("root/file")), sha(source))
+
     def test_delta_to_a_shorter_file_and_to_holes(self):
         self.serve()
         self.file("root/file", self.random.randbytes(8 * MIB))
