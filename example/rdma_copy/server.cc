@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "rdma_copy/frames.h"
@@ -114,10 +115,15 @@ class Guest {
 
 class Guests {
  public:
-  void add(const ServerOptions& options, const Place& place, std::shared_ptr<EndPoint> endpoint) {
+  void add(const ServerOptions& options, const Place& place, const std::shared_ptr<EndPoint>& endpoint) {
     const std::lock_guard lock(mutex_);
     guests_.remove_if([](const auto& guest) { return guest->gone(); });
-    guests_.push_back(std::make_unique<Guest>(options, place, std::move(endpoint)));
+    try {
+      guests_.push_back(std::make_unique<Guest>(options, place, endpoint));
+    } catch (const std::system_error& error) {  // no more threads for this user: others go on
+      RDMACOMM_LOG(WARNING) << endpoint->peer() << " is not served: cannot start a thread: " << error.what();
+      endpoint->stop();
+    }
   }
   /// When nobody adds any more.
   void dismiss_all() {
@@ -149,7 +155,7 @@ Status run_server(const ServerOptions& options, int stop_fd) {
   std::thread waiter([&] {
     while (!over.load()) {
       auto endpoint = door->wait_for_endpoint(Deadline::after(std::chrono::milliseconds(200)));
-      if (endpoint) guests.add(options, *place, std::move(*endpoint));
+      if (endpoint) guests.add(options, *place, *endpoint);
     }
   });
   pollfd stop{.fd = stop_fd, .events = POLLIN, .revents = 0};
