@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/file_reader.h"
@@ -15,6 +16,8 @@ namespace rdmacomm::copying {
 namespace {
 
 constexpr unsigned kOwnerWrites = 0600;
+// For less it takes longer to wake a thread.
+constexpr std::size_t kLeastQueued = std::size_t{64} << 10;
 
 Error failed(const char* what = "") {
   return make_error(last_system_error(), what);
@@ -112,14 +115,26 @@ Status FileWriter::take(std::uint64_t offset, std::uint64_t length) {
 }
 
 /// With a base, all before `at_` is the same as there until the new file is made: then it is copied.
-Status FileWriter::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+Status FileWriter::write(std::uint64_t offset, std::span<const std::byte> bytes,
+                         std::shared_ptr<const void> keep_bytes) {
   if (Status fits = take(offset, bytes.size()); !fits.ok()) return fits;
   if (!file_) {
     if (Status made = create(); !made.ok()) return made;
     if (Status kept = keep({.length = offset}); !kept.ok()) return kept;
   }
-  checksum_.update(bytes);
+  if (plan_.checksum && bytes.size() >= kLeastQueued) {
+    queue_.add(checksum_, bytes, std::move(keep_bytes));
+    queued_ = true;
+  } else {
+    drain();
+    checksum_.update(bytes);
+  }
   return write_all(offset, bytes);
+}
+
+/// Before the checksum is touched by this thread.
+void FileWriter::drain() {
+  if (std::exchange(queued_, false)) queue_.drain();
 }
 
 Status FileWriter::hole(const Extent& extent) {
@@ -128,6 +143,7 @@ Status FileWriter::hole(const Extent& extent) {
     if (Status made = create(); !made.ok()) return made;
     if (Status kept = keep({.length = extent.offset}); !kept.ok()) return kept;
   }
+  drain();
   add_hole(checksum_, extent.length);
   if (have_.base != Have::Base::kPartial || extent.offset >= have_.size) return {};  // nothing was written there
   const std::uint64_t length = std::min(extent.length, have_.size - extent.offset);
@@ -163,6 +179,7 @@ Status FileWriter::keep(const Same& same) {
     if (Status copied = copy_old(same); !copied.ok()) return copied;
   }
   if (!plan_.checksum) return {};
+  drain();
   buffer_.resize(kDataBytes);
   for (std::uint64_t done = 0; done < same.length;) {
     const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(kDataBytes, same.length - done));
@@ -218,6 +235,7 @@ Status FileWriter::end(const FileEnd& end) {
     return make_error(Errc::kBadMessage, "the other side ends a file of " + std::to_string(plan_.entry.size) +
                                              " bytes, of which " + std::to_string(at_) + " have come");
   }
+  drain();
   if (!file_) {
     struct stat is = {};
     return ::fstat(old_.get(), &is) == 0 ? set_attributes(old_.get(), is.st_mode & 07777) : Status(failed());

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "rdma_copy/checksum_queue.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/new_file.h"
@@ -28,13 +30,18 @@ class FileWriter {
     bool resume = false;  ///< what an earlier copy has left is kept
     bool sync = false;
   };
-  explicit FileWriter(const Plan& plan) : plan_(plan), checksum_(plan.checksum) {}
+  /// queue  computes the checksum
+  FileWriter(const Plan& plan, ChecksumQueue& queue) : plan_(plan), checksum_(plan.checksum), queue_(queue) {}
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  ~FileWriter() { drain(); }
 
   /// Finds what there is of it already, where it is asked; else begins anew.
   [[nodiscard]] Status begin();
   /// Tells the source of it.
   [[nodiscard]] Status tell(FrameWriter& writer);
-  [[nodiscard]] Status write(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// keep  owns the bytes
+  [[nodiscard]] Status write(std::uint64_t offset, std::span<const std::byte> bytes, std::shared_ptr<const void> keep);
   [[nodiscard]] Status hole(const Extent& extent);
   [[nodiscard]] Status same(const Same& same);
   /// All has come: it is compared with what was sent, and gets its name.
@@ -51,8 +58,12 @@ class FileWriter {
   [[nodiscard]] Status write_all(std::uint64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] Status set_attributes(int fd, unsigned has_mode);
 
+  void drain();
+
   const Plan plan_;
   programs::Checksum checksum_;
+  ChecksumQueue& queue_;
+  bool queued_ = false;  // something of this file
   Have have_;
   UniqueFd old_;               // where the base is kOld
   NewFile file_;               // where it is kOld: from the first difference on

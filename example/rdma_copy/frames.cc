@@ -72,12 +72,12 @@ Result<std::optional<Frame>> FrameReader::next(Deadline deadline) {
   for (;;) {
     if (!rest_.empty() && rest_.front() == std::byte{0}) rest_ = {};
     if (!rest_.empty()) break;
-    block_.release();
+    block_.reset();
     auto block = stream_.next(deadline);
     if (!block) return block.error();
     if (!*block) return std::optional<Frame>();
-    block_ = std::move(*block);
-    rest_ = block_.bytes();
+    block_ = std::make_shared<const StreamBlock>(std::move(*block));
+    rest_ = block_->bytes();
   }
   WireReader reader(rest_);
   const auto kind = reader.get<std::uint32_t>();
@@ -87,7 +87,8 @@ Result<std::optional<Frame>> FrameReader::next(Deadline deadline) {
                                              " of " + std::to_string(length) + " bytes, " +
                                              std::to_string(rest_.size()) + " are left of the block");
   }
-  const Frame frame{.kind = static_cast<FrameKind>(kind), .payload = rest_.subspan(kFrameHead, length)};
+  const Frame frame{
+      .kind = static_cast<FrameKind>(kind), .payload = rest_.subspan(kFrameHead, length), .block = block_};
   rest_ = rest_.subspan(kFrameHead + length);
   return std::optional(frame);
 }

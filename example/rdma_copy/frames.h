@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -62,10 +63,11 @@ class FrameWriter {
   std::span<std::byte> lent_;  // by lend_data(), with the head
 };
 
-/// A frame that has come. A value; what it points to goes with the next one.
+/// A frame that has come. A value; what it points to goes with the next one, unless `block` is kept.
 struct Frame {
   FrameKind kind = FrameKind::kPad;
   std::span<const std::byte> payload = {};
+  std::shared_ptr<const StreamBlock> block = nullptr;  ///< that it is in
 };
 
 /// Takes frames out of blocks. A resource; does not own the stream.
@@ -80,7 +82,7 @@ class FrameReader {
 
  private:
   RDMAStream& stream_;
-  StreamBlock block_;
+  std::shared_ptr<const StreamBlock> block_;
   std::span<const std::byte> rest_;
 };
 

@@ -67,10 +67,13 @@ class Sink {
 
   Status run() {
     for (;;) {
-      const auto frame = reader_.next(Deadline::never());
+      auto frame = reader_.next(Deadline::never());
       if (!frame) return frame.error();
       if (!*frame) return make_error(Errc::kBadMessage, "the other side has ended too early");
-      if ((*frame)->kind == FrameKind::kEnd) return finish();
+      if ((*frame)->kind == FrameKind::kEnd) {
+        frame->reset();  // its block: the source waits until all are released
+        return finish();
+      }
       if (Status taken = take(**frame); !taken.ok()) return taken;
     }
   }
@@ -229,7 +232,8 @@ class Sink {
                                      .times = options_.archive,
                                      .checksum = options_.checksum,
                                      .resume = options_.resume,
-                                     .sync = options_.sync});
+                                     .sync = options_.sync},
+                    checksums_);
       if (Status begun = file_->begin(); !begun.ok()) {
         file_.reset();
         if (Status failed = fail(path_, begun.error()); !failed.ok()) return failed;
@@ -269,7 +273,7 @@ class Sink {
     if (!offset) return offset.error();
     moved(payload.size());
     counts_.bytes_sent += payload.size();
-    return file_ ? file_->write(*offset, payload) : Status();
+    return file_ ? file_->write(*offset, payload, frame.block) : Status();
   }
 
   Status end_file(const Frame& frame) {
@@ -310,9 +314,10 @@ class Sink {
   const unsigned mask_;
   FrameReader& reader_;
   FrameWriter writer_;
-  std::string new_name_;            // of the first thing that comes, where the destination is a name
-  std::vector<Folder> folders_;     // that it is in; the first one is the destination's
-  bool writing_ = false;            // parts of a file come
+  std::string new_name_;         // of the first thing that comes, where the destination is a name
+  std::vector<Folder> folders_;  // that it is in; the first one is the destination's
+  bool writing_ = false;         // parts of a file come
+  ChecksumQueue checksums_;
   std::optional<FileWriter> file_;  // that is written; none: it has failed
   std::uint32_t id_ = 0;
   std::uint64_t size_ = 0;
