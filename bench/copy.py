@@ -17,9 +17,7 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import random
-import re
 import shutil
 import socket
 import statistics
@@ -28,6 +26,8 @@ import sys
 import tempfile
 import time
 from typing import NamedTuple
+
+from machine import processor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 COPY = os.path.join(ROOT, "build/release/bin/rdma_copy")
@@ -188,12 +188,6 @@ def verdicts(figures, share):
     good = good and share < DELTA_BOUND
     text += f"| share of the bytes moved by --delta | {share:.4f} | < {DELTA_BOUND} | {'yes' if share < DELTA_BOUND else 'NO'} |\n"
     return text, good
-
-
-def processor():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        found = re.search(r"model name\s*: (.*)", file.read())
-    return f"{os.cpu_count()} CPUs ({found.group(1) if found else platform.machine()}), Linux {platform.release()}"
 
 
 def main():

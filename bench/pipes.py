@@ -16,8 +16,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
-import re
 import shutil
 import socket
 import statistics
@@ -26,6 +24,8 @@ import sys
 import tempfile
 import time
 from typing import NamedTuple
+
+from machine import processor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "build/release/bin")
@@ -144,12 +144,6 @@ def verdicts(figures):
         good = good and kept
         text += f"| {what} / {of_what} | {ratio:.2f} | >= {least} | {'yes' if kept else 'NO'} |\n"
     return text, good
-
-
-def processor():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        found = re.search(r"model name\s*: (.*)", file.read())
-    return f"{os.cpu_count()} CPUs ({found.group(1) if found else platform.machine()}), Linux {platform.release()}"
 
 
 def make_file(folder, size):

@@ -19,7 +19,6 @@ import contextlib
 import datetime
 import json
 import os
-import platform
 import re
 import shutil
 import socket
@@ -29,6 +28,8 @@ import sys
 import tempfile
 import time
 from typing import NamedTuple
+
+from machine import processor
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
@@ -237,12 +238,6 @@ def table_of(figures):
             text += line
             all_kept = all_kept and kept
     return text, all_kept
-
-
-def processor():
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        found = re.search(r"model name\s*: (.*)", file.read())
-    return f"{os.cpu_count()} CPUs ({found.group(1) if found else platform.machine()}), Linux {platform.release()}"
 
 
 def main():
