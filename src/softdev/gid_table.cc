@@ -16,7 +16,6 @@
 #include <cstring>
 #include <map>
 #include <string_view>
-#include <utility>
 
 #include "rdmacomm/base/unique_fd.h"
 #include "rdmacomm/verbs/gid.h"
