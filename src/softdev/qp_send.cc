@@ -50,8 +50,12 @@ constexpr int kInfiniteRnrRetry = 7;
 }  // namespace
 
 RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept {
+  const bool has_slices = static_cast<std::uint32_t>(wr.num_sge) <= capabilities_.max_send_sge;
+  const bool is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  if (is_plain(wr.opcode) && !is_inline && service_ != Service::kDatagram) [[likely]]
+    return has_slices ? 0 : EINVAL;
   if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
-  if (wr.num_sge < 0 || static_cast<std::uint32_t>(wr.num_sge) > capabilities_.max_send_sge) return EINVAL;
+  if (!has_slices) return EINVAL;
   const bool needs_read_depth = brings_bytes(wr.opcode);
   if (needs_read_depth && (attributes_.max_rd_atomic == 0 || !is_reliable(service_))) return EINVAL;
   if (service_ == Service::kDatagram) {
@@ -63,7 +67,7 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
     const auto& bind = wr.bind_mw;
     return bind.mw == nullptr || (bind.bind_info.mr == nullptr && bind.bind_info.length != 0) ? EINVAL : 0;
   }
-  if ((wr.send_flags & IBV_SEND_INLINE) == 0) return 0;
+  if (!is_inline) return 0;
   if (needs_read_depth) return EINVAL;
   return message_bytes(wr) > capabilities_.max_inline_data ? EINVAL : 0;
 }
@@ -119,8 +123,9 @@ ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept
 
 RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
   const ibv_qp_state now = state_.load(std::memory_order_relaxed);
-  if (now == IBV_QPS_ERR || now == IBV_QPS_SQE) return finish(wr, IBV_WC_WR_FLUSH_ERR, 0);
-  if (now != IBV_QPS_RTS || !pending_.empty() || keeps_all_) return keep(wr);
+  if (now != IBV_QPS_RTS || pending_count_.load(std::memory_order_relaxed) != 0 || keeps_all_) [[unlikely]] {
+    return now == IBV_QPS_ERR || now == IBV_QPS_SQE ? finish(wr, IBV_WC_WR_FLUSH_ERR, 0) : keep(wr);
+  }
   const ExecResult result = execute(wr);
   if (!result.is_done()) {
     // What the wait is for, and how long it may last, is settled by the first retry, which is now.

@@ -29,6 +29,13 @@ namespace rdmacomm::softdev {
   return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+/// SENDs and WRITEs, the most usual ones: they bring nothing back, and there is nothing more to know of them.
+[[nodiscard]] constexpr bool is_plain(ibv_wr_opcode opcode) noexcept {
+  static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_RDMA_WRITE_WITH_IMM == 1 && IBV_WR_SEND == 2);
+  static_assert(IBV_WR_SEND_WITH_IMM == 3);
+  return static_cast<unsigned>(opcode) <= IBV_WR_SEND_WITH_IMM;
+}
+
 /// A message: it takes a receive at the target, and completes it.
 [[nodiscard]] constexpr bool takes_receive(ibv_wr_opcode opcode) noexcept {
   return is_send(opcode) || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
