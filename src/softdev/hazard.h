@@ -2,41 +2,20 @@
 //
 // An initiator raises the target's flag (QpShared::busy), then looks at link word and registrations, and uses them;
 // the target invalidates one of those, then looks at the flag, and waits while it is up. Either side must see the
-// other's store before its own load. That takes a full barrier on both sides, or, far cheaper for the one that
-// runs once per request, a membarrier(2) system call on the target's side alone: it makes every CPU that runs a
-// registered process pass a barrier. Where the system call is not to be had, both sides pay.
+// other's store before its own load: by a barrier on both sides, or by the target's alone, see base/membarrier.h.
 #pragma once
 
-#include <linux/membarrier.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 
+#include "base/membarrier.h"
 #include "rdmacomm/base/spin_lock.h"
 #include "softdev/layout.h"
 
 namespace rdmacomm::softdev {
-
-/// Whether this process can take part: registered now, if it was not. Cost: a system call.
-[[nodiscard]] inline bool register_for_membarrier() noexcept {
-#ifdef __SANITIZE_THREAD__
-  return false;  // the thread sanitizer cannot see it
-#else
-  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
-#endif
-}
-
-/// The target's half, between invalidating and looking at the flags.
-inline void await_visibility() noexcept {
-  if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0) {
-    std::atomic<int> here{0};
-    here.exchange(1, std::memory_order_seq_cst);
-  }
-}
 
 /// A target waits that long for one initiator's flag: any request is carried out in that time, also by an initiator that
 /// has lost its core. One that needs longer is stopped: see stragglers.h.

@@ -154,7 +154,7 @@ void SoftQp::notify_sender(std::uint32_t reported_before) noexcept {
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   int error = 0;
   {
-    const PosterGuard guard(send_lock_);
+    const BiasedGuard guard(send_lock_);
     const std::uint32_t reported = send_reported_;
     if (wr != nullptr && wire_ != nullptr) {
       if (const void* const line = wire_->first_line(*wr)) prefetch_for_writing(line);
@@ -177,7 +177,7 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
 }
 
 int SoftQp::post_all(std::span<ibv_send_wr> requests) noexcept {
-  const PosterGuard guard(send_lock_);
+  const BiasedGuard guard(send_lock_);
   int error = check_sendable();
   for (const ibv_send_wr& wr : requests) {
     if (error == 0) error = check_send(wr);
@@ -277,7 +277,7 @@ void SoftQp::settle_first(const ExecResult& result) noexcept {
 }
 
 void SoftQp::advance() noexcept {
-  const PosterGuard guard(send_lock_);
+  const BiasedGuard guard(send_lock_);
   const std::uint32_t reported = send_reported_;
   if (tcp_ != nullptr) {
     advance_by_tcp_locked();
@@ -316,7 +316,7 @@ int SoftQp::waiting_sends(int enough) const noexcept {
 int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
   // A late request is carried out when there is nothing else to find: no buffer is read or written before it must be.
   if (needs_retries() && (!late_ || send_scanned_ == send_finished_.load(std::memory_order_relaxed))) {
-    const PosterTry guard(send_lock_);
+    const BiasedTry guard(send_lock_);
     if (guard) {
       const std::uint32_t before = send_reported_;
       retry_pending_locked(late_ ? 1 : SIZE_MAX);

@@ -71,18 +71,18 @@ bool SoftQp::connects() noexcept {
 }
 
 void SoftQp::connect_now() noexcept {
-  const PosterGuard guard(send_lock_);
+  const BiasedGuard guard(send_lock_);
   if (tcp_ != nullptr) tcp_->connect_now();
 }
 
 void SoftQp::adopt(const std::shared_ptr<TcpConnection>& connection) noexcept {
   std::shared_ptr<TcpConnection> before;
   {
-    const PosterGuard guard(send_lock_);
+    const BiasedGuard guard(send_lock_);
     if (tcp_ != nullptr) before = tcp_->connection();
   }
   if (before != nullptr) (void)before->progress();
-  const PosterGuard guard(send_lock_);
+  const BiasedGuard guard(send_lock_);
   const std::uint32_t reported = send_reported_;
   if (tcp_ != nullptr) {
     take_answers_locked();
@@ -95,7 +95,7 @@ void SoftQp::adopt(const std::shared_ptr<TcpConnection>& connection) noexcept {
 /// Runs `work`, and completes what it has found to be done.
 template <typename Work>
 auto SoftQp::with_wire(TcpConnection& connection, Work&& work) noexcept {
-  const PosterGuard guard(send_lock_);
+  const BiasedGuard guard(send_lock_);
   const std::uint32_t reported = send_reported_;
   const bool is_mine = tcp_ != nullptr && tcp_->goes_by(connection);
   const auto result = work(is_mine ? tcp_.get() : nullptr);
@@ -124,7 +124,7 @@ Moved SoftQp::bring(TcpConnection& connection, TcpInput& input, std::uint32_t le
 }
 
 void SoftQp::lose(TcpConnection& connection) noexcept {
-  const PosterGuard guard(send_lock_);
+  const BiasedGuard guard(send_lock_);
   const std::uint32_t reported = send_reported_;
   if (tcp_ != nullptr) {
     if (tcp_->goes_by(connection)) tcp_->lose();
@@ -135,14 +135,14 @@ void SoftQp::lose(TcpConnection& connection) noexcept {
 }
 
 void SoftQp::leave(TcpConnection& connection, bool for_good) noexcept {
-  const PosterGuard guard(send_lock_);
+  const BiasedGuard guard(send_lock_);
   if (tcp_ == nullptr || !tcp_->goes_by(connection)) return;
   tcp_->lose();
   if (for_good) tcp_->refuse();
 }
 
 void SoftQp::send_by(TcpConnection& connection) noexcept {
-  const PosterGuard guard(send_lock_);
+  const BiasedGuard guard(send_lock_);
   const std::uint32_t reported = send_reported_;
   const bool is_mine = tcp_ != nullptr && tcp_->goes_by(connection);
   connection.respond(is_mine ? tcp_.get() : nullptr);

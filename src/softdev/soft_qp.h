@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "base/biased_lock.h"
 #include "rdmacomm/base/spin_lock.h"
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/control_protocol.h"
@@ -19,7 +20,6 @@
 #include "softdev/layout.h"
 #include "softdev/multicast.h"
 #include "softdev/posted_receive.h"
-#include "softdev/poster_lock.h"
 #include "softdev/request_builder.h"
 #include "softdev/shared_file.h"
 #include "softdev/soft_ah.h"
@@ -197,7 +197,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   void leave(TcpConnection& connection, bool for_good) noexcept;
   /// Has the connection send what it can.
   void send_by(TcpConnection& connection) noexcept;
-  [[nodiscard]] PosterLock& send_lock() noexcept { return send_lock_; }
+  [[nodiscard]] BiasedLock& send_lock() noexcept { return send_lock_; }
   /// Messages that have come to this queue pair, and that were polled.
   [[nodiscard]] std::uint32_t messages_arrived() const noexcept { return view_.shared->taken; }
   [[nodiscard]] std::uint32_t messages_polled() const noexcept { return recv_polled_.load(std::memory_order_relaxed); }
@@ -292,7 +292,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   SoftSrq* const srq_;  // nullptr: its receives are its own; not to be touched after destroy()
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
-  PosterLock send_lock_;
+  BiasedLock send_lock_;
   std::mutex service_mutex_;
   SoftSrq* served_srq_;                   // under service_mutex_: srq_, until it may be gone
   bool destroyed_ = false;                // under service_mutex_: the completion queues are not to be touched any more

@@ -151,7 +151,7 @@ void TcpConnection::send_all() {
 void TcpConnection::answer_what_is_owed() {
   if (own_ == nullptr) return;
   {
-    const PosterGuard guard(own_->send_lock());
+    const BiasedGuard guard(own_->send_lock());
     output_.say_done();
   }
   send_all();
@@ -256,7 +256,7 @@ bool TcpConnection::linger() {
 void TcpConnection::forget(std::uint32_t qpn, bool comes_again) {
   if (own_ == nullptr || own_->number() != qpn) return;
   if (comes_again && stage_ == Stage::kServing) {
-    const PosterGuard guard(own_->send_lock());
+    const BiasedGuard guard(own_->send_lock());
     TcpAnswer answer;
     answer.kind = TcpAnswer::kUnreachable;
     output_.say(answer);

@@ -165,7 +165,7 @@ TcpStep TcpTarget::fetch(const TcpRequest& request, std::uint32_t length) {
   std::vector<std::byte> bytes(length);
   const ExecResult result = execute(request, bytes);
   if (!result.succeeded()) return settle(result);
-  const PosterGuard guard(own_.send_lock());
+  const BiasedGuard guard(own_.send_lock());
   out_.respond(bytes);
   current_.reset();
   return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
@@ -235,7 +235,7 @@ TcpStep TcpTarget::check_read() {
   Nothing mover;
   const ExecResult result = wire_.exec_part(wr, current_->length, 0, mover);
   if (!result.succeeded()) return settle(result);
-  const PosterGuard guard(own_.send_lock());
+  const BiasedGuard guard(own_.send_lock());
   out_.respond_later(*std::exchange(current_, {}));
   return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
 }
@@ -304,7 +304,7 @@ void TcpTarget::request_done() {
 
 /// false: the other end has more to read than it may.
 bool TcpTarget::say(TcpAnswer::Kind kind, ibv_wc_status status) {
-  const PosterGuard guard(own_.send_lock());
+  const BiasedGuard guard(own_.send_lock());
   TcpAnswer answer;
   answer.kind = kind;
   answer.status = static_cast<std::uint8_t>(status);

@@ -1,5 +1,5 @@
-// PosterLock: one at a time, whoever comes, and however.
-#include "softdev/poster_lock.h"
+// BiasedLock: one at a time, whoever comes, and however.
+#include "base/biased_lock.h"
 
 #include <gtest/gtest.h>
 
@@ -8,17 +8,17 @@
 #include <thread>
 #include <vector>
 
-namespace rdmacomm::softdev {
+namespace rdmacomm {
 namespace {
 
-class PosterLockTest : public ::testing::TestWithParam<bool> {
+class BiasedLockTest : public ::testing::TestWithParam<bool> {
  protected:
   static bool by_membarrier() { return GetParam() && register_for_membarrier(); }
 
   /// Two threads that were inside at a time would lose increments.
-  void count_as_poster(int times) {
+  void count_as_owner(int times) {
     for (int i = 0; i < times; ++i) {
-      const PosterGuard guard(lock_);
+      const BiasedGuard guard(lock_);
       count_ = count_ + 1;
     }
   }
@@ -30,54 +30,54 @@ class PosterLockTest : public ::testing::TestWithParam<bool> {
   }
   void count_by_trying(int times) {
     for (int done = 0; done < times;) {
-      const PosterTry guard(lock_);
+      const BiasedTry guard(lock_);
       if (!guard) continue;
       count_ = count_ + 1;
       ++done;
     }
   }
 
-  PosterLock lock_{by_membarrier()};
+  BiasedLock lock_{by_membarrier()};
   volatile int count_ = 0;
 };
 
-TEST_P(PosterLockTest, OnePosterAndVisitors) {
+TEST_P(BiasedLockTest, OneOwnerAndVisitors) {
   constexpr int kVisits = 3'000;
   std::thread visitor([&] { count_as_visitor(kVisits); });
   std::thread other_visitor([&] { count_by_trying(kVisits); });
-  count_as_poster(300'000);
+  count_as_owner(300'000);
   count_by_trying(kVisits);
   visitor.join();
   other_visitor.join();
   EXPECT_EQ(count_, 300'000 + 3 * kVisits);
 }
 
-TEST_P(PosterLockTest, ManyPosters) {
+TEST_P(BiasedLockTest, ManyOwners) {
   constexpr int kEach = 30'000;
-  std::vector<std::thread> posters;
-  for (int i = 0; i < 3; ++i) posters.emplace_back([&] { count_as_poster(kEach); });
+  std::vector<std::thread> owners;
+  for (int i = 0; i < 3; ++i) owners.emplace_back([&] { count_as_owner(kEach); });
   std::thread visitor([&] { count_as_visitor(1'000); });
-  for (std::thread& poster : posters) poster.join();
+  for (std::thread& owner : owners) owner.join();
   visitor.join();
   EXPECT_EQ(count_, 3 * kEach + 1'000);
 }
 
-TEST_P(PosterLockTest, TryingFailsWhileThePosterIsInside) {
-  count_as_poster(1);
-  std::optional<PosterGuard> guard(std::in_place, lock_);
+TEST_P(BiasedLockTest, TryingFailsWhileTheOwnerIsInside) {
+  count_as_owner(1);
+  std::optional<BiasedGuard> guard(std::in_place, lock_);
   bool taken = true;
-  std::thread([&] { taken = static_cast<bool>(PosterTry(lock_)); }).join();
+  std::thread([&] { taken = static_cast<bool>(BiasedTry(lock_)); }).join();
   EXPECT_FALSE(taken);
   guard.reset();
-  EXPECT_TRUE(PosterTry(lock_));
+  EXPECT_TRUE(BiasedTry(lock_));
   EXPECT_TRUE(lock_.try_lock());
   lock_.unlock();
-  count_as_poster(1);
+  count_as_owner(1);
   EXPECT_EQ(count_, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(By, PosterLockTest, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(By, BiasedLockTest, ::testing::Bool(),
                          [](const auto& param) { return param.param ? "Membarrier" : "LockedInstructions"; });
 
 }  // namespace
-}  // namespace rdmacomm::softdev
+}  // namespace rdmacomm
