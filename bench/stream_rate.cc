@@ -10,7 +10,7 @@
 //   message  MessageStream: a message for each block, by lend and commit
 //   large    the same out of a pool's leases, which the receiver reads into its own
 //
-// usage: stream_rate [--sizes=4096,65536,...] [--depth=16] [--rounds=15] [--milliseconds=40]
+// usage: stream_rate [--sizes=4096,65536,...] [--ways=send,message,...] [--depth=16] [--rounds=15] [--milliseconds=40]
 //
 // Exit status 1: a message, as large as by default they go as blocks, else by lease, is carried at less than 0.9 times the
 // rate of raw SENDs at 4 KiB, or at less than 0.97 times at 64 KiB and above.
@@ -37,6 +37,7 @@
 #include "rdmacomm/stream/rdma_stream.h"
 
 DEFINE_string(sizes, "4096,16384,65536,262144,1048576", "bytes of a block");
+DEFINE_string(ways, "write,send,stream,copied,message,large", "which of them; for a profiler");
 DEFINE_int32(depth, 16, "blocks under way");
 DEFINE_int32(rounds, 15, "of which the median counts");
 DEFINE_int32(milliseconds, 40, "about so long each way takes its turn");
@@ -74,6 +75,11 @@ std::vector<std::size_t> sizes() {
   std::istringstream text(FLAGS_sizes);
   for (std::string word; std::getline(text, word, ',');) all.push_back(std::stoul(word));
   return all;
+}
+
+bool is_wanted(Way way) {
+  const std::string name = kNames[static_cast<std::size_t>(way)];
+  return ("," + FLAGS_ways + ",").find("," + name + ",") != std::string::npos;
 }
 
 StreamOptions stream_of(std::size_t size) {
@@ -249,6 +255,7 @@ void take_turns(const Side& side, RDMABuffer& memory, Play play) {
   for (int round = 0; round < FLAGS_rounds; ++round) {
     for (const std::size_t size : sizes()) {
       for (const Way way : kWays) {
+        if (!is_wanted(way)) continue;
         // At about 5 GB/s; less where blocks are small.
         const double bytes = 5e6 * FLAGS_milliseconds / (size < 65536 ? 4 : 1);
         const auto count = std::max<std::size_t>(64, static_cast<std::size_t>(bytes / static_cast<double>(size)));
@@ -308,6 +315,7 @@ int serve(int port_out) {
 }
 
 double median(std::vector<double>& values) {
+  if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;

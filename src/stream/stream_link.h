@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/base/spin_lock.h"
+#include "base/biased_lock.h"
 #include "rdmacomm/endpoint/endpoint.h"
 #include "rdmacomm/memory/buffer_pool.h"
 #include "rdmacomm/memory/rdma_buffer.h"
@@ -203,7 +203,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::size_t headers_at_ = 0;
   std::size_t block_bytes_ = 0;  // of what is sent, after meet()
 
-  mutable SpinLock lock_;
+  mutable BiasedLock lock_{register_for_membarrier()};  // of who writes, or reads, and nearly always does nothing else
   std::condition_variable_any changed_;
   int followers_ = 0;     // who waits for changed_
   bool polling_ = false;  // somebody polls without the lock

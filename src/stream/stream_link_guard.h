@@ -17,7 +17,8 @@ class StreamLink::Guard {
 
   void lock() { lock_.lock(); }
   void unlock() {
-    if (link_.dropped_.empty()) return lock_.unlock();
+    if (link_.dropped_.empty()) [[likely]]
+      return lock_.unlock();
     const auto dropped = std::exchange(link_.dropped_, {});
     lock_.unlock();
   }
@@ -34,7 +35,7 @@ class StreamLink::Guard {
 
  private:
   StreamLink& link_;
-  std::unique_lock<SpinLock> lock_;
+  BiasedGuard lock_;
 };
 
 /// Sends and polls until done(). Returns  what EndPoint::wait() says, or kTimeout; done() counts first.
