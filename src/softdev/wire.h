@@ -64,7 +64,7 @@ class Wire {
   /// The line that a request will write first, as far as can be guessed; nullptr: not known, or none. Asking the target's
   /// core for it takes as long as all checks of a request together, so the queue pair does it before them.
   [[nodiscard]] const void* first_line(const ibv_send_wr& wr) const noexcept {
-    if (wr.opcode == IBV_WR_SEND) return next_line_;
+    if (wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM) return next_line_;
     if (wr.opcode != IBV_WR_RDMA_WRITE || wr.wr.rdma.rkey != written_key_) return nullptr;
     return reinterpret_cast<const void*>(wr.wr.rdma.remote_addr + written_shift_);
   }
