@@ -82,8 +82,14 @@ bool is_wanted(Way way) {
   return ("," + FLAGS_ways + ",").find("," + name + ",") != std::string::npos;
 }
 
-StreamOptions stream_of(std::size_t size) {
-  return {.block_bytes = size, .write_blocks = FLAGS_depth, .read_blocks = FLAGS_depth};
+enum class End { kSender, kReceiver };
+
+StreamOptions stream_of(std::size_t size, End end) {
+  const bool sends = end == End::kSender;
+  return {.block_bytes = size,
+          .write_blocks = sends ? FLAGS_depth : 0,
+          .read_blocks = sends ? 0 : FLAGS_depth,
+          .borrowed_blocks = 0};
 }
 std::string stream_name(std::size_t size) {
   return "stream " + std::to_string(size);
@@ -95,20 +101,20 @@ std::string messages_name(std::size_t size) {
 
 constexpr const char* kRaw = "raw";
 
-HcaConfig config() {
+HcaConfig config(End end) {
   HcaConfig hca{.channels = {}};
   hca.waiting.yield_every = 1;  // as the raw ways do
   hca.channels.push_back({.name = kRaw, .own_completion_queue = true});
   for (const std::size_t size : sizes()) {
-    hca.channels.push_back(stream_of(size).channel(stream_name(size)));
-    hca.channels.push_back(MessageStream::channel(stream_of(size), messages_name(size)));
+    hca.channels.push_back(stream_of(size, end).channel(stream_name(size)));
+    hca.channels.push_back(MessageStream::channel(stream_of(size, end), messages_name(size)));
   }
   return hca;
 }
 
 /// What both sides have: memory for the raw ways, and a stream for each size.
 struct Side {
-  explicit Side(std::shared_ptr<EndPoint> endpoint_) : endpoint(std::move(endpoint_)) {
+  Side(std::shared_ptr<EndPoint> endpoint_, End end) : endpoint(std::move(endpoint_)) {
     std::shared_ptr<RDMADevice> device(endpoint, &endpoint->device());
     const std::size_t largest = std::bit_ceil(std::ranges::max(sizes()));
     const std::shared_ptr<BufferPool> pool = must(BufferPool::create(
@@ -116,9 +122,10 @@ struct Side {
         {.total_bytes = 16 * largest, .largest_block = largest, .remote_access = RemoteAccess::kRead}));
     leases = pool;
     for (const std::size_t size : sizes()) {
+      const StreamOptions options = stream_of(size, end);
       messages[size] =
-          must(MessageStream::open(endpoint, *endpoint->channel(messages_name(size)), pool, stream_of(size), soon()));
-      streams[size] = must(RDMAStream::open(endpoint, *endpoint->channel(stream_name(size)), stream_of(size), soon()));
+          must(MessageStream::open(endpoint, *endpoint->channel(messages_name(size)), pool, options, soon()));
+      streams[size] = must(RDMAStream::open(endpoint, *endpoint->channel(stream_name(size)), options, soon()));
     }
   }
   void meet() const { must(endpoint->sync_with_peer("turn", soon())); }
@@ -274,7 +281,7 @@ class Server : public ServerSession {
     return {};
   }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
-    hca = config();
+    hca = config(End::kReceiver);
     hca.publish(*memory_);
     return {};
   }
@@ -288,7 +295,7 @@ class Client : public ClientSession {
  public:
   using ClientSession::ClientSession;
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
-    hca = config();
+    hca = config(End::kSender);
     return {};
   }
 };
@@ -303,7 +310,7 @@ int serve(int port_out) {
   must(session->start());
   const std::uint16_t port = session->port();
   if (write(port_out, &port, sizeof(port)) != sizeof(port)) return 1;
-  const Side side(must(session->wait_for_endpoint(soon())));
+  const Side side(must(session->wait_for_endpoint(soon())), End::kReceiver);
   take_turns(side, session->memory(), [&](Turn& turn, Way way, std::size_t, std::size_t count) {
     const auto receives = std::min(count, static_cast<std::size_t>(FLAGS_depth));
     for (std::size_t i = 0; way == Way::kSend && i < receives; ++i) turn.post_receive();
@@ -369,7 +376,7 @@ int run() {
   bool kept = false;
   {
     auto session = make_session<Client>(options(port));
-    const Side side(must(session->connect()));
+    const Side side(must(session->connect()), End::kSender);
     kept = measure(side);
   }
   int status = 0;

@@ -60,8 +60,7 @@ BufferLease& BufferLease::operator=(BufferLease&& other) noexcept {
   return *this;
 }
 
-void BufferLease::reset() noexcept {
-  if (core_ == nullptr) return;
+void BufferLease::give_back() noexcept {
   slice_ = {};
   rkey_ = 0;
   std::exchange(core_, nullptr)->give_back(unit_, order_);

@@ -10,7 +10,7 @@ namespace rdmacomm {
 ChannelConfig MessageStream::channel(const StreamOptions& options, std::string name) {
   ChannelConfig config = options.channel(std::move(name));
   config.adapter.send_depth = *config.adapter.send_depth + StreamLink::more_sends(true);
-  config.adapter.recv_depth = *config.adapter.recv_depth + StreamLink::more_receives(true);
+  config.adapter.recv_depth = *config.adapter.recv_depth + StreamLink::more_receives(options, true);
   return config;
 }
 
@@ -80,15 +80,15 @@ Status MessageStream::finish(Deadline deadline) {
 }
 
 Result<MessagePart> MessageStream::receive(Deadline deadline) {
-  auto arrived = link_->next(deadline);
-  if (!arrived) return arrived.error();
+  StreamLink::Arrived arrived;
+  if (Status come = link_->next(deadline, arrived); !come) return come.error();
   MessagePart part;
-  if (!*arrived) return part;
+  if (arrived.is_end) return part;
   part.is_message_ = true;
-  part.message_bytes_ = (*arrived)->message_bytes;
-  part.offset_ = (*arrived)->offset;
-  part.lease_ = std::move((*arrived)->lease);
-  if (!part.lease_) part.block_ = StreamBlock(link_, (*arrived)->slot, (*arrived)->slice);
+  part.message_bytes_ = arrived.message_bytes;
+  part.offset_ = arrived.offset;
+  part.lease_ = std::move(arrived.lease);
+  if (!part.lease_) part.block_ = StreamBlock(*link_, arrived.slot, arrived.slice);
   return part;
 }
 

@@ -12,14 +12,13 @@ namespace rdmacomm {
 StreamBlock& StreamBlock::operator=(StreamBlock&& other) noexcept {
   if (this == &other) return *this;
   release();
-  link_ = std::move(other.link_);
+  link_ = std::exchange(other.link_, nullptr);
   slot_ = other.slot_;
   slice_ = std::exchange(other.slice_, {});
   return *this;
 }
 
-void StreamBlock::release() noexcept {
-  if (!link_) return;
+void StreamBlock::give_back() noexcept {
   slice_ = {};
   std::exchange(link_, nullptr)->release(slot_);
 }
@@ -76,10 +75,10 @@ Result<StreamBlock> RDMAStream::next(Deadline deadline) {
                                      static_cast<std::uint32_t>(rest));
     return block;
   }
-  auto arrived = link_->next(deadline);
-  if (!arrived) return arrived.error();
-  if (!*arrived) return StreamBlock();
-  return StreamBlock(link_, (*arrived)->slot, (*arrived)->slice);
+  StreamLink::Arrived arrived;
+  if (Status come = link_->next(deadline, arrived); !come) return come.error();
+  if (arrived.is_end) return StreamBlock();
+  return StreamBlock(*link_, arrived.slot, arrived.slice);
 }
 
 Result<std::size_t> RDMAStream::read(std::span<std::byte> out, Deadline deadline) {

@@ -40,11 +40,12 @@ StreamLink::StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
       immediate_(channel.adapter().device().limits().immediate_data),
       credit_step_(static_cast<std::uint32_t>(std::max(1, (options.read_blocks + kCreditShare - 1) / kCreditShare))),
       signal_every_(static_cast<std::uint32_t>(std::clamp(options.write_blocks / 4, 1, kControlSends / 2))),
+      slot_bytes_(options.read_blocks > 0 ? options.block_bytes : kControlSlot),
       block_bytes_(options.block_bytes),
       sent_(std::bit_ceil(static_cast<std::size_t>(send_depth_))),
       ready_(std::bit_ceil(
           static_cast<std::size_t>(options.write_blocks + options.borrowed_blocks + MessageStream::kMaxAnnounced))),
-      arrived_(static_cast<std::size_t>(options.recv_depth() + more_receives(pool_ != nullptr))),
+      arrived_(static_cast<std::size_t>(options.recv_depth() + more_receives(options, pool_ != nullptr))),
       queue_(std::bit_ceil(arrived_.size())) {}
 
 Result<std::shared_ptr<StreamLink>> StreamLink::open(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
@@ -88,8 +89,8 @@ Status StreamLink::check_channel() const {
 /// Memory, and receives: the peer may send as soon as it has met this side.
 Status StreamLink::prepare() {
   const std::size_t block = options_.block_bytes;
-  const std::size_t blocks = static_cast<std::size_t>(options_.write_blocks) + arrived_.size();
-  control_at_ = blocks * block;
+  slots_at_ = static_cast<std::size_t>(options_.write_blocks) * block;
+  control_at_ = slots_at_ + arrived_.size() * slot_bytes_;
   headers_at_ = control_at_ + sent_.size() * kControlSlot;
   const std::size_t all = headers_at_ + arrived_.size() * SegmentHeader::kBytes;
   auto memory = RDMABuffer::allocate(channel_.adapter().device(), {.name = "stream " + channel_.name(),
@@ -98,6 +99,8 @@ Status StreamLink::prepare() {
                                                                    .huge_pages = options_.huge_pages});
   if (!memory) return memory.status();
   memory_ = std::move(*memory);
+  memory_begin_ = reinterpret_cast<std::uintptr_t>(memory_->data());
+  memory_key_ = memory_->lkey();
   const Guard guard(*this);
   for (std::uint32_t slot = 0; slot < arrived_.size() && !failed_; ++slot) post_receive(slot);
   return ended();
@@ -125,6 +128,7 @@ void StreamLink::leave() noexcept {
     if (!failed_ && !(end_sent_ && end_read_)) send_abort("the stream was closed before its end");
     wait_for_sends(guard, Deadline::after(EndPoint::kDrainTime));
     left_ = true;
+    if (lent_ > 0) kept_ = shared_from_this();
     if (!failed_) fail(make_error(Errc::kStopped, "the stream was closed on this side"));
   }
   const Status drained = channel_.drain(Deadline::after(EndPoint::kDrainTime));
@@ -134,25 +138,6 @@ void StreamLink::leave() noexcept {
   borrowed_.clear();
   announced_.clear();
   parts_.clear();
-}
-
-// Memory --------------------------------------------------------------------------------------------------------------
-
-BufferSlice StreamLink::write_block(std::size_t index) const {
-  return memory_->at(index);
-}
-BufferSlice StreamLink::read_block(std::uint32_t slot) const {
-  return memory_->at(static_cast<std::size_t>(options_.write_blocks) + slot);
-}
-BufferSlice StreamLink::read_header(std::uint32_t slot) const {
-  return at(headers_at_ + slot * SegmentHeader::kBytes, SegmentHeader::kBytes);
-}
-BufferSlice StreamLink::control(std::uint64_t position) const {
-  return at(control_at_ + (position & (sent_.size() - 1)) * kControlSlot, kControlSlot);
-}
-BufferSlice StreamLink::at(std::size_t offset, std::size_t bytes) const {
-  return {
-      {reinterpret_cast<std::uintptr_t>(memory_->data()) + offset, static_cast<std::uint32_t>(bytes), memory_->lkey()}};
 }
 
 // Waiting -------------------------------------------------------------------------------------------------------------
@@ -217,7 +202,7 @@ void StreamLink::note_failed(const Completion& completion) {
   // What is flushed says only that something else went wrong.
   if (failed_ || (failure_ && (failure_->error != Errc::kFlushed || completion.error == Errc::kFlushed))) return;
   if (completion.operation == Operation::kRecv && completion.error == Errc::kLocalLength) {
-    return fail(broken("a segment of more than " + std::to_string(options_.block_bytes) + " bytes"));
+    return fail(broken("a segment of more than " + std::to_string(slot_bytes_) + " bytes"));
   }
   if (!failure_) failure_deadline_ = Deadline::after(kReasonComes);
   failure_ = completion;
@@ -263,7 +248,7 @@ Status StreamLink::on_segment(const Completion& received) {
       block.part(immediate_ && !received.has_immediate ? SegmentHeader::kBytes : 0, header->length);
   if (header->kind == SegmentKind::kAnnounce) return on_announcement(slot, payload.bytes());
   const Status taken = on_control(*header, payload.bytes());
-  if (taken) post_receive(slot);
+  if (taken && header->kind != SegmentKind::kHello) post_receive(slot);  // of which there is no second one
   return taken;
 }
 
@@ -354,45 +339,52 @@ bool StreamLink::front_is_there() const noexcept {
   return queue_count_ > 0 && (arrived_[queue_[queue_first_]] != kIsPart || parts_.front().done);
 }
 
-StreamLink::Arrived StreamLink::take_front() {
+void StreamLink::take_front(Arrived& arrived) {
   const std::uint32_t slot = queue_[queue_first_];
   queue_first_ = (queue_first_ + 1) & (queue_.size() - 1);
   --queue_count_;
   const std::uint32_t length = arrived_[slot];
   if (length != kIsPart) {
-    return {.slot = slot, .slice = read_block(slot).first(length), .message_bytes = length};
+    ++lent_;
+    arrived.slot = slot;
+    arrived.slice = read_block(slot).first(length);
+    arrived.message_bytes = length;
+    return;
   }
-  Part part = std::move(parts_.front());
+  Part& part = parts_.front();
+  arrived.lease = std::move(part.lease);
+  arrived.message_bytes = part.announcement.message_bytes;
+  arrived.offset = part.announcement.offset;
   parts_.pop_front();
   --parts_reading_;
   release_slot(slot);  // the bytes are elsewhere
-  return {.slot = slot,
-          .lease = std::move(part.lease),
-          .message_bytes = part.announcement.message_bytes,
-          .offset = part.announcement.offset};
+  pump();
 }
 
-Result<std::optional<StreamLink::Arrived>> StreamLink::next(Deadline deadline) {
+Status StreamLink::next(Deadline deadline, Arrived& arrived) {
   Guard guard(*this);
-  const auto ended_in_order = [this] { return queue_count_ == 0 && end_received_; };
-  const Status waited = wait_until(guard, deadline, [&] { return front_is_there() || ended_in_order() || failed_; });
-  if (front_is_there()) {
-    auto front = std::optional(take_front());
-    pump();
-    return front;
+  if (!front_is_there()) {
+    const auto ended_in_order = [this] { return queue_count_ == 0 && end_received_; };
+    const Status waited = wait_until(guard, deadline, [&] { return front_is_there() || ended_in_order() || failed_; });
+    if (!front_is_there()) {
+      if (!ended_in_order()) return failed_ ? *failed_ : waited.error();
+      arrived.is_end = end_read_ = true;
+      pump();
+      // Who has read the end may leave at once: the word that it has must be out by then.
+      if (finished_sent_) wait_for_sends(guard, deadline);
+      return {};
+    }
   }
-  if (!ended_in_order()) return failed_ ? *failed_ : waited.error();
-  end_read_ = true;
-  pump();
-  // Who has read the end may leave at once: the word that it has must be out by then.
-  if (finished_sent_) wait_for_sends(guard, deadline);
-  return std::optional<Arrived>();
+  take_front(arrived);
+  return {};
 }
 
 void StreamLink::release(std::uint32_t slot) noexcept {
+  std::shared_ptr<StreamLink> last;  // goes behind the lock
   const Guard guard(*this);
   release_slot(slot);
   pump();
+  if (--lent_ == 0) last = std::move(kept_);
 }
 
 void StreamLink::release_slot(std::uint32_t slot) {

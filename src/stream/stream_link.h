@@ -28,28 +28,37 @@ namespace rdmacomm {
 /// One end of a stream. What is sent is a queue of slices, which are sent as the peer's credits allow; what comes is a queue
 /// of slots, each a receive with a place for a header and one for a block.
 ///
-/// The peer has receives for as many data segments as it gives credits for, and kControlReceives more for all others, which
-/// are bounded without credits: of each kind there is one, but for kCredit. Each of those tells of a share of all blocks, or
-/// is sent when the peer has used up what the ones before have told: so at most kCreditShare are under way, and no segment
-/// ever waits for a receive.
+/// The peer has receives for as many data segments as it gives credits for, and control_receives() more for all others, which
+/// are bounded without credits: of each kind there is one, but for kCredit and kTaken, which only who sends data is told. Each
+/// kCredit tells of a share of all blocks, or is sent when the peer has used up what the ones before have told: so at most
+/// kCreditShare are under way, and no segment ever waits for a receive. Those receives have blocks, too, where data can come,
+/// since any segment may meet any of them; so each one more is a block more that the data goes through.
 ///
 /// Threads: one writes, one reads, any releases. All state is behind lock_. Who waits polls for all: one at a time sleeps in
 /// EndPoint::wait() without the lock, the others wait for it to come back.
 class StreamLink : public std::enable_shared_from_this<StreamLink> {
  public:
   static constexpr int kCreditShare = 2;
-  static constexpr int kControlReceives = kCreditShare + 4;  // and HELLO, END, FINISHED, ABORT
   static constexpr int kControlSends = 16;
-  static constexpr std::uint64_t kSlotsForReads = 8;  // that READs leave
-  static constexpr std::size_t kControlSlot = 512;    // of memory, for a segment's header, or all of a control segment
+  // Send slots that others leave: what ends a stream can always be sent.
+  static constexpr std::uint64_t kSlotsForEnds = 4;
+  static constexpr std::uint64_t kSlotsForCredits = kSlotsForEnds + 2;
+  static constexpr std::uint64_t kSlotsForReads = kSlotsForCredits + 2;
+  static constexpr std::size_t kControlSlot = 512;  // of memory, for a segment's header, or all of a control segment
   static_assert(SegmentHeader::kBytes + kMaxControlBytes <= kControlSlot);
 
   /// pool  of a stream of messages; nullptr: of one of bytes
   [[nodiscard]] static Result<std::shared_ptr<StreamLink>> open(std::shared_ptr<EndPoint> endpoint,
                                                                 RDMAChannel& channel, std::shared_ptr<BufferPool> pool,
                                                                 const StreamOptions& options, Deadline deadline);
+  /// For HELLO, END, FINISHED, ABORT, and the peer's credits.
+  [[nodiscard]] static int control_receives(const StreamOptions& options) noexcept {
+    return 4 + (options.writes() ? kCreditShare : 0);
+  }
   /// More than a stream of bytes needs: parts that are announced, or read, and the words that they were.
-  [[nodiscard]] static int more_receives(bool messages) noexcept { return messages ? MessageStream::kMaxAnnounced : 0; }
+  [[nodiscard]] static int more_receives(const StreamOptions& options, bool messages) noexcept {
+    return messages && options.writes() ? MessageStream::kMaxAnnounced : 0;
+  }
   [[nodiscard]] static int more_sends(bool messages) noexcept {
     return messages ? 3 * MessageStream::kMaxAnnounced : 0;
   }
@@ -71,15 +80,18 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline);
   [[nodiscard]] Status flush(Deadline deadline);
   [[nodiscard]] Status finish(Deadline deadline);
-  /// The oldest data segment; empty: the end.
+  /// A data segment, or the end.
   struct Arrived {
-    std::uint32_t slot = 0;
+    bool is_end = false;
+    std::uint32_t slot = 0;  // lent until release()
     BufferSlice slice{};
     BufferLease lease{};  // a part that was read, instead
     std::uint64_t message_bytes = 0;
     std::uint64_t offset = 0;
   };
-  [[nodiscard]] Result<std::optional<Arrived>> next(Deadline deadline);
+  /// The oldest one.
+  [[nodiscard]] Status next(Deadline deadline, Arrived& arrived);
+  /// What was lent last may outlive the stream, and keeps the link until then.
   void release(std::uint32_t slot) noexcept;
   void abort(std::string_view reason) noexcept;
   /// The stream goes: nothing is posted any more, and nothing is outstanding on return.
@@ -120,11 +132,21 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status meet(Deadline deadline);
 
   // Memory
-  [[nodiscard]] BufferSlice write_block(std::size_t index) const;
-  [[nodiscard]] BufferSlice read_block(std::uint32_t slot) const;
-  [[nodiscard]] BufferSlice read_header(std::uint32_t slot) const;
-  [[nodiscard]] BufferSlice control(std::uint64_t position) const;
-  [[nodiscard]] BufferSlice at(std::size_t offset, std::size_t bytes) const;
+  [[nodiscard]] BufferSlice at(std::size_t offset, std::size_t bytes) const noexcept {
+    return {{memory_begin_ + offset, static_cast<std::uint32_t>(bytes), memory_key_}};
+  }
+  [[nodiscard]] BufferSlice write_block(std::size_t index) const noexcept {
+    return at(index * options_.block_bytes, options_.block_bytes);
+  }
+  [[nodiscard]] BufferSlice read_block(std::uint32_t slot) const noexcept {
+    return at(slots_at_ + slot * slot_bytes_, slot_bytes_);
+  }
+  [[nodiscard]] BufferSlice read_header(std::uint32_t slot) const noexcept {
+    return at(headers_at_ + slot * SegmentHeader::kBytes, SegmentHeader::kBytes);
+  }
+  [[nodiscard]] BufferSlice control(std::uint64_t position) const noexcept {
+    return at(control_at_ + (position & (sent_.size() - 1)) * kControlSlot, kControlSlot);
+  }
 
   // Waiting, with the lock held
   template <typename Done>
@@ -155,7 +177,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   void enqueue(std::uint32_t slot, std::uint32_t length);
   void release_slot(std::uint32_t slot);
   [[nodiscard]] bool front_is_there() const noexcept;
-  [[nodiscard]] Arrived take_front();
+  void take_front(Arrived& arrived);
   [[nodiscard]] Status on_end(std::span<const std::byte> payload);
   [[nodiscard]] Status on_credit(std::uint32_t credit);
   void post_receive(std::uint32_t slot);
@@ -169,11 +191,19 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] std::uint64_t free_slots() const noexcept {
     return static_cast<std::uint64_t>(send_depth_) - (posted_ - completed_);
   }
+  [[nodiscard]] bool has_slot_for_data() const noexcept { return free_slots() > kSlotsForCredits; }
+  [[nodiscard]] bool peer_has_room() const noexcept {
+    return count_between(data_released_, data_sent_) < peer_->read_blocks;
+  }
   [[nodiscard]] bool may_borrow() const noexcept {
     return borrowed_.size() < static_cast<std::size_t>(options_.borrowed_blocks);
   }
   void queue_current();
   void queue_block();
+  void push();
+  [[nodiscard]] bool has_parts_to_read() const noexcept {
+    return parts_reading_ < parts_.size() || parts_untold_ > 0 || starved_;
+  }
   void pop_ready() noexcept;
   [[nodiscard]] bool send_announcement();
   void pump();
@@ -185,7 +215,12 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
                           bool signaled);
   void wait_for_sends(Guard& guard, Deadline deadline);
   [[nodiscard]] bool send_control(SegmentKind kind, std::span<const std::byte> payload, std::uint32_t value = 0);
-  void note_posted(Frees frees, bool told, bool says_credit) noexcept;
+  void note_posted(Frees frees, bool told) noexcept {
+    sent_[posted_ & (sent_.size() - 1)] = frees;
+    ++posted_;
+    unsignaled_ = told ? 0 : unsignaled_ + 1;
+    if (told) told_ = posted_;
+  }
   void fail_post(std::error_code refused);
   void send_abort(std::string_view reason);
 
@@ -198,8 +233,13 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   const bool immediate_;              // data goes by immediate data
   const std::uint32_t credit_step_;   // releases that are told together
   const std::uint32_t signal_every_;  // data segments
+  const std::size_t slot_bytes_;  // of a slot's block: a block, or, where no data comes, enough for control segments
   std::unique_ptr<RDMABuffer> memory_;
-  std::size_t control_at_ = 0;  // where in memory_ the control segments are, and the headers of received ones
+  std::uintptr_t memory_begin_ = 0;
+  std::uint32_t memory_key_ = 0;
+  std::size_t slots_at_ =
+      0;  // where in memory_ the slots' blocks are, the control segments, and the headers of received ones
+  std::size_t control_at_ = 0;
   std::size_t headers_at_ = 0;
   std::size_t block_bytes_ = 0;  // of what is sent, after meet()
 
@@ -240,6 +280,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   bool peer_aborted_ = false;  // and may be gone
 
   // Receiving
+  std::uint32_t lent_ = 0;              // slots that the application has
+  std::shared_ptr<StreamLink> kept_;    // this, by those, when the stream is gone
   std::vector<std::uint32_t> arrived_;  // lengths, by slot
   std::vector<std::uint32_t> queue_;    // slots, a ring
   std::size_t queue_first_ = 0;

@@ -13,19 +13,6 @@ std::size_t StreamLink::part_bytes() const noexcept {
 
 // Sending -------------------------------------------------------------------------------------------------------------
 
-Status StreamLink::commit_message(std::size_t count) {
-  const Guard guard(*this);
-  CHECK_LE(count, block_bytes_) << "more is committed than was lent";
-  filled_ = count;
-  queue_block();
-  pump();
-  if (ready_count_ > 0) {
-    poll_now();
-    pump();
-  }
-  return ended();
-}
-
 Status StreamLink::announce(BufferLease lease, std::uint64_t message_bytes, std::uint64_t offset, Deadline deadline) {
   Guard guard(*this);
   if (Status writable = check_writable(); !writable) return writable;
@@ -125,7 +112,7 @@ bool StreamLink::post_read(Part& part) {
   const std::error_code refused = channel_.post_read(part.lease.slice(), part.announcement.region, posted_);
   if (!refused) {
     part.read_as = posted_;
-    note_posted(Frees::kNothing, true, false);
+    note_posted(Frees::kNothing, true);
     return true;
   }
   if (refused != Errc::kSendQueueFull) fail_post(refused);

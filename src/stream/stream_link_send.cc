@@ -3,25 +3,23 @@
 #include <array>
 #include <cstring>
 
+#include "base/hot_inline.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/wire.h"
 #include "stream/stream_link.h"
 #include "stream/stream_link_guard.h"
 
 namespace rdmacomm {
-namespace {
-
-// Send slots that others leave: what ends a stream can always be sent.
-constexpr std::uint64_t kSlotsForEnds = 4;
-constexpr std::uint64_t kSlotsForCredits = kSlotsForEnds + 2;
-
-}  // namespace
 
 // Writing -------------------------------------------------------------------------------------------------------------
 
 Status StreamLink::check_writable() const {
   if (failed_) return *failed_;
   if (end_wanted_) return make_error(Errc::kWrongState, "nothing can be written to a stream after finish()");
+  if (!options_.writes()) {
+    return make_error(Errc::kWrongState,
+                      "the stream was opened with neither write_blocks nor borrowed_blocks: for reading");
+  }
   if (peer_->read_blocks > 0) return {};
   return make_error(Errc::kWrongState, "the peer of the stream has no read_blocks: nothing can be written to it");
 }
@@ -44,12 +42,8 @@ Status StreamLink::commit(std::size_t count) {
   const Guard guard(*this);
   CHECK_LE(count, block_bytes_ - filled_) << "more is committed than was lent";
   filled_ += count;
-  if (filled_ == block_bytes_) queue_current();
-  pump();
-  if (ready_count_ > 0) {
-    poll_now();
-    pump();
-  }
+  if (filled_ == block_bytes_) queue_block();
+  push();
   return ended();
 }
 
@@ -106,18 +100,40 @@ void StreamLink::queue_current() {
   if (filled_ > 0) queue_block();
 }
 
-void StreamLink::queue_block() {
+/// Sends it at once, where nothing is before it and the peer has room: what most messages do.
+RDMACOMM_HOT_INLINE void StreamLink::queue_block() {
   const BufferSlice block = write_block(current_).first(static_cast<std::uint32_t>(filled_));
-  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {block, What::kBlock};
   ++blocks_busy_;
   if (++current_ == static_cast<std::size_t>(options_.write_blocks)) current_ = 0;
   filled_ = 0;
+  if (ready_count_ == 0 && !failed_ && peer_has_room() && has_slot_for_data() && send_data(block, Frees::kBlock))
+    return;
+  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {block, What::kBlock};
+}
+
+/// What is committed goes as far as it can without waiting.
+RDMACOMM_HOT_INLINE void StreamLink::push() {
+  if (ready_count_ == 0 && !has_parts_to_read()) [[likely]]
+    return;
+  pump();
+  if (ready_count_ == 0) return;
+  poll_now();
+  pump();
+}
+
+Status StreamLink::commit_message(std::size_t count) {
+  const Guard guard(*this);
+  CHECK_LE(count, block_bytes_) << "more is committed than was lent";
+  filled_ = count;
+  queue_block();
+  push();
+  return ended();
 }
 
 /// Sends all that can be sent now.
 void StreamLink::pump() {
   if (failed_ || left_ || !peer_) return;
-  if (mode_ == StreamMode::kMessages) read_parts();
+  if (has_parts_to_read()) read_parts();
   while (ready_count_ > 0 && send_ready()) continue;
   if (end_wanted_ && !end_sent_ && ready_count_ == 0) {
     WireWriter writer;
@@ -140,25 +156,20 @@ bool StreamLink::owes_credit() const noexcept {
 
 /// One segment of the first slice that is ready. False: not now.
 bool StreamLink::send_ready() {
-  if (count_between(data_released_, data_sent_) >= peer_->read_blocks) {
+  if (!peer_has_room()) {
     if (!std::exchange(waited_for_peer_, true)) ++counts_.waits_for_peer;
     return false;
   }
-  if (free_slots() <= kSlotsForCredits) return false;
+  if (!has_slot_for_data()) return false;
   if (ready_[ready_first_].what == What::kAnnouncement) return send_announcement();
   Ready& first = ready_[ready_first_];
   const std::size_t bytes = std::min(first.slice.size() - ready_sent_, block_bytes_);
   const bool last = ready_sent_ + bytes == first.slice.size();
   const Frees whole = first.what == What::kBorrowed ? Frees::kBorrowed : Frees::kBlock;
-  const Frees frees = last ? whole : Frees::kNothing;
   const BufferSlice part = first.slice.part(static_cast<std::uint32_t>(ready_sent_), static_cast<std::uint32_t>(bytes));
-  if (!send_data(part, frees)) return false;
-  data_sent_ = (data_sent_ + 1) % kCreditModulus;
-  ++counts_.blocks_written;
-  counts_.bytes_written += bytes;
+  if (!send_data(part, last ? whole : Frees::kNothing)) return false;
   ready_sent_ += bytes;
-  if (!last) return true;
-  pop_ready();
+  if (last) pop_ready();
   return true;
 }
 
@@ -184,19 +195,26 @@ bool StreamLink::send_credit() {
   return post({}, immediate_of(SegmentKind::kCredit, released_), Frees::kNothing, false);
 }
 
-bool StreamLink::send_data(const BufferSlice& data, Frees frees) {
+RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Frees frees) {
   const bool signaled = frees == Frees::kBorrowed;  // somebody waits for it who may not send more
-  if (immediate_) return post({&data, 1}, immediate_of(SegmentKind::kData, released_), frees, signaled);
-  const BufferSlice head = control(posted_).first(SegmentHeader::kBytes);
-  const SegmentHeader header{.kind = SegmentKind::kData, .credit = released_, .length = data.size()};
-  header.encode(head.bytes().first<SegmentHeader::kBytes>());
-  const std::array<BufferSlice, 2> parts{head, data};
-  return post(parts, {}, frees, signaled);
+  if (immediate_) {
+    if (!post({&data, 1}, immediate_of(SegmentKind::kData, released_), frees, signaled)) return false;
+  } else {
+    const BufferSlice head = control(posted_).first(SegmentHeader::kBytes);
+    const SegmentHeader header{.kind = SegmentKind::kData, .credit = released_, .length = data.size()};
+    header.encode(head.bytes().first<SegmentHeader::kBytes>());
+    const std::array<BufferSlice, 2> parts{head, data};
+    if (!post(parts, {}, frees, signaled)) return false;
+  }
+  data_sent_ = (data_sent_ + 1) % kCreditModulus;
+  ++counts_.blocks_written;
+  counts_.bytes_written += data.size();
+  return true;
 }
 
 /// False: not now, or the stream has failed.
-bool StreamLink::post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate, Frees frees,
-                      bool signaled) {
+RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate,
+                                          Frees frees, bool signaled) {
   const bool told = signaled || unsignaled_ + 1 >= signal_every_;
   const PostFlags flags = told ? PostFlags::kNone : PostFlags::kUnsignaled;
   const std::error_code refused =
@@ -205,16 +223,9 @@ bool StreamLink::post(std::span<const BufferSlice> parts, std::optional<std::uin
     if (refused != Errc::kSendQueueFull) fail_post(refused);
     return false;
   }
-  note_posted(frees, told, true);
+  note_posted(frees, told);
+  released_told_ = released_;
   return true;
-}
-
-void StreamLink::note_posted(Frees frees, bool told, bool says_credit) noexcept {
-  sent_[posted_ & (sent_.size() - 1)] = frees;
-  ++posted_;
-  unsignaled_ = told ? 0 : unsignaled_ + 1;
-  if (told) told_ = posted_;
-  if (says_credit) released_told_ = released_;
 }
 
 void StreamLink::fail_post(std::error_code refused) {

@@ -29,7 +29,7 @@ int StreamOptions::send_depth() const noexcept {
 }
 
 int StreamOptions::recv_depth() const noexcept {
-  return read_blocks + StreamLink::kControlReceives;
+  return read_blocks + StreamLink::control_receives(*this);
 }
 
 ChannelConfig StreamOptions::channel(std::string name) const {

@@ -21,8 +21,8 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kLargest = 16384;  // of the pools
 
-HcaConfig config(PollingMode mode = PollingMode::kBusyPoll) {
-  HcaConfig hca{.channels = {MessageStream::channel(small_stream(), kStreamChannel), {.name = kControlChannel}},
+HcaConfig config(PollingMode mode = PollingMode::kBusyPoll, const StreamOptions& options = small_stream()) {
+  HcaConfig hca{.channels = {MessageStream::channel(options, kStreamChannel), {.name = kControlChannel}},
                 .polling_mode = mode};
   hca.channels.front().adapter.rnr_retry = 0;
   return hca;
@@ -41,15 +41,23 @@ struct MessagePair {
                        bool immediate = true)
       : ends(config(mode)) {
     const_cast<DeviceLimits&>(ends.device->limits()).immediate_data = immediate;
+    start(pool_bytes, small_stream(), small_stream());
+  }
+  MessagePair(const StreamOptions& client_options, const StreamOptions& server_options)
+      : ends(config(PollingMode::kBusyPoll, client_options), config(PollingMode::kBusyPoll, server_options)) {
+    start(16 * kLargest, client_options, server_options);
+  }
+  void start(std::size_t pool_bytes, const StreamOptions& client_options, const StreamOptions& server_options) {
     client_pool = make_pool(ends.device, pool_bytes);
     server_pool = make_pool(ends.device, pool_bytes);
-    auto opening = std::async(std::launch::async, [&] { return open(ends.server, server_pool); });
-    client = open(ends.client, client_pool);
+    auto opening = std::async(std::launch::async, [&] { return open(ends.server, server_pool, server_options); });
+    client = open(ends.client, client_pool, client_options);
     server = opening.get();
   }
   static std::unique_ptr<MessageStream> open(const std::shared_ptr<EndPoint>& endpoint,
-                                             const std::shared_ptr<BufferPool>& pool) {
-    auto opened = MessageStream::open(endpoint, *endpoint->channel(kStreamChannel), pool, small_stream(), soon());
+                                             const std::shared_ptr<BufferPool>& pool,
+                                             const StreamOptions& options = small_stream()) {
+    auto opened = MessageStream::open(endpoint, *endpoint->channel(kStreamChannel), pool, options, soon());
     EXPECT_TRUE(opened.has_value()) << opened.status().message();
     return opened ? std::move(*opened) : nullptr;
   }
@@ -213,6 +221,41 @@ TEST(MessageStreamTest, APoolThatPeersCannotReadIsRefused) {
   EXPECT_EQ(open(nullptr).code(), Errc::kInvalidArgument);
   EXPECT_EQ(open(make_pool(ends.device, kLargest, RemoteAccess::kNone)).code(), Errc::kInvalidArgument);
   EXPECT_EQ(open(make_pool(rdmacomm::testing::open_soft_device())).code(), Errc::kInvalidArgument);
+}
+
+/// An end that only reads has fewer receives, and one that only writes small ones: none is ever missing (rnr_retry is 0).
+TEST(MessageStreamTest, OneWay) {
+  StreamOptions reader = small_stream();
+  reader.write_blocks = reader.borrowed_blocks = 0;
+  StreamOptions writer = small_stream();
+  writer.read_blocks = 0;
+  EXPECT_EQ(reader.recv_depth(), reader.read_blocks + 4);
+  MessagePair pair(writer, reader);
+  EXPECT_EQ(pair.server->send(pattern(10), soon()).code(), Errc::kWrongState);
+  EXPECT_EQ(pair.server->send(pattern(5000), soon()).code(), Errc::kWrongState);
+  constexpr int kMessages = 300;
+  const auto size_of = [](int i) -> std::size_t { return i % 3 == 0 ? 1025 + 97 * static_cast<std::size_t>(i) : 1024; };
+  auto received = std::async(std::launch::async, [&] {
+    std::vector<std::byte> message;
+    for (int i = 0; i < kMessages;) {
+      const auto part = pair.server->receive(soon());
+      if (!part || !*part) return i;
+      message.insert(message.end(), part->bytes().begin(), part->bytes().end());
+      if (!part->last()) continue;
+      if (message != pattern(size_of(i), static_cast<std::size_t>(i))) return i;
+      message.clear();
+      ++i;
+    }
+    return kMessages;
+  });
+  for (int i = 0; i < kMessages; ++i) {
+    expect_ok(pair.client->send(pattern(size_of(i), static_cast<std::size_t>(i)), soon()));
+  }
+  expect_ok(pair.client->flush(soon()));
+  EXPECT_EQ(received.get(), kMessages);
+  auto ended = std::async(std::launch::async, [&] { return pair.client->finish(soon()); });
+  EXPECT_FALSE(pair.server->receive(soon()).value());
+  expect_ok(ended.get());
 }
 
 // What is against the rules -------------------------------------------------------------------------------------------

@@ -50,13 +50,20 @@ struct BufferPoolCounts {
 class BufferLease {
  public:
   BufferLease() = default;  ///< holds nothing
-  BufferLease(BufferLease&& other) noexcept { *this = std::move(other); }
+  BufferLease(BufferLease&& other) noexcept
+      : core_(std::exchange(other.core_, nullptr)),
+        slice_(std::exchange(other.slice_, {})),
+        rkey_(std::exchange(other.rkey_, 0)),
+        unit_(other.unit_),
+        order_(other.order_) {}
   BufferLease& operator=(BufferLease&& other) noexcept;
   ~BufferLease() { reset(); }
 
   /// Gives the block back. No request may be using it any more. Without effect where there is none.
   /// Cost  no allocation or system call; a lock that threads share once in so many as a cache holds
-  void reset() noexcept;
+  void reset() noexcept {
+    if (core_ != nullptr) give_back();
+  }
   /// Whether it holds a block.
   explicit operator bool() const noexcept { return core_ != nullptr; }
 
@@ -70,6 +77,7 @@ class BufferLease {
 
  private:
   friend class BufferPoolCore;
+  void give_back() noexcept;
 
   BufferPoolCore* core_ = nullptr;
   BufferSlice slice_{};

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
@@ -26,12 +27,15 @@ class StreamLink;
 class StreamBlock {
  public:
   StreamBlock() = default;  ///< no bytes: also what stands for the end of a stream
-  StreamBlock(StreamBlock&& other) noexcept = default;
+  StreamBlock(StreamBlock&& other) noexcept
+      : link_(std::exchange(other.link_, nullptr)), slot_(other.slot_), slice_(std::exchange(other.slice_, {})) {}
   StreamBlock& operator=(StreamBlock&& other) noexcept;
   ~StreamBlock() { release(); }
 
   /// The peer may send so much more: the bytes are not to be looked at any more. Without effect where there are none.
-  void release() noexcept;
+  void release() noexcept {
+    if (link_ != nullptr) give_back();
+  }
   /// Whether it has bytes. One that has none is the end.
   explicit operator bool() const noexcept { return link_ != nullptr; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return slice_.bytes(); }
@@ -42,10 +46,11 @@ class StreamBlock {
  private:
   friend class RDMAStream;
   friend class MessageStream;
-  StreamBlock(std::shared_ptr<StreamLink> link, std::uint32_t slot, const BufferSlice& slice) noexcept
-      : link_(std::move(link)), slot_(slot), slice_(slice) {}
+  StreamBlock(StreamLink& link, std::uint32_t slot, const BufferSlice& slice) noexcept
+      : link_(&link), slot_(slot), slice_(slice) {}
+  void give_back() noexcept;
 
-  std::shared_ptr<StreamLink> link_;
+  StreamLink* link_ = nullptr;  // which stays until it has all blocks back
   std::uint32_t slot_ = 0;
   BufferSlice slice_{};
 };

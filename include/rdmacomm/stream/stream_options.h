@@ -25,6 +25,9 @@ struct StreamOptions {
   int borrowed_blocks = 4;
   bool huge_pages = false;  ///< as BufferOptions::huge_pages
 
+  /// Whether this end sends data. One with neither write_blocks nor borrowed_blocks does not, and has fewer receives.
+  [[nodiscard]] bool writes() const noexcept { return write_blocks > 0 || borrowed_blocks > 0; }
+
   /// kInvalidArgument: the context names the field, the value and the bound.
   [[nodiscard]] Status validate() const;
   /// The channel that a stream with these options wants, for HcaConfig::channels or EndPoint::open_channel(): a completion
