@@ -7,6 +7,7 @@
 #include "pipes/standard_streams.h"
 #include "rdmacomm/connector/stop_event.h"
 #include "support/checksum.h"
+#include "support/checksum_queue.h"
 #include "support/progress.h"
 
 namespace rdmacomm::pipes {
@@ -40,6 +41,7 @@ class Sender {
     if (!store) return give_up(store.error());
     set_store(*store);
     if (Status sent = send_all(); !sent.ok()) return give_up(sent);
+    checksums_.drain();
     Status finished = outlets_.finish({.bytes = progress_.bytes(), .checksum = checksum_.value()});
     if (finished.ok() && options_.flags.stats) print_stats(began);
     return finished;
@@ -59,7 +61,7 @@ class Sender {
     if (over_) store_->stop();
   }
 
-  /// Each block is read once, and sent to all from where it was read to.
+  /// Each block is read once, and sent to all from where it was read to; its checksum is taken beside that.
   Status send_all() {
     for (;;) {
       const std::shared_ptr<const BufferSlice> block = store_->take();
@@ -67,7 +69,7 @@ class Sender {
       const auto got = input_.read(block->bytes());
       if (!got) return got.error();
       if (got->bytes > 0) {
-        checksum_.update(block->bytes().first(got->bytes));
+        if (options_.terms.checksum) checksums_.add(checksum_, block->bytes().first(got->bytes), block);
         outlets_.push(block->first(static_cast<std::uint32_t>(got->bytes)), block);
         progress_.add(got->bytes);
       }
@@ -93,6 +95,7 @@ class Sender {
   const Input& input_;
   programs::Progress progress_;
   programs::Checksum checksum_;
+  programs::ChecksumQueue checksums_;
   std::mutex mutex_;
   bool over_ = false;
   std::shared_ptr<BlockStore> store_;

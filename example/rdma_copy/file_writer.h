@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "rdma_copy/checksum_queue.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/new_file.h"
 #include "rdmacomm/base/result.h"
 #include "support/checksum.h"
+#include "support/checksum_queue.h"
 
 namespace rdmacomm::copying {
 
@@ -31,7 +31,7 @@ class FileWriter {
     bool sync = false;
   };
   /// queue  computes the checksum
-  FileWriter(const Plan& plan, ChecksumQueue& queue) : plan_(plan), checksum_(plan.checksum), queue_(queue) {}
+  FileWriter(const Plan& plan, programs::ChecksumQueue& queue) : plan_(plan), checksum_(plan.checksum), queue_(queue) {}
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter() { drain(); }
@@ -62,7 +62,7 @@ class FileWriter {
 
   const Plan plan_;
   programs::Checksum checksum_;
-  ChecksumQueue& queue_;
+  programs::ChecksumQueue& queue_;
   bool queued_ = false;  // something of this file
   Have have_;
   UniqueFd old_;               // where the base is kOld

@@ -317,7 +317,7 @@ class Sink {
   std::string new_name_;         // of the first thing that comes, where the destination is a name
   std::vector<Folder> folders_;  // that it is in; the first one is the destination's
   bool writing_ = false;         // parts of a file come
-  ChecksumQueue checksums_;
+  programs::ChecksumQueue checksums_;
   std::optional<FileWriter> file_;  // that is written; none: it has failed
   std::uint32_t id_ = 0;
   std::uint64_t size_ = 0;

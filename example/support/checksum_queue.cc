@@ -1,8 +1,8 @@
-#include "rdma_copy/checksum_queue.h"
+#include "support/checksum_queue.h"
 
 #include <utility>
 
-namespace rdmacomm::copying {
+namespace rdmacomm::programs {
 
 ChecksumQueue::ChecksumQueue() {
   thread_ = std::thread([this] { run(); });
@@ -17,8 +17,7 @@ ChecksumQueue::~ChecksumQueue() {
   thread_.join();
 }
 
-void ChecksumQueue::add(programs::Checksum& checksum, std::span<const std::byte> bytes,
-                        std::shared_ptr<const void> keep) {
+void ChecksumQueue::add(Checksum& checksum, std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
   {
     const std::lock_guard lock(mutex_);
     pieces_.push_back({.checksum = &checksum, .bytes = bytes, .keep = std::move(keep)});
@@ -51,4 +50,4 @@ void ChecksumQueue::run() {
   }
 }
 
-}  // namespace rdmacomm::copying
+}  // namespace rdmacomm::programs

@@ -11,7 +11,7 @@
 
 #include "support/checksum.h"
 
-namespace rdmacomm::copying {
+namespace rdmacomm::programs {
 
 /// Adds bytes to checksums on a thread of its own, in order. A resource. It has no bound of its own: whoever adds has a
 /// bounded number of blocks.
@@ -24,13 +24,13 @@ class ChecksumQueue {
   ~ChecksumQueue();
 
   /// `checksum` is left alone until drain(); `keep` owns the bytes, and is dropped by the thread.
-  void add(programs::Checksum& checksum, std::span<const std::byte> bytes, std::shared_ptr<const void> keep);
+  void add(Checksum& checksum, std::span<const std::byte> bytes, std::shared_ptr<const void> keep);
   /// Waits until all is added.
   void drain();
 
  private:
   struct Piece {
-    programs::Checksum* checksum = nullptr;
+    Checksum* checksum = nullptr;
     std::span<const std::byte> bytes = {};
     std::shared_ptr<const void> keep = nullptr;
   };
@@ -43,4 +43,4 @@ class ChecksumQueue {
   std::thread thread_;
 };
 
-}  // namespace rdmacomm::copying
+}  // namespace rdmacomm::programs
