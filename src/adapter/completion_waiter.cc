@@ -1,5 +1,7 @@
 #include "rdmacomm/adapter/completion_waiter.h"
 
+#include <utility>
+
 #include "adapter/waiters.h"
 
 namespace rdmacomm {
@@ -46,12 +48,16 @@ Status CompletionWaiter::watch(int fd, std::uint32_t /*events*/, DescriptorSet::
 
 void CompletionWaiter::note_sleep(std::chrono::nanoseconds time) noexcept {
   // One thread writes, so that plain additions do.
+  if (!std::exchange(has_slept_, true)) {
+    slept_.store(slept_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   sleeps_.store(sleeps_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   asleep_ns_.store(asleep_ns_.load(std::memory_order_relaxed) + time.count(), std::memory_order_relaxed);
 }
 
 WaitCounts CompletionWaiter::counts() const noexcept {
   return {.waits = waits_.load(std::memory_order_relaxed),
+          .slept = slept_.load(std::memory_order_relaxed),
           .sleeps = sleeps_.load(std::memory_order_relaxed),
           .asleep = std::chrono::nanoseconds(asleep_ns_.load(std::memory_order_relaxed))};
 }

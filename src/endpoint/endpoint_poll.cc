@@ -58,6 +58,24 @@ Status EndPoint::wait(RDMAChannel& channel, std::span<Completion> out, std::size
                                            "own_completion_queue, or wait without naming it");
 }
 
+WaitCounts EndPoint::wait_counts() const noexcept {
+  WaitCounts all = group_->waiter().counts();
+  std::array<const CompletionGroup*, HcaConfig::kMaxChannels + 1> seen{group_.get()};
+  std::size_t count = 1;
+  for (const auto& line : lines()) {
+    const CompletionGroup* group = line->group.get();
+    if (std::ranges::find(seen.begin(), seen.begin() + count, group) != seen.begin() + count) continue;
+    seen[count++] = group;
+    all += line->group->waiter().counts();
+  }
+  return all;
+}
+
+WaitCounts EndPoint::wait_counts(const RDMAChannel& channel) const noexcept {
+  const Line* line = line_of(channel);
+  return line == nullptr ? WaitCounts() : line->group->waiter().counts();
+}
+
 Status EndPoint::wait_on(CompletionGroup& group, std::span<Completion> out, std::size_t& count, Deadline deadline) {
   for (unsigned polls = 1;; ++polls) {
     // Asked before polling: what the peer did before it went is then in the queue already.

@@ -124,8 +124,20 @@ TEST_F(CompletionWaiterTest, AWaitBeginsWhenThereIsNothing) {
 
 TEST_F(CompletionWaiterTest, TheShareOfWaitsThatSpinningWasEnoughFor) {
   EXPECT_EQ((WaitCounts{}.spun_share()), 1.0);
-  EXPECT_EQ((WaitCounts{.waits = 4, .sleeps = 1}.spun_share()), 0.75);
-  EXPECT_EQ((WaitCounts{.waits = 4, .sleeps = 9}.spun_share()), 0.0);  // woken for nothing more than once
+  EXPECT_EQ((WaitCounts{.waits = 4, .slept = 1, .sleeps = 9}.spun_share()), 0.75);  // woken for nothing more than once
+  EXPECT_EQ((WaitCounts{.waits = 4, .slept = 4, .sleeps = 4}.spun_share()), 0.0);
+}
+
+TEST_F(CompletionWaiterTest, AWaitInWhichTheThreadSleptManyTimesIsOne) {
+  const auto waiter = make(PollingMode::kCompletionChannel);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(waiter->step(nothing, Deadline::after(0us)));
+  EXPECT_TRUE(waiter->step(found, Deadline::never()));
+  EXPECT_EQ(waiter->counts().waits, 1U);
+  EXPECT_EQ(waiter->counts().slept, 1U);
+  EXPECT_EQ(waiter->counts().sleeps, 5U);
+  EXPECT_FALSE(waiter->step(nothing, Deadline::after(0us)));
+  EXPECT_EQ(waiter->counts().waits, 2U);
+  EXPECT_EQ(waiter->counts().slept, 2U);
 }
 
 TEST_F(CompletionWaiterTest, SpinningForTooLongIsRefused) {

@@ -210,6 +210,30 @@ TEST(EndPointWait, CountsHowOftenItSlept) {
   }
 }
 
+TEST(EndPointWait, CountsEachQueueAndAllTogether) {
+  HcaConfig config = with(PollingMode::kCompletionChannel);
+  config.channels.push_back({.name = "own", .own_completion_queue = true});
+  const EndPointPair pair(config);
+  RDMAChannel& own = *pair.client->channel("own");
+  Completion completion;
+  std::size_t count = 0;
+  const auto wait_in_vain = [&](auto... channel) {
+    EXPECT_EQ(pair.client->wait(channel..., std::span(&completion, 1), count, Deadline::after(1ms)).code(),
+              Errc::kTimeout);
+  };
+  wait_in_vain(std::ref(own));
+  EXPECT_EQ(pair.client->wait_counts(own).waits, 1U);
+  EXPECT_EQ(pair.client->wait_counts(*pair.client->data()).waits, 0U);
+  EXPECT_EQ(pair.client->wait_counts().waits, 1U);
+  wait_in_vain();
+  EXPECT_EQ(pair.client->wait_counts(*pair.client->data()).waits, 1U);
+  const WaitCounts all = pair.client->wait_counts();
+  EXPECT_EQ(all.waits, 2U);
+  EXPECT_EQ(all.slept, 2U);
+  EXPECT_EQ(all.sleeps, pair.client->wait_counts(own).sleeps + pair.client->wait_counts(*pair.client->data()).sleeps);
+  EXPECT_EQ(pair.client->wait_counts(*pair.server->data()).waits, 0U);  // not a channel of this endpoint
+}
+
 TEST(EndPointWait, AdaptiveDoesNotSleepWhereTheAnswerIsThereSoonEnough) {
   HcaConfig config = with(PollingMode::kAdaptive);
   config.waiting.spin = WaitOptions::kMaxSpin;

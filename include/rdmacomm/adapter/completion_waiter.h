@@ -47,12 +47,20 @@ struct WaitOptions {
 /// What waiting has come to so far. A value.
 struct WaitCounts {
   std::uint64_t waits = 0;            ///< times when there was nothing, and waiting began
+  std::uint64_t slept = 0;            ///< of those, in which the thread slept, once or more often
   std::uint64_t sleeps = 0;           ///< times when the thread asked the system to put it to sleep
   std::chrono::nanoseconds asleep{};  ///< how long it was, in all
 
   /// Of the waits, the part that spinning was enough for: 0..1; 1 where there were none.
   [[nodiscard]] double spun_share() const noexcept {
-    return sleeps >= waits ? (waits == 0 ? 1 : 0) : 1 - static_cast<double>(sleeps) / static_cast<double>(waits);
+    return waits == 0 ? 1 : 1 - static_cast<double>(slept) / static_cast<double>(waits);
+  }
+  WaitCounts& operator+=(const WaitCounts& other) noexcept {
+    waits += other.waits;
+    slept += other.slept;
+    sleeps += other.sleeps;
+    asleep += other.asleep;
+    return *this;
   }
 };
 
@@ -143,16 +151,22 @@ class CompletionWaiter {
     empty_polls_ = 0;
     return true;
   }
-  void note_empty() noexcept {
+  void begin_wait() noexcept {
     // One thread writes, so that a plain addition does.
-    if (empty_polls_ == 0) waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    has_slept_ = false;
+  }
+  void note_empty() noexcept {
+    if (empty_polls_ == 0) begin_wait();
     empty_polls_ += polls_at_a_time();
   }
 
   std::uint64_t empty_polls_ = 0;
   bool spins_;
   const std::uint32_t bare_polls_;
+  bool has_slept_ = false;  // in this wait
   std::atomic<std::uint64_t> waits_{0};
+  std::atomic<std::uint64_t> slept_{0};
   std::atomic<std::uint64_t> sleeps_{0};
   std::atomic<std::int64_t> asleep_ns_{0};
 };

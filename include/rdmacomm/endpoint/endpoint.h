@@ -131,6 +131,8 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   [[nodiscard]] Status poll_before_sleep(std::span<Completion> out, std::size_t& count);
 
   // Waiting; in every ThreadMode --------------------------------------------------------------------------------
+  // What wait() waits for: the completion queue that the channels share. Where each channel has a thread and a queue of its own
+  // (ThreadMode::kThreadPerChannel), fd(), watch() and unwatch() are about the first channel's.
 
   /// The descriptor for poll_before_sleep(); -1: the polling mode is not kEpoll. It stays the endpoint's.
   [[nodiscard]] int fd() const noexcept { return group_->waiter().fd(); }
@@ -143,9 +145,11 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   }
   /// To be called before the descriptor is closed. As DescriptorSet::remove.
   void unwatch(int descriptor) noexcept { group_->waiter().unwatch(descriptor); }
-  /// How often and how long whoever waits for this endpoint's completions has slept. A completion queue that is shared
-  /// has one count for all.
-  [[nodiscard]] WaitCounts wait_counts() const noexcept { return group_->waiter().counts(); }
+  /// How often and how long whoever waits for this endpoint's completions has slept: of all its completion queues together.
+  /// One that is shared with other endpoints has one count for all.
+  [[nodiscard]] WaitCounts wait_counts() const noexcept;
+  /// The same of the completion queue of this endpoint's `channel` alone.
+  [[nodiscard]] WaitCounts wait_counts(const RDMAChannel& channel) const noexcept;
 
   // Its end -----------------------------------------------------------------------------------------------------
 
