@@ -3,7 +3,8 @@
 
 usage: bench/mode_price.py [--write] [--runs=N] [--seconds=S] [mode_price]
 
-Runs mode_price (default build/release/bench/mode_price) in every mode. Of several runs the median counts. --write puts the
+Runs mode_price (default build/release/bench/mode_price) in every mode. Of several runs the median counts. Each row has what a loop
+of bare verbs took just before and after it: where that is another figure, the machine was in another state. --write puts the
 table into docs/threading.md. Exit status 1: a run failed; EndPoint::wait() in busy polling is more than 5 % slower than a loop
 of bare verbs, in the median of the runs; or a mode that sleeps uses 1 % of a core or more with 64 idle connections.
 """
@@ -19,8 +20,8 @@ BEGIN, END = "<!-- begin: bench/mode_price.py --write -->\n", "<!-- end -->\n"
 POLLING = ("busy", "channel", "epoll", "adaptive")
 THREADS = ("none", "per-qp", "shared-cq", "sharded")
 BUSY_BOUND, IDLE_BOUND = 1.05, 0.01
-HEAD = ("| `--polling` | `--threads` | 8 bytes one way, median | 99 % | cores, client and server | sleeps for a message "
-        "| cores with 64 idle connections |\n|---|---|---|---|---|---|---|\n")
+HEAD = ("| `--polling` | `--threads` | 8 bytes one way, median | 99 % | bare loop in those seconds | cores, client and server "
+        "| sleeps for a message | cores with 64 idle connections |\n|---|---|---|---|---|---|---|---|\n")
 
 
 def figures(program, *flags):
@@ -43,7 +44,10 @@ def medians(program, runs, *flags):
 def mode_row(arguments, polling, threads):
     """A line of the table, and whether a mode that sleeps keeps its bound (None: it does not sleep)."""
     flags = (f"--polling={polling}", f"--threads={threads}")
+    before = medians(arguments.program, 1, "--part=raw")
     moving = medians(arguments.program, arguments.runs, "--part=latency", *flags)
+    after = medians(arguments.program, 1, "--part=raw")
+    bare = " and ".join(f"{run['raw'] * 1000:.0f}" for run in (before, after))
     cores = "all of theirs"
     kept = None
     if polling != "busy":
@@ -52,7 +56,7 @@ def mode_row(arguments, polling, threads):
         kept = most < IDLE_BOUND
         cores = f"{still['client_cpu']:.2%} and {still['server_cpu']:.2%}"
     row = (f"| {polling} | {threads} | {moving['median']:.2f} us | {moving['p99']:.2f} us "
-           f"| {moving['client_cpu']:.2f} and {moving['server_cpu']:.2f} | {moving['sleeps']:.2f} | {cores} |\n")
+           f"| {bare} ns | {moving['client_cpu']:.2f} and {moving['server_cpu']:.2f} | {moving['sleeps']:.2f} | {cores} |\n")
     return row, kept
 
 
