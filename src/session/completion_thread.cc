@@ -42,7 +42,8 @@ Status CompletionThread::start(const ThreadOptions& options, std::size_t index) 
   // A thread that begins before `thread_` is assigned must not look at it: it does not.
   Status started = start_thread(thread_, name, [this] { run(); });
   if (!started || options.cpus.empty()) return started;
-  return pin_thread(thread_, options.cpus[index % options.cpus.size()]);
+  cpu_ = CpuChoice(options.cpus);
+  return pin_thread(thread_, cpu_.cpu());
 }
 
 void CompletionThread::add(std::shared_ptr<EndPoint> endpoint, const Session& session) {

@@ -14,6 +14,7 @@
 
 #include "rdmacomm/endpoint/endpoint.h"
 #include "rdmacomm/session/session_hooks.h"
+#include "session/cpu_choice.h"
 #include "session/session_threads.h"
 
 namespace rdmacomm {
@@ -102,6 +103,7 @@ class CompletionThread {
   bool finishing_ = false;
   bool ending_ = false;
 
+  CpuChoice cpu_;
   std::thread thread_;
 };
 

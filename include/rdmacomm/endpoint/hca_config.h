@@ -37,7 +37,8 @@ struct ThreadOptions {
 
   /// 1..kMaxNameBytes printable characters, which `top -H` and debuggers show, followed by a number: "rdma-cq-3".
   std::string name = "rdma-cq";
-  /// The CPUs to run on, one for each thread, in turn; empty: any. A thread that spins should have one for itself.
+  /// The CPUs to run on, one for each thread: the one that the fewest such threads of this process have, of all its sessions and
+  /// keys. Empty: any. A thread that spins should have one for itself.
   std::vector<int> cpus = {};
 
   /// kInvalidArgument: the name, or a CPU that is negative. Whether this process may use a CPU, the system says when the

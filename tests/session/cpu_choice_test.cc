@@ -1,0 +1,39 @@
+#include "session/cpu_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+
+namespace rdmacomm {
+namespace {
+
+TEST(CpuChoiceTest, TheLeastUsedCpuIsChosen) {
+  constexpr std::array kCpus{900, 901, 902};
+  const CpuChoice first(kCpus);
+  std::optional<CpuChoice> second(kCpus);
+  const CpuChoice third(kCpus);
+  EXPECT_EQ(first.cpu(), 900);
+  EXPECT_EQ(second->cpu(), 901);
+  EXPECT_EQ(third.cpu(), 902);
+  const CpuChoice fourth(kCpus);
+  EXPECT_EQ(fourth.cpu(), 900);
+  second.reset();
+  const CpuChoice fifth(kCpus);
+  EXPECT_EQ(fifth.cpu(), 901);
+  // Another list, of which one CPU is in use: so it is another session's, or another key's.
+  const CpuChoice elsewhere(std::array{902, 903});
+  EXPECT_EQ(elsewhere.cpu(), 903);
+}
+
+TEST(CpuChoiceTest, AMovedChoiceIsOne) {
+  constexpr std::array kCpus{910, 911};
+  CpuChoice choice(kCpus);
+  CpuChoice moved;
+  moved = std::move(choice);
+  EXPECT_EQ(moved.cpu(), 910);
+  EXPECT_EQ(CpuChoice(kCpus).cpu(), 911);
+}
+
+}  // namespace
+}  // namespace rdmacomm
