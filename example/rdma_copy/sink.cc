@@ -4,12 +4,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <climits>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "rdma_copy/crew.h"
 #include "rdma_copy/file_writer.h"
 #include "rdma_copy/new_file.h"
 #include "rdmacomm/base/system_call.h"
@@ -19,6 +25,10 @@ namespace {
 
 // Each is open.
 constexpr std::size_t kMostFolders = 400;
+// Files of up to so many bytes come in one piece, and are written by the crew.
+constexpr std::uint64_t kMostSmall = 32 << 10;
+// More of them write to one directory no faster.
+constexpr unsigned kMostMembers = 4;
 
 /// Nothing else can be written then, either.
 bool ends_all(std::error_code why) {
@@ -61,13 +71,16 @@ class Sink {
       new_name_ = spot->name;
       folder = std::move(spot->folder);
     }
-    folders_.push_back({.fd = std::move(*folder), .path = destination.path});
+    folders_.push_back(std::make_shared<Folder>());
+    folders_.back()->fd = std::move(*folder);
+    folders_.back()->path = destination.path;
     return {};
   }
 
   Status run() {
     for (;;) {
       auto frame = reader_.next(Deadline::never());
+      if (Status good = broken(); !good.ok()) return good;
       if (!frame) return frame.error();
       if (!*frame) return make_error(Errc::kBadMessage, "the other side has ended too early");
       if ((*frame)->kind == FrameKind::kEnd) {
@@ -84,6 +97,17 @@ class Sink {
     std::string path;
     Entry entry = {};
     bool made = false;
+    std::atomic<unsigned> users{1};  // the source, which has not left it, and files that are being written
+  };
+
+  /// All of a file has come with its entry.
+  struct SmallFile {
+    std::shared_ptr<Folder> folder;
+    FileWriter::Plan plan;
+    std::string path;
+    std::span<const std::byte> bytes = {};
+    std::shared_ptr<const void> keep = nullptr;  // the bytes
+    FileEnd end = {};
   };
 
   Status take(const Frame& frame) {
@@ -99,6 +123,7 @@ class Sink {
       case FrameKind::kFailure: {
         const auto failure = Failure::decode(frame.payload);
         if (!failure) return failure.error();
+        const std::lock_guard lock(mutex_);
         ++counts_.failures;
         if (events_.failed) events_.failed(failure->text);
         return {};
@@ -110,31 +135,47 @@ class Sink {
   }
 
   /// One thing cannot be written. Returns  why nothing can go on
-  Status fail(const std::string& path, const Error& why) {
+  Status fail(std::uint32_t id, const std::string& path, const Error& why) {
     if (why.code == Errc::kBadMessage) return why;
     const std::string text = '"' + printable(path) + "\": cannot be written: " + why.message();
     if (ends_all(why.code)) return make_error(why.code, '"' + printable(path) + "\": cannot be written");
+    const std::lock_guard lock(mutex_);
     ++counts_.failures;
     if (events_.failed) events_.failed(text);
-    if (Status said = writer_.put(FrameKind::kFailure, Failure{.id = id_, .text = text}.encode()); !said.ok())
+    if (Status said = writer_.put(FrameKind::kFailure, Failure{.id = id, .text = text}.encode()); !said.ok())
       return said;
     return writer_.flush();
   }
-  Status fail(const std::string& path) { return fail(path, make_error(last_system_error(), "")); }
+  Status fail(std::uint32_t id, const std::string& path) { return fail(id, path, make_error(last_system_error(), "")); }
+
+  /// Why the crew cannot go on.
+  Status broken() {
+    const std::lock_guard lock(mutex_);
+    return broken_;
+  }
+  /// By the crew: the other side may be silent, so that run() would not hear of it.
+  void note(const Status& outcome) {
+    if (outcome.ok()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (broken_.ok()) broken_ = outcome;
+    }
+    stream_.abort(outcome.message());
+  }
 
   // Entries ------------------------------------------------------------------------------------------------------------
 
   Status take_entry(const Frame& frame) {
     auto entry = Entry::decode(frame.payload);
     if (!entry) return entry.error();
-    if (file_ || writing_) return make_error(Errc::kBadMessage, "the other side begins a file within another one");
+    if (writing_) return make_error(Errc::kBadMessage, "the other side begins a file within another one");
     id_ = entry->id;
     if (folders_.size() == 1 && !new_name_.empty()) entry->name = new_name_;
     const bool itself = entry->name.empty() && folders_.size() == 1 && frame.kind == FrameKind::kDirectory;
     if (entry->name.empty() && !itself) return make_error(Errc::kBadMessage, "the other side sends an empty name");
-    path_ = joined(folders_.back().path, new_name_.empty() || folders_.size() > 1 ? entry->name : "");
+    path_ = joined(folders_.back()->path, new_name_.empty() || folders_.size() > 1 ? entry->name : "");
     if (events_.entry) events_.entry(path_, entry->size);
-    const bool left_out = !folders_.back().fd;
+    const bool left_out = !folders_.back()->fd;
     if (frame.kind == FrameKind::kDirectory) return enter(std::move(*entry), left_out);
     if (frame.kind == FrameKind::kLink) return left_out ? Status() : link(*entry);
     return file(std::move(*entry), left_out);
@@ -144,60 +185,68 @@ class Sink {
 
   Status enter(Entry entry, bool left_out) {
     if (folders_.size() > kMostFolders) return make_error(Errc::kBadMessage, "the other side goes too deep");
-    Folder folder{.path = path_, .entry = std::move(entry)};
-    const std::string& name = folder.entry.name;
-    const int parent = folders_.back().fd.get();
-    if (!left_out && options_.dry_run) {
+    before_others();
+    const int parent = folders_.back()->fd.get();
+    const auto folder = std::make_shared<Folder>();
+    folder->path = path_;
+    folder->entry = std::move(entry);
+    folders_.push_back(folder);
+    if (left_out) return {};
+    if (options_.dry_run) {
       // What is not there yet has nothing in it either.
-      ++counts_.directories;
-      folder.fd.reset(::dup(parent));
-      folders_.push_back(std::move(folder));
-      return {};
-    }
-    if (!left_out && !name.empty() && ::mkdirat(parent, name.c_str(), mode_of(folder.entry) | 0700) == 0) {
-      folder.made = true;
-    }
-    Status outcome;
-    if (!left_out) {
+      folder->fd.reset(::dup(parent));
+    } else {
+      const std::string& name = folder->entry.name;
+      folder->made = !name.empty() && ::mkdirat(parent, name.c_str(), mode_of(folder->entry) | 0700) == 0;
       const char* opened = name.empty() ? "." : name.c_str();
-      folder.fd.reset(::openat(parent, opened, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-      if (folder.fd) {
-        ++counts_.directories;
-      } else {
-        outcome = fail(path_);
-      }
+      folder->fd.reset(::openat(parent, opened, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      if (!folder->fd) return fail(id_, path_);
     }
-    folders_.push_back(std::move(folder));
-    return outcome;
+    const std::lock_guard lock(mutex_);
+    ++counts_.directories;
+    return {};
   }
 
   Status leave() {
-    if (folders_.size() == 1 || file_ || writing_) {
+    if (folders_.size() == 1 || writing_) {
       return make_error(Errc::kBadMessage, "the other side leaves a directory that it is not in");
     }
-    const Folder folder = std::move(folders_.back());
+    const std::shared_ptr<Folder> folder = std::move(folders_.back());
     folders_.pop_back();
+    return release(*folder);
+  }
+
+  /// When the last one does, all that is in it is there, but for directories, which have theirs.
+  Status release(Folder& folder) { return --folder.users == 0 ? settle(folder) : Status(); }
+
+  Status settle(const Folder& folder) {
     if (!folder.fd || options_.dry_run) return {};
-    id_ = folder.entry.id;
+    const std::uint32_t id = folder.entry.id;
     const unsigned mode = mode_of(folder.entry);
     const bool set = options_.archive || (folder.made && (mode & 0700) != 0700);
-    if (set && ::fchmod(folder.fd.get(), mode) != 0) return fail(folder.path);
+    if (set && ::fchmod(folder.fd.get(), mode) != 0) return fail(id, folder.path);
     if (options_.archive) {
       const FileTime& time = folder.entry.modified;
       const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
                                  {.tv_sec = time.seconds, .tv_nsec = static_cast<long>(time.nanoseconds)}};
-      if (::futimens(folder.fd.get(), times) != 0) return fail(folder.path);
+      if (::futimens(folder.fd.get(), times) != 0) return fail(id, folder.path);
     }
-    if (options_.sync && ::fsync(folder.fd.get()) != 0) return fail(folder.path);
+    if (options_.sync && ::fsync(folder.fd.get()) != 0) return fail(id, folder.path);
     return {};
+  }
+
+  /// Of several sources two may have the same name: what comes later is to find what has come.
+  void before_others() {
+    if (folders_.size() == 1) crew_.drain();
   }
 
   Status link(const Entry& entry) {
     if (!options_.dry_run) {
-      const int folder = folders_.back().fd.get();
+      before_others();
+      const int folder = folders_.back()->fd.get();
       const std::string partial = NewFile::partial_name(entry.name);
       ::unlinkat(folder, partial.c_str(), 0);  // of an earlier copy
-      if (::symlinkat(entry.target.c_str(), folder, partial.c_str()) != 0) return fail(path_);
+      if (::symlinkat(entry.target.c_str(), folder, partial.c_str()) != 0) return fail(id_, path_);
       if (options_.archive) {
         const timespec times[2] = {
             {.tv_sec = 0, .tv_nsec = UTIME_OMIT},
@@ -206,9 +255,10 @@ class Sink {
       }
       if (const Status named = rename_over(folder, partial, entry.name); !named.ok()) {
         ::unlinkat(folder, partial.c_str(), 0);
-        return fail(path_, named.error());
+        return fail(id_, path_, named.error());
       }
     }
+    const std::lock_guard lock(mutex_);
     ++counts_.links;
     return {};
   }
@@ -218,31 +268,50 @@ class Sink {
   Status file(Entry entry, bool left_out) {
     size_ = entry.size;
     if (options_.dry_run) {
-      counts_.files += left_out ? 0 : 1;
-      counts_.bytes += left_out ? 0 : size_;
+      if (!left_out) count_file(size_);
       return {};
     }
     writing_ = true;
-    const bool asks = entry.asks;
-    if (!left_out) {
-      const unsigned mode = mode_of(entry);
-      file_.emplace(FileWriter::Plan{.folder = folders_.back().fd.get(),
-                                     .entry = std::move(entry),
-                                     .mode = mode,
-                                     .times = options_.archive,
-                                     .checksum = options_.checksum,
-                                     .resume = options_.resume,
-                                     .sync = options_.sync},
-                    checksums_);
-      if (Status begun = file_->begin(); !begun.ok()) {
-        file_.reset();
-        if (Status failed = fail(path_, begun.error()); !failed.ok()) return failed;
-      }
+    if (left_out) return entry.asks ? tell_nothing() : Status();
+    const unsigned mode = mode_of(entry);
+    SmallFile file{.folder = folders_.back(),
+                   .plan = {.folder = folders_.back()->fd.get(),
+                            .entry = std::move(entry),
+                            .mode = mode,
+                            .times = options_.archive,
+                            .checksum = options_.checksum,
+                            .resume = options_.resume,
+                            .sync = options_.sync},
+                   .path = path_};
+    if (!file.plan.entry.asks && size_ <= kMostSmall) {
+      small_ = std::move(file);
+      return {};
     }
-    if (file_) return file_->tell(writer_);
-    if (!asks) return {};
+    return begin(file.plan);
+  }
+
+  Status begin(const FileWriter::Plan& plan) {
+    before_others();
+    file_.emplace(plan, checksums_);
+    if (Status begun = file_->begin(); !begun.ok()) {
+      file_.reset();
+      if (Status failed = fail(id_, path_, begun.error()); !failed.ok()) return failed;
+      return plan.entry.asks ? tell_nothing() : Status();
+    }
+    const std::lock_guard lock(mutex_);
+    return file_->tell(writer_);
+  }
+
+  Status tell_nothing() {
+    const std::lock_guard lock(mutex_);
     if (Status said = writer_.put(FrameKind::kHave, Have{.id = id_}.encode()); !said.ok()) return said;
     return writer_.flush();
+  }
+
+  void count_file(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    ++counts_.files;
+    counts_.bytes += bytes;
   }
 
   Status take_part(const Frame& frame) {
@@ -252,7 +321,7 @@ class Sink {
     if (outcome.ok()) return {};
     if (outcome.code() != Errc::kBadMessage && file_) file_->discard();
     file_.reset();
-    return fail(path_, outcome.error());
+    return fail(id_, path_, outcome.error());
   }
 
   Status write_part(const Frame& frame) {
@@ -261,31 +330,73 @@ class Sink {
       const auto extent = Extent::decode(payload);
       if (!extent) return extent.error();
       moved(extent->length);
+      if (Status begun = no_small_one(); !begun.ok()) return begun;
       return file_ ? file_->hole(*extent) : Status();
     }
     if (frame.kind == FrameKind::kSame) {
       const auto same = Same::decode(payload);
       if (!same) return same.error();
       moved(same->length);
+      if (Status begun = no_small_one(); !begun.ok()) return begun;
       return file_ ? file_->same(*same) : Status();
     }
     const auto offset = take_offset(payload);
     if (!offset) return offset.error();
     moved(payload.size());
     counts_.bytes_sent += payload.size();
+    if (small_ && *offset == 0 && payload.size() == size_) {
+      small_->bytes = payload;
+      small_->keep = frame.block;
+      return {};
+    }
+    if (Status begun = no_small_one(); !begun.ok()) return begun;
     return file_ ? file_->write(*offset, payload, frame.block) : Status();
+  }
+
+  /// It comes in several parts after all: it is sparse, or sent slowly.
+  Status no_small_one() {
+    if (!small_) return {};
+    const SmallFile file = *std::exchange(small_, std::nullopt);
+    if (Status begun = begin(file.plan); !begun.ok() || file.bytes.empty() || !file_) return begun;
+    return file_->write(0, file.bytes, nullptr);
   }
 
   Status end_file(const Frame& frame) {
     const auto end = FileEnd::decode(frame.payload);
     if (!end) return end.error();
+    if (small_) return end_small(*end, frame);
     if (!file_) return {};
     if (Status ended = file_->end(*end); !ended.ok()) return ended;
     file_.reset();
-    if (end->state == FileEnd::State::kGivenUp) return {};
-    ++counts_.files;
-    counts_.bytes += size_;
+    if (end->state != FileEnd::State::kGivenUp) count_file(size_);
     return {};
+  }
+
+  Status end_small(const FileEnd& end, const Frame& frame) {
+    const auto file = std::make_shared<SmallFile>(*std::exchange(small_, std::nullopt));
+    if (end.state == FileEnd::State::kGivenUp) return {};
+    file->end = end;
+    if (!file->keep) file->keep = frame.block;  // so that there are not more of them than blocks have room for
+    ++file->folder->users;
+    crew_.add(file->plan.entry.name, [this, file] {
+      note(write_small(*file));
+      note(release(*file->folder));
+    });
+    return {};
+  }
+
+  /// By a member of the crew.
+  Status write_small(const SmallFile& file) {
+    FileWriter writer(file.plan, checksums_);  // which it has too little for
+    Status written = writer.begin();
+    if (written.ok() && !file.bytes.empty()) written = writer.write(0, file.bytes, file.keep);
+    if (written.ok()) written = writer.end(file.end);
+    if (written.ok()) {
+      count_file(file.plan.entry.size);
+      return {};
+    }
+    if (written.code() != Errc::kBadMessage) writer.discard();
+    return fail(file.plan.entry.id, file.path, written.error());
   }
 
   void moved(std::uint64_t bytes) const {
@@ -293,11 +404,13 @@ class Sink {
   }
 
   Status finish() {
-    if (file_ || writing_ || folders_.size() != 1) {
+    if (writing_ || folders_.size() != 1) {
       return make_error(Errc::kBadMessage, "the other side ends in the middle of something");
     }
-    if (options_.sync && !options_.dry_run && ::fsync(folders_.back().fd.get()) != 0) {
-      if (Status failed = fail(folders_.back().path); !failed.ok()) return failed;
+    crew_.drain();
+    if (Status good = broken(); !good.ok()) return good;
+    if (options_.sync && !options_.dry_run && ::fsync(folders_.back()->fd.get()) != 0) {
+      if (Status failed = fail(id_, folders_.back()->path); !failed.ok()) return failed;
     }
     if (Status said = writer_.put(FrameKind::kResult, counts_.encode()); !said.ok()) return said;
     if (Status said = writer_.flush(); !said.ok()) return said;
@@ -314,14 +427,18 @@ class Sink {
   const unsigned mask_;
   FrameReader& reader_;
   FrameWriter writer_;
-  std::string new_name_;         // of the first thing that comes, where the destination is a name
-  std::vector<Folder> folders_;  // that it is in; the first one is the destination's
-  bool writing_ = false;         // parts of a file come
+  std::string new_name_;                          // of the first thing that comes, where the destination is a name
+  std::vector<std::shared_ptr<Folder>> folders_;  // that it is in; the first one is the destination's
+  bool writing_ = false;                          // parts of a file come
   programs::ChecksumQueue checksums_;
-  std::optional<FileWriter> file_;  // that is written; none: it has failed
+  std::optional<SmallFile> small_;  // that comes
+  std::optional<FileWriter> file_;  // that is written; neither: it has failed
   std::uint32_t id_ = 0;
   std::uint64_t size_ = 0;
   std::string path_;
+  std::mutex mutex_;  // the crew uses what is below, and counts_, writer_
+  Status broken_;
+  Crew crew_{std::clamp(std::thread::hardware_concurrency(), 1U, kMostMembers)};
 };
 
 }  // namespace

@@ -5,14 +5,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/block_search.h"
+#include "rdma_copy/crew.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/new_file.h"
 #include "rdma_copy/place.h"
@@ -446,6 +449,51 @@ TEST(CopyRateLimit, MayBeNone) {
   RateLimit none(0);
   EXPECT_FALSE(none.bounded());
   EXPECT_EQ(none.take(1 << 30, RateLimit::Clock::time_point{}), RateLimit::Clock::time_point{});
+}
+
+// Jobs ----------------------------------------------------------------------------------------------------------------
+
+TEST(CopyCrew, DoesJobsOfOneNameInOrder) {
+  constexpr std::size_t kNames = 10;
+  constexpr std::size_t kJobs = 300;  // more than may wait
+  std::vector<std::vector<std::size_t>> done(kNames);
+  Crew crew(3);
+  for (std::size_t job = 0; job < kJobs; ++job) {
+    for (std::size_t name = 0; name < kNames; ++name) {
+      crew.add(std::to_string(name), [&done, name, job] { done[name].push_back(job); });
+    }
+  }
+  crew.drain();
+  for (const auto& jobs : done) {
+    EXPECT_EQ(jobs.size(), kJobs);
+    EXPECT_TRUE(std::ranges::is_sorted(jobs));
+  }
+  crew.drain();
+}
+
+TEST(CopyCrew, HoldsNothingOfWhatIsDone) {
+  const auto held = std::make_shared<int>(1);
+  Crew crew(2);
+  for (const char* name : {"a", "b", "c"}) crew.add(name, [held] {});
+  crew.drain();
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST(CopyCrew, EndsWithTheJobThatIsBeingDone) {
+  std::atomic<bool> over{false};
+  std::latch begun(1);
+  {
+    Crew crew(1);
+    crew.add("x", [&] {
+      begun.count_down();
+      std::this_thread::yield();
+      over = true;
+    });
+    begun.wait();
+  }
+  EXPECT_TRUE(over);
+  Crew never(4);
+  never.drain();
 }
 
 // Reports -------------------------------------------------------------------------------------------------------------

@@ -136,6 +136,26 @@ TEST_F(CopyPeers, OthersAreRefused) {
   EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("speaks version 9, this one version 1"));
 }
 
+/// A server that speaks another version.
+struct LaterServer : ServerSession {
+  LaterServer() : ServerSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
+  ~LaterServer() override { stop(); }
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca.channels = {stream_options().channel(kChannel)};
+    hca.private_data = greeting();
+    hca.private_data[4] = std::byte{9};
+    return {};
+  }
+};
+
+TEST_F(CopyPeers, AServerOfAnotherVersionIsRefused) {
+  LaterServer server;
+  ASSERT_TRUE(server.start().ok());
+  Counts counts;
+  const Status copied = run_client({.connection = flags_for(server.port()), .sources = {top / "file"}}, {}, counts);
+  EXPECT_THAT(copied.message(), HasSubstr("speaks version 9, this one version 1"));
+}
+
 TEST_F(CopyPeers, TheFirstThingIsAJob) {
   const auto refused = [&](FrameKind kind, const std::vector<std::byte>& payload) {
     return Forged(port, greeting()).says([&](RDMAStream&, FrameWriter& writer) { put(writer, kind, payload); });

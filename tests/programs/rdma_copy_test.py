@@ -196,6 +196,21 @@ class Runs(CopyTest):
         self.assertEqual(sorted(tree(self.path("root/folder"))), [b"a", b"b", b"c"])
         self.assertEqual(self.content("out/c"), self.content("in/c"))
 
+    def test_what_comes_later_replaces_what_came_before(self):
+        self.serve()
+        for top in ("in/first", "in/second"):
+            for number in range(200):
+                self.file(f"{top}/{number}", f"{top} {number}".encode())
+            os.symlink(top, self.path(top, "link"))
+            self.file(f"{top}/deeper/file", top.encode())
+        os.mkdir(self.path("root/folder"))
+        self.assert_copied("-r", self.path("in/first/."), self.path("in/second/."), ":folder")
+        self.assertEqual(tree(self.path("root/folder")), tree(self.path("in/second")))
+        names = [self.path(top, str(number)) for top in ("in/first", "in/second") for number in range(200)]
+        self.assert_copied(*names, *names[:200], ":folder")
+        self.assertEqual([name for name in names[:200] if self.content("root/folder/" + os.path.basename(name)) != self.content(name)],
+                         [])
+
     def test_modes_without_a_are_those_of_the_umask(self):
         self.serve(umask=0o27)
         source = self.file("in/file", b"x")
@@ -673,6 +688,9 @@ class Errors(CopyTest):
         self.assert_one_line(self.copy(big, ":tree/small"), "No space left on device", '"tree/small": cannot be written')
         self.assert_one_line(self.copy(big, self.file("in/big2", bytes(4 * MIB)), ":tree"), '"tree/big": cannot be written')
         self.assertEqual(os.listdir(f"/proc/{server.pid}/root{self.path('root')}"), ["tree"])
+        for number in range(1000):
+            self.file(f"in/many/{number}", bytes(3000))
+        self.assert_one_line(self.copy("-r", self.path("in/many"), ":"), "No space left on device", '"many/\\d+": cannot be written')
         self.assert_copied(":tree/small", self.path("out"))
         self.assertEqual(self.content("out/small"), b"small")
         self.assert_ends_in_order(server)
