@@ -8,6 +8,7 @@
 
 #include "rdmacomm/connector/host_address.h"
 #include "rdmacomm/device/host_network.h"
+#include "rdmacomm/verbs/gid.h"
 #include "support/host_text.h"
 
 namespace rdmacomm::mesh {
@@ -92,6 +93,14 @@ bool is_ipv4_loopback(const ibv_gid& gid) {
   return std::equal(std::begin(kMapped), std::end(kMapped), gid.raw);
 }
 
+/// Whether all of a host's addresses are the loopback interface's. What has none is not.
+bool is_on_loopback(const HostPort& node) {
+  const auto addresses = find_addresses(node);
+  return addresses && std::ranges::all_of(*addresses, [](const HostAddress& address) {
+           return verbs::reach_of(address.gid) == verbs::Reach::kHost;
+         });
+}
+
 bool is_cluster_flag(std::string_view argument) {
   return std::ranges::find(kClusterFlags, argument) != std::end(kClusterFlags);
 }
@@ -160,6 +169,13 @@ Result<bool> is_local(const HostPort& node) {
     const auto source = HostNetwork::system().source_towards(address.gid, address.scope);
     return source && std::ranges::equal(source->raw, address.gid.raw);
   });
+}
+
+bool listens_everywhere(const Cluster& cluster, int rank) {
+  const HostPort& own = cluster[static_cast<std::size_t>(rank)];
+  const auto local = is_local(own);
+  if (!local || !*local) return true;
+  return is_on_loopback(own) && !std::ranges::all_of(cluster, is_on_loopback);
 }
 
 Result<int> find_rank(const Cluster& cluster, const std::function<Result<bool>(const HostPort&)>& local) {

@@ -34,6 +34,10 @@ using Cluster = std::vector<HostPort>;
 /// Whether an address of that host is one of this machine's.
 /// Returns  as find_addresses
 [[nodiscard]] Result<bool> is_local(const HostPort& node);
+/// Whether node `rank`, which is this one, is to listen at all of its addresses, instead of that in the list. So where its name stands
+/// for the loopback interface here, as it does on many hosts (127.0.1.1 in /etc/hosts), and others are not on it; and where its address
+/// is another machine's by its looks, as one that is translated.
+[[nodiscard]] bool listens_everywhere(const Cluster& cluster, int rank);
 /// The rank of the one node that `local` is true for.
 /// Returns  kInvalidArgument: none, or several (the context says which, and how to choose); or, where it is none, what
 ///          `local` has failed with first

@@ -297,10 +297,8 @@ int run() {
   if (!place) return programs::exit_status(place.error());
   const int nodes = static_cast<int>(place->cluster.size());
   if (Status fits = check_memory(options->terms, nodes, 1); !fits.ok()) return programs::exit_status(fits);
-  // An address that is another machine's by its looks, such as one that is translated, is listened for at all addresses.
   HostPort listen = place->cluster[static_cast<std::size_t>(place->rank)];
-  const auto local = is_local(listen);
-  if (!local || !*local) listen.host.clear();
+  if (listens_everywhere(place->cluster, place->rank)) listen.host.clear();
   return run_node(*options, place->rank, nodes, listen,
                   [&place](std::uint16_t) { return Result<Cluster>(place->cluster); });
 }

@@ -447,6 +447,23 @@ class SeveralHosts(MeshTest):
                     self.assertIn(f"node {rank} of 4, ", out)
                 self.assert_exact(4, 300 << 10, "send", 4096)
 
+    def test_hosts_whose_own_name_is_on_the_loopback_interface(self):
+        """As many are installed: 127.0.1.1 and the own name in /etc/hosts. The others know the address that leads there."""
+        names = ("nodea", "nodeb", "nodec")
+        with Hosts(3) as hosts:
+            nodes = []
+            for own, name in enumerate(names):
+                table = os.path.join(self.folder, name)
+                with open(table, "w", encoding="ascii") as file:
+                    for other, other_name in enumerate(names):
+                        file.write(f"{'127.0.1.1' if other == own else hosts[other].ipv4} {other_name}\n")
+                # Of this process alone: ip-netns(8) gives it mounts of its own.
+                with_table = ["sh", "-ec", f"mount --bind {table} /etc/hosts; exec \"$@\"", "sh"]
+                nodes.append(hosts.run(own, [*with_table, MESH, f"--cluster={','.join(names)}", "--device=soft0", "--total=300K",
+                                             "--verify", "--connect-timeout=30"], stdout=-1, stderr=-1, text=True))
+            said = [node.communicate(timeout=60 * SLOW) for node in nodes]
+            self.assertEqual([(node.returncode, err) for node, (_, err) in zip(nodes, said)], [(0, "")] * 3)
+
     def test_a_host_that_is_cut_off(self):
         with Hosts(4) as hosts:
             cluster = ",".join(hosts[number].ipv4 for number in range(4))
