@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -87,8 +88,9 @@ int serve(const std::function<void(std::uint16_t)>& listening) {
 Status check_rate(double rate) {
   const double least = FLAGS_least >= 0 ? FLAGS_least : FLAGS_clients >= 1000 ? 500 : 0;
   if (rate >= least) return {};
-  return make_error(Errc::kTimeout, std::to_string(rate) + " connections a second are fewer than the " +
-                                        std::to_string(least) + " that there have to be (--least)");
+  return make_error(std::make_error_code(std::errc::result_out_of_range),
+                    std::to_string(std::lround(rate)) + " connections a second are fewer than the " +
+                        std::to_string(std::lround(least)) + " that there have to be (--least)");
 }
 
 Status connect_all(std::uint16_t port) {

@@ -58,12 +58,14 @@ void send_all(int socket, std::string_view text) {
   }
 }
 
-void write_all(int fd, std::string_view text) {
+/// What the system says where it does not take all. That nobody reads any more is no failure.
+std::error_code write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const auto written = retry_interrupted([&] { return write(fd, text.data(), text.size()); });
-    if (written <= 0) return;  // nobody reads any more
+    if (written < 0) return errno == EPIPE ? std::error_code() : last_system_error();
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+  return {};
 }
 
 /// False where it ends before.
@@ -178,7 +180,7 @@ class LocalRun {
 
   [[noreturn]] void be_a_node(int rank, UniqueFd port_out, UniqueFd list_in) {
     const int status = node_(rank, [&](std::uint16_t port) -> Result<Cluster> {
-      write_all(port_out.get(), port_text(port));
+      (void)write_all(port_out.get(), port_text(port));
       std::string list;
       std::string bytes;
       if (!read_exactly(list_in.get(), bytes, kPortBytes)) {
@@ -213,8 +215,8 @@ class LocalRun {
       if (entries[i].revents != 0) streams[i]->read_some();
     }
     if (!introduced_) return;  // should one fail to start, the others need not complain, too
-    for (Child& child : children_) write_all(STDERR_FILENO, child.err.take_lines());
-    write_all(STDOUT_FILENO, children_.front().out.take_lines());
+    for (Child& child : children_) complain(child.err.take_lines());
+    print(children_.front().out.take_lines());
   }
 
   /// Once all listen, each is told where. When one has ended before that, the others are let go: a process holds its end
@@ -274,30 +276,37 @@ class LocalRun {
   }
 
   int conclude() {
-    write_all(STDOUT_FILENO, children_.front().out.take_lines());
+    print(children_.front().out.take_lines());
     int outcome = 0;
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       Child& child = children_[rank];
       const bool speaks = !failed_to_start_ || *failed_to_start_ == rank;  // the others only say that it has
-      if (speaks) write_all(STDERR_FILENO, child.err.take_lines());
+      if (speaks) complain(child.err.take_lines());
       if (rank > 0) print_with_rank(rank, child.out.take_lines());
       if (*child.status != 0) outcome = 1;
       if (!speaks || !WIFSIGNALED(*child.status)) continue;
-      write_all(STDERR_FILENO, programs::program_name() + ": node " + std::to_string(rank) + " (pid " +
-                                   std::to_string(child.pid) + ") was ended by signal " +
-                                   std::to_string(WTERMSIG(*child.status)) + "\n");
+      complain(programs::program_name() + ": node " + std::to_string(rank) + " (pid " + std::to_string(child.pid) +
+               ") was ended by signal " + std::to_string(WTERMSIG(*child.status)) + "\n");
     }
-    return outcome;
+    if (!unwritten_) return outcome;
+    complain(programs::program_name() + ": cannot write to standard output: " + unwritten_.message() + "\n");
+    return 1;
   }
 
-  static void print_with_rank(std::size_t rank, const std::string& text) {
+  void print(std::string_view text) {
+    if (unwritten_) return;
+    unwritten_ = write_all(STDOUT_FILENO, text);
+  }
+  static void complain(std::string_view text) { (void)write_all(STDERR_FILENO, text); }
+
+  void print_with_rank(std::size_t rank, const std::string& text) {
     std::string lines;
     for (std::size_t at = 0; at < text.size();) {
       const auto end = std::min(text.find('\n', at), text.size() - 1);
       lines += "[" + std::to_string(rank) + "] " + text.substr(at, end + 1 - at);
       at = end + 1;
     }
-    write_all(STDOUT_FILENO, lines);
+    print(lines);
   }
 
   const NodeMain& node_;
@@ -305,6 +314,7 @@ class LocalRun {
   bool introduced_ = false;
   std::optional<std::size_t> failed_to_start_;  // the rank of the first one seen that ended before all listened
   std::optional<Deadline> stopped_until_;
+  std::error_code unwritten_;  // what kept standard output from being written
 };
 
 }  // namespace

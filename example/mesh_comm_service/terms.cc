@@ -154,7 +154,8 @@ Status Introduction::check_fits(const Introduction& other) const {
   if (nodes != other.nodes) return refuse(std::to_string(nodes) + " nodes", std::to_string(other.nodes));
   if (!(terms == other.terms)) return refuse(terms.to_text(), other.terms.to_text());
   if (rank == other.rank) {
-    return make_error(Errc::kIncompatiblePeer, "both sides are node " + std::to_string(rank) + ": --rank differs");
+    return make_error(Errc::kIncompatiblePeer,
+                      "both sides are node " + std::to_string(rank) + ": give each another --rank");
   }
   return {};
 }

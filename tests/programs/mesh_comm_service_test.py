@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -483,6 +484,13 @@ class SeveralHosts(MeshTest):
 
 
 class Errors(MeshTest):
+    def test_a_report_that_cannot_be_written(self):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([MESH, "--local=2", "--device=soft0", "--duration=0.1"], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60 * SLOW, check=False)
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "mesh_comm_service: cannot write to standard output: No space left on device\n"))
+
     def assert_refused(self, cases, *flags):
         for arguments, parts in cases:
             with self.subTest(arguments):
@@ -551,7 +559,7 @@ class Errors(MeshTest):
         for node in (first, second):
             status, out, err = node.finish()
             self.assertEqual(status, 1, out + err)
-            # The one that has refused the other goes on waiting for one that fits.
+            # The one that is refused where it connects has lost the other.
             self.assertRegex(err, "^mesh_comm_service: node .*--total=.*--total=.*start all nodes with the same")
             self.assertRegex(err.splitlines()[-1], "^mesh_comm_service: node .: node . .*is lost: cannot connect to it")
 
