@@ -55,6 +55,7 @@ class FileWriter {
   [[nodiscard]] Status take(std::uint64_t offset, std::uint64_t length);
   [[nodiscard]] Status keep(const Same& same);
   [[nodiscard]] Status copy_old(const Same& same);
+  void reserve(std::uint64_t offset, std::uint64_t length);
   [[nodiscard]] Status write_all(std::uint64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] Status set_attributes(int fd, unsigned has_mode);
 
@@ -69,6 +70,7 @@ class FileWriter {
   NewFile file_;               // where it is kOld: from the first difference on
   std::uint64_t at_ = 0;       // so much has come
   std::uint64_t written_ = 0;  // the new file ends there, at least
+  std::uint64_t reserved_ = 0;
   unsigned has_mode_ = 0;
   std::vector<std::byte> buffer_;
 };

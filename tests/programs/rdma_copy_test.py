@@ -237,6 +237,18 @@ class Runs(CopyTest):
         self.assertEqual(data_of(self.path("root/sparse")), data_of(source))
         self.assertEqual(data_of(self.path("out/sparse")), data_of(source))
 
+    def test_holes_behind_much_data_stay_holes(self):
+        self.serve()
+        source = self.path("in/file")
+        with open(source, "wb") as file:
+            for at in (0, 30 * MIB):
+                file.seek(at)
+                file.write(self.random.randbytes(2 * MIB))
+            file.truncate(60 * MIB)
+        self.assert_copied(source, ":file")
+        self.assertEqual(sha(self.path("root/file")), sha(source))
+        self.assertLess(os.stat(self.path("root/file")).st_blocks * 512, 5 * MIB)
+
     def test_a_file_that_is_there_is_replaced_as_a_whole(self):
         self.serve()
         self.file("root/file", b"old" * 100000)
