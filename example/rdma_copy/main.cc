@@ -47,6 +47,7 @@ int copy(const std::vector<std::string>& words) {
   const auto options = read_client_options(words);
   if (!options) return programs::exit_status(options.status());
   const ReportFlags flags = read_report_flags();
+  const bool push = options->direction == Direction::kPush;
   Counts counts;
   Status outcome;
   {
@@ -55,7 +56,9 @@ int copy(const std::vector<std::string>& words) {
                    .names = flags.names,
                    .progress = flags.progress,
                    .json = flags.json,
-                   .dry_run = options->copy.dry_run});
+                   .dry_run = options->copy.dry_run,
+                   .sources = push ? options->sources : std::vector<std::string>(),
+                   .one_file = !push && options->sources.size() == 1 && !options->copy.recursive});
     outcome = run_client(*options, report.events(), counts);
     report.end(counts, outcome);
   }

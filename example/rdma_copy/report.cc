@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "rdma_copy/total_size.h"
+
 namespace rdmacomm::copying {
 
 Report::Report(const Options& options)
@@ -18,7 +20,17 @@ Report::Report(const Options& options)
   if (options.names || options.progress) {
     events_.entry = [this](const std::string& path, std::uint64_t size) { entry(path, size); };
   }
-  if (options.progress) events_.moved = [this](std::uint64_t bytes) { moved(bytes); };
+  if (!options.progress) return;
+  events_.moved = [this](std::uint64_t bytes) { moved(bytes); };
+  if (options.sources.empty()) return;
+  sizing_ = std::thread([this] {
+    if (const auto total = total_size(options_.sources, over_)) progress_.set_total(*total);
+  });
+}
+
+Report::~Report() {
+  over_ = true;
+  if (sizing_.joinable()) sizing_.join();
 }
 
 void Report::entry(const std::string& path, std::uint64_t size) {
@@ -29,6 +41,7 @@ void Report::entry(const std::string& path, std::uint64_t size) {
   size_ = size;
   done_ = 0;
   ++entries_;
+  if (options_.one_file) progress_.set_total(size);
 }
 
 void Report::moved(std::uint64_t bytes) {
@@ -46,6 +59,15 @@ std::string Report::about() {
   if (name.size() > kMostName) name = name.substr(0, kMostName) + "...";
   const std::uint64_t percent = size_ == 0 ? 100 : std::min<std::uint64_t>(100, done_ / ((size_ + 99) / 100));
   return name + ' ' + std::to_string(percent) + " %, " + std::to_string(entries_) + " in all: ";
+}
+
+/// "3 files, 45.1 MB  120 MB/s, 0.4 s"
+std::string Report::summary(const Counts& counts) const {
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began_;
+  const auto tenths = static_cast<std::uint64_t>(seconds.count() * 10);
+  return std::to_string(counts.files) + (counts.files == 1 ? " file, " : " files, ") +
+         programs::progress_text(counts.bytes, {}, static_cast<double>(counts.bytes) / seconds.count()) + ", " +
+         std::to_string(tenths / 10) + '.' + std::to_string(tenths % 10) + " s";
 }
 
 std::string Report::json(const Counts& counts, const Status& outcome) const {
@@ -69,6 +91,7 @@ std::string Report::json(const Counts& counts, const Status& outcome) const {
 
 void Report::end(const Counts& counts, const Status& outcome) {
   if (options_.json) options_.out << json(counts, outcome) << '\n';
+  if (options_.progress && outcome.ok()) progress_.say(summary(counts));
   options_.out.flush();
 }
 

@@ -1,11 +1,13 @@
 // report.h - what a client says of a copy: failures, names, progress, and the result.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <ostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "rdma_copy/events.h"
@@ -26,17 +28,24 @@ class Report {
     bool progress = false;
     bool json = false;
     bool dry_run = false;
+    std::vector<std::string> sources =
+        {};                 ///< on this side; for the progress, whose total is known when they were looked at
+    bool one_file = false;  ///< no more than one comes: its size is the total
   };
   explicit Report(const Options& options);
 
   [[nodiscard]] const Events& events() const noexcept { return events_; }
-  /// The last word. Failures have been said.
+  ~Report();
+  Report(const Report&) = delete;
+  Report& operator=(const Report&) = delete;
+  /// The last word: with `json`, or, where progress is shown, what was copied, at what rate. Failures have been said.
   void end(const Counts& counts, const Status& outcome);
 
  private:
   void entry(const std::string& path, std::uint64_t size);
   void moved(std::uint64_t bytes);
   [[nodiscard]] std::string about();
+  [[nodiscard]] std::string summary(const Counts& counts) const;
   [[nodiscard]] std::string json(const Counts& counts, const Status& outcome) const;
 
   const Options options_;
@@ -49,6 +58,8 @@ class Report {
   std::uint64_t entries_ = 0;
   std::vector<std::string> failures_;
   programs::Progress progress_;  // whose thread uses the above
+  std::atomic<bool> over_{false};
+  std::thread sizing_;
 };
 
 }  // namespace rdmacomm::copying

@@ -69,7 +69,7 @@ ProcessorTime processor_time() {
   return {.user_seconds = seconds(usage.ru_utime), .system_seconds = seconds(usage.ru_stime)};
 }
 
-Progress::Progress(Options options) : options_(std::move(options)) {
+Progress::Progress(Options options) : options_(std::move(options)), total_(options_.total.value_or(0)) {
   if (options_.shown) thread_ = std::thread([this] { run(); });
 }
 
@@ -92,7 +92,7 @@ void Progress::run() {
     const std::uint64_t now = bytes();
     const double rate = static_cast<double>(now - before) / seconds;
     options_.out << kBlankLine << program_name() << ": " << (options_.about ? options_.about() : "")
-                 << progress_text(now, options_.total, rate) << std::flush;
+                 << progress_text(now, total_.load(std::memory_order_relaxed), rate) << std::flush;
     before = now;
   }
 }

@@ -30,7 +30,7 @@ struct ProcessorTime {
 [[nodiscard]] ProcessorTime processor_time();
 
 /// Counts bytes, and shows them on `out` each period, always in the same line; the destructor blanks it.
-/// Threads: add() and say() from any.
+/// Threads: add(), set_total() and say() from any.
 class Progress {
  public:
   struct Options {
@@ -47,6 +47,8 @@ class Progress {
 
   void add(std::uint64_t bytes) noexcept { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  /// It is known now.
+  void set_total(std::uint64_t bytes) noexcept { total_.store(bytes, std::memory_order_relaxed); }
   /// A line of its own: "<program>: <text>".
   void say(const std::string& text);
 
@@ -55,7 +57,8 @@ class Progress {
 
   const Options options_;
   std::atomic<std::uint64_t> bytes_{0};
-  std::mutex mutex_;  // also of options_.out
+  std::atomic<std::uint64_t> total_{0};  // 0: not known
+  std::mutex mutex_;                     // also of options_.out
   std::condition_variable changed_;
   bool ended_ = false;
   std::thread thread_;

@@ -22,6 +22,7 @@
 #include "rdma_copy/rate_limit.h"
 #include "rdma_copy/remote_path.h"
 #include "rdma_copy/report.h"
+#include "rdma_copy/total_size.h"
 
 namespace rdmacomm::copying {
 namespace {
@@ -514,6 +515,32 @@ TEST(CopyReport, SaysNamesFailuresAndTheResult) {
   EXPECT_EQ(result["ok"], false);
   EXPECT_EQ(result["files"], 1);
   EXPECT_THAT(result["failures"].get<std::vector<std::string>>(), ElementsAre("\"c\": is a FIFO"));
+}
+
+TEST(CopyReport, SaysOnATerminalWhatWasCopied) {
+  std::ostringstream out;
+  std::ostringstream err;
+  {
+    Report report({.out = out, .err = err, .progress = true});
+    report.end({.files = 3, .bytes = 45'100'000}, {});
+  }
+  EXPECT_THAT(err.str(), HasSubstr(": 3 files, 45.10 MB  "));
+  EXPECT_EQ(out.str(), "");
+}
+
+using CopyTotalSize = CopyFolder;
+
+TEST_F(CopyTotalSize, IsThatOfFiles) {
+  fs::create_directories(top / "tree/deeper");
+  write("tree/deeper/a", std::string(100, 'x'));
+  write("tree/b", std::string(20, 'x'));
+  write("c", "xxx");
+  fs::create_symlink("b", top / "tree/link");
+  std::atomic<bool> over{false};
+  const std::vector<std::string> paths{top / "tree", top / "c", top / "none"};
+  EXPECT_EQ(total_size(paths, over), 123U);
+  over = true;
+  EXPECT_EQ(total_size(paths, over), std::nullopt);
 }
 
 TEST(CopyReport, IsQuietByDefault) {

@@ -26,6 +26,7 @@ COPY = os.path.join(BIN, "rdma_copy")
 BLOCK = 512 << 10
 MIB = 1 << 20
 GIB = 1 << 30
+FULL = os.environ.get("RDMACOMM_CONFORMANCE") == "full"
 
 
 def sha(path):
@@ -383,7 +384,9 @@ class Runs(CopyTest):
                 said += part
             os.close(parent)
             self.assertEqual(process.wait(), 0)
-            self.assertEqual(bool(re.search(rb"progressing \d+ %, 1 in all: .* MB", said)), shown, said)
+            # Of the file; in all, at what rate, how much of it, how long yet; and the last line.
+            self.assertEqual(bool(re.search(rb"progressing \d+ %, 1 in all: .* MB  .*B/s  \d+ %  0:\d\d left", said)), shown, said)
+            self.assertEqual(bool(re.search(rb"rdma_copy: 1 file, 2\.097 MB  .*/s, \d+\.\d s", said)), shown, said)
 
     def test_several_clients_at_once(self):
         server = self.serve()
@@ -764,6 +767,34 @@ class SeveralHosts(CopyTest):
             self.assert_copied("-ra", self.path("in/tree"), ":", **there)
             self.assert_copied("-ra", ":tree", self.path("out"), **there)
         self.assertEqual(tree(self.path("out/tree"), times=True), tree(self.path("in/tree"), times=True))
+
+    def test_much_with_loss(self):
+        """A GiB and 20,000 files with RDMACOMM_CONFORMANCE=full."""
+        for number in range(20000 if FULL else 1000):
+            self.file(f"in/tree/{number % 100}/Größe {number}\n", self.random.randbytes(self.random.randrange(3000)))
+        with open(self.path("in/tree/big"), "wb") as file:
+            for _ in range(64 if FULL else 2):
+                file.write(self.random.randbytes(16 * MIB))
+        with open(self.path("in/tree/sparse"), "wb") as file:
+            file.truncate(10 * GIB)
+            file.seek(5 * GIB)
+            file.write(b"something")
+        there_data = data_of(self.path("in/tree/sparse"))
+        with hosts.Hosts(2) as network:
+            network.loss(1)
+            _, there = self.serve_on(network)
+            self.assert_copied("-ra", self.path("in/tree"), ":", **there)
+            self.assert_copied("-ra", ":tree", self.path("out"), **there)
+        for top in ("root/tree", "out/tree"):
+            self.assertEqual(data_of(self.path(top, "sparse")), there_data)
+            about = os.stat(self.path(top, "sparse"))
+            self.assertEqual(about.st_blocks, os.stat(self.path("in/tree/sparse")).st_blocks)
+            self.assertEqual(about.st_size, 10 * GIB)
+            os.unlink(self.path(top, "sparse"))
+        os.unlink(self.path("in/tree/sparse"))
+        expected = tree(self.path("in/tree"))
+        for top in ("root/tree", "out/tree"):
+            self.assertEqual(tree(self.path(top)), expected)
 
     def test_the_link_is_down_for_three_seconds(self):
         source = self.file("in/big", self.random.randbytes(8 * MIB))
