@@ -13,7 +13,8 @@ Sets up, builds and shows rdmacomm at work, on this machine alone:
   2. builds the library and the programs (preset release, in build/release);
   3. runs ping_pong_test: a server and a client process use every verb once and verify each byte;
   4. runs lat_bw_benchmark: latency, bandwidth and message rate, as a table;
-  5. sends 256 MiB by rdma_send to rdma_recv, through port 2020.
+  5. sends 256 MiB by rdma_send to rdma_recv, through port 2020;
+  6. copies 64 MiB by rdma_copy to a server, then only what is new of it (--delta).
 The first RDMA device with an active port is used; without one, the software device soft0.
 
   --no-install   install nothing: say what is missing, and exit 1
@@ -48,3 +49,15 @@ say "rdma_send | rdma_recv: 256 MiB, with a checksum"
 build/release/bin/rdma_recv --timeout=20 --stats "${options[@]}" >/dev/null &
 head -c 256M /dev/zero | build/release/bin/rdma_send 127.0.0.1 --stats "${options[@]}"
 wait $!
+say "rdma_copy: 64 MiB to a server; then a byte more, by --delta"
+folder=$(mktemp -d)
+mkdir "$folder/root"
+head -c 64M /dev/urandom >"$folder/data"
+coproc server { exec build/release/bin/rdma_copy --serve --root="$folder/root" --port=0 "${options[@]}"; }
+trap 'kill "$server_PID" 2>/dev/null || true; rm -rf "$folder"' EXIT
+read -r line <&"${server[0]}"
+for more in --checksum --delta; do
+  build/release/bin/rdma_copy --json "$more" --port="${line##* }" "${options[@]}" "$folder/data" 127.0.0.1:
+  cmp "$folder/data" "$folder/root/data"
+  printf x >>"$folder/data"
+done
