@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -445,9 +446,14 @@ class Sink {
 
 Status run_sink(RDMAStream& stream, FrameReader& reader, const Place& place, const Destination& destination,
                 const CopyOptions& options, const Events& events, Counts& counts) {
-  Sink sink(stream, reader, options, events, counts, destination.mask);
-  Status outcome = sink.open(place, destination);
-  if (outcome.ok()) outcome = sink.run();
+  Status outcome;
+  try {
+    Sink sink(stream, reader, options, events, counts, destination.mask);
+    outcome = sink.open(place, destination);
+    if (outcome.ok()) outcome = sink.run();
+  } catch (const std::system_error& error) {  // no more threads for this user
+    outcome = make_error(error.code(), "cannot start a thread to write with");
+  }
   if (!outcome.ok()) stream.abort(outcome.message());
   return outcome;
 }
