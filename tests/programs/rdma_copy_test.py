@@ -710,6 +710,33 @@ class Errors(CopyTest):
         self.assertEqual(self.content("out/small"), b"small")
         self.assert_ends_in_order(server)
 
+    def test_a_server_that_cannot_start_threads_goes_on(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root has users to spare")
+        who = {"user": 70_000 + os.getpid() % 10_000}  # whose threads are all of this test
+        if subprocess.run([COPY, "--help"], **who, capture_output=True, check=False).returncode != 0:
+            self.skipTest("others cannot run the program")
+        os.chmod(self.folder.name, 0o755)
+        os.chmod(self.path("root"), 0o777)
+        for number in range(20):
+            self.file(f"in/tree/{number}", b"x" * number)
+        said = ""
+        for threads in range(3, 40):
+            try:
+                server = self.serve(prefix=["prlimit", f"--nproc={threads}"], **who)
+            except AssertionError:
+                continue  # too few to begin with
+            status, _, err = self.copy("-r", self.path("in/tree"), ":")
+            said += err
+            self.assertIn(status, (0, 1), err)
+            server.kill(signal.SIGTERM)
+            ended, _, complaint = server.finish(20)
+            self.assertEqual(ended, 0, complaint)
+            if status == 0:
+                break
+        self.assertEqual(tree(self.path("root/tree")), tree(self.path("in/tree")))
+        self.assertIn("cannot start a thread to write with", said)
+
     def test_no_permission(self):
         who = {"user": "nobody"} if os.geteuid() == 0 else {}
         if who and subprocess.run([COPY, "--help"], **who, capture_output=True, check=False).returncode != 0:
