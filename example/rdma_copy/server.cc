@@ -149,15 +149,20 @@ Status run_server(const ServerOptions& options, int stop_fd) {
   if (!place) return place.error();
   const auto door = make_session<Door>(options);
   if (Status started = door->start(); !started.ok()) return started;
-  if (options.listening) options.listening(door->port());
   Guests guests;
   std::atomic<bool> over{false};
-  std::thread waiter([&] {
-    while (!over.load()) {
-      auto endpoint = door->wait_for_endpoint(Deadline::after(std::chrono::milliseconds(200)));
-      if (endpoint) guests.add(options, *place, *endpoint);
-    }
-  });
+  std::thread waiter;
+  try {
+    waiter = std::thread([&] {
+      while (!over.load()) {
+        auto endpoint = door->wait_for_endpoint(Deadline::after(std::chrono::milliseconds(200)));
+        if (endpoint) guests.add(options, *place, *endpoint);
+      }
+    });
+  } catch (const std::system_error& error) {
+    return make_error(error.code(), "cannot start a thread to serve with");
+  }
+  if (options.listening) options.listening(door->port());
   pollfd stop{.fd = stop_fd, .events = POLLIN, .revents = 0};
   (void)retry_interrupted([&] { return ::poll(&stop, 1, -1); });
   over.store(true);

@@ -713,8 +713,8 @@ class Errors(CopyTest):
     def test_a_server_that_cannot_start_threads_goes_on(self):
         if os.geteuid() != 0:
             self.skipTest("only root has users to spare")
-        who = {"user": 70_000 + os.getpid() % 10_000}  # whose threads are all of this test
-        if subprocess.run([COPY, "--help"], **who, capture_output=True, check=False).returncode != 0:
+        nobody = 70_000 + os.getpid() % 10_000 * 40  # another one for each server: those that have ended count until they are waited for
+        if subprocess.run([COPY, "--help"], user=nobody, capture_output=True, check=False).returncode != 0:
             self.skipTest("others cannot run the program")
         os.chmod(self.folder.name, 0o755)
         os.chmod(self.path("root"), 0o777)
@@ -723,10 +723,10 @@ class Errors(CopyTest):
         said = ""
         for threads in range(3, 40):
             try:
-                server = self.serve(prefix=["prlimit", f"--nproc={threads}"], **who)
+                server = self.serve(prefix=["prlimit", f"--nproc={threads}"], user=nobody + threads)
             except AssertionError:
                 continue  # too few to begin with
-            status, _, err = self.copy("-r", self.path("in/tree"), ":")
+            status, _, err = self.copy("-r", self.path("in/tree"), f":{threads}")
             said += err
             self.assertIn(status, (0, 1), err)
             server.kill(signal.SIGTERM)
@@ -734,7 +734,7 @@ class Errors(CopyTest):
             self.assertEqual(ended, 0, complaint)
             if status == 0:
                 break
-        self.assertEqual(tree(self.path("root/tree")), tree(self.path("in/tree")))
+        self.assertEqual(tree(self.path(f"root/{threads}")), tree(self.path("in/tree")))
         self.assertIn("cannot start a thread to write with", said)
 
     def test_no_permission(self):
