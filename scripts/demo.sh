@@ -51,13 +51,13 @@ head -c 256M /dev/zero | build/release/bin/rdma_send 127.0.0.1 --stats "${option
 wait $!
 say "rdma_copy: 64 MiB to a server; then a byte more, by --delta"
 folder=$(mktemp -d)
-mkdir "$folder/root"
+mkdir "$folder/served"
 head -c 64M /dev/urandom >"$folder/data"
-coproc server { exec build/release/bin/rdma_copy --serve --root="$folder/root" --port=0 "${options[@]}"; }
+coproc server { exec build/release/bin/rdma_copy --serve --root="$folder/served" --port=0 "${options[@]}"; }
 trap 'kill "$server_PID" 2>/dev/null || true; rm -rf "$folder"' EXIT
 read -r line <&"${server[0]}"
 for more in --checksum --delta; do
   build/release/bin/rdma_copy --json "$more" --port="${line##* }" "${options[@]}" "$folder/data" 127.0.0.1:
-  cmp "$folder/data" "$folder/root/data"
+  cmp "$folder/data" "$folder/served/data"
   printf x >>"$folder/data"
 done
