@@ -1,5 +1,5 @@
 // biased_lock.h - a lock that is nearly free for the one thread that mostly takes it.
-// Layer: base.   Why so: docs/adr/0005-poster-lock.md
+// Layer: base.   Why so: docs/adr/0005-biased-lock.md
 //
 // A locked instruction waits until all stores before it have left the processor's store buffer: after a copy of 64 KiB
 // that costs more than all the rest of a post. Nearly always it is one thread that takes the lock, its owner, so that one
