@@ -60,13 +60,8 @@ Status EndPoint::wait(RDMAChannel& channel, std::span<Completion> out, std::size
 
 WaitCounts EndPoint::wait_counts() const noexcept {
   WaitCounts all = group_->waiter().counts();
-  std::array<const CompletionGroup*, HcaConfig::kMaxChannels + 1> seen{group_.get()};
-  std::size_t count = 1;
   for (const auto& line : lines()) {
-    const CompletionGroup* group = line->group.get();
-    if (std::ranges::find(seen.begin(), seen.begin() + count, group) != seen.begin() + count) continue;
-    seen[count++] = group;
-    all += line->group->waiter().counts();
+    if (line->group != group_) all += line->group->waiter().counts();
   }
   return all;
 }
