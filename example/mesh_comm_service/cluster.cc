@@ -87,18 +87,14 @@ Result<int> count_of(const std::vector<std::string_view>& words) {
   return count;
 }
 
-/// 127.0.0.0/8: all of it is this machine, whatever source the system chooses towards it.
-bool is_ipv4_loopback(const ibv_gid& gid) {
-  constexpr std::uint8_t kMapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
-  return std::equal(std::begin(kMapped), std::end(kMapped), gid.raw);
+bool is_loopback(const HostAddress& address) {
+  return verbs::reach_of(address.gid) == verbs::Reach::kHost;
 }
 
 /// Whether all of a host's addresses are the loopback interface's. What has none is not.
 bool is_on_loopback(const HostPort& node) {
   const auto addresses = find_addresses(node);
-  return addresses && std::ranges::all_of(*addresses, [](const HostAddress& address) {
-           return verbs::reach_of(address.gid) == verbs::Reach::kHost;
-         });
+  return addresses && std::ranges::all_of(*addresses, is_loopback);
 }
 
 bool is_cluster_flag(std::string_view argument) {
@@ -164,7 +160,7 @@ Result<bool> is_local(const HostPort& node) {
   const auto addresses = find_addresses(node);
   if (!addresses) return addresses.error();
   return std::ranges::any_of(*addresses, [](const HostAddress& address) {
-    if (is_ipv4_loopback(address.gid)) return true;
+    if (is_loopback(address)) return true;  // 127.0.0.0/8: whatever source the system chooses towards it
     // What leads to an address of its own, a machine sends from that address.
     const auto source = HostNetwork::system().source_towards(address.gid, address.scope);
     return source && std::ranges::equal(source->raw, address.gid.raw);

@@ -276,10 +276,7 @@ Status FileWriter::end(const FileEnd& end) {
 Status FileWriter::set_attributes(int fd, unsigned has_mode) {
   if (has_mode != plan_.mode && ::fchmod(fd, plan_.mode) != 0) return failed("its mode");
   if (!plan_.times) return {};
-  const timespec times[2] = {
-      {.tv_sec = 0, .tv_nsec = UTIME_OMIT},
-      {.tv_sec = plan_.entry.modified.seconds, .tv_nsec = static_cast<long>(plan_.entry.modified.nanoseconds)}};
-  return ::futimens(fd, times) == 0 ? Status() : Status(failed("its time"));
+  return ::futimens(fd, plan_.entry.modified.for_utimens().data()) == 0 ? Status() : Status(failed("its time"));
 }
 
 }  // namespace rdmacomm::copying

@@ -1,5 +1,7 @@
 #include "rdma_copy/messages.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -80,6 +82,11 @@ Result<Job> Job::decode(std::span<const std::byte> bytes) {
   good = good && (job.direction == Direction::kPush ? count == 1 : count == job.sources) && job.sources > 0;
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("job");
   return job;
+}
+
+std::array<timespec, 2> FileTime::for_utimens() const noexcept {
+  return {timespec{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
+          timespec{.tv_sec = seconds, .tv_nsec = static_cast<long>(nanoseconds)}};
 }
 
 std::vector<std::byte> Entry::encode() const {

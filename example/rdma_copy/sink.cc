@@ -226,11 +226,8 @@ class Sink {
     const unsigned mode = mode_of(folder.entry);
     const bool set = options_.archive || (folder.made && (mode & 0700) != 0700);
     if (set && ::fchmod(folder.fd.get(), mode) != 0) return fail(id, folder.path);
-    if (options_.archive) {
-      const FileTime& time = folder.entry.modified;
-      const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
-                                 {.tv_sec = time.seconds, .tv_nsec = static_cast<long>(time.nanoseconds)}};
-      if (::futimens(folder.fd.get(), times) != 0) return fail(id, folder.path);
+    if (options_.archive && ::futimens(folder.fd.get(), folder.entry.modified.for_utimens().data()) != 0) {
+      return fail(id, folder.path);
     }
     if (options_.sync && ::fsync(folder.fd.get()) != 0) return fail(id, folder.path);
     return {};
@@ -249,10 +246,7 @@ class Sink {
       ::unlinkat(folder, partial.c_str(), 0);  // of an earlier copy
       if (::symlinkat(entry.target.c_str(), folder, partial.c_str()) != 0) return fail(id_, path_);
       if (options_.archive) {
-        const timespec times[2] = {
-            {.tv_sec = 0, .tv_nsec = UTIME_OMIT},
-            {.tv_sec = entry.modified.seconds, .tv_nsec = static_cast<long>(entry.modified.nanoseconds)}};
-        (void)::utimensat(folder, partial.c_str(), times, AT_SYMLINK_NOFOLLOW);
+        (void)::utimensat(folder, partial.c_str(), entry.modified.for_utimens().data(), AT_SYMLINK_NOFOLLOW);
       }
       if (const Status named = rename_over(folder, partial, entry.name); !named.ok()) {
         ::unlinkat(folder, partial.c_str(), 0);
