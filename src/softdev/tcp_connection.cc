@@ -94,6 +94,18 @@ void TcpConnection::want_output(bool wanted) noexcept {
   context_.tcp().change_connection(socket(), ends_.id, wanted);
 }
 
+void TcpConnection::leave_to_polls(bool left) {
+  if (std::exchange(left_to_polls_, left) == left) return;
+  if (left) return context_.tcp().unwatch_connection(socket());
+  bool wants_output = blocked_.load();
+  context_.tcp().watch_connection(socket(), ends_.id, wants_output);
+  // What was wanted meanwhile has found nothing to change.
+  while (blocked_.load() != wants_output) {
+    wants_output = !wants_output;
+    context_.tcp().change_connection(socket(), ends_.id, wants_output);
+  }
+}
+
 void TcpConnection::cut() noexcept {
   (void)shutdown(socket(), is_leaving_.load(std::memory_order_relaxed) ? SHUT_WR : SHUT_RDWR);
 }

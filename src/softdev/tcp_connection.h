@@ -63,6 +63,7 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   [[nodiscard]] bool has_news() const noexcept override { return has_news_; }
   /// Not so among long messages: there its socket tells of as much as is worth reading.
   [[nodiscard]] bool is_brief() const noexcept override { return stage_ == Stage::kServing && !in_stream_; }
+  void leave_to_polls(bool left) override;
 
  private:
   enum class Stage : std::uint8_t { kServing, kLeaving, kOver };
@@ -97,6 +98,7 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   bool in_stream_ = false;
   bool has_more_ = false;
   bool has_news_ = false;
+  bool left_to_polls_ = false;           // epoll does not tell of its socket
   bool must_send_ = false;               // there may be something to send that nobody else does
   std::uint32_t heard_ = 0;              // the other end has said that it has done so many
   std::atomic<bool> is_leaving_{false};  // what is sent is to arrive, though nothing is read any more

@@ -25,6 +25,8 @@ class TcpServed {
   [[nodiscard]] virtual bool has_news() const noexcept { return true; }
   /// To ask its socket costs no more than to ask whether that is worth it.
   [[nodiscard]] virtual bool is_brief() const noexcept { return false; }
+  /// From now on polls ask its socket, and epoll tells of it no more; or the other way round again.
+  virtual void leave_to_polls(bool /*left*/) {}
   /// It waits for what no socket tells of: progress() is to be called again soon.
   [[nodiscard]] virtual bool waits() const noexcept { return false; }
   /// It has stopped so that others have their turn.

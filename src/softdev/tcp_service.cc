@@ -113,8 +113,16 @@ void TcpService::change_initiator(int socket, std::uint32_t qpn, bool wants_outp
   control(EPOLL_CTL_MOD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kInitiator, qpn);
 }
 
+void TcpService::watch_connection(int socket, std::uint64_t id, bool wants_output) noexcept {
+  control(EPOLL_CTL_ADD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kTarget, id);
+}
+
 void TcpService::change_connection(int socket, std::uint64_t id, bool wants_output) noexcept {
   control(EPOLL_CTL_MOD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kTarget, id);
+}
+
+void TcpService::unwatch_connection(int socket) noexcept {
+  control(EPOLL_CTL_DEL, socket, 0, Kind::kTarget, 0);
 }
 
 void TcpService::connected(Arrival arrival) {
@@ -187,6 +195,7 @@ bool TcpService::leave_it_to_pollers() noexcept {
 void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
   const std::scoped_lock lock(mutex_);
   left_to_pollers_.store(false, std::memory_order_relaxed);
+  watch_all();
   polls_ended_.store(false, std::memory_order_relaxed);
   pollfd waiting{epoll_.get(), POLLIN, 0};
   if (!woken_ && ::poll(&waiting, 1, 0) > 0) trust_again_at_ = now + kMistrust;
@@ -227,27 +236,42 @@ bool TcpService::poll() noexcept {
 
 /// Whether there was something.
 bool TcpService::look() {
-  const bool has_few = !targets_.empty() && targets_.size() <= kFew && ++looks_ % kFewAtATime != 0;
-  if (has_few && look_at_few()) return true;
-  if (has_few && std::ranges::all_of(targets_, [](const auto& one) { return one.second.served->is_brief(); })) {
+  const bool has_few = !targets_.empty() && targets_.size() <= kFew;
+  const bool is_all = ++looks_ % kFewAtATime == 0;
+  if (!has_few) watch_all();
+  const bool found = has_few && look_at_few();
+  if (found && !is_all) return true;
+  const auto is_brief = [](const auto& one) { return one.second.served->is_brief(); };
+  if (has_few && !is_all && std::ranges::all_of(targets_, is_brief)) {
     advance_waiting();
     return false;
   }
   std::array<epoll_event, kMostEvents> events;
   const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, 0);
   handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
-  return ready > 0;
+  return found || ready > 0;
 }
 
+/// For the system to tell epoll of a message costs its sender as much time as to ask for it costs whoever polls. So polls alone look
+/// at those who are asked each time, while the thread leaves all to them.
 bool TcpService::look_at_few() {
   std::array<std::uint64_t, kFew> brief{};
   std::size_t count = 0;
   for (const auto& [id, watched] : targets_) {
-    if (watched.served->is_brief()) brief[count++] = id;
+    const bool is_brief = watched.served->is_brief();
+    const bool left = is_brief && left_to_pollers_.load(std::memory_order_relaxed);
+    watched.served->leave_to_polls(left);
+    has_unwatched_ = has_unwatched_ || left;
+    if (is_brief) brief[count++] = id;
   }
   bool found = false;
   for (std::size_t i = 0; i < count; ++i) found = advance(brief[i]) || found;
   return found;
+}
+
+void TcpService::watch_all() {
+  if (!std::exchange(has_unwatched_, false)) return;
+  for (const auto& [id, watched] : targets_) watched.served->leave_to_polls(false);
 }
 
 void TcpService::polls_end() noexcept {

@@ -59,7 +59,9 @@ class TcpService {
     std::uint32_t path_mtu = 0;  ///< the other end's
   };
   void connected(Arrival arrival);
-  void change_connection(int socket, std::uint64_t id, bool wants_output) noexcept;
+  void watch_connection(int socket, std::uint64_t id, bool wants_output) noexcept;
+  void change_connection(int socket, std::uint64_t id, bool wants_output) noexcept;  ///< without effect while it is not watched
+  void unwatch_connection(int socket) noexcept;
 
   /// Ends the connections of queue pair `qpn`. `comes_again`: those at the other end are to try to connect again.
   void forget_target(std::uint32_t qpn, bool comes_again);
@@ -89,6 +91,7 @@ class TcpService {
   void look_after_strangers();
   bool look();
   bool look_at_few();
+  void watch_all();
   void receive_arrivals();
   void serve_arrival(Arrival arrival);
   bool advance(std::uint64_t id);
@@ -129,6 +132,7 @@ class TcpService {
   Clock::time_point strangers_due_{};
   std::uint64_t next_id_ = 1;
   std::uint32_t looks_ = 0;
+  bool has_unwatched_ = false;  // targets that are left to polls
   std::atomic<bool> woken_{false};  // wake_ has been written to since the thread looked
   // So long the thread sleeps at the most where no socket wakes it; changes under mutex_.
   std::atomic<int> pause_ms_{-1};
