@@ -200,9 +200,10 @@ void SoftQp::post_by_calls(std::uint64_t operations) {
 
 void SoftQp::keep(const ibv_send_wr& wr) noexcept {
   if (pending_.empty()) waiting_for_ = ExecOutcome::kDone;
-  WaitingRequest& waiting = pending_.emplace_back();
+  WaitingRequest& waiting = pending_.push_back();
   waiting.wr = wr;
   waiting.slices.assign(wr.sg_list, wr.sg_list + wr.num_sge);
+  waiting.inline_payload.clear();
   if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
     for (const ibv_sge& slice : waiting.slices) {
       const auto* from = reinterpret_cast<const std::byte*>(slice.addr);
@@ -298,7 +299,7 @@ void SoftQp::retry_pending() noexcept {
 
 void SoftQp::flush_pending() noexcept {
   if (tcp_ != nullptr) tcp_->abandon();
-  for (const WaitingRequest& waiting : pending_) finish(waiting.wr, IBV_WC_WR_FLUSH_ERR, 0);
+  for (std::size_t i = 0; i < pending_.size(); ++i) finish(pending_[i].wr, IBV_WC_WR_FLUSH_ERR, 0);
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);
 }

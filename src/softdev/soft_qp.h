@@ -21,6 +21,7 @@
 #include "softdev/multicast.h"
 #include "softdev/posted_receive.h"
 #include "softdev/request_builder.h"
+#include "softdev/reusing_queue.h"
 #include "softdev/shared_file.h"
 #include "softdev/soft_ah.h"
 #include "softdev/tcp_wire.h"
@@ -309,7 +310,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   std::uint32_t send_mask_;
   std::uint32_t send_posted_ = 0;
   std::uint32_t send_reported_ = 0;  // finished requests that have a completion
-  std::deque<WaitingRequest> pending_;
+  ReusingQueue<WaitingRequest> pending_;
   std::atomic<std::uint32_t> pending_count_{0};
   std::atomic<bool> under_way_{false};  // tcp_ has them all, and nothing holds them up
   Clock::time_point give_up_at_{};      // for the first waiting request

@@ -85,8 +85,9 @@ bool TcpWire::start(const ibv_send_wr& wr, std::uint32_t polled) {
   }
   const std::uint32_t after = is_connected() ? connection_->output().done_for(polled) : 0;
   const auto length = static_cast<std::uint32_t>(bytes);
-  under_way_.push_back({&wr, length, brings ? 0 : length, after, status, head_of(wr, length), std::move(placed)});
-  if (own_.service == Service::kXrc) under_way_.back().head.queue = wr.qp_type.xrc.remote_srqn;
+  UnderWay& started = under_way_.push_back();
+  started = {&wr, length, brings ? 0 : length, after, status, head_of(wr, length), std::move(placed)};
+  if (own_.service == Service::kXrc) started.head.queue = wr.qp_type.xrc.remote_srqn;
   if (brings) ++bringing_;
   return true;
 }
@@ -119,7 +120,7 @@ void TcpWire::adopt(std::shared_ptr<TcpConnection> connection) {
   restart_.reset();
   receiver_not_ready_ = false;
   // What was started for the last connection is numbered anew, and knows nothing of the other end's.
-  for (UnderWay& one : under_way_) one.after = 0;
+  for (std::size_t i = 0; i < under_way_.size(); ++i) under_way_[i].after = 0;
 }
 
 void TcpWire::advance() {

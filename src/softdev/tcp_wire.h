@@ -5,13 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "softdev/local_wire.h"
+#include "softdev/reusing_queue.h"
 #include "softdev/tcp_input.h"
 #include "softdev/tcp_link.h"
 #include "softdev/tcp_protocol.h"
@@ -114,7 +114,7 @@ class TcpWire {
   bool receiver_not_ready_ = false;
   std::uint32_t rnr_timer_ = 0;
 
-  std::deque<UnderWay> under_way_;
+  ReusingQueue<UnderWay> under_way_;
   std::size_t bringing_ = 0;    // READs and atomics among them: what is fenced waits for these
   std::uint32_t first_ = 0;     // number of the oldest on this connection
   std::size_t sending_ = 0;     // index of the first that is not sent whole
