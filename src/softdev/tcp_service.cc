@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "rdmacomm/base/spin_lock.h"
 #include "softdev/service_thread.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_qp.h"
@@ -39,6 +40,8 @@ constexpr std::chrono::milliseconds kMistrust{100};
 // Of so few connections each is asked whether it has something, but for every so-manieth time, when all that there is is looked at.
 constexpr std::size_t kFew = 2;
 constexpr std::uint32_t kFewAtATime = 16;
+// Between two times: who asks holds the socket's lock, for which whoever brings something waits.
+constexpr int kPauses = 8;
 // So many polls that find something, whosever it is, an answer waits at the most.
 constexpr std::uint32_t kMostOwingPolls = 16;
 
@@ -243,6 +246,7 @@ bool TcpService::look() {
   if (found && !is_all) return true;
   const auto is_brief = [](const auto& one) { return one.second.served->is_brief(); };
   if (has_few && !is_all && std::ranges::all_of(targets_, is_brief)) {
+    for (int i = 0; i < kPauses; ++i) pause_core();
     advance_waiting();
     return false;
   }

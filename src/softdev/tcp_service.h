@@ -60,7 +60,8 @@ class TcpService {
   };
   void connected(Arrival arrival);
   void watch_connection(int socket, std::uint64_t id, bool wants_output) noexcept;
-  void change_connection(int socket, std::uint64_t id, bool wants_output) noexcept;  ///< without effect while it is not watched
+  void change_connection(int socket, std::uint64_t id,
+                         bool wants_output) noexcept;  ///< without effect while it is not watched
   void unwatch_connection(int socket) noexcept;
 
   /// Ends the connections of queue pair `qpn`. `comes_again`: those at the other end are to try to connect again.
@@ -132,7 +133,7 @@ class TcpService {
   Clock::time_point strangers_due_{};
   std::uint64_t next_id_ = 1;
   std::uint32_t looks_ = 0;
-  bool has_unwatched_ = false;  // targets that are left to polls
+  bool has_unwatched_ = false;      // targets that are left to polls
   std::atomic<bool> woken_{false};  // wake_ has been written to since the thread looked
   // So long the thread sleeps at the most where no socket wakes it; changes under mutex_.
   std::atomic<int> pause_ms_{-1};

@@ -1,0 +1,53 @@
+// Between hosts who polls asks the sockets himself, and epoll is told of nothing meanwhile. When that ends, nothing may be lost of
+// what comes then, or could not be sent before.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "softdev/manual_scene.h"
+#include "softdev/raw_verbs.h"
+#include "softdev/tcp_stranger.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+/// What comes wakes the thread, unless the poll finds it first: then it sees that there are polls. So many messages come.
+constexpr std::uint32_t kMessages = 20;
+void be_left_to_polls(ManualScene& scene) {
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    ASSERT_EQ(scene.qp.post_recv(scene.memory.slice(0, 64), 1), 0);
+    scene.poll_in_vain();
+    scene.send(0);
+    EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  }
+  scene.poll_in_vain();
+}
+
+TEST(TcpPolling, WhatComesWhenItHasEndedIsCarriedOut) {
+  ManualScene scene;
+  be_left_to_polls(scene);
+  scene.send(0);
+  while (scene.next_answer().done != kMessages + 1) continue;
+}
+
+/// More than sockets take: the rest goes when there is room, and by then only epoll tells of that.
+TEST(TcpPolling, WhatASocketHadNoRoomForGoesWhenItHasEnded) {
+  constexpr std::size_t kMuch = 64U << 20;
+  ManualScene scene;
+  Memory memory(scene.node, kMuch);
+  memory.fill(3);
+  ASSERT_EQ(scene.qp.post(send_request(3), memory.slice(0, kMuch)), 0);
+  be_left_to_polls(scene);
+  EXPECT_EQ(hear<TcpRequest>(scene.connection).length, kMuch);
+  std::vector<std::byte> part(1U << 20);
+  for (std::size_t done = 0; done < kMuch; done += part.size()) {
+    ASSERT_EQ(recv(scene.connection.get(), part.data(), part.size(), MSG_WAITALL), static_cast<ssize_t>(part.size()))
+        << "after " << done << " bytes";
+    ASSERT_EQ(std::memcmp(part.data(), memory.data + done, part.size()), 0);
+  }
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
