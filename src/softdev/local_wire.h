@@ -94,7 +94,7 @@ class LocalWire final : public Wire {
   /// The same for a request whose slices are looked up first; `work` is given the payload's size.
   template <typename Work>
   ExecResult checked_at_target(const ibv_send_wr& wr, Work&& work) noexcept;
-  [[gnu::noinline]] ExecResult exec_plain_write(const ibv_send_wr& wr) noexcept;
+  [[gnu::noinline]] ExecResult exec_other(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] bool exceeds_mtu(std::uint32_t bytes) const noexcept;
   ExecResult carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult send_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done, PartMover& mover) noexcept;
