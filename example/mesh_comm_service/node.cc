@@ -99,6 +99,7 @@ void Node::advance() {
 // Connecting ----------------------------------------------------------------------------------------------------------
 
 void Node::finish_connecting() {
+  look_for_the_right_ones();
   const bool late = connected_by_.passed();
   for (Peer& peer : peers_) {
     if (late && peer.state == Peer::State::kAwaited && !peer.gives_signs_of_life())

@@ -88,6 +88,7 @@ class Node {
   void refused(const Status& why);
   void connect_to(Peer& peer);
   void not_reached(Peer& peer, const Happening& happening);
+  void look_for_the_right_ones();
   void look_if_here(Peer& peer);
   void leave_mailbox(Peer& peer);
   void endpoint_ended(Peer& peer, const Happening& happening);

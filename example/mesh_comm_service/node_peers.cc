@@ -1,6 +1,7 @@
 // Node: who comes and who goes.
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "mesh_comm_service/node.h"
@@ -11,9 +12,16 @@ namespace {
 
 /// A request that fails may be the first sign of a peer's death; its connection tells the reason a moment later.
 constexpr std::chrono::seconds kReasonFollowsWithin{1};
+constexpr std::chrono::milliseconds kTryAgainAfter{100};
 
 std::string name_of(const Peer& peer) {
   return "node " + std::to_string(peer.rank) + " (" + peer.address.to_text() + ")";
+}
+
+/// Whether one was there that does not fit, or that ended before it could say so: the right one may be started yet.
+bool is_misfit(const std::error_code& code) {
+  return code == Errc::kIncompatiblePeer || code == Errc::kPeerRefused || code == Errc::kVersionMismatch ||
+         code == Errc::kPeerLost;
 }
 
 /// Why it ended, in words.
@@ -120,7 +128,21 @@ void Node::not_reached(Peer& peer, const Happening& happening) {
   if (peer.is_gone()) return;
   // It is there, and was too busy.
   if (happening.status.code() == Errc::kTimeout && peer.gives_signs_of_life()) return connect_to(peer);
-  lose(peer, "cannot connect to it: " + reason(happening.status));
+  const std::string why = "cannot connect to it: " + reason(happening.status);
+  // Where none of the others fits, it is this one that does not.
+  const bool reached_another =
+      std::ranges::any_of(peers_, [](const Peer& other) { return other.now.to && other.now.to->alive(); });
+  const bool in_time = phase_ == Phase::kConnecting && !connected_by_.passed();
+  if (!in_time || !reached_another || !is_misfit(happening.status.code())) return lose(peer, why);
+  if (!peer.try_again) say(name_of(peer) + " is awaited: " + why);
+  peer.try_again = Deadline::after(kTryAgainAfter);
+}
+
+void Node::look_for_the_right_ones() {
+  for (Peer& peer : peers_) {
+    const bool awaited = peer.state == Peer::State::kAwaited && !peer.now.to;
+    if (awaited && peer.try_again && peer.try_again->passed()) connect_to(peer);
+  }
 }
 
 void Node::look_if_here(Peer& peer) {

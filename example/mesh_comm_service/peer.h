@@ -55,7 +55,8 @@ struct Peer {
   int rank = 0;
   HostPort address = {};
   State state = State::kAwaited;
-  bool connecting = false;  ///< Connections::connect() is under way
+  bool connecting = false;                 ///< Connections::connect() is under way
+  std::optional<Deadline> try_again = {};  ///< one that does not fit was at its address: when to look for the right one
   Life now = {};
   std::optional<PastLives> past = {};
 

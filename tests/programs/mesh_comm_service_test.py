@@ -552,7 +552,23 @@ class Errors(MeshTest):
         node, = self.start_cluster(2, "--connect-timeout=0.5", start=[0])
         self.assert_one_line(node.finish(), "node 0: node 1 ", "cannot connect to it", self.cluster.split(",")[1])
 
+    def test_a_node_that_wants_something_else_is_replaced(self):
+        """Those that fit wait for the right one, whoever of them and the wrong one reaches the other first."""
+        for _ in range(5):
+            nodes = self.start_cluster(3, "--total=64K", "--connect-timeout=60", start=[0, 1])
+            self.wait_until_connected(0, 1)
+            self.flags = ("--total=64K", "--size=64", "--connect-timeout=60")
+            status, out, err = self.start_node(2).finish()
+            self.assertEqual(status, 1, out + err)
+            self.assertIn("--size", err)
+            self.flags = ("--total=64K", "--connect-timeout=60")
+            nodes.append(self.start_node(2))
+            for node in nodes:
+                status, out, err = node.finish()
+                self.assertEqual(status, 0, out + err)
+
     def test_nodes_that_want_different_things(self):
+        """Of two, neither knows that it is not the wrong one."""
         first = self.start_cluster(2, "--total=1M", "--connect-timeout=3", start=[0])[0]
         self.flags = ("--total=2M", "--connect-timeout=3")
         second = self.start_node(1)
