@@ -131,8 +131,9 @@ std::string heat_map_svg(const ReportHead& head, const Matrix& matrix) {
   const double width = std::max(kLeft + side + kLegendGap + kLegendWidth + kRight, 560.0);
   const Range range = range_of(matrix);
   std::ostringstream out;
-  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width << "\" height=\"" << kTop + height + kBottom
-      << "\" font-family=\"sans-serif\">\n"
+  const double whole_height = kTop + height + kBottom;
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << width << "\" height=\"" << whole_height
+      << "\" viewBox=\"0 0 " << width << ' ' << whole_height << "\" font-family=\"sans-serif\">\n"
       << "<title>" << title_of(head) << "</title>\n"
       << "<defs><pattern id=\"none\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "
          "patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#ffffff\"/><rect width=\"2\" "
