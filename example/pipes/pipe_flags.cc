@@ -41,11 +41,9 @@ Result<PipeFlags> read_pipe_flags(programs::Role role) {
   if (given("p")) FLAGS_port = FLAGS_p;
   auto connection = programs::read_connection_flags(role);
   if (!connection) return connection.error();
-  const auto modes = programs::read_mode_flags();
+  const auto modes = programs::read_mode_flags(programs::OwnThread::kAlways);
   if (!modes) return modes.error();
   PipeFlags flags{.connection = std::move(*connection), .modes = *modes};
-  if (modes->threads != ThreadMode::kApplication)
-    return bad_flag("threads", "is no option of this program; see --help");
   if (FLAGS_on_failure != "stop" && FLAGS_on_failure != "continue") {
     return bad_flag("on-failure=" + FLAGS_on_failure, "possible are stop and continue");
   }

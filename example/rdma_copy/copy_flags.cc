@@ -49,10 +49,8 @@ unsigned current_mask() {
 Result<std::pair<programs::ConnectionFlags, programs::ModeFlags>> read_connection(programs::Role role) {
   auto connection = programs::read_connection_flags(role);
   if (!connection) return connection.error();
-  const auto modes = programs::read_mode_flags();
+  const auto modes = programs::read_mode_flags(programs::OwnThread::kAlways);
   if (!modes) return modes.error();
-  if (modes->threads != ThreadMode::kApplication)
-    return bad_flag("threads", "is no option of this program; see --help");
   return std::pair(std::move(*connection), *modes);
 }
 

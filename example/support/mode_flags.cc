@@ -5,14 +5,18 @@
 DEFINE_string(polling, "busy",
               "busy: a core spins for completions; channel: it sleeps until the device wakes it (event is another word "
               "for it); epoll: the same by epoll; adaptive: it spins for a while, then sleeps");
-DEFINE_string(threads, "none",
-              "who takes completions. none: the thread that waits for them; per-qp: a thread for each queue pair; "
-              "shared-cq: one thread for all, on one completion queue; sharded: four of those share the connections");
+DEFINE_string(
+    threads, "none",
+    "who takes completions. none: the thread that waits for them; per-qp: a thread for each queue pair; "
+    "shared-cq: one thread for all, on one completion queue; sharded: --shards of those share the connections");
+DEFINE_int32(shards, 4, "1 to 256: completion queues, each with its thread, of --threads=sharded");
 
 namespace rdmacomm::programs {
 namespace {
 
-constexpr int kShards = 4;
+bool given(const char* flag) {
+  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
+}
 
 Error bad_mode(const char* flag, const std::string& value, const char* possible) {
   return make_error(Errc::kInvalidArgument, std::string("--") + flag + "=" + value + ": possible are " + possible);
@@ -26,6 +30,20 @@ Result<PollingMode> read_polling() {
   return bad_mode("polling", FLAGS_polling, "busy, channel, epoll and adaptive");
 }
 
+Status check_shards() {
+  if (FLAGS_threads != "sharded" && given("shards")) {
+    return make_error(Errc::kInvalidArgument, "--shards=" + std::to_string(FLAGS_shards) +
+                                                  ": is for --threads=sharded, and this is --threads=" + FLAGS_threads);
+  }
+  if (FLAGS_shards >= 1 && FLAGS_shards <= HcaConfig::kMaxSharedQueues) return {};
+  return bad_mode("shards", std::to_string(FLAGS_shards), "1 to 256");
+}
+
+Status check_no_option(const char* flag) {
+  if (!given(flag)) return {};
+  return make_error(Errc::kInvalidArgument, std::string("--") + flag + " is no option of this program; see --help");
+}
+
 }  // namespace
 
 void ModeFlags::apply(HcaConfig& hca) const {
@@ -36,23 +54,29 @@ void ModeFlags::apply(HcaConfig& hca) const {
 }
 
 Result<ModeFlags> read_mode_flags(OwnThread own) {
+  if (own == OwnThread::kAlways) {
+    for (const char* flag : {"threads", "shards"}) {
+      if (Status absent = check_no_option(flag); !absent.ok()) return absent.error();
+    }
+  }
   const auto polling = read_polling();
   if (!polling) return polling.error();
+  if (Status shards = check_shards(); !shards.ok()) return shards.error();
   const auto mode = [&](ThreadMode threads, int queues = 1) {
     return ModeFlags{.polling = *polling, .threads = threads, .shared_queues = queues};
   };
-  const bool none = own == OwnThread::kPossible;
+  const bool none = own != OwnThread::kNever;
   if (none && FLAGS_threads == "none") return mode(ThreadMode::kApplication);
   if (FLAGS_threads == "per-qp") return mode(ThreadMode::kThreadPerChannel);
   if (FLAGS_threads == "shared-cq") return mode(ThreadMode::kThreadPerCompletionQueue);
-  if (FLAGS_threads == "sharded") return mode(ThreadMode::kThreadPerCompletionQueue, kShards);
+  if (FLAGS_threads == "sharded") return mode(ThreadMode::kThreadPerCompletionQueue, FLAGS_shards);
   return bad_mode("threads", FLAGS_threads,
                   none ? "none, per-qp, shared-cq and sharded" : "per-qp, shared-cq and sharded");
 }
 
 Help::Group mode_help() {
   return {"How completions are waited for (each side for itself)",
-          {{"polling", "busy|channel|epoll|adaptive"}, {"threads", "none|per-qp|shared-cq|sharded"}}};
+          {{"polling", "busy|channel|epoll|adaptive"}, {"threads", "none|per-qp|shared-cq|sharded"}, {"shards", "M"}}};
 }
 
 }  // namespace rdmacomm::programs

@@ -21,9 +21,11 @@ struct ModeFlags {
 };
 
 /// Whether a program can take completions by the thread that waits for them: --threads=none.
-enum class OwnThread : std::uint8_t { kPossible, kNever };
+/// kAlways: it has no other way, and neither --threads nor --shards.
+enum class OwnThread : std::uint8_t { kPossible, kNever, kAlways };
 
-/// kInvalidArgument: an unknown mode; the context names the flag, its value, and what is possible.
+/// kInvalidArgument: an unknown mode, a number outside its range, or a flag that says nothing to this program or in this
+/// mode; the context names the flag, its value, and what is possible.
 [[nodiscard]] Result<ModeFlags> read_mode_flags(OwnThread own = OwnThread::kPossible);
 /// How the flags are listed in --help.
 [[nodiscard]] Help::Group mode_help();

@@ -174,6 +174,8 @@ class Errors(ConnectionErrors):
             (["--ops=fetch_add", "--tests=bw"], ["nothing to measure"]),
             (["--polling=never"], ["--polling=never", "adaptive"]),
             (["--threads=many"], ["--threads=many", "shared-cq"]),
+            (["--threads=sharded", "--shards=257"], ["--shards=257: possible are 1 to 256"]),
+            (["--shards=4", "--threads=none"], ["--shards=4: is for --threads=sharded, and this is --threads=none"]),
             (["--json=/nonexistent/directory/x.json"], ["/nonexistent/directory/x.json"]),
         ))
 

@@ -133,6 +133,17 @@ class Runs(MeshTest):
                 with self.subTest(polling=polling, threads=threads):
                     self.run_exact(3, "send", 100_000, 4096, f"--polling={polling}", f"--threads={threads}")
 
+    def test_shards(self):
+        """Each of them has a thread, as long as there are queue pairs for it: four at each node here."""
+        threads = {}
+        for shards in (1, 2, 3, 4, 256):
+            self.run_exact(3, "send", 100_000, 4096, "--threads=sharded", f"--shards={shards}")
+            threads[shards] = {node["threads"] for node in self.results()["by_node"]}
+        self.run_exact(3, "send", 100_000, 4096, "--threads=sharded")
+        least, = threads[1]
+        self.assertEqual(threads, {shards: {least - 1 + min(shards, 4)} for shards in threads})
+        self.assertEqual({node["threads"] for node in self.results()["by_node"]}, threads[4])
+
     def test_without_looking_at_each_byte(self):
         for op in OPS:
             with self.subTest(op):
@@ -516,6 +527,8 @@ class Errors(MeshTest):
             (["--local=2", "--polling=never"], ["--polling=never"]),
             (["--local=2", "--threads=none"], ["--threads=none: possible are per-qp, shared-cq and sharded"]),
             (["--local=2", "--threads=foo"], ["--threads=foo: possible are per-qp, shared-cq and sharded"]),
+            (["--local=2", "--threads=sharded", "--shards=0"], ["--shards=0: possible are 1 to 256"]),
+            (["--local=2", "--shards=2"], ["--shards=2: is for --threads=sharded, and this is --threads=shared-cq"]),
             (["--local=8", "--size=1G", "--queue-depth=4096"], ["--size=1G", "8 nodes need .* GiB", "GiB available"]),
             (["--cluster=127.0.0.1,192.0.2.2", "--rank=0", "--size=1G", "--queue-depth=4096"], ["a node needs 4097 GiB"]),
             (["--local=2", "--on-failure=panic"], ["--on-failure=panic", "stop and continue"]),

@@ -171,6 +171,8 @@ class Errors(ConnectionErrors):
             (["--size=2G"], ["2147483648"]),
             (["--polling=never"], ["--polling=never"]),
             (["--threads=many"], ["--threads=many", "shared-cq"]),
+            (["--threads=sharded", "--shards=257"], ["--shards=257: possible are 1 to 256"]),
+            (["--shards=4", "--threads=none"], ["--shards=4: is for --threads=sharded, and this is --threads=none"]),
         ))
 
     def test_gid_types_that_exclude_each_other(self):
