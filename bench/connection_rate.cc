@@ -15,6 +15,7 @@
 #include "rdmacomm/session/client_session.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/child_process.h"
+#include "support/descriptor_limit.h"
 #include "support/program.h"
 
 DEFINE_int32(clients, 1000, "connections, all of them there at the end");
@@ -138,6 +139,9 @@ Status connect_all(std::uint16_t port) {
 }
 
 int run() {
+  // A connection has one at each end, a session four.
+  const std::uint64_t descriptors = 100 + static_cast<std::uint64_t>(FLAGS_clients) * (FLAGS_sessions ? 4 : 1);
+  if (Status allowed = programs::allow_descriptors(descriptors); !allowed.ok()) return programs::exit_status(allowed);
   const auto server = programs::ServerProcess::start(serve, std::chrono::seconds(30));
   if (!server) return programs::exit_status(server.error());
   const int status = programs::exit_status(connect_all((*server)->port()));

@@ -30,6 +30,7 @@
 DEFINE_string(part, "latency", "latency, idle or raw");
 DEFINE_int32(seconds, 10, "idle: for how long");
 DEFINE_int32(connections, 64, "idle: how many");
+DEFINE_double(most, 1e9, "idle: processor time for a second, of either process; more makes exit status 1");
 DEFINE_int32(count, 20000, "latency: how often there and back; raw: in each of 60 rounds, a tenth of it");
 
 namespace rdmacomm {
@@ -80,13 +81,17 @@ struct Usage {
 class Price {
  public:
   explicit Price(pid_t server) : server_(server), mine_(Usage::of(getpid())), theirs_(Usage::of(server)) {}
-  void print(double operations) const {
+  /// Returns the larger share of a core of the two.
+  double print(double operations) const {
     const double wall = std::chrono::duration<double>(Clock::now() - start_).count();
     const Usage mine = Usage::of(getpid());
     const Usage theirs = Usage::of(server_);
     const long sleeps = mine.sleeps - mine_.sleeps + theirs.sleeps - theirs_.sleeps;
-    std::printf(" client_cpu=%.5f server_cpu=%.5f sleeps=%.3f\n", (mine.seconds - mine_.seconds) / wall,
-                (theirs.seconds - theirs_.seconds) / wall, static_cast<double>(sleeps) / operations);
+    const double client = (mine.seconds - mine_.seconds) / wall;
+    const double server = (theirs.seconds - theirs_.seconds) / wall;
+    std::printf(" client_cpu=%.5f server_cpu=%.5f sleeps=%.3f\n", client, server,
+                static_cast<double>(sleeps) / operations);
+    return std::max(client, server);
   }
 
  private:
@@ -359,13 +364,15 @@ void measure(Player<ClientSession>& session, pid_t server) {
     const Price price(server);
     usleep(static_cast<useconds_t>(FLAGS_seconds) * 1'000'000);
     std::printf("part=idle connections=%d", connections);
-    return price.print(FLAGS_seconds);
+    const double share = price.print(FLAGS_seconds);
+    if (share > FLAGS_most) fail("a side takes " + std::to_string(share) + " of a core, more than --most");
+    return;
   }
   (void)session.play(*endpoints.front(), FLAGS_count / 10);
   const Price price(server);
   const std::vector<double> times = session.play(*endpoints.front(), FLAGS_count);
   std::printf("part=latency median=%.3f p99=%.3f", quantile(times, 0.5), quantile(times, 0.99));
-  price.print(2.0 * FLAGS_count);
+  (void)price.print(2.0 * FLAGS_count);
 }
 
 int run() {

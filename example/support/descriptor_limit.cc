@@ -1,0 +1,25 @@
+#include "support/descriptor_limit.h"
+
+#include <sys/resource.h>
+
+#include <string>
+
+namespace rdmacomm::programs {
+
+Status allow_descriptors(std::uint64_t count) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return {};
+  if (limit.rlim_max < count) {
+    return make_error(
+        std::make_error_code(std::errc::too_many_files_open),
+        "a process needs " + std::to_string(count) + " file descriptors, and may have " +
+            std::to_string(limit.rlim_max) +
+            " (ulimit -Hn): raise that as root, by nofile in /etc/security/limits.conf, LimitNOFILE= of a "
+            "systemd unit or --ulimit=nofile= of a container");
+  }
+  limit.rlim_cur = count;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);  // up to the hard limit everybody may
+  return {};
+}
+
+}  // namespace rdmacomm::programs
