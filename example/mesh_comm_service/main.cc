@@ -16,6 +16,7 @@
 #include "mesh_comm_service/report.h"
 #include "mesh_comm_service/terms.h"
 #include "support/connection_flags.h"
+#include "support/descriptor_limit.h"
 #include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/result_file.h"
@@ -248,6 +249,19 @@ Status check_memory(const Terms& terms, int nodes, int here) {
                         " available; choose smaller ones, or fewer nodes");
 }
 
+/// The same of file descriptors, for a process that is one of the nodes or starts them: as were counted on soft0 with 4 to
+/// 32 nodes, and some 25 more.
+Status allow_descriptors(const programs::ModeFlags& modes, int nodes) {
+  const int pairs = 2 * (nodes - 1);
+  const bool each_its_own = modes.threads == ThreadMode::kThreadPerChannel;
+  const int queues = each_its_own ? pairs : std::min(modes.shared_queues, pairs);
+  const Status allowed = programs::allow_descriptors(static_cast<std::uint64_t>(40 + 10 * nodes + 4 * queues));
+  if (allowed.ok()) return {};
+  return make_error(allowed.code(), std::to_string(nodes) + " nodes: " + allowed.error().context +
+                                        "; or choose fewer nodes" +
+                                        (each_its_own ? ", or --threads=shared-cq, which takes fewer" : ""));
+}
+
 /// What one node does, in this process. Returns its exit status.
 int run_node(const Options& options, int rank, int nodes, const HostPort& listen,
              const std::function<Result<Cluster>(std::uint16_t)>& find_cluster) {
@@ -286,6 +300,9 @@ int run() {
     if (Status fits = check_memory(options->terms, FLAGS_local, FLAGS_local); !fits.ok()) {
       return programs::exit_status(fits);
     }
+    if (Status allowed = allow_descriptors(options->modes, FLAGS_local); !allowed.ok()) {
+      return programs::exit_status(allowed);
+    }
     const HostPort listen{.host = "127.0.0.1", .port = 0};
     return run_local(FLAGS_local, [&](int rank, const auto& find_cluster) {
       return run_node(*options, rank, FLAGS_local, listen, find_cluster);
@@ -297,6 +314,7 @@ int run() {
   if (!place) return programs::exit_status(place.error());
   const int nodes = static_cast<int>(place->cluster.size());
   if (Status fits = check_memory(options->terms, nodes, 1); !fits.ok()) return programs::exit_status(fits);
+  if (Status allowed = allow_descriptors(options->modes, nodes); !allowed.ok()) return programs::exit_status(allowed);
   HostPort listen = place->cluster[static_cast<std::size_t>(place->rank)];
   if (listens_everywhere(place->cluster, place->rank)) listen.host.clear();
   return run_node(*options, place->rank, nodes, listen,

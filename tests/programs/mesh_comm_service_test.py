@@ -556,6 +556,16 @@ class Errors(MeshTest):
         self.assert_one_line(self.run_program(MESH, "--local=4", "--device=mlx9_9"), "mlx9_9", "soft0")
         self.assert_refused(((["--gid-index=200"], ["200"]),), "--local=4")
 
+    def test_few_descriptors(self):
+        """The soft limit is raised; below the hard one nothing is begun."""
+        flags = ("--local=16", "--device=soft0", "--total=4K", "--threads=per-qp", "--polling=epoll")
+        self.assert_success(self.run_program("prlimit", "--nofile=32:1024", MESH, *flags))
+        self.assert_one_line(self.run_program("prlimit", "--nofile=32:128", MESH, *flags),
+                             "16 nodes: a process needs 320 file descriptors, and may have 128 .ulimit -Hn.", "--threads=shared-cq")
+        others = "".join(f",192.0.2.{i}" for i in range(1, 11))
+        self.assert_one_line(self.run_program("prlimit", "--nofile=128", MESH, f"--cluster=127.0.0.1{others}", "--rank=0",
+                                              "--device=soft0"), "11 nodes: a process needs 154 ")
+
     def test_a_port_in_use(self):
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
