@@ -93,10 +93,10 @@ std::vector<std::string> split_list(std::string_view text) {
   return words;
 }
 
-void append_common_help(programs::Help& help) {
+void append_common_help(programs::Help& help, const char* port) {
   help.groups.push_back({"What it says, on standard error", {{"no_progress", ""}, {"stats", ""}, {"verbose", ""}}});
   help.groups.push_back({"The connection",
-                         {{"port", "N"},
+                         {{"port", "N", port},
                           {"connect_timeout", "SECONDS"},
                           {"silent_peer_after", "SECONDS"},
                           {"connector", "KIND"},

@@ -34,7 +34,8 @@ struct PipeFlags {
 [[nodiscard]] std::vector<std::string> split_list(std::string_view text);
 
 /// The groups of --help that both have, behind those of their own.
-void append_common_help(programs::Help& help);
+/// port  what --port is for this one
+void append_common_help(programs::Help& help, const char* port);
 /// programs::start() with what is special to these two: the short options, and flags with other defaults.
 [[nodiscard]] std::optional<int> start(int argc, char** argv, const programs::Help& help,
                                        std::vector<std::string>& words);

@@ -35,7 +35,7 @@ programs::Help help() {
           "  rdma_recv --forward=node3 > copy                       on node2: for itself, and on to node3\n"
           "  rdma_recv --forward=node3,node4 --no-output            only on",
   };
-  append_common_help(help);
+  append_common_help(help, "TCP port to listen at; 0: any free one");
   return help;
 }
 

@@ -27,7 +27,7 @@ programs::Help help() {
           "  rdma_send node2 < file                                 on node1\n"
           "  tar c tree | rdma_send node2 node3 node4 --stats       to three, each with rdma_recv | tar x",
   };
-  append_common_help(help);
+  append_common_help(help, "1 to 65535: TCP port of receivers that are named without one");
   return help;
 }
 

@@ -97,7 +97,7 @@ programs::Help help() {
                  {"The server", {{"serve", ""}, {"root", "DIR"}, {"listen", "ADDRESS"}}},
                  {"What it says", {{"verbose", ""}, {"json", ""}, {"no_progress", ""}}},
                  {"The connection",
-                  {{"port", "N"},
+                  {{"port", "N", "TCP port of the server; 0, with --serve: any free one"},
                    {"connect_timeout", "SECONDS"},
                    {"silent_peer_after", "SECONDS"},
                    {"connector", "KIND"},

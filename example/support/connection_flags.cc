@@ -14,10 +14,8 @@ DEFINE_string(role, "",
               "other words for server and client. Without it: client where --server is given, else both");
 DEFINE_string(server, "127.0.0.1", "client: name or address of the server's host");
 DEFINE_string(master, "", "another name of --server");
-DEFINE_int32(
-    port, rdmacomm::kDefaultPort,
-    "TCP port of the server, or of nodes that are listed without one; 0, for a server: any free one. Not looked at "
-    "with --role=both");
+DEFINE_int32(port, rdmacomm::kDefaultPort,
+             "TCP port of the server; 0, for a server: any free one. Not looked at with --role=both");
 DEFINE_double(connect_timeout, 10, "client: seconds to go on trying to reach the server, and to wait for its answers");
 DEFINE_double(
     silent_peer_after, 10,

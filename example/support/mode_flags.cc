@@ -74,9 +74,15 @@ Result<ModeFlags> read_mode_flags(OwnThread own) {
                   none ? "none, per-qp, shared-cq and sharded" : "per-qp, shared-cq and sharded");
 }
 
-Help::Group mode_help() {
-  return {"How completions are waited for (each side for itself)",
-          {{"polling", "busy|channel|epoll|adaptive"}, {"threads", "none|per-qp|shared-cq|sharded"}, {"shards", "M"}}};
+Help::Group mode_help(OwnThread own) {
+  const HelpFlag polling{"polling", "busy|channel|epoll|adaptive"};
+  HelpFlag threads{"threads", "none|per-qp|shared-cq|sharded"};
+  if (own == OwnThread::kNever) {
+    threads = {"threads", "per-qp|shared-cq|sharded",
+               "who takes completions. per-qp: a thread for each queue pair; shared-cq: one thread for all, on one "
+               "completion queue; sharded: --shards of those share the connections"};
+  }
+  return {"How completions are waited for (each process for itself)", {polling, threads, {"shards", "M"}}};
 }
 
 }  // namespace rdmacomm::programs

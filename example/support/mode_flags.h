@@ -28,6 +28,6 @@ enum class OwnThread : std::uint8_t { kPossible, kNever, kAlways };
 /// mode; the context names the flag, its value, and what is possible.
 [[nodiscard]] Result<ModeFlags> read_mode_flags(OwnThread own = OwnThread::kPossible);
 /// How the flags are listed in --help.
-[[nodiscard]] Help::Group mode_help();
+[[nodiscard]] Help::Group mode_help(OwnThread own = OwnThread::kPossible);
 
 }  // namespace rdmacomm::programs

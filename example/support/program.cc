@@ -38,7 +38,7 @@ void append_flag(std::string& text, const HelpFlag& flag) {
   const gflags::CommandLineFlagInfo info = gflags::GetCommandLineFlagInfoOrDie(flag.name);
   std::string line = "  --" + with_dashes(flag.name) + (*flag.value != '\0' ? std::string("=") + flag.value : "");
   line.resize(std::max(line.size() + 2, kSecondColumn), ' ');
-  std::string about = info.description;
+  std::string about = flag.about != nullptr ? flag.about : info.description;
   if (!info.default_value.empty() && info.type != "bool") about += " (default " + default_text(info) + ")";
   std::istringstream words(about);
   for (std::string word; words >> word;) {

@@ -11,8 +11,9 @@ namespace rdmacomm::programs {
 
 /// One flag in the help text. Its default and description come from its gflags definition.
 struct HelpFlag {
-  const char* name;   ///< as defined, with underscores; shown with dashes, and understood either way
-  const char* value;  ///< what stands behind "=": "HOST", "N"; "" for yes-or-no flags
+  const char* name;             ///< as defined, with underscores; shown with dashes, and understood either way
+  const char* value;            ///< what stands behind "=": "HOST", "N"; "" for yes-or-no flags
+  const char* about = nullptr;  ///< what it is for this program, where the definition's description is of another one
 };
 
 /// The help text of a program. A value.

@@ -644,6 +644,8 @@ class Errors(MeshTest):
         for text in ("usage: mesh_comm_service", "--cluster=LIST", "--on-failure=stop|continue", "--heatmap=FILE",
                      "(default adaptive)", "(default shared-cq)"):
             self.assertIn(text, " ".join(out.split()))
+        for text in ("none:", "--role", "client:"):  # what this program does not have
+            self.assertNotIn(text, out)
 
 
 if __name__ == "__main__":
