@@ -8,9 +8,9 @@ network  two network namespaces joined by veth (tests/support/hosts.py, as root)
          TCP stream of iperf3
 
 Each cell is measured N times (default 5), a latency five times as often, since the programs that tell it are soon done and
-their clock's step is a tenth of the shortest one, and a bandwidth between hosts nearly twice; in turns with its rivals; what counts is the median, of the best rival. SEND is
-compared with UCX's tag matching, the nearest to a message that meets a posted receive, and with its active messages, which need
-none; WRITE with its put. Those are UCP's, the interface that applications use; below it, UCT has neither fragments nor a
+their clock's step is a tenth of the shortest one, and a bandwidth between hosts nearly twice; in turns with its rivals; what
+counts is the median, of the best rival. SEND is compared with UCX's tag matching, the nearest to a message that meets a posted
+receive, and with its active messages, which need none; WRITE with its put. Those are UCP's, the interface that applications use; below it, UCT has neither fragments nor a
 rendezvous, and no message longer than its buffers. Latency is the median of one way (half a round trip), bandwidth one way.
 The tables go to standard output and to --output (default bench/results/soft0_ucx.md). Wants ucx_perftest (package ucx-utils),
 iperf3, a Release build, and a quiet machine with two cores. Exit status 1: a bound is not kept, or a program failed.
