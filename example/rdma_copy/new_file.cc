@@ -6,7 +6,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <random>
 #include <utility>
 
 #include "rdmacomm/base/system_call.h"
@@ -16,6 +18,7 @@ namespace {
 
 constexpr std::size_t kMostName = 255;
 constexpr const char* kSuffix = ".rdma_copy-partial";
+constexpr const char* kLinkSuffix = ".rdma_copy-link";
 
 Error failed() {
   return make_error(last_system_error(), "");
@@ -25,61 +28,43 @@ Error busy() {
   return make_error(std::make_error_code(std::errc::text_file_busy), "another copy is writing it");
 }
 
-}  // namespace
-
-std::string NewFile::partial_name(const std::string& name) {
-  std::string partial = '.' + name + kSuffix;
-  if (partial.size() <= kMostName) return partial;
-  char hash[20];
-  std::snprintf(hash, sizeof(hash), ".%016llx", static_cast<unsigned long long>(XXH3_64bits(name.data(), name.size())));
-  return std::string(hash) + kSuffix;
+/// "." and 16 digits, and `suffix`
+std::string numbered(std::uint64_t number, const char* suffix) {
+  char digits[20];
+  std::snprintf(digits, sizeof(digits), ".%016llx", static_cast<unsigned long long>(number));
+  return std::string(digits) + suffix;
 }
 
-Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mode) {
-  if (name.size() > kMostName) return make_error(std::make_error_code(std::errc::filename_too_long), "");
-  const std::string partial = partial_name(name);
-  for (;;) {
-    UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (fd) {
-      if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
-      return NewFile(folder, name, std::move(fd));
-    }
-    if (last_system_error() != std::errc::file_exists) return failed();
-    const UniqueFd old(::openat(folder, partial.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (old && ::flock(old.get(), LOCK_EX | LOCK_NB) != 0) return busy();
-    if (::unlinkat(folder, partial.c_str(), 0) != 0 && last_system_error() != std::errc::no_such_file_or_directory) {
-      return failed();
-    }
-  }
+std::string partial_name(const std::string& name) {
+  const std::string partial = '.' + name + kSuffix;
+  return partial.size() <= kMostName ? partial : numbered(XXH3_64bits(name.data(), name.size()), kSuffix);
 }
 
-Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
-  const std::string partial = partial_name(name);
-  UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!fd) return failed();
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
-  // Who had the lock before may have published it, or removed it.
+/// Whether the file that is open still has the name. True for as long as its lock is held: who else wants the name waits for that.
+bool has_name(int fd, int folder, const std::string& name) {
   struct stat opened = {};
   struct stat named = {};
-  const bool same = ::fstat(fd.get(), &opened) == 0 &&
-                    ::fstatat(folder, partial.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-  if (same && S_ISREG(opened.st_mode) && opened.st_nlink == 1) return NewFile(folder, name, std::move(fd));
-  return make_error(std::make_error_code(std::errc::no_such_file_or_directory), "");
+  return ::fstat(fd, &opened) == 0 && ::fstatat(folder, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
-Status NewFile::publish() {
-  Status renamed = rename_over(folder_, partial_name(name_), name_);
-  if (renamed.ok()) fd_.reset();
-  return renamed;
+/// What an earlier copy has left. Only who has its lock removes it, and who writes it has that.
+Status remove_left(int folder, const std::string& partial) {
+  const UniqueFd old(::openat(folder, partial.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!old) {
+    const std::error_code why = last_system_error();
+    if (why == std::errc::no_such_file_or_directory) return {};
+    if (why != std::errc::too_many_symbolic_link_levels) return make_error(why, "");  // a link is nobody's
+  } else if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0) {
+    return busy();
+  } else if (!has_name(old.get(), folder, partial)) {
+    return {};  // who had the lock has published it, or removed it; the name may be another one's by now
+  }
+  const bool gone = ::unlinkat(folder, partial.c_str(), 0) == 0;
+  return gone || last_system_error() == std::errc::no_such_file_or_directory ? Status() : Status(failed());
 }
 
-void NewFile::discard() noexcept {
-  if (!fd_) return;
-  ::unlinkat(folder_, partial_name(name_).c_str(), 0);
-  fd_.reset();
-}
-
+/// Gives what is `from` the name `to`, in one directory, instead of a file or a link there.
 Status rename_over(int folder, const std::string& from, const std::string& to) {
   if (::renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE) == 0) return {};
   const std::error_code why = last_system_error();
@@ -91,6 +76,67 @@ Status rename_over(int folder, const std::string& from, const std::string& to) {
     return make_error(std::make_error_code(std::errc::not_supported), "what has that name is no file");
   }
   return ::renameat(folder, from.c_str(), folder, to.c_str()) == 0 ? Status() : Status(failed());
+}
+
+}  // namespace
+
+bool is_partial_name(std::string_view name) noexcept {
+  return name.starts_with('.') && (name.ends_with(kSuffix) || name.ends_with(kLinkSuffix));
+}
+
+Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mode) {
+  if (name.size() > kMostName) return make_error(std::make_error_code(std::errc::filename_too_long), "");
+  const std::string partial = partial_name(name);
+  for (;;) {
+    UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (fd) {
+      if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
+      if (has_name(fd.get(), folder, partial)) return NewFile(folder, name, std::move(fd));
+      continue;  // another one had the lock first, and took it for left behind
+    }
+    if (last_system_error() != std::errc::file_exists) return failed();
+    if (Status removed = remove_left(folder, partial); !removed.ok()) return removed.error();
+  }
+}
+
+Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
+  const std::string partial = partial_name(name);
+  UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) return failed();
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
+  struct stat is = {};
+  const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1;
+  if (whole && has_name(fd.get(), folder, partial)) return NewFile(folder, name, std::move(fd));
+  return make_error(std::make_error_code(std::errc::no_such_file_or_directory), "");
+}
+
+Status NewFile::publish() {
+  const std::string partial = partial_name(name_);
+  if (!has_name(fd_.get(), folder_, partial)) {
+    return make_error(std::make_error_code(std::errc::no_such_file_or_directory),
+                      "somebody has removed it while it was written");
+  }
+  Status renamed = rename_over(folder_, partial, name_);
+  if (renamed.ok()) fd_.reset();
+  return renamed;
+}
+
+void NewFile::discard() noexcept {
+  if (!fd_) return;
+  const std::string partial = partial_name(name_);
+  if (has_name(fd_.get(), folder_, partial)) ::unlinkat(folder_, partial.c_str(), 0);
+  fd_.reset();
+}
+
+Status publish_link(int folder, const std::string& name, const std::string& target, const timespec* times) {
+  // Its own: links have no locks, by which others could tell whether somebody needs it.
+  std::random_device random;
+  const std::string partial = numbered(std::uint64_t{random()} << 32 | random(), kLinkSuffix);
+  if (::symlinkat(target.c_str(), folder, partial.c_str()) != 0) return failed();
+  if (times != nullptr) (void)::utimensat(folder, partial.c_str(), times, AT_SYMLINK_NOFOLLOW);
+  Status named = rename_over(folder, partial, name);
+  if (!named.ok()) ::unlinkat(folder, partial.c_str(), 0);
+  return named;
 }
 
 }  // namespace rdmacomm::copying

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <string>
+#include <string_view>
 
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/base/unique_fd.h"
@@ -28,13 +30,10 @@ class NewFile {
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   /// The file becomes NAME, instead of a file or a link that has the name. Returns  the system's error: it is a
-  /// directory, or something that is no file
+  /// directory, or something that is no file; no_such_file_or_directory: somebody has removed it meanwhile
   [[nodiscard]] Status publish();
   /// It is removed.
   void discard() noexcept;
-
-  /// The name that it has meanwhile.
-  [[nodiscard]] static std::string partial_name(const std::string& name);
 
  private:
   NewFile(int folder, std::string name, UniqueFd fd) : folder_(folder), name_(std::move(name)), fd_(std::move(fd)) {}
@@ -44,7 +43,11 @@ class NewFile {
   UniqueFd fd_;
 };
 
-/// Gives what is `from` the name `to`, in one directory, instead of a file or a link there. Returns  as publish()
-[[nodiscard]] Status rename_over(int folder, const std::string& from, const std::string& to);
+/// A link gets the name NAME, as by NewFile::publish(). times  as for utimensat(2); may be null
+[[nodiscard]] Status publish_link(int folder, const std::string& name, const std::string& target,
+                                  const timespec* times);
+
+/// Whether it is a name that files and links have until they are published: no others are called so.
+[[nodiscard]] bool is_partial_name(std::string_view name) noexcept;
 
 }  // namespace rdmacomm::copying

@@ -69,6 +69,9 @@ class Sink {
       if (spot->name.size() > NAME_MAX) {
         return refused(make_error(std::make_error_code(std::errc::filename_too_long), ""));
       }
+      if (is_partial_name(spot->name)) {
+        return refused(make_error(Errc::kInvalidArgument, "that is a name of unfinished copies"));
+      }
       new_name_ = spot->name;
       folder = std::move(spot->folder);
     }
@@ -173,6 +176,7 @@ class Sink {
     id_ = entry->id;
     if (folders_.size() == 1 && !new_name_.empty()) entry->name = new_name_;
     const bool itself = entry->name.empty() && folders_.size() == 1 && frame.kind == FrameKind::kDirectory;
+    if (is_partial_name(entry->name)) return make_error(Errc::kBadMessage, "the other side sends an unfinished copy");
     if (entry->name.empty() && !itself) return make_error(Errc::kBadMessage, "the other side sends an empty name");
     path_ = joined(folders_.back()->path, new_name_.empty() || folders_.size() > 1 ? entry->name : "");
     if (events_.entry) events_.entry(path_, entry->size);
@@ -241,17 +245,10 @@ class Sink {
   Status link(const Entry& entry) {
     if (!options_.dry_run) {
       before_others();
-      const int folder = folders_.back()->fd.get();
-      const std::string partial = NewFile::partial_name(entry.name);
-      ::unlinkat(folder, partial.c_str(), 0);  // of an earlier copy
-      if (::symlinkat(entry.target.c_str(), folder, partial.c_str()) != 0) return fail(id_, path_);
-      if (options_.archive) {
-        (void)::utimensat(folder, partial.c_str(), entry.modified.for_utimens().data(), AT_SYMLINK_NOFOLLOW);
-      }
-      if (const Status named = rename_over(folder, partial, entry.name); !named.ok()) {
-        ::unlinkat(folder, partial.c_str(), 0);
-        return fail(id_, path_, named.error());
-      }
+      const auto times = entry.modified.for_utimens();
+      const Status named =
+          publish_link(folders_.back()->fd.get(), entry.name, entry.target, options_.archive ? times.data() : nullptr);
+      if (!named.ok()) return fail(id_, path_, named.error());
     }
     const std::lock_guard lock(mutex_);
     ++counts_.links;

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/block_search.h"
@@ -405,6 +407,59 @@ TEST_F(CopyNewFile, BeginsAnewOverWhatIsLeft) {
   EXPECT_EQ(::lseek(file->fd(), 0, SEEK_END), 0);
 }
 
+/// Who has lost the name, in whatever way, does not give another one's half file its name, nor take it away.
+TEST_F(CopyNewFile, PublishesAndRemovesOnlyItself) {
+  auto lost = NewFile::create(folder.get(), "name", 0644);
+  auto lost_too = NewFile::create(folder.get(), "name2", 0644);
+  fs::remove(top / ".name.rdma_copy-partial");
+  fs::remove(top / ".name2.rdma_copy-partial");
+  const auto other = NewFile::create(folder.get(), "name", 0644);
+  const auto other_too = NewFile::create(folder.get(), "name2", 0644);
+  ASSERT_TRUE(other.has_value() && other_too.has_value());
+  EXPECT_THAT(lost->publish().message(), HasSubstr("somebody has removed it"));
+  lost_too->discard();
+  EXPECT_THAT(names(), UnorderedElementsAre(".name.rdma_copy-partial", ".name2.rdma_copy-partial"));
+}
+
+TEST_F(CopyNewFile, LeavesToOthersWhatTheyHaveLocked) {
+  write(".name.rdma_copy-partial", "other's");
+  const UniqueFd other(::open((top / ".name.rdma_copy-partial").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
+  EXPECT_EQ(NewFile::create(folder.get(), "name", 0644).code(), std::errc::text_file_busy);
+  EXPECT_TRUE(publish_link(folder.get(), "name", "target", nullptr).ok());
+  EXPECT_EQ(fs::read_symlink(top / "name"), "target");
+  EXPECT_EQ(read(".name.rdma_copy-partial"), "other's");
+}
+
+/// Many write the same name. Whoever was let in gives it what he has written, as a whole; all others hear that it is busy.
+TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
+  constexpr int kWriters = 8;
+  std::atomic<int> published{0};
+  {
+    std::vector<std::jthread> writers;
+    for (int writer = 0; writer < kWriters; ++writer) {
+      writers.emplace_back([&] {
+        for (int turn = 0; turn < 1000; ++turn) {
+          auto file = NewFile::create(folder.get(), "name", 0644);
+          if (!file) {
+            EXPECT_EQ(file.code(), std::errc::text_file_busy) << file.error().message();
+            continue;
+          }
+          EXPECT_EQ(::write(file->fd(), "whole", 5), 5);
+          if (const Status named = file->publish(); named.ok()) {
+            ++published;
+          } else {
+            ADD_FAILURE() << named.message();
+          }
+          EXPECT_EQ(read("name"), "whole");
+        }
+      });
+    }
+  }
+  EXPECT_GT(published, 0);
+  EXPECT_THAT(names(), ElementsAre("name"));
+}
+
 TEST_F(CopyNewFile, TakesNoPlaceOfWhatIsNoFile) {
   ASSERT_EQ(::mkfifoat(folder.get(), "fifo", 0600), 0);
   fs::create_directory(top / "directory");
@@ -422,12 +477,13 @@ TEST_F(CopyNewFile, TakesNoPlaceOfWhatIsNoFile) {
 
 TEST_F(CopyNewFile, TakesLongNames) {
   const std::string name(255, 'n');
-  EXPECT_LE(NewFile::partial_name(name).size(), 255U);
-  EXPECT_NE(NewFile::partial_name(name), NewFile::partial_name(std::string(254, 'n')));
+  const auto shorter = NewFile::create(folder.get(), name.substr(1), 0644);
   auto file = NewFile::create(folder.get(), name, 0644);
   ASSERT_TRUE(file.has_value()) << file.error().message();
+  EXPECT_EQ(names().size(), 2U);
+  for (const std::string& partial : names()) EXPECT_TRUE(is_partial_name(partial)) << partial;
   EXPECT_TRUE(file->publish().ok());
-  EXPECT_THAT(names(), ElementsAre(name));
+  EXPECT_THAT(names(), testing::Contains(name));
   EXPECT_EQ(NewFile::create(folder.get(), name + 'n', 0644).code(), std::errc::filename_too_long);
 }
 
