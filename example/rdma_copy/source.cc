@@ -11,6 +11,7 @@
 
 #include "rdma_copy/answers.h"
 #include "rdma_copy/file_reader.h"
+#include "rdma_copy/new_file.h"
 #include "rdma_copy/rate_limit.h"
 #include "rdmacomm/base/system_call.h"
 
@@ -75,6 +76,10 @@ class Source {
   Status fail(const std::string& path, const char* what, std::error_code why) {
     return fail(path, what + (" (" + why.message() + ')'));
   }
+  /// The sink may have its own under that name, of a file that comes.
+  Status fail_partial(const std::string& path) {
+    return fail(path, "has the name of an unfinished copy, and is not copied");
+  }
 
   // What is there ------------------------------------------------------------------------------------------------------
 
@@ -90,6 +95,7 @@ class Source {
     if (S_ISLNK(is.st_mode)) return send_link(spot->folder.get(), spot->name, path);
     if (!S_ISDIR(is.st_mode) && !S_ISREG(is.st_mode))
       return fail(path, std::string("is ") + kind_text(is.st_mode) + ", and not copied");
+    if (is_partial_name(spot->name)) return fail_partial(path);
     if (S_ISDIR(is.st_mode) && !options_.recursive) return fail(path, "is a directory; --recursive (-r) copies those");
     auto opened = place_.open(path, (S_ISDIR(is.st_mode) ? O_DIRECTORY : 0) | kReadFlags | links);
     if (!opened) return fail(path, "cannot be read: " + opened.error().message());
@@ -98,6 +104,7 @@ class Source {
   }
 
   Status send_entry(int folder, const dirent& entry, const std::string& path, int depth) {
+    if (is_partial_name(entry.d_name)) return fail_partial(path);
     unsigned char type = entry.d_type;
     struct stat is = {};
     if (type != DT_REG && type != DT_DIR && type != DT_LNK) {

@@ -204,6 +204,8 @@ TEST_F(CopyPeers, NamesLeadNowhere) {
   }
   EXPECT_THAT(say(port, [](FrameWriter& writer) { put(writer, FrameKind::kFile, file_of(1, "")); }),
               HasSubstr("sends an empty name"));
+  EXPECT_THAT(say(port, [](FrameWriter& writer) { put(writer, FrameKind::kFile, file_of(1, ".x.rdma_copy-partial")); }),
+              HasSubstr("sends an unfinished copy"));
   EXPECT_FALSE(fs::exists(top / "x"));
 }
 

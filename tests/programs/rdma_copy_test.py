@@ -655,6 +655,21 @@ class Errors(CopyTest):
         self.assertEqual((self.content("root/tree/a"), self.content("root/tree/c")), (b"a", b"c"))
         self.assert_no_partials()
 
+    def test_names_of_unfinished_copies_are_not_copied(self):
+        self.serve()
+        for name in "abcdefgh":
+            self.file(f"in/tree/{name}", name.encode())
+            self.file(f"in/tree/.{name}.rdma_copy-partial", b"left behind")
+        self.file("in/tree/.x.rdma_copy-partial/file", b"in a directory")
+        self.file("in/tree/x", b"x")
+        status, out, err = self.copy("--json", "-ra", self.path("in/tree"), ":")
+        self.assertEqual((status, len(err.splitlines()), json.loads(out)["files"]), (1, 9, 9), err)
+        self.assertEqual(sorted(tree(self.path("root/tree"))), [name.encode() for name in "abcdefghx"])
+        self.assertEqual(self.content("root/tree/h"), b"h")
+        left = self.path("in/tree/.a.rdma_copy-partial")
+        self.assert_one_line(self.copy(left, ":y"), "has the name of an unfinished copy, and is not copied")
+        self.assert_one_line(self.copy(self.path("in/tree/a"), ":.y.rdma_copy-partial"), "that is a name of unfinished copies")
+
     def test_nobody_is_there(self):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
