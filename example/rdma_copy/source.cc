@@ -1,15 +1,14 @@
 #include "rdma_copy/source.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "rdma_copy/answers.h"
+#include "rdma_copy/directory.h"
 #include "rdma_copy/file_reader.h"
 #include "rdma_copy/new_file.h"
 #include "rdma_copy/rate_limit.h"
@@ -21,11 +20,6 @@ namespace {
 // Each directory on the way is open.
 constexpr int kMostDepth = 300;
 constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
-};
-using Directory = std::unique_ptr<DIR, CloseDirectory>;
 
 const char* kind_text(mode_t mode) {
   if (S_ISFIFO(mode)) return "a FIFO";
@@ -139,20 +133,18 @@ class Source {
     struct stat is = {};
     if (::fstat(opened.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
     if (depth > kMostDepth) return fail(path, "is too deep: " + std::to_string(kMostDepth) + " directories at most");
-    const int folder = opened.get();
-    const Directory directory(::fdopendir(folder));
-    if (!directory) return fail(path, "cannot be read", last_system_error());
-    (void)opened.release();
+    auto directory = Directory::of(std::move(opened));
+    if (!directory) return fail(path, "cannot be read", directory.code());
     announce(path, 0);
     ++counts_.directories;
     if (Status sent = writer_.put(FrameKind::kDirectory, entry_of(is, name).encode()); !sent.ok()) return sent;
     for (;;) {
-      const dirent* entry = ::readdir(directory.get());
-      if (entry == nullptr) break;
-      const std::string_view entry_name = entry->d_name;
-      if (entry_name == "." || entry_name == "..") continue;
-      Status sent = send_entry(folder, *entry, joined(path, entry->d_name), depth);
+      const auto entry = directory->next();
+      if (entry && *entry == nullptr) break;
+      Status sent = entry ? send_entry(directory->fd(), **entry, joined(path, (*entry)->d_name), depth)
+                          : fail(path, "cannot be read any further", entry.code());
       if (!sent.ok()) return sent;
+      if (!entry) break;
     }
     return writer_.put(FrameKind::kLeave, {});
   }

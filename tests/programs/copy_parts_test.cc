@@ -18,6 +18,7 @@
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/block_search.h"
 #include "rdma_copy/crew.h"
+#include "rdma_copy/directory.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/new_file.h"
 #include "rdma_copy/place.h"
@@ -582,6 +583,25 @@ TEST(CopyReport, SaysOnATerminalWhatWasCopied) {
   }
   EXPECT_THAT(err.str(), HasSubstr(": 3 files, 45.10 MB  "));
   EXPECT_EQ(out.str(), "");
+}
+
+using CopyDirectory = CopyFolder;
+
+TEST_F(CopyDirectory, TellsItsEndFromAnError) {
+  write("a", "");
+  fs::create_directory(top / "b");
+  auto directory = Directory::of(UniqueFd(::open(top.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  ASSERT_TRUE(directory.has_value()) << directory.error().message();
+  std::vector<std::string> found;
+  for (auto entry = directory->next(); entry && *entry != nullptr; entry = directory->next()) {
+    found.emplace_back((*entry)->d_name);
+  }
+  EXPECT_THAT(found, UnorderedElementsAre("a", "b"));
+  // What it reads from is no directory any more.
+  const UniqueFd file(::open((top / "a").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_GE(::dup2(file.get(), directory->fd()), 0);
+  EXPECT_EQ(directory->next().code(), std::errc::not_a_directory);
+  EXPECT_EQ(Directory::of(UniqueFd(::dup(file.get()))).code(), std::errc::not_a_directory);
 }
 
 using CopyTotalSize = CopyFolder;
