@@ -61,8 +61,7 @@ class Sink {
           folder.code() == std::errc::no_such_file_or_directory || folder.code() == std::errc::not_a_directory;
       if (!may_be_new) return refused(folder.error());
       if (destination.sources > 1) {
-        return refused(
-            make_error(folder.code(), "it is to have " + std::to_string(destination.sources) + " things in it"));
+        return refused(make_error(folder.code(), "several sources need a directory"));
       }
       auto spot = place.find(destination.path);
       if (!spot) return refused(spot.error());

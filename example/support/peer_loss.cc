@@ -29,7 +29,10 @@ Status with_cause(const EndPoint& endpoint, Status failure) {
 }
 
 Status explained(const EndPoint& endpoint, Status failure) {
-  return failure.code() == Errc::kAborted ? failure : with_cause(endpoint, std::move(failure));
+  const bool by_itself = failure.code() == Errc::kAborted || failure.code() == Errc::kBadMessage ||
+                         failure.code() == Errc::kInvalidArgument ||
+                         failure.code().category() == std::generic_category();
+  return by_itself ? failure : with_cause(endpoint, std::move(failure));
 }
 
 }  // namespace rdmacomm::programs

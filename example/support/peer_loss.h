@@ -13,7 +13,8 @@ namespace rdmacomm::programs {
 /// failure that has no such cause gets the peer's name. Payloads that are wrong (std::errc::io_error) have none.
 [[nodiscard]] Status with_cause(const EndPoint& endpoint, Status failure);
 
-/// The same of a stream's failure: an abort has its reason, and is returned as it is.
+/// The same of a stream, or of a job that is done by one. Reasons for which this side ends it, and the peer after that, are
+/// returned as they are: the system's errors (of files), kBadMessage and kInvalidArgument; and so is an abort, which has its own.
 [[nodiscard]] Status explained(const EndPoint& endpoint, Status failure);
 
 }  // namespace rdmacomm::programs

@@ -701,7 +701,7 @@ class Errors(CopyTest):
         self.assert_one_line(self.copy(":" + long_name, self.path("out")), "File name too long")
         self.assert_one_line(self.copy(":none", self.path("out")), '"none": cannot be read')
         self.assert_one_line(self.copy(source, ":no/such/place"), "cannot copy to \"no/such/place\"")
-        self.assert_one_line(self.copy(source, source, ":none"), "it is to have 2 things in it")
+        self.assert_one_line(self.copy(source, source, ":none"), "several sources need a directory")
         self.assert_one_line(self.copy(":", self.path("out")), "is a directory; --recursive")
         self.assert_one_line(self.copy("x" * 5000, ":"), "File name too long")
         self.assert_one_line(self.copy(source, ":" + "x" * 5000), "cannot be read|too long|job")
@@ -724,6 +724,18 @@ class Errors(CopyTest):
         self.assert_copied(":tree/small", self.path("out"))
         self.assertEqual(self.content("out/small"), b"small")
         self.assert_ends_in_order(server)
+
+    def test_a_pull_that_cannot_write_says_why(self):
+        self.serve()
+        self.file("root/big", self.random.randbytes(4 * MIB))
+        self.file("root/small", b"x")
+        self.assert_one_line(self.copy(":small", self.path("none/x")), 'cannot copy to ".*/none/x" .No such file')
+        self.assert_one_line(self.copy(":small", ":big", self.path("none")), "several sources need a directory")
+        if os.geteuid() != 0:
+            self.skipTest("mounts want root")
+        for option, part in (("size=1m", '/big": cannot be written .No space left'), ("ro", 'cannot be written.*Read-only')):
+            mounted = ["unshare", "--mount", "sh", "-ec", f'mount -t tmpfs -o {option} none {self.path("out")}; exec "$0" "$@"']
+            self.assert_one_line(self.copy(":big", self.path("out"), prefix=mounted), part)
 
     def test_a_server_that_cannot_start_threads_goes_on(self):
         if os.geteuid() != 0:
@@ -764,6 +776,8 @@ class Errors(CopyTest):
         self.serve(**who)
         self.assert_one_line(self.copy(self.path("in/file"), ":", **who), '"file": cannot be written: .*Permission denied')
         self.assert_one_line(self.copy(self.path("in/closed"), ":", **who), 'closed": cannot be read: .*Permission denied')
+        self.file("root/there", b"x")
+        self.assert_one_line(self.copy(":there", self.path("out"), **who), 'there": cannot be written: .*Permission denied')
         os.chmod(self.path("root"), 0o755)
 
     def test_flags(self):
