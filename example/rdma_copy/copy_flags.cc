@@ -108,9 +108,10 @@ programs::Help help() {
           "when not.\n\n"
           "Examples:\n"
           "  rdma_copy --serve --root=/data --listen=0.0.0.0                on node2\n"
-          "  rdma_copy -ra tree node2:backup                                on node1: to /data/backup\n"
-          "  rdma_copy node2:backup/tree/file .                             and back\n"
-          "  rdma_copy -ra --resume tree node2:backup                       what is missing still",
+          "  rdma_copy -ra tree node2:                                      on node1: to /data/tree\n"
+          "  rdma_copy node2:tree/file .                                    and back\n"
+          "  rdma_copy -ra tree/ node2:backup                               what is in it, to /data/backup\n"
+          "  rdma_copy -ra --resume tree/ node2:backup                      what is missing still",
   };
 }
 
@@ -181,6 +182,7 @@ Result<ClientOptions> read_client_options(const std::vector<std::string>& words)
         return bad_word(words[i], "is on another server than those before");
       server = host;
     }
+    if (!*remote && words[i].empty()) return bad_word(words[i], "is no name: write . for the working directory");
     std::string path = *remote ? std::move((*remote)->path) : words[i];
     if (last) {
       options.destination = std::move(path);

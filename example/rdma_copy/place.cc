@@ -45,17 +45,20 @@ Status Place::check(const std::string& path) const {
 Result<UniqueFd> Place::open(const std::string& path, int flags) const {
   if (Status good = check(path); !good.ok()) return good.error();
   const std::string looked_up = path.empty() ? "." : path;
+  if (!root_) {
+    UniqueFd fd(::open(looked_up.c_str(), flags | O_CLOEXEC));
+    return fd ? Result<UniqueFd>(std::move(fd)) : make_error(last_system_error(), "");
+  }
   open_how how{};
   how.flags = static_cast<__u64>(flags | O_CLOEXEC);
-  how.resolve = root_ ? RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS : 0;
-  const int base = root_ ? root_.get() : AT_FDCWD;
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
   for (;;) {
-    UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, base, looked_up.c_str(), &how, sizeof(how))));
+    UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, root_.get(), looked_up.c_str(), &how, sizeof(how))));
     if (fd) return fd;
     const std::error_code failed = last_system_error();
     // EAGAIN: something above was renamed meanwhile.
     if (failed == std::errc::interrupted || failed == std::errc::resource_unavailable_try_again) continue;
-    if (root_ && failed == std::errc::cross_device_link) {
+    if (failed == std::errc::cross_device_link) {
       return make_error(Errc::kInvalidArgument, "it leads out of the server's root");
     }
     return make_error(failed, "");
@@ -64,16 +67,14 @@ Result<UniqueFd> Place::open(const std::string& path, int flags) const {
 
 Result<Spot> Place::find(const std::string& path) const {
   if (Status good = check(path); !good.ok()) return good.error();
-  std::string trimmed = path;
-  while (trimmed.size() > 1 && trimmed.ends_with('/')) trimmed.pop_back();
-  const std::size_t slash = trimmed.rfind('/');
-  std::string folder = slash == std::string::npos ? "" : trimmed.substr(0, slash + 1);
-  std::string name = slash == std::string::npos ? trimmed : trimmed.substr(slash + 1);
+  const std::size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   if (name == "." || name == "..") {
-    folder = trimmed;
+    folder = path;
     name.clear();
   }
-  auto opened = open(folder, O_RDONLY | O_DIRECTORY);
+  auto opened = open(folder, O_PATH | O_DIRECTORY);
   if (!opened) return opened.error();
   return Spot{std::move(*opened), std::move(name)};
 }

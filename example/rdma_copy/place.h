@@ -10,8 +10,8 @@ namespace rdmacomm::copying {
 
 /// The last part of a path, and the directory that it is in.
 struct Spot {
-  UniqueFd folder;
-  std::string name;  ///< empty: the directory itself
+  UniqueFd folder;   ///< by O_PATH: it need not be readable
+  std::string name;  ///< empty: the directory itself, whose path ends in '/', "." or ".."
 };
 
 /// A resource. Threads: any.

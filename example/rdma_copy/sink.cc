@@ -55,25 +55,16 @@ class Sink {
       return make_error(why.code, "cannot copy to \"" + printable(destination.path) +
                                       (why.context.empty() ? "\"" : "\": " + why.context));
     };
-    auto folder = place.open(destination.path, O_RDONLY | O_DIRECTORY);
-    if (!folder) {
-      const bool may_be_new =
-          folder.code() == std::errc::no_such_file_or_directory || folder.code() == std::errc::not_a_directory;
-      if (!may_be_new) return refused(folder.error());
-      if (destination.sources > 1) {
-        return refused(make_error(folder.code(), "several sources need a directory"));
-      }
-      auto spot = place.find(destination.path);
+    auto folder = open_folder(place, destination.path);
+    if (folder.code() == std::errc::no_such_file_or_directory && destination.path.ends_with('/')) {
+      folder = make_folder(place, destination.path);
+    } else if (!folder && !destination.path.ends_with('/')) {
+      auto spot = open_new(place, destination, folder.error());
       if (!spot) return refused(spot.error());
-      if (spot->name.size() > NAME_MAX) {
-        return refused(make_error(std::make_error_code(std::errc::filename_too_long), ""));
-      }
-      if (is_partial_name(spot->name)) {
-        return refused(make_error(Errc::kInvalidArgument, "that is a name of unfinished copies"));
-      }
       new_name_ = spot->name;
       folder = std::move(spot->folder);
     }
+    if (!folder) return refused(folder.error());
     folders_.push_back(std::make_shared<Folder>());
     folders_.back()->fd = std::move(*folder);
     folders_.back()->path = destination.path;
@@ -112,6 +103,44 @@ class Sink {
     std::shared_ptr<const void> keep = nullptr;  // the bytes
     FileEnd end = {};
   };
+
+  // The destination ----------------------------------------------------------------------------------------------------
+
+  /// Only to sync it must it be readable.
+  Result<UniqueFd> open_folder(const Place& place, const std::string& path) const {
+    return place.open(path, (options_.sync ? O_RDONLY : O_PATH) | O_DIRECTORY);
+  }
+
+  Result<UniqueFd> make_folder(const Place& place, const std::string& path) const {
+    const std::string name = path.substr(0, path.find_last_not_of('/') + 1);
+    const auto spot = place.find(name);
+    if (!spot) return spot.error();
+    if (options_.dry_run) return UniqueFd(::dup(spot->folder.get()));
+    if (::mkdirat(spot->folder.get(), spot->name.c_str(), 0777 & ~mask_) != 0) {
+      return make_error(last_system_error(), "");
+    }
+    return open_folder(place, name);
+  }
+
+  /// The first thing that comes gets the name, which is that of a file or a link, if of anything.
+  Result<Spot> open_new(const Place& place, const Destination& destination, const Error& no_folder) const {
+    const bool may_be_new =
+        no_folder.code == std::errc::no_such_file_or_directory || no_folder.code == std::errc::not_a_directory;
+    if (!may_be_new) return no_folder;
+    if (destination.sources > 1) return make_error(no_folder.code, "several sources need a directory");
+    auto spot = place.find(destination.path);
+    if (!spot) return spot;
+    if (spot->name.size() > NAME_MAX) return make_error(std::make_error_code(std::errc::filename_too_long), "");
+    if (is_partial_name(spot->name)) {
+      return make_error(Errc::kInvalidArgument, "that is a name of unfinished copies");
+    }
+    struct stat is = {};
+    const auto there = place.open(destination.path, O_PATH);
+    if (there && ::fstat(there->get(), &is) == 0 && !S_ISREG(is.st_mode)) {
+      return make_error(std::make_error_code(std::errc::not_supported), "it is no file");
+    }
+    return spot;
+  }
 
   Status take(const Frame& frame) {
     switch (frame.kind) {

@@ -355,12 +355,8 @@ TEST_F(CopyPlace, NothingLeadsOutOfARoot) {
 
 TEST_F(CopyPlace, APathIsAFolderAndAName) {
   const Place place = Place::everywhere();
-  for (const auto& [path, name] : std::vector<std::pair<std::string, std::string>>{{"/a", "a"},
-                                                                                   {top / "x", "x"},
-                                                                                   {top.string() + "/x//", "x"},
-                                                                                   {top.string() + "/.", ""},
-                                                                                   {"..", ""},
-                                                                                   {"", ""}}) {
+  for (const auto& [path, name] : std::vector<std::pair<std::string, std::string>>{
+           {"/a", "a"}, {top / "x", "x"}, {top.string() + "//", ""}, {top.string() + "/.", ""}, {"..", ""}, {"", ""}}) {
     const auto spot = place.find(path);
     ASSERT_TRUE(spot.has_value()) << path;
     EXPECT_EQ(spot->name, name) << path;

@@ -2,6 +2,7 @@
 """rdma_copy from outside: trees, sizes, names, what a server refuses, copies that are cut off, and every error line."""
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import hosts  # noqa: E402  pylint: disable=wrong-import-position
 
 COPY = os.path.join(BIN, "rdma_copy")
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BLOCK = 512 << 10
 MIB = 1 << 20
 GIB = 1 << 30
@@ -126,6 +128,11 @@ class CopyTest(ProgramTest):
         status, _, err = server.finish(20)
         self.assertEqual((status, err), (0, ""))
 
+    def wait_until_nobody_writes(self, name):
+        """The server hears of a client's death in a moment."""
+        with open(self.path(name), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+
     def assert_no_partials(self, top="root"):
         self.assertEqual([name for name in tree(self.path(top)) if b"partial" in name], [])
 
@@ -187,6 +194,45 @@ class Runs(CopyTest):
                          tree(top))
         self.assert_copied("-r", ":other/", self.path("out/x"))
         self.assertEqual(tree(self.path("out/x")), tree(top))
+
+    def test_the_documented_lines_resume(self):
+        """The lines of docs/rdma_copy.md and --help that begin a copy and end it."""
+        self.serve()
+        self.make_tree()
+        self.file("in/tree/big", self.random.randbytes(8 * MIB))
+        with open(os.path.join(REPOSITORY, "docs/rdma_copy.md"), encoding="utf-8") as file:
+            documented = file.read()
+        said = self.run_program(COPY, "--help")[1]
+        lines = ["rdma_copy -ra tree/ node2:backup", "rdma_copy -ra --resume tree/ node2:backup"]
+        first, again = ([word.replace("node2", "127.0.0.1") for word in line.split()[1:]] for line in lines)
+        for line in lines:
+            self.assertIn(f"  {line}  ", documented)
+            self.assertIn(f"  {line}  ", said)
+        copying = self.begin("--bwlimit=4M", *first, cwd=self.path("in"))
+        Broken.wait_for_partial(self, MIB, "root/backup/.big.rdma_copy-partial")
+        copying.kill()
+        copying.finish()
+        self.wait_until_nobody_writes("root/backup/.big.rdma_copy-partial")
+        result = self.assert_copied("--json", *again, cwd=self.path("in"))
+        self.assertLess(result["bytes_sent"], 8 * MIB)
+        self.assertEqual(tree(self.path("root/backup"), times=True), tree(self.path("in/tree"), times=True))
+
+    def test_a_trailing_slash(self):
+        """Of a source: what is in it. Of a destination: a directory, which is made."""
+        self.serve()
+        self.file("in/tree/a", b"a")
+        self.assert_copied("-r", self.path("in/tree/"), ":other")
+        self.assert_copied("-r", self.path("in/tree") + "//", ":other")
+        self.assertEqual(sorted(tree(self.path("root/other"))), [b"a"])
+        self.assert_copied("-n", self.path("in/tree/a"), ":new/")
+        self.assertEqual(os.listdir(self.path("root")), ["other"])
+        self.assert_copied(self.path("in/tree/a"), ":new/")
+        self.assert_copied("-r", self.path("in/tree"), self.path("in/tree/"), ":newer//")
+        self.assertEqual(sorted(tree(self.path("root/new"))), [b"a"])
+        self.assertEqual(sorted(tree(self.path("root/newer"))), [b"a", b"tree", b"tree/a"])
+        self.assert_one_line(self.copy(self.path("in/tree/a"), ":new/a/"), 'cannot copy to "new/a/" .Not a directory')
+        self.assert_one_line(self.copy(self.path("in/tree/a/"), ":"), "cannot be read: Not a directory")
+        self.assert_one_line(self.copy(self.path("in/tree/a"), ":none/deeper/"), 'cannot copy to "none/deeper/" .No such file')
 
     def test_several_sources(self):
         self.serve()
@@ -515,7 +561,9 @@ class Safety(CopyTest):
         for name, why in kinds:
             with self.subTest(name):
                 self.assert_one_line(self.copy(":" + name, self.path("out/x")), f'"{name}": {why}')
-                self.assert_one_line(self.copy(self.mine, ":" + name), f'"{name}": cannot be written: ')
+                self.assert_one_line(self.copy(self.mine, ":" + name), f'cannot copy to "{name}": it is no file')
+                os.symlink(name, self.path("root", "to " + name))
+                self.assert_one_line(self.copy(self.mine, ":to " + name), f'cannot copy to "to {name}": it is no file')
         os.mkdir(self.path("root/all"))
         for name, _ in kinds:
             os.rename(self.path("root", name), self.path("root/all", name))
@@ -577,8 +625,8 @@ class Broken(CopyTest):
         self.assertLess(result["bytes_sent"], 24 * MIB - MIB + 4096)
         self.assertEqual(sha(self.path("root/big")), sha(source))
 
-    def wait_for_partial(self, least):
-        partial = self.path("root/.big.rdma_copy-partial")
+    def wait_for_partial(self, least, name="root/.big.rdma_copy-partial"):
+        partial = self.path(name)
         deadline = time.monotonic() + 20 * SLOW
         while not os.path.exists(partial) or os.stat(partial).st_size < least:
             self.assertLess(time.monotonic(), deadline)
@@ -788,7 +836,8 @@ class Errors(CopyTest):
                             (["--serve"], "--root: is missing"), (["--serve", "--root=/nowhere"], "cannot serve \"/nowhere\""),
                             (["--serve", "--root=/", "x"], '"x" is unexpected'), (["--root=/", source, "h:"], "--root: is an option"),
                             (["--serve", "--root=/", "--delta"], "--delta: is an option"), (["--nonsense", "a", "h:"], "nonsense"),
-                            (["--server=x", source, "h:"], "--server is no option"), ([":a", "b"], '":a" is no HOST')):
+                            (["--server=x", source, "h:"], "--server is no option"), ([":a", "b"], '":a" is no HOST'),
+                            (["-r", "", "h:a"], '"" is no name'), (["h:a", ""], '"" is no name')):
             with self.subTest(words):
                 self.assert_one_line(self.run_program(COPY, *words), re.escape(part))
         self.assert_one_line(self.run_program(COPY, "--serve", "--root=.", "--listen=203.0.113.9", "--device=soft0"), "203.0.113.9")
