@@ -28,6 +28,11 @@ Result<BlockSums> Answers::sums(std::uint64_t block) {
   return *over_;
 }
 
+bool Answers::has_failed(std::uint32_t id) const noexcept {
+  const std::uint32_t failed = failed_.load(std::memory_order_relaxed);
+  return failed != 0 && (failed == id || std::ranges::find(folders_, failed) != folders_.end());
+}
+
 Result<Counts> Answers::result() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return over_ || result_; });
@@ -61,7 +66,8 @@ Status Answers::take(const Frame& frame) {
     auto failure = Failure::decode(frame.payload);
     if (!failure) return failure.error();
     failures_.fetch_add(1, std::memory_order_relaxed);
-    failed_.store(failure->id, std::memory_order_relaxed);
+    // What is in a directory that has failed does not fail: so it remains the last one while the source is in it.
+    failed_.store(std::max(failure->id, failed_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
     if (events_.failed) events_.failed(failure->text);
     return {};
   }

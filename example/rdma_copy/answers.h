@@ -29,10 +29,11 @@ class Answers {
   [[nodiscard]] Result<Have> have(std::uint32_t id);
   /// Waits for what is known of a block. `block` is below have().blocks().
   [[nodiscard]] Result<BlockSums> sums(std::uint64_t block);
-  /// Whether the sink does not want the rest of the file.
-  [[nodiscard]] bool has_failed(std::uint32_t id) const noexcept {
-    return failed_.load(std::memory_order_relaxed) == id;
-  }
+  /// Entries are sent from this directory until leave().
+  void enter(std::uint32_t id) { folders_.push_back(id); }
+  void leave() { folders_.pop_back(); }
+  /// Whether the sink does not want the rest of the file, or of a directory that it is in. `id`  0: of directories alone
+  [[nodiscard]] bool has_failed(std::uint32_t id = 0) const noexcept;
   [[nodiscard]] std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_relaxed); }
   /// Waits for what it says at the end.
   [[nodiscard]] Result<Counts> result();
@@ -45,7 +46,8 @@ class Answers {
 
   RDMAStream& stream_;
   const Events& events_;
-  std::atomic<std::uint32_t> failed_{0};
+  std::vector<std::uint32_t> folders_;    // that the source is in
+  std::atomic<std::uint32_t> failed_{0};  // the last entry of those
   std::atomic<std::uint64_t> failures_{0};
   std::mutex mutex_;
   std::condition_variable changed_;

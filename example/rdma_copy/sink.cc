@@ -90,8 +90,9 @@ class Sink {
     UniqueFd fd = UniqueFd();  // none: it could not be made, and all in it is left out
     std::string path;
     Entry entry = {};
-    bool made = false;
-    std::atomic<unsigned> users{1};  // the source, which has not left it, and files that are being written
+    std::optional<unsigned> mode = {};  // that it gets when all in it is written
+    bool absent = false;                // dry run: it would be made
+    std::atomic<unsigned> users{1};     // the source, which has not left it, and files that are being written
   };
 
   /// All of a file has come with its entry.
@@ -219,25 +220,55 @@ class Sink {
   Status enter(Entry entry, bool left_out) {
     if (folders_.size() > kMostFolders) return make_error(Errc::kBadMessage, "the other side goes too deep");
     before_others();
-    const int parent = folders_.back()->fd.get();
+    const Folder& parent = *folders_.back();  // others that are in it hold it, too
     const auto folder = std::make_shared<Folder>();
     folder->path = path_;
     folder->entry = std::move(entry);
     folders_.push_back(folder);
     if (left_out) return {};
-    if (options_.dry_run) {
-      // What is not there yet has nothing in it either.
-      folder->fd.reset(::dup(parent));
-    } else {
-      const std::string& name = folder->entry.name;
-      folder->made = !name.empty() && ::mkdirat(parent, name.c_str(), mode_of(folder->entry) | 0700) == 0;
-      const char* opened = name.empty() ? "." : name.c_str();
-      folder->fd.reset(::openat(parent, opened, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-      if (!folder->fd) return fail(id_, path_);
+    if (Status opened = options_.dry_run ? look_into(parent, *folder) : open_in(parent.fd.get(), *folder);
+        !opened.ok()) {
+      folder->fd.reset();
+      return fail(id_, path_, opened.error());
     }
     const std::lock_guard lock(mutex_);
     ++counts_.directories;
     return {};
+  }
+
+  /// Makes it, unless it is there, and lets this user write in it until it is settled.
+  Status open_in(int parent, Folder& folder) {
+    const std::string& name = folder.entry.name;
+    const unsigned mode = mode_of(folder.entry);
+    const bool made = !name.empty() && ::mkdirat(parent, name.c_str(), mode | S_IRWXU) == 0;
+    if (!made && !name.empty() && last_system_error() != std::errc::file_exists) {
+      return make_error(last_system_error(), "");
+    }
+    folder.fd.reset(open_below(parent, name));
+    struct stat is = {};
+    if (!folder.fd || ::fstat(folder.fd.get(), &is) != 0) return make_error(last_system_error(), "");
+    const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU;
+    if (closed) (void)::fchmod(folder.fd.get(), (is.st_mode & 07777) | S_IRWXU);  // if not, who writes will tell
+    if (options_.archive || (made && (mode & S_IRWXU) != S_IRWXU)) {
+      folder.mode = mode;
+    } else if (closed) {
+      folder.mode = is.st_mode & 07777;
+    }
+    return {};
+  }
+
+  /// What is not there yet has nothing in it either.
+  static Status look_into(const Folder& parent, Folder& folder) {
+    if (!parent.absent) folder.fd.reset(open_below(parent.fd.get(), folder.entry.name));
+    if (folder.fd) return {};
+    folder.absent = parent.absent || last_system_error() == std::errc::no_such_file_or_directory;
+    if (!folder.absent) return make_error(last_system_error(), "");
+    folder.fd.reset(::dup(parent.fd.get()));
+    return {};
+  }
+
+  static int open_below(int parent, const std::string& name) {
+    return ::openat(parent, name.empty() ? "." : name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   }
 
   Status leave() {
@@ -255,9 +286,7 @@ class Sink {
   Status settle(const Folder& folder) {
     if (!folder.fd || options_.dry_run) return {};
     const std::uint32_t id = folder.entry.id;
-    const unsigned mode = mode_of(folder.entry);
-    const bool set = options_.archive || (folder.made && (mode & 0700) != 0700);
-    if (set && ::fchmod(folder.fd.get(), mode) != 0) return fail(id, folder.path);
+    if (folder.mode && ::fchmod(folder.fd.get(), *folder.mode) != 0) return fail(id, folder.path);
     if (options_.archive && ::futimens(folder.fd.get(), folder.entry.modified.for_utimens().data()) != 0) {
       return fail(id, folder.path);
     }

@@ -29,6 +29,13 @@ const char* kind_text(mode_t mode) {
   return S_ISREG(mode) ? "a file" : "a device";
 }
 
+/// Files of /proc say that they are empty. One that is longer by now was empty.
+bool has_more_than_it_says(int fd) {
+  char byte = 0;
+  struct stat is = {};
+  return ::pread(fd, &byte, 1, 0) > 0 && ::fstat(fd, &is) == 0 && is.st_size == 0;
+}
+
 class Source {
  public:
   Source(RDMAStream& stream, const Place& place, const CopyOptions& options, const Events& events, Counts& counts)
@@ -138,15 +145,22 @@ class Source {
     announce(path, 0);
     ++counts_.directories;
     if (Status sent = writer_.put(FrameKind::kDirectory, entry_of(is, name).encode()); !sent.ok()) return sent;
-    for (;;) {
-      const auto entry = directory->next();
-      if (entry && *entry == nullptr) break;
-      Status sent = entry ? send_entry(directory->fd(), **entry, joined(path, (*entry)->d_name), depth)
-                          : fail(path, "cannot be read any further", entry.code());
-      if (!sent.ok()) return sent;
-      if (!entry) break;
+    answers_.enter(last_id_);
+    Status sent = send_entries(*directory, path, depth);
+    answers_.leave();
+    return sent.ok() ? writer_.put(FrameKind::kLeave, {}) : sent;
+  }
+
+  Status send_entries(Directory& directory, const std::string& path, int depth) {
+    while (!answers_.has_failed()) {
+      const auto entry = directory.next();
+      if (!entry) return fail(path, "cannot be read any further", entry.code());
+      if (*entry == nullptr) break;
+      if (Status sent = send_entry(directory.fd(), **entry, joined(path, (*entry)->d_name), depth); !sent.ok()) {
+        return sent;
+      }
     }
-    return writer_.put(FrameKind::kLeave, {});
+    return {};
   }
 
   Status send_link(int folder, const std::string& name, const std::string& path) {
@@ -170,6 +184,9 @@ class Source {
     struct stat is = {};
     if (::fstat(file.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
     if (!S_ISREG(is.st_mode)) return fail(path, std::string("is ") + kind_text(is.st_mode) + " now, and not copied");
+    if (is.st_size == 0 && has_more_than_it_says(file.get())) {
+      return fail(path, "is not as long as it says (as in /proc), and not copied");
+    }
     Entry entry = entry_of(is, name);
     entry.size = static_cast<std::uint64_t>(is.st_size);
     entry.asks = options_.looks_at_old() && !options_.dry_run && entry.size >= kLeastAsked;

@@ -785,6 +785,57 @@ class Errors(CopyTest):
             mounted = ["unshare", "--mount", "sh", "-ec", f'mount -t tmpfs -o {option} none {self.path("out")}; exec "$0" "$@"']
             self.assert_one_line(self.copy(":big", self.path("out"), prefix=mounted), part)
 
+    def test_a_directory_that_is_refused_is_not_sent(self):
+        self.serve()
+        self.file("root/tree/x", b"no directory")
+        for number in range(3):
+            self.file(f"in/tree/x/deep/{number}", bytes(range(256)) * (32 * MIB // 256))
+        self.assert_one_line(self.copy("-rn", self.path("in/tree"), ":"), '"tree/x": cannot be written: Not a directory')
+        status, out, err = self.copy("--json", "-r", "--bwlimit=40M", self.path("in/tree"), ":")
+        self.assertIn('"tree/x": cannot be written: Not a directory', err)
+        self.assertEqual((status, len(err.splitlines())), (1, 1))
+        self.assertLess(json.loads(out)["bytes_sent"], 64 * MIB)
+
+    def test_a_file_that_says_it_is_empty(self):
+        self.serve()
+        self.assert_one_line(self.copy("/proc/self/status", ":"), '"/proc/self/status": is not as long as it says')
+        self.assertEqual(os.listdir(self.path("root")), [])
+
+    def as_nobody(self):
+        """Options by which programs run as somebody whom modes hold."""
+        who = {"user": "nobody"} if os.geteuid() == 0 else {}
+        if who and subprocess.run([COPY, "--help"], **who, capture_output=True, check=False).returncode != 0:
+            self.skipTest("others cannot run the program")
+        os.chmod(self.folder.name, 0o755)
+        return who
+
+    def test_trees_that_may_not_be_written(self):
+        who = self.as_nobody()
+        for name in ("root", "out"):
+            os.chmod(self.path(name), 0o777)
+        self.serve(**who)
+        self.file("in/tree/deep/file", b"x")
+        self.file("in/tree/new", b"x")
+        for name in ("deep", "."):
+            os.chmod(self.path("in/tree", name), 0o555)
+        for more in ([], ["-a"], ["-a", "--resume"], ["-a", "--delta"], []):
+            with self.subTest(more):
+                self.assert_copied("-r", *more, self.path("in/tree"), ":", **who)
+                self.assertEqual(stat.S_IMODE(os.stat(self.path("root/tree/deep")).st_mode), 0o555)
+        self.assertEqual(tree(self.path("root/tree")), tree(self.path("in/tree")))
+
+    def test_directories_that_may_only_be_searched(self):
+        who = self.as_nobody()
+        self.serve(**who)
+        self.file("in/closed/file", b"x")
+        os.chmod(self.path("in/closed"), 0o711)
+        os.chmod(self.path("root"), 0o733)
+        self.assert_copied(self.path("in/closed/file"), ":", **who)
+        self.assertEqual(self.content("root/file"), b"x")
+        os.chmod(self.path("root"), 0o711)
+        self.file("in/new/file", b"x")
+        self.assert_one_line(self.copy("-r", self.path("in/new"), ":", **who), '"new": cannot be written: Permission denied')
+
     def test_a_server_that_cannot_start_threads_goes_on(self):
         if os.geteuid() != 0:
             self.skipTest("only root has users to spare")
@@ -813,10 +864,7 @@ class Errors(CopyTest):
         self.assertIn("cannot start a thread to write with", said)
 
     def test_no_permission(self):
-        who = {"user": "nobody"} if os.geteuid() == 0 else {}
-        if who and subprocess.run([COPY, "--help"], **who, capture_output=True, check=False).returncode != 0:
-            self.skipTest("others cannot run the program")
-        os.chmod(self.folder.name, 0o755)
+        who = self.as_nobody()
         self.file("in/file", b"x")
         self.file("in/closed", b"x")
         os.chmod(self.path("in/closed"), 0)
