@@ -22,7 +22,7 @@ DEFINE_bool(no_checksum, false, "do not");
 DEFINE_bool(resume, false, "go on with files that an earlier copy has begun, and leave out what is there already");
 DEFINE_bool(delta, false, "of files that are there, send only blocks that differ");
 DEFINE_bool(dry_run, false, "-n: say what would be copied, and change nothing");
-DEFINE_string(bwlimit, "", "bytes a second to send at most, for example 10M");
+DEFINE_string(bwlimit, "", "bytes a second to send at most, for example 10M; 0: no limit");
 DEFINE_bool(fsync, false, "files and directories are on the disk before they count as copied");
 DEFINE_bool(json, false, "one line at the end, on standard output, for programs");
 DEFINE_bool(no_progress, false, "show no progress, also where standard error is a terminal");
@@ -62,7 +62,7 @@ Result<CopyOptions> read_copy_options() {
                       .delta = FLAGS_delta,
                       .dry_run = FLAGS_dry_run,
                       .sync = FLAGS_fsync};
-  if (FLAGS_bwlimit.empty()) return options;
+  if (FLAGS_bwlimit.empty() || FLAGS_bwlimit == "0") return options;
   const auto limit = programs::parse_size(FLAGS_bwlimit);
   if (!limit) return bad_flag("bwlimit", limit.error().context);
   options.bytes_per_second = *limit;
@@ -119,14 +119,14 @@ std::vector<std::string> expand_short_flags(int argc, char** argv) {
   // Several threads share the cores here: none of them spins.
   gflags::SetCommandLineOptionWithMode("polling", "channel", gflags::SET_FLAGS_DEFAULT);
   const std::map<char, std::string> names = {
-      {'r', "--recursive"}, {'a', "--archive"}, {'n', "--dry-run"}, {'v', "--verbose"}};
+      {'r', "--recursive"}, {'a', "--archive"}, {'n', "--dry-run"}, {'v', "--verbose"}, {'h', "--help"}};
   std::vector<std::string> words;
   bool options = true;
   for (int i = 0; i < argc; ++i) {
     const std::string word = argv[i];
     options = options && word != "--";
-    const bool is_short =
-        options && i > 0 && word.size() > 1 && word[0] == '-' && word.find_first_not_of("ranv", 1) == std::string::npos;
+    const bool is_short = options && i > 0 && word.size() > 1 && word[0] == '-' &&
+                          word.find_first_not_of("ranvh", 1) == std::string::npos;
     if (!is_short) words.push_back(word);
     for (std::size_t at = 1; is_short && at < word.size(); ++at) words.push_back(names.at(word[at]));
   }
@@ -183,6 +183,9 @@ Result<ClientOptions> read_client_options(const std::vector<std::string>& words)
       server = host;
     }
     if (!*remote && words[i].empty()) return bad_word(words[i], "is no name: write . for the working directory");
+    if (*remote && (*remote)->path.size() > Job::kMostPath) {
+      return bad_word(words[i], "is too long: a path has " + std::to_string(Job::kMostPath) + " bytes at most");
+    }
     std::string path = *remote ? std::move((*remote)->path) : words[i];
     if (last) {
       options.destination = std::move(path);

@@ -50,6 +50,7 @@ int copy(const std::vector<std::string>& words) {
   const bool push = options->direction == Direction::kPush;
   Counts counts;
   Status outcome;
+  Status said;
   {
     Report report({.out = std::cout,
                    .err = std::cerr,
@@ -58,11 +59,12 @@ int copy(const std::vector<std::string>& words) {
                    .json = flags.json,
                    .dry_run = options->copy.dry_run,
                    .sources = push ? options->sources : std::vector<std::string>(),
+                   .recursive = options->copy.recursive,
                    .one_file = !push && options->sources.size() == 1 && !options->copy.recursive});
     outcome = run_client(*options, report.events(), counts);
-    report.end(counts, outcome);
+    said = report.end(counts, outcome);
   }
-  if (!outcome.ok()) return programs::exit_status(outcome);
+  if (!outcome.ok() || !said.ok()) return programs::exit_status(outcome.ok() ? said : outcome);
   return counts.failures == 0 ? 0 : 1;
 }
 

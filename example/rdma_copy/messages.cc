@@ -14,7 +14,6 @@ namespace {
 constexpr std::uint32_t kMagic = 0x59504352;  // the bytes "RCPY"
 constexpr std::uint16_t kVersion = 1;
 constexpr std::size_t kMostName = 255;
-constexpr std::size_t kMostPath = 4096;
 
 Error bad(const char* what) {
   return make_error(Errc::kBadMessage, std::string("the other side's ") + what + " cannot be read");
@@ -77,7 +76,7 @@ Result<Job> Job::decode(std::span<const std::byte> bytes) {
   const auto count = reader.get<std::uint32_t>();
   for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
     job.paths.push_back(reader.get_text());
-    good = good && job.paths.back().size() <= kMostPath && job.paths.back().find('\0') == std::string::npos;
+    good = good && job.paths.back().size() <= Job::kMostPath && job.paths.back().find('\0') == std::string::npos;
   }
   good = good && (job.direction == Direction::kPush ? count == 1 : count == job.sources) && job.sources > 0;
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("job");
@@ -113,7 +112,7 @@ Result<Entry> Entry::decode(std::span<const std::byte> bytes) {
   entry.name = reader.get_text();
   entry.target = reader.get_text();
   const bool good = asks <= 1 && entry.mode <= 07777 && entry.modified.nanoseconds < 1'000'000'000 &&
-                    entry.size <= std::uint64_t{INT64_MAX} && entry.target.size() <= kMostPath &&
+                    entry.size <= std::uint64_t{INT64_MAX} && entry.target.size() <= Job::kMostPath &&
                     entry.target.find('\0') == std::string::npos;
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("entry");
   if (is_name(entry.name)) return entry;

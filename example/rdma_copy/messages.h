@@ -15,6 +15,9 @@
 
 namespace rdmacomm::copying {
 
+/// So deep are directories within each other at most: both sides have each one open that they are in.
+inline constexpr std::size_t kMostDepth = 300;
+
 /// What is wanted, whoever sends. A value.
 struct CopyOptions {
   bool recursive = false;              ///< directories, too; links as links
@@ -35,6 +38,8 @@ enum class Direction : std::uint8_t { kPush = 1, kPull = 2 };
 
 /// The first frame, from the client. A value.
 struct Job {
+  static constexpr std::size_t kMostPath = 4096;
+
   Direction direction = Direction::kPush;
   CopyOptions options = {};
   std::uint32_t sources = 0;            ///< how many there are

@@ -24,7 +24,7 @@ Report::Report(const Options& options)
   events_.moved = [this](std::uint64_t bytes) { moved(bytes); };
   if (options.sources.empty()) return;
   sizing_ = std::thread([this] {
-    if (const auto total = total_size(options_.sources, over_)) progress_.set_total(*total);
+    if (const auto total = total_size(options_.sources, options_.recursive, over_)) progress_.set_total(*total);
   });
 }
 
@@ -89,10 +89,11 @@ std::string Report::json(const Counts& counts, const Status& outcome) const {
   return result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-void Report::end(const Counts& counts, const Status& outcome) {
+Status Report::end(const Counts& counts, const Status& outcome) {
   if (options_.json) options_.out << json(counts, outcome) << '\n';
   if (options_.progress && outcome.ok()) progress_.say(summary(counts));
-  options_.out.flush();
+  if (options_.out.flush()) return {};
+  return make_error(std::make_error_code(std::errc::io_error), "standard output cannot be written");
 }
 
 }  // namespace rdmacomm::copying

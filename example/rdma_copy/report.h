@@ -29,8 +29,9 @@ class Report {
     bool json = false;
     bool dry_run = false;
     std::vector<std::string> sources =
-        {};                 ///< on this side; for the progress, whose total is known when they were looked at
-    bool one_file = false;  ///< no more than one comes: its size is the total
+        {};                  ///< on this side; for the progress, whose total is known when they were looked at
+    bool recursive = false;  ///< with what is in directories among them
+    bool one_file = false;   ///< no more than one comes: its size is the total
   };
   explicit Report(const Options& options);
 
@@ -39,7 +40,8 @@ class Report {
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
   /// The last word: with `json`, or, where progress is shown, what was copied, at what rate. Failures have been said.
-  void end(const Counts& counts, const Status& outcome);
+  /// Returns  std::errc::io_error: not all that was to be said on `out` could be
+  [[nodiscard]] Status end(const Counts& counts, const Status& outcome);
 
  private:
   void entry(const std::string& path, std::uint64_t size);

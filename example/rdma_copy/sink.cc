@@ -24,8 +24,6 @@
 namespace rdmacomm::copying {
 namespace {
 
-// Each is open.
-constexpr std::size_t kMostFolders = 400;
 // Files of up to so many bytes come in one piece, and are written by the crew.
 constexpr std::uint64_t kMostSmall = 32 << 10;
 // More of them write to one directory no faster.
@@ -172,9 +170,12 @@ class Sink {
     if (why.code == Errc::kBadMessage) return why;
     const std::string text = '"' + printable(path) + "\": cannot be written: " + why.message();
     if (ends_all(why.code)) return make_error(why.code, '"' + printable(path) + "\": cannot be written");
-    const std::lock_guard lock(mutex_);
-    ++counts_.failures;
-    if (events_.failed) events_.failed(text);
+    {
+      const std::lock_guard lock(mutex_);
+      ++counts_.failures;
+      if (events_.failed) events_.failed(text);
+    }
+    const std::lock_guard lock(saying_);
     if (Status said = writer_.put(FrameKind::kFailure, Failure{.id = id, .text = text}.encode()); !said.ok())
       return said;
     return writer_.flush();
@@ -218,7 +219,7 @@ class Sink {
   unsigned mode_of(const Entry& entry) const { return options_.archive ? entry.mode : entry.mode & 0777 & ~mask_; }
 
   Status enter(Entry entry, bool left_out) {
-    if (folders_.size() > kMostFolders) return make_error(Errc::kBadMessage, "the other side goes too deep");
+    if (folders_.size() > kMostDepth + 1) return make_error(Errc::kBadMessage, "the other side goes too deep");
     before_others();
     const Folder& parent = *folders_.back();  // others that are in it hold it, too
     const auto folder = std::make_shared<Folder>();
@@ -347,12 +348,12 @@ class Sink {
       if (Status failed = fail(id_, path_, begun.error()); !failed.ok()) return failed;
       return plan.entry.asks ? tell_nothing() : Status();
     }
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(saying_);
     return file_->tell(writer_);
   }
 
   Status tell_nothing() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(saying_);
     if (Status said = writer_.put(FrameKind::kHave, Have{.id = id_}.encode()); !said.ok()) return said;
     return writer_.flush();
   }
@@ -475,6 +476,7 @@ class Sink {
   Counts& counts_;
   const unsigned mask_;
   FrameReader& reader_;
+  std::mutex saying_;  // the crew uses writer_. Not with mutex_: it may take long
   FrameWriter writer_;
   std::string new_name_;                          // of the first thing that comes, where the destination is a name
   std::vector<std::shared_ptr<Folder>> folders_;  // that it is in; the first one is the destination's
@@ -485,7 +487,7 @@ class Sink {
   std::uint32_t id_ = 0;
   std::uint64_t size_ = 0;
   std::string path_;
-  std::mutex mutex_;  // the crew uses what is below, and counts_, writer_
+  std::mutex mutex_;  // the crew uses what is below, and counts_
   Status broken_;
   Crew crew_{std::clamp(std::thread::hardware_concurrency(), 1U, kMostMembers)};
 };

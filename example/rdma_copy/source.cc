@@ -17,8 +17,6 @@
 namespace rdmacomm::copying {
 namespace {
 
-// Each directory on the way is open.
-constexpr int kMostDepth = 300;
 constexpr int kReadFlags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 
 const char* kind_text(mode_t mode) {
@@ -104,7 +102,7 @@ class Source {
                                : send_file(std::move(*opened), spot->name, path);
   }
 
-  Status send_entry(int folder, const dirent& entry, const std::string& path, int depth) {
+  Status send_entry(int folder, const dirent& entry, const std::string& path, std::size_t depth) {
     if (is_partial_name(entry.d_name)) return fail_partial(path);
     unsigned char type = entry.d_type;
     struct stat is = {};
@@ -136,7 +134,7 @@ class Source {
     if (events_.entry) events_.entry(path, size);
   }
 
-  Status send_directory(UniqueFd opened, const std::string& name, const std::string& path, int depth) {
+  Status send_directory(UniqueFd opened, const std::string& name, const std::string& path, std::size_t depth) {
     struct stat is = {};
     if (::fstat(opened.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
     if (depth > kMostDepth) return fail(path, "is too deep: " + std::to_string(kMostDepth) + " directories at most");
@@ -151,7 +149,7 @@ class Source {
     return sent.ok() ? writer_.put(FrameKind::kLeave, {}) : sent;
   }
 
-  Status send_entries(Directory& directory, const std::string& path, int depth) {
+  Status send_entries(Directory& directory, const std::string& path, std::size_t depth) {
     while (!answers_.has_failed()) {
       const auto entry = directory.next();
       if (!entry) return fail(path, "cannot be read any further", entry.code());

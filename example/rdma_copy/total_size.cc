@@ -17,11 +17,13 @@ std::uint64_t size_of(const fs::directory_entry& entry) {
 
 }  // namespace
 
-std::optional<std::uint64_t> total_size(const std::vector<std::string>& paths, const std::atomic<bool>& over) {
+std::optional<std::uint64_t> total_size(const std::vector<std::string>& paths, bool recursive,
+                                        const std::atomic<bool>& over) {
   std::uint64_t total = 0;
   for (const std::string& path : paths) {
     std::error_code failed;
     total += size_of(fs::directory_entry(path, failed));
+    if (!recursive) continue;
     fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied, failed);
     for (; !failed && at != fs::recursive_directory_iterator(); at.increment(failed)) {
       if (over) return {};

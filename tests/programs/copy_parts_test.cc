@@ -559,7 +559,7 @@ TEST(CopyReport, SaysNamesFailuresAndTheResult) {
     Report report({.out = out, .err = err, .names = true, .json = true});
     report.events().entry("a\nb", 5);
     report.events().failed("\"c\": is a FIFO");
-    report.end({.files = 1, .bytes = 5, .bytes_sent = 5, .failures = 1}, {});
+    EXPECT_TRUE(report.end({.files = 1, .bytes = 5, .bytes_sent = 5, .failures = 1}, {}).ok());
   }
   EXPECT_EQ(err.str(), "rdmacomm: \"c\": is a FIFO\n");
   const std::string text = out.str();
@@ -575,7 +575,7 @@ TEST(CopyReport, SaysOnATerminalWhatWasCopied) {
   std::ostringstream err;
   {
     Report report({.out = out, .err = err, .progress = true});
-    report.end({.files = 3, .bytes = 45'100'000}, {});
+    EXPECT_TRUE(report.end({.files = 3, .bytes = 45'100'000}, {}).ok());
   }
   EXPECT_THAT(err.str(), HasSubstr(": 3 files, 45.10 MB  "));
   EXPECT_EQ(out.str(), "");
@@ -610,9 +610,10 @@ TEST_F(CopyTotalSize, IsThatOfFiles) {
   fs::create_symlink("b", top / "tree/link");
   std::atomic<bool> over{false};
   const std::vector<std::string> paths{top / "tree", top / "c", top / "none"};
-  EXPECT_EQ(total_size(paths, over), 123U);
+  EXPECT_EQ(total_size(paths, true, over), 123U);
+  EXPECT_EQ(total_size(paths, false, over), 3U);
   over = true;
-  EXPECT_EQ(total_size(paths, over), std::nullopt);
+  EXPECT_EQ(total_size(paths, true, over), std::nullopt);
 }
 
 TEST(CopyReport, IsQuietByDefault) {
@@ -620,7 +621,7 @@ TEST(CopyReport, IsQuietByDefault) {
   Report report({.out = out, .err = out});
   EXPECT_FALSE(report.events().entry);
   EXPECT_FALSE(report.events().moved);
-  report.end({.files = 1}, {});
+  EXPECT_TRUE(report.end({.files = 1}, {}).ok());
   EXPECT_EQ(out.str(), "");
 }
 

@@ -281,6 +281,12 @@ class Runs(CopyTest):
         self.assertLess(about.st_blocks * 512, MIB)
         self.assert_copied(":sparse", self.path("out"))
         self.assertLess(os.stat(self.path("out/sparse")).st_blocks * 512, MIB)
+        began = time.monotonic()
+        for more in ("--delta", "--resume"):
+            result = self.assert_copied("--json", more, source, ":sparse")
+            self.assertLess(result["bytes_sent"], MIB)
+        self.assertLess(time.monotonic() - began, 30 * SLOW)
+        self.assertLess(os.stat(self.path("root/sparse")).st_blocks * 512, MIB)
         self.assertEqual(data_of(self.path("root/sparse")), data_of(source))
         self.assertEqual(data_of(self.path("out/sparse")), data_of(source))
 
@@ -388,6 +394,15 @@ class Runs(CopyTest):
         self.assert_copied("-rn", ":tree", self.path("out"))
         self.assertEqual(os.listdir(self.path("out")), [])
 
+    def test_output_that_cannot_be_written(self):
+        self.serve()
+        source = self.file("in/file", b"x")
+        for option in ("--json", "-v"):
+            for where in ("/dev/full", "&-"):
+                result = self.copy(option, source, ":file", prefix=["sh", "-c", f'exec "$0" "$@" >{where}'])
+                self.assert_one_line(result, "standard output cannot be written")
+        self.assertEqual(self.content("root/file"), b"x")
+
     def test_bwlimit(self):
         self.serve()
         source = self.file("in/file", self.random.randbytes(MIB))
@@ -395,6 +410,7 @@ class Runs(CopyTest):
             began = time.monotonic()
             self.assert_copied("--bwlimit=1M", *words)
             self.assertGreater(time.monotonic() - began, 0.7)
+            self.assert_copied("--bwlimit=0", *words)
         self.assertEqual(self.content("out/file"), self.content("in/file"))
 
     def test_json(self):
@@ -454,6 +470,7 @@ class Runs(CopyTest):
     def test_help(self):
         status, out, err = self.run_program(COPY, "--help")
         self.assertEqual((status, err), (0, ""))
+        self.assertEqual(self.run_program(COPY, "-h"), (0, out, ""))
         for flag in ("--recursive", "--archive", "--resume", "--delta", "--checksum", "--dry-run", "--bwlimit", "--fsync",
                      "--json", "--serve", "--root", "--listen", "--port"):
             self.assertIn(f"  {flag}", out)
@@ -752,7 +769,7 @@ class Errors(CopyTest):
         self.assert_one_line(self.copy(source, source, ":none"), "several sources need a directory")
         self.assert_one_line(self.copy(":", self.path("out")), "is a directory; --recursive")
         self.assert_one_line(self.copy("x" * 5000, ":"), "File name too long")
-        self.assert_one_line(self.copy(source, ":" + "x" * 5000), "cannot be read|too long|job")
+        self.assert_one_line(self.copy(source, ":" + "x" * 5000), "is too long: a path has 4096 bytes at most")
 
     def test_a_full_disk(self):
         if os.geteuid() != 0:
