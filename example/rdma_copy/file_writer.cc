@@ -39,10 +39,11 @@ Result<std::size_t> read_at(int fd, std::uint64_t offset, std::span<std::byte> t
   return got;
 }
 
-bool is_hole(int fd, std::uint64_t offset, std::uint64_t length) {
+/// Where the next bytes are that are no hole; the end of any file: there are none.
+std::uint64_t data_behind(int fd, std::uint64_t offset) {
   const off_t data = ::lseek(fd, static_cast<off_t>(offset), SEEK_DATA);
-  if (data < 0) return last_system_error() == std::errc::no_such_device_or_address;  // up to the end
-  return static_cast<std::uint64_t>(data) >= offset + length;
+  if (data >= 0) return static_cast<std::uint64_t>(data);
+  return last_system_error() == std::errc::no_such_device_or_address ? UINT64_MAX : offset;
 }
 
 }  // namespace
@@ -94,18 +95,25 @@ Status FileWriter::tell(FrameWriter& writer) {
   if (Status said = writer.put(FrameKind::kHave, have_.encode()); !said.ok()) return said;
   const int fd = have_.base == Have::Base::kOld ? old_.get() : file_.fd();
   buffer_.resize(std::max<std::size_t>(kDataBytes, have_.block_bytes));
-  const BlockSums zeros = sums_of(std::vector<std::byte>(have_.block_bytes));
+  std::uint64_t data = 0;  // before that, from `at` on, is a hole
+  const std::vector<std::byte> zeros(have_.block_bytes);
+  const BlockSums zero_sums = sums_of(zeros);
   for (std::uint64_t at = 0; have_.base != Have::Base::kNone && at < have_.size; at += buffer_.size()) {
     const std::span want =
         std::span(buffer_).first(static_cast<std::size_t>(std::min<std::uint64_t>(buffer_.size(), have_.size - at)));
-    const bool hole = is_hole(fd, at, want.size());
-    const auto got = hole ? Result<std::size_t>(0) : read_at(fd, at, want);
-    // What cannot be read, or has become shorter meanwhile, is the same as nothing.
-    std::ranges::fill(want.subspan(got ? *got : 0), std::byte{});
+    if (data <= at) data = data_behind(fd, at);
+    const bool hole = data >= at + want.size();
+    if (!hole) {
+      const auto got = read_at(fd, at, want);
+      // What cannot be read, or has become shorter meanwhile, is the same as nothing.
+      std::ranges::fill(want.subspan(got ? *got : 0), std::byte{});
+    }
     WireWriter hashes;
     for (std::size_t block = 0; block < want.size(); block += have_.block_bytes) {
-      const auto bytes = want.subspan(block, std::min<std::size_t>(have_.block_bytes, want.size() - block));
-      const BlockSums sums = hole && bytes.size() == have_.block_bytes ? zeros : sums_of(bytes);
+      const std::size_t count = std::min<std::size_t>(have_.block_bytes, want.size() - block);
+      const BlockSums sums = !hole                   ? sums_of(want.subspan(block, count))
+                             : count == zeros.size() ? zero_sums
+                                                     : sums_of(std::span(zeros).first(count));
       hashes.put(sums.rolling);
       hashes.put_bytes(sums.hash);
     }
