@@ -26,12 +26,20 @@ constexpr std::chrono::seconds kPatience{30};
 /// So long those that are told that the server ends may take to hear it.
 constexpr std::chrono::milliseconds kGoodbye{500};
 
+/// So many copies are made at once: each has threads, registered memory and open directories.
+constexpr int kMostGuests = 64;
+
 class Door final : public ServerSession {
  public:
-  explicit Door(const ServerOptions& options) : ServerSession(options.connection.session), options_(options) {}
+  Door(const ServerOptions& options, const std::atomic<int>& guests)
+      : ServerSession(options.connection.session), options_(options), guests_(guests) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     if (Status greeted = check_greeting(peer.private_data); !greeted.ok()) return greeted;
+    if (guests_.load() >= kMostGuests) {
+      return make_error(Errc::kPeerRefused, "this server makes " + std::to_string(kMostGuests) +
+                                                " copies already, and no more at once: try again later");
+    }
     options_.modes.apply(hca);
     hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
     hca.private_data = greeting();
@@ -40,14 +48,17 @@ class Door final : public ServerSession {
 
  private:
   const ServerOptions& options_;
+  const std::atomic<int>& guests_;
 };
 
 /// One client, and the thread that serves it.
 class Guest {
  public:
-  Guest(const ServerOptions& options, const Place& place, std::shared_ptr<EndPoint> endpoint)
-      : options_(options), place_(place), endpoint_(std::move(endpoint)) {
+  /// guests  how many there are: it counts itself while it is served
+  Guest(const ServerOptions& options, const Place& place, std::shared_ptr<EndPoint> endpoint, std::atomic<int>& guests)
+      : options_(options), place_(place), endpoint_(std::move(endpoint)), guests_(guests) {
     thread_ = std::thread([this] { run(); });
+    ++guests_;
   }
   Guest(const Guest&) = delete;
   Guest& operator=(const Guest&) = delete;
@@ -67,6 +78,7 @@ class Guest {
     const Status served = programs::explained(*endpoint_, serve());
     if (!served.ok()) VLOG(1) << endpoint_->peer() << ": " << served.message();
     (void)endpoint_->close();
+    --guests_;
     gone_.store(true);
   }
 
@@ -106,6 +118,7 @@ class Guest {
   const ServerOptions& options_;
   const Place& place_;
   const std::shared_ptr<EndPoint> endpoint_;
+  std::atomic<int>& guests_;
   std::atomic<bool> gone_{false};
   std::mutex mutex_;
   bool dismissed_ = false;
@@ -119,12 +132,13 @@ class Guests {
     const std::lock_guard lock(mutex_);
     guests_.remove_if([](const auto& guest) { return guest->gone(); });
     try {
-      guests_.push_back(std::make_unique<Guest>(options, place, endpoint));
+      guests_.push_back(std::make_unique<Guest>(options, place, endpoint, count_));
     } catch (const std::system_error& error) {  // no more threads for this user: others go on
       RDMACOMM_LOG(WARNING) << endpoint->peer() << " is not served: cannot start a thread: " << error.what();
       endpoint->stop();
     }
   }
+  [[nodiscard]] const std::atomic<int>& count() const noexcept { return count_; }
   /// When nobody adds any more.
   void dismiss_all() {
     for (const auto& guest : guests_) guest->dismiss();
@@ -139,6 +153,7 @@ class Guests {
 
  private:
   std::mutex mutex_;
+  std::atomic<int> count_{0};  // of those that are served
   std::list<std::unique_ptr<Guest>> guests_;
 };
 
@@ -147,9 +162,9 @@ class Guests {
 Status run_server(const ServerOptions& options, int stop_fd) {
   const auto place = Place::below(options.root);
   if (!place) return place.error();
-  const auto door = make_session<Door>(options);
-  if (Status started = door->start(); !started.ok()) return started;
   Guests guests;
+  const auto door = make_session<Door>(options, guests.count());
+  if (Status started = door->start(); !started.ok()) return started;
   std::atomic<bool> over{false};
   std::thread waiter;
   try {

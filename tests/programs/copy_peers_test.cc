@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <future>
+#include <thread>
 
 #include "rdma_copy/client.h"
 #include "rdma_copy/file_reader.h"
@@ -249,6 +250,21 @@ TEST_F(CopyPeers, ChecksumsAreCompared) {
     std::getline(std::ifstream(top / "root/x"), text);
     EXPECT_EQ(text, right ? "\7\7\7" : "old");
   }
+}
+
+TEST_F(CopyPeers, ThereAreNotTooManyAtOnce) {
+  std::vector<std::unique_ptr<Forged>> guests;
+  std::string said;
+  for (int i = 0; i < 100 && said.empty(); ++i) {
+    guests.push_back(std::make_unique<Forged>(port, greeting()));
+    const auto endpoint = guests.back()->connect();
+    if (!endpoint) said = endpoint.error().message();
+  }
+  EXPECT_THAT(said, HasSubstr("no more at once: try again later"));
+  EXPECT_GE(guests.size(), 65U);
+  // When they have gone, others are served.
+  guests.clear();
+  while (Forged(port, greeting()).connect().code() == Errc::kPeerRefused) std::this_thread::yield();
 }
 
 TEST_F(CopyPeers, AClientMayGoWithoutAWord) {
