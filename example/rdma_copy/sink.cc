@@ -1,13 +1,10 @@
 #include "rdma_copy/sink.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +16,7 @@
 #include "rdma_copy/crew.h"
 #include "rdma_copy/file_writer.h"
 #include "rdma_copy/new_file.h"
+#include "rdma_copy/target_folder.h"
 #include "rdmacomm/base/system_call.h"
 
 namespace rdmacomm::copying {
@@ -47,25 +45,11 @@ class Sink {
         reader_(reader),
         writer_(stream) {}
 
-  /// Finds out whether the destination is a directory, or a name in one.
   Status open(const Place& place, const Destination& destination) {
-    const auto refused = [&](const Error& why) {
-      return make_error(why.code, "cannot copy to \"" + printable(destination.path) +
-                                      (why.context.empty() ? "\"" : "\": " + why.context));
-    };
-    auto folder = open_folder(place, destination.path);
-    if (folder.code() == std::errc::no_such_file_or_directory && destination.path.ends_with('/')) {
-      folder = make_folder(place, destination.path);
-    } else if (!folder && !destination.path.ends_with('/')) {
-      auto spot = open_new(place, destination, folder.error());
-      if (!spot) return refused(spot.error());
-      new_name_ = spot->name;
-      folder = std::move(spot->folder);
-    }
-    if (!folder) return refused(folder.error());
-    folders_.push_back(std::make_shared<Folder>());
-    folders_.back()->fd = std::move(*folder);
-    folders_.back()->path = destination.path;
+    auto spot = open_destination(place, destination, options_);
+    if (!spot) return spot.error();
+    new_name_ = std::move(spot->name);
+    folders_.push_back(std::make_shared<TargetFolder>(destination.path, std::move(spot->folder)));
     return {};
   }
 
@@ -84,62 +68,15 @@ class Sink {
   }
 
  private:
-  struct Folder {
-    UniqueFd fd = UniqueFd();  // none: it could not be made, and all in it is left out
-    std::string path;
-    Entry entry = {};
-    std::optional<unsigned> mode = {};  // that it gets when all in it is written
-    bool absent = false;                // dry run: it would be made
-    std::atomic<unsigned> users{1};     // the source, which has not left it, and files that are being written
-  };
-
   /// All of a file has come with its entry.
   struct SmallFile {
-    std::shared_ptr<Folder> folder;
+    std::shared_ptr<TargetFolder> folder;
     FileWriter::Plan plan;
     std::string path;
     std::span<const std::byte> bytes = {};
     std::shared_ptr<const void> keep = nullptr;  // the bytes
     FileEnd end = {};
   };
-
-  // The destination ----------------------------------------------------------------------------------------------------
-
-  /// Only to sync it must it be readable.
-  Result<UniqueFd> open_folder(const Place& place, const std::string& path) const {
-    return place.open(path, (options_.sync ? O_RDONLY : O_PATH) | O_DIRECTORY);
-  }
-
-  Result<UniqueFd> make_folder(const Place& place, const std::string& path) const {
-    const std::string name = path.substr(0, path.find_last_not_of('/') + 1);
-    const auto spot = place.find(name);
-    if (!spot) return spot.error();
-    if (options_.dry_run) return UniqueFd(::dup(spot->folder.get()));
-    if (::mkdirat(spot->folder.get(), spot->name.c_str(), 0777 & ~mask_) != 0) {
-      return make_error(last_system_error(), "");
-    }
-    return open_folder(place, name);
-  }
-
-  /// The first thing that comes gets the name, which is that of a file or a link, if of anything.
-  Result<Spot> open_new(const Place& place, const Destination& destination, const Error& no_folder) const {
-    const bool may_be_new =
-        no_folder.code == std::errc::no_such_file_or_directory || no_folder.code == std::errc::not_a_directory;
-    if (!may_be_new) return no_folder;
-    if (destination.sources > 1) return make_error(no_folder.code, "several sources need a directory");
-    auto spot = place.find(destination.path);
-    if (!spot) return spot;
-    if (spot->name.size() > NAME_MAX) return make_error(std::make_error_code(std::errc::filename_too_long), "");
-    if (is_partial_name(spot->name)) {
-      return make_error(Errc::kInvalidArgument, "that is a name of unfinished copies");
-    }
-    struct stat is = {};
-    const auto there = place.open(destination.path, O_PATH);
-    if (there && ::fstat(there->get(), &is) == 0 && !S_ISREG(is.st_mode)) {
-      return make_error(std::make_error_code(std::errc::not_supported), "it is no file");
-    }
-    return spot;
-  }
 
   Status take(const Frame& frame) {
     switch (frame.kind) {
@@ -208,9 +145,9 @@ class Sink {
     const bool itself = entry->name.empty() && folders_.size() == 1 && frame.kind == FrameKind::kDirectory;
     if (is_partial_name(entry->name)) return make_error(Errc::kBadMessage, "the other side sends an unfinished copy");
     if (entry->name.empty() && !itself) return make_error(Errc::kBadMessage, "the other side sends an empty name");
-    path_ = joined(folders_.back()->path, new_name_.empty() || folders_.size() > 1 ? entry->name : "");
+    path_ = joined(folders_.back()->path(), new_name_.empty() || folders_.size() > 1 ? entry->name : "");
     if (events_.entry) events_.entry(path_, entry->size);
-    const bool left_out = !folders_.back()->fd;
+    const bool left_out = folders_.back()->left_out();
     if (frame.kind == FrameKind::kDirectory) return enter(std::move(*entry), left_out);
     if (frame.kind == FrameKind::kLink) return left_out ? Status() : link(*entry);
     return file(std::move(*entry), left_out);
@@ -221,78 +158,30 @@ class Sink {
   Status enter(Entry entry, bool left_out) {
     if (folders_.size() > kMostDepth + 1) return make_error(Errc::kBadMessage, "the other side goes too deep");
     before_others();
-    const Folder& parent = *folders_.back();  // others that are in it hold it, too
-    const auto folder = std::make_shared<Folder>();
-    folder->path = path_;
-    folder->entry = std::move(entry);
+    const TargetFolder& parent = *folders_.back();  // others that are in it hold it, too
+    const unsigned mode = mode_of(entry);
+    const auto folder = std::make_shared<TargetFolder>(path_, std::move(entry));
     folders_.push_back(folder);
     if (left_out) return {};
-    if (Status opened = options_.dry_run ? look_into(parent, *folder) : open_in(parent.fd.get(), *folder);
-        !opened.ok()) {
-      folder->fd.reset();
-      return fail(id_, path_, opened.error());
-    }
+    const Status opened = options_.dry_run ? folder->look_into(parent) : folder->make(parent, mode, options_.archive);
+    if (!opened.ok()) return fail(id_, path_, opened.error());
     const std::lock_guard lock(mutex_);
     ++counts_.directories;
     return {};
-  }
-
-  /// Makes it, unless it is there, and lets this user write in it until it is settled.
-  Status open_in(int parent, Folder& folder) {
-    const std::string& name = folder.entry.name;
-    const unsigned mode = mode_of(folder.entry);
-    const bool made = !name.empty() && ::mkdirat(parent, name.c_str(), mode | S_IRWXU) == 0;
-    if (!made && !name.empty() && last_system_error() != std::errc::file_exists) {
-      return make_error(last_system_error(), "");
-    }
-    folder.fd.reset(open_below(parent, name));
-    struct stat is = {};
-    if (!folder.fd || ::fstat(folder.fd.get(), &is) != 0) return make_error(last_system_error(), "");
-    const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU;
-    if (closed) (void)::fchmod(folder.fd.get(), (is.st_mode & 07777) | S_IRWXU);  // if not, who writes will tell
-    if (options_.archive || (made && (mode & S_IRWXU) != S_IRWXU)) {
-      folder.mode = mode;
-    } else if (closed) {
-      folder.mode = is.st_mode & 07777;
-    }
-    return {};
-  }
-
-  /// What is not there yet has nothing in it either.
-  static Status look_into(const Folder& parent, Folder& folder) {
-    if (!parent.absent) folder.fd.reset(open_below(parent.fd.get(), folder.entry.name));
-    if (folder.fd) return {};
-    folder.absent = parent.absent || last_system_error() == std::errc::no_such_file_or_directory;
-    if (!folder.absent) return make_error(last_system_error(), "");
-    folder.fd.reset(::dup(parent.fd.get()));
-    return {};
-  }
-
-  static int open_below(int parent, const std::string& name) {
-    return ::openat(parent, name.empty() ? "." : name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   }
 
   Status leave() {
     if (folders_.size() == 1 || writing_) {
       return make_error(Errc::kBadMessage, "the other side leaves a directory that it is not in");
     }
-    const std::shared_ptr<Folder> folder = std::move(folders_.back());
+    const std::shared_ptr<TargetFolder> folder = std::move(folders_.back());
     folders_.pop_back();
-    return release(*folder);
+    return leave(*folder);
   }
-
-  /// When the last one does, all that is in it is there, but for directories, which have theirs.
-  Status release(Folder& folder) { return --folder.users == 0 ? settle(folder) : Status(); }
-
-  Status settle(const Folder& folder) {
-    if (!folder.fd || options_.dry_run) return {};
-    const std::uint32_t id = folder.entry.id;
-    if (folder.mode && ::fchmod(folder.fd.get(), *folder.mode) != 0) return fail(id, folder.path);
-    if (options_.archive && ::futimens(folder.fd.get(), folder.entry.modified.for_utimens().data()) != 0) {
-      return fail(id, folder.path);
-    }
-    if (options_.sync && ::fsync(folder.fd.get()) != 0) return fail(id, folder.path);
-    return {};
+  Status leave(TargetFolder& folder) {
+    if (!folder.leave() || folder.left_out() || options_.dry_run) return {};
+    const Status settled = folder.settle(options_.archive, options_.sync);
+    return settled.ok() ? settled : fail(folder.id(), folder.path(), settled.error());
   }
 
   /// Of several sources two may have the same name: what comes later is to find what has come.
@@ -305,7 +194,7 @@ class Sink {
       before_others();
       const auto times = entry.modified.for_utimens();
       const Status named =
-          publish_link(folders_.back()->fd.get(), entry.name, entry.target, options_.archive ? times.data() : nullptr);
+          publish_link(folders_.back()->fd(), entry.name, entry.target, options_.archive ? times.data() : nullptr);
       if (!named.ok()) return fail(id_, path_, named.error());
     }
     const std::lock_guard lock(mutex_);
@@ -325,7 +214,7 @@ class Sink {
     if (left_out) return entry.asks ? tell_nothing() : Status();
     const unsigned mode = mode_of(entry);
     SmallFile file{.folder = folders_.back(),
-                   .plan = {.folder = folders_.back()->fd.get(),
+                   .plan = {.folder = folders_.back()->fd(),
                             .entry = std::move(entry),
                             .mode = mode,
                             .times = options_.archive,
@@ -427,10 +316,10 @@ class Sink {
     if (end.state == FileEnd::State::kGivenUp) return {};
     file->end = end;
     if (!file->keep) file->keep = frame.block;  // so that there are not more of them than blocks have room for
-    ++file->folder->users;
+    file->folder->use();
     crew_.add(file->plan.entry.name, [this, file] {
       note(write_small(*file));
-      note(release(*file->folder));
+      note(leave(*file->folder));
     });
     return {};
   }
@@ -459,8 +348,8 @@ class Sink {
     }
     crew_.drain();
     if (Status good = broken(); !good.ok()) return good;
-    if (options_.sync && !options_.dry_run && ::fsync(folders_.back()->fd.get()) != 0) {
-      if (Status failed = fail(id_, folders_.back()->path); !failed.ok()) return failed;
+    if (options_.sync && !options_.dry_run && ::fsync(folders_.back()->fd()) != 0) {
+      if (Status failed = fail(id_, folders_.back()->path()); !failed.ok()) return failed;
     }
     if (Status said = writer_.put(FrameKind::kResult, counts_.encode()); !said.ok()) return said;
     if (Status said = writer_.flush(); !said.ok()) return said;
@@ -478,9 +367,9 @@ class Sink {
   FrameReader& reader_;
   std::mutex saying_;  // the crew uses writer_. Not with mutex_: it may take long
   FrameWriter writer_;
-  std::string new_name_;                          // of the first thing that comes, where the destination is a name
-  std::vector<std::shared_ptr<Folder>> folders_;  // that it is in; the first one is the destination's
-  bool writing_ = false;                          // parts of a file come
+  std::string new_name_;  // of the first thing that comes, where the destination is a name
+  std::vector<std::shared_ptr<TargetFolder>> folders_;  // that it is in; the first one is the destination's
+  bool writing_ = false;                                // parts of a file come
   programs::ChecksumQueue checksums_;
   std::optional<SmallFile> small_;  // that comes
   std::optional<FileWriter> file_;  // that is written; neither: it has failed

@@ -1,9 +1,7 @@
 // sink.h - the side of a copy that writes files.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
+#include "rdma_copy/destination.h"
 #include "rdma_copy/events.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
@@ -11,12 +9,6 @@
 #include "rdmacomm/base/result.h"
 
 namespace rdmacomm::copying {
-
-struct Destination {
-  std::string path = {};
-  std::uint32_t sources = 1;  ///< more than one: it is a directory
-  unsigned mask = 022;        ///< of modes, where they are not kept (umask)
-};
 
 /// Writes what a source sends: into `destination` where that is a directory, else under that name. What cannot be written
 /// is said by events.failed, and to the source, and all else goes on. Each file gets its name when it is whole; what was there

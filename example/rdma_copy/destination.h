@@ -1,0 +1,24 @@
+// destination.h - where a copy goes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rdma_copy/messages.h"
+#include "rdma_copy/place.h"
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::copying {
+
+struct Destination {
+  std::string path = {};      ///< with a '/' at its end: a directory, which is made if it is not there
+  std::uint32_t sources = 1;  ///< more than one: it is a directory
+  unsigned mask = 022;        ///< of modes, where they are not kept (umask)
+};
+
+/// Finds out whether `to` is a directory, or the name that the first thing that comes gets: one that nothing has, or a file or
+/// a link.
+/// Returns  an error that names the path and why nothing can be copied there
+[[nodiscard]] Result<Spot> open_destination(const Place& place, const Destination& to, const CopyOptions& options);
+
+}  // namespace rdmacomm::copying

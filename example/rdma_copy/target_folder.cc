@@ -1,0 +1,57 @@
+#include "rdma_copy/target_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rdmacomm/base/system_call.h"
+
+namespace rdmacomm::copying {
+namespace {
+
+Error failed() {
+  return make_error(last_system_error(), "");
+}
+
+UniqueFd open_below(int parent, const std::string& name) {
+  return UniqueFd(::openat(parent, name.empty() ? "." : name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+}  // namespace
+
+Status TargetFolder::make(const TargetFolder& parent, unsigned mode, bool archive) {
+  const std::string& name = entry_.name;
+  const bool made = !name.empty() && ::mkdirat(parent.fd(), name.c_str(), mode | S_IRWXU) == 0;
+  if (!made && !name.empty() && last_system_error() != std::errc::file_exists) return failed();
+  UniqueFd opened = open_below(parent.fd(), name);
+  struct stat is = {};
+  if (!opened || ::fstat(opened.get(), &is) != 0) return failed();
+  fd_ = std::move(opened);
+  const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU;
+  if (closed) (void)::fchmod(fd(), (is.st_mode & 07777) | S_IRWXU);  // if not, who writes will tell
+  if (archive || (made && (mode & S_IRWXU) != S_IRWXU)) {
+    mode_ = mode;
+  } else if (closed) {
+    mode_ = is.st_mode & 07777;
+  }
+  return {};
+}
+
+/// What is not there yet has nothing in it either.
+Status TargetFolder::look_into(const TargetFolder& parent) {
+  if (!parent.is_absent_) fd_ = open_below(parent.fd(), entry_.name);
+  if (fd_) return {};
+  is_absent_ = parent.is_absent_ || last_system_error() == std::errc::no_such_file_or_directory;
+  if (!is_absent_) return failed();
+  fd_.reset(::dup(parent.fd()));
+  return {};
+}
+
+Status TargetFolder::settle(bool archive, bool sync) const {
+  if (mode_ && ::fchmod(fd(), *mode_) != 0) return failed();
+  if (archive && ::futimens(fd(), entry_.modified.for_utimens().data()) != 0) return failed();
+  if (sync && ::fsync(fd()) != 0) return failed();
+  return {};
+}
+
+}  // namespace rdmacomm::copying
