@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/connector/handshake.h"
 
 namespace rdmacomm::benchmark {

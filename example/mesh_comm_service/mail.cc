@@ -1,6 +1,7 @@
 #include "mesh_comm_service/mail.h"
 
 #include "mesh_comm_service/cluster.h"
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/connector/handshake.h"
 
 namespace rdmacomm::mesh {

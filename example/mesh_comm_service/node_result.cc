@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "mesh_comm_service/cluster.h"
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/connector/handshake.h"
 
 namespace rdmacomm::mesh {

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "ping_pong/common.h"
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/session/client_session.h"
 #include "rdmacomm/session/open_device.h"
 #include "support/peer_loss.h"

@@ -70,7 +70,7 @@ Result<CopyOptions> read_copy_options() {
 }
 
 Error bad_word(const std::string& word, const std::string& why) {
-  return make_error(Errc::kInvalidArgument, '"' + printable(word.substr(0, 200)) + "\" " + why);
+  return make_error(Errc::kInvalidArgument, '"' + escaped(word.substr(0, 200)) + "\" " + why);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ Result<Spot> open_destination(const Place& place, const Destination& to, const C
   auto spot = find_out(place, to, options);
   if (spot) return spot;
   const std::string& why = spot.error().context;
-  return make_error(spot.code(), "cannot copy to \"" + printable(to.path) + (why.empty() ? "\"" : "\": " + why));
+  return make_error(spot.code(), "cannot copy to \"" + escaped(to.path) + (why.empty() ? "\"" : "\": " + why));
 }
 
 }  // namespace rdmacomm::copying

@@ -38,7 +38,7 @@ Status serve(const std::vector<std::string>& words) {
   const UniqueFd stop(::signalfd(-1, &ends, SFD_CLOEXEC));
   if (!stop) return make_error(last_system_error(), "cannot wait for signals");
   options->listening = [&](std::uint16_t port) {
-    std::cout << "serving " << printable(options->root) << ", listening on port " << port << std::endl;
+    std::cout << "serving " << escaped(options->root) << ", listening on port " << port << std::endl;
   };
   return run_server(*options, stop.get());
 }

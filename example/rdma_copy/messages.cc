@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/wire.h"
 
 namespace rdmacomm::copying {
@@ -22,25 +23,6 @@ Error bad(const char* what) {
 bool is_name(std::string_view name) {
   return name.size() <= kMostName && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;
-}
-
-/// Bytes of the character in UTF-8 that is first; 0: it is none, or one that controls terminals.
-std::size_t character_length(std::string_view text) {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (at(0) < 0x80) return at(0) >= ' ' && at(0) != 0x7f ? 1 : 0;
-  const std::size_t length = at(0) >= 0xc2 && at(0) < 0xe0   ? 2
-                             : at(0) >= 0xe0 && at(0) < 0xf0 ? 3
-                             : at(0) >= 0xf0 && at(0) < 0xf5 ? 4
-                                                             : 0;
-  if (length == 0 || length > text.size()) return 0;
-  std::uint32_t character = at(0) & (0x7fU >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((at(i) & 0xc0) != 0x80) return 0;
-    character = character << 6 | (at(i) & 0x3fU);
-  }
-  const std::uint32_t least = length == 2 ? 0xa0 : length == 3 ? 0x800 : 0x10000;  // below 0xa0 are controls
-  const bool surrogate = character >= 0xd800 && character < 0xe000;
-  return character < least || surrogate || character > 0x10ffff ? 0 : length;
 }
 
 }  // namespace
@@ -116,7 +98,7 @@ Result<Entry> Entry::decode(std::span<const std::byte> bytes) {
                     entry.target.find('\0') == std::string::npos;
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("entry");
   if (is_name(entry.name)) return entry;
-  return make_error(Errc::kBadMessage, "the other side sends a name that is none: \"" + printable(entry.name) + '"');
+  return make_error(Errc::kBadMessage, "the other side sends a name that is none: \"" + escaped(entry.name) + '"');
 }
 
 std::vector<std::byte> Have::encode() const {
@@ -210,7 +192,7 @@ Result<Failure> Failure::decode(std::span<const std::byte> bytes) {
   WireReader reader(bytes);
   Failure failure{.id = reader.get<std::uint32_t>(), .text = reader.get_text()};
   if (failure.text.size() > kMostText || !reader.ok() || reader.remaining() != 0) return bad("failure");
-  failure.text = printable(failure.text);
+  failure.text = escaped(failure.text);
   return failure;
 }
 
@@ -248,10 +230,10 @@ Status check_greeting(std::span<const std::byte> bytes) {
                                                 ", this one version " + std::to_string(kVersion));
 }
 
-std::string printable(std::string_view text) {
+std::string escaped(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const std::size_t length = character_length(text);
+    const std::size_t length = printable_character(text);
     if (length > 0) {
       out += text.substr(0, length);
     } else if (text.front() == '\n') {

@@ -170,6 +170,6 @@ struct Counts {
 
 /// Text of the other side's, or a name: what is not printable is escaped, so that it stays one line and does nothing to a
 /// terminal. UTF-8 stays.
-[[nodiscard]] std::string printable(std::string_view text);
+[[nodiscard]] std::string escaped(std::string_view text);
 
 }  // namespace rdmacomm::copying

@@ -27,7 +27,7 @@ std::string joined(const std::string& folder, const std::string& name) {
 
 Result<Place> Place::below(const std::string& root) {
   UniqueFd fd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) return make_error(last_system_error(), "cannot serve \"" + printable(root) + '"');
+  if (!fd) return make_error(last_system_error(), "cannot serve \"" + escaped(root) + '"');
   return Place(std::move(fd));
 }
 

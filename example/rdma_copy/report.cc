@@ -34,7 +34,7 @@ Report::~Report() {
 }
 
 void Report::entry(const std::string& path, std::uint64_t size) {
-  if (options_.names) options_.out << printable(path) << '\n';
+  if (options_.names) options_.out << escaped(path) << '\n';
   if (!options_.progress) return;
   const std::lock_guard lock(mutex_);
   path_ = path;
@@ -55,7 +55,7 @@ std::string Report::about() {
   constexpr std::size_t kMostName = 40;
   const std::lock_guard lock(mutex_);
   if (entries_ == 0) return "";
-  std::string name = printable(path_.substr(path_.rfind('/') + 1));
+  std::string name = escaped(path_.substr(path_.rfind('/') + 1));
   if (name.size() > kMostName) name = name.substr(0, kMostName) + "...";
   const std::uint64_t percent = size_ == 0 ? 100 : std::min<std::uint64_t>(100, done_ / ((size_ + 99) / 100));
   return name + ' ' + std::to_string(percent) + " %, " + std::to_string(entries_) + " in all: ";

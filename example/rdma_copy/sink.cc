@@ -105,8 +105,8 @@ class Sink {
   /// One thing cannot be written. Returns  why nothing can go on
   Status fail(std::uint32_t id, const std::string& path, const Error& why) {
     if (why.code == Errc::kBadMessage) return why;
-    const std::string text = '"' + printable(path) + "\": cannot be written: " + why.message();
-    if (ends_all(why.code)) return make_error(why.code, '"' + printable(path) + "\": cannot be written");
+    const std::string text = '"' + escaped(path) + "\": cannot be written: " + why.message();
+    if (ends_all(why.code)) return make_error(why.code, '"' + escaped(path) + "\": cannot be written");
     {
       const std::lock_guard lock(mutex_);
       ++counts_.failures;

@@ -68,7 +68,7 @@ class Source {
 
   Status fail(const std::string& path, const std::string& why) {
     ++counts_.failures;
-    const std::string text = '"' + printable(path) + "\": " + why;
+    const std::string text = '"' + escaped(path) + "\": " + why;
     if (events_.failed) events_.failed(text);
     return writer_.put(FrameKind::kFailure, Failure{.text = text}.encode());
   }

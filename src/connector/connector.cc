@@ -5,6 +5,7 @@
 #include "connector/byte_stream.h"
 #include "connector/socket.h"
 #include "rdmacomm/base/log.h"
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/wire.h"
 
 namespace rdmacomm {

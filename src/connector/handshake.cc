@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/wire.h"
 
 namespace rdmacomm {
@@ -199,7 +200,7 @@ Reject Reject::of(const Error& error) {
 std::vector<std::byte> Reject::encode() const {
   WireWriter writer;
   writer.put(static_cast<std::uint16_t>(code));
-  writer.put_text(std::string_view(reason).substr(0, kMaxReasonBytes));
+  writer.put_text(printable(reason, kMaxReasonBytes));
   return writer.take();
 }
 
@@ -212,14 +213,6 @@ Result<Reject> Reject::decode(std::span<const std::byte> payload) {
   const bool known = code > static_cast<unsigned>(Errc::kOk) && code <= static_cast<unsigned>(Errc::kStopped);
   reject.code = known ? static_cast<Errc>(code) : Errc::kPeerRefused;
   return reject;
-}
-
-std::string printable(std::string_view text, std::size_t max_bytes) {
-  std::string clean(text.substr(0, max_bytes));
-  for (char& c : clean) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return clean;
 }
 
 }  // namespace rdmacomm

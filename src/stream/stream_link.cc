@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "rdmacomm/base/log.h"
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/wire.h"
 #include "stream/stream_link_guard.h"
 
@@ -19,12 +20,6 @@ constexpr std::chrono::milliseconds kPoolRefills{1};
 constexpr std::size_t kBatch = 16;
 
 /// What a peer says, for a message of this side's.
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
-}
-
 }  // namespace
 
 // Opening -------------------------------------------------------------------------------------------------------------
@@ -279,7 +274,7 @@ Status StreamLink::on_control(const SegmentHeader& header, std::span<const std::
   }
   peer_aborted_ = true;
   WireReader reader(payload);
-  const std::string reason = printable(reader.get_text());
+  const std::string reason = printable(reader.get_text(), kMaxAbortReason);
   fail(make_error(Errc::kAborted, "the peer, " + endpoint_->peer() + ", has aborted the stream: " + reason));
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include "base/hot_inline.h"
 #include "rdmacomm/base/log.h"
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/wire.h"
 #include "stream/stream_link.h"
 #include "stream/stream_link_guard.h"
@@ -236,7 +237,7 @@ void StreamLink::fail_post(std::error_code refused) {
 void StreamLink::send_abort(std::string_view reason) {
   if (left_ || !memory_) return;
   WireWriter writer;
-  writer.put_text(reason.substr(0, kMaxAbortReason));
+  writer.put_text(printable(reason, kMaxAbortReason));
   (void)send_control(SegmentKind::kAbort, writer.bytes());
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/wire.h"
 
 namespace rdmacomm {

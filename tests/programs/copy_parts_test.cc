@@ -138,13 +138,13 @@ TEST(CopyMessages, GreetingsNameBothVersions) {
 }
 
 TEST(CopyMessages, TextBecomesPrintable) {
-  EXPECT_EQ(printable("plain ü 日本 😀"), "plain ü 日本 😀");
-  EXPECT_EQ(printable("a\nb\tc\x1b[2J"), "a\\nb\\x09c\\x1b[2J");
-  EXPECT_EQ(printable("\xff\xfe"), "\\xff\\xfe");
-  EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b") << "a control of terminals";
-  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97") << "cut off";
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "half of a pair";
-  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf") << "longer than need be";
+  EXPECT_EQ(escaped("plain ü 日本 😀"), "plain ü 日本 😀");
+  EXPECT_EQ(escaped("a\nb\tc\x1b[2J"), "a\\nb\\x09c\\x1b[2J");
+  EXPECT_EQ(escaped("\xff\xfe"), "\\xff\\xfe");
+  EXPECT_EQ(escaped("\xc2\x9b"), "\\xc2\\x9b") << "a control of terminals";
+  EXPECT_EQ(escaped("\xe6\x97"), "\\xe6\\x97") << "cut off";
+  EXPECT_EQ(escaped("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "half of a pair";
+  EXPECT_EQ(escaped("\xc0\xaf"), "\\xc0\\xaf") << "longer than need be";
 }
 
 TEST(CopyBlockHashes, AreThoseOfXxh3) {

@@ -112,8 +112,4 @@ struct Reject {
   [[nodiscard]] static Result<Reject> decode(std::span<const std::byte> payload);
 };
 
-/// `text` with everything but printable ASCII replaced by '?', cut to `max_bytes`: what a peer sent is shown to
-/// people and must not steer their terminal.
-[[nodiscard]] std::string printable(std::string_view text, std::size_t max_bytes);
-
 }  // namespace rdmacomm

@@ -136,7 +136,8 @@ class RDMAStream {
 
   // Both --------------------------------------------------------------------------------------------------------
 
-  /// Ends both ways at once: waits on both sides return kAborted. `reason`: at most 400 printable characters travel.
+  /// Ends both ways at once: waits on both sides return kAborted. `reason`: what base/printable.h
+  /// makes of it in 400 bytes travels: of a longer one the middle is left out.
   /// Without effect where the stream has ended otherwise.
   void abort(std::string_view reason) noexcept;
   /// ok, or why the stream has ended: not by finish().
