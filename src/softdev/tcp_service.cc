@@ -1,6 +1,7 @@
 #include "softdev/tcp_service.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -33,10 +34,15 @@ constexpr std::size_t kMostStrangers = 1024;
 constexpr std::size_t kMostSenders = 1024;
 // While so many polls happen between two looks, a millisecond apart, or one that finds something, the thread sleeps: to be woken
 // for each message would only take time from those who poll. Where messages have waited for it all the same, as where a program
-// polls memory, it does not do so again for a while.
+// polls memory, it does not do so again for a while: at first for a short one, since who polls may only have lost its core.
 constexpr std::uint32_t kManyPolls = 64;
 constexpr int kPollersPauseMs = 1;
-constexpr std::chrono::milliseconds kMistrust{100};
+constexpr std::chrono::milliseconds kLeastMistrust{1};
+constexpr std::chrono::milliseconds kMostMistrust{128};
+// Of so many finds of polls the thread is told once, while it does not leave all to them.
+constexpr std::uint32_t kFindsToTell = 16;
+// So many polls in a row find somebody else at it before the next one yields: whoever that is may want this core.
+constexpr std::uint32_t kPatientPolls = 64;
 // Of so few connections each is asked whether it has something, but for every so-manieth time, when all that there is is looked at.
 constexpr std::size_t kFew = 2;
 constexpr std::uint32_t kFewAtATime = 16;
@@ -181,6 +187,7 @@ bool TcpService::leave_it_to_pollers() noexcept {
   const auto now = std::chrono::steady_clock::now();
   if (!left_to_pollers_.load(std::memory_order_relaxed)) {
     if (!polled || now < trust_again_at_) return false;
+    left_since_ = now;
     const std::scoped_lock lock(mutex_);
     left_to_pollers_.store(true, std::memory_order_relaxed);
   } else if (!polled || polls_ended_.load(std::memory_order_relaxed)) {
@@ -189,8 +196,9 @@ bool TcpService::leave_it_to_pollers() noexcept {
   }
   pollfd woken{wake_.get(), POLLIN, 0};
   (void)::poll(&woken, 1, kPollersPauseMs);
-  const std::scoped_lock lock(mutex_);
-  answer_owed(true);  // what was sent instead may wait there, behind what finds no receive
+  // Who polls at this moment answers as well, and would have to wake the thread up once more.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) answer_owed(true);  // what was sent instead may wait there, behind what finds no receive
   return true;
 }
 
@@ -201,7 +209,10 @@ void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
   watch_all();
   polls_ended_.store(false, std::memory_order_relaxed);
   pollfd waiting{epoll_.get(), POLLIN, 0};
-  if (!woken_ && ::poll(&waiting, 1, 0) > 0) trust_again_at_ = now + kMistrust;
+  if (!woken_ && ::poll(&waiting, 1, 0) > 0) {
+    mistrust_ = now - left_since_ > kMostMistrust ? kLeastMistrust : std::min(2 * mistrust_, kMostMistrust);
+    trust_again_at_ = now + mistrust_;
+  }
   get_ready_to_sleep();
 }
 
@@ -226,15 +237,26 @@ void TcpService::run() {
 bool TcpService::poll() noexcept {
   polls_.fetch_add(1, std::memory_order_relaxed);
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock) return true;
+  if (!lock) {
+    if (vain_polls_.fetch_add(1, std::memory_order_relaxed) % kPatientPolls == kPatientPolls - 1) sched_yield();
+    return true;
+  }
+  if (vain_polls_.load(std::memory_order_relaxed) != 0) vain_polls_.store(0, std::memory_order_relaxed);
   const bool waits = !waiting_.empty() || !busy_.empty();
   const bool found = look();
-  if (found) polls_.fetch_add(kManyPolls, std::memory_order_relaxed);
+  if (found) note_find();
   // While more comes, the application has not had what has come, and may say so by what it sends. But only while the thread looks
   // now and then whether anybody polls may an answer wait for that.
   answer_owed(!found || !left_to_pollers_.load(std::memory_order_relaxed));
   hurry_thread();
   return found || waits;
+}
+
+/// The thread is woken by what comes, too, but the system lets it sleep on where a poll was faster: it would never see that there are
+/// polls to leave all that to.
+void TcpService::note_find() noexcept {
+  polls_.fetch_add(kManyPolls, std::memory_order_relaxed);
+  if (!left_to_pollers_.load(std::memory_order_relaxed) && ++finds_ % kFindsToTell == 0) wake_thread();
 }
 
 /// Whether there was something.

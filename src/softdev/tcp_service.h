@@ -90,6 +90,7 @@ class TcpService {
   void end_if_over(std::uint64_t id, std::uint32_t events);
   void accept_all(int listener);
   void look_after_strangers();
+  void note_find() noexcept;
   bool look();
   bool look_at_few();
   void watch_all();
@@ -109,12 +110,15 @@ class TcpService {
   std::atomic<bool> active_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> polls_{0};
+  std::atomic<std::uint32_t> vain_polls_{0};  // in a row, that found somebody else at it
   std::atomic<bool> polls_ended_{false};
   std::atomic<bool> has_arrivals_{false};
   std::atomic<bool> left_to_pollers_{false};  // the thread sleeps, for a millisecond at a time; changes under mutex_
   // Of the thread alone.
   std::uint32_t polls_seen_ = 0;
+  Clock::time_point left_since_{};
   Clock::time_point trust_again_at_{};
+  std::chrono::milliseconds mistrust_{1};
 
   UniqueFd epoll_;
   UniqueFd wake_;
@@ -133,6 +137,7 @@ class TcpService {
   Clock::time_point strangers_due_{};
   std::uint64_t next_id_ = 1;
   std::uint32_t looks_ = 0;
+  std::uint32_t finds_ = 0;
   bool has_unwatched_ = false;      // targets that are left to polls
   std::atomic<bool> woken_{false};  // wake_ has been written to since the thread looked
   // So long the thread sleeps at the most where no socket wakes it; changes under mutex_.
