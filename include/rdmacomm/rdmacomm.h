@@ -10,6 +10,7 @@
 #include "rdmacomm/base/descriptor_set.h"
 #include "rdmacomm/base/errc.h"
 #include "rdmacomm/base/log.h"
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/base/spin_lock.h"
 #include "rdmacomm/base/system_call.h"
