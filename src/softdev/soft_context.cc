@@ -182,6 +182,11 @@ std::shared_ptr<Peer> PeerDirectory::get(std::uint32_t qpn, int& error) {
 
 namespace {
 
+/// Of a process with several threads the system waits until it has seen all processors: some 10 ms. So it is done while there is one.
+[[gnu::constructor]] void register_early() noexcept {
+  (void)register_for_membarrier();
+}
+
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
   return SoftQp::from(qp).post_send(wr, bad);
 }
