@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """rdma_send | rdma_recv against lat_bw_benchmark's WRITE, nc, socat, and reading alone: the same minutes, one table.
 
-usage: bench/pipes.py [--runs=N] [--bytes=BYTES] [--block=BLOCK[,BLOCK...]] [--depth=N] [--polling=WAY] [--output=FILE]
+usage: bench/pipes.py [--runs=N] [--bytes=BYTES] [--block=BLOCK[,BLOCK...]] [--depth=N] [--polling=WAY]
+                      [--folder=DIR] [--output=FILE]
 
-Each run: a file of random bytes in /dev/shm, read from there, through the pipe on this host, to /dev/null. All contestants take
+Each run: a file of random bytes below --folder (default: build; all of it is in the page cache), read from there, through the pipe on
+this host, to /dev/null. In /dev/shm reading takes twice as long, as each page is one of 4 KiB. All contestants take
 their turn in each of N runs (default 5); what counts is the median. The time is that from the start of the sending program to
 the end of both, with all that is done to connect; processor time is that of both, per 10^9 bytes. WRITE is what
 lat_bw_benchmark reaches at the same block size: out of one buffer, again and again, which a processor's cache holds, and nobody
@@ -151,6 +153,8 @@ def make_file(folder, size):
     with open(path, "wb") as file:
         for left in range(size, 0, -(1 << 20)):
             file.write(os.urandom(min(left, 1 << 20)))
+        file.flush()
+        os.fsync(file.fileno())  # not while others are measured
     return path
 
 
@@ -161,6 +165,7 @@ def main():
     parser.add_argument("--block", default="512K", help="of rdma_send; several, with commas, are compared (default 512K)")
     parser.add_argument("--depth", type=int, default=6, help="of rdma_send (default 6)")
     parser.add_argument("--polling", default="channel", help="of both (default channel)")
+    parser.add_argument("--folder", default=os.path.join(ROOT, "build"), help="where the file lies (default build)")
     parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/pipes.md"), help="where the table goes")
     arguments = parser.parse_args()
     for program, advice in ((f"{BIN}/rdma_send", "cmake --preset release && cmake --build --preset release"),
@@ -168,7 +173,7 @@ def main():
         if shutil.which(program) is None:
             sys.exit(f"pipes.py: no program {program}; get it with: {advice}")
     blocks = arguments.block.split(",")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
         path = make_file(folder, arguments.bytes)
 
         def through(hops, block, *more):
