@@ -7,12 +7,14 @@ memory   two processes of one host: soft0's shared memory against UCX_TLS=posix 
 network  two network namespaces joined by veth (tests/support/hosts.py, as root): soft0's wire against UCX_TLS=tcp and one
          TCP stream of iperf3
 
-Each cell is measured N times (default 5), a latency five times as often, since the programs that tell it are soon done, and a
-bandwidth between hosts nearly twice; in turns with its rivals; what counts is the median of the runs, of the best rival. A
-run's latency is the mean of one way (half a round trip): its median comes in the clock's steps, a tenth of the shortest one.
-Bandwidth is one way, too. SEND is compared with UCX's tag matching, the nearest to a message that meets a posted receive, and
-with its active messages, which need none; WRITE with its put. Those are UCP's, the interface that applications use; below it,
-UCT has neither fragments nor a rendezvous, and no message longer than its buffers.
+Each cell is measured N times (default 5), a latency five times as often, since the programs that tell it are soon
+done, and a bandwidth between hosts nearly twice; in turns with its rivals. What counts is the median of the turns'
+ratios, to the rival whose own median is best: a hypervisor that has the two CPUs on one core for a while, and on two
+for another, does the same to all of a turn. A run's latency is the median of one way (half a round trip) between
+hosts; in memory, where medians come in the clock's steps, a tenth of the shortest one, it is the mean. Bandwidth is
+one way, too. SEND is compared with UCX's tag matching, the nearest to a message that meets a posted receive, and with
+its active messages, which need none; WRITE with its put. Those are UCP's, the interface that applications use; below
+it, UCT has neither fragments nor a rendezvous, and no message longer than its buffers.
 The tables go to standard output and to --output (default bench/results/soft0_ucx.md). Wants ucx_perftest (package ucx-utils),
 iperf3, a Release build, and a quiet machine with two cores. Exit status 1: a bound is not kept, or a program failed.
 """
@@ -65,10 +67,16 @@ class Failed(Exception):
     """A program did; the text says which and why."""
 
 
+class Latency(NamedTuple):
+    name: str  # in lat_bw_benchmark's JSON
+    column: int  # of ucx_perftest's rows
+
+
 class ThisHost:
     """Both programs here, with the interface of hosts.Hosts."""
     address = "127.0.0.1"
     round_trips = 300_000  # of UCX's latencies: a tenth of a second at the longest
+    latency = Latency("mean", 3)
 
     def __init__(self, stack):
         self.stack = stack
@@ -81,6 +89,7 @@ class ThisHost:
 
 class TwoHosts(ThisHost):
     round_trips = 50_000
+    latency = Latency("p50", 1)
 
     def __init__(self, stack):
         super().__init__(stack)
@@ -151,7 +160,7 @@ def soft0(place, program, cell):
         with open(path, encoding="utf-8") as file:
             result = json.load(file)["results"][0]
     # To the nanosecond, as ucx_perftest prints it.
-    return round(result["latency_us"]["mean"], 3) if cell.is_latency else result["GB_per_s"] * 1000
+    return round(result["latency_us"][place.latency.name], 3) if cell.is_latency else result["GB_per_s"] * 1000
 
 
 def ucx(place, cell, test, transports):
@@ -167,7 +176,7 @@ def ucx(place, cell, test, transports):
     if not rows:
         raise Failed(f"ucx_perftest -t {test} prints no figures: {out.strip()}")
     # Iterations; median, average and overall average of the time in us; average and overall bandwidth; rates.
-    return float(rows[-1][3]) if cell.is_latency else float(rows[-1][5]) * 1.048576
+    return float(rows[-1][place.latency.column]) if cell.is_latency else float(rows[-1][5]) * 1.048576
 
 
 def iperf(place, cell):
@@ -179,7 +188,7 @@ def iperf(place, cell):
 
 
 def measure(place, cells, rivals_of, program, runs, turns_a_bandwidth):
-    """{cell: {name: [figure of each run]}}; soft0's name is "soft0". Whoever fails has no figures, and says why."""
+    """{cell: {name: [figure of each turn]}}; soft0's name is "soft0". None: it has failed, and said why."""
     figures = {cell: {} for cell in cells}
     for turn in range(runs * LATENCY_TURNS):
         for cell in cells:
@@ -187,11 +196,12 @@ def measure(place, cells, rivals_of, program, runs, turns_a_bandwidth):
                 continue
             contestants = {"soft0": lambda cell=cell: soft0(place, program, cell), **rivals_of(place, cell)}
             for name, contestant in contestants.items():
-                measured = figures[cell].setdefault(name, [])
+                figure = None
                 try:
-                    measured.append(contestant())
+                    figure = contestant()
                 except (Failed, subprocess.TimeoutExpired) as error:
                     print(f"soft0_ucx.py: {cell.name}: {name}: {error}", file=sys.stderr)
+                figures[cell].setdefault(name, []).append(figure)
     return figures
 
 
@@ -211,8 +221,13 @@ def network_rivals(place, cell):
     return rivals
 
 
+def there(values):
+    return [value for value in values if value is not None]
+
+
 def shown(cell, values):
-    """The median, and the least and the most of the runs."""
+    """The median, and the least and the most of the turns."""
+    values = there(values)
     digits, unit = (3, "us") if cell.is_latency else (0, "MB/s")
     median, least, most = (f"{value:.{digits}f}" for value in (statistics.median(values), min(values), max(values)))
     return f"{median} {unit} ({least} to {most})"
@@ -221,8 +236,9 @@ def shown(cell, values):
 def row(cell, measured, rival, share):
     """A line of the table, and whether the bound is kept. `share`: how much of the rival's bandwidth is asked for."""
     own, ratio, kept = "-", "-", False
-    if measured["soft0"]:
-        quotient = statistics.median(measured["soft0"]) / statistics.median(measured[rival])
+    ratios = [mine / its for mine, its in zip(measured["soft0"], measured[rival]) if None not in (mine, its)]
+    if ratios:
+        quotient = statistics.median(ratios)
         kept = quotient <= 1 if cell.is_latency else quotient >= share
         own, ratio = shown(cell, measured["soft0"]), f"{quotient:.2f}"
     bound = "<= 1" if cell.is_latency else f">= {share}"
@@ -235,7 +251,7 @@ def table_of(figures):
     text = "| | soft0 | rival | which | ratio | bound | kept |\n|---|---|---|---|---|---|---|\n"
     all_kept = True
     for cell, measured in figures.items():
-        medians = {name: statistics.median(values) for name, values in measured.items() if values}
+        medians = {name: statistics.median(there(values)) for name, values in measured.items() if there(values)}
         best = min if cell.is_latency else max
         of_ucx = [name for name in medians if name not in ("soft0", IPERF)]
         rivals = [(best(of_ucx, key=medians.get), 1.0)] if of_ucx else []
@@ -268,7 +284,7 @@ def main():
 
     text = (f"# soft0 against UCX and iperf3\n\nMade by `bench/soft0_ucx.py`, {datetime.date.today()}: medians of "
             f"{arguments.runs} runs, of latencies and between hosts of more, in turns, on {processor()}.\nThe rival is the best of "
-            "those measured; behind each median, the least and the most of its runs.\n")
+            "those measured; behind each median, the least and the most of its runs. The ratio is the median of the turns'.\n")
     good = True
     for kind, title, place, cells, rivals, turns in (
             ("memory", "Two processes of one host", ThisHost, MEMORY_CELLS, memory_rivals, LATENCY_TURNS),
