@@ -1,8 +1,13 @@
 #include "rdma_copy/client.h"
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "rdma_copy/frames.h"
 #include "rdma_copy/sink.h"
 #include "rdma_copy/source.h"
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/session/client_session.h"
 #include "support/peer_loss.h"
 
@@ -24,16 +29,27 @@ class CopySession final : public ClientSession {
   const ClientOptions& options_;
 };
 
+/// What the server is to do.
+Status say(RDMAStream& stream, const Job& job, const std::vector<std::string>& paths) {
+  FrameWriter writer(stream);
+  if (Status said = writer.put(FrameKind::kJob, job.encode()); !said.ok()) return said;
+  for (const std::string& path : paths) {
+    if (path.size() > Job::kMostPath) {
+      return make_error(Errc::kInvalidArgument, "a path of " + std::to_string(path.size()) +
+                                                    " bytes is too long, at most " + std::to_string(Job::kMostPath) +
+                                                    ": " + printable(path, 100));
+    }
+    if (Status said = writer.put(FrameKind::kPath, std::as_bytes(std::span(path))); !said.ok()) return said;
+  }
+  return writer.flush();
+}
+
 Status copy(const ClientOptions& options, RDMAStream& stream, const Events& events, Counts& counts) {
   const bool push = options.direction == Direction::kPush;
   const auto sources = static_cast<std::uint32_t>(options.sources.size());
-  const Job job{.direction = options.direction,
-                .options = options.copy,
-                .sources = sources,
-                .paths = push ? std::vector{options.destination} : options.sources};
-  FrameWriter writer(stream);
-  if (Status said = writer.put(FrameKind::kJob, job.encode()); !said.ok()) return said;
-  if (Status said = writer.flush(); !said.ok()) return said;
+  const Job job{.direction = options.direction, .options = options.copy, .sources = sources};
+  if (Status said = say(stream, job, push ? std::vector{options.destination} : options.sources); !said.ok())
+    return said;
   const Place place = Place::everywhere();
   if (push) return run_source(stream, place, options.sources, options.copy, events, counts);
   FrameReader reader(stream);

@@ -82,7 +82,7 @@ Result<std::optional<Frame>> FrameReader::next(Deadline deadline) {
   WireReader reader(rest_);
   const auto kind = reader.get<std::uint32_t>();
   const auto length = reader.get<std::uint32_t>();
-  if (!reader.ok() || kind > static_cast<std::uint32_t>(FrameKind::kResult) || length > reader.remaining()) {
+  if (!reader.ok() || kind > static_cast<std::uint32_t>(FrameKind::kPath) || length > reader.remaining()) {
     return make_error(Errc::kBadMessage, "the other side sends what is no frame: kind " + std::to_string(kind) +
                                              " of " + std::to_string(length) + " bytes, " +
                                              std::to_string(rest_.size()) + " are left of the block");

@@ -36,6 +36,7 @@ enum class FrameKind : std::uint8_t {
   kFailure = 12,
   kEnd = 13,
   kResult = 14,
+  kPath = 15,
 };
 inline constexpr std::size_t kFrameHead = 8;  ///< kind, and the length of what is behind
 

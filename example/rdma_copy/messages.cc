@@ -36,8 +36,6 @@ std::vector<std::byte> Job::encode() const {
   }
   writer.put(options.bytes_per_second);
   writer.put(sources);
-  writer.put(static_cast<std::uint32_t>(paths.size()));
-  for (const std::string& path : paths) writer.put_text(path);
   return writer.take();
 }
 
@@ -55,14 +53,15 @@ Result<Job> Job::decode(std::span<const std::byte> bytes) {
   }
   job.options.bytes_per_second = reader.get<std::uint64_t>();
   job.sources = reader.get<std::uint32_t>();
-  const auto count = reader.get<std::uint32_t>();
-  for (std::uint32_t i = 0; i < count && reader.ok(); ++i) {
-    job.paths.push_back(reader.get_text());
-    good = good && job.paths.back().size() <= Job::kMostPath && job.paths.back().find('\0') == std::string::npos;
-  }
-  good = good && (job.direction == Direction::kPush ? count == 1 : count == job.sources) && job.sources > 0;
+  good = good && job.sources > 0;
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("job");
   return job;
+}
+
+Result<std::string> take_path(std::span<const std::byte> payload) {
+  std::string path(reinterpret_cast<const char*>(payload.data()), payload.size());
+  if (path.size() > Job::kMostPath || path.find('\0') != std::string::npos) return bad("path");
+  return path;
 }
 
 std::array<timespec, 2> FileTime::for_utimens() const noexcept {

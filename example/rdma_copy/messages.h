@@ -39,17 +39,24 @@ enum class Direction : std::uint8_t { kPush = 1, kPull = 2 };
 /// The first frame, from the client. A value.
 struct Job {
   static constexpr std::size_t kMostPath = 4096;
+  static constexpr std::size_t kMostPaths = std::size_t{8} << 20;  ///< bytes of all together: no command line has more
 
   Direction direction = Direction::kPush;
   CopyOptions options = {};
-  std::uint32_t sources = 0;            ///< how many there are
-  std::vector<std::string> paths = {};  ///< on the server: of kPush the one destination, of kPull the sources
+  std::uint32_t sources = 0;  ///< how many there are
+
+  /// How many paths on the server follow: of kPush the one destination, of kPull the sources.
+  [[nodiscard]] std::uint32_t paths() const noexcept { return direction == Direction::kPush ? 1 : sources; }
 
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// kBadMessage
   [[nodiscard]] static Result<Job> decode(std::span<const std::byte> bytes);
   bool operator==(const Job&) const = default;
 };
+
+/// A path on the server, as a frame of its own carries it.
+/// kBadMessage: longer than Job::kMostPath, or it has a NUL
+[[nodiscard]] Result<std::string> take_path(std::span<const std::byte> payload);
 
 /// A point in time of a file system. A value.
 struct FileTime {

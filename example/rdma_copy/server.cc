@@ -7,8 +7,11 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "rdma_copy/frames.h"
 #include "rdma_copy/sink.h"
@@ -98,6 +101,28 @@ class Guest {
     return outcome;
   }
 
+  static Result<std::vector<std::string>> hear_paths(FrameReader& reader, const Job& job) {
+    std::vector<std::string> paths;
+    std::size_t bytes = 0;
+    while (paths.size() < job.paths()) {
+      const auto frame = reader.next(Deadline::after(kPatience));
+      if (!frame) return frame.error();
+      if (!*frame || (*frame)->kind != FrameKind::kPath) {
+        return make_error(Errc::kBadMessage, "the other side names fewer paths than it has said");
+      }
+      auto path = take_path((*frame)->payload);
+      if (!path) return path.error();
+      bytes += path->size() + sizeof(std::string);
+      if (bytes > Job::kMostPaths) {
+        return make_error(Errc::kBadMessage,
+                          "the other side names too many paths at once: copy the directory that they are in, "
+                          "or fewer of them at a time");
+      }
+      paths.push_back(std::move(*path));
+    }
+    return paths;
+  }
+
   Status copy(RDMAStream& stream) const {
     FrameReader reader(stream);
     const auto frame = reader.next(Deadline::after(kPatience));
@@ -107,11 +132,13 @@ class Guest {
     }
     const auto job = Job::decode((*frame)->payload);
     if (!job) return job.error();
+    const auto paths = hear_paths(reader, *job);
+    if (!paths) return paths.error();
     Counts counts;
     if (job->direction == Direction::kPull) {
-      return run_source(stream, place_, job->paths, job->options, {}, counts);
+      return run_source(stream, place_, *paths, job->options, {}, counts);
     }
-    const Destination destination{.path = job->paths.front(), .sources = job->sources, .mask = options_.mask};
+    const Destination destination{.path = paths->front(), .sources = job->sources, .mask = options_.mask};
     return run_sink(stream, reader, place_, destination, job->options, {}, counts);
   }
 

@@ -110,8 +110,9 @@ using Talk = std::function<void(FrameWriter&)>;
 std::string say(std::uint16_t port, const Talk& talk, const CopyOptions& options = {}) {
   Forged forged(port, greeting());
   return forged.says([&](RDMAStream&, FrameWriter& writer) {
-    const Job job{.options = options, .sources = 1, .paths = {""}};
+    const Job job{.options = options, .sources = 1};
     EXPECT_TRUE(writer.put(FrameKind::kJob, job.encode()).ok());
+    EXPECT_TRUE(writer.put(FrameKind::kPath, {}).ok());
     talk(writer);
   });
 }
@@ -163,8 +164,29 @@ TEST_F(CopyPeers, TheFirstThingIsAJob) {
   };
   EXPECT_THAT(refused(FrameKind::kFile, file_of(1)), HasSubstr("does not say what it wants"));
   EXPECT_THAT(refused(FrameKind::kJob, {}), HasSubstr("job cannot be read"));
-  Job job{.sources = 1, .paths = {std::string(5000, 'x')}};
-  EXPECT_THAT(refused(FrameKind::kJob, job.encode()), HasSubstr("job cannot be read"));
+}
+
+TEST_F(CopyPeers, PathsFollowTheJob) {
+  const auto said = [&](const Job& job, const Talk& talk) {
+    return Forged(port, greeting()).says([&](RDMAStream&, FrameWriter& writer) {
+      put(writer, FrameKind::kJob, job.encode());
+      talk(writer);
+    });
+  };
+  const auto put_path = [](FrameWriter& writer, const std::string& path) {
+    put(writer, FrameKind::kPath, {std::as_bytes(std::span(path)).begin(), std::as_bytes(std::span(path)).end()});
+  };
+  const Job push{.sources = 1};
+  EXPECT_THAT(said(push, [](FrameWriter& w) { put(w, FrameKind::kFile, file_of(1)); }), HasSubstr("fewer paths"));
+  EXPECT_THAT(said(push, [&](FrameWriter& w) { put_path(w, std::string(4097, 'x')); }),
+              HasSubstr("path cannot be read"));
+  EXPECT_THAT(said(push, [&](FrameWriter& w) { put_path(w, std::string(1, '\0')); }), HasSubstr("path cannot be read"));
+  const Job pull{.direction = Direction::kPull, .sources = 1'000'000};
+  EXPECT_THAT(said(pull,
+                   [&](FrameWriter& w) {
+                     for (std::size_t i = 0; i < Job::kMostPaths / 4096 + 1; ++i) put_path(w, std::string(4096, 'x'));
+                   }),
+              HasSubstr("too many paths"));
 }
 
 TEST_F(CopyPeers, AFrameStaysInItsBlock) {
@@ -232,7 +254,8 @@ TEST_F(CopyPeers, ChecksumsAreCompared) {
     const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
     ASSERT_TRUE(stream.has_value());
     FrameWriter writer(**stream);
-    put(writer, FrameKind::kJob, Job{.sources = 1, .paths = {""}}.encode());
+    put(writer, FrameKind::kJob, Job{.sources = 1}.encode());
+    put(writer, FrameKind::kPath);
     put(writer, FrameKind::kFile, file_of(3));
     const auto lent = writer.lend_data(3);
     std::ranges::fill(*lent, std::byte{7});

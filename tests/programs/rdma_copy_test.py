@@ -243,6 +243,16 @@ class Runs(CopyTest):
         self.assertEqual(sorted(tree(self.path("root/folder"))), [b"a", b"b", b"c"])
         self.assertEqual(self.content("out/c"), self.content("in/c"))
 
+    def test_thousands_of_sources(self):
+        self.serve()
+        sources = []
+        for number in range(3000):
+            name = f"{number:04}-{'n' * 200}"
+            self.file(f"root/in/{name}", name.encode())
+            sources.append(f":in/{name}")
+        self.assert_copied(*sources, self.path("out/"))
+        self.assertEqual(tree(self.path("out")), tree(self.path("root/in")))
+
     def test_what_comes_later_replaces_what_came_before(self):
         self.serve()
         for top in ("in/first", "in/second"):
