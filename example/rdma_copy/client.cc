@@ -7,7 +7,6 @@
 #include "rdma_copy/frames.h"
 #include "rdma_copy/sink.h"
 #include "rdma_copy/source.h"
-#include "rdmacomm/base/printable.h"
 #include "rdmacomm/session/client_session.h"
 #include "support/peer_loss.h"
 
@@ -34,11 +33,6 @@ Status say(RDMAStream& stream, const Job& job, const std::vector<std::string>& p
   FrameWriter writer(stream);
   if (Status said = writer.put(FrameKind::kJob, job.encode()); !said.ok()) return said;
   for (const std::string& path : paths) {
-    if (path.size() > Job::kMostPath) {
-      return make_error(Errc::kInvalidArgument, "a path of " + std::to_string(path.size()) +
-                                                    " bytes is too long, at most " + std::to_string(Job::kMostPath) +
-                                                    ": " + printable(path, 100));
-    }
     if (Status said = writer.put(FrameKind::kPath, std::as_bytes(std::span(path))); !said.ok()) return said;
   }
   return writer.flush();

@@ -39,7 +39,7 @@ enum class Direction : std::uint8_t { kPush = 1, kPull = 2 };
 /// The first frame, from the client. A value.
 struct Job {
   static constexpr std::size_t kMostPath = 4096;
-  static constexpr std::size_t kMostPaths = std::size_t{8} << 20;  ///< bytes of all together: no command line has more
+  static constexpr std::size_t kMostPaths = std::size_t{8} << 20;  ///< bytes of all together, and some for each
 
   Direction direction = Direction::kPush;
   CopyOptions options = {};

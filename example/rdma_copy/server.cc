@@ -104,8 +104,9 @@ class Guest {
   static Result<std::vector<std::string>> hear_paths(FrameReader& reader, const Job& job) {
     std::vector<std::string> paths;
     std::size_t bytes = 0;
+    const Deadline soon = Deadline::after(kPatience);
     while (paths.size() < job.paths()) {
-      const auto frame = reader.next(Deadline::after(kPatience));
+      const auto frame = reader.next(soon);
       if (!frame) return frame.error();
       if (!*frame || (*frame)->kind != FrameKind::kPath) {
         return make_error(Errc::kBadMessage, "the other side names fewer paths than it has said");

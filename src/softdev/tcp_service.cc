@@ -227,7 +227,8 @@ void TcpService::run() {
   std::array<epoll_event, kMostEvents> events{};
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (leave_it_to_pollers()) continue;
-    if (stopping_.load(std::memory_order_relaxed)) break;  // of what it was woken for nothing is left, once that has taken it
+    if (stopping_.load(std::memory_order_relaxed))
+      break;  // of what it was woken for nothing is left, once that has taken it
     const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms_.load(std::memory_order_relaxed));
     const std::scoped_lock lock(mutex_);
     handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));

@@ -135,7 +135,7 @@ TEST_F(CopyPeers, OthersAreRefused) {
   version[4] = std::byte{9};
   const auto nothing = [](RDMAStream&, FrameWriter&) {};
   EXPECT_THAT(Forged(port, {}).says(nothing), HasSubstr("the other side is no rdma_copy"));
-  EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("speaks version 9, this one version 1"));
+  EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("speaks version 9, this one version 2"));
 }
 
 /// A server that speaks another version.
@@ -155,7 +155,7 @@ TEST_F(CopyPeers, AServerOfAnotherVersionIsRefused) {
   ASSERT_TRUE(server.start().ok());
   Counts counts;
   const Status copied = run_client({.connection = flags_for(server.port()), .sources = {top / "file"}}, {}, counts);
-  EXPECT_THAT(copied.message(), HasSubstr("speaks version 9, this one version 1"));
+  EXPECT_THAT(copied.message(), HasSubstr("speaks version 9, this one version 2"));
 }
 
 TEST_F(CopyPeers, TheFirstThingIsAJob) {
