@@ -17,11 +17,28 @@
 
 namespace rdmacomm {
 
-/// Threads: any. BasicLockable for visitors, who leave the bias as it is; whoever may be the owner takes it by BiasedGuard.
+/// Threads: any. BasicLockable for visitors, who leave the bias as it is; whoever may be the owner takes it by BiasedGuard, or
+/// by enter() and leave().
 class BiasedLock {
  public:
   /// by_membarrier: the process has registered for it; otherwise this is a SpinLock.
   explicit BiasedLock(bool by_membarrier) noexcept : by_membarrier_(by_membarrier) {}
+
+  /// Takes it for a thread that may be its owner, and makes the first one that. Returns  what leave() wants: whether that was
+  /// by plain stores
+  [[nodiscard]] bool enter() noexcept {
+    if (enter_alone()) [[likely]]
+      return true;
+    enter_with_others();
+    return false;
+  }
+  void leave(bool alone) noexcept {
+    if (alone) [[likely]] {
+      owner_inside_.store(false, std::memory_order_release);
+    } else {
+      lock_.unlock();
+    }
+  }
 
   void lock() noexcept {
     lock_.lock();
@@ -41,7 +58,6 @@ class BiasedLock {
   }
 
  private:
-  friend class BiasedGuard;
   friend class BiasedTry;
 
   /// With lock_ held. From here on the owner goes by lock_, too.
@@ -63,11 +79,11 @@ class BiasedLock {
     if (owner_.load(std::memory_order_relaxed) != this_thread()) return false;
     owner_inside_.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // the processor's half is others' membarrier
-    if (!others_.load(std::memory_order_acquire)) return true;
-    leave_alone();
+    if (!others_.load(std::memory_order_acquire)) [[likely]]
+      return true;
+    leave(true);
     return false;
   }
-  void leave_alone() noexcept { owner_inside_.store(false, std::memory_order_release); }
 
   void enter_with_others() noexcept {
     lock_.lock();
@@ -88,35 +104,17 @@ class BiasedLock {
   SpinLock lock_;
 };
 
-/// Holds a BiasedLock for a thread that may be its owner, and makes the first one that. BasicLockable, for who lets go of it in
-/// between.
+/// Holds a BiasedLock for a thread that may be its owner.
 class BiasedGuard {
  public:
-  explicit BiasedGuard(BiasedLock& lock) noexcept : lock_(lock) { this->lock(); }
+  explicit BiasedGuard(BiasedLock& lock) noexcept : lock_(lock), alone_(lock.enter()) {}
   BiasedGuard(const BiasedGuard&) = delete;
   BiasedGuard& operator=(const BiasedGuard&) = delete;
-  ~BiasedGuard() {
-    if (held_) unlock();
-  }
-
-  void lock() noexcept {
-    alone_ = lock_.enter_alone();
-    if (!alone_) lock_.enter_with_others();
-    held_ = true;
-  }
-  void unlock() noexcept {
-    held_ = false;
-    if (alone_) {
-      lock_.leave_alone();
-    } else {
-      lock_.lock_.unlock();
-    }
-  }
+  ~BiasedGuard() { lock_.leave(alone_); }
 
  private:
   BiasedLock& lock_;
-  bool alone_ = false;
-  bool held_ = false;
+  const bool alone_;
 };
 
 /// Tries to hold a BiasedLock, for a thread that may be the owner, to whom it costs next to nothing.
@@ -128,7 +126,7 @@ class BiasedTry {
   BiasedTry& operator=(const BiasedTry&) = delete;
   ~BiasedTry() {
     if (alone_) {
-      lock_.leave_alone();
+      lock_.leave(true);
     } else if (held_) {
       lock_.unlock();
     }

@@ -10,32 +10,44 @@ namespace rdmacomm {
 
 class StreamLink::Guard {
  public:
-  explicit Guard(StreamLink& link) : link_(link), lock_(link.lock_) {}
+  explicit Guard(StreamLink& link) : link_(link), bare_(link.lock_) {}
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
   ~Guard() { unlock(); }
 
-  void lock() { lock_.lock(); }
+  void lock() { bare_.lock(); }
   void unlock() {
     if (link_.dropped_.empty()) [[likely]]
-      return lock_.unlock();
+      return bare_.unlock();
     const auto dropped = std::exchange(link_.dropped_, {});
-    lock_.unlock();
+    bare_.unlock();
   }
   /// Waits for the thread that polls.
   void follow(Deadline deadline) {
     ++link_.followers_;
     if (deadline.is_never()) {
-      link_.changed_.wait(lock_);
+      link_.changed_.wait(bare_);
     } else {
-      (void)link_.changed_.wait_until(lock_, deadline.time_point());
+      (void)link_.changed_.wait_until(bare_, deadline.time_point());
     }
     --link_.followers_;
   }
 
  private:
+  /// The lock alone, which a wait lets go of: nothing is dropped there.
+  class Bare {
+   public:
+    explicit Bare(BiasedLock& lock) : lock_(lock), alone_(lock.enter()) {}
+    void lock() { alone_ = lock_.enter(); }
+    void unlock() { lock_.leave(alone_); }
+
+   private:
+    BiasedLock& lock_;
+    bool alone_;
+  };
+
   StreamLink& link_;
-  BiasedGuard lock_;
+  Bare bare_;
 };
 
 /// Sends and polls until done(). Returns  what EndPoint::wait() says, or kTimeout; done() counts first.
