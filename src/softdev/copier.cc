@@ -1,5 +1,7 @@
 #include "softdev/copier.h"
 
+#include <algorithm>
+
 namespace rdmacomm::softdev {
 
 /// The last piece is the last one either way: who looks for a mark near the end of a message finds it as late as ever.
@@ -12,6 +14,23 @@ void Copier::copy_long(std::byte* to, const std::byte* from, std::size_t count) 
   const std::size_t last = before_last * kPieceBytes;
   std::memcpy(to + last, from + last, count - last);
   backwards_ = !backwards_;
+}
+
+void Copier::copy_pieces(std::byte* to, const std::byte* from, std::size_t count) noexcept {
+  if (count == 0) return;
+  const std::size_t past_word = reinterpret_cast<std::uintptr_t>(to + count) % 8;
+  std::size_t tail = std::min<std::size_t>(past_word == 0 ? 8 : past_word, count);
+  const std::size_t head = count - tail;
+  if (head != 0) copy(to, from, head);
+  to += head;
+  from += head;
+  // Only a message shorter than its last word can start in the middle of it; bytes do for those.
+  if (reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
+    detail::store_piece<std::uint64_t>(to, from, tail);
+    detail::store_piece<std::uint32_t>(to, from, tail);
+    detail::store_piece<std::uint16_t>(to, from, tail);
+  }
+  while (tail != 0) detail::store_piece<std::uint8_t>(to, from, tail);
 }
 
 }  // namespace rdmacomm::softdev

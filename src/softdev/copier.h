@@ -1,7 +1,6 @@
 // copier.h - copies into memory that another process may be watching.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -44,27 +43,13 @@ class Copier {
   /// The same so that whoever sees the last byte sees all of them, as receivers that poll the last byte of a WRITE
   /// expect: what lies in the last aligned 8 bytes is stored last, by aligned stores with release.
   void copy_last_byte_last(std::byte* to, const std::byte* from, std::size_t count) noexcept {
-    if (count == 0) return;
-    if (count == 8 && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
-      return detail::store_piece<std::uint64_t>(to, from, count);
-    }
-    const std::size_t past_word = reinterpret_cast<std::uintptr_t>(to + count) % 8;
-    std::size_t tail = std::min<std::size_t>(past_word == 0 ? 8 : past_word, count);
-    const std::size_t head = count - tail;
-    if (head != 0) copy(to, from, head);
-    to += head;
-    from += head;
-    // Only a message shorter than its last word can start in the middle of it; bytes do for those.
-    if (reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
-      detail::store_piece<std::uint64_t>(to, from, tail);
-      detail::store_piece<std::uint32_t>(to, from, tail);
-      detail::store_piece<std::uint16_t>(to, from, tail);
-    }
-    while (tail != 0) detail::store_piece<std::uint8_t>(to, from, tail);
+    if (count != 8 || reinterpret_cast<std::uintptr_t>(to) % 8 != 0) return copy_pieces(to, from, count);
+    detail::store_piece<std::uint64_t>(to, from, count);
   }
 
  private:
   void copy_long(std::byte* to, const std::byte* from, std::size_t count) noexcept;
+  void copy_pieces(std::byte* to, const std::byte* from, std::size_t count) noexcept;
 
   bool backwards_ = false;
 };

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "softdev/copier.h"
+#include "softdev/known_registration.h"
 #include "softdev/peer.h"
 #include "softdev/tcp_socket.h"
 #include "softdev/wire.h"
@@ -94,7 +95,10 @@ class LocalWire final : public Wire {
   /// The same for a request whose slices are looked up first; `work` is given the payload's size.
   template <typename Work>
   ExecResult checked_at_target(const ibv_send_wr& wr, Work&& work) noexcept;
-  [[gnu::noinline]] ExecResult exec_other(const ibv_send_wr& wr) noexcept;
+  /// A WRITE of one packet and one slice between the registrations of the WRITE before it. false: it is not, or something
+  /// about it has changed, and nothing is done.
+  [[nodiscard]] bool write_again(const ibv_send_wr& wr) noexcept;
+  [[gnu::noinline]] ExecResult exec_otherwise(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] bool exceeds_mtu(std::uint32_t bytes) const noexcept;
   ExecResult carry_out(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult send_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done, PartMover& mover) noexcept;
@@ -113,6 +117,7 @@ class LocalWire final : public Wire {
   ExecResult exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_write(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   void write_mapped(const ibv_send_wr& wr, std::byte* to) noexcept;
+  void remember(const ibv_send_wr& wr, std::uint64_t shift) noexcept;
   [[nodiscard]] int write_unmapped(const ibv_send_wr& wr, std::uint64_t to) noexcept;
   ExecResult exec_read(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult exec_atomic(const ibv_send_wr& wr) noexcept;
@@ -157,6 +162,10 @@ class LocalWire final : public Wire {
   std::span<const MrEntry> own_registrations_;
   std::span<const MrEntry> target_registrations_;
   bool by_membarrier_ = false;
+  const void* next_line_ = nullptr;  // that a SEND will write first
+  // Of the last WRITE of one slice: its own end, and the target's, with how far from requests' addresses it is mapped here.
+  KnownRegistration written_from_;
+  KnownRegistration written_to_;
   Copier copier_;
   // The registrations used last, so that the peer's table of mappings is not asked each time.
   struct Cached {

@@ -6,7 +6,6 @@
 #include "base/hot_inline.h"
 #include "softdev/device_limits.h"
 #include "softdev/placed_slices.h"
-#include "softdev/prefetch.h"
 #include "softdev/requests.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
@@ -126,14 +125,24 @@ RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept
   if (now != IBV_QPS_RTS || pending_count_.load(std::memory_order_relaxed) != 0 || keeps_all_) [[unlikely]] {
     return now == IBV_QPS_ERR || now == IBV_QPS_SQE ? finish(wr, IBV_WC_WR_FLUSH_ERR, 0) : keep(wr);
   }
-  const ExecResult result = execute(wr);
+  settle(wr, execute(wr));
+}
+
+/// What becomes of a request by its first result.
+RDMACOMM_HOT_INLINE void SoftQp::settle(const ibv_send_wr& wr, ExecResult result) noexcept {
+  if (result.succeeded()) [[likely]]
+    return finish(wr, IBV_WC_SUCCESS, result.bytes());
+  settle_otherwise(wr, result);
+}
+
+void SoftQp::settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept {
   if (!result.is_done()) {
     // What the wait is for, and how long it may last, is settled by the first retry, which is now.
     keep(wr);
     return retry_pending_locked();
   }
   finish(wr, result.status(), result.bytes());
-  if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
+  fail_sends_locked();
 }
 
 RDMACOMM_HOT_INLINE int SoftQp::check_sendable() const noexcept {
@@ -146,33 +155,43 @@ RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
   return capabilities_.max_send_wr - (send_posted_ - send_freed_.load(std::memory_order_acquire));
 }
 
-/// Where there are more completions than before. With the send queue held: after destroy() the completion queue may be gone.
-void SoftQp::notify_sender(std::uint32_t reported_before) noexcept {
-  if (send_reported_ != reported_before) send_queue_.notify(true);
+void SoftQp::notify_of_sends() noexcept {
+  send_queue_.notify(true);
+}
+
+/// A SEND or a WRITE that is carried out at once, and about which there is nothing to check but what the wire looks up.
+RDMACOMM_HOT_INLINE bool SoftQp::goes_straight(const ibv_send_wr& wr) const noexcept {
+  return state_.load(std::memory_order_relaxed) == IBV_QPS_RTS && is_plain(wr.opcode) &&
+         (wr.send_flags & IBV_SEND_INLINE) == 0 &&
+         static_cast<std::uint32_t>(wr.num_sge) <= capabilities_.max_send_sge && service_ != Service::kDatagram &&
+         !keeps_all_ && pending_count_.load(std::memory_order_relaxed) == 0 && send_room() != 0;
 }
 
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
+  const BiasedGuard guard(send_lock_);
+  const std::uint32_t reported = send_reported_;
   int error = 0;
-  {
-    const BiasedGuard guard(send_lock_);
-    const std::uint32_t reported = send_reported_;
-    if (wr != nullptr && wire_ != nullptr) {
-      if (const void* const line = wire_->first_line(*wr)) prefetch_for_writing(line);
-    }
-    error = check_sendable();
-    for (; error == 0 && wr != nullptr; wr = wr->next) {
-      error = check_send(*wr);
-      if (error != 0) break;
-      if (send_room() == 0) {
-        error = ENOMEM;
-        break;
-      }
-      ++send_posted_;
-      execute_or_keep(*wr);
-    }
-    notify_sender(reported);
+  if (wr != nullptr && wr->next == nullptr && goes_straight(*wr)) [[likely]] {
+    ++send_posted_;
+    settle(*wr, execute(*wr));
+  } else {
+    error = post_list(wr);
+    if (error != 0) *bad = wr;
   }
-  if (error != 0) *bad = wr;
+  notify_sender(reported);
+  return error;
+}
+
+/// Posts from `wr` on as far as it goes. Not 0: why `wr`, which is the first that was not, is not.
+int SoftQp::post_list(ibv_send_wr*& wr) noexcept {
+  int error = check_sendable();
+  for (; error == 0 && wr != nullptr; wr = wr->next) {
+    error = check_send(*wr);
+    if (error == 0 && send_room() == 0) error = ENOMEM;
+    if (error != 0) break;
+    ++send_posted_;
+    execute_or_keep(*wr);
+  }
   return error;
 }
 
@@ -314,16 +333,18 @@ int SoftQp::waiting_sends(int enough) const noexcept {
   return count;
 }
 
-int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
+void SoftQp::retry_while_polled() noexcept {
   // A late request is carried out when there is nothing else to find: no buffer is read or written before it must be.
-  if (needs_retries() && (!late_ || send_scanned_ == send_finished_.load(std::memory_order_relaxed))) {
-    const BiasedTry guard(send_lock_);
-    if (guard) {
-      const std::uint32_t before = send_reported_;
-      retry_pending_locked(late_ ? 1 : SIZE_MAX);
-      notify_sender(before);  // a completion is an event, whoever brought it about
-    }
-  }
+  if (late_ && send_scanned_ != send_finished_.load(std::memory_order_relaxed)) return;
+  const BiasedTry guard(send_lock_);
+  if (!guard) return;
+  const std::uint32_t before = send_reported_;
+  retry_pending_locked(late_ ? 1 : SIZE_MAX);
+  notify_sender(before);  // a completion is an event, whoever brought it about
+}
+
+int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
+  if (needs_retries()) retry_while_polled();
   const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
   int found = 0;
   while (send_scanned_ != finished && found < count) {

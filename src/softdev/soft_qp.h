@@ -250,11 +250,20 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] ExecResult execute(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute_placed(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult reconsider(const ibv_send_wr& wr, ExecResult result) noexcept;
+  [[nodiscard]] bool goes_straight(const ibv_send_wr& wr) const noexcept;
+  [[nodiscard]] int post_list(ibv_send_wr*& wr) noexcept;
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
+  void settle(const ibv_send_wr& wr, ExecResult result) noexcept;
+  [[gnu::noinline]] void settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
-  void notify_sender(std::uint32_t reported_before) noexcept;
+  /// Where there are more completions than before. With the send queue held: after destroy() the completion queue may be gone.
+  void notify_sender(std::uint32_t reported_before) noexcept {
+    if (send_reported_ != reported_before) notify_of_sends();
+  }
+  void notify_of_sends() noexcept;
   void flush_pending() noexcept;
+  [[gnu::noinline]] void retry_while_polled() noexcept;
   void retry_pending_locked(std::size_t most = SIZE_MAX) noexcept;
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
   [[nodiscard]] std::chrono::nanoseconds patience(ExecOutcome outcome) const noexcept;

@@ -61,21 +61,8 @@ class Wire {
   virtual void attach() noexcept = 0;
   /// Moves what a socket has room for, or has brought.
   virtual void advance() noexcept {}
-  /// The line that a request will write first, as far as can be guessed; nullptr: not known, or none. Asking the target's
-  /// core for it takes as long as all checks of a request together, so the queue pair does it before them.
-  [[nodiscard]] const void* first_line(const ibv_send_wr& wr) const noexcept {
-    if (wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM) return next_line_;
-    if (wr.opcode != IBV_WR_RDMA_WRITE || wr.wr.rdma.rkey != written_key_) return nullptr;
-    return reinterpret_cast<const void*>(wr.wr.rdma.remote_addr + written_shift_);
-  }
   /// The target's min_rnr_timer code.
   [[nodiscard]] virtual std::uint32_t rnr_timer_code() const noexcept = 0;
-
- protected:
-  const void* next_line_ = nullptr;  ///< of SENDs
-  // What was written to last: its key, 0: nothing yet; and how far from the addresses of requests it is mapped here.
-  std::uint32_t written_key_ = 0;
-  std::uint64_t written_shift_ = 0;
 };
 
 }  // namespace rdmacomm::softdev

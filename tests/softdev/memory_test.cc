@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "softdev/raw_verbs.h"
+#include "softdev/soft_qp.h"
 #include "softdev/soft_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -86,6 +87,113 @@ TEST(Reregistration, WhatIsRefusedChangesNothing) {
   refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_REMOTE_WRITE, EINVAL);
   refused(IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_ON_DEMAND, EOPNOTSUPP);
   EXPECT_EQ(scene.write(8, 4088).status, IBV_WC_SUCCESS);
+}
+
+// A WRITE between the registrations of the one before it is checked in short. Each test's first one goes the long way.
+
+TEST(SecondWrite, MovesItsBytes) {
+  Scene scene;
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  for (const std::size_t bytes : {1, 7, 8, 64, 255, 256, 257}) {
+    const std::size_t at = 100 + bytes;
+    std::memset(scene.remote.data, 0, scene.remote.size);
+    ASSERT_EQ(scene.write(bytes, at).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(std::memcmp(scene.remote.data + at, scene.local.data, bytes), 0) << bytes;
+    EXPECT_EQ(scene.remote.data[at - 1], std::byte{0});
+    EXPECT_EQ(scene.remote.data[at + bytes], std::byte{0});
+  }
+  EXPECT_EQ(scene.write(0, 0).status, IBV_WC_SUCCESS);
+}
+
+TEST(SecondWrite, StaysInsideItsTarget) {
+  for (const std::uint64_t offset : {std::uint64_t{4089}, std::uint64_t{4096}, ~std::uint64_t{0}}) {
+    Scene scene;
+    EXPECT_EQ(scene.write(8, 4088).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(scene.write(8, offset).status, IBV_WC_REM_ACCESS_ERR) << offset;
+  }
+}
+
+TEST(SecondWrite, StaysInsideItsOwnRegistration) {
+  for (const std::size_t offset : {std::size_t{4089}, std::size_t{4096}, ~std::size_t{0}}) {
+    Scene scene;
+    ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+    const auto wr = rdma_request(IBV_WR_RDMA_WRITE, 1, scene.remote.address(), scene.remote.mr->rkey);
+    ASSERT_EQ(scene.pair.a.post(wr, scene.local.slice(offset, 8)), 0);
+    EXPECT_EQ(scene.pair.a.next().status, IBV_WC_LOC_PROT_ERR) << offset;
+  }
+}
+
+TEST(SecondWrite, WantsBothKeys) {
+  Scene scene;
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  auto wr = rdma_request(IBV_WR_RDMA_WRITE, 1, scene.remote.address(), scene.remote.mr->rkey);
+  ibv_sge slice = scene.local.slice(0, 8);
+  ++slice.lkey;
+  ASSERT_EQ(scene.pair.a.post(wr, slice), 0);
+  EXPECT_EQ(scene.pair.a.next().status, IBV_WC_LOC_PROT_ERR);
+  Scene other;
+  ASSERT_EQ(other.write().status, IBV_WC_SUCCESS);
+  wr = rdma_request(IBV_WR_RDMA_WRITE, 1, other.remote.address(), other.remote.mr->rkey + 1);
+  ASSERT_EQ(other.pair.a.post(wr, other.local.slice(0, 8)), 0);
+  EXPECT_EQ(other.pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(SecondWrite, SeesThatItsTargetHasEnded) {
+  Scene scene;
+  const std::uint32_t key = scene.remote.mr->rkey;
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  scene.remote.mr.reset();
+  ASSERT_EQ(scene.pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 1, scene.remote.address(), key), scene.local.slice(0, 8)),
+            0);
+  EXPECT_EQ(scene.pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(SecondWrite, SeesThatItsTargetIsAnother) {
+  Scene scene;
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(rereg_mr(scene.remote.mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.remote.data + 64, 128, 0),
+            0);
+  EXPECT_EQ(scene.write().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(SecondWrite, SeesThatItsOwnRegistrationHasEnded) {
+  Scene scene;
+  const ibv_sge slice = scene.local.slice(0, 8);
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  scene.local.mr.reset();
+  const auto wr = rdma_request(IBV_WR_RDMA_WRITE, 1, scene.remote.address(), scene.remote.mr->rkey);
+  ASSERT_EQ(scene.pair.a.post(wr, slice), 0);
+  EXPECT_EQ(scene.pair.a.next().status, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST(SecondWrite, SeesThatItsOwnRegistrationIsAnother) {
+  Scene scene;
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(rereg_mr(scene.local.mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.local.data + 64, 128, 0), 0);
+  EXPECT_EQ(scene.write().status, IBV_WC_LOC_PROT_ERR);
+}
+
+TEST(SecondWrite, SeesThatTheQueuePairAcceptsNoneAnyMore) {
+  Scene scene;
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  ibv_qp_attr attributes{};
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  ASSERT_EQ(api().modify_qp(scene.pair.b.qp.get(), &attributes, IBV_QP_ACCESS_FLAGS), 0);
+  EXPECT_EQ(scene.write().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(SecondWrite, SeesThatTheQueuePairIsDown) {
+  Scene scene;
+  ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  ASSERT_EQ(scene.pair.b.to_state(IBV_QPS_ERR), 0);
+  EXPECT_EQ(scene.write().status, IBV_WC_RETRY_EXC_ERR);
+}
+
+TEST(SecondWrite, HoldsNobodyUpAfterwards) {
+  Scene scene;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
+  EXPECT_FALSE(SoftQp::from(scene.pair.b.qp.get()).busy());
 }
 
 TEST(ParentDomain, StandsForItsDomain) {
