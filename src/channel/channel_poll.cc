@@ -21,52 +21,64 @@ constexpr std::size_t kBatch = 16;  // completions taken from the device at a ti
   return true;
 }
 
-// Asks `cq` once, for what fits behind the first `count` of `out`, and adds what came to `count`. Returns how many
-// fewer came than were asked for, so 0 when more may be there; or -1 when the queue itself has failed.
-RDMACOMM_HOT_INLINE int RDMAChannel::take_batch(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept {
-  ibv_wc wcs[kBatch];         // written by the device as far as used
-  std::size_t taken = count;  // not the caller's: the compiler would have to store it after each completion
-  const int asked = static_cast<int>(std::min(out.size() - taken, kBatch));
-  const int got = ibv_poll_cq(cq, asked, wcs);
-  if (got < 0) [[unlikely]]
-    return -1;
-  for (int i = 0; i < got; ++i) {
-    if (complete(wcs[i], out[taken])) ++taken;
+// Describes `taken` behind the first `count` of `out`, which has room for them, and adds to `count` how many are reported.
+RDMACOMM_HOT_INLINE void RDMAChannel::complete_all(std::span<const ibv_wc> taken, std::span<Completion> out,
+                                                   std::size_t& count) noexcept {
+  std::size_t reported = count;  // not the caller's: the compiler would have to store it after each completion
+  for (const ibv_wc& wc : taken) {
+    if (complete(wc, out[reported])) ++reported;
   }
-  count = taken;
-  return asked - got;
+  count = reported;
 }
 
-// The rest of a poll that one batch does not do. Apart from poll(), so that the usual case stays short.
+// Adds what `cq` has to `count` and `out`, as far as there is room.
 [[gnu::noinline]] std::error_code RDMAChannel::poll_more(ibv_cq* cq, std::span<Completion> out,
                                                          std::size_t& count) noexcept {
-  int missing = 0;
-  while (missing == 0 && count < out.size()) missing = take_batch(cq, out, count);
-  return missing < 0 ? std::error_code(Errc::kCompletionFailed) : no_error_;
-}
-
-RDMACOMM_HOT_INLINE std::error_code RDMAChannel::poll_queues(std::span<Completion> out, std::size_t& count) noexcept {
-  const int missing = take_batch(send_cq_, out, count);
-  if (missing <= 0) {
-    if (missing < 0) [[unlikely]]
-      return Errc::kCompletionFailed;
-    if (count < out.size()) {
-      if (const std::error_code failed = poll_more(send_cq_, out, count)) return failed;
-    }
+  ibv_wc wcs[kBatch];
+  while (count < out.size()) {
+    const int asked = static_cast<int>(std::min(out.size() - count, kBatch));
+    const int got = ibv_poll_cq(cq, asked, wcs);
+    if (got < 0) return Errc::kCompletionFailed;
+    complete_all({wcs, static_cast<std::size_t>(got)}, out, count);
+    if (got < asked) break;
   }
-  if (recv_cq_ == send_cq_) [[likely]]
-    return no_error_;
-  return poll_more(recv_cq_, out, count);
+  return no_error_;
 }
 
+// What poll() does beyond its straight line: `taken` is what it holds, `drained` whether that was all of the send queue's.
+[[gnu::noinline]] std::error_code RDMAChannel::poll_on(std::span<const ibv_wc> taken, bool drained,
+                                                       std::span<Completion> out, std::size_t& count) noexcept {
+  complete_all(taken, out, count);
+  std::error_code failed = drained ? no_error_ : poll_more(send_cq_, out, count);
+  if (!failed && recv_cq_ != send_cq_) failed = poll_more(recv_cq_, out, count);
+  if (failed || count > 0 || !untold_end_.load(std::memory_order_relaxed)) return failed;
+  return poll_for_end(out, count);
+}
+
+// The straight line is for a poll that finds nothing, or one completion: so it is nearly always, and then it counts.
 std::error_code RDMAChannel::poll(std::span<Completion> out, std::size_t& count) noexcept {
   count = 0;
   if (out.empty()) [[unlikely]]
     return no_error_;
-  const std::error_code failed = poll_queues(out, count);
-  if (!untold_end_.load(std::memory_order_relaxed) || failed || count > 0) [[likely]]
-    return failed;
-  return poll_for_end(out, count);
+  ibv_wc wcs[kBatch];  // written by the device as far as used
+  const int asked = static_cast<int>(std::min(out.size(), kBatch));
+  const int got = ibv_poll_cq(send_cq_, asked, wcs);
+  const bool drained = got < asked;
+  if (got == 0) {
+    if (recv_cq_ == send_cq_ && !untold_end_.load(std::memory_order_relaxed)) [[likely]]
+      return no_error_;
+    return poll_on({}, drained, out, count);
+  }
+  if (got == 1) [[likely]] {
+    if (complete(wcs[0], out[0])) [[likely]] {
+      count = 1;
+      if (recv_cq_ == send_cq_) [[likely]]
+        return no_error_;
+    }
+    return poll_on({}, drained, out, count);
+  }
+  if (got < 0) return Errc::kCompletionFailed;
+  return poll_on({wcs, static_cast<std::size_t>(got)}, drained, out, count);
 }
 
 // The queues were empty, but may have been so before the drain began: another look settles it.

@@ -248,9 +248,10 @@ class RDMAChannel {
   void describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept;
   [[nodiscard]] bool complete_pooled(const ibv_wc& wc, Completion& out) noexcept;
   [[nodiscard]] Errc no_room_for_recv() const noexcept;
-  [[nodiscard]] int take_batch(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
+  void complete_all(std::span<const ibv_wc> taken, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
-  [[nodiscard]] std::error_code poll_queues(std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] std::error_code poll_on(std::span<const ibv_wc> taken, bool drained, std::span<Completion> out,
+                                        std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
   // The end of a drain where the device does not tell of every request's end: between look_for_end() and settle() the
   // completion queue was polled and found empty.
