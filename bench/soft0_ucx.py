@@ -8,20 +8,23 @@ network  two network namespaces joined by veth (tests/support/hosts.py, as root)
          TCP stream of iperf3
 
 Each cell is measured N times (default 5), a latency five times as often, since the programs that tell it are soon
-done, and a bandwidth between hosts nearly twice; in turns with its rivals. What counts is the median of the turns'
-ratios, to the rival whose own median is best: a hypervisor that has the two CPUs on one core for a while, and on two
-for another, does the same to all of a turn. A run's latency is the median of one way (half a round trip) between
+done, and a bandwidth about twice; in turns with its rivals. What counts is the median of the turns' ratios, to the rival
+whose own median is best: a hypervisor that has the two CPUs on one core for a while, and on two for another, does the
+same to all of a turn. Behind that ratio stands how far the turns let one trust it: the interval that holds the true median
+with 95 % (the turns' order statistics, by the binomial distribution; of too few turns, their least and most). Where the
+interval has the bound inside, the two cannot be told apart: "tie". A run's latency is the median of one way (half a round trip) between
 hosts; in memory, where medians come in the clock's steps, a tenth of the shortest one, it is the mean. Bandwidth is
 one way, too. SEND is compared with UCX's tag matching, the nearest to a message that meets a posted receive, and with
 its active messages, which need none; WRITE with its put. Those are UCP's, the interface that applications use; below
 it, UCT has neither fragments nor a rendezvous, and no message longer than its buffers.
 The tables go to standard output and to --output (default bench/results/soft0_ucx.md). Wants ucx_perftest (package ucx-utils),
-iperf3, a Release build, and a quiet machine with two cores. Exit status 1: a bound is not kept, or a program failed.
+iperf3, a Release build, and a quiet machine with two cores. Exit status 1: a bound is not kept (NO), or a program failed.
 """
 import argparse
 import contextlib
 import datetime
 import json
+import math
 import os
 import re
 import shutil
@@ -40,8 +43,9 @@ sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 import hosts  # noqa: E402  pylint: disable=wrong-import-position
 
 SECONDS = 120
-LATENCY_TURNS = 5  # for each one of a bandwidth of memory
-NETWORK_TURNS = 3  # for each one of a bandwidth between hosts: halved and doubled by how a hypervisor places the two CPUs
+LATENCY_TURNS = 5  # a cell's turns for each of --runs
+MEMORY_EVERY = 2  # turns: a bandwidth of memory is measured
+NETWORK_EVERY = 3  # a bandwidth between hosts
 SIZES = {8: "8 B", 4096: "4 KiB", 65536: "64 KiB", 1 << 20: "1 MiB"}
 
 
@@ -76,6 +80,7 @@ class ThisHost:
     """Both programs here, with the interface of hosts.Hosts."""
     address = "127.0.0.1"
     round_trips = 300_000  # of UCX's latencies: a tenth of a second at the longest
+    stream_bytes = 16 << 30  # of UCX's bandwidths: as long as lat_bw_benchmark's
     latency = Latency("mean", 3)
 
     def __init__(self, stack):
@@ -89,6 +94,7 @@ class ThisHost:
 
 class TwoHosts(ThisHost):
     round_trips = 50_000
+    stream_bytes = 1 << 30
     latency = Latency("p50", 1)
 
     def __init__(self, stack):
@@ -166,7 +172,7 @@ def soft0(place, program, cell):
 def ucx(place, cell, test, transports):
     """The same. UCX's MB are MiB."""
     port = free_port()
-    iterations = place.round_trips if cell.is_latency else max(1000, min(100_000, (1 << 30) // cell.size))
+    iterations = place.round_trips if cell.is_latency else max(1000, min(100_000, place.stream_bytes // cell.size))
     common = ["ucx_perftest", "-f", "-t", test, "-s", str(cell.size), "-n", str(iterations), "-w", str(iterations // 10),
               "-p", str(port), "-c"]
     cpus = sorted(os.sched_getaffinity(0))  # lat_bw_benchmark's two keep to theirs by themselves
@@ -187,12 +193,12 @@ def iperf(place, cell):
     return json.loads(out)["end"]["sum_received"]["bits_per_second"] / 8e6
 
 
-def measure(place, cells, rivals_of, program, runs, turns_a_bandwidth):
+def measure(place, cells, rivals_of, program, runs, bandwidth_every):
     """{cell: {name: [figure of each turn]}}; soft0's name is "soft0". None: it has failed, and said why."""
     figures = {cell: {} for cell in cells}
     for turn in range(runs * LATENCY_TURNS):
         for cell in cells:
-            if not cell.is_latency and turn % turns_a_bandwidth != 0:
+            if not cell.is_latency and turn % bandwidth_every != 0:
                 continue
             contestants = {"soft0": lambda cell=cell: soft0(place, program, cell), **rivals_of(place, cell)}
             for name, contestant in contestants.items():
@@ -233,17 +239,34 @@ def shown(cell, values):
     return f"{median} {unit} ({least} to {most})"
 
 
+def interval_of_median(values):
+    """Between which two of `values` the true median lies with 95 %: as many are left out at both ends as tails that often do."""
+    values = sorted(values)
+    tail, left_out = 0.0, 0
+    while True:
+        tail += math.comb(len(values), left_out) / 2 ** len(values)
+        if tail > 0.025:
+            break
+        left_out += 1
+    left_out = max(left_out - 1, 0)
+    return values[left_out], values[-1 - left_out]
+
+
 def row(cell, measured, rival, share):
     """A line of the table, and whether the bound is kept. `share`: how much of the rival's bandwidth is asked for."""
-    own, ratio, kept = "-", "-", False
+    own, ratio, verdict = "-", "-", "NO"
     ratios = [mine / its for mine, its in zip(measured["soft0"], measured[rival]) if None not in (mine, its)]
     if ratios:
         quotient = statistics.median(ratios)
-        kept = quotient <= 1 if cell.is_latency else quotient >= share
-        own, ratio = shown(cell, measured["soft0"]), f"{quotient:.2f}"
+        least, most = interval_of_median(ratios)
+        if quotient <= 1 if cell.is_latency else quotient >= share:
+            verdict = "yes"
+        elif least <= 1 if cell.is_latency else most >= share:
+            verdict = "tie"
+        own, ratio = shown(cell, measured["soft0"]), f"{quotient:.2f} ({least:.2f} to {most:.2f})"
     bound = "<= 1" if cell.is_latency else f">= {share}"
-    cells = [cell.name, own, shown(cell, measured[rival]), rival, ratio, bound, "yes" if kept else "NO"]
-    return "| " + " | ".join(cells) + " |\n", kept
+    cells = [cell.name, own, shown(cell, measured[rival]), rival, ratio, bound, verdict]
+    return "| " + " | ".join(cells) + " |\n", verdict != "NO"
 
 
 def table_of(figures):
@@ -287,8 +310,8 @@ def main():
             "those measured; behind each median, the least and the most of its runs. The ratio is the median of the turns'.\n")
     good = True
     for kind, title, place, cells, rivals, turns in (
-            ("memory", "Two processes of one host", ThisHost, MEMORY_CELLS, memory_rivals, LATENCY_TURNS),
-            ("network", "Two network namespaces joined by veth", TwoHosts, NETWORK_CELLS, network_rivals, NETWORK_TURNS)):
+            ("memory", "Two processes of one host", ThisHost, MEMORY_CELLS, memory_rivals, MEMORY_EVERY),
+            ("network", "Two network namespaces joined by veth", TwoHosts, NETWORK_CELLS, network_rivals, NETWORK_EVERY)):
         if kind not in wanted:
             continue
         with contextlib.ExitStack() as stack:
