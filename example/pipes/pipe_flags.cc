@@ -95,12 +95,13 @@ std::vector<std::string> split_list(std::string_view text) {
 
 void append_common_help(programs::Help& help, const char* port) {
   help.groups.push_back({"What it says, on standard error", {{"no_progress", ""}, {"stats", ""}, {"verbose", ""}}});
-  help.groups.push_back({"The connection",
-                         {{"port", "N", port},
-                          {"connect_timeout", "SECONDS"},
-                          {"silent_peer_after", "SECONDS"},
-                          {"connector", "KIND"},
-                          {"polling", "busy|channel|epoll|adaptive"}}});
+  help.groups.push_back(
+      {"The connection",
+       {{"port", "N", port},
+        {"connect_timeout", "SECONDS", "how long to go on trying to reach a receiver, and to wait for what it answers"},
+        {"silent_peer_after", "SECONDS"},
+        {"connector", "KIND"},
+        {"polling", "busy|channel|epoll|adaptive"}}});
   help.groups.push_back(programs::device_help());
 }
 

@@ -11,7 +11,7 @@ Report::Report(const Options& options)
     : options_(options),
       progress_({.out = options.err, .shown = options.progress, .about = [this] { return about(); }}) {
   events_.failed = [this](const std::string& text) {
-    {
+    if (options_.json) {
       const std::lock_guard lock(mutex_);
       failures_.push_back(text);
     }

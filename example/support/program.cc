@@ -75,6 +75,10 @@ std::optional<int> start(int& argc, char**& argv, const Help& help, std::vector<
   const std::string_view path = argc > 0 ? argv[0] : "rdmacomm";
   mutable_program_name() = path.substr(path.rfind('/') + 1);
   gflags::SetVersionString(RDMACOMM_VERSION);
+  static char help_flag[] = "--help";
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    if (std::string_view(argv[i]) == "-h") argv[i] = help_flag;
+  }
   gflags::ParseCommandLineNonHelpFlags(&argc, &argv, /*remove_flags=*/true);
   if (given("help") || given("helpfull") || given("helpshort")) {
     std::cout << help_text(help);

@@ -28,7 +28,7 @@ struct Help {
   const char* closing = "";  ///< examples, exit status
 };
 
-/// Parses the flags, sets logging up (glog, to standard error) and installs the crash traces.
+/// Parses the flags (-h is --help), sets logging up (glog, to standard error) and installs the crash traces.
 ///
 /// words    where arguments that are no flags go; nullptr: there are none to be
 /// Returns  the exit status where the program is to end at once: 0 after --help (on standard output), 1 after one

@@ -208,6 +208,7 @@ class Errors(ConnectionErrors):
 
     def test_help(self):
         out = self.assert_success(self.run_program(LAT_BW, "--help"))
+        self.assertEqual(self.run_program(LAT_BW, "-h"), (0, out, ""))
         for text in ("usage: lat_bw_benchmark", "--queue-depth=N", "--verify", "--json=FILE", "--sizes=SIZES", "(default 1:8M)", "(default 0.1)"):
             self.assertIn(text, out)
 

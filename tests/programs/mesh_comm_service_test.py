@@ -653,6 +653,7 @@ class Errors(MeshTest):
 
     def test_help(self):
         out = self.assert_success(self.run_program(MESH, "--help"))
+        self.assertEqual(self.run_program(MESH, "-h"), (0, out, ""))
         for text in ("usage: mesh_comm_service", "--cluster=LIST", "--on-failure=stop|continue", "--heatmap=FILE",
                      "(default adaptive)", "(default shared-cq)"):
             self.assertIn(text, " ".join(out.split()))

@@ -184,6 +184,7 @@ class Errors(ConnectionErrors):
 
     def test_help(self):
         out = self.assert_success(self.run_program(PING_PONG, "--help"))
+        self.assertEqual(self.run_program(PING_PONG, "-h"), (0, out, ""))
         for text in ("usage: ping_pong_test", "--size=BYTES", "--keep-serving", "--connect-timeout=SECONDS", "--silent-peer-after=SECONDS",
                      "(default 2020)"):
             self.assertIn(text, out)

@@ -672,6 +672,7 @@ class Errors(PipeTest):
         for program, parts in ((SEND, ("usage: rdma_send HOST", "--on-failure=stop|continue", "--no-checksum")),
                                (RECV, ("usage: rdma_recv [-p PORT]", "--forward=HOST[:PORT],...", "--no-output", "--fsync"))):
             out = self.assert_success(self.run_program(program, "--help"))
+            self.assertEqual(self.run_program(program, "-h"), (0, out, ""))
             for text in parts + ("--device=NAME", "--connector=KIND", "--stats", "Exit status"):
                 self.assertIn(text, out)
 
