@@ -33,6 +33,7 @@ constexpr std::uint32_t kLongRead = 16 * 1024;
 TcpConnection::TcpConnection(SoftContext& context, UniqueFd socket, std::shared_ptr<SoftQp> own, const Ends& ends)
     : context_(context),
       socket_(std::move(socket)),
+      longest_send_(tcp_longest_send(socket_.get())),
       own_(std::move(own)),
       ends_(ends),
       input_(socket_.get(), TcpInput::kUsual) {
@@ -78,7 +79,7 @@ Moved TcpConnection::send_pieces(std::span<iovec> pieces) noexcept {
   std::array<std::byte, kFewBytes> together;
   std::size_t whole = 0;
   for (const iovec& piece : pieces) whole += piece.iov_len;
-  if (whole > together.size() || pieces.size() == 1) return tcp_send(socket(), pieces);
+  if (whole > together.size() || pieces.size() == 1) return tcp_send(socket(), pieces, longest_send_);
   std::byte* to = together.data();
   for (const iovec& piece : pieces) {
     std::memcpy(to, piece.iov_base, piece.iov_len);
@@ -144,7 +145,7 @@ bool TcpConnection::send_reading() {
     return moved.error == 0;
   }
   TcpOutput::Reading& reading = output_.reading();
-  const Moved moved = target_->read_part(reading);
+  const Moved moved = target_->read_part(reading, longest_send_);
   reading.moved += static_cast<std::uint32_t>(moved.bytes);
   if (reading.moved == reading.request.length) output_.end_reading();
   if (moved.error == EAGAIN) want_output(true);

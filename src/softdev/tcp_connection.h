@@ -87,6 +87,7 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
 
   SoftContext& context_;
   const UniqueFd socket_;
+  const std::size_t longest_send_;
   std::shared_ptr<SoftQp> own_;  // nullptr: nobody else uses this any more
   const Ends ends_;
   Stage stage_ = Stage::kServing;

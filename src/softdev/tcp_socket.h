@@ -38,12 +38,17 @@ struct Route {
 /// Has epoll tell of the socket when so many bytes are there, or fewer where there is no room for so many, or its end.
 void tcp_wake_after(int socket, int bytes) noexcept;
 
+/// How much one call of tcp_send() gives this socket at the best: SIZE_MAX, or, where its congestion control keeps little under way,
+/// less than that. A call holds the socket, and what acknowledges the bytes before, so that the next ones may go, waits until it ends.
+[[nodiscard]] std::size_t tcp_longest_send(int socket) noexcept;
+
 /// What came of sending or receiving without waiting.
 struct Moved {
   std::size_t bytes = 0;
   int error = 0;  ///< EAGAIN: no more for now; EPIPE: the connection is over; EFAULT: memory that is not there; others
 };
-[[nodiscard]] Moved tcp_send(int socket, std::span<iovec> pieces) noexcept;
+/// longest  no more bytes than that by one call
+[[nodiscard]] Moved tcp_send(int socket, std::span<iovec> pieces, std::size_t longest = SIZE_MAX) noexcept;
 [[nodiscard]] Moved tcp_receive(int socket, std::span<iovec> pieces) noexcept;
 
 }  // namespace rdmacomm::softdev

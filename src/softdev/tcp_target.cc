@@ -49,11 +49,12 @@ class Inward final : public PartMover {
 
 class Outward final : public PartMover {
  public:
-  explicit Outward(int socket) noexcept : socket_(socket) {}
-  [[nodiscard]] Moved move(std::span<iovec> places) noexcept override { return tcp_send(socket_, places); }
+  Outward(int socket, std::size_t longest) noexcept : socket_(socket), longest_(longest) {}
+  [[nodiscard]] Moved move(std::span<iovec> places) noexcept override { return tcp_send(socket_, places, longest_); }
 
  private:
   const int socket_;
+  const std::size_t longest_;
 };
 
 /// Finds out whether bytes may be moved at all.
@@ -240,10 +241,10 @@ TcpStep TcpTarget::check_read() {
   return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
 }
 
-Moved TcpTarget::read_part(const TcpOutput::Reading& reading) noexcept {
+Moved TcpTarget::read_part(const TcpOutput::Reading& reading, std::size_t longest) noexcept {
   ibv_sge nothing{};
   const ibv_send_wr wr = work_request_of(reading.request, nothing);
-  Outward mover(in_.socket());
+  Outward mover(in_.socket(), longest);
   const ExecResult result = wire_.exec_part(wr, reading.request.length, reading.moved, mover);
   if (!result.succeeded()) return {0, EFAULT};
   return {result.bytes(), result.bytes() == 0 ? EAGAIN : 0};

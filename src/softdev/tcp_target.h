@@ -67,8 +67,8 @@ class TcpTarget {
   [[nodiscard]] TcpStep look_again();
   /// A request was refused: the queue pair has failed.
   [[nodiscard]] bool has_refused() const noexcept { return has_refused_; }
-  /// The next bytes of what a READ asks for; with the send queue held. EFAULT: they are not there any more.
-  [[nodiscard]] Moved read_part(const TcpOutput::Reading& reading) noexcept;
+  /// The next bytes of what a READ asks for, `longest` at the most; with the send queue held. EFAULT: they are not there any more.
+  [[nodiscard]] Moved read_part(const TcpOutput::Reading& reading, std::size_t longest) noexcept;
 
  private:
   /// A request that waits for a receive.
