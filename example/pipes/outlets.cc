@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "support/program.h"
+
 namespace rdmacomm::pipes {
 
 class Outlets::Session final : public ClientSession {
@@ -73,11 +75,11 @@ void Outlets::on_failure(const std::string& who, const Status& why) {
     over = (left == 0 || options_.on_failure == OnFailure::kStop) && !std::exchange(over_, true);
   }
   if (over) {
-    abort("the sender has lost another receiver: " + why.message());
+    abort("the sender has lost another receiver: " + programs::reason_text(why));
     callbacks_.over();
   }
   if (options_.on_failure == OnFailure::kStop || left == 0) return;
-  callbacks_.say("receiver " + who + " has failed, " + std::to_string(left) + " left: " + why.message());
+  callbacks_.say("receiver " + who + " has failed, " + std::to_string(left) + " left: " + programs::reason_text(why));
 }
 
 void Outlets::look_at_endpoints() {

@@ -9,6 +9,7 @@
 #include "rdmacomm/session/server_session.h"
 #include "support/checksum.h"
 #include "support/peer_loss.h"
+#include "support/program.h"
 #include "support/progress.h"
 
 namespace rdmacomm::pipes {
@@ -97,7 +98,7 @@ class Receiver {
   /// From the thread of a receiver that this one passes on to: that is no use any more.
   void over() {
     wake_.signal();
-    stream_->abort("it cannot be passed on: " + outlets_->status().message());
+    stream_->abort("it cannot be passed on: " + programs::reason_text(outlets_->status()));
   }
 
   Status receive_all() {
@@ -151,9 +152,9 @@ class Receiver {
     } else if (why.code() == Errc::kStopped) {
       why = why_sender_ended();
     }
-    if (outlets_) outlets_->abort(why.message());
+    if (outlets_) outlets_->abort(programs::reason_text(why));
     if (sender_->alive()) (void)tell(why);
-    stream_->abort(why.message());
+    stream_->abort(programs::reason_text(why));
     return why;
   }
 
@@ -168,7 +169,7 @@ class Receiver {
 
   /// The sender hears what has become of it all. Where all is well, it leaves then.
   Status tell(const Status& outcome) {
-    const Verdict verdict = outcome.ok() ? Verdict{} : Verdict{.failure = outcome.message()};
+    const Verdict verdict = outcome.ok() ? Verdict{} : Verdict{.failure = programs::reason_text(outcome)};
     Status told = sender_->send_message(verdict.encode(), Deadline::after(kGoodbye));
     if (!told.ok()) {
       return make_error(told.code(),

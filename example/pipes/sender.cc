@@ -8,6 +8,7 @@
 #include "rdmacomm/connector/stop_event.h"
 #include "support/checksum.h"
 #include "support/checksum_queue.h"
+#include "support/program.h"
 #include "support/progress.h"
 
 namespace rdmacomm::pipes {
@@ -80,7 +81,7 @@ class Sender {
   /// What has failed on a receiver's side counts before what this side found because of it.
   Status give_up(const Status& why) {
     if (Status failed = outlets_.status(); !failed.ok() && why.code() == Errc::kStopped) return failed;
-    outlets_.abort("the sender has failed: " + why.message());
+    outlets_.abort("the sender has failed: " + programs::reason_text(why));
     return why;
   }
 

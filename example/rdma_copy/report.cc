@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "rdma_copy/total_size.h"
+#include "support/program.h"
 
 namespace rdmacomm::copying {
 
@@ -81,7 +82,7 @@ std::string Report::json(const Counts& counts, const Status& outcome) const {
                                    {"bytes", counts.bytes},
                                    {"bytes_sent", counts.bytes_sent},
                                    {"failures", failures_},
-                                   {"error", outcome.ok() ? "" : outcome.message()},
+                                   {"error", outcome.ok() ? "" : programs::reason_text(outcome)},
                                    {"seconds", seconds.count()},
                                    {"bytes_per_second", static_cast<double>(counts.bytes) / seconds.count()},
                                    {"user_seconds", used.user_seconds},

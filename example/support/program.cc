@@ -97,10 +97,14 @@ std::optional<int> start(int& argc, char**& argv, const Help& help, std::vector<
   return std::nullopt;
 }
 
+std::string reason_text(const Status& failure) {
+  return failure.code() == Errc::kAborted ? failure.error().context : failure.message();
+}
+
 int exit_status(const Status& outcome) {
   if (outcome.ok()) return 0;
   std::cout.flush();
-  std::cerr << program_name() << ": " << outcome.message() << std::endl;
+  std::cerr << program_name() << ": " << reason_text(outcome) << std::endl;
   return 1;
 }
 

@@ -37,7 +37,10 @@ struct Help {
 [[nodiscard]] std::optional<int> start(int& argc, char**& argv, const Help& help,
                                        std::vector<std::string>* words = nullptr);
 
-/// How a program ends: 0 where `outcome` is ok; else 1, and "<program>: <message>" is one line on standard error.
+/// The message of a failure. That of a peer that has given up ends with what the peer says.
+[[nodiscard]] std::string reason_text(const Status& failure);
+
+/// How a program ends: 0 where `outcome` is ok; else 1, and "<program>: <its reason_text>" is one line on standard error.
 [[nodiscard]] int exit_status(const Status& outcome);
 
 /// The help text, as --help prints it.

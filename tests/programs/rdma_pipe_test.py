@@ -497,6 +497,17 @@ class Ends(PipeTest):
         self.assert_failed(receiver, for_all)
         self.assert_failed(sender, f"pid {receiver.pid}", for_all)
 
+    def test_where_one_receiver_fails_the_others_hear_why(self):
+        """The peer's reason ends the line: no word of the error's kind behind it."""
+        with open("/dev/full", "wb") as full:
+            failing, port = self.recv(stdout=full)
+        other, other_port = self.recv(stdout=subprocess.DEVNULL)
+        with open("/dev/zero", "rb") as zeroes:
+            sender = self.send(port, other_port, stdin=zeroes)
+        self.assert_failed(failing, "No space left on device")
+        self.assert_failed(sender, "No space left on device")
+        self.assert_failed(other, r"has lost another receiver: .*No space left on device\S*$")
+
     def test_the_disk_is_full_at_the_end(self):
         """One byte: the sender has read its end long before it hears of that."""
         with open("/dev/full", "wb") as full:
