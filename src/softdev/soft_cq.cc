@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -106,19 +107,32 @@ int SoftCq::arm(bool solicited_only) noexcept {
 void SoftCq::attach_sender(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   senders_.push_back(&qp);
-  possible_ += qp.capabilities().max_send_wr;
+  count_possible_locked();
 }
 
 void SoftCq::attach_receiver(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
   receivers_.push_back(&qp);
-  possible_ += qp.receive_places();
+  count_possible_locked();
 }
 
 void SoftCq::detach(SoftQp& qp) {
   const std::scoped_lock guard(lock_);
-  if (std::erase(senders_, &qp) > 0) possible_ -= qp.capabilities().max_send_wr;
-  if (std::erase(receivers_, &qp) > 0) possible_ -= qp.receive_places();
+  std::erase(senders_, &qp);
+  std::erase(receivers_, &qp);
+  count_possible_locked();
+}
+
+void SoftCq::count_possible_locked() {
+  possible_ = 0;
+  for (const SoftQp* const qp : senders_) possible_ += qp->capabilities().max_send_wr;
+  std::vector<const SoftSrq*> counted;
+  for (const SoftQp* const qp : receivers_) {
+    const SoftSrq* const shared = qp->shared_receives();
+    if (shared != nullptr && std::ranges::find(counted, shared) != counted.end()) continue;
+    if (shared != nullptr) counted.push_back(shared);
+    possible_ += qp->most_waiting();
+  }
 }
 
 bool SoftCq::in_use() {

@@ -91,6 +91,7 @@ class SoftCq : public ibv_cq_ex {
   [[nodiscard]] bool overruns_locked() const noexcept {
     return possible_ > static_cast<std::uint64_t>(cqe) && count_waiting_locked(cqe + 1) > cqe;
   }
+  void count_possible_locked();
   void fail_locked() noexcept;
   [[nodiscard]] int count_waiting_locked(int enough) const noexcept;
 

@@ -99,8 +99,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   /// They may stop counting at `enough`.
   [[nodiscard]] int waiting_sends(int enough) const noexcept;
   [[nodiscard]] int waiting_receives(int enough) const noexcept;
-  /// As many messages can have arrived and wait.
-  [[nodiscard]] std::uint32_t receive_places() const noexcept { return view_.mask + 1; }
+  /// As many messages can have arrived and wait; where it shares its receives, at all of those who do together.
+  [[nodiscard]] std::uint32_t most_waiting() const noexcept { return most_waiting_; }
   [[nodiscard]] bool has_pending() const noexcept { return pending_count_.load(std::memory_order_relaxed) != 0; }
   /// Whether there is a reason to call retry_pending().
   [[nodiscard]] bool needs_retries() const noexcept {
@@ -300,6 +300,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   SoftCq& send_queue_;
   SoftCq& recv_queue_;
   SoftSrq* const srq_;  // nullptr: its receives are its own; not to be touched after destroy()
+  const std::uint32_t most_waiting_;
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
   BiasedLock send_lock_;

@@ -58,6 +58,7 @@ class SoftSrq : public ibv_srq {
   void raise(ibv_event_type type);
 
   [[nodiscard]] std::uint32_t entry_count() const noexcept { return view_.mask + 1; }
+  [[nodiscard]] std::uint32_t max_wr() const noexcept { return attributes_.max_wr; }
   [[nodiscard]] std::uint32_t max_sge() const noexcept { return attributes_.max_sge; }
   [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
