@@ -2,8 +2,8 @@
 """What tests/kernel_vm/run runs in the guest when it is given no command.
 
 For each kind of device, the kinds at the same time: the contract tests, then each file of scenarios/ (unittest). A line
-for each says how many tests passed, failed and were skipped, and why; of what failed, the output follows. A scenario that
-fails is run once more. Everything is kept in /run/results, too. Exit status 1: a test failed, a scenario twice. To run one part alone:
+for each says how many tests passed, failed and were skipped, and why; of what failed, the output follows. A part of which
+something fails is run once more. Everything is kept in /run/results, too. Exit status 1: something failed twice. To run one part alone:
     tests/kernel_vm/run --device=rxe -- tests/kernel_vm/suite.py --only=programs rxe
 """
 
@@ -108,13 +108,14 @@ def run_scenarios(path, kind, environment):
     return tally
 
 
-def run_scenarios_twice_at_most(path, kind, environment):
+def twice_at_most(run):
     """What fails is run once more: these are other people's drivers and protocols in an emulated machine, cut off in the middle of
-    what they do. What fails twice has failed; what fails once is told, with all that it said, and does not fail the suite."""
-    tally = run_scenarios(path, kind, environment)
+    what they do. (rxe of 6.1 leaves one in a thousand queue pairs' first requests lying: polled by bare verbs, too.) What fails twice
+    has failed; what fails once is told, with all that it said, and does not fail the suite."""
+    tally = run()
     if tally.failed == 0:
         return tally
-    again = run_scenarios(path, kind, environment)
+    again = run()
     if again.failed == 0:
         again.unstable = tally.failures
     return again
@@ -123,7 +124,7 @@ def run_scenarios_twice_at_most(path, kind, environment):
 def parts(kind, environment):
     yield "contract", lambda: run_contract(kind, environment)
     for path in sorted((HERE / "scenarios").glob("*_test.py")):
-        yield path.stem.removesuffix("_test"), lambda path=path: run_scenarios_twice_at_most(path, kind, environment)
+        yield path.stem.removesuffix("_test"), lambda path=path: run_scenarios(path, kind, environment)
 
 
 def report(kind, name, tally, seconds):
@@ -141,7 +142,7 @@ def run_kind(kind, only):
     for name, run in parts(kind, environment_for(kind)):
         if only in (None, name):
             began = time.monotonic()
-            tally = run()
+            tally = twice_at_most(run)
             report(kind, name, tally, time.monotonic() - began)
             ran += 1
             failed += tally.failed
