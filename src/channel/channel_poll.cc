@@ -11,6 +11,10 @@ namespace {
 
 constexpr std::size_t kBatch = 16;  // completions taken from the device at a time: 768 bytes of stack
 
+constexpr int batch_for(std::span<Completion> out) noexcept {
+  return static_cast<int>(std::min(out.size(), kBatch));
+}
+
 }  // namespace
 
 // A receive that was posted for many channels: it is in no ring.
@@ -36,7 +40,7 @@ RDMACOMM_HOT_INLINE void RDMAChannel::complete_all(std::span<const ibv_wc> taken
                                                          std::size_t& count) noexcept {
   ibv_wc wcs[kBatch];
   while (count < out.size()) {
-    const int asked = static_cast<int>(std::min(out.size() - count, kBatch));
+    const int asked = batch_for(out.subspan(count));
     const int got = ibv_poll_cq(cq, asked, wcs);
     if (got < 0) return Errc::kCompletionFailed;
     complete_all({wcs, static_cast<std::size_t>(got)}, out, count);
@@ -45,29 +49,29 @@ RDMACOMM_HOT_INLINE void RDMAChannel::complete_all(std::span<const ibv_wc> taken
   return no_error_;
 }
 
-// What poll() does beyond its straight line: `taken` is what it holds, `drained` whether that was all of the send queue's.
-[[gnu::noinline]] std::error_code RDMAChannel::poll_on(std::span<const ibv_wc> taken, bool drained,
+// What poll() does beyond its straight line. The first batch has brought `got`, of which `taken` are not completed yet.
+[[gnu::noinline]] std::error_code RDMAChannel::poll_on(int got, std::span<const ibv_wc> taken,
                                                        std::span<Completion> out, std::size_t& count) noexcept {
+  if (got < 0) return Errc::kCompletionFailed;
   complete_all(taken, out, count);
-  std::error_code failed = drained ? no_error_ : poll_more(send_cq_, out, count);
+  std::error_code failed = got < batch_for(out) ? no_error_ : poll_more(send_cq_, out, count);
   if (!failed && recv_cq_ != send_cq_) failed = poll_more(recv_cq_, out, count);
   if (failed || count > 0 || !untold_end_.load(std::memory_order_relaxed)) return failed;
   return poll_for_end(out, count);
 }
 
-// The straight line is for a poll that finds nothing, or one completion: so it is nearly always, and then it counts.
+// The straight line is for a poll that finds nothing, or one completion: so it is nearly always, and then it counts. What the rest
+// can find out again is not kept for it.
 std::error_code RDMAChannel::poll(std::span<Completion> out, std::size_t& count) noexcept {
   count = 0;
   if (out.empty()) [[unlikely]]
     return no_error_;
   ibv_wc wcs[kBatch];  // written by the device as far as used
-  const int asked = static_cast<int>(std::min(out.size(), kBatch));
-  const int got = ibv_poll_cq(send_cq_, asked, wcs);
-  const bool drained = got < asked;
+  const int got = ibv_poll_cq(send_cq_, batch_for(out), wcs);
   if (got == 0) {
     if (recv_cq_ == send_cq_ && !untold_end_.load(std::memory_order_relaxed)) [[likely]]
       return no_error_;
-    return poll_on({}, drained, out, count);
+    return poll_on(got, {}, out, count);
   }
   if (got == 1) [[likely]] {
     if (complete(wcs[0], out[0])) [[likely]] {
@@ -75,10 +79,9 @@ std::error_code RDMAChannel::poll(std::span<Completion> out, std::size_t& count)
       if (recv_cq_ == send_cq_) [[likely]]
         return no_error_;
     }
-    return poll_on({}, drained, out, count);
+    return poll_on(got, {}, out, count);
   }
-  if (got < 0) return Errc::kCompletionFailed;
-  return poll_on({wcs, static_cast<std::size_t>(got)}, drained, out, count);
+  return poll_on(got, {wcs, static_cast<std::size_t>(std::max(got, 0))}, out, count);
 }
 
 // The queues were empty, but may have been so before the drain began: another look settles it.

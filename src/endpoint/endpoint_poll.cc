@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hot_inline.h"
 #include "rdmacomm/endpoint/endpoint.h"
 
 namespace rdmacomm {
@@ -34,18 +35,38 @@ std::error_code EndPoint::poll(CompletionHandler& handler, std::size_t& count, s
   return {};
 }
 
-Status EndPoint::check_waitable() const {
-  if (!served_elsewhere()) return {};
+[[gnu::cold]] Status EndPoint::not_waitable() const {
   return make_error(Errc::kWrongState, "a thread of the session polls this endpoint and calls the hooks");
 }
 
-Status EndPoint::queue_failed(std::error_code failed) const {
+[[gnu::cold]] Status EndPoint::waited_in_vain() const {
+  return make_error(Errc::kTimeout, "no completion in time on the endpoint to " + peer());
+}
+
+[[gnu::cold]] Status EndPoint::queue_failed(std::error_code failed) const {
   return make_error(failed, "the completion queue of the endpoint to " + peer() + " has failed");
+}
+
+// Part of both callers: between the end of a poll and who waits there is nothing but the way back.
+RDMACOMM_HOT_INLINE Status EndPoint::wait_on(CompletionGroup& group, std::span<Completion> out, std::size_t& count,
+                                             Deadline deadline) {
+  for (unsigned polls = 1;; ++polls) {
+    // Asked before polling: what the peer did before it went is then in the queue already.
+    const bool over = !alive();
+    const std::error_code failed = over ? group.poll(out, count) : group.wait_step(out, count, deadline);
+    if (failed) return queue_failed(failed);
+    if (count > 0) return {};
+    if (over) return why_over();
+    if ((!group.waiter().spins() || polls % kPollsPerClock == 0) && deadline.passed()) {
+      return waited_in_vain();
+    }
+  }
 }
 
 Status EndPoint::wait(std::span<Completion> out, std::size_t& count, Deadline deadline) {
   count = 0;
-  if (Status waitable = check_waitable(); !waitable) return waitable;
+  if (served_elsewhere()) [[unlikely]]
+    return not_waitable();
   return wait_on(*group_, out, count, deadline);
 }
 
@@ -71,23 +92,10 @@ WaitCounts EndPoint::wait_counts(const RDMAChannel& channel) const noexcept {
   return line == nullptr ? WaitCounts() : line->group->waiter().counts();
 }
 
-Status EndPoint::wait_on(CompletionGroup& group, std::span<Completion> out, std::size_t& count, Deadline deadline) {
-  for (unsigned polls = 1;; ++polls) {
-    // Asked before polling: what the peer did before it went is then in the queue already.
-    const bool over = !alive();
-    const std::error_code failed = over ? group.poll(out, count) : group.wait_step(out, count, deadline);
-    if (failed) return queue_failed(failed);
-    if (count > 0) return {};
-    if (over) return why_over();
-    if ((!group.waiter().spins() || polls % kPollsPerClock == 0) && deadline.passed()) {
-      return make_error(Errc::kTimeout, "no completion in time on the endpoint to " + peer());
-    }
-  }
-}
-
 Status EndPoint::poll_before_sleep(std::span<Completion> out, std::size_t& count) {
   count = 0;
-  if (Status waitable = check_waitable(); !waitable) return waitable;
+  if (served_elsewhere()) [[unlikely]]
+    return not_waitable();
   if (fd() < 0) {
     return make_error(Errc::kNotSupported,
                       "an endpoint has a descriptor to sleep on in PollingMode::kEpoll only, not by " +

@@ -250,7 +250,7 @@ class RDMAChannel {
   [[nodiscard]] Errc no_room_for_recv() const noexcept;
   void complete_all(std::span<const ibv_wc> taken, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
-  [[nodiscard]] std::error_code poll_on(std::span<const ibv_wc> taken, bool drained, std::span<Completion> out,
+  [[nodiscard]] std::error_code poll_on(int got, std::span<const ibv_wc> taken, std::span<Completion> out,
                                         std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
   // The end of a drain where the device does not tell of every request's end: between look_for_end() and settle() the

@@ -280,7 +280,8 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   void follow(PeerState peer_state);
   Status connect_channel(RDMAChannel& channel, Deadline deadline);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
-  [[nodiscard]] Status check_waitable() const;
+  [[nodiscard]] Status not_waitable() const;
+  [[nodiscard]] Status waited_in_vain() const;
   [[nodiscard]] Status queue_failed(std::error_code failed) const;
   [[nodiscard]] Status why_over() const;
   [[nodiscard]] bool served_by_this_thread() const;
