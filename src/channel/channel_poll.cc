@@ -1,22 +1,12 @@
 // Polling: the other hot half of RDMAChannel. No allocation, lock, log, string or system call in this file.
 #include <algorithm>
 
-#include "base/hot_inline.h"
+#include "channel/completion_batch.h"
 #include "channel/request_ring.h"
 #include "rdmacomm/channel/rdma_channel.h"
 #include "rdmacomm/channel/receive_pool.h"
 
 namespace rdmacomm {
-namespace {
-
-constexpr std::size_t kBatch = 16;  // completions taken from the device at a time: 768 bytes of stack
-
-constexpr int batch_for(std::span<Completion> out) noexcept {
-  return static_cast<int>(std::min(out.size(), kBatch));
-}
-
-}  // namespace
-
 // A receive that was posted for many channels: it is in no ring.
 [[gnu::noinline]] bool RDMAChannel::complete_pooled(const ibv_wc& wc, Completion& out) noexcept {
   out.id = ReceivePool::take(wc.wr_id).index;
@@ -25,36 +15,18 @@ constexpr int batch_for(std::span<Completion> out) noexcept {
   return true;
 }
 
-// Describes `taken` behind the first `count` of `out`, which has room for them, and adds to `count` how many are reported.
-RDMACOMM_HOT_INLINE void RDMAChannel::complete_all(std::span<const ibv_wc> taken, std::span<Completion> out,
-                                                   std::size_t& count) noexcept {
-  std::size_t reported = count;  // not the caller's: the compiler would have to store it after each completion
-  for (const ibv_wc& wc : taken) {
-    if (complete(wc, out[reported])) ++reported;
-  }
-  count = reported;
-}
-
 // Adds what `cq` has to `count` and `out`, as far as there is room.
 [[gnu::noinline]] std::error_code RDMAChannel::poll_more(ibv_cq* cq, std::span<Completion> out,
                                                          std::size_t& count) noexcept {
-  ibv_wc wcs[kBatch];
-  while (count < out.size()) {
-    const int asked = batch_for(out.subspan(count));
-    const int got = ibv_poll_cq(cq, asked, wcs);
-    if (got < 0) return Errc::kCompletionFailed;
-    complete_all({wcs, static_cast<std::size_t>(got)}, out, count);
-    if (got < asked) break;
-  }
-  return no_error_;
+  return report_more(cq, out, count, [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
 }
 
 // What poll() does beyond its straight line. The first batch has brought `got`, of which `taken` are not completed yet.
 [[gnu::noinline]] std::error_code RDMAChannel::poll_on(int got, std::span<const ibv_wc> taken,
                                                        std::span<Completion> out, std::size_t& count) noexcept {
   if (got < 0) return Errc::kCompletionFailed;
-  complete_all(taken, out, count);
-  std::error_code failed = got < batch_for(out) ? no_error_ : poll_more(send_cq_, out, count);
+  report_all(taken, out, count, [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
+  std::error_code failed = got < batch_for(out.size()) ? no_error_ : poll_more(send_cq_, out, count);
   if (!failed && recv_cq_ != send_cq_) failed = poll_more(recv_cq_, out, count);
   if (failed || count > 0 || !untold_end_.load(std::memory_order_relaxed)) return failed;
   return poll_for_end(out, count);
@@ -66,8 +38,8 @@ std::error_code RDMAChannel::poll(std::span<Completion> out, std::size_t& count)
   count = 0;
   if (out.empty()) [[unlikely]]
     return no_error_;
-  ibv_wc wcs[kBatch];  // written by the device as far as used
-  const int got = ibv_poll_cq(send_cq_, batch_for(out), wcs);
+  ibv_wc wcs[kCompletionBatch];  // written by the device as far as used
+  const int got = ibv_poll_cq(send_cq_, batch_for(out.size()), wcs);
   if (got == 0) {
     if (recv_cq_ == send_cq_ && !untold_end_.load(std::memory_order_relaxed)) [[likely]]
       return no_error_;
@@ -105,9 +77,9 @@ void RDMAChannel::settle() noexcept {
 std::error_code RDMAChannel::poll(CompletionHandler& handler, std::size_t& count, std::size_t limit) {
   count = 0;
   while (count < limit) {
-    Completion completions[kBatch];
+    Completion completions[kCompletionBatch];
     std::size_t got = 0;
-    const std::size_t asked = std::min(limit - count, kBatch);
+    const std::size_t asked = std::min(limit - count, kCompletionBatch);
     const std::error_code failed = poll(std::span(completions, asked), got);
     for (std::size_t i = 0; i < got; ++i) handler.on_completion(completions[i]);
     count += got;

@@ -5,17 +5,11 @@
 #include <algorithm>
 #include <mutex>
 
-#include "base/hot_inline.h"
+#include "channel/completion_batch.h"
 #include "channel/request_ring.h"
 #include "rdmacomm/channel/receive_pool.h"
 
 namespace rdmacomm {
-namespace {
-
-constexpr std::size_t kBatch = 16;  // completions taken from the device at a time
-
-}  // namespace
-
 /// Who changes the channels goes before who polls, and would hardly ever find the lock free.
 class CompletionPoller::Change {
  public:
@@ -66,27 +60,9 @@ RDMACOMM_HOT_INLINE bool CompletionPoller::deliver(const ibv_wc& wc, Completion&
   return false;
 }
 
-RDMACOMM_HOT_INLINE void CompletionPoller::deliver_all(std::span<const ibv_wc> wcs, std::span<Completion> out,
-                                                       std::size_t& count) noexcept {
-  std::size_t delivered = count;  // not the caller's: the compiler would have to store it after each completion
-  for (const ibv_wc& wc : wcs) {
-    if (deliver(wc, out[delivered])) ++delivered;
-  }
-  count = delivered;
-}
-
 // As RDMAChannel::poll_more().
 [[gnu::noinline]] std::error_code CompletionPoller::take_more(std::span<Completion> out, std::size_t& count) noexcept {
-  while (count < out.size()) {
-    ibv_wc wcs[kBatch];  // written by the device as far as used
-    const int asked = static_cast<int>(std::min(out.size() - count, kBatch));
-    const int got = ibv_poll_cq(cq_.get(), asked, wcs);
-    if (got < 0) [[unlikely]]
-      return Errc::kCompletionFailed;
-    deliver_all({wcs, static_cast<std::size_t>(got)}, out, count);
-    if (got < asked) break;
-  }
-  return no_error_;
+  return report_more(cq_.get(), out, count, [this](const ibv_wc& wc, Completion& into) { return deliver(wc, into); });
 }
 
 std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& count, std::uint32_t times) noexcept {
@@ -95,8 +71,8 @@ std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& c
   if (changes_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     sched_yield();
   const std::scoped_lock lock(lock_);
-  ibv_wc wcs[kBatch];  // written by the device as far as used
-  const int asked = static_cast<int>(std::min(out.size(), kBatch));
+  ibv_wc wcs[kCompletionBatch];  // written by the device as far as used
+  const int asked = batch_for(out.size());
   int got = 0;
   // Nothing but polls in here, see CompletionWaiter::polls_at_a_time().
   do {
@@ -110,7 +86,10 @@ std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& c
   if (got == 0 && tells_every_end_) [[likely]]
     return no_error_;
   if (got < 0) return Errc::kCompletionFailed;
-  if (got > 1) deliver_all({wcs, static_cast<std::size_t>(got)}, out, count);
+  if (got > 1) {
+    report_all({wcs, static_cast<std::size_t>(got)}, out, count,
+               [this](const ibv_wc& wc, Completion& into) { return deliver(wc, into); });
+  }
   if (got == asked && count < out.size()) {
     if (const std::error_code failed = take_more(out, count)) return failed;
   }

@@ -38,7 +38,6 @@ class CompletionPoller {
 
   [[nodiscard]] RDMAChannel* owner_of(const ibv_wc& wc) noexcept;
   [[nodiscard]] bool deliver(const ibv_wc& wc, Completion& out) noexcept;
-  void deliver_all(std::span<const ibv_wc> wcs, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code take_more(std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
   void drop(const ibv_wc& wc) noexcept;

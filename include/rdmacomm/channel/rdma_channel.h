@@ -248,7 +248,6 @@ class RDMAChannel {
   void describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept;
   [[nodiscard]] bool complete_pooled(const ibv_wc& wc, Completion& out) noexcept;
   [[nodiscard]] Errc no_room_for_recv() const noexcept;
-  void complete_all(std::span<const ibv_wc> taken, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] std::error_code poll_on(int got, std::span<const ibv_wc> taken, std::span<Completion> out,
                                         std::size_t& count) noexcept;
