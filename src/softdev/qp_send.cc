@@ -48,13 +48,20 @@ constexpr int kInfiniteRnrRetry = 7;
 
 }  // namespace
 
+RDMACOMM_HOT_INLINE bool SoftQp::has_room_for_slices(const ibv_send_wr& wr) const noexcept {
+  return static_cast<std::uint32_t>(wr.num_sge) <= capabilities_.max_send_sge;
+}
+
+/// A SEND or a WRITE about which there is nothing to check but its number of slices, and what the wire looks up.
+RDMACOMM_HOT_INLINE bool SoftQp::has_nothing_to_check(const ibv_send_wr& wr) const noexcept {
+  return is_plain(wr.opcode) && (wr.send_flags & IBV_SEND_INLINE) == 0 && service_ != Service::kDatagram;
+}
+
 RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept {
-  const bool has_slices = static_cast<std::uint32_t>(wr.num_sge) <= capabilities_.max_send_sge;
-  const bool is_inline = (wr.send_flags & IBV_SEND_INLINE) != 0;
-  if (is_plain(wr.opcode) && !is_inline && service_ != Service::kDatagram) [[likely]]
-    return has_slices ? 0 : EINVAL;
+  if (has_nothing_to_check(wr)) [[likely]]
+    return has_room_for_slices(wr) ? 0 : EINVAL;
   if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
-  if (!has_slices) return EINVAL;
+  if (!has_room_for_slices(wr)) return EINVAL;
   const bool needs_read_depth = brings_bytes(wr.opcode);
   if (needs_read_depth && (attributes_.max_rd_atomic == 0 || !is_reliable(service_))) return EINVAL;
   if (service_ == Service::kDatagram) {
@@ -66,7 +73,7 @@ RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept
     const auto& bind = wr.bind_mw;
     return bind.mw == nullptr || (bind.bind_info.mr == nullptr && bind.bind_info.length != 0) ? EINVAL : 0;
   }
-  if (!is_inline) return 0;
+  if ((wr.send_flags & IBV_SEND_INLINE) == 0) return 0;
   if (needs_read_depth) return EINVAL;
   return message_bytes(wr) > capabilities_.max_inline_data ? EINVAL : 0;
 }
@@ -120,9 +127,15 @@ ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept
   return ExecResult::done(static_cast<std::uint32_t>(message_bytes(wr)));
 }
 
+/// What is posted now need not wait.
+RDMACOMM_HOT_INLINE bool SoftQp::executes_at_once() const noexcept {
+  return state_.load(std::memory_order_relaxed) == IBV_QPS_RTS && !keeps_all_ &&
+         pending_count_.load(std::memory_order_relaxed) == 0;
+}
+
 RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
-  const ibv_qp_state now = state_.load(std::memory_order_relaxed);
-  if (now != IBV_QPS_RTS || pending_count_.load(std::memory_order_relaxed) != 0 || keeps_all_) [[unlikely]] {
+  if (!executes_at_once()) [[unlikely]] {
+    const ibv_qp_state now = state_.load(std::memory_order_relaxed);
     return now == IBV_QPS_ERR || now == IBV_QPS_SQE ? finish(wr, IBV_WC_WR_FLUSH_ERR, 0) : keep(wr);
   }
   settle(wr, execute(wr));
@@ -159,19 +172,13 @@ void SoftQp::notify_of_sends() noexcept {
   send_queue_.notify(true);
 }
 
-/// A SEND or a WRITE that is carried out at once, and about which there is nothing to check but what the wire looks up.
-RDMACOMM_HOT_INLINE bool SoftQp::goes_straight(const ibv_send_wr& wr) const noexcept {
-  return state_.load(std::memory_order_relaxed) == IBV_QPS_RTS && is_plain(wr.opcode) &&
-         (wr.send_flags & IBV_SEND_INLINE) == 0 &&
-         static_cast<std::uint32_t>(wr.num_sge) <= capabilities_.max_send_sge && service_ != Service::kDatagram &&
-         !keeps_all_ && pending_count_.load(std::memory_order_relaxed) == 0 && send_room() != 0;
-}
-
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   const BiasedGuard guard(send_lock_);
   const std::uint32_t reported = send_reported_;
   int error = 0;
-  if (wr != nullptr && wr->next == nullptr && goes_straight(*wr)) [[likely]] {
+  // One that goes at once takes a straight line.
+  if (wr != nullptr && wr->next == nullptr && executes_at_once() && has_nothing_to_check(*wr) &&
+      has_room_for_slices(*wr) && send_room() != 0) [[likely]] {
     ++send_posted_;
     settle(*wr, execute(*wr));
   } else {

@@ -144,7 +144,6 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, cons
       send_queue_(SoftCq::from(init.send_cq)),
       recv_queue_(SoftCq::from(init.recv_cq)),
       srq_(init.srq == nullptr ? nullptr : &SoftSrq::from(init.srq)),
-      most_waiting_(srq_ == nullptr ? init.cap.max_recv_wr : srq_->max_wr()),
       send_lock_(soft_context_.membarrier()),
       served_srq_(srq_),
       sends_(queue_entries(init.cap.max_send_wr)),

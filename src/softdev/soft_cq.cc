@@ -9,6 +9,7 @@
 
 #include "softdev/soft_context.h"
 #include "softdev/soft_qp.h"
+#include "softdev/soft_srq.h"
 
 namespace rdmacomm::softdev {
 
@@ -131,7 +132,7 @@ void SoftCq::count_possible_locked() {
     const SoftSrq* const shared = qp->shared_receives();
     if (shared != nullptr && std::ranges::find(counted, shared) != counted.end()) continue;
     if (shared != nullptr) counted.push_back(shared);
-    possible_ += qp->most_waiting();
+    possible_ += shared == nullptr ? qp->capabilities().max_recv_wr : shared->max_wr();
   }
 }
 

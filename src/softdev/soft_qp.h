@@ -99,8 +99,6 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   /// They may stop counting at `enough`.
   [[nodiscard]] int waiting_sends(int enough) const noexcept;
   [[nodiscard]] int waiting_receives(int enough) const noexcept;
-  /// As many messages can have arrived and wait; where it shares its receives, at all of those who do together.
-  [[nodiscard]] std::uint32_t most_waiting() const noexcept { return most_waiting_; }
   [[nodiscard]] bool has_pending() const noexcept { return pending_count_.load(std::memory_order_relaxed) != 0; }
   /// Whether there is a reason to call retry_pending().
   [[nodiscard]] bool needs_retries() const noexcept {
@@ -244,13 +242,15 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
 
   // qp_send.cc
   [[nodiscard]] int check_sendable() const noexcept;
+  [[nodiscard]] bool executes_at_once() const noexcept;
   [[nodiscard]] std::uint32_t send_room() const noexcept;
+  [[nodiscard]] bool has_room_for_slices(const ibv_send_wr& wr) const noexcept;
+  [[nodiscard]] bool has_nothing_to_check(const ibv_send_wr& wr) const noexcept;
   [[nodiscard]] int check_send(const ibv_send_wr& wr) const noexcept;
   [[nodiscard]] ExecResult execute_here(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult execute_placed(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] ExecResult reconsider(const ibv_send_wr& wr, ExecResult result) noexcept;
-  [[nodiscard]] bool goes_straight(const ibv_send_wr& wr) const noexcept;
   [[nodiscard]] int post_list(ibv_send_wr*& wr) noexcept;
   void execute_or_keep(const ibv_send_wr& wr) noexcept;
   void settle(const ibv_send_wr& wr, ExecResult result) noexcept;
@@ -300,7 +300,6 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   SoftCq& send_queue_;
   SoftCq& recv_queue_;
   SoftSrq* const srq_;  // nullptr: its receives are its own; not to be touched after destroy()
-  const std::uint32_t most_waiting_;
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
   BiasedLock send_lock_;
