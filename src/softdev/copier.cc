@@ -3,6 +3,20 @@
 #include <algorithm>
 
 namespace rdmacomm::softdev {
+namespace {
+
+template <typename T>
+void store_piece(std::byte*& to, const std::byte*& from, std::size_t& left) noexcept {
+  if (left < sizeof(T)) return;
+  T value;
+  std::memcpy(&value, from, sizeof(T));
+  __atomic_store_n(reinterpret_cast<T*>(to), value, __ATOMIC_RELEASE);
+  to += sizeof(T);
+  from += sizeof(T);
+  left -= sizeof(T);
+}
+
+}  // namespace
 
 /// The last piece is the last one either way: who looks for a mark near the end of a message finds it as late as ever.
 void Copier::copy_long(std::byte* to, const std::byte* from, std::size_t count) noexcept {
@@ -16,7 +30,7 @@ void Copier::copy_long(std::byte* to, const std::byte* from, std::size_t count) 
   backwards_ = !backwards_;
 }
 
-void Copier::copy_pieces(std::byte* to, const std::byte* from, std::size_t count) noexcept {
+void Copier::copy_and_store_last(std::byte* to, const std::byte* from, std::size_t count) noexcept {
   if (count == 0) return;
   const std::size_t past_word = reinterpret_cast<std::uintptr_t>(to + count) % 8;
   std::size_t tail = std::min<std::size_t>(past_word == 0 ? 8 : past_word, count);
@@ -26,11 +40,11 @@ void Copier::copy_pieces(std::byte* to, const std::byte* from, std::size_t count
   from += head;
   // Only a message shorter than its last word can start in the middle of it; bytes do for those.
   if (reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
-    detail::store_piece<std::uint64_t>(to, from, tail);
-    detail::store_piece<std::uint32_t>(to, from, tail);
-    detail::store_piece<std::uint16_t>(to, from, tail);
+    store_piece<std::uint64_t>(to, from, tail);
+    store_piece<std::uint32_t>(to, from, tail);
+    store_piece<std::uint16_t>(to, from, tail);
   }
-  while (tail != 0) detail::store_piece<std::uint8_t>(to, from, tail);
+  while (tail != 0) store_piece<std::uint8_t>(to, from, tail);
 }
 
 }  // namespace rdmacomm::softdev

@@ -7,21 +7,6 @@
 
 namespace rdmacomm::softdev {
 
-namespace detail {
-
-template <typename T>
-inline void store_piece(std::byte*& to, const std::byte*& from, std::size_t& left) noexcept {
-  if (left < sizeof(T)) return;
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  __atomic_store_n(reinterpret_cast<T*>(to), value, __ATOMIC_RELEASE);
-  to += sizeof(T);
-  from += sizeof(T);
-  left -= sizeof(T);
-}
-
-}  // namespace detail
-
 /// Copies the messages of one queue pair that go straight from one place in memory to another. Threads: one at a time.
 ///
 /// Long ones there and back by turns, in pieces: what was touched last is still in the core's cache. Where a buffer leaves
@@ -43,13 +28,15 @@ class Copier {
   /// The same so that whoever sees the last byte sees all of them, as receivers that poll the last byte of a WRITE
   /// expect: what lies in the last aligned 8 bytes is stored last, by aligned stores with release.
   void copy_last_byte_last(std::byte* to, const std::byte* from, std::size_t count) noexcept {
-    if (count != 8 || reinterpret_cast<std::uintptr_t>(to) % 8 != 0) return copy_pieces(to, from, count);
-    detail::store_piece<std::uint64_t>(to, from, count);
+    if (count != 8 || reinterpret_cast<std::uintptr_t>(to) % 8 != 0) return copy_and_store_last(to, from, count);
+    std::uint64_t value;
+    std::memcpy(&value, from, sizeof(value));
+    __atomic_store_n(reinterpret_cast<std::uint64_t*>(to), value, __ATOMIC_RELEASE);
   }
 
  private:
   void copy_long(std::byte* to, const std::byte* from, std::size_t count) noexcept;
-  void copy_pieces(std::byte* to, const std::byte* from, std::size_t count) noexcept;
+  void copy_and_store_last(std::byte* to, const std::byte* from, std::size_t count) noexcept;
 
   bool backwards_ = false;
 };

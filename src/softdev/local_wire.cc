@@ -466,8 +466,8 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::checked_at_target(const ibv_send_wr& w
 }
 
 RDMACOMM_HOT_INLINE bool LocalWire::write_again(const ibv_send_wr& wr) noexcept {
-  constexpr std::uint32_t kOnePacket =
-      256;  // whatever the path's MTU: source: InfiniBand specification, volume 1, section 4.2
+  // Bytes that go in one packet whatever the path's MTU. Source: InfiniBand specification, volume 1, section 4.2.
+  constexpr std::uint32_t kOnePacket = 256;
   if (wr.num_sge != 1 || (wr.send_flags & IBV_SEND_INLINE) != 0 || !by_membarrier_) return false;
   const ibv_sge slice = wr.sg_list[0];
   const std::uint64_t address = wr.wr.rdma.remote_addr;

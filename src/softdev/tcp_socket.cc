@@ -166,7 +166,7 @@ std::size_t tcp_longest_send(int socket) noexcept {
 }
 
 Moved tcp_send(int socket, std::span<iovec> pieces, std::size_t longest) noexcept {
-  return moved(send_pieces(socket, longest == SIZE_MAX ? pieces : first_bytes(pieces, longest)), EAGAIN);
+  return moved(send_pieces(socket, first_bytes(pieces, longest)), EAGAIN);
 }
 
 Moved tcp_receive(int socket, std::span<iovec> pieces) noexcept {
