@@ -103,14 +103,10 @@ void append_common_help(programs::Help& help, const char* port) {
         {"connector", "KIND"},
         {"polling", "busy|channel|epoll|adaptive"}}});
   help.groups.push_back(programs::device_help());
+  help.letters = {{'v', "--verbose"}};  // else glog's level of talking, which wants a number
 }
 
 std::optional<int> start(int argc, char** argv, const programs::Help& help, std::vector<std::string>& words) {
-  // -v is glog's level of talking, which wants a number. All that stands behind "--" is no option.
-  std::string verbose = "--verbose";
-  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
-    if (std::string_view(argv[i]) == "-v") argv[i] = verbose.data();
-  }
   // Several threads share the cores here: none of them spins.
   gflags::SetCommandLineOptionWithMode("polling", "channel", gflags::SET_FLAGS_DEFAULT);
   (void)std::signal(SIGPIPE, SIG_IGN);  // who writes to a pipe that nobody reads hears it from write()

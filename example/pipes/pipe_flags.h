@@ -33,10 +33,10 @@ struct PipeFlags {
 /// "a,b" are two words.
 [[nodiscard]] std::vector<std::string> split_list(std::string_view text);
 
-/// The groups of --help that both have, behind those of their own.
+/// What --help of both has: the groups behind those of their own, and -v.
 /// port  what --port is for this one
 void append_common_help(programs::Help& help, const char* port);
-/// programs::start() with what is special to these two: the short options, and flags with other defaults.
+/// programs::start() with what is special to these two: flags with other defaults.
 [[nodiscard]] std::optional<int> start(int argc, char** argv, const programs::Help& help,
                                        std::vector<std::string>& words);
 

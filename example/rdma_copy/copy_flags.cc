@@ -4,11 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <map>
-#include <optional>
 #include <utility>
 
 #include "rdma_copy/remote_path.h"
+#include "support/program.h"
 #include "support/sizes.h"
 
 DEFINE_bool(serve, false, "wait for copies, until SIGTERM, instead of making one");
@@ -73,8 +72,6 @@ Error bad_word(const std::string& word, const std::string& why) {
   return make_error(Errc::kInvalidArgument, '"' + escaped(word.substr(0, 200)) + "\" " + why);
 }
 
-}  // namespace
-
 programs::Help help() {
   return {
       .usage =
@@ -112,25 +109,16 @@ programs::Help help() {
           "  rdma_copy node2:tree/file .                                    and back\n"
           "  rdma_copy -ra tree/ node2:backup                               what is in it, to /data/backup\n"
           "  rdma_copy -ra --resume tree/ node2:backup                      what is missing still",
+      .letters = {{'r', "--recursive"}, {'a', "--archive"}, {'n', "--dry-run"}, {'v', "--verbose"}},
   };
 }
 
-std::vector<std::string> expand_short_flags(int argc, char** argv) {
+}  // namespace
+
+std::optional<int> start(int argc, char** argv, std::vector<std::string>& words) {
   // Several threads share the cores here: none of them spins.
   gflags::SetCommandLineOptionWithMode("polling", "channel", gflags::SET_FLAGS_DEFAULT);
-  const std::map<char, std::string> names = {
-      {'r', "--recursive"}, {'a', "--archive"}, {'n', "--dry-run"}, {'v', "--verbose"}, {'h', "--help"}};
-  std::vector<std::string> words;
-  bool options = true;
-  for (int i = 0; i < argc; ++i) {
-    const std::string word = argv[i];
-    options = options && word != "--";
-    const bool is_short = options && i > 0 && word.size() > 1 && word[0] == '-' &&
-                          word.find_first_not_of("ranvh", 1) == std::string::npos;
-    if (!is_short) words.push_back(word);
-    for (std::size_t at = 1; is_short && at < word.size(); ++at) words.push_back(names.at(word[at]));
-  }
-  return words;
+  return programs::start(argc, argv, help(), &words);
 }
 
 bool serve_wanted() {

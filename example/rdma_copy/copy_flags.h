@@ -1,19 +1,18 @@
 // copy_flags.h - the flags of rdma_copy.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "rdma_copy/client.h"
 #include "rdma_copy/server.h"
 #include "rdmacomm/base/result.h"
-#include "support/program.h"
 
 namespace rdmacomm::copying {
 
-[[nodiscard]] programs::Help help();
-/// "-ra" is "--recursive", "--archive", and so on; flags get the defaults that they have here.
-[[nodiscard]] std::vector<std::string> expand_short_flags(int argc, char** argv);
+/// programs::start() with the flags of this program, and the defaults that others have here.
+[[nodiscard]] std::optional<int> start(int argc, char** argv, std::vector<std::string>& words);
 [[nodiscard]] bool serve_wanted();
 /// kInvalidArgument: the context names the flag, or the word.
 [[nodiscard]] Result<ServerOptions> read_server_options(const std::vector<std::string>& words);

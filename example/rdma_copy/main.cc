@@ -73,13 +73,7 @@ int copy(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   using namespace rdmacomm;
-  std::vector<std::string> expanded = copying::expand_short_flags(argc, argv);
-  std::vector<char*> pointers;
-  for (std::string& word : expanded) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  int count = static_cast<int>(expanded.size());
-  char** first = pointers.data();
   std::vector<std::string> words;
-  if (const auto ended = programs::start(count, first, copying::help(), &words)) return *ended;
+  if (const auto ended = copying::start(argc, argv, words)) return *ended;
   return copying::serve_wanted() ? programs::exit_status(copying::serve(words)) : copying::copy(words);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <span>
 #include <sstream>
 #include <string_view>
 
@@ -55,6 +56,24 @@ bool given(const char* flag) {
   return gflags::GetCommandLineFlagInfoOrDie(flag).current_value == "true";
 }
 
+/// The arguments with "-ra" as "--recursive" and "--archive". Words of other letters are gflags' own; behind "--" are no flags.
+std::vector<std::string> spell_out(std::span<char* const> arguments, std::map<char, const char*> letters) {
+  letters.emplace('h', "--help");
+  std::vector<std::string> words;
+  bool flags = false;  // the first is the program's name
+  for (const std::string_view word : arguments) {
+    const bool is_letters = flags && word.size() > 1 && word[0] == '-' &&
+                            std::ranges::all_of(word.substr(1), [&](char c) { return letters.contains(c); });
+    if (is_letters) {
+      for (const char letter : word.substr(1)) words.emplace_back(letters.at(letter));
+    } else {
+      words.emplace_back(word);
+    }
+    flags = words.size() == 1 || (flags && word != "--");
+  }
+  return words;
+}
+
 }  // namespace
 
 const std::string& program_name() {
@@ -71,24 +90,26 @@ std::string help_text(const Help& help) {
   return text;
 }
 
-std::optional<int> start(int& argc, char**& argv, const Help& help, std::vector<std::string>* words) {
+std::optional<int> start(int argc, char** argv, const Help& help, std::vector<std::string>* words) {
   const std::string_view path = argc > 0 ? argv[0] : "rdmacomm";
   mutable_program_name() = path.substr(path.rfind('/') + 1);
   gflags::SetVersionString(RDMACOMM_VERSION);
-  static char help_flag[] = "--help";
-  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
-    if (std::string_view(argv[i]) == "-h") argv[i] = help_flag;
-  }
-  gflags::ParseCommandLineNonHelpFlags(&argc, &argv, /*remove_flags=*/true);
+  std::vector<std::string> arguments = spell_out({argv, static_cast<std::size_t>(argc)}, help.letters);
+  std::vector<char*> pointers;
+  for (std::string& each : arguments) pointers.push_back(each.data());
+  pointers.push_back(nullptr);
+  int count = static_cast<int>(arguments.size());
+  char** rest = pointers.data();
+  gflags::ParseCommandLineNonHelpFlags(&count, &rest, /*remove_flags=*/true);
   if (given("help") || given("helpfull") || given("helpshort")) {
     std::cout << help_text(help);
     return 0;
   }
   gflags::HandleCommandLineHelpFlags();  // --version
   if (words != nullptr) {
-    words->assign(argv + 1, argv + argc);
-  } else if (argc > 1) {
-    std::cerr << program_name() << ": unexpected argument \"" << argv[1] << "\"; options begin with --, see --help\n";
+    words->assign(rest + 1, rest + count);
+  } else if (count > 1) {
+    std::cerr << program_name() << ": unexpected argument \"" << rest[1] << "\"; options begin with --, see --help\n";
     return 1;
   }
   FLAGS_logtostderr = true;

@@ -1,6 +1,7 @@
 // program.h - how every program of rdmacomm starts and ends: flags, --help, logging, crash traces, one line on errors.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,15 +27,17 @@ struct Help {
   };
   std::vector<Group> groups;
   const char* closing = "";  ///< examples, exit status
+  /// {'r', "--recursive"}: -r, also with others behind one dash. 'h' is --help.
+  std::map<char, const char*> letters = {};
 };
 
-/// Parses the flags (-h is --help), sets logging up (glog, to standard error) and installs the crash traces.
+/// Parses the flags, sets logging up (glog, to standard error) and installs the crash traces.
 ///
 /// words    where arguments that are no flags go; nullptr: there are none to be
 /// Returns  the exit status where the program is to end at once: 0 after --help (on standard output), 1 after one
 ///          line about an argument that is no flag. Flags that are unknown or have no such value end the program right
 ///          here, with exit status 1 and one line each.
-[[nodiscard]] std::optional<int> start(int& argc, char**& argv, const Help& help,
+[[nodiscard]] std::optional<int> start(int argc, char** argv, const Help& help,
                                        std::vector<std::string>* words = nullptr);
 
 /// The message of a failure. That of a peer that has given up ends with what the peer says.
