@@ -110,7 +110,7 @@ def run_scenarios(path, kind, environment):
 
 def twice_at_most(run):
     """What fails is run once more: these are other people's drivers and protocols in an emulated machine, cut off in the middle of
-    what they do. (rxe of 6.1 leaves one in a thousand queue pairs' first requests lying: polled by bare verbs, too.) What fails twice
+    what they do. (rxe of 6.1 leaves the first requests of three in a thousand queue pairs lying, docs/testing.md.) What fails twice
     has failed; what fails once is told, with all that it said, and does not fail the suite."""
     tally = run()
     if tally.failed == 0:
