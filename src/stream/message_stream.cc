@@ -82,14 +82,10 @@ Status MessageStream::finish(Deadline deadline) {
 Result<MessagePart> MessageStream::receive(Deadline deadline) {
   StreamLink::Arrived arrived;
   if (Status come = link_->next(deadline, arrived); !come) return come.error();
-  MessagePart part;
-  if (arrived.is_end) return part;
-  part.is_message_ = true;
-  part.message_bytes_ = arrived.message_bytes;
-  part.offset_ = arrived.offset;
-  part.lease_ = std::move(arrived.lease);
-  if (!part.lease_) part.block_ = StreamBlock(*link_, arrived.slot, arrived.slice);
-  return part;
+  if (arrived.is_end) return MessagePart();
+  if (arrived.part)
+    return MessagePart(std::move(arrived.part->lease), arrived.part->message_bytes, arrived.part->offset);
+  return MessagePart(StreamBlock(*link_, arrived.slot, arrived.slice));
 }
 
 void MessageStream::abort(std::string_view reason) noexcept {

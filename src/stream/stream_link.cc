@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 
+#include "base/hot_inline.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/wire.h"
@@ -17,9 +18,15 @@ namespace {
 constexpr std::chrono::milliseconds kReasonComes{300};
 /// A pool is looked at again so often, by who waits for a part of a message that it had no room for.
 constexpr std::chrono::milliseconds kPoolRefills{1};
-constexpr std::size_t kBatch = 16;
+/// So much memory stays in a core's cache, whichever of it is used next.
+constexpr std::size_t kCached = std::size_t{256} << 10;
 
-/// What a peer says, for a message of this side's.
+/// Of so many data segments one is signaled: few enough for a block to be found while it is in the cache.
+std::uint32_t signals(const StreamOptions& options) noexcept {
+  const std::size_t share = std::min(static_cast<std::size_t>(options.write_blocks / 4), kCached / options.block_bytes);
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(share, 1, StreamLink::kControlSends / 2));
+}
+
 }  // namespace
 
 // Opening -------------------------------------------------------------------------------------------------------------
@@ -34,14 +41,19 @@ StreamLink::StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
       send_depth_(options.send_depth() + more_sends(pool_ != nullptr)),
       immediate_(channel.adapter().device().limits().immediate_data),
       credit_step_(static_cast<std::uint32_t>(std::max(1, (options.read_blocks + kCreditShare - 1) / kCreditShare))),
-      signal_every_(static_cast<std::uint32_t>(std::clamp(options.write_blocks / 4, 1, kControlSends / 2))),
+      signal_every_(signals(options)),
+      looks_early_(static_cast<std::size_t>(options.write_blocks) * options.block_bytes > kCached),
       slot_bytes_(options.read_blocks > 0 ? options.block_bytes : kControlSlot),
       block_bytes_(options.block_bytes),
       sent_(std::bit_ceil(static_cast<std::size_t>(send_depth_))),
       ready_(std::bit_ceil(
           static_cast<std::size_t>(options.write_blocks + options.borrowed_blocks + MessageStream::kMaxAnnounced))),
       arrived_(static_cast<std::size_t>(options.recv_depth() + more_receives(options, pool_ != nullptr))),
-      queue_(std::bit_ceil(arrived_.size())) {}
+      queue_(std::bit_ceil(arrived_.size())) {
+  for (int block = options.write_blocks - 1; block >= 0; --block) {
+    free_blocks_.push_back(static_cast<std::uint32_t>(block));
+  }
+}
 
 Result<std::shared_ptr<StreamLink>> StreamLink::open(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
                                                      std::shared_ptr<BufferPool> pool, const StreamOptions& options,
@@ -133,18 +145,18 @@ void StreamLink::leave() noexcept {
   borrowed_.clear();
   announced_.clear();
   parts_.clear();
+  parts_waiting_ = 0;
 }
 
 // Waiting -------------------------------------------------------------------------------------------------------------
 
 void StreamLink::poll_now() {
   if (polling_ || left_) return;
-  std::array<Completion, kBatch> batch;
-  for (std::size_t count = kBatch; count == kBatch;) {
-    if (const std::error_code failed = channel_.poll(batch, count)) {
+  for (std::size_t count = batch_.size(); count == batch_.size();) {
+    if (const std::error_code failed = channel_.poll(batch_, count)) {
       return fail(make_error(failed, "the completion queue of the stream to " + endpoint_->peer() + " has failed"));
     }
-    handle(std::span(batch).first(count));
+    handle(std::span(batch_).first(count));
   }
 }
 
@@ -154,15 +166,14 @@ Status StreamLink::sleep(Guard& guard, Deadline deadline) {
     return {};
   }
   polling_ = true;
-  std::array<Completion, kBatch> batch;
   std::size_t count = 0;
   Deadline until = failure_ ? deadline.sooner(failure_deadline_) : deadline;
   if (starved_) until = until.sooner(Deadline::after(kPoolRefills));  // of which nobody tells
   guard.unlock();
-  const Status waited = endpoint_->wait(channel_, batch, count, until);
+  const Status waited = endpoint_->wait(channel_, batch_, count, until);
   guard.lock();
   polling_ = false;
-  handle(std::span(batch).first(count));
+  handle(std::span(batch_).first(count));
   if (followers_ > 0) changed_.notify_all();
   if (!waited && waited.code() != Errc::kTimeout) fail(waited.error());
   return waited;
@@ -215,7 +226,7 @@ void StreamLink::fail(Error why) {
 
 // What comes ----------------------------------------------------------------------------------------------------------
 
-void StreamLink::post_receive(std::uint32_t slot) {
+RDMACOMM_HOT_INLINE void StreamLink::post_receive(std::uint32_t slot) {
   const std::array<BufferSlice, 2> parts{read_header(slot), read_block(slot)};
   const auto list = std::span(parts).subspan(immediate_ ? 1 : 0);
   if (const std::error_code refused = channel_.post_recv(list, slot)) {
@@ -225,7 +236,7 @@ void StreamLink::post_receive(std::uint32_t slot) {
 
 /// Without immediate data all segments have headers, which go to a place of their own: so blocks begin where they should.
 /// With it only those have headers that are no data, and they go to the block.
-Status StreamLink::on_segment(const Completion& received) {
+RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
   const auto slot = static_cast<std::uint32_t>(received.id);
   const BufferSlice block = read_block(slot);
   const BufferSlice head = immediate_ ? block : read_header(slot);
@@ -247,7 +258,7 @@ Status StreamLink::on_segment(const Completion& received) {
   return taken;
 }
 
-Status StreamLink::on_credit(std::uint32_t credit) {
+RDMACOMM_HOT_INLINE Status StreamLink::on_credit(std::uint32_t credit) {
   const std::uint32_t released = count_between(data_released_, credit);
   const std::uint32_t open = count_between(data_released_, data_sent_);
   if (released > open) {
@@ -306,7 +317,7 @@ void StreamLink::enqueue(std::uint32_t slot, std::uint32_t length) {
   queue_[(queue_first_ + queue_count_++) & (queue_.size() - 1)] = slot;
 }
 
-Status StreamLink::on_data(std::uint32_t slot, const SegmentHeader& header) {
+RDMACOMM_HOT_INLINE Status StreamLink::on_data(std::uint32_t slot, const SegmentHeader& header) {
   if (Status room = check_room(); !room) return room;
   const bool empty = header.length == 0 && mode_ == StreamMode::kBytes;
   if (empty || header.value != 0) return broken("a block without bytes, or with a value");
@@ -330,7 +341,7 @@ Status StreamLink::on_end(std::span<const std::byte> payload) {
 
 // Reading -------------------------------------------------------------------------------------------------------------
 
-bool StreamLink::front_is_there() const noexcept {
+RDMACOMM_HOT_INLINE bool StreamLink::front_is_there() const noexcept {
   return queue_count_ > 0 && (arrived_[queue_[queue_first_]] != kIsPart || parts_.front().done);
 }
 
@@ -343,15 +354,11 @@ void StreamLink::take_front(Arrived& arrived) {
     ++lent_;
     arrived.slot = slot;
     arrived.slice = read_block(slot).first(length);
-    arrived.message_bytes = length;
     return;
   }
   Part& part = parts_.front();
-  arrived.lease = std::move(part.lease);
-  arrived.message_bytes = part.announcement.message_bytes;
-  arrived.offset = part.announcement.offset;
+  arrived.part = {std::move(part.lease), part.announcement.message_bytes, part.announcement.offset};
   parts_.pop_front();
-  --parts_reading_;
   release_slot(slot);  // the bytes are elsewhere
   pump();
 }
@@ -378,11 +385,11 @@ void StreamLink::release(std::uint32_t slot) noexcept {
   std::shared_ptr<StreamLink> last;  // goes behind the lock
   const Guard guard(*this);
   release_slot(slot);
-  pump();
+  if (has_work()) pump();
   if (--lent_ == 0) last = std::move(kept_);
 }
 
-void StreamLink::release_slot(std::uint32_t slot) {
+RDMACOMM_HOT_INLINE void StreamLink::release_slot(std::uint32_t slot) {
   released_ = (released_ + 1) % kCreditModulus;
   if (!failed_ && !left_) post_receive(slot);
 }

@@ -2,6 +2,7 @@
 // Layer: stream, internal.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -82,12 +83,16 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status finish(Deadline deadline);
   /// A data segment, or the end.
   struct Arrived {
+    /// Of a large message, which was read.
+    struct Part {
+      BufferLease lease;
+      std::uint64_t message_bytes = 0;
+      std::uint64_t offset = 0;
+    };
     bool is_end = false;
     std::uint32_t slot = 0;  // lent until release()
     BufferSlice slice{};
-    BufferLease lease{};  // a part that was read, instead
-    std::uint64_t message_bytes = 0;
-    std::uint64_t offset = 0;
+    std::optional<Part> part;  // instead
   };
   /// The oldest one.
   [[nodiscard]] Status next(Deadline deadline, Arrived& arrived);
@@ -105,13 +110,18 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
  private:
   /// Holds lock_; what was kept for requests is dropped behind it, as that may lead into another stream, or this one.
   class Guard;
+  static constexpr std::uint32_t kNoBlock = 0xffffffff;
   enum class What : std::uint8_t { kBlock, kBorrowed, kAnnouncement };
   struct Ready {
     BufferSlice slice{};
     What what = What::kBlock;
+    std::uint32_t block = kNoBlock;  // which of this end's it is
   };
-  /// What is free again when a request is done.
-  enum class Frees : std::uint8_t { kNothing, kBlock, kBorrowed };
+  /// A request, and what is free again when it is done.
+  struct Sent {
+    enum class Frees : std::uint8_t { kNothing, kBlock, kBorrowed } frees = Frees::kNothing;
+    std::uint32_t block = kNoBlock;
+  };
   /// A part that this side has announced.
   struct Announced {
     Announcement announcement{};
@@ -135,7 +145,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] BufferSlice at(std::size_t offset, std::size_t bytes) const noexcept {
     return {{memory_begin_ + offset, static_cast<std::uint32_t>(bytes), memory_key_}};
   }
-  [[nodiscard]] BufferSlice write_block(std::size_t index) const noexcept {
+  [[nodiscard]] BufferSlice write_block(std::uint32_t index) const noexcept {
     return at(index * options_.block_bytes, options_.block_bytes);
   }
   [[nodiscard]] BufferSlice read_block(std::uint32_t slot) const noexcept {
@@ -198,25 +208,35 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] bool may_borrow() const noexcept {
     return borrowed_.size() < static_cast<std::size_t>(options_.borrowed_blocks);
   }
+  [[nodiscard]] Status find_block(Guard& guard, Deadline deadline);
   void queue_current();
   void queue_block();
   void push();
-  [[nodiscard]] bool has_parts_to_read() const noexcept {
-    return parts_reading_ < parts_.size() || parts_untold_ > 0 || starved_;
+  [[nodiscard]] bool has_parts_to_read() const noexcept { return parts_waiting_ > 0 || parts_untold_ > 0 || starved_; }
+  /// Whether there is a reason to call pump().
+  [[nodiscard]] bool has_work() const noexcept {
+    return ready_count_ > 0 || has_parts_to_read() || end_wanted_ != end_sent_ || end_read_ != finished_sent_ ||
+           owes_credit();
   }
   void pop_ready() noexcept;
   [[nodiscard]] bool send_announcement();
   void pump();
   [[nodiscard]] bool send_ready();
-  [[nodiscard]] bool owes_credit() const noexcept;
+  /// Many releases are told together; a few, where the peer has nothing left to send with.
+  [[nodiscard]] bool owes_credit() const noexcept {
+    const std::uint32_t owed = count_between(released_told_, released_);
+    if (owed == 0 || end_received_) return false;
+    return owed >= credit_step_ ||
+           count_between(released_told_, data_received_) == static_cast<std::uint32_t>(options_.read_blocks);
+  }
   [[nodiscard]] bool send_credit();
-  [[nodiscard]] bool send_data(const BufferSlice& data, Frees frees);
-  [[nodiscard]] bool post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate, Frees frees,
+  [[nodiscard]] bool send_data(const BufferSlice& data, Sent sent);
+  [[nodiscard]] bool post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate, Sent sent,
                           bool signaled);
   void wait_for_sends(Guard& guard, Deadline deadline);
   [[nodiscard]] bool send_control(SegmentKind kind, std::span<const std::byte> payload, std::uint32_t value = 0);
-  void note_posted(Frees frees, bool told) noexcept {
-    sent_[posted_ & (sent_.size() - 1)] = frees;
+  void note_posted(Sent sent, bool told) noexcept {
+    sent_[posted_ & (sent_.size() - 1)] = sent;
     ++posted_;
     unsignaled_ = told ? 0 : unsignaled_ + 1;
     if (told) told_ = posted_;
@@ -233,6 +253,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   const bool immediate_;              // data goes by immediate data
   const std::uint32_t credit_step_;   // releases that are told together
   const std::uint32_t signal_every_;  // data segments
+  const bool looks_early_;            // for the block that was sent last: all of them are more than a cache has
   const std::size_t slot_bytes_;  // of a slot's block: a block, or, where no data comes, enough for control segments
   std::unique_ptr<RDMABuffer> memory_;
   std::uintptr_t memory_begin_ = 0;
@@ -245,8 +266,9 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
 
   mutable BiasedLock lock_{register_for_membarrier()};  // of who writes, or reads, and nearly always does nothing else
   std::condition_variable_any changed_;
-  int followers_ = 0;     // who waits for changed_
-  bool polling_ = false;  // somebody polls without the lock
+  int followers_ = 0;                 // who waits for changed_
+  bool polling_ = false;              // somebody polls without the lock
+  std::array<Completion, 16> batch_;  // of who polls: made once
   bool left_ = false;
   std::optional<Error> failed_;
   std::optional<Completion> failure_;  // the first request that failed, until its reason is known
@@ -256,7 +278,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
 
   // Sending
   std::optional<StreamHello> peer_;
-  std::vector<Frees> sent_;  // by position; its size, as that of all rings here, is a power of two
+  std::vector<Sent> sent_;  // by position; its size, as that of all rings here, is a power of two
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
   std::uint64_t told_ = 0;        // completed_ will be at least so many: there the last signaled one is done
@@ -265,9 +287,10 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::size_t ready_first_ = 0;
   std::size_t ready_count_ = 0;
   std::size_t ready_sent_ = 0;                        // bytes of the first
-  std::size_t current_ = 0;                           // which of this end's blocks is filled
-  int blocks_busy_ = 0;                               // of them, that are ready, or on their way
-  std::size_t filled_ = 0;                            // of the current block
+  std::vector<std::uint32_t> free_blocks_;            // of this end's; the last one was sent last
+  std::uint32_t current_ = kNoBlock;                  // the one that is lent
+  std::size_t filled_ = 0;                            // of it
+  std::uint64_t looked_ = 0;                          // told_, when lend() looked what is done
   std::deque<std::shared_ptr<const void>> borrowed_;  // what is kept for slices that are not sent, the oldest first
   std::deque<Announced> announced_;                   // not read by the peer yet, the oldest first
   std::size_t announced_sent_ = 0;                    // of those
@@ -290,7 +313,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::uint32_t released_ = 0;       // of those
   std::uint32_t released_told_ = 0;  // the peer
   std::deque<Part> parts_;           // that are announced, in order, until they are taken
-  std::size_t parts_reading_ = 0;    // the first so many of them are asked for
+  std::size_t parts_waiting_ = 0;    // the last so many of them are not asked for yet
   std::uint32_t parts_untold_ = 0;   // are here, and the peer does not know
   std::uint64_t message_rest_ = 0;   // of the message whose parts come
   std::uint64_t message_at_ = 0;

@@ -19,8 +19,7 @@ class StreamLink::Guard {
   void unlock() {
     if (link_.dropped_.empty()) [[likely]]
       return bare_.unlock();
-    const auto dropped = std::exchange(link_.dropped_, {});
-    bare_.unlock();
+    unlock_and_drop();
   }
   /// Waits for the thread that polls.
   void follow(Deadline deadline) {
@@ -45,6 +44,11 @@ class StreamLink::Guard {
     BiasedLock& lock_;
     bool alone_;
   };
+
+  [[gnu::noinline]] void unlock_and_drop() {
+    const auto dropped = std::exchange(link_.dropped_, {});
+    bare_.unlock();
+  }
 
   StreamLink& link_;
   Bare bare_;

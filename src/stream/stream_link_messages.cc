@@ -82,6 +82,7 @@ Status StreamLink::on_announcement(std::uint32_t slot, std::span<const std::byte
   message_rest_ = rest - bytes;
   enqueue(slot, kIsPart);
   parts_.push_back({.announcement = *announcement});
+  ++parts_waiting_;
   ++counts_.blocks_read;
   counts_.bytes_read += bytes;
   return {};
@@ -97,14 +98,14 @@ void StreamLink::read_parts() {
   if (parts_untold_ > 0 && free_slots() > 0) {
     if (send_control(SegmentKind::kTaken, {}, parts_untold_)) parts_untold_ = 0;
   }
-  while (parts_reading_ < parts_.size() && free_slots() > kSlotsForReads) {
-    Part& part = parts_[parts_reading_];
+  while (parts_waiting_ > 0 && free_slots() > kSlotsForReads) {
+    Part& part = parts_[parts_.size() - parts_waiting_];
     if (pool_->take(part.announcement.region.length, part.lease)) {
       starved_ = true;
       return;
     }
     if (!post_read(part)) return part.lease.reset();
-    ++parts_reading_;
+    --parts_waiting_;
   }
 }
 
@@ -112,7 +113,7 @@ bool StreamLink::post_read(Part& part) {
   const std::error_code refused = channel_.post_read(part.lease.slice(), part.announcement.region, posted_);
   if (!refused) {
     part.read_as = posted_;
-    note_posted(Frees::kNothing, true);
+    note_posted(Sent(), true);
     return true;
   }
   if (refused != Errc::kSendQueueFull) fail_post(refused);

@@ -31,17 +31,32 @@ Result<std::span<std::byte>> StreamLink::lend(Deadline deadline) {
   if (options_.write_blocks == 0) {
     return make_error(Errc::kWrongState, "the stream was opened without write_blocks: it has nothing to lend");
   }
-  if (blocks_busy_ == options_.write_blocks) {
-    const Status waited = wait_until(guard, deadline, [&] { return blocks_busy_ < options_.write_blocks || failed_; });
-    if (failed_) return *failed_;
-    if (!waited) return waited.error();
+  if (current_ == kNoBlock) {
+    if (Status found = find_block(guard, deadline); !found) return found.error();
   }
   return write_block(current_).bytes().first(block_bytes_).subspan(filled_);
 }
 
+/// The block that was sent last: it is still in the processor's cache. So this looks for one that is done before it takes
+/// one that has been free for longer.
+Status StreamLink::find_block(Guard& guard, Deadline deadline) {
+  if (looks_early_ && std::exchange(looked_, told_) != told_) {
+    poll_now();
+    pump();
+  }
+  if (free_blocks_.empty()) {
+    const Status waited = wait_until(guard, deadline, [this] { return !free_blocks_.empty() || failed_; });
+    if (!failed_ && !waited) return waited;
+  }
+  if (failed_) return *failed_;
+  current_ = free_blocks_.back();
+  free_blocks_.pop_back();
+  return {};
+}
+
 Status StreamLink::commit(std::size_t count) {
   const Guard guard(*this);
-  CHECK_LE(count, block_bytes_ - filled_) << "more is committed than was lent";
+  CHECK_LE(count, current_ == kNoBlock ? 0 : block_bytes_ - filled_) << "more is committed than was lent";
   filled_ += count;
   if (filled_ == block_bytes_) queue_block();
   push();
@@ -103,13 +118,13 @@ void StreamLink::queue_current() {
 
 /// Sends it at once, where nothing is before it and the peer has room: what most messages do.
 RDMACOMM_HOT_INLINE void StreamLink::queue_block() {
-  const BufferSlice block = write_block(current_).first(static_cast<std::uint32_t>(filled_));
-  ++blocks_busy_;
-  if (++current_ == static_cast<std::size_t>(options_.write_blocks)) current_ = 0;
-  filled_ = 0;
-  if (ready_count_ == 0 && !failed_ && peer_has_room() && has_slot_for_data() && send_data(block, Frees::kBlock))
+  const std::uint32_t block = std::exchange(current_, kNoBlock);
+  const BufferSlice data = write_block(block).first(static_cast<std::uint32_t>(std::exchange(filled_, 0)));
+  if (ready_count_ == 0 && !failed_ && peer_has_room() && has_slot_for_data() &&
+      send_data(data, {Sent::Frees::kBlock, block})) {
     return;
-  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {block, What::kBlock};
+  }
+  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {data, What::kBlock, block};
 }
 
 /// What is committed goes as far as it can without waiting.
@@ -124,7 +139,7 @@ RDMACOMM_HOT_INLINE void StreamLink::push() {
 
 Status StreamLink::commit_message(std::size_t count) {
   const Guard guard(*this);
-  CHECK_LE(count, block_bytes_) << "more is committed than was lent";
+  CHECK(current_ != kNoBlock && count <= block_bytes_) << "more is committed than was lent: " << count;
   filled_ = count;
   queue_block();
   push();
@@ -147,14 +162,6 @@ void StreamLink::pump() {
   if (owes_credit() && free_slots() > kSlotsForEnds && send_credit()) ++counts_.credits_sent;
 }
 
-/// Many releases are told together; a few, where the peer has nothing left to send with.
-bool StreamLink::owes_credit() const noexcept {
-  const std::uint32_t owed = count_between(released_told_, released_);
-  if (owed == 0 || end_received_) return false;
-  return owed >= credit_step_ ||
-         count_between(released_told_, data_received_) == static_cast<std::uint32_t>(options_.read_blocks);
-}
-
 /// One segment of the first slice that is ready. False: not now.
 bool StreamLink::send_ready() {
   if (!peer_has_room()) {
@@ -166,9 +173,9 @@ bool StreamLink::send_ready() {
   Ready& first = ready_[ready_first_];
   const std::size_t bytes = std::min(first.slice.size() - ready_sent_, block_bytes_);
   const bool last = ready_sent_ + bytes == first.slice.size();
-  const Frees whole = first.what == What::kBorrowed ? Frees::kBorrowed : Frees::kBlock;
+  const Sent whole{first.what == What::kBorrowed ? Sent::Frees::kBorrowed : Sent::Frees::kBlock, first.block};
   const BufferSlice part = first.slice.part(static_cast<std::uint32_t>(ready_sent_), static_cast<std::uint32_t>(bytes));
-  if (!send_data(part, last ? whole : Frees::kNothing)) return false;
+  if (!send_data(part, last ? whole : Sent())) return false;
   ready_sent_ += bytes;
   if (last) pop_ready();
   return true;
@@ -188,24 +195,24 @@ bool StreamLink::send_control(SegmentKind kind, std::span<const std::byte> paylo
       .kind = kind, .credit = released_, .length = static_cast<std::uint32_t>(payload.size()), .value = value};
   header.encode(slot.bytes().first<SegmentHeader::kBytes>());
   const BufferSlice all = slot.first(SegmentHeader::kBytes + header.length);
-  return post({&all, 1}, {}, Frees::kNothing, kind != SegmentKind::kCredit);
+  return post({&all, 1}, {}, Sent(), kind != SegmentKind::kCredit);
 }
 
 bool StreamLink::send_credit() {
   if (!immediate_) return send_control(SegmentKind::kCredit, {});
-  return post({}, immediate_of(SegmentKind::kCredit, released_), Frees::kNothing, false);
+  return post({}, immediate_of(SegmentKind::kCredit, released_), Sent(), false);
 }
 
-RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Frees frees) {
-  const bool signaled = frees == Frees::kBorrowed;  // somebody waits for it who may not send more
+RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Sent sent) {
+  const bool signaled = sent.frees == Sent::Frees::kBorrowed;  // somebody waits for it who may not send more
   if (immediate_) {
-    if (!post({&data, 1}, immediate_of(SegmentKind::kData, released_), frees, signaled)) return false;
+    if (!post({&data, 1}, immediate_of(SegmentKind::kData, released_), sent, signaled)) return false;
   } else {
     const BufferSlice head = control(posted_).first(SegmentHeader::kBytes);
     const SegmentHeader header{.kind = SegmentKind::kData, .credit = released_, .length = data.size()};
     header.encode(head.bytes().first<SegmentHeader::kBytes>());
     const std::array<BufferSlice, 2> parts{head, data};
-    if (!post(parts, {}, frees, signaled)) return false;
+    if (!post(parts, {}, sent, signaled)) return false;
   }
   data_sent_ = (data_sent_ + 1) % kCreditModulus;
   ++counts_.blocks_written;
@@ -215,7 +222,7 @@ RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Frees fr
 
 /// False: not now, or the stream has failed.
 RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate,
-                                          Frees frees, bool signaled) {
+                                          Sent sent, bool signaled) {
   const bool told = signaled || unsignaled_ + 1 >= signal_every_;
   const PostFlags flags = told ? PostFlags::kNone : PostFlags::kUnsignaled;
   const std::error_code refused =
@@ -224,7 +231,7 @@ RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, st
     if (refused != Errc::kSendQueueFull) fail_post(refused);
     return false;
   }
-  note_posted(frees, told);
+  note_posted(sent, told);
   released_told_ = released_;
   return true;
 }
@@ -244,9 +251,9 @@ void StreamLink::send_abort(std::string_view reason) {
 /// Requests are done in the order of their posts.
 void StreamLink::on_sent(std::uint64_t id) {
   for (; completed_ <= id; ++completed_) {
-    const Frees frees = sent_[completed_ & (sent_.size() - 1)];
-    if (frees == Frees::kBlock) --blocks_busy_;
-    if (frees != Frees::kBorrowed) continue;
+    const Sent& sent = sent_[completed_ & (sent_.size() - 1)];
+    if (sent.frees == Sent::Frees::kBlock) free_blocks_.push_back(sent.block);
+    if (sent.frees != Sent::Frees::kBorrowed) continue;
     if (borrowed_.front()) dropped_.push_back(std::move(borrowed_.front()));
     borrowed_.pop_front();
   }

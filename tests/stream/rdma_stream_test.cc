@@ -5,6 +5,8 @@
 
 #include <array>
 #include <atomic>
+#include <deque>
+#include <set>
 #include <thread>
 
 #include "stream/stream_pair.h"
@@ -165,6 +167,34 @@ TEST(RDMAStreamTest, CommittingMoreThanWasLentIsABug) {
   StreamPair pair;
   ASSERT_TRUE(pair.client->lend(soon()).has_value());
   EXPECT_DEATH((void)pair.client->commit(1025), "more is committed");
+}
+
+TEST(RDMAStreamTest, CommittingWhatWasNotLentIsABug) {
+  StreamPair pair;
+  expect_ok(pair.client->commit(0));
+  EXPECT_DEATH((void)pair.client->commit(1), "more is committed");
+}
+
+/// Sends blocks one after the other, each taken before the next; returns how many different ones the last eight were.
+std::size_t blocks_in_use(StreamPair& pair, std::size_t rounds) {
+  std::deque<const std::byte*> last;
+  for (std::size_t i = 0; i < rounds; ++i) {
+    const auto room = pair.client->lend(soon());
+    EXPECT_TRUE(room.has_value()) << room.status().message();
+    if (!room) return 0;
+    if (last.size() == 8) last.pop_front();
+    last.push_back(room->data());
+    expect_ok(pair.client->commit(room->size()));
+    EXPECT_TRUE(pair.server->next(soon()).value());
+  }
+  return std::set(last.begin(), last.end()).size();
+}
+
+TEST(RDMAStreamTest, TheBlockThatWasSentLastIsLentFirst) {
+  StreamPair pair({.block_bytes = 64 << 10, .write_blocks = 8, .read_blocks = 8, .borrowed_blocks = 0});
+  std::size_t in_use = 8;
+  for (int tries = 0; tries < 100 && in_use > 3; ++tries) in_use = blocks_in_use(pair, 16);
+  EXPECT_LE(in_use, 3U) << "blocks of 8; where one is signaled of two, three can be on their way";
 }
 
 TEST(RDMAStreamTest, AnUnreleasedReaderStopsTheWriterAndAReleaseLetsItGoOn) {

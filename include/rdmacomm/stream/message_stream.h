@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
@@ -41,6 +42,10 @@ class MessagePart {
 
  private:
   friend class MessageStream;
+  explicit MessagePart(StreamBlock block) noexcept
+      : is_message_(true), message_bytes_(block.size()), block_(std::move(block)) {}
+  MessagePart(BufferLease lease, std::uint64_t message_bytes, std::uint64_t offset) noexcept
+      : is_message_(true), message_bytes_(message_bytes), offset_(offset), lease_(std::move(lease)) {}
 
   bool is_message_ = false;
   std::uint64_t message_bytes_ = 0;

@@ -99,7 +99,8 @@ class RDMAStream {
   // Writing -----------------------------------------------------------------------------------------------------
 
   /// Lends registered memory to fill: what is free of the current block, at least one byte. Waits for a block to be free.
-  /// It is lent until commit(); calling lend() again before lends the same.
+  /// It is lent until commit(); calling lend() again before lends the same. Blocks come in no order: the one that was sent
+  /// last is preferred, as the processor's cache still has it.
   /// Returns  as all waits; kWrongState: after finish(), without write_blocks, or the peer has no read_blocks
   [[nodiscard]] Result<std::span<std::byte>> lend(Deadline deadline);
   /// The first `count` bytes of what was lent are written. A block that is full is sent, now or when the peer has room.
