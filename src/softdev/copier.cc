@@ -23,10 +23,10 @@ void Copier::copy_long(std::byte* to, const std::byte* from, std::size_t count) 
   const std::size_t before_last = (count - 1) / kPieceBytes;  // pieces, all of them whole
   for (std::size_t i = 0; i < before_last; ++i) {
     const std::size_t at = (backwards_ ? before_last - 1 - i : i) * kPieceBytes;
-    std::memcpy(to + at, from + at, kPieceBytes);
+    copy_bytes(to + at, from + at, kPieceBytes);
   }
   const std::size_t last = before_last * kPieceBytes;
-  std::memcpy(to + last, from + last, count - last);
+  copy_bytes(to + last, from + last, count - last);
   backwards_ = !backwards_;
 }
 

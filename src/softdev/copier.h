@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/copy_bytes.h"
+
 namespace rdmacomm::softdev {
 
 /// Copies the messages of one queue pair that go straight from one place in memory to another. Threads: one at a time.
@@ -19,7 +21,7 @@ class Copier {
 
   void copy(std::byte* to, const std::byte* from, std::size_t count) noexcept {
     if (count < kTurnsFrom) {
-      std::memcpy(to, from, count);
+      copy_bytes(to, from, count);
     } else {
       copy_long(to, from, count);
     }

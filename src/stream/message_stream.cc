@@ -1,8 +1,8 @@
 #include "rdmacomm/stream/message_stream.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/copy_bytes.h"
 #include "stream/stream_link.h"
 
 namespace rdmacomm {
@@ -41,7 +41,7 @@ Status MessageStream::send(std::span<const std::byte> message, Deadline deadline
   if (message.size() > block_bytes()) return send_large(message, deadline);
   const auto room = link_->lend(deadline);
   if (!room) return room.error();
-  std::ranges::copy(message, room->begin());
+  copy_bytes(room->data(), message.data(), message.size());
   return link_->commit_message(message.size());
 }
 
@@ -52,7 +52,7 @@ Status MessageStream::send_large(std::span<const std::byte> message, Deadline de
     BufferLease lease;
     Status sent = link_->take(part.size(), lease, deadline);
     if (sent) {
-      std::memcpy(lease.data(), part.data(), part.size());
+      copy_bytes(lease.data(), part.data(), part.size());
       sent = link_->announce(std::move(lease), message.size(), offset, deadline);
     }
     if (!sent) {

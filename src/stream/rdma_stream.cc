@@ -1,8 +1,8 @@
 #include "rdmacomm/stream/rdma_stream.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "base/copy_bytes.h"
 #include "stream/stream_link.h"
 
 namespace rdmacomm {
@@ -60,7 +60,7 @@ Status RDMAStream::write(std::span<const std::byte> bytes, Deadline deadline) {
     const auto room = link_->lend(deadline);
     if (!room) return room.error();
     const std::size_t count = std::min(room->size(), bytes.size());
-    std::memcpy(room->data(), bytes.data(), count);
+    copy_bytes(room->data(), bytes.data(), count);
     if (Status written = link_->commit(count); !written) return written;
     bytes = bytes.subspan(count);
   }
@@ -91,7 +91,7 @@ Result<std::size_t> RDMAStream::read(std::span<std::byte> out, Deadline deadline
   }
   const auto bytes = current_.bytes().subspan(read_of_current_);
   const std::size_t count = std::min(bytes.size(), out.size());
-  std::memcpy(out.data(), bytes.data(), count);
+  copy_bytes(out.data(), bytes.data(), count);
   read_of_current_ += count;
   if (count < bytes.size()) return count;
   read_of_current_ = 0;
