@@ -40,12 +40,16 @@ std::string partial_name(const std::string& name) {
   return partial.size() <= kMostName ? partial : numbered(XXH3_64bits(name.data(), name.size()), kSuffix);
 }
 
-/// Whether the file that is open still has the name. True for as long as its lock is held: who else wants the name waits for that.
+/// Whether `name` is that of the file `opened`. While its lock is held that can only change by others than copies: who else
+/// wants the name waits for the lock.
+bool has_name(const struct stat& opened, int folder, const std::string& name) {
+  struct stat named = {};
+  return ::fstatat(folder, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
 bool has_name(int fd, int folder, const std::string& name) {
   struct stat opened = {};
-  struct stat named = {};
-  return ::fstat(fd, &opened) == 0 && ::fstatat(folder, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+  return ::fstat(fd, &opened) == 0 && has_name(opened, folder, name);
 }
 
 /// What an earlier copy has left. Only who has its lock removes it, and who writes it has that.
@@ -91,7 +95,9 @@ Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mo
     UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (fd) {
       if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
-      if (has_name(fd.get(), folder, partial)) return NewFile(folder, name, std::move(fd));
+      struct stat made = {};
+      if (::fstat(fd.get(), &made) != 0) return failed();
+      if (made.st_nlink > 0) return NewFile(folder, name, std::move(fd), made);
       continue;  // another one had the lock first, and took it for left behind
     }
     if (last_system_error() != std::errc::file_exists) return failed();
@@ -106,13 +112,13 @@ Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
   struct stat is = {};
   const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1;
-  if (whole && has_name(fd.get(), folder, partial)) return NewFile(folder, name, std::move(fd));
+  if (whole && has_name(is, folder, partial)) return NewFile(folder, name, std::move(fd), is);
   return make_error(std::make_error_code(std::errc::no_such_file_or_directory), "");
 }
 
 Status NewFile::publish() {
   const std::string partial = partial_name(name_);
-  if (!has_name(fd_.get(), folder_, partial)) {
+  if (!has_name(identity_, folder_, partial)) {
     return make_error(std::make_error_code(std::errc::no_such_file_or_directory),
                       "somebody has removed it while it was written");
   }
@@ -124,7 +130,7 @@ Status NewFile::publish() {
 void NewFile::discard() noexcept {
   if (!fd_) return;
   const std::string partial = partial_name(name_);
-  if (has_name(fd_.get(), folder_, partial)) ::unlinkat(folder_, partial.c_str(), 0);
+  if (has_name(identity_, folder_, partial)) ::unlinkat(folder_, partial.c_str(), 0);
   fd_.reset();
 }
 

@@ -1,6 +1,8 @@
 // new_file.h - a file that gets its name when it is whole.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <ctime>
 #include <string>
@@ -36,11 +38,13 @@ class NewFile {
   void discard() noexcept;
 
  private:
-  NewFile(int folder, std::string name, UniqueFd fd) : folder_(folder), name_(std::move(name)), fd_(std::move(fd)) {}
+  NewFile(int folder, std::string name, UniqueFd fd, const struct stat& identity)
+      : folder_(folder), name_(std::move(name)), fd_(std::move(fd)), identity_(identity) {}
 
   int folder_ = -1;
   std::string name_;
   UniqueFd fd_;
+  struct stat identity_ = {};  // whose st_dev and st_ino no other file has while this one is open
 };
 
 /// A link gets the name NAME, as by NewFile::publish(). times  as for utimensat(2); may be null
