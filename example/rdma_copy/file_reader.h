@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "rdma_copy/aligned_bytes.h"
 #include "rdma_copy/answers.h"
 #include "rdma_copy/block_search.h"
 #include "rdma_copy/events.h"
@@ -68,7 +68,7 @@ class FileReader {
   bool changed_ = false;
   std::uint64_t bytes_sent_ = 0;
   std::string failure_;
-  std::vector<std::byte> window_;
+  AlignedBytes window_;
 };
 
 /// Puts a hole into a checksum.

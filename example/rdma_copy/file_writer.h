@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "rdma_copy/aligned_bytes.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/new_file.h"
@@ -72,7 +72,7 @@ class FileWriter {
   std::uint64_t written_ = 0;  // the new file ends there, at least
   std::uint64_t reserved_ = 0;
   unsigned has_mode_ = 0;
-  std::vector<std::byte> buffer_;
+  AlignedBytes buffer_;
 };
 
 }  // namespace rdmacomm::copying

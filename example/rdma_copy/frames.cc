@@ -4,13 +4,16 @@
 #include <cstring>
 #include <string>
 
+#include "rdma_copy/aligned_bytes.h"
 #include "rdmacomm/base/wire.h"
 
 namespace rdmacomm::copying {
 namespace {
 
-constexpr std::size_t kDataHead = kFrameHead + sizeof(std::uint64_t);
+constexpr std::size_t kDataHead = kFrameHead + sizeof(std::uint64_t) + sizeof(std::uint32_t);
 constexpr std::size_t kPage = 4096;
+// Between the head and the data, so that these are aligned.
+constexpr std::size_t kMostPadding = kDataAlignment - 1;
 // Less than that at the end of a block is left empty, where a file has more.
 constexpr std::size_t kLeastData = std::size_t{64} << 10;
 
@@ -53,19 +56,23 @@ Status FrameWriter::put(FrameKind kind, std::span<const std::byte> payload) {
 
 Result<std::span<std::byte>> FrameWriter::lend_data(std::uint64_t wanted) {
   const auto whole = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, kLeastData));
-  const auto lent = room(kDataHead + whole);
+  const auto lent = room(kDataHead + kMostPadding + whole);
   if (!lent) return lent.error();
   lent_ = *lent;
-  const auto data = lent_.subspan(kDataHead);
+  padding_ = -(reinterpret_cast<std::uintptr_t>(lent_.data()) + kDataHead) % kDataAlignment;
+  const auto data = lent_.subspan(kDataHead + padding_);
   if (wanted <= data.size()) return data.first(static_cast<std::size_t>(wanted));
   return data.first(data.size() / kPage * kPage);
 }
 
 Status FrameWriter::commit_data(std::uint64_t offset, std::size_t count) {
   if (count == 0) return {};
-  put_head(lent_, FrameKind::kData, sizeof(std::uint64_t) + count);
+  const std::size_t head = kDataHead + padding_;
+  put_head(lent_, FrameKind::kData, head - kFrameHead + count);
   put_number(lent_.subspan(kFrameHead), offset, sizeof(std::uint64_t));
-  return stream_.commit(kDataHead + count);
+  put_number(lent_.subspan(kFrameHead + sizeof(std::uint64_t)), padding_, sizeof(std::uint32_t));
+  std::ranges::fill(lent_.subspan(kDataHead, padding_), std::byte{0});
+  return stream_.commit(head + count);
 }
 
 Result<std::optional<Frame>> FrameReader::next(Deadline deadline) {
@@ -96,9 +103,10 @@ Result<std::optional<Frame>> FrameReader::next(Deadline deadline) {
 Result<std::uint64_t> take_offset(std::span<const std::byte>& payload) {
   WireReader reader(payload);
   const auto offset = reader.get<std::uint64_t>();
-  if (!reader.ok() || reader.remaining() == 0)
+  const auto padding = reader.get<std::uint32_t>();
+  if (!reader.ok() || padding >= reader.remaining())
     return make_error(Errc::kBadMessage, "the other side's data have no head");
-  payload = payload.subspan(sizeof(std::uint64_t));
+  payload = payload.last(reader.remaining() - padding);
   return offset;
 }
 

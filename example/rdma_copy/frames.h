@@ -48,8 +48,8 @@ class FrameWriter {
 
   /// kInvalidArgument: more than a block has.
   [[nodiscard]] Status put(FrameKind kind, std::span<const std::byte> payload);
-  /// Room for data of a file: `wanted` bytes, or less, then whole pages, out of the block that is sent. The same
-  /// until commit_data(), which says how many of them there are (0: none), and where in the file they belong.
+  /// Room for data of a file: `wanted` bytes, or less, then whole pages, out of the block that is sent, at a multiple of
+  /// kDataAlignment. The same until commit_data(), which says how many of them there are (0: none), and where in the file they belong.
   ///
   /// wanted  1 or more
   [[nodiscard]] Result<std::span<std::byte>> lend_data(std::uint64_t wanted);
@@ -62,6 +62,7 @@ class FrameWriter {
 
   RDMAStream& stream_;
   std::span<std::byte> lent_;  // by lend_data(), with the head
+  std::size_t padding_ = 0;    // behind that head
 };
 
 /// A frame that has come. A value; what it points to goes with the next one, unless `block` is kept.
@@ -87,7 +88,8 @@ class FrameReader {
   std::span<const std::byte> rest_;
 };
 
-/// The offset in front of a kData frame's bytes, which it takes off.
+/// The offset in front of a kData frame's bytes. It and the padding are taken off.
+/// Returns  kBadMessage: there is none, or nothing behind it
 [[nodiscard]] Result<std::uint64_t> take_offset(std::span<const std::byte>& payload);
 
 }  // namespace rdmacomm::copying

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "rdma_copy/aligned_bytes.h"
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/block_search.h"
 #include "rdma_copy/crew.h"
@@ -51,6 +52,15 @@ Entry some_entry() {
           .asks = true,
           .name = "x y",
           .target = "../z"};
+}
+
+TEST(AlignedBytes, StayAligned) {
+  AlignedBytes bytes;
+  for (std::size_t size = 1; size < (std::size_t{1} << 20); size = 3 * size + 1) {
+    bytes.resize(size, std::byte{7});
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bytes.data()) % kDataAlignment, 0U) << size << " bytes";
+    EXPECT_EQ(bytes.back(), std::byte{7});
+  }
 }
 
 TEST(CopyMessages, GoThereAndBack) {
@@ -133,7 +143,7 @@ TEST(CopyMessages, GreetingsNameBothVersions) {
   auto other = greeting();
   other[4] = std::byte{9};
   EXPECT_EQ(check_greeting(other).code(), Errc::kVersionMismatch);
-  EXPECT_THAT(check_greeting(other).message(), HasSubstr("speaks version 9, this one version 2"));
+  EXPECT_THAT(check_greeting(other).message(), HasSubstr("speaks version 9, this one version 3"));
 }
 
 TEST(CopyMessages, TextBecomesPrintable) {

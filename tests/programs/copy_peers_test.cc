@@ -11,6 +11,7 @@
 #include <future>
 #include <thread>
 
+#include "rdma_copy/aligned_bytes.h"
 #include "rdma_copy/client.h"
 #include "rdma_copy/file_reader.h"
 #include "rdma_copy/frames.h"
@@ -126,6 +127,13 @@ void put_data(FrameWriter& writer, std::uint64_t offset, std::size_t count) {
   if (lent) (void)writer.commit_data(offset, count);
 }
 
+/// Data at 0 that says to have so much padding, and four bytes behind that.
+std::vector<std::byte> padded(std::uint32_t padding) {
+  std::vector<std::byte> payload(16);
+  for (std::size_t i = 0; i < 4; ++i) payload[8 + i] = static_cast<std::byte>(padding >> (8 * i));
+  return payload;
+}
+
 std::vector<std::byte> file_of(std::uint64_t size, const std::string& name = "x") {
   return Entry{.id = 1, .mode = 0644, .size = size, .name = name}.encode();
 }
@@ -135,7 +143,7 @@ TEST_F(CopyPeers, OthersAreRefused) {
   version[4] = std::byte{9};
   const auto nothing = [](RDMAStream&, FrameWriter&) {};
   EXPECT_THAT(Forged(port, {}).says(nothing), HasSubstr("the other side is no rdma_copy"));
-  EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("speaks version 9, this one version 2"));
+  EXPECT_THAT(Forged(port, version).says(nothing), HasSubstr("speaks version 9, this one version 3"));
 }
 
 /// A server that speaks another version.
@@ -155,7 +163,7 @@ TEST_F(CopyPeers, AServerOfAnotherVersionIsRefused) {
   ASSERT_TRUE(server.start().ok());
   Counts counts;
   const Status copied = run_client({.connection = flags_for(server.port()), .sources = {top / "file"}}, {}, counts);
-  EXPECT_THAT(copied.message(), HasSubstr("speaks version 9, this one version 2"));
+  EXPECT_THAT(copied.message(), HasSubstr("speaks version 9, this one version 3"));
 }
 
 TEST_F(CopyPeers, TheFirstThingIsAJob) {
@@ -210,7 +218,9 @@ TEST_F(CopyPeers, NoMoreComesThanWasAnnounced) {
            {[](FrameWriter& w) { put(w, FrameKind::kLeave); }, "leaves a directory that it is not in"},
            {[](FrameWriter& w) { put(w, FrameKind::kEnd); }, "in the middle of something"},
            {[](FrameWriter& w) { put(w, FrameKind::kHave); }, "what a source does not say"},
-           {[](FrameWriter& w) { put(w, FrameKind::kData); }, "have no head"}}) {
+           {[](FrameWriter& w) { put(w, FrameKind::kData); }, "have no head"},
+           {[](FrameWriter& w) { put(w, FrameKind::kData, padded(4)); }, "have no head"},
+           {[](FrameWriter& w) { put(w, FrameKind::kData, padded(~0U)); }, "have no head"}}) {
     const std::string said = say(port, [&](FrameWriter& writer) {
       put(writer, FrameKind::kFile, file_of(10));
       talk(writer);
@@ -288,6 +298,41 @@ TEST_F(CopyPeers, ThereAreNotTooManyAtOnce) {
   // When they have gone, others are served.
   guests.clear();
   while (Forged(port, greeting()).connect().code() == Errc::kPeerRefused) std::this_thread::yield();
+}
+
+bool is_aligned(std::span<const std::byte> data) {
+  return reinterpret_cast<std::uintptr_t>(data.data()) % kDataAlignment == 0;
+}
+
+TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
+  std::ofstream(top / "root/first") << std::string(100, 'x');
+  std::ofstream(top / "root/second") << 'y';
+  Forged forged(port, greeting());
+  const auto endpoint = forged.connect();
+  ASSERT_TRUE(endpoint.has_value());
+  const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+  ASSERT_TRUE(stream.has_value());
+  FrameWriter writer(**stream);
+  put(writer, FrameKind::kJob, Job{.direction = Direction::kPull, .sources = 2}.encode());
+  for (const std::string_view path : {"first", "second"}) {
+    ASSERT_TRUE(writer.put(FrameKind::kPath, std::as_bytes(std::span(path))).ok());
+    const auto lent = writer.lend_data(path.size());  // and not committed: nothing is sent of it
+    ASSERT_TRUE(lent.has_value());
+    EXPECT_TRUE(is_aligned(*lent));
+  }
+  ASSERT_TRUE(writer.flush().ok());
+  FrameReader reader(**stream);
+  std::vector<std::size_t> sizes;
+  while (sizes.size() < 2) {
+    const auto frame = reader.next(soon());
+    ASSERT_TRUE(frame.has_value() && *frame);
+    if ((*frame)->kind != FrameKind::kData) continue;
+    auto data = (*frame)->payload;
+    EXPECT_EQ(take_offset(data).value(), 0U);
+    EXPECT_TRUE(is_aligned(data));
+    sizes.push_back(data.size());
+  }
+  EXPECT_THAT(sizes, testing::ElementsAre(100, 1));
 }
 
 TEST_F(CopyPeers, AClientMayGoWithoutAWord) {
