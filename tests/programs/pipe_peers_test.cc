@@ -32,11 +32,15 @@ PipeFlags flags_for(const HostPort& address) {
 
 /// A receiver that writes to /dev/null, on a thread.
 struct RunningReceiver {
-  RunningReceiver() : null(::open("/dev/null", O_WRONLY | O_CLOEXEC)) {
+  /// forward  and whom else it passes on to, without writing then
+  explicit RunningReceiver(const std::vector<HostPort>& forward = {})
+      : null(::open("/dev/null", O_WRONLY | O_CLOEXEC)) {
     std::promise<std::uint16_t> listening;
-    outcome = std::async(std::launch::async, [&, port_of = &listening] {
+    outcome = std::async(std::launch::async, [this, forward, port_of = &listening] {
       return run_receiver({.flags = flags_for({"127.0.0.1", 0}),
                            .timeout = std::chrono::seconds(20),
+                           .output = forward.empty(),
+                           .forward = forward,
                            .output_fd = null,
                            .listening = [port_of](std::uint16_t at) { port_of->set_value(at); }});
     });
@@ -106,6 +110,22 @@ TEST(PipeReceiver, ComparesTheChecksum) {
     sender.endpoint->stop();
     const std::string expected = right ? "ok" : "the checksums differ";
     EXPECT_THAT(receiver.says(), HasSubstr(expected));
+    EXPECT_THAT(verdict, HasSubstr(right ? "fine" : expected));
+  }
+}
+
+/// Who only passes on does not look at the bytes; who gets them does, and all on the way hear of it.
+TEST(PipeReceiver, LeavesTheChecksumToThoseBehindIt) {
+  for (const bool right : {true, false}) {
+    RunningReceiver last;
+    RunningReceiver middle({{"127.0.0.1", last.port}});
+    ForgedSender sender(middle.port, Terms{}.encode());
+    sender.open();
+    const std::string verdict = sender.send("hello", {.bytes = 5, .checksum = sum_of(right ? "hello" : "hallo")});
+    sender.endpoint->stop();
+    const std::string expected = right ? "ok" : "the checksums differ";
+    EXPECT_THAT(last.says(), HasSubstr(expected));
+    EXPECT_THAT(middle.says(), HasSubstr(expected));
     EXPECT_THAT(verdict, HasSubstr(right ? "fine" : expected));
   }
 }
