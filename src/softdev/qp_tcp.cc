@@ -61,13 +61,18 @@ bool SoftQp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept
   return tcp_ != nullptr && attributes_.dest_qp_num == target_qpn && tcp_->greeting().token == token;
 }
 
-bool SoftQp::is_one_way() const noexcept {
+bool SoftQp::is_one_way_locked() const noexcept {
   return softdev::is_one_way(service_, route_, number(), attributes_.dest_qp_num);
+}
+
+bool SoftQp::is_one_way() noexcept {
+  const std::scoped_lock guard(send_lock_);
+  return is_one_way_locked();
 }
 
 bool SoftQp::connects() noexcept {
   const std::scoped_lock guard(send_lock_);
-  return tcp_ != nullptr && !is_one_way() && tcp_->greeting().kind == GreetingKind::kConnection;
+  return tcp_ != nullptr && !is_one_way_locked() && tcp_->greeting().kind == GreetingKind::kConnection;
 }
 
 void SoftQp::connect_now() noexcept {

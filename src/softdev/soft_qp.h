@@ -182,7 +182,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   /// It is this one's part to connect, and not the other end's.
   [[nodiscard]] bool connects() noexcept;
   /// Its connection to another host carries requests one way alone.
-  [[nodiscard]] bool is_one_way() const noexcept;
+  [[nodiscard]] bool is_one_way() noexcept;
   /// Goes by this connection from now on; what the one before has brought is heard first.
   void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept;
   // What the connection has brought for this queue pair's own requests, see TcpWire. false: no target that follows the protocol
@@ -268,6 +268,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
   [[nodiscard]] std::chrono::nanoseconds patience(ExecOutcome outcome) const noexcept;
   void settle_first(const ExecResult& result) noexcept;
+  [[nodiscard]] bool is_one_way_locked() const noexcept;
   void advance_by_tcp_locked() noexcept;
   void start_by_tcp_locked() noexcept;
   void take_answers_locked() noexcept;
