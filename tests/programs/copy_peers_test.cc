@@ -86,11 +86,14 @@ struct Forged : ClientSession {
     hca.private_data = hello;
     return {};
   }
+  Result<std::unique_ptr<RDMAStream>> open() {
+    const auto endpoint = connect();
+    if (!endpoint) return endpoint.error();
+    return RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+  }
   /// What the server says of that in the end.
   std::string says(const std::function<void(RDMAStream&, FrameWriter&)>& talk) {
-    const auto endpoint = connect();
-    if (!endpoint) return endpoint.error().message();
-    const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+    const auto stream = open();
     if (!stream) return stream.error().message();
     FrameWriter writer(**stream);
     talk(**stream, writer);
@@ -259,9 +262,7 @@ TEST_F(CopyPeers, ChecksumsAreCompared) {
     checksum.update(std::vector<std::byte>(3, std::byte{right ? std::uint8_t{7} : std::uint8_t{8}}));
     std::string failure;
     Forged forged(port, greeting());
-    const auto endpoint = forged.connect();
-    ASSERT_TRUE(endpoint.has_value());
-    const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+    const auto stream = forged.open();
     ASSERT_TRUE(stream.has_value());
     FrameWriter writer(**stream);
     put(writer, FrameKind::kJob, Job{.sources = 1}.encode());
@@ -308,9 +309,7 @@ TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
   std::ofstream(top / "root/first") << std::string(100, 'x');
   std::ofstream(top / "root/second") << 'y';
   Forged forged(port, greeting());
-  const auto endpoint = forged.connect();
-  ASSERT_TRUE(endpoint.has_value());
-  const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+  const auto stream = forged.open();
   ASSERT_TRUE(stream.has_value());
   FrameWriter writer(**stream);
   put(writer, FrameKind::kJob, Job{.direction = Direction::kPull, .sources = 2}.encode());
