@@ -48,5 +48,9 @@ TEST(CopyBytes, CopiesAllAndNothingElse) {
   }
 }
 
+TEST(CopyBytes, NothingMayComeFromNowhere) {  // UndefinedBehaviorSanitizer looks on
+  copy_bytes(nullptr, nullptr, 0);
+}
+
 }  // namespace
 }  // namespace rdmacomm
