@@ -22,8 +22,9 @@ struct DataAllocator {
   [[nodiscard]] T* allocate(std::size_t count) {
     return static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{kDataAlignment}));
   }
-  void deallocate(T* memory, std::size_t count) noexcept {
-    ::operator delete (memory, count * sizeof(T), std::align_val_t{kDataAlignment});
+  // Without the size: clang has that form by an option only.
+  void deallocate(T* memory, std::size_t /*count*/) noexcept {
+    ::operator delete (memory, std::align_val_t{kDataAlignment});
   }
   bool operator==(const DataAllocator&) const = default;
 };
