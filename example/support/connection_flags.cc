@@ -133,10 +133,8 @@ Result<ConnectionFlags> read_flags_of(Role role) {
   flags.session.device.gid_type = *gid_type;
   flags.session.tcp.connect_timeout = milliseconds_of(FLAGS_connect_timeout);
   flags.session.silent_peer_after = milliseconds_of(FLAGS_silent_peer_after);
-  if (role == Role::kClient) {  // who gives up reaching a server gives up on one that says nothing, too
-    flags.session.tcp.handshake_timeout =
-        std::min(flags.session.tcp.handshake_timeout, flags.session.tcp.connect_timeout);
-  }
+  // Who tries so long to reach a server waits so long for what it answers, too.
+  if (role != Role::kServer) flags.session.tcp.handshake_timeout = flags.session.tcp.connect_timeout;
   if (role == Role::kClient) flags.session.address.host = given("master") ? FLAGS_master : FLAGS_server;
   flags.session.address.port = static_cast<std::uint16_t>(FLAGS_port);
   if (role == Role::kBoth) flags.session.address = {.host = "127.0.0.1", .port = 0};
