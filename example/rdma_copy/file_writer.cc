@@ -82,7 +82,8 @@ Status FileWriter::find_base() {
 }
 
 Status FileWriter::create() {
-  auto made = NewFile::create(plan_.folder, plan_.entry.name, plan_.mode | kOwnerWrites);
+  const auto make = plan_.at_once ? NewFile::create_unnamed : NewFile::create;
+  auto made = make(plan_.folder, plan_.entry.name, plan_.mode | kOwnerWrites);
   if (!made) return made.error();
   file_ = std::move(*made);
   has_mode_ = (plan_.mode | kOwnerWrites) & 0777;

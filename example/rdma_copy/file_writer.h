@@ -27,7 +27,8 @@ class FileWriter {
     unsigned mode = 0644;  ///< it shall have
     bool times = false;    ///< and the entry's time
     bool checksum = true;
-    bool resume = false;  ///< what an earlier copy has left is kept
+    bool resume = false;   ///< what an earlier copy has left is kept
+    bool at_once = false;  ///< all of it is there already: nothing will be left to resume
     bool sync = false;
   };
   /// queue  computes the checksum

@@ -68,6 +68,14 @@ Status remove_left(int folder, const std::string& partial) {
   return gone || last_system_error() == std::errc::no_such_file_or_directory ? Status() : Status(failed());
 }
 
+/// Gives a file without a name one that nothing has. The first way is for who may do anything, and others from Linux 6.10 on.
+Status link_as(int fd, int folder, const std::string& name) {
+  if (::linkat(fd, "", folder, name.c_str(), AT_EMPTY_PATH) == 0) return {};
+  if (last_system_error() != std::errc::no_such_file_or_directory) return failed();
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  return ::linkat(AT_FDCWD, path.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? Status() : Status(failed());
+}
+
 /// Gives what is `from` the name `to`, in one directory, instead of a file or a link there.
 Status rename_over(int folder, const std::string& from, const std::string& to) {
   if (::renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE) == 0) return {};
@@ -105,6 +113,16 @@ Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mo
   }
 }
 
+Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, unsigned mode) {
+  if (name.size() > kMostName) return make_error(std::make_error_code(std::errc::filename_too_long), "");
+  static const bool linkable = ::access("/proc/self/fd", X_OK) == 0;
+  UniqueFd fd(linkable ? ::openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode) : -1);
+  // Each file system has its own word for what it cannot do. Where it is something else, create() finds it, too.
+  if (!fd) return create(folder, name, mode);
+  if (Status removed = remove_left(folder, partial_name(name)); !removed.ok()) return removed.error();
+  return NewFile(folder, name, std::move(fd), {});
+}
+
 Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
   const std::string partial = partial_name(name);
   UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -116,7 +134,26 @@ Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
   return make_error(std::make_error_code(std::errc::no_such_file_or_directory), "");
 }
 
+/// Something has the name: the file is from now on as one of create().
+Status NewFile::link_beside() {
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) return busy();
+  const std::string partial = partial_name(name_);
+  for (;;) {
+    const Status linked = link_as(fd_.get(), folder_, partial);
+    if (linked.ok()) break;
+    if (linked.code() != std::errc::file_exists) return linked;
+    if (Status removed = remove_left(folder_, partial); !removed.ok()) return removed;
+  }
+  return ::fstat(fd_.get(), &identity_) == 0 ? Status() : Status(failed());
+}
+
 Status NewFile::publish() {
+  if (identity_.st_nlink == 0) {
+    const Status linked = link_as(fd_.get(), folder_, name_);
+    if (linked.ok()) fd_.reset();
+    if (linked.code() != std::errc::file_exists) return linked;
+    if (Status beside = link_beside(); !beside.ok()) return beside;
+  }
   const std::string partial = partial_name(name_);
   if (!has_name(identity_, folder_, partial)) {
     return make_error(std::make_error_code(std::errc::no_such_file_or_directory),
@@ -130,7 +167,7 @@ Status NewFile::publish() {
 void NewFile::discard() noexcept {
   if (!fd_) return;
   const std::string partial = partial_name(name_);
-  if (has_name(identity_, folder_, partial)) ::unlinkat(folder_, partial.c_str(), 0);
+  if (identity_.st_nlink > 0 && has_name(identity_, folder_, partial)) ::unlinkat(folder_, partial.c_str(), 0);
   fd_.reset();
 }
 

@@ -315,6 +315,7 @@ class Sink {
     const auto file = std::make_shared<SmallFile>(*std::exchange(small_, std::nullopt));
     if (end.state == FileEnd::State::kGivenUp) return {};
     file->end = end;
+    file->plan.at_once = true;
     if (!file->keep) file->keep = frame.block;  // so that there are not more of them than blocks have room for
     file->folder->use();
     crew_.add(file->plan.entry.name, [this, file] {

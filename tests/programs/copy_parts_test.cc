@@ -437,6 +437,50 @@ TEST_F(CopyNewFile, LeavesToOthersWhatTheyHaveLocked) {
   EXPECT_EQ(read(".name.rdma_copy-partial"), "other's");
 }
 
+TEST_F(CopyNewFile, HasNoNameAtAllUntilItIsWhole) {
+  write(".name.rdma_copy-partial", "left");
+  auto file = NewFile::create_unnamed(folder.get(), "name", 0640);
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  ASSERT_EQ(::write(file->fd(), "new", 3), 3);
+  EXPECT_THAT(names(), ElementsAre());
+  EXPECT_TRUE(file->publish().ok());
+  EXPECT_EQ(read("name"), "new");
+  EXPECT_THAT(names(), ElementsAre("name"));
+  { const auto dropped = NewFile::create_unnamed(folder.get(), "other", 0640); }
+  auto discarded = NewFile::create_unnamed(folder.get(), "name", 0640);
+  discarded->discard();
+  EXPECT_THAT(names(), ElementsAre("name"));
+}
+
+TEST_F(CopyNewFile, WithoutANameReplacesWhatHasTheName) {
+  auto file = NewFile::create_unnamed(folder.get(), "name", 0640);
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  ASSERT_EQ(::write(file->fd(), "new", 3), 3);
+  write("name", "somebody else's, meanwhile");
+  write(".name.rdma_copy-partial", "left, meanwhile");
+  EXPECT_TRUE(file->publish().ok());
+  EXPECT_EQ(read("name"), "new");
+  EXPECT_THAT(names(), ElementsAre("name"));
+}
+
+TEST_F(CopyNewFile, WithoutANameLeavesToOthersWhatTheyWrite) {
+  auto begun = NewFile::create_unnamed(folder.get(), "name", 0640);
+  write("name", "old");
+  const auto other = NewFile::create(folder.get(), "name", 0644);
+  EXPECT_EQ(NewFile::create_unnamed(folder.get(), "name", 0640).code(), std::errc::text_file_busy);
+  EXPECT_EQ(begun->publish().code(), std::errc::text_file_busy);
+  begun->discard();
+  EXPECT_EQ(read("name"), "old");
+  EXPECT_THAT(names(), UnorderedElementsAre("name", ".name.rdma_copy-partial"));
+}
+
+/// As create() where the file system has no files without names, of which /proc is one.
+TEST_F(CopyNewFile, HasANameWhereItMust) {
+  const UniqueFd proc(::open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::openat(proc.get(), ".", O_TMPFILE | O_RDWR, 0600), -1);
+  EXPECT_EQ(NewFile::create_unnamed(proc.get(), "name", 0644).code(), NewFile::create(proc.get(), "name", 0644).code());
+}
+
 /// Many write the same name. Whoever was let in gives it what he has written, as a whole; all others hear that it is busy.
 TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
   constexpr int kWriters = 8;
@@ -444,20 +488,21 @@ TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
   {
     std::vector<std::jthread> writers;
     for (int writer = 0; writer < kWriters; ++writer) {
-      writers.emplace_back([&] {
+      writers.emplace_back([&, make = writer % 2 == 0 ? NewFile::create : NewFile::create_unnamed] {
         for (int turn = 0; turn < 1000; ++turn) {
-          auto file = NewFile::create(folder.get(), "name", 0644);
+          auto file = make(folder.get(), "name", 0644);
           if (!file) {
             EXPECT_EQ(file.code(), std::errc::text_file_busy) << file.error().message();
             continue;
           }
           EXPECT_EQ(::write(file->fd(), "whole", 5), 5);
-          if (const Status named = file->publish(); named.ok()) {
+          const Status named = file->publish();
+          if (named.ok()) {
             ++published;
+            EXPECT_EQ(read("name"), "whole");
           } else {
-            ADD_FAILURE() << named.message();
+            EXPECT_EQ(named.code(), std::errc::text_file_busy) << named.message();
           }
-          EXPECT_EQ(read("name"), "whole");
         }
       });
     }
@@ -469,16 +514,20 @@ TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
 TEST_F(CopyNewFile, TakesNoPlaceOfWhatIsNoFile) {
   ASSERT_EQ(::mkfifoat(folder.get(), "fifo", 0600), 0);
   fs::create_directory(top / "directory");
-  for (const char* name : {"fifo", "directory"}) {
-    auto file = NewFile::create(folder.get(), name, 0644);
-    ASSERT_TRUE(file.has_value());
-    EXPECT_FALSE(file->publish().ok()) << name;
-    file->discard();
-  }
   fs::create_symlink("nowhere", top / "link");
-  auto file = NewFile::create(folder.get(), "link", 0644);
-  EXPECT_TRUE(file->publish().ok());
-  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(top / "link")));
+  fs::create_symlink("nowhere", top / "other_link");
+  for (const auto& [make, link] : {std::pair(&NewFile::create, "link"), {&NewFile::create_unnamed, "other_link"}}) {
+    for (const char* name : {"fifo", "directory"}) {
+      auto file = make(folder.get(), name, 0644);
+      ASSERT_TRUE(file.has_value());
+      EXPECT_FALSE(file->publish().ok()) << name;
+      file->discard();
+    }
+    auto file = make(folder.get(), link, 0644);
+    EXPECT_TRUE(file->publish().ok());
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(top / link)));
+  }
+  EXPECT_THAT(names(), UnorderedElementsAre("fifo", "directory", "link", "other_link"));
 }
 
 TEST_F(CopyNewFile, TakesLongNames) {
