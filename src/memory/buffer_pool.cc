@@ -253,10 +253,14 @@ BufferPoolCounts BufferPoolCore::counts() noexcept {
 /// From a cache's mark on, each block that is given back there is a reference less; the others are in the sum.
 void BufferPoolCore::leave() noexcept {
   std::int64_t leased = 0;
-  for (Cache& cache : caches_) {
-    const std::lock_guard lock(cache.lock);
-    cache.pool_left = true;
-    leased += static_cast<std::int64_t>(cache.taken) - static_cast<std::int64_t>(cache.given_back);
+  {
+    // Who gives back and is in the sum is behind both locks: it touches nothing any more.
+    const std::lock_guard lock(lock_);
+    for (Cache& cache : caches_) {
+      const std::lock_guard cache_lock(cache.lock);
+      cache.pool_left = true;
+      leased += static_cast<std::int64_t>(cache.taken) - static_cast<std::int64_t>(cache.given_back);
+    }
   }
   drop_references(kPoolReference - leased);
 }
