@@ -162,7 +162,7 @@ void SessionCore::reap() {
 void SessionCore::tear_down() {
   listener_.reset();
   device_events_.reset();
-  end_setups();
+  join_setups();
   end_endpoints();
   std::deque<std::shared_ptr<EndPoint>> unclaimed;
   std::vector<Failed> failed;
@@ -174,18 +174,9 @@ void SessionCore::tear_down() {
   move_to(State::kStopped);
 }
 
-void SessionCore::end_setups() {
-  std::vector<std::shared_ptr<Connector>> connectors;
+/// Whoever has stopped the session has ended them.
+void SessionCore::join_setups() {
   std::unique_lock lock(mutex_);
-  for (auto& [id, setup] : setups_) {
-    if (setup.connector) connectors.push_back(setup.connector);
-  }
-  lock.unlock();
-  for (const auto& connector : connectors) {
-    connector->refuse(make_error(Errc::kStopped, "this side is being stopped"));
-    connector->shutdown();
-  }
-  lock.lock();
   changed_.wait(lock, [&] { return client_setups_ == 0; });
   std::map<Id, Setup> setups;
   setups.swap(setups_);

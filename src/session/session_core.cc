@@ -76,6 +76,7 @@ Status SessionCore::ensure_running(const HostPort& address) {
   lock.unlock();
   Status started = start_up(address);
   if (started) return {};
+  forget_start();
   lock.lock();
   if (state_ == State::kStopping) {  // by stop() in between, or by a hook
     move_to(State::kStopped);
@@ -83,6 +84,14 @@ Status SessionCore::ensure_running(const HostPort& address) {
   }
   move_to(State::kNew);
   return started;
+}
+
+/// Nobody is to find a door that nobody opens. There is no control thread yet.
+void SessionCore::forget_start() {
+  listener_.reset();
+  device_events_.reset();
+  const std::lock_guard lock(mutex_);
+  port_ = 0;
 }
 
 /// Where it succeeds, the session runs, and its control thread does what stop() asks for.
@@ -99,7 +108,6 @@ Status SessionCore::start_up(const HostPort& address) {
   if (!status) return status;
   initialised_ = true;
   if (is_server_) {
-    listener_.reset();  // of a start that failed
     auto listener = listen_for(options_, *device());
     if (!listener) return listener.status();
     listener_ = std::move(*listener);
@@ -145,7 +153,14 @@ Status SessionCore::open_control() {
 
 void SessionCore::stop() {
   std::unique_lock lock(mutex_);
-  request_stop(lock);
+  const auto handshakes = request_stop(lock);
+  lock.unlock();
+  // Not by the control thread: it may be in a hook that is in the middle of one.
+  for (const auto& connector : handshakes) {
+    connector->refuse(make_error(Errc::kStopped, "this side is being stopped"));
+    connector->shutdown();
+  }
+  lock.lock();
   if (is_inside()) return;
   changed_.wait(lock, [&] { return state_ == State::kStopped; });
   join_control(lock);
@@ -157,12 +172,17 @@ bool SessionCore::is_inside() const {
   return in_guest || inside_.contains_this_one() || serving_.contains_this_one();
 }
 
-void SessionCore::request_stop(std::unique_lock<std::mutex>& /*held*/) {
-  if (state_ == State::kNew) return move_to(State::kStopped);
-  if (state_ >= State::kStopping) return;
-  move_to(State::kStopping);
+/// Returns  the handshakes under way, for the first who asks. No new ones begin from now on
+std::vector<std::shared_ptr<Connector>> SessionCore::request_stop(std::unique_lock<std::mutex>& /*held*/) {
+  std::vector<std::shared_ptr<Connector>> handshakes;
+  if (state_ >= State::kStopping) return handshakes;
+  move_to(state_ == State::kNew ? State::kStopped : State::kStopping);
   if (stop_event_) stop_event_->signal();
   if (wake_event_) wake_event_->signal();
+  for (const auto& [id, setup] : setups_) {
+    if (setup.connector) handshakes.push_back(setup.connector);
+  }
+  return handshakes;
 }
 
 void SessionCore::join_control(std::unique_lock<std::mutex>& lock) {

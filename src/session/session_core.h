@@ -82,7 +82,8 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   Status open_device(const HostPort& address);
   Status open_control();
   void move_to(State next);
-  void request_stop(std::unique_lock<std::mutex>& lock);
+  std::vector<std::shared_ptr<Connector>> request_stop(std::unique_lock<std::mutex>& lock);
+  void forget_start();
   void join_control(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] bool stopping() const;
   [[nodiscard]] bool is_inside() const;
@@ -131,7 +132,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   void end_endpoint(Id id, const std::shared_ptr<EndPoint>& endpoint);
   void reap();
   void tear_down();
-  void end_setups();
+  void join_setups();
   void end_endpoints();
 
   static constexpr Id kWakeId = 0;

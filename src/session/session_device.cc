@@ -21,7 +21,6 @@ bool concerns(const ibv_async_event& event, const EndPoint& endpoint) {
 /// Before the control thread. The device may be shared: whichever session wakes takes the events, for all.
 Status SessionCore::watch_device() {
   DeviceEvents& events = device()->events();
-  device_events_.reset();  // of a start that failed
   auto subscribed = events.subscribe(*this);
   if (!subscribed) return subscribed.status();
   device_events_ = std::move(*subscribed);

@@ -68,7 +68,9 @@ TEST(SessionStranger, WhenAllSlotsAreTakenClientsWaitTheirTurn) {
 }
 
 TEST(SessionStranger, StopDoesNotWaitForThem) {
-  const auto server = make_server();
+  SessionOptions options = local_options();
+  options.tcp.handshake_timeout = std::chrono::hours(1);
+  const auto server = make_server(options);
   ASSERT_TRUE(server->start().ok());
   const RawSocket silent(server->port());
   const auto client = make_client(*server);

@@ -1,11 +1,13 @@
 // Server and client sessions of one process, over soft0.
 #include <gmock/gmock.h>
+#include <poll.h>
 
 #include <array>
 #include <cstring>
 #include <future>
 #include <thread>
 
+#include "rdmacomm/connector/tcp_listener.h"
 #include "session/session_test_tools.h"
 
 namespace rdmacomm {
@@ -365,6 +367,34 @@ TEST(SessionStop, FromInitSession) {
   };
   const auto server = make_session<StopsAtOnce>(local_options());
   EXPECT_EQ(server->start().code(), Errc::kStopped);
+  EXPECT_EQ(server->port(), 0) << "it listens";
+}
+
+/// In ThreadMode::kApplication the hook is on the control thread, which so cannot end what it waits for itself.
+TEST(SessionStop, WhileAHookConnectsToOneThatSaysNothing) {
+  const auto silent = TCPListener::listen({"127.0.0.1", 0});
+  ASSERT_TRUE(silent);
+  const auto server = make_server();
+  ASSERT_TRUE(server->start().ok());
+  SessionOptions options = local_options(server->port());
+  options.tcp.handshake_timeout = std::chrono::hours(1);
+  const auto client = make_session<TestClient>(options);
+  client->configure = [](HcaConfig& hca, const PeerInfo&) {
+    hca.thread_mode = ThreadMode::kApplication;
+    return Status();
+  };
+  std::promise<std::error_code> outcome;
+  client->disconnected = [&](EndPoint&, const Status&) {
+    client->record.add("connects");
+    outcome.set_value(client->connect({"127.0.0.1", (*silent)->port()}).code());
+  };
+  ASSERT_TRUE(client->connect());
+  server->stop();
+  ASSERT_TRUE(client->record.wait_for("connects"));
+  pollfd knocked{(*silent)->fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&knocked, 1, 20'000), 1);
+  client->stop();
+  EXPECT_EQ(outcome.get_future().get(), Errc::kStopped);
 }
 
 TEST(SessionStop, ByManyThreadsAtOnce) {

@@ -27,7 +27,9 @@ namespace rdmacomm {
 ///   on_connect_failed              server: as lazy_config_hca
 /// A hook may call anything of the library, stop() and EndPoint::close() too (they then do not wait), but must not
 /// destroy the session. A hook that blocks holds up what its thread does: the handshake of its peer, or the completions
-/// of its endpoints.
+/// of its endpoints. On the control thread that is much: signs of life to all peers, who take this process for lost when
+/// they miss them for as long as they are told to (10 s), newcomers, and the ends of other endpoints. So what waits for a
+/// peer, as connect() does, belongs on a thread of the application's there.
 class SessionHooks {
  public:
   virtual ~SessionHooks() = default;

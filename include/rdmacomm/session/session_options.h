@@ -26,8 +26,8 @@ struct SessionOptions {
   std::shared_ptr<RDMADevice> shared_device = nullptr;
   /// Another session on the same shared_device, whose completion queues of ThreadMode::kThreadPerCompletionQueue, and their
   /// threads, this one's endpoints use: with the same shared_queue_key, endpoints of both are on one queue. Hooks remain
-  /// each session's own. It has been started, and is stopped after this one; else its stop() ends this one's endpoints
-  /// on its queues. nullptr: queues of this session's own.
+  /// each session's own. It has been started; its stop() ends this one's endpoints on its queues. Lifetime: it is deleted
+  /// after this one. nullptr: queues of this session's own.
   RDMASession* queues_of = nullptr;
   ConnectorKind connector = ConnectorKind::kAuto;  ///< by what peers meet; the same on both sides
   TcpOptions tcp = {};                             ///< also the time limits of rdma_cm
