@@ -20,6 +20,10 @@ constexpr std::chrono::milliseconds kLookAtReader{200};
 /// So long the sender may take to hear that all is well, and leave.
 constexpr std::chrono::seconds kGoodbye{2};
 
+Error reader_is_gone() {
+  return make_error(std::make_error_code(std::errc::broken_pipe), "whoever reads standard output is gone");
+}
+
 /// Takes one sender, and refuses all others.
 class Door final : public ServerSession {
  public:
@@ -111,7 +115,7 @@ class Receiver {
       if (!block && block.code() != Errc::kTimeout) return programs::explained(*sender_, block.status());
       if (!block) {
         if (!output_ || !output_->reader_is_gone()) continue;
-        return make_error(std::make_error_code(std::errc::broken_pipe), "whoever reads standard output is gone");
+        return reader_is_gone();
       }
       if (!*block) return {};
       if (Status taken = take(std::move(*block)); !taken.ok()) return taken;
@@ -200,11 +204,19 @@ class Receiver {
   std::optional<Outlets> outlets_;  // whose threads use all of the above
 };
 
-Status no_sender(const Status& why, std::chrono::milliseconds timeout) {
-  if (why.code() != Errc::kTimeout) return why;
-  std::ostringstream seconds;
-  seconds << static_cast<double>(timeout.count()) / 1000;
-  return make_error(Errc::kTimeout, "no sender has come within --timeout=" + seconds.str() + " s");
+/// Waits as long as --timeout says, and as somebody would read what comes.
+Result<std::shared_ptr<EndPoint>> wait_for_sender(Door& door, std::optional<std::chrono::milliseconds> timeout,
+                                                  const std::optional<Output>& output) {
+  const Deadline deadline = timeout ? Deadline::after(*timeout) : Deadline::never();
+  for (;;) {
+    auto sender = door.wait_for_endpoint(Deadline::after(kLookAtReader).sooner(deadline));
+    if (sender || sender.code() != Errc::kTimeout) return sender;
+    if (output && output->reader_is_gone()) return reader_is_gone();
+    if (!deadline.passed()) continue;
+    std::ostringstream seconds;
+    seconds << static_cast<double>(timeout->count()) / 1000;
+    return make_error(Errc::kTimeout, "no sender has come within --timeout=" + seconds.str() + " s");
+  }
 }
 
 void say(const std::string& text) {
@@ -227,8 +239,8 @@ Status run_receiver(const ReceiverOptions& options) {
   if (Status started = door->start(); !started.ok()) return started;
   if (options.listening) options.listening(door->port());
   if (options.flags.verbose) say("listening on port " + std::to_string(door->port()));
-  const auto sender = door->wait_for_endpoint(options.timeout ? Deadline::after(*options.timeout) : Deadline::never());
-  if (!sender) return no_sender(sender.status(), options.timeout.value_or(std::chrono::milliseconds(0)));
+  const auto sender = wait_for_sender(*door, options.timeout, output);
+  if (!sender) return sender.error();
   if (options.flags.verbose) say("the sender is " + (*sender)->peer());
   const Terms terms = door->terms();
   auto stream = RDMAStream::open(*sender, *(*sender)->channel(kChannel), receiver_stream(terms),

@@ -478,6 +478,11 @@ class Ends(PipeTest):
                 self.assert_failed(receiver, "whoever reads standard output is gone")
                 self.assert_failed(sender, "whoever reads standard output is gone")
 
+    def test_the_reader_goes_before_there_is_a_sender(self):
+        receiver, _ = self.recv()
+        receiver.process.stdout.close()
+        self.assert_failed(receiver, "whoever reads standard output is gone")
+
     def test_head(self):
         receiver, port = self.recv()
         head = subprocess.Popen(["head", "-c", "1000"], stdin=receiver.process.stdout, stdout=subprocess.PIPE)
