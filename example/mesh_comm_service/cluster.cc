@@ -15,6 +15,7 @@ namespace rdmacomm::mesh {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some editors begin a file of UTF-8 with it
 constexpr std::string_view kClusterFlags[] = {"--cluster", "-cluster"};
 
 Error bad_entry(std::string_view entry, const std::string& why) {
@@ -119,6 +120,7 @@ Result<Cluster> parse_cluster(std::string_view text, std::uint16_t port) {
 }
 
 Result<Cluster> parse_host_file(std::string_view content, std::uint16_t port) {
+  if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
   std::vector<HostText> entries;
   int number = 0;
   for (const std::string_view raw : split(content, "\n")) {

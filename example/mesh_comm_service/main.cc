@@ -158,6 +158,9 @@ Result<Options> read_options() {
   if (!modes) return modes.error();
   const auto on_failure = read_on_failure();
   if (!on_failure) return on_failure.error();
+  if (!FLAGS_json.empty() && FLAGS_json == FLAGS_heatmap) {
+    return bad_flag("heatmap", "--json has the same file");
+  }
   for (const std::string& path : {FLAGS_json, FLAGS_heatmap}) {
     if (path.empty()) continue;
     if (Status writable = programs::check_replaceable(path); !writable.ok()) return writable.error();

@@ -20,6 +20,9 @@ Result<HostText> parse_host(std::string_view text) {
   const std::string_view host = text.substr(0, colon);
   if (host.empty() || host == "[]") return wrong("a host is missing");
   if (host.find_first_of(" \t\r\n") != std::string_view::npos) return wrong("a host has no blanks");
+  if (host.find_first_not_of("0123456789") == std::string_view::npos) {
+    return wrong("a host is no number; a port is written behind its host, as HOST:PORT");
+  }
   if (bracketed && !host.ends_with(']')) return wrong("a bracket is open");
   if (colon == std::string_view::npos) return HostText{std::string(host), {}};
   const std::string_view digits = text.substr(colon + 1);

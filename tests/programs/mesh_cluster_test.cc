@@ -44,6 +44,7 @@ TEST(Cluster, SaysWhatIsWrong) {
   EXPECT_THAT(why("h1,h2:65536"), HasSubstr("its port"));
   EXPECT_THAT(why("h1,h2:x"), HasSubstr("its port"));
   EXPECT_THAT(why("h1,h 2"), HasSubstr("no blanks"));
+  EXPECT_THAT(why("h1,5000"), HasSubstr("\"5000\" is no node: a host is no number"));
   EXPECT_THAT(why("h1:5,h1:5"), HasSubstr("\"h1:5\" is no node: it is in the list twice"));
   EXPECT_THAT(why("[::1:5,h2"), HasSubstr("bracket"));
   EXPECT_THAT(parse_cluster("h1,h1", 65535).error().context, HasSubstr("no port left"));
@@ -55,6 +56,7 @@ TEST(Cluster, SaysWhatIsWrong) {
 TEST(HostFile, HasANodeALineAndComments) {
   EXPECT_THAT(texts(parse_host_file("# nodes\nh1\n\n  h2:77  # the second\nh3 slots=2\r\n", 2020)),
               ElementsAre("h1:2020", "h2:77", "h3:2020", "h3:2021"));
+  EXPECT_THAT(texts(parse_host_file("\xEF\xBB\xBFh1\nh2\n", 2020)), ElementsAre("h1:2020", "h2:2020"));
 }
 
 TEST(HostFile, NamesTheLineThatIsWrong) {
