@@ -18,25 +18,27 @@ Result<UniqueFd> open_folder(const Place& place, const std::string& path, const 
   return place.open(path, (options.sync ? O_RDONLY : O_PATH) | O_DIRECTORY);
 }
 
-Result<UniqueFd> make_folder(const Place& place, const Destination& to, const CopyOptions& options) {
+Result<Target> make_folder(const Place& place, const Destination& to, const CopyOptions& options) {
   const std::string name = to.path.substr(0, to.path.find_last_not_of('/') + 1);
-  const auto spot = place.find(name);
+  auto spot = place.find(name);
   if (!spot) return spot.error();
-  if (options.dry_run) return UniqueFd(::dup(spot->folder.get()));
+  if (options.dry_run) return Target{{std::move(spot->folder), ""}, true};
   if (::mkdirat(spot->folder.get(), spot->name.c_str(), 0777 & ~to.mask) != 0) {
     return make_error(last_system_error(), "");
   }
-  return open_folder(place, name, options);
+  auto folder = open_folder(place, name, options);
+  if (!folder) return folder.error();
+  return Target{{std::move(*folder), ""}};
 }
 
 /// no_folder  why it is no directory
-Result<Spot> find_name(const Place& place, const Destination& to, const Error& no_folder) {
+Result<Target> find_name(const Place& place, const Destination& to, const Error& no_folder) {
   const bool may_be_new =
       no_folder.code == std::errc::no_such_file_or_directory || no_folder.code == std::errc::not_a_directory;
   if (!may_be_new) return no_folder;
   if (to.sources > 1) return make_error(no_folder.code, "several sources need a directory");
   auto spot = place.find(to.path);
-  if (!spot) return spot;
+  if (!spot) return spot.error();
   if (spot->name.size() > NAME_MAX) return make_error(std::make_error_code(std::errc::filename_too_long), "");
   if (is_partial_name(spot->name)) return make_error(Errc::kInvalidArgument, "that is a name of unfinished copies");
   struct stat is = {};
@@ -44,21 +46,21 @@ Result<Spot> find_name(const Place& place, const Destination& to, const Error& n
   if (there && ::fstat(there->get(), &is) == 0 && !S_ISREG(is.st_mode)) {
     return make_error(std::make_error_code(std::errc::not_supported), "it is no file");
   }
-  return spot;
+  return Target{std::move(*spot)};
 }
 
-Result<Spot> find_out(const Place& place, const Destination& to, const CopyOptions& options) {
+Result<Target> find_out(const Place& place, const Destination& to, const CopyOptions& options) {
   auto folder = open_folder(place, to.path, options);
   const bool is_folder = to.path.ends_with('/');
   if (!folder && !is_folder) return find_name(place, to, folder.error());
-  if (folder.code() == std::errc::no_such_file_or_directory) folder = make_folder(place, to, options);
+  if (folder.code() == std::errc::no_such_file_or_directory) return make_folder(place, to, options);
   if (!folder) return folder.error();
-  return Spot{std::move(*folder), ""};
+  return Target{{std::move(*folder), ""}};
 }
 
 }  // namespace
 
-Result<Spot> open_destination(const Place& place, const Destination& to, const CopyOptions& options) {
+Result<Target> open_destination(const Place& place, const Destination& to, const CopyOptions& options) {
   auto spot = find_out(place, to, options);
   if (spot) return spot;
   const std::string& why = spot.error().context;

@@ -16,9 +16,14 @@ struct Destination {
   unsigned mask = 022;        ///< of modes, where they are not kept (umask)
 };
 
+/// A resource.
+struct Target : Spot {
+  bool is_absent = false;  ///< a dry run would make the folder; `folder` is one above it
+};
+
 /// Finds out whether `to` is a directory, or the name that the first thing that comes gets: one that nothing has, or a file or
 /// a link.
 /// Returns  an error that names the path and why nothing can be copied there
-[[nodiscard]] Result<Spot> open_destination(const Place& place, const Destination& to, const CopyOptions& options);
+[[nodiscard]] Result<Target> open_destination(const Place& place, const Destination& to, const CopyOptions& options);
 
 }  // namespace rdmacomm::copying

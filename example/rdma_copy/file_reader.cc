@@ -3,11 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "rdmacomm/base/system_call.h"
 
 namespace rdmacomm::copying {
+namespace {
+
+/// While it waits for its turn: how often it looks whether there is a stream still.
+constexpr std::chrono::milliseconds kLookAtStream{100};
+
+}  // namespace
 
 void add_hole(programs::Checksum& checksum, std::uint64_t length) noexcept {
   checksum.update(Extent{.offset = ~std::uint64_t{0}, .length = length}.encode());
@@ -165,11 +172,16 @@ bool FileReader::read(std::uint64_t offset, std::span<std::byte> to) {
   return true;
 }
 
+/// What is sent is on its way meanwhile. A low rate makes turns of hours: the stream may end long before.
 Status FileReader::wait_for_turn(std::uint64_t bytes) {
   if (!limit_.bounded()) return {};
-  if (Status sent = writer_.flush(); !sent.ok()) return sent;
-  std::this_thread::sleep_until(limit_.take(bytes, RateLimit::Clock::now()));
-  return {};
+  const auto turn = limit_.take(bytes, RateLimit::Clock::now());
+  for (;;) {
+    if (Status sent = writer_.flush(); !sent.ok()) return sent;
+    const auto now = RateLimit::Clock::now();
+    if (now >= turn) return {};
+    std::this_thread::sleep_until(std::min(turn, now + kLookAtStream));
+  }
 }
 
 }  // namespace rdmacomm::copying

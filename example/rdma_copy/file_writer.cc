@@ -273,10 +273,7 @@ Status FileWriter::end(const FileEnd& end) {
                                              " bytes, of which " + std::to_string(at_) + " have come");
   }
   drain();
-  if (!file_) {
-    struct stat is = {};
-    return ::fstat(old_.get(), &is) == 0 ? set_attributes(old_.get(), is.st_mode & 07777) : Status(failed());
-  }
+  if (!file_) return settle_old();
   if (plan_.checksum && end.checksum != checksum_.value()) {
     return make_error(std::make_error_code(std::errc::io_error),
                       "what was written is not what was read: the checksums differ");
@@ -288,6 +285,15 @@ Status FileWriter::end(const FileEnd& end) {
   if (plan_.sync && ::fsync(file_.fd()) != 0) return failed();
   if (Status named = file_.publish(); !named.ok()) return named;
   return plan_.sync && ::fsync(plan_.folder) != 0 ? Status(failed()) : Status();
+}
+
+/// It is the same, and left alone, but where mode and time are copied, too, and differ.
+Status FileWriter::settle_old() {
+  struct stat is = {};
+  if (!plan_.times) return {};
+  if (::fstat(old_.get(), &is) != 0) return failed();
+  if ((is.st_mode & 07777) == plan_.mode && FileTime::modified(is) == plan_.entry.modified) return {};
+  return set_attributes(old_.get(), is.st_mode & 07777);
 }
 
 Status FileWriter::set_attributes(int fd, unsigned has_mode) {

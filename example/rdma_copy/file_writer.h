@@ -58,6 +58,7 @@ class FileWriter {
   [[nodiscard]] Status copy_old(const Same& same);
   void reserve(std::uint64_t offset, std::uint64_t length);
   [[nodiscard]] Status write_all(std::uint64_t offset, std::span<const std::byte> bytes);
+  [[nodiscard]] Status settle_old();
   [[nodiscard]] Status set_attributes(int fd, unsigned has_mode);
 
   void drain();

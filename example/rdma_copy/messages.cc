@@ -64,6 +64,10 @@ Result<std::string> take_path(std::span<const std::byte> payload) {
   return path;
 }
 
+FileTime FileTime::modified(const struct stat& is) noexcept {
+  return {.seconds = is.st_mtim.tv_sec, .nanoseconds = static_cast<std::uint32_t>(is.st_mtim.tv_nsec)};
+}
+
 std::array<timespec, 2> FileTime::for_utimens() const noexcept {
   return {timespec{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
           timespec{.tv_sec = seconds, .tv_nsec = static_cast<long>(nanoseconds)}};

@@ -1,6 +1,8 @@
 // messages.h - what the two sides of a copy tell each other.   Wire form: docs/wire_format.md "Copies"
 #pragma once
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -62,6 +64,7 @@ struct Job {
 struct FileTime {
   std::int64_t seconds = 0;
   std::uint32_t nanoseconds = 0;  ///< below 10^9
+  [[nodiscard]] static FileTime modified(const struct stat& is) noexcept;
   /// For futimens(3) and utimensat(2): the time of the last access stays.
   [[nodiscard]] std::array<timespec, 2> for_utimens() const noexcept;
   bool operator==(const FileTime&) const = default;

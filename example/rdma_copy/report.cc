@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "rdma_copy/total_size.h"
 #include "support/program.h"
@@ -24,9 +25,12 @@ Report::Report(const Options& options)
   if (!options.progress) return;
   events_.moved = [this](std::uint64_t bytes) { moved(bytes); };
   if (options.sources.empty()) return;
-  sizing_ = std::thread([this] {
-    if (const auto total = total_size(options_.sources, options_.recursive, over_)) progress_.set_total(*total);
-  });
+  try {
+    sizing_ = std::thread([this] {
+      if (const auto total = total_size(options_.sources, options_.recursive, over_)) progress_.set_total(*total);
+    });
+  } catch (const std::system_error&) {  // no more threads for this user: nobody is told how much is left
+  }
 }
 
 Report::~Report() {

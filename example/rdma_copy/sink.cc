@@ -49,7 +49,7 @@ class Sink {
     auto spot = open_destination(place, destination, options_);
     if (!spot) return spot.error();
     new_name_ = std::move(spot->name);
-    folders_.push_back(std::make_shared<TargetFolder>(destination.path, std::move(spot->folder)));
+    folders_.push_back(std::make_shared<TargetFolder>(destination.path, std::move(spot->folder), spot->is_absent));
     return {};
   }
 
@@ -190,7 +190,9 @@ class Sink {
   }
 
   Status link(const Entry& entry) {
-    if (!options_.dry_run) {
+    if (options_.dry_run) {
+      if (Status may = folders_.back()->would_take(entry.name); !may.ok()) return fail(id_, path_, may.error());
+    } else {
       before_others();
       const auto times = entry.modified.for_utimens();
       const Status named =
@@ -207,7 +209,9 @@ class Sink {
   Status file(Entry entry, bool left_out) {
     size_ = entry.size;
     if (options_.dry_run) {
-      if (!left_out) count_file(size_);
+      if (left_out) return {};
+      if (Status may = folders_.back()->would_take(entry.name); !may.ok()) return fail(id_, path_, may.error());
+      count_file(size_);
       return {};
     }
     writing_ = true;

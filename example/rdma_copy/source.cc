@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "rdma_copy/answers.h"
 #include "rdma_copy/directory.h"
@@ -124,10 +125,7 @@ class Source {
   }
 
   Entry entry_of(const struct stat& is, const std::string& name) {
-    return {.id = ++last_id_,
-            .mode = is.st_mode & 07777,
-            .modified = {.seconds = is.st_mtim.tv_sec, .nanoseconds = static_cast<std::uint32_t>(is.st_mtim.tv_nsec)},
-            .name = name};
+    return {.id = ++last_id_, .mode = is.st_mode & 07777, .modified = FileTime::modified(is), .name = name};
   }
 
   void announce(const std::string& path, std::uint64_t size) const {
@@ -227,11 +225,17 @@ class Source {
 
 Status run_source(RDMAStream& stream, const Place& place, const std::vector<std::string>& paths,
                   const CopyOptions& options, const Events& events, Counts& counts) {
-  Source source(stream, place, options, events, counts);
-  Status sent = source.run(paths);
-  // Its thread listens until then.
-  if (!sent.ok()) stream.abort(sent.message());
-  return sent;
+  try {
+    Source source(stream, place, options, events, counts);
+    Status sent = source.run(paths);
+    // Its thread listens until then.
+    if (!sent.ok()) stream.abort(sent.message());
+    return sent;
+  } catch (const std::system_error& error) {  // no more threads for this user
+    Status failed = make_error(error.code(), "cannot start a thread to listen with");
+    stream.abort(failed.message());
+    return failed;
+  }
 }
 
 }  // namespace rdmacomm::copying

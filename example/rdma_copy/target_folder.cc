@@ -47,6 +47,14 @@ Status TargetFolder::look_into(const TargetFolder& parent) {
   return {};
 }
 
+Status TargetFolder::would_take(const std::string& name) const {
+  struct stat is = {};
+  if (is_absent_ || ::fstatat(fd(), name.c_str(), &is, AT_SYMLINK_NOFOLLOW) != 0) return {};
+  if (S_ISREG(is.st_mode) || S_ISLNK(is.st_mode)) return {};
+  return make_error(std::make_error_code(S_ISDIR(is.st_mode) ? std::errc::is_a_directory : std::errc::not_supported),
+                    "");
+}
+
 Status TargetFolder::settle(bool archive, bool sync) const {
   if (mode_ && ::fchmod(fd(), *mode_) != 0) return failed();
   if (archive && ::futimens(fd(), entry_.modified.for_utimens().data()) != 0) return failed();

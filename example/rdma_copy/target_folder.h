@@ -16,7 +16,9 @@ namespace rdmacomm::copying {
 class TargetFolder {
  public:
   /// opened  nothing: it could not be, and all that is in it is left out
-  TargetFolder(std::string path, UniqueFd opened) : path_(std::move(path)), fd_(std::move(opened)) {}
+  /// is_absent  it would be made: nothing is in it, whatever is in what is opened in its place
+  TargetFolder(std::string path, UniqueFd opened, bool is_absent = false)
+      : path_(std::move(path)), fd_(std::move(opened)), is_absent_(is_absent) {}
   /// What `entry` says, in a directory at `path`; nothing is done.
   TargetFolder(std::string path, Entry entry) : path_(std::move(path)), entry_(std::move(entry)) {}
   TargetFolder(const TargetFolder&) = delete;
@@ -28,6 +30,9 @@ class TargetFolder {
   [[nodiscard]] Status make(const TargetFolder& parent, unsigned mode, bool archive);
   /// Opens it where it is there, and does as if it had been made where not. Returns  as make()
   [[nodiscard]] Status look_into(const TargetFolder& parent);
+
+  /// Whether a file or a link could have that name. Returns  is_a_directory, not_supported: what has it is neither
+  [[nodiscard]] Status would_take(const std::string& name) const;
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
   [[nodiscard]] std::uint32_t id() const noexcept { return entry_.id; }

@@ -404,6 +404,34 @@ class Runs(CopyTest):
         self.assert_copied("-rn", ":tree", self.path("out"))
         self.assertEqual(os.listdir(self.path("out")), [])
 
+    def test_dry_run_finds_what_a_copy_would(self):
+        self.serve()
+        source = self.file("in/directory/name", b"x")
+        os.makedirs(self.path("root/name"))
+        self.file("root/directory", b"a file")
+        self.assert_copied("-rn", self.path("in/directory"), ":new/")  # where nothing has the name
+        for words in ([source, ":"], ["-r", self.path("in/directory"), ":"]):
+            results = [self.copy(*dry, *words) for dry in ([], ["-n"])]
+            self.assertEqual(results[0][2], results[1][2])
+            self.assertEqual(results[0][0], results[1][0])
+            self.assertEqual(results[0][0], 1)
+            self.assertIn("cannot be written", results[0][2])
+
+    def test_the_same_is_left_alone(self):
+        self.serve()
+        data = self.random.randbytes(200_000)
+        source, there = self.file("in/file", data), self.file("root/file", data)
+        os.chmod(source, 0o755)
+        os.chmod(there, 0o600)
+        before = os.stat(there)
+        self.assert_copied("--resume", source, ":")
+        after = os.stat(there)
+        self.assertEqual((after.st_mode, after.st_mtime_ns, after.st_ino), (before.st_mode, before.st_mtime_ns, before.st_ino))
+        self.assert_copied("--resume", "-a", source, ":")
+        after = os.stat(there)
+        self.assertEqual((stat.S_IMODE(after.st_mode), after.st_mtime_ns, after.st_ino),
+                         (0o755, os.stat(source).st_mtime_ns, before.st_ino))
+
     def test_output_that_cannot_be_written(self):
         self.serve()
         source = self.file("in/file", b"x")
@@ -680,6 +708,15 @@ class Broken(CopyTest):
         self.assert_ends_in_order(server)
         self.assert_one_line(copying.finish(20), "the server ends")
 
+    def test_a_server_ends_while_it_waits_for_its_turn(self):
+        """At one byte a second the first piece is a turn of an hour."""
+        server = self.serve()
+        self.file("root/big", self.random.randbytes(100_000))
+        pull = self.begin("--bwlimit=1", ":big", self.path("out"))
+        self.wait_for_partial(4096, "out/.big.rdma_copy-partial")
+        self.assert_ends_in_order(server)
+        self.assert_one_line(pull.finish(20), "the server ends")
+
     def test_a_client_that_dies_leaves_the_others_alone(self):
         source = self.big(8)
         server = self.serve()
@@ -873,6 +910,7 @@ class Errors(CopyTest):
         os.chmod(self.path("root"), 0o777)
         for number in range(20):
             self.file(f"in/tree/{number}", b"x" * number)
+        self.file("root/pulled/file", b"x")
         said = ""
         for threads in range(3, 40):
             try:
@@ -882,13 +920,17 @@ class Errors(CopyTest):
             status, _, err = self.copy("-r", self.path("in/tree"), f":{threads}")
             said += err
             self.assertIn(status, (0, 1), err)
+            pulled, _, err = self.copy("-r", ":pulled", self.path("out"))
+            said += err
+            self.assertIn(pulled, (0, 1), err)
             server.kill(signal.SIGTERM)
             ended, _, complaint = server.finish(20)
             self.assertEqual(ended, 0, complaint)
-            if status == 0:
+            if status == pulled == 0:
                 break
         self.assertEqual(tree(self.path(f"root/{threads}")), tree(self.path("in/tree")))
         self.assertIn("cannot start a thread to write with", said)
+        self.assertIn("cannot start a thread to listen with", said)
 
     def test_no_permission(self):
         who = self.as_nobody()
