@@ -160,8 +160,7 @@ void SessionCore::reap() {
 // The end -------------------------------------------------------------------------------------------------------------
 
 void SessionCore::tear_down() {
-  listener_.reset();
-  device_events_.reset();
+  stop_listening();
   join_setups();
   end_endpoints();
   std::deque<std::shared_ptr<EndPoint>> unclaimed;
@@ -170,7 +169,6 @@ void SessionCore::tear_down() {
   unclaimed.swap(unclaimed_);
   failed.swap(failed_);
   receive_pools_.clear();
-  port_ = 0;
   move_to(State::kStopped);
 }
 

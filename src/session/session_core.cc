@@ -76,7 +76,7 @@ Status SessionCore::ensure_running(const HostPort& address) {
   lock.unlock();
   Status started = start_up(address);
   if (started) return {};
-  forget_start();
+  stop_listening();
   lock.lock();
   if (state_ == State::kStopping) {  // by stop() in between, or by a hook
     move_to(State::kStopped);
@@ -86,8 +86,8 @@ Status SessionCore::ensure_running(const HostPort& address) {
   return started;
 }
 
-/// Nobody is to find a door that nobody opens. There is no control thread yet.
-void SessionCore::forget_start() {
+/// To newcomers and to the device: nobody is to find a door that nobody opens.
+void SessionCore::stop_listening() {
   listener_.reset();
   device_events_.reset();
   const std::lock_guard lock(mutex_);

@@ -83,7 +83,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   Status open_control();
   void move_to(State next);
   std::vector<std::shared_ptr<Connector>> request_stop(std::unique_lock<std::mutex>& lock);
-  void forget_start();
+  void stop_listening();
   void join_control(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] bool stopping() const;
   [[nodiscard]] bool is_inside() const;
