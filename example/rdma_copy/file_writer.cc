@@ -82,11 +82,12 @@ Status FileWriter::find_base() {
 }
 
 Status FileWriter::create() {
-  const auto make = plan_.at_once ? NewFile::create_unnamed : NewFile::create;
-  auto made = make(plan_.folder, plan_.entry.name, plan_.mode | kOwnerWrites);
+  const unsigned mode = plan_.mode | kOwnerWrites;
+  auto made = plan_.at_once ? NewFile::create_unnamed(plan_.folder, plan_.entry.name, mode, plan_.new_folder)
+                            : NewFile::create(plan_.folder, plan_.entry.name, mode);
   if (!made) return made.error();
   file_ = std::move(*made);
-  has_mode_ = (plan_.mode | kOwnerWrites) & 0777;
+  has_mode_ = mode & 0777;
   return {};
 }
 

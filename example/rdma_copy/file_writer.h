@@ -23,6 +23,7 @@ class FileWriter {
  public:
   struct Plan {
     int folder = -1;
+    bool new_folder = false;  ///< no earlier copy has left anything in it
     Entry entry = {};
     unsigned mode = 0644;  ///< it shall have
     bool times = false;    ///< and the entry's time

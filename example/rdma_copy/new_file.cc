@@ -113,13 +113,15 @@ Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mo
   }
 }
 
-Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, unsigned mode) {
+Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, unsigned mode, bool new_folder) {
   if (name.size() > kMostName) return make_error(std::make_error_code(std::errc::filename_too_long), "");
   static const bool linkable = ::access("/proc/self/fd", X_OK) == 0;
   UniqueFd fd(linkable ? ::openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode) : -1);
   // Each file system has its own word for what it cannot do. Where it is something else, create() finds it, too.
   if (!fd) return create(folder, name, mode);
-  if (Status removed = remove_left(folder, partial_name(name)); !removed.ok()) return removed.error();
+  if (!new_folder) {
+    if (Status removed = remove_left(folder, partial_name(name)); !removed.ok()) return removed.error();
+  }
   return NewFile(folder, name, std::move(fd), {});
 }
 

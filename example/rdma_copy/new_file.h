@@ -29,7 +29,9 @@ class NewFile {
   [[nodiscard]] static Result<NewFile> create(int folder, const std::string& name, unsigned mode);
   /// The same, but it has no name at all until publish(). For what is written at once: with ext4 that takes two thirds of
   /// the time. On file systems that cannot do it (O_TMPFILE), and where /proc is missing: as create().
-  [[nodiscard]] static Result<NewFile> create_unnamed(int folder, const std::string& name, unsigned mode);
+  /// new_folder  nobody can have left anything there: it is not looked for
+  [[nodiscard]] static Result<NewFile> create_unnamed(int folder, const std::string& name, unsigned mode,
+                                                      bool new_folder = false);
   /// What an earlier one has left. Returns  std::errc::no_such_file_or_directory: nothing; as create()
   [[nodiscard]] static Result<NewFile> reopen(int folder, const std::string& name);
 

@@ -219,6 +219,7 @@ class Sink {
     const unsigned mode = mode_of(entry);
     SmallFile file{.folder = folders_.back(),
                    .plan = {.folder = folders_.back()->fd(),
+                            .new_folder = folders_.back()->is_new(),
                             .entry = std::move(entry),
                             .mode = mode,
                             .times = options_.archive,

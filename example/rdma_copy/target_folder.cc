@@ -27,6 +27,7 @@ Status TargetFolder::make(const TargetFolder& parent, unsigned mode, bool archiv
   struct stat is = {};
   if (!opened || ::fstat(opened.get(), &is) != 0) return failed();
   fd_ = std::move(opened);
+  is_new_ = made;
   const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU;
   if (closed) (void)::fchmod(fd(), (is.st_mode & 07777) | S_IRWXU);  // if not, who writes will tell
   if (archive || (made && (mode & S_IRWXU) != S_IRWXU)) {

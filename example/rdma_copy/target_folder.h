@@ -38,6 +38,8 @@ class TargetFolder {
   [[nodiscard]] std::uint32_t id() const noexcept { return entry_.id; }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] bool left_out() const noexcept { return !fd_; }
+  /// make() made it: no earlier copy has left anything in it.
+  [[nodiscard]] bool is_new() const noexcept { return is_new_; }
 
   // The source, which has not left it, and each file that is being written in it use it.
   void use() noexcept { ++users_; }
@@ -52,6 +54,7 @@ class TargetFolder {
   UniqueFd fd_ = UniqueFd();
   std::optional<unsigned> mode_ = {};  // that it gets when all in it is written
   bool is_absent_ = false;             // it would be made
+  bool is_new_ = false;
   std::atomic<unsigned> users_{1};
 };
 

@@ -378,7 +378,11 @@ TEST_F(CopyPlace, APathIsAFolderAndAName) {
 
 // Files in the making ---------------------------------------------------------------------------------------------------
 
-using CopyNewFile = CopyFolder;
+struct CopyNewFile : CopyFolder {
+  [[nodiscard]] Result<NewFile> make(bool unnamed, const std::string& name) const {
+    return unnamed ? NewFile::create_unnamed(folder.get(), name, 0644) : NewFile::create(folder.get(), name, 0644);
+  }
+};
 
 TEST_F(CopyNewFile, HasItsNameWhenItIsWhole) {
   write("name", "old");
@@ -452,6 +456,16 @@ TEST_F(CopyNewFile, HasNoNameAtAllUntilItIsWhole) {
   EXPECT_THAT(names(), ElementsAre("name"));
 }
 
+TEST_F(CopyNewFile, LooksForNothingInANewFolder) {
+  write(".name.rdma_copy-partial", "left");
+  auto file = NewFile::create_unnamed(folder.get(), "name", 0640, true);
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  ASSERT_EQ(::write(file->fd(), "new", 3), 3);
+  EXPECT_TRUE(file->publish().ok());
+  EXPECT_EQ(read("name"), "new");
+  EXPECT_EQ(read(".name.rdma_copy-partial"), "left");
+}
+
 TEST_F(CopyNewFile, WithoutANameReplacesWhatHasTheName) {
   auto file = NewFile::create_unnamed(folder.get(), "name", 0640);
   ASSERT_TRUE(file.has_value()) << file.error().message();
@@ -489,9 +503,8 @@ TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
     std::vector<std::jthread> writers;
     for (int writer = 0; writer < kWriters; ++writer) {
       writers.emplace_back([&, unnamed = writer % 2 != 0] {
-        const auto make = unnamed ? NewFile::create_unnamed : NewFile::create;
         for (int turn = 0; turn < 1000; ++turn) {
-          auto file = make(folder.get(), "name", 0644);
+          auto file = make(unnamed, "name");
           if (!file) {
             EXPECT_EQ(file.code(), std::errc::text_file_busy) << file.error().message();
             continue;
@@ -517,14 +530,14 @@ TEST_F(CopyNewFile, TakesNoPlaceOfWhatIsNoFile) {
   fs::create_directory(top / "directory");
   fs::create_symlink("nowhere", top / "link");
   fs::create_symlink("nowhere", top / "other_link");
-  for (const auto& [make, link] : {std::pair(&NewFile::create, "link"), {&NewFile::create_unnamed, "other_link"}}) {
+  for (const auto& [unnamed, link] : {std::pair(false, "link"), {true, "other_link"}}) {
     for (const char* name : {"fifo", "directory"}) {
-      auto file = make(folder.get(), name, 0644);
+      auto file = make(unnamed, name);
       ASSERT_TRUE(file.has_value());
       EXPECT_FALSE(file->publish().ok()) << name;
       file->discard();
     }
-    auto file = make(folder.get(), link, 0644);
+    auto file = make(unnamed, link);
     EXPECT_TRUE(file->publish().ok());
     EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(top / link)));
   }
