@@ -194,7 +194,8 @@ Result<Hello> Hello::decode(std::span<const std::byte> payload) {
 
 Reject Reject::of(const Error& error) {
   const bool ours = error.code.category() == errc_category() && error.code.value() != 0;
-  return {ours ? static_cast<Errc>(error.code.value()) : Errc::kPeerRefused, error.context};
+  if (ours) return {static_cast<Errc>(error.code.value()), error.context};
+  return {Errc::kPeerRefused, error.message()};  // the system's code does not travel: its words do
 }
 
 std::vector<std::byte> Reject::encode() const {

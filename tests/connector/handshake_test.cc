@@ -164,7 +164,9 @@ TEST(Reject, CarriesCodeAndReason) {
   ASSERT_TRUE(back);
   EXPECT_EQ(back->code, Errc::kIncompatiblePeer);
   EXPECT_EQ(back->reason, "MTU");
-  EXPECT_EQ(Reject::of(make_error(make_error_code(std::errc::io_error), "x")).code, Errc::kPeerRefused);
+  const Reject by_system = Reject::of(make_error(make_error_code(std::errc::io_error), "x"));
+  EXPECT_EQ(by_system.code, Errc::kPeerRefused);
+  EXPECT_EQ(by_system.reason, "x (Input/output error)");
 }
 
 TEST(Reject, UnknownCodesAndLongReasonsAreTamed) {
