@@ -55,6 +55,7 @@ std::string cause_of(ibv_qp_state to, std::error_code code) {
            "compare GID type, IP version and MTU of both sides";
   }
   if (to == IBV_QPS_INIT && code == std::errc::invalid_argument) return "is the P_Key index in the port's table?";
+  if (code == std::errc::too_many_files_open) return "this process may have no more descriptors; see `ulimit -n`";
   if (code == std::errc::not_enough_memory) return "the device is out of resources, or RLIMIT_MEMLOCK is too low";
   return "the device refused the values";
 }

@@ -125,7 +125,7 @@ TEST_F(RDMAAdapterTest, ARefusedTransitionNamesItsValuesAndTheLikelyCause) {
   for (const auto& [number, cause] :
        {Case{EINVAL, "cannot reach the peer's GID from this GID index"}, Case{ETIMEDOUT, "no answer to address"},
         Case{EHOSTUNREACH, "no route"}, Case{ENETUNREACH, "no route"}, Case{ENOMEM, "RLIMIT_MEMLOCK"},
-        Case{EPERM, "the device refused the values"}}) {
+        Case{EMFILE, "ulimit -n"}, Case{EPERM, "the device refused the values"}}) {
     const auto adapter = made();
     fake_.fail("modify_qp", number);
     const Status refused = adapter->connect(peer_of(*adapter));
