@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 
 #include "rdmacomm/base/printable.h"
@@ -120,8 +119,7 @@ Result<Have> Have::decode(std::span<const std::byte> bytes) {
   have.base = static_cast<Base>(base);
   have.size = reader.get<std::uint64_t>();
   have.block_bytes = reader.get<std::uint32_t>();
-  const bool good = base <= 2 && have.size <= std::uint64_t{INT64_MAX} && std::has_single_bit(have.block_bytes) &&
-                    have.block_bytes >= kLeastBlock && have.block_bytes <= kMostBlock && have.blocks() <= kMostBlocks;
+  const bool good = base <= 2 && have.size <= kMostSize && have.block_bytes == hash_block_bytes(have.size);
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("account of what it has");
   return have;
 }

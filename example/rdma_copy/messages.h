@@ -99,7 +99,7 @@ struct Have {
   std::uint32_t id = 0;
   Base base = Base::kNone;
   std::uint64_t size = 0;
-  std::uint32_t block_bytes = kLeastBlock;  ///< a power of two
+  std::uint32_t block_bytes = kLeastBlock;  ///< hash_block_bytes(size)
 
   /// Hashes that follow: of all blocks, the last one of which may be short.
   [[nodiscard]] std::uint64_t blocks() const noexcept { return (size + block_bytes - 1) / block_bytes; }
