@@ -67,7 +67,6 @@ Status FileWriter::find_base() {
       (void)::ftruncate(partial->fd(), is.st_size);  // without what was reserved behind it
       file_ = std::move(*partial);
       have_.base = Have::Base::kPartial;
-      has_mode_ = is.st_mode & 07777;
     }
   }
   if (have_.base == Have::Base::kNone) {
@@ -82,12 +81,11 @@ Status FileWriter::find_base() {
 }
 
 Status FileWriter::create() {
-  const unsigned mode = plan_.mode | kOwnerWrites;
+  const unsigned mode = (plan_.mode & 0777) | kOwnerWrites;  // the others only when it is whole
   auto made = plan_.at_once ? NewFile::create_unnamed(plan_.folder, plan_.entry.name, mode, plan_.new_folder)
                             : NewFile::create(plan_.folder, plan_.entry.name, mode);
   if (!made) return made.error();
   file_ = std::move(*made);
-  has_mode_ = mode & 0777;
   return {};
 }
 
@@ -282,7 +280,7 @@ Status FileWriter::end(const FileEnd& end) {
   // A file that was begun by another copy may be longer; one that ends in a hole is shorter.
   const bool exact = have_.base == Have::Base::kNone && plan_.entry.size == written_;
   if (!exact && ::ftruncate(file_.fd(), static_cast<off_t>(plan_.entry.size)) != 0) return failed();
-  if (Status set = set_attributes(file_.fd(), has_mode_); !set.ok()) return set;
+  if (Status set = set_attributes(file_.fd(), file_.mode(), wanted_mode()); !set.ok()) return set;
   if (plan_.sync && ::fsync(file_.fd()) != 0) return failed();
   if (Status named = file_.publish(); !named.ok()) return named;
   return plan_.sync && ::fsync(plan_.folder) != 0 ? Status(failed()) : Status();
@@ -294,11 +292,17 @@ Status FileWriter::settle_old() {
   if (!plan_.times) return {};
   if (::fstat(old_.get(), &is) != 0) return failed();
   if ((is.st_mode & 07777) == plan_.mode && FileTime::modified(is) == plan_.entry.modified) return {};
-  return set_attributes(old_.get(), is.st_mode & 07777);
+  return set_attributes(old_.get(), is.st_mode & 07777, plan_.mode);
 }
 
-Status FileWriter::set_attributes(int fd, unsigned has_mode) {
-  if (has_mode != plan_.mode && ::fchmod(fd, plan_.mode) != 0) return failed("its mode");
+/// Where modes are not copied, a directory's default ACL has its say in that of a new file: nothing is added to it.
+unsigned FileWriter::wanted_mode() const noexcept {
+  const bool as_made = !plan_.times && have_.base != Have::Base::kPartial;
+  return as_made ? plan_.mode & file_.mode() : plan_.mode;
+}
+
+Status FileWriter::set_attributes(int fd, unsigned has_mode, unsigned mode) {
+  if (has_mode != mode && ::fchmod(fd, mode) != 0) return failed("its mode");
   if (!plan_.times) return {};
   return ::futimens(fd, plan_.entry.modified.for_utimens().data()) == 0 ? Status() : Status(failed("its time"));
 }

@@ -60,8 +60,8 @@ class FileWriter {
   void reserve(std::uint64_t offset, std::uint64_t length);
   [[nodiscard]] Status write_all(std::uint64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] Status settle_old();
-  [[nodiscard]] Status set_attributes(int fd, unsigned has_mode);
-
+  [[nodiscard]] unsigned wanted_mode() const noexcept;
+  [[nodiscard]] Status set_attributes(int fd, unsigned has_mode, unsigned mode);
   void drain();
 
   const Plan plan_;
@@ -74,7 +74,6 @@ class FileWriter {
   std::uint64_t at_ = 0;       // so much has come
   std::uint64_t written_ = 0;  // the new file ends there, at least
   std::uint64_t reserved_ = 0;
-  unsigned has_mode_ = 0;
   AlignedBytes buffer_;
 };
 

@@ -122,7 +122,8 @@ Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, uns
   if (!new_folder) {
     if (Status removed = remove_left(folder, partial_name(name)); !removed.ok()) return removed.error();
   }
-  return NewFile(folder, name, std::move(fd), {});
+  struct stat made = {};
+  return ::fstat(fd.get(), &made) == 0 ? Result<NewFile>(NewFile(folder, name, std::move(fd), made)) : failed();
 }
 
 Result<NewFile> NewFile::reopen(int folder, const std::string& name) {

@@ -37,6 +37,8 @@ class NewFile {
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// That it had when it was made or reopened: not always the one that was asked for, as a directory may say otherwise.
+  [[nodiscard]] unsigned mode() const noexcept { return identity_.st_mode & 07777; }
   /// The file becomes NAME, instead of a file or a link that has the name. Returns  the system's error: it is a
   /// directory, or something that is no file; no_such_file_or_directory: somebody has removed it meanwhile
   [[nodiscard]] Status publish();

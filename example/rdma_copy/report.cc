@@ -1,10 +1,12 @@
 #include "rdma_copy/report.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "rdma_copy/total_size.h"
+#include "rdmacomm/base/system_call.h"
 #include "support/program.h"
 
 namespace rdmacomm::copying {
@@ -95,10 +97,11 @@ std::string Report::json(const Counts& counts, const Status& outcome) const {
 }
 
 Status Report::end(const Counts& counts, const Status& outcome) {
+  errno = EIO;  // where the stream does not say why
   if (options_.json) options_.out << json(counts, outcome) << '\n';
   if (options_.progress && outcome.ok()) progress_.say(summary(counts));
   if (options_.out.flush()) return {};
-  return make_error(std::make_error_code(std::errc::io_error), "standard output cannot be written");
+  return make_error(last_system_error(), "standard output cannot be written");
 }
 
 }  // namespace rdmacomm::copying
