@@ -14,12 +14,13 @@
 namespace rdmacomm::softdev {
 
 ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attributes) {
-  const DeviceIdentity& identity = SoftContext::from(pd->context).identity();
+  SoftContext& context = SoftContext::from(pd->context);
+  const DeviceIdentity& identity = context.identity();
   if (attributes->port_num != 1) return fail<ibv_ah>(EINVAL);
   std::vector<ibv_gid_entry> table;
   Route route;
-  int error = gid_table(identity, table);
-  if (error == 0) error = find_route(identity, table, *attributes, SoftContext::from(pd->context).tcp_use(), route);
+  int error = context.gid_table(table);
+  if (error == 0) error = find_route(identity, table, *attributes, context.tcp_use(), route);
   if (error != 0) return fail<ibv_ah>(error);
   auto ah = std::make_unique<SoftAh>();
   ah->context = pd->context;
@@ -53,7 +54,7 @@ int init_ah_from_wc(ibv_context* context, std::uint8_t port, const ibv_wc& wc, c
   const HeaderAddresses addresses = read_header(*header);
   const DeviceIdentity& identity = SoftContext::from(context).identity();
   std::vector<ibv_gid_entry> table;
-  if (const int error = gid_table(identity, table); error != 0) {
+  if (const int error = SoftContext::from(context).gid_table(table); error != 0) {
     errno = error;
     return -1;
   }

@@ -103,7 +103,7 @@ int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attribute
 int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry) {
   if (port != 1) return EINVAL;
   std::vector<ibv_gid_entry> table;
-  if (const int error = gid_table(identity_of(context), table); error != 0) return error;
+  if (const int error = SoftContext::from(context).gid_table(table); error != 0) return error;
   if (index >= table.size()) return ENODATA;
   *entry = table[index];
   return 0;

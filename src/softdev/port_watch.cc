@@ -60,6 +60,7 @@ int HostLinks::read() {
 }
 
 int PortWatch::open(const DeviceIdentity& identity) {
+  identity_ = identity;
   UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
   if (!socket) return errno;
   sockaddr_nl address{};
@@ -69,7 +70,6 @@ int PortWatch::open(const DeviceIdentity& identity) {
   // What changes from here on is heard of.
   if (const int error = links_.read(); error != 0) return error;
   if (const int error = gid_table(identity, gids_); error != 0) return error;
-  identity_ = identity;
   socket_ = std::move(socket);
   return 0;
 }
@@ -87,6 +87,14 @@ void PortWatch::look(EventQueue& events) {
     old_gids_ = false;
     take_gids(std::move(gids), events);
   }
+}
+
+int PortWatch::gids(std::vector<ibv_gid_entry>& table, EventQueue& events) {
+  look(events);
+  const std::scoped_lock lock(mutex_);
+  if (!socket_ || old_gids_) return gid_table(identity_, table);
+  table = gids_;
+  return 0;
 }
 
 void PortWatch::read_messages(EventQueue& events) {

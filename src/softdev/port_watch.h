@@ -28,7 +28,7 @@ class HostLinks {
 };
 
 /// Hears of changes by a netlink socket, and says which of them are events: a port that goes down with the last interface
-/// or comes up with the first, a GID table that differs. No thread waits for them: the socket makes the context's
+/// or comes up with the first, a GID table that differs. So it knows the table without asking for all addresses each time. No thread waits for them: the socket makes the context's
 /// async_fd readable, and who takes events looks here first.
 /// Threads: any.
 class PortWatch {
@@ -39,6 +39,9 @@ class PortWatch {
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
   /// Tells `events` what has happened since the last time.
   void look(EventQueue& events);
+  /// The port's GID table as it is now; looks first. Returns  as gid_table(), also where the watch is not open
+  /// Cost: one system call, but where something has changed: the kernel has said so before the change is done.
+  [[nodiscard]] int gids(std::vector<ibv_gid_entry>& table, EventQueue& events);
 
  private:
   void read_messages(EventQueue& events);

@@ -279,7 +279,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   const DeviceIdentity& identity = soft_context_.identity();
   const TcpUse tcp_use = soft_context_.tcp_use();
   std::vector<ibv_gid_entry> table;
-  int error = gid_table(identity, table);
+  int error = soft_context_.gid_table(table);
   if (error == 0) error = find_route(identity, table, a.ah_attr, tcp_use, route_);
   const bool only_receives = qp_base.qp_type == IBV_QPT_XRC_RECV;
   if (error == 0 && route_.by_memory) {

@@ -167,7 +167,8 @@ class SoftContext : private verbs_context {
   [[nodiscard]] QueuePairs& queue_pairs() noexcept { return queue_pairs_; }
   [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
   [[nodiscard]] EventQueue& events() noexcept { return events_; }
-  [[nodiscard]] PortWatch& port() noexcept { return port_; }
+  /// As PortWatch::gids.
+  [[nodiscard]] int gid_table(std::vector<ibv_gid_entry>& table) { return port_.gids(table, events_); }
   /// As ibv_get_async_event.
   int next_event(ibv_async_event& event);
   [[nodiscard]] Retrier& retrier() noexcept { return retrier_; }

@@ -106,6 +106,24 @@ TEST_F(PortEvents, AProcessWithoutAFreeDescriptorHearsOfItLater) {
   EXPECT_EQ(port_of(node).gid_tbl_len, entries + 2);
 }
 
+TEST_F(PortEvents, TheTableIsWhatItIsNowAndKnownWithoutAskingWhileNothingChanges) {
+  const Node node;
+  const auto entries = static_cast<std::uint32_t>(port_of(node).gid_tbl_len);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ibv_gid_entry entry{};
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, 0, &entry), 0);
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, entries, &entry), ENODATA);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  network->ip("address add 10.9.1.1/32 dev lo");
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, entries + 1, &entry), 0);
+  network->ip("address del 10.9.1.1/32 dev lo");
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, entries, &entry), ENODATA);
+  EXPECT_EQ(events_of(node), (Events{IBV_EVENT_GID_CHANGE, IBV_EVENT_GID_CHANGE})) << "that nobody has taken before";
+}
+
 TEST_F(PortEvents, SoDoesOneOfIpv6) {
   const Node node;
   network->run("echo 0 > /proc/sys/net/ipv6/conf/lo/disable_ipv6");
