@@ -123,7 +123,8 @@ Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, uns
     if (Status removed = remove_left(folder, partial_name(name)); !removed.ok()) return removed.error();
   }
   struct stat made = {};
-  return ::fstat(fd.get(), &made) == 0 ? Result<NewFile>(NewFile(folder, name, std::move(fd), made)) : failed();
+  if (::fstat(fd.get(), &made) != 0) return failed();
+  return NewFile(folder, name, std::move(fd), made);
 }
 
 Result<NewFile> NewFile::reopen(int folder, const std::string& name) {

@@ -52,14 +52,14 @@ int init_ah_from_wc(ibv_context* context, std::uint8_t port, const ibv_wc& wc, c
   attributes.port_num = port;
   if ((wc.wc_flags & IBV_WC_GRH) == 0) return 0;
   const HeaderAddresses addresses = read_header(*header);
-  const DeviceIdentity& identity = SoftContext::from(context).identity();
+  SoftContext& soft = SoftContext::from(context);
   std::vector<ibv_gid_entry> table;
-  if (const int error = SoftContext::from(context).gid_table(table); error != 0) {
+  if (const int error = soft.gid_table(table); error != 0) {
     errno = error;
     return -1;
   }
   const ibv_gid_type roce = addresses.is_routable ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_ROCE_V1;
-  const ibv_gid_type type = identity.infiniband ? IBV_GID_TYPE_IB : roce;
+  const ibv_gid_type type = soft.identity().infiniband ? IBV_GID_TYPE_IB : roce;
   const auto own = std::ranges::find_if(table, [&addresses, type](const ibv_gid_entry& entry) {
     return entry.gid_type == type && verbs::equal(entry.gid, addresses.target);
   });

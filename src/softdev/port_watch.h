@@ -28,8 +28,8 @@ class HostLinks {
 };
 
 /// Hears of changes by a netlink socket, and says which of them are events: a port that goes down with the last interface
-/// or comes up with the first, a GID table that differs. So it knows the table without asking for all addresses each time. No thread waits for them: the socket makes the context's
-/// async_fd readable, and who takes events looks here first.
+/// or comes up with the first, a GID table that differs. No thread waits for them: the socket makes the context's
+/// async_fd readable, and who takes events looks here first. So it knows the table, too, without asking for all addresses.
 /// Threads: any.
 class PortWatch {
  public:

@@ -951,8 +951,10 @@ class Errors(CopyTest):
             self.assert_copied(*words[:-1], words[-1] + "_then")
         for copied in ("root/pushed_then", "out/pulled_then"):
             self.assertEqual(tree(self.path(copied)), tree(self.path("in/tree")))
+        limit_threads(3)
         server.kill(signal.SIGTERM)
-        self.assertEqual(server.finish(20)[0], 0)
+        ended, _, complaint = server.finish(20)
+        self.assertEqual(ended, 0, complaint)
 
     def test_no_permission(self):
         who = self.as_nobody()
