@@ -5,12 +5,13 @@ usage: bench/copy.py [--runs=N] [--bytes=BYTES] [--files=N] [--folder=DIR] [--ou
 
 All of it lies below --folder (default: build; a disk's file system is what people copy in, and all was read before. In /dev/shm
 each page is one of 4 KiB, and costs more than the copying). rdma_copy goes to an rdma_copy --serve, rsync -aW to an rsync --daemon, both
-on loopback and started before; cp --reflink=never copies within the machine. They take their turn in each of N runs (default 5), each
-into a directory that is empty; what counts is the median. The time is that from the start of the program to its end. User and
-system time are those of both sides. "delta" changes 1 % of the pages of the file, in places by chance, and copies it over the old
+on loopback and started before; cp --reflink=never copies within the machine. They take their turn in each of N runs (default 5), in
+another order each (by chance, always of the same seed), and each into a directory that is empty; what counts is the median. The time is that
+from the start of the program to its end. User and system time are those of both sides. "delta" changes 1 % of the pages of the file, in places by chance, and copies it over the old
 one: what counts is the share of the bytes that went over the wire, hashes with them.
 
-Two things that have nothing to do with the programs would decide otherwise. In a virtual machine free memory may be the host's, and a
+Three things that have nothing to do with the programs would decide otherwise. Whoever comes behind a certain other one pays for the
+memory that it has left: hence the orders. In a virtual machine free memory may be the host's, and a
 GiB of it takes seconds to come back: so before each measurement as much is taken and given back. ext4 does not use the number of an inode
 again within seconds, and searches all of them for another: so trees are deleted at the end only.
 
@@ -228,10 +229,11 @@ def main():
             contestants = bench.contestants()
             figures = {name: [] for name in [*contestants, "file, rdma_copy --delta"]}
             shares = []
+            orders = random.Random(1)
             for _ in range(arguments.runs):
-                for name, contestant in contestants.items():
+                for name in orders.sample(list(contestants), len(contestants)):
                     bench.fresh()
-                    figures[name].append(contestant())
+                    figures[name].append(contestants[name]())
                 figure, share = bench.delta()
                 figures["file, rdma_copy --delta"].append(figure)
                 shares.append(share)
@@ -241,8 +243,8 @@ def main():
             bench.end()
     bounds, good = verdicts(figures, statistics.median(shares))
     text = (f"# Copies\n\nMade by `bench/copy.py`, {datetime.date.today()}: a file of {arguments.bytes} bytes, a tree of {arguments.files} "
-            f"files, on {file_system(arguments.folder)}, medians of {arguments.runs} runs, in turns, on {processor()}; behind each median, the least and "
-            f"the most. User and system time are those of both sides.\n\n{table_of(figures)}\n{bounds}")
+            f"files, on {file_system(arguments.folder)}, medians of {arguments.runs} runs, in turns, in another order each, on {processor()}; "
+            f"behind each median, the least and the most. User and system time are those of both sides.\n\n{table_of(figures)}\n{bounds}")
     print(text, end="")
     with open(arguments.output, "w", encoding="utf-8") as file:
         file.write(text)

@@ -4,11 +4,12 @@
 
 namespace rdmacomm::programs {
 
-ChecksumQueue::ChecksumQueue() {
-  thread_ = std::thread([this] { run(); });
+ChecksumQueue::ChecksumQueue(Way way) {
+  if (way == Way::kBeside) thread_ = std::thread([this] { run(); });
 }
 
 ChecksumQueue::~ChecksumQueue() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
@@ -18,6 +19,10 @@ ChecksumQueue::~ChecksumQueue() {
 }
 
 void ChecksumQueue::add(Checksum& checksum, std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
+  if (!thread_.joinable()) {
+    checksum.update(bytes);
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     pieces_.push_back({.checksum = &checksum, .bytes = bytes, .keep = std::move(keep)});

@@ -17,6 +17,7 @@
 #include "pipes/terms.h"
 #include "rdmacomm/connector/stop_event.h"
 #include "support/checksum.h"
+#include "support/checksum_queue.h"
 #include "support/host_text.h"
 #include "support/progress.h"
 
@@ -24,6 +25,7 @@ namespace rdmacomm::pipes {
 namespace {
 
 using programs::Checksum;
+using programs::ChecksumQueue;
 using programs::Progress;
 using programs::progress_text;
 using programs::stats_text;
@@ -133,6 +135,33 @@ TEST(PipeChecksum, SeesASwapOfTwoBlocks) {
   other.update(bytes_of("block two"));
   other.update(bytes_of("block one"));
   EXPECT_NE(one.value(), other.value());
+}
+
+TEST(PipeChecksumQueue, AddsInOrder) {
+  std::vector<std::byte> data(1 << 20);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * i >> 7);
+  Checksum whole(true);
+  whole.update(data);
+  for (const auto way : {ChecksumQueue::Way::kAtOnce, ChecksumQueue::Way::kBeside}) {
+    Checksum checksum(true);
+    ChecksumQueue queue(way);
+    for (std::size_t at = 0; at < data.size(); at += 4096) {
+      queue.add(checksum, std::span(data).subspan(at, 4096), nullptr);
+    }
+    queue.drain();
+    EXPECT_EQ(checksum.value(), whole.value()) << static_cast<int>(way);
+  }
+}
+
+TEST(PipeChecksumQueue, DropsWhatItKeepsWhereItComputes) {
+  for (const auto way : {ChecksumQueue::Way::kAtOnce, ChecksumQueue::Way::kBeside}) {
+    std::promise<std::thread::id> dropped;
+    const auto drop = [&](const void*) { dropped.set_value(std::this_thread::get_id()); };
+    Checksum checksum(true);
+    ChecksumQueue queue(way);
+    queue.add(checksum, bytes_of("some"), std::shared_ptr<const void>(&dropped, drop));
+    EXPECT_EQ(dropped.get_future().get() == std::this_thread::get_id(), way == ChecksumQueue::Way::kAtOnce);
+  }
 }
 
 // Standard streams ------------------------------------------------------------------------------------------------
