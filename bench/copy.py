@@ -7,8 +7,8 @@ All of it lies below --folder (default: build; a disk's file system is what peop
 each page is one of 4 KiB, and costs more than the copying). rdma_copy goes to an rdma_copy --serve, rsync -aW to an rsync --daemon, both
 on loopback and started before; cp --reflink=never copies within the machine. They take their turn in each of N runs (default 5), in
 another order each (by chance, always of the same seed), and each into a directory that is empty; what counts is the median. The time is that
-from the start of the program to its end. User and system time are those of both sides. "delta" changes 1 % of the pages of the file, in places by chance, and copies it over the old
-one: what counts is the share of the bytes that went over the wire, hashes with them.
+from the start of the program to its end. User and system time are those of both sides. "delta" changes 1 % of the pages of the file, in
+places by chance, and copies it over the old one: what counts is the share of the bytes that went over the wire, hashes with them.
 
 Three things that have nothing to do with the programs would decide otherwise. Whoever comes behind a certain other one pays for the
 memory that it has left: hence the orders. In a virtual machine free memory may be the host's, and a

@@ -62,7 +62,8 @@ class Sender {
     if (over_) store_->stop();
   }
 
-  /// Each block is read once, and sent to all from where it was read to; its checksum is taken beside that.
+  /// Each block is read once, and sent to all from where it was read to; its checksum is taken beside that
+  /// where there are CPUs for it.
   Status send_all() {
     for (;;) {
       const std::shared_ptr<const BufferSlice> block = store_->take();
