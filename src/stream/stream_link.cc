@@ -234,6 +234,11 @@ RDMACOMM_HOT_INLINE void StreamLink::post_receive(std::uint32_t slot) {
   }
 }
 
+/// Before an END, which it answers.
+void StreamLink::make_room_for_finished() {
+  if (hello_slot_) post_receive(*std::exchange(hello_slot_, {}));
+}
+
 /// Without immediate data all segments have headers, which go to a place of their own: so blocks begin where they should.
 /// With it only those have headers that are no data, and they go to the block.
 RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
@@ -254,8 +259,13 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
       block.part(immediate_ && !received.has_immediate ? SegmentHeader::kBytes : 0, header->length);
   if (header->kind == SegmentKind::kAnnounce) return on_announcement(slot, payload.bytes());
   const Status taken = on_control(*header, payload.bytes());
-  if (taken && header->kind != SegmentKind::kHello) post_receive(slot);  // of which there is no second one
-  return taken;
+  if (!taken) return taken;
+  if (header->kind == SegmentKind::kHello) {
+    hello_slot_ = slot;  // there is no second one
+  } else {
+    post_receive(slot);
+  }
+  return {};
 }
 
 RDMACOMM_HOT_INLINE Status StreamLink::on_credit(std::uint32_t credit) {

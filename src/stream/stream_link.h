@@ -52,9 +52,9 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] static Result<std::shared_ptr<StreamLink>> open(std::shared_ptr<EndPoint> endpoint,
                                                                 RDMAChannel& channel, std::shared_ptr<BufferPool> pool,
                                                                 const StreamOptions& options, Deadline deadline);
-  /// For HELLO, END, FINISHED, ABORT, and the peer's credits.
+  /// For HELLO and, later, FINISHED; END; ABORT; and the peer's credits.
   [[nodiscard]] static int control_receives(const StreamOptions& options) noexcept {
-    return 4 + (options.writes() ? kCreditShare : 0);
+    return 3 + (options.writes() ? kCreditShare : 0);
   }
   /// More than a stream of bytes needs: parts that are announced, or read, and the words that they were.
   [[nodiscard]] static int more_receives(const StreamOptions& options, bool messages) noexcept {
@@ -191,6 +191,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status on_end(std::span<const std::byte> payload);
   [[nodiscard]] Status on_credit(std::uint32_t credit);
   void post_receive(std::uint32_t slot);
+  void make_room_for_finished();
 
   [[nodiscard]] static std::uint32_t count_between(std::uint32_t first, std::uint32_t last) noexcept {
     return (last - first) % kCreditModulus;
@@ -297,6 +298,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::uint32_t data_sent_ = 0;                       // segments, all these modulo kCreditModulus
   std::uint32_t data_released_ = 0;                   // of those, by the peer
   bool waited_for_peer_ = false;
+  std::optional<std::uint32_t> hello_slot_;  // where HELLO has come, until there is an END to be answered
   bool end_wanted_ = false;
   bool end_sent_ = false;
   bool peer_finished_ = false;

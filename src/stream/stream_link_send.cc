@@ -11,6 +11,12 @@
 #include "stream/stream_link_guard.h"
 
 namespace rdmacomm {
+namespace {
+
+/// To look for what is sent costs nothing beside sending so much.
+constexpr std::size_t kWorthALook = std::size_t{64} << 10;
+
+}  // namespace
 
 // Writing -------------------------------------------------------------------------------------------------------------
 
@@ -77,7 +83,8 @@ Status StreamLink::write_from(const BufferSlice& slice, std::shared_ptr<const vo
   ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {slice, What::kBorrowed};
   borrowed_.push_back(std::move(keep));
   pump();
-  if (ready_count_ > 0 || !may_borrow()) {
+  // Its owner gets it back while the processor's cache has it.
+  if (ready_count_ > 0 || !may_borrow() || slice.size() >= kWorthALook) {
     poll_now();
     pump();
   }
@@ -152,6 +159,7 @@ void StreamLink::pump() {
   if (has_parts_to_read()) read_parts();
   while (ready_count_ > 0 && send_ready()) continue;
   if (end_wanted_ && !end_sent_ && ready_count_ == 0) {
+    make_room_for_finished();
     WireWriter writer;
     writer.put(counts_.bytes_written);
     end_sent_ = send_control(SegmentKind::kEnd, writer.bytes());

@@ -229,7 +229,7 @@ TEST(MessageStreamTest, OneWay) {
   reader.write_blocks = reader.borrowed_blocks = 0;
   StreamOptions writer = small_stream();
   writer.read_blocks = 0;
-  EXPECT_EQ(reader.recv_depth(), reader.read_blocks + 4);
+  EXPECT_EQ(reader.recv_depth(), reader.read_blocks + 3);
   MessagePair pair(writer, reader);
   EXPECT_EQ(pair.server->send(pattern(10), soon()).code(), Errc::kWrongState);
   EXPECT_EQ(pair.server->send(pattern(5000), soon()).code(), Errc::kWrongState);
