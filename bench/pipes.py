@@ -166,7 +166,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5, help="how often each is measured (default 5)")
     parser.add_argument("--bytes", type=int, default=1 << 30, help="of the file (default 1 GiB)")
     parser.add_argument("--block", default="512K", help="of rdma_send; several, with commas, are compared (default 512K)")
-    parser.add_argument("--depth", type=int, default=6, help="of rdma_send (default 6)")
+    parser.add_argument("--depth", type=int, default=4, help="of rdma_send (default 4)")
     parser.add_argument("--polling", default="channel", help="of both (default channel)")
     parser.add_argument("--folder", default=os.path.join(ROOT, "build"), help="where the file lies (default build)")
     parser.add_argument("--output", default=os.path.join(ROOT, "bench/results/pipes.md"), help="where the table goes")

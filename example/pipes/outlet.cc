@@ -4,19 +4,21 @@
 #include <utility>
 
 #include "support/peer_loss.h"
+#include "support/program.h"
 
 namespace rdmacomm::pipes {
 namespace {
 
 /// So long a stream that was aborted may take to say so; then its endpoint is stopped.
 constexpr std::chrono::milliseconds kAbortTime{300};
+/// So often who sends at once looks whether it is given up, while the receiver takes nothing.
+constexpr std::chrono::milliseconds kLookAround{200};
 
 }  // namespace
 
-Outlet::Outlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream,
-               std::function<void(const Outlet&, const Status&)> failed)
-    : endpoint_(std::move(endpoint)), stream_(std::move(stream)), failed_(std::move(failed)) {
-  thread_ = std::thread([this] { run(); });
+Outlet::Outlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream, Way way, Callbacks callbacks)
+    : endpoint_(std::move(endpoint)), stream_(std::move(stream)), way_(way), callbacks_(std::move(callbacks)) {
+  if (way == Way::kBeside) thread_ = std::thread([this] { end(programs::explained(*endpoint_, send_all())); });
 }
 
 Outlet::~Outlet() {
@@ -25,12 +27,21 @@ Outlet::~Outlet() {
 }
 
 void Outlet::push(const BufferSlice& slice, std::shared_ptr<const void> keep) {
+  Piece piece{slice, std::move(keep)};
   {
     const std::lock_guard lock(mutex_);
     if (over_ || aborted_) return;
-    pieces_.push_back({slice, std::move(keep)});
+    busy_ = way_ == Way::kAtOnce;
+    if (!busy_) pieces_.push_back(std::move(piece));
   }
-  changed_.notify_all();
+  if (way_ == Way::kBeside) return changed_.notify_all();
+  if (const Status sent = send_at_once(piece); !sent.ok()) return end(sent);
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = false;
+  }
+  if (!endpoint_->alive())
+    end(programs::explained(*endpoint_, why_ended()));  // which look_at_endpoint() has left to this
 }
 
 void Outlet::finish(const Total& total) {
@@ -50,13 +61,20 @@ void Outlet::abort(const std::string& reason) {
   stream_->abort(reason);
 }
 
-void Outlet::look_at_endpoint() {
-  // The lock is for a thread that has looked, and does not wait yet.
-  { const std::lock_guard lock(mutex_); }
+Status Outlet::look_at_endpoint() {
+  {
+    // The lock is for a thread, too, that has looked, and does not wait yet.
+    const std::lock_guard lock(mutex_);
+    if (way_ == Way::kAtOnce && (busy_ || over_ || endpoint_->alive())) return {};
+  }
   changed_.notify_all();
+  if (way_ == Way::kBeside) return {};
+  const Status why = programs::explained(*endpoint_, why_ended());
+  return set_outcome(why) ? why : Status();
 }
 
 Status Outlet::join() {
+  if (way_ == Way::kAtOnce) return join_at_once();
   if (!thread_.joinable()) return outcome_;
   bool over = false;
   {
@@ -69,20 +87,36 @@ Status Outlet::join() {
   return outcome_;
 }
 
-void Outlet::run() {
-  Status outcome = programs::explained(*endpoint_, send_all());
+Status Outlet::join_at_once() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (over_) return outcome_;
+    if (aborted_ || !total_) return make_error(Errc::kAborted, "given up on this side");
+    busy_ = true;
+  }
+  end(programs::explained(*endpoint_, conclude(*total_)));
+  const std::lock_guard lock(mutex_);
+  return outcome_;
+}
+
+/// This is how it went.
+void Outlet::end(const Status& outcome) {
+  if (set_outcome(outcome)) callbacks_.failed(*this, outcome);
+}
+
+/// Returns  whether somebody is to hear of it
+bool Outlet::set_outcome(const Status& outcome) {
   std::deque<Piece> dropped;
   bool aborted = false;
   {
     const std::lock_guard lock(mutex_);
+    if (std::exchange(over_, true)) return false;
     outcome_ = outcome;
-    over_ = true;
     aborted = aborted_;
     dropped.swap(pieces_);
   }
   changed_.notify_all();
-  dropped.clear();
-  if (!outcome.ok() && !aborted) failed_(*this, outcome);
+  return !outcome.ok() && !aborted;
 }
 
 Status Outlet::send_all() {
@@ -111,6 +145,23 @@ Status Outlet::send(Piece piece, bool last_for_now) {
   const Status written = stream_->write_from(piece.slice, std::move(piece.keep), Deadline::never());
   // Nothing is sent but by calls: before this thread sleeps, all must be out.
   return written.ok() && last_for_now ? stream_->flush(Deadline::never()) : written;
+}
+
+Status Outlet::send_at_once(const Piece& piece) {
+  Status stopped;
+  const auto patiently = [&](const auto& call) {
+    for (;;) {
+      Status done = call(Deadline::after(kLookAround));
+      if (done.code() != Errc::kTimeout) return done;
+      stopped = callbacks_.may_go_on();
+      if (!stopped.ok()) return stopped;
+    }
+  };
+  Status sent = patiently([&](Deadline deadline) { return stream_->write_from(piece.slice, piece.keep, deadline); });
+  if (sent.ok()) sent = patiently([&](Deadline deadline) { return stream_->flush(deadline); });
+  if (stopped.ok()) return programs::explained(*endpoint_, std::move(sent));
+  stream_->abort(programs::reason_text(stopped));
+  return stopped;
 }
 
 Status Outlet::conclude(const Total& total) {

@@ -59,9 +59,12 @@ Status Outlets::connect_one(const HostPort& receiver) {
                                  sender_stream(options_.terms, options_.borrowed_blocks),
                                  Deadline::after(options_.connection.session.tcp.handshake_timeout));
   if (!stream) return stream.error();
-  auto failed = [this](const Outlet& outlet, const Status& why) { on_failure(outlet.endpoint().peer(), why); };
+  Outlet::Callbacks callbacks{
+      .failed = [this](const Outlet& outlet, const Status& why) { on_failure(outlet.endpoint().peer(), why); },
+      .may_go_on = callbacks_.may_go_on};
   const std::lock_guard lock(mutex_);
-  outlets_.push_back(std::make_unique<Outlet>(std::move(*endpoint), std::move(*stream), std::move(failed)));
+  outlets_.push_back(
+      std::make_unique<Outlet>(std::move(*endpoint), std::move(*stream), options_.way, std::move(callbacks)));
   return {};
 }
 
@@ -83,8 +86,15 @@ void Outlets::on_failure(const std::string& who, const Status& why) {
 }
 
 void Outlets::look_at_endpoints() {
-  const std::lock_guard lock(mutex_);
-  for (const auto& outlet : outlets_) outlet->look_at_endpoint();
+  std::vector<std::pair<std::string, Status>> failures;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& outlet : outlets_) {
+      Status why = outlet->look_at_endpoint();
+      if (!why.ok()) failures.emplace_back(outlet->endpoint().peer(), std::move(why));
+    }
+  }
+  for (const auto& [who, why] : failures) on_failure(who, why);
 }
 
 std::vector<std::string> Outlets::peers() const {

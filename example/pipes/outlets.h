@@ -25,6 +25,7 @@ struct OutletsOptions {
   programs::ModeFlags modes = {};
   Terms terms = {};
   int borrowed_blocks = 6;  ///< of each receiver
+  Outlet::Way way = Outlet::Way::kBeside;
   OnFailure on_failure = OnFailure::kStop;
 };
 
@@ -37,6 +38,7 @@ class Outlets {
     std::function<void()> over = {};
     /// A receiver has failed, and it goes on with the others; from any thread.
     std::function<void(const std::string&)> say = {};
+    std::function<Status()> may_go_on = {};  ///< as Outlet::Callbacks::may_go_on
   };
   /// device  nullptr: the one on the route to the first receiver
   Outlets(OutletsOptions options, std::shared_ptr<RDMADevice> device, Callbacks callbacks);

@@ -84,10 +84,12 @@ class Receiver {
                                     .modes = options.flags.modes,
                                     .terms = terms,
                                     .borrowed_blocks = std::max(1, terms.blocks / 2),
+                                    .way = way_on(options),
                                     .on_failure = options.flags.on_failure},
                      std::move(device),
                      Outlets::Callbacks{.over = [this] { over(); },
-                                        .say = [this](const std::string& line) { progress_.say(line); }});
+                                        .say = [this](const std::string& line) { progress_.say(line); },
+                                        .may_go_on = [this] { return sender_->status(); }});
   }
 
   Status run() {
@@ -100,7 +102,12 @@ class Receiver {
   }
 
  private:
-  /// From the thread of a receiver that this one passes on to: that is no use any more.
+  /// Who only passes on to one does nothing beside that. A thread would be two more changes between threads for each block.
+  static Outlet::Way way_on(const ReceiverOptions& options) {
+    return !options.output && options.forward.size() == 1 ? Outlet::Way::kAtOnce : Outlet::Way::kBeside;
+  }
+
+  /// From any thread, when a receiver that this one passes on to has failed: that is no use any more.
   void over() {
     wake_.signal();
     stream_->abort("it cannot be passed on: " + programs::reason_text(outlets_->status()));

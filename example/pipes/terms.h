@@ -25,7 +25,7 @@ struct Terms {
   static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;  ///< of all blocks
 
   std::uint32_t block_bytes = std::uint32_t{512} << 10;  ///< kLeastBlock..kMostBlock
-  std::uint16_t blocks = 6;                              ///< the receiver's: kLeastBlocks..kMostBlocks
+  std::uint16_t blocks = 4;                              ///< the receiver's: kLeastBlocks..kMostBlocks
   bool checksum = true;                                  ///< the sender will tell one
   std::optional<std::uint64_t> size = {};                ///< bytes that will come, where it is known
 

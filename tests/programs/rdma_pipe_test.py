@@ -548,6 +548,21 @@ class Ends(PipeTest):
                 for pipe in chain.values():
                     self.assert_failed(pipe, f"pid {dead.pid}")
 
+    def test_a_chain_that_breaks_while_nothing_comes(self):
+        for who in ("sender", "first", "last"):
+            with self.subTest(who):
+                last, port = self.recv()
+                first, port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
+                sender = self.send(port, stdin=subprocess.PIPE)
+                sender.process.stdin.write(b"x")
+                sender.process.stdin.flush()
+                self.assertEqual(last.read(1), b"x")
+                chain = {"sender": sender, "first": first, "last": last}
+                dead = chain.pop(who)
+                dead.process.kill()
+                for pipe in chain.values():
+                    self.assert_failed(pipe, f"pid {dead.pid}")
+
     def test_the_reader_at_the_end_of_a_chain_goes(self):
         last, port = self.recv()
         first, port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
