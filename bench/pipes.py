@@ -6,7 +6,7 @@ usage: bench/pipes.py [--runs=N] [--bytes=BYTES] [--block=BLOCK[,BLOCK...]] [--d
 
 Each run: a file of random bytes below --folder (default: build; all of it is in the page cache), read from there, through the pipe on
 this host, to /dev/null. In /dev/shm reading takes twice as long, as each page is one of 4 KiB. All contestants take
-their turn in each of N runs (default 5); what counts is the median. The time is that from the start of the sending program to
+their turn in each of N runs (default 5), in another order each (by chance, always of the same seed); what counts is the median. The time is that from the start of the sending program to
 the end of both, with all that is done to connect; processor time is that of both, per 10^9 bytes. WRITE is what
 lat_bw_benchmark reaches at the same block size: out of one buffer, again and again, which a processor's cache holds, and nobody
 reads what has come. Round robin, it goes out of 32 MiB into 32 MiB, which are no more in a cache than a file is. "reading" is dd,
@@ -19,6 +19,7 @@ import argparse
 import datetime
 import json
 import os
+import random
 import shutil
 import socket
 import statistics
@@ -191,14 +192,15 @@ def main():
                        "socat": lambda: socat(path, arguments.bytes), "reading": lambda: reading(path, arguments.bytes)}
         figures = {name: [] for name in contestants}
         try:
+            orders = random.Random(1)
             for _ in range(arguments.runs):
-                for name, contestant in contestants.items():
-                    figures[name].append(contestant())
+                for name in orders.sample(list(contestants), len(contestants)):
+                    figures[name].append(contestants[name]())
         except (Failed, subprocess.TimeoutExpired) as error:
             sys.exit(f"pipes.py: {error}")
     bounds, good = verdicts(figures)
     text = (f"# Pipes\n\nMade by `bench/pipes.py`, {datetime.date.today()}: {arguments.bytes} bytes, blocks of {blocks[0]}, "
-            f"medians of {arguments.runs} runs, in turns, on {processor()}; behind each median, the least and the most.\n\n"
+            f"medians of {arguments.runs} runs, in turns, in another order each, on {processor()}; behind each median, the least and the most.\n\n"
             f"{table_of(figures)}\n{bounds}")
     print(text, end="")
     with open(arguments.output, "w", encoding="utf-8") as file:
