@@ -12,8 +12,10 @@ places by chance, and copies it over the old one: what counts is the share of th
 
 Three things that have nothing to do with the programs would decide otherwise. Whoever comes behind a certain other one pays for the
 memory that it has left: hence the orders. In a virtual machine free memory may be the host's, and a
-GiB of it takes seconds to come back: so before each measurement as much is taken and given back. ext4 does not use the number of an inode
-again within seconds, and searches all of them for another: so trees are deleted at the end only.
+GiB of it takes seconds to come back: so before each measurement as much is taken and given back. ext4 without a journal does not use the
+number of an inode again for a minute, or six where that is not on the disk yet, and looks at all of these whenever it makes a file
+(recently_deleted() in fs/ext4/ialloc.c), for longer than the copying takes: so trees are deleted at the end only, and who measures again
+waits for so long.
 
 The table goes to standard output and to --output (default bench/results/copy.md). Wants a Release build, rsync, and a quiet
 machine. Exit status 1: a bound is not kept, or a program failed.
@@ -155,6 +157,7 @@ class Bench:
                 os.rename(path, tempfile.mkdtemp(dir=self.folder))
             else:
                 os.unlink(path)
+        os.sync()  # what one has left to be written is not to slow the next one down
         warm(2 * self.bytes)
 
     def rdma(self, *words):
