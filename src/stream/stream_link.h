@@ -30,7 +30,8 @@ namespace rdmacomm {
 /// of slots, each a receive with a place for a header and one for a block.
 ///
 /// The peer has receives for as many data segments as it gives credits for, and control_receives() more for all others, which
-/// are bounded without credits: of each kind there is one, but for kCredit and kTaken, which only who sends data is told. Each
+/// are bounded without credits: of each kind there is one (HELLO and FINISHED share theirs), but for kCredit and kTaken, which
+/// only who sends data is told. Each
 /// kCredit tells of a share of all blocks, or is sent when the peer has used up what the ones before have told: so at most
 /// kCreditShare are under way, and no segment ever waits for a receive. Those receives have blocks, too, where data can come,
 /// since any segment may meet any of them; so each one more is a block more that the data goes through.

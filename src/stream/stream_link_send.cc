@@ -160,6 +160,7 @@ void StreamLink::pump() {
   while (ready_count_ > 0 && send_ready()) continue;
   if (end_wanted_ && !end_sent_ && ready_count_ == 0) {
     make_room_for_finished();
+    if (failed_) return;
     WireWriter writer;
     writer.put(counts_.bytes_written);
     end_sent_ = send_control(SegmentKind::kEnd, writer.bytes());

@@ -340,6 +340,36 @@ TEST(RDMAStreamTest, BorrowedMemoryIsKeptUntilItIsSentAndGoesInOrder) {
   EXPECT_TRUE(watched.expired());
 }
 
+/// There is room for more of them, and for what the peer takes: nothing else makes the writer look.
+TEST(RDMAStreamTest, LargeBorrowedSlicesAreGivenBackAsSoonAsTheyAreSent) {
+  constexpr std::uint32_t kBytes = 64 << 10;
+  StreamOptions options = small_stream();
+  options.block_bytes = kBytes;
+  options.borrowed_blocks = options.read_blocks = 200;
+  StreamPair pair(options);
+  const auto memory = RDMABuffer::allocate(*pair.ends.device, {.block_bytes = kBytes}).value();
+  auto owner = std::make_shared<int>();
+  const std::weak_ptr<int> watched = owner;
+  expect_ok(pair.client->write_from(memory->at(0), std::move(owner), soon()));
+  int more = 0;
+  for (; more < 90 && !watched.expired(); ++more) {
+    EXPECT_EQ(pair.server->next(soon()).value().size(), kBytes);
+    expect_ok(pair.client->write_from(memory->at(0), nullptr, soon()));
+  }
+  EXPECT_TRUE(watched.expired()) << "after " << more << " more of them";
+}
+
+/// FINISHED has the receive that HELLO had.
+TEST(RDMAStreamTest, OneReceiveLessIsPostedUntilThereIsAnEndToBeAnswered) {
+  StreamPair pair;
+  const RDMAChannel& channel = *pair.ends.client->channel(kStreamChannel);
+  EXPECT_EQ(channel.outstanding_recvs(), small_stream().recv_depth() - 1);
+  auto finished = std::async(std::launch::async, [&] { return pair.client->finish(soon()); });
+  EXPECT_FALSE(pair.server->next(soon()).value());
+  expect_ok(finished.get());
+  EXPECT_EQ(channel.outstanding_recvs(), small_stream().recv_depth());
+}
+
 TEST(RDMAStreamTest, SoManyBorrowedSlicesAtATime) {
   StreamPair pair;
   const auto memory = RDMABuffer::allocate(*pair.ends.device, {.block_bytes = 4096}).value();
