@@ -1,7 +1,10 @@
 #include "pipes/outlets.h"
 
+#include <system_error>
 #include <utility>
 
+#include "pipes/direct_outlet.h"
+#include "pipes/queue_outlet.h"
 #include "support/program.h"
 
 namespace rdmacomm::pipes {
@@ -17,7 +20,7 @@ class Outlets::Session final : public ClientSession {
     hca.private_data = options.terms.encode();
     return {};
   }
-  void on_disconnected(EndPoint& /*endpoint*/, const Status& /*why*/) override { outlets_.look_at_endpoints(); }
+  void on_disconnected(EndPoint& /*endpoint*/, const Status& /*why*/) override { outlets_.on_disconnected(); }
 
  private:
   Outlets& outlets_;
@@ -59,12 +62,20 @@ Status Outlets::connect_one(const HostPort& receiver) {
                                  sender_stream(options_.terms, options_.borrowed_blocks),
                                  Deadline::after(options_.connection.session.tcp.handshake_timeout));
   if (!stream) return stream.error();
-  Outlet::Callbacks callbacks{
-      .failed = [this](const Outlet& outlet, const Status& why) { on_failure(outlet.endpoint().peer(), why); },
-      .may_go_on = callbacks_.may_go_on};
+  auto failed = [this](const Outlet& outlet, const Status& why) { on_failure(outlet.endpoint().peer(), why); };
+  std::unique_ptr<Outlet> outlet;
+  if (callbacks_.may_go_on) {
+    outlet = std::make_unique<DirectOutlet>(std::move(*endpoint), std::move(*stream), std::move(failed),
+                                            callbacks_.may_go_on);
+  } else {
+    try {
+      outlet = std::make_unique<QueueOutlet>(std::move(*endpoint), std::move(*stream), std::move(failed));
+    } catch (const std::system_error& error) {
+      return make_error(error.code(), "there is no thread for another receiver");
+    }
+  }
   const std::lock_guard lock(mutex_);
-  outlets_.push_back(
-      std::make_unique<Outlet>(std::move(*endpoint), std::move(*stream), options_.way, std::move(callbacks)));
+  outlets_.push_back(std::move(outlet));
   return {};
 }
 
@@ -79,22 +90,19 @@ void Outlets::on_failure(const std::string& who, const Status& why) {
   }
   if (over) {
     abort("the sender has lost another receiver: " + programs::reason_text(why));
-    callbacks_.over();
+    callbacks_.over(why);
   }
   if (options_.on_failure == OnFailure::kStop || left == 0) return;
   callbacks_.say("receiver " + who + " has failed, " + std::to_string(left) + " left: " + programs::reason_text(why));
 }
 
-void Outlets::look_at_endpoints() {
-  std::vector<std::pair<std::string, Status>> failures;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& outlet : outlets_) {
-      Status why = outlet->look_at_endpoint();
-      if (!why.ok()) failures.emplace_back(outlet->endpoint().peer(), std::move(why));
-    }
-  }
-  for (const auto& [who, why] : failures) on_failure(who, why);
+void Outlets::on_disconnected() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& outlet : outlets_) outlet->endpoint_has_ended();
+}
+
+void Outlets::look() {
+  for (const auto& outlet : outlets_) outlet->look();
 }
 
 std::vector<std::string> Outlets::peers() const {

@@ -24,8 +24,7 @@ struct OutletsOptions {
   programs::ConnectionFlags connection = {};
   programs::ModeFlags modes = {};
   Terms terms = {};
-  int borrowed_blocks = 6;  ///< of each receiver
-  Outlet::Way way = Outlet::Way::kBeside;
+  int borrowed_blocks = 4;  ///< of each receiver
   OnFailure on_failure = OnFailure::kStop;
 };
 
@@ -34,11 +33,12 @@ struct OutletsOptions {
 class Outlets {
  public:
   struct Callbacks {
-    /// Nothing more can be sent to anybody. From any thread; once.
-    std::function<void()> over = {};
+    /// Nothing more can be sent to anybody, and why. From any thread; once.
+    std::function<void(const Status&)> over = {};
     /// A receiver has failed, and it goes on with the others; from any thread.
     std::function<void(const std::string&)> say = {};
-    std::function<Status()> may_go_on = {};  ///< as Outlet::Callbacks::may_go_on
+    /// Where there is one, receivers have no threads, but get what is pushed at once: as DirectOutlet wants it.
+    std::function<Status()> may_go_on = {};
   };
   /// device  nullptr: the one on the route to the first receiver
   Outlets(OutletsOptions options, std::shared_ptr<RDMADevice> device, Callbacks callbacks);
@@ -47,7 +47,8 @@ class Outlets {
   ~Outlets();
 
   /// Connects to all of them.
-  /// Returns  as ClientSession::connect and RDMAStream::open; with kContinue only where none is left
+  /// Returns  as ClientSession::connect and RDMAStream::open, or no more threads for this user; with kContinue only where none
+  ///          is left
   [[nodiscard]] Status connect(const std::vector<HostPort>& receivers);
   [[nodiscard]] std::shared_ptr<RDMADevice> device() const { return session_->device(); }
   /// Those that it is connected to, for messages.
@@ -55,6 +56,8 @@ class Outlets {
 
   /// To all of them. `keep` owns the slice.
   void push(const BufferSlice& slice, const std::shared_ptr<const void>& keep);
+  /// As Outlet::look, of all of them.
+  void look();
   /// Waits until all have everything. Returns  what has failed first, also with kContinue
   [[nodiscard]] Status finish(const Total& total);
   /// Tells all of them why nothing more comes.
@@ -67,7 +70,7 @@ class Outlets {
 
   [[nodiscard]] Status connect_one(const HostPort& receiver);
   void on_failure(const std::string& who, const Status& why);
-  void look_at_endpoints();
+  void on_disconnected();
 
   const OutletsOptions options_;
   const Callbacks callbacks_;

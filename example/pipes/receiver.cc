@@ -15,7 +15,7 @@
 namespace rdmacomm::pipes {
 namespace {
 
-/// While nothing comes: how often it looks whether standard output has a reader still.
+/// While nothing comes: how often it looks whether standard output has a reader still, and whether those behind it are there.
 constexpr std::chrono::milliseconds kLookAtReader{200};
 /// So long the sender may take to hear that all is well, and leave.
 constexpr std::chrono::seconds kGoodbye{2};
@@ -84,12 +84,11 @@ class Receiver {
                                     .modes = options.flags.modes,
                                     .terms = terms,
                                     .borrowed_blocks = std::max(1, terms.blocks / 2),
-                                    .way = way_on(options),
                                     .on_failure = options.flags.on_failure},
                      std::move(device),
-                     Outlets::Callbacks{.over = [this] { over(); },
+                     Outlets::Callbacks{.over = [this](const Status& why) { over(why); },
                                         .say = [this](const std::string& line) { progress_.say(line); },
-                                        .may_go_on = [this] { return sender_->status(); }});
+                                        .may_go_on = when_to_stop()});
   }
 
   Status run() {
@@ -102,15 +101,16 @@ class Receiver {
   }
 
  private:
-  /// Who only passes on to one does nothing beside that. A thread would be two more changes between threads for each block.
-  static Outlet::Way way_on(const ReceiverOptions& options) {
-    return !options.output && options.forward.size() == 1 ? Outlet::Way::kAtOnce : Outlet::Way::kBeside;
+  /// Who only passes on to one does nothing beside that, and so needs no thread for it.
+  std::function<Status()> when_to_stop() {
+    if (output_ || options_.forward.size() > 1) return {};
+    return [this] { return sender_->alive() ? Status() : why_sender_ended(); };
   }
 
   /// From any thread, when a receiver that this one passes on to has failed: that is no use any more.
-  void over() {
+  void over(const Status& why) {
     wake_.signal();
-    stream_->abort("it cannot be passed on: " + programs::reason_text(outlets_->status()));
+    stream_->abort("it cannot be passed on: " + programs::reason_text(why));
   }
 
   Status receive_all() {
@@ -121,6 +121,7 @@ class Receiver {
       auto block = stream_->next(Deadline::after(kLookAtReader));
       if (!block && block.code() != Errc::kTimeout) return programs::explained(*sender_, block.status());
       if (!block) {
+        if (outlets_) outlets_->look();
         if (!output_ || !output_->reader_is_gone()) continue;
         return reader_is_gone();
       }

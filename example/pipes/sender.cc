@@ -29,8 +29,9 @@ class Sender {
                   .terms = options.terms,
                   .borrowed_blocks = options.terms.blocks,
                   .on_failure = options.flags.on_failure},
-                 nullptr, {.over = [&] { over(wake); }, .say = [&](const std::string& line) { progress_.say(line); }}) {
-  }
+                 nullptr,
+                 {.over = [&](const Status& /*why*/) { over(wake); },
+                  .say = [&](const std::string& line) { progress_.say(line); }}) {}
 
   Status run() {
     if (Status connected = outlets_.connect(options_.receivers); !connected.ok()) return connected;

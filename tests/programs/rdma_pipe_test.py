@@ -24,7 +24,7 @@ import hosts  # noqa: E402  pylint: disable=wrong-import-position
 SEND = os.path.join(BIN, "rdma_send")
 RECV = os.path.join(BIN, "rdma_recv")
 BLOCK = 512 << 10
-DEPTH = 6
+DEPTH = 4
 MIB = 1 << 20
 # "Within a second or so" of a death, with what starting and reading takes on a busy machine.
 SOON = 3
@@ -161,6 +161,21 @@ class PipeTest(ProgramTest):
         self.assert_fine(receiver)
         self.assertEqual(sha(self.written("out")), sha(data))
 
+    def fill(self, sender):
+        """Writes to a sender until it takes no more. Returns how much it has taken; its data are zeroes."""
+        fd = sender.process.stdin.fileno()
+        os.set_blocking(fd, False)
+        selector = selectors.DefaultSelector()
+        selector.register(fd, selectors.EVENT_WRITE)
+        taken = 0
+        while selector.select(0.5 * SLOW):
+            try:
+                taken += os.write(fd, bytes(64 << 10))
+            except BlockingIOError:
+                pass
+        os.set_blocking(fd, True)
+        return taken
+
 
 class Runs(PipeTest):
     def setUp(self):
@@ -239,21 +254,6 @@ class Runs(PipeTest):
         sender.process.stdin.close()
         for pipe in (sender, middle, last):
             self.assert_fine(pipe)
-
-    def fill(self, sender):
-        """Writes to a sender until it takes no more. Returns how much it has taken; its data are zeroes."""
-        fd = sender.process.stdin.fileno()
-        os.set_blocking(fd, False)
-        selector = selectors.DefaultSelector()
-        selector.register(fd, selectors.EVENT_WRITE)
-        taken = 0
-        while selector.select(0.5 * SLOW):
-            try:
-                taken += os.write(fd, bytes(64 << 10))
-            except BlockingIOError:
-                pass
-        os.set_blocking(fd, True)
-        return taken
 
     def test_a_slow_consumer_stops_the_producer_and_loses_nothing(self):
         receiver, port = self.recv()
@@ -513,6 +513,18 @@ class Ends(PipeTest):
         self.assert_failed(sender, "No space left on device")
         self.assert_failed(other, r"has lost another receiver: .*No space left on device\S*$")
 
+    def test_where_one_receiver_fails_a_chain_that_has_stopped_hears_why(self):
+        last, port = self.recv()
+        first, chain_port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
+        failing, port = self.recv()
+        sender = self.send(port, chain_port, stdin=subprocess.PIPE)
+        self.fill(sender)
+        failing.process.stdout.close()
+        self.assert_failed(failing, "whoever reads standard output is gone")
+        self.assert_failed(sender, "whoever reads standard output is gone")
+        for pipe in (first, last):
+            self.assert_failed(pipe, r"has lost another receiver: .*whoever reads standard output is gone")
+
     def test_the_disk_is_full_at_the_end(self):
         """One byte: the sender has read its end long before it hears of that."""
         with open("/dev/full", "wb") as full:
@@ -569,6 +581,17 @@ class Ends(PipeTest):
         with open("/dev/zero", "rb") as zeroes:
             sender = self.send(port, stdin=zeroes)
         last.read(MIB)
+        last.process.stdout.close()
+        for pipe in (last, first, sender):
+            self.assert_failed(pipe, "whoever reads standard output is gone")
+
+    def test_the_reader_at_the_end_of_a_chain_goes_while_nothing_comes(self):
+        last, port = self.recv()
+        first, port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
+        sender = self.send(port, stdin=subprocess.PIPE)
+        sender.process.stdin.write(b"x")
+        sender.process.stdin.flush()
+        self.assertEqual(last.read(1), b"x")
         last.process.stdout.close()
         for pipe in (last, first, sender):
             self.assert_failed(pipe, "whoever reads standard output is gone")

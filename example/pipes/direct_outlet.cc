@@ -1,0 +1,68 @@
+#include "pipes/direct_outlet.h"
+
+#include <chrono>
+#include <utility>
+
+#include "support/peer_loss.h"
+#include "support/program.h"
+
+namespace rdmacomm::pipes {
+namespace {
+
+/// While the receiver takes nothing: how often it asks whether it may go on.
+constexpr std::chrono::milliseconds kAsk{200};
+
+}  // namespace
+
+DirectOutlet::DirectOutlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream, Failed failed,
+                           std::function<Status()> may_go_on)
+    : Outlet(std::move(endpoint), std::move(stream), std::move(failed)), may_go_on_(std::move(may_go_on)) {}
+
+DirectOutlet::~DirectOutlet() {
+  abort("the sender has ended");
+}
+
+void DirectOutlet::push(const BufferSlice& slice, std::shared_ptr<const void> keep) {
+  if (outcome_) return;
+  if (Status sent = send(slice, keep); !sent.ok()) end(std::move(sent));
+}
+
+void DirectOutlet::abort(const std::string& reason) {
+  if (outcome_) return;
+  outcome_ = make_error(Errc::kAborted, "given up on this side");
+  stream_->abort(reason);
+}
+
+Status DirectOutlet::join() {
+  if (!outcome_ && total_) end(programs::explained(*endpoint_, conclude(*total_)));
+  return outcome_ ? *outcome_ : make_error(Errc::kWrongState, "join() wants finish() or abort() before");
+}
+
+void DirectOutlet::look() {
+  if (!outcome_ && !endpoint_->alive()) end(programs::explained(*endpoint_, why_ended()));
+}
+
+void DirectOutlet::end(Status outcome) {
+  outcome_ = std::move(outcome);
+  if (!outcome_->ok()) failed_(*this, *outcome_);
+}
+
+Status DirectOutlet::send(const BufferSlice& slice, const std::shared_ptr<const void>& keep) {
+  Status stopped;
+  const auto patiently = [&](const auto& call) {
+    for (;;) {
+      Status done = call(Deadline::after(kAsk));
+      if (done.code() != Errc::kTimeout) return done;
+      stopped = may_go_on_();
+      if (!stopped.ok()) return stopped;
+    }
+  };
+  Status sent = patiently([&](Deadline deadline) { return stream_->write_from(slice, keep, deadline); });
+  // Nothing is sent but by calls: before this thread waits for the next block, all must be out.
+  if (sent.ok()) sent = patiently([&](Deadline deadline) { return stream_->flush(deadline); });
+  if (stopped.ok()) return programs::explained(*endpoint_, std::move(sent));
+  stream_->abort(programs::reason_text(stopped));
+  return stopped;
+}
+
+}  // namespace rdmacomm::pipes

@@ -1,0 +1,50 @@
+// queue_outlet.h - an outlet with a thread: for who reads, hashes and writes meanwhile, or sends to several.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "pipes/outlet.h"
+
+namespace rdmacomm::pipes {
+
+/// How many blocks wait here is not bounded but by those there are: who fills them waits for one to be free. There must be
+/// more than the stream borrows.
+/// Threads: abort() from any. `failed` is called on the thread of this.
+class QueueOutlet final : public Outlet {
+ public:
+  /// Throws  std::system_error: no more threads for this user
+  QueueOutlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream, Failed failed);
+  ~QueueOutlet() override;
+
+  void push(const BufferSlice& slice, std::shared_ptr<const void> keep) override;
+  void finish(const Total& total) override;
+  void abort(const std::string& reason) override;
+  [[nodiscard]] Status join() override;
+  void endpoint_has_ended() override;
+
+ private:
+  struct Piece {
+    BufferSlice slice{};
+    std::shared_ptr<const void> keep = nullptr;
+  };
+  void run();
+  [[nodiscard]] Status send_all();
+  [[nodiscard]] Status send(Piece piece, bool last_for_now);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Piece> pieces_;
+  std::optional<Total> total_;
+  bool aborted_ = false;
+  bool over_ = false;  // the thread has ended, or will at once
+  Status outcome_;     // then
+  std::thread thread_;
+};
+
+}  // namespace rdmacomm::pipes
