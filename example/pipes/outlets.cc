@@ -71,7 +71,7 @@ Status Outlets::connect_one(const HostPort& receiver) {
     try {
       outlet = std::make_unique<QueueOutlet>(std::move(*endpoint), std::move(*stream), std::move(failed));
     } catch (const std::system_error& error) {
-      return make_error(error.code(), "there is no thread for another receiver");
+      return make_error(error.code(), "cannot start a thread for another receiver; see `ulimit -u`");
     }
   }
   const std::lock_guard lock(mutex_);
