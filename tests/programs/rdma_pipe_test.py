@@ -439,6 +439,16 @@ class Ends(PipeTest):
         receiver.read(4 * MIB)
         return sender, receiver
 
+    def idle_chain(self):
+        """A byte has come through it, and there is nothing more for now."""
+        last, port = self.recv()
+        first, port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
+        sender = self.send(port, stdin=subprocess.PIPE)
+        sender.process.stdin.write(b"x")
+        sender.process.stdin.flush()
+        self.assertEqual(last.read(1), b"x")
+        return sender, first, last
+
     def idle(self, *recv_options):
         """The same, with a producer that has nothing more for now."""
         receiver, port = self.recv(*recv_options)
@@ -563,12 +573,7 @@ class Ends(PipeTest):
     def test_a_chain_that_breaks_while_nothing_comes(self):
         for who in ("sender", "first", "last"):
             with self.subTest(who):
-                last, port = self.recv()
-                first, port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
-                sender = self.send(port, stdin=subprocess.PIPE)
-                sender.process.stdin.write(b"x")
-                sender.process.stdin.flush()
-                self.assertEqual(last.read(1), b"x")
+                sender, first, last = self.idle_chain()
                 chain = {"sender": sender, "first": first, "last": last}
                 dead = chain.pop(who)
                 dead.process.kill()
@@ -586,12 +591,7 @@ class Ends(PipeTest):
             self.assert_failed(pipe, "whoever reads standard output is gone")
 
     def test_the_reader_at_the_end_of_a_chain_goes_while_nothing_comes(self):
-        last, port = self.recv()
-        first, port = self.recv(f"--forward=127.0.0.1:{port}", "--no-output", stdout=subprocess.DEVNULL)
-        sender = self.send(port, stdin=subprocess.PIPE)
-        sender.process.stdin.write(b"x")
-        sender.process.stdin.flush()
-        self.assertEqual(last.read(1), b"x")
+        sender, first, last = self.idle_chain()
         last.process.stdout.close()
         for pipe in (last, first, sender):
             self.assert_failed(pipe, "whoever reads standard output is gone")
