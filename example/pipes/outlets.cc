@@ -63,6 +63,8 @@ Status Outlets::connect_one(const HostPort& receiver) {
                                  Deadline::after(options_.connection.session.tcp.handshake_timeout));
   if (!stream) return stream.error();
   auto failed = [this](const Outlet& outlet, const Status& why) { on_failure(outlet.endpoint().peer(), why); };
+  // Held from before the outlet looks whether its endpoint lives: if that ends later, on_disconnected() finds the outlet.
+  const std::lock_guard lock(mutex_);
   std::unique_ptr<Outlet> outlet;
   if (callbacks_.may_go_on) {
     outlet = std::make_unique<DirectOutlet>(std::move(*endpoint), std::move(*stream), std::move(failed),
@@ -74,7 +76,6 @@ Status Outlets::connect_one(const HostPort& receiver) {
       return make_error(error.code(), "cannot start a thread for another receiver; see `ulimit -u`");
     }
   }
-  const std::lock_guard lock(mutex_);
   outlets_.push_back(std::move(outlet));
   return {};
 }
