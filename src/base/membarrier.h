@@ -13,11 +13,13 @@
 
 #include <atomic>
 
+#include "base/sanitizer.h"
+
 namespace rdmacomm {
 
 /// Whether this process can take part: registered now, if it was not. Cost: a system call.
 [[nodiscard]] inline bool register_for_membarrier() noexcept {
-#ifdef __SANITIZE_THREAD__
+#ifdef RDMACOMM_THREAD_SANITIZER
   return false;  // the thread sanitizer cannot see it
 #else
   return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;

@@ -6,13 +6,14 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/sanitizer.h"
 #include "softdev/layout.h"
 
 namespace rdmacomm::softdev {
 
 /// Orders all stores before it against all loads after it.
 inline void full_fence() noexcept {
-#ifdef __SANITIZE_THREAD__
+#ifdef RDMACOMM_THREAD_SANITIZER
   // The thread sanitizer does not know fences; an exchange is one on every CPU this device runs on.
   std::atomic<int> here{0};
   here.exchange(1, std::memory_order_seq_cst);

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <string_view>
 
+#include "base/sanitizer.h"
 #include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm::softdev {
@@ -84,7 +85,7 @@ msghdr message_of(std::span<iovec> pieces) noexcept {
 // What moves between a socket and the memory of an application is ordered by the connection, from one end's memory to the
 // other's completion. The thread sanitizer does not see that: it is told that what is received was sent before, and does
 // not look into bare system calls.
-#ifdef __SANITIZE_THREAD__
+#ifdef RDMACOMM_THREAD_SANITIZER
 std::atomic<int> messages{0};
 #endif
 
@@ -92,7 +93,7 @@ std::atomic<int> messages{0};
 ssize_t send_pieces(int socket, std::span<iovec> pieces) noexcept {
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
   const msghdr message = message_of(pieces);
-#ifdef __SANITIZE_THREAD__
+#ifdef RDMACOMM_THREAD_SANITIZER
   messages.fetch_add(1, std::memory_order_acq_rel);
   return syscall(SYS_sendmsg, socket, &message, kFlags);
 #else
@@ -103,7 +104,7 @@ ssize_t send_pieces(int socket, std::span<iovec> pieces) noexcept {
 
 ssize_t receive_pieces(int socket, std::span<iovec> pieces) noexcept {
   msghdr message = message_of(pieces);
-#ifdef __SANITIZE_THREAD__
+#ifdef RDMACOMM_THREAD_SANITIZER
   const ssize_t result = syscall(SYS_recvmsg, socket, &message, MSG_DONTWAIT);
   messages.fetch_add(1, std::memory_order_acq_rel);
   return result;

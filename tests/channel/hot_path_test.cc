@@ -7,6 +7,7 @@
 
 #include <functional>
 
+#include "base/sanitizer.h"
 #include "support/allocation_counter.h"
 #include "support/connected_pair.h"
 
@@ -16,10 +17,8 @@ namespace {
 using rdmacomm::testing::allocations_of_this_thread;
 using rdmacomm::testing::ConnectedPairTest;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(RDMACOMM_ADDRESS_SANITIZER) || defined(RDMACOMM_THREAD_SANITIZER)
 constexpr bool kSanitized = true;
-#elif defined(__has_feature)
-constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #else
 constexpr bool kSanitized = false;
 #endif
