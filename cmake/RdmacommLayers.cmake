@@ -10,7 +10,13 @@ pkg_check_modules(GLOG REQUIRED IMPORTED_TARGET GLOBAL libglog)
 # Flags of every target of this project, not passed on to users.
 add_library(rdmacomm_flags INTERFACE)
 target_compile_features(rdmacomm_flags INTERFACE cxx_std_20)
-target_compile_options(rdmacomm_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+# Where source files are joined (unity builds), a constant of one file is not shadowed by a local one of another.
+if(NOT CMAKE_UNITY_BUILD)
+  set(shadow -Wshadow)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(shadow -Wshadow=local)
+endif()
+target_compile_options(rdmacomm_flags INTERFACE -Wall -Wextra ${shadow} -Wconversion -Wno-sign-conversion
                        -Wnon-virtual-dtor -Woverloaded-virtual $<$<BOOL:${RDMACOMM_WERROR}>:-Werror>)
 # GCC 12, optimizing, sees overflows in std::string's operator+ and in std::vector<std::byte> that are not there
 # (GCC bug 105651 among others).

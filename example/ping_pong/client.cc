@@ -40,9 +40,9 @@ class PingPongClient final : public programs::DeliveringSession<ClientSession> {
 };
 
 /// One connection to a server, and what is done on it.
-class Game {
+class ClientGame {
  public:
-  Game(EndPoint& endpoint, programs::Delivery& delivery, Memory& memory, const Terms& terms)
+  ClientGame(EndPoint& endpoint, programs::Delivery& delivery, Memory& memory, const Terms& terms)
       : endpoint_(endpoint), delivery_(delivery), channel_(*endpoint.data()), memory_(memory), terms_(terms) {}
 
   Status play() {
@@ -73,17 +73,17 @@ class Game {
     struct Verb {
       const char* name;
       Step step;
-      Status (Game::*act)(Step);
+      Status (ClientGame::*act)(Step);
     };
     static constexpr std::array<Verb, 8> kVerbs = {{
-        {"SEND", Step::kSend, &Game::send},
-        {"SEND_WITH_IMM", Step::kSendImm, &Game::send_imm},
-        {"WRITE", Step::kWrite, &Game::write},
-        {"WRITE_WITH_IMM", Step::kWriteImm, &Game::write_imm},
-        {"READ", Step::kRead, &Game::read},
-        {"FETCH_ADD", Step::kFetchAdd, &Game::fetch_add},
-        {"COMPARE_SWAP", Step::kCompareSwap, &Game::compare_swap},
-        {"RECV", Step::kAnswer, &Game::receive},
+        {"SEND", Step::kSend, &ClientGame::send},
+        {"SEND_WITH_IMM", Step::kSendImm, &ClientGame::send_imm},
+        {"WRITE", Step::kWrite, &ClientGame::write},
+        {"WRITE_WITH_IMM", Step::kWriteImm, &ClientGame::write_imm},
+        {"READ", Step::kRead, &ClientGame::read},
+        {"FETCH_ADD", Step::kFetchAdd, &ClientGame::fetch_add},
+        {"COMPARE_SWAP", Step::kCompareSwap, &ClientGame::compare_swap},
+        {"RECV", Step::kAnswer, &ClientGame::receive},
     }};
     for (const Verb& verb : kVerbs) {
       const DeviceLimits& limits = endpoint_.device().limits();
@@ -236,7 +236,7 @@ Status run_client(const programs::ConnectionFlags& connection, const Terms& term
   const auto session = make_session<PingPongClient>(options, connection.adapter, modes, terms, **memory);
   const auto endpoint = session->connect();
   if (!endpoint) return endpoint.error();
-  Status outcome = Game(**endpoint, session->delivery, **memory, terms).play();
+  Status outcome = ClientGame(**endpoint, session->delivery, **memory, terms).play();
   Status closed = (*endpoint)->close();
   return outcome.ok() ? closed : outcome;
 }

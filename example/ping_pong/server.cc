@@ -75,9 +75,9 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
 };
 
 /// One client's game, from the server's side.
-class Game {
+class ServerGame {
  public:
-  Game(EndPoint& endpoint, programs::Delivery& delivery, const Guest& guest)
+  ServerGame(EndPoint& endpoint, programs::Delivery& delivery, const Guest& guest)
       : endpoint_(endpoint),
         delivery_(delivery),
         channel_(*endpoint.data()),
@@ -173,7 +173,7 @@ class Game {
 
 Status serve(PingPongServer& session, EndPoint& endpoint) {
   const Guest guest = session.guest_of(endpoint);
-  Status outcome = programs::with_cause(endpoint, Game(endpoint, session.delivery, guest).play());
+  Status outcome = programs::with_cause(endpoint, ServerGame(endpoint, session.delivery, guest).play());
   // The client is told why, unless it has gone before.
   if (!outcome.ok() && endpoint.alive()) endpoint.connector().refuse(outcome.error());
   Status closed = endpoint.close();

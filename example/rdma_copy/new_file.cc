@@ -16,11 +16,11 @@
 namespace rdmacomm::copying {
 namespace {
 
-constexpr std::size_t kMostName = 255;
+constexpr std::size_t kMostNameBytes = 255;
 constexpr const char* kSuffix = ".rdma_copy-partial";
 constexpr const char* kLinkSuffix = ".rdma_copy-link";
 
-Error failed() {
+Error new_file_failed() {
   return make_error(last_system_error(), "");
 }
 
@@ -37,7 +37,7 @@ std::string numbered(std::uint64_t number, const char* suffix) {
 
 std::string partial_name(const std::string& name) {
   const std::string partial = '.' + name + kSuffix;
-  return partial.size() <= kMostName ? partial : numbered(XXH3_64bits(name.data(), name.size()), kSuffix);
+  return partial.size() <= kMostNameBytes ? partial : numbered(XXH3_64bits(name.data(), name.size()), kSuffix);
 }
 
 /// Whether `name` is that of the file `opened`. While its lock is held that can only change by others than copies: who else
@@ -65,15 +65,16 @@ Status remove_left(int folder, const std::string& partial) {
     return {};  // who had the lock has published it, or removed it; the name may be another one's by now
   }
   const bool gone = ::unlinkat(folder, partial.c_str(), 0) == 0;
-  return gone || last_system_error() == std::errc::no_such_file_or_directory ? Status() : Status(failed());
+  return gone || last_system_error() == std::errc::no_such_file_or_directory ? Status() : Status(new_file_failed());
 }
 
 /// Gives a file without a name one that nothing has. The first way is for who may do anything, and others from Linux 6.10 on.
 Status link_as(int fd, int folder, const std::string& name) {
   if (::linkat(fd, "", folder, name.c_str(), AT_EMPTY_PATH) == 0) return {};
-  if (last_system_error() != std::errc::no_such_file_or_directory) return failed();
+  if (last_system_error() != std::errc::no_such_file_or_directory) return new_file_failed();
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  return ::linkat(AT_FDCWD, path.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? Status() : Status(failed());
+  return ::linkat(AT_FDCWD, path.c_str(), folder, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? Status()
+                                                                                        : Status(new_file_failed());
 }
 
 /// Gives what is `from` the name `to`, in one directory, instead of a file or a link there.
@@ -87,7 +88,7 @@ Status rename_over(int folder, const std::string& from, const std::string& to) {
       !S_ISLNK(there.st_mode) && !S_ISDIR(there.st_mode)) {
     return make_error(std::make_error_code(std::errc::not_supported), "what has that name is no file");
   }
-  return ::renameat(folder, from.c_str(), folder, to.c_str()) == 0 ? Status() : Status(failed());
+  return ::renameat(folder, from.c_str(), folder, to.c_str()) == 0 ? Status() : Status(new_file_failed());
 }
 
 }  // namespace
@@ -97,24 +98,24 @@ bool is_partial_name(std::string_view name) noexcept {
 }
 
 Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mode) {
-  if (name.size() > kMostName) return make_error(std::make_error_code(std::errc::filename_too_long), "");
+  if (name.size() > kMostNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
   const std::string partial = partial_name(name);
   for (;;) {
     UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (fd) {
       if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
       struct stat made = {};
-      if (::fstat(fd.get(), &made) != 0) return failed();
+      if (::fstat(fd.get(), &made) != 0) return new_file_failed();
       if (made.st_nlink > 0) return NewFile(folder, name, std::move(fd), made);
       continue;  // another one had the lock first, and took it for left behind
     }
-    if (last_system_error() != std::errc::file_exists) return failed();
+    if (last_system_error() != std::errc::file_exists) return new_file_failed();
     if (Status removed = remove_left(folder, partial); !removed.ok()) return removed.error();
   }
 }
 
 Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, unsigned mode, bool new_folder) {
-  if (name.size() > kMostName) return make_error(std::make_error_code(std::errc::filename_too_long), "");
+  if (name.size() > kMostNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
   static const bool linkable = ::access("/proc/self/fd", X_OK) == 0;
   UniqueFd fd(linkable ? ::openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode) : -1);
   // Each file system has its own word for what it cannot do. Where it is something else, create() finds it, too.
@@ -123,14 +124,14 @@ Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, uns
     if (Status removed = remove_left(folder, partial_name(name)); !removed.ok()) return removed.error();
   }
   struct stat made = {};
-  if (::fstat(fd.get(), &made) != 0) return failed();
+  if (::fstat(fd.get(), &made) != 0) return new_file_failed();
   return NewFile(folder, name, std::move(fd), made);
 }
 
 Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
   const std::string partial = partial_name(name);
   UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-  if (!fd) return failed();
+  if (!fd) return new_file_failed();
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
   struct stat is = {};
   const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1;
@@ -148,7 +149,7 @@ Status NewFile::link_beside() {
     if (linked.code() != std::errc::file_exists) return linked;
     if (Status removed = remove_left(folder_, partial); !removed.ok()) return removed;
   }
-  return ::fstat(fd_.get(), &identity_) == 0 ? Status() : Status(failed());
+  return ::fstat(fd_.get(), &identity_) == 0 ? Status() : Status(new_file_failed());
 }
 
 Status NewFile::publish() {
@@ -179,7 +180,7 @@ Status publish_link(int folder, const std::string& name, const std::string& targ
   // Its own: links have no locks, by which others could tell whether somebody needs it.
   std::random_device random;
   const std::string partial = numbered(std::uint64_t{random()} << 32 | random(), kLinkSuffix);
-  if (::symlinkat(target.c_str(), folder, partial.c_str()) != 0) return failed();
+  if (::symlinkat(target.c_str(), folder, partial.c_str()) != 0) return new_file_failed();
   if (times != nullptr) (void)::utimensat(folder, partial.c_str(), times, AT_SYMLINK_NOFOLLOW);
   Status named = rename_over(folder, partial, name);
   if (!named.ok()) ::unlinkat(folder, partial.c_str(), 0);

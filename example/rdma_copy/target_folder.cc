@@ -9,7 +9,7 @@
 namespace rdmacomm::copying {
 namespace {
 
-Error failed() {
+Error folder_failed() {
   return make_error(last_system_error(), "");
 }
 
@@ -22,10 +22,10 @@ UniqueFd open_below(int parent, const std::string& name) {
 Status TargetFolder::make(const TargetFolder& parent, unsigned mode, bool archive) {
   const std::string& name = entry_.name;
   const bool made = !name.empty() && ::mkdirat(parent.fd(), name.c_str(), mode | S_IRWXU) == 0;
-  if (!made && !name.empty() && last_system_error() != std::errc::file_exists) return failed();
+  if (!made && !name.empty() && last_system_error() != std::errc::file_exists) return folder_failed();
   UniqueFd opened = open_below(parent.fd(), name);
   struct stat is = {};
-  if (!opened || ::fstat(opened.get(), &is) != 0) return failed();
+  if (!opened || ::fstat(opened.get(), &is) != 0) return folder_failed();
   fd_ = std::move(opened);
   is_new_ = made;
   const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU;
@@ -43,7 +43,7 @@ Status TargetFolder::look_into(const TargetFolder& parent) {
   if (!parent.is_absent_) fd_ = open_below(parent.fd(), entry_.name);
   if (fd_) return {};
   is_absent_ = parent.is_absent_ || last_system_error() == std::errc::no_such_file_or_directory;
-  if (!is_absent_) return failed();
+  if (!is_absent_) return folder_failed();
   fd_.reset(::dup(parent.fd()));
   return {};
 }
@@ -57,9 +57,9 @@ Status TargetFolder::would_take(const std::string& name) const {
 }
 
 Status TargetFolder::settle(bool archive, bool sync) const {
-  if (mode_ && ::fchmod(fd(), *mode_) != 0) return failed();
-  if (archive && ::futimens(fd(), entry_.modified.for_utimens().data()) != 0) return failed();
-  if (sync && ::fsync(fd()) != 0) return failed();
+  if (mode_ && ::fchmod(fd(), *mode_) != 0) return folder_failed();
+  if (archive && ::futimens(fd(), entry_.modified.for_utimens().data()) != 0) return folder_failed();
+  if (sync && ::fsync(fd()) != 0) return folder_failed();
   return {};
 }
 

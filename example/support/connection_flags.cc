@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "rdmacomm/verbs/describe.h"
+#include "support/program.h"
 
 DEFINE_string(role, "",
               "server, client, or both: a server and a client process on this machine. master and slave are "
@@ -42,10 +43,6 @@ DEFINE_int32(mtu, 4096, "256, 512, 1024, 2048 or 4096: largest path MTU to use; 
 namespace rdmacomm::programs {
 namespace {
 
-bool given(const char* flag) {
-  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
-}
-
 Error bad_flag(const std::string& flag, const std::string& value, const std::string& why) {
   return make_error(Errc::kInvalidArgument, "--" + flag + "=" + value + ": " + why);
 }
@@ -65,7 +62,7 @@ std::chrono::milliseconds milliseconds_of(double seconds) {
 }
 
 Result<Role> read_role() {
-  if (FLAGS_role.empty()) return given("server") || given("master") ? Role::kClient : Role::kBoth;
+  if (FLAGS_role.empty()) return is_given("server") || is_given("master") ? Role::kClient : Role::kBoth;
   if (FLAGS_role == "server" || FLAGS_role == "master") return Role::kServer;
   if (FLAGS_role == "client" || FLAGS_role == "slave" || FLAGS_role == "slaver") return Role::kClient;
   if (FLAGS_role == "both") return Role::kBoth;
@@ -102,7 +99,7 @@ Status check_ranges(Role role) {
   for (const Status& checked : {
            check_range("port", FLAGS_port, role == Role::kClient ? 1 : 0, 65535),
            check_range("ib-port", FLAGS_ib_port, 0, 255),
-           check_range("gid-index", given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index, -1, 255),
+           check_range("gid-index", is_given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index, -1, 255),
            check_range("traffic-class", FLAGS_traffic_class, 0, 255),
            check_range("service-level", FLAGS_service_level, 0, 15),
        }) {
@@ -126,16 +123,16 @@ Result<ConnectionFlags> read_flags_of(Role role) {
   ConnectionFlags flags;
   flags.role = role;
   flags.keep_serving = FLAGS_keep_serving;
-  flags.session.device.name = given("ib_dev") ? FLAGS_ib_dev : FLAGS_device;
+  flags.session.device.name = is_given("ib_dev") ? FLAGS_ib_dev : FLAGS_device;
   flags.session.connector = *connector;
   flags.session.device.port = static_cast<std::uint8_t>(FLAGS_ib_port);
-  flags.session.device.gid_index = given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index;
+  flags.session.device.gid_index = is_given("gid_idx") ? FLAGS_gid_idx : FLAGS_gid_index;
   flags.session.device.gid_type = *gid_type;
   flags.session.tcp.connect_timeout = milliseconds_of(FLAGS_connect_timeout);
   flags.session.silent_peer_after = milliseconds_of(FLAGS_silent_peer_after);
   // Who tries so long to reach a server waits so long for what it answers, too.
   if (role != Role::kServer) flags.session.tcp.handshake_timeout = flags.session.tcp.connect_timeout;
-  if (role == Role::kClient) flags.session.address.host = given("master") ? FLAGS_master : FLAGS_server;
+  if (role == Role::kClient) flags.session.address.host = is_given("master") ? FLAGS_master : FLAGS_server;
   flags.session.address.port = static_cast<std::uint16_t>(FLAGS_port);
   if (role == Role::kBoth) flags.session.address = {.host = "127.0.0.1", .port = 0};
   flags.adapter.traffic_class = static_cast<std::uint8_t>(FLAGS_traffic_class);
@@ -155,7 +152,7 @@ Result<ConnectionFlags> read_connection_flags() {
 
 Result<ConnectionFlags> read_connection_flags(Role role) {
   for (const char* flag : {"role", "server", "master", "keep_serving"}) {
-    if (!given(flag)) continue;
+    if (!is_given(flag)) continue;
     std::string name = flag;
     std::ranges::replace(name, '_', '-');
     return make_error(Errc::kInvalidArgument, "--" + name + " is no option of this program; see --help");

@@ -2,6 +2,8 @@
 
 #include <gflags/gflags.h>
 
+#include "support/program.h"
+
 DEFINE_string(polling, "busy",
               "busy: a core spins for completions; channel: it sleeps until the device wakes it (event is another word "
               "for it); epoll: the same by epoll; adaptive: it spins for a while, then sleeps");
@@ -13,10 +15,6 @@ DEFINE_int32(shards, 4, "1 to 256: completion queues, each with its thread, of -
 
 namespace rdmacomm::programs {
 namespace {
-
-bool given(const char* flag) {
-  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
-}
 
 Error bad_mode(const char* flag, const std::string& value, const char* possible) {
   return make_error(Errc::kInvalidArgument, std::string("--") + flag + "=" + value + ": possible are " + possible);
@@ -31,7 +29,7 @@ Result<PollingMode> read_polling() {
 }
 
 Status check_shards() {
-  if (FLAGS_threads != "sharded" && given("shards")) {
+  if (FLAGS_threads != "sharded" && is_given("shards")) {
     return make_error(Errc::kInvalidArgument, "--shards=" + std::to_string(FLAGS_shards) +
                                                   ": is for --threads=sharded, and this is --threads=" + FLAGS_threads);
   }
@@ -40,7 +38,7 @@ Status check_shards() {
 }
 
 Status check_no_option(const char* flag) {
-  if (!given(flag)) return {};
+  if (!is_given(flag)) return {};
   return make_error(Errc::kInvalidArgument, std::string("--") + flag + " is no option of this program; see --help");
 }
 

@@ -52,7 +52,7 @@ void append_flag(std::string& text, const HelpFlag& flag) {
   text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
 }
 
-bool given(const char* flag) {
+bool is_on(const char* flag) {
   return gflags::GetCommandLineFlagInfoOrDie(flag).current_value == "true";
 }
 
@@ -101,7 +101,7 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
   int count = static_cast<int>(arguments.size());
   char** rest = pointers.data();
   gflags::ParseCommandLineNonHelpFlags(&count, &rest, /*remove_flags=*/true);
-  if (given("help") || given("helpfull") || given("helpshort")) {
+  if (is_on("help") || is_on("helpfull") || is_on("helpshort")) {
     std::cout << help_text(help);
     return 0;
   }
@@ -116,6 +116,10 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
   google::InitGoogleLogging(argv[0]);
   install_crash_trace();
   return std::nullopt;
+}
+
+bool is_given(const char* flag) {
+  return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
 }
 
 std::string reason_text(const Status& failure) {

@@ -40,6 +40,9 @@ struct Help {
 [[nodiscard]] std::optional<int> start(int argc, char** argv, const Help& help,
                                        std::vector<std::string>* words = nullptr);
 
+/// Whether the flag is on the command line.
+[[nodiscard]] bool is_given(const char* flag);
+
 /// The message of a failure. That of a peer that has given up ends with what the peer says.
 [[nodiscard]] std::string reason_text(const Status& failure);
 

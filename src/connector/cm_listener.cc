@@ -14,7 +14,7 @@
 namespace rdmacomm {
 namespace {
 
-Error cannot_listen(const SocketAddress& address, std::error_code code) {
+Error cannot_listen_by_cm(const SocketAddress& address, std::error_code code) {
   const std::string what = "cannot listen by rdma_cm at " + address.to_text();
   // rdma_cm says "not available" as well where one of both listens at every address.
   if (code == std::errc::address_not_available && !is_of_this_host(address)) {
@@ -93,7 +93,7 @@ Status CmListener::listen_at(SocketAddress address) {
   Status listening = verbs::from_minus_one(set, "");
   if (listening) listening = verbs::from_minus_one(rdma_bind_addr((*id)->get(), address.get()), "");
   if (listening) listening = verbs::from_minus_one(rdma_listen((*id)->get(), static_cast<int>(kMostWaiting)), "");
-  if (!listening) return cannot_listen(address, listening.code());
+  if (!listening) return cannot_listen_by_cm(address, listening.code());
   port_ = ntohs(rdma_get_src_port((*id)->get()));
   address.set_port(port_);
   address_ = address.to_text();

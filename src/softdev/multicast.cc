@@ -14,12 +14,12 @@
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr const char* kNames = "rdmacomm/soft0/group/";
+constexpr const char* kGroupNames = "rdmacomm/soft0/group/";
 
 /// Of a group's members; the number of the queue pair follows.
 std::string name_prefix(const ibv_gid& group) {
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string name = kNames;
+  std::string name = kGroupNames;
   for (const std::uint8_t byte : group.raw) {
     name += kDigits[byte >> 4];
     name += kDigits[byte & 15];
@@ -29,9 +29,9 @@ std::string name_prefix(const ibv_gid& group) {
 
 /// Whether the group has a member, or there is room for one more group.
 bool has_room(const ibv_gid& group) {
-  const std::string wanted = name_prefix(group).substr(std::string_view(kNames).size());
+  const std::string wanted = name_prefix(group).substr(std::string_view(kGroupNames).size());
   std::set<std::string> groups;
-  for (const std::string& name : bound_names(kNames)) groups.insert(name.substr(0, wanted.size()));
+  for (const std::string& name : bound_names(kGroupNames)) groups.insert(name.substr(0, wanted.size()));
   return groups.contains(wanted) || groups.size() < kMaxGroups;
 }
 

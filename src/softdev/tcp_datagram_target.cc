@@ -18,11 +18,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Datagrams before others have their turn.
-constexpr int kMostSteps = 256;
+constexpr int kMostDatagrams = 256;
 /// Bytes of the first buffer.
 constexpr std::size_t kFirstBuffer = 512;
 /// How long one waits for a receive.
-constexpr std::chrono::milliseconds kPatience{250};
+constexpr std::chrono::milliseconds kReceivePatience{250};
 
 SoftAh handle_of(const TcpDatagramAddress& address) noexcept {
   SoftAh ah{};
@@ -61,7 +61,7 @@ std::uint32_t TcpDatagramTarget::events() const noexcept {
 bool TcpDatagramTarget::progress() {
   input_.begin_round();
   has_more_ = !over_;
-  for (int steps = 0; has_more_ && steps < kMostSteps; ++steps) {
+  for (int steps = 0; has_more_ && steps < kMostDatagrams; ++steps) {
     const TcpStep next = step();
     has_more_ = next == TcpStep::kGoOn;
     over_ = next == TcpStep::kLeave || next == TcpStep::kBroken;
@@ -99,7 +99,7 @@ TcpStep TcpDatagramTarget::deliver() {
   const ExecResult result = honest ? wire_.send_datagram(wr) : ExecResult::done(0);
   if (result.outcome() == ExecOutcome::kReceiverNotReady) {
     if (!waiting_since_) waiting_since_ = Clock::now();
-    if (Clock::now() - *waiting_since_ < kPatience) return TcpStep::kWait;
+    if (Clock::now() - *waiting_since_ < kReceivePatience) return TcpStep::kWait;
   }
   waiting_since_.reset();
   current_.reset();

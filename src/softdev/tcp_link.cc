@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kFirstPause{1};
-constexpr std::chrono::milliseconds kLongestPause{50};
+constexpr std::chrono::milliseconds kFirstReconnectPause{1};
+constexpr std::chrono::milliseconds kLongestReconnectPause{50};
 
 std::uint64_t new_token() {
   std::random_device random;
@@ -122,7 +122,7 @@ void TcpLink::has_met() noexcept {
   socket_.reset();
   state_ = State::kClosed;
   next_try_ = {};
-  pause_ = kFirstPause;
+  pause_ = kFirstReconnectPause;
 }
 
 void TcpLink::refuse() {
@@ -134,7 +134,7 @@ void TcpLink::try_again() {
   socket_.reset();
   state_ = State::kClosed;
   next_try_ = Clock::now() + pause_;
-  pause_ = std::min(pause_ * 2, kLongestPause);
+  pause_ = std::min(pause_ * 2, kLongestReconnectPause);
 }
 
 }  // namespace rdmacomm::softdev

@@ -125,11 +125,12 @@ TEST_P(MessagesTest, BeyondTheGreatestLengthAreRefusedAndTheConnectionGoesOn) {
   }
 }
 
-std::string name_of(const ::testing::TestParamInfo<ConnectorKind>& info) {
+std::string connector_name(const ::testing::TestParamInfo<ConnectorKind>& info) {
   return info.param == ConnectorKind::kCm ? "ByCm" : "ByTcp";
 }
 
-INSTANTIATE_TEST_SUITE_P(Connectors, MessagesTest, ::testing::Values(ConnectorKind::kTcp, ConnectorKind::kCm), name_of);
+INSTANTIATE_TEST_SUITE_P(Connectors, MessagesTest, ::testing::Values(ConnectorKind::kTcp, ConnectorKind::kCm),
+                         connector_name);
 
 }  // namespace
 }  // namespace rdmacomm::contract

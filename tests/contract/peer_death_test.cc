@@ -17,18 +17,18 @@ namespace {
 using namespace std::chrono_literals;
 
 /// What the child tells of its memory, over the line.
-struct Card {
+struct RegionCard {
   std::uint64_t address = 0;
   std::uint32_t rkey = 0;
 };
 
 /// One process' side: a channel, linked to the other process, and a TCP connection. Members in creation order.
-struct Side {
+struct DyingSide {
   ChannelEnd end;
   std::unique_ptr<Link> link;
   std::unique_ptr<Connector> tcp;
 
-  Side(const TestDevice& device, Role role, int line, const AdapterConfig& config)
+  DyingSide(const TestDevice& device, Role role, int line, const AdapterConfig& config)
       : end(ConnectedPair::make_end(device.choice(), "channel", config, false).value()) {
     auto linked = PairLinker::create()->link(link_end(end.channel->adapter(), device.address), role, line);
     EXPECT_TRUE(linked.has_value()) << linked.status().message();
@@ -37,7 +37,7 @@ struct Side {
 };
 
 void send_card(int line, const RDMABuffer& buffer) {
-  const Card card{buffer.remote_region().address, buffer.remote_region().rkey};
+  const RegionCard card{buffer.remote_region().address, buffer.remote_region().rkey};
   ASSERT_EQ(::send(line, &card, sizeof(card), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(card)));
 }
 
@@ -45,7 +45,7 @@ void send_card(int line, const RDMABuffer& buffer) {
 using Body = void (*)(int line, std::uint16_t port);
 
 void idle(int line, std::uint16_t port) {
-  Side side(TestDevice::peers(), Role::kPassive, line, {});
+  DyingSide side(TestDevice::peers(), Role::kPassive, line, {});
   auto tcp = TCPConnector::connect({"127.0.0.1", port});
   ASSERT_TRUE(tcp.has_value()) << tcp.error().message();
   const auto buffer = side.end.buffer(4096);
@@ -58,13 +58,13 @@ constexpr auto kWritten = std::byte{0xab};
 
 /// Writes to the buffer that it is told of all the time.
 void keep_writing(int line, std::uint16_t port) {
-  Side side(TestDevice::peers(), Role::kPassive, line, {});
+  DyingSide side(TestDevice::peers(), Role::kPassive, line, {});
   auto tcp = TCPConnector::connect({"127.0.0.1", port});
   ASSERT_TRUE(tcp.has_value()) << tcp.error().message();
   const auto buffer = side.end.buffer(kLongBytes);
   std::fill_n(buffer->data(), buffer->size(), kWritten);
   send_card(line, *buffer);
-  Card target;
+  RegionCard target;
   ASSERT_EQ(::recv(line, &target, sizeof(target), MSG_WAITALL), static_cast<ssize_t>(sizeof(target)));
   do {
     ASSERT_FALSE(side.end.channel->post_write(buffer->at(0), {target.address, kLongBytes, target.rkey}, 1));
@@ -81,9 +81,9 @@ class PeerDeathTest : public ::testing::Test {
   void start(const AdapterConfig& config = {}, Body body = idle) {
     listener_ = TCPListener::listen({"127.0.0.1", 0}).value();
     child_ = std::make_unique<testing::ForkedChild>([this, body](int line) { body(line, listener_->port()); });
-    side_ = std::make_unique<Side>(TestDevice::own(), Role::kActive, child_->line(), config);
+    side_ = std::make_unique<DyingSide>(TestDevice::own(), Role::kActive, child_->line(), config);
     ASSERT_NE(side_->link, nullptr);
-    Card card;
+    RegionCard card;
     ASSERT_EQ(::recv(child_->line(), &card, sizeof(card), MSG_WAITALL), static_cast<ssize_t>(sizeof(card)));
     remote_ = {card.address, 4096, card.rkey};
     const Deadline deadline = patience();
@@ -112,7 +112,7 @@ class PeerDeathTest : public ::testing::Test {
 
   std::unique_ptr<TCPListener> listener_;
   std::unique_ptr<testing::ForkedChild> child_;
-  std::unique_ptr<Side> side_;
+  std::unique_ptr<DyingSide> side_;
   std::unique_ptr<RDMABuffer> source_;
   RemoteRegion remote_;
 };

@@ -12,7 +12,7 @@
 namespace rdmacomm::contract {
 namespace {
 
-constexpr int kDepth = 8;
+constexpr int kPoolDepth = 8;
 constexpr std::size_t kChannels = 2;
 
 struct Message {
@@ -27,11 +27,11 @@ class ReceivePoolTest : public ::testing::Test {
     ASSERT_EQ(TestDevice::own().why_not(), "");
     device_ = TestDevice::own().choice().open().value();
     if (device_->limits().max_srq == 0) GTEST_SKIP() << "capability: max_srq is 0";
-    pool_ = ReceivePool::create(device_, {.depth = kDepth, .message_bytes = 64}).value();
+    pool_ = ReceivePool::create(device_, {.depth = kPoolDepth, .message_bytes = 64}).value();
     queue_ = CompletionQueue::create(*device_, {.depth = 256}).value();
     poller_ = std::make_unique<CompletionPoller>(*queue_);
     for (std::size_t i = 0; i < kChannels; ++i) add_channel();
-    ASSERT_EQ(pool_->posted(), kDepth);
+    ASSERT_EQ(pool_->posted(), kPoolDepth);
   }
   ~ReceivePoolTest() override {
     for (const auto& channel : receivers_) poller_->detach(*channel);
@@ -93,28 +93,28 @@ class ReceivePoolTest : public ::testing::Test {
 };
 
 TEST_F(ReceivePoolTest, TakesMoreMessagesThanItHoldsOfAllItsChannels) {
-  for (std::uint64_t number = 0; number < 3 * kDepth; ++number) {
+  for (std::uint64_t number = 0; number < 3 * kPoolDepth; ++number) {
     for (std::size_t sender = 0; sender < kChannels; ++sender) {
       send(sender, number);
       const Completion completion = next();
       expect_message(completion, sender, number);
-      EXPECT_EQ(pool_->posted(), kDepth - 1);
+      EXPECT_EQ(pool_->posted(), kPoolDepth - 1);
       ASSERT_FALSE(pool_->give_back(completion));
     }
   }
-  EXPECT_EQ(pool_->posted(), kDepth);
+  EXPECT_EQ(pool_->posted(), kPoolDepth);
 }
 
 TEST_F(ReceivePoolTest, ReceivesThatAreKeptComeBackInAnyOrder) {
   std::vector<Completion> kept;
-  for (std::uint64_t number = 0; number < kDepth; ++number) {
+  for (std::uint64_t number = 0; number < kPoolDepth; ++number) {
     send(number % kChannels, number);
     kept.push_back(next());
     expect_message(kept.back(), number % kChannels, number);
   }
   EXPECT_EQ(pool_->posted(), 0);
   for (const std::size_t i : {3, 0, 7, 1, 6, 2, 5, 4}) ASSERT_FALSE(pool_->give_back(kept[i]));
-  EXPECT_EQ(pool_->posted(), kDepth);
+  EXPECT_EQ(pool_->posted(), kPoolDepth);
   EXPECT_EQ(pool_->give_back(kept[0]), Errc::kWrongState) << "a second time";
   send(0, 99);
   expect_message(next(), 0, 99);
@@ -123,13 +123,13 @@ TEST_F(ReceivePoolTest, ReceivesThatAreKeptComeBackInAnyOrder) {
 TEST_F(ReceivePoolTest, AChannelThatEndsTakesNoneOfTheOthersReceivesAlong) {
   ASSERT_TRUE(receivers_[0]->adapter().to_error().ok());
   poller_->detach(*receivers_[0]);
-  for (std::uint64_t number = 0; number < 2 * kDepth; ++number) {
+  for (std::uint64_t number = 0; number < 2 * kPoolDepth; ++number) {
     send(1, number);
     const Completion completion = next();
     expect_message(completion, 1, number);
     ASSERT_FALSE(pool_->give_back(completion));
   }
-  EXPECT_EQ(pool_->posted(), kDepth);
+  EXPECT_EQ(pool_->posted(), kPoolDepth);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace rdmacomm::contract {
 namespace {
 
-constexpr std::uint32_t kDepth = 16;
+constexpr std::uint32_t kSrqDepth = 16;
 
 /// One SRQ on the device under test, two queue pairs that receive from it, and a sender to each.
 class SrqTest : public ::testing::Test {
@@ -19,13 +19,13 @@ class SrqTest : public ::testing::Test {
     receiver_ = TestDevice::own().choice().open().value();
     if (attributes_of(*receiver_).max_srq == 0) GTEST_SKIP() << "capability: max_srq is 0";
     ibv_srq_init_attr init{};
-    init.attr.max_wr = kDepth;
+    init.attr.max_wr = kSrqDepth;
     init.attr.max_sge = 1;
     const verbs::Api& api = receiver_->api();
     srq_ = verbs::SrqHandle(api, api.create_srq(receiver_->pd(), &init));
     ASSERT_TRUE(static_cast<bool>(srq_)) << strerror(errno);
     depth_ = queries() ? query().max_wr : init.attr.max_wr;  // devices round up, and not all say so when they make it
-    inbox_ = RDMABuffer::allocate(*receiver_, {.block_bytes = 64, .block_count = kDepth}).value();
+    inbox_ = RDMABuffer::allocate(*receiver_, {.block_bytes = 64, .block_count = kSrqDepth}).value();
     source_ = RDMABuffer::allocate(*sender_, {.block_bytes = 64}).value();
     for (int i = 0; i < 2; ++i) link_one();
   }
@@ -39,7 +39,7 @@ class SrqTest : public ::testing::Test {
     links_.push_back(std::move(*linked));
   }
   int post_receive(std::uint64_t id) {
-    ibv_sge slice = inbox_->at(id % kDepth).sge;
+    ibv_sge slice = inbox_->at(id % kSrqDepth).sge;
     ibv_recv_wr wr{};
     wr.wr_id = id;
     wr.sg_list = &slice;
@@ -84,7 +84,7 @@ TEST_F(SrqTest, QueuePairsTakeReceivesInTheOrderOfMessages) {
 }
 
 TEST_F(SrqTest, AFullQueueRefusesMore) {
-  ASSERT_GE(depth_, kDepth);
+  ASSERT_GE(depth_, kSrqDepth);
   for (std::uint32_t i = 0; i < depth_; ++i) ASSERT_EQ(post_receive(i), 0) << i;
   EXPECT_EQ(verbs::error_number(post_receive(depth_)), ENOMEM);
   send(0);

@@ -21,7 +21,7 @@ constexpr const char* kBytes = "bytes";
 constexpr const char* kMessages = "messages";
 
 template <typename Base>
-struct Side : Base {
+struct StreamSide : Base {
   using Base::Base;
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.polling_mode = PollingMode::kAdaptive;
@@ -45,10 +45,10 @@ class StreamsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string ip = TestDevice::peers().address.empty() ? "127.0.0.1" : TestDevice::peers().address;
-    server_ = make_session<Side<ServerSession>>(options(TestDevice::peers(), ip, 0));
+    server_ = make_session<StreamSide<ServerSession>>(options(TestDevice::peers(), ip, 0));
     const Status started = server_->start();
     ASSERT_TRUE(started.ok()) << started.message();
-    client_ = make_session<Side<ClientSession>>(options(TestDevice::own(), ip, server_->port()));
+    client_ = make_session<StreamSide<ClientSession>>(options(TestDevice::own(), ip, server_->port()));
     auto near = client_->connect();
     ASSERT_TRUE(near.has_value()) << near.status().message();
     near_ = std::move(*near);
@@ -78,8 +78,8 @@ class StreamsTest : public ::testing::Test {
     return std::pair(one ? std::move(*one) : nullptr, opened ? std::move(*opened) : nullptr);
   }
 
-  SessionPtr<Side<ServerSession>> server_;
-  SessionPtr<Side<ClientSession>> client_;
+  SessionPtr<StreamSide<ServerSession>> server_;
+  SessionPtr<StreamSide<ClientSession>> client_;
   std::shared_ptr<EndPoint> near_;
   std::shared_ptr<EndPoint> far_;
 };

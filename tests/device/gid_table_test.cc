@@ -22,7 +22,7 @@ constexpr const char kLinkIpv6[] = "\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\1";      
 constexpr const char kGlobalIpv6[] = "\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\1";  // 2001:db8::1
 constexpr const char kEmpty[] = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-ibv_gid gid(const char* sixteen_bytes) {
+ibv_gid gid_of_bytes(const char* sixteen_bytes) {
   ibv_gid made{};
   std::memcpy(made.raw, sixteen_bytes, sizeof(made.raw));
   return made;
@@ -83,16 +83,16 @@ TEST_F(GidTableTest, PrefersTheAddressByWhichThePeerIsReached) {
   device().add_gid(kOtherIpv4, IBV_GID_TYPE_ROCE_V1);
   device().add_gid(kOtherIpv4, IBV_GID_TYPE_ROCE_V2);
   device().add_gid(kLinkIpv6, IBV_GID_TYPE_ROCE_V2);
-  EXPECT_EQ(chosen({}, gid(kOtherIpv4)), 2);
-  EXPECT_EQ(chosen({}, gid(kLinkIpv6)), 3);
-  EXPECT_EQ(chosen({}, gid(kGlobalIpv6)), 0);
-  EXPECT_EQ(chosen({.gid_type = GidType::kRoceV1}, gid(kOtherIpv4)), 1);
+  EXPECT_EQ(chosen({}, gid_of_bytes(kOtherIpv4)), 2);
+  EXPECT_EQ(chosen({}, gid_of_bytes(kLinkIpv6)), 3);
+  EXPECT_EQ(chosen({}, gid_of_bytes(kGlobalIpv6)), 0);
+  EXPECT_EQ(chosen({.gid_type = GidType::kRoceV1}, gid_of_bytes(kOtherIpv4)), 1);
 }
 
 TEST_F(GidTableTest, AnExplicitIndexWinsOverEverything) {
   device().add_gid(kIpv4, IBV_GID_TYPE_ROCE_V2);
   device().add_gid(kLinkIpv6, IBV_GID_TYPE_ROCE_V1);
-  EXPECT_EQ(chosen({.gid_index = 1, .gid_type = GidType::kRoceV2}, gid(kIpv4)), 1);
+  EXPECT_EQ(chosen({.gid_index = 1, .gid_type = GidType::kRoceV2}, gid_of_bytes(kIpv4)), 1);
 }
 
 TEST_F(GidTableTest, AnEmptyExplicitIndexListsTheTable) {

@@ -11,7 +11,7 @@
 namespace rdmacomm {
 namespace {
 
-ibv_gid gid(const char* text) {
+ibv_gid gid_of_address(const char* text) {
   ibv_gid made{};
   EXPECT_EQ(inet_pton(AF_INET6, text, made.raw), 1) << text;
   return made;
@@ -24,8 +24,8 @@ TEST(HostNetwork, FindsTheLoopbackInterfaceOnce) {
   const auto lo = std::ranges::find(interfaces, index, &NetworkInterface::index);
   ASSERT_NE(lo, interfaces.end());
   EXPECT_EQ(lo->name, "lo");
-  EXPECT_TRUE(lo->owns(gid("::ffff:127.0.0.1")));
-  EXPECT_FALSE(lo->owns(gid("::ffff:127.0.0.2")));
+  EXPECT_TRUE(lo->owns(gid_of_address("::ffff:127.0.0.1")));
+  EXPECT_FALSE(lo->owns(gid_of_address("::ffff:127.0.0.2")));
   EXPECT_EQ(lo->hardware_address.size(), 6U);
 }
 
@@ -37,19 +37,19 @@ TEST(HostNetwork, EveryAddressOfThisHostIsItsOwnSource) {
       EXPECT_TRUE(verbs::equal(*source, address)) << interface.name;
     }
   }
-  const auto loopback = HostNetwork::system().source_towards(gid("::ffff:127.0.0.1"), 0);
+  const auto loopback = HostNetwork::system().source_towards(gid_of_address("::ffff:127.0.0.1"), 0);
   ASSERT_TRUE(loopback);
-  EXPECT_TRUE(verbs::equal(*loopback, gid("::ffff:127.0.0.1")));
+  EXPECT_TRUE(verbs::equal(*loopback, gid_of_address("::ffff:127.0.0.1")));
 }
 
 TEST(HostNetwork, ThereIsNoRouteToNowhere) {
   // Limited broadcast needs a permission that the socket does not have.
-  EXPECT_FALSE(HostNetwork::system().source_towards(gid("::ffff:255.255.255.255"), 0));
-  EXPECT_FALSE(find_route(HostNetwork::system(), gid("::ffff:255.255.255.255"), 0, "nowhere"));
+  EXPECT_FALSE(HostNetwork::system().source_towards(gid_of_address("::ffff:255.255.255.255"), 0));
+  EXPECT_FALSE(find_route(HostNetwork::system(), gid_of_address("::ffff:255.255.255.255"), 0, "nowhere"));
 }
 
 TEST(HostNetwork, ARouteNamesThePeer) {
-  const auto route = find_route(HostNetwork::system(), gid("::ffff:127.0.0.1"), 7, "localhost");
+  const auto route = find_route(HostNetwork::system(), gid_of_address("::ffff:127.0.0.1"), 7, "localhost");
   ASSERT_TRUE(route);
   EXPECT_EQ(route->peer, "localhost");
   EXPECT_EQ(route->interface, 7U);

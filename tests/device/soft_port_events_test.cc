@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Remembering final : public DeviceEvents::Subscriber {
+class PortEventsSeen final : public DeviceEvents::Subscriber {
  public:
   void on_device_event(const DeviceEvent& event) override {
     types.push_back(event.verbs.event_type);
@@ -35,7 +35,7 @@ TEST(SoftPortEvents, AreShownAndLoggedAndEndNothing) {
   const auto device = RDMADevice::open_from(softdev::api());
   ASSERT_TRUE(device) << device.error().message();
   DeviceEvents& events = (*device)->events();
-  Remembering subscriber;
+  PortEventsSeen subscriber;
   const auto subscription = events.subscribe(subscriber);
   ASSERT_TRUE(subscription) << subscription.error().message();
   ::testing::internal::CaptureStderr();

@@ -12,13 +12,13 @@ namespace rdmacomm::softdev::test {
 namespace {
 
 /// A queue pair connected to itself whose completions go to a queue for the calls.
-struct Scene {
+struct CqCallsScene {
   Node node;
   ibv_cq_ex* calls = nullptr;
   Qp loop{node};
   Memory memory{node};
 
-  explicit Scene(std::uint64_t fields = CqCursor::kFields) {
+  explicit CqCallsScene(std::uint64_t fields = CqCursor::kFields) {
     loop.qp.reset();
     loop.cq.reset();
     ibv_cq_init_attr_ex init{};
@@ -41,7 +41,7 @@ struct Scene {
 };
 
 TEST(CqCalls, ReadEachFieldOfEachCompletion) {
-  Scene scene;
+  CqCallsScene scene;
   ASSERT_EQ(scene.loop.post_recv(scene.memory.slice(512, 64), 1), 0);
   ibv_send_wr send = send_request(2);
   send.opcode = IBV_WR_SEND_WITH_IMM;
@@ -79,7 +79,7 @@ TEST(CqCalls, ReadEachFieldOfEachCompletion) {
 }
 
 TEST(CqCalls, ACompletionsTimeIsWhenItWasPolled) {
-  Scene scene;
+  CqCallsScene scene;
   ibv_device_attr_ex attributes{};
   ASSERT_EQ(ibv_query_device_ex(scene.node.context.get(), nullptr, &attributes), 0);
   EXPECT_EQ(attributes.completion_timestamp_mask, UINT64_MAX);
@@ -117,13 +117,13 @@ TEST(CqCalls, ACompletionsTimeIsWhenItWasPolled) {
 }
 
 TEST(CqCalls, ReadersOfWhatWasNotAskedForAreNotThere) {
-  const Scene scene(IBV_WC_STANDARD_FLAGS);
+  const CqCallsScene scene(IBV_WC_STANDARD_FLAGS);
   EXPECT_EQ(scene.calls->read_completion_ts, nullptr);
   EXPECT_EQ(scene.calls->read_completion_wallclock_ns, nullptr);
 }
 
 TEST(CqCalls, AnEmptyQueueHasNothingToEnd) {
-  Scene scene;
+  CqCallsScene scene;
   ibv_poll_cq_attr none{};
   EXPECT_EQ(ibv_start_poll(scene.calls, &none), ENOENT);
   EXPECT_EQ(ibv_start_poll(scene.calls, &none), ENOENT) << "the first one has not locked it";
@@ -132,7 +132,7 @@ TEST(CqCalls, AnEmptyQueueHasNothingToEnd) {
 }
 
 TEST(CqCalls, WhatIsNotReadIsStillThere) {
-  Scene scene;
+  CqCallsScene scene;
   for (std::uint64_t id = 1; id <= 3; ++id) scene.write(id);
   ibv_poll_cq_attr none{};
   ASSERT_EQ(ibv_start_poll(scene.calls, &none), 0);
@@ -144,7 +144,7 @@ TEST(CqCalls, WhatIsNotReadIsStillThere) {
 }
 
 TEST(CqCalls, OneThreadAtATime) {
-  Scene scene;
+  CqCallsScene scene;
   constexpr std::uint64_t kRounds = 2000;
   std::atomic<std::uint64_t> seen{0};
   const auto read = [&scene, &seen] {
@@ -195,7 +195,7 @@ TEST(CqCalls, WhatTheDeviceDoesNotHaveIsRefused) {
 }
 
 TEST(CqCalls, ResizingKeepsWhatWaits) {
-  Scene scene;
+  CqCallsScene scene;
   scene.write(4);
   ASSERT_EQ(scene.loop.post_recv(scene.memory.slice(64, 8), 6), 0);
   ASSERT_EQ(scene.loop.post(send_request(5), scene.memory.slice(0, 8)), 0);

@@ -18,24 +18,24 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr std::size_t kBytes = 1 << 18;
+constexpr std::size_t kDmabufBytes = 1 << 18;
 constexpr char kName[] = "dmabuf_test";
 
-/// A file of kBytes, and the test's own sight of it.
+/// A file of kDmabufBytes, and the test's own sight of it.
 struct Buffer {
   UniqueFd fd{memfd_create(kName, MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   std::byte* data = nullptr;
 
   Buffer() {
-    EXPECT_EQ(ftruncate(fd.get(), kBytes), 0);
-    void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    EXPECT_EQ(ftruncate(fd.get(), kDmabufBytes), 0);
+    void* const mapped = mmap(nullptr, kDmabufBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     EXPECT_NE(mapped, MAP_FAILED);
     data = static_cast<std::byte*>(mapped);
   }
   Buffer(const Buffer&) = delete;
-  ~Buffer() { munmap(data, kBytes); }
+  ~Buffer() { munmap(data, kDmabufBytes); }
   void fill(unsigned seed) const {
-    for (std::size_t i = 0; i < kBytes; ++i) data[i] = static_cast<std::byte>(i * 131 + seed + (i >> 8));
+    for (std::size_t i = 0; i < kDmabufBytes; ++i) data[i] = static_cast<std::byte>(i * 131 + seed + (i >> 8));
   }
 };
 
@@ -45,7 +45,7 @@ verbs::MrHandle registered(const Node& node, int fd, std::uint64_t offset, std::
 }
 
 /// A pair with a buffer at each end, registered from an odd offset on.
-struct Scene {
+struct DmabufScene {
   static constexpr std::uint64_t kOffset = 4096 + 40;
   static constexpr std::uint64_t kIova = 0xdead'0000'0000'0028;
   static constexpr std::size_t kLength = 200'000;
@@ -55,7 +55,7 @@ struct Scene {
   verbs::MrHandle a_mr = registered(pair.a_node, a.fd.get(), kOffset, kLength, kIova);
   verbs::MrHandle b_mr = registered(pair.b_node, b.fd.get(), kOffset, kLength, kOffset);
 
-  Scene() {
+  DmabufScene() {
     EXPECT_NE(a_mr.get(), nullptr);
     EXPECT_NE(b_mr.get(), nullptr);
     a.fill(3);
@@ -72,15 +72,15 @@ struct Scene {
 };
 
 TEST(Dmabuf, IsWrittenAndRead) {
-  Scene scene;
+  DmabufScene scene;
   for (const std::size_t bytes : {8, 5000, 150'000}) {
     SCOPED_TRACE(bytes);
-    const auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, Scene::kOffset + 64, scene.b_mr->rkey);
+    const auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, DmabufScene::kOffset + 64, scene.b_mr->rkey);
     ASSERT_EQ(scene.pair.a.post(write, scene.a_slice(16, bytes)), 0);
     EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
     EXPECT_TRUE(scene.arrived(bytes, 16, 64));
     scene.b.fill(static_cast<unsigned>(bytes));
-    const auto read = rdma_request(IBV_WR_RDMA_READ, 2, Scene::kOffset + 64, scene.b_mr->rkey);
+    const auto read = rdma_request(IBV_WR_RDMA_READ, 2, DmabufScene::kOffset + 64, scene.b_mr->rkey);
     ASSERT_EQ(scene.pair.a.post(read, scene.a_slice(16, bytes)), 0);
     EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
     EXPECT_TRUE(scene.arrived(bytes, 16, 64));
@@ -88,7 +88,7 @@ TEST(Dmabuf, IsWrittenAndRead) {
 }
 
 TEST(Dmabuf, SendsAndReceives) {
-  Scene scene;
+  DmabufScene scene;
   for (const std::size_t bytes : {20, 5000, 150'000}) {
     SCOPED_TRACE(bytes);
     ASSERT_EQ(scene.pair.b.post_recv(scene.b_slice(100, bytes), 7), 0);
@@ -100,34 +100,35 @@ TEST(Dmabuf, SendsAndReceives) {
 }
 
 TEST(Dmabuf, ChangesAtomically) {
-  Scene scene;
+  DmabufScene scene;
   const std::uint64_t before = 41;
-  std::memcpy(scene.b.data + Scene::kOffset, &before, sizeof(before));
-  const auto add = atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, Scene::kOffset, scene.b_mr->rkey, 1);
+  std::memcpy(scene.b.data + DmabufScene::kOffset, &before, sizeof(before));
+  const auto add = atomic_request(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, DmabufScene::kOffset, scene.b_mr->rkey, 1);
   ASSERT_EQ(scene.pair.a.post(add, scene.a_slice(0, 8)), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(std::to_integer<int>(scene.b.data[Scene::kOffset]), 42);
-  EXPECT_EQ(std::to_integer<int>(scene.a.data[Scene::kOffset]), 41);
+  EXPECT_EQ(std::to_integer<int>(scene.b.data[DmabufScene::kOffset]), 42);
+  EXPECT_EQ(std::to_integer<int>(scene.a.data[DmabufScene::kOffset]), 41);
 }
 
 TEST(Dmabuf, EndsWithItsLength) {
-  Scene scene;
-  const auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, Scene::kOffset + Scene::kLength - 7, scene.b_mr->rkey);
+  DmabufScene scene;
+  const auto write =
+      rdma_request(IBV_WR_RDMA_WRITE, 1, DmabufScene::kOffset + DmabufScene::kLength - 7, scene.b_mr->rkey);
   ASSERT_EQ(scene.pair.a.post(write, scene.a_slice(0, 8)), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(Dmabuf, TheHandleHasItsOffsetAndLength) {
-  Scene scene;
-  EXPECT_EQ(reinterpret_cast<std::uint64_t>(scene.a_mr->addr), Scene::kOffset);
-  EXPECT_EQ(scene.a_mr->length, Scene::kLength);
+  DmabufScene scene;
+  EXPECT_EQ(reinterpret_cast<std::uint64_t>(scene.a_mr->addr), DmabufScene::kOffset);
+  EXPECT_EQ(scene.a_mr->length, DmabufScene::kLength);
   EXPECT_EQ(scene.a_mr->pd, scene.pair.a_node.pd.get());
 }
 
 TEST(Dmabuf, OutlivesItsDescriptor) {
-  Scene scene;
+  DmabufScene scene;
   scene.b.fd.reset();
-  const auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, Scene::kOffset, scene.b_mr->rkey);
+  const auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, DmabufScene::kOffset, scene.b_mr->rkey);
   ASSERT_EQ(scene.pair.a.post(write, scene.a_slice(0, 5000)), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
   EXPECT_TRUE(scene.arrived(5000, 0, 0));
@@ -148,7 +149,7 @@ TEST(Dmabuf, AnotherProcessWritesIt) {
   Node node;
   Qp qp(node);
   Buffer buffer;
-  const auto mr = registered(node, buffer.fd.get(), 0, kBytes, 1 << 20);
+  const auto mr = registered(node, buffer.fd.get(), 0, kDmabufBytes, 1 << 20);
   const Line line = child.line();
   line.send({qp.number(), mr->rkey, (1 << 20) + 64});
   qp.connect_to(line.receive().qpn);
@@ -172,7 +173,7 @@ TEST(Dmabuf, NothingIsLeftOfIt) {
   Node node;
   Buffer buffer;
   const auto before = mappings();
-  auto mr = registered(node, buffer.fd.get(), 0, kBytes, 0);
+  auto mr = registered(node, buffer.fd.get(), 0, kDmabufBytes, 0);
   EXPECT_GT(mappings(), before);
   mr.reset();
   EXPECT_EQ(mappings(), before);
@@ -192,8 +193,8 @@ TEST(Dmabuf, WhatIsRefused) {
   refused(-1, 0, 4096, 0, kAllRemote, EBADF);
   refused(event.get(), 0, 4096, 0, kAllRemote, EOPNOTSUPP);
   refused(fd, 0, 0, 0, kAllRemote, EINVAL);
-  refused(fd, 0, kBytes + 1, 0, kAllRemote, EINVAL);
-  refused(fd, kBytes, 1, kBytes, kAllRemote, EINVAL);
+  refused(fd, 0, kDmabufBytes + 1, 0, kAllRemote, EINVAL);
+  refused(fd, kDmabufBytes, 1, kDmabufBytes, kAllRemote, EINVAL);
   refused(fd, 64, 4096, 65, kAllRemote, EINVAL);  // another place in its page
   refused(fd, 64, 4096, 0, kAllRemote, EINVAL);
   refused(fd, std::uint64_t{0} - 4096, 8192, 0, kAllRemote, EINVAL);
@@ -206,7 +207,7 @@ TEST(Dmabuf, WhatIsRefused) {
 }
 
 TEST(Dmabuf, WhatMayBeReadIsRegisteredForReading) {
-  Scene scene;
+  DmabufScene scene;
   const std::string path = "/proc/self/fd/" + std::to_string(scene.b.fd.get());
   const UniqueFd readable(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   errno = 0;
@@ -217,11 +218,11 @@ TEST(Dmabuf, WhatMayBeReadIsRegisteredForReading) {
   scene.b.fill(8);
   ASSERT_EQ(scene.pair.a.post(rdma_request(IBV_WR_RDMA_READ, 1, 16, mr->rkey), scene.a_slice(0, 100)), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(std::memcmp(scene.a.data + Scene::kOffset, scene.b.data + 16, 100), 0);
+  EXPECT_EQ(std::memcmp(scene.a.data + DmabufScene::kOffset, scene.b.data + 16, 100), 0);
 }
 
 TEST(Dmabuf, IsNotRegisteredAnew) {
-  Scene scene;
+  DmabufScene scene;
   errno = 0;
   EXPECT_EQ(rereg_mr(scene.b_mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, IBV_ACCESS_LOCAL_WRITE),
             IBV_REREG_MR_ERR_INPUT);
@@ -231,19 +232,19 @@ TEST(Dmabuf, IsNotRegisteredAnew) {
 TEST(Dmabuf, OfTheKernelsOwnKind) {
   const UniqueFd maker(open("/dev/udmabuf", O_RDWR | O_CLOEXEC));
   if (!maker) GTEST_SKIP() << "no /dev/udmabuf: " << std::strerror(errno);
-  Scene scene;
+  DmabufScene scene;
   ASSERT_EQ(fcntl(scene.b.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   udmabuf_create create{};
   create.memfd = static_cast<__u32>(scene.b.fd.get());
   create.flags = UDMABUF_FLAGS_CLOEXEC;
-  create.size = kBytes;
+  create.size = kDmabufBytes;
   const UniqueFd dmabuf(ioctl(maker.get(), UDMABUF_CREATE, &create));
   ASSERT_TRUE(dmabuf) << std::strerror(errno);
-  const auto mr = registered(scene.pair.b_node, dmabuf.get(), 0, kBytes, 0);
+  const auto mr = registered(scene.pair.b_node, dmabuf.get(), 0, kDmabufBytes, 0);
   ASSERT_NE(mr.get(), nullptr) << std::strerror(errno);
   for (const std::size_t bytes : {8, 5000, 150'000}) {
     SCOPED_TRACE(bytes);
-    const auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, Scene::kOffset + 64, mr->rkey);
+    const auto write = rdma_request(IBV_WR_RDMA_WRITE, 1, DmabufScene::kOffset + 64, mr->rkey);
     ASSERT_EQ(scene.pair.a.post(write, scene.a_slice(16, bytes)), 0);
     EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
     EXPECT_TRUE(scene.arrived(bytes, 16, 64));

@@ -1,6 +1,5 @@
 // Completion channels: arming, waking, acknowledging; and asynchronous events.
 #include <fcntl.h>
-#include <poll.h>
 
 #include <atomic>
 #include <thread>
@@ -14,11 +13,6 @@ QpSettings sleeping() {
   QpSettings settings;
   settings.with_channel = true;
   return settings;
-}
-
-bool readable(int fd, int timeout_ms = 0) {
-  pollfd one{fd, POLLIN, 0};
-  return poll(&one, 1, timeout_ms) == 1;
 }
 
 class Channels : public ::testing::Test {

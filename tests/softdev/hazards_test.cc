@@ -1,10 +1,10 @@
 // Taking away what others are using: the device waits for them, and tells whoever sleeps when they have let go.
-#include <poll.h>
 
 #include <atomic>
 #include <memory>
 #include <thread>
 
+#include "base/sanitizer.h"
 #include "softdev/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -12,19 +12,20 @@ namespace {
 
 // Bytes: a copy takes milliseconds. By what ThreadSanitizer makes of it, 64 MiB would take a second, beside other work several:
 // longer than the device waits for whoever copies.
-#ifdef __SANITIZE_THREAD__
-constexpr std::size_t kLong = 4 << 20;
+#ifdef RDMACOMM_THREAD_SANITIZER
+constexpr std::size_t kLongWrite = 4 << 20;
 #else
-constexpr std::size_t kLong = 64 << 20;
+constexpr std::size_t kLongWrite = 64 << 20;
 #endif
 
-/// A WRITE of kLong bytes, posted by a thread of its own, which is at work when the constructor returns.
+/// A WRITE of kLongWrite bytes, posted by a thread of its own, which is at work when the constructor returns.
 class LongWrite {
  public:
-  LongWrite(Qp& initiator, Memory& from, const Memory& to) : last_(to.data[kLong - 1]) {
+  LongWrite(Qp& initiator, Memory& from, const Memory& to) : last_(to.data[kLongWrite - 1]) {
     std::memset(from.data, 2, from.size);
     const ibv_send_wr write = rdma_request(IBV_WR_RDMA_WRITE, 1, to.address(), to.mr->rkey);
-    thread_ = std::thread([&initiator, write, slice = from.slice(0, kLong)] { (void)initiator.post(write, slice); });
+    thread_ =
+        std::thread([&initiator, write, slice = from.slice(0, kLongWrite)] { (void)initiator.post(write, slice); });
     const std::atomic_ref<unsigned char> first(*reinterpret_cast<unsigned char*>(to.data));
     while (first.load() != 2) sched_yield();
   }
@@ -37,11 +38,6 @@ class LongWrite {
   std::thread thread_;
 };
 
-bool readable(int fd) {
-  pollfd one{fd, POLLIN, 0};
-  return poll(&one, 1, 20'000) == 1;
-}
-
 void take_event(Qp& qp) {
   ibv_cq* cq = nullptr;
   void* context = nullptr;
@@ -51,8 +47,8 @@ void take_event(Qp& qp) {
 
 TEST(Hazards, DeregistrationWaitsForAWriteUnderWay) {
   Pair pair;
-  Memory from(pair.a_node, kLong);
-  Memory to(pair.b_node, kLong);
+  Memory from(pair.a_node, kLongWrite);
+  Memory to(pair.b_node, kLongWrite);
   const LongWrite write(pair.a, from, to);
   to.mr.reset();
   EXPECT_TRUE(write.has_arrived());
@@ -69,8 +65,8 @@ TEST(Hazards, AnInitiatorLeftBehindDoesNotHarmTheNextQueuePair) {
   Qp behind(behind_node, forever);
   Qp initiator(initiator_node);
   Memory small(behind_node);
-  Memory from(initiator_node, kLong);
-  Memory to(target_node, kLong);
+  Memory from(initiator_node, kLongWrite);
+  Memory to(target_node, kLongWrite);
   auto first = std::make_unique<Qp>(target_node);
   behind.connect_to(first->number());
   first->connect_to(behind.number());
@@ -87,11 +83,11 @@ TEST(Hazards, AnInitiatorLeftBehindDoesNotHarmTheNextQueuePair) {
 
 TEST(Hazards, DeregistrationWaitsForTheDevicesOwnThreads) {
   Pair pair;
-  Memory from(pair.a_node, kLong);
-  Memory to(pair.b_node, kLong);
+  Memory from(pair.a_node, kLongWrite);
+  Memory to(pair.b_node, kLongWrite);
   std::memset(from.data, 2, from.size);
-  ASSERT_EQ(pair.a.post(send_request(1), from.slice(0, kLong)), 0);  // waits for a receive
-  ASSERT_EQ(pair.b.post_recv(to.slice(0, kLong), 2), 0);             // the retrying thread copies
+  ASSERT_EQ(pair.a.post(send_request(1), from.slice(0, kLongWrite)), 0);  // waits for a receive
+  ASSERT_EQ(pair.b.post_recv(to.slice(0, kLongWrite), 2), 0);             // the retrying thread copies
   const std::atomic_ref<unsigned char> first(*reinterpret_cast<unsigned char*>(to.data));
   while (first.load() != 2) sched_yield();
   from.mr.reset();
@@ -104,8 +100,8 @@ TEST(Hazards, FlushWakesTheSleeperOnceTheInitiatorHasLetGo) {
   QpSettings sleeping;
   sleeping.with_channel = true;
   Pair pair({}, sleeping);
-  Memory from(pair.a_node, kLong);
-  Memory to(pair.b_node, kLong);
+  Memory from(pair.a_node, kLongWrite);
+  Memory to(pair.b_node, kLongWrite);
   Memory inbox(pair.b_node);
   ASSERT_EQ(pair.b.post_recv(inbox.slice(0, 8), 7), 0);
   const LongWrite write(pair.a, from, to);
@@ -113,7 +109,7 @@ TEST(Hazards, FlushWakesTheSleeperOnceTheInitiatorHasLetGo) {
   ASSERT_EQ(pair.b.to_state(IBV_QPS_ERR), 0);
   std::vector<ibv_wc> flushed;
   while (flushed.empty()) {
-    ASSERT_TRUE(readable(pair.b.channel->fd)) << "asleep with a flush to come";
+    ASSERT_TRUE(readable(pair.b.channel->fd, 20'000)) << "asleep with a flush to come";
     take_event(pair.b);
     ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
     flushed = pair.b.poll();

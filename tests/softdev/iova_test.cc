@@ -12,7 +12,7 @@ namespace {
 
 /// No process has anything there: who forgets to translate finds out.
 constexpr std::uint64_t kIova = 0xdead'0000'0000'0000;
-constexpr std::size_t kBytes = 1 << 18;
+constexpr std::size_t kIovaBytes = 1 << 18;
 
 /// How peers reach the memory: mapped, by system calls, or by its owner's serving thread.
 enum class Reach { kMapped, kSystemCalls, kServed };
@@ -25,8 +25,8 @@ struct Region {
 
   explicit Region(Node& node, Reach reach = Reach::kMapped, std::uint64_t iova_ = kIova,
                   int access = kAllRemote | IBV_ACCESS_MW_BIND, std::size_t begin = 0)
-      : memory(node, kBytes, kAllRemote, reach != Reach::kMapped), iova(iova_) {
-    mr = verbs::MrHandle(api(), reg_mr_iova(node.pd.get(), memory.data + begin, kBytes - begin, iova, access));
+      : memory(node, kIovaBytes, kAllRemote, reach != Reach::kMapped), iova(iova_) {
+    mr = verbs::MrHandle(api(), reg_mr_iova(node.pd.get(), memory.data + begin, kIovaBytes - begin, iova, access));
     EXPECT_NE(mr.get(), nullptr);
     if (reach != Reach::kServed) return;
     MrTable& table = SoftContext::from(node.context.get()).registrations();
@@ -47,12 +47,12 @@ std::uint64_t word_at(const std::byte* from) {
   return word;
 }
 
-struct Scene {
+struct IovaScene {
   Pair pair;
   Region local;
   Region remote;
 
-  explicit Scene(Reach reach = Reach::kMapped)
+  explicit IovaScene(Reach reach = Reach::kMapped)
       : local(pair.a_node, reach), remote(pair.b_node, reach, kIova + (1 << 20)) {
     local.memory.fill(3);
   }
@@ -70,7 +70,7 @@ struct Scene {
 
 class Iova : public ::testing::TestWithParam<Reach> {
  protected:
-  Scene scene{GetParam()};
+  IovaScene scene{GetParam()};
 };
 
 constexpr std::size_t kLengths[] = {1, 8, 48, 49, 4000, 100'000};
@@ -78,7 +78,7 @@ constexpr std::size_t kLengths[] = {1, 8, 48, 49, 4000, 100'000};
 TEST_P(Iova, Writes) {
   for (const std::size_t bytes : kLengths) {
     SCOPED_TRACE(bytes);
-    std::memset(scene.remote.data(), 0, kBytes);
+    std::memset(scene.remote.data(), 0, kIovaBytes);
     EXPECT_EQ(
         scene.run(IBV_WR_RDMA_WRITE, scene.remote.address(64), scene.remote.mr->rkey, scene.local.slice(16, bytes)),
         IBV_WC_SUCCESS);
@@ -101,7 +101,7 @@ TEST_P(Iova, Reads) {
 TEST_P(Iova, Sends) {
   for (const std::size_t bytes : kLengths) {
     SCOPED_TRACE(bytes);
-    std::memset(scene.remote.data(), 0, kBytes);
+    std::memset(scene.remote.data(), 0, kIovaBytes);
     ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(4096, bytes), 7), 0);
     ASSERT_EQ(scene.pair.a.post(send_request(1), scene.local.slice(32, bytes)), 0);
     EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
@@ -200,43 +200,43 @@ INSTANTIATE_TEST_SUITE_P(Reached, Iova, ::testing::Values(Reach::kMapped, Reach:
 
 TEST(IovaBounds, NothingBeforeItsFirstByteAndAfterItsLast) {
   const auto outcome_at = [](std::uint64_t offset, std::size_t bytes) {
-    Scene scene;
+    IovaScene scene;
     return scene.write(scene.remote.address(offset), scene.remote.mr->rkey, bytes);
   };
-  EXPECT_EQ(outcome_at(0, kBytes), IBV_WC_SUCCESS);
+  EXPECT_EQ(outcome_at(0, kIovaBytes), IBV_WC_SUCCESS);
   EXPECT_EQ(outcome_at(std::uint64_t{0} - 1, 8), IBV_WC_REM_ACCESS_ERR);
-  EXPECT_EQ(outcome_at(kBytes - 7, 8), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(outcome_at(kIovaBytes - 7, 8), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(IovaBounds, TheAddressesOfItsMemoryMeanNothing) {
-  Scene scene;
+  IovaScene scene;
   EXPECT_EQ(scene.write(scene.remote.memory.address(), scene.remote.mr->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
 TEST(IovaBounds, TheSameForSlices) {
   const auto outcome_of = [](auto&& slice_of) {
-    Scene scene;
+    IovaScene scene;
     const ibv_sge slice = slice_of(scene);
     return scene.run(IBV_WR_RDMA_WRITE, scene.remote.address(), scene.remote.mr->rkey, slice);
   };
   const auto with_key = [](ibv_sge slice, std::uint32_t key) { return ibv_sge{slice.addr, slice.length, key}; };
-  EXPECT_EQ(outcome_of([&](Scene& s) { return with_key(s.local.memory.slice(0, 8), s.local.mr->lkey); }),
+  EXPECT_EQ(outcome_of([&](IovaScene& s) { return with_key(s.local.memory.slice(0, 8), s.local.mr->lkey); }),
             IBV_WC_LOC_PROT_ERR);
-  EXPECT_EQ(outcome_of([&](Scene& s) { return with_key(s.local.slice(0, 8), s.local.memory.mr->lkey); }),
+  EXPECT_EQ(outcome_of([&](IovaScene& s) { return with_key(s.local.slice(0, 8), s.local.memory.mr->lkey); }),
             IBV_WC_LOC_PROT_ERR);
-  EXPECT_EQ(outcome_of([](Scene& s) { return s.local.slice(kBytes - 7, 8); }), IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(outcome_of([](IovaScene& s) { return s.local.slice(kIovaBytes - 7, 8); }), IBV_WC_LOC_PROT_ERR);
 }
 
 TEST(IovaBounds, AReceiveOutsideIsMalformed) {
-  Scene scene;
-  ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(kBytes - 7, 8), 7), 0);
+  IovaScene scene;
+  ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(kIovaBytes - 7, 8), 7), 0);
   ASSERT_EQ(scene.pair.a.post(send_request(1), scene.local.slice(0, 8)), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_REM_OP_ERR);
   EXPECT_EQ(scene.pair.b.next().status, IBV_WC_LOC_PROT_ERR);
 }
 
 TEST(IovaBounds, AReceiveWhoseRegistrationIsGoneByThen) {
-  Scene scene;
+  IovaScene scene;
   ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(0, 64), 7), 0);
   scene.remote.mr.reset();
   ASSERT_EQ(scene.pair.a.post(send_request(1), scene.local.slice(0, 8)), 0);
@@ -245,13 +245,13 @@ TEST(IovaBounds, AReceiveWhoseRegistrationIsGoneByThen) {
 }
 
 TEST(IovaBounds, TheHighestAndTheLowestAddresses) {
-  for (const std::uint64_t iova : {std::uint64_t{0}, std::uint64_t{0} - kBytes - 4096}) {
+  for (const std::uint64_t iova : {std::uint64_t{0}, std::uint64_t{0} - kIovaBytes - 4096}) {
     SCOPED_TRACE(iova);
-    Scene scene;
+    IovaScene scene;
     Region region(scene.pair.b_node, Reach::kSystemCalls, iova);
-    EXPECT_EQ(scene.write(region.address(kBytes - 8), region.mr->rkey), IBV_WC_SUCCESS);
-    EXPECT_EQ(std::memcmp(region.data() + kBytes - 8, scene.local.data(), 8), 0);
-    EXPECT_EQ(scene.write(region.address(kBytes), region.mr->rkey), IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(scene.write(region.address(kIovaBytes - 8), region.mr->rkey), IBV_WC_SUCCESS);
+    EXPECT_EQ(std::memcmp(region.data() + kIovaBytes - 8, scene.local.data(), 8), 0);
+    EXPECT_EQ(scene.write(region.address(kIovaBytes), region.mr->rkey), IBV_WC_REM_ACCESS_ERR);
   }
 }
 
@@ -259,7 +259,7 @@ TEST(IovaRegistration, TheHandleHasTheAddressOfTheMemory) {
   Node node;
   const Region region(node);
   EXPECT_EQ(region.mr->addr, region.data());
-  EXPECT_EQ(region.mr->length, kBytes);
+  EXPECT_EQ(region.mr->length, kIovaBytes);
 }
 
 TEST(IovaRegistration, WhatIsRefused) {
@@ -281,7 +281,7 @@ TEST(IovaRegistration, WhatIsRefused) {
 }
 
 TEST(IovaRegistration, ZeroBasedCountsFromItsFirstByte) {
-  Scene scene;
+  IovaScene scene;
   const Region region(scene.pair.b_node, Reach::kMapped, 0, kAllRemote | IBV_ACCESS_ZERO_BASED, 12);
   EXPECT_EQ(scene.write(4, region.mr->rkey), IBV_WC_SUCCESS);
   EXPECT_EQ(std::memcmp(region.data() + 16, scene.local.data(), 8), 0);
@@ -291,7 +291,7 @@ TEST(IovaRegistration, ZeroBasedCountsFromItsFirstByte) {
 }
 
 TEST(IovaRegistration, KeepsItsAddressesUntilItIsMoved) {
-  Scene scene;
+  IovaScene scene;
   ibv_mr* const mr = scene.remote.mr.get();
   ASSERT_EQ(rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0, kAllRemote), 0);
   EXPECT_EQ(scene.write(scene.remote.address(8), mr->rkey), IBV_WC_SUCCESS);
@@ -303,7 +303,7 @@ TEST(IovaRegistration, KeepsItsAddressesUntilItIsMoved) {
 }
 
 /// What a window of b's over an iova region gives to a.
-struct WindowScene : Scene {
+struct WindowScene : IovaScene {
   ibv_mw* window;
   explicit WindowScene(ibv_mw_type type) : window(ibv_alloc_mw(pair.b_node.pd.get(), type)) {}
   ~WindowScene() { EXPECT_EQ(ibv_dealloc_mw(window), 0); }

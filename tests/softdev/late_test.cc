@@ -19,7 +19,7 @@ constexpr const char* kUntilPolled = "60000";
 constexpr std::uint64_t kBefore = 0x1111111111111111;
 constexpr std::uint64_t kAfter = 0x2222222222222222;
 
-void put(const Memory& memory, std::uint64_t value) {
+void put_value(const Memory& memory, std::uint64_t value) {
   std::memcpy(memory.data, &value, sizeof(value));
 }
 std::uint64_t get(const Memory& memory) {
@@ -29,20 +29,20 @@ std::uint64_t get(const Memory& memory) {
 }
 
 /// A pair whose contexts found `value`, with memory at both ends.
-struct Scene {
+struct LateScene {
   LateVariable variable;
   Pair pair;
   Memory source{pair.a_node};
   Memory target{pair.b_node};
 
-  explicit Scene(const char* value) : variable(value) { put(source, kBefore); }
+  explicit LateScene(const char* value) : variable(value) { put_value(source, kBefore); }
 };
 
 TEST(Late, ABufferChangedInFlightArrivesChanged) {
-  Scene scene(kUntilPolled);
+  LateScene scene(kUntilPolled);
   ASSERT_EQ(scene.pair.b.post_recv(scene.target.slice(0, 8), 1), 0);
   ASSERT_EQ(scene.pair.a.post(send_request(2), scene.source.slice(0, 8)), 0);
-  put(scene.source, kAfter);
+  put_value(scene.source, kAfter);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
   EXPECT_EQ(scene.pair.b.next().status, IBV_WC_SUCCESS);
   EXPECT_EQ(get(scene.target), kAfter);
@@ -50,18 +50,18 @@ TEST(Late, ABufferChangedInFlightArrivesChanged) {
 
 TEST(Late, EachValueThatMeansOffIsOff) {
   for (const char* value : {static_cast<const char*>(nullptr), "", "0"}) {
-    Scene scene(value);
+    LateScene scene(value);
     ASSERT_EQ(scene.pair.b.post_recv(scene.target.slice(0, 8), 1), 0);
     ASSERT_EQ(scene.pair.a.post(send_request(2), scene.source.slice(0, 8)), 0);
-    put(scene.source, kAfter);
+    put_value(scene.source, kAfter);
     EXPECT_EQ(scene.pair.b.next().status, IBV_WC_SUCCESS);
     EXPECT_EQ(get(scene.target), kBefore);
   }
 }
 
 TEST(Late, WhatReadBringsIsNotThereBeforeTheCompletion) {
-  Scene scene(kUntilPolled);
-  put(scene.target, kAfter);
+  LateScene scene(kUntilPolled);
+  put_value(scene.target, kAfter);
   const ibv_send_wr read = rdma_request(IBV_WR_RDMA_READ, 1, scene.target.address(), scene.target.mr->rkey);
   ASSERT_EQ(scene.pair.a.post(read, scene.source.slice(0, 8)), 0);
   EXPECT_EQ(get(scene.source), kBefore);
@@ -70,7 +70,7 @@ TEST(Late, WhatReadBringsIsNotThereBeforeTheCompletion) {
 }
 
 TEST(Late, EachPollCarriesOutOneRequest) {
-  Scene scene(kUntilPolled);
+  LateScene scene(kUntilPolled);
   for (std::uint64_t i = 0; i < 3; ++i) {
     const auto address = scene.target.address(8 * i);
     ASSERT_EQ(
@@ -85,19 +85,19 @@ TEST(Late, EachPollCarriesOutOneRequest) {
 }
 
 TEST(Late, InlinePayloadIsTakenWhenPostedAllTheSame) {
-  Scene scene(kUntilPolled);
+  LateScene scene(kUntilPolled);
   ASSERT_EQ(scene.pair.b.post_recv(scene.target.slice(0, 8), 1), 0);
   ibv_send_wr send = send_request(2);
   send.send_flags = IBV_SEND_INLINE;
   ASSERT_EQ(scene.pair.a.post(send, scene.source.slice(0, 8)), 0);
-  put(scene.source, kAfter);
+  put_value(scene.source, kAfter);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
   EXPECT_EQ(scene.pair.b.next().status, IBV_WC_SUCCESS);
   EXPECT_EQ(get(scene.target), kBefore);
 }
 
 TEST(Late, RequestsAreCarriedOutForATargetWhoseInitiatorDoesNotPoll) {
-  Scene scene("1");
+  LateScene scene("1");
   ASSERT_EQ(scene.pair.b.post_recv(scene.target.slice(0, 8), 1), 0);
   ASSERT_EQ(scene.pair.a.post(send_request(2), scene.source.slice(0, 8)), 0);
   EXPECT_EQ(scene.pair.b.next().status, IBV_WC_SUCCESS);

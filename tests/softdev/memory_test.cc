@@ -10,12 +10,12 @@ namespace rdmacomm::softdev::test {
 namespace {
 
 /// A pair with memory at both ends; `b`'s is the one that changes.
-struct Scene {
+struct MemoryScene {
   Pair pair;
   Memory local{pair.a_node};
   Memory remote{pair.b_node};
 
-  Scene() { local.fill(3); }
+  MemoryScene() { local.fill(3); }
   ibv_wc write(std::size_t bytes = 8, std::uint64_t offset = 0) {
     const auto wr = rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(offset), remote.mr->rkey);
     EXPECT_EQ(pair.a.post(wr, local.slice(0, bytes)), 0);
@@ -24,7 +24,7 @@ struct Scene {
 };
 
 TEST(Reregistration, KeepsItsKeysAndChangesItsAccess) {
-  Scene scene;
+  MemoryScene scene;
   const std::uint32_t key = scene.remote.mr->rkey;
   ASSERT_EQ(rereg_mr(scene.remote.mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr, nullptr, 0,
                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
@@ -37,7 +37,7 @@ TEST(Reregistration, KeepsItsKeysAndChangesItsAccess) {
 }
 
 TEST(Reregistration, ChangesItsRange) {
-  Scene scene;
+  MemoryScene scene;
   EXPECT_EQ(scene.write(8, 4088).status, IBV_WC_SUCCESS);
   ASSERT_EQ(rereg_mr(scene.remote.mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.remote.data + 64, 128, 0),
             0);
@@ -49,7 +49,7 @@ TEST(Reregistration, ChangesItsRange) {
 }
 
 TEST(Reregistration, ChangesItsDomain) {
-  Scene scene;
+  MemoryScene scene;
   verbs::PdHandle other(api(), api().alloc_pd(scene.pair.b_node.context.get()));
   ASSERT_EQ(rereg_mr(scene.remote.mr.get(), IBV_REREG_MR_CHANGE_PD, other.get(), nullptr, 0, 0), 0);
   EXPECT_EQ(scene.remote.mr->pd, other.get());
@@ -62,7 +62,7 @@ TEST(Reregistration, ChangesItsDomain) {
 }
 
 TEST(Reregistration, AReceiveThatWasPostedBeforeIsLookedAtAgain) {
-  Scene scene;
+  MemoryScene scene;
   ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(0, 64), 1), 0);
   ASSERT_EQ(rereg_mr(scene.remote.mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.remote.data + 64, 64, 0),
             0);
@@ -72,7 +72,7 @@ TEST(Reregistration, AReceiveThatWasPostedBeforeIsLookedAtAgain) {
 }
 
 TEST(Reregistration, WhatIsRefusedChangesNothing) {
-  Scene scene;
+  MemoryScene scene;
   ibv_mr* const mr = scene.remote.mr.get();
   const auto refused = [&](int flags, ibv_pd* pd, void* address, std::size_t length, int access, int error) {
     errno = 0;
@@ -92,7 +92,7 @@ TEST(Reregistration, WhatIsRefusedChangesNothing) {
 // A WRITE between the registrations of the one before it is checked in short. Each test's first one goes the long way.
 
 TEST(SecondWrite, MovesItsBytes) {
-  Scene scene;
+  MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   for (const std::size_t bytes : {1, 7, 8, 64, 255, 256, 257}) {
     const std::size_t at = 100 + bytes;
@@ -107,7 +107,7 @@ TEST(SecondWrite, MovesItsBytes) {
 
 TEST(SecondWrite, StaysInsideItsTarget) {
   for (const std::uint64_t offset : {std::uint64_t{4089}, std::uint64_t{4096}, ~std::uint64_t{0}}) {
-    Scene scene;
+    MemoryScene scene;
     EXPECT_EQ(scene.write(8, 4088).status, IBV_WC_SUCCESS);
     EXPECT_EQ(scene.write(8, offset).status, IBV_WC_REM_ACCESS_ERR) << offset;
   }
@@ -115,7 +115,7 @@ TEST(SecondWrite, StaysInsideItsTarget) {
 
 TEST(SecondWrite, StaysInsideItsOwnRegistration) {
   for (const std::size_t offset : {std::size_t{4089}, std::size_t{4096}, ~std::size_t{0}}) {
-    Scene scene;
+    MemoryScene scene;
     ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
     const auto wr = rdma_request(IBV_WR_RDMA_WRITE, 1, scene.remote.address(), scene.remote.mr->rkey);
     ASSERT_EQ(scene.pair.a.post(wr, scene.local.slice(offset, 8)), 0);
@@ -124,14 +124,14 @@ TEST(SecondWrite, StaysInsideItsOwnRegistration) {
 }
 
 TEST(SecondWrite, WantsBothKeys) {
-  Scene scene;
+  MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   auto wr = rdma_request(IBV_WR_RDMA_WRITE, 1, scene.remote.address(), scene.remote.mr->rkey);
   ibv_sge slice = scene.local.slice(0, 8);
   ++slice.lkey;
   ASSERT_EQ(scene.pair.a.post(wr, slice), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_LOC_PROT_ERR);
-  Scene other;
+  MemoryScene other;
   ASSERT_EQ(other.write().status, IBV_WC_SUCCESS);
   wr = rdma_request(IBV_WR_RDMA_WRITE, 1, other.remote.address(), other.remote.mr->rkey + 1);
   ASSERT_EQ(other.pair.a.post(wr, other.local.slice(0, 8)), 0);
@@ -139,7 +139,7 @@ TEST(SecondWrite, WantsBothKeys) {
 }
 
 TEST(SecondWrite, SeesThatItsTargetHasEnded) {
-  Scene scene;
+  MemoryScene scene;
   const std::uint32_t key = scene.remote.mr->rkey;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   scene.remote.mr.reset();
@@ -149,7 +149,7 @@ TEST(SecondWrite, SeesThatItsTargetHasEnded) {
 }
 
 TEST(SecondWrite, SeesThatItsTargetIsAnother) {
-  Scene scene;
+  MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ASSERT_EQ(rereg_mr(scene.remote.mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.remote.data + 64, 128, 0),
@@ -158,7 +158,7 @@ TEST(SecondWrite, SeesThatItsTargetIsAnother) {
 }
 
 TEST(SecondWrite, SeesThatItsOwnRegistrationHasEnded) {
-  Scene scene;
+  MemoryScene scene;
   const ibv_sge slice = scene.local.slice(0, 8);
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   scene.local.mr.reset();
@@ -168,14 +168,14 @@ TEST(SecondWrite, SeesThatItsOwnRegistrationHasEnded) {
 }
 
 TEST(SecondWrite, SeesThatItsOwnRegistrationIsAnother) {
-  Scene scene;
+  MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ASSERT_EQ(rereg_mr(scene.local.mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, scene.local.data + 64, 128, 0), 0);
   EXPECT_EQ(scene.write().status, IBV_WC_LOC_PROT_ERR);
 }
 
 TEST(SecondWrite, SeesThatTheQueuePairAcceptsNoneAnyMore) {
-  Scene scene;
+  MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ibv_qp_attr attributes{};
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;
@@ -184,14 +184,14 @@ TEST(SecondWrite, SeesThatTheQueuePairAcceptsNoneAnyMore) {
 }
 
 TEST(SecondWrite, SeesThatTheQueuePairIsDown) {
-  Scene scene;
+  MemoryScene scene;
   ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   ASSERT_EQ(scene.pair.b.to_state(IBV_QPS_ERR), 0);
   EXPECT_EQ(scene.write().status, IBV_WC_RETRY_EXC_ERR);
 }
 
 TEST(SecondWrite, HoldsNobodyUpAfterwards) {
-  Scene scene;
+  MemoryScene scene;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
   EXPECT_FALSE(SoftQp::from(scene.pair.b.qp.get()).busy());
 }

@@ -10,17 +10,17 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr int kDepth = 4;
+constexpr int kOverrunDepth = 4;
 
 /// A queue pair connected to itself, whose completion queue is small.
-struct Scene {
+struct OverrunScene {
   Node node;
   Memory memory{node};
   Qp loop{node};
 
-  explicit Scene(std::uint32_t flags = 0, bool signal_all = true) {
+  explicit OverrunScene(std::uint32_t flags = 0, bool signal_all = true) {
     ibv_cq_init_attr_ex wanted{};
-    wanted.cqe = kDepth;
+    wanted.cqe = kOverrunDepth;
     wanted.wc_flags = IBV_WC_STANDARD_FLAGS;
     wanted.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
     wanted.flags = flags;
@@ -63,56 +63,58 @@ struct Scene {
 };
 
 TEST(Overrun, AsManyAsItHoldsAreFine) {
-  Scene scene;
-  scene.write(kDepth);
-  EXPECT_EQ(scene.poll(), kDepth);
-  scene.write(kDepth);
-  EXPECT_EQ(scene.poll(), kDepth);
+  OverrunScene scene;
+  scene.write(kOverrunDepth);
+  EXPECT_EQ(scene.poll(), kOverrunDepth);
+  scene.write(kOverrunDepth);
+  EXPECT_EQ(scene.poll(), kOverrunDepth);
   EXPECT_EQ(state_of(scene.loop), IBV_QPS_RTS);
 }
 
 TEST(Overrun, OneMoreSendIsTheEndOfTheQueueAndOfItsQueuePairs) {
-  Scene scene;
-  scene.write(kDepth + 1);
+  OverrunScene scene;
+  scene.write(kOverrunDepth + 1);
   scene.expect_overrun();
 }
 
 TEST(Overrun, ReceivesCount) {
-  Scene scene(0, false);
-  for (std::uint64_t id = 0; id <= kDepth; ++id) ASSERT_EQ(scene.loop.post_recv(scene.memory.slice(64, 8), id), 0);
-  for (int i = 0; i < kDepth; ++i) ASSERT_EQ(scene.loop.post(send_request(1), scene.memory.slice(0, 8)), 0);
-  EXPECT_EQ(scene.poll(), kDepth);
-  for (std::uint64_t id = 0; id < kDepth; ++id) ASSERT_EQ(scene.loop.post_recv(scene.memory.slice(64, 8), id), 0);
-  for (int i = 0; i <= kDepth; ++i) ASSERT_EQ(scene.loop.post(send_request(1), scene.memory.slice(0, 8)), 0);
+  OverrunScene scene(0, false);
+  for (std::uint64_t id = 0; id <= kOverrunDepth; ++id)
+    ASSERT_EQ(scene.loop.post_recv(scene.memory.slice(64, 8), id), 0);
+  for (int i = 0; i < kOverrunDepth; ++i) ASSERT_EQ(scene.loop.post(send_request(1), scene.memory.slice(0, 8)), 0);
+  EXPECT_EQ(scene.poll(), kOverrunDepth);
+  for (std::uint64_t id = 0; id < kOverrunDepth; ++id)
+    ASSERT_EQ(scene.loop.post_recv(scene.memory.slice(64, 8), id), 0);
+  for (int i = 0; i <= kOverrunDepth; ++i) ASSERT_EQ(scene.loop.post(send_request(1), scene.memory.slice(0, 8)), 0);
   scene.expect_overrun();
 }
 
 TEST(Overrun, WhatLeavesNoCompletionDoesNot) {
-  Scene scene(0, false);
-  scene.write(3 * kDepth);
+  OverrunScene scene(0, false);
+  scene.write(3 * kOverrunDepth);
   EXPECT_EQ(scene.poll(), 0);
   EXPECT_EQ(state_of(scene.loop), IBV_QPS_RTS);
 }
 
 TEST(Overrun, MayBeTheApplicationsOwnCare) {
-  Scene scene(IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
-  scene.write(3 * kDepth);
-  EXPECT_EQ(scene.poll(), 3 * kDepth);
+  OverrunScene scene(IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
+  scene.write(3 * kOverrunDepth);
+  EXPECT_EQ(scene.poll(), 3 * kOverrunDepth);
 }
 
 TEST(Overrun, IsAnErrorOfTheCallsThatPoll) {
-  Scene scene;
-  scene.write(kDepth + 1);
+  OverrunScene scene;
+  scene.write(kOverrunDepth + 1);
   ibv_poll_cq_attr none{};
   ibv_cq_ex* const calls = reinterpret_cast<ibv_cq_ex*>(scene.loop.cq.get());
   EXPECT_EQ(ibv_start_poll(calls, &none), EIO);
 }
 
 TEST(Overrun, ALargerQueueHoldsMore) {
-  Scene scene;
-  ASSERT_EQ(resize_cq(scene.loop.cq.get(), 2 * kDepth), 0);
-  scene.write(2 * kDepth);
-  EXPECT_EQ(scene.poll(), 2 * kDepth);
+  OverrunScene scene;
+  ASSERT_EQ(resize_cq(scene.loop.cq.get(), 2 * kOverrunDepth), 0);
+  scene.write(2 * kOverrunDepth);
+  EXPECT_EQ(scene.poll(), 2 * kOverrunDepth);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // What happens to the host's network, as events: in networks that the tests make themselves.
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -23,11 +22,6 @@ namespace {
 
 using rdmacomm::testing::OwnNetwork;
 using Events = std::vector<ibv_event_type>;
-
-bool readable(int fd, int timeout_ms = 0) {
-  pollfd one{fd, POLLIN, 0};
-  return poll(&one, 1, timeout_ms) == 1;
-}
 
 /// What there is to read without waiting.
 Events events_of(const Node& node) {

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,6 +20,12 @@ namespace rdmacomm::softdev::test {
 
 inline constexpr int kAllRemote =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+/// Whether `fd` is readable within `timeout_ms`.
+inline bool readable(int fd, int timeout_ms = 0) {
+  pollfd one{fd, POLLIN, 0};
+  return poll(&one, 1, timeout_ms) == 1;
+}
 
 /// An opened soft0 with a protection domain.
 struct Node {

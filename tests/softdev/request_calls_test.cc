@@ -11,14 +11,14 @@ namespace rdmacomm::softdev::test {
 namespace {
 
 /// A queue pair for the calls, connected to itself, with memory.
-struct Scene {
+struct RequestCallsScene {
   Node node;
   Qp loop{node, {.depth = 4}};
   ibv_qp_ex* calls = nullptr;
   Memory source{node};
   Memory target{node};
 
-  explicit Scene(std::uint64_t operations = RequestBuilder::operations_of(IBV_QPT_RC)) {
+  explicit RequestCallsScene(std::uint64_t operations = RequestBuilder::operations_of(IBV_QPT_RC)) {
     ibv_qp_init_attr_ex init{};
     init.send_cq = init.recv_cq = loop.cq.get();
     init.qp_type = IBV_QPT_RC;
@@ -45,7 +45,7 @@ struct Scene {
 };
 
 TEST(RequestCalls, EachOperation) {
-  Scene scene;
+  RequestCallsScene scene;
   std::uint64_t counter = 40;
   std::memcpy(scene.target.data + 512, &counter, sizeof(counter));
   ASSERT_EQ(scene.loop.post_recv(scene.target.slice(1024, 64), 90), 0);
@@ -89,13 +89,14 @@ TEST(RequestCalls, EachOperation) {
   struct Message {
     std::uint64_t id;
     std::size_t offset;
-    void (*begin)(Scene& scene);
+    void (*begin)(RequestCallsScene& scene);
     unsigned flags;
   };
   const Message messages[] = {
-      {90, 1024, [](Scene& s) { ibv_wr_send(s.calls); }, 0},
-      {91, 2048, [](Scene& s) { ibv_wr_send_imm(s.calls, htonl(5)); }, IBV_WC_WITH_IMM},
-      {92, 0, [](Scene& s) { ibv_wr_rdma_write_imm(s.calls, s.target.mr->rkey, s.target.address(), htonl(5)); },
+      {90, 1024, [](RequestCallsScene& s) { ibv_wr_send(s.calls); }, 0},
+      {91, 2048, [](RequestCallsScene& s) { ibv_wr_send_imm(s.calls, htonl(5)); }, IBV_WC_WITH_IMM},
+      {92, 0,
+       [](RequestCallsScene& s) { ibv_wr_rdma_write_imm(s.calls, s.target.mr->rkey, s.target.address(), htonl(5)); },
        IBV_WC_WITH_IMM},
   };
   for (const Message& message : messages) {
@@ -114,7 +115,7 @@ TEST(RequestCalls, EachOperation) {
 }
 
 TEST(RequestCalls, InlineDataIsTakenByTheCall) {
-  Scene scene;
+  RequestCallsScene scene;
   char text[] = "hello, world";
   ibv_data_buf pieces[] = {{text, 7}, {text + 7, 6}};
   ibv_wr_start(scene.calls);
@@ -129,7 +130,7 @@ TEST(RequestCalls, InlineDataIsTakenByTheCall) {
 }
 
 TEST(RequestCalls, AllOrNone) {
-  Scene scene;
+  RequestCallsScene scene;
   const auto expect_none = [&](int error) {
     EXPECT_EQ(ibv_wr_complete(scene.calls), error);
     EXPECT_FALSE(scene.written(0, 64));
@@ -161,7 +162,7 @@ TEST(RequestCalls, AllOrNone) {
 }
 
 TEST(RequestCalls, OnlyWhatWasAskedFor) {
-  Scene scene(IBV_QP_EX_WITH_SEND);
+  RequestCallsScene scene(IBV_QP_EX_WITH_SEND);
   ibv_wr_start(scene.calls);
   scene.write(1, 0, 64);
   EXPECT_EQ(ibv_wr_complete(scene.calls), EOPNOTSUPP);
@@ -189,7 +190,7 @@ TEST(RequestCalls, AQueuePairThatWasNotCreatedForThemHasNone) {
 }
 
 TEST(RequestCalls, OneThreadAtATime) {
-  Scene scene;
+  RequestCallsScene scene;
   const auto post = [&scene](std::uint64_t id, std::size_t offset) {
     for (int round = 0; round < 500; ++round) {
       ibv_wr_start(scene.calls);

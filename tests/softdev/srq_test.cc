@@ -11,18 +11,18 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr std::uint32_t kDepth = 12;  // no power of two
+constexpr std::uint32_t kSrqDepth = 12;  // no power of two
 
 /// A node with a shared receive queue and memory for its receives.
-struct Receiver {
+struct SrqReceiver {
   Node node;
   Memory memory{node, 1 << 16};
   verbs::SrqHandle srq;
   std::vector<std::unique_ptr<Qp>> qps;
 
-  Receiver() {
+  SrqReceiver() {
     ibv_srq_init_attr init{};
-    init.attr = {kDepth, 2, 0};
+    init.attr = {kSrqDepth, 2, 0};
     srq = verbs::SrqHandle(api(), api().create_srq(node.pd.get(), &init));
   }
   Qp& add(ibv_qp_type type = IBV_QPT_RC) {
@@ -45,7 +45,7 @@ struct Senders {
   Memory memory{node, 1 << 16};
   std::vector<std::unique_ptr<Qp>> qps;
 
-  Senders(Receiver& receiver, int count, ibv_qp_type type = IBV_QPT_RC) {
+  Senders(SrqReceiver& receiver, int count, ibv_qp_type type = IBV_QPT_RC) {
     for (int i = 0; i < count; ++i) {
       Qp& target = receiver.add(type);
       Qp& sender = *qps.emplace_back(std::make_unique<Qp>(node, QpSettings{.type = type}));
@@ -57,11 +57,11 @@ struct Senders {
 };
 
 TEST(Srq, MessagesOfAllQueuePairsTakeReceivesInOrder) {
-  Receiver receiver;
+  SrqReceiver receiver;
   Senders senders(receiver, 3);
-  for (std::uint64_t id = 0; id < kDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
+  for (std::uint64_t id = 0; id < kSrqDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
   EXPECT_EQ(receiver.post(0), ENOMEM);
-  for (std::uint64_t id = 0; id < kDepth; ++id) {
+  for (std::uint64_t id = 0; id < kSrqDepth; ++id) {
     // What lies in the slot, what does not any more, and what goes straight into the receive.
     const std::uint32_t sizes[] = {8, SharedReceive::kEagerBytes, SharedReceive::kEagerBytes + 1, 1000};
     const std::uint32_t bytes = sizes[id % 4];
@@ -75,26 +75,26 @@ TEST(Srq, MessagesOfAllQueuePairsTakeReceivesInOrder) {
     EXPECT_EQ(received.qp_num, receiver.qps[via]->number());
     EXPECT_EQ(std::memcmp(receiver.memory.data + id * 1024, senders.memory.data + id, bytes), 0);
   }
-  EXPECT_EQ(receiver.free_entries(), kDepth);
+  EXPECT_EQ(receiver.free_entries(), kSrqDepth);
 }
 
 TEST(Srq, EntriesComeBackInAnyOrder) {
-  Receiver receiver;
+  SrqReceiver receiver;
   Senders senders(receiver, 2);
   for (int round = 0; round < 50; ++round) {
-    for (std::uint64_t id = 0; id < kDepth; ++id) ASSERT_EQ(receiver.post(id), 0) << round;
-    for (std::uint64_t id = 0; id < kDepth; ++id) {
+    for (std::uint64_t id = 0; id < kSrqDepth; ++id) ASSERT_EQ(receiver.post(id), 0) << round;
+    for (std::uint64_t id = 0; id < kSrqDepth; ++id) {
       ASSERT_EQ(senders.qps[id % 2]->post(send_request(id), senders.memory.slice(0, 16)), 0);
       EXPECT_EQ(senders.qps[id % 2]->next().status, IBV_WC_SUCCESS);
     }
     for (const std::size_t via : {1U, 0U}) {  // the queue pair that was second is polled first
-      for (std::uint64_t id = via; id < kDepth; id += 2) EXPECT_EQ(receiver.qps[via]->next().wr_id, id);
+      for (std::uint64_t id = via; id < kSrqDepth; id += 2) EXPECT_EQ(receiver.qps[via]->next().wr_id, id);
     }
   }
 }
 
 TEST(Srq, AnEmptyQueueIsAReceiverThatIsNotReady) {
-  Receiver receiver;
+  SrqReceiver receiver;
   Senders senders(receiver, 1);
   ASSERT_EQ(senders.qps[0]->post(send_request(1), senders.memory.slice(0, 8)), 0);
   EXPECT_TRUE(senders.qps[0]->poll().empty());
@@ -104,7 +104,7 @@ TEST(Srq, AnEmptyQueueIsAReceiverThatIsNotReady) {
 }
 
 TEST(Srq, WriteWithImmediateTakesAReceiveToo) {
-  Receiver receiver;
+  SrqReceiver receiver;
   Senders senders(receiver, 1);
   ASSERT_EQ(receiver.post(3), 0);
   ibv_send_wr write = rdma_request(IBV_WR_RDMA_WRITE_WITH_IMM, 1, receiver.memory.address(), receiver.memory.mr->rkey);
@@ -112,11 +112,11 @@ TEST(Srq, WriteWithImmediateTakesAReceiveToo) {
   const ibv_wc received = receiver.qps[0]->next();
   EXPECT_EQ(received.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
   EXPECT_EQ(received.wr_id, 3U);
-  EXPECT_EQ(receiver.free_entries(), kDepth);
+  EXPECT_EQ(receiver.free_entries(), kSrqDepth);
 }
 
 TEST(Srq, AMessageThatIsDroppedLeavesItsReceiveToTheNext) {
-  Receiver receiver;
+  SrqReceiver receiver;
   Senders senders(receiver, 1, IBV_QPT_UC);
   ASSERT_EQ(receiver.post(3), 0);
   ibv_send_wr wrong = rdma_request(IBV_WR_RDMA_WRITE_WITH_IMM, 1, receiver.memory.address(), 12345);
@@ -127,7 +127,7 @@ TEST(Srq, AMessageThatIsDroppedLeavesItsReceiveToTheNext) {
 }
 
 TEST(Srq, TooLongAndDeregisteredAreErrorsAsOnAQueuePair) {
-  Receiver receiver;
+  SrqReceiver receiver;
   Senders senders(receiver, 2);
   ASSERT_EQ(receiver.post(0, 4), 0);
   ASSERT_EQ(senders.qps[0]->post(send_request(1), senders.memory.slice(0, 8)), 0);
@@ -143,7 +143,7 @@ TEST(Srq, TooLongAndDeregisteredAreErrorsAsOnAQueuePair) {
 }
 
 TEST(Srq, TheLastReceiveOfAQueuePairInErrorIsAnEvent) {
-  Receiver receiver;
+  SrqReceiver receiver;
   Senders senders(receiver, 1);
   ASSERT_EQ(receiver.post(0), 0);
   ASSERT_EQ(receiver.qps[0]->to_state(IBV_QPS_ERR), 0);
@@ -157,7 +157,7 @@ TEST(Srq, TheLastReceiveOfAQueuePairInErrorIsAnEvent) {
 
 TEST(Srq, WhatNobodyPolledComesBackWithTheQueuePair) {
   for (const bool destroy : {true, false}) {
-    Receiver receiver;
+    SrqReceiver receiver;
     Senders senders(receiver, 1);
     for (std::uint64_t id = 0; id < 5; ++id) ASSERT_EQ(receiver.post(id), 0);
     for (std::uint64_t id = 0; id < 3; ++id) {
@@ -169,23 +169,23 @@ TEST(Srq, WhatNobodyPolledComesBackWithTheQueuePair) {
     } else {
       ASSERT_EQ(receiver.qps[0]->to_state(IBV_QPS_RESET), 0);
     }
-    EXPECT_EQ(receiver.free_entries(), kDepth - 2);
+    EXPECT_EQ(receiver.free_entries(), kSrqDepth - 2);
   }
 }
 
 TEST(Srq, LimitsAndWhatIsRefused) {
-  Receiver receiver;
+  SrqReceiver receiver;
   Qp& qp = receiver.add();
   ibv_srq_attr attributes{};
   ASSERT_EQ(api().query_srq(receiver.srq.get(), &attributes), 0);
-  EXPECT_EQ(attributes.max_wr, kDepth);
+  EXPECT_EQ(attributes.max_wr, kSrqDepth);
   EXPECT_EQ(attributes.max_sge, 2U);
   EXPECT_EQ(attributes.srq_limit, 0U);
-  attributes.srq_limit = kDepth;
+  attributes.srq_limit = kSrqDepth;
   EXPECT_EQ(api().modify_srq(receiver.srq.get(), &attributes, IBV_SRQ_LIMIT), 0);
   ASSERT_EQ(api().query_srq(receiver.srq.get(), &attributes), 0);
-  EXPECT_EQ(attributes.srq_limit, kDepth);
-  attributes.srq_limit = kDepth + 1;
+  EXPECT_EQ(attributes.srq_limit, kSrqDepth);
+  attributes.srq_limit = kSrqDepth + 1;
   EXPECT_EQ(api().modify_srq(receiver.srq.get(), &attributes, IBV_SRQ_LIMIT), EINVAL);
   EXPECT_EQ(api().modify_srq(receiver.srq.get(), &attributes, IBV_SRQ_MAX_WR), EOPNOTSUPP);
 
@@ -216,10 +216,10 @@ TEST(Srq, LimitsAndWhatIsRefused) {
 TEST(Srq, ManySendersAtATime) {
   constexpr int kSenders = 4;
   constexpr std::uint32_t kMessages = 500;
-  Receiver receiver;
+  SrqReceiver receiver;
   std::vector<std::unique_ptr<Senders>> senders;  // each with a device of its own, as processes have
   for (int by = 0; by < kSenders; ++by) senders.push_back(std::make_unique<Senders>(receiver, 1));
-  for (std::uint64_t id = 0; id < kDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
+  for (std::uint64_t id = 0; id < kSrqDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
   std::vector<std::thread> threads;
   for (std::uint32_t by = 0; by < kSenders; ++by) {
     threads.emplace_back([&senders, by] {
@@ -263,10 +263,10 @@ TEST(Srq, AnInitiatorKilledInTheMiddleLeavesTheQueueWhole) {
         (void)qp.poll();
       }
     });
-    Receiver receiver;
+    SrqReceiver receiver;
     Senders other(receiver, 1);
     Qp& target = receiver.add();
-    for (std::uint64_t id = 0; id < kDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
+    for (std::uint64_t id = 0; id < kSrqDepth; ++id) ASSERT_EQ(receiver.post(id), 0);
     introduce(child.line(), target, receiver.memory);
     for (int i = 0; i < 200 + round * 50; ++i) {
       for (const ibv_wc& wc : target.poll()) ASSERT_EQ(receiver.post(wc.wr_id), 0);
@@ -274,7 +274,7 @@ TEST(Srq, AnInitiatorKilledInTheMiddleLeavesTheQueueWhole) {
     child.kill();
     receiver.qps.pop_back();  // the target, with what the dead process had taken and what nobody polled
     (void)receiver.free_entries();
-    for (std::uint32_t message = 0; message < kDepth; ++message) {  // each entry can be taken
+    for (std::uint32_t message = 0; message < kSrqDepth; ++message) {  // each entry can be taken
       ASSERT_EQ(other.qps[0]->post(send_request(1), other.memory.slice(0, 8)), 0);
       ASSERT_EQ(other.qps[0]->next().status, IBV_WC_SUCCESS) << message;
     }

@@ -14,7 +14,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr std::size_t kLong = 1 << 20;  // bytes: with messages of that length nearly all time goes into copying
+constexpr std::size_t kLongMessage = 1 << 20;  // bytes: with messages of that length nearly all time goes into copying
 constexpr auto kLate = std::byte{0xab};
 constexpr auto kOwn = std::byte{0x11};
 
@@ -22,12 +22,12 @@ constexpr auto kOwn = std::byte{0x11};
 void repeat_until_refused(Line line, ibv_wr_opcode opcode) {
   Node node;
   Qp qp(node);
-  Memory memory(node, kLong);
+  Memory memory(node, kLongMessage);
   std::memset(memory.data, static_cast<int>(kLate), memory.size);
   const Card peer = introduce(line, qp, memory);
   ibv_wc wc{};
   do {
-    ASSERT_EQ(qp.post(rdma_request(opcode, 1, peer.address, peer.rkey), memory.slice(0, kLong)), 0);
+    ASSERT_EQ(qp.post(rdma_request(opcode, 1, peer.address, peer.rkey), memory.slice(0, kLongMessage)), 0);
     wc = qp.next();
   } while (wc.status == IBV_WC_SUCCESS);
   line.send({static_cast<std::uint32_t>(wc.status), 0, 0});
@@ -106,7 +106,7 @@ struct StoppedInAWrite {
   Child child{write_until_refused};
   Node node;
   std::unique_ptr<Qp> qp = std::make_unique<Qp>(node);
-  std::unique_ptr<Memory> memory = std::make_unique<Memory>(node, kLong);
+  std::unique_ptr<Memory> memory = std::make_unique<Memory>(node, kLongMessage);
 
   StoppedInAWrite() {
     introduce(child.line(), *qp, *memory);
@@ -122,7 +122,7 @@ struct StoppedInAWrite {
 TEST(Stragglers, DeregisteredMemoryIsGivenBackAndUsedAgain) {
   StoppedInAWrite scene;
   scene.memory.reset();
-  Memory next(scene.node, kLong);
+  Memory next(scene.node, kLongMessage);
   std::memset(next.data, static_cast<int>(kOwn), next.size);
   EXPECT_EQ(scene.outcome(), IBV_WC_REM_ACCESS_ERR);
   EXPECT_EQ(scene.child.wait(), 0);
@@ -135,7 +135,7 @@ TEST(Stragglers, MemoryComesBackWhenThePeerHasGoneOn) {
   scene.memory.reset();
   EXPECT_EQ(held_bytes(scene.node), held) << "the peer still writes there";
   (void)scene.outcome();
-  EXPECT_TRUE(comes_true([&] { return held_bytes(scene.node) <= held - kLong; }));
+  EXPECT_TRUE(comes_true([&] { return held_bytes(scene.node) <= held - kLongMessage; }));
 }
 
 TEST(Stragglers, MemoryComesBackWhenThePeerDies) {
@@ -145,7 +145,7 @@ TEST(Stragglers, MemoryComesBackWhenThePeerDies) {
   scene.qp.reset();
   EXPECT_EQ(held_bytes(scene.node), held);
   scene.child.kill();
-  EXPECT_TRUE(comes_true([&] { return held_bytes(scene.node) <= held - kLong; }));
+  EXPECT_TRUE(comes_true([&] { return held_bytes(scene.node) <= held - kLongMessage; }));
   EXPECT_TRUE(comes_true([&] { return !context_of(scene.node).stragglers().any(); }))
       << "one that was suspected at last";
 }
@@ -155,7 +155,7 @@ TEST(Stragglers, WhatIsMadeAfterTheQueuePairsEndDoesNotWait) {
   scene.qp.reset();
   const std::size_t held = held_bytes(scene.node);
   for (int i = 0; i < 100; ++i) {
-    Memory later(scene.node, kLong);
+    Memory later(scene.node, kLongMessage);
     std::memset(later.data, static_cast<int>(kOwn), later.size);
   }
   EXPECT_EQ(held_bytes(scene.node), held);
@@ -166,7 +166,7 @@ TEST(Stragglers, MemoryIsKeptAfterTheQueuePairIsDestroyed) {
   StoppedInAWrite scene;
   scene.qp.reset();
   scene.memory.reset();
-  Memory next(scene.node, kLong);
+  Memory next(scene.node, kLongMessage);
   std::memset(next.data, static_cast<int>(kOwn), next.size);
   Qp other(scene.node);  // another number, other memory: the peer does not reach it
   expect_end_of_connection(scene.outcome());
@@ -216,7 +216,7 @@ TEST(Stragglers, TheApplicationsOwnMemoryIsItsOwnAgain) {
   Child child(write_until_refused);
   Node node;
   Qp qp(node);
-  Memory memory(node, kLong, kAllRemote, true);
+  Memory memory(node, kLongMessage, kAllRemote, true);
   introduce(child.line(), qp, memory);
   stop_at_work(child, qp);
   memory.mr.reset();
@@ -234,8 +234,8 @@ TEST(Stragglers, AMessageToWhatIsGoneDisturbsNobody) {
   QpSettings sleeping;
   sleeping.with_channel = true;
   auto qp = std::make_unique<Qp>(node, sleeping);
-  auto memory = std::make_unique<Memory>(node, kLong);
-  const auto post = [&] { ASSERT_EQ(qp->post_recv(memory->slice(0, kLong), 1), 0); };
+  auto memory = std::make_unique<Memory>(node, kLongMessage);
+  const auto post = [&] { ASSERT_EQ(qp->post_recv(memory->slice(0, kLongMessage), 1), 0); };
   ASSERT_EQ(ibv_req_notify_cq(qp->cq.get(), 0), 0);
   introduce(child.line(), *qp, *memory);
   post();
@@ -245,7 +245,7 @@ TEST(Stragglers, AMessageToWhatIsGoneDisturbsNobody) {
   qp.reset();
   memory.reset();
   Qp next(node, sleeping);
-  Memory next_memory(node, kLong);
+  Memory next_memory(node, kLongMessage);
   ASSERT_EQ(ibv_req_notify_cq(next.cq.get(), 0), 0);
   std::memset(next_memory.data, static_cast<int>(kOwn), next_memory.size);
   child.resume();
@@ -260,12 +260,12 @@ TEST(Stragglers, TheDeviceIsClosedInTheMiddleOfAMessage) {
   Child child(send_until_refused);
   Node node;
   auto qp = std::make_unique<Qp>(node);
-  auto memory = std::make_unique<Memory>(node, kLong);
+  auto memory = std::make_unique<Memory>(node, kLongMessage);
   introduce(child.line(), *qp, *memory);
   stop_at_work(child, *qp, [&] {
     (void)qp->poll();
     std::array<ibv_sge, 4> pieces{};
-    for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i] = memory->slice(i * kLong / 4, kLong / 4);
+    for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i] = memory->slice(i * kLongMessage / 4, kLongMessage / 4);
     (void)qp->post_recv(pieces, 1);
   });
   memory.reset();
@@ -288,8 +288,8 @@ TEST(Stragglers, ASharedReceiveComesBack) {
     QpSettings settings;
     settings.srq = srq.get();
     auto qp = std::make_unique<Qp>(node, settings);
-    Memory memory(node, kLong);
-    const auto post = [&] { return post_shared_receive(srq.get(), 1, memory.slice(0, kLong)); };
+    Memory memory(node, kLongMessage);
+    const auto post = [&] { return post_shared_receive(srq.get(), 1, memory.slice(0, kLongMessage)); };
     ASSERT_EQ(post(), 0);
     introduce(child.line(), *qp, memory);
     stop_at_work(child, *qp, [&] {
@@ -308,9 +308,9 @@ TEST(Stragglers, ASharedReceiveComesBack) {
     Qp sender(sender_node);
     taker.connect_to(sender.number());
     sender.connect_to(taker.number());
-    Memory source(sender_node, kLong);
+    Memory source(sender_node, kLongMessage);
     (void)comes_true([&] { return post() == 0 || !context_of(node).stragglers().any(); });
-    ASSERT_EQ(sender.post(send_request(2), source.slice(0, kLong)), 0);
+    ASSERT_EQ(sender.post(send_request(2), source.slice(0, kLongMessage)), 0);
     EXPECT_EQ(sender.next().status, IBV_WC_SUCCESS);
     EXPECT_EQ(taker.next().status, IBV_WC_SUCCESS);
   }

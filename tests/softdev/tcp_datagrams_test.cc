@@ -14,14 +14,14 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr std::uint32_t kBytes = 4096;
+constexpr std::uint32_t kDatagramBytes = 4096;
 constexpr std::uint32_t kDatagrams = 100;  // more than have room while there is no connection
 
 /// A queue pair, and the way to the peer.
 struct Sender {
   WireVariable variable{"tcp"};
   Node node;
-  Memory memory{node, kBytes};
+  Memory memory{node, kDatagramBytes};
   Qp qp{node, {.type = IBV_QPT_UD, .depth = kDatagrams}};
   ManualPeer peer;
   Address to_peer{node};
@@ -31,7 +31,7 @@ struct Sender {
     ibv_send_wr wr = datagram(number, to_peer, peer.number);
     wr.opcode = IBV_WR_SEND_WITH_IMM;
     wr.imm_data = number;
-    ASSERT_EQ(qp.post(wr, memory.slice(0, kBytes)), 0);
+    ASSERT_EQ(qp.post(wr, memory.slice(0, kDatagramBytes)), 0);
   }
 };
 
@@ -55,7 +55,7 @@ TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
   for (std::uint32_t number = 0; number < kDatagrams; ++number) {
     ASSERT_EQ(hear<TcpRequest>(its_datagrams).immediate, number);
     (void)hear<TcpDatagramAddress>(its_datagrams);
-    (void)hear<std::array<std::byte, kBytes>>(its_datagrams);
+    (void)hear<std::array<std::byte, kDatagramBytes>>(its_datagrams);
   }
   for (; done < kDatagrams; ++done) EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
 }
@@ -90,7 +90,7 @@ UniqueFd come_as_sender(std::uint32_t qpn) {
   greeting.service = Service::kDatagram;
   greeting.initiator_qpn = ++number;
   greeting.target_qpn = qpn;
-  greeting.path_mtu = kBytes;
+  greeting.path_mtu = kDatagramBytes;
   say(socket, greeting);
   EXPECT_EQ(welcome_of(socket), Welcome::kYes);
   return socket;
@@ -112,20 +112,20 @@ bool is_over(const UniqueFd& socket) {
 }
 
 /// A queue pair that has receives, and who sends to it.
-struct Receiver {
+struct DatagramReceiver {
   static constexpr std::uint32_t kReceives = 512;
   WireVariable variable{"tcp"};
   Node node;
-  Memory memory{node, 2 * kBytes};
+  Memory memory{node, 2 * kDatagramBytes};
   Qp qp{node, {.type = IBV_QPT_UD, .depth = kReceives}};
   FewDescriptors few;
 
-  explicit Receiver(std::uint32_t receives = kReceives) {
+  explicit DatagramReceiver(std::uint32_t receives = kReceives) {
     qp.get_ready();
     post(receives);
   }
   void post(std::uint32_t receives) {
-    for (std::uint32_t i = 0; i < receives; ++i) ASSERT_EQ(qp.post_recv(memory.slice(0, 2 * kBytes), i), 0);
+    for (std::uint32_t i = 0; i < receives; ++i) ASSERT_EQ(qp.post_recv(memory.slice(0, 2 * kDatagramBytes), i), 0);
   }
   [[nodiscard]] std::vector<UniqueFd> senders(std::size_t count) const {
     std::vector<UniqueFd> all(count);
@@ -139,7 +139,7 @@ struct Receiver {
 };
 
 TEST(TcpSenders, StrangersTakeOnlySoManyDescriptors) {
-  Receiver receiver;
+  DatagramReceiver receiver;
   const std::vector<UniqueFd> strangers = receiver.senders(2 * FewDescriptors::kSenders);
   for (std::size_t i = 0; i < strangers.size(); ++i) {
     if (i < FewDescriptors::kSenders) {
@@ -153,7 +153,7 @@ TEST(TcpSenders, StrangersTakeOnlySoManyDescriptors) {
 }
 
 TEST(TcpSenders, StrangersDoNotDisplaceWhoHasTheKey) {
-  Receiver receiver;
+  DatagramReceiver receiver;
   const std::vector<UniqueFd> friends = receiver.senders(FewDescriptors::kSenders / 2);
   for (const UniqueFd& one : friends) send_datagram(one);
   receiver.expect_datagrams(friends.size());
@@ -165,7 +165,7 @@ TEST(TcpSenders, StrangersDoNotDisplaceWhoHasTheKey) {
 
 /// What is sent before one goes is received, whoever comes then.
 TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
-  Receiver receiver;
+  DatagramReceiver receiver;
   constexpr std::size_t kMany = 4 * FewDescriptors::kSenders;
   for (std::size_t i = 0; i < kMany; ++i) send_datagram(come_as_sender(receiver.qp.number()));
   receiver.expect_datagrams(kMany);
@@ -181,7 +181,7 @@ TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
 TEST(TcpSenders, WhoseDatagramWaitsStays) {
   constexpr std::chrono::milliseconds kWaits{200};  // it does so for 250 ms
   for (int attempt = 0; attempt < 100; ++attempt) {
-    Receiver receiver(0);
+    DatagramReceiver receiver(0);
     const auto begin = std::chrono::steady_clock::now();
     const UniqueFd sender = come_as_sender(receiver.qp.number());
     send_datagram(sender);
@@ -195,7 +195,7 @@ TEST(TcpSenders, WhoseDatagramWaitsStays) {
 }
 
 TEST(TcpSenders, WhoIsSentAwayComesAgain) {
-  Receiver receiver;
+  DatagramReceiver receiver;
   Node node;
   const Memory memory(node, 64);
   Qp sender(node, kUd);
@@ -216,7 +216,7 @@ TEST(TcpSenders, WhoIsSentAwayComesAgain) {
 
 /// The buffer is small at first.
 TEST(TcpSenders, LongDatagramsBehindShortOnesAndBeforeThem) {
-  Receiver receiver;
+  DatagramReceiver receiver;
   for (const std::uint32_t first : {0U, 100U, 416U, 417U, 1000U, 4096U}) {
     const UniqueFd sender = come_as_sender(receiver.qp.number());
     for (const std::uint32_t bytes : {first, 4096U, 0U, 4096U, 1U}) {

@@ -13,8 +13,8 @@
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr std::array<std::byte, 8> kBytes{};
-constexpr std::size_t kAnswer = sizeof(TcpAnswer) + kBytes.size();
+constexpr std::array<std::byte, 8> kOutputBytes{};
+constexpr std::size_t kAnswer = sizeof(TcpAnswer) + kOutputBytes.size();
 
 TcpAnswer answer(TcpAnswer::Kind kind) {
   TcpAnswer answer;
@@ -24,7 +24,7 @@ TcpAnswer answer(TcpAnswer::Kind kind) {
 
 /// All that a peer may have asked for that waits for its answers, and what a message without receive brings besides.
 void answer_as_many_as_may_be_asked_for(TcpOutput& output) {
-  for (int i = 0; i < kMaxReadDepth; ++i) output.respond(kBytes);
+  for (int i = 0; i < kMaxReadDepth; ++i) output.respond(kOutputBytes);
   output.say(answer(TcpAnswer::kNotReady));
   output.say(answer(TcpAnswer::kReady));
 }
@@ -33,7 +33,7 @@ TEST(TcpOutput, MoreAnswersThanAPeerMayAskForAreTooMany) {
   TcpOutput output;
   answer_as_many_as_may_be_asked_for(output);
   EXPECT_FALSE(output.is_flooded());
-  output.respond(kBytes);
+  output.respond(kOutputBytes);
   EXPECT_TRUE(output.is_flooded());
   output.sent(kAnswer - 1);
   EXPECT_TRUE(output.is_flooded());
@@ -58,18 +58,18 @@ TEST(TcpOutput, SoAreThoseBehindALongRead) {
 TEST(TcpOutput, HowMuchIsUnsentDoesNotDependOnWhatWentBefore) {
   TcpOutput output;
   for (int i = 0; i < 100'000; ++i) {
-    output.respond(kBytes);
-    output.respond(kBytes);
+    output.respond(kOutputBytes);
+    output.respond(kOutputBytes);
     output.sent(kAnswer);  // one of the two stays
     ASSERT_FALSE(output.is_flooded()) << i;
     output.sent(kAnswer - 1);
     output.sent(1);
   }
   EXPECT_TRUE(output.bytes().empty());
-  for (int i = 0; i < kMaxReadDepth; ++i) output.respond(kBytes);
+  for (int i = 0; i < kMaxReadDepth; ++i) output.respond(kOutputBytes);
   for (int i = 0; i < 100'000; ++i) {
     output.sent(kAnswer);
-    output.respond(kBytes);
+    output.respond(kOutputBytes);
     ASSERT_FALSE(output.is_flooded()) << i;
     ASSERT_EQ(output.bytes().size(), kMaxReadDepth * kAnswer);
   }
@@ -81,7 +81,7 @@ TEST(TcpOutput, WhatGoesFirstIsNoAnswer) {
   answer_as_many_as_may_be_asked_for(output);
   output.go_first(std::vector<std::byte>(1000));
   EXPECT_FALSE(output.is_flooded());
-  output.respond(kBytes);
+  output.respond(kOutputBytes);
   output.sent(1000);
   EXPECT_TRUE(output.is_flooded());
   output.sent(kAnswer);

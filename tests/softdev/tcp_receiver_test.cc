@@ -11,7 +11,7 @@
 namespace rdmacomm::softdev::test {
 namespace {
 
-constexpr std::uint32_t kLong = 64 * 1024;
+constexpr std::uint32_t kLongSend = 64 * 1024;
 
 /// One that waits for a receive behind two that have one, and another behind it.
 struct Waiting : ManualScene {
@@ -50,21 +50,21 @@ TEST(TcpReceiver, AShortMessageIsPutAsideAndWhatCameBehindItComesAgain) {
 
 TEST(TcpReceiver, ALongMessageComesAgainItself) {
   ManualScene scene;
-  const Memory large(scene.node, kLong);
+  const Memory large(scene.node, kLongSend);
   scene.send();
   scene.send();
-  scene.send(0, 0, kLong);
+  scene.send(0, 0, kLongSend);
   EXPECT_EQ(scene.next_news().kind, TcpAnswer::kNotReady);
-  ASSERT_EQ(scene.qp.post_recv(large.slice(0, kLong), 3), 0);
+  ASSERT_EQ(scene.qp.post_recv(large.slice(0, kLongSend), 3), 0);
   for (const std::uint64_t id : {1U, 2U}) EXPECT_EQ(scene.qp.next().wr_id, id);
   const TcpAnswer answer = scene.next_news();
   EXPECT_EQ(answer.kind, TcpAnswer::kReady);
   EXPECT_EQ(answer.done, 2U);
-  scene.send(0, 1, kLong);
+  scene.send(0, 1, kLongSend);
   const ibv_wc wc = scene.qp.next();
   EXPECT_EQ(wc.wr_id, 3U);
-  EXPECT_EQ(wc.byte_len, kLong);
-  EXPECT_EQ(large.data[kLong - 1], std::byte{7});
+  EXPECT_EQ(wc.byte_len, kLongSend);
+  EXPECT_EQ(large.data[kLongSend - 1], std::byte{7});
 }
 
 TEST(TcpReceiver, WhoComesAgainUnaskedDoesNotFollowTheProtocol) {

@@ -12,12 +12,12 @@ namespace {
 const QpSettings kUc{.type = IBV_QPT_UC};
 
 /// A pair with memory at both ends, the sender's filled.
-struct Scene {
+struct UcScene {
   Pair pair{kUc, kUc};
   Memory local{pair.a_node};
   Memory remote{pair.b_node};
 
-  Scene() { local.fill(3); }
+  UcScene() { local.fill(3); }
   [[nodiscard]] ibv_send_wr write(std::uint64_t id) const {
     return rdma_request(IBV_WR_RDMA_WRITE, id, remote.address(), remote.mr->rkey);
   }
@@ -31,7 +31,7 @@ bool has_event(const Node& node) {
 
 TEST(Uc, SendWriteAndWriteWithImmediateArrive) {
   for (const std::uint32_t bytes : {8U, 3000U}) {
-    Scene scene;
+    UcScene scene;
     ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(0, 4096), 1), 0);
     ASSERT_EQ(scene.pair.a.post(send_request(2), scene.local.slice(0, bytes)), 0);
     EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
@@ -53,7 +53,7 @@ TEST(Uc, SendWriteAndWriteWithImmediateArrive) {
 }
 
 TEST(Uc, AMessageThatNobodyWaitsForIsLost) {
-  Scene scene;
+  UcScene scene;
   ASSERT_EQ(scene.pair.a.post(send_request(1), scene.local.slice(0, 8)), 0);
   const ibv_wc sent = scene.pair.a.next();
   EXPECT_EQ(sent.status, IBV_WC_SUCCESS);
@@ -65,7 +65,7 @@ TEST(Uc, AMessageThatNobodyWaitsForIsLost) {
 }
 
 TEST(Uc, WhatTheTargetRefusesHasNoEffect) {
-  Scene scene;
+  UcScene scene;
   ibv_send_wr wrong = scene.write(1);
   wrong.wr.rdma.rkey += 256;
   ASSERT_EQ(scene.pair.a.post(wrong, scene.local.slice(0, 8)), 0);
@@ -77,7 +77,7 @@ TEST(Uc, WhatTheTargetRefusesHasNoEffect) {
 }
 
 TEST(Uc, WhatIsWrongOnThisSideIsAnError) {
-  Scene scene;
+  UcScene scene;
   ibv_sge slice = scene.local.slice(0, 8);
   slice.lkey += 256;
   ASSERT_EQ(scene.pair.a.post(scene.write(1), slice), 0);
@@ -91,7 +91,7 @@ TEST(Uc, WhatIsWrongOnThisSideIsAnError) {
 }
 
 TEST(Uc, AMessageTooLongForItsReceiveIsTheReceiversError) {
-  Scene scene;
+  UcScene scene;
   ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(0, 4), 1), 0);
   ASSERT_EQ(scene.pair.a.post(send_request(2), scene.local.slice(0, 8)), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
@@ -101,7 +101,7 @@ TEST(Uc, AMessageTooLongForItsReceiveIsTheReceiversError) {
 }
 
 TEST(Uc, ATargetThatIsGoneIsNotMissed) {
-  Scene scene;
+  UcScene scene;
   scene.pair.b.qp.reset();
   ASSERT_EQ(scene.pair.a.post(scene.write(1), scene.local.slice(0, 8)), 0);
   EXPECT_EQ(scene.pair.a.next().status, IBV_WC_SUCCESS);
@@ -109,7 +109,7 @@ TEST(Uc, ATargetThatIsGoneIsNotMissed) {
 }
 
 TEST(Uc, HasNoReadsAndNoAtomics) {
-  Scene scene;
+  UcScene scene;
   ibv_send_wr read = scene.write(1);
   read.opcode = IBV_WR_RDMA_READ;
   EXPECT_EQ(scene.pair.a.post(read, scene.local.slice(0, 8)), EINVAL);

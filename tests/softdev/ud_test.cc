@@ -26,7 +26,7 @@ constexpr std::size_t kHeader = sizeof(ibv_grh);
 constexpr std::uint32_t kAllMembers = 0xffffff;
 
 /// Two queue pairs of two nodes, with memory.
-struct Scene {
+struct UdScene {
   Node a_node;
   Node b_node;
   Qp a{a_node, kUd};
@@ -35,7 +35,7 @@ struct Scene {
   Memory remote{b_node, 1 << 14};
   Address to_b{a_node};
 
-  Scene() {
+  UdScene() {
     a.get_ready();
     b.get_ready();
     local.fill(3);
@@ -49,7 +49,7 @@ struct Scene {
 };
 
 TEST(Ud, EverySizeArrivesBehindItsHeader) {
-  Scene scene;
+  UdScene scene;
   for (const std::size_t bytes : {0U, 1U, 8U, 47U, 1000U, 4096U}) {
     ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 8192), 5), 0);
     ASSERT_EQ(scene.send(bytes), 0);
@@ -69,7 +69,7 @@ TEST(Ud, EverySizeArrivesBehindItsHeader) {
 }
 
 TEST(Ud, ImmediateInlineAndSlices) {
-  Scene scene;
+  UdScene scene;
   ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 4096), 1), 0);
   ibv_send_wr wr = datagram(1, scene.to_b, scene.b.number());
   wr.opcode = IBV_WR_SEND_WITH_IMM;
@@ -86,7 +86,7 @@ TEST(Ud, ImmediateInlineAndSlices) {
 }
 
 TEST(Ud, AReceiveIsScatteredOverItsSlices) {
-  Scene scene;
+  UdScene scene;
   std::array<ibv_sge, 3> slices = {scene.remote.slice(0, kHeader - 8), scene.remote.slice(kHeader - 8, 20),
                                    scene.remote.slice(kHeader + 12, 1000)};
   ASSERT_EQ(scene.b.post_recv(slices, 1), 0);
@@ -96,7 +96,7 @@ TEST(Ud, AReceiveIsScatteredOverItsSlices) {
 }
 
 TEST(Ud, OneQueuePairSendsToManyAndReceivesFromMany) {
-  Scene scene;
+  UdScene scene;
   Node c_node;
   Qp c(c_node, kUd);
   c.get_ready();
@@ -161,7 +161,7 @@ TEST(Ud, ManySendersAtOnceMixNothing) {
 }
 
 TEST(Ud, WhatIsLostNobodyHearsOf) {
-  Scene scene;
+  UdScene scene;
   const auto lost = [&](const ibv_send_wr& wr) {
     ASSERT_EQ(scene.a.post(wr, scene.local.slice(0, 16)), 0);
     EXPECT_EQ(scene.a.next().status, IBV_WC_SUCCESS);
@@ -180,14 +180,14 @@ TEST(Ud, WhatIsLostNobodyHearsOf) {
 }
 
 TEST(Ud, AKeyWithTheHighestBitStandsForTheSendersOwn) {
-  Scene scene;
+  UdScene scene;
   ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 1024), 9), 0);
   ASSERT_EQ(scene.a.post(datagram(1, scene.to_b, scene.b.number(), 0x80000000), scene.local.slice(0, 16)), 0);
   EXPECT_EQ(scene.b.next().wr_id, 9U);
 }
 
 TEST(Ud, ATargetThatComesLaterIsFound) {
-  Scene scene;
+  UdScene scene;
   Qp late(scene.b_node, kUd);
   ASSERT_EQ(scene.a.post(datagram(1, scene.to_b, late.number()), scene.local.slice(0, 16)), 0);
   late.get_ready();
@@ -197,7 +197,7 @@ TEST(Ud, ATargetThatComesLaterIsFound) {
 }
 
 TEST(Ud, ATargetThatGoesIsNotMissed) {
-  Scene scene;
+  UdScene scene;
   ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 1024), 9), 0);
   ASSERT_EQ(scene.send(16), 0);
   EXPECT_EQ(scene.b.next().wr_id, 9U);
@@ -210,7 +210,7 @@ TEST(Ud, ATargetThatGoesIsNotMissed) {
 }
 
 TEST(Ud, TooLongForItsReceiveIsTheReceiversError) {
-  Scene scene;
+  UdScene scene;
   ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, kHeader + 15), 9), 0);
   ASSERT_EQ(scene.send(16), 0);
   EXPECT_EQ(scene.a.next().status, IBV_WC_SUCCESS);
@@ -221,7 +221,7 @@ TEST(Ud, TooLongForItsReceiveIsTheReceiversError) {
 
 TEST(Ud, WhatIsWrongHereStopsTheSendQueueAlone) {
   for (const bool too_long : {true, false}) {
-    Scene scene;
+    UdScene scene;
     ibv_sge slice = scene.local.slice(0, too_long ? 4097 : 16);
     if (!too_long) slice.lkey += 256;
     ASSERT_EQ(scene.a.post(datagram(1, scene.to_b, scene.b.number()), slice), 0);
@@ -243,7 +243,7 @@ TEST(Ud, WhatIsWrongHereStopsTheSendQueueAlone) {
 }
 
 TEST(Ud, WhatItDoesNotDoIsRefused) {
-  Scene scene;
+  UdScene scene;
   ibv_send_wr write = datagram(1, scene.to_b, scene.b.number());
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
     write.opcode = opcode;
@@ -278,7 +278,7 @@ TEST(Ud, TheHeaderSaysWhereItCameFromAndAnAnswerGoesThere) {
   // Link-local by RoCE v1 and v2, and the first IPv4 address by both.
   for (std::uint8_t index = 0; index < 4; ++index) {
     SCOPED_TRACE(static_cast<int>(index));
-    Scene scene;
+    UdScene scene;
     const ibv_gid gid = gid_at(scene.a_node, index);
     const Address to_b(scene.a_node, gid, index);
     ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 1024), 9), 0);
@@ -373,7 +373,7 @@ TEST(Ud, TakesFromASharedReceiveQueue) {
 }
 
 TEST(Ud, TheSlotThatAnInitiatorDiedInIsTheNextOnes) {
-  Scene scene;
+  UdScene scene;
   const auto exchange = [&scene] {
     ASSERT_EQ(scene.b.post_recv(scene.remote.slice(0, 8192), 5), 0);
     ASSERT_EQ(scene.send(8), 0);
@@ -403,7 +403,7 @@ TEST(Ud, AnInitiatorKilledInTheMiddleLetsTheOthersIn) {
         (void)qp.poll();
       }
     });
-    Scene scene;
+    UdScene scene;
     Memory places(scene.b_node, 16 * 8192);
     const auto post = [&](std::uint64_t at) { return scene.b.post_recv(places.slice(at * 8192, 8192), at); };
     for (std::uint64_t at = 0; at < 16; ++at) ASSERT_EQ(post(at), 0);
@@ -441,7 +441,7 @@ ibv_gid group(std::uint8_t number) {
 }
 
 TEST(Multicast, AllMembersGetItAndNobodyElse) {
-  Scene scene;
+  UdScene scene;
   Node c_node;
   Node d_node;
   Qp c(c_node, kUd);
@@ -470,7 +470,7 @@ TEST(Multicast, AllMembersGetItAndNobodyElse) {
 }
 
 TEST(Multicast, WhoHasLeftGetsNothing) {
-  Scene scene;
+  UdScene scene;
   const ibv_gid one = group(3);
   ASSERT_EQ(attach_mcast(scene.b.qp.get(), &one, 0), 0);
   EXPECT_EQ(attach_mcast(scene.b.qp.get(), &one, 0), 0) << "twice is as once";
@@ -500,7 +500,7 @@ TEST(Multicast, AHostHasOnlySoManyGroups) {
       members.push_back(bind_to(std::string(name, static_cast<std::size_t>(length) + 1)));
       ASSERT_TRUE(members.back().valid());
     }
-    Scene scene;
+    UdScene scene;
     const ibv_gid last = group(1);
     const ibv_gid one_more = group(2);
     EXPECT_EQ(attach_mcast(scene.a.qp.get(), &last, 0), 0);
@@ -515,7 +515,7 @@ TEST(Multicast, AHostHasOnlySoManyGroups) {
 }
 
 TEST(Multicast, WhatIsRefused) {
-  Scene scene;
+  UdScene scene;
   const ibv_gid no_group = gid_at(scene.a_node, 1);
   EXPECT_EQ(attach_mcast(scene.a.qp.get(), &no_group, 0), EINVAL);
   Qp rc(scene.a_node);

@@ -27,12 +27,12 @@ class Window {
 };
 
 /// A pair whose `b` binds windows to its memory, which grants nothing itself; `a` comes by them.
-struct Scene {
+struct WindowsScene {
   Pair pair;
   Memory local{pair.a_node};
   Memory remote{pair.b_node, 4096, kForWindows};
 
-  Scene() { local.fill(3); }
+  WindowsScene() { local.fill(3); }
 
   [[nodiscard]] ibv_mw_bind_info part(std::size_t offset, std::size_t length,
                                       unsigned access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ) const {
@@ -71,7 +71,7 @@ struct Scene {
 };
 
 TEST(Windows, OfTypeOneGrantTheirPartAlone) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_1);
   const std::uint32_t unbound = window.get()->rkey;
   ASSERT_EQ(scene.bind(window, scene.part(64, 128)), IBV_WC_SUCCESS);
@@ -83,7 +83,7 @@ TEST(Windows, OfTypeOneGrantTheirPartAlone) {
 }
 
 TEST(Windows, OfTypeOneMoveWithTheNextBinding) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_1);
   ASSERT_EQ(scene.bind(window, scene.part(0, 64)), IBV_WC_SUCCESS);
   ASSERT_EQ(scene.bind(window, scene.part(1024, 64)), IBV_WC_SUCCESS);
@@ -92,7 +92,7 @@ TEST(Windows, OfTypeOneMoveWithTheNextBinding) {
 }
 
 TEST(Windows, OfTypeOneEndWithABindingOfNothing) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_1);
   ASSERT_EQ(scene.bind(window, scene.part(0, 64)), IBV_WC_SUCCESS);
   ASSERT_EQ(scene.bind(window, scene.part(0, 0)), IBV_WC_SUCCESS);
@@ -100,7 +100,7 @@ TEST(Windows, OfTypeOneEndWithABindingOfNothing) {
 }
 
 TEST(Windows, OfTypeTwoServeTheQueuePairThatBoundThem) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
   ASSERT_EQ(scene.bind(scene.pair.b, window, key, scene.part(0, 64)), IBV_WC_SUCCESS);
@@ -115,7 +115,7 @@ TEST(Windows, OfTypeTwoServeTheQueuePairThatBoundThem) {
 }
 
 TEST(Windows, GrantWhatTheBindingSaysAndNoMore) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
   ASSERT_EQ(scene.bind(scene.pair.b, window, key, scene.part(0, 64, IBV_ACCESS_REMOTE_READ)), IBV_WC_SUCCESS);
@@ -126,7 +126,7 @@ TEST(Windows, GrantWhatTheBindingSaysAndNoMore) {
 }
 
 TEST(Windows, AreNoLocalKeys) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
   ASSERT_EQ(scene.bind(scene.pair.b, window, key, scene.part(0, 64)), IBV_WC_SUCCESS);
@@ -137,7 +137,7 @@ TEST(Windows, AreNoLocalKeys) {
 }
 
 TEST(Windows, EndWithALocalInvalidation) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
   ASSERT_EQ(scene.bind(scene.pair.b, window, key, scene.part(0, 64)), IBV_WC_SUCCESS);
@@ -153,7 +153,7 @@ TEST(Windows, EndWithALocalInvalidation) {
 }
 
 TEST(Windows, CanBeBoundAgainAfterThat) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   std::uint32_t key = window.get()->rkey;
   for (int round = 0; round < 300; ++round) {  // the lower bits of the key come round
@@ -165,7 +165,7 @@ TEST(Windows, CanBeBoundAgainAfterThat) {
 }
 
 TEST(Windows, EndWithAMessageThatSaysSo) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
   ASSERT_EQ(scene.bind(scene.pair.b, window, key, scene.part(0, 64)), IBV_WC_SUCCESS);
@@ -184,7 +184,7 @@ TEST(Windows, EndWithAMessageThatSaysSo) {
 }
 
 TEST(Windows, AMessageThatInvalidatesWhatIsNotBoundIsRefused) {
-  Scene scene;
+  WindowsScene scene;
   ASSERT_EQ(scene.pair.b.post_recv(scene.remote.slice(1024, 64), 5), 0);
   ibv_send_wr wr = send_request(6);
   wr.opcode = IBV_WR_SEND_WITH_INV;
@@ -194,7 +194,7 @@ TEST(Windows, AMessageThatInvalidatesWhatIsNotBoundIsRefused) {
 }
 
 TEST(Windows, KeepTheirRegistrationAndAreGoneWithTheirEnd) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
   ASSERT_EQ(scene.bind(scene.pair.b, window, key, scene.part(0, 64)), IBV_WC_SUCCESS);
@@ -206,7 +206,7 @@ TEST(Windows, KeepTheirRegistrationAndAreGoneWithTheirEnd) {
 
 TEST(Windows, WhatCannotBeBound) {
   const auto refused = [](auto&& change) {
-    Scene scene;
+    WindowsScene scene;
     Window window(scene.pair.b_node, IBV_MW_TYPE_2);
     ibv_mw_bind_info info = scene.part(0, 64);
     std::uint32_t key = ibv_inc_rkey(window.get()->rkey);
@@ -214,13 +214,13 @@ TEST(Windows, WhatCannotBeBound) {
     EXPECT_EQ(scene.bind(scene.pair.b, window, key, info), IBV_WC_MW_BIND_ERR);
     EXPECT_EQ(state_of(scene.pair.b), IBV_QPS_ERR);
   };
-  refused([](Scene&, ibv_mw_bind_info& info, std::uint32_t&) { info.length = 5000; });
-  refused([](Scene&, ibv_mw_bind_info& info, std::uint32_t&) { info.addr -= 8; });
-  refused([](Scene&, ibv_mw_bind_info&, std::uint32_t& key) { key += 256; });
+  refused([](WindowsScene&, ibv_mw_bind_info& info, std::uint32_t&) { info.length = 5000; });
+  refused([](WindowsScene&, ibv_mw_bind_info& info, std::uint32_t&) { info.addr -= 8; });
+  refused([](WindowsScene&, ibv_mw_bind_info&, std::uint32_t& key) { key += 256; });
 }
 
 TEST(Windows, AreNotBoundToWhatDoesNotAllowIt) {
-  Scene scene;
+  WindowsScene scene;
   Memory plain(scene.pair.b_node);
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   const ibv_mw_bind_info info{plain.mr.get(), plain.address(), 64, IBV_ACCESS_REMOTE_READ};
@@ -228,7 +228,7 @@ TEST(Windows, AreNotBoundToWhatDoesNotAllowIt) {
 }
 
 TEST(Windows, ByTheCallsThatPostRequests) {
-  Scene scene;
+  WindowsScene scene;
   ibv_qp_init_attr_ex init{};
   init.send_cq = init.recv_cq = scene.pair.b.cq.get();
   init.qp_type = IBV_QPT_RC;
@@ -262,7 +262,7 @@ TEST(Windows, ByTheCallsThatPostRequests) {
 }
 
 TEST(Windows, RequestsWithoutAWindowOrARegistration) {
-  Scene scene;
+  WindowsScene scene;
   Window window(scene.pair.b_node, IBV_MW_TYPE_2);
   ibv_send_wr wr{};
   wr.opcode = IBV_WR_BIND_MW;

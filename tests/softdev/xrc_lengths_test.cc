@@ -107,10 +107,10 @@ TEST_P(XrcSizes, MemoryThatMayNotBeUsed) {
   again.expect_failed(IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-std::string memory_name(const ::testing::TestParamInfo<bool>& own) {
+std::string kind_of_memory(const ::testing::TestParamInfo<bool>& own) {
   return own.param ? "OfTheApplication" : "OfTheLibrary";
 }
-INSTANTIATE_TEST_SUITE_P(Memories, XrcSizes, ::testing::Bool(), memory_name);
+INSTANTIATE_TEST_SUITE_P(Memories, XrcSizes, ::testing::Bool(), kind_of_memory);
 
 /// The connection ends in one process, the queue is another's, and its memory is not mapped.
 TEST(Xrc, LongMessagesToAnotherProcessesQueue) {

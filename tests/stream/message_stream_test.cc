@@ -11,6 +11,7 @@ namespace rdmacomm {
 namespace {
 
 using rdmacomm::testing::EndPointPair;
+using rdmacomm::testing::expect_ok;
 using rdmacomm::testing::kStreamChannel;
 using rdmacomm::testing::pattern;
 using rdmacomm::testing::RawStreamPeer;
@@ -68,10 +69,6 @@ struct MessagePair {
   std::unique_ptr<MessageStream> client;
   std::unique_ptr<MessageStream> server;
 };
-
-void expect_ok(const Status& status) {
-  EXPECT_TRUE(status.ok()) << status.message();
-}
 
 /// The next message as a whole; empty: the end, or a failure, which fails the test.
 std::optional<std::vector<std::byte>> receive(MessageStream& from) {

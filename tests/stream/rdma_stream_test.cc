@@ -16,6 +16,7 @@ namespace {
 
 using rdmacomm::testing::config_for;
 using rdmacomm::testing::EndPointPair;
+using rdmacomm::testing::expect_ok;
 using rdmacomm::testing::kStreamChannel;
 using rdmacomm::testing::pattern;
 using rdmacomm::testing::read_all;
@@ -31,10 +32,6 @@ std::future<Status> writing(RDMAStream& to, std::vector<std::byte> data) {
     const Status written = to.write(data, soon());
     return written ? to.finish(soon()) : written;
   });
-}
-
-void expect_ok(const Status& status) {
-  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 void expect_arrives(RDMAStream& from, RDMAStream& to, std::size_t bytes) {

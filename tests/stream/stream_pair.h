@@ -32,6 +32,10 @@ inline HcaConfig config_for(const StreamOptions& options, int streams = 1, Polli
   return config;
 }
 
+inline void expect_ok(const Status& status) {
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
 /// No two neighbours, and no two blocks, are alike.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::size_t from = 0) {
   std::vector<std::byte> data(bytes);
