@@ -48,5 +48,5 @@ if [ $vm = yes ]; then
 fi
 
 say "running the tests"
-ctest --preset dev -j "$JOBS" "${options[@]}"
+ctest --preset dev -j "$TEST_JOBS" "${options[@]}"
 exit "$vm_status"

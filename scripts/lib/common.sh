@@ -4,6 +4,8 @@
 # The top of the source tree, from wherever the script was called.
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 JOBS=$(nproc)
+# How many tests ctest runs at a time. Many wait most of the time; those that do not count as two (tests/CMakeLists.txt).
+TEST_JOBS=$((2 * JOBS))
 
 # say TEXT: one line on what happens next. On standard error where it would come after the result.
 say() { printf '==> %s\n' "$*"; }
