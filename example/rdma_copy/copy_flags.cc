@@ -15,7 +15,9 @@ DEFINE_string(root, "", "with --serve: the directory that clients read and write
 DEFINE_string(listen, "127.0.0.1",
               "with --serve: the address to listen at; 0.0.0.0 or :: is every one of this machine");
 DEFINE_bool(recursive, false, "-r: directories with all that is in them; symbolic links as links");
-DEFINE_bool(archive, false, "-a: keep modes and times; symbolic links as links");
+DEFINE_bool(
+    archive, false,
+    "-a: keep times and modes, without set-user-ID and set-group-ID, as owners are not kept; symbolic links as links");
 DEFINE_bool(checksum, true, "compare what was written with what was read, file by file (XXH3)");
 DEFINE_bool(no_checksum, false, "do not");
 DEFINE_bool(resume, false, "go on with files that an earlier copy has begun, and leave out what is there already");

@@ -1,5 +1,6 @@
 #include "rdma_copy/sink.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -153,7 +154,10 @@ class Sink {
     return file(std::move(*entry), left_out);
   }
 
-  unsigned mode_of(const Entry& entry) const { return options_.archive ? entry.mode : entry.mode & 0777 & ~mask_; }
+  /// Set-user-ID and set-group-ID would give away the rights of this side's user: as owners are not kept, these are not either.
+  unsigned mode_of(const Entry& entry) const {
+    return options_.archive ? entry.mode & (S_ISVTX | 0777) : entry.mode & 0777 & ~mask_;
+  }
 
   Status enter(Entry entry, bool left_out) {
     if (folders_.size() > kMostDepth + 1) return make_error(Errc::kBadMessage, "the other side goes too deep");

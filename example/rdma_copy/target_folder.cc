@@ -30,8 +30,10 @@ Status TargetFolder::make(const TargetFolder& parent, unsigned mode, bool archiv
   is_new_ = made;
   const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU;
   if (closed) (void)::fchmod(fd(), (is.st_mode & 07777) | S_IRWXU);  // if not, who writes will tell
+  // A new directory inherits set-group-ID from the one that it is in: that is for this system to say, as for one that was here.
+  const unsigned own = is.st_mode & (S_ISUID | S_ISGID);
   if (archive || (made && (mode & S_IRWXU) != S_IRWXU)) {
-    mode_ = mode;
+    mode_ = mode | own;
   } else if (closed) {
     mode_ = is.st_mode & 07777;
   }

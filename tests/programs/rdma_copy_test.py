@@ -164,7 +164,7 @@ class Runs(CopyTest):
         os.symlink("../../outside", self.path(top, "link out"))
         os.symlink("/nowhere", self.path(top, "broken link"))
         os.symlink("deep", self.path(top, "link to a directory"))
-        for name, mode in (("plain", 0o600), ("-dash", 0o444), ("none", 0o4711), ("deep/er", 0o555), ("empty directory", 0o2770)):
+        for name, mode in (("plain", 0o600), ("-dash", 0o444), ("none", 0o711), ("deep/er", 0o555), ("empty directory", 0o1770)):
             os.chmod(self.path(top, name), mode)
         for name in (*names, "deep/er", "deep", "empty directory", "link"):
             when = self.random.randrange(-10**18, 2 * 10**18)
@@ -275,6 +275,47 @@ class Runs(CopyTest):
         os.chmod(source, 0o4777)
         self.assert_copied(source, ":file")
         self.assertEqual(stat.S_IMODE(os.stat(self.path("root/file")).st_mode), 0o750)
+
+    def test_the_rights_of_an_owner_are_not_given_away(self):
+        """Owners are not kept, so set-user-ID and set-group-ID are not either; those of directories are the receiver's own."""
+        for name in ("root", "out"):
+            os.chmod(self.path(name), 0o2755)
+        self.serve(umask=0o22)
+        for top in ("in/tree", "root/tree"):
+            for name, size in (("empty", 0), ("small", 1), ("big", BLOCK)):
+                self.file(f"{top}/{name}", self.random.randbytes(size))
+            for name in ("shared", "closed"):
+                os.mkdir(self.path(top, name))
+            for name in os.listdir(self.path(top)):
+                os.chmod(self.path(top, name), 0o7555 if name == "closed" else 0o7755)
+            os.chmod(self.path(top), 0o6755)
+        for name in ("root/there", "out/there"):
+            os.mkdir(self.path(name))
+            os.chmod(self.path(name), 0o755)
+        os.rename(self.path("root/tree"), self.path("root/pulled"))
+        for number, more in enumerate(([], ["-a"], ["--resume"], ["--delta", "-a"], ["--resume", "-a"])):
+            for end, source, folder in (("root", self.path("in/tree"), ":"), ("out", ":pulled", self.path("out") + "/")):
+                for name in (f"new {number}", "there"):
+                    with self.subTest(more=more, end=end, name=name):
+                        target = self.path(end, name)
+                        big = os.path.join(target, "big")
+                        if "--resume" in more and os.path.exists(big):  # in place, and with a mode of its own
+                            os.truncate(big, BLOCK // 2)
+                            os.chmod(big, 0o7755)
+                            os.rename(big, os.path.join(target, ".big.rdma_copy-partial"))
+                        elif os.path.exists(big):
+                            os.chmod(big, 0o7755)
+                        self.assert_copied("-r", *more, source + "/", folder + name)
+                        sticky = stat.S_ISVTX if "-a" in more else 0
+                        modes = {found: stat.S_IMODE(os.stat(os.path.join(target, found)).st_mode) for found in os.listdir(target)}
+                        inherited = stat.S_ISGID if os.stat(target).st_mode & stat.S_ISGID else 0
+                        self.assertEqual(inherited != 0, name != "there", "the system's own bit of a directory stays")
+                        for found in ("empty", "small", "big"):
+                            if not more or "-a" in more or name != "there":
+                                self.assertEqual(oct(modes[found]), oct(0o755 | sticky), found)
+                        for found, mode in (("shared", 0o755), ("closed", 0o555)):
+                            if "-a" in more or name != "there":
+                                self.assertEqual(oct(modes[found]), oct(mode | sticky | inherited), found)
 
     def test_a_default_acl_has_its_say_but_with_a(self):
         everything, none = 0xFFFFFFFF, 0
