@@ -267,12 +267,17 @@ Status FileWriter::end(const FileEnd& end) {
     discard();
     return {};
   }
-  if (at_ != plan_.entry.size || (end.state == FileEnd::State::kUnchanged) != !file_) {
+  const bool unchanged = end.state == FileEnd::State::kUnchanged;
+  if (at_ != plan_.entry.size || (unchanged && (file_ || have_.size != plan_.entry.size))) {
     return make_error(Errc::kBadMessage, "the other side ends a file of " + std::to_string(plan_.entry.size) +
                                              " bytes, of which " + std::to_string(at_) + " have come");
   }
   drain();
-  if (!file_) return settle_old();
+  if (unchanged) return settle_old();
+  if (!file_) {  // the first bytes of the old file
+    if (Status made = create(); !made.ok()) return made;
+    if (Status kept = keep({.length = at_}); !kept.ok()) return kept;
+  }
   if (plan_.checksum && end.checksum != checksum_.value()) {
     return make_error(std::make_error_code(std::errc::io_error),
                       "what was written is not what was read: the checksums differ");

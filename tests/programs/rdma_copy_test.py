@@ -413,6 +413,41 @@ class Runs(CopyTest):
         self.assertLessEqual(result["bytes_sent"], 5 * 4096)
         self.assertEqual(sha(self.path("root/file")), sha(source))
 
+    def altered(self, old):
+        """A file that is made from another one: pieces of it, cut at blocks or anywhere, and some that are new."""
+        block = 4096
+        place = lambda: self.random.randrange(len(old) // block + 1) * block if self.random.random() < 0.7 else self.random.randrange(len(old) + 1)
+        kind = self.random.randrange(4)
+        if kind == 0:
+            return old[:place()]
+        if kind == 1:
+            return old + self.random.randbytes(self.random.choice((0, 1, block, 3 * block + 1)))
+        pieces = []
+        for _ in range(self.random.randrange(1, 5)):
+            begin, end = sorted((place(), place()))
+            pieces.append(self.random.choice((old[begin:end], self.random.randbytes(self.random.choice((1, block, 70_000))), old[:end])))
+        return b"".join(pieces) if kind == 2 else old[:place()] + pieces[0] + old[place():]
+
+    def test_delta_and_resume_of_what_was_made_from_the_old_file(self):
+        self.serve()
+        for number in range(120):
+            base = 4096 * self.random.randrange(16, 80)
+            old = self.random.randbytes(base + self.random.choice((0, 0, 1, 4095)))
+            if number % 3 == 0:
+                old = old[:8192] * (len(old) // 8192)
+            new = old[:64 * 1024 + 4096 * self.random.randrange(4)] if number % 10 == 0 else self.altered(old)
+            self.file(f"in/tree/{number}", new)
+            for folder in ("root/delta", "root/resume", "out/delta", "out/resume"):
+                left = number % 2 == 1 and folder.endswith("resume")
+                self.file(f"{folder}/.{number}.rdma_copy-partial" if left else f"{folder}/{number}", old)
+        expected = tree(self.path("in/tree"))
+        self.assert_copied("-r", self.path("in/tree"), ":")
+        for more in ("delta", "resume"):
+            self.assert_copied("-r", f"--{more}", self.path("in/tree/"), f":{more}/")
+            self.assert_copied("-r", f"--{more}", ":tree/", self.path("out", more) + "/")
+            self.assertEqual(tree(self.path("root", more)), expected)
+            self.assertEqual(tree(self.path("out", more)), expected)
+
     def test_delta_to_a_shorter_file_and_to_holes(self):
         self.serve()
         self.file("root/file", self.random.randbytes(8 * MIB))
