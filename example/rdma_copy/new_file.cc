@@ -52,14 +52,29 @@ bool has_name(int fd, int folder, const std::string& name) {
   return ::fstat(fd, &opened) == 0 && has_name(opened, folder, name);
 }
 
+/// Takes the lock that the writer of a partial file holds. Some file systems have no locks (Lustre without its option "flock", NFS
+/// without a lock manager): there copies go on without them.
+/// Returns  false: another copy holds it
+bool lock(int fd) {
+  if (retry_interrupted([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0) return true;
+  return last_system_error() != std::errc::operation_would_block;
+}
+
+/// NFS locks a file exclusively only if it is open for writing. A file that may not be written (it was whole) is opened to be read.
+UniqueFd open_left(int folder, const std::string& partial) {
+  constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  UniqueFd writable(::openat(folder, partial.c_str(), O_RDWR | kFlags));
+  return writable ? std::move(writable) : UniqueFd(::openat(folder, partial.c_str(), O_RDONLY | kFlags));
+}
+
 /// What an earlier copy has left. Only who has its lock removes it, and who writes it has that.
 Status remove_left(int folder, const std::string& partial) {
-  const UniqueFd old(::openat(folder, partial.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  const UniqueFd old = open_left(folder, partial);
   if (!old) {
     const std::error_code why = last_system_error();
     if (why == std::errc::no_such_file_or_directory) return {};
     if (why != std::errc::too_many_symbolic_link_levels) return make_error(why, "");  // a link is nobody's
-  } else if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0) {
+  } else if (!lock(old.get())) {
     return busy();
   } else if (!has_name(old.get(), folder, partial)) {
     return {};  // who had the lock has published it, or removed it; the name may be another one's by now
@@ -103,9 +118,13 @@ Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mo
   for (;;) {
     UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (fd) {
-      if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
+      if (!lock(fd.get())) return busy();  // that one removes it
       struct stat made = {};
-      if (::fstat(fd.get(), &made) != 0) return new_file_failed();
+      if (::fstat(fd.get(), &made) != 0) {
+        const Error why = new_file_failed();
+        ::unlinkat(folder, partial.c_str(), 0);
+        return why;
+      }
       if (made.st_nlink > 0) return NewFile(folder, name, std::move(fd), made);
       continue;  // another one had the lock first, and took it for left behind
     }
@@ -132,7 +151,7 @@ Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
   const std::string partial = partial_name(name);
   UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return new_file_failed();
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return busy();
+  if (!lock(fd.get())) return busy();
   struct stat is = {};
   const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1;
   if (whole && has_name(is, folder, partial)) return NewFile(folder, name, std::move(fd), is);
@@ -141,7 +160,7 @@ Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
 
 /// Something has the name: the file is from now on as one of create().
 Status NewFile::link_beside() {
-  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) return busy();
+  if (!lock(fd_.get())) return busy();
   const std::string partial = partial_name(name_);
   for (;;) {
     const Status linked = link_as(fd_.get(), folder_, partial);
@@ -149,7 +168,10 @@ Status NewFile::link_beside() {
     if (linked.code() != std::errc::file_exists) return linked;
     if (Status removed = remove_left(folder_, partial); !removed.ok()) return removed;
   }
-  return ::fstat(fd_.get(), &identity_) == 0 ? Status() : Status(new_file_failed());
+  if (::fstat(fd_.get(), &identity_) == 0) return {};
+  const Error why = new_file_failed();
+  ::unlinkat(folder_, partial.c_str(), 0);
+  return why;
 }
 
 Status NewFile::publish() {

@@ -1,0 +1,114 @@
+// Partial files on file systems whose flock(2) does not lock.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "rdma_copy/new_file.h"
+
+namespace {
+
+std::atomic<int> flock_fails_with{0};        // an errno; 0: it does what the kernel does
+std::atomic<bool> flock_wants_write{false};  // as NFS does
+
+}  // namespace
+
+/// Instead of the C library's, in this program.
+extern "C" int flock(int fd, int operation) noexcept {
+  const bool read_only = (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY;
+  const int why = flock_wants_write && read_only && (operation & LOCK_EX) != 0 ? EBADF : flock_fails_with.load();
+  if (why == 0) return static_cast<int>(::syscall(SYS_flock, fd, operation));
+  errno = why;
+  return -1;
+}
+
+namespace rdmacomm::copying {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct CopyLocks : testing::Test {
+  CopyLocks() {
+    std::string pattern = (fs::temp_directory_path() / "copyXXXXXX").string();
+    if (::mkdtemp(pattern.data()) != nullptr) top = pattern;
+    folder.reset(::open(top.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+  ~CopyLocks() override {
+    flock_fails_with = 0;
+    flock_wants_write = false;
+    fs::remove_all(top);
+  }
+  /// Names in the directory.
+  [[nodiscard]] std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(top)) found.push_back(entry.path().filename());
+    return found;
+  }
+  void leave_partial() const { std::ofstream(top / ".name.rdma_copy-partial") << "left"; }
+
+  fs::path top;
+  UniqueFd folder;
+};
+
+TEST_F(CopyLocks, AreNotNeeded) {
+  for (const int why : {ENOSYS, ENOLCK, EOPNOTSUPP, EPERM, EIO}) {
+    flock_fails_with = why;
+    for (const bool unnamed : {false, true}) {
+      fs::remove(top / "name");
+      for (const char* turn : {"a new one", "over an old one", "over an old one and what was left"}) {
+        if (std::string(turn).ends_with("left")) leave_partial();
+        auto file =
+            unnamed ? NewFile::create_unnamed(folder.get(), "name", 0644) : NewFile::create(folder.get(), "name", 0644);
+        ASSERT_TRUE(file.has_value()) << why << ", " << turn << ": " << file.error().message();
+        ASSERT_TRUE(file->publish().ok()) << why << ", " << turn;
+        EXPECT_EQ(names(), std::vector<std::string>{"name"}) << why << ", " << turn;
+      }
+    }
+    leave_partial();
+    auto again = NewFile::reopen(folder.get(), "name");
+    ASSERT_TRUE(again.has_value()) << why;
+    again->discard();
+    EXPECT_EQ(names(), std::vector<std::string>{"name"}) << why;
+  }
+}
+
+TEST_F(CopyLocks, AreHeldByOneAtATime) {
+  const auto file = NewFile::create(folder.get(), "name", 0644);
+  ASSERT_TRUE(file.has_value());
+  flock_fails_with = EWOULDBLOCK;
+  EXPECT_EQ(NewFile::create(folder.get(), "name", 0644).code(), std::errc::text_file_busy);
+  EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::text_file_busy);
+}
+
+TEST_F(CopyLocks, AreTakenOfWritableFiles) {
+  flock_wants_write = true;
+  for (const bool unnamed : {false, true}) {
+    leave_partial();
+    auto file =
+        unnamed ? NewFile::create_unnamed(folder.get(), "name", 0644) : NewFile::create(folder.get(), "name", 0644);
+    ASSERT_TRUE(file.has_value()) << file.error().message();
+    const auto other = NewFile::create(folder.get(), "name", 0644);
+    EXPECT_EQ(other.has_value(), unnamed) << "what has a name is locked";
+    file->discard();
+    fs::remove(top / ".name.rdma_copy-partial");
+  }
+}
+
+TEST_F(CopyLocks, AreNotNeededToRemoveWhatNobodyMayWrite) {
+  flock_wants_write = true;
+  leave_partial();
+  fs::permissions(top / ".name.rdma_copy-partial", fs::perms::owner_read);
+  auto file = NewFile::create(folder.get(), "name", 0644);
+  ASSERT_TRUE(file.has_value()) << file.error().message();
+  EXPECT_TRUE(file->publish().ok());
+}
+
+}  // namespace
+}  // namespace rdmacomm::copying
