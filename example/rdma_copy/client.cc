@@ -47,8 +47,9 @@ Status copy(const ClientOptions& options, RDMAStream& stream, const Events& even
   const Place place = Place::everywhere();
   if (push) return run_source(stream, place, options.sources, options.copy, events, counts);
   FrameReader reader(stream);
-  return run_sink(stream, reader, place, {.path = options.destination, .sources = sources, .mask = options.mask},
-                  options.copy, events, counts);
+  const Destination destination{
+      .path = options.destination, .sources = sources, .names = options.sources, .mask = options.mask};
+  return run_sink(stream, reader, place, destination, options.copy, events, counts);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "rdma_copy/messages.h"
 #include "rdma_copy/place.h"
@@ -13,7 +14,9 @@ namespace rdmacomm::copying {
 struct Destination {
   std::string path = {};      ///< with a '/' at its end: a directory, which is made if it is not there
   std::uint32_t sources = 1;  ///< more than one: it is a directory
-  unsigned mask = 022;        ///< of modes, where they are not kept (umask)
+  /// Of a pull: the sources on the server, of which each sends what has its name. Empty: the other side chooses names.
+  std::vector<std::string> names = {};
+  unsigned mask = 022;  ///< of modes, where they are not kept (umask)
 };
 
 /// A resource.

@@ -80,7 +80,9 @@ Status FileReader::send_data(std::uint64_t from, std::uint64_t to) {
 
 /// Only what the sink does not have. The window has bytes of the file: what was looked at, and what comes next.
 Status FileReader::send_changes(std::uint64_t from, std::uint64_t to) {
-  window_.resize(std::max(kDataBytes, 2 * search_->block_bytes()));
+  // The sink says how large its blocks are. Of a file that is smaller none is found but the last one, which may be short.
+  const std::size_t wanted = std::max(kDataBytes, 2 * search_->block_bytes());
+  window_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(wanted, file_.size)));
   std::size_t filled = 0;
   while (from < to && !over()) {
     const auto more = static_cast<std::size_t>(std::min<std::uint64_t>(window_.size() - filled, to - from - filled));

@@ -25,6 +25,15 @@ std::string joined(const std::string& folder, const std::string& name) {
   return folder + (folder.ends_with('/') ? "" : "/") + name;
 }
 
+PathParts PathParts::of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  PathParts parts;
+  if (slash != std::string::npos) parts.folder = path.substr(0, slash + 1);
+  parts.name = path.substr(parts.folder.size());
+  if (parts.name == "." || parts.name == "..") parts = {.folder = path, .name = ""};
+  return parts;
+}
+
 Result<Place> Place::below(const std::string& root) {
   UniqueFd fd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return make_error(last_system_error(), "cannot serve \"" + escaped(root) + '"');
@@ -67,16 +76,10 @@ Result<UniqueFd> Place::open(const std::string& path, int flags) const {
 
 Result<Spot> Place::find(const std::string& path) const {
   if (Status good = check(path); !good.ok()) return good.error();
-  const std::size_t slash = path.rfind('/');
-  std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
-  std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  if (name == "." || name == "..") {
-    folder = path;
-    name.clear();
-  }
-  auto opened = open(folder, O_PATH | O_DIRECTORY);
+  PathParts parts = PathParts::of(path);
+  auto opened = open(parts.folder, O_PATH | O_DIRECTORY);
   if (!opened) return opened.error();
-  return Spot{std::move(*opened), std::move(name)};
+  return Spot{std::move(*opened), std::move(parts.name)};
 }
 
 }  // namespace rdmacomm::copying

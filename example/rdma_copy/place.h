@@ -8,10 +8,18 @@
 
 namespace rdmacomm::copying {
 
+/// A path, cut before its last part. A value.
+struct PathParts {
+  std::string folder;  ///< with the '/' at its end
+  std::string name;    ///< empty: the path ends in '/', "." or "..", and is all in `folder`
+
+  [[nodiscard]] static PathParts of(const std::string& path);
+};
+
 /// The last part of a path, and the directory that it is in.
 struct Spot {
   UniqueFd folder;   ///< by O_PATH: it need not be readable
-  std::string name;  ///< empty: the directory itself, whose path ends in '/', "." or ".."
+  std::string name;  ///< as PathParts::name; empty: the directory itself
 };
 
 /// A resource. Threads: any.

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rdma_copy/asked_for.h"
 #include "rdma_copy/crew.h"
 #include "rdma_copy/file_writer.h"
 #include "rdma_copy/new_file.h"
@@ -37,12 +38,13 @@ bool ends_all(std::error_code why) {
 class Sink {
  public:
   Sink(RDMAStream& stream, FrameReader& reader, const CopyOptions& options, const Events& events, Counts& counts,
-       unsigned mask)
+       const Destination& destination)
       : stream_(stream),
         options_(options),
         events_(events),
         counts_(counts),
-        mask_(mask),
+        mask_(destination.mask),
+        asked_for_(destination.names.empty() ? AskedFor(destination.sources) : AskedFor(destination.names)),
         reader_(reader),
         writer_(stream) {}
 
@@ -141,11 +143,13 @@ class Sink {
     auto entry = Entry::decode(frame.payload);
     if (!entry) return entry.error();
     if (writing_) return make_error(Errc::kBadMessage, "the other side begins a file within another one");
-    id_ = entry->id;
-    if (folders_.size() == 1 && !new_name_.empty()) entry->name = new_name_;
-    const bool itself = entry->name.empty() && folders_.size() == 1 && frame.kind == FrameKind::kDirectory;
-    if (is_partial_name(entry->name)) return make_error(Errc::kBadMessage, "the other side sends an unfinished copy");
+    const bool top = folders_.size() == 1;
+    const bool itself = entry->name.empty() && top && frame.kind == FrameKind::kDirectory;
     if (entry->name.empty() && !itself) return make_error(Errc::kBadMessage, "the other side sends an empty name");
+    if (Status asked = asked_for_.take(frame.kind, *entry, top, options_); !asked.ok()) return asked;
+    id_ = entry->id;
+    if (top && !new_name_.empty()) entry->name = new_name_;
+    if (is_partial_name(entry->name)) return make_error(Errc::kBadMessage, "the other side sends an unfinished copy");
     path_ = joined(folders_.back()->path(), new_name_.empty() || folders_.size() > 1 ? entry->name : "");
     if (events_.entry) events_.entry(path_, entry->size);
     const bool left_out = folders_.back()->left_out();
@@ -316,13 +320,20 @@ class Sink {
     if (!file_) return {};
     if (Status ended = file_->end(*end); !ended.ok()) return ended;
     file_.reset();
-    if (end->state != FileEnd::State::kGivenUp) count_file(size_);
+    if (end->state == FileEnd::State::kGivenUp) {
+      ++given_up_;
+    } else {
+      count_file(size_);
+    }
     return {};
   }
 
   Status end_small(const FileEnd& end, const Frame& frame) {
     const auto file = std::make_shared<SmallFile>(*std::exchange(small_, std::nullopt));
-    if (end.state == FileEnd::State::kGivenUp) return {};
+    if (end.state == FileEnd::State::kGivenUp) {
+      ++given_up_;
+      return {};
+    }
     file->end = end;
     file->plan.at_once = true;
     if (!file->keep) file->keep = frame.block;  // so that there are not more of them than blocks have room for
@@ -358,6 +369,9 @@ class Sink {
     }
     crew_.drain();
     if (Status good = broken(); !good.ok()) return good;
+    if (asked_for_.missing() + given_up_ > 0 && counts_.failures == 0) {
+      return make_error(Errc::kBadMessage, "the other side leaves out what was asked for, and does not say why");
+    }
     if (options_.sync && !options_.dry_run && ::fsync(folders_.back()->fd()) != 0) {
       if (Status failed = fail(id_, folders_.back()->path()); !failed.ok()) return failed;
     }
@@ -374,6 +388,7 @@ class Sink {
   const Events& events_;
   Counts& counts_;
   const unsigned mask_;
+  AskedFor asked_for_;
   FrameReader& reader_;
   std::mutex saying_;  // the crew uses writer_. Not with mutex_: it may take long
   FrameWriter writer_;
@@ -385,6 +400,7 @@ class Sink {
   std::optional<FileWriter> file_;  // that is written; neither: it has failed
   std::uint32_t id_ = 0;
   std::uint64_t size_ = 0;
+  std::uint64_t given_up_ = 0;  // files that the source could not send after all
   std::string path_;
   std::mutex mutex_;  // the crew uses what is below, and counts_
   Status broken_;
@@ -397,7 +413,7 @@ Status run_sink(RDMAStream& stream, FrameReader& reader, const Place& place, con
                 const CopyOptions& options, const Events& events, Counts& counts) {
   Status outcome;
   try {
-    Sink sink(stream, reader, options, events, counts, destination.mask);
+    Sink sink(stream, reader, options, events, counts, destination);
     outcome = sink.open(place, destination);
     if (outcome.ok()) outcome = sink.run();
   } catch (const std::system_error& error) {  // no more threads for this user

@@ -55,6 +55,7 @@ class Source {
     if (Status sent = writer_.flush(); !sent.ok()) return sent;
     const auto result = answers_.result();
     if (!result) return result.error();
+    if (Status credible = check(*result); !credible.ok()) return credible;
     counts_ = {.files = result->files,
                .directories = result->directories,
                .links = result->links,
@@ -65,6 +66,22 @@ class Source {
   }
 
  private:
+  /// The sink has written what was sent, except for what it has named as a failure.
+  Status check(const Counts& result) const {
+    const std::uint64_t failures = answers_.failures();
+    const bool more = result.files > counts_.files || result.directories > counts_.directories ||
+                      result.links > counts_.links || result.bytes > counts_.bytes;
+    const bool all = result.files == counts_.files && result.directories == counts_.directories &&
+                     result.links == counts_.links && result.bytes == counts_.bytes;
+    if (!more && (all || failures > 0) && result.failures == counts_.failures + failures) return {};
+    return make_error(Errc::kBadMessage, "the other side's result (" + std::to_string(result.files) + " files, " +
+                                             std::to_string(result.bytes) + " bytes, " +
+                                             std::to_string(result.failures) + " failures) is not what was sent (" +
+                                             std::to_string(counts_.files) + " files, " +
+                                             std::to_string(counts_.bytes) + " bytes, " +
+                                             std::to_string(counts_.failures + failures) + " failures)");
+  }
+
   // Failures of one thing ----------------------------------------------------------------------------------------------
 
   Status fail(const std::string& path, const std::string& why) {

@@ -246,12 +246,12 @@ TEST_F(CopyPeers, NamesLeadNowhere) {
 }
 
 TEST_F(CopyPeers, DepthHasABound) {
-  const std::string said = say(port, [](FrameWriter& writer) {
+  const auto deep = [](FrameWriter& writer) {
     for (std::uint32_t id = 1; id < 1000; ++id) {
       put(writer, FrameKind::kDirectory, Entry{.id = id, .mode = 0755, .name = "d"}.encode());
     }
-  });
-  EXPECT_THAT(said, HasSubstr("goes too deep"));
+  };
+  EXPECT_THAT(say(port, deep, {.recursive = true}), HasSubstr("goes too deep"));
 }
 
 /// What is written is compared with what was read: a byte that changes on the way is found, and the old file stays.
@@ -332,6 +332,251 @@ TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
     sizes.push_back(data.size());
   }
   EXPECT_THAT(sizes, testing::ElementsAre(100, 1));
+}
+
+TEST_F(CopyPeers, NoMoreComesThanASourceEach) {
+  const auto two_files = [](FrameWriter& writer) {
+    for (const char* name : {"x", "y"}) {
+      put(writer, FrameKind::kFile, file_of(0, name));
+      put(writer, FrameKind::kFileEnd, FileEnd{.id = 1}.encode());
+    }
+    put(writer, FrameKind::kEnd);
+  };
+  const CopyOptions unchecked{.checksum = false};
+  EXPECT_THAT(say(port, two_files, unchecked), HasSubstr("sends \"y\", which was not asked for"));
+  EXPECT_FALSE(fs::exists(top / "root/y"));
+  const auto nothing = [](FrameWriter& writer) { put(writer, FrameKind::kEnd); };
+  EXPECT_THAT(say(port, nothing), HasSubstr("leaves out what was asked for"));
+}
+
+TEST_F(CopyPeers, OnlyWhatWasAskedForComes) {
+  const auto entry_of = [](const char* target = "") { return Entry{.id = 1, .name = "x", .target = target}.encode(); };
+  const auto directory = [&](FrameWriter& writer) { put(writer, FrameKind::kDirectory, entry_of()); };
+  const auto link = [&](FrameWriter& writer) { put(writer, FrameKind::kLink, entry_of("/etc")); };
+  EXPECT_THAT(say(port, directory), HasSubstr("is a directory: those were not asked for"));
+  EXPECT_THAT(say(port, directory, {.archive = true}), HasSubstr("is a directory: those were not asked for"));
+  EXPECT_THAT(say(port, link), HasSubstr("is a symbolic link: those were not asked for"));
+  EXPECT_TRUE(fs::is_empty(top / "root"));
+}
+
+TEST_F(CopyPeers, AnUnchangedFileHasTheSizeOfTheOldOne) {
+  std::ofstream(top / "root/x") << "old";
+  const auto shorter = [](FrameWriter& writer) {
+    put(writer, FrameKind::kFile, Entry{.id = 1, .mode = 0644, .size = 2, .asks = true, .name = "x"}.encode());
+    put(writer, FrameKind::kSame, Same{.length = 2}.encode());
+    put(writer, FrameKind::kFileEnd, FileEnd{.id = 1, .state = FileEnd::State::kUnchanged}.encode());
+  };
+  EXPECT_THAT(say(port, shorter, {.delta = true}), HasSubstr("ends a file of 2 bytes, of which 2 have come"));
+}
+
+/// A server that sends what a test wants, whatever it was asked for.
+struct ForgedServer : ServerSession {
+  explicit ForgedServer(Talk said)
+      : ServerSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}), talk(std::move(said)) {
+    EXPECT_TRUE(start().ok());
+    thread = std::thread([this] { serve(); });
+  }
+  ~ForgedServer() override {
+    thread.join();
+    stop();
+  }
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca.channels = {stream_options().channel(kChannel)};
+    hca.polling_mode = PollingMode::kCompletionChannel;
+    hca.private_data = greeting();
+    return {};
+  }
+  void serve() {
+    const auto endpoint = wait_for_endpoint(soon());
+    ASSERT_TRUE(endpoint.has_value()) << endpoint.error().message();
+    const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+    ASSERT_TRUE(stream.has_value()) << stream.error().message();
+    FrameReader reader(**stream);
+    auto frame = reader.next(soon());
+    ASSERT_TRUE(frame.has_value() && *frame);
+    const auto job = Job::decode((*frame)->payload);
+    ASSERT_TRUE(job.has_value());
+    for (std::uint32_t i = 0; i < job->paths(); ++i) ASSERT_TRUE(reader.next(soon()).has_value());
+    FrameWriter writer(**stream);
+    talk(writer);
+    (void)writer.flush();
+    // Until the client has had enough, or has said in a pull what it has written.
+    while (frame && *frame && (*frame)->kind != FrameKind::kResult) frame = reader.next(soon());
+    frame = std::optional<Frame>();  // its block, too, is to be released before the end
+    if ((*stream)->finish(soon()).ok()) (void)reader.next(soon());
+  }
+
+  const Talk talk;
+  std::thread thread;
+};
+
+void put_file(FrameWriter& writer, const std::string& name, FileEnd::State state = FileEnd::State::kWhole) {
+  put(writer, FrameKind::kFile, file_of(0, name));
+  put(writer, FrameKind::kFileEnd, FileEnd{.id = 1, .state = state}.encode());
+}
+
+/// A client in front of such a server.
+struct CopyFromOthers : CopyPeers {
+  CopyFromOthers() { fs::create_directory(top / "got"); }
+  /// What the client says in the end.
+  std::string pull(const std::vector<std::string>& sources, const Talk& talk, const std::string& destination,
+                   CopyOptions options = {}) {
+    ForgedServer server(talk);
+    options.checksum = false;
+    failures.clear();
+    counts = {};
+    const Events events{.failed = [this](const std::string& text) { failures.push_back(text); }};
+    return run_client({.connection = flags_for(server.port()),
+                       .modes = {.polling = PollingMode::kCompletionChannel},
+                       .direction = Direction::kPull,
+                       .copy = options,
+                       .sources = sources,
+                       .destination = top / destination},
+                      events, counts)
+        .message();
+  }
+  [[nodiscard]] std::vector<std::string> got() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(top / "got")) {
+      names.push_back(fs::relative(entry.path(), top / "got"));
+    }
+    return names;
+  }
+
+  Counts counts;
+  std::vector<std::string> failures;
+};
+
+TEST_F(CopyFromOthers, OnlyNamesThatWereAskedForAreTaken) {
+  using testing::UnorderedElementsAre;
+  const auto sends = [](const std::vector<std::string>& names) {
+    return [names](FrameWriter& writer) {
+      for (const std::string& name : names) put_file(writer, name);
+      put(writer, FrameKind::kEnd);
+    };
+  };
+  EXPECT_EQ(pull({"a/wanted", "b/too", "b/too"}, sends({"wanted", "too", "too"}), "got"), Status().message());
+  EXPECT_EQ(counts.files, 3U);
+  EXPECT_THAT(got(), UnorderedElementsAre("wanted", "too"));
+  fs::remove(top / "got/wanted");
+  fs::remove(top / "got/too");
+  for (const std::vector<std::string>& names : {std::vector<std::string>{".bashrc"},
+                                                {"wanted", ".bashrc"},
+                                                {"wanted", "wanted"},
+                                                {"too", "wanted"},
+                                                {"\x1b]0;owned\a"},
+                                                {"dir"}}) {
+    EXPECT_THAT(pull({"dir/wanted", "too"}, sends(names), "got"), HasSubstr("was not asked for"));
+    for (const std::string& name : got()) EXPECT_THAT(name, testing::AnyOf("wanted", "too"));
+    for (const std::string& name : got()) fs::remove(top / "got" / name);
+  }
+  EXPECT_THAT(pull({"wanted"}, sends({"\x1b]0;owned\a"}), "got"), HasSubstr("\"\\x1b]0;owned\\x07\""));
+}
+
+TEST_F(CopyFromOthers, ADestinationThatIsANameTakesOneFile) {
+  const auto both = [](FrameWriter& writer) {
+    put_file(writer, "wanted");
+    put_file(writer, "wanted");
+  };
+  EXPECT_THAT(pull({"wanted"}, both, "got/name"), HasSubstr("was not asked for"));
+  const auto another = [](FrameWriter& writer) { put_file(writer, "another"); };
+  EXPECT_THAT(pull({"wanted"}, another, "got/other"), HasSubstr("\"another\", which was not asked for"));
+  EXPECT_THAT(got(), testing::IsSubsetOf({"name"}));
+}
+
+TEST_F(CopyFromOthers, OnlyKindsThatWereAskedForAreTaken) {
+  const auto directory = [](const std::string& name) {
+    return [name](FrameWriter& writer) {
+      put(writer, FrameKind::kDirectory, Entry{.id = 1, .mode = 0755, .name = name}.encode());
+      put_file(writer, "authorized_keys");
+    };
+  };
+  const auto link = [](FrameWriter& writer) {
+    put(writer, FrameKind::kLink, Entry{.id = 1, .name = "wanted", .target = "/etc"}.encode());
+  };
+  EXPECT_THAT(pull({"wanted"}, directory("wanted"), "got"), HasSubstr("is a directory: those were not asked for"));
+  EXPECT_THAT(pull({"wanted"}, directory(""), "got"), HasSubstr("is a directory: those were not asked for"));
+  EXPECT_THAT(pull({"wanted"}, directory("wanted"), "got", {.archive = true}), HasSubstr("is a directory"));
+  EXPECT_THAT(pull({"wanted"}, link, "got"), HasSubstr("is a symbolic link: those were not asked for"));
+  EXPECT_THAT(pull({"wanted"}, directory(".ssh"), "got", {.recursive = true}), HasSubstr("was not asked for"));
+  EXPECT_THAT(pull({"wanted"}, directory(""), "got", {.recursive = true}), HasSubstr("was not asked for"));
+  EXPECT_THAT(pull({"dir/"}, directory("dir"), "got", {.recursive = true}), HasSubstr("was not asked for"));
+  EXPECT_THAT(pull({"dir/"}, [](FrameWriter& writer) { put_file(writer, ""); }, "got/x", {.recursive = true}),
+              HasSubstr("sends an empty name"));
+  EXPECT_TRUE(fs::is_empty(top / "got"));
+}
+
+TEST_F(CopyFromOthers, NothingIsLeftOutWithoutAWord) {
+  const auto nothing = [](FrameWriter& writer) { put(writer, FrameKind::kEnd); };
+  const auto given_up = [](FrameWriter& writer) {
+    put_file(writer, "wanted", FileEnd::State::kGivenUp);
+    put(writer, FrameKind::kEnd);
+  };
+  const auto failure = [](FrameWriter& writer) {
+    put(writer, FrameKind::kFailure, Failure{.text = "\x1b[2J\"wanted\": gone"}.encode());
+    put(writer, FrameKind::kEnd);
+  };
+  EXPECT_THAT(pull({"wanted"}, nothing, "got"), HasSubstr("leaves out what was asked for"));
+  EXPECT_THAT(pull({"wanted"}, given_up, "got"), HasSubstr("leaves out what was asked for"));
+  EXPECT_EQ(pull({"wanted"}, failure, "got"), Status().message());
+  EXPECT_EQ(counts.failures, 1U);
+  EXPECT_THAT(failures, testing::ElementsAre("\\x1b[2J\"wanted\": gone"));
+}
+
+/// The client of a push compares what the server says to have written with what it has sent.
+TEST_F(CopyFromOthers, AResultIsWhatWasSent) {
+  const auto push = [&](const Counts& claimed) {
+    ForgedServer server([&](FrameWriter& writer) { put(writer, FrameKind::kResult, claimed.encode()); });
+    std::ofstream(top / "file") << "hello";
+    counts = {};
+    return run_client({.connection = flags_for(server.port()),
+                       .modes = {.polling = PollingMode::kCompletionChannel},
+                       .sources = {top / "file"}},
+                      {}, counts)
+        .message();
+  };
+  EXPECT_EQ(push({.files = 1, .bytes = 5}), Status().message());
+  for (const Counts& wrong :
+       {Counts{}, Counts{.files = 2, .bytes = 5}, Counts{.files = 1, .bytes = 6},
+        Counts{.files = 1, .links = 1, .bytes = 5}, Counts{.files = 1, .bytes = 5, .failures = 1}}) {
+    EXPECT_THAT(push(wrong), HasSubstr("is not what was sent (1 files, 5 bytes, 0 failures)"));
+  }
+}
+
+/// Of memory that this process has had at a time.
+std::uint64_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmHWM:") continue;
+    std::uint64_t kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes << 10;
+  }
+  return 0;
+}
+
+/// So large blocks are those of a file of 64 TiB: nobody makes room for them to read a file of 64 KiB.
+TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
+  const std::uint64_t size = Have::kMostSize;
+  EXPECT_EQ(hash_block_bytes(size), Have::kMostBlock);
+  std::ofstream(top / "file") << std::string(kLeastAsked, 'x');
+  ForgedServer server([&](FrameWriter& writer) {
+    put(writer, FrameKind::kHave,
+        Have{.id = 1, .base = Have::Base::kOld, .size = size, .block_bytes = Have::kMostBlock}.encode());
+    const std::vector<std::byte> sums(kSumsBytes * 1024);
+    for (std::uint64_t block = 0; block < Have::kMostBlocks; block += 1024) put(writer, FrameKind::kHashes, sums);
+    put(writer, FrameKind::kResult, Counts{.files = 1, .bytes = kLeastAsked}.encode());
+  });
+  std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+  const std::uint64_t before = peak_bytes();
+  const Status copied = run_client({.connection = flags_for(server.port()),
+                                    .modes = {.polling = PollingMode::kCompletionChannel},
+                                    .copy = {.delta = true},
+                                    .sources = {top / "file"}},
+                                   {}, counts);
+  EXPECT_TRUE(copied.ok()) << copied.message();
+  EXPECT_EQ(counts.bytes_sent, kLeastAsked);
+  EXPECT_LT(peak_bytes(), before + 2 * Have::kMostBlock);
 }
 
 TEST_F(CopyPeers, AClientMayGoWithoutAWord) {
