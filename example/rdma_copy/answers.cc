@@ -6,7 +6,7 @@
 
 namespace rdmacomm::copying {
 
-Answers::Answers(RDMAStream& stream, const Events& events) : stream_(stream), events_(events) {
+Answers::Answers(RDMAStream& stream, const Events& events, Work& work) : stream_(stream), events_(events), work_(work) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -16,14 +16,14 @@ Answers::~Answers() {
 
 Result<Have> Answers::have(std::uint32_t id) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return over_ || (have_ && have_->id == id); });
+  wait(lock, [&] { return over_ || (have_ && have_->id == id); });
   if (have_ && have_->id == id) return *have_;
   return *over_;
 }
 
 Result<BlockSums> Answers::sums(std::uint64_t block) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return over_ || block < sums_.size(); });
+  wait(lock, [&] { return over_ || block < sums_.size(); });
   if (block < sums_.size()) return sums_[block];
   return *over_;
 }
@@ -35,7 +35,7 @@ bool Answers::has_failed(std::uint32_t id) const noexcept {
 
 Result<Counts> Answers::result() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return over_ || result_; });
+  wait(lock, [&] { return over_ || result_; });
   if (result_) return *result_;
   return *over_;
 }

@@ -12,6 +12,7 @@
 #include "rdma_copy/events.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
+#include "rdma_copy/work.h"
 
 namespace rdmacomm::copying {
 
@@ -19,7 +20,8 @@ namespace rdmacomm::copying {
 /// Threads: one calls.
 class Answers {
  public:
-  Answers(RDMAStream& stream, const Events& events);
+  /// work  is told when its caller waits for the sink
+  Answers(RDMAStream& stream, const Events& events, Work& work);
   Answers(const Answers&) = delete;
   Answers& operator=(const Answers&) = delete;
   /// Waits for the end of the stream, or its failure: who gives up aborts the stream before.
@@ -44,8 +46,17 @@ class Answers {
   [[nodiscard]] Status take(const Frame& frame);
   [[nodiscard]] Status take_sums(std::span<const std::byte> payload);
 
+  /// Of the caller.
+  template <typename Condition>
+  void wait(std::unique_lock<std::mutex>& lock, Condition condition) {
+    if (condition()) return;
+    const Rest rest(&work_);
+    changed_.wait(lock, condition);
+  }
+
   RDMAStream& stream_;
   const Events& events_;
+  Work& work_;
   std::vector<std::uint32_t> folders_;    // that the source is in
   std::atomic<std::uint32_t> failed_{0};  // the last entry of those
   std::atomic<std::uint64_t> failures_{0};

@@ -29,8 +29,8 @@ class CopySession final : public ClientSession {
 };
 
 /// What the server is to do.
-Status say(RDMAStream& stream, const Job& job, const std::vector<std::string>& paths) {
-  FrameWriter writer(stream);
+Status say(RDMAStream& stream, const Job& job, const std::vector<std::string>& paths, Work& work) {
+  FrameWriter writer(stream, &work);
   if (Status said = writer.put(FrameKind::kJob, job.encode()); !said.ok()) return said;
   for (const std::string& path : paths) {
     if (Status said = writer.put(FrameKind::kPath, std::as_bytes(std::span(path))); !said.ok()) return said;
@@ -38,18 +38,22 @@ Status say(RDMAStream& stream, const Job& job, const std::vector<std::string>& p
   return writer.flush();
 }
 
-Status copy(const ClientOptions& options, RDMAStream& stream, const Events& events, Counts& counts) {
+Status copy(const ClientOptions& options, EndPoint& endpoint, RDMAStream& stream, const Events& events,
+            Counts& counts) {
+  const auto watch = Watch::start(endpoint, stream, options.timeout);
+  if (!watch) return watch.error();
+  Work& work = (*watch)->work();
   const bool push = options.direction == Direction::kPush;
   const auto sources = static_cast<std::uint32_t>(options.sources.size());
   const Job job{.direction = options.direction, .options = options.copy, .sources = sources};
-  if (Status said = say(stream, job, push ? std::vector{options.destination} : options.sources); !said.ok())
-    return said;
+  const Status said = say(stream, job, push ? std::vector{options.destination} : options.sources, work);
+  if (!said.ok()) return said;
   const Place place = Place::everywhere();
-  if (push) return run_source(stream, place, options.sources, options.copy, events, counts);
-  FrameReader reader(stream);
+  if (push) return run_source(stream, place, options.sources, options.copy, events, counts, work);
+  FrameReader reader(stream, &work);
   const Destination destination{
       .path = options.destination, .sources = sources, .names = options.sources, .mask = options.mask};
-  return run_sink(stream, reader, place, destination, options.copy, events, counts);
+  return run_sink(stream, reader, place, destination, options.copy, events, counts, work);
 }
 
 }  // namespace
@@ -62,7 +66,7 @@ Status run_client(const ClientOptions& options, const Events& events, Counts& co
   const auto soon = Deadline::after(options.connection.session.tcp.handshake_timeout);
   const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon);
   if (!stream) return programs::explained(**endpoint, stream.status());
-  return programs::explained(**endpoint, copy(options, **stream, events, counts));
+  return programs::explained(**endpoint, copy(options, **endpoint, **stream, events, counts));
 }
 
 }  // namespace rdmacomm::copying

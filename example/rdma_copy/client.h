@@ -1,11 +1,13 @@
 // client.h - the side of a copy that a person has started.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include "rdma_copy/events.h"
 #include "rdma_copy/messages.h"
+#include "rdma_copy/watch.h"
 #include "rdmacomm/base/result.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"
@@ -20,6 +22,7 @@ struct ClientOptions {
   std::vector<std::string> sources = {};
   std::string destination = {};
   unsigned mask = 022;  ///< as Destination::mask
+  std::chrono::milliseconds timeout = kTimeout;
 };
 
 /// Returns  ok: everything was copied, but for counts.failures, which events were told; or why the copy has ended

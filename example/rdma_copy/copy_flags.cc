@@ -24,6 +24,8 @@ DEFINE_bool(resume, false, "go on with files that an earlier copy has begun, and
 DEFINE_bool(delta, false, "of files that are there, send only blocks that differ");
 DEFINE_bool(dry_run, false, "-n: say what would be copied, and change nothing");
 DEFINE_string(bwlimit, "", "bytes a second to send at most, for example 10M; 0: no limit");
+DEFINE_double(timeout, 60,
+              "seconds after which a copy ends if no data move and neither side is at work, 5 or more; 0: never");
 DEFINE_bool(fsync, false, "files and directories are on the disk before they count as copied");
 DEFINE_bool(json, false, "one line at the end, on standard output, for programs");
 DEFINE_bool(no_progress, false, "show no progress, also where standard error is a terminal");
@@ -70,6 +72,16 @@ Result<CopyOptions> read_copy_options() {
   return options;
 }
 
+/// Each side says once a second that it is at work.
+Result<std::chrono::milliseconds> read_timeout() {
+  constexpr double kLeast = 5;
+  constexpr double kMost = 7 * 24 * 3600;
+  if (FLAGS_timeout != 0 && !(FLAGS_timeout >= kLeast && FLAGS_timeout <= kMost)) {
+    return bad_flag("timeout", "5 to 604800 seconds, or 0 for none");
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(FLAGS_timeout * 1000));
+}
+
 Error bad_word(const std::string& word, const std::string& why) {
   return make_error(Errc::kInvalidArgument, '"' + escaped(word.substr(0, 200)) + "\" " + why);
 }
@@ -99,6 +111,7 @@ programs::Help help() {
                   {{"port", "N", "TCP port of the server; 0, with --serve: any free one"},
                    {"connect_timeout", "SECONDS"},
                    {"silent_peer_after", "SECONDS"},
+                   {"timeout", "SECONDS"},
                    {"connector", "KIND"},
                    {"polling", "busy|channel|epoll|adaptive"}}},
                  programs::device_help()},
@@ -136,8 +149,13 @@ Result<ServerOptions> read_server_options(const std::vector<std::string>& words)
   auto flags = read_connection(programs::Role::kServer);
   if (!flags) return flags.error();
   flags->first.session.address.host = FLAGS_listen;
-  return ServerOptions{
-      .connection = std::move(flags->first), .modes = flags->second, .root = FLAGS_root, .mask = current_mask()};
+  const auto timeout = read_timeout();
+  if (!timeout) return timeout.error();
+  return ServerOptions{.connection = std::move(flags->first),
+                       .modes = flags->second,
+                       .root = FLAGS_root,
+                       .mask = current_mask(),
+                       .timeout = *timeout};
 }
 
 Result<ClientOptions> read_client_options(const std::vector<std::string>& words) {
@@ -152,7 +170,10 @@ Result<ClientOptions> read_client_options(const std::vector<std::string>& words)
   if (!flags) return flags.error();
   const auto copy = read_copy_options();
   if (!copy) return copy.error();
-  ClientOptions options{.connection = std::move(flags->first), .modes = flags->second, .copy = *copy};
+  const auto timeout = read_timeout();
+  if (!timeout) return timeout.error();
+  ClientOptions options{
+      .connection = std::move(flags->first), .modes = flags->second, .copy = *copy, .timeout = *timeout};
   std::optional<HostPort> server;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const bool last = i + 1 == words.size();

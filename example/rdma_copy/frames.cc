@@ -34,7 +34,10 @@ StreamOptions stream_options() {
 
 Result<std::span<std::byte>> FrameWriter::room(std::size_t least) {
   for (;;) {
-    const auto lent = stream_.lend(Deadline::never());
+    const auto lent = [this] {
+      const Rest rest(work_);
+      return stream_.lend(Deadline::never());
+    }();
     if (!lent || lent->size() >= least) return lent;
     std::memset(lent->data(), 0, lent->size());
     if (Status sent = stream_.commit(lent->size()); !sent.ok()) return sent.error();
@@ -52,6 +55,11 @@ Status FrameWriter::put(FrameKind kind, std::span<const std::byte> payload) {
   put_head(*to, kind, payload.size());
   std::ranges::copy(payload, to->begin() + kFrameHead);
   return stream_.commit(bytes);
+}
+
+Status FrameWriter::flush() {
+  const Rest rest(work_);
+  return stream_.flush(Deadline::never());
 }
 
 Result<std::span<std::byte>> FrameWriter::lend_data(std::uint64_t wanted) {
@@ -80,7 +88,10 @@ Result<std::optional<Frame>> FrameReader::next(Deadline deadline) {
     if (!rest_.empty() && rest_.front() == std::byte{0}) rest_ = {};
     if (!rest_.empty()) break;
     block_.reset();
-    auto block = stream_.next(deadline);
+    auto block = [&] {
+      const Rest rest(work_);
+      return stream_.next(deadline);
+    }();
     if (!block) return block.error();
     if (!*block) return std::optional<Frame>();
     block_ = std::make_shared<const StreamBlock>(std::move(*block));

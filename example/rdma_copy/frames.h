@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "rdma_copy/work.h"
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/stream/rdma_stream.h"
@@ -44,7 +45,8 @@ inline constexpr std::size_t kFrameHead = 8;  ///< kind, and the length of what 
 /// Threads: one. All return what RDMAStream::lend and commit return.
 class FrameWriter {
  public:
-  explicit FrameWriter(RDMAStream& stream) : stream_(stream) {}
+  /// work  is told when this waits for the peer; may be null
+  explicit FrameWriter(RDMAStream& stream, Work* work = nullptr) : stream_(stream), work_(work) {}
 
   /// kInvalidArgument: more than a block has.
   [[nodiscard]] Status put(FrameKind kind, std::span<const std::byte> payload);
@@ -55,12 +57,13 @@ class FrameWriter {
   [[nodiscard]] Result<std::span<std::byte>> lend_data(std::uint64_t wanted);
   [[nodiscard]] Status commit_data(std::uint64_t offset, std::size_t count);
   /// Everything is on its way.
-  [[nodiscard]] Status flush() { return stream_.flush(Deadline::never()); }
+  [[nodiscard]] Status flush();
 
  private:
   [[nodiscard]] Result<std::span<std::byte>> room(std::size_t least);
 
   RDMAStream& stream_;
+  Work* const work_;
   std::span<std::byte> lent_;  // by lend_data(), with the head
   std::size_t padding_ = 0;    // behind that head
 };
@@ -76,7 +79,8 @@ struct Frame {
 /// Threads: one.
 class FrameReader {
  public:
-  explicit FrameReader(RDMAStream& stream) : stream_(stream) {}
+  /// work  is told when this waits for the peer; may be null
+  explicit FrameReader(RDMAStream& stream, Work* work = nullptr) : stream_(stream), work_(work) {}
 
   /// Waits for the next frame. Empty: the end.
   /// Returns  as RDMAStream::next; kBadMessage: it is none
@@ -84,6 +88,7 @@ class FrameReader {
 
  private:
   RDMAStream& stream_;
+  Work* const work_;
   std::shared_ptr<const StreamBlock> block_;
   std::span<const std::byte> rest_;
 };

@@ -12,7 +12,7 @@ namespace rdmacomm::copying {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x59504352;  // the bytes "RCPY"
-constexpr std::uint16_t kVersion = 3;
+constexpr std::uint16_t kVersion = 4;
 constexpr std::size_t kMostName = 255;
 
 Error bad(const char* what) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "rdma_copy/frames.h"
+#include "rdma_copy/seats.h"
 #include "rdma_copy/sink.h"
 #include "rdma_copy/source.h"
 #include "rdmacomm/base/log.h"
@@ -30,19 +32,16 @@ constexpr std::chrono::seconds kPatience{30};
 constexpr std::chrono::milliseconds kGoodbye{500};
 
 /// So many copies are made at once: each has threads, registered memory and open directories.
-constexpr int kMostGuests = 64;
+constexpr int kSeats = 64;
 
 class Door final : public ServerSession {
  public:
-  Door(const ServerOptions& options, const std::atomic<int>& guests)
-      : ServerSession(options.connection.session), options_(options), guests_(guests) {}
+  Door(const ServerOptions& options, const Seats& seats)
+      : ServerSession(options.connection.session), options_(options), seats_(seats) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     if (Status greeted = check_greeting(peer.private_data); !greeted.ok()) return greeted;
-    if (guests_.load() >= kMostGuests) {
-      return make_error(Errc::kPeerRefused, "this server makes " + std::to_string(kMostGuests) +
-                                                " copies already, and no more at once: try again later");
-    }
+    if (Status free = seats_.offer(seat_holder(peer.address)); !free.ok()) return free;
     options_.modes.apply(hca);
     hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
     hca.private_data = greeting();
@@ -51,17 +50,17 @@ class Door final : public ServerSession {
 
  private:
   const ServerOptions& options_;
-  const std::atomic<int>& guests_;
+  const Seats& seats_;
 };
 
 /// One client, and the thread that serves it.
 class Guest {
  public:
-  /// guests  how many there are: it counts itself while it is served
-  Guest(const ServerOptions& options, const Place& place, std::shared_ptr<EndPoint> endpoint, std::atomic<int>& guests)
-      : options_(options), place_(place), endpoint_(std::move(endpoint)), guests_(guests) {
+  /// leave  is called at its end, once
+  Guest(const ServerOptions& options, const Place& place, std::shared_ptr<EndPoint> endpoint,
+        std::function<void()> leave)
+      : options_(options), place_(place), endpoint_(std::move(endpoint)), leave_(std::move(leave)) {
     thread_ = std::thread([this] { run(); });
-    ++guests_;
   }
   Guest(const Guest&) = delete;
   Guest& operator=(const Guest&) = delete;
@@ -81,13 +80,12 @@ class Guest {
     const Status served = programs::explained(*endpoint_, serve());
     if (!served.ok()) VLOG(1) << endpoint_->peer() << ": " << served.message();
     (void)endpoint_->close();
-    --guests_;
+    leave_();
     gone_.store(true);
   }
 
   Status serve() {
-    auto opened =
-        RDMAStream::open(endpoint_, *endpoint_->channel(kChannel), stream_options(), Deadline::after(kPatience));
+    auto opened = RDMAStream::open(endpoint_, *endpoint_->channel(kChannel), stream_options(), patience());
     if (!opened) return opened.error();
     {
       const std::lock_guard lock(mutex_);
@@ -101,10 +99,15 @@ class Guest {
     return outcome;
   }
 
-  static Result<std::vector<std::string>> hear_paths(FrameReader& reader, const Job& job) {
+  [[nodiscard]] Deadline patience() const {
+    const bool bounded = options_.timeout.count() > 0;
+    return Deadline::after(bounded ? std::min<std::chrono::milliseconds>(kPatience, options_.timeout) : kPatience);
+  }
+
+  [[nodiscard]] Result<std::vector<std::string>> hear_paths(FrameReader& reader, const Job& job) const {
     std::vector<std::string> paths;
     std::size_t bytes = 0;
-    const Deadline soon = Deadline::after(kPatience);
+    const Deadline soon = patience();
     while (paths.size() < job.paths()) {
       const auto frame = reader.next(soon);
       if (!frame) return frame.error();
@@ -125,8 +128,11 @@ class Guest {
   }
 
   Status copy(RDMAStream& stream) const {
-    FrameReader reader(stream);
-    const auto frame = reader.next(Deadline::after(kPatience));
+    const auto watch = Watch::start(*endpoint_, stream, options_.timeout);
+    if (!watch) return watch.error();
+    Work& work = (*watch)->work();
+    FrameReader reader(stream, &work);
+    const auto frame = reader.next(patience());
     if (!frame) return frame.error();
     if (!*frame || (*frame)->kind != FrameKind::kJob) {
       return make_error(Errc::kBadMessage, "the other side does not say what it wants");
@@ -137,16 +143,16 @@ class Guest {
     if (!paths) return paths.error();
     Counts counts;
     if (job->direction == Direction::kPull) {
-      return run_source(stream, place_, *paths, job->options, {}, counts);
+      return run_source(stream, place_, *paths, job->options, {}, counts, work);
     }
     const Destination destination{.path = paths->front(), .sources = job->sources, .mask = options_.mask};
-    return run_sink(stream, reader, place_, destination, job->options, {}, counts);
+    return run_sink(stream, reader, place_, destination, job->options, {}, counts, work);
   }
 
   const ServerOptions& options_;
   const Place& place_;
   const std::shared_ptr<EndPoint> endpoint_;
-  std::atomic<int>& guests_;
+  const std::function<void()> leave_;
   std::atomic<bool> gone_{false};
   std::mutex mutex_;
   bool dismissed_ = false;
@@ -159,14 +165,22 @@ class Guests {
   void add(const ServerOptions& options, const Place& place, const std::shared_ptr<EndPoint>& endpoint) {
     const std::lock_guard lock(mutex_);
     guests_.remove_if([](const auto& guest) { return guest->gone(); });
+    const std::string holder = seat_holder(endpoint->peer());
+    if (Status seated = seats_.take(holder); !seated.ok()) {  // others of those who were offered it were faster
+      VLOG(1) << endpoint->peer() << " is not served: " << seated.message();
+      endpoint->stop();
+      return;
+    }
     try {
-      guests_.push_back(std::make_unique<Guest>(options, place, endpoint, count_));
+      guests_.push_back(
+          std::make_unique<Guest>(options, place, endpoint, [this, holder] { seats_.give_back(holder); }));
     } catch (const std::system_error& error) {  // no more threads for this user: others go on
+      seats_.give_back(holder);
       RDMACOMM_LOG(WARNING) << endpoint->peer() << " is not served: cannot start a thread: " << error.what();
       endpoint->stop();
     }
   }
-  [[nodiscard]] const std::atomic<int>& count() const noexcept { return count_; }
+  [[nodiscard]] const Seats& seats() const noexcept { return seats_; }
   /// When nobody adds any more.
   void dismiss_all() {
     for (const auto& guest : guests_) guest->dismiss();
@@ -181,7 +195,7 @@ class Guests {
 
  private:
   std::mutex mutex_;
-  std::atomic<int> count_{0};  // of those that are served
+  Seats seats_{kSeats};  // of those that are served
   std::list<std::unique_ptr<Guest>> guests_;
 };
 
@@ -191,7 +205,7 @@ Status run_server(const ServerOptions& options, int stop_fd) {
   const auto place = Place::below(options.root);
   if (!place) return place.error();
   Guests guests;
-  const auto door = make_session<Door>(options, guests.count());
+  const auto door = make_session<Door>(options, guests.seats());
   if (Status started = door->start(); !started.ok()) return started;
   std::atomic<bool> over{false};
   std::thread waiter;

@@ -1,10 +1,12 @@
 // server.h - the side of a copy that waits for others.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
 
+#include "rdma_copy/watch.h"
 #include "rdmacomm/base/result.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"
@@ -15,7 +17,8 @@ struct ServerOptions {
   programs::ConnectionFlags connection = {};  ///< with the address to listen at
   programs::ModeFlags modes = {};
   std::string root = {};
-  unsigned mask = 022;                                     ///< as Destination::mask
+  unsigned mask = 022;  ///< as Destination::mask
+  std::chrono::milliseconds timeout = kTimeout;
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
 };
 

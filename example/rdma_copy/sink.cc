@@ -38,7 +38,7 @@ bool ends_all(std::error_code why) {
 class Sink {
  public:
   Sink(RDMAStream& stream, FrameReader& reader, const CopyOptions& options, const Events& events, Counts& counts,
-       const Destination& destination)
+       const Destination& destination, Work& work)
       : stream_(stream),
         options_(options),
         events_(events),
@@ -46,7 +46,8 @@ class Sink {
         mask_(destination.mask),
         asked_for_(destination.names.empty() ? AskedFor(destination.sources) : AskedFor(destination.names)),
         reader_(reader),
-        writer_(stream) {}
+        work_(work),
+        writer_(stream, &work) {}
 
   Status open(const Place& place, const Destination& destination) {
     auto spot = open_destination(place, destination, options_);
@@ -115,12 +116,24 @@ class Sink {
       ++counts_.failures;
       if (events_.failed) events_.failed(text);
     }
-    const std::lock_guard lock(saying_);
+    const auto lock = turn_to_say();
     if (Status said = writer_.put(FrameKind::kFailure, Failure{.id = id, .text = text}.encode()); !said.ok())
       return said;
     return writer_.flush();
   }
   Status fail(std::uint32_t id, const std::string& path) { return fail(id, path, make_error(last_system_error(), "")); }
+
+  /// Who has it may wait for the peer.
+  std::unique_lock<std::mutex> turn_to_say() {
+    const Rest rest(&work_);
+    return std::unique_lock(saying_);
+  }
+
+  /// Waits for the crew, whose members are at work, or wait for the peer.
+  void drain_crew() {
+    const Rest rest(&work_);
+    crew_.drain();
+  }
 
   /// Why the crew cannot go on.
   Status broken() {
@@ -194,7 +207,7 @@ class Sink {
 
   /// Of several sources two may have the same name: what comes later is to find what has come.
   void before_others() {
-    if (folders_.size() == 1) crew_.drain();
+    if (folders_.size() == 1) drain_crew();
   }
 
   Status link(const Entry& entry) {
@@ -250,12 +263,12 @@ class Sink {
       if (Status failed = fail(id_, path_, begun.error()); !failed.ok()) return failed;
       return plan.entry.asks ? tell_nothing() : Status();
     }
-    const std::lock_guard lock(saying_);
+    const auto lock = turn_to_say();
     return file_->tell(writer_);
   }
 
   Status tell_nothing() {
-    const std::lock_guard lock(saying_);
+    const auto lock = turn_to_say();
     if (Status said = writer_.put(FrameKind::kHave, Have{.id = id_}.encode()); !said.ok()) return said;
     return writer_.flush();
   }
@@ -338,9 +351,12 @@ class Sink {
     file->plan.at_once = true;
     if (!file->keep) file->keep = frame.block;  // so that there are not more of them than blocks have room for
     file->folder->use();
+    work_.begin();
+    const Rest rest(&work_);  // the member may have a lot to do
     crew_.add(file->plan.entry.name, [this, file] {
       note(write_small(*file));
       note(leave(*file->folder));
+      work_.end();
     });
     return {};
   }
@@ -367,7 +383,7 @@ class Sink {
     if (writing_ || folders_.size() != 1) {
       return make_error(Errc::kBadMessage, "the other side ends in the middle of something");
     }
-    crew_.drain();
+    drain_crew();
     if (Status good = broken(); !good.ok()) return good;
     if (asked_for_.missing() + given_up_ > 0 && counts_.failures == 0) {
       return make_error(Errc::kBadMessage, "the other side leaves out what was asked for, and does not say why");
@@ -380,6 +396,7 @@ class Sink {
     const auto frame = reader_.next(Deadline::never());
     if (!frame) return frame.error();
     if (*frame) return make_error(Errc::kBadMessage, "the other side goes on behind its end");
+    const Rest rest(&work_);
     return stream_.finish(Deadline::never());
   }
 
@@ -390,6 +407,7 @@ class Sink {
   const unsigned mask_;
   AskedFor asked_for_;
   FrameReader& reader_;
+  Work& work_;
   std::mutex saying_;  // the crew uses writer_. Not with mutex_: it may take long
   FrameWriter writer_;
   std::string new_name_;  // of the first thing that comes, where the destination is a name
@@ -410,10 +428,10 @@ class Sink {
 }  // namespace
 
 Status run_sink(RDMAStream& stream, FrameReader& reader, const Place& place, const Destination& destination,
-                const CopyOptions& options, const Events& events, Counts& counts) {
+                const CopyOptions& options, const Events& events, Counts& counts, Work& work) {
   Status outcome;
   try {
-    Sink sink(stream, reader, options, events, counts, destination);
+    Sink sink(stream, reader, options, events, counts, destination, work);
     outcome = sink.open(place, destination);
     if (outcome.ok()) outcome = sink.run();
   } catch (const std::system_error& error) {  // no more threads for this user

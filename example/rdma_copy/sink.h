@@ -6,6 +6,7 @@
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/place.h"
+#include "rdma_copy/work.h"
 #include "rdmacomm/base/result.h"
 
 namespace rdmacomm::copying {
@@ -17,9 +18,10 @@ namespace rdmacomm::copying {
 /// A sink that cannot begin, or cannot go on (the disk is full, the source breaks the rules) aborts the stream.
 /// reader  of the same stream, where the source's frames come next
 /// counts  what was written, also where it fails
+/// work    is told when this waits for the source; the reader tells it as well
 /// Returns  ok: all was written, but for failures in `counts`; or why the copy has ended
 [[nodiscard]] Status run_sink(RDMAStream& stream, FrameReader& reader, const Place& place,
                               const Destination& destination, const CopyOptions& options, const Events& events,
-                              Counts& counts);
+                              Counts& counts, Work& work);
 
 }  // namespace rdmacomm::copying

@@ -37,15 +37,17 @@ bool has_more_than_it_says(int fd) {
 
 class Source {
  public:
-  Source(RDMAStream& stream, const Place& place, const CopyOptions& options, const Events& events, Counts& counts)
+  Source(RDMAStream& stream, const Place& place, const CopyOptions& options, const Events& events, Counts& counts,
+         Work& work)
       : stream_(stream),
         place_(place),
         options_(options),
         events_(events),
         counts_(counts),
-        writer_(stream),
+        work_(work),
+        writer_(stream, &work),
         limit_(options.bytes_per_second),
-        answers_(stream, events) {}
+        answers_(stream, events, work) {}
 
   Status run(const std::vector<std::string>& paths) {
     for (const std::string& path : paths) {
@@ -62,6 +64,7 @@ class Source {
                .bytes = result->bytes,
                .bytes_sent = counts_.bytes_sent,
                .failures = counts_.failures + answers_.failures()};
+    const Rest rest(&work_);
     return stream_.finish(Deadline::never());
   }
 
@@ -232,6 +235,7 @@ class Source {
   const CopyOptions& options_;
   const Events& events_;
   Counts& counts_;
+  Work& work_;
   FrameWriter writer_;
   RateLimit limit_;
   std::uint32_t last_id_ = 0;
@@ -241,9 +245,9 @@ class Source {
 }  // namespace
 
 Status run_source(RDMAStream& stream, const Place& place, const std::vector<std::string>& paths,
-                  const CopyOptions& options, const Events& events, Counts& counts) {
+                  const CopyOptions& options, const Events& events, Counts& counts, Work& work) {
   try {
-    Source source(stream, place, options, events, counts);
+    Source source(stream, place, options, events, counts, work);
     Status sent = source.run(paths);
     // Its thread listens until then.
     if (!sent.ok()) stream.abort(sent.message());

@@ -146,7 +146,7 @@ TEST(CopyMessages, GreetingsNameBothVersions) {
   auto other = greeting();
   other[4] = std::byte{9};
   EXPECT_EQ(check_greeting(other).code(), Errc::kVersionMismatch);
-  EXPECT_THAT(check_greeting(other).message(), HasSubstr("speaks version 9, this one version 3"));
+  EXPECT_THAT(check_greeting(other).message(), HasSubstr("speaks version 9, this one version 4"));
 }
 
 TEST(CopyMessages, TextBecomesPrintable) {

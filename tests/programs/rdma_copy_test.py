@@ -1054,7 +1054,8 @@ class Errors(CopyTest):
                             (["--serve", "--root=/", "x"], '"x" is unexpected'), (["--root=/", source, "h:"], "--root: is an option"),
                             (["--serve", "--root=/", "--delta"], "--delta: is an option"), (["--nonsense", "a", "h:"], "nonsense"),
                             (["--server=x", source, "h:"], "--server is no option"), ([":a", "b"], '":a" is no HOST'),
-                            (["-r", "", "h:a"], '"" is no name'), (["h:a", ""], '"" is no name')):
+                            (["--timeout=1", source, "h:"], "--timeout: 5 to 604800 seconds"),
+                            (["--serve", "--root=/", "--timeout=nan"], "--timeout: 5 to"), (["-r", "", "h:a"], '"" is no name'), (["h:a", ""], '"" is no name')):
             with self.subTest(words):
                 self.assert_one_line(self.run_program(COPY, *words), re.escape(part))
         self.assert_one_line(self.run_program(COPY, "--serve", "--root=.", "--listen=203.0.113.9", "--device=soft0"), "203.0.113.9")

@@ -1,0 +1,39 @@
+// seats.h - how many copies a server makes at once, all in all and for each address.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::copying {
+
+/// Clients of one address have at most half of the seats, so that they cannot keep all others out.
+/// Threads: any.
+class Seats {
+ public:
+  /// total  2 or more
+  explicit Seats(int total) : total_(total) {}
+
+  /// Whether a client may have a seat. Returns  kPeerRefused: there are none; the context says why
+  [[nodiscard]] Status offer(const std::string& address) const;
+  /// A client takes one, until give_back(). Returns  as offer()
+  [[nodiscard]] Status take(const std::string& address);
+  void give_back(const std::string& address);
+
+ private:
+  [[nodiscard]] Status look(const std::string& address) const;
+
+  const int total_;
+  mutable std::mutex mutex_;
+  int taken_ = 0;
+  std::map<std::string, int> of_;  // those that are taken, by address
+};
+
+/// Whose seats a client takes: of "10.0.0.2:41234", and of "[::ffff:10.0.0.2]:41234", "10.0.0.2"; of an IPv6 address its first 64 bits, as
+/// one host may have all addresses that begin so; of a link-local one and of ::1 all of it. What is behind a blank is left out.
+[[nodiscard]] std::string seat_holder(std::string_view peer);
+
+}  // namespace rdmacomm::copying
