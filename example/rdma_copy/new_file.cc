@@ -153,7 +153,8 @@ Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
   if (!fd) return new_file_failed();
   if (!lock(fd.get())) return busy();
   struct stat is = {};
-  const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1;
+  // What is another user's stays that user's, who could change it when it has the name.
+  const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1 && is.st_uid == ::geteuid();
   if (whole && has_name(is, folder, partial)) return NewFile(folder, name, std::move(fd), is);
   return make_error(std::make_error_code(std::errc::no_such_file_or_directory), "");
 }

@@ -32,7 +32,7 @@ class NewFile {
   /// new_folder  nobody can have left anything there: it is not looked for
   [[nodiscard]] static Result<NewFile> create_unnamed(int folder, const std::string& name, unsigned mode,
                                                       bool new_folder = false);
-  /// What an earlier one has left. Returns  std::errc::no_such_file_or_directory: nothing; as create()
+  /// What an earlier one of this user's has left. Returns  std::errc::no_such_file_or_directory: nothing; as create()
   [[nodiscard]] static Result<NewFile> reopen(int folder, const std::string& name);
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }

@@ -584,6 +584,21 @@ class Runs(CopyTest):
             self.assertEqual(bool(re.search(rb"progressing \d+ %, 1 in all: .* MB  .*B/s  \d+ %  0:\d\d left", said)), shown, said)
             self.assertEqual(bool(re.search(rb"rdma_copy: 1 file, 2\.097 MB  .*/s, \d+\.\d s", said)), shown, said)
 
+    def test_a_partial_file_of_another_user_is_not_gone_on_with(self):
+        """It would be that user's when it is whole."""
+        if os.geteuid() != 0:
+            self.skipTest("only root may give files away")
+        self.serve()
+        data = self.random.randbytes(MIB)
+        partial = self.file("root/.file.rdma_copy-partial", data[:MIB // 2])
+        os.chown(partial, 65534, 65534)
+        with open(partial, "rb") as theirs:
+            result = self.assert_copied("--resume", "--json", self.file("in/file", data), ":")
+            self.assertNotEqual(os.stat(self.path("root/file")).st_ino, os.fstat(theirs.fileno()).st_ino)
+        self.assertEqual((result["bytes_sent"], os.stat(self.path("root/file")).st_uid), (MIB, os.geteuid()))
+        self.assertEqual(self.content("root/file"), data)
+        self.assert_no_partials()
+
     def test_several_clients_at_once(self):
         server = self.serve()
         data = {name: self.random.randbytes(5 * MIB) for name in "abcd"}
