@@ -28,11 +28,14 @@ const char* kind_text(mode_t mode) {
   return S_ISREG(mode) ? "a file" : "a device";
 }
 
-/// Files of /proc say that they are empty. One that is longer by now was empty.
-bool has_more_than_it_says(int fd) {
+/// Whether a file that says that it is empty, as those of /proc do, has anything. One that is longer by now was empty.
+/// Returns  the system's error: it cannot be read
+Result<bool> has_more_than_it_says(int fd) {
   char byte = 0;
   struct stat is = {};
-  return ::pread(fd, &byte, 1, 0) > 0 && ::fstat(fd, &is) == 0 && is.st_size == 0;
+  const ssize_t count = retry_interrupted([&] { return ::pread(fd, &byte, 1, 0); });
+  if (count < 0) return make_error(last_system_error(), "");
+  return count > 0 && ::fstat(fd, &is) == 0 && is.st_size == 0;
 }
 
 class Source {
@@ -200,8 +203,10 @@ class Source {
     struct stat is = {};
     if (::fstat(file.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
     if (!S_ISREG(is.st_mode)) return fail(path, std::string("is ") + kind_text(is.st_mode) + " now, and not copied");
-    if (is.st_size == 0 && has_more_than_it_says(file.get())) {
-      return fail(path, "is not as long as it says (as in /proc), and not copied");
+    if (is.st_size == 0) {
+      const auto more = has_more_than_it_says(file.get());
+      if (!more) return fail(path, "cannot be read", more.code());
+      if (*more) return fail(path, "is not as long as it says (as in /proc), and not copied");
     }
     Entry entry = entry_of(is, name);
     entry.size = static_cast<std::uint64_t>(is.st_size);

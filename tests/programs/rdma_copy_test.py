@@ -973,6 +973,7 @@ class Errors(CopyTest):
 
     def test_a_file_that_says_it_is_empty(self):
         self.serve()
+        self.assert_one_line(self.copy("/proc/self/mem", ":"), '"/proc/self/mem": cannot be read .Input/output error')
         self.assert_one_line(self.copy("/proc/self/status", ":"), '"/proc/self/status": is not as long as it says')
         self.assertEqual(os.listdir(self.path("root")), [])
 
