@@ -28,7 +28,8 @@ Status TargetFolder::make(const TargetFolder& parent, unsigned mode, bool archiv
   if (!opened || ::fstat(opened.get(), &is) != 0) return folder_failed();
   fd_ = std::move(opened);
   is_new_ = made;
-  const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU;
+  // Who may write in it all the same (root) leaves it as it is: nothing is to be restored, should this process be killed.
+  const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU && ::faccessat(fd(), ".", W_OK | X_OK, AT_EACCESS) != 0;
   if (closed) (void)::fchmod(fd(), (is.st_mode & 07777) | S_IRWXU);  // if not, who writes will tell
   // A new directory inherits set-group-ID from the one that it is in: that is for this system to say, as for one that was here.
   const unsigned own = is.st_mode & (S_ISUID | S_ISGID);

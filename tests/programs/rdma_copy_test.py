@@ -1000,6 +1000,21 @@ class Errors(CopyTest):
                 self.assertEqual(stat.S_IMODE(os.stat(self.path("root/tree/deep")).st_mode), 0o555)
         self.assertEqual(tree(self.path("root/tree")), tree(self.path("in/tree")))
 
+    def test_a_closed_directory_is_opened_only_if_it_must_be(self):
+        """Who may write it all the same leaves it as it is: a server that is killed then has nothing to restore."""
+        if os.geteuid() != 0:
+            self.skipTest("only root may write in closed directories")
+        server = self.serve()
+        self.file("in/closed/big", self.random.randbytes(8 * MIB))
+        os.mkdir(self.path("root/closed"), 0o500)
+        copying = self.begin("-r", "--bwlimit=2M", self.path("in/closed"), ":")
+        Broken.wait_for_partial(self, 1, "root/closed/.big.rdma_copy-partial")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("root/closed")).st_mode), 0o500)
+        server.kill()
+        server.finish()
+        self.assert_one_line(copying.finish(), "127.0.0.1")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("root/closed")).st_mode), 0o500)
+
     def test_directories_that_may_only_be_searched(self):
         who = self.as_nobody()
         self.serve(**who)
