@@ -164,7 +164,6 @@ class Guests {
  public:
   void add(const ServerOptions& options, const Place& place, const std::shared_ptr<EndPoint>& endpoint) {
     const std::lock_guard lock(mutex_);
-    guests_.remove_if([](const auto& guest) { return guest->gone(); });
     const std::string holder = seat_holder(endpoint->peer());
     if (Status seated = seats_.take(holder); !seated.ok()) {  // others of those who were offered it were faster
       VLOG(1) << endpoint->peer() << " is not served: " << seated.message();
@@ -179,6 +178,11 @@ class Guests {
       RDMACOMM_LOG(WARNING) << endpoint->peer() << " is not served: cannot start a thread: " << error.what();
       endpoint->stop();
     }
+  }
+  /// Lets go of what those held who have gone.
+  void tidy() {
+    const std::lock_guard lock(mutex_);
+    guests_.remove_if([](const auto& guest) { return guest->gone(); });
   }
   [[nodiscard]] const Seats& seats() const noexcept { return seats_; }
   /// When nobody adds any more.
@@ -212,7 +216,8 @@ Status run_server(const ServerOptions& options, int stop_fd) {
   try {
     waiter = std::thread([&] {
       while (!over.load()) {
-        auto endpoint = door->wait_for_endpoint(Deadline::after(std::chrono::milliseconds(200)));
+        const auto endpoint = door->wait_for_endpoint(Deadline::after(std::chrono::milliseconds(200)));
+        guests.tidy();
         if (endpoint) guests.add(options, *place, *endpoint);
       }
     });

@@ -599,6 +599,23 @@ class Runs(CopyTest):
         self.assertEqual(self.content("root/file"), data)
         self.assert_no_partials()
 
+    def test_a_server_keeps_nothing_of_clients_that_have_gone(self):
+        def threads_and_files():
+            return len(os.listdir(f"/proc/{server.pid}/task")), len(os.listdir(f"/proc/{server.pid}/fd"))
+        server = self.serve()
+        self.assert_copied(self.file("in/first", b"x"), ":")  # for which it makes what it has for all
+        source = self.file("in/file", self.random.randbytes(MIB))
+        copies = [self.begin("--bwlimit=100k", source, f":{number}") for number in range(12)]
+        for number in range(12):
+            Broken.wait_for_partial(self, 1, f"root/.{number}.rdma_copy-partial")
+        for copying in copies:
+            copying.kill()
+            copying.finish()
+        deadline = time.monotonic() + 20 * SLOW
+        while any(now > most for now, most in zip(threads_and_files(), (8, 30))):  # each client has five files or so
+            self.assertLess(time.monotonic(), deadline, threads_and_files())
+            time.sleep(0.05)
+
     def test_several_clients_at_once(self):
         server = self.serve()
         data = {name: self.random.randbytes(5 * MIB) for name in "abcd"}
