@@ -13,6 +13,14 @@
 namespace rdmacomm::copying {
 namespace {
 
+/// As openat2(2), from Linux 5.6 on. The C library has no function for it.
+UniqueFd open_beneath(int root, const std::string& path, int flags) {
+  open_how how{};
+  how.flags = static_cast<__u64>(flags | O_CLOEXEC);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, root, path.c_str(), &how, sizeof(how))));
+}
+
 bool has_dot_dot(const std::string& path) {
   return ('/' + path + '/').find("/../") != std::string::npos;
 }
@@ -37,6 +45,11 @@ PathParts PathParts::of(const std::string& path) {
 Result<Place> Place::below(const std::string& root) {
   UniqueFd fd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return make_error(last_system_error(), "cannot serve \"" + escaped(root) + '"');
+  if (!open_beneath(fd.get(), ".", O_PATH)) {
+    return make_error(last_system_error(), "cannot serve \"" + escaped(root) +
+                                               "\": openat2(2), which keeps paths below it, is refused; it needs "
+                                               "Linux 5.6, and in a container a seccomp profile that allows it");
+  }
   return Place(std::move(fd));
 }
 
@@ -58,11 +71,8 @@ Result<UniqueFd> Place::open(const std::string& path, int flags) const {
     UniqueFd fd(::open(looked_up.c_str(), flags | O_CLOEXEC));
     return fd ? Result<UniqueFd>(std::move(fd)) : make_error(last_system_error(), "");
   }
-  open_how how{};
-  how.flags = static_cast<__u64>(flags | O_CLOEXEC);
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
   for (;;) {
-    UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, root_.get(), looked_up.c_str(), &how, sizeof(how))));
+    UniqueFd fd = open_beneath(root_.get(), looked_up, flags);
     if (fd) return fd;
     const std::error_code failed = last_system_error();
     // EAGAIN: something above was renamed meanwhile.

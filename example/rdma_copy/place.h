@@ -28,7 +28,7 @@ class Place {
   /// Paths as the process has them.
   [[nodiscard]] static Place everywhere() { return Place({}); }
   /// Paths are relative to `root`, and stay below it: absolute ones, "..", and links that lead out are refused, by
-  /// the kernel (openat2(2), from Linux 5.6 on). Returns  the system's error: no such directory
+  /// the kernel (openat2(2), from Linux 5.6 on). Returns  the system's error: no such directory, or openat2 is refused
   [[nodiscard]] static Result<Place> below(const std::string& root);
 
   /// As open(2). An empty path is the root, or the working directory.

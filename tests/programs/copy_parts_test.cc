@@ -2,8 +2,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -363,6 +367,33 @@ TEST_F(CopyPlace, NothingLeadsOutOfARoot) {
     EXPECT_TRUE(place->open(path, O_RDONLY).has_value()) << path;
   }
   EXPECT_EQ(Place::below(top / "none").code(), std::errc::no_such_file_or_directory);
+}
+
+/// As container runtimes do that have not heard of a system call (EPERM), and old kernels (ENOSYS). Of this thread alone.
+bool refuse_openat2(int error) {
+  std::array<sock_filter, 4> filter{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{.len = filter.size(), .filter = filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
+
+TEST_F(CopyPlace, IsRefusedWhereNothingKeepsPathsBelow) {
+  for (const int error : {EPERM, ENOSYS}) {
+    bool refused = false;
+    std::optional<Result<Place>> place;
+    std::thread([&] {
+      refused = refuse_openat2(error);
+      place = Place::below(top);
+    }).join();
+    if (!refused) GTEST_SKIP() << "no seccomp here";
+    EXPECT_THAT(place->status().message(), HasSubstr("openat2(2), which keeps paths below it, is refused"));
+    EXPECT_EQ(place->code(), std::error_code(error, std::generic_category()));
+  }
 }
 
 TEST_F(CopyPlace, APathIsAFolderAndAName) {
