@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <iostream>
+#include <string_view>
 
 #include "rdma_copy/client.h"
 #include "rdma_copy/copy_flags.h"
@@ -24,6 +26,23 @@ void allow_many_files() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/// A signal handler: what a person who interrupts a copy wants to know. Then the signal does what it always does.
+void say_how_to_go_on(int number) {
+  constexpr std::string_view kText =
+      "\r\033[Krdma_copy: interrupted; the same command with --resume goes on with the file that was begun\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+  (void)::raise(number);
+}
+
+/// On terminals. Where the signal is ignored it stays so.
+void explain_interrupts() {
+  struct sigaction now = {};
+  if (::sigaction(SIGINT, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;
+  now.sa_handler = say_how_to_go_on;
+  now.sa_flags = static_cast<int>(SA_RESETHAND);
+  (void)::sigaction(SIGINT, &now, nullptr);
 }
 
 Status serve(const std::vector<std::string>& words) {
@@ -48,6 +67,7 @@ int copy(const std::vector<std::string>& words) {
   if (!options) return programs::exit_status(options.status());
   const ReportFlags flags = read_report_flags();
   const bool push = options->direction == Direction::kPush;
+  if (flags.progress && !options->copy.dry_run) explain_interrupts();
   Counts counts;
   Status outcome;
   Status said;

@@ -7,13 +7,22 @@
 
 #include "rdma_copy/total_size.h"
 #include "rdmacomm/base/system_call.h"
+#include "support/display.h"
 #include "support/program.h"
 
 namespace rdmacomm::copying {
+namespace {
+
+std::string counted(std::uint64_t count, const char* one, const char* several) {
+  return std::to_string(count) + ' ' + (count == 1 ? one : several);
+}
+
+}  // namespace
 
 Report::Report(const Options& options)
     : options_(options),
-      progress_({.out = options.err, .shown = options.progress, .about = [this] { return about(); }}) {
+      progress_(
+          {.out = options.err, .shown = options.progress, .about = [this](std::size_t room) { return about(room); }}) {
   events_.failed = [this](const std::string& text) {
     if (options_.json) {
       const std::lock_guard lock(mutex_);
@@ -57,24 +66,36 @@ void Report::moved(std::uint64_t bytes) {
   done_ += bytes;
 }
 
-/// "big file 45 %, 12 in all: "
-std::string Report::about() {
+/// "big file 45 %, entry 12: ". What has no room is left out: first a part of the name.
+std::string Report::about(std::size_t room) {
   constexpr std::size_t kMostName = 40;
+  constexpr std::size_t kLeastName = 5;
   const std::lock_guard lock(mutex_);
   if (entries_ == 0) return "";
-  std::string name = escaped(path_.substr(path_.rfind('/') + 1));
-  if (name.size() > kMostName) name = name.substr(0, kMostName) + "...";
   const std::uint64_t percent = size_ == 0 ? 100 : std::min<std::uint64_t>(100, done_ / ((size_ + 99) / 100));
-  return name + ' ' + std::to_string(percent) + " %, " + std::to_string(entries_) + " in all: ";
+  const std::string numbers = ' ' + std::to_string(percent) + " %, entry " + std::to_string(entries_) + ": ";
+  if (room < numbers.size() + kLeastName) return "";
+  const std::string name = escaped(path_.substr(path_.find_last_of('/') + 1));
+  return programs::fitted(name, std::min(kMostName, room - numbers.size())) + numbers;
 }
 
-/// "3 files, 45.1 MB  120 MB/s, 0.4 s"
+/// "3 files, 1 directory, 45.1 MB (1.20 MB sent), 120 MB/s, 0.4 s, 1 failed"
 std::string Report::summary(const Counts& counts) const {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began_;
   const auto tenths = static_cast<std::uint64_t>(seconds.count() * 10);
-  return std::to_string(counts.files) + (counts.files == 1 ? " file, " : " files, ") +
-         programs::progress_text(counts.bytes, {}, static_cast<double>(counts.bytes) / seconds.count()) + ", " +
-         std::to_string(tenths / 10) + '.' + std::to_string(tenths % 10) + " s";
+  std::string text = counted(counts.files, "file", "files");
+  if (counts.directories > 0) text += ", " + counted(counts.directories, "directory", "directories");
+  if (counts.links > 0) text += ", " + counted(counts.links, "link", "links");
+  text += ", " + programs::amount_text(static_cast<double>(counts.bytes));
+  if (options_.dry_run) {
+    text = "would copy " + text + "; nothing was changed";
+  } else {
+    if (counts.bytes_sent != counts.bytes)
+      text += " (" + programs::amount_text(static_cast<double>(counts.bytes_sent)) + " sent)";
+    text += ", " + programs::amount_text(static_cast<double>(counts.bytes) / seconds.count()) + "/s, " +
+            std::to_string(tenths / 10) + '.' + std::to_string(tenths % 10) + " s";
+  }
+  return counts.failures == 0 ? text : text + ", " + std::to_string(counts.failures) + " failed";
 }
 
 std::string Report::json(const Counts& counts, const Status& outcome) const {

@@ -39,14 +39,14 @@ class Report {
   ~Report();
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
-  /// The last word: with `json`, or, where progress is shown, what was copied, at what rate. Failures have been said.
+  /// The last word: with `json`, or, where progress is shown, what was copied, at what rate, and how much failed.
   /// Returns  std::errc::io_error: not all that was to be said on `out` could be
   [[nodiscard]] Status end(const Counts& counts, const Status& outcome);
 
  private:
   void entry(const std::string& path, std::uint64_t size);
   void moved(std::uint64_t bytes);
-  [[nodiscard]] std::string about();
+  [[nodiscard]] std::string about(std::size_t room);
   [[nodiscard]] std::string summary(const Counts& counts) const;
   [[nodiscard]] std::string json(const Counts& counts, const Status& outcome) const;
 

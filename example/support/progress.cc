@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <utility>
@@ -13,15 +14,6 @@ namespace rdmacomm::programs {
 namespace {
 
 constexpr const char* kBlankLine = "\r\033[K";
-
-/// "12.3 MB": three digits or so.
-std::string amount(double bytes) {
-  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1000 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1000;
-  if (unit == 0) return std::to_string(static_cast<std::uint64_t>(bytes)) + " B";
-  return number_text(bytes) + ' ' + kUnits[unit];
-}
 
 /// "0:12", "1:02:03".
 std::string time_left(double seconds) {
@@ -38,8 +30,17 @@ std::string time_left(double seconds) {
 
 }  // namespace
 
+/// Three digits or so.
+std::string amount_text(double bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1000 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1000;
+  if (unit == 0) return std::to_string(static_cast<std::uint64_t>(bytes)) + " B";
+  return number_text(bytes) + ' ' + kUnits[unit];
+}
+
 std::string progress_text(std::uint64_t bytes, std::optional<std::uint64_t> total, double bytes_per_second) {
-  std::string text = amount(static_cast<double>(bytes)) + "  " + amount(bytes_per_second) + "/s";
+  std::string text = amount_text(static_cast<double>(bytes)) + "  " + amount_text(bytes_per_second) + "/s";
   if (!total || *total == 0 || bytes > *total) return text;
   text +=
       "  " + std::to_string(static_cast<int>(100.0 * static_cast<double>(bytes) / static_cast<double>(*total))) + " %";
@@ -53,7 +54,8 @@ std::string stats_text(std::uint64_t bytes, double seconds, double user_seconds,
   char text[160];
   std::snprintf(text, sizeof(text), "%llu bytes in %.3f s, %s/s, processor %.3f s user %.3f s system",
                 static_cast<unsigned long long>(bytes), seconds,
-                amount(seconds > 0 ? static_cast<double>(bytes) / seconds : 0).c_str(), user_seconds, system_seconds);
+                amount_text(seconds > 0 ? static_cast<double>(bytes) / seconds : 0).c_str(), user_seconds,
+                system_seconds);
   std::string line = text;
   if (!checksum) return line + ", no checksum";
   std::snprintf(text, sizeof(text), ", XXH3 %016llx", static_cast<unsigned long long>(*checksum));
@@ -91,10 +93,19 @@ void Progress::run() {
     if (changed_.wait_for(lock, options_.period, [this] { return ended_; })) return;
     const std::uint64_t now = bytes();
     const double rate = static_cast<double>(now - before) / seconds;
-    options_.out << kBlankLine << program_name() << ": " << (options_.about ? options_.about() : "")
-                 << progress_text(now, total_.load(std::memory_order_relaxed), rate) << std::flush;
+    options_.out << kBlankLine << line(progress_text(now, total_.load(std::memory_order_relaxed), rate)) << std::flush;
     before = now;
   }
+}
+
+/// "rdma_copy: <about><numbers>", in one line of the terminal, whose last column stays free.
+std::string Progress::line(const std::string& numbers) const {
+  const std::size_t columns = options_.columns();
+  const std::size_t room = columns > 0 ? columns - 1 : std::string::npos;
+  const std::string name = program_name() + ": ";
+  const std::size_t taken = display_width(name) + display_width(numbers);
+  const std::string about = options_.about ? options_.about(room - std::min(room, taken)) : "";
+  return fitted(name + about + numbers, room);
 }
 
 void Progress::say(const std::string& text) {

@@ -1,6 +1,8 @@
 // progress.h - how far it is: on a terminal once a second, and a line at the end.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,12 +15,16 @@
 #include <string>
 #include <thread>
 
+#include "support/display.h"
+
 namespace rdmacomm::programs {
 
 /// "12.3 MB  1.20 GB/s  45 %  0:12 left": bytes so far of `total` (where it is known), and at what rate. Units of 10^6 and
 /// 10^9 bytes, as rates of networks have.
 [[nodiscard]] std::string progress_text(std::uint64_t bytes, std::optional<std::uint64_t> total,
                                         double bytes_per_second);
+/// "12.3 MB", in the same units.
+[[nodiscard]] std::string amount_text(double bytes);
 /// "1073741824 bytes in 0.213 s, 5.04 GB/s, processor 0.351 s user 0.102 s system, XXH3 0123456789abcdef"
 [[nodiscard]] std::string stats_text(std::uint64_t bytes, double seconds, double user_seconds, double system_seconds,
                                      std::optional<std::uint64_t> checksum);
@@ -38,7 +44,10 @@ class Progress {
     bool shown = false;  ///< it is a terminal, and nobody said no. Without it there is no thread either
     std::optional<std::uint64_t> total = {};
     std::chrono::milliseconds period{1000};
-    std::function<std::string()> about = {};  ///< shown before the numbers: what it is at; from another thread
+    /// Shown before the numbers: what it is at, in no more than `room` columns; called from another thread.
+    std::function<std::string(std::size_t room)> about = {};
+    /// How wide `out` is, to whose width the line is cut; 0: not known.
+    std::function<std::size_t()> columns = [] { return terminal_columns(STDERR_FILENO); };
   };
   explicit Progress(Options options);
   Progress(const Progress&) = delete;
@@ -54,6 +63,7 @@ class Progress {
 
  private:
   void run();
+  [[nodiscard]] std::string line(const std::string& numbers) const;
 
   const Options options_;
   std::atomic<std::uint64_t> bytes_{0};

@@ -683,7 +683,7 @@ TEST(CopyReport, SaysOnATerminalWhatWasCopied) {
     Report report({.out = out, .err = err, .progress = true});
     EXPECT_TRUE(report.end({.files = 3, .bytes = 45'100'000}, {}).ok());
   }
-  EXPECT_THAT(err.str(), HasSubstr(": 3 files, 45.10 MB  "));
+  EXPECT_THAT(err.str(), HasSubstr(": 3 files, 45.10 MB (0 B sent), "));
   EXPECT_EQ(out.str(), "");
 }
 

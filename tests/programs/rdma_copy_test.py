@@ -16,7 +16,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
+import unicodedata
 import unittest
 
 from program_runs import BIN, PING_PONG, SLOW, ProgramTest
@@ -558,31 +560,73 @@ class Runs(CopyTest):
         result = json.loads(out)
         self.assertEqual((status, result["ok"], result["files"], len(result["failures"])), (1, False, 1, 1))
 
+    def on_terminal(self, *words, columns=0, status=0, after=None):
+        """What it says on one of that width. after: called with the process when something was said."""
+        parent, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        words = ["127.0.0.1" + word if word.startswith(":") else word for word in words]
+        process = subprocess.Popen([COPY, f"--port={self.port}", "--device=soft0", *words], stderr=child,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        os.close(child)
+        said = b""
+        while True:
+            try:
+                part = os.read(parent, 4096)
+            except OSError as error:
+                self.assertEqual(error.errno, errno.EIO)
+                break
+            if not part:
+                break
+            said += part
+            if after and b" MB" in said:
+                after(process)
+        os.close(parent)
+        self.assertEqual(process.wait(), status, said)
+        return said.decode()  # of whole characters
+
     def test_progress_is_for_terminals(self):
         self.serve()
         source = self.file("in/progressing", self.random.randbytes(2 * MIB))
         for more, shown in (([], True), (["--no-progress"], False)):
-            parent, child = pty.openpty()
-            copying = self.begin("--bwlimit=1M", *more, source, ":file")
-            copying.end()
-            process = subprocess.Popen([COPY, f"--port={self.port}", "--device=soft0", "--bwlimit=1M", *more, source,
-                                        "127.0.0.1:file"], stderr=child, stdin=subprocess.DEVNULL)
-            os.close(child)
-            said = b""
-            while True:
-                try:
-                    part = os.read(parent, 4096)
-                except OSError as error:
-                    self.assertEqual(error.errno, errno.EIO)
-                    break
-                if not part:
-                    break
-                said += part
-            os.close(parent)
-            self.assertEqual(process.wait(), 0)
+            said = self.on_terminal("--bwlimit=1M", *more, source, ":file")
             # Of the file; in all, at what rate, how much of it, how long yet; and the last line.
-            self.assertEqual(bool(re.search(rb"progressing \d+ %, 1 in all: .* MB  .*B/s  \d+ %  0:\d\d left", said)), shown, said)
-            self.assertEqual(bool(re.search(rb"rdma_copy: 1 file, 2\.097 MB  .*/s, \d+\.\d s", said)), shown, said)
+            self.assertEqual(bool(re.search(r"progressing \d+ %, entry 1: .* MB  .*B/s  \d+ %  0:\d\d left", said)), shown, said)
+            self.assertEqual(bool(re.search(r"rdma_copy: 1 file, 2\.097 MB, .*/s, \d+\.\d s", said)), shown, said)
+
+    def test_progress_fits_the_terminal(self):
+        self.serve()
+        for name, widths in (("n" * 60, (20, 40, 80)), ("日本語の名前" * 10, (79, 80, 200)), ("é\x1b[2J\n" * 20, (80,))):
+            source = self.file(f"in/{name}", self.random.randbytes(3 * MIB // 2))
+            for columns in widths:
+                said = self.on_terminal("--bwlimit=1M", source, ":file", columns=columns)
+                lines = [line for line in re.split(r"\r\x1b\[K|\r?\n", said) if line and ", 1.573 MB" not in line]
+                self.assertTrue(lines, said)
+                for line in lines:
+                    width = sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)
+                    self.assertLess(width, columns, line)
+                    if columns >= 79:
+                        self.assertRegex(line, r"%, entry 1: .* MB  .*B/s  \d+ %  0:\d\d left$")
+
+    def test_an_interrupted_copy_says_how_to_go_on(self):
+        self.serve()
+        source = self.file("in/file", self.random.randbytes(3 * MIB))
+        said = self.on_terminal("--bwlimit=1M", source, ":", after=lambda process: process.send_signal(signal.SIGINT),
+                                status=-signal.SIGINT)
+        self.assertRegex(said, "rdma_copy: interrupted; the same command with --resume goes on with the file that was begun\r\n$")
+
+    def test_the_last_line_tells_the_truth(self):
+        self.serve()
+        data = self.random.randbytes(MIB)
+        self.file("in/tree/file", data)
+        os.symlink("file", self.path("in/tree/link"))
+        rest = r"\d+(\.\d+)? .?B/s, \d+\.\d s"
+        self.assertRegex(self.on_terminal("-ran", self.path("in/tree"), ":"),
+                         "rdma_copy: would copy 1 file, 1 directory, 1 link, 1.049 MB; nothing was changed\r\n")
+        self.assertRegex(self.on_terminal("-ra", self.path("in/tree"), self.path("in/none"), ":", status=1),
+                         f"rdma_copy: 1 file, 1 directory, 1 link, 1.049 MB, {rest}, 1 failed\r\n")
+        self.file("in/tree/file", data[:-4096] + bytes(4096))
+        self.assertRegex(self.on_terminal("--delta", self.path("in/tree/file"), ":tree/"),
+                         rf"rdma_copy: 1 file, 1.049 MB \(4.096 kB sent\), {rest}\r\n")
 
     def test_a_partial_file_of_another_user_is_not_gone_on_with(self):
         """It would be that user's when it is whole."""
