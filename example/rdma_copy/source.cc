@@ -197,6 +197,19 @@ class Source {
     return writer_.put(FrameKind::kLink, entry.encode());
   }
 
+  /// What has happened to a file, as far as its size and time tell, since it was announced: what was sent of one that was rewritten is a
+  /// mix, and is given up; of one that has only grown it is the beginning. Empty: nothing.
+  static std::string what_changed(int fd, const Entry& announced, FileEnd& end) {
+    struct stat is = {};
+    if (::fstat(fd, &is) != 0) return {};
+    if (static_cast<std::uint64_t>(is.st_size) > announced.size) {
+      return "has grown while it was read: its first " + std::to_string(announced.size) + " bytes were copied";
+    }
+    if (FileTime::modified(is) == announced.modified) return {};
+    end.state = FileEnd::State::kGivenUp;
+    return "has changed while it was read, and is not copied";
+  }
+
   // Files --------------------------------------------------------------------------------------------------------------
 
   Status send_file(UniqueFd file, const std::string& name, const std::string& path) {
@@ -224,15 +237,17 @@ class Source {
                        .sparse = std::uint64_t{512} * static_cast<std::uint64_t>(is.st_blocks) < entry.size,
                        .checksum = options_.checksum},
                       writer_, limit_, answers_, events_);
-    const auto end = reader.send(entry.asks);
+    auto end = reader.send(entry.asks);
     counts_.bytes_sent += reader.bytes_sent();
     if (!end) return end.error();
+    std::string failure = reader.failure();
+    if (end->state != FileEnd::State::kGivenUp) failure = what_changed(file.get(), entry, *end);
     if (end->state != FileEnd::State::kGivenUp) {
       ++counts_.files;
       counts_.bytes += entry.size;
     }
     if (Status sent = writer_.put(FrameKind::kFileEnd, end->encode()); !sent.ok()) return sent;
-    return reader.failure().empty() ? Status() : fail(path, reader.failure());
+    return failure.empty() ? Status() : fail(path, failure);
   }
 
   RDMAStream& stream_;

@@ -924,6 +924,55 @@ class Broken(CopyTest):
         self.assert_no_partials()
 
 
+    def change_while_it_is_copied(self, size, change):
+        """A pull and a push of a file that `change` is called for when it has come in part."""
+        data = self.random.randbytes(size)
+        for top, source, target in (("out", ":changing", self.path("out")), ("root", self.path("in/changing"), ":")):
+            path = self.file("root/changing" if top == "out" else "in/changing", data)
+            there = self.file(f"{top}/changing", b"old")
+            copying = self.begin("--bwlimit=2M", source, target)
+            self.wait_for_partial(1, f"{top}/.changing.rdma_copy-partial")
+            with open(path, "r+b") as file:
+                change(file)
+            yield copying.finish(), there, data
+            self.assert_no_partials(top)
+
+    def test_a_file_that_is_rewritten_while_it_is_read(self):
+        self.serve()
+        for result, there, _ in self.change_while_it_is_copied(2 * MIB, lambda file: file.write(b"rewritten")):
+            self.assert_one_line(result, 'changing": has changed while it was read, and is not copied')
+            with open(there, "rb") as file:
+                self.assertEqual(file.read(), b"old")
+
+    def test_a_file_that_grows_while_it_is_read(self):
+        self.serve()
+
+        def grow(file):
+            file.seek(0, os.SEEK_END)
+            file.write(b"more")
+        for result, there, data in self.change_while_it_is_copied(2 * MIB, grow):
+            self.assert_one_line(result, 'changing": has grown while it was read: its first 2097152 bytes were copied')
+            with open(there, "rb") as file:
+                self.assertEqual(file.read(), data)
+
+    def test_two_copies_of_one_tree_at_once(self):
+        """What both write at the same moment one of them leaves to the other, and says so."""
+        self.serve()
+        for number in range(300):
+            self.file(f"in/tree/{number % 7}/{number}", self.random.randbytes(self.random.choice((0, 100, 40_000, 300_000))))
+        expected = tree(self.path("in/tree"))
+        for more in ([], ["-a", "--delta"]):
+            copies = [self.begin("-r", *more, self.path("in/tree"), ":") for _ in range(2)]
+            for copying in copies:
+                status, _, err = copying.finish()
+                self.assertEqual(status, 1 if err else 0, err)
+                for line in err.splitlines():
+                    self.assertRegex(line, "cannot be written: (another copy is writing it|somebody has removed it)")
+            self.assertEqual(tree(self.path("root/tree")), expected)
+            self.assert_no_partials()
+
+
+
 class Errors(CopyTest):
     def test_one_bad_file_among_many(self):
         self.serve()
