@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,7 +51,20 @@ Result<Place> Place::below(const std::string& root) {
                                                "\": openat2(2), which keeps paths below it, is refused; it needs "
                                                "Linux 5.6, and in a container a seccomp profile that allows it");
   }
-  return Place(std::move(fd));
+  return Place(std::move(fd), root);
+}
+
+Status Place::check_root() const {
+  struct stat opened = {};
+  struct stat named = {};
+  if (!root_) return {};
+  constexpr const char* kMoved =
+      "the server's root is another directory now, or is mounted over: start the server again";
+  if (::fstat(root_.get(), &opened) != 0 || ::stat(path_.c_str(), &named) != 0) {
+    return make_error(last_system_error(), kMoved);
+  }
+  if (opened.st_dev == named.st_dev && opened.st_ino == named.st_ino) return {};
+  return make_error(Errc::kWrongState, kMoved);
 }
 
 /// What openat2 would refuse as well, but not by name.

@@ -31,6 +31,9 @@ class Place {
   /// the kernel (openat2(2), from Linux 5.6 on). Returns  the system's error: no such directory, or openat2 is refused
   [[nodiscard]] static Result<Place> below(const std::string& root);
 
+  /// Whether the root's path still leads to it: else nobody would look for what is written there.
+  /// Returns  kWrongState: another directory has the path, or is mounted over it; the system's error: none has it
+  [[nodiscard]] Status check_root() const;
   /// As open(2). An empty path is the root, or the working directory.
   /// Returns  kInvalidArgument: a path that leads out of the root; the system's error. The context does not name the path
   [[nodiscard]] Result<UniqueFd> open(const std::string& path, int flags) const;
@@ -39,9 +42,10 @@ class Place {
 
  private:
   [[nodiscard]] Status check(const std::string& path) const;
-  explicit Place(UniqueFd root) : root_(std::move(root)) {}
+  explicit Place(UniqueFd root, std::string path = {}) : root_(std::move(root)), path_(std::move(path)) {}
 
   UniqueFd root_;  // none: everywhere
+  std::string path_;
 };
 
 /// "dir/name"; either may be empty.

@@ -141,6 +141,7 @@ class Guest {
     if (!job) return job.error();
     const auto paths = hear_paths(reader, *job);
     if (!paths) return paths.error();
+    if (Status good = place_.check_root(); !good.ok()) return good;
     Counts counts;
     if (job->direction == Direction::kPull) {
       return run_source(stream, place_, *paths, job->options, {}, counts, work);

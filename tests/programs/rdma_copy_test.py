@@ -971,6 +971,22 @@ class Broken(CopyTest):
             self.assertEqual(tree(self.path("root/tree")), expected)
             self.assert_no_partials()
 
+    def test_a_root_that_is_another_directory_now(self):
+        """Nobody would look for what is written into the one that was moved away, or is mounted over."""
+        source = self.file("in/file", b"x")
+        self.file("root/there", b"x")
+        self.serve()
+        self.assert_copied(source, ":")
+        os.rename(self.path("root"), self.path("moved"))
+        refused = "the server's root is another directory now, or is mounted over: start the server again"
+        self.assert_one_line(self.copy(source, ":"), refused)
+        os.mkdir(self.path("root"))
+        for words in ([source, ":new"], [":there", self.path("out")]):
+            self.assert_one_line(self.copy(*words), refused)
+        self.assertEqual((os.listdir(self.path("root")), sorted(os.listdir(self.path("moved")))), ([], ["file", "there"]))
+        os.rmdir(self.path("root"))
+        os.rename(self.path("moved"), self.path("root"))
+        self.assert_copied(source, ":new")
 
 
 class Errors(CopyTest):
