@@ -432,7 +432,7 @@ class Runs(CopyTest):
 
     def test_delta_and_resume_of_what_was_made_from_the_old_file(self):
         self.serve()
-        for number in range(120):
+        for number in range(70):
             base = 4096 * self.random.randrange(16, 80)
             old = self.random.randbytes(base + self.random.choice((0, 0, 1, 4095)))
             if number % 3 == 0:
@@ -590,12 +590,12 @@ class Runs(CopyTest):
         for more, shown in (([], True), (["--no-progress"], False)):
             said = self.on_terminal("--bwlimit=1M", *more, source, ":file")
             # Of the file; in all, at what rate, how much of it, how long yet; and the last line.
-            self.assertEqual(bool(re.search(r"progressing \d+ %, entry 1: .* MB  .*B/s  \d+ %  0:\d\d left", said)), shown, said)
+            self.assertEqual(bool(re.search(r"progressing \d+ %, entry 1: .*B  .*B/s  \d+ %  0:\d\d left", said)), shown, said)
             self.assertEqual(bool(re.search(r"rdma_copy: 1 file, 2\.097 MB, .*/s, \d+\.\d s", said)), shown, said)
 
     def test_progress_fits_the_terminal(self):
         self.serve()
-        for name, widths in (("n" * 60, (20, 40, 80)), ("日本語の名前" * 10, (79, 80, 200)), ("é\x1b[2J\n" * 20, (80,))):
+        for name, widths in (("n" * 60, (20, 80)), ("日本語の名前" * 10, (40, 79)), ("é\x1b[2J\n" * 20, (80,))):
             source = self.file(f"in/{name}", self.random.randbytes(3 * MIB // 2))
             for columns in widths:
                 said = self.on_terminal("--bwlimit=1M", source, ":file", columns=columns)
@@ -605,7 +605,7 @@ class Runs(CopyTest):
                     width = sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in line)
                     self.assertLess(width, columns, line)
                     if columns >= 79:
-                        self.assertRegex(line, r"%, entry 1: .* MB  .*B/s  \d+ %  0:\d\d left$")
+                        self.assertRegex(line, r"%, entry 1: .*B  .*B/s  \d+ %  0:\d\d left$")
 
     def test_an_interrupted_copy_says_how_to_go_on(self):
         self.serve()
