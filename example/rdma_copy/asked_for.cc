@@ -24,6 +24,9 @@ Status AskedFor::take(FrameKind kind, const Entry& entry, bool top, const CopyOp
   if (kind == FrameKind::kLink && !options.links_as_links()) {
     return not_asked_for(entry, "is a symbolic link: those were not asked for");
   }
+  if (entry.asks && !options.looks_at_old()) {
+    return not_asked_for(entry, "is to be compared with what is here: that was not asked for");
+  }
   if (!top) return {};
   while (next_ < names_.size() && names_[next_] != entry.name) ++next_;
   if (next_ == sources_) return not_asked_for(entry, "was not asked for");

@@ -506,6 +506,17 @@ TEST_F(CopyFromOthers, OnlyKindsThatWereAskedForAreTaken) {
   EXPECT_TRUE(fs::is_empty(top / "got"));
 }
 
+/// A server that hears hashes of the client's files could find out what is in them.
+TEST_F(CopyFromOthers, HashesAreToldOnlyToCompare) {
+  std::ofstream(top / "got/wanted") << "secret";
+  const auto asking = [](FrameWriter& writer) {
+    put(writer, FrameKind::kFile, Entry{.id = 1, .mode = 0644, .size = 1, .asks = true, .name = "wanted"}.encode());
+  };
+  EXPECT_THAT(pull({"wanted"}, asking, "got"),
+              HasSubstr("is to be compared with what is here: that was not asked for"));
+  EXPECT_THAT(got(), testing::ElementsAre("wanted"));
+}
+
 TEST_F(CopyFromOthers, NothingIsLeftOutWithoutAWord) {
   const auto nothing = [](FrameWriter& writer) { put(writer, FrameKind::kEnd); };
   const auto given_up = [](FrameWriter& writer) {
