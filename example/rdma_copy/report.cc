@@ -13,6 +13,9 @@
 namespace rdmacomm::copying {
 namespace {
 
+/// In the JSON: a server may name as many as it likes.
+constexpr std::size_t kMostFailures = 10'000;
+
 std::string counted(std::uint64_t count, const char* one, const char* several) {
   return std::to_string(count) + ' ' + (count == 1 ? one : several);
 }
@@ -26,7 +29,11 @@ Report::Report(const Options& options)
   events_.failed = [this](const std::string& text) {
     if (options_.json) {
       const std::lock_guard lock(mutex_);
-      failures_.push_back(text);
+      if (failures_.size() < kMostFailures) {
+        failures_.push_back(text);
+      } else {
+        ++failures_left_out_;
+      }
     }
     progress_.say(text);
   };
@@ -109,6 +116,7 @@ std::string Report::json(const Counts& counts, const Status& outcome) const {
                                    {"bytes", counts.bytes},
                                    {"bytes_sent", counts.bytes_sent},
                                    {"failures", failures_},
+                                   {"failures_left_out", failures_left_out_},
                                    {"error", outcome.ok() ? "" : programs::reason_text(outcome)},
                                    {"seconds", seconds.count()},
                                    {"bytes_per_second", static_cast<double>(counts.bytes) / seconds.count()},

@@ -58,8 +58,9 @@ class Report {
   std::uint64_t size_ = 0;
   std::uint64_t done_ = 0;
   std::uint64_t entries_ = 0;
-  std::vector<std::string> failures_;  // for the JSON
-  programs::Progress progress_;        // whose thread uses the above
+  std::vector<std::string> failures_;  // for the JSON: the first ones
+  std::uint64_t failures_left_out_ = 0;
+  programs::Progress progress_;  // whose thread uses the above
   std::atomic<bool> over_{false};
   std::thread sizing_;
 };

@@ -676,6 +676,20 @@ TEST(CopyReport, SaysNamesFailuresAndTheResult) {
   EXPECT_THAT(result["failures"].get<std::vector<std::string>>(), ElementsAre("\"c\": is a FIFO"));
 }
 
+TEST(CopyReport, KeepsTheFirstFailures) {
+  std::ostringstream out;
+  std::ostringstream err;
+  {
+    Report report({.out = out, .err = err, .json = true});
+    for (int i = 0; i < 10'007; ++i) report.events().failed(std::to_string(i));
+    EXPECT_TRUE(report.end({.failures = 10'007}, {}).ok());
+  }
+  const auto result = nlohmann::json::parse(out.str());
+  EXPECT_EQ(result["failures"].size(), 10'000U);
+  EXPECT_EQ(result["failures"].back(), "9999");
+  EXPECT_EQ(result["failures_left_out"], 7);
+}
+
 TEST(CopyReport, SaysOnATerminalWhatWasCopied) {
   std::ostringstream out;
   std::ostringstream err;
