@@ -11,8 +11,10 @@ namespace rdmacomm::programs {
 /// Whether replace_file() could write there, as far as that can be known without touching anything.
 /// Returns  the system's error; the context names `path`
 [[nodiscard]] Status check_replaceable(const std::string& path);
-/// Makes `text` the content of the file: writes a new one beside it and renames that. Follows symbolic links; what is no
-/// regular file (/dev/stdout) is written to. Returns  the system's error; the file is then as it was before
+/// Makes `text` the content of the file: writes a new one beside it, of a name that nobody can foresee, and renames that. Follows
+/// symbolic links of this user's and of root's; what is no regular file (/dev/stdout) is written to.
+/// Returns  std::errc::operation_not_permitted: the name is a link or a pipe of another user's; or the system's error. The
+///          file is then as it was before
 [[nodiscard]] Status replace_file(const std::string& path, std::string_view text);
 
 }  // namespace rdmacomm::programs

@@ -1,0 +1,126 @@
+#include "support/result_file.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace rdmacomm::programs {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr uid_t kNobody = 65534;
+
+class ResultFile : public testing::Test {
+ protected:
+  ResultFile() {
+    std::string pattern = testing::TempDir() + "resultsXXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    write("secret", "mine");
+  }
+  ~ResultFile() override { fs::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  void write(const std::string& name, const std::string& content) const { std::ofstream(path(name)) << content; }
+  [[nodiscard]] std::string read(const std::string& name) const {
+    std::ostringstream content;
+    content << std::ifstream(path(name)).rdbuf();
+    return content.str();
+  }
+  [[nodiscard]] mode_t mode(const std::string& name) const {
+    struct stat is = {};
+    return ::stat(path(name).c_str(), &is) == 0 ? is.st_mode & 07777 : 0;
+  }
+  [[nodiscard]] std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+  void plant_link(const std::string& name, uid_t owner) const {
+    ASSERT_EQ(::symlink(path("secret").c_str(), path(name).c_str()), 0);
+    ASSERT_EQ(::lchown(path(name).c_str(), owner, owner), 0);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ResultFile, IsMadeAsTheUmaskSays) {
+  const mode_t before = ::umask(027);
+  EXPECT_TRUE(replace_file(path("new"), "result").ok());
+  ::umask(before);
+  EXPECT_EQ(read("new"), "result");
+  EXPECT_EQ(mode("new"), 0640U);
+  EXPECT_EQ(files(), 2U);
+}
+
+TEST_F(ResultFile, KeepsItsPermissionsWhenItIsReplaced) {
+  write("old", "old");
+  ASSERT_EQ(::chmod(path("old").c_str(), 0604), 0);
+  EXPECT_TRUE(replace_file(path("old"), "new").ok());
+  EXPECT_EQ(read("old"), "new");
+  EXPECT_EQ(mode("old"), 0604U);
+}
+
+TEST_F(ResultFile, FollowsALinkOfTheUsersOwn) {
+  plant_link("link", ::geteuid());
+  EXPECT_TRUE(replace_file(path("link"), "result").ok());
+  EXPECT_EQ(read("secret"), "result");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+}
+
+// The name that is written first cannot be foreseen from the process's id.
+TEST_F(ResultFile, DoesNotUseNamesThatWerePlanted) {
+  for (pid_t pid = ::getpid(); pid < ::getpid() + 50; ++pid) {
+    plant_link("result.new." + std::to_string(pid), ::geteuid());
+  }
+  EXPECT_TRUE(replace_file(path("result"), "result").ok());
+  EXPECT_EQ(read("secret"), "mine");
+  EXPECT_EQ(read("result"), "result");
+  EXPECT_FALSE(fs::is_symlink(path("result")));
+}
+
+TEST_F(ResultFile, LeavesALinkOfAnotherUserAlone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
+  plant_link("result", kNobody);
+  for (const Status& outcome : {check_replaceable(path("result")), replace_file(path("result"), "result")}) {
+    EXPECT_EQ(outcome.code(), std::errc::operation_not_permitted);
+    EXPECT_THAT(outcome.message(), HasSubstr(path("result") + ": it is a symbolic link of another user's"));
+  }
+  EXPECT_EQ(read("secret"), "mine");
+}
+
+// Opening it would wait for a reader, and the reader would have the result.
+TEST_F(ResultFile, LeavesAPipeOfAnotherUserAlone) {
+  if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
+  ASSERT_EQ(::mkfifo(path("result").c_str(), 0666), 0);
+  ASSERT_EQ(::lchown(path("result").c_str(), kNobody, kNobody), 0);
+  EXPECT_EQ(check_replaceable(path("result")).code(), std::errc::operation_not_permitted);
+  EXPECT_EQ(replace_file(path("result"), "result").code(), std::errc::operation_not_permitted);
+}
+
+TEST_F(ResultFile, DoesNotTakeThePermissionsOfAnotherUsersFile) {
+  if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
+  write("result", "planted");
+  ASSERT_EQ(::chmod(path("result").c_str(), 0666), 0);
+  ASSERT_EQ(::lchown(path("result").c_str(), kNobody, kNobody), 0);
+  const mode_t before = ::umask(022);
+  EXPECT_TRUE(replace_file(path("result"), "result").ok());
+  ::umask(before);
+  EXPECT_EQ(mode("result"), 0644U);
+}
+
+TEST_F(ResultFile, SaysWhyItCannotBeWrittenAndLeavesNothing) {
+  EXPECT_EQ(replace_file("/dev/full", "result").code(), std::errc::no_space_on_device);
+  EXPECT_EQ(replace_file(folder_, "result").code(), std::errc::is_a_directory);
+  EXPECT_EQ(replace_file(path("none/result"), "result").code(), std::errc::no_such_file_or_directory);
+  EXPECT_EQ(files(), 1U);
+}
+
+}  // namespace
+}  // namespace rdmacomm::programs
