@@ -99,6 +99,7 @@ Status run_client(ClientOptions options) {
   options.plan.client_cpu = programs::two_cpus().first;
   const auto workspace = Workspace::create(*device, options.plan);
   if (!workspace) return workspace.error();
+  (*workspace)->touch();
 
   SessionOptions session_options = options.connection.session;
   session_options.shared_device = device;

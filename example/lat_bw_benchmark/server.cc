@@ -3,17 +3,26 @@
 #include <iostream>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "lat_bw_benchmark/part.h"
 #include "lat_bw_benchmark/session_parts.h"
 #include "rdmacomm/session/server_session.h"
+#include "support/arrivals.h"
 #include "support/cpu.h"
+#include "support/guest_places.h"
 
 namespace rdmacomm::benchmark {
 namespace {
 
+/// How long a client waits for its turn, which is less than it waits for the server's answer.
+constexpr std::chrono::seconds kPlacePatience{5};
+
 /// What one client needs of the server.
 struct Job {
+  std::string address = {};
+  std::shared_ptr<programs::Guest> guest = nullptr;
   Plan plan = {};
   Reply reply = {};
   std::unique_ptr<Workspace> workspace = nullptr;
@@ -30,55 +39,81 @@ int choose_cpu(const Plan& plan) {
 /// Makes a job of each plan that it accepts, one at a time.
 class BenchmarkServer final : public programs::DeliveringSession<ServerSession> {
  public:
-  BenchmarkServer(SessionOptions options, const ModesAndAdapter& connection)
-      : DeliveringSession(std::move(options)), connection_(connection) {}
+  /// One client at a time is measured with; it has all the memory.
+  BenchmarkServer(SessionOptions options, const ModesAndAdapter& connection, std::chrono::milliseconds rest)
+      : DeliveringSession(std::move(options)),
+        places_({.guests = 1, .guests_of_a_host = 1, .rest = rest}),
+        connection_(connection) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     auto plan = unpack<Plan>(peer.private_data);
     if (!plan) return plan.error();
     if (Status fits = check_limits(*device(), *plan); !fits.ok()) return fits;
-    const std::lock_guard lock(mutex_);
-    if (!client_.empty()) {
-      return make_error(std::make_error_code(std::errc::device_or_resource_busy),
-                        "this server is busy with " + client_);
-    }
+    auto guest = places_.admit(peer.address, Workspace::bytes_for(*plan), Deadline::after(kPlacePatience));
+    if (!guest) return guest.error();
     auto workspace = Workspace::create(*device(), *plan);
-    if (!workspace) return workspace.error();
-    client_ = peer.address;
-    job_ = Job{.plan = std::move(*plan), .reply = {}, .workspace = std::move(*workspace)};
+    if (!workspace) {
+      places_.leave(peer.address);
+      return workspace.error();
+    }
+    const std::lock_guard lock(mutex_);
+    job_ = Job{.address = peer.address,
+               .guest = std::move(*guest),
+               .plan = std::move(*plan),
+               .workspace = std::move(*workspace)};
     job_->reply = {.device = device()->to_text(), .cpu = choose_cpu(job_->plan)};
     fit_hca(hca, connection_, job_->plan, *job_->workspace);
     hca.private_data = pack(job_->reply);
     return {};
   }
 
+  Status post_connecting(EndPoint& endpoint) override {
+    Job* const job = job_of(endpoint);
+    if (job == nullptr) return make_error(Errc::kWrongState, "no plan of " + endpoint.peer());
+    places_.set_dismissal(*job->guest, [weak = endpoint.weak_from_this()](const Error& why) {
+      const auto held = weak.lock();
+      if (!held) return;
+      held->connector().give_up(why);
+      held->stop();
+    });
+    return {};
+  }
+
+  void on_established(EndPoint& endpoint) override { arrivals.put(endpoint); }
+
   void on_connect_failed(const std::string& peer, const Error& why) override {
     ServerSession::on_connect_failed(peer, why);
-    const std::lock_guard lock(mutex_);
-    if (!client_.empty() && peer.starts_with(client_)) forget();
+    leave(peer.substr(0, peer.find(" (")));
   }
 
-  /// The job of the endpoint that was established.
-  [[nodiscard]] Job* job() {
+  /// What is to be done with a client that has been connected; no other one has a job before job_done().
+  [[nodiscard]] Job* job_of(const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
-    return job_ ? &*job_ : nullptr;
+    return job_ && job_->address == endpoint.connector().peer_address() ? &*job_ : nullptr;
   }
   /// Frees the memory of the job; the next client may come.
-  void job_done() {
-    const std::lock_guard lock(mutex_);
-    forget();
+  void job_done(const EndPoint& endpoint) {
+    delivery.forget(endpoint);
+    leave(endpoint.connector().peer_address());
   }
+  /// Nobody waits for its turn any more.
+  void close_places() { places_.close(); }
+
+  programs::Arrivals arrivals;
 
  private:
-  void forget() {
-    client_.clear();
-    job_.reset();
+  void leave(const std::string& address) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (job_ && job_->address == address) job_.reset();
+    }
+    places_.leave(address);
   }
 
+  programs::GuestPlaces places_;
   const ModesAndAdapter connection_;
   std::mutex mutex_;
-  std::string client_;  // whom job_ is for
-  std::optional<Job> job_;
+  std::optional<Job> job_;  // of the client that has the place
 };
 
 /// Does what the client orders, until it is done.
@@ -93,18 +128,27 @@ class Follower {
                .clock = clock,
                .side = Lane::Side::kServer,
                .yield_when_idle = yield_when_idle}),
+        workspace_(*job.workspace),
+        guest_(*job.guest),
         cells_(job.plan.cells()) {}
 
   Status follow() {
     for (;;) {
+      guest_.set_working(false);
       const auto bytes = lane_.endpoint().receive_message(Deadline::never());
       if (!bytes) return bytes.error();
+      guest_.set_working(true);
+      guest_.note_progress();
       if (unpack<Done>(*bytes)) return {};
       const auto order = unpack<Order>(*bytes);
       if (!order) return order.error();
+      if (!std::exchange(ordered_, true)) workspace_.touch();
       if (Status done = carry_out(*order); !done.ok()) return lane_.with_cause(done);
     }
   }
+
+  /// Whether the client has ordered anything.
+  [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
  private:
   Status carry_out(const Order& order) {
@@ -134,46 +178,65 @@ class Follower {
   static Deadline deadline() { return Deadline::after(std::chrono::seconds(60)); }
 
   Lane lane_;
+  Workspace& workspace_;
+  programs::Guest& guest_;
   const std::vector<Cell> cells_;
+  bool ordered_ = false;
+};
+
+/// What became of a client. A value.
+struct Run {
+  Status outcome = {};
+  bool ordered = false;  ///< anything: else it was none of a client's runs
 };
 
 /// One client's run, from the established connection to its end.
-Status serve(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
-             bool yield_when_idle) {
-  if (Status fits = check_workspace(endpoint, job.plan); !fits.ok()) return fits;
+Run serve(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
+          bool yield_when_idle) {
+  if (Status fits = check_workspace(endpoint, job.plan); !fits.ok()) return {.outcome = fits};
   if (job.reply.cpu >= 0) {
-    if (Status pinned = programs::pin_this_thread(job.reply.cpu); !pinned.ok()) return pinned;
+    if (Status pinned = programs::pin_this_thread(job.reply.cpu); !pinned.ok()) return {.outcome = pinned};
   }
-  Status outcome = Follower(endpoint, delivery, job, clock, yield_when_idle).follow();
+  Follower follower(endpoint, delivery, job, clock, yield_when_idle);
+  Run run{.outcome = follower.follow()};
+  run.ordered = follower.ordered();
   // The client is told why, unless it has gone before.
-  if (!outcome.ok() && endpoint.alive()) endpoint.connector().refuse(outcome.error());
-  return outcome;
+  if (!run.outcome.ok() && endpoint.alive()) endpoint.connector().refuse(run.outcome.error());
+  return run;
+}
+
+void say(const std::string& text) {
+  std::cerr << (programs::program_name() + ": " + text + '\n') << std::flush;
 }
 
 }  // namespace
 
 Status run_server(const ServerOptions& options) {
-  const auto session = make_session<BenchmarkServer>(options.connection.session,
-                                                     ModesAndAdapter{options.connection.adapter, options.modes});
+  const auto session = make_session<BenchmarkServer>(
+      options.connection.session, ModesAndAdapter{options.connection.adapter, options.modes}, options.rest);
   if (Status started = session->start(); !started.ok()) return started;
   options.listening(session->port());
   const programs::TickClock clock;
   const bool one_cpu = programs::two_cpus().second < 0;
   for (;;) {
-    const auto endpoint = session->wait_for_endpoint(Deadline::never());
-    if (!endpoint) return endpoint.error();
-    Job* job = session->job();
-    Status outcome = job != nullptr ? serve(**endpoint, session->delivery, *job, clock, one_cpu)
-                                    : make_error(Errc::kWrongState, "no plan for " + (*endpoint)->peer());
-    Status closed = (*endpoint)->close();
-    session->delivery.forget(**endpoint);
-    session->job_done();
-    if (outcome.ok()) outcome = closed;
-    if (!options.connection.keep_serving) return outcome;
-    if (outcome.ok()) {
-      std::cout << "served " << (*endpoint)->peer() << std::endl;
+    const auto endpoint = session->arrivals.next();
+    while (session->wait_for_endpoint(Deadline::after({}))) {  // which holds those that are served already, too
+    }
+    Job* const job = session->job_of(*endpoint);
+    Run run = job != nullptr ? serve(*endpoint, session->delivery, *job, clock, one_cpu)
+                             : Run{.outcome = make_error(Errc::kWrongState, "no plan for " + endpoint->peer())};
+    Status closed = endpoint->close();
+    session->job_done(*endpoint);
+    if (run.outcome.ok()) run.outcome = closed;
+    if (!options.connection.keep_serving && run.ordered) {
+      session->close_places();
+      return run.outcome;
+    }
+    if (run.outcome.ok()) {
+      std::cout << "served " << endpoint->peer() << std::endl;
     } else {
-      std::cerr << programs::program_name() << ": " << outcome.message() << std::endl;
+      say(run.outcome.message() +
+          (options.connection.keep_serving ? "" : "; it had ordered nothing: the next client is waited for"));
     }
   }
 }

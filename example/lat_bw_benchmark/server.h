@@ -1,6 +1,7 @@
 // server.h - the server of the benchmark: follows the plans of its clients.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 
@@ -14,10 +15,14 @@ struct ServerOptions {
   programs::ConnectionFlags connection = {};
   programs::ModeFlags modes = {};
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
+  /// A client that has ordered nothing for so long gives way to one that waits.
+  std::chrono::milliseconds rest{1000};
 };
 
 /// Serves one client after the other: one, or any number with keep_serving. A client that comes while another one is
-/// being served is refused; so is one with a plan that this device cannot follow. Neither counts as the one client.
+/// being served waits some seconds for its turn, and is refused then; so is one with a plan that this device cannot
+/// follow, or that needs more memory than there is. These do not count as the one client, nor does one that leaves before
+/// it has ordered anything.
 /// Returns  as ServerSession::start; kPeerLost: the client died during its run; or as the operations
 [[nodiscard]] Status run_server(const ServerOptions& options);
 

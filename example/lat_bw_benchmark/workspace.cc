@@ -27,8 +27,11 @@ Result<std::unique_ptr<Workspace>> Workspace::create(RDMADevice& device, const P
   if (std::ranges::any_of(plan.ops, is_atomic)) options.remote_access = options.remote_access | RemoteAccess::kAtomic;
   auto buffer = RDMABuffer::allocate(device, options);
   if (!buffer) return buffer.error();
-  std::memset((*buffer)->data(), 0x5a, (*buffer)->size());  // no page fault is left for the measurement
   return std::unique_ptr<Workspace>(new Workspace(std::move(*buffer), plan.area_bytes()));
+}
+
+void Workspace::touch() noexcept {
+  std::memset(buffer_->data(), 0x5a, buffer_->size());
 }
 
 Blocks::Blocks(Workspace& mine, const RemoteRegion& theirs, const Plan& plan, const Cell& cell)

@@ -17,8 +17,10 @@ namespace rdmacomm::benchmark {
 /// A resource. Lifetime: must not outlive its device; outlives the channel that uses it.
 class Workspace {
  public:
-  /// Allocates, registers and touches what `plan` needs. Returns as RDMABuffer::allocate.
+  /// Allocates and registers what `plan` needs. Returns as RDMABuffer::allocate.
   [[nodiscard]] static Result<std::unique_ptr<Workspace>> create(RDMADevice& device, const Plan& plan);
+  /// Writes to all of it, so that no page fault is left for the measurement. Until then no page of it is in use.
+  void touch() noexcept;
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 

@@ -16,12 +16,14 @@
 #include "mesh_comm_service/report.h"
 #include "mesh_comm_service/terms.h"
 #include "support/connection_flags.h"
+#include "rdmacomm/base/system_call.h"
+#include "rdmacomm/base/unique_fd.h"
+#include "support/available_memory.h"
 #include "support/descriptor_limit.h"
 #include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/result_file.h"
 #include "support/sizes.h"
-#include "support/table.h"
 
 DEFINE_string(cluster, "", "the nodes, in the order of their ranks; also as separate words: --cluster h1 h2 h3");
 DEFINE_string(hostfile, "", "the same from a file: one node a line; \"h1 slots=2\" stands for two");
@@ -239,21 +241,18 @@ Status write_files(const ReportHead& head, const std::vector<NodeResult>& result
   return programs::replace_file(FLAGS_heatmap, heat_map_for(FLAGS_heatmap, head, rate_matrix(results, head.nodes)));
 }
 
-std::string gib_text(double bytes) {
-  return programs::number_text(bytes / (1 << 30)) + " GiB";
-}
-
 /// Before anything is opened: a machine that runs out of memory later ends whom it likes.
 /// here   how many of the `nodes` are on this machine, as far as this process knows
 Status check_memory(const Terms& terms, int nodes, int here) {
-  const auto available = available_memory();
-  const double needed = static_cast<double>(terms.bytes_per_peer()) * (nodes - 1) * here;
-  if (!available || needed <= static_cast<double>(*available)) return {};
+  const auto available = programs::available_memory();
+  const std::uint64_t needed =
+      terms.bytes_per_peer() * static_cast<std::uint64_t>(nodes - 1) * static_cast<std::uint64_t>(here);
+  if (!available || needed <= *available) return {};
   return make_error(Errc::kInvalidArgument,
                     "--size=" + programs::size_text(terms.size) + ", --queue-depth=" + std::to_string(terms.depth) +
                         (here > 1 ? ": " + std::to_string(here) + " nodes need " : ": a node needs ") +
-                        gib_text(needed) + " for messages with " + std::to_string(nodes - 1) +
-                        " others each, and this machine has " + gib_text(static_cast<double>(*available)) +
+                        programs::gib_text(needed) + " for messages with " + std::to_string(nodes - 1) +
+                        " others each, and this machine has " + programs::gib_text(*available) +
                         " available; choose smaller ones, or fewer nodes");
 }
 

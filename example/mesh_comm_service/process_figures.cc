@@ -36,14 +36,6 @@ ProcessFigures process_figures() {
   return figures;
 }
 
-std::optional<std::uint64_t> available_memory() {
-  std::optional<std::uint64_t> available;
-  read_values("/proc/meminfo", [&](const std::string& name, std::uint64_t value) {
-    if (name == "MemAvailable:") available = value * 1024;
-  });
-  return available;
-}
-
 std::uint64_t cpu_time_us() {
   rusage usage{};
   if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 namespace rdmacomm::mesh {
 
@@ -16,8 +15,5 @@ struct ProcessFigures {
 [[nodiscard]] ProcessFigures process_figures();
 /// Processor time of all threads so far, in user and in system.
 [[nodiscard]] std::uint64_t cpu_time_us();
-
-/// What the machine can give to processes without swapping. Empty: it does not say.
-[[nodiscard]] std::optional<std::uint64_t> available_memory();
 
 }  // namespace rdmacomm::mesh

@@ -1,6 +1,5 @@
 #include "ping_pong/common.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -12,16 +11,18 @@ namespace rdmacomm::ping_pong {
 Result<std::unique_ptr<Memory>> Memory::create(RDMADevice& device, const Terms& terms) {
   BufferOptions options;
   options.name = kBufferName;
-  options.block_bytes = std::max<std::size_t>((terms.size + 63) / 64 * 64, 64);
-  options.block_count = 3;
+  options.block_bytes = block_bytes(terms);
+  options.block_count = kBlocks;
   options.remote_access = RemoteAccess::kRead | RemoteAccess::kWrite;
   if (device.limits().atomics) options.remote_access = options.remote_access | RemoteAccess::kAtomic;
   auto buffer = RDMABuffer::allocate(device, options);
   if (!buffer) return buffer.error();
-  std::unique_ptr<Memory> memory(new Memory(std::move(*buffer), static_cast<std::uint32_t>(terms.size)));
-  fill_for(memory->out().bytes(), Step::kRead);
-  std::memcpy(memory->counter().data(), &kCounterStart, sizeof(kCounterStart));
-  return memory;
+  return std::unique_ptr<Memory>(new Memory(std::move(*buffer), static_cast<std::uint32_t>(terms.size)));
+}
+
+void Memory::fill_for_peer() {
+  fill_for(out().bytes(), Step::kRead);
+  std::memcpy(counter().data(), &kCounterStart, sizeof(kCounterStart));
 }
 
 Status wait_for(programs::Delivery& delivery, EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done) {

@@ -1,6 +1,7 @@
 // common.h - what both sides of ping_pong_test have: memory, patterns, a way to wait.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,10 @@ inline constexpr std::uint64_t kCounterStart = 1000;
 class Memory {
  public:
   [[nodiscard]] static Result<std::unique_ptr<Memory>> create(RDMADevice& device, const Terms& terms);
+  /// How many bytes that allocates.
+  [[nodiscard]] static std::uint64_t bytes_for(const Terms& terms) noexcept { return kBlocks * block_bytes(terms); }
+  /// Writes what the peer is to find by READ and atomics. create() does not: until then no page of it is in use.
+  void fill_for_peer();
 
   [[nodiscard]] const RDMABuffer& buffer() const noexcept { return *buffer_; }
   [[nodiscard]] BufferSlice out() const { return buffer_->at(0).first(bytes_); }
@@ -45,6 +50,11 @@ class Memory {
   }
 
  private:
+  static constexpr std::uint64_t kBlocks = 3;
+  [[nodiscard]] static std::uint64_t block_bytes(const Terms& terms) noexcept {
+    return std::max<std::uint64_t>((terms.size + 63) / 64 * 64, 64);
+  }
+
   Memory(std::unique_ptr<RDMABuffer> buffer, std::uint32_t bytes) : buffer_(std::move(buffer)), bytes_(bytes) {}
   std::unique_ptr<RDMABuffer> buffer_;
   std::uint32_t bytes_;

@@ -1,36 +1,61 @@
 #include "ping_pong/server.h"
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <iostream>
+#include <list>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "ping_pong/common.h"
 #include "rdmacomm/session/server_session.h"
+#include "support/arrivals.h"
+#include "support/guest_places.h"
 #include "support/peer_loss.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::ping_pong {
 namespace {
 
-/// What one client needs of the server. Its memory goes after its endpoint.
-struct Guest {
+/// How long a client waits for a place, which is less than it waits for the server's answer.
+constexpr std::chrono::seconds kPlacePatience{5};
+
+/// What the server has for one client. Its memory goes after its endpoint.
+struct Seat {
   Terms terms = {};
+  std::shared_ptr<programs::Guest> guest = nullptr;
   std::shared_ptr<Memory> memory = nullptr;
 };
 
 class PingPongServer final : public programs::DeliveringSession<ServerSession> {
  public:
-  PingPongServer(SessionOptions options, const AdapterConfig& adapter, const programs::ModeFlags& modes)
-      : DeliveringSession(std::move(options)), adapter_(adapter), modes_(modes) {}
+  /// Clients are served beside each other: one that rests does not hold the others up.
+  PingPongServer(SessionOptions options, const AdapterConfig& adapter, const programs::ModeFlags& modes,
+                 std::chrono::milliseconds rest)
+      : DeliveringSession(std::move(options)),
+        places_({.guests = ServerOptions::kGuests,
+                 .guests_of_a_host = ServerOptions::kGuestsOfAHost,
+                 .shared_bytes = ServerOptions::kSharedBytes,
+                 .rest = rest}),
+        adapter_(adapter),
+        modes_(modes) {}
 
   /// The client's terms are known before there are queue pairs: the memory is made to fit them.
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     const auto terms = Terms::decode(peer.private_data);
     if (!terms) return terms.error();
+    auto guest = places_.admit(peer.address, Memory::bytes_for(*terms), Deadline::after(kPlacePatience));
+    if (!guest) return guest.error();
     auto memory = Memory::create(*device(), *terms);
-    if (!memory) return memory.error();
+    if (!memory) {
+      places_.leave(peer.address);
+      return memory.error();
+    }
     for (ChannelConfig& channel : hca.channels) channel.adapter = adapter_;
     modes_.apply(hca);
     hca.publish((*memory)->buffer());
@@ -38,51 +63,74 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
     const auto bytes = std::as_bytes(std::span(device_text));
     hca.private_data.assign(bytes.begin(), bytes.end());
     const std::lock_guard lock(mutex_);
-    guests_[peer.address] = {.terms = *terms, .memory = std::move(*memory)};
+    seats_[peer.address] = {.terms = *terms, .guest = std::move(*guest), .memory = std::move(*memory)};
     return {};
   }
 
   /// The client's first message may come as soon as both sides are connected: a receive must wait for it.
   Status post_connecting(EndPoint& endpoint) override {
-    const Guest guest = guest_of(endpoint);
-    if (guest.memory == nullptr) return make_error(Errc::kWrongState, "no terms of " + endpoint.peer());
-    const auto failed = endpoint.data()->post_recv(guest.memory->in(), 0);
+    const Seat seat = seat_of(endpoint);
+    if (seat.memory == nullptr) return make_error(Errc::kWrongState, "no terms of " + endpoint.peer());
+    places_.set_dismissal(*seat.guest, [weak = endpoint.weak_from_this()](const Error& why) {
+      const auto held = weak.lock();
+      if (!held) return;
+      held->connector().give_up(why);
+      held->stop();
+    });
+    const auto failed = endpoint.data()->post_recv(seat.memory->in(), 0);
     return failed ? Status(make_error(failed, "cannot post a receive")) : Status();
   }
 
+  void on_established(EndPoint& endpoint) override { arrivals.put(endpoint); }
+
   void on_connect_failed(const std::string& peer, const Error& why) override {
     ServerSession::on_connect_failed(peer, why);
-    const std::lock_guard lock(mutex_);
-    std::erase_if(guests_, [&](const auto& entry) { return peer.starts_with(entry.first); });
+    leave(peer.substr(0, peer.find(" (")));
   }
 
-  [[nodiscard]] Guest guest_of(const EndPoint& endpoint) {
+  [[nodiscard]] Seat seat_of(const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
-    const auto found = guests_.find(endpoint.connector().peer_address());
-    return found == guests_.end() ? Guest{} : found->second;
+    const auto found = seats_.find(endpoint.connector().peer_address());
+    return found == seats_.end() ? Seat{} : found->second;
   }
   void forget(const EndPoint& endpoint) {
     delivery.forget(endpoint);
-    const std::lock_guard lock(mutex_);
-    guests_.erase(endpoint.connector().peer_address());
+    leave(endpoint.connector().peer_address());
   }
+  /// Nobody waits for a place any more.
+  void close_places() { places_.close(); }
+
+  programs::Arrivals arrivals;
 
  private:
+  /// The place is free once the memory is.
+  void leave(const std::string& address) {
+    std::optional<Seat> seat;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = seats_.extract(address)) seat = std::move(found.mapped());
+    }
+    seat.reset();
+    places_.leave(address);
+  }
+
+  programs::GuestPlaces places_;
   const AdapterConfig adapter_;
   const programs::ModeFlags modes_;
   std::mutex mutex_;
-  std::map<std::string, Guest> guests_;  // by the address that their connection comes from
+  std::map<std::string, Seat> seats_;  // by the address that their connection comes from
 };
 
 /// One client's game, from the server's side.
 class ServerGame {
  public:
-  ServerGame(EndPoint& endpoint, programs::Delivery& delivery, const Guest& guest)
+  ServerGame(EndPoint& endpoint, programs::Delivery& delivery, const Seat& seat)
       : endpoint_(endpoint),
         delivery_(delivery),
         channel_(*endpoint.data()),
-        memory_(*guest.memory),
-        terms_(guest.terms) {}
+        memory_(*seat.memory),
+        guest_(*seat.guest),
+        terms_(seat.terms) {}
 
   Status play() {
     for (;;) {
@@ -90,6 +138,8 @@ class ServerGame {
       if (!question) return question.error();
       if (question->size() != 1) return make_error(Errc::kBadMessage, "a question of " + endpoint_.peer() + " is none");
       const auto step = static_cast<Step>(question->front());
+      guest_.note_progress();
+      if (!std::exchange(asked_, true)) memory_.fill_for_peer();
       std::string wrong;
       if (Status seen = look(step, wrong); !seen.ok()) return seen;
       const auto answer = std::as_bytes(std::span(wrong));
@@ -97,6 +147,9 @@ class ServerGame {
       if (step == Step::kAnswer) return ping_pong();
     }
   }
+
+  /// Whether the client has asked for anything.
+  [[nodiscard]] bool asked() const noexcept { return asked_; }
 
  private:
   /// Does this side's part of a step. `wrong` says what the client did not do right.
@@ -153,6 +206,7 @@ class ServerGame {
     if (Status ready = endpoint_.sync_with_peer("ping-pong", Deadline::after(kPatience)); !ready.ok()) return ready;
     for (std::uint32_t i = 0; i < terms_.iterations; ++i) {
       if (Status asked = wait_for(delivery_, endpoint_, 1, done_); !asked.ok()) return asked;
+      guest_.note_progress();
       if (i + 1 < terms_.iterations) {
         if (Status posted = post_receive(); !posted.ok()) return posted;
       }
@@ -167,38 +221,118 @@ class ServerGame {
   programs::Delivery& delivery_;
   RDMAChannel& channel_;
   Memory& memory_;
+  programs::Guest& guest_;
   const Terms terms_;
+  bool asked_ = false;
   std::vector<Completion> done_;
 };
 
-Status serve(PingPongServer& session, EndPoint& endpoint) {
-  const Guest guest = session.guest_of(endpoint);
-  Status outcome = programs::with_cause(endpoint, ServerGame(endpoint, session.delivery, guest).play());
-  // The client is told why, unless it has gone before.
-  if (!outcome.ok() && endpoint.alive()) endpoint.connector().refuse(outcome.error());
-  Status closed = endpoint.close();
+/// What became of a client. A value.
+struct Run {
+  Status outcome = {};
+  bool asked = false;  ///< for anything: else it was none of a client's runs
+};
+
+Run serve(PingPongServer& session, EndPoint& endpoint) {
+  Run run;
+  {
+    const Seat seat = session.seat_of(endpoint);
+    ServerGame game(endpoint, session.delivery, seat);
+    run.outcome = programs::with_cause(endpoint, game.play());
+    run.asked = game.asked();
+    // The client is told why, unless it has gone before.
+    if (!run.outcome.ok() && endpoint.alive()) endpoint.connector().refuse(run.outcome.error());
+    Status closed = endpoint.close();
+    if (run.outcome.ok()) run.outcome = closed;
+  }
   session.forget(endpoint);
-  return outcome.ok() ? closed : outcome;
+  return run;
 }
+
+/// The threads that serve, one for each client, and what they say.
+class Servers {
+ public:
+  Servers(PingPongServer& session, bool keep_serving) : session_(session), keep_serving_(keep_serving) {}
+  Servers(const Servers&) = delete;
+  Servers& operator=(const Servers&) = delete;
+  ~Servers() { join(); }
+
+  void start(const std::shared_ptr<EndPoint>& endpoint) {
+    threads_.remove_if([](Server& each) {
+      if (!each.over.load()) return false;
+      each.thread.join();
+      return true;
+    });
+    Server& server = threads_.emplace_back();
+    try {
+      server.thread = std::thread([this, endpoint, &server] {
+        finished(*endpoint, serve(session_, *endpoint));
+        server.over.store(true);
+      });
+    } catch (const std::system_error& error) {  // no more threads for this user: others go on
+      threads_.pop_back();
+      say(endpoint->peer() + " is not served: cannot start a thread: " + error.what());
+      endpoint->connector().refuse(make_error(error.code(), "the server cannot start a thread"));
+      (void)endpoint->close();
+      session_.forget(*endpoint);
+    }
+  }
+  void join() {
+    for (Server& each : threads_) each.thread.join();
+    threads_.clear();
+  }
+  /// Of the run that was the only one to serve.
+  [[nodiscard]] Status outcome() {
+    const std::lock_guard lock(mutex_);
+    return outcome_.value_or(Status());
+  }
+
+ private:
+  struct Server {
+    std::thread thread = {};
+    std::atomic<bool> over{false};
+  };
+
+  void finished(const EndPoint& endpoint, Run run) {
+    const std::lock_guard lock(mutex_);
+    if (outcome_) return;  // the server ends, and this client with it
+    if (!keep_serving_ && run.asked) {
+      outcome_ = std::move(run.outcome);
+      session_.arrivals.stop();
+    } else if (!run.outcome.ok()) {
+      say(run.outcome.message() + (keep_serving_ ? "" : "; it had asked for nothing: the next client is waited for"));
+    } else {
+      std::cout << "served " << endpoint.peer() << std::endl;
+    }
+  }
+  static void say(const std::string& text) {
+    std::cerr << (programs::program_name() + ": " + text + '\n') << std::flush;
+  }
+
+  PingPongServer& session_;
+  const bool keep_serving_;
+  std::list<Server> threads_;
+  std::mutex mutex_;
+  std::optional<Status> outcome_;
+};
 
 }  // namespace
 
 Status run_server(const ServerOptions& options) {
   const auto session =
-      make_session<PingPongServer>(options.connection.session, options.connection.adapter, options.modes);
+      make_session<PingPongServer>(options.connection.session, options.connection.adapter, options.modes, options.rest);
   if (Status started = session->start(); !started.ok()) return started;
   options.listening(session->port());
-  for (;;) {
-    const auto endpoint = session->wait_for_endpoint(Deadline::never());
-    if (!endpoint) return endpoint.error();
-    Status outcome = serve(*session, **endpoint);
-    if (!options.connection.keep_serving) return outcome;
-    if (outcome.ok()) {
-      std::cout << "served " << (*endpoint)->peer() << std::endl;
-    } else {
-      std::cerr << programs::program_name() << ": " << outcome.message() << std::endl;
+  Servers servers(*session, options.connection.keep_serving);
+  while (const auto endpoint = session->arrivals.next()) {
+    while (session->wait_for_endpoint(Deadline::after({}))) {  // which holds those that are served already, too
     }
+    servers.start(endpoint);
   }
+  session->close_places();
+  session->stop();
+  servers.join();
+  return servers.outcome();
 }
 
 }  // namespace rdmacomm::ping_pong

@@ -1,6 +1,7 @@
 // server.h - the side of ping_pong_test that waits for clients, checks what they send, and answers.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 
@@ -11,12 +12,20 @@
 namespace rdmacomm::ping_pong {
 
 struct ServerOptions {
+  /// What the memory for all clients together takes at most; one client at a time may need more than that, for itself.
+  static constexpr std::uint64_t kSharedBytes = std::uint64_t{256} << 20;
+  static constexpr int kGuests = 32;  ///< served at a time
+  static constexpr int kGuestsOfAHost = 16;
+
   programs::ConnectionFlags connection = {};
   programs::ModeFlags modes = {};
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
+  /// A client that has done nothing for so long gives its place to one that waits, if all places are taken.
+  std::chrono::milliseconds rest{1000};
 };
 
-/// Serves one client after the other: one, or any number with keep_serving.
+/// Serves clients beside each other: until one of them has had its run, or any number with keep_serving. A client that leaves
+/// before it has asked for anything has had none.
 /// Returns  as ServerSession::start; kPeerLost: the client died during its run; or as the operations
 [[nodiscard]] Status run_server(const ServerOptions& options);
 

@@ -226,7 +226,7 @@ class Deaths(ProgramTest):
         server, port = self.start_server(LAT_BW)
         client = self.start(LAT_BW, "--role=client", f"--port={port}", *ENDLESS, f"--ops={op}", f"--tests={test}")
         client.wait_for("op +measures")
-        time.sleep(self.random.random() * 0.2)
+        time.sleep((0.05 + self.random.random() * 0.2) * SLOW)  # it has ordered something by then
         return server, client, port
 
     def test_of_the_server(self):

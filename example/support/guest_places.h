@@ -1,0 +1,104 @@
+// guest_places.h - which clients a server serves at a time, how much memory they may take, and who gives way to whom.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/base/result.h"
+
+namespace rdmacomm::programs {
+
+/// Bounds of a server. A value.
+struct PlaceLimits {
+  int guests = 1;            ///< at a time, at least 1
+  int guests_of_a_host = 1;  ///< of these, with the same address; no more of them wait for a place
+  /// Bytes of memory of all guests together. A guest that needs more than this is served beside them, one such at a time.
+  std::uint64_t shared_bytes = 0;
+  /// A guest for which the server has waited this long gives its place to a client that waits for one.
+  std::chrono::milliseconds rest{1000};
+};
+
+/// One client that has a place. Threads: any.
+class Guest {
+ public:
+  /// The guest did something. One thread at a time.
+  void note_progress() noexcept {
+    progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  /// While the server or the client works for as long as the client's job takes, the guest does not rest.
+  void set_working(bool working) noexcept { working_.store(working, std::memory_order_relaxed); }
+
+ private:
+  friend class GuestPlaces;
+  using Clock = Deadline::Clock;
+
+  std::string address_ = {};
+  std::string host_ = {};
+  std::uint64_t bytes_ = 0;
+  std::atomic<std::uint64_t> progress_{0};
+  std::atomic<bool> working_{false};
+  std::function<void(const Error&)> dismiss_ = {};
+  bool dismissed_ = false;
+  std::uint64_t seen_progress_ = 0;  // progress_ when it was last seen to change, which was at seen_at_
+  Clock::time_point seen_at_ = {};
+};
+
+/// The places of one server. Clients are admitted before any memory is allocated for them, so what strangers can make a
+/// server allocate is bounded by PlaceLimits. Threads: any.
+class GuestPlaces {
+ public:
+  explicit GuestPlaces(const PlaceLimits& limits) : limits_(limits) {}
+  GuestPlaces(const GuestPlaces&) = delete;
+  GuestPlaces& operator=(const GuestPlaces&) = delete;
+
+  /// Gives a client a place, in lazy_config_hca(). If none is free, guests that rest are dismissed, and this waits for
+  /// their places; clients of the host that had the last place come after those of other hosts.
+  ///
+  /// address  PeerInfo::address, by which leave() knows the guest
+  /// bytes    of memory that is allocated for it
+  /// Returns  std::errc::device_or_resource_busy: no place before the deadline, or too many clients of its host wait;
+  ///          std::errc::not_enough_memory: this machine has less than `bytes` left
+  [[nodiscard]] Result<std::shared_ptr<Guest>> admit(const std::string& address, std::uint64_t bytes,
+                                                     Deadline deadline);
+  /// How the guest is dismissed: called at most once, from any thread, also after leave(). A guest without it is not.
+  void set_dismissal(Guest& guest, std::function<void(const Error&)> dismiss);
+  /// The guest's place is free, because its memory is. Without effect if it has left already.
+  void leave(const std::string& address);
+  /// The server ends: clients that wait for a place, now or later, are refused at once.
+  void close();
+  /// How many clients wait for a place.
+  [[nodiscard]] std::size_t waiting() const;
+
+ private:
+  using Clock = Deadline::Clock;
+  struct Newcomer {
+    std::string host;
+    std::uint64_t bytes;
+  };
+
+  [[nodiscard]] bool is_large(std::uint64_t bytes) const noexcept { return bytes > limits_.shared_bytes; }
+  [[nodiscard]] int guests_of(const std::string& host) const;
+  [[nodiscard]] bool fits(const Newcomer& newcomer) const;
+  [[nodiscard]] bool is_next(const Newcomer& newcomer) const;
+  [[nodiscard]] bool in_the_way(const Guest& guest, const Newcomer& newcomer) const;
+  [[nodiscard]] std::shared_ptr<Guest> find_resting(const Newcomer& newcomer, Clock::time_point now);
+  [[nodiscard]] Error busy() const;
+
+  const PlaceLimits limits_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<std::shared_ptr<Guest>> guests_;
+  std::list<Newcomer> waiting_;
+  std::string last_host_;  // of the guest that was dismissed last
+  bool closed_ = false;
+};
+
+}  // namespace rdmacomm::programs

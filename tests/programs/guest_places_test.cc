@@ -1,0 +1,157 @@
+#include "support/guest_places.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <vector>
+
+#include "support/available_memory.h"
+
+namespace rdmacomm::programs {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+Deadline now() {
+  return Deadline::after({});
+}
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(20));
+}
+
+/// Makes a guest one that leaves when it is dismissed. `dismissed` gets its address then.
+void leaves_when_dismissed(GuestPlaces& places, Guest& guest, const std::string& address,
+                           std::vector<std::string>& dismissed) {
+  places.set_dismissal(guest, [&places, &dismissed, address](const Error& why) {
+    EXPECT_EQ(why.code, Errc::kPeerRefused);
+    dismissed.push_back(address);
+    places.leave(address);
+  });
+}
+
+TEST(GuestPlaces, AreLimitedInNumber) {
+  GuestPlaces places({.guests = 2, .guests_of_a_host = 2, .shared_bytes = 100, .rest = hours(1)});
+  ASSERT_TRUE(places.admit("10.0.0.1:1", 1, now()).has_value());
+  ASSERT_TRUE(places.admit("10.0.0.2:1", 1, now()).has_value());
+  const auto third = places.admit("10.0.0.3:1", 1, now());
+  ASSERT_FALSE(third.has_value());
+  EXPECT_EQ(third.code(), std::errc::device_or_resource_busy);
+  EXPECT_THAT(third.error().message(), HasSubstr("busy with 2 clients"));
+  places.leave("10.0.0.1:1");
+  EXPECT_TRUE(places.admit("10.0.0.3:1", 1, now()).has_value());
+}
+
+TEST(GuestPlaces, AreLimitedForOneHost) {
+  GuestPlaces places({.guests = 10, .guests_of_a_host = 2, .shared_bytes = 100, .rest = hours(1)});
+  ASSERT_TRUE(places.admit("[::1]:1", 1, now()).has_value());
+  ASSERT_TRUE(places.admit("[::1]:2", 1, now()).has_value());
+  EXPECT_FALSE(places.admit("[::1]:3", 1, now()).has_value());
+  EXPECT_TRUE(places.admit("[::2]:3", 1, now()).has_value());
+}
+
+TEST(GuestPlaces, AreLimitedInMemoryWithOneGuestThatHasMore) {
+  GuestPlaces places({.guests = 10, .guests_of_a_host = 10, .shared_bytes = 100, .rest = hours(1)});
+  ASSERT_TRUE(places.admit("a:1", 60, now()).has_value());
+  EXPECT_FALSE(places.admit("a:2", 60, now()).has_value());
+  EXPECT_TRUE(places.admit("a:3", 40, now()).has_value());
+  EXPECT_TRUE(places.admit("a:4", 1000, now()).has_value());
+  EXPECT_FALSE(places.admit("a:5", 1000, now()).has_value());
+  places.leave("a:4");
+  EXPECT_TRUE(places.admit("a:5", 1000, now()).has_value());
+}
+
+TEST(GuestPlaces, NeverHaveMoreMemoryThanTheMachine) {
+  GuestPlaces places({.guests = 1});
+  const auto available = available_memory();
+  ASSERT_TRUE(available.has_value());
+  const auto guest = places.admit("a:1", 4 * *available, now());
+  ASSERT_FALSE(guest.has_value());
+  EXPECT_EQ(guest.code(), std::errc::not_enough_memory);
+  EXPECT_TRUE(places.admit("a:2", 1, now()).has_value());
+}
+
+TEST(GuestPlaces, AGuestThatRestsMakesRoom) {
+  GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
+  std::vector<std::string> dismissed;
+  auto first = places.admit("a:1", 1, now());
+  ASSERT_TRUE(first.has_value());
+  leaves_when_dismissed(places, **first, "a:1", dismissed);
+  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
+  EXPECT_THAT(dismissed, testing::ElementsAre("a:1"));
+}
+
+TEST(GuestPlaces, AGuestThatWorksStays) {
+  GuestPlaces places({.guests = 1, .rest = milliseconds(1)});
+  std::vector<std::string> dismissed;
+  auto first = places.admit("a:1", 1, now());
+  ASSERT_TRUE(first.has_value());
+  leaves_when_dismissed(places, **first, "a:1", dismissed);
+  (*first)->set_working(true);
+  EXPECT_FALSE(places.admit("b:1", 1, Deadline::after(milliseconds(20))).has_value());
+  EXPECT_TRUE(dismissed.empty());
+  (*first)->set_working(false);
+  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
+}
+
+TEST(GuestPlaces, AGuestThatIsStillBeingConnectedStays) {
+  GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
+  ASSERT_TRUE(places.admit("a:1", 1, now()).has_value());
+  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+}
+
+TEST(GuestPlaces, OfManyThatRestOnlyOneMakesRoom) {
+  GuestPlaces places({.guests = 3, .guests_of_a_host = 3, .shared_bytes = 100, .rest = milliseconds(0)});
+  std::vector<std::string> dismissed;
+  for (const char* address : {"a:1", "b:1", "b:2"}) {
+    auto guest = places.admit(address, 1, now());
+    ASSERT_TRUE(guest.has_value());
+    leaves_when_dismissed(places, **guest, address, dismissed);
+  }
+  EXPECT_TRUE(places.admit("c:1", 1, soon()).has_value());
+  ASSERT_EQ(dismissed.size(), 1u);
+  EXPECT_THAT(dismissed.front(), testing::StartsWith("b:"));  // of the host that has most
+}
+
+TEST(GuestPlaces, AHostThatHasAllItsPlacesLosesOneOfThem) {
+  GuestPlaces places({.guests = 9, .guests_of_a_host = 1, .shared_bytes = 100, .rest = milliseconds(0)});
+  std::vector<std::string> dismissed;
+  for (const char* address : {"a:1", "b:1"}) {
+    auto guest = places.admit(address, 1, now());
+    ASSERT_TRUE(guest.has_value());
+    leaves_when_dismissed(places, **guest, address, dismissed);
+  }
+  EXPECT_TRUE(places.admit("b:2", 1, soon()).has_value());
+  EXPECT_THAT(dismissed, testing::ElementsAre("b:1"));
+}
+
+TEST(GuestPlaces, AnotherHostComesBeforeTheOneThatHadThePlace) {
+  GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
+  auto first = places.admit("a:1", 1, now());
+  ASSERT_TRUE(first.has_value());
+  std::promise<void> dismissed;
+  places.set_dismissal(**first, [&](const Error&) { dismissed.set_value(); });
+  // The same host waits first; its client has the place dismissed, which stays taken until the other host waits, too.
+  auto same = std::async(std::launch::async, [&] { return places.admit("a:2", 1, soon()); });
+  dismissed.get_future().wait();
+  auto other = std::async(std::launch::async, [&] { return places.admit("b:1", 1, soon()); });
+  while (places.waiting() < 2) std::this_thread::yield();
+  places.leave("a:1");
+  ASSERT_TRUE(other.get().has_value());
+  places.leave("b:1");
+  EXPECT_TRUE(same.get().has_value());
+}
+
+TEST(GuestPlaces, WhenTheServerEndsNobodyWaits) {
+  GuestPlaces places({.guests = 1, .rest = hours(1)});
+  ASSERT_TRUE(places.admit("a:1", 1, now()).has_value());
+  auto waiting = std::async(std::launch::async, [&] { return places.admit("b:1", 1, Deadline::never()); });
+  while (places.waiting() < 1) std::this_thread::yield();
+  places.close();
+  EXPECT_FALSE(waiting.get().has_value());
+}
+
+}  // namespace
+}  // namespace rdmacomm::programs

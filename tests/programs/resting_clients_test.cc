@@ -1,0 +1,194 @@
+// Servers and clients that do nothing after a right handshake, leave at once, or ask for much memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "lat_bw_benchmark/client.h"
+#include "lat_bw_benchmark/messages.h"
+#include "lat_bw_benchmark/server.h"
+#include "lat_bw_benchmark/session_parts.h"
+#include "ping_pong/client.h"
+#include "ping_pong/server.h"
+#include "rdmacomm/rdmacomm.h"
+
+namespace rdmacomm::programs {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t total = 0;
+  std::uint64_t resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<std::uint64_t>(::getpagesize());
+}
+
+ConnectionFlags flags_for(const HostPort& address) {
+  ConnectionFlags flags;
+  flags.session.device.name = "soft0";
+  flags.session.address = address;
+  return flags;
+}
+
+ModeFlags sleeping() {
+  ModeFlags modes;
+  modes.polling = PollingMode::kAdaptive;
+  return modes;
+}
+
+/// A server that ends after one run, on a thread.
+template <typename Options>
+struct RunningServer {
+  explicit RunningServer(Status (*run)(const Options&), milliseconds rest) {
+    std::promise<std::uint16_t> listening;
+    outcome = std::async(std::launch::async, [=, port_of = &listening] {
+      return run({.connection = flags_for({"", 0}),
+                  .modes = sleeping(),
+                  .listening = [port_of](std::uint16_t at) { port_of->set_value(at); },
+                  .rest = rest});
+    });
+    port = listening.get_future().get();
+  }
+
+  std::uint16_t port = 0;
+  std::future<Status> outcome;
+};
+
+/// A client that gets through the handshake, and then does nothing.
+struct RestingClient : ClientSession {
+  RestingClient(std::uint16_t port, std::vector<std::byte> said, std::size_t published = 0)
+      : ClientSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
+        says(std::move(said)),
+        published_bytes(published) {}
+  ~RestingClient() override { stop(); }
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    hca.private_data = says;
+    if (published_bytes == 0) return {};
+    auto made = RDMABuffer::allocate(*device(), {.name = benchmark::kWorkspace,
+                                                 .block_bytes = published_bytes,
+                                                 .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite});
+    if (!made) return made.error();
+    memory = std::move(*made);
+    hca.publish(*memory);
+    hca.channels = {ChannelConfig{.name = kDataChannel}};  // as a client of the benchmark has it
+    return {};
+  }
+
+  const std::vector<std::byte> says;
+  const std::size_t published_bytes;
+  std::unique_ptr<RDMABuffer> memory;
+};
+
+using RestingClients = std::vector<std::unique_ptr<RestingClient, StopAndDelete>>;
+
+/// All at once, as strangers come.
+std::size_t connect_all(const RestingClients& clients) {
+  std::vector<std::future<bool>> connecting;
+  for (const auto& client : clients) {
+    connecting.push_back(std::async(std::launch::async, [&] { return client->connect().has_value(); }));
+  }
+  std::size_t connected = 0;
+  for (auto& each : connecting) connected += each.get() ? 1 : 0;
+  return connected;
+}
+
+RestingClients resting_players(int count, std::uint16_t port, std::uint64_t size) {
+  RestingClients clients;
+  for (int i = 0; i < count; ++i) {
+    clients.push_back(make_session<RestingClient>(port, ping_pong::Terms{.size = size}.encode()));
+  }
+  return clients;
+}
+
+Status play(const HostPort& server) {
+  testing::internal::CaptureStdout();
+  const Status outcome = ping_pong::run_client(flags_for(server), {.size = 64, .iterations = 10}, sleeping());
+  const std::string said = testing::internal::GetCapturedStdout();
+  return outcome;
+}
+
+TEST(PingPongServer, TakesNoMemoryForClientsThatRest) {
+  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
+  const auto strangers = resting_players(8, server.port, 64 * kMiB);
+  EXPECT_GE(connect_all(resting_players(1, server.port, 1)),
+            1u);  // what a connection itself takes is there from now on
+  const std::uint64_t before = resident_bytes();
+  EXPECT_GE(connect_all(strangers), 1u);
+  EXPECT_LT(resident_bytes(), before + 64 * kMiB) << "each asks for 64 MiB messages";
+  EXPECT_TRUE(play({"127.0.0.1", server.port}).ok());
+  EXPECT_TRUE(server.outcome.get().ok());
+}
+
+TEST(PingPongServer, ServesOthersBesideClientsThatRest) {
+  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, std::chrono::hours(1));
+  const auto strangers = resting_players(ping_pong::ServerOptions::kGuestsOfAHost, server.port, 64);
+  EXPECT_EQ(connect_all(strangers), strangers.size());
+  const Status outcome = play({"::1", server.port});  // another address
+  EXPECT_TRUE(outcome.ok()) << outcome.message();
+  EXPECT_TRUE(server.outcome.get().ok());
+}
+
+TEST(PingPongServer, AClientThatRestsGivesItsPlaceToOneOfTheSameHost) {
+  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
+  const auto strangers = resting_players(ping_pong::ServerOptions::kGuestsOfAHost, server.port, 64);
+  EXPECT_EQ(connect_all(strangers), strangers.size());
+  const Status outcome = play({"127.0.0.1", server.port});
+  EXPECT_TRUE(outcome.ok()) << outcome.message();
+  EXPECT_TRUE(server.outcome.get().ok());
+}
+
+TEST(PingPongServer, AClientThatLeavesAtOnceHasHadNoRun) {
+  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(connect_all(resting_players(1, server.port, 64)), 1u);
+  EXPECT_TRUE(play({"127.0.0.1", server.port}).ok());
+  EXPECT_TRUE(server.outcome.get().ok());
+}
+
+benchmark::Plan short_plan() {
+  benchmark::Plan plan;
+  plan.tests = {benchmark::TestKind::kLat};
+  plan.ops = {benchmark::Op::kWrite};
+  plan.sizes = {8};
+  plan.iterations = 10;
+  plan.duration_us = 0;
+  plan.rounds = 1;
+  return plan;
+}
+
+Status measure(const HostPort& server) {
+  testing::internal::CaptureStdout();
+  const Status outcome = benchmark::run_client(
+      {.connection = flags_for(server), .modes = sleeping(), .plan = short_plan(), .json_path = ""});
+  const std::string said = testing::internal::GetCapturedStdout();
+  return outcome;
+}
+
+std::unique_ptr<RestingClient, StopAndDelete> resting_measurer(std::uint16_t port) {
+  const benchmark::Plan plan = short_plan();
+  return make_session<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
+}
+
+TEST(BenchmarkServer, AClientThatOrdersNothingGivesWay) {
+  RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
+  const auto stranger = resting_measurer(server.port);
+  EXPECT_TRUE(stranger->connect().has_value());
+  const Status outcome = measure({"127.0.0.1", server.port});
+  EXPECT_TRUE(outcome.ok()) << outcome.message();
+  EXPECT_TRUE(server.outcome.get().ok());
+}
+
+TEST(BenchmarkServer, AClientThatLeavesAtOnceHasHadNoRun) {
+  RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(resting_measurer(server.port)->connect().has_value());
+  EXPECT_TRUE(measure({"127.0.0.1", server.port}).ok());
+  EXPECT_TRUE(server.outcome.get().ok());
+}
+
+}  // namespace
+}  // namespace rdmacomm::programs
