@@ -8,6 +8,7 @@
 #include "ping_pong/server.h"
 #include "support/child_process.h"
 #include "support/connection_flags.h"
+#include "support/listen_flag.h"
 #include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/sizes.h"
@@ -22,7 +23,7 @@ programs::Help help() {
   programs::Help help{
       .usage =
           "ping_pong_test [--role=both] [OPTION...]\n"
-          "       ping_pong_test --role=server [--port=N]\n"
+          "       ping_pong_test --role=server [--port=N] [--listen=ADDRESS]\n"
           "       ping_pong_test --role=client --server=HOST [--port=N] [OPTION...]",
       .purpose =
           "Connects two processes, on one machine or two, uses every RDMA verb once, checks each byte that arrives, "
@@ -33,7 +34,8 @@ programs::Help help() {
       .groups = {{"What is done", {{"size", "BYTES"}, {"iterations", "N"}}}, programs::mode_help()},
       .closing = "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not.",
   };
-  for (auto& group : programs::connection_help()) help.groups.push_back(std::move(group));
+  for (auto& group : programs::connection_help(programs::HelpFlag{"listen", "ADDRESS"}))
+    help.groups.push_back(std::move(group));
   return help;
 }
 
@@ -48,6 +50,7 @@ Result<Options> read_options() {
   auto connection = programs::read_connection_flags();
   if (!connection) return connection.error();
   options.connection = std::move(*connection);
+  if (Status listen = programs::apply_listen_flag(options.connection); !listen.ok()) return listen.error();
   const auto size = programs::parse_size(FLAGS_size);
   if (!size) return make_error(size.code(), "--size: " + size.error().context);
   if (FLAGS_iterations < 1) {
@@ -62,7 +65,7 @@ Result<Options> read_options() {
 }
 
 void print_port(std::uint16_t port) {
-  std::cout << "listening on port " << port << std::endl;
+  std::cout << programs::listening_text(programs::listen_address(), port) << std::endl;
 }
 
 /// What the server process does. Once it listens, the client speaks for both: it is told why the server gives up.

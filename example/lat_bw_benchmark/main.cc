@@ -9,6 +9,7 @@
 #include "lat_bw_benchmark/server.h"
 #include "support/child_process.h"
 #include "support/connection_flags.h"
+#include "support/listen_flag.h"
 #include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/sizes.h"
@@ -33,7 +34,7 @@ programs::Help help() {
   programs::Help help{
       .usage =
           "lat_bw_benchmark [--role=both] [OPTION...]\n"
-          "       lat_bw_benchmark --role=server [--port=N]\n"
+          "       lat_bw_benchmark --role=server [--port=N] [--listen=ADDRESS]\n"
           "       lat_bw_benchmark --role=client --server=HOST [--port=N] [OPTION...]",
       .purpose =
           "Measures the RDMA operations between two processes, on one machine or two: latency, bandwidth and message\n"
@@ -60,7 +61,8 @@ programs::Help help() {
           "  lat_bw_benchmark --role=client --server=node7 --duration=1 --json=results.json",
   };
   help.groups.push_back(programs::mode_help());
-  for (auto& group : programs::connection_help()) help.groups.push_back(std::move(group));
+  for (auto& group : programs::connection_help(programs::HelpFlag{"listen", "ADDRESS"}))
+    help.groups.push_back(std::move(group));
   return help;
 }
 
@@ -117,7 +119,7 @@ Result<Plan> read_plan() {
 }
 
 void print_port(std::uint16_t port) {
-  std::cout << "listening on port " << port << std::endl;
+  std::cout << programs::listening_text(programs::listen_address(), port) << std::endl;
 }
 
 /// What the server process does. Once it listens, the client speaks for both: it is told why the server gives up.
@@ -145,8 +147,9 @@ int run_both(ClientOptions options) {
 }
 
 int run() {
-  const auto connection = programs::read_connection_flags();
+  auto connection = programs::read_connection_flags();
   if (!connection) return programs::exit_status(connection.error());
+  if (Status listen = programs::apply_listen_flag(*connection); !listen.ok()) return programs::exit_status(listen);
   const auto modes = programs::read_mode_flags();
   if (!modes) return programs::exit_status(modes.error());
   if (connection->role == programs::Role::kServer) {

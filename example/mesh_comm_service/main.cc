@@ -15,11 +15,10 @@
 #include "mesh_comm_service/process_figures.h"
 #include "mesh_comm_service/report.h"
 #include "mesh_comm_service/terms.h"
-#include "support/connection_flags.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/base/unique_fd.h"
 #include "support/available_memory.h"
+#include "support/connection_flags.h"
 #include "support/descriptor_limit.h"
+#include "support/listen_flag.h"
 #include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/result_file.h"
@@ -65,28 +64,31 @@ programs::Help help() {
           "prints the N x N matrix of rates. All nodes have to be started with the same options; those that start\n"
           "early wait for the others (--connect-timeout). Slurm and mpirun say by their environment which node is "
           "which.",
-      .groups = {{"The nodes",
-                  {{"local", "N"},
-                   {"cluster", "LIST"},
-                   {"hostfile", "FILE"},
-                   {"rank", "N"},
-                   {"port", "N",
-                    "1 to 65535: TCP port of nodes that are listed without one; not looked at with --local"}}},
-                 {"The traffic",
-                  {{"op", "OP"},
-                   {"size", "BYTES"},
-                   {"duration", "SECONDS"},
-                   {"total", "BYTES"},
-                   {"queue_depth", "N"},
-                   {"verify", ""}}},
-                 programs::mode_help(programs::OwnThread::kNever),
-                 {"What is written", {{"json", "FILE"}, {"heatmap", "FILE"}}},
-                 {"Nodes that are late, die or hang",
-                  {{"on_failure", "stop|continue"},
-                   {"connect_timeout", "SECONDS",
-                    "seconds to go on trying to reach another node, and to wait for its answers"},
-                   {"silent_peer_after", "SECONDS"},
-                   {"connector", "KIND"}}}},
+      .groups =
+          {{"The nodes",
+            {{"local", "N"},
+             {"cluster", "LIST"},
+             {"hostfile", "FILE"},
+             {"rank", "N"},
+             {"port", "N", "1 to 65535: TCP port of nodes that are listed without one; not looked at with --local"},
+             {"listen", "ADDRESS",
+              "the address at which this node listens; without it: the one in the list, and where that is a name: "
+              "every one of this machine. Nobody is asked for a password"}}},
+           {"The traffic",
+            {{"op", "OP"},
+             {"size", "BYTES"},
+             {"duration", "SECONDS"},
+             {"total", "BYTES"},
+             {"queue_depth", "N"},
+             {"verify", ""}}},
+           programs::mode_help(programs::OwnThread::kNever),
+           {"What is written", {{"json", "FILE"}, {"heatmap", "FILE"}}},
+           {"Nodes that are late, die or hang",
+            {{"on_failure", "stop|continue"},
+             {"connect_timeout", "SECONDS",
+              "seconds to go on trying to reach another node, and to wait for its answers"},
+             {"silent_peer_after", "SECONDS"},
+             {"connector", "KIND"}}}},
       .closing =
           "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not. With\n"
           "--on-failure=continue the loss of other nodes is no failure, as long as one is left; with --local a "
@@ -301,6 +303,9 @@ int run() {
     if (!FLAGS_cluster.empty() || !FLAGS_hostfile.empty() || given("rank")) {
       return programs::exit_status(bad_flag("local", "makes all nodes; leave out --cluster, --hostfile and --rank"));
     }
+    if (!programs::listen_address().empty()) {
+      return programs::exit_status(bad_flag("listen", "with --local all nodes listen at 127.0.0.1; leave it out"));
+    }
     if (FLAGS_local < static_cast<int>(kMinNodes) || FLAGS_local > static_cast<int>(kMaxNodes)) {
       return programs::exit_status(bad_flag("local=" + std::to_string(FLAGS_local), "possible are 2 to 1024"));
     }
@@ -323,7 +328,12 @@ int run() {
   if (Status fits = check_memory(options->terms, nodes, 1); !fits.ok()) return programs::exit_status(fits);
   if (Status allowed = allow_descriptors(options->modes, nodes); !allowed.ok()) return programs::exit_status(allowed);
   HostPort listen = place->cluster[static_cast<std::size_t>(place->rank)];
-  if (listens_everywhere(place->cluster, place->rank)) listen.host.clear();
+  if (!programs::listen_address().empty()) {
+    listen.host = programs::listen_address();
+  } else if (listens_everywhere(place->cluster, place->rank)) {
+    listen.host.clear();
+  }
+  std::cout << "node " << place->rank << ": " << programs::listening_text(listen.host, listen.port) << std::endl;
   return run_node(*options, place->rank, nodes, listen,
                   [&place](std::uint16_t) { return Result<Cluster>(place->cluster); });
 }

@@ -2,9 +2,9 @@
 #include <gflags/gflags.h>
 
 #include "pipes/receiver.h"
+#include "support/listen_flag.h"
 
 DEFINE_double(timeout, 0, "seconds to wait for a sender; 0: for ever");
-DEFINE_string(listen, "", "the address to listen at; without it: every one of this machine");
 DEFINE_string(
     forward, "",
     "HOST[:PORT],...: pass everything on to the rdma_recv there, from the memory where it has come, while it comes");
@@ -24,7 +24,12 @@ programs::Help help() {
           "too, and speaks for those behind it: the sender hears that all is well when it is well with all of them.",
       .groups = {{"What becomes of it",
                   {{"forward", "HOST[:PORT],..."}, {"no_output", ""}, {"fsync", ""}, {"on_failure", "stop|continue"}}},
-                 {"Who may send", {{"timeout", "SECONDS"}, {"listen", "ADDRESS"}}}},
+                 {"Who may send",
+                  {{"timeout", "SECONDS"},
+                   {"listen", "ADDRESS",
+                    "the address to listen at; without it: every one of this machine. Nobody is asked for a password: "
+                    "whoever "
+                    "reaches the port can send"}}}},
       .closing =
           "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not: the sender is\n"
           "lost or gives up, whoever reads standard output goes, the disk is full, a receiver behind is lost. What "
@@ -46,7 +51,7 @@ Result<ReceiverOptions> read_options(const std::vector<std::string>& words) {
   }
   auto flags = read_pipe_flags(programs::Role::kServer);
   if (!flags) return flags.error();
-  flags->connection.session.address.host = FLAGS_listen;
+  if (Status listen = programs::apply_listen_flag(flags->connection); !listen.ok()) return listen.error();
   constexpr double kMostSeconds = 1e6;
   if (!(FLAGS_timeout >= 0 && FLAGS_timeout <= kMostSeconds)) {
     return make_error(Errc::kInvalidArgument,

@@ -8,6 +8,7 @@
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/checksum.h"
+#include "support/listen_flag.h"
 #include "support/peer_loss.h"
 #include "support/program.h"
 #include "support/progress.h"
@@ -246,7 +247,9 @@ Status run_receiver(const ReceiverOptions& options) {
   const auto door = make_session<Door>(options.flags.connection.session, options.flags, *wake);
   if (Status started = door->start(); !started.ok()) return started;
   if (options.listening) options.listening(door->port());
-  if (options.flags.verbose) say("listening on port " + std::to_string(door->port()));
+  if (options.flags.verbose || options.flags.terminal) {
+    say(programs::listening_text(options.flags.connection.session.address.host, door->port()));
+  }
   const auto sender = wait_for_sender(*door, options.timeout, output);
   if (!sender) return sender.error();
   if (options.flags.verbose) say("the sender is " + (*sender)->peer());

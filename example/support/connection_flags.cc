@@ -168,19 +168,18 @@ ChannelConfig with_flags(ChannelConfig channel, const AdapterConfig& flags) {
   return channel;
 }
 
-std::vector<Help::Group> connection_help() {
-  return {
-      {"Who talks to whom",
-       {{"role", "ROLE"},
-        {"server", "HOST"},
-        {"port", "N"},
-        {"connect_timeout", "SECONDS"},
-        {"silent_peer_after", "SECONDS"},
-        {"keep_serving", ""},
-        {"connector", "KIND"},
-        {"master", "HOST"}}},
-      device_help(),
-  };
+std::vector<Help::Group> connection_help(const std::optional<HelpFlag>& more) {
+  Help::Group whom{"Who talks to whom",
+                   {{"role", "ROLE"},
+                    {"server", "HOST"},
+                    {"port", "N"},
+                    {"connect_timeout", "SECONDS"},
+                    {"silent_peer_after", "SECONDS"},
+                    {"keep_serving", ""},
+                    {"connector", "KIND"},
+                    {"master", "HOST"}}};
+  if (more) whom.flags.insert(whom.flags.begin() + 3, *more);
+  return {std::move(whom), device_help()};
 }
 
 Help::Group device_help() {

@@ -1,6 +1,7 @@
 // connection_flags.h - the flags by which every program says which device it uses and whom it talks to.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,8 @@ struct ConnectionFlags {
 /// A channel with what the flags say of the way.
 [[nodiscard]] ChannelConfig with_flags(ChannelConfig channel, const AdapterConfig& flags);
 /// How the flags are listed in --help.
-[[nodiscard]] std::vector<Help::Group> connection_help();
+/// more  a flag of the program's own that belongs to them
+[[nodiscard]] std::vector<Help::Group> connection_help(const std::optional<HelpFlag>& more = {});
 /// Of these, the ones about the device.
 [[nodiscard]] Help::Group device_help();
 

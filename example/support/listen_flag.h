@@ -1,0 +1,20 @@
+// listen_flag.h - --listen: at which of the machine's addresses a server can be reached.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rdmacomm/base/result.h"
+#include "support/connection_flags.h"
+
+namespace rdmacomm::programs {
+
+/// What --listen says: an address, or "" for every address of this machine.
+[[nodiscard]] const std::string& listen_address();
+/// The server of `flags` listens there. kInvalidArgument: it is given to a program that is no server of other machines'
+/// clients: --role=client or both.
+[[nodiscard]] Status apply_listen_flag(ConnectionFlags& flags);
+/// Where a server listens and who may connect, for its first line: "listening on port 2020 at every address of ...".
+[[nodiscard]] std::string listening_text(const std::string& address, std::uint16_t port);
+
+}  // namespace rdmacomm::programs
