@@ -23,8 +23,8 @@ Status say_hello() {  // both ends in one process, so that it runs by itself
   std::size_t count = 0;
   Status waited = (*endpoint)->wait(done, count, Deadline::after(std::chrono::seconds(5)));
   if (!waited.ok() || !done[0].ok()) return waited.ok() ? done[0].status() : waited;
-  std::cout << "the server's memory says: " << reinterpret_cast<const char*>((*inbox)->data()) << '\n';
-  return {};
+  std::cout << "the server's memory says: " << reinterpret_cast<const char*>((*inbox)->data()) << std::endl;
+  return std::cout ? Status() : make_error(std::make_error_code(std::errc::io_error), "cannot write it");
 }
 
 int main() {

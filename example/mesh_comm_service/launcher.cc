@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -246,8 +247,11 @@ class LocalRun {
     for (Child& child : children_) {
       int status = 0;
       const bool talks = child.out.open() || child.err.open();
-      if (child.status || talks || waitpid(child.pid, &status, WNOHANG) != child.pid) continue;
-      child.status = status;
+      if (child.status || talks) continue;
+      const pid_t ended = waitpid(child.pid, &status, WNOHANG);
+      if (ended == child.pid) child.status = status;
+      // It has ended, and how was not kept: it is no success.
+      if (ended < 0 && errno == ECHILD) child.status = W_EXITCODE(1, 0);
     }
   }
 

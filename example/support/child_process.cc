@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -90,8 +91,9 @@ Status ServerProcess::wait(std::chrono::seconds patience) {
                       "the server process (pid " + std::to_string(pid_) + ") went on after its client's run");
   }
   int status = 0;
-  if (retry_interrupted([&] { return waitpid(pid_, &status, 0); }) != pid_)
-    return system_error("wait for the server process");
+  const pid_t ended = retry_interrupted([&] { return waitpid(pid_, &status, 0); });
+  // ECHILD: it has ended, and how was not kept. That it served its client, the client knows.
+  if (ended != pid_ && errno != ECHILD) return system_error("wait for the server process");
   reaped_ = true;
   if (status == 0) return {};
   return make_error(Errc::kPeerLost, "the server process (pid " + std::to_string(pid_) + ") " + how_it_ended(status));

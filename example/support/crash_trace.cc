@@ -11,13 +11,17 @@
 #if !defined(RDMACOMM_UNDER_SANITIZER)
 #define BACKWARD_HAS_DW 1
 #include <backward.hpp>
+#include <csignal>
+#include <vector>
 #endif
 
 namespace rdmacomm::programs {
 
 void install_crash_trace() {
 #if !defined(RDMACOMM_UNDER_SANITIZER)
-  static const backward::SignalHandling handling;
+  std::vector<int> signals = backward::SignalHandling::make_default_signals();
+  std::erase(signals, SIGXFSZ);  // a file that gets too large is no crash: see set_up_process()
+  static const backward::SignalHandling handling(signals);
 #endif
 }
 

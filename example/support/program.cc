@@ -10,6 +10,8 @@
 
 #include "rdmacomm/base/log.h"
 #include "support/crash_trace.h"
+#include "support/process_setup.h"
+#include "support/standard_output.h"
 
 namespace rdmacomm::programs {
 namespace {
@@ -91,6 +93,8 @@ std::string help_text(const Help& help) {
 }
 
 std::optional<int> start(int argc, char** argv, const Help& help, std::vector<std::string>* words) {
+  set_up_process();
+  set_up_standard_output();
   const std::string_view path = argc > 0 ? argv[0] : "rdmacomm";
   mutable_program_name() = path.substr(path.rfind('/') + 1);
   gflags::SetVersionString(RDMACOMM_VERSION);
@@ -103,9 +107,13 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
   gflags::ParseCommandLineNonHelpFlags(&count, &rest, /*remove_flags=*/true);
   if (is_on("help") || is_on("helpfull") || is_on("helpshort")) {
     std::cout << help_text(help);
-    return 0;
+    return exit_status({});
   }
-  gflags::HandleCommandLineHelpFlags();  // --version
+  if (given("version")) {
+    std::cout << program_name() << " version " << RDMACOMM_VERSION << '\n';
+    return exit_status({});
+  }
+  gflags::HandleCommandLineHelpFlags();  // --helpxml and others of its own
   if (words != nullptr) {
     words->assign(rest + 1, rest + count);
   } else if (count > 1) {
@@ -127,9 +135,10 @@ std::string reason_text(const Status& failure) {
 }
 
 int exit_status(const Status& outcome) {
-  if (outcome.ok()) return 0;
-  std::cout.flush();
-  std::cerr << program_name() << ": " << reason_text(outcome) << std::endl;
+  const Status written = flush_standard_output();
+  const Status& failure = outcome.ok() ? written : outcome;
+  if (failure.ok()) return 0;
+  std::cerr << program_name() << ": " << reason_text(failure) << std::endl;
   return 1;
 }
 

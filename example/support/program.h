@@ -31,7 +31,7 @@ struct Help {
   std::map<char, const char*> letters = {};
 };
 
-/// Parses the flags, sets logging up (glog, to standard error) and installs the crash traces.
+/// Sets the process up (process_setup.h), parses the flags, sets logging up (glog, to standard error) and installs the crash traces.
 ///
 /// words    where arguments that are no flags go; nullptr: there are none to be
 /// Returns  the exit status where the program is to end at once: 0 after --help (on standard output), 1 after one
@@ -46,7 +46,8 @@ struct Help {
 /// The message of a failure. That of a peer that has given up ends with what the peer says.
 [[nodiscard]] std::string reason_text(const Status& failure);
 
-/// How a program ends: 0 where `outcome` is ok; else 1, and "<program>: <its reason_text>" is one line on standard error.
+/// How a program ends: 0 where `outcome` is ok and all that was printed is written; else 1, and "<program>: <its
+/// reason_text>" is one line on standard error.
 [[nodiscard]] int exit_status(const Status& outcome);
 
 /// The help text, as --help prints it.

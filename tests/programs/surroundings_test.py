@@ -33,6 +33,116 @@ def with_closed(numbers, *command):
     return ("sh", "-c", 'exec "$@" ' + " ".join(f"{number}{'<' if number == 0 else '>'}&-" for number in numbers), "sh", *command)
 
 
+class Streams(ProgramTest):
+    def assert_full(self, command):
+        with self.subTest(command), open("/dev/full", "wb") as full:
+            status, err = run(command, stdout=full)
+            self.assertEqual((status, len(err.splitlines())), (1, 1), err)
+            self.assertRegex(err, "cannot write")
+            return err
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        for command in (PLAY, MEASURE, TALK):
+            err = self.assert_full(command)
+            self.assertRegex(err, r"cannot write to standard output:? .*No space left on device")
+        with open("/dev/full", "wb") as full:
+            status, err = run((HELLO,), stdout=full)
+        self.assertEqual(status, 1)
+        self.assertIn("cannot write it", err)
+
+    def test_help_that_cannot_be_written_is_a_failure(self):
+        for program in (PING_PONG, LAT_BW, MESH, SEND, RECV, COPY):
+            for flag in ("--help", "--version"):
+                self.assertIn("cannot write to standard output (No space left on device)", self.assert_full((program, flag)))
+
+    def test_version(self):
+        for program in (PING_PONG, LAT_BW, MESH, SEND, RECV, COPY):
+            self.assertRegex(self.assert_success(self.run_program(program, "--version")),
+                             rf"^{os.path.basename(program)} version \d+\.\d+\.\d+\n$")
+
+    def test_results_that_cannot_be_written_are_a_failure(self):
+        for command, flag in ((MEASURE, "json"), (TALK, "json"), (TALK, "heatmap")):
+            with self.subTest(flag):
+                self.assert_one_line(self.run_program(*command, f"--{flag}=/dev/full"), "/dev/full", "No space left")
+
+    def test_closed_streams_do_not_become_something_else(self):
+        """A log line would overwrite what the library has there."""
+        without_device = tuple(word for word in PLAY if not word.startswith("--device"))  # there is something to be logged
+        for numbers in ((2,), (0, 2)):
+            with self.subTest(numbers):
+                status, _ = run(with_closed(numbers, *without_device), stdout=subprocess.DEVNULL)
+                self.assertEqual(status, 0)
+        for command in (without_device, MEASURE, TALK):
+            with self.subTest(command):  # what it prints goes nowhere, which it says by its status
+                self.assertEqual(run(with_closed((0, 1, 2), *command), stdout=subprocess.DEVNULL)[0], 1)
+
+    def test_a_copy_without_standard_streams(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(f"{folder}/root")
+            with open(f"{folder}/root/file", "wb") as file:
+                file.write(os.urandom(1 << 20))
+            server = self.start(COPY, "--serve", f"--root={folder}/root", "--port=0", "--device=soft0")
+            port = server.wait_for(r"port (\d+)").group(1)
+            copy = with_closed((0, 1, 2), COPY, "--device=soft0", f"--port={port}", "127.0.0.1:file", f"{folder}/copy")
+            self.assertEqual(run(copy)[0], 0)
+            with open(f"{folder}/root/file", "rb") as one, open(f"{folder}/copy", "rb") as other:
+                self.assertEqual(one.read(), other.read())
+
+
+class Signals(ProgramTest):
+    def test_ignored_ends_of_child_processes(self):
+        ignore = lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        for command in (PLAY, MEASURE, TALK):
+            with self.subTest(command):
+                self.assert_success(self.run_program(*command, preexec_fn=ignore))
+
+
+MOST = 64 << 20
+
+
+def small_files():
+    """soft0 has files of shared memory, which count, too."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MOST, MOST))
+
+
+class Limits(ProgramTest):
+    """A file that gets larger than the process may make it."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.large = f"{self.folder.name}/large"
+        with open(self.large, "wb") as file:
+            file.truncate(MOST + (4 << 20))
+
+    def test_a_receiver(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        with open(f"{self.folder.name}/out", "wb") as out, open(self.large, "rb") as large:
+            receiver = subprocess.Popen((RECV, "-p", str(port), "--device=soft0"), stdin=subprocess.DEVNULL, stdout=out,
+                                        stderr=subprocess.PIPE, preexec_fn=small_files)
+            self.addCleanup(receiver.kill)
+            sender = subprocess.run((SEND, f"127.0.0.1:{port}", "--device=soft0"), stdin=large, stderr=subprocess.PIPE,
+                                    timeout=60 * SLOW, check=False)
+            err = receiver.communicate(timeout=60 * SLOW)[1].decode()
+        self.assertEqual(receiver.returncode, 1, err)
+        self.assertRegex(err, r"^rdma_recv: cannot write to standard output.*File too large.*\n$")
+        self.assertEqual(sender.returncode, 1)
+        self.assertIn("File too large", sender.stderr.decode())
+
+    def test_a_server_of_copies(self):
+        server = self.start(COPY, "--serve", f"--root={self.folder.name}", "--port=0", "--device=soft0",
+                            preexec_fn=small_files)
+        port = server.wait_for(r"port (\d+)").group(1)
+        copy = (COPY, "--device=soft0", f"--port={port}")
+        result = self.run_program(*copy, self.large, "127.0.0.1:copy")
+        self.assertEqual(result[0], 1)
+        self.assertIn("File too large", result[2])
+        self.assertEqual(self.run_program(*copy, "/etc/hostname", "127.0.0.1:small")[0], 0, "the server goes on")
+
+
 class Listening(ProgramTest):
     def reaches(self, host, port):
         try:
