@@ -47,10 +47,19 @@ class Door final : public ServerSession {
   void on_connect_failed(const std::string& peer, const Error& why) override {
     ServerSession::on_connect_failed(peer, why);
     const std::lock_guard lock(mutex_);
-    if (!sender_.empty() && (peer == sender_ || peer.starts_with(sender_ + ' '))) sender_.clear();
+    if (peer.substr(0, peer.find(" (")) == sender_) sender_.clear();
   }
 
-  void on_disconnected(EndPoint& /*endpoint*/, const Status& /*why*/) override { wake_.signal(); }
+  void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override {
+    const std::lock_guard lock(mutex_);
+    if (sender_ == endpoint.connector().peer_address()) wake_.signal();
+  }
+  /// The sender has gone, and another one may take its place.
+  void wait_for_another() {
+    const std::lock_guard lock(mutex_);
+    sender_.clear();
+    wake_.clear();
+  }
 
   [[nodiscard]] Terms terms() {
     const std::lock_guard lock(mutex_);
@@ -91,6 +100,9 @@ class Receiver {
                                         .say = [this](const std::string& line) { progress_.say(line); },
                                         .may_go_on = when_to_stop()});
   }
+
+  /// Whether a byte has come, or word that none will.
+  [[nodiscard]] bool has_received() const noexcept { return progress_.bytes() > 0 || concluded_; }
 
   Status run() {
     const auto began = std::chrono::steady_clock::now();
@@ -145,6 +157,7 @@ class Receiver {
     if (!message) return programs::explained(*sender_, message.status());
     const auto total = Total::decode(*message);
     if (!total) return total.error();
+    concluded_ = true;
     if (total->bytes != progress_.bytes()) {
       return make_error(std::make_error_code(std::errc::io_error),
                         std::to_string(progress_.bytes()) + " bytes have come of " + std::to_string(total->bytes));
@@ -209,14 +222,14 @@ class Receiver {
   programs::Progress progress_;
   // Who only passes on leaves it to those behind it, whose verdict counts: they look at what has come to the end of the way.
   const bool checked_;
+  bool concluded_ = false;
   programs::Checksum checksum_;
   std::optional<Outlets> outlets_;  // whose threads use all of the above
 };
 
 /// Waits as long as --timeout says, and as somebody would read what comes.
 Result<std::shared_ptr<EndPoint>> wait_for_sender(Door& door, std::optional<std::chrono::milliseconds> timeout,
-                                                  const std::optional<Output>& output) {
-  const Deadline deadline = timeout ? Deadline::after(*timeout) : Deadline::never();
+                                                  Deadline deadline, const std::optional<Output>& output) {
   for (;;) {
     auto sender = door.wait_for_endpoint(Deadline::after(kLookAtReader).sooner(deadline));
     if (sender || sender.code() != Errc::kTimeout) return sender;
@@ -230,6 +243,19 @@ Result<std::shared_ptr<EndPoint>> wait_for_sender(Door& door, std::optional<std:
 
 void say(const std::string& text) {
   std::cerr << programs::program_name() << ": " << text << std::endl;
+}
+
+/// received  becomes true when there is something of this sender's
+Status receive_from(const std::shared_ptr<EndPoint>& sender, const ReceiverOptions& options, Door& door, Output* output,
+                    const StopEvent& wake, bool& received) {
+  const Terms terms = door.terms();
+  auto stream = RDMAStream::open(sender, *sender->channel(kChannel), receiver_stream(terms),
+                                 Deadline::after(options.flags.connection.session.tcp.handshake_timeout));
+  if (!stream) return programs::explained(*sender, stream.status());
+  Receiver receiver(options, terms, door.device(), sender, std::move(*stream), output, wake);
+  Status outcome = receiver.run();
+  received = receiver.has_received();
+  return outcome;
 }
 
 }  // namespace
@@ -250,15 +276,20 @@ Status run_receiver(const ReceiverOptions& options) {
   if (options.flags.verbose || options.flags.terminal) {
     say(programs::listening_text(options.flags.connection.session.address.host, door->port()));
   }
-  const auto sender = wait_for_sender(*door, options.timeout, output);
-  if (!sender) return sender.error();
-  if (options.flags.verbose) say("the sender is " + (*sender)->peer());
-  const Terms terms = door->terms();
-  auto stream = RDMAStream::open(*sender, *(*sender)->channel(kChannel), receiver_stream(terms),
-                                 Deadline::after(options.flags.connection.session.tcp.handshake_timeout));
-  if (!stream) return programs::explained(**sender, stream.status());
-  return Receiver(options, terms, door->device(), *sender, std::move(*stream), output ? &*output : nullptr, *wake)
-      .run();
+  const Deadline deadline = options.timeout ? Deadline::after(*options.timeout) : Deadline::never();
+  for (;;) {
+    const auto sender = wait_for_sender(*door, options.timeout, deadline, output);
+    if (!sender) return sender.error();
+    if (options.flags.verbose) say("the sender is " + (*sender)->peer());
+    bool received = false;
+    Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, received);
+    // Whoever reaches the port can come and go. Those behind this one have been told of the sender, and end with it.
+    const bool was_nobody = outcome.code() == Errc::kPeerLost && !received && options.forward.empty();
+    if (!was_nobody) return outcome;
+    say(programs::reason_text(outcome) + "; it had sent nothing: the next sender is waited for");
+    (void)(*sender)->close();
+    door->wait_for_another();
+  }
 }
 
 }  // namespace rdmacomm::pipes

@@ -71,7 +71,10 @@ struct ForgedSender : ClientSession {
   void open() {
     auto connected = connect();
     ASSERT_TRUE(connected.has_value()) << connected.error().message();
-    endpoint = *connected;
+    open_stream(*connected);
+  }
+  void open_stream(std::shared_ptr<EndPoint> connected) {
+    endpoint = std::move(connected);
     auto opened = RDMAStream::open(endpoint, *endpoint->channel(kChannel), sender_stream(Terms{}, 4), soon());
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     stream = std::move(*opened);
@@ -177,10 +180,43 @@ TEST(PipeReceiver, SaysThatTheSenderLeftEarly) {
     EXPECT_THAT(receiver.says(), HasSubstr("the stream was closed before its end"));
   }
   RunningReceiver receiver;
-  ForgedSender sender(receiver.port, Terms{}.encode());
+  ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
   sender.open();
+  auto memory = RDMABuffer::allocate(*sender.device(), {});
+  ASSERT_TRUE(memory.has_value());
+  const std::shared_ptr<RDMABuffer> keep(std::move(*memory));
+  EXPECT_TRUE(sender.stream->write_from(keep->at(0).first(1), keep, soon()).ok());
+  EXPECT_TRUE(sender.stream->flush(soon()).ok());
   sender.endpoint->stop();
   EXPECT_FALSE(receiver.outcome.get().ok());
+}
+
+/// Connects as soon as the receiver has noticed that the sender before has gone.
+void connect_in_turn(std::optional<ForgedSender>& sender, std::uint16_t port) {
+  for (bool there = false; !there;) {
+    sender.emplace(port, Terms{.checksum = false}.encode());
+    auto connected = sender->connect();
+    there = connected.has_value();
+    if (there) {
+      sender->endpoint = std::move(*connected);
+    } else {
+      ASSERT_EQ(connected.code(), Errc::kPeerRefused) << connected.error().message();
+    }
+  }
+}
+
+TEST(PipeReceiver, WaitsForTheNextWhereOneLeavesBeforeItSendsAnything) {
+  RunningReceiver receiver;
+  std::optional<ForgedSender> sender;
+  connect_in_turn(sender, receiver.port);  // and leaves before there is a stream
+  connect_in_turn(sender, receiver.port);
+  sender->open_stream(sender->endpoint);
+  sender->endpoint->stop();
+  connect_in_turn(sender, receiver.port);
+  sender->open_stream(sender->endpoint);
+  EXPECT_EQ(sender->send("x", {.bytes = 1}), "fine");
+  sender->endpoint->stop();
+  EXPECT_EQ(receiver.says(), "ok");
 }
 
 /// A receiver that says what a test wants.
