@@ -62,23 +62,23 @@ class Connections::Server final : public LinkSession<ServerSession> {
     return all_.attach(endpoint, *admitted_.at(endpoint.connector().peer_address()));
   }
   void on_established(EndPoint& endpoint) override {
-    Link& link = all_.link_of(endpoint);
+    const std::shared_ptr<Link> link = all_.link_of(endpoint);
     (void)take_admitted(endpoint.connector().peer_address());
     all_.parts_.happenings->put(
-        {.kind = Happening::Kind::kArrived, .rank = link.peer(), .link = &link, .endpoint = held_by(*this, endpoint)});
+        {.kind = Happening::Kind::kArrived, .rank = link->peer(), .link = link, .endpoint = held_by(*this, endpoint)});
   }
   void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
   /// Strangers are nobody's business; of nodes that have refused this one, or gone, this one's client hears.
   void on_connect_failed(const std::string& peer, const Error& why) override {
     RDMACOMM_VLOG(1) << "no endpoint for " << peer << ": " << why.message();
-    if (Link* const link = take_admitted(handshake_of(peer))) all_.forget(*link);
+    if (const auto link = take_admitted(handshake_of(peer))) all_.forget(*link);
     if (why.code != Errc::kIncompatiblePeer) return;
     all_.parts_.happenings->put(
         {.kind = Happening::Kind::kMisfit, .status = make_error(why.code, peer + ": " + why.context)});
   }
 
  private:
-  Link* take_admitted(const std::string& handshake) {
+  std::shared_ptr<Link> take_admitted(const std::string& handshake) {
     const std::lock_guard lock(mutex_);
     const auto found = admitted_.extract(handshake);
     return found ? found.mapped() : nullptr;
@@ -86,7 +86,7 @@ class Connections::Server final : public LinkSession<ServerSession> {
 
   Connections& all_;
   std::mutex mutex_;
-  std::map<std::string, Link*> admitted_;  // by handshake, while that goes on
+  std::map<std::string, std::shared_ptr<Link>> admitted_;  // by handshake, while that goes on
 };
 
 /// The way to one other node.
@@ -97,7 +97,8 @@ class Connections::Client final : public LinkSession<ClientSession> {
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
     forget_link();  // of an attempt that has failed
-    link_ = &all_.keep(std::make_unique<Outbound>(all_.link_parts(rank_), *all_.parts_.clock));
+    link_ = std::make_shared<Outbound>(all_.link_parts(rank_), *all_.parts_.clock);
+    all_.keep(link_);
     if (Status ready = link_->prepare(*device()); !ready.ok()) return ready;
     all_.fit(hca, *link_);
     Introduction self = all_.parts_.self;
@@ -116,15 +117,15 @@ class Connections::Client final : public LinkSession<ClientSession> {
   void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
 
   // On the thread that connects:
-  [[nodiscard]] Outbound* take_link() noexcept { return std::exchange(link_, nullptr); }
+  [[nodiscard]] std::shared_ptr<Outbound> take_link() noexcept { return std::exchange(link_, nullptr); }
   void forget_link() {
-    if (Link* const link = take_link()) all_.forget(*link);
+    if (const auto link = take_link()) all_.forget(*link);
   }
 
  private:
   Connections& all_;
   const int rank_;
-  Outbound* link_ = nullptr;  // of the endpoint that is being connected
+  std::shared_ptr<Outbound> link_;  // of the endpoint that is being connected
 };
 
 Connections::Connections(ConnectionParts parts) : parts_(std::move(parts)) {}
@@ -184,12 +185,9 @@ void Connections::connect_now(Client& client, int rank, const HostPort& to) {
   parts_.happenings->put(std::move(happening));
 }
 
-template <typename Kind>
-Kind& Connections::keep(std::unique_ptr<Kind> link) {
-  Kind& kept = *link;
+void Connections::keep(std::shared_ptr<Link> link) {
   const std::lock_guard lock(mutex_);
   links_.push_back(std::move(link));
-  return kept;
 }
 
 /// No endpoint has come of it. Where one was being made, its requests may still name it.
@@ -208,21 +206,24 @@ Status Connections::attach(EndPoint& endpoint, Link& link) {
   return link.attach(endpoint);
 }
 
-Link& Connections::link_of(const EndPoint& endpoint) {
+std::shared_ptr<Link> Connections::link_of(const EndPoint& endpoint) {
   const std::lock_guard lock(mutex_);
-  return *by_endpoint_.at(&endpoint);
+  const Link* const link = by_endpoint_.at(&endpoint);
+  return *std::ranges::find(links_, link, &std::shared_ptr<Link>::get);
 }
 
-/// In on_disconnected(): nothing of it is in use any more.
+/// In on_disconnected(): nothing of it is in use any more, except that the node may still want its figures.
 void Connections::ended(EndPoint& endpoint) {
-  Link& link = link_of(endpoint);
-  open_.load(std::memory_order_relaxed) ? link.release() : link.detach();
+  const std::shared_ptr<Link> link = link_of(endpoint);
+  const bool others_go_on = open_.load(std::memory_order_relaxed);
+  others_go_on ? link->release() : link->detach();
   {
     const std::lock_guard lock(mutex_);
     by_endpoint_.erase(&endpoint);
+    if (others_go_on) std::erase(links_, link);
   }
   parts_.happenings->put(
-      {.kind = Happening::Kind::kEnded, .rank = link.peer(), .ended = &endpoint, .status = endpoint.status()});
+      {.kind = Happening::Kind::kEnded, .rank = link->peer(), .ended = &endpoint, .status = endpoint.status()});
 }
 
 void Connections::stop() {
@@ -242,7 +243,7 @@ LinkParts Connections::link_parts(int peer) const {
 }
 
 /// An end for the traffic of a node that knocks.
-Result<Inbound*> Connections::admit(const PeerInfo& info) {
+Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
   const auto peer = meet(parts_.self, info.private_data);
   if (!peer) return peer.error();
   if (!open_.load(std::memory_order_relaxed)) {
@@ -250,7 +251,9 @@ Result<Inbound*> Connections::admit(const PeerInfo& info) {
   }
   const int rank = static_cast<int>(peer->rank);
   if (Status free = check_free(rank, peer->incarnation); !free.ok()) return free.error();
-  return &keep(std::make_unique<Inbound>(link_parts(rank)));
+  auto link = std::make_shared<Inbound>(link_parts(rank));
+  keep(link);
+  return link;
 }
 
 /// Of two processes that say that they are the same node, the one that is there stays.

@@ -61,20 +61,19 @@ class Connections {
   [[nodiscard]] LinkParts link_parts(int peer) const;
   void fit(HcaConfig& hca, const Link& link) const;
   void connect_now(Client& client, int rank, const HostPort& to);
-  Result<Inbound*> admit(const PeerInfo& peer);
+  Result<std::shared_ptr<Inbound>> admit(const PeerInfo& peer);
   [[nodiscard]] Status check_free(int rank, std::uint64_t incarnation);
-  template <typename Kind>
-  Kind& keep(std::unique_ptr<Kind> link);
+  void keep(std::shared_ptr<Link> link);
   void forget(Link& link);
   Status attach(EndPoint& endpoint, Link& link);
-  [[nodiscard]] Link& link_of(const EndPoint& endpoint);
+  [[nodiscard]] std::shared_ptr<Link> link_of(const EndPoint& endpoint);
   void ended(EndPoint& endpoint);
 
   const ConnectionParts parts_;
   std::shared_ptr<RDMADevice> device_;
   std::atomic<bool> open_{true};
   std::mutex mutex_;                          // guards what follows
-  std::vector<std::unique_ptr<Link>> links_;  // of all endpoints that there ever were: requests name them
+  std::vector<std::shared_ptr<Link>> links_;  // of all endpoints that there are: requests name them
   std::map<const EndPoint*, Link*> by_endpoint_;
   // The sessions, which use what is above.
   std::unique_ptr<Server, StopAndDelete> server_;

@@ -22,12 +22,13 @@ struct Happening {
     kNotReached,  ///< it could not: `status`
     kMisfit,      ///< a node of another mesh, or with other terms, was refused: `status`
     kEnded,       ///< an endpoint of node `rank` has ended: `ended`, `status`
-    kProgress,    ///< `link` has done what it was to do
-    kTrouble,     ///< a request of `link` failed
+    kProgress,    ///< the link `of` has done what it was to do
+    kTrouble,     ///< a request of the link `of` failed
   };
   Kind kind = Kind::kProgress;
   int rank = 0;
-  Link* link = nullptr;
+  std::shared_ptr<Link> link = nullptr;  ///< of kArrived and kConnected
+  const Link* of = nullptr;              ///< of kProgress and kTrouble; to be compared only
   std::shared_ptr<EndPoint> endpoint = nullptr;
   const EndPoint* ended = nullptr;  ///< to be compared only
   Status status = {};

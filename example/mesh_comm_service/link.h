@@ -31,7 +31,8 @@ struct LinkParts {
 /// receiving side tells how far it is, so that the sending side may go on; and a sender of plain WRITEs that are to be
 /// verified tells how far it is, which the other side cannot see.
 /// Threads: on_completion from the hooks of its endpoint; the rest from any.
-/// Lifetime: until its session has been stopped.
+/// Lifetime: until the last hook of its endpoint, and while the node wants its figures; at the end of a run until its session has
+/// been stopped.
 class Link {
  public:
   static constexpr std::uint32_t kNoteBytes = 16;

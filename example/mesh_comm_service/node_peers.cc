@@ -101,7 +101,7 @@ void Node::welcome(Peer& peer, Happening& happening) {
   if (!introduce(peer, *happening.endpoint)) return;
   leave_mailbox(peer);
   peer.now.from = std::move(happening.endpoint);
-  peer.now.inbound = static_cast<Inbound*>(happening.link);
+  peer.now.inbound = std::static_pointer_cast<Inbound>(happening.link);
   const Status added = descriptors_->add(peer.now.from->connector().watched().fd, EPOLLIN | EPOLLET,
                                          [this, rank = peer.rank](std::uint32_t) { has_mail_.push_back(rank); });
   if (!added.ok()) return lose(peer, reason(added));
@@ -119,7 +119,7 @@ void Node::connected(Peer& peer, Happening& happening) {
     return lose(peer, reason(happening.endpoint->status()));
   }
   peer.now.to = std::move(happening.endpoint);
-  peer.now.outbound = static_cast<Outbound*>(happening.link);
+  peer.now.outbound = std::static_pointer_cast<Outbound>(happening.link);
   look_if_here(peer);
 }
 
@@ -175,7 +175,7 @@ void Node::endpoint_ended(Peer& peer, const Happening& happening) {
 }
 
 void Node::link_in_trouble(Peer& peer, const Happening& happening) {
-  if (happening.link != peer.now.outbound && happening.link != peer.now.inbound) return;
+  if (happening.of != peer.now.outbound.get() && happening.of != peer.now.inbound.get()) return;
   if (!peer.now.trouble) peer.now.trouble = Deadline::after(kReasonFollowsWithin);
 }
 

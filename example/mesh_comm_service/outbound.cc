@@ -79,7 +79,7 @@ void Outbound::pump() {
   if (no_more) announce_progress();
   if (!no_more || complete_ < posted_) return;
   finished_ = true;
-  parts_.happenings->put({.kind = Happening::Kind::kProgress, .rank = parts_.peer, .link = this});
+  parts_.happenings->put({.kind = Happening::Kind::kProgress, .rank = parts_.peer, .of = this});
 }
 
 bool Outbound::may_post() {

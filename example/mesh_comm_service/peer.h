@@ -38,8 +38,8 @@ struct Peer {
     std::optional<Introduction> introduction = {};
     std::shared_ptr<EndPoint> to = nullptr;    ///< of this node's client session
     std::shared_ptr<EndPoint> from = nullptr;  ///< of its server session
-    Outbound* outbound = nullptr;
-    Inbound* inbound = nullptr;
+    std::shared_ptr<Outbound> outbound = nullptr;
+    std::shared_ptr<Inbound> inbound = nullptr;
     bool ready = false;  ///< it has said so, or was running already
     bool told_ready = false;
     bool told_finished = false;
