@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -113,6 +115,7 @@ struct Child {
   pid_t pid = -1;
   Stream out;
   Stream err;
+  Stream summary;
   Stream port;
   UniqueFd list;  ///< to it: everybody's ports
   std::optional<int> status;
@@ -150,9 +153,10 @@ class LocalRun {
   Status start(int rank) {
     auto out = make_pipe();
     auto err = make_pipe();
+    auto summary = make_pipe();
     auto port = make_pipe();
     auto list = make_socket_pipe();
-    for (const Status& made : {out.status(), err.status(), port.status(), list.status()}) {
+    for (const Status& made : {out.status(), err.status(), summary.status(), port.status(), list.status()}) {
       if (!made.ok()) return made;
     }
     std::cout.flush();
@@ -166,21 +170,23 @@ class LocalRun {
       dup2(out->write.get(), STDOUT_FILENO);
       dup2(err->write.get(), STDERR_FILENO);
       for (Pipe* const each : {&*out, &*err}) *each = {};
+      summary->read.reset();
       port->read.reset();
       list->write.reset();
-      be_a_node(rank, std::move(port->write), std::move(list->read));
+      be_a_node(rank, std::move(summary->write), std::move(port->write), std::move(list->read));
     }
     Child& child = children_.emplace_back();
     child.pid = pid;
     child.out.fd = std::move(out->read);
     child.err.fd = std::move(err->read);
+    child.summary.fd = std::move(summary->read);
     child.port.fd = std::move(port->read);
     child.list = std::move(list->write);
     return {};
   }
 
-  [[noreturn]] void be_a_node(int rank, UniqueFd port_out, UniqueFd list_in) {
-    const int status = node_(rank, [&](std::uint16_t port) -> Result<Cluster> {
+  [[noreturn]] void be_a_node(int rank, UniqueFd summary_out, UniqueFd port_out, UniqueFd list_in) {
+    const auto find_cluster = [&](std::uint16_t port) -> Result<Cluster> {
       (void)write_all(port_out.get(), port_text(port));
       std::string list;
       std::string bytes;
@@ -195,7 +201,9 @@ class LocalRun {
       for (std::size_t i = 0; i < nodes; ++i)
         cluster.push_back({kLocalHost, port_in(std::string_view(list).substr(i * kPortBytes))});
       return cluster;
-    });
+    };
+    const auto summarize = [&](std::string_view text) { (void)write_all(summary_out.get(), text); };
+    const int status = node_(rank, find_cluster, summarize);
     std::cout.flush();
     std::exit(status);
   }
@@ -204,7 +212,7 @@ class LocalRun {
     std::vector<pollfd> entries;
     std::vector<Stream*> streams;
     for (Child& child : children_) {
-      for (Stream* const stream : {&child.out, &child.err, &child.port}) {
+      for (Stream* const stream : {&child.out, &child.err, &child.summary, &child.port}) {
         if (!stream->open()) continue;
         entries.push_back({.fd = stream->fd.get(), .events = POLLIN, .revents = 0});
         streams.push_back(stream);
@@ -216,7 +224,7 @@ class LocalRun {
       if (entries[i].revents != 0) streams[i]->read_some();
     }
     if (!introduced_) return;  // should one fail to start, the others need not complain, too
-    for (Child& child : children_) complain(child.err.take_lines());
+    for (Child& child : children_) pass_on(child.err.take_lines());
     print(children_.front().out.take_lines());
   }
 
@@ -246,7 +254,7 @@ class LocalRun {
   void reap() {
     for (Child& child : children_) {
       int status = 0;
-      const bool talks = child.out.open() || child.err.open();
+      const bool talks = child.out.open() || child.err.open() || child.summary.open();
       if (child.status || talks) continue;
       const pid_t ended = waitpid(child.pid, &status, WNOHANG);
       if (ended == child.pid) child.status = status;
@@ -285,13 +293,14 @@ class LocalRun {
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       Child& child = children_[rank];
       const bool speaks = !failed_to_start_ || *failed_to_start_ == rank;  // the others only say that it has
-      if (speaks) complain(child.err.take_lines());
+      if (speaks) pass_on(child.err.take_lines());
       if (rank > 0) print_with_rank(rank, child.out.take_lines());
       if (*child.status != 0) outcome = 1;
       if (!speaks || !WIFSIGNALED(*child.status)) continue;
       complain(programs::program_name() + ": node " + std::to_string(rank) + " (pid " + std::to_string(child.pid) +
                ") was ended by signal " + std::to_string(WTERMSIG(*child.status)) + "\n");
     }
+    for (Child& child : children_) print(child.summary.take_lines());
     if (!unwritten_) return outcome;
     complain(programs::program_name() + ": cannot write to standard output: " + unwritten_.message() + "\n");
     return 1;
@@ -302,6 +311,23 @@ class LocalRun {
     unwritten_ = write_all(STDOUT_FILENO, text);
   }
   static void complain(std::string_view text) { (void)write_all(STDERR_FILENO, text); }
+
+  /// What a node wrote to its standard error, without the warnings that another one has logged already: all of them have the
+  /// same device and see the same of it.
+  void pass_on(std::string_view lines) {
+    std::string passed;
+    while (!lines.empty()) {
+      const std::string_view line = lines.substr(0, std::min(lines.find('\n'), lines.size() - 1) + 1);
+      lines.remove_prefix(line.size());
+      // "W1125 22:07:38.123456 4711 file.cc:7] text": what is before the place is the node's own.
+      const auto end = line.find("] ");
+      const auto place = end == std::string_view::npos ? end : line.rfind(' ', end);
+      const bool warning = line.size() > 5 && line[0] == 'W' &&
+                           std::isdigit(static_cast<unsigned char>(line[1])) != 0 && place != std::string_view::npos;
+      if (!warning || warned_.emplace(line.substr(place)).second) passed += line;
+    }
+    complain(passed);
+  }
 
   void print_with_rank(std::size_t rank, const std::string& text) {
     std::string lines;
@@ -318,6 +344,7 @@ class LocalRun {
   bool introduced_ = false;
   std::optional<std::size_t> failed_to_start_;  // the rank of the first one seen that ended before all listened
   std::optional<Deadline> stopped_until_;
+  std::set<std::string> warned_;
   std::error_code unwritten_;  // what kept standard output from being written
 };
 

@@ -273,7 +273,8 @@ Status allow_descriptors(const programs::ModeFlags& modes, int nodes) {
 
 /// What one node does, in this process. Returns its exit status.
 int run_node(const Options& options, int rank, int nodes, const HostPort& listen,
-             const std::function<Result<Cluster>(std::uint16_t)>& find_cluster) {
+             const std::function<Result<Cluster>(std::uint16_t)>& find_cluster,
+             const std::function<void(std::string_view)>& summarize) {
   const ReportHead head{.terms = options.terms, .nodes = nodes, .polling = FLAGS_polling, .threads = FLAGS_threads};
   Node node({.rank = rank,
              .nodes = nodes,
@@ -286,8 +287,8 @@ int run_node(const Options& options, int rank, int nodes, const HostPort& listen
              .connect_timeout = options.connection.session.tcp.connect_timeout,
              .on_result = [&head](const NodeResult& result) { std::cout << node_report(head, result) << std::flush; },
              .on_results =
-                 [&head](const std::vector<NodeResult>& results) {
-                   std::cout << mesh_report(head, results) << std::flush;
+                 [&](const std::vector<NodeResult>& results) {
+                   summarize(mesh_report(head, results));
                    return write_files(head, results);
                  }});
   const Status outcome = node.run();
@@ -316,8 +317,8 @@ int run() {
       return programs::exit_status(allowed);
     }
     const HostPort listen{.host = "127.0.0.1", .port = 0};
-    return run_local(FLAGS_local, [&](int rank, const auto& find_cluster) {
-      return run_node(*options, rank, FLAGS_local, listen, find_cluster);
+    return run_local(FLAGS_local, [&](int rank, const auto& find_cluster, const auto& summarize) {
+      return run_node(*options, rank, FLAGS_local, listen, find_cluster, summarize);
     });
   }
   if (FLAGS_port < 1)
@@ -334,8 +335,9 @@ int run() {
     listen.host.clear();
   }
   std::cout << "node " << place->rank << ": " << programs::listening_text(listen.host, listen.port) << std::endl;
-  return run_node(*options, place->rank, nodes, listen,
-                  [&place](std::uint16_t) { return Result<Cluster>(place->cluster); });
+  return run_node(
+      *options, place->rank, nodes, listen, [&place](std::uint16_t) { return Result<Cluster>(place->cluster); },
+      [](std::string_view text) { std::cout << text << std::flush; });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <array>
 #include <csignal>
 #include <fstream>
+#include <iostream>
 #include <string>
 
 #include "mesh_comm_service/launcher.h"
@@ -36,7 +37,8 @@ char state_of(pid_t pid) {
 TEST(Launcher, SaysWhichNodeWasKilledWhileTheOthersStart) {
   std::array<int, 2> pipe_ends{};
   ASSERT_EQ(pipe(pipe_ends.data()), 0);
-  const auto node = [&](int rank, const std::function<Result<Cluster>(std::uint16_t)>& find_cluster) {
+  const auto node = [&](int rank, const std::function<Result<Cluster>(std::uint16_t)>& find_cluster,
+                        const auto& /*summarize*/) {
     if (rank == 0) {
       const pid_t self = getpid();
       if (write(pipe_ends[1], &self, sizeof(self)) != sizeof(self)) return 2;
@@ -58,6 +60,36 @@ TEST(Launcher, SaysWhichNodeWasKilledWhileTheOthersStart) {
   EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
   close(pipe_ends[0]);
   close(pipe_ends[1]);
+}
+
+TEST(Launcher, PrintsTheSummaryLastAndAWarningOnce) {
+  const auto node = [&](int rank, const std::function<Result<Cluster>(std::uint16_t)>& find_cluster,
+                        const std::function<void(std::string_view)>& summarize) {
+    if (rank == 0) summarize("all: 3\n");
+    std::cerr << "W1125 22:07:38.12345" << rank << " 4711 device.cc:1] no hardware\n"
+              << "I1125 22:07:38.123456 4711 node.cc:1] of each node\n"
+              << std::flush;
+    if (!find_cluster(1).has_value()) return 1;
+    std::cout << "figures of " << rank << '\n' << std::flush;
+    return 0;
+  };
+  testing::internal::CaptureStderr();
+  testing::internal::CaptureStdout();
+  const int outcome = run_local(3, node);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "figures of 0\n[1] figures of 1\n[2] figures of 2\nall: 3\n");
+  const std::string logged = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(outcome, 0) << logged;
+  EXPECT_EQ(std::ranges::count(logged, '\n'), 4) << logged;
+  EXPECT_EQ(logged.find("no hardware"), logged.rfind("no hardware")) << logged;
+}
+
+// Then the system forgets how they end, so it cannot be known whether all went well.
+TEST(Launcher, EndsWhereTheEndOfChildrenIsNotKept) {
+  const auto kept = std::signal(SIGCHLD, SIG_IGN);
+  const int outcome =
+      run_local(2, [](int, const auto& find_cluster, const auto&) { return find_cluster(1).has_value() ? 0 : 1; });
+  (void)std::signal(SIGCHLD, kept);
+  EXPECT_EQ(outcome, 1);
 }
 
 }  // namespace
