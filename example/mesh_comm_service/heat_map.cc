@@ -46,19 +46,45 @@ double share(const Range& range, double value) {
   return std::clamp((value - range.low) / (range.high - range.low), 0.0, 1.0);
 }
 
+struct Rgb {
+  unsigned red, green, blue;
+};
+
 /// From pale yellow over green to dark blue: the lightness falls all the way, so that it can be read without colors, too.
-std::string color(double share) {
+Rgb color_of(double share) {
   constexpr std::array<std::array<double, 3>, 5> kStops = {
       {{255, 247, 188}, {173, 221, 142}, {65, 171, 150}, {34, 94, 168}, {8, 29, 88}}};
   const double place = share * (kStops.size() - 1);
   const auto from = std::min(static_cast<std::size_t>(place), kStops.size() - 2);
   const double part = place - static_cast<double>(from);
-  std::array<char, 8> text{};
   const auto mix = [&](std::size_t i) {
-    return static_cast<unsigned>(std::lround(kStops[from][i] * (1 - part) + kStops[from + 1][i] * part));
+    return static_cast<unsigned>(std::lround(kStops[from][i] * (1 - part) + kStops[from + 1][i] * part)) & 0xffU;
   };
-  std::snprintf(text.data(), text.size(), "#%02x%02x%02x", mix(0) & 0xffU, mix(1) & 0xffU, mix(2) & 0xffU);
+  return {mix(0), mix(1), mix(2)};
+}
+
+std::string color(double share) {
+  const Rgb rgb = color_of(share);
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "#%02x%02x%02x", rgb.red, rgb.green, rgb.blue);
   return text.data();
+}
+
+/// Relative luminance, 0 to 1 (Web Content Accessibility Guidelines 2.1).
+double luminance(const Rgb& rgb) {
+  const auto linear = [](unsigned value) {
+    const double share = value / 255.0;
+    return share <= 0.04045 ? share / 12.92 : std::pow((share + 0.055) / 1.055, 2.4);
+  };
+  return 0.2126 * linear(rgb.red) + 0.7152 * linear(rgb.green) + 0.0722 * linear(rgb.blue);
+}
+
+/// Black or white: the one with the higher contrast to the cell.
+const char* ink_on(const Rgb& cell) {
+  const double light = luminance(cell);
+  const double by_white = 1.05 / (light + 0.05);
+  const double by_black = (light + 0.05) / 0.05;
+  return by_white >= by_black ? "#ffffff" : "#000000";
 }
 
 int cell_size(std::size_t nodes) {
@@ -85,7 +111,7 @@ void draw_cell(std::ostream& out, const Range& range, std::size_t row, std::size
   out << "</rect>\n";
   if (!known || size < 36) return;
   draw_text(out, x + size / 2.0, y + size / 2.0 + 4, "middle", size >= 48 ? 12 : 10,
-            share(range, value) > 0.45 ? "#ffffff" : "#202020", number_text(value));
+            ink_on(color_of(share(range, value))), number_text(value));
 }
 
 /// Ranks along both sides: as many as there is room for.

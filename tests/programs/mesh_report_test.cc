@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 
 #include "mesh_comm_service/heat_map.h"
@@ -117,6 +119,30 @@ TEST(HeatMap, OfTheFastestPairIsTheDarkest) {
   const std::string svg = heat_map_svg(head_of(3), rate_matrix(some_results(), 3));
   EXPECT_THAT(svg, testing::ContainsRegex("fill=\"#081d58\"><title>node 2 to node 0"));
   EXPECT_THAT(svg, testing::ContainsRegex("fill=\"#fff7bc\"><title>node 0 to node 1"));
+}
+
+double contrast(unsigned one, unsigned other) {
+  const auto light = [](unsigned rgb) {
+    const auto linear = [](unsigned value) {
+      return value <= 10 ? value / 255.0 / 12.92 : std::pow((value / 255.0 + 0.055) / 1.055, 2.4);
+    };
+    return 0.2126 * linear(rgb >> 16 & 255) + 0.7152 * linear(rgb >> 8 & 255) + 0.0722 * linear(rgb & 255) + 0.05;
+  };
+  return std::max(light(one), light(other)) / std::min(light(one), light(other));
+}
+
+TEST(HeatMap, HasNumbersThatCanBeReadInEachCell) {
+  Matrix matrix(10, std::vector<double>(10));
+  for (std::size_t i = 0; i < 100; ++i) matrix[i / 10][i % 10] = 1.0 + static_cast<double>(i);
+  const std::string svg = heat_map_svg(head_of(10), matrix);
+  const std::regex cell("fill=\"#(\\w{6})\"><title>node[^\n]*\n<text [^>]*fill=\"#(\\w{6})\"");
+  int cells = 0;
+  for (std::sregex_iterator each(svg.begin(), svg.end(), cell), end; each != end; ++each, ++cells) {
+    const auto fill = static_cast<unsigned>(std::stoul((*each)[1], nullptr, 16));
+    const auto ink = static_cast<unsigned>(std::stoul((*each)[2], nullptr, 16));
+    EXPECT_GE(contrast(fill, ink), 4.5) << each->str();  // of the Web Content Accessibility Guidelines, for small text
+  }
+  EXPECT_EQ(cells, 90);
 }
 
 TEST(HeatMap, OfManyNodesStaysAPicture) {
