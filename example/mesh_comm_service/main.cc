@@ -1,9 +1,10 @@
 // mesh_comm_service - N nodes, each of which sends to each other. See --help.
+#include <fcntl.h>
 #include <gflags/gflags.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <thread>
 
@@ -15,6 +16,8 @@
 #include "mesh_comm_service/process_figures.h"
 #include "mesh_comm_service/report.h"
 #include "mesh_comm_service/terms.h"
+#include "rdmacomm/base/system_call.h"
+#include "rdmacomm/base/unique_fd.h"
 #include "support/available_memory.h"
 #include "support/connection_flags.h"
 #include "support/descriptor_limit.h"
@@ -178,6 +181,22 @@ struct Place {
   int rank = 0;
 };
 
+/// Its beginning, up to `most` bytes. Returns  the system's error
+Result<std::string> read_file(const std::string& path, std::size_t most) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return make_error(last_system_error(), "cannot open it");
+  std::string content(most, '\0');
+  std::size_t size = 0;
+  while (size < most) {
+    const ssize_t got = retry_interrupted([&] { return ::read(file.get(), content.data() + size, most - size); });
+    if (got < 0) return make_error(last_system_error(), "cannot read it");
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  content.resize(size);
+  return content;
+}
+
 Result<std::optional<Cluster>> read_cluster(std::uint16_t port) {
   if (!FLAGS_cluster.empty() && !FLAGS_hostfile.empty())
     return bad_flag("hostfile", "give --cluster or --hostfile, not both");
@@ -187,11 +206,9 @@ Result<std::optional<Cluster>> read_cluster(std::uint16_t port) {
     return std::optional(std::move(*cluster));
   }
   if (FLAGS_hostfile.empty()) return std::optional<Cluster>();
-  std::ifstream file(FLAGS_hostfile);
-  std::string content(kMaxHostFileBytes + 1, '\0');
-  file.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (!file.is_open() || file.bad()) return bad_flag("hostfile", "cannot read " + FLAGS_hostfile);
-  content.resize(static_cast<std::size_t>(file.gcount()));
+  auto read = read_file(FLAGS_hostfile, kMaxHostFileBytes + 1);
+  if (!read) return make_error(read.code(), "--hostfile: cannot read " + FLAGS_hostfile);
+  const std::string content = std::move(*read);
   if (content.size() > kMaxHostFileBytes) {
     return bad_flag("hostfile", FLAGS_hostfile + " is longer than " + programs::size_text(kMaxHostFileBytes) +
                                     ": it is no list of hosts");

@@ -564,7 +564,7 @@ class Errors(MeshTest):
             (["--cluster=127.0.0.1,192.0.2.2", "--rank=2"], ["--rank=2", "0 to 1"]),
             (["--cluster=127.0.0.1,192.0.2.2", "--port=0"], ["--port=0"]),
             (["--cluster=a,b", "--hostfile=c"], ["not both"]),
-            (["--hostfile=/no/such/file"], ["cannot read /no/such/file"]),
+            (["--hostfile=/no/such/file"], ["cannot read /no/such/file .No such file or directory"]),
             (["--hostfile=/dev/null"], ["/dev/null: no nodes in it"]),
             (["--hostfile=/dev/zero"], ["/dev/zero is longer than 1M"]),
         ))
