@@ -46,9 +46,12 @@ Status copy_out(std::shared_ptr<EndPoint> endpoint) {  // to standard output, ou
 }
 
 int main() {  // both ends in one process, so that it runs by itself
-  auto server = make_session<Session<ServerSession>>(SessionOptions{.address = {"127.0.0.1", 0}});
+  SessionOptions options;
+  options.address = {.host = "127.0.0.1", .port = 0};
+  auto server = make_session<Session<ServerSession>>(options);
   if (!server->start()) return 1;
-  auto client = make_session<Session<ClientSession>>(SessionOptions{.address = {"127.0.0.1", server->port()}});
+  options.address.port = server->port();
+  auto client = make_session<Session<ClientSession>>(options);
   const auto near = client->connect();
   const auto far = server->wait_for_endpoint(Deadline::after(std::chrono::seconds(20)));
   if (!near || !far) return 1;

@@ -41,5 +41,12 @@ struct Mail {
   /// kBadMessage: no mail of this version, truncated, or out of range. Text is made harmless for terminals.
   [[nodiscard]] static Result<Mail> decode(std::span<const std::byte> bytes);
 };
+/// One of that kind, to be filled. (GCC 12 warns of temporaries `{.kind = ...}`, whose other strings it takes for
+/// uninitialized.)
+[[nodiscard]] inline Mail mail_of(MailKind kind) {
+  Mail mail;
+  mail.kind = kind;
+  return mail;
+}
 
 }  // namespace rdmacomm::mesh

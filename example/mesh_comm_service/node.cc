@@ -114,7 +114,7 @@ void Node::finish_connecting() {
         std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began_).count());
   }
   for_each_here([this](Peer& peer) {
-    if (!std::exchange(peer.now.told_ready, true)) send(peer, {.kind = MailKind::kReady});
+    if (!std::exchange(peer.now.told_ready, true)) send(peer, mail_of(MailKind::kReady));
   });
   if (all_here([](const Peer& peer) { return peer.now.ready; })) begin_traffic();
 }
@@ -134,7 +134,7 @@ void Node::begin_traffic() {
 }
 
 void Node::begin_traffic_to(Peer& peer) {
-  if (!std::exchange(peer.now.told_ready, true)) send(peer, {.kind = MailKind::kReady});
+  if (!std::exchange(peer.now.told_ready, true)) send(peer, mail_of(MailKind::kReady));
   peer.now.outbound->start(until_ticks_.load(std::memory_order_relaxed));
 }
 
@@ -158,7 +158,10 @@ void Node::settle(Peer& peer) {
   if (!life.told_finished && life.outbound->finished()) {
     const OutboundFigures sent = life.outbound->figures();
     life.told_finished = true;
-    send(peer, {.kind = MailKind::kFinished, .tally = {.messages = sent.messages, .bytes = sent.bytes}});
+    Mail mail = mail_of(MailKind::kFinished);
+    mail.tally.messages = sent.messages;
+    mail.tally.bytes = sent.bytes;
+    send(peer, mail);
   }
   if (!life.finished || life.told_checked) return;
   if (!life.inbound->has_all()) {
@@ -168,7 +171,9 @@ void Node::settle(Peer& peer) {
                                                std::to_string(life.inbound->tally().messages) + " have arrived"));
   }
   life.told_checked = true;
-  send(peer, {.kind = MailKind::kChecked, .tally = life.inbound->tally()});
+  Mail mail = mail_of(MailKind::kChecked);
+  mail.tally = life.inbound->tally();
+  send(peer, mail);
 }
 
 // The end -------------------------------------------------------------------------------------------------------------
@@ -217,7 +222,9 @@ void Node::look_at_results() {
   for_each_here([&](const Peer& peer) { collector = std::min(collector, peer.rank); });
   if (collector != options_.rank) {
     if (std::exchange(result_sent_to_, collector) == collector) return;
-    return send(*find(collector), {.kind = MailKind::kResult, .result = result_});
+    Mail mail = mail_of(MailKind::kResult);
+    mail.result = result_;
+    return send(*find(collector), mail);
   }
   if (!all_here([](const Peer& peer) { return peer.now.result.has_value(); })) return;
   std::vector<NodeResult> results = {result_};
@@ -225,7 +232,7 @@ void Node::look_at_results() {
   std::ranges::sort(results, {}, &NodeResult::rank);
   const Status reported = options_.on_results(results);
   if (!reported.ok() && outcome_.ok()) outcome_ = reported;
-  for_each_here([this](Peer& peer) { send(peer, {.kind = MailKind::kOver}); });
+  for_each_here([this](Peer& peer) { send(peer, mail_of(MailKind::kOver)); });
   phase_ = Phase::kOver;
 }
 

@@ -199,9 +199,10 @@ void Node::lose(Peer& peer, const std::string& why) {
   end_life(peer);
   peer.state = Peer::State::kLost;
   if (options_.on_failure == OnFailure::kStop) {
-    for_each_here([&](Peer& other) {
-      send(other, {.kind = MailKind::kStop, .rank = static_cast<std::uint32_t>(peer.rank), .text = why});
-    });
+    Mail mail = mail_of(MailKind::kStop);
+    mail.rank = static_cast<std::uint32_t>(peer.rank);
+    mail.text = why;
+    for_each_here([&](Peer& other) { send(other, mail); });
     return fail(make_error(Errc::kPeerLost, what));
   }
   say(what);
