@@ -13,6 +13,18 @@ bool is_first(char c) noexcept {
   return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
 }
 
+/// Characters that are not seen, and change what is seen around them: they turn the direction of text or end a line.
+/// (Unicode 15: bidirectional controls, line and paragraph separators, annotations, tags.)
+bool misleads(std::uint32_t character) noexcept {
+  struct Range {
+    std::uint32_t first, last;
+  };
+  constexpr Range kRanges[] = {{0x061c, 0x061c}, {0x200e, 0x200f}, {0x2028, 0x202e},
+                               {0x2066, 0x206f}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+  return std::ranges::any_of(
+      kRanges, [character](const Range& range) { return range.first <= character && character <= range.last; });
+}
+
 }  // namespace
 
 std::size_t printable_character(std::string_view text) noexcept {
@@ -30,7 +42,7 @@ std::size_t printable_character(std::string_view text) noexcept {
   }
   const std::uint32_t least = length == 2 ? 0xa0 : length == 3 ? 0x800 : 0x10000;  // below 0xa0 are controls
   const bool surrogate = character >= 0xd800 && character < 0xe000;
-  return character < least || surrogate || character > 0x10ffff ? 0 : length;
+  return character < least || surrogate || character > 0x10ffff || misleads(character) ? 0 : length;
 }
 
 std::string printable(std::string_view text, std::size_t max_bytes) {

@@ -25,6 +25,15 @@ TEST(Printable, WhatIsNoneIsAQuestionMarkForEachByte) {
   EXPECT_EQ(printable(std::string("a\0b", 3), kMuch), "a?b");
 }
 
+TEST(Printable, WhatMisleadsTheEyeIsNone) {
+  EXPECT_EQ(printable("a\u202egnp.exe", kMuch), "a???gnp.exe") << "turns the direction";
+  for (const char* text :
+       {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u2066", "\u2069", "\U000e0041"}) {
+    EXPECT_EQ(printable(text, kMuch), std::string(std::string_view(text).size(), '?'));
+  }
+  EXPECT_EQ(printable("\u2027\u2030\u2065 \u200d", kMuch), "\u2027\u2030\u2065 \u200d") << "their neighbours stay";
+}
+
 TEST(Printable, OfALongOneTheMiddleIsLeftOut) {
   EXPECT_EQ(printable("0123456789", 10), "0123456789");
   EXPECT_EQ(printable("0123456789", 9), "012...789");

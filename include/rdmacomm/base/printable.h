@@ -9,7 +9,7 @@
 namespace rdmacomm {
 
 /// How many bytes the first character of `text`, which is not empty, has in UTF-8. 0: that is no character, or one that steers a
-/// terminal.
+/// terminal, turns the direction of the text around it, or ends a line.
 [[nodiscard]] std::size_t printable_character(std::string_view text) noexcept;
 
 /// `text` with '?' for each byte that belongs to no printable character, so that it stays one line and does nothing to a
