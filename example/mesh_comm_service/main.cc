@@ -221,7 +221,7 @@ Result<std::optional<Cluster>> read_cluster(std::uint16_t port) {
 Result<Place> find_place(std::uint16_t port) {
   auto cluster = read_cluster(port);
   if (!cluster) return cluster.error();
-  const Environment environment = [](const char* name) { return std::getenv(name); };
+  const Environment environment = [](const char* name) { return ::secure_getenv(name); };
   const auto job = find_job(environment);
   if (!job) return job.error();
   Place place;

@@ -6,7 +6,7 @@ namespace rdmacomm {
 
 int max_vlog_level() noexcept {
   static const int level = [] {
-    const char* text = std::getenv("RCL_MAX_VLOG_LEVEL");
+    const char* text = ::secure_getenv("RCL_MAX_VLOG_LEVEL");
     return text == nullptr ? 0 : std::atoi(text);
   }();
   return level;

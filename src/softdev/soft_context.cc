@@ -206,7 +206,7 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
 /// What kLateVariable says. 0, or EINVAL.
 int read_lateness(std::chrono::milliseconds& lateness) noexcept {
   constexpr unsigned kMost = 60'000;
-  const char* const value = std::getenv(kLateVariable);
+  const char* const value = ::secure_getenv(kLateVariable);
   const std::string_view text = value == nullptr ? "" : value;
   if (text.empty()) return 0;
   unsigned milliseconds = 0;
@@ -278,7 +278,7 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device) : verbs_context{}, 
 SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
   std::unique_ptr<SoftContext> context(new SoftContext(std::move(device)));
   int error = read_lateness(context->lateness_);
-  const char* const use = std::getenv(kTcpVariable);
+  const char* const use = ::secure_getenv(kTcpVariable);
   if (error == 0 && !read_tcp_use(use == nullptr ? "" : use, context->tcp_use_)) error = EINVAL;
   if (error == 0) error = context->events_.open();
   if (error != 0) {
