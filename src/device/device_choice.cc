@@ -39,11 +39,16 @@ class DeviceChooser {
     }
     if (!candidates_.empty()) return best();
     if (refusals_.empty()) return unknown_device(known);
-    const std::string advice = some_are_down_ ? "; check the cable, the link and the subnet manager" : "";
-    return make_error(why_, joined(refusals_, ", ") + advice);
+    return make_error(why_, joined(refusals_, ", ") + advice());
   }
 
  private:
+  [[nodiscard]] std::string advice() const {
+    if (some_are_down_) return "; check the cable, the link and the subnet manager";
+    if (soft0_is_down_) return "; no network interface is up here: bring one up, for example by `ip link set lo up`";
+    return "";
+  }
+
   [[nodiscard]] bool is_named() const { return !input_.options.name.empty(); }
 
   void look_at(std::size_t index) {
@@ -63,7 +68,7 @@ class DeviceChooser {
   void look_at(std::size_t index, const PortFacts& port) {
     const std::string text = "port " + std::to_string(port.number) + " of " + port.device;
     if (port.state != IBV_PORT_ACTIVE) {
-      some_are_down_ = true;
+      (port.transport == Transport::kSoftware ? soft0_is_down_ : some_are_down_) = true;
       return refuse(Errc::kNoActivePort, text + " is " + verbs::to_text(port.state));
     }
     // Who names a device shall have it, if only to see for what it fails.
@@ -122,7 +127,8 @@ class DeviceChooser {
   std::vector<Candidate> candidates_;
   std::vector<std::string> refusals_;
   Errc why_ = Errc::kNoActivePort;
-  bool some_are_down_ = false;
+  bool some_are_down_ = false;  // of hardware
+  bool soft0_is_down_ = false;  // which it is where this host has no interface that is up
 };
 
 }  // namespace

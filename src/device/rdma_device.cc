@@ -169,7 +169,8 @@ Status RDMADevice::check_port() const {
   if (Status status = verbs::from_value(returned, "query " + what); !status.ok()) return status;
   if (attributes.state == IBV_PORT_ACTIVE || attributes.state == IBV_PORT_ACTIVE_DEFER) return {};
   return make_error(Errc::kNoActivePort, what + " is " + verbs::to_text(attributes.state) +
-                                             "; check the cable, the link and the subnet manager");
+                                             (is_software() ? "; no network interface of this host is up"
+                                                            : "; check the cable, the link and the subnet manager"));
 }
 
 std::string RDMADevice::to_text() const {

@@ -496,6 +496,12 @@ std::vector<Layout> local_layouts() {
   const auto here = route("::ffff:127.0.0.1", "127.0.0.1");
   const auto eth0 = interface(2, "eth0", {"::ffff:10.0.0.1"});
   return {
+      {.name = "soft0_where_no_interface_is_up",
+       .seen = "",
+       .input = {.devices = {down(soft0({}))}, .interfaces = {}, .route = here},
+       .device = nullptr,
+       .says = "port 1 of soft0 is DOWN; no network interface is up here: bring one up, for example by `ip link set lo "
+               "up`"},
       {.name = "soft0_only",
        .seen = "soft0",
        .input = {.devices = {soft0({{"::ffff:10.0.0.1", 2}})}, .interfaces = {lo(), eth0}, .route = here},
