@@ -1,6 +1,10 @@
 // rdmacomm.h - everything, for programs that do not mind. Inside the library each file includes what it uses.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "rdmacomm needs C++20: compile with -std=c++20"
+#endif
+
 #include "rdmacomm/adapter/adapter_config.h"
 #include "rdmacomm/adapter/completion_waiter.h"
 #include "rdmacomm/adapter/gid_agreement.h"

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """README.md shows what there is: its program is the one that is compiled and run, its files and commands exist."""
 
+import os
 import pathlib
 import re
+import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -16,6 +18,19 @@ class Readme(unittest.TestCase):
 
     def test_the_program_is_short(self):
         self.assertLessEqual(len((ROOT / "example/hello_rdma.cc").read_text(encoding="utf-8").splitlines()), 36)
+
+    def test_an_older_standard_is_named_as_the_cause(self):
+        compiler = os.environ.get("CXX") or "c++"
+        ran = subprocess.run([compiler, "-std=c++17", "-fsyntax-only", "-Wfatal-errors", f"-I{ROOT}/include", "-x", "c++",
+                              ROOT / "include/rdmacomm/rdmacomm.h"], capture_output=True, text=True, check=False)
+        self.assertNotEqual(ran.returncode, 0)
+        self.assertIn("rdmacomm needs C++20: compile with -std=c++20", ran.stderr)
+        self.assertEqual(ran.stderr.count("error:"), 1, ran.stderr)
+
+    def test_the_picture_of_the_layers_has_all_of_them(self):
+        picture = (ROOT / "docs/layers.svg").read_text(encoding="utf-8")
+        layers = {path.name for path in (ROOT / "src").iterdir() if path.is_dir()}
+        self.assertEqual(layers - set(re.findall(r'font-weight="bold">(\w+)<', picture)), set())
 
     def test_the_files_it_names_exist(self):
         names = re.findall(r"\b((?:docs|scripts|example|third_party)/[\w./-]*\w|[A-Z]+\.md)\b", README)
