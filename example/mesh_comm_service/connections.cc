@@ -190,6 +190,11 @@ void Connections::keep(std::shared_ptr<Link> link) {
   links_.push_back(std::move(link));
 }
 
+std::size_t Connections::links() const {
+  const std::lock_guard lock(mutex_);
+  return links_.size();
+}
+
 /// No endpoint has come of it. Where one was being made, its requests may still name it.
 void Connections::forget(Link& link) {
   const std::lock_guard lock(mutex_);

@@ -49,6 +49,8 @@ class Connections {
   [[nodiscard]] std::shared_ptr<RDMADevice> device() const { return device_; }
   /// Connects to node `rank`, on a thread of its own: kConnected or kNotReached tells of it. Not while that is under way.
   void connect(int rank, const HostPort& to);
+  /// How many ends of traffic there are: one for each endpoint.
+  [[nodiscard]] std::size_t links() const;
   /// Newcomers are refused from now on.
   void close_the_door() noexcept { open_.store(false, std::memory_order_relaxed); }
   /// Ends all endpoints with a goodbye, and all threads.
@@ -72,7 +74,7 @@ class Connections {
   const ConnectionParts parts_;
   std::shared_ptr<RDMADevice> device_;
   std::atomic<bool> open_{true};
-  std::mutex mutex_;                          // guards what follows
+  mutable std::mutex mutex_;                  // guards what follows
   std::vector<std::shared_ptr<Link>> links_;  // of all endpoints that there are: requests name them
   std::map<const EndPoint*, Link*> by_endpoint_;
   // The sessions, which use what is above.

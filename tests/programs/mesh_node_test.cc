@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "mesh_comm_service/connections.h"
 #include "mesh_comm_service/node.h"
 #include "mesh_comm_service/process_figures.h"
 #include "rdmacomm/session/client_session.h"
@@ -251,6 +252,32 @@ TEST_F(Door, KeepsNoMemoryForThoseThatDoNotComeIn) {
   const std::uint64_t before = process_figures().memory_bytes;
   for (int i = 0; i < kTries; ++i) EXPECT_EQ(impostor->connect().code(), Errc::kPeerRefused);
   EXPECT_LT(process_figures().memory_bytes, before + kTries * kEach / 4);
+}
+
+TEST(Connections, FreeTheLinkOfEachEndpointThatHasEnded) {
+  const auto happenings = *Happenings::create();
+  const programs::TickClock clock;
+  const Terms terms{.op = Operation::kSend, .size = 1000, .total = 1000, .depth = 2};
+  Connections connections({.self = introduction_of(0, 2, terms),
+                           .session = session_options(),
+                           .modes = {.polling = PollingMode::kEpoll, .threads = ThreadMode::kThreadPerCompletionQueue},
+                           .happenings = happenings.get(),
+                           .clock = &clock,
+                           .moment = [](Introduction&) {}});
+  ASSERT_TRUE(connections.listen({"127.0.0.1", 0}).ok());
+  for (int life = 0; life < 3; ++life) {
+    {
+      Impostor impostor(introduction_of(1, 2, terms), connections.port());
+      const auto connected = impostor.connect();
+      ASSERT_TRUE(connected.has_value()) << connected.error().message();
+      impostor.stop();
+    }
+    const Deadline soon = Deadline::after(kLong);
+    for (bool ended = false; !ended && !soon.passed();) {
+      for (const Happening& each : happenings->take()) ended = ended || each.kind == Happening::Kind::kEnded;
+    }
+    EXPECT_EQ(connections.links(), 0U);
+  }
 }
 
 }  // namespace
