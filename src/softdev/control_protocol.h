@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "softdev/access_proof.h"
 #include "softdev/layout.h"
 
 namespace rdmacomm::softdev {
@@ -24,7 +25,8 @@ inline constexpr std::uint32_t kQpnBlocks = 1U << (24 - kQpnBlockBits);
 }
 
 enum class RequestKind : std::uint32_t {
-  kHello = 1,    ///< -> ContextAnswer, and the control segment's descriptor
+  kHello = 1,    ///< who asks has its AccessProof in descriptor `argument` -> Answer::value: the answering end's
+  kProve,        ///< `proof` -> Answer::proof, and the control segment's descriptor; nothing else is answered before
   kQueuePair,    ///< -> QueuePairAnswer, and the descriptor that wakes its receive queue's sleeper, if it has one
   kArena,        ///< -> the descriptor of arena `argument`
   kFail,         ///< a request broke the rules of queue pair `qpn`: no answer
@@ -58,12 +60,13 @@ struct Request {
   std::uint32_t sequence = 0;
   std::uint32_t qpn = 0;       ///< the target's queue pair
   std::uint32_t peer_qpn = 0;  ///< the initiator's queue pair
-  std::uint32_t argument = 0;  ///< kArena: Arena; kFail: ibv_event_type
+  std::uint32_t argument = 0;  ///< kHello: a descriptor; kArena: Arena; kFail: ibv_event_type
   std::uint32_t rkey = 0;
   std::uint64_t address = 0;
   std::uint64_t length = 0;
   std::uint64_t operand = 0;  ///< kFail: QpShared::life
   std::uint64_t swap = 0;
+  AccessProof::Number proof{};
 };
 
 /// The payload of one kWrite or kRead at most; longer ranges go in pieces.
@@ -73,7 +76,8 @@ struct Answer {
   std::uint32_t sequence = 0;
   std::int32_t error = 0;  ///< 0, or an errno value
   std::uint64_t value = 0;
-  // kHello
+  // kProve
+  AccessProof::Number proof{};
   std::uint64_t mr_table_offset = 0;
   // kQueuePair
   std::uint64_t qp_offset = 0;

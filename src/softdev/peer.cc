@@ -24,22 +24,18 @@ std::span<std::byte> bytes_of(Answer& answer) {
   return std::as_writable_bytes(std::span(&answer, 1));
 }
 
-/// A socket to the owner of `qpn`. Not valid, and errno: EPERM, it is another user's.
+/// A socket to the owner of `qpn`. Not valid, and errno: EPERM, it is another user's, or in a process namespace that cannot be
+/// seen from here.
 UniqueFd connect_to_owner(std::uint32_t qpn, PeerCredentials& credentials) {
   UniqueFd socket = connect_to(block_socket_name(qpn >> kQpnBlockBits));
   if (!socket || !peer_credentials(socket.get(), credentials)) return UniqueFd();
-  if (credentials.uid == geteuid()) return socket;
+  if (credentials.uid == geteuid() && credentials.pid != 0) return socket;
   socket.reset();
   errno = EPERM;
   return socket;
 }
 
 }  // namespace
-
-bool Peer::is_another_users(std::uint32_t qpn) {
-  PeerCredentials credentials;
-  return !connect_to_owner(qpn, credentials) && errno == EPERM;
-}
 
 std::shared_ptr<Peer> Peer::connect(std::uint32_t qpn, int& error) {
   PeerCredentials credentials;
@@ -54,12 +50,9 @@ std::shared_ptr<Peer> Peer::connect(std::uint32_t qpn, int& error) {
 }
 
 int Peer::hello() {
-  Request request;
-  request.kind = RequestKind::kHello;
-  Answer answer;
   const std::scoped_lock lock(mutex_);
-  const int error = call_locked(request, {}, answer, {}, segment_fd_);
-  if (error != 0) return error;
+  Answer answer;
+  if (const int error = prove_locked(answer); error != 0) return error;
   registrations_mapping_ =
       Mapping(segment_fd_.get(), answer.mr_table_offset, MrTable::kEntries * sizeof(MrEntry), false);
   if (registrations_mapping_.empty()) return errno;
@@ -67,6 +60,22 @@ int Peer::hello() {
   // Now, while the target runs: its memory must be within reach also when it has been stopped, as on hardware.
   (void)arena_fd_locked(Arena::kPages);
   return 0;
+}
+
+int Peer::prove_locked(Answer& answer) {
+  AccessProof proof;
+  UniqueFd none;
+  Request request;
+  request.kind = RequestKind::kHello;
+  int error = proof.create();
+  request.argument = static_cast<std::uint32_t>(proof.descriptor());
+  if (error == 0) error = call_locked(request, {}, answer, {}, none);
+  if (error == 0) error = proof.read_peer(pid_, static_cast<int>(answer.value));
+  if (error != 0) return error;
+  request.kind = RequestKind::kProve;
+  request.proof = proof.answer();
+  error = call_locked(request, {}, answer, {}, segment_fd_);
+  return error != 0 || proof.is_proven_by(answer.proof) ? error : EPERM;
 }
 
 std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn) {

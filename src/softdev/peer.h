@@ -38,10 +38,9 @@ struct RemoteQp {
 class Peer {
  public:
   /// Connects to the owner of `qpn`.
-  /// error  ECONNREFUSED: no such owner; EPERM: another user's; EPROTO: another version of this device
+  /// error  ECONNREFUSED: no such owner; EPERM: another user's, or one of the two must not look into the other, see
+  ///        AccessProof; EPROTO: another version of this device
   [[nodiscard]] static std::shared_ptr<Peer> connect(std::uint32_t qpn, int& error);
-  /// Whether connect() would end in EPERM, without all that it does else.
-  [[nodiscard]] static bool is_another_users(std::uint32_t qpn);
 
   Peer(UniqueFd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
   Peer(const Peer&) = delete;
@@ -87,6 +86,8 @@ class Peer {
   using CopyCall = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
   [[nodiscard]] int copy_by(CopyCall call, std::span<iovec, 2> here, std::span<iovec, 2> there) noexcept;
   int hello();
+  /// Each end proves to the other that they may share memory. 0, with what came with the proof, or an errno value.
+  int prove_locked(Answer& answer);
   void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
             std::uint64_t operand = 0) noexcept;
   int call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,

@@ -284,11 +284,13 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   const bool only_receives = qp_base.qp_type == IBV_QPT_XRC_RECV;
   if (error == 0 && route_.by_memory) {
     if (only_receives) {
-      error = Peer::is_another_users(attributes_.dest_qp_num) ? EPERM : 0;
+      int reason = 0;
+      const auto peer = soft_context_.peers().get(attributes_.dest_qp_num, reason);
+      error = reason == EPERM || reason == EPROTO ? reason : 0;
     } else {
       wire_ = make_wire(error);
     }
-    // Another user's process: what it does not share, it may still receive.
+    // A process that is not to be shared memory with may still receive by TCP.
     if (error == EPERM && tcp_use != TcpUse::kNever) {
       route_ = loopback_route();
       error = 0;

@@ -27,7 +27,7 @@ int Server::start() {
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   stop_event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !stop_event_) return errno;
-  add({Kind::kStop, UniqueFd(), {}, {}}, stop_event_.get(), EPOLLIN);
+  add({.kind = Kind::kStop}, stop_event_.get(), EPOLLIN);
   return start_service_thread(thread_, "soft0-serve", [this] { run(); });
 }
 
@@ -55,12 +55,12 @@ void Server::add(Watched watched, int fd, std::uint32_t events) {
 
 void Server::add_listener(UniqueFd listener) {
   const int fd = listener.get();
-  add({Kind::kListener, std::move(listener), {}, {}}, fd, EPOLLIN);
+  add({.kind = Kind::kListener, .fd = std::move(listener)}, fd, EPOLLIN);
 }
 
 void Server::watch(const std::shared_ptr<Peer>& peer) {
   // Only the end of the connection: answers are read by whoever asked. EPOLLHUP comes without being asked for.
-  add({Kind::kPeer, UniqueFd(), peer, {}}, peer->socket(), EPOLLRDHUP | EPOLLONESHOT);
+  add({.kind = Kind::kPeer, .peer = peer}, peer->socket(), EPOLLRDHUP | EPOLLONESHOT);
 }
 
 void Server::run() {
@@ -112,7 +112,7 @@ void Server::accept_initiator(Watched& listener) {
   PeerCredentials credentials;
   if (!socket || !peer_credentials(socket.get(), credentials) || credentials.uid != geteuid()) return;
   const int fd = socket.get();
-  add({Kind::kIncoming, std::move(socket), {}, {}}, fd, EPOLLIN | EPOLLRDHUP);
+  add({.kind = Kind::kIncoming, .fd = std::move(socket), .pid = credentials.pid}, fd, EPOLLIN | EPOLLRDHUP);
 }
 
 bool Server::answer(Watched& initiator) {
@@ -124,6 +124,7 @@ bool Server::answer(Watched& initiator) {
   if (received < 0 && errno == EAGAIN) return true;
   if (received < static_cast<ssize_t>(sizeof(request)) || request.magic != kControlMagic) return false;
   if (is_report(request.kind)) {
+    if (!initiator.may_share) return false;
     take_report(request, initiator);
     return true;
   }
@@ -141,8 +142,11 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
   if (request.version != kLayoutVersion) {
     answer.error = EPROTO;
   } else if (request.kind == RequestKind::kHello) {
-    answer.mr_table_offset = context_.registrations().segment_offset();
-    fd = context_.segment().fd();
+    reply_hello(request, initiator, answer);
+  } else if (request.kind == RequestKind::kProve) {
+    fd = reply_proof(request, initiator, answer);
+  } else if (!initiator.may_share) {
+    answer.error = EPERM;
   } else if (request.kind == RequestKind::kQueuePair) {
     wake_fd = reply_queue_pair(request, initiator, answer);
     fd = wake_fd.get();
@@ -157,6 +161,28 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
     answer.error = access_memory(request, payload, answer, out);
   }
   (void)send_packet(initiator.fd.get(), std::as_bytes(std::span(&answer, 1)), out, fd);
+}
+
+void Server::reply_hello(const Request& request, Watched& initiator, Answer& answer) {
+  initiator.proof = std::make_unique<AccessProof>();
+  answer.error = initiator.proof->create();
+  if (answer.error == 0) {
+    answer.error = initiator.proof->read_peer(initiator.pid, static_cast<int>(request.argument));
+  }
+  answer.value = static_cast<std::uint64_t>(initiator.proof->descriptor());
+  if (answer.error != 0) initiator.proof.reset();
+}
+
+int Server::reply_proof(const Request& request, Watched& initiator, Answer& answer) {
+  const auto proof = std::move(initiator.proof);  // one try
+  initiator.may_share = proof != nullptr && proof->is_proven_by(request.proof);
+  if (!initiator.may_share) {
+    answer.error = EPERM;
+    return -1;
+  }
+  answer.proof = proof->answer();
+  answer.mr_table_offset = context_.registrations().segment_offset();
+  return context_.segment().fd();
 }
 
 UniqueFd Server::reply_queue_pair(const Request& request, Watched& initiator, Answer& answer) {

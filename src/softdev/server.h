@@ -1,6 +1,8 @@
 // server.h - the thread that answers initiators, and notices who has died.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/access_proof.h"
 #include "softdev/control_protocol.h"
 
 namespace rdmacomm::softdev {
@@ -50,9 +53,13 @@ class Server {
   };
   struct Watched {
     Kind kind = Kind::kStop;
-    UniqueFd fd;                      // not kPeer: the Peer owns its own
-    std::weak_ptr<Peer> peer;         // kPeer
-    std::vector<Attachment> targets;  // kIncoming: the queue pairs that this initiator has mapped
+    UniqueFd fd{};               // not kPeer: the Peer owns its own
+    std::weak_ptr<Peer> peer{};  // kPeer
+    // kIncoming:
+    pid_t pid = 0;
+    std::unique_ptr<AccessProof> proof{};  // while it is due
+    bool may_share = false;                // it has proven that
+    std::vector<Attachment> targets{};     // the queue pairs that this initiator has mapped
   };
 
   void add(Watched watched, int fd, std::uint32_t events);
@@ -63,6 +70,8 @@ class Server {
   void initiator_gone(const Watched& initiator);
 
   void reply(const Request& request, Watched& initiator, std::span<const std::byte> payload);
+  void reply_hello(const Request& request, Watched& initiator, Answer& answer);
+  [[nodiscard]] int reply_proof(const Request& request, Watched& initiator, Answer& answer);
   UniqueFd reply_queue_pair(const Request& request, Watched& initiator, Answer& answer);
   int access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
                     std::span<std::byte> out);
