@@ -28,6 +28,7 @@ enum class RequestKind : std::uint32_t {
   kHello = 1,    ///< who asks has its AccessProof in descriptor `argument` -> Answer::value: the answering end's
   kProve,        ///< `proof` -> Answer::proof, and the control segment's descriptor; nothing else is answered before
   kQueuePair,    ///< -> QueuePairAnswer, and the descriptor that wakes its receive queue's sleeper, if it has one
+  kTable,        ///< -> the descriptor of the table of registrations, for reading
   kArena,        ///< -> the descriptor of arena `argument`
   kFail,         ///< a request broke the rules of queue pair `qpn`: no answer
   kLimit,        ///< fewer receives than its limit are left in queue pair `qpn`'s shared receive queue: no answer
@@ -78,7 +79,6 @@ struct Answer {
   std::uint64_t value = 0;
   // kProve
   AccessProof::Number proof{};
-  std::uint64_t mr_table_offset = 0;
   // kQueuePair
   std::uint64_t qp_offset = 0;
   std::uint64_t recv_cq_offset = 0;

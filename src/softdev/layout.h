@@ -1,7 +1,8 @@
 // layout.h - what a process shows of its queue pairs, queues and registrations to its peers.
 //
 // Everything here lies in the control segment (a memfd) of the process that owns the object, the target, and is
-// mapped by the processes whose queue pairs are connected to it, the initiators. Both run the same layout
+// mapped by the processes whose queue pairs are connected to it, the initiators: but for the table of registrations, which lies
+// in a memfd that they can only read. What they write is checked by who reads it before it is used. Both run the same layout
 // version: the handshake in control_protocol.h sees to it.
 #pragma once
 

@@ -2,10 +2,12 @@
 
 namespace rdmacomm::softdev {
 
-bool MrTable::create(SharedFile& segment) {
-  block_ = segment.allocate(kEntries * sizeof(MrEntry));
+bool MrTable::create() {
+  block_ = file_.allocate(kEntries * sizeof(MrEntry));
   table_ = reinterpret_cast<MrEntry*>(block_.mapping.data());
-  return table_ != nullptr;
+  if (table_ == nullptr) return false;
+  file_.forbid_writing();
+  return true;
 }
 
 std::uint32_t MrTable::reserve_locked() {

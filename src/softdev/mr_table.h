@@ -60,18 +60,18 @@ struct Registration {
   std::uint64_t shift = 0;
 };
 
-/// The table of registrations, in the control segment; peers read it.
+/// The table of registrations, in a file of its own, which peers can only read: what is in it decides what they reach.
 /// Threads: any; entries() is read without a lock.
 class MrTable {
  public:
   static constexpr std::uint32_t kEntries = 1U << 18;
 
-  /// Makes the table inside `segment`. false and errno: no memory.
-  [[nodiscard]] bool create(SharedFile& segment);
-  void destroy(SharedFile& segment) { segment.free(std::move(block_)); }
+  /// Makes the table. false and errno: no memory, or no descriptor.
+  [[nodiscard]] bool create();
+  /// To be handed to peers, which map kEntries entries from its beginning.
+  [[nodiscard]] int fd() { return file_.fd(); }
 
   [[nodiscard]] std::span<const MrEntry> entries() const noexcept { return {table_, kEntries}; }
-  [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
 
   /// Enters a registration and returns its key; 0: the table is full.
   [[nodiscard]] std::uint32_t add(const Registration& registration);
@@ -89,6 +89,7 @@ class MrTable {
   [[nodiscard]] std::uint32_t reserve_locked();
   void publish_locked(std::uint32_t key, const Registration& registration);
 
+  SharedFile file_{"soft0-registrations", kPage, 0};
   SharedBlock block_;
   MrEntry* table_ = nullptr;
   std::mutex mutex_;

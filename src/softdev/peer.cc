@@ -53,8 +53,11 @@ int Peer::hello() {
   const std::scoped_lock lock(mutex_);
   Answer answer;
   if (const int error = prove_locked(answer); error != 0) return error;
-  registrations_mapping_ =
-      Mapping(segment_fd_.get(), answer.mr_table_offset, MrTable::kEntries * sizeof(MrEntry), false);
+  Request request;
+  request.kind = RequestKind::kTable;
+  UniqueFd table;
+  if (const int error = call_locked(request, {}, answer, {}, table); error != 0) return error;
+  registrations_mapping_ = Mapping(table.get(), 0, MrTable::kEntries * sizeof(MrEntry), false);
   if (registrations_mapping_.empty()) return errno;
   registrations_ = {reinterpret_cast<const MrEntry*>(registrations_mapping_.data()), MrTable::kEntries};
   // Now, while the target runs: its memory must be within reach also when it has been stopped, as on hardware.

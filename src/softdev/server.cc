@@ -150,6 +150,8 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
   } else if (request.kind == RequestKind::kQueuePair) {
     wake_fd = reply_queue_pair(request, initiator, answer);
     fd = wake_fd.get();
+  } else if (request.kind == RequestKind::kTable) {
+    fd = context_.registrations().fd();
   } else if (request.kind == RequestKind::kArena) {
     fd = context_.memory().arena_fd(static_cast<Arena>(request.argument));
     if (fd < 0) answer.error = ENOENT;
@@ -181,7 +183,6 @@ int Server::reply_proof(const Request& request, Watched& initiator, Answer& answ
     return -1;
   }
   answer.proof = proof->answer();
-  answer.mr_table_offset = context_.registrations().segment_offset();
   return context_.segment().fd();
 }
 

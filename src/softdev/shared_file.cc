@@ -98,6 +98,11 @@ void SharedFile::keep_contents() {
   keeps_contents_ = true;
 }
 
+void SharedFile::forbid_writing() {
+  const std::scoped_lock lock(mutex_);
+  if (open_locked()) fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+}
+
 int SharedFile::fd() {
   const std::scoped_lock lock(mutex_);
   return open_locked() ? fd_.get() : -1;

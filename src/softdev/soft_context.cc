@@ -288,7 +288,7 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
   context->verbs()->async_fd = context->events_.fd();
   // Without netlink (a sandbox may refuse it) there are no events of the port, and all else works.
   if (context->port_.open(context->identity()) == 0) context->events_.also_readable_with(context->port_.fd());
-  if (!context->registrations_.create(context->segment_)) return nullptr;
+  if (!context->registrations_.create()) return nullptr;
   return context.release();
 }
 
@@ -296,7 +296,6 @@ SoftContext::~SoftContext() {
   tcp_.stop();
   retrier_.stop();
   server_.stop();
-  registrations_.destroy(segment_);
 }
 
 SoftContext& SoftContext::from(ibv_context* context) noexcept {

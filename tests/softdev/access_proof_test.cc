@@ -10,7 +10,9 @@
 #include <string>
 
 #include "softdev/control_protocol.h"
+#include "softdev/mr_table.h"
 #include "softdev/peer.h"
+#include "softdev/shared_file.h"
 #include "softdev/two_processes.h"
 #include "softdev/unix_packet.h"
 
@@ -144,6 +146,26 @@ TEST(AccessProof, AnInitiatorDoesNotShareWithATargetThatMayNotLookIntoIt) {
   if (card.rkey == 0) GTEST_SKIP() << "wants a process with capabilities: root";
   EXPECT_EQ(peer, nullptr);
   EXPECT_EQ(error, EPERM);
+}
+
+TEST(AccessProof, PeersCannotWriteTheTableOfRegistrations) {
+  MrTable table;
+  ASSERT_TRUE(table.create());
+  const std::uint32_t key = table.add({.pd = 1, .address = 4096, .length = 4096});
+  ASSERT_NE(key, 0U);
+  const std::size_t bytes = MrTable::kEntries * sizeof(MrEntry);
+  const Mapping readable(table.fd(), 0, bytes, false);
+  ASSERT_FALSE(readable.empty());
+  const std::span<const MrEntry> seen(reinterpret_cast<const MrEntry*>(readable.data()), MrTable::kEntries);
+  EXPECT_NE(find_range(seen, key, 1, 4096, 8, 0), nullptr);
+  EXPECT_TRUE(Mapping(table.fd(), 0, bytes, true).empty());
+  const std::byte one{1};
+  EXPECT_EQ(pwrite(table.fd(), &one, 1, 64), -1);
+  // Opened anew, as any process of the user can do.
+  const UniqueFd again(open(("/proc/self/fd/" + std::to_string(table.fd())).c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(Mapping(again.get(), 0, bytes, true).empty());
+  EXPECT_NE(mprotect(readable.data(), 4096, PROT_READ | PROT_WRITE), 0);
 }
 
 /// By TCP they work all the same.
