@@ -81,6 +81,7 @@ struct Answer {
   AccessProof::Number proof{};
   // kQueuePair
   std::uint64_t qp_offset = 0;
+  std::uint64_t busy_address = 0;  ///< of QpShared::busy, in the target's process
   std::uint64_t recv_cq_offset = 0;
   std::uint32_t pd = 0;
   std::uint32_t recv_entries = 0;

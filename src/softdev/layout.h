@@ -67,7 +67,6 @@ struct alignas(64) QpShared {
   std::atomic<std::uint32_t> membarrier;   ///< 1: the target can call membarrier(2), see hazard.h
   std::atomic<std::uint32_t> qkey;         ///< of datagrams: others are not let in
   std::atomic<std::uint32_t> life;         ///< counts from 1 with each RESET: what failed in one does not fail the next
-  std::atomic<std::uint64_t> busy_address;  ///< of `busy`, in the target's process
   // Written by the target at each post_recv.
   alignas(64) std::atomic<std::uint32_t> posted;  ///< receives posted since RESET
   // Written by the initiator.

@@ -34,6 +34,13 @@ std::uint8_t publish_flags(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_SEND_WITH_INV ? IBV_WC_WITH_INV : IBV_WC_WITH_IMM;
 }
 
+/// A slice of a receive in memory that other processes can change: what is checked is what is used.
+ibv_sge read_once(const ibv_sge& shared) noexcept {
+  const ibv_sge copy = shared;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not read it again
+  return copy;
+}
+
 /// What a queue pair must allow for a request to it.
 std::uint32_t needed_access(ibv_wr_opcode opcode) noexcept {
   switch (opcode) {
@@ -123,7 +130,7 @@ bool LocalWire::take_shared_receive() noexcept {
   bool low = false;
   if (left != 0) {
     // In this order: who dies in between has either not taken it, or leaves word of what it took.
-    target_->claimed = srq_.order[taken & srq_.mask].load(std::memory_order_relaxed) + 1;
+    target_->claimed = (srq_.order[taken & srq_.mask].load(std::memory_order_relaxed) & srq_.mask) + 1;
     srq.taken.store(taken + 1, std::memory_order_release);
     const std::uint32_t limit = srq.limit.load(std::memory_order_relaxed);
     low = limit != 0 && left - 1 < limit;
@@ -135,7 +142,7 @@ bool LocalWire::take_shared_receive() noexcept {
 }
 
 RDMACOMM_HOT_INLINE RecvEntry& LocalWire::receive() const noexcept {
-  return srq_.shared == nullptr ? view_.recv(target_->taken) : srq_.recv(target_->claimed - 1);
+  return srq_.shared == nullptr ? view_.recv(target_->taken) : srq_.recv((target_->claimed - 1) & srq_.mask);
 }
 
 RDMACOMM_HOT_INLINE bool LocalWire::receive_posted() noexcept {
@@ -191,8 +198,7 @@ int LocalWire::write_by_address(std::byte* own, std::uint64_t address, std::uint
   const ByAddress mark(*target_, by_membarrier_);
   const bool still_there = target_->link.load(std::memory_order_acquire) == link_;
   if (!still_there || entry.key.load(std::memory_order_acquire) != key) return EACCES;
-  return peer_->write_by_system_call(own, address + entry.shift, bytes,
-                                     target_->busy_address.load(std::memory_order_relaxed), mark.before());
+  return peer_->write_by_system_call(own, address + entry.shift, bytes, remote_->busy_address, mark.before());
 }
 
 int LocalWire::read_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {
@@ -242,15 +248,18 @@ ExecResult LocalWire::failed_copy(int error) noexcept {
 int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t bytes) noexcept {
   const ibv_sge* from = wr.sg_list;
   std::uint32_t from_done = 0;  // of *from
-  const ibv_sge* to = recv.scatter();
+  const ibv_sge* next = recv.scatter();
+  const ibv_sge* const end = end_of(recv);
   while (bytes != 0) {
-    const std::uint32_t here = std::min(to->length, bytes);
+    if (next == end) return EACCES;
+    const ibv_sge to = read_once(*next++);
+    const std::uint32_t here = std::min(to.length, bytes);
     TargetRange range;
-    if (here != 0 && !find(to->lkey, remote_->recv_pd, to->addr, here, IBV_ACCESS_LOCAL_WRITE, range)) return EACCES;
+    if (here != 0 && !find(to.lkey, remote_->recv_pd, to.addr, here, IBV_ACCESS_LOCAL_WRITE, range)) return EACCES;
     for (std::uint32_t done = 0; done < here;) {
       const std::uint32_t piece = std::min(here - done, from->length - from_done);
       const TargetRange at{range.base == nullptr ? nullptr : range.base + done, range.address + done};
-      const int error = copy_out(at, to->lkey, pointer(from->addr) + from_done, piece);
+      const int error = copy_out(at, to.lkey, pointer(from->addr) + from_done, piece);
       if (error != 0) return error;
       done += piece;
       from_done += piece;
@@ -260,7 +269,6 @@ int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t byt
       }
     }
     bytes -= here;
-    ++to;
   }
   return 0;
 }
@@ -508,14 +516,19 @@ ExecResult LocalWire::exec_otherwise(const ibv_send_wr& wr) noexcept {
 int LocalWire::places_in_receive(const RecvEntry& recv, std::uint32_t done, std::uint32_t total,
                                  std::span<iovec> places) const noexcept {
   int count = 0;
-  const ibv_sge* slice = const_cast<RecvEntry&>(recv).scatter();
-  for (std::uint64_t start = 0; start < total; start += slice->length, ++slice) {
-    if (slice->length == 0 || start + slice->length <= done) continue;
+  const ibv_sge* next = const_cast<RecvEntry&>(recv).scatter();
+  const ibv_sge* const end = end_of(recv);
+  std::uint64_t length = 0;
+  for (std::uint64_t start = 0; start < total; start += length) {
+    if (next == end) return -1;
+    const ibv_sge slice = read_once(*next++);
+    length = slice.length;
+    if (length == 0 || start + length <= done) continue;
     const std::uint64_t skip = std::max<std::uint64_t>(start, done) - start;
-    const std::uint64_t here = std::min(slice->length - skip, total - start - skip);
-    const std::uint64_t address = slice->addr + skip;
+    const std::uint64_t here = std::min(length - skip, total - start - skip);
+    const std::uint64_t address = slice.addr + skip;
     const MrEntry* const entry =
-        find_local_range(target_registrations_, slice->lkey, remote_->recv_pd, address, here, IBV_ACCESS_LOCAL_WRITE);
+        find_local_range(target_registrations_, slice.lkey, remote_->recv_pd, address, here, IBV_ACCESS_LOCAL_WRITE);
     if (entry == nullptr) return -1;
     places[static_cast<std::size_t>(count++)] = {pointer(address + entry->shift), here};
   }

@@ -128,6 +128,11 @@ class LocalWire final : public Wire {
   [[nodiscard]] bool take_shared_receive() noexcept;
   /// The receive that the message under way goes to.
   [[nodiscard]] RecvEntry& receive() const noexcept;
+  /// Where its scatter list ends at the latest, whatever it says of itself.
+  [[nodiscard]] const ibv_sge* end_of(const RecvEntry& recv) const noexcept {
+    const std::uint32_t stride = srq_.shared == nullptr ? view_.stride : srq_.stride;
+    return reinterpret_cast<const ibv_sge*>(reinterpret_cast<const std::byte*>(&recv) + stride);
+  }
   [[nodiscard]] bool find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                           std::uint32_t access, TargetRange& range) noexcept;
   /// The registration that such a range was found in.

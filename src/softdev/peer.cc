@@ -103,6 +103,7 @@ std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn)
   if (remote->mapping.empty() || remote->cq_mapping.empty()) return nullptr;
   remote->view = QpView(remote->mapping.data(), answer.recv_entries, answer.max_recv_sge);
   remote->recv_cq = reinterpret_cast<CqShared*>(remote->cq_mapping.data());
+  remote->busy_address = answer.busy_address;
   remote->pd = remote->recv_pd = answer.pd;
   remote->xrc_domain = answer.xrc_domain;
   if (answer.srq_entries == 0) return remote;

@@ -27,6 +27,7 @@ struct RemoteQp {
   QpView view;
   SrqView srq;  ///< srq.shared is nullptr where it has none
   CqShared* recv_cq = nullptr;
+  std::uint64_t busy_address = 0;  ///< of view.shared->busy, in the target's process
   std::uint32_t pd = 0;
   std::uint32_t recv_pd = 0;  ///< of the posted receives
   XrcIdentity xrc_domain;

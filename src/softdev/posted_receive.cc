@@ -4,9 +4,11 @@
 
 namespace rdmacomm::softdev {
 
-bool copy_eager_placed(const InSlot& slot, std::span<const ibv_sge> slices, const ReceiveMemory& memory) noexcept {
+bool copy_eager_placed(const InSlot& slot, std::uint32_t bytes, std::span<const ibv_sge> slices,
+                       const ReceiveMemory& memory) noexcept {
   PlacedSlices placed;
-  return placed.place(memory.table, memory.pd, slices, IBV_ACCESS_LOCAL_WRITE) && scatter_eager(slot, placed.get());
+  return placed.place(memory.table, memory.pd, slices, IBV_ACCESS_LOCAL_WRITE) &&
+         scatter_eager(slot, bytes, placed.get());
 }
 
 }  // namespace rdmacomm::softdev

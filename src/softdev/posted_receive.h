@@ -27,10 +27,14 @@ class ReceiveTable {
   /// Copies what the caller owns. Returns its slices, at most max_sge.
   std::span<const ibv_sge> put(std::uint32_t place, const ibv_recv_wr& wr) noexcept {
     const std::span<const ibv_sge> given(wr.sg_list, static_cast<std::size_t>(wr.num_sge));
-    records_[place] = {wr.wr_id, static_cast<std::uint32_t>(given.size())};
+    records_[place] = {wr.wr_id, static_cast<std::uint32_t>(given.size()), 0};
     std::ranges::copy(given, slices_.data() + std::size_t{place} * max_sge_);
     return given;
   }
+  /// What fill_entry() said of it.
+  void set_room(std::uint32_t place, std::uint32_t bytes) noexcept { records_[place].room = bytes; }
+  /// No message that it received is longer.
+  [[nodiscard]] std::uint32_t room(std::uint32_t place) const noexcept { return records_[place].room; }
   [[nodiscard]] std::uint64_t wr_id(std::uint32_t place) const noexcept { return records_[place].wr_id; }
   [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t place) const noexcept {
     return {slices_.data() + std::size_t{place} * max_sge_, records_[place].count};
@@ -43,6 +47,7 @@ class ReceiveTable {
   struct Record {
     std::uint64_t wr_id;
     std::uint32_t count;
+    std::uint32_t room;
   };
   const std::uint32_t max_sge_;
   std::vector<Record> records_;
@@ -90,10 +95,11 @@ inline void lower_floor(std::atomic<std::uint32_t>& floor, std::uint32_t bytes) 
   if (bytes < floor.load(std::memory_order_relaxed)) floor.store(bytes, std::memory_order_relaxed);
 }
 
-/// Copies a message that was handed over in its slot to where its receive lies. false: it is longer.
-RDMACOMM_HOT_INLINE bool scatter_eager(const InSlot& slot, std::span<const ibv_sge> slices) noexcept {
+/// Copies a message of `bytes` that was handed over in its slot to where its receive lies. false: it is longer.
+RDMACOMM_HOT_INLINE bool scatter_eager(const InSlot& slot, std::uint32_t bytes,
+                                       std::span<const ibv_sge> slices) noexcept {
   const std::byte* from = slot.payload;
-  std::uint32_t left = slot.bytes;
+  std::uint32_t left = bytes;
   for (const ibv_sge& slice : slices) {
     if (left == 0) break;
     const std::uint32_t here = std::min(left, slice.length);
@@ -106,15 +112,17 @@ RDMACOMM_HOT_INLINE bool scatter_eager(const InSlot& slot, std::span<const ibv_s
 
 /// The same, where the receive may be in registrations with addresses of their own. false: it is not, or no more,
 /// registered.
-[[nodiscard]] bool copy_eager_placed(const InSlot& slot, std::span<const ibv_sge> slices,
+[[nodiscard]] bool copy_eager_placed(const InSlot& slot, std::uint32_t bytes, std::span<const ibv_sge> slices,
                                      const ReceiveMemory& memory) noexcept;
 
-/// The same for any receive.
-RDMACOMM_HOT_INLINE bool copy_eager(const InSlot& slot, std::span<const ibv_sge> slices,
+/// The same for any receive. false, too: no slot holds that much.
+RDMACOMM_HOT_INLINE bool copy_eager(const InSlot& slot, std::uint32_t bytes, std::span<const ibv_sge> slices,
                                     const ReceiveMemory& memory) noexcept {
+  if (bytes > InSlot::kEagerBytes) [[unlikely]]
+    return false;
   if (memory.is_writable_in_place(slices)) [[likely]]
-    return scatter_eager(slot, slices);
-  return copy_eager_placed(slot, slices, memory);
+    return scatter_eager(slot, bytes, slices);
+  return copy_eager_placed(slot, bytes, slices, memory);
 }
 
 }  // namespace rdmacomm::softdev

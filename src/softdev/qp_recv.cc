@@ -9,8 +9,17 @@
 #include "softdev/soft_cq.h"
 #include "softdev/soft_qp.h"
 #include "softdev/soft_srq.h"
+#include "softdev/soft_xrcd.h"
 
 namespace rdmacomm::softdev {
+namespace {
+
+/// A status that initiators of this device give a receive.
+ibv_wc_status known_status(ibv_wc_status status) noexcept {
+  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_PROT_ERR ? status : IBV_WC_GENERAL_ERR;
+}
+
+}  // namespace
 
 ReceiveMemory SoftQp::memory() const noexcept {
   return {soft_context_.registrations().entries(), pd_number_};
@@ -27,7 +36,9 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     if (error != 0) break;
     const std::span<const ibv_sge> given = receives_.put(position & view_.mask, *wr);
     // Before the receive is published: who sees it knows how short it is.
-    lower_floor(view_.shared->recv_floor, fill_entry(view_.recv(position), given, memory()));
+    const std::uint32_t room = fill_entry(view_.recv(position), given, memory());
+    receives_.set_room(position & view_.mask, room);
+    lower_floor(view_.shared->recv_floor, room);
     ++position;
   }
   if (error != 0) *bad = wr;
@@ -49,23 +60,31 @@ void SoftQp::expect_refusal(std::uint32_t key) noexcept {
   }
 }
 
-/// Its own receive; false: the message was handed over, and the receive's memory is not registered any more.
-RDMACOMM_HOT_INLINE bool SoftQp::deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position,
+/// Its own receive. A message that was handed over may find that the receive's memory is not registered any more.
+RDMACOMM_HOT_INLINE void SoftQp::deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position,
                                              ibv_wc& wc) noexcept {
-  // The record was written by whoever posted the receive, on a thread that this one need not know otherwise.
-  (void)recv_posted_.load(std::memory_order_acquire);
   const std::uint32_t place = position & view_.mask;
   wc.wr_id = receives_.wr_id(place);
-  return head.eager == 0 || copy_eager(slot, receives_.slices(place), memory());
+  if (head.eager != 0 && !copy_eager(slot, wc.byte_len, receives_.slices(place), memory())) {
+    wc.status = IBV_WC_LOC_PROT_ERR;
+  }
+  if (wc.byte_len > receives_.room(place)) [[unlikely]]
+    check_length(wc);
 }
 
 /// The same of a shared one.
-bool SoftQp::deliver_shared(InSlot& slot, SlotHead head, ibv_wc& wc) noexcept {
-  const std::uint32_t entry = SharedReceive::entry(slot);
+void SoftQp::deliver_shared(const InSlot& slot, SlotHead head, std::uint32_t entry, ibv_wc& wc) noexcept {
   wc.wr_id = srq_->wr_id(entry);
-  const bool copied = head.eager == 0 || copy_eager(slot, srq_->slices(entry), srq_->memory());
+  if (head.eager != 0 && !copy_eager(slot, wc.byte_len, srq_->slices(entry), srq_->memory())) {
+    wc.status = IBV_WC_LOC_PROT_ERR;
+  }
+  if (wc.byte_len > srq_->room(entry)) check_length(wc);
   srq_->give_back(entry);
-  return copied;
+}
+
+/// It says that it is longer than the receive is. A WRITE with immediate data is: it lies elsewhere.
+void SoftQp::check_length(ibv_wc& wc) noexcept {
+  if (wc.opcode == IBV_WC_RECV && wc.status == IBV_WC_SUCCESS) wc.status = IBV_WC_LOC_LEN_ERR;
 }
 
 void SoftQp::name_sender(InSlot& slot, ibv_wc& wc) const noexcept {
@@ -84,22 +103,40 @@ void SoftQp::name_sender(InSlot& slot, ibv_wc& wc) const noexcept {
 }
 
 void SoftQp::fail_receiver(std::uint32_t qpn) noexcept {
-  if (qpn == qp_base.qp_num) return enter_error();
-  if (const auto target = soft_context_.queue_pairs().find(qpn)) target->enter_error();
+  if (service_ != Service::kXrcQueue) return enter_error();
+  const auto target = soft_context_.queue_pairs().find(qpn);
+  if (target == nullptr || target->service_ != Service::kXrc || target->xrc_domain_ == nullptr) return;
+  if (target->xrc_domain_->identity() == xrc_domain_->identity()) target->enter_error();
 }
 
-RDMACOMM_HOT_INLINE void SoftQp::deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept {
+RDMACOMM_HOT_INLINE bool SoftQp::deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept {
+  // Whoever maps the slot can change it at any time: each part is read once, and checked.
+  // The record was written by whoever posted the receive, on a thread that this one need not know otherwise.
+  const std::uint32_t posted = recv_posted_.load(std::memory_order_acquire);
+  std::uint32_t entry = 0;
+  if (srq_ == nullptr) {
+    if (position == posted) [[unlikely]]
+      return false;
+  } else {
+    entry = std::atomic_ref(SharedReceive::entry(slot)).load(std::memory_order_relaxed);
+    if (!srq_->holds(entry)) [[unlikely]]
+      return false;
+  }
   wc.status = static_cast<ibv_wc_status>(head.status);
-  wc.opcode = static_cast<ibv_wc_opcode>(IBV_WC_RECV + head.opcode);
+  wc.opcode = static_cast<ibv_wc_opcode>(IBV_WC_RECV + (head.opcode & 1));
   wc.vendor_err = 0;
-  wc.byte_len = slot.bytes;
+  wc.byte_len = std::atomic_ref(slot.bytes).load(std::memory_order_relaxed);
   wc.imm_data = slot.immediate;
   wc.qp_num = qp_base.qp_num;
   wc.src_qp = initiator_qpn_.load(std::memory_order_acquire);  // the thread that connected may be another one
   wc.wc_flags = head.flags;
   if (takes_turns(service_)) name_sender(slot, wc);
-  const bool copied = srq_ == nullptr ? deliver_own(slot, head, position, wc) : deliver_shared(slot, head, wc);
-  if (!copied) wc.status = IBV_WC_LOC_PROT_ERR;
+  if (srq_ == nullptr) {
+    deliver_own(slot, head, position, wc);
+  } else {
+    deliver_shared(slot, head, entry, wc);
+  }
+  return true;
 }
 
 void SoftQp::return_shared_receives() noexcept {
@@ -144,9 +181,14 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
       out[found].status = IBV_WC_WR_FLUSH_ERR;
       out[found].opcode = IBV_WC_RECV;
       out[found].qp_num = qp_base.qp_num;
-    } else {
-      deliver(slot, head, position, out[found]);
-      if (out[found].status != IBV_WC_SUCCESS) fail_receiver(out[found].qp_num);
+    } else if (!deliver(slot, head, position, out[found])) {
+      // No initiator of this device does that, and no receive says whose it is. A shared one does not go on with it.
+      if (srq_ != nullptr) recv_polled_.store(position + 1, std::memory_order_release);
+      enter_error();
+      break;
+    } else if (out[found].status != IBV_WC_SUCCESS) {
+      out[found].status = known_status(out[found].status);
+      fail_receiver(out[found].qp_num);
     }
     ++found;
     recv_polled_.store(++position, std::memory_order_release);

@@ -163,7 +163,6 @@ SoftQp::SoftQp(SoftContext& context_, SharedBlock block, std::uint32_t qpn, cons
   attributes_.qp_state = IBV_QPS_RESET;
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
   view_.shared->life.store(1, std::memory_order_relaxed);
-  view_.shared->busy_address.store(reinterpret_cast<std::uint64_t>(&view_.shared->busy), std::memory_order_relaxed);
   view_.shared->membarrier.store(soft_context_.membarrier() ? 1 : 0, std::memory_order_relaxed);
 }
 
@@ -506,6 +505,7 @@ bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
   const std::scoped_lock guard(service_mutex_);
   if (destroyed_) return false;
   answer.qp_offset = block_.offset;
+  answer.busy_address = reinterpret_cast<std::uint64_t>(&view_.shared->busy);
   answer.recv_cq_offset = recv_queue_.segment_offset();
   answer.pd = pd_number_;
   answer.recv_entries = view_.mask + 1;

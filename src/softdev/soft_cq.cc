@@ -164,7 +164,8 @@ void SoftCq::retire_events() {
   for (std::uint32_t left = shared_->pending_events.exchange(0); left != 0; --left) {
     pollfd readable{channel->fd, POLLIN, 0};
     std::uint64_t one = 0;
-    if (::poll(&readable, 1, 0) == 1) (void)!read(channel->fd, &one, sizeof(one));
+    if (::poll(&readable, 1, 0) != 1) break;  // whatever is written there: no more than have come
+    (void)!read(channel->fd, &one, sizeof(one));
   }
   pthread_mutex_lock(&mutex);
   while (comp_events_completed != events_taken_) pthread_cond_wait(&cond, &mutex);

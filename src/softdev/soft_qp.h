@@ -278,12 +278,14 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   // qp_recv.cc
   /// Messages of more than that many bytes are not handed over before the sender has looked at the receive.
   [[nodiscard]] ReceiveMemory memory() const noexcept;
-  void deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
+  /// false: the slot says that it took a receive which is not posted. Nothing of it is used.
+  [[nodiscard]] bool deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
+  static void check_length(ibv_wc& wc) noexcept;
   void name_sender(InSlot& slot, ibv_wc& wc) const noexcept;
   /// A receive failed that a message to queue pair `qpn` took: this one, or one whose messages arrive here.
   void fail_receiver(std::uint32_t qpn) noexcept;
-  [[nodiscard]] bool deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
-  [[nodiscard]] bool deliver_shared(InSlot& slot, SlotHead head, ibv_wc& wc) noexcept;
+  void deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
+  void deliver_shared(const InSlot& slot, SlotHead head, std::uint32_t entry, ibv_wc& wc) noexcept;
   /// Gives the shared receive queue what messages took that nobody will poll any more.
   void return_shared_receives() noexcept;
 

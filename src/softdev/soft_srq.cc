@@ -16,7 +16,8 @@ SoftSrq::SoftSrq(SoftContext& soft_context, SharedBlock block, std::uint32_t pd_
       view_(block_.mapping.data(), entries(attributes), attributes.max_sge),
       pd_number_(pd_number),
       attributes_(attributes),
-      receives_(entries(attributes), attributes.max_sge) {
+      receives_(entries(attributes), attributes.max_sge),
+      in_use_(attributes.max_wr) {
   context = soft_context.verbs();
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
@@ -50,7 +51,10 @@ int SoftSrq::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     const std::uint32_t entry = free_.back();
     free_.pop_back();
     const std::span<const ibv_sge> given = receives_.put(entry, *wr);
-    lower_floor(view_.shared->recv_floor, fill_entry(view_.recv(entry), given, memory()));
+    const std::uint32_t room = fill_entry(view_.recv(entry), given, memory());
+    receives_.set_room(entry, room);
+    lower_floor(view_.shared->recv_floor, room);
+    in_use_[entry] = 1;
     append_locked(entry);
   }
   return 0;
@@ -71,12 +75,26 @@ void SoftSrq::query(ibv_srq_attr& attributes) noexcept {
 
 void SoftSrq::give_back(std::uint32_t entry) noexcept {
   const std::scoped_lock guard(lock_);
+  if (!holds(entry)) return;
+  in_use_[entry] = 0;
   free_.push_back(entry);
 }
 
 void SoftSrq::put_back(std::uint32_t entry) noexcept {
   const std::scoped_lock guard(lock_);
+  if (!holds(entry)) return;
+  for (std::uint32_t at = first_left(); at != view_.shared->posted.load(std::memory_order_relaxed); ++at) {
+    if (view_.order[at & view_.mask].load(std::memory_order_relaxed) == entry) return;
+  }
   append_locked(entry);
+}
+
+/// The position in the ring of the first entry that no message has taken. Initiators write how many they took: never more than the
+/// ring is long are left.
+std::uint32_t SoftSrq::first_left() const noexcept {
+  const std::uint32_t posted = view_.shared->posted.load(std::memory_order_relaxed);
+  const std::uint32_t taken = view_.shared->taken.load(std::memory_order_acquire);
+  return posted - taken <= entry_count() ? taken : posted - entry_count();
 }
 
 void SoftSrq::forget_initiator(std::uint32_t qpn, QpShared& target) noexcept {
@@ -93,9 +111,9 @@ void SoftSrq::forget_initiator(std::uint32_t qpn, QpShared& target) noexcept {
 void SoftSrq::expect_refusal(std::uint32_t key) noexcept {
   const std::scoped_lock guard(lock_);
   const std::uint32_t end = view_.shared->posted.load(std::memory_order_relaxed);
-  for (std::uint32_t at = view_.shared->taken.load(std::memory_order_acquire); at != end; ++at) {
+  for (std::uint32_t at = first_left(); at != end; ++at) {
     const std::uint32_t entry = view_.order[at & view_.mask].load(std::memory_order_relaxed);
-    if (!receives_.uses(entry, key)) continue;
+    if (!holds(entry) || !receives_.uses(entry, key)) continue;
     lower_floor(view_.shared->recv_floor, 0);
     return;
   }

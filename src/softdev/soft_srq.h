@@ -39,16 +39,20 @@ class SoftSrq : public ibv_srq {
   void query(ibv_srq_attr& attributes) noexcept;
 
   // For the queue pairs.
-  /// Of a posted entry that a message has taken. Whoever posted it may be a thread that this one need not know otherwise.
-  [[nodiscard]] std::uint64_t wr_id(std::uint32_t entry) const noexcept {
+  /// Whether `entry`, which a message says that it has taken, was posted and not polled since. Whoever posted it may be a thread
+  /// that this one need not know otherwise.
+  [[nodiscard]] bool holds(std::uint32_t entry) const noexcept {
     (void)view_.shared->posted.load(std::memory_order_acquire);
-    return receives_.wr_id(entry);
+    return entry < in_use_.size() && in_use_[entry] != 0;
   }
+  // Of an entry that it holds.
+  [[nodiscard]] std::uint64_t wr_id(std::uint32_t entry) const noexcept { return receives_.wr_id(entry); }
+  [[nodiscard]] std::uint32_t room(std::uint32_t entry) const noexcept { return receives_.room(entry); }
   [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t entry) const noexcept { return receives_.slices(entry); }
   [[nodiscard]] ReceiveMemory memory() const noexcept;
-  /// The entry's message was polled.
+  /// The entry's message was polled. Nothing, where it is none that the queue holds.
   void give_back(std::uint32_t entry) noexcept;
-  /// The entry was taken, and no message came with it: it can be taken again.
+  /// The entry was taken, and no message came with it: it can be taken again. Nothing, where it can anyway.
   void put_back(std::uint32_t entry) noexcept;
   /// The initiator of this queue pair is gone: whatever it was taking.
   void forget_initiator(std::uint32_t qpn, QpShared& target) noexcept;
@@ -70,6 +74,7 @@ class SoftSrq : public ibv_srq {
 
  private:
   void append_locked(std::uint32_t entry) noexcept;
+  [[nodiscard]] std::uint32_t first_left() const noexcept;
 
   SoftContext& soft_context_;
   SharedBlock block_;
@@ -78,7 +83,8 @@ class SoftSrq : public ibv_srq {
   const ibv_srq_attr attributes_;
   SpinLock lock_;
   ReceiveTable receives_;
-  std::vector<std::uint32_t> free_;  // entries that can be posted
+  std::vector<std::uint32_t> free_;   // entries that can be posted
+  std::vector<std::uint8_t> in_use_;  // by entry: not in free_
 };
 
 }  // namespace rdmacomm::softdev
