@@ -50,6 +50,16 @@ class Hazard {
   const bool by_membarrier_;
 };
 
+/// The target's half, where the queue pair goes into the error state: in this order. Whoever finds it there, and its flag down, flushes
+/// its receives, so by then no initiator may find the link word any more, and one that found it before shows its flag.
+/// `await`: await_visibility(), or what a test does at that moment.
+template <typename Await>
+void end_link(QpShared& target, std::atomic<ibv_qp_state>& state, Await&& await) noexcept {
+  target.link.store(0, std::memory_order_seq_cst);
+  await();
+  state.store(IBV_QPS_ERR, std::memory_order_seq_cst);
+}
+
 /// Says beside the flag, which is up, that memory is written by its address. The initiator looks at link word and
 /// registration once more after this went up: if one is invalid by now, the target may have looked before, and does not wait.
 class ByAddress {

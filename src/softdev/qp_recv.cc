@@ -173,7 +173,7 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
     const SlotHead head = slot.head.load(std::memory_order_acquire);
     if (head.sequence != position + 1) {
       // Nothing came. In ERR nothing will, once no initiator is at work here: then what is posted is flushed.
-      if (srq_ != nullptr || state_.load(std::memory_order_relaxed) != IBV_QPS_ERR) break;
+      if (srq_ != nullptr || state_.load(std::memory_order_acquire) != IBV_QPS_ERR) break;
       if (position == recv_posted_.load(std::memory_order_acquire) || may_be_at_work()) break;
       if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
       out[found] = {};

@@ -336,10 +336,8 @@ void SoftQp::fail_if_requested() noexcept {
 
 void SoftQp::enter_error_locked() noexcept {
   if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
-  state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
+  end_link(*view_.shared, state_, await_visibility);
   qp_base.state = attributes_.qp_state = IBV_QPS_ERR;
-  view_.shared->link.store(0, std::memory_order_seq_cst);
-  await_visibility();  // from here on an initiator that is still at work shows its flag: see poll_receives()
   if (busy()) {
     soft_context_.stragglers().suspect(shared_from_this());
     soft_context_.retrier().wake();
@@ -546,8 +544,7 @@ void SoftQp::destroy() {
   }
   {
     const std::scoped_lock guard(send_lock_);
-    state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
-    view_.shared->link.store(0, std::memory_order_seq_cst);
+    end_link(*view_.shared, state_, await_visibility);
     flush_pending();
     wire_.reset();
     tcp_.reset();

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/sanitizer.h"
+#include "softdev/hazard.h"
 #include "softdev/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -116,6 +117,23 @@ TEST(Hazards, FlushWakesTheSleeperOnceTheInitiatorHasLetGo) {
   }
   EXPECT_EQ(flushed.front().wr_id, 7U);
   EXPECT_EQ(flushed.front().status, IBV_WC_WR_FLUSH_ERR);
+}
+
+/// An initiator comes, and the application polls, while the queue pair is on its way to the error state: a receive is either filled or
+/// flushed.
+TEST(Hazards, NoReceiveIsFlushedThatAnInitiatorMayYetFill) {
+  QpShared target{};
+  std::atomic<ibv_qp_state> state{IBV_QPS_RTS};
+  target.link.store(link_word(7, 8, Service::kReliable));
+  bool looked = false;
+  end_link(target, state, [&] {
+    looked = true;
+    EXPECT_EQ(target.link.load(), 0U) << "an initiator that comes now is let in";
+    EXPECT_NE(state.load(), IBV_QPS_ERR) << "a poll flushes, though an initiator's flag may not be seen yet";
+  });
+  EXPECT_TRUE(looked);
+  EXPECT_EQ(state.load(), IBV_QPS_ERR);
+  EXPECT_EQ(target.link.load(), 0U);
 }
 
 /// The serving thread of a context that is its own peer is asked for an atomic while another queue pair fails.
