@@ -155,6 +155,13 @@ void SoftQp::notify_receiver() noexcept {
   if (!destroyed_) recv_queue_.notify(true);
 }
 
+void SoftQp::make_up_for_event(std::vector<const SoftCq*>& done) noexcept {
+  const std::scoped_lock guard(service_mutex_);
+  if (destroyed_ || std::ranges::find(done, &recv_queue_) != done.end()) return;
+  recv_queue_.make_up_for_event();
+  done.push_back(&recv_queue_);
+}
+
 int SoftQp::waiting_receives(int enough) const noexcept {
   std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
   int count = 0;

@@ -250,7 +250,9 @@ void Server::take_report(const Request& request, Watched& initiator) {
 }
 
 void Server::initiator_gone(const Watched& initiator) {
+  std::vector<const SoftCq*> made_up_for;
   for (const Attachment& attachment : initiator.targets) {
+    attachment.target->make_up_for_event(made_up_for);
     if (!attachment.target->forget_initiator(attachment.initiator_qpn)) continue;
     attachment.target->notify_receiver();
   }

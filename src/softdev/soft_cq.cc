@@ -16,7 +16,10 @@ namespace rdmacomm::softdev {
 SoftCq* SoftChannel::take_event() {
   const std::scoped_lock lock(mutex);
   const auto fired = std::ranges::find_if(queues, [](SoftCq* cq) { return cq->take_event(); });
-  return fired == queues.end() ? nullptr : *fired;
+  if (fired != queues.end()) return *fired;
+  if (queues.empty()) return nullptr;
+  queues.front()->take_spurious_event();
+  return queues.front();
 }
 
 SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* user_context,
@@ -145,12 +148,16 @@ bool SoftCq::take_event() noexcept {
   std::uint32_t waiting = shared_->pending_events.load(std::memory_order_acquire);
   while (waiting != 0) {
     if (!shared_->pending_events.compare_exchange_weak(waiting, waiting - 1)) continue;
-    pthread_mutex_lock(&mutex);
-    ++events_taken_;
-    pthread_mutex_unlock(&mutex);
+    take_spurious_event();
     return true;
   }
   return false;
+}
+
+void SoftCq::take_spurious_event() noexcept {
+  pthread_mutex_lock(&mutex);
+  ++events_taken_;
+  pthread_mutex_unlock(&mutex);
 }
 
 void SoftCq::acknowledge(unsigned count) {

@@ -28,7 +28,8 @@ struct SoftChannel : ibv_comp_channel {
   std::mutex mutex;
   std::vector<SoftCq*> queues;
 
-  /// A queue of this channel that has fired, its event taken; nullptr: none has.
+  /// A queue of this channel that has fired, its event taken. Where none has, although an event was read (see fire_for_the_dead()), it
+  /// is for any: the application polls it and finds nothing. nullptr: there is none.
   [[nodiscard]] SoftCq* take_event();
 };
 
@@ -71,8 +72,14 @@ class SoftCq : public ibv_cq_ex {
   /// Returns when no poll() that was under way is any more.
   void wait_for_poll() { const std::scoped_lock guard(lock_); }
 
+  /// An initiator that could reach this queue has died: see fire_for_the_dead().
+  void make_up_for_event() noexcept {
+    if (channel != nullptr) fire_for_the_dead(*shared_, channel->fd);
+  }
   /// Takes one fired event; false: none waits.
   [[nodiscard]] bool take_event() noexcept;
+  /// An event that did not fire is given out.
+  void take_spurious_event() noexcept;
   void acknowledge(unsigned count);
   /// Drops the events nobody took and waits until all taken ones are acknowledged.
   void retire_events();

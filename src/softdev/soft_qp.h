@@ -123,6 +123,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   void expect_refusal(std::uint32_t key) noexcept;
   /// Wakes whoever sleeps on the receive completion queue: there may be something to flush.
   void notify_receiver() noexcept;
+  /// The process of an initiator has died: see SoftCq::make_up_for_event(). Not again for a queue that is among `done`.
+  void make_up_for_event(std::vector<const SoftCq*>& done) noexcept;
 
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
   [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }

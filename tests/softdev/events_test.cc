@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "softdev/dead_initiator.h"
 #include "softdev/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -36,6 +37,29 @@ class Channels : public ::testing::Test {
     api().ack_cq_events(cq, 1);
   }
 };
+
+/// An initiator of `target` is killed while it wakes the target's sleeper, after `stores` to what it has mapped of the queue.
+template <typename Stores>
+void die_while_firing(const Qp& target, const Qp& initiator, Stores&& stores) {
+  die_at_work(target.number(), initiator.number(), [&stores](const RemoteQp& remote) { stores(*remote.recv_cq); });
+}
+
+TEST_F(Channels, AnInitiatorKilledWhileItFiresLeavesNobodyAsleep) {
+  for (const bool has_counted : {false, true}) {
+    ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
+    die_while_firing(pair.b, pair.a, [has_counted](CqShared& queue) {
+      queue.armed.store(CqShared::kNot);
+      if (has_counted) queue.pending_events.fetch_add(1);
+    });
+    EXPECT_TRUE(readable(pair.b.channel->fd, 20'000)) << has_counted;
+    while (readable(pair.b.channel->fd)) take_event(pair.b);  // each can be taken, without waiting
+    ASSERT_EQ(ibv_req_notify_cq(pair.b.cq.get(), 0), 0);
+    send();
+    EXPECT_TRUE(readable(pair.b.channel->fd)) << "armed as before";
+    while (readable(pair.b.channel->fd)) take_event(pair.b);
+    EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
+  }
+}
 
 TEST_F(Channels, AnUnarmedQueueIsSilent) {
   send();
