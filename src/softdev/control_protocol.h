@@ -27,7 +27,8 @@ inline constexpr std::uint32_t kQpnBlocks = 1U << (24 - kQpnBlockBits);
 enum class RequestKind : std::uint32_t {
   kHello = 1,    ///< who asks has its AccessProof in descriptor `argument` -> Answer::value: the answering end's
   kProve,        ///< `proof` -> Answer::proof, and the control segment's descriptor; nothing else is answered before
-  kQueuePair,    ///< -> QueuePairAnswer, and the descriptor that wakes its receive queue's sleeper, if it has one
+  kQueuePair,    ///< -> QueuePairAnswer
+  kChannel,      ///< -> the descriptor that wakes the sleeper of queue pair `qpn`'s receive queue
   kTable,        ///< -> the descriptor of the table of registrations, for reading
   kArena,        ///< -> the descriptor of arena `argument`
   kFail,         ///< a request broke the rules of queue pair `qpn`: no answer
@@ -86,7 +87,7 @@ struct Answer {
   std::uint32_t pd = 0;
   std::uint32_t recv_entries = 0;
   std::uint32_t max_recv_sge = 0;
-  std::uint32_t channel = 0;  ///< number of the completion channel whose descriptor comes with this; 0: none does
+  std::uint32_t channel = 0;  ///< number of its receive queue's completion channel, see kChannel; 0: it has none
   // kQueuePair, where it has a shared receive queue (srq_entries != 0)
   std::uint32_t srq_entries = 0;
   std::uint32_t srq_max_sge = 0;

@@ -81,20 +81,17 @@ LocalWire::~LocalWire() {
 }
 
 int LocalWire::connect() {
-  int error = 0;
-  peer_ = own_.context->peers().get(target_qpn_, error);
-  if (error == EPERM || error == EPROTO) return error;
-  attach();
-  return 0;
+  const int error = find_target();
+  return error == EPERM || error == EPROTO || is_own_shortage(error) ? error : 0;
 }
 
-void LocalWire::attach() noexcept {
-  if (remote_ != nullptr) return;
+int LocalWire::find_target() noexcept {
+  if (remote_ != nullptr) return 0;
   int error = 0;
   if (peer_ == nullptr) peer_ = own_.context->peers().get(target_qpn_, error);
-  if (peer_ == nullptr) return;
-  remote_ = peer_->attach(target_qpn_, own_.qpn);
-  if (remote_ == nullptr) return;
+  if (peer_ == nullptr) return error;
+  remote_ = peer_->attach(target_qpn_, own_.qpn, error);
+  if (remote_ == nullptr) return error;
   view_ = remote_->view;
   target_ = view_.shared;
   target_registrations_ = peer_->registrations();
@@ -104,6 +101,7 @@ void LocalWire::attach() noexcept {
   if (own_.service == Service::kXrcQueue) eager_bytes_ = XrcRoute::kEagerBytes;
   next_line_ = &view_.slot(target_->taken);
   by_membarrier_ = own_.context->membarrier() && target_->membarrier.load(std::memory_order_relaxed) != 0;
+  return 0;
 }
 
 std::uint32_t LocalWire::rnr_timer_code() const noexcept {

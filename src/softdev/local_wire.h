@@ -63,9 +63,9 @@ class LocalWire final : public Wire {
   LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept;
   ~LocalWire() override;
 
-  /// 0: the target was found, or may come yet; EPERM, EPROTO: it never can be reached.
+  /// 0: the target was found, or may come yet; EPERM, EPROTO: it never can be reached; is_own_shortage(): not as things are here.
   [[nodiscard]] int connect();
-  void attach() noexcept override;
+  void attach() noexcept override { (void)find_target(); }
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
   /// The same for a datagram. A target that has no receive is kReceiverNotReady.
   [[nodiscard]] ExecResult send_datagram(const ibv_send_wr& wr) noexcept;
@@ -83,6 +83,8 @@ class LocalWire final : public Wire {
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
 
  private:
+  /// Looks for the target, where it is not found yet. 0, or why it was not.
+  int find_target() noexcept;
   /// A checked range of the target's memory: mapped at `base`, or (nullptr) reached as its registration says.
   struct TargetRange {
     std::byte* base = nullptr;

@@ -81,7 +81,7 @@ int Peer::prove_locked(Answer& answer) {
   return error != 0 || proof.is_proven_by(answer.proof) ? error : EPERM;
 }
 
-std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn) {
+std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn, int& error) {
   Request request;
   request.kind = RequestKind::kQueuePair;
   request.qpn = qpn;
@@ -90,38 +90,54 @@ std::unique_ptr<RemoteQp> Peer::attach(std::uint32_t qpn, std::uint32_t own_qpn)
   auto remote = std::make_unique<RemoteQp>();
   {
     const std::scoped_lock lock(mutex_);
-    UniqueFd wake_fd;
-    if (call_locked(request, {}, answer, {}, wake_fd) != 0) return nullptr;
-    if (answer.channel != 0) {
-      remote->channel = channel_locked(answer.channel, std::move(wake_fd));
-      remote->wake_fd = remote->channel->get();
-    }
+    UniqueFd none;
+    error = call_locked(request, {}, answer, {}, none);
+    if (error != 0) return nullptr;
+    if (answer.channel != 0) error = find_channel_locked(qpn, answer.channel, *remote);
   }
-  remote->mapping =
-      Mapping(segment_fd_.get(), answer.qp_offset, QpView::bytes(answer.recv_entries, answer.max_recv_sge), true);
-  remote->cq_mapping = Mapping(segment_fd_.get(), answer.recv_cq_offset, sizeof(CqShared), true);
-  if (remote->mapping.empty() || remote->cq_mapping.empty()) return nullptr;
-  remote->view = QpView(remote->mapping.data(), answer.recv_entries, answer.max_recv_sge);
-  remote->recv_cq = reinterpret_cast<CqShared*>(remote->cq_mapping.data());
-  remote->busy_address = answer.busy_address;
-  remote->pd = remote->recv_pd = answer.pd;
-  remote->xrc_domain = answer.xrc_domain;
-  if (answer.srq_entries == 0) return remote;
-  remote->srq_mapping =
-      Mapping(segment_fd_.get(), answer.srq_offset, SrqView::bytes(answer.srq_entries, answer.srq_max_sge), true);
-  if (remote->srq_mapping.empty()) return nullptr;
-  remote->srq = SrqView(remote->srq_mapping.data(), answer.srq_entries, answer.srq_max_sge);
-  remote->recv_pd = answer.srq_pd;
-  return remote;
+  if (error == 0) error = map(answer, *remote);
+  if (error == 0) return remote;
+  remote.reset();
+  detach(qpn, own_qpn);
+  return nullptr;
 }
 
-std::shared_ptr<const UniqueFd> Peer::channel_locked(std::uint32_t number, UniqueFd fd) {
+int Peer::map(const Answer& answer, RemoteQp& remote) {
+  remote.mapping =
+      Mapping(segment_fd_.get(), answer.qp_offset, QpView::bytes(answer.recv_entries, answer.max_recv_sge), true);
+  if (remote.mapping.empty()) return errno;
+  remote.cq_mapping = Mapping(segment_fd_.get(), answer.recv_cq_offset, sizeof(CqShared), true);
+  if (remote.cq_mapping.empty()) return errno;
+  remote.view = QpView(remote.mapping.data(), answer.recv_entries, answer.max_recv_sge);
+  remote.recv_cq = reinterpret_cast<CqShared*>(remote.cq_mapping.data());
+  remote.busy_address = answer.busy_address;
+  remote.pd = remote.recv_pd = answer.pd;
+  remote.xrc_domain = answer.xrc_domain;
+  if (answer.srq_entries == 0) return 0;
+  remote.srq_mapping =
+      Mapping(segment_fd_.get(), answer.srq_offset, SrqView::bytes(answer.srq_entries, answer.srq_max_sge), true);
+  if (remote.srq_mapping.empty()) return errno;
+  remote.srq = SrqView(remote.srq_mapping.data(), answer.srq_entries, answer.srq_max_sge);
+  remote.recv_pd = answer.srq_pd;
+  return 0;
+}
+
+/// The descriptor of completion channel `number`, asked for once. 0, or an errno value.
+int Peer::find_channel_locked(std::uint32_t qpn, std::uint32_t number, RemoteQp& remote) {
   std::erase_if(channels_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<const UniqueFd>& known = channels_[number];
-  if (auto channel = known.lock()) return channel;
-  auto channel = std::make_shared<const UniqueFd>(std::move(fd));
-  known = channel;
-  return channel;
+  remote.channel = known.lock();
+  if (remote.channel == nullptr) {
+    Request request;
+    request.kind = RequestKind::kChannel;
+    request.qpn = qpn;
+    Answer answer;
+    UniqueFd fd;
+    if (const int error = call_locked(request, {}, answer, {}, fd); error != 0) return error;
+    known = remote.channel = std::make_shared<const UniqueFd>(std::move(fd));
+  }
+  remote.wake_fd = remote.channel->get();
+  return 0;
 }
 
 int Peer::arena_fd_locked(Arena arena) {
@@ -233,12 +249,15 @@ int Peer::call_locked(Request& request, std::span<const std::byte> out, Answer& 
     return EPIPE;
   }
   const ssize_t received = receive_packet(socket_.get(), bytes_of(answer), in, fd, kAnswerTimeoutMs);
+  // The answer is here but for its descriptor: the next call finds the connection as it should be.
+  if (received < 0 && errno == EMFILE) return EMFILE;
   if (received < static_cast<ssize_t>(sizeof(answer)) || answer.sequence != request.sequence) {
     // Whatever came is no answer to this request, and a later answer would be taken for another's.
     mark_dead();
     return received < 0 ? errno : EPIPE;
   }
-  return answer.error;
+  // What the owner has run out of, it may have again later.
+  return is_own_shortage(answer.error) ? EBUSY : answer.error;
 }
 
 }  // namespace rdmacomm::softdev

@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -33,6 +34,11 @@ struct RemoteQp {
   XrcIdentity xrc_domain;
 };
 
+/// Whether a connection failed for want of something in this process: it does not go by waiting for the peer.
+[[nodiscard]] constexpr bool is_own_shortage(int error) noexcept {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
+
 /// A connection to the context that owns one block of queue pair numbers, shared by all queue pairs that are
 /// connected into that block.
 /// Threads: any.
@@ -51,8 +57,9 @@ class Peer {
   [[nodiscard]] bool dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
   void mark_dead() noexcept { dead_.store(true, std::memory_order_relaxed); }
 
-  /// Maps the target's queue pair `qpn`, announcing that `own_qpn` will use it. nullptr: there is none (yet).
-  [[nodiscard]] std::unique_ptr<RemoteQp> attach(std::uint32_t qpn, std::uint32_t own_qpn);
+  /// Maps the target's queue pair `qpn`, announcing that `own_qpn` will use it. nullptr and `error`: ENOENT, there is none (yet);
+  /// is_own_shortage(): this process has no descriptor, or no memory.
+  [[nodiscard]] std::unique_ptr<RemoteQp> attach(std::uint32_t qpn, std::uint32_t own_qpn, int& error);
 
   [[nodiscard]] std::span<const MrEntry> registrations() const noexcept { return registrations_; }
   /// Where `entry`'s memory lies in this process; nullptr: it cannot be mapped. Valid while the registration is.
@@ -94,7 +101,8 @@ class Peer {
   int call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,
                   UniqueFd& fd);
   int arena_fd_locked(Arena arena);
-  std::shared_ptr<const UniqueFd> channel_locked(std::uint32_t number, UniqueFd fd);
+  [[nodiscard]] int map(const Answer& answer, RemoteQp& remote);
+  [[nodiscard]] int find_channel_locked(std::uint32_t qpn, std::uint32_t number, RemoteQp& remote);
 
   const UniqueFd socket_;
   const pid_t pid_;

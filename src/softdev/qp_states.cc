@@ -499,7 +499,7 @@ void SoftQp::raise_srq_limit() {
   if (served_srq_ != nullptr) served_srq_->raise(IBV_EVENT_SRQ_LIMIT_REACHED);
 }
 
-bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
+bool SoftQp::describe(Answer& answer) {
   const std::scoped_lock guard(service_mutex_);
   if (destroyed_) return false;
   answer.qp_offset = block_.offset;
@@ -516,10 +516,16 @@ bool SoftQp::describe(Answer& answer, UniqueFd& wake_fd) {
   }
   if (xrc_domain_ != nullptr) answer.xrc_domain = xrc_domain_->identity();
   const SoftChannel* const channel = recv_queue_.completion_channel();
-  if (channel == nullptr) return true;
-  answer.channel = channel->number;
+  if (channel != nullptr) answer.channel = channel->number;
+  return true;
+}
+
+int SoftQp::channel_descriptor(UniqueFd& wake_fd) {
+  const std::scoped_lock guard(service_mutex_);
+  const SoftChannel* const channel = destroyed_ ? nullptr : recv_queue_.completion_channel();
+  if (channel == nullptr) return ENOENT;
   wake_fd.reset(fcntl(channel->fd, F_DUPFD_CLOEXEC, 0));
-  return wake_fd.valid();
+  return wake_fd ? 0 : errno;
 }
 
 void SoftQp::query(ibv_qp_attr& attributes, ibv_qp_init_attr& init) {

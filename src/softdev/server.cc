@@ -148,7 +148,9 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
   } else if (!initiator.may_share) {
     answer.error = EPERM;
   } else if (request.kind == RequestKind::kQueuePair) {
-    wake_fd = reply_queue_pair(request, initiator, answer);
+    reply_queue_pair(request, initiator, answer);
+  } else if (request.kind == RequestKind::kChannel) {
+    wake_fd = reply_channel(request, answer);
     fd = wake_fd.get();
   } else if (request.kind == RequestKind::kTable) {
     fd = context_.registrations().fd();
@@ -186,14 +188,19 @@ int Server::reply_proof(const Request& request, Watched& initiator, Answer& answ
   return context_.segment().fd();
 }
 
-UniqueFd Server::reply_queue_pair(const Request& request, Watched& initiator, Answer& answer) {
+void Server::reply_queue_pair(const Request& request, Watched& initiator, Answer& answer) {
   const auto qp = context_.queue_pairs().find(request.qpn);
-  UniqueFd wake_fd;
-  if (qp == nullptr || !qp->describe(answer, wake_fd)) {
+  if (qp == nullptr || !qp->describe(answer)) {
     answer.error = ENOENT;
-    return {};
+    return;
   }
   initiator.targets.push_back({qp, request.peer_qpn});
+}
+
+UniqueFd Server::reply_channel(const Request& request, Answer& answer) {
+  const auto qp = context_.queue_pairs().find(request.qpn);
+  UniqueFd wake_fd;
+  answer.error = qp == nullptr ? ENOENT : qp->channel_descriptor(wake_fd);
   return wake_fd;
 }
 

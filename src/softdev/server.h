@@ -72,7 +72,8 @@ class Server {
   void reply(const Request& request, Watched& initiator, std::span<const std::byte> payload);
   void reply_hello(const Request& request, Watched& initiator, Answer& answer);
   [[nodiscard]] int reply_proof(const Request& request, Watched& initiator, Answer& answer);
-  UniqueFd reply_queue_pair(const Request& request, Watched& initiator, Answer& answer);
+  void reply_queue_pair(const Request& request, Watched& initiator, Answer& answer);
+  UniqueFd reply_channel(const Request& request, Answer& answer);
   int access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
                     std::span<std::byte> out);
   void take_report(const Request& request, Watched& initiator);

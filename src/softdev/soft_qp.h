@@ -161,8 +161,10 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   void settle_after_destruction() noexcept;
   /// The shared receive queue is destroyed.
   void forget_shared_receives(const SoftSrq& queue) noexcept;
-  /// What an initiator must know to map this queue pair, and what wakes its receiver, duplicated. false: destroyed.
-  [[nodiscard]] bool describe(Answer& answer, UniqueFd& wake_fd);
+  /// What an initiator must know to map this queue pair. false: destroyed.
+  [[nodiscard]] bool describe(Answer& answer);
+  /// What wakes its receiver, duplicated. 0, or an errno value.
+  [[nodiscard]] int channel_descriptor(UniqueFd& wake_fd);
 
   // For the serving thread, which must not wait for the send queue's lock.
   /// Asks the retrying thread to move the queue pair to ERR, if it has not been RESET since. false: it has.

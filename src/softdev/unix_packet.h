@@ -37,7 +37,7 @@ struct PeerCredentials {
 
 /// Receives one packet: its first head.size() bytes, the rest into `payload`, a descriptor into `fd`.
 /// Returns the packet's length, 0 at the end of the connection, -1 and errno otherwise (ETIMEDOUT: nothing came
-/// within timeout_ms; 0 does not wait: EAGAIN; EMFILE: no descriptor was free, and the packet is lost).
+/// within timeout_ms; 0 does not wait: EAGAIN; EMFILE: no descriptor was free for the one that came, all else is here).
 [[nodiscard]] ssize_t receive_packet(int socket, std::span<std::byte> head, std::span<std::byte> payload, UniqueFd& fd,
                                      int timeout_ms) noexcept;
 

@@ -17,7 +17,7 @@ void die_at_work(std::uint32_t target, std::uint32_t initiator, Store&& store) {
   int error = 0;
   auto peer = Peer::connect(target, error);
   ASSERT_NE(peer, nullptr) << error;
-  const auto remote = peer->attach(target, initiator);
+  const auto remote = peer->attach(target, initiator, error);
   ASSERT_NE(remote, nullptr);
   remote->view.shared->busy.store(initiator, std::memory_order_seq_cst);
   store(*remote);

@@ -2,8 +2,10 @@
 #include <dirent.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -11,7 +13,9 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "rdmacomm/base/unique_fd.h"
 #include "softdev/two_processes.h"
 
 namespace rdmacomm::softdev::test {
@@ -62,6 +66,72 @@ TEST(Processes, AStoppedTargetIsStillWrittenTo) {
     ASSERT_EQ(qp.post(write, memory.slice(0, 8)), 0);
     EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
   }
+}
+
+/// All descriptors that this process may have, while it lives.
+class NoFreeDescriptor {
+ public:
+  NoFreeDescriptor() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit few{std::min<rlim_t>(before_.rlim_cur, 512), before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) all_.emplace_back(fd);
+  }
+  NoFreeDescriptor(const NoFreeDescriptor&) = delete;
+  NoFreeDescriptor& operator=(const NoFreeDescriptor&) = delete;
+  ~NoFreeDescriptor() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> all_;
+};
+
+TEST(Processes, AConnectWithoutAFreeDescriptorFailsAloneAndSaysWhy) {
+  Child child([](Line line) {
+    Node node;
+    QpSettings with_channel = patient();
+    with_channel.with_channel = true;
+    Qp first(node, with_channel);
+    Qp second(node, with_channel);
+    Memory memory(node);
+    line.send({second.number(), 0, 0});
+    second.connect_to(line.receive().qpn);
+    introduce(line, first, memory);
+    pause();
+  });
+  Node node;
+  Qp first(node);
+  Qp second(node);
+  Memory memory(node);
+  const Card other = child.line().receive();
+  child.line().send({second.number(), 0, 0});
+  const Card peer = introduce(child.line(), first, memory);
+  ASSERT_EQ(second.to_init(), 0);
+  {
+    const NoFreeDescriptor none;
+    EXPECT_EQ(second.to_rtr(other.qpn), EMFILE);
+  }
+  ASSERT_EQ(first.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey), memory.slice(0, 8)), 0);
+  EXPECT_EQ(first.next().status, IBV_WC_SUCCESS) << "it is connected to the same process";
+  EXPECT_EQ(second.to_rtr(other.qpn), 0) << "as soon as there is one again";
+}
+
+TEST(Processes, AConnectWithoutADescriptorForThePeerSaysWhy) {
+  Child child([](Line line) {
+    Node node;
+    Qp qp(node);
+    line.send({.qpn = qp.number()});
+    pause();
+  });
+  Node node;
+  Qp qp(node);
+  const Card peer = child.line().receive();
+  ASSERT_EQ(qp.to_init(), 0);
+  {
+    const NoFreeDescriptor none;
+    EXPECT_EQ(qp.to_rtr(peer.qpn), EMFILE);
+  }
+  EXPECT_EQ(qp.to_rtr(peer.qpn), 0);
 }
 
 /// Whether a thread of this process sleeps.

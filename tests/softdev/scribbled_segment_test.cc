@@ -19,7 +19,7 @@ struct Scribbler {
     int error = 0;
     peer = Peer::connect(target.number(), error);
     EXPECT_NE(peer, nullptr) << error;
-    remote = peer->attach(target.number(), 0);
+    remote = peer->attach(target.number(), 0, error);
     EXPECT_NE(remote, nullptr);
   }
   /// A message of `bytes` in the slot at `position`.
