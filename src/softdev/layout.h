@@ -31,10 +31,17 @@ inline constexpr std::uint32_t kOfWindow = 1U << 31;
 /// that nobody else pays for it.
 inline constexpr std::uint32_t kWithIova = 1U << 30;
 
+/// Of a key, the place in the table: these bits, so looking it up is one index and one comparison. The others are drawn at random
+/// with the place, and the lower 8 are the caller's where it is a memory window of type 2.
+inline constexpr std::uint32_t kPlaceBits = 18;
+[[nodiscard]] constexpr std::uint32_t place_of(std::uint32_t key) noexcept {
+  return key >> 8 & ((1U << kPlaceBits) - 1);
+}
+
 /// One registration. Written by the target while `key` is 0; initiators read it while their hazard flag
 /// (QpShared::busy) is up, which keeps the target from reusing the entry.
 struct alignas(64) MrEntry {
-  std::atomic<std::uint32_t> key;  ///< index << 8 | generation: lkey and rkey; 0: free
+  std::atomic<std::uint32_t> key;  ///< lkey and rkey, see place_of(); 0: free
   std::uint32_t access;            ///< IBV_ACCESS_*
   std::uint32_t pd;
   Arena arena;
@@ -43,6 +50,7 @@ struct alignas(64) MrEntry {
   std::uint64_t arena_offset;  ///< of `address` in the arena
   std::uint64_t stamp;         ///< never the same twice in one context: tells re-registrations with an equal key apart
   std::uint32_t qpn;           ///< not 0: the only queue pair whose initiator may use it
+  std::uint32_t last_drawn;    ///< the owner's own: see MrTable
   std::uint64_t shift;         ///< from an address that a request gives to that of the memory, in the target's process
 };
 static_assert(sizeof(MrEntry) == 64);

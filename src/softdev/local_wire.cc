@@ -185,7 +185,7 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
   if (entry == nullptr) return false;
   range = {nullptr, address};
   if (entry->arena == Arena::kNone) return true;
-  Cached& cached = cache_[(key >> 8) % cache_.size()];
+  Cached& cached = cache_[place_of(key) % cache_.size()];
   if (cached.stamp != entry->stamp) cached = {entry->stamp, peer_->map_registration(*entry)};
   if (cached.start != nullptr) range.base = cached.start + (address - entry->address);
   return true;
@@ -328,7 +328,7 @@ RDMACOMM_HOT_INLINE void LocalWire::remember(const ibv_send_wr& wr, std::uint64_
   written_to_.remember(registration(wr.wr.rdma.rkey), wr.wr.rdma.rkey, shift);
   if (wr.num_sge != 1 || (wr.send_flags & IBV_SEND_INLINE) != 0) return;
   const std::uint32_t key = wr.sg_list[0].lkey;
-  written_from_.remember(own_registrations_[key >> 8], key, 0);
+  written_from_.remember(own_registrations_[place_of(key)], key, 0);
 }
 
 int LocalWire::write_unmapped(const ibv_send_wr& wr, std::uint64_t to) noexcept {

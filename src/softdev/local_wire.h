@@ -139,7 +139,7 @@ class LocalWire final : public Wire {
                           std::uint32_t access, TargetRange& range) noexcept;
   /// The registration that such a range was found in.
   [[nodiscard]] const MrEntry& registration(std::uint32_t key) const noexcept {
-    return target_registrations_[key >> 8];
+    return target_registrations_[place_of(key)];
   }
   /// kWrite: from `own` to the target's memory; kRead: the other way. 0, or an errno value.
   [[nodiscard]] int copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,

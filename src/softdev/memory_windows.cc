@@ -30,7 +30,7 @@ int MemoryWindows::add(SoftMw& window) {
   if (key == 0) return ENOMEM;
   window.rkey = window.handle = key;
   const std::scoped_lock lock(mutex_);
-  by_place_[key >> 8] = &window;
+  by_place_[place_of(key)] = &window;
   return 0;
 }
 
@@ -38,7 +38,7 @@ void MemoryWindows::remove(SoftMw& window) {
   {
     const std::scoped_lock lock(mutex_);
     unbind_locked(window);
-    by_place_.erase(window.handle >> 8);
+    by_place_.erase(place_of(window.handle));
   }
   (void)context_.wait_for_initiators();
   context_.stragglers().defer(0, [this, key = window.handle] { context_.registrations().recycle(key); });
@@ -96,10 +96,10 @@ bool MemoryWindows::bind_locked(SoftMw& window, const SoftQp& qp, const ibv_send
 
 bool MemoryWindows::invalidate(std::uint32_t key, std::uint32_t qpn) {
   const std::scoped_lock lock(mutex_);
-  const auto found = by_place_.find(key >> 8);
+  const auto found = by_place_.find(place_of(key));
   if (found == by_place_.end()) return false;
   SoftMw& window = *found->second;
-  const MrEntry& entry = context_.registrations().entries()[key >> 8];
+  const MrEntry& entry = context_.registrations().entries()[place_of(key)];
   if (entry.key.load(std::memory_order_relaxed) != key || entry.qpn != qpn) return false;
   unbind_locked(window);
   return true;

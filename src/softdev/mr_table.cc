@@ -10,18 +10,25 @@ bool MrTable::create() {
   return true;
 }
 
+/// A place that is free. There is one.
+std::uint32_t MrTable::draw_place_locked() {
+  constexpr int kDraws = 16;
+  const auto is_free = [this](std::uint32_t place) { return place != 0 && (table_[place].last_drawn & kTaken) == 0; };
+  std::uint32_t place = random_() % kEntries;
+  for (int draws = 1; draws < kDraws && !is_free(place); ++draws) place = random_() % kEntries;
+  // Of a table that is nearly full, the next free one.
+  while (!is_free(place)) place = (place + 1) % kEntries;
+  return place;
+}
+
 std::uint32_t MrTable::reserve_locked() {
-  std::uint32_t index = used_;
-  if (!free_.empty()) {
-    index = free_.back();
-    free_.pop_back();
-  } else if (used_ < kEntries) {
-    ++used_;
-    generations_.push_back(0);
-  } else {
-    return 0;
-  }
-  return index << 8 | ++generations_[index];
+  if (taken_ == kEntries) return 0;
+  const std::uint32_t place = draw_place_locked();
+  std::uint32_t& last = table_[place].last_drawn;
+  const std::uint32_t salt = ((last & kDrawn) != 0 ? last + salt_step_ : random_()) & kSaltMask;
+  last = kTaken | kDrawn | salt;
+  ++taken_;
+  return salt >> 8 << (8 + kPlaceBits) | place << 8 | (salt & 0xff);
 }
 
 std::uint32_t MrTable::reserve() {
@@ -37,12 +44,12 @@ std::uint32_t MrTable::add(const Registration& registration) {
 }
 
 Registration MrTable::find(std::uint32_t key) const {
-  const MrEntry& entry = table_[key >> 8];
+  const MrEntry& entry = table_[place_of(key)];
   return {entry.pd, entry.access, entry.arena, entry.address, entry.length, entry.arena_offset, entry.qpn, entry.shift};
 }
 
 void MrTable::publish_locked(std::uint32_t key, const Registration& registration) {
-  MrEntry& entry = table_[key >> 8];
+  MrEntry& entry = table_[place_of(key)];
   entry.access = registration.access;
   entry.pd = registration.pd;
   entry.arena = registration.arena;
@@ -56,12 +63,13 @@ void MrTable::publish_locked(std::uint32_t key, const Registration& registration
 }
 
 void MrTable::invalidate(std::uint32_t key) {
-  table_[key >> 8].key.store(0, std::memory_order_seq_cst);
+  table_[place_of(key)].key.store(0, std::memory_order_seq_cst);
 }
 
 void MrTable::recycle(std::uint32_t key) {
   const std::scoped_lock lock(mutex_);
-  free_.push_back(key >> 8);
+  table_[place_of(key)].last_drawn &= ~kTaken;
+  --taken_;
 }
 
 void MrTable::replace(std::uint32_t key, const Registration& registration) {

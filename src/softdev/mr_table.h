@@ -4,10 +4,9 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
-#include <map>
 #include <mutex>
+#include <random>
 #include <span>
-#include <vector>
 
 #include "softdev/layout.h"
 #include "softdev/shared_file.h"
@@ -16,12 +15,11 @@ namespace rdmacomm::softdev {
 
 /// Looks `key` up in a table and checks that [address, address + length) is inside the registration, that it
 /// belongs to `pd` and that it grants all of `access`. nullptr: one of these does not hold.
+/// `table` has MrTable::kEntries entries.
 [[nodiscard]] inline const MrEntry* find_range(std::span<const MrEntry> table, std::uint32_t key, std::uint32_t pd,
                                                std::uint64_t address, std::uint64_t length,
                                                std::uint32_t access) noexcept {
-  const std::size_t index = key >> 8;
-  if (index >= table.size()) return nullptr;
-  const MrEntry& entry = table[index];
+  const MrEntry& entry = table[place_of(key)];
   if (entry.key.load(std::memory_order_acquire) != key || key == 0) return nullptr;
   if (entry.pd != pd || (entry.access & access) != access) return nullptr;
   const std::uint64_t offset = address - entry.address;  // wraps to a huge number below the start
@@ -60,11 +58,14 @@ struct Registration {
   std::uint64_t shift = 0;
 };
 
+/// Keys are drawn at random, place and all: who knows some of them cannot count on to others (the ReDMArk attacks, USENIX Security
+/// 2021). A key that has gone is valid again at the earliest when its place has been drawn 2^14 times more.
+///
 /// The table of registrations, in a file of its own, which peers can only read: what is in it decides what they reach.
 /// Threads: any; entries() is read without a lock.
 class MrTable {
  public:
-  static constexpr std::uint32_t kEntries = 1U << 18;
+  static constexpr std::uint32_t kEntries = 1U << kPlaceBits;
 
   /// Makes the table. false and errno: no memory, or no descriptor.
   [[nodiscard]] bool create();
@@ -86,16 +87,22 @@ class MrTable {
   void replace(std::uint32_t key, const Registration& registration);
 
  private:
+  /// The bits of a key that are not its place.
+  static constexpr std::uint32_t kSaltMask = (1U << (32 - kPlaceBits)) - 1;
+  // MrEntry::last_drawn: the salt that the place had last, and these.
+  static constexpr std::uint32_t kDrawn = 1U << 30;  // ever
+  static constexpr std::uint32_t kTaken = 1U << 31;
   [[nodiscard]] std::uint32_t reserve_locked();
+  [[nodiscard]] std::uint32_t draw_place_locked();
   void publish_locked(std::uint32_t key, const Registration& registration);
 
   SharedFile file_{"soft0-registrations", kPage, 0};
   SharedBlock block_;
   MrEntry* table_ = nullptr;
   std::mutex mutex_;
-  std::uint32_t used_ = 1;  // entry 0 stays free: no key is ever 0
-  std::vector<std::uint32_t> free_;
-  std::vector<std::uint8_t> generations_ = {0};
+  std::random_device random_;
+  const std::uint32_t salt_step_ = random_() | 1;  // odd: a place has each salt once before it has one again
+  std::uint32_t taken_ = 1;                        // places; 0 stays free: no key is ever 0
   std::uint64_t next_stamp_ = 1;
 };
 
