@@ -1,5 +1,7 @@
 #include "softdev/peer.h"
 
+#include <poll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,6 +72,8 @@ int Peer::prove_locked(Answer& answer) {
   UniqueFd none;
   Request request;
   request.kind = RequestKind::kHello;
+  // Before the proof, by which the process with that number is the one at the other end.
+  process_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   int error = proof.create();
   request.argument = static_cast<std::uint32_t>(proof.descriptor());
   if (error == 0) error = call_locked(request, {}, answer, {}, none);
@@ -184,9 +188,17 @@ int Peer::write_by_system_call(std::byte* own, std::uint64_t address, std::size_
   return copy_by(process_vm_writev, here, there);
 }
 
+bool Peer::has_ended() const noexcept {
+  // The kernel closes the connection with exec(), unless a child of the target's has inherited it; then, and where the process ends,
+  // there is the process itself.
+  std::array<pollfd, 2> ends{{{socket_.get(), POLLRDHUP, 0}, {process_.get(), POLLIN, 0}}};
+  return ::poll(ends.data(), ends.size(), 0) > 0;
+}
+
 /// Until the first part is done; the second goes with its end.
 int Peer::copy_by(CopyCall call, std::span<iovec, 2> here, std::span<iovec, 2> there) noexcept {
   if (pid_ == 0 || system_calls_refused_.load(std::memory_order_relaxed)) return EPERM;
+  if (has_ended()) return ESRCH;
   const std::size_t parts = here[1].iov_len == 0 ? 1 : 2;
   while (here[0].iov_len != 0) {
     const ssize_t moved = call(pid_, here.data(), parts, there.data(), parts, 0);

@@ -66,7 +66,7 @@ class Peer {
   [[nodiscard]] std::byte* map_registration(const MrEntry& entry);
 
   /// Copies between own memory and the target's unmapped memory by system calls; EPERM: not allowed here, the
-  /// caller goes by request(). Otherwise 0 or the errno value.
+  /// caller goes by request(); ESRCH: the target has ended. Otherwise 0 or the errno value.
   [[nodiscard]] int read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept;
   /// The other way. With the last byte, by the same call, the word at `flag_address` in the target becomes `flag`.
   [[nodiscard]] int write_by_system_call(std::byte* own, std::uint64_t address, std::size_t length,
@@ -91,6 +91,9 @@ class Peer {
     std::byte* start = nullptr;
   };
 
+  /// The process has ended, or runs another program (exec): its process number and its addresses mean something else. Cost: a system
+  /// call.
+  [[nodiscard]] bool has_ended() const noexcept;
   using CopyCall = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
   [[nodiscard]] int copy_by(CopyCall call, std::span<iovec, 2> here, std::span<iovec, 2> there) noexcept;
   int hello();
@@ -106,6 +109,7 @@ class Peer {
 
   const UniqueFd socket_;
   const pid_t pid_;
+  UniqueFd process_;  // a pidfd; not valid: the system has none
   std::atomic<bool> dead_{false};
   std::atomic<bool> system_calls_refused_{false};
   UniqueFd segment_fd_;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/peer.h"
 #include "softdev/two_processes.h"
 
 namespace rdmacomm::softdev::test {
@@ -66,6 +68,30 @@ TEST(Processes, AStoppedTargetIsStillWrittenTo) {
     ASSERT_EQ(qp.post(write, memory.slice(0, 8)), 0);
     EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
   }
+}
+
+/// The same number and the same process, and all that its peers know of its memory is another program's.
+TEST(Processes, AProgramThatTookTheTargetsPlaceIsNotWrittenTo) {
+  Child child([](Line line) {
+    Node node;
+    Qp qp(node);
+    Memory memory(node, 4096, kAllRemote, true);
+    line.send({qp.number(), memory.mr->rkey, memory.address()});
+    (void)line.receive();
+    dup2(line.fd, STDOUT_FILENO);  // is not closed by exec
+    execl("/bin/sh", "sh", "-c", "echo here; exec sleep 1000", nullptr);
+  });
+  const Card target = child.line().receive();
+  int error = 0;
+  const auto peer = Peer::connect(target.qpn, error);
+  ASSERT_NE(peer, nullptr) << error;
+  std::array<std::byte, 8> bytes{};
+  ASSERT_EQ(peer->read_by_system_call(bytes.data(), target.address, bytes.size()), 0);
+  child.line().send({});
+  char word[8];
+  ASSERT_EQ(read(child.line().fd, word, sizeof(word)), 5) << "the other program runs";
+  EXPECT_EQ(peer->read_by_system_call(bytes.data(), target.address, bytes.size()), ESRCH);
+  EXPECT_EQ(peer->write_by_system_call(bytes.data(), target.address, bytes.size(), target.address, 0), ESRCH);
 }
 
 /// All descriptors that this process may have, while it lives.
