@@ -248,8 +248,26 @@ void Peer::tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std:
   request.peer_qpn = own_qpn;
   request.argument = argument;
   request.operand = operand;
-  // A target that cannot be told is gone, and needs not be told.
-  (void)send_packet(socket_.get(), bytes_of(request));
+  const std::scoped_lock lock(reports_mutex_);
+  // A target that cannot be told for another reason is gone, and needs not be told.
+  const bool is_next = kept_reports_.empty();
+  if (is_next && (send_at_once(socket_.get(), bytes_of(request)) || errno != EAGAIN)) return;
+  kept_reports_.push_back(request);
+  if (is_next && watch_) watch_(true);
+}
+
+void Peer::keep_reports_with(std::function<void(bool)> watch) {
+  const std::scoped_lock lock(reports_mutex_);
+  watch_ = std::move(watch);
+}
+
+void Peer::tell_kept() noexcept {
+  const std::scoped_lock lock(reports_mutex_);
+  while (!kept_reports_.empty()) {
+    if (!send_at_once(socket_.get(), bytes_of(kept_reports_.front())) && errno == EAGAIN) break;
+    kept_reports_.pop_front();
+  }
+  if (watch_) watch_(!kept_reports_.empty());
 }
 
 int Peer::call_locked(Request& request, std::span<const std::byte> out, Answer& answer, std::span<std::byte> in,

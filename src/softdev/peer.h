@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -83,6 +85,11 @@ class Peer {
   void report_release(std::uint32_t qpn) noexcept { tell(RequestKind::kReleased, qpn, 0, 0); }
   /// Tells the target that what attach(qpn, own_qpn) returned is unmapped.
   void detach(std::uint32_t qpn, std::uint32_t own_qpn) noexcept { tell(RequestKind::kDetach, qpn, own_qpn, 0); }
+  /// A report that finds no room (the target is stopped) is kept, and sent later, behind those before it: nobody waits for a target that does not
+  /// read. `watch` is called with true when there is one to send, and the socket is to be looked after: has it room, tell_kept() is due.
+  void keep_reports_with(std::function<void(bool wanted)> watch);
+  /// Sends what is kept, as far as there is room; then calls `watch` again: true, some is left.
+  void tell_kept() noexcept;
 
  private:
   struct MappedRegistration {
@@ -122,6 +129,10 @@ class Peer {
   std::map<std::uint32_t, MappedRegistration> mapped_;  // by index in the table
   // By number. One descriptor serves all queue pairs that report to a channel: there may be more of them than descriptors.
   std::map<std::uint32_t, std::weak_ptr<const UniqueFd>> channels_;
+
+  std::mutex reports_mutex_;  // guards what follows
+  std::deque<Request> kept_reports_;
+  std::function<void(bool)> watch_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -24,9 +24,9 @@
 namespace rdmacomm::softdev {
 
 int Server::start() {
-  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  epoll_->reset(epoll_create1(EPOLL_CLOEXEC));
   stop_event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll_ || !stop_event_) return errno;
+  if (!*epoll_ || !stop_event_) return errno;
   add({.kind = Kind::kStop}, stop_event_.get(), EPOLLIN);
   return start_service_thread(thread_, "soft0-serve", [this] { run(); });
 }
@@ -40,7 +40,7 @@ void Server::stop() {
   watched_.clear();
 }
 
-void Server::add(Watched watched, int fd, std::uint32_t events) {
+std::uint64_t Server::add(Watched watched, int fd, std::uint32_t events) {
   const std::scoped_lock lock(mutex_);
   // Connections of this context's own that were closed left the epoll set by themselves.
   std::erase_if(watched_,
@@ -50,7 +50,8 @@ void Server::add(Watched watched, int fd, std::uint32_t events) {
   epoll_event event{};
   event.events = events;
   event.data.u64 = id;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
+  epoll_ctl(epoll_->get(), EPOLL_CTL_ADD, fd, &event);
+  return id;
 }
 
 void Server::add_listener(UniqueFd listener) {
@@ -60,13 +61,19 @@ void Server::add_listener(UniqueFd listener) {
 
 void Server::watch(const std::shared_ptr<Peer>& peer) {
   // Only the end of the connection: answers are read by whoever asked. EPOLLHUP comes without being asked for.
-  add({.kind = Kind::kPeer, .peer = peer}, peer->socket(), EPOLLRDHUP | EPOLLONESHOT);
+  const std::uint64_t id = add({.kind = Kind::kPeer, .peer = peer}, peer->socket(), EPOLLRDHUP | EPOLLONESHOT);
+  peer->keep_reports_with([epoll = epoll_, id, fd = peer->socket()](bool wanted) {
+    epoll_event event{};
+    event.events = EPOLLRDHUP | EPOLLONESHOT | (wanted ? EPOLLOUT : 0U);
+    event.data.u64 = id;
+    epoll_ctl(epoll->get(), EPOLL_CTL_MOD, fd, &event);
+  });
 }
 
 void Server::run() {
   std::array<epoll_event, 32> events{};
   for (;;) {
-    const int ready = epoll_wait(epoll_.get(), events.data(), events.size(), -1);
+    const int ready = epoll_wait(epoll_->get(), events.data(), events.size(), -1);
     for (int i = 0; i < ready; ++i) {
       std::uint64_t stop = 0;
       if (read(stop_event_.get(), &stop, sizeof(stop)) > 0) return;
@@ -91,15 +98,24 @@ void Server::handle(std::uint64_t id, std::uint32_t events) {
       over = (events & EPOLLIN) != 0 ? !answer(*watched) : true;
       if (over) initiator_gone(*watched);
       break;
-    case Kind::kPeer:
-      if (const auto peer = watched->peer.lock()) peer->mark_dead();
-      context_.retrier().wake();
-      over = true;
-      break;
+    case Kind::kPeer: over = !look_after(*watched, events); break;
   }
   if (!over) return;
   const std::scoped_lock lock(mutex_);
   watched_.erase(id);
+}
+
+/// false: the connection to the peer has ended.
+bool Server::look_after(const Watched& watched, std::uint32_t events) {
+  const auto peer = watched.peer.lock();
+  const bool lives = (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) == 0;
+  if (lives) {
+    if (peer != nullptr) peer->tell_kept();
+    return peer != nullptr;
+  }
+  if (peer != nullptr) peer->mark_dead();
+  context_.retrier().wake();
+  return false;
 }
 
 void Server::accept_initiator(Watched& listener) {

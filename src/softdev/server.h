@@ -62,9 +62,11 @@ class Server {
     std::vector<Attachment> targets{};     // the queue pairs that this initiator has mapped
   };
 
-  void add(Watched watched, int fd, std::uint32_t events);
+  /// Returns by what the epoll set names it.
+  std::uint64_t add(Watched watched, int fd, std::uint32_t events);
   void run();
   void handle(std::uint64_t id, std::uint32_t events);
+  [[nodiscard]] bool look_after(const Watched& watched, std::uint32_t events);
   void accept_initiator(Watched& listener);
   bool answer(Watched& initiator);
   void initiator_gone(const Watched& initiator);
@@ -79,7 +81,7 @@ class Server {
   void take_report(const Request& request, Watched& initiator);
 
   SoftContext& context_;
-  UniqueFd epoll_;
+  std::shared_ptr<UniqueFd> epoll_ = std::make_shared<UniqueFd>();  // peers that outlive the thread have it, too
   UniqueFd stop_event_;
   std::thread thread_;
   std::mutex access_mutex_;  // held while memory is accessed for an initiator

@@ -78,6 +78,14 @@ bool peer_credentials(int socket, PeerCredentials& credentials) noexcept {
   return true;
 }
 
+bool send_at_once(int socket, std::span<const std::byte> head) noexcept {
+  ssize_t sent = 0;
+  do {
+    sent = send(socket, head.data(), head.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  return sent >= 0;
+}
+
 bool send_packet(int socket, std::span<const std::byte> head, std::span<const std::byte> payload, int fd) noexcept {
   iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
                     {const_cast<std::byte*>(payload.data()), payload.size()}};

@@ -31,6 +31,9 @@ struct PeerCredentials {
 };
 [[nodiscard]] bool peer_credentials(int socket, PeerCredentials& credentials) noexcept;
 
+/// Sends `head` as one packet if there is room for it now; else false and errno: EAGAIN.
+[[nodiscard]] bool send_at_once(int socket, std::span<const std::byte> head) noexcept;
+
 /// Sends `head` and `payload` as one packet, with `fd` where it is not -1. Blocks for a short while at most.
 [[nodiscard]] bool send_packet(int socket, std::span<const std::byte> head, std::span<const std::byte> payload = {},
                                int fd = -1) noexcept;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -18,6 +19,7 @@
 
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/peer.h"
+#include "softdev/soft_context.h"
 #include "softdev/two_processes.h"
 
 namespace rdmacomm::softdev::test {
@@ -158,6 +160,34 @@ TEST(Processes, AConnectWithoutADescriptorForThePeerSaysWhy) {
     EXPECT_EQ(qp.to_rtr(peer.qpn), EMFILE);
   }
   EXPECT_EQ(qp.to_rtr(peer.qpn), 0);
+}
+
+/// A stopped target reads no reports: nobody waits for it, and it gets all of them, in order, when it goes on.
+TEST(Processes, AStoppedTargetHoldsUpNobodyWhoReports) {
+  Child child([](Line line) {
+    Node node;
+    Qp qp(node, patient());
+    Memory memory(node);
+    introduce(line, qp, memory);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (state_of(qp) != IBV_QPS_ERR && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    line.send({.qpn = state_of(qp) == IBV_QPS_ERR});
+    pause();
+  });
+  Node node;
+  Qp qp(node, patient());
+  Memory memory(node);
+  const Card peer = introduce(child.line(), qp, memory);
+  int error = 0;
+  const auto owner = SoftContext::from(node.context.get()).peers().get(peer.qpn, error);
+  ASSERT_NE(owner, nullptr) << error;
+  child.stop();
+  constexpr std::uint32_t kNobody = 0xffffff;
+  for (int i = 0; i < 2000; ++i) owner->detach(peer.qpn, kNobody);  // more than the socket takes
+  ASSERT_EQ(qp.post(rdma_request(IBV_WR_RDMA_WRITE, 1, peer.address, peer.rkey + 1), memory.slice(0, 8)), 0);
+  EXPECT_EQ(qp.next().status, IBV_WC_REM_ACCESS_ERR);
+  child.resume();
+  EXPECT_EQ(child.line().receive().qpn, 1U) << "it was not told that its queue pair has failed";
 }
 
 /// Whether a thread of this process sleeps.
