@@ -232,6 +232,8 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
                                                  request.qpn, request.address, length, 0);
   if (entry == nullptr) return EACCES;
   auto* const memory = reinterpret_cast<std::byte*>(request.address + entry->shift);
+  if (atomic && reinterpret_cast<std::uintptr_t>(memory) % sizeof(std::uint64_t) != 0) return EINVAL;
+  if (length == 0) return EINVAL;  // nothing to ask for
   if (request.kind == RequestKind::kWrite) {
     if (payload.size() != length) return EINVAL;
     std::memcpy(memory, payload.data(), length);

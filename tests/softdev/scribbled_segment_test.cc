@@ -4,6 +4,7 @@
 
 #include "softdev/peer.h"
 #include "softdev/raw_verbs.h"
+#include "softdev/unix_packet.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -153,6 +154,34 @@ TEST(ScribbledSegment, AScatterListEndsWhereItsEntryDoes) {
   ASSERT_EQ(target.pair.a.post(send_request(1), from.slice(0, 1024)), 0);
   EXPECT_EQ(target.pair.a.next().status, IBV_WC_REM_OP_ERR);
   EXPECT_TRUE(target.unchanged_from(16));
+}
+
+/// What an initiator of this device does not ask of the serving thread.
+TEST(ScribbledSegment, AtomicsAreAlignedAndNothingHasNoLength) {
+  Pair pair;
+  Memory memory(pair.b_node, 4096, kAllRemote, true);
+  const Scribbler scribbler(pair.b);
+  Request request;
+  request.qpn = pair.b.number();
+  request.rkey = memory.mr->rkey;
+  std::uint64_t before = 0;
+  for (const RequestKind kind : {RequestKind::kFetchAdd, RequestKind::kCompareSwap}) {
+    request.kind = kind;
+    request.address = memory.address(4);
+    EXPECT_EQ(scribbler.peer->request(request, {}, &before), EINVAL);
+    request.address = memory.address(8);
+    EXPECT_EQ(scribbler.peer->request(request, {}, &before), 0);
+  }
+  for (const RequestKind kind : {RequestKind::kRead, RequestKind::kWrite}) {
+    request.kind = kind;
+    request.length = 0;
+    const UniqueFd socket(dup(scribbler.peer->socket()));
+    ASSERT_TRUE(send_packet(socket.get(), std::as_bytes(std::span(&request, 1))));
+    Answer answer;
+    UniqueFd none;
+    ASSERT_GT(receive_packet(socket.get(), std::as_writable_bytes(std::span(&answer, 1)), {}, none, 20'000), 0);
+    EXPECT_EQ(answer.error, EINVAL);
+  }
 }
 
 TEST(ScribbledSegment, EventsThatNobodyFiredEndWithTheirQueue) {
