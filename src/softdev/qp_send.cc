@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "base/hot_inline.h"
 #include "softdev/device_limits.h"
@@ -86,6 +87,7 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
   record.opcode = static_cast<std::uint8_t>(completion_opcode(wr.opcode));
   record.status = static_cast<std::uint8_t>(status);
   record.signaled = signal_all_ || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (status != IBV_WC_SUCCESS) sends_failed_ = true;
   if (record.signaled || status != IBV_WC_SUCCESS) ++send_reported_;
   send_finished_.store(position + 1, std::memory_order_release);
 }
@@ -169,7 +171,8 @@ RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
 }
 
 void SoftQp::notify_of_sends() noexcept {
-  send_queue_.notify(true);
+  // Source: ibv_req_notify_cq(3). Of one's own requests, those that fail count for a queue that is armed for solicited completions only.
+  send_queue_.notify(std::exchange(sends_failed_, false));
 }
 
 int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {

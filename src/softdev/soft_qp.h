@@ -326,6 +326,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   std::uint32_t send_mask_;
   std::uint32_t send_posted_ = 0;
   std::uint32_t send_reported_ = 0;  // finished requests that have a completion
+  bool sends_failed_ = false;        // since the queue was notified last
   ReusingQueue<WaitingRequest> pending_;
   std::atomic<std::uint32_t> pending_count_{0};
   std::atomic<bool> under_way_{false};  // tcp_ has them all, and nothing holds them up

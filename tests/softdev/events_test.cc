@@ -61,6 +61,18 @@ TEST_F(Channels, AnInitiatorKilledWhileItFiresLeavesNobodyAsleep) {
   }
 }
 
+TEST_F(Channels, OnesOwnSuccessIsNotSolicited) {
+  ASSERT_EQ(ibv_req_notify_cq(pair.a.cq.get(), 1), 0);
+  const auto write = [this](std::uint32_t rkey) {
+    ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), rkey), local.slice(0, 8)), 0);
+  };
+  write(remote.mr->rkey);
+  EXPECT_FALSE(readable(pair.a.channel->fd));
+  write(remote.mr->rkey + 1);
+  EXPECT_TRUE(readable(pair.a.channel->fd)) << "a failure is";
+  take_event(pair.a);
+}
+
 TEST_F(Channels, AnUnarmedQueueIsSilent) {
   send();
   EXPECT_FALSE(readable(pair.b.channel->fd));
