@@ -68,7 +68,7 @@ struct alignas(64) QpShared {
   std::atomic<std::uint64_t> link;    ///< link_word() while it accepts requests, else 0
   std::atomic<std::uint32_t> access;  ///< IBV_ACCESS_REMOTE_* of the queue pair
   std::atomic<std::uint32_t>
-      recv_floor;  ///< no posted receive is shorter, malformed, or in memory given up since: SEND need not look
+      recv_floor;  ///< no posted receive is shorter, malformed, or in memory given up since: SEND need not look at it
   std::atomic<std::uint32_t> path_mtu;     ///< bytes
   std::atomic<std::uint32_t> rnr_timer;    ///< min_rnr_timer code
   std::atomic<std::uint32_t> max_dest_rd;  ///< READs and atomics it accepts at a time
@@ -179,9 +179,14 @@ struct XrcRoute {
 
 /// One posted receive, as the initiator sees it. Followed by its scatter list; RecvEntry::stride() apart.
 struct RecvEntry {
-  std::uint32_t count;      ///< scatter elements
-  std::uint32_t malformed;  ///< an lkey was wrong when it was posted
-  std::uint64_t total;      ///< bytes it can take
+  std::uint32_t count;  ///< scatter elements
+  enum Memory : std::uint32_t {
+    kRegistered = 0,
+    kUnregistered = 1,  ///< an lkey was wrong when it was posted
+    kGivenUp = 2,       ///< it was registered then, and is to be looked up
+  };
+  std::uint32_t memory;  ///< Memory
+  std::uint64_t total;   ///< bytes it can take
   [[nodiscard]] ibv_sge* scatter() noexcept { return reinterpret_cast<ibv_sge*>(this + 1); }
   [[nodiscard]] static constexpr std::size_t stride(std::uint32_t max_sge) noexcept {
     return sizeof(RecvEntry) + max_sge * sizeof(ibv_sge);

@@ -278,7 +278,19 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::
     publish(wr, IBV_WC_SUCCESS, bytes, true);
     return ExecResult::done(bytes);
   }
-  return place(wr, bytes);
+  return bytes <= eager_bytes_ ? hand_over(wr, bytes) : place(wr, bytes);
+}
+
+/// A short one: a shorter receive was posted somewhere in the queue, so this one is looked at. That is a line of the cache; to put the
+/// message there may be a system call.
+ExecResult LocalWire::hand_over(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  RecvEntry& recv = receive();
+  const bool accepts =
+      recv.total >= bytes && std::atomic_ref(recv.memory).load(std::memory_order_relaxed) == RecvEntry::kRegistered;
+  if (!accepts) return place(wr, bytes);
+  gather(wr.sg_list, wr.num_sge, view_.slot(target_->taken).payload);
+  publish(wr, IBV_WC_SUCCESS, bytes, true);
+  return ExecResult::done(bytes);
 }
 
 /// Puts a message straight into the receive that it goes to.
@@ -288,7 +300,7 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::place(const ibv_send_wr& wr, std::uint
     publish(wr, IBV_WC_LOC_LEN_ERR, bytes, false);
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   }
-  const int error = recv.malformed != 0 ? EACCES : scatter(wr, recv, bytes);
+  const int error = recv.memory == RecvEntry::kUnregistered ? EACCES : scatter(wr, recv, bytes);
   if (error == EACCES) {
     publish(wr, IBV_WC_LOC_PROT_ERR, bytes, false);
     return ExecResult::refused(IBV_WC_REM_OP_ERR);
@@ -542,7 +554,7 @@ ExecResult LocalWire::send_part(const ibv_send_wr& wr, std::uint32_t total, std:
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   }
   std::array<iovec, kMaxSge> places;
-  const int count = recv.malformed != 0 ? -1 : places_in_receive(recv, done, total, places);
+  const int count = recv.memory == RecvEntry::kUnregistered ? -1 : places_in_receive(recv, done, total, places);
   const Moved moved =
       count < 0 ? Moved{0, EFAULT} : mover.move(std::span(places).first(static_cast<std::size_t>(count)));
   if (moved.error == EFAULT) {

@@ -110,6 +110,7 @@ class LocalWire final : public Wire {
                                       std::span<iovec> places) const noexcept;
   [[nodiscard]] int invalidate(std::uint32_t key) noexcept;
   ExecResult exec_send(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
+  [[gnu::noinline]] ExecResult hand_over(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult place(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) noexcept;

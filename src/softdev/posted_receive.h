@@ -82,17 +82,27 @@ struct ReceiveMemory {
 inline std::uint32_t fill_entry(RecvEntry& entry, std::span<const ibv_sge> slices,
                                 const ReceiveMemory& memory) noexcept {
   entry.count = static_cast<std::uint32_t>(slices.size());
-  entry.malformed = memory.is_writable(slices) ? 0 : 1;
+  entry.memory = memory.is_writable(slices) ? RecvEntry::kRegistered : RecvEntry::kUnregistered;
   entry.total = 0;
   for (const ibv_sge& slice : slices) entry.total += slice.length;
   std::ranges::copy(slices, entry.scatter());
-  return entry.malformed != 0 ? 0 : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
+  return entry.memory != RecvEntry::kRegistered
+             ? 0
+             : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
 }
 
 /// A receive was posted that no more than `bytes` may be handed over to unseen, or one can take no more than that any more.
 /// By the owner only.
 inline void lower_floor(std::atomic<std::uint32_t>& floor, std::uint32_t bytes) noexcept {
   if (bytes < floor.load(std::memory_order_relaxed)) floor.store(bytes, std::memory_order_relaxed);
+}
+
+/// A message is not to be handed over to a posted receive unseen, or at all: its memory was given up. By the owner only.
+inline void refuse(RecvEntry& entry, std::atomic<std::uint32_t>& floor) noexcept {
+  if (entry.memory == RecvEntry::kRegistered) {
+    std::atomic_ref(entry.memory).store(RecvEntry::kGivenUp, std::memory_order_relaxed);
+  }
+  lower_floor(floor, 0);
 }
 
 /// Copies a message of `bytes` that was handed over in its slot to where its receive lies. false: it is longer.

@@ -30,6 +30,10 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   int error = state_.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
   std::uint32_t position = recv_posted_.load(std::memory_order_relaxed);
   if (srq_ != nullptr) error = EINVAL;
+  // How short receives were that have all been taken says nothing of those to come.
+  if (position == recv_polled_.load(std::memory_order_acquire)) {
+    view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
+  }
   for (; error == 0 && wr != nullptr; wr = wr->next) {
     if (position - recv_polled_.load(std::memory_order_acquire) >= capabilities_.max_recv_wr) error = ENOMEM;
     if (wr->num_sge < 0 || static_cast<std::uint32_t>(wr->num_sge) > capabilities_.max_recv_sge) error = EINVAL;
@@ -54,9 +58,7 @@ void SoftQp::expect_refusal(std::uint32_t key) noexcept {
   const std::scoped_lock guard(recv_lock_);
   const std::uint32_t end = recv_posted_.load(std::memory_order_relaxed);
   for (std::uint32_t position = recv_polled_.load(std::memory_order_acquire); position != end; ++position) {
-    if (!receives_.uses(position & view_.mask, key)) continue;
-    lower_floor(view_.shared->recv_floor, 0);
-    return;
+    if (receives_.uses(position & view_.mask, key)) refuse(view_.recv(position), view_.shared->recv_floor);
   }
 }
 

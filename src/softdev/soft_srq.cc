@@ -42,6 +42,7 @@ void SoftSrq::append_locked(std::uint32_t entry) noexcept {
 
 int SoftSrq::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   const std::scoped_lock guard(lock_);
+  if (free_.size() == attributes_.max_wr) view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
   for (; wr != nullptr; wr = wr->next) {
     const bool fits = wr->num_sge >= 0 && static_cast<std::uint32_t>(wr->num_sge) <= attributes_.max_sge;
     if (!fits || free_.empty()) {
@@ -113,9 +114,7 @@ void SoftSrq::expect_refusal(std::uint32_t key) noexcept {
   const std::uint32_t end = view_.shared->posted.load(std::memory_order_relaxed);
   for (std::uint32_t at = first_left(); at != end; ++at) {
     const std::uint32_t entry = view_.order[at & view_.mask].load(std::memory_order_relaxed);
-    if (!holds(entry) || !receives_.uses(entry, key)) continue;
-    lower_floor(view_.shared->recv_floor, 0);
-    return;
+    if (holds(entry) && receives_.uses(entry, key)) refuse(view_.recv(entry), view_.shared->recv_floor);
   }
 }
 
