@@ -1,6 +1,7 @@
 #include "softdev/multicast.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
@@ -14,12 +15,15 @@
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr const char* kGroupNames = "rdmacomm/soft0/group/";
+/// Each user has groups of its own: members are reached by memory, which is not shared with others.
+std::string group_names() {
+  return "rdmacomm/soft0/group/" + std::to_string(geteuid()) + "/";
+}
 
 /// Of a group's members; the number of the queue pair follows.
 std::string name_prefix(const ibv_gid& group) {
   constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string name = kGroupNames;
+  std::string name = group_names();
   for (const std::uint8_t byte : group.raw) {
     name += kDigits[byte >> 4];
     name += kDigits[byte & 15];
@@ -29,9 +33,10 @@ std::string name_prefix(const ibv_gid& group) {
 
 /// Whether the group has a member, or there is room for one more group.
 bool has_room(const ibv_gid& group) {
-  const std::string wanted = name_prefix(group).substr(std::string_view(kGroupNames).size());
+  const std::string names = group_names();
+  const std::string wanted = name_prefix(group).substr(names.size());
   std::set<std::string> groups;
-  for (const std::string& name : bound_names(kGroupNames)) groups.insert(name.substr(0, wanted.size()));
+  for (const std::string& name : bound_names(names)) groups.insert(name.substr(0, wanted.size()));
   return groups.contains(wanted) || groups.size() < kMaxGroups;
 }
 

@@ -39,6 +39,11 @@ UniqueFd connect_to_owner(std::uint32_t qpn, PeerCredentials& credentials) {
 
 }  // namespace
 
+bool Peer::is_another_users(std::uint32_t qpn) {
+  PeerCredentials credentials;
+  return !connect_to_owner(qpn, credentials) && errno == EPERM;
+}
+
 std::shared_ptr<Peer> Peer::connect(std::uint32_t qpn, int& error) {
   PeerCredentials credentials;
   UniqueFd socket = connect_to_owner(qpn, credentials);
@@ -46,7 +51,11 @@ std::shared_ptr<Peer> Peer::connect(std::uint32_t qpn, int& error) {
     error = errno;
     return nullptr;
   }
-  auto peer = std::make_shared<Peer>(std::move(socket), credentials.pid);
+  return connect_by(std::move(socket), credentials.pid, error);
+}
+
+std::shared_ptr<Peer> Peer::connect_by(UniqueFd socket, pid_t pid, int& error) {
+  auto peer = std::make_shared<Peer>(std::move(socket), pid);
   error = peer->hello();
   return error == 0 ? peer : nullptr;
 }

@@ -51,6 +51,11 @@ class Peer {
   ///        AccessProof; EPROTO: another version of this device
   [[nodiscard]] static std::shared_ptr<Peer> connect(std::uint32_t qpn, int& error);
 
+  /// The same by a connection to process `pid` that is there.
+  [[nodiscard]] static std::shared_ptr<Peer> connect_by(UniqueFd socket, pid_t pid, int& error);
+  /// Whether somebody who is not to share memory with this process has the name of `qpn`'s block, as far as the name's owner says.
+  [[nodiscard]] static bool is_another_users(std::uint32_t qpn);
+
   Peer(UniqueFd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;

@@ -282,7 +282,9 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   if (error == 0) error = find_route(identity, table, a.ah_attr, tcp_use, route_);
   const bool only_receives = qp_base.qp_type == IBV_QPT_XRC_RECV;
   if (error == 0 && route_.by_memory) {
-    if (only_receives) {
+    if (!soft_context_.queue_pairs().has_name(number())) {
+      error = EPERM;  // the peer does not find this one by memory, and both go the same way
+    } else if (only_receives) {
       int reason = 0;
       const auto peer = soft_context_.peers().get(attributes_.dest_qp_num, reason);
       error = reason == EPERM || reason == EPROTO ? reason : 0;

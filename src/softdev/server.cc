@@ -59,6 +59,17 @@ void Server::add_listener(UniqueFd listener) {
   add({.kind = Kind::kListener, .fd = std::move(listener)}, fd, EPOLLIN);
 }
 
+UniqueFd Server::connect_to_itself() {
+  int ends[2] = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return {};
+  add({.kind = Kind::kIncoming, .fd = UniqueFd(ends[1]), .pid = getpid()}, ends[1], EPOLLIN | EPOLLRDHUP);
+  return UniqueFd(ends[0]);
+}
+
+bool Server::serves(std::uint32_t qpn) {
+  return context_.queue_pairs().owns(qpn);
+}
+
 void Server::watch(const std::shared_ptr<Peer>& peer) {
   // Only the end of the connection: answers are read by whoever asked. EPOLLHUP comes without being asked for.
   const std::uint64_t id = add({.kind = Kind::kPeer, .peer = peer}, peer->socket(), EPOLLRDHUP | EPOLLONESHOT);

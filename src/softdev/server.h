@@ -38,6 +38,10 @@ class Server {
 
   /// Answers at `listener` from now on.
   void add_listener(UniqueFd listener);
+  /// A connection to this context itself, which needs no name to be found by. Not valid, and errno.
+  [[nodiscard]] UniqueFd connect_to_itself();
+  /// Whether the context's own queue pairs have this number, or may have it.
+  [[nodiscard]] bool serves(std::uint32_t qpn);
   /// Marks `peer` as dead once its connection ends.
   void watch(const std::shared_ptr<Peer>& peer);
   /// Waits until no access to memory is under way that began before. One that begins later looks at the registration.

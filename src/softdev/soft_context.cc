@@ -68,22 +68,35 @@ int SharedMemory::arena_fd(Arena arena) {
 
 // ---- QueuePairs
 
-bool QueuePairs::take_block_locked(bool with_port, UniqueFd& listener) {
+bool QueuePairs::take_block_locked(Reach reach, UniqueFd& listener) {
   // Anywhere but block 0, whose numbers 0 and 1 mean something else in InfiniBand.
   std::uint32_t block = std::random_device{}() % (kQpnBlocks - 1) + 1;
   for (std::uint32_t tries = 0; tries < kQpnBlocks; ++tries) {
-    UniqueFd port = with_port ? tcp_hold(tcp_port_of(block << kQpnBlockBits)) : UniqueFd();
+    const std::uint32_t first = block << kQpnBlockBits;
+    UniqueFd port = reach == Reach::kName ? UniqueFd() : tcp_hold(tcp_port_of(first));
     // Where there is no network, and so no port, there is still this host.
-    const bool is_free = !with_port || port || errno != EADDRINUSE;
+    const bool is_free = reach == Reach::kName || port || errno != EADDRINUSE;
     if (is_free) listener = listen_at(block_socket_name(block));
-    if (is_free && listener) {
-      blocks_.push_back({block, std::move(port), device_guid(0)});
+    // One of this user's may have the name without the port: its numbers are not given out twice.
+    const bool by_port = !listener && reach == Reach::kPort && port && Peer::is_another_users(first);
+    if (is_free && (listener || by_port)) {
+      blocks_.push_back({block, std::move(port), device_guid(0), listener.valid()});
       return true;
     }
-    if (errno != EADDRINUSE) return false;
+    if (errno != EADDRINUSE && reach != Reach::kPort) return false;
     block = block % (kQpnBlocks - 1) + 1;
   }
-  errno = ENOSPC;
+  errno = EADDRINUSE;
+  return false;
+}
+
+/// Somebody who has all ports keeps nobody from using this host's memory, and somebody who has all names, from being reached by TCP.
+bool QueuePairs::take_any_block_locked(bool with_port, UniqueFd& listener) {
+  if (!with_port) return take_block_locked(Reach::kName, listener);
+  for (const Reach reach : {Reach::kNameAndPort, Reach::kName, Reach::kPort}) {
+    if (take_block_locked(reach, listener)) return true;
+    if (errno != EADDRINUSE) return false;
+  }
   return false;
 }
 
@@ -91,10 +104,7 @@ std::uint32_t QueuePairs::take_number(bool with_port, UniqueFd& listener) {
   constexpr std::uint32_t kPerBlock = 1U << kQpnBlockBits;
   const std::scoped_lock lock(mutex_);
   if (by_number_.size() >= blocks_.size() * kPerBlock) {
-    // Somebody who has all ports keeps nobody from using this host's memory.
-    const bool with = with_port && take_block_locked(true, listener);
-    const bool without = !with && (!with_port || errno == ENOSPC) && take_block_locked(false, listener);
-    if (!with && !without) return 0;
+    if (!take_any_block_locked(with_port, listener)) return 0;
   }
   const auto numbers = static_cast<std::uint32_t>(blocks_.size() * kPerBlock);
   for (;;) {
@@ -136,6 +146,12 @@ bool QueuePairs::owns(std::uint32_t qpn) {
   return std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number) != blocks_.end();
 }
 
+bool QueuePairs::has_name(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number);
+  return found != blocks_.end() && found->has_name;
+}
+
 std::vector<std::shared_ptr<SoftQp>> QueuePairs::all() {
   const std::scoped_lock lock(mutex_);
   std::vector<std::shared_ptr<SoftQp>> found;
@@ -171,7 +187,14 @@ std::shared_ptr<Peer> PeerDirectory::get(std::uint32_t qpn, int& error) {
     error = ETIMEDOUT;
     return nullptr;
   }
-  auto peer = Peer::connect(qpn, error);
+  std::shared_ptr<Peer> peer;
+  if (!server_.serves(qpn)) {
+    peer = Peer::connect(qpn, error);
+  } else if (UniqueFd socket = server_.connect_to_itself()) {
+    peer = Peer::connect_by(std::move(socket), getpid(), error);
+  } else {
+    error = errno;
+  }
   if (peer != nullptr) server_.watch(peer);
   if (peer == nullptr && error == ETIMEDOUT) owner->silent_until = Clock::now() + kSilentFor;
   owner->peer = peer;

@@ -60,7 +60,7 @@ class SharedMemory {
 /// Threads: any.
 class QueuePairs {
  public:
-  /// A number nobody on this host has; 0 and errno: none is left. `listener` is valid where a new block of numbers
+  /// A number nobody on this host has; 0 and errno: EADDRINUSE, all are other processes'. `listener` is valid where a new block of numbers
   /// was taken: it must be served. `with_port`: other hosts are to reach it.
   [[nodiscard]] std::uint32_t take_number(bool with_port, UniqueFd& listener);
   /// The port of the number's block, which nobody else gets: for who will listen there. Not valid: it could not be taken, was given
@@ -72,6 +72,9 @@ class QueuePairs {
   [[nodiscard]] std::shared_ptr<SoftQp> find(std::uint32_t qpn);
   /// Whether the number is one of this context's, given out or not.
   [[nodiscard]] bool owns(std::uint32_t qpn);
+  /// Whether other processes of this host find the number by the name of its block. Else another user has taken the name, and
+  /// they find it by its port alone.
+  [[nodiscard]] bool has_name(std::uint32_t qpn);
   [[nodiscard]] std::vector<std::shared_ptr<SoftQp>> all();
 
  private:
@@ -79,8 +82,11 @@ class QueuePairs {
     std::uint32_t number;
     UniqueFd port;
     std::uint64_t host;  ///< where the port is: device_guid()
+    bool has_name;
   };
-  bool take_block_locked(bool with_port, UniqueFd& listener);
+  enum class Reach : std::uint8_t { kNameAndPort, kName, kPort };
+  bool take_block_locked(Reach reach, UniqueFd& listener);
+  bool take_any_block_locked(bool with_port, UniqueFd& listener);
 
   std::mutex mutex_;
   std::map<std::uint32_t, std::shared_ptr<SoftQp>> by_number_;

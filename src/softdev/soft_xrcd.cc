@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -16,7 +17,10 @@
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr const char* kDomainNames = "rdmacomm/soft0/xrcd/";
+/// A domain is one user's.
+std::string domain_names() {
+  return "rdmacomm/soft0/xrcd/" + std::to_string(geteuid()) + "/";
+}
 
 std::uint64_t number_nobody_has() {
   std::random_device random;
@@ -27,7 +31,7 @@ std::uint64_t number_nobody_has() {
 UniqueFd enter_alone(const std::string& domain) {
   constexpr std::chrono::seconds kLongest{5};  // whoever is inside may have lost its core
   const auto end = std::chrono::steady_clock::now() + kLongest;
-  const std::string name = std::string(1, '\0') + kDomainNames + "door/" + domain;
+  const std::string name = std::string(1, '\0') + domain_names() + "door/" + domain;
   for (;;) {
     UniqueFd inside = bind_to(name);
     if (inside || errno != EADDRINUSE) return inside;
@@ -57,11 +61,11 @@ int SoftXrcd::enter(int fd, int flags) {
   const std::string domain = std::to_string(file.st_dev) + "/" + std::to_string(file.st_ino) + "/";
   const UniqueFd inside = enter_alone(domain);
   if (!inside) return errno;
-  const bool exists = !bound_names(kDomainNames + domain).empty();
+  const bool exists = !bound_names(domain_names() + domain).empty();
   // The errno values are those of the kernel, drivers/infiniband/core/uverbs_cmd.c.
   if (!exists && (flags & O_CREAT) == 0) return EAGAIN;
   if (exists && (flags & O_EXCL) != 0) return EINVAL;
-  marker_ = bind_to(std::string(1, '\0') + kDomainNames + domain + std::to_string(number_nobody_has()));
+  marker_ = bind_to(std::string(1, '\0') + domain_names() + domain + std::to_string(number_nobody_has()));
   return marker_ ? 0 : errno;
 }
 

@@ -29,8 +29,8 @@ UniqueFd packet_socket() {
   return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 }
 
-void bound_sends(int socket) {
-  const timeval limit{5, 0};
+/// Applies to connecting, too.
+void bound_sends(int socket, timeval limit) {
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
 
@@ -65,8 +65,13 @@ UniqueFd connect_to(const std::string& name) {
   UniqueFd fd = packet_socket();
   const AbstractAddress at(name);
   if (!fd) return {};
-  bound_sends(fd.get());
-  if (connect(fd.get(), at.get(), at.length) != 0) return {};
+  // Whoever has the name may be another user, who accepts nobody: that is not waited for as a peer's answer is.
+  bound_sends(fd.get(), {0, 250'000});
+  if (connect(fd.get(), at.get(), at.length) != 0) {
+    if (errno == EAGAIN) errno = ETIMEDOUT;
+    return {};
+  }
+  bound_sends(fd.get(), {5, 0});
   return fd;
 }
 

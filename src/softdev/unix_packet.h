@@ -21,7 +21,7 @@ namespace rdmacomm::softdev {
 /// What follows `prefix` in the abstract names of this network namespace that begin with it (without their 0 byte).
 /// Cost: reads the list of all UNIX sockets, some tens of microseconds.
 [[nodiscard]] std::vector<std::string> bound_names(const std::string& prefix);
-/// A socket connected to an abstract name. Not valid, and errno: ECONNREFUSED, nobody has it.
+/// A socket connected to an abstract name. Not valid, and errno: ECONNREFUSED, nobody has it; ETIMEDOUT: its owner does not accept.
 [[nodiscard]] UniqueFd connect_to(const std::string& name);
 
 /// Who is at the other end of a connected socket.

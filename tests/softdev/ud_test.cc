@@ -496,7 +496,7 @@ TEST(Multicast, AHostHasOnlySoManyGroups) {
     std::vector<UniqueFd> members;
     for (int i = 0; i < kMaxGroups - 1; ++i) {
       char name[64] = "";
-      const int length = std::snprintf(name + 1, sizeof(name) - 1, "rdmacomm/soft0/group/%032d/1", i);
+      const int length = std::snprintf(name + 1, sizeof(name) - 1, "rdmacomm/soft0/group/%u/%032d/1", geteuid(), i);
       members.push_back(bind_to(std::string(name, static_cast<std::size_t>(length) + 1)));
       ASSERT_TRUE(members.back().valid());
     }

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/own_network.h"
@@ -26,6 +28,17 @@ TEST(BoundNames, AreThoseThatSocketsHave) {
     EXPECT_EQ(bound_names(kPrefix), std::vector<std::string>{"one"});
   }
   EXPECT_TRUE(bound_names(kPrefix).empty());
+}
+
+/// A stranger may have the name, and accept nobody.
+TEST(Connecting, IsGivenUpWhereNobodyAccepts) {
+  const std::string name = std::string(1, '\0') + kPrefix + "full";
+  const UniqueFd owner = bind_to(name);
+  ASSERT_TRUE(owner);
+  ASSERT_EQ(listen(owner.get(), 0), 0);
+  std::vector<UniqueFd> waiting;
+  while (UniqueFd one = connect_to(name)) waiting.push_back(std::move(one));
+  EXPECT_EQ(errno, ETIMEDOUT);
 }
 
 TEST(BoundNames, AreOfTheNetworkThatTheThreadIsIn) {

@@ -1,0 +1,61 @@
+// Another user of the host takes the names that queue pairs are found by.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "softdev/control_protocol.h"
+#include "softdev/two_processes.h"
+#include "softdev/unix_packet.h"
+#include "support/own_network.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+
+/// Takes all names there are until it is told to end.
+void take_all_names(Line line) {
+  const rlimit enough{kQpnBlocks + 64, kQpnBlocks + 64};
+  std::vector<UniqueFd> names;
+  if (setrlimit(RLIMIT_NOFILE, &enough) == 0 && setuid(kNobody) == 0) {
+    for (std::uint32_t block = 1; block < kQpnBlocks; ++block) names.push_back(listen_at(block_socket_name(block)));
+  }
+  const bool has_all = !names.empty() && names.back().valid();
+  line.send({.qpn = has_all});
+  (void)line.receive();
+}
+
+void write_in_spite_of(const Child& child) {
+  Pair pair;
+  ASSERT_NE(pair.a.qp.get(), nullptr) << errno;
+  Memory from(pair.a_node);
+  Memory to(pair.b_node);
+  from.fill(9);
+  ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, 1, to.address(), to.mr->rkey), from.slice(0, 64)), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(std::memcmp(from.data, to.data, 64), 0);
+  child.line().send({});
+}
+
+TEST(TakenNames, KeepNobodyFromMakingQueuePairs) {
+  std::string why_not;
+  std::thread([&why_not] {
+    const rdmacomm::testing::OwnNetwork network;
+    why_not = network.why_not();
+    if (!why_not.empty()) return;
+    network.ip("link set lo up");
+    const Child child(take_all_names);
+    if (child.line().receive().qpn == 0) {
+      why_not = "another user cannot have 4,095 descriptors here";
+      return;
+    }
+    write_in_spite_of(child);
+  }).join();
+  if (!why_not.empty()) GTEST_SKIP() << why_not;
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
