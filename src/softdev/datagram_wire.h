@@ -22,7 +22,6 @@ class DatagramWire final : public Wire {
 
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
   void advance() noexcept override;
-  void attach() noexcept override {}
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return 0; }
 
  private:

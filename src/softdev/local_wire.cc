@@ -85,13 +85,48 @@ int LocalWire::connect() {
   return error == EPERM || error == EPROTO || is_own_shortage(error) ? error : 0;
 }
 
+/// What is found is let go of again, unless a wire takes it.
+class LocalWire::Search final : public TargetSearch {
+ public:
+  explicit Search(const LocalWire& wire) noexcept
+      : peer(wire.peer_), context_(*wire.own_.context), target_qpn_(wire.target_qpn_), own_qpn_(wire.own_.qpn) {}
+  ~Search() override {
+    if (remote == nullptr) return;
+    remote.reset();
+    peer->detach(target_qpn_, own_qpn_);
+  }
+  void run() noexcept override {
+    if (peer == nullptr) peer = context_.peers().get(target_qpn_, error);
+    if (peer != nullptr) remote = peer->attach(target_qpn_, own_qpn_, error);
+  }
+
+  int error = 0;
+  std::shared_ptr<Peer> peer;
+  std::unique_ptr<RemoteQp> remote;
+
+ private:
+  SoftContext& context_;
+  const std::uint32_t target_qpn_;
+  const std::uint32_t own_qpn_;
+};
+
+std::unique_ptr<TargetSearch> LocalWire::search() const {
+  return std::make_unique<Search>(*this);
+}
+
 int LocalWire::find_target() noexcept {
   if (remote_ != nullptr) return 0;
-  int error = 0;
-  if (peer_ == nullptr) peer_ = own_.context->peers().get(target_qpn_, error);
-  if (peer_ == nullptr) return error;
-  remote_ = peer_->attach(target_qpn_, own_.qpn, error);
-  if (remote_ == nullptr) return error;
+  Search search(*this);
+  search.run();
+  take_found(search);
+  return remote_ == nullptr ? search.error : 0;
+}
+
+void LocalWire::take_found(TargetSearch& found) noexcept {
+  auto& search = static_cast<Search&>(found);
+  if (peer_ == nullptr) peer_ = search.peer;
+  if (remote_ != nullptr || search.remote == nullptr || search.peer != peer_) return;
+  remote_ = std::move(search.remote);
   view_ = remote_->view;
   target_ = view_.shared;
   target_registrations_ = peer_->registrations();
@@ -101,7 +136,6 @@ int LocalWire::find_target() noexcept {
   if (own_.service == Service::kXrcQueue) eager_bytes_ = XrcRoute::kEagerBytes;
   next_line_ = &view_.slot(target_->taken);
   by_membarrier_ = own_.context->membarrier() && target_->membarrier.load(std::memory_order_relaxed) != 0;
-  return 0;
 }
 
 std::uint32_t LocalWire::rnr_timer_code() const noexcept {

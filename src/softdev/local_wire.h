@@ -65,7 +65,11 @@ class LocalWire final : public Wire {
 
   /// 0: the target was found, or may come yet; EPERM, EPROTO: it never can be reached; is_own_shortage(): not as things are here.
   [[nodiscard]] int connect();
-  void attach() noexcept override { (void)find_target(); }
+  /// Looks for the target, where it is not found yet. May wait for it to answer.
+  void attach() noexcept { (void)find_target(); }
+  [[nodiscard]] bool lacks_target() const noexcept override { return remote_ == nullptr; }
+  [[nodiscard]] std::unique_ptr<TargetSearch> search() const override;
+  void take_found(TargetSearch& search) noexcept override;
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
   /// The same for a datagram. A target that has no receive is kReceiverNotReady.
   [[nodiscard]] ExecResult send_datagram(const ibv_send_wr& wr) noexcept;
@@ -83,6 +87,7 @@ class LocalWire final : public Wire {
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
 
  private:
+  class Search;
   /// Looks for the target, where it is not found yet. 0, or why it was not.
   int find_target() noexcept;
   /// A checked range of the target's memory: mapped at `base`, or (nullptr) reached as its registration says.

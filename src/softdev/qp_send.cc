@@ -317,11 +317,30 @@ void SoftQp::advance() noexcept {
   notify_sender(reported);
 }
 
-void SoftQp::retry_pending() noexcept {
+bool SoftQp::retry_pending() noexcept {
   const std::scoped_lock guard(send_lock_);
-  if (pending_.empty() || (wire_ == nullptr && tcp_ == nullptr)) return;
+  if (pending_.empty() || (wire_ == nullptr && tcp_ == nullptr)) return true;
   const std::uint32_t reported = send_reported_;
-  if (wire_ != nullptr) wire_->attach();
+  retry_pending_locked();
+  notify_sender(reported);
+  return pending_.empty() || wire_ == nullptr || !wire_->lacks_target();
+}
+
+void SoftQp::find_target() noexcept {
+  std::unique_ptr<TargetSearch> search;
+  std::uint32_t life = 0;
+  {
+    const std::scoped_lock guard(send_lock_);
+    if (wire_ != nullptr && wire_->lacks_target() && !pending_.empty()) search = wire_->search();
+    life = view_.shared->life.load(std::memory_order_relaxed);
+  }
+  if (search == nullptr) return;
+  search->run();  // without the lock: who posts meanwhile is not held up
+  const std::scoped_lock guard(send_lock_);
+  // After a RESET it may be connected to another queue pair.
+  if (wire_ == nullptr || view_.shared->life.load(std::memory_order_relaxed) != life) return;
+  const std::uint32_t reported = send_reported_;
+  wire_->take_found(*search);
   retry_pending_locked();
   notify_sender(reported);
 }

@@ -16,6 +16,38 @@ constexpr std::chrono::microseconds kStragglersPause{20'000};
 
 }  // namespace
 
+void TargetFinder::look_for_target_of(const std::shared_ptr<SoftQp>& qp) {
+  const std::scoped_lock lock(mutex_);
+  if (std::ranges::find(wanted_, qp) != wanted_.end() || stopping_) return;
+  // No more threads: it is tried again with the next retry.
+  if (!thread_.joinable() && start_service_thread(thread_, "soft0-find", [this] { run(); }) != 0) return;
+  wanted_.push_back(qp);
+  changed_.notify_one();
+}
+
+void TargetFinder::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+  wanted_.clear();
+}
+
+void TargetFinder::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !wanted_.empty(); });
+    if (stopping_) return;
+    const std::shared_ptr<SoftQp> qp = wanted_.front();
+    lock.unlock();
+    qp->find_target();
+    lock.lock();
+    wanted_.pop_front();
+  }
+}
+
 int Retrier::start() {
   return start_service_thread(thread_, "soft0-retry", [this] { run(); });
 }
@@ -28,6 +60,7 @@ void Retrier::stop() {
   }
   changed_.notify_one();
   thread_.join();
+  finder_.stop();
 }
 
 void Retrier::wake() {
@@ -42,7 +75,7 @@ bool Retrier::retry_all() {
   for (const auto& qp : context_.queue_pairs().all()) {
     qp->fail_if_requested();
     if (!qp->needs_retries()) continue;
-    qp->retry_pending();
+    if (!qp->retry_pending()) finder_.look_for_target_of(qp);
     waiting = waiting || qp->needs_retries();
   }
   return waiting;

@@ -2,12 +2,39 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
+#include <memory>
 #include <mutex>
 #include <thread>
 
 namespace rdmacomm::softdev {
 
 class SoftContext;
+class SoftQp;
+
+/// Looks for targets that are not found yet, on a thread that is there from the first of them on: one that is stopped is waited for, and
+/// whoever waits for something else must not be held up by it.
+/// Threads: any.
+class TargetFinder {
+ public:
+  TargetFinder() = default;
+  TargetFinder(const TargetFinder&) = delete;
+  TargetFinder& operator=(const TargetFinder&) = delete;
+  ~TargetFinder() { stop(); }
+
+  /// Has the target of `qp` looked for, unless it is about to be.
+  void look_for_target_of(const std::shared_ptr<SoftQp>& qp);
+  void stop();
+
+ private:
+  void run();
+
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<SoftQp>> wanted_;  // the first is being looked for
+  bool stopping_ = false;
+};
 
 /// Sleeps while no request waits. While some do, it tries them again every few tens of microseconds at first, then
 /// every millisecond: what a NIC does by its RNR and ACK timers.
@@ -29,6 +56,7 @@ class Retrier {
   bool retry_all();
 
   SoftContext& context_;
+  TargetFinder finder_;
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;

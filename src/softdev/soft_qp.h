@@ -106,8 +106,10 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   }
   /// Goes on with requests to other hosts, when there is something to send or to receive.
   void advance() noexcept;
-  /// Tries the waiting requests again, as the retrying thread does; it may look for the target.
-  void retry_pending() noexcept;
+  /// Tries the waiting requests again, as the retrying thread does. false: their target has yet to be found.
+  bool retry_pending() noexcept;
+  /// Looks for the target, for as long as that takes, and tries them again then.
+  void find_target() noexcept;
 
   /// Offers the calls ibv_wr_* for these operations (IBV_QP_EX_WITH_*).
   void post_by_calls(std::uint64_t operations);

@@ -8,6 +8,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <memory>
 
 namespace rdmacomm::softdev {
 
@@ -47,6 +48,17 @@ class ExecResult {
   std::uint64_t word_;
 };
 
+/// Looks for a target without the queue pair: one that is stopped is waited for, and holds up nobody but those who look for it.
+class TargetSearch {
+ public:
+  TargetSearch() = default;
+  TargetSearch(const TargetSearch&) = delete;
+  TargetSearch& operator=(const TargetSearch&) = delete;
+  virtual ~TargetSearch() = default;
+  /// May wait for the target to answer.
+  virtual void run() noexcept = 0;
+};
+
 class Wire {
  public:
   Wire() = default;
@@ -57,8 +69,12 @@ class Wire {
   /// Carries one request out, whole, or says why not; a request that is not kDone had no effect.
   /// Called under the send queue's lock. Posts that were checked only: opcode, counts, queue pair state.
   [[nodiscard]] virtual ExecResult exec(const ibv_send_wr& wr) noexcept = 0;
-  /// Looks for the target, where it is not found yet. May wait for it to answer.
-  virtual void attach() noexcept = 0;
+  /// Whether the target is not found yet. Not where each request names one.
+  [[nodiscard]] virtual bool lacks_target() const noexcept { return false; }
+  /// The search for it. Only where lacks_target().
+  [[nodiscard]] virtual std::unique_ptr<TargetSearch> search() const { return nullptr; }
+  /// What such a search has found, if it is of use still.
+  virtual void take_found(TargetSearch& /*search*/) noexcept {}
   /// Moves what a socket has room for, or has brought.
   virtual void advance() noexcept {}
   /// The target's min_rnr_timer code.

@@ -18,7 +18,9 @@ class XrcWire final : public Wire {
 
   /// As LocalWire::connect().
   [[nodiscard]] int connect() { return target_.connect(); }
-  void attach() noexcept override { target_.attach(); }
+  [[nodiscard]] bool lacks_target() const noexcept override { return target_.lacks_target(); }
+  [[nodiscard]] std::unique_ptr<TargetSearch> search() const override { return target_.search(); }
+  void take_found(TargetSearch& search) noexcept override { target_.take_found(search); }
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override {
     return target_.exec_xrc(wr, queues_.get(wr.qp_type.xrc.remote_srqn));
   }

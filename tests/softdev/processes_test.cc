@@ -225,6 +225,61 @@ TEST(Processes, WhoConnectsToAStoppedOneHoldsUpNobodyElse) {
   other.join();
 }
 
+/// The thread of this process with that name; 0: there is none.
+pid_t thread_named(const std::string& name) {
+  DIR* const tasks = opendir("/proc/self/task");
+  pid_t found = 0;
+  while (const dirent* const entry = readdir(tasks)) {
+    std::ifstream comm("/proc/self/task/" + std::string(entry->d_name) + "/comm");
+    std::string text;
+    if (std::getline(comm, text) && text == name) found = std::atoi(entry->d_name);
+  }
+  closedir(tasks);
+  return found;
+}
+
+/// A request that waits for a receive is tried again while another one's target is stopped and does not say whether it is there.
+TEST(Processes, WhatWaitsForAStoppedTargetHoldsUpNoOtherRequest) {
+  Child stopped([](Line line) {
+    Node node;
+    Qp qp(node);
+    line.send({.qpn = qp.number()});
+    (void)line.receive();
+    Qp late(node);
+    line.send({.qpn = late.number()});
+    pause();
+  });
+  const Card first = stopped.line().receive();
+  Node node;
+  Qp lost(node, patient());
+  Memory memory(node);
+  // The number that the child gives out next: not there when this one looks for it first.
+  lost.connect_to(first.qpn + 1);
+  stopped.line().send({});
+  const Card late = stopped.line().receive();
+  ASSERT_EQ(late.qpn, first.qpn + 1);
+  stopped.stop();
+  ASSERT_EQ(lost.post(rdma_request(IBV_WR_RDMA_WRITE, 1, memory.address(), 1), memory.slice(0, 8)), 0);
+  pid_t finder = 0;
+  while (finder == 0 || !asleep(finder)) finder = thread_named("soft0-find");
+  QpSettings sleeping = patient();
+  sleeping.with_channel = true;
+  Qp left(node, sleeping);
+  Qp right(node);
+  left.connect_to(right.number());
+  right.connect_to(left.number());
+  ASSERT_EQ(ibv_req_notify_cq(left.cq.get(), 0), 0);
+  ASSERT_EQ(left.post(send_request(2), memory.slice(0, 8)), 0);
+  ASSERT_EQ(right.post_recv(memory.slice(64, 8), 3), 0);
+  pollfd readable{left.channel->fd, POLLIN, 0};
+  EXPECT_EQ(poll(&readable, 1, 20'000), 1);
+  EXPECT_EQ(left.next().status, IBV_WC_SUCCESS);
+  // Posting to the one whose target is looked for is not held up either.
+  ASSERT_EQ(lost.post(rdma_request(IBV_WR_RDMA_WRITE, 4, memory.address(), 1), memory.slice(0, 8)), 0);
+  EXPECT_TRUE(lost.poll().empty()) << "it waits for the one that is stopped, and is not waited for";
+  stopped.resume();
+}
+
 /// As soon as a program has a message, its sender is told so, even if the program ends with it and destroys nothing.
 TEST(Processes, WhatATargetHasReceivedIsCompletedThoughItEnds) {
   Child child([](Line line) {
