@@ -52,6 +52,13 @@ class BiasedLock {
     unlock();
     return false;
   }
+  /// Returns when whoever was inside when this thread last called await_visibility() has left. Others may be inside by then: they see
+  /// what this thread stored before that call. Cost: no system call, so one serves for many locks.
+  void wait_until_left() noexcept {
+    lock_.lock();
+    lock_.unlock();
+    while (owner_inside_.load(std::memory_order_acquire)) sched_yield();
+  }
   void unlock() noexcept {
     if (!many_owners_) others_.store(false, std::memory_order_release);
     lock_.unlock();

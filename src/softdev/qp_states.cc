@@ -433,6 +433,10 @@ bool SoftQp::wait_for_initiators() noexcept {
 
 bool SoftQp::wait_for_initiators(Clock::time_point deadline, Wait how) noexcept {
   await_visibility();
+  return wait_for_seen_initiators(deadline, how);
+}
+
+bool SoftQp::wait_for_seen_initiators(Clock::time_point deadline, Wait how) noexcept {
   // An initiator that dies here is noticed by the serving thread, which takes its flag down.
   const bool known = left_behind_.load(std::memory_order_relaxed);
   std::chrono::microseconds pause{0};
@@ -454,8 +458,13 @@ bool SoftQp::wait_for_initiators(Clock::time_point deadline, Wait how) noexcept 
 }
 
 bool SoftQp::wait_until_idle(Clock::time_point deadline, Wait how) noexcept {
-  const bool idle = wait_for_initiators(deadline, how);
-  { const std::scoped_lock own_requests(send_lock_); }
+  await_visibility();
+  return wait_until_seen_idle(deadline, how);
+}
+
+bool SoftQp::wait_until_seen_idle(Clock::time_point deadline, Wait how) noexcept {
+  const bool idle = wait_for_seen_initiators(deadline, how);
+  send_lock_.wait_until_left();
   const std::scoped_lock guard(service_mutex_);
   if (destroyed_) return idle;  // no poll looks at it any more, and the completion queues may be gone
   send_queue_.wait_for_poll();

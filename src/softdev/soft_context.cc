@@ -360,11 +360,12 @@ int SoftContext::ensure_threads() {
 }
 
 bool SoftContext::wait_until_idle() {
+  await_visibility();  // one for all: it is a system call, and an interrupt of all processors
   const auto deadline = SoftQp::Clock::now() + kLongestRequest;
   bool idle = true;
   const auto wait = [deadline, &idle](const auto& queue_pairs) {
     for (const auto& qp : queue_pairs) {
-      idle = qp->wait_until_idle(deadline, SoftQp::Wait::kUnlessByAddress) && idle;
+      idle = qp->wait_until_seen_idle(deadline, SoftQp::Wait::kUnlessByAddress) && idle;
     }
   };
   wait(queue_pairs_.all());
@@ -374,9 +375,10 @@ bool SoftContext::wait_until_idle() {
 }
 
 bool SoftContext::wait_for_initiators() {
+  await_visibility();
   const auto deadline = SoftQp::Clock::now() + kLongestRequest;
   bool idle = true;
-  for (const auto& qp : queue_pairs_.all()) idle = qp->wait_for_initiators(deadline) && idle;
+  for (const auto& qp : queue_pairs_.all()) idle = qp->wait_for_seen_initiators(deadline) && idle;
   return idle;
 }
 

@@ -154,9 +154,12 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   /// Waits, asleep, until no initiator is at work here. false: it does not let go, and is one of the context's Stragglers
   /// from now on.
   [[nodiscard]] bool wait_for_initiators(Clock::time_point deadline, Wait how = Wait::kBounded) noexcept;
+  /// The same, where the caller has called await_visibility() already, once for many queue pairs.
+  [[nodiscard]] bool wait_for_seen_initiators(Clock::time_point deadline, Wait how = Wait::kBounded) noexcept;
   [[nodiscard]] bool wait_for_initiators() noexcept;
   /// The same, and then until no thread of this process is at work on a request or a completion of this queue pair.
   [[nodiscard]] bool wait_until_idle(Clock::time_point deadline, Wait how) noexcept;
+  [[nodiscard]] bool wait_until_seen_idle(Clock::time_point deadline, Wait how) noexcept;
   // For the Stragglers.
   void set_left_behind(bool is) noexcept { left_behind_.store(is, std::memory_order_relaxed); }
   /// Its initiator has let go: what was left undone, where the queue pair has been destroyed.

@@ -55,6 +55,15 @@ TEST(Hazards, DeregistrationWaitsForAWriteUnderWay) {
   EXPECT_TRUE(write.has_arrived());
 }
 
+TEST(Hazards, DeregistrationWaitsForAWriteOfOnesOwn) {
+  Pair pair;
+  Memory from(pair.a_node, kLong);
+  Memory to(pair.b_node, kLong);
+  const LongWrite write(pair.a, from, to);
+  from.mr.reset();
+  EXPECT_TRUE(write.has_arrived());
+}
+
 /// An initiator that was left behind retries into the block of a queue pair that is gone. The next queue pair must not
 /// lie there, or it would lose its initiator's flag.
 TEST(Hazards, AnInitiatorLeftBehindDoesNotHarmTheNextQueuePair) {
