@@ -12,6 +12,7 @@ namespace rdmacomm {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{100};
+constexpr int kMaxAcceptsPerTurn = 64;
 
 }  // namespace
 
@@ -19,11 +20,13 @@ void SessionCore::run_control() {
   const InsideThreads::Guard inside(inside_);
   while (!stopping()) {
     reap();
+    settle_handshakes();
     end_failed();
     tell_of_low_pools();
     listen_again();
     std::array<epoll_event, 32> events{};
-    const Deadline wake = give_signs_of_life().sooner(pause_.value_or(Deadline::never()));
+    const Deadline wake =
+        give_signs_of_life().sooner(pause_.value_or(Deadline::never())).sooner(handshakes_.next_look());
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wake.poll_timeout_ms());
     for (int i = 0; i < count && !stopping(); ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
   }
@@ -32,7 +35,7 @@ void SessionCore::run_control() {
 
 void SessionCore::handle(Id id) {
   if (id == kWakeId) return wake_event_->clear();
-  if (id == kListenerId) return accept_newcomers();
+  if (id == kListenerId) return accept_connections();
   if (id == kDeviceId) return device()->events().take();
   end_failed();  // before the peer is heard, who may have lost the same device: this side's own news names it best
   check_endpoint(id);
@@ -40,54 +43,109 @@ void SessionCore::handle(Id id) {
 
 // Accepting -----------------------------------------------------------------------------------------------------------
 
-int SessionCore::free_slots() const {
-  const std::lock_guard lock(mutex_);
-  return options_.handshake_slots - static_cast<int>(setups_.size());
-}
-
-void SessionCore::accept_newcomers() {
-  while (free_slots() > 0) {
+void SessionCore::accept_connections() {
+  // In turns: the ends of endpoints are not to wait for a crowd of connections.
+  for (int i = 0; i < kMaxAcceptsPerTurn; ++i) {
     auto accepted = listener_->accept();
     if (accepted && !*accepted) return;
-    const Status status = accepted ? start_setup(std::move(*accepted)) : accepted.status();
-    if (status) continue;
-    if (status.code() == Errc::kStopped) return;
-    RDMACOMM_LOG(WARNING) << "accepting nobody for " << kPause.count() << " ms: " << status.message();
-    pause_ = Deadline::after(kPause);
-    break;
+    if (!accepted) {
+      if (make_room_to_accept(accepted.status())) continue;
+      return pause_listening(accepted.status());
+    }
+    const Id id = [&] {
+      const std::lock_guard lock(mutex_);
+      return next_id_++;
+    }();
+    handshakes_.arrive(id, SourceNetwork::of((*accepted)->peer_address()));
+    waiting_[id] = std::move(*accepted);
+    settle_handshakes();
+    if (pause_) return;
   }
-  pause_listening();
 }
 
-Status SessionCore::start_setup(std::unique_ptr<Connector> connector) {
-  const std::lock_guard lock(mutex_);
-  if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
-  const Id id = next_id_++;
-  Setup& setup = setups_[id];
-  setup.connector = std::move(connector);
-  Status started = start_thread(setup.thread, "rdma-handshake",
-                                [this, id, knocking = setup.connector] { set_up_server(id, knocking); });
-  if (!started) setups_.erase(id);
-  return started;
+/// If the process is out of descriptors, one of those that wait gives its own up, so that another source has a chance.
+bool SessionCore::make_room_to_accept(const Status& failed) {
+  if (failed.code() != std::errc::too_many_files_open) return false;
+  const auto id = handshakes_.shed();
+  if (id) drop_handshake(*id);
+  return id.has_value();
 }
 
-/// Whoever knocks now waits in the system's queue.
-void SessionCore::pause_listening() {
+/// Starts and drops handshakes as handshakes_ decides.
+void SessionCore::settle_handshakes() {
+  const HandshakeQueue::Decision decision = handshakes_.decide(Deadline::Clock::now());
+  for (const Id id : decision.start) start_handshake(id);
+  for (const Id id : decision.drop) drop_handshake(id);
+}
+
+void SessionCore::start_handshake(Id id) {
+  const std::shared_ptr<Connector> connector = std::move(waiting_.extract(id).mapped());
+  Status started = make_error(Errc::kStopped, "this side is being stopped");
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ < State::kStopping) {
+      Setup& setup = setups_[id];
+      setup.connector = connector;
+      started = start_thread(setup.thread, "rdma-handshake", [this, id, connector] { set_up_server(id, connector); });
+      if (started) return;
+      setups_.erase(id);
+    }
+  }
+  handshakes_.finished(id);
+  connector->refuse(started.error());
+  if (started.code() != Errc::kStopped) pause_listening(started);
+}
+
+/// The peer is told why, so that a client whose connections are too many can say so.
+void SessionCore::drop_handshake(Id id) {
+  const Error too_many =
+      make_error(Errc::kTimeout,
+                 "too many connections are in the handshake or wait for it; this one was dropped, see handshake_slots, "
+                 "handshakes_per_source and waiting_handshakes of the server's SessionOptions");
+  std::shared_ptr<Connector> connector;
+  if (const auto waiting = waiting_.extract(id)) {
+    connector = waiting.mapped();
+  } else {
+    const std::lock_guard lock(mutex_);
+    const auto setup = setups_.find(id);
+    if (setup != setups_.end()) connector = setup->second.connector;
+  }
+  if (!connector) return;  // the handshake has just succeeded
+  if (const auto others = drop_pace_.due()) {
+    RDMACOMM_LOG(WARNING) << "dropped the connection from " << connector->peer_address()
+                          << " before its handshake was complete: more connections than SessionOptions allows"
+                          << (*others == 0 ? "" : "; and " + std::to_string(*others) + " more lately");
+  }
+  connector->give_up(too_many);
+}
+
+/// For those that still wait when the session stops.
+void SessionCore::refuse_waiting() {
+  for (const auto& [id, connector] : waiting_)
+    connector->refuse(make_error(Errc::kStopped, "this side is being stopped"));
+  waiting_.clear();
+}
+
+/// Connections that arrive now wait in the system's queue.
+void SessionCore::pause_listening(const Status& why) {
+  if (const auto others = pause_pace_.due()) {
+    RDMACOMM_LOG(WARNING) << "accepting nobody for " << kPause.count() << " ms: " << why.message()
+                          << (*others == 0 ? "" : "; and " + std::to_string(*others) + " times more lately");
+  }
+  pause_ = Deadline::after(kPause);
+  if (!std::exchange(listening_, false)) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_->fd(), nullptr);
-  listening_ = false;
 }
 
 void SessionCore::listen_again() {
   if (pause_ && !pause_->passed()) return;
   pause_.reset();
-  if (listening_ || !listener_ || free_slots() == 0) return;
+  if (listening_ || !listener_) return;
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kListenerId;
   listening_ = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_->fd(), &event) == 0;
-  if (listening_) return;
-  RDMACOMM_LOG(WARNING) << "cannot watch the listening socket: " << last_system_error().message();
-  pause_ = Deadline::after(kPause);
+  if (!listening_) pause_listening(make_error(last_system_error(), "cannot watch the listening socket"));
 }
 
 // Watching ------------------------------------------------------------------------------------------------------------
@@ -145,7 +203,9 @@ void SessionCore::reap() {
   {
     const std::lock_guard lock(mutex_);
     for (auto& [id, setup] : setups_) {
-      if (setup.done) setups.push_back(std::move(setup.thread));
+      if (!setup.done) continue;
+      handshakes_.finished(id);
+      setups.push_back(std::move(setup.thread));
     }
     std::erase_if(setups_, [](const auto& entry) { return entry.second.done; });
     for (auto each = completion_threads_.begin(); each != completion_threads_.end();) {
@@ -161,6 +221,7 @@ void SessionCore::reap() {
 
 void SessionCore::tear_down() {
   stop_listening();
+  refuse_waiting();
   join_setups();
   end_endpoints();
   std::deque<std::shared_ptr<EndPoint>> unclaimed;

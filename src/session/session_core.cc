@@ -2,6 +2,8 @@
 
 #include <sys/epoll.h>
 
+#include <random>
+
 #include "base/start_thread.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
@@ -24,10 +26,28 @@ Status watch(int epoll, int fd, std::uint64_t id) {
   return make_error(last_system_error(), "cannot watch a descriptor by epoll");
 }
 
+HandshakeQueue::Bounds handshake_bounds(const SessionOptions& options) {
+  return {.slots = options.handshake_slots,
+          .per_source = options.handshakes_per_source,
+          .waiting = options.waiting_handshakes,
+          .patience = options.handshake_patience};
+}
+
+/// Who is to be dropped should not be known beforehand; the numbers protect nothing else.
+HandshakeQueue::Random random_choice() {
+  return [engine = std::make_shared<std::mt19937_64>(std::random_device{}())](std::size_t below) {
+    return std::uniform_int_distribution<std::size_t>(0, below - 1)(*engine);
+  };
+}
+
 }  // namespace
 
 SessionCore::SessionCore(SessionHooks& hooks, SessionOptions options, bool is_server)
-    : hooks_(hooks), options_(std::move(options)), is_server_(is_server), hello_(Hello::of_this_process()) {
+    : hooks_(hooks),
+      options_(std::move(options)),
+      is_server_(is_server),
+      hello_(Hello::of_this_process()),
+      handshakes_(handshake_bounds(options_), random_choice()) {
   door_->core = this;
 }
 

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/log_pace.h"
 #include "rdmacomm/base/unique_fd.h"
 #include "rdmacomm/connector/listener.h"
 #include "rdmacomm/connector/stop_event.h"
@@ -21,6 +22,7 @@
 #include "rdmacomm/session/session_hooks.h"
 #include "session/completion_thread.h"
 #include "session/endpoint_setup.h"
+#include "session/handshake_queue.h"
 #include "session/session_threads.h"
 
 namespace rdmacomm {
@@ -50,6 +52,12 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
  private:
   using Id = std::uint64_t;
   enum class State : std::uint8_t { kNew, kStarting, kRunning, kStopping, kStopped };
+  /// The place among max_endpoints that a handshake has taken, until its endpoint has it. Guarded by mutex_.
+  struct Admission {
+    SourceNetwork source = {};
+    bool held = false;
+  };
+
   /// A handshake under way. A client's runs on the thread that called connect().
   struct Setup {
     std::shared_ptr<Connector> connector;  ///< empty once the endpoint has it: no business of the setup's any more
@@ -91,20 +99,22 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   // Endpoints: session_endpoints.cc
   Result<std::shared_ptr<EndPoint>> set_up_client(Id id, const std::shared_ptr<Connector>& connector);
   void set_up_server(Id id, const std::shared_ptr<Connector>& connector);
-  [[nodiscard]] EndPointSetup setup(bool& admitted);
-  Status admit(bool& admitted);
+  [[nodiscard]] EndPointSetup setup(Admission& admission);
+  Status admit(Admission& admission);
+  void give_up_locked(Admission& admission);
+  void leave_locked(const SourceNetwork& source);
   Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config);
   [[nodiscard]] SessionCore& host() noexcept;
   Status serve(const std::shared_ptr<EndPoint>& endpoint, const CompletionThread::Session& session);
   Result<std::shared_ptr<ReceivePool>> receive_pool(const HcaConfig& config);
-  Status establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, bool& admitted);
+  Status establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission);
   Status enlist(const std::shared_ptr<EndPoint>& endpoint);
   Status serve_group(const std::shared_ptr<EndPoint>& endpoint, const std::shared_ptr<CompletionGroup>& group);
   Status serve_group_locked(const std::shared_ptr<EndPoint>& endpoint, const std::shared_ptr<CompletionGroup>& group);
   Result<std::shared_ptr<CompletionGroup>> new_shared_group_locked(SharedQueues& shared, const HcaConfig& config);
   Result<CompletionThread*> start_thread_locked(std::shared_ptr<CompletionGroup> group, const ThreadOptions& options,
                                                 std::size_t index);
-  Id enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, bool& admitted);
+  Id enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission);
   Status watch_peer(Id id, EndPoint& endpoint);
   void forget(Id id);
   [[nodiscard]] std::vector<std::shared_ptr<EndPoint>> prune_unclaimed_locked();
@@ -121,11 +131,14 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   // The control thread: session_control.cc
   void run_control();
   void handle(Id id);
-  void accept_newcomers();
-  Status start_setup(std::unique_ptr<Connector> connector);
+  void accept_connections();
+  bool make_room_to_accept(const Status& failed);
+  void settle_handshakes();
+  void start_handshake(Id id);
+  void drop_handshake(Id id);
+  void refuse_waiting();
   void listen_again();
-  void pause_listening();
-  [[nodiscard]] int free_slots() const;
+  void pause_listening(const Status& why);
   void check_endpoint(Id id);
   Deadline give_signs_of_life();
   void end_if_over(Id id, const std::shared_ptr<EndPoint>& endpoint);
@@ -159,6 +172,10 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   bool listening_ = false;
   Deadline heartbeat_ = Deadline::after({});  // when the next ones are due
   std::optional<Deadline> pause_;             // the system is out of descriptors or threads: accept nobody until then
+  HandshakeQueue handshakes_;                 // a server's
+  std::map<Id, std::shared_ptr<Connector>> waiting_;  // for a place in the handshake
+  LogPace pause_pace_;
+  LogPace drop_pace_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -171,7 +188,8 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   Id next_id_ = kFirstId;
   std::map<Id, Setup> setups_;
   int client_setups_ = 0;
-  int admitted_ = 0;  // on their way to become endpoints
+  int admitted_ = 0;                           // on their way to become endpoints
+  std::map<SourceNetwork, int> endpoints_of_;  // a server's, by their source, and those on their way
   std::map<Id, std::shared_ptr<EndPoint>> endpoints_;
   std::set<Id> watched_;  // of endpoints_: their beginning has been told, so their end may be
   std::deque<std::shared_ptr<EndPoint>> unclaimed_;

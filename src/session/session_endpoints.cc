@@ -46,34 +46,34 @@ Result<std::shared_ptr<EndPoint>> SessionCore::set_up_client(Id id, const std::s
     if (state_ != State::kRunning) return make_error(Errc::kStopped, "the session was stopped");
     setups_[id].connector = connector;
   }
-  bool admitted = false;
-  auto endpoint = setup(admitted).as_client(connector);
-  const Status established = endpoint ? establish(id, *endpoint, admitted) : endpoint.status();
+  Admission admission;
+  auto endpoint = setup(admission).as_client(connector);
+  const Status established = endpoint ? establish(id, *endpoint, admission) : endpoint.status();
   if (established) return endpoint;
   const std::lock_guard lock(mutex_);
-  if (admitted) --admitted_;
+  give_up_locked(admission);
   return established.error();
 }
 
 /// A thread of its own for each connection: a peer that dawdles holds up nobody.
 void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connector) {
   const InsideThreads::Guard inside(inside_);
-  bool admitted = false;
-  auto endpoint = setup(admitted).as_server(connector);
-  const Status established = endpoint ? establish(id, *endpoint, admitted) : endpoint.status();
+  Admission admission{.source = SourceNetwork::of(connector->peer_address())};
+  auto endpoint = setup(admission).as_server(connector);
+  const Status established = endpoint ? establish(id, *endpoint, admission) : endpoint.status();
   if (!established && !stopping()) hooks_.on_connect_failed(connector->peer_text(), established.error());
   const std::lock_guard lock(mutex_);
-  if (admitted) --admitted_;
+  give_up_locked(admission);
   setups_[id].done = true;
   wake_event_->signal();
 }
 
-EndPointSetup SessionCore::setup(bool& admitted) {
+EndPointSetup SessionCore::setup(Admission& admission) {
   return {.hooks = hooks_,
           .tcp = options_.tcp,
           .device = device(),
           .hello = hello_,
-          .admit = [this, &admitted] { return admit(admitted); },
+          .admit = [this, &admission] { return admit(admission); },
           .shared_group = [this](const HcaConfig& config) { return shared_group(config); },
           .receive_pool = [this](const HcaConfig& config) { return receive_pool(config); },
           .serve =
@@ -85,7 +85,7 @@ EndPointSetup SessionCore::setup(bool& admitted) {
           .enlist = [this](const std::shared_ptr<EndPoint>& endpoint) { return enlist(endpoint); }};
 }
 
-Status SessionCore::admit(bool& admitted) {
+Status SessionCore::admit(Admission& admission) {
   const std::lock_guard lock(mutex_);
   if (Status healthy = device_->events().health(); !healthy) return healthy;
   const std::size_t count = endpoints_.size() + static_cast<std::size_t>(admitted_);
@@ -93,9 +93,30 @@ Status SessionCore::admit(bool& admitted) {
     return make_error(Errc::kPeerRefused,
                       "there are " + std::to_string(count) + " endpoints already, as many as max_endpoints allows");
   }
+  if (is_server_) {
+    int& of_source = endpoints_of_[admission.source];
+    if (of_source >= options_.max_endpoints_per_source) {
+      return make_error(Errc::kPeerRefused, "there are " + std::to_string(of_source) +
+                                                " endpoints from this address already, as many as "
+                                                "max_endpoints_per_source allows");
+    }
+    ++of_source;
+  }
   ++admitted_;
-  admitted = true;
+  admission.held = true;
   return {};
+}
+
+void SessionCore::give_up_locked(Admission& admission) {
+  if (!std::exchange(admission.held, false)) return;
+  --admitted_;
+  leave_locked(admission.source);
+}
+
+/// An endpoint of that source is gone, or will not be made.
+void SessionCore::leave_locked(const SourceNetwork& source) {
+  const auto found = endpoints_of_.find(source);
+  if (found != endpoints_of_.end() && --found->second == 0) endpoints_of_.erase(found);
 }
 
 /// The session whose shared completion queues this one uses: itself, but with SessionOptions::queues_of.
@@ -215,8 +236,8 @@ Status SessionCore::serve(const std::shared_ptr<EndPoint>& endpoint, const Compl
 
 /// Enters an endpoint into the lists, lets it go, and watches it, in that order: on_disconnected can only follow
 /// on_established, and finds the endpoint in the lists.
-Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, bool& admitted) {
-  const Id id = enter(setup_id, endpoint, admitted);
+Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission) {
+  const Id id = enter(setup_id, endpoint, admission);
   if (id == kWakeId) {
     endpoint->stop();
     return make_error(Errc::kStopped, "the session was stopped");
@@ -245,15 +266,14 @@ Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endp
 }
 
 /// The number under which the endpoint is in the lists; kWakeId, which is none, where the session was stopped.
-SessionCore::Id SessionCore::enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, bool& admitted) {
+SessionCore::Id SessionCore::enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::kRunning) return kWakeId;
   const Id id = next_id_++;
   endpoints_[id] = endpoint;
   if (endpoints_.size() == 1) wake_event_->signal();  // heartbeats begin
   setups_[setup_id].connector = nullptr;
-  if (admitted) --admitted_;
-  admitted = false;
+  if (std::exchange(admission.held, false)) --admitted_;
   return id;
 }
 
@@ -282,6 +302,7 @@ void SessionCore::forget(Id id) {
   // Fails where it was not watched yet.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->connector().watched().fd, nullptr);
   dropped = prune_unclaimed_locked();
+  if (is_server_) leave_locked(SourceNetwork::of(found->second->connector().peer_address()));
   dropped.push_back(std::move(found->second));
   endpoints_.erase(found);
   watched_.erase(id);

@@ -20,9 +20,16 @@ namespace rdmacomm::testing {
 /// A blocking socket connected to 127.0.0.1. Invalid where nobody listens.
 class RawSocket {
  public:
-  explicit RawSocket(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  /// source  the local address, "127.0.0.2" for example; nullptr: the system chooses, which is 127.0.0.1
+  explicit RawSocket(std::uint16_t port, const char* source = nullptr)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    if (source != nullptr) {
+      const bool bound = ::inet_pton(AF_INET, source, &address.sin_addr) == 1 &&
+                         ::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+      if (!bound) fd_.reset();
+    }
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) fd_.reset();

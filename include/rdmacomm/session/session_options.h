@@ -36,11 +36,23 @@ struct SessionOptions {
   std::chrono::milliseconds silent_peer_after{10'000};
   /// Server: where to listen; an empty host is every address, port 0 picks one. Client: the server.
   HostPort address = {};
-  /// Server: connections that may be in the middle of the handshake at a time, 1..1024; more of them wait. Each takes a
-  /// thread, for at most a few times tcp.handshake_timeout: so long can a stranger that says nothing keep one.
+  /// Server: connections that may be in the handshake at a time, 1..1024; more of them wait. Each takes a thread, for at
+  /// most a few times tcp.handshake_timeout.
   int handshake_slots = 64;
+  /// Server: of these, connections from one source, 1..1024. A source is one IPv4 address, or one IPv6 network of 64 bits.
+  /// So a host that connects and says nothing cannot keep clients of other addresses out.
+  int handshakes_per_source = 32;
+  /// Server: how long a handshake keeps its slot for certain, 1 ms..1 h. If it takes longer, all slots are taken, and a client
+  /// waits whose source has fewer of them, the source with the most slots loses one, chosen at random.
+  std::chrono::milliseconds handshake_patience{1000};
+  /// Server: connections that may wait for a slot, 1..4096. Each takes a descriptor. Beyond that the source with the most
+  /// waiting connections loses one, chosen at random.
+  int waiting_handshakes = 256;
   /// Endpoints at a time, 1..65536; a client beyond that is refused.
   int max_endpoints = 1024;
+  /// Server: endpoints of one source at a time, 1..65536; a client beyond that is refused. More than max_endpoints is the same
+  /// as max_endpoints: then one host can take all of them.
+  int max_endpoints_per_source = 512;
 
   /// kInvalidArgument: a value outside its range; the context names it.
   [[nodiscard]] Status validate() const;
