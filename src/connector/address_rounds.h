@@ -1,8 +1,12 @@
 // address_rounds.h - reaching a server by one of its addresses, and again until it listens. Private to the layer.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "connector/retry.h"
@@ -12,57 +16,79 @@
 
 namespace rdmacomm {
 
-/// Tries all addresses of a host, one after the other, and again while somebody is there and says no, until
-/// options.connect_timeout has passed. Threads: one at a time.
+/// Whether connecting may succeed later although it has failed with this now: nobody listens yet, the host is not up or does not
+/// answer yet, this host's own link is down or has no address or route yet, or a server that ends resets its connections.
+[[nodiscard]] bool may_connect_later(std::error_code why) noexcept;
+
+/// Tries all addresses of a host, one after the other, and again until one is reached, or until options.connect_timeout has
+/// passed. A name that the resolver cannot look up for now is looked up again, too. Threads: one at a time.
 class AddressRounds {
  public:
+  /// Finds the addresses of a host; as resolve().
+  using LookUp = std::function<Result<std::vector<SocketAddress>>(const HostPort&)>;
+  /// How long one address is tried at a time. A host whose first answer was lost is asked again soon after it comes up:
+  /// TCP itself would pause for longer and longer.
+  static constexpr std::chrono::seconds kLongestTry{5};
+
   /// cancel_fd: becomes readable to give up; -1: none.
   AddressRounds(const HostPort& server, const TcpOptions& options, int cancel_fd);
+  AddressRounds(const HostPort& server, const TcpOptions& options, int cancel_fd, LookUp look_up);
 
-  /// What `try_one` has made of an address. Of its errors, kStopped and std::errc::operation_not_permitted end it, and
-  /// std::errc::connection_refused asks for another round.
+  /// Calls `try_one` for each address, and again after errors that may_connect_later(). Other errors are final for that
+  /// address; kStopped and std::errc::operation_not_permitted for all.
   ///
   /// try_one   (const SocketAddress&, Deadline) -> Result<Made>
-  /// Returns   kInvalidArgument: options.validate(), no port, or a host that has no address; kStopped; else the last
-  ///           error of try_one's, the refusal where there was one: the last round may be cut short, and says less
+  /// Returns   kInvalidArgument: options.validate(), no port, or a host that has no address; kStopped;
+  ///           std::errc::resource_unavailable_try_again: the resolver had no answer until the end; else a refusal
+  ///           if there was one, or the last error of try_one's that says more than that time had passed: the last round
+  ///           may be cut short
   template <typename Made, typename TryOne>
   [[nodiscard]] Result<Made> run(TryOne&& try_one) {
-    if (Status usable = look_up(); !usable) return usable.error();
+    if (Status usable = check(); !usable) return usable.error();
     for (;;) {
       auto made = try_all<Made>(try_one);
-      if (made || final_ || !refused_) return made;
-      if (pause_.passed()) return *refused_;
+      if (made || final_ || !again_) return made;
+      if (pause_.passed()) return said_.value_or(made.error());
       if (!pause_.sleep()) return stopped();
     }
   }
 
   /// "node7:2020 (10.0.0.1, 10.0.0.2)"; "10.0.0.1:2020". After run().
   [[nodiscard]] std::string where() const;
-  [[nodiscard]] std::string gave_up() const;  ///< "gave up after 10 s"
+  /// "gave up after 10 s": how long it has been trying.
+  [[nodiscard]] std::string gave_up() const;
   [[nodiscard]] Error stopped() const;
 
  private:
+  Status check() const;
   Status look_up();
 
   template <typename Made, typename TryOne>
   Result<Made> try_all(TryOne& try_one) {
+    again_ = false;
+    if (Status found = look_up(); !found) return note(found.error());
     std::optional<Result<Made>> last;
     auto left = static_cast<long>(addresses_.size());
     for (const SocketAddress& address : addresses_) {
       // An address that swallows packets leaves the others their share of the time.
-      last.emplace(try_one(address, Deadline::after(pause_.deadline().remaining() / left--)));
-      final_ = last->code() == Errc::kStopped || last->code() == std::errc::operation_not_permitted;
-      if (*last || final_) break;
-      if (last->code() == std::errc::connection_refused) refused_ = last->error();
+      const auto share = std::min<Deadline::Clock::duration>(pause_.deadline().remaining() / left--, kLongestTry);
+      last.emplace(try_one(address, Deadline::after(share)));
+      if (*last) break;
+      (void)note(last->error());
+      if (final_) break;
     }
     return std::move(*last);
   }
+  Error note(const Error& why);
 
   const HostPort& server_;
   const TcpOptions& options_;
+  const LookUp look_up_;
+  const Deadline::Clock::time_point begun_ = Deadline::Clock::now();
   RetryPause pause_;
   std::vector<SocketAddress> addresses_;
-  std::optional<Error> refused_;
+  std::optional<Error> said_;  // the last one that is more than silence; a refusal if there was one
+  bool again_ = false;         // some error of this round may be over in the next
   bool final_ = false;
 };
 

@@ -34,8 +34,7 @@ Result<std::unique_ptr<CmConnector>> CmConnector::connect(const HostPort& server
   });
   if (stream) return std::unique_ptr<CmConnector>(new CmConnector(std::move(*stream), token));
   const Error& why = stream.error();
-  const bool refused = why.code == std::errc::connection_refused;
-  return refused ? make_error(why.code, why.context + "; " + rounds.gave_up()) : why;
+  return may_connect_later(why.code) ? make_error(why.code, why.context + "; " + rounds.gave_up()) : why;
 }
 
 CmConnector::CmConnector(std::unique_ptr<CmStream> stream, std::uint64_t token)

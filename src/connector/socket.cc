@@ -199,11 +199,14 @@ Result<UniqueFd> open_socket(int family) {
   return fd;
 }
 
-Status set_up_socket(int fd, const TcpOptions& options) {
+Status mark_socket(int fd, const TcpOptions& options) {
   auto local = SocketAddress::of_local_end(fd);
-  if (!local) return local.status();
+  return local ? set_marks(fd, local->family(), options) : local.status();
+}
+
+Status set_up_socket(int fd, const TcpOptions& options) {
   Status set = set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY");
-  if (set) set = set_marks(fd, local->family(), options);
+  if (set) set = mark_socket(fd, options);
   if (set) set = set_liveness(fd, options.dead_host_after);
   return set;
 }

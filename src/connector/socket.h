@@ -56,6 +56,9 @@ struct SocketAddress {
 
 /// A TCP socket that is neither inherited by programs nor blocking.
 [[nodiscard]] Result<UniqueFd> open_socket(int family);
+/// The marks of its packets alone: for a socket that is not connected yet. The ways in which a dead connection is noticed would
+/// end a connect() that nobody answers after options.dead_host_after, whatever time it has.
+[[nodiscard]] Status mark_socket(int fd, const TcpOptions& options);
 /// Marks, and the ways in which a dead connection is noticed.
 [[nodiscard]] Status set_up_socket(int fd, const TcpOptions& options);
 

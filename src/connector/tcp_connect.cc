@@ -38,7 +38,7 @@ std::error_code await_outcome(int fd, int cancel_fd, Deadline deadline) {
 Result<UniqueFd> try_one(const SocketAddress& address, const TcpOptions& options, int cancel_fd, Deadline deadline) {
   auto fd = open_socket(address.family());
   if (!fd) return fd;
-  if (Status set = set_up_socket(fd->get(), options); !set) return set.error();
+  if (Status set = mark_socket(fd->get(), options); !set) return set.error();
   std::error_code failed;
   if (::connect(fd->get(), address.get(), address.length) != 0) {
     failed = last_system_error();
@@ -51,16 +51,20 @@ Result<UniqueFd> try_one(const SocketAddress& address, const TcpOptions& options
 }
 
 Error explained(const Error& error, const AddressRounds& rounds) {
-  if (!error.context.empty()) return error;
   if (error.code == Errc::kStopped) return rounds.stopped();
+  const std::string gave_up = may_connect_later(error.code) ? "; " + rounds.gave_up() : "";
+  if (!error.context.empty()) return make_error(error.code, error.context + gave_up);
   if (error.code == std::errc::connection_refused) {
-    return make_error(error.code, "nobody listens at " + rounds.where() + "; " + rounds.gave_up());
+    return make_error(error.code, "nobody listens at " + rounds.where() + gave_up);
   }
   if (error.code == Errc::kTimeout || error.code == std::errc::timed_out) {
-    return make_error(Errc::kTimeout, "no answer from " + rounds.where() + "; " + rounds.gave_up() +
+    return make_error(Errc::kTimeout, "no answer from " + rounds.where() + gave_up +
                                           "; is the host up, and does a firewall let the port pass?");
   }
-  return make_error(error.code, "cannot connect to " + rounds.where());
+  const bool no_way = error.code == std::errc::network_unreachable || error.code == std::errc::host_unreachable ||
+                      error.code == std::errc::network_down || error.code == std::errc::address_not_available;
+  return make_error(error.code, "cannot connect to " + rounds.where() + gave_up +
+                                    (no_way ? "; is this host's network up, and does a route lead there?" : ""));
 }
 
 }  // namespace

@@ -30,10 +30,53 @@ TEST(AddressRounds, GoesOnWhileSomebodySaysNo) {
   EXPECT_EQ(script.calls, 3U);
 }
 
-TEST(AddressRounds, GivesUpAtOnceWhereNobodyIs) {
-  Script script{{kLate}};
-  EXPECT_EQ(AddressRounds(kServer, {}, -1).run<int>(script).error().context, "late");
+TEST(AddressRounds, GoesOnThroughEverythingThatMayPass) {
+  for (const std::error_code code :
+       {std::error_code(Errc::kTimeout), std::make_error_code(std::errc::timed_out),
+        std::make_error_code(std::errc::host_unreachable), std::make_error_code(std::errc::network_unreachable),
+        std::make_error_code(std::errc::network_down), std::make_error_code(std::errc::connection_reset),
+        std::make_error_code(std::errc::address_not_available)}) {
+    SCOPED_TRACE(code.message());
+    Script script{{make_error(code, "not now"), make_error(code, "not now")}};
+    EXPECT_EQ(AddressRounds(kServer, {}, -1).run<int>(script).value(), 7);
+    EXPECT_EQ(script.calls, 3U);
+  }
+}
+
+TEST(AddressRounds, GivesUpAtOnceWhereTryingAgainMendsNothing) {
+  Script script{{make_error(std::make_error_code(std::errc::too_many_files_open), "no descriptor")}};
+  EXPECT_EQ(AddressRounds(kServer, {}, -1).run<int>(script).error().context, "no descriptor");
   EXPECT_EQ(script.calls, 1U);
+}
+
+TEST(AddressRounds, LooksANameUpAgainThatCannotBeLookedUpNow) {
+  int looked_up = 0;
+  const auto look_up = [&](const HostPort& where) -> Result<std::vector<SocketAddress>> {
+    if (++looked_up < 3) return make_error(std::make_error_code(std::errc::resource_unavailable_try_again), "later");
+    return resolve(where, false);
+  };
+  Script script;
+  EXPECT_EQ(AddressRounds(kServer, {}, -1, look_up).run<int>(script).value(), 7);
+  EXPECT_EQ(looked_up, 3);
+}
+
+TEST(AddressRounds, ANameThatNobodyHasIsNotLookedUpAgain) {
+  int looked_up = 0;
+  const auto look_up = [&](const HostPort&) -> Result<std::vector<SocketAddress>> {
+    ++looked_up;
+    return make_error(Errc::kInvalidArgument, "unknown");
+  };
+  Script script;
+  EXPECT_EQ(AddressRounds(kServer, {}, -1, look_up).run<int>(script).error().context, "unknown");
+  EXPECT_EQ(looked_up, 1);
+}
+
+TEST(AddressRounds, SaysHowLongItHasReallyTried) {
+  AddressRounds rounds(kServer, {.connect_timeout = 1h}, -1);
+  Script script{{make_error(std::make_error_code(std::errc::too_many_files_open), "final")}};
+  ASSERT_FALSE(rounds.run<int>(script));
+  EXPECT_TRUE(rounds.gave_up().ends_with("s")) << rounds.gave_up();
+  EXPECT_FALSE(rounds.gave_up().ends_with("3600 s")) << rounds.gave_up();
 }
 
 TEST(AddressRounds, ARoundThatIsCutShortDoesNotHideTheRefusalBefore) {
@@ -43,15 +86,29 @@ TEST(AddressRounds, ARoundThatIsCutShortDoesNotHideTheRefusalBefore) {
 }
 
 TEST(AddressRounds, SharesTheTimeAmongTheAddresses) {
-  const Deadline whole = Deadline::after(1h);
+  const Deadline whole = Deadline::after(4s);
+  const auto three = [](const HostPort& where) -> Result<std::vector<SocketAddress>> {
+    return std::vector(3, resolve(where, false).value().front());
+  };
   std::vector<Deadline::Clock::duration> shares;
-  (void)AddressRounds({"localhost", 2020}, {.connect_timeout = 1h}, -1)
+  (void)AddressRounds(kServer, {.connect_timeout = 4s}, -1, three)
       .run<int>([&](const SocketAddress& /*address*/, Deadline share) -> Result<int> {
         shares.push_back(share.remaining());
+        if (shares.size() == 3) return make_error(Errc::kStopped, "enough");
         return kLate;
       });
-  ASSERT_FALSE(shares.empty());
-  EXPECT_LE(shares.front(), whole.remaining() / static_cast<long>(shares.size()) + 1s);
+  ASSERT_EQ(shares.size(), 3U);
+  EXPECT_LE(shares.front(), whole.remaining() / 3 + 1s);
+}
+
+TEST(AddressRounds, TriesNoAddressForLongAtATime) {
+  Deadline::Clock::duration first{};
+  (void)AddressRounds(kServer, {.connect_timeout = 1h}, -1)
+      .run<int>([&](const SocketAddress& /*address*/, Deadline share) -> Result<int> {
+        first = share.remaining();
+        return make_error(Errc::kStopped, "enough");
+      });
+  EXPECT_LE(first, AddressRounds::kLongestTry);
 }
 
 TEST(AddressRounds, EndsWithTheFirstErrorThatNoOtherAddressMends) {

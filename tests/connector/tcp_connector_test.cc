@@ -16,8 +16,10 @@ namespace {
 using std::chrono::milliseconds;
 using testing::as_bytes;
 using testing::as_text;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using testing::soon;
+using ::testing::StartsWith;
 using testing::TcpPair;
 using testing::tiny;
 
@@ -42,8 +44,9 @@ TEST(TCPConnect, NobodyThereIsOneClearLine) {
   const ClosedPort closed;
   auto client = TCPConnector::connect({"127.0.0.1", closed.port}, {.connect_timeout = milliseconds(30)});
   EXPECT_EQ(client.code(), std::errc::connection_refused);
-  EXPECT_EQ(client.error().message(), "nobody listens at 127.0.0.1:" + std::to_string(closed.port) +
-                                          "; gave up after 30 ms (Connection refused)");
+  const std::string text = client.error().message();
+  EXPECT_THAT(text, StartsWith("nobody listens at 127.0.0.1:" + std::to_string(closed.port) + "; gave up after "));
+  EXPECT_THAT(text, EndsWith("(Connection refused)"));
 }
 
 TEST(TCPConnect, NamesAreShownWithTheirAddresses) {

@@ -1,0 +1,116 @@
+// A server, a host or a link that comes up late is reached, as long as the time to connect lasts.
+#include <gmock/gmock.h>
+#include <poll.h>
+
+#include <array>
+#include <cstdlib>
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "connector/socket.h"
+#include "rdmacomm/connector/tcp_connector.h"
+#include "rdmacomm/connector/tcp_listener.h"
+#include "support/own_network.h"
+
+namespace rdmacomm {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::OwnNetwork;
+using namespace std::chrono_literals;
+
+constexpr TcpOptions kPatient{.connect_timeout = 60s, .dead_host_after = 1s};
+
+/// The number in "gave up after 1.5 s"; empty: no such text.
+std::optional<double> seconds_given_up_after(const std::string& text) {
+  const std::string words = "gave up after ";
+  const auto at = text.find(words);
+  if (at == std::string::npos) return {};
+  char* unit = nullptr;
+  const double number = std::strtod(text.c_str() + at + words.size(), &unit);
+  return std::string(unit).starts_with(" ms") ? number / 1000 : number;
+}
+
+class ConnectLater : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!network_.why_not().empty()) GTEST_SKIP() << network_.why_not();
+  }
+  static std::future<Status> connect_to(const char* host) {
+    return std::async(std::launch::async, [host] { return TCPConnector::connect({host, 2020}, kPatient).status(); });
+  }
+
+  OwnNetwork network_;
+};
+
+TEST_F(ConnectLater, ThisHostsOwnLinkComesUp) {
+  auto client = connect_to("127.0.0.1");  // "Network is unreachable" until then
+  network_.ip("link set lo up");
+  const auto listener = TCPListener::listen({"127.0.0.1", 2020});
+  ASSERT_TRUE(listener) << listener.status().message();
+  const Status connected = client.get();
+  EXPECT_TRUE(connected.ok()) << connected.message();
+}
+
+/// Listens, and lets the system drop every connection beyond the first ones: it answers nobody, as a host that is not up.
+class FullServer {
+ public:
+  FullServer() : fd_(open_socket(AF_INET).value()) {
+    address_ = resolve({"127.0.0.1", 2020}, false).value().front();
+    EXPECT_EQ(::bind(fd_.get(), address_.get(), address_.length), 0);
+    EXPECT_EQ(::listen(fd_.get(), 0), 0);
+    for (UniqueFd& each : clients_) {
+      each = open_socket(AF_INET).value();
+      (void)::connect(each.get(), address_.get(), address_.length);
+    }
+  }
+  /// Takes connections until `done` says so.
+  template <typename Done>
+  void serve_until(Done&& done) {
+    std::vector<UniqueFd> taken;
+    while (!done()) {
+      pollfd waited{fd_.get(), POLLIN, 0};
+      if (::poll(&waited, 1, 1) == 1) taken.emplace_back(::accept(fd_.get(), nullptr, nullptr));
+    }
+  }
+
+ private:
+  UniqueFd fd_;
+  SocketAddress address_;
+  std::array<UniqueFd, 4> clients_;
+};
+
+TEST_F(ConnectLater, AServerThatDoesNotAnswerComesUp) {
+  network_.ip("link set lo up");
+  FullServer server;
+  // The time to connect is longer than a silent host may be silent for, once it is connected.
+  const Status given_up =
+      TCPConnector::connect({"127.0.0.1", 2020}, {.connect_timeout = 1500ms, .dead_host_after = 1s}).status();
+  EXPECT_EQ(given_up.code(), Errc::kTimeout);
+  EXPECT_THAT(given_up.message(), HasSubstr("no answer from 127.0.0.1:2020"));
+  EXPECT_GE(seconds_given_up_after(given_up.message()).value_or(0), 1.5) << given_up.message();
+  auto client = connect_to("127.0.0.1");
+  server.serve_until([&] { return client.wait_for(0s) == std::future_status::ready; });
+  const Status connected = client.get();
+  EXPECT_TRUE(connected.ok()) << connected.message();
+}
+
+TEST_F(ConnectLater, ARouteComes) {
+  network_.ip("link set lo up");
+  const Status given_up = TCPConnector::connect({"10.1.0.2", 2020}, {.connect_timeout = 50ms}).status();
+  EXPECT_EQ(given_up.code(), std::errc::network_unreachable);
+  EXPECT_THAT(given_up.message(), HasSubstr("does a route lead there?"));
+  EXPECT_GE(seconds_given_up_after(given_up.message()).value_or(0), 0.05) << given_up.message();
+  auto client = connect_to("10.1.0.2");
+  const auto listener = [&] {
+    network_.ip("address add 10.1.0.2/32 dev lo");
+    return TCPListener::listen({"10.1.0.2", 2020});
+  }();
+  ASSERT_TRUE(listener) << listener.status().message();
+  EXPECT_TRUE(client.get().ok());
+}
+
+}  // namespace
+}  // namespace rdmacomm
