@@ -40,6 +40,8 @@ const char* sentence(Errc e) {
     case Errc::kStopped: return "stopped";
     case Errc::kPoolExhausted: return "buffer pool exhausted";
     case Errc::kAborted: return "aborted";
+    case Errc::kHookFailed: return "a hook failed";
+    case Errc::kServerBusy: return "server busy";
   }
   return "unknown rdmacomm error";
 }

@@ -211,7 +211,7 @@ Result<Reject> Reject::decode(std::span<const std::byte> payload) {
   const auto code = reader.get<std::uint16_t>();
   reject.reason = printable(reader.get_text(), kMaxReasonBytes);
   if (!reader.ok() || reader.remaining() > 0) return wrong_payload("REJECT", payload.size());
-  const bool known = code > static_cast<unsigned>(Errc::kOk) && code <= static_cast<unsigned>(Errc::kStopped);
+  const bool known = code > static_cast<unsigned>(Errc::kOk) && code <= static_cast<unsigned>(kMaxErrc);
   reject.code = known ? static_cast<Errc>(code) : Errc::kPeerRefused;
   return reject;
 }
