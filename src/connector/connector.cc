@@ -80,25 +80,67 @@ Result<std::vector<std::byte>> Connector::expect_message(MessageType type, Deadl
 Status Connector::sync_with_peer(std::string_view tag, Deadline deadline) {
   if (tag.size() > 255) return make_error(Errc::kInvalidArgument, "a barrier's tag has at most 255 bytes");
   const std::string mine = printable(tag, 255);
-  if (barrier_sent_ != mine) {
-    if (barrier_sent_) {
-      return make_error(Errc::kWrongState,
-                        "this side still waits at barrier '" + *barrier_sent_ + "', not at '" + mine + "'");
-    }
-    WireWriter writer;
-    writer.put_text(mine);
+  WireWriter writer;
+  writer.put_text(mine);
+  if (enter_barrier(mine)) {
     Status sent = send_message(MessageType::kBarrier, writer.bytes(), deadline);
-    if (!sent) return sent;
-    barrier_sent_ = mine;
+    if (!sent) {
+      leave_barrier(mine, true);
+      return sent;
+    }
   }
-  auto payload = receive_message(MessageType::kBarrier, deadline);
-  if (!payload) return make_error(payload.code(), "at barrier '" + mine + "': " + payload.error().context);
-  barrier_sent_.reset();
-  auto theirs = decode_tag(*payload);
-  if (!theirs) return make_error(theirs.code(), peer_text() + " sent " + theirs.error().context);
-  if (*theirs == mine) return {};
-  return make_error(Errc::kWrongState,
-                    "this side is at barrier '" + mine + "', " + peer_text() + " at '" + *theirs + "'");
+  Status met = meet_at_barrier(mine, writer.bytes(), deadline);
+  leave_barrier(mine, met.ok());
+  return met;
+}
+
+/// Whether this call has to send a BARRIER: it finds none that an earlier call has left.
+bool Connector::enter_barrier(const std::string& tag) {
+  const std::lock_guard lock(mutex_);
+  Barrier& barrier = barriers_[tag];
+  if (++barrier.calls <= barrier.sent) return false;
+  ++barrier.sent;
+  return true;
+}
+
+void Connector::leave_barrier(const std::string& tag, bool sent_one_is_used_up) {
+  const std::lock_guard lock(mutex_);
+  const auto found = barriers_.find(tag);
+  --found->second.calls;
+  if (sent_one_is_used_up) --found->second.sent;
+  if (found->second.calls == 0 && found->second.sent == 0) barriers_.erase(found);
+}
+
+/// Takes a BARRIER of the peer's with that payload out of the inbox.
+Status Connector::meet_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (!reading_ && !end_) pump(true);
+    const auto met = std::ranges::find_if(inbox_, [&](const Message& each) {
+      return each.type == MessageType::kBarrier && std::ranges::equal(each.payload, payload);
+    });
+    if (met != inbox_.end()) {
+      inbox_bytes_ -= met->payload.size();
+      inbox_.erase(met);
+      changed_.notify_all();
+      return {};
+    }
+    if (end_) return make_error(end_->code, "at barrier '" + tag + "': " + end_->context);
+    if (deadline.passed()) return late_at_barrier(tag);
+    wait_for_more(lock, deadline);
+  }
+}
+
+Error Connector::late_at_barrier(const std::string& tag) const {
+  const std::string here = "at barrier '" + tag + "': ";
+  for (const Message& each : inbox_) {
+    if (each.type != MessageType::kBarrier) continue;
+    const auto theirs = decode_tag(each.payload);
+    if (!theirs || barriers_.contains(*theirs)) continue;
+    return make_error(Errc::kWrongState, here + who() + " is at '" + *theirs + "'; both must give the same tag");
+  }
+  const Error late_one = late("sent no BARRIER in time");
+  return make_error(late_one.code, here + late_one.context);
 }
 
 PeerState Connector::check_peer() {
@@ -245,7 +287,11 @@ void Connector::sort_in(Message message) {
   if (message.type == MessageType::kReject) {
     auto reject = Reject::decode(message.payload);
     if (!reject) return fail_protocol(reject.error());
-    return end(PeerState::kLost, make_error(Errc::kPeerRefused, "says: " + reject->reason));
+    const Errc code = reject->code == Errc::kServerBusy ? Errc::kServerBusy : Errc::kPeerRefused;
+    return end(PeerState::kLost, make_error(code, "says: " + reject->reason));
+  }
+  if (message.type == MessageType::kBarrier) {
+    if (const auto tag = decode_tag(message.payload); !tag) return fail_protocol(tag.error());
   }
   inbox_bytes_ += message.payload.size();
   inbox_.push_back(std::move(message));

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,13 +52,13 @@ struct RdmaWay {
 /// copyable nor movable; its destructor closes the connection without a goodbye.
 ///
 /// Threads: all functions from any thread. Messages of several senders never mix. Receivers that wait for different
-/// types do not disturb each other. sync_with_peer and exchange_hello: one thread at a time.
+/// types do not disturb each other. exchange_hello: one thread at a time.
 ///
 /// All functions that send or receive return, besides what they list,
 ///   kTimeout      the deadline passed. A message that was sent in part by then breaks the connection for good
 ///   kPeerLost     the peer closed the connection (the context says whether it said goodbye), or its host is silent
 ///   kDeviceLost   by rdma_cm: the RDMA device of this side is being removed
-///   kPeerRefused  the peer sent a kReject; the context has its reason
+///   kPeerRefused  the peer sent a kReject; the context has its reason. kServerBusy: that was the reason
 ///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; the peer was told by a kReject
 ///                                   (unless its bytes had not even our magic), and nothing more will be received
 ///   kStopped      shutdown() was called
@@ -98,9 +99,10 @@ class Connector {
   static constexpr std::size_t kMaxInboxMessages = 256;
   static constexpr std::size_t kMaxInboxBytes = 4 * kMaxPayloadBytes;
 
-  /// A barrier: returns when both sides have called it. Both sides give the same tag, at most 255 bytes.
-  /// Returns  kWrongState: the peer is at another tag (the context names both);
-  ///          kTimeout: may be called again with the same tag, to go on waiting
+  /// A barrier: returns when both sides have called it with the same tag, at most 255 bytes. Several threads may be at
+  /// barriers with different tags at a time; of those at the same tag, each meets one call of the peer's.
+  /// Returns  kTimeout: may be called again with the same tag, to go on waiting;
+  ///          kWrongState: the same, and the peer waits at another tag, where nobody waits here (the context names both)
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline);
 
   /// Tells the peer why this side ends the connection, and sends no more. What cannot be sent at once is dropped;
@@ -150,6 +152,10 @@ class Connector {
   bool inbox_full() const noexcept;
   std::optional<Message> pop(MessageType type);
   Result<Message> take(MessageType type, bool must_be_next, Deadline deadline);
+  Status meet_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline);
+  bool enter_barrier(const std::string& tag);
+  void leave_barrier(const std::string& tag, bool sent_one_is_used_up);
+  Error late_at_barrier(const std::string& tag) const;
   void wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadline);
   Status write_all(std::vector<std::byte> frame, Deadline deadline);
   void send_heartbeat();
@@ -176,7 +182,13 @@ class Connector {
   PeerState peer_state_ = PeerState::kOpen;
   std::optional<Error> end_;  // why nothing more will come
   std::optional<Hello> hello_;
-  std::optional<std::string> barrier_sent_;  // tag of a barrier that this side has reached and not left
+  /// Of one tag: calls of sync_with_peer() under way, and BARRIERs sent that have not met one of the peer's. A call that times
+  /// out leaves its BARRIER to the next one.
+  struct Barrier {
+    int calls = 0;
+    int sent = 0;
+  };
+  std::map<std::string, Barrier> barriers_;  // by tag
   std::uint64_t bytes_received_ = 0;
   std::uint64_t bytes_seen_ = 0;  // bytes_received_ when keep_alive() last saw it change, which was at heard_at_
   std::chrono::steady_clock::time_point heard_at_{};
