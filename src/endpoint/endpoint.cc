@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "endpoint/channel_talk.h"
+#include "endpoint/hook_scope.h"
 #include "rdmacomm/adapter/gid_agreement.h"
 #include "rdmacomm/base/log.h"
 
@@ -31,7 +32,8 @@ EndPoint::EndPoint(EndPointParts parts)
       inbox_(std::make_unique<ChannelInbox>()) {}
 
 EndPoint::~EndPoint() {
-  const Status closed = close();
+  stop();
+  const Status closed = finish(Deadline::after(kCloseTime));
   if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << peer() << ": " << closed.message();
   detach();
 }
@@ -163,6 +165,7 @@ Status EndPoint::meet(EndPointCard remote) {
   for (const auto& line : lines()) {
     if (Status used = line->channel->adapter().use_gid(agreed->ours); !used) return used;
   }
+  const std::lock_guard lock(mutex_);  // stop() may be called by now, and names the peer
   remote_ = std::move(remote);
   return {};
 }
@@ -231,6 +234,7 @@ const EndPoint::Line* EndPoint::line_of(const RDMAChannel& channel) const noexce
 }
 
 std::optional<RemoteRegion> EndPoint::remote_region(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(remote_.regions, name, &PublishedRegion::name);
   if (found == remote_.regions.end()) return {};
   return found->region;
@@ -238,6 +242,7 @@ std::optional<RemoteRegion> EndPoint::remote_region(std::string_view name) const
 
 std::string EndPoint::peer() const {
   std::string text = connector_->peer_text();
+  const std::lock_guard lock(mutex_);
   if (remote_.channels.empty()) return text;
   const bool named = text.ends_with(')');
   if (named) text.pop_back();
@@ -352,16 +357,29 @@ void EndPoint::stop() noexcept {
 
 Status EndPoint::close() {
   stop();
+  if (HookScope::on_this_thread()) return {};
+  return finish(Deadline::after(kCloseTime));
+}
+
+Status EndPoint::finish(Deadline deadline) {
   if (served_by_this_thread()) return {};
-  const std::lock_guard closing(close_mutex_);
+  const std::unique_lock closing(close_mutex_, deadline.time_point());
+  if (!closing) return make_error(Errc::kTimeout, "another thread is still closing the endpoint to " + peer());
   {
     std::unique_lock lock(mutex_);
-    served_.wait(lock, [&] { return servers_.empty(); });
+    if (!served_.wait_until(lock, deadline.time_point(), [&] { return servers_.empty(); })) {
+      lock.unlock();
+      return make_error(Errc::kTimeout,
+                        "a hook of the endpoint to " + peer() +
+                            ", or of another one on its thread, has not returned yet: its buffers may be "
+                            "in use; close it again later");
+    }
   }
-  if (std::exchange(drained_, true)) return {};
-  Status drained_all = drain(Deadline::after(kDrainTime));
+  if (drained_) return {};
+  if (Status drained_all = drain(Deadline::after(kDrainTime)); !drained_all) return drained_all;
+  drained_ = true;
   move_to(State::kClosed, {});
-  return drained_all;
+  return {};
 }
 
 /// What no thread of the session does.

@@ -80,6 +80,7 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   /// A region that the peer has published; empty: none of that name.
   [[nodiscard]] std::optional<RemoteRegion> remote_region(std::string_view name) const;
   /// What the peer's HcaConfig had as private_data.
+  /// After meet(): sessions give no endpoint to an application before that.
   [[nodiscard]] std::span<const std::byte> peer_private_data() const noexcept { return remote_.private_data; }
   /// "10.0.0.2:41234 (node7, pid 4711; control QPN 0x000011, data QPN 0x000012)", for messages.
   [[nodiscard]] std::string peer() const;
@@ -166,11 +167,16 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   void stop() noexcept;
   /// stop(), and then waits until nothing is outstanding on any channel, so that no buffer is in use any more.
   /// Completions that were not polled by then are dropped in ThreadMode::kApplication; in the others the hooks get
-  /// them (kFlushed what was not executed) on their thread, followed by on_disconnected. Called by a hook it only
-  /// stops; the rest follows when the hook has returned.
-  /// Returns  kTimeout: the device did not hand all completions out within kDrainTime
+  /// them (kFlushed what was not executed) on their thread, followed by on_disconnected.
+  ///
+  /// Called by a hook, of this endpoint or of any other, it only stops and returns ok at once: hooks never wait for each
+  /// other. Buffers are then in use until on_ended, in ThreadMode::kApplication until a later close() or the destructor.
+  /// Returns  kTimeout: the device did not hand all completions out within kDrainTime, or hooks of this endpoint have not
+  ///          returned within kCloseTime. Buffers may be in use then; close() may be called again, and says so again until
+  ///          nothing is outstanding
   Status close();
   static constexpr std::chrono::seconds kDrainTime{2};
+  static constexpr std::chrono::seconds kCloseTime{10};
 
   // For sessions: setting up --------------------------------------------------------------------------------------
 
@@ -202,6 +208,11 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   [[nodiscard]] bool over() const noexcept { return state_.load(std::memory_order_acquire) > State::kEstablished; }
   /// Whether mark_established() was called in time, whatever has become of the endpoint since.
   [[nodiscard]] bool was_established() const noexcept { return was_established_.load(std::memory_order_acquire); }
+
+  /// What close() does after stop(), in a hook too: sessions and the destructor report an end only when nothing is outstanding.
+  /// On a thread that serves this endpoint, which would wait for itself, it does nothing.
+  /// Returns  as close()
+  [[nodiscard]] Status finish(Deadline deadline);
 
   // For sessions: watching and serving ----------------------------------------------------------------------------
 
@@ -303,12 +314,13 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   bool group_taken_ = false;  // in kThreadPerChannel, by its first channel
   std::vector<GidEntry> gids_;
   std::optional<std::size_t> chosen_gid_;  // of the peer's
-  EndPointCard remote_;
+  EndPointCard
+      remote_;  // written once, by meet(), under mutex_; threads that may run at the same time read it under mutex_
   const std::unique_ptr<ChannelInbox> inbox_;
-  std::mutex lines_mutex_;  // one add_line() at a time, and choice of a group
-  std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
-  std::mutex close_mutex_;  // one close() at a time
-  bool drained_ = false;    // by close(): nothing is outstanding
+  std::mutex lines_mutex_;        // one add_line() at a time, and choice of a group
+  std::mutex error_mutex_;        // one to_error() at a time on the queue pairs
+  std::timed_mutex close_mutex_;  // one finish() at a time
+  bool drained_ = false;          // by finish(): nothing is outstanding
 
   std::atomic<State> state_{State::kSettingUp};
   std::atomic<bool> was_established_{false};
