@@ -1,4 +1,4 @@
-// retry.h - longer and longer pauses between attempts, until a deadline. Private to the connector layer.
+// retry.h - longer and longer pauses between attempts, until a deadline. Private to the library.
 #pragma once
 
 #include <algorithm>

@@ -23,39 +23,43 @@ Status check_way(const Connector& connector, const RDMADevice& device) {
   return check_way(**way, device, connector.local_address() + " with " + connector.peer_address());
 }
 
+}  // namespace
+
 /// The peer hears the reason while the socket is still open: before the endpoint, which ends it, is dropped.
-Result<std::shared_ptr<EndPoint>> outcome(const Status& status, Connector& connector,
-                                          std::shared_ptr<EndPoint> endpoint) {
-  if (status) return endpoint;
+Result<std::shared_ptr<EndPoint>> EndPointSetup::outcome(const Status& status, Connector& connector,
+                                                         const Made& made) const {
+  if (status) return made.endpoint;
   // Why the peer gave up says more than what that looks like from here.
   const bool ended_there =
       connector.check_peer() != PeerState::kOpen && connector.status().code() == Errc::kPeerRefused;
   const Error why = ended_there ? connector.status().error() : status.error();
   connector.refuse(why);
-  if (endpoint) {
-    // What post_connecting() has posted is not in use any more when the failure is reported.
-    const Status closed = endpoint->close();
-    if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << endpoint->peer() << ": " << closed.message();
-  }
+  if (made.endpoint) end_unestablished(hooks, *made.endpoint, made.hook_knows, why);
   return why;
 }
 
-}  // namespace
+void end_unestablished(SessionHooks& hooks, EndPoint& endpoint, bool hook_knows, const Error& why) {
+  endpoint.stop();
+  // What post_connecting() has posted is not in use any more when the failure is reported.
+  const Status finished = endpoint.finish(Deadline::after(EndPoint::kCloseTime));
+  if (!finished) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << endpoint.peer() << ": " << finished.message();
+  if (hook_knows) hooks.on_ended(endpoint, why);
+}
 
 Result<std::shared_ptr<EndPoint>> EndPointSetup::as_client(const std::shared_ptr<Connector>& connector) const {
-  std::shared_ptr<EndPoint> endpoint;
-  const Status done = client_steps(connector, endpoint);
-  return outcome(done, *connector, endpoint);
+  Made made;
+  const Status done = client_steps(connector, made);
+  return outcome(done, *connector, made);
 }
 
 Result<std::shared_ptr<EndPoint>> EndPointSetup::as_server(const std::shared_ptr<Connector>& connector) const {
-  std::shared_ptr<EndPoint> endpoint;
-  const Status done = server_steps(connector, endpoint);
-  return outcome(done, *connector, endpoint);
+  Made made;
+  const Status done = server_steps(connector, made);
+  return outcome(done, *connector, made);
 }
 
-Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector,
-                                   std::shared_ptr<EndPoint>& endpoint) const {
+Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
+  std::shared_ptr<EndPoint>& endpoint = made.endpoint;
   auto peer = connector->exchange_hello(hello, deadline());
   if (!peer) return peer.status();
   const PeerInfo info{.address = connector->peer_address(), .hello = *peer};
@@ -71,11 +75,11 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector,
   status = endpoint->meet(std::move(*answer));
   if (status) status = endpoint->connect(answer_by);
   if (!status) return status;
-  return meet(*endpoint);
+  return meet(made);
 }
 
-Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector,
-                                   std::shared_ptr<EndPoint>& endpoint) const {
+Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
+  std::shared_ptr<EndPoint>& endpoint = made.endpoint;
   const Deadline offer_by = deadline();
   auto peer = connector->exchange_hello(hello, offer_by);
   if (!peer) return peer.status();
@@ -93,7 +97,7 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector,
   if (status) status = connector->send_message(MessageType::kAnswer, endpoint->card().encode(), connected_by);
   if (status) status = endpoint->connect(connected_by);
   if (!status) return status;
-  return meet(*endpoint);
+  return meet(made);
 }
 
 Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
@@ -125,8 +129,10 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
   return enlist(endpoint);
 }
 
-Status EndPointSetup::meet(EndPoint& endpoint) const {
+Status EndPointSetup::meet(Made& made) const {
+  EndPoint& endpoint = *made.endpoint;
   if (Status opened = endpoint.open_more(deadline()); !opened) return opened;
+  made.hook_knows = true;
   if (Status status = hooks.post_connecting(endpoint); !status) return status;
   return endpoint.sync_with_peer(kEstablishedTag, deadline());
 }

@@ -12,7 +12,7 @@ namespace rdmacomm {
 
 /// hello -> (client) lazy_config_hca, queue pairs, offer -> (server) lazy_config_hca, queue pairs, answer -> (both)
 /// connect, post_connecting, barrier. Whoever fails tells the other side why. The endpoint is not marked as established
-/// yet.
+/// yet. If it fails after post_connecting, on_ended was called when it returns.
 struct EndPointSetup {
   SessionHooks& hooks;
   const TcpOptions& tcp;
@@ -34,12 +34,23 @@ struct EndPointSetup {
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_server(const std::shared_ptr<Connector>& connector) const;
 
  private:
-  Status client_steps(const std::shared_ptr<Connector>& connector, std::shared_ptr<EndPoint>& endpoint) const;
-  Status server_steps(const std::shared_ptr<Connector>& connector, std::shared_ptr<EndPoint>& endpoint) const;
+  /// An endpoint on its way.
+  struct Made {
+    std::shared_ptr<EndPoint> endpoint = nullptr;
+    bool hook_knows = false;  ///< post_connecting was called
+  };
+  Status client_steps(const std::shared_ptr<Connector>& connector, Made& made) const;
+  Status server_steps(const std::shared_ptr<Connector>& connector, Made& made) const;
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> outcome(const Status& status, Connector& connector,
+                                                          const Made& made) const;
   Status make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
                        std::shared_ptr<EndPoint>& endpoint) const;
-  Status meet(EndPoint& endpoint) const;
+  Status meet(Made& made) const;
   [[nodiscard]] Deadline deadline() const { return Deadline::after(tcp.handshake_timeout); }
 };
+
+/// Ends an endpoint that was made and will not be established; calls on_ended if `hook_knows` of it. Returns when nothing is
+/// outstanding.
+void end_unestablished(SessionHooks& hooks, EndPoint& endpoint, bool hook_knows, const Error& why);
 
 }  // namespace rdmacomm

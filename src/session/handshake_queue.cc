@@ -140,6 +140,10 @@ Deadline HandshakeQueue::next_look() const {
   return look;
 }
 
+bool HandshakeQueue::full() const {
+  return waiting_.size() >= static_cast<std::size_t>(bounds_.waiting) && waiting_of_.size() == waiting_.size();
+}
+
 std::optional<HandshakeQueue::Id> HandshakeQueue::shed() {
   if (waiting_.empty()) return {};
   int most = 0;

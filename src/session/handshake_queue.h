@@ -33,7 +33,8 @@ struct SourceNetwork {
 ///   first; connections of one source start in the order of their arrival.
 /// - If all places are taken, the connection waits. Once a handshake has lasted for `patience`, it may have to give its
 ///   place to a waiting connection whose source has fewer. The source with the most places loses one, chosen at random.
-/// - If more than `waiting` connections wait, the source with the most of them loses one, chosen at random.
+/// - If more than `waiting` connections wait, the source with the most of them loses one, chosen at random. If each of them
+///   is of another source, it is full(): the caller accepts no more for now.
 ///
 /// sshd (MaxStartups) drops the connection that arrives. Here the longest-lasting handshakes of the largest source are dropped
 /// instead, because a real client takes milliseconds: it is never the one that has lasted.
@@ -68,6 +69,8 @@ class HandshakeQueue {
   [[nodiscard]] Decision decide(Clock::time_point now);
   /// When decide() may have another answer although nothing arrives or finishes.
   [[nodiscard]] Deadline next_look() const;
+  /// Whether as many wait as may, and each source has only one: then connections had better wait with the system.
+  [[nodiscard]] bool full() const;
   /// The waiting connection to give up first if the process has run out of descriptors; it is forgotten with this.
   [[nodiscard]] std::optional<Id> shed();
 

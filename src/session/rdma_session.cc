@@ -14,6 +14,10 @@ RDMASession::~RDMASession() = default;
 void RDMASession::stop() {
   core_->stop();
 }
+void RDMASession::stop_at_end(const std::type_info& destroyed_as) {
+  core_->check_stopped_before(destroyed_as);
+  core_->stop();
+}
 bool RDMASession::stopped() const noexcept {
   return core_->stopped();
 }

@@ -60,6 +60,7 @@ void SessionCore::accept_connections() {
     waiting_[id] = std::move(*accepted);
     settle_handshakes();
     if (pause_) return;
+    if (handshakes_.full()) return unwatch_listener();
   }
 }
 
@@ -96,16 +97,17 @@ void SessionCore::start_handshake(Id id) {
   if (started.code() != Errc::kStopped) pause_listening(started);
 }
 
-/// The peer is told why, so that a client whose connections are too many can say so.
+/// The peer is told why: a client whose handshake has not begun tries again.
 void SessionCore::drop_handshake(Id id) {
-  const Error too_many =
-      make_error(Errc::kTimeout,
-                 "too many connections are in the handshake or wait for it; this one was dropped, see handshake_slots, "
-                 "handshakes_per_source and waiting_handshakes of the server's SessionOptions");
+  Error why =
+      make_error(Errc::kServerBusy,
+                 "more connections wait for a place in the handshake than waiting_handshakes of its SessionOptions");
   std::shared_ptr<Connector> connector;
   if (const auto waiting = waiting_.extract(id)) {
     connector = waiting.mapped();
   } else {
+    why = make_error(Errc::kTimeout,
+                     "the handshake took longer than handshake_patience, and others waited for its place");
     const std::lock_guard lock(mutex_);
     const auto setup = setups_.find(id);
     if (setup != setups_.end()) connector = setup->second.connector;
@@ -116,7 +118,7 @@ void SessionCore::drop_handshake(Id id) {
                           << " before its handshake was complete: more connections than SessionOptions allows"
                           << (*others == 0 ? "" : "; and " + std::to_string(*others) + " more lately");
   }
-  connector->give_up(too_many);
+  connector->give_up(why);
 }
 
 /// For those that still wait when the session stops.
@@ -133,6 +135,10 @@ void SessionCore::pause_listening(const Status& why) {
                           << (*others == 0 ? "" : "; and " + std::to_string(*others) + " times more lately");
   }
   pause_ = Deadline::after(kPause);
+  unwatch_listener();
+}
+
+void SessionCore::unwatch_listener() {
   if (!std::exchange(listening_, false)) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_->fd(), nullptr);
 }
@@ -140,7 +146,7 @@ void SessionCore::pause_listening(const Status& why) {
 void SessionCore::listen_again() {
   if (pause_ && !pause_->passed()) return;
   pause_.reset();
-  if (listening_ || !listener_) return;
+  if (listening_ || !listener_ || handshakes_.full()) return;
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kListenerId;

@@ -1,7 +1,9 @@
 #include "session/session_core.h"
 
+#include <cxxabi.h>
 #include <sys/epoll.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "base/start_thread.h"
@@ -68,6 +70,18 @@ bool SessionCore::stopping() const {
   return state_ >= State::kStopping;
 }
 
+void SessionCore::check_stopped_before(const std::type_info& destroyed_as) const {
+  const std::lock_guard lock(mutex_);
+  if (class_ == nullptr || *class_ == destroyed_as || state_ == State::kNew || state_ == State::kStopped) return;
+  int failed = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(class_->name(), nullptr, nullptr, &failed),
+                                                         &std::free);
+  RDMACOMM_LOG(ERROR)
+      << "a session of the class " << (name ? name.get() : class_->name())
+      << " is destroyed while it runs: its last hooks are lost, and one that is being called uses members "
+         "that are gone; make it with make_session(), or call stop() first thing in its destructor";
+}
+
 bool SessionCore::stopped() const {
   return stopping();
 }
@@ -93,6 +107,7 @@ Status SessionCore::ensure_running(const HostPort& address) {
   if (state_ == State::kRunning) return {};
   if (state_ != State::kNew) return is_stopped();
   move_to(State::kStarting);
+  class_ = &hooks_.type();
   lock.unlock();
   Status started = start_up(address);
   if (started) return {};

@@ -22,6 +22,7 @@
 #include "rdmacomm/session/session_hooks.h"
 #include "session/completion_thread.h"
 #include "session/endpoint_setup.h"
+#include "session/guarded_hooks.h"
 #include "session/handshake_queue.h"
 #include "session/session_threads.h"
 
@@ -43,6 +44,10 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> wait_for_endpoint(Deadline deadline);
   void stop();
 
+  /// Says so in the log if the session runs, and its class, which has hooks of its own, is destroyed already.
+  ///
+  /// destroyed_as  the class that is left of it
+  void check_stopped_before(const std::type_info& destroyed_as) const;
   [[nodiscard]] bool stopped() const;
   [[nodiscard]] std::vector<std::shared_ptr<EndPoint>> endpoints() const;
   [[nodiscard]] std::shared_ptr<RDMADevice> device() const;
@@ -97,6 +102,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   [[nodiscard]] bool is_inside() const;
 
   // Endpoints: session_endpoints.cc
+  Result<std::shared_ptr<EndPoint>> connect_once(const HostPort& server);
   Result<std::shared_ptr<EndPoint>> set_up_client(Id id, const std::shared_ptr<Connector>& connector);
   void set_up_server(Id id, const std::shared_ptr<Connector>& connector);
   [[nodiscard]] EndPointSetup setup(Admission& admission);
@@ -139,6 +145,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   void refuse_waiting();
   void listen_again();
   void pause_listening(const Status& why);
+  void unwatch_listener();
   void check_endpoint(Id id);
   Deadline give_signs_of_life();
   void end_if_over(Id id, const std::shared_ptr<EndPoint>& endpoint);
@@ -153,7 +160,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   static constexpr Id kDeviceId = 2;
   static constexpr Id kFirstId = 3;
 
-  SessionHooks& hooks_;
+  GuardedHooks hooks_;
   const SessionOptions options_;
   const bool is_server_;
   const Hello hello_;
@@ -182,6 +189,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   State state_ = State::kNew;
   bool joining_ = false;
   bool initialised_ = false;
+  const std::type_info* class_ = nullptr;  // of the hooks, when the session was started
   std::shared_ptr<RDMADevice> device_;
   std::uint16_t port_ = 0;
   std::vector<Failed> failed_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "connector/retry.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/session/server_session.h"
@@ -21,23 +22,38 @@ constexpr int kUsualSharedQueueDepth = 4096;
 Result<std::shared_ptr<EndPoint>> SessionCore::connect(const HostPort& server) {
   if (Status running = ensure_running(server); !running) return running.error();
   const InsideThreads::Guard inside(inside_);
-  Id id = 0;
+  RetryPause pause(Deadline::after(options_.tcp.connect_timeout), stop_event_->fd());
+  for (;;) {
+    auto endpoint = connect_once(server);
+    // The server has heard nothing of this client yet, so nothing is lost by asking again.
+    if (endpoint || endpoint.code() != Errc::kServerBusy || pause.passed()) return endpoint;
+    if (!pause.sleep()) return make_error(Errc::kStopped, "the session was stopped");
+  }
+}
+
+Result<std::shared_ptr<EndPoint>> SessionCore::connect_once(const HostPort& server) {
+  /// stop() waits for it, however it ends.
+  struct UnderWay {
+    SessionCore& core;
+    Id id = 0;
+    ~UnderWay() {
+      if (id == 0) return;
+      const std::lock_guard lock(core.mutex_);
+      core.setups_.erase(id);
+      --core.client_setups_;
+      core.changed_.notify_all();
+    }
+  };
+  UnderWay under_way{.core = *this};
   {
     const std::lock_guard lock(mutex_);
     if (state_ != State::kRunning) return make_error(Errc::kStopped, "the session was stopped");
-    id = next_id_++;
+    under_way.id = next_id_++;
     ++client_setups_;
   }
-  auto endpoint = [&]() -> Result<std::shared_ptr<EndPoint>> {
-    auto connector = connect_to(server, options_, *device(), stop_event_->fd());
-    if (!connector) return connector.error();
-    return set_up_client(id, std::move(*connector));
-  }();
-  const std::lock_guard lock(mutex_);
-  setups_.erase(id);
-  --client_setups_;
-  changed_.notify_all();
-  return endpoint;
+  auto connector = connect_to(server, options_, *device(), stop_event_->fd());
+  if (!connector) return connector.error();
+  return set_up_client(under_way.id, std::move(*connector));
 }
 
 Result<std::shared_ptr<EndPoint>> SessionCore::set_up_client(Id id, const std::shared_ptr<Connector>& connector) {
@@ -239,13 +255,15 @@ Status SessionCore::serve(const std::shared_ptr<EndPoint>& endpoint, const Compl
 Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission) {
   const Id id = enter(setup_id, endpoint, admission);
   if (id == kWakeId) {
-    endpoint->stop();
-    return make_error(Errc::kStopped, "the session was stopped");
+    const Error stopped = make_error(Errc::kStopped, "the session was stopped");
+    end_unestablished(hooks_, *endpoint, true, stopped);
+    return stopped;
   }
   // From here on its end is told to it; what was before that, nobody has told it.
   if (const Status healthy = device()->events().health(); !healthy) endpoint->fail(healthy.error());
   if (Status established = endpoint->mark_established(); !established) {
     forget(id);
+    end_unestablished(hooks_, *endpoint, true, established.error());
     return established;
   }
   RDMACOMM_VLOG(1) << "established with " << endpoint->peer();

@@ -100,6 +100,22 @@ TEST(HandshakeQueue, BeyondItsBoundTheSourceWithTheMostWaitingLosesOne) {
   EXPECT_EQ(queue.shed(), std::nullopt);
 }
 
+TEST(HandshakeQueue, IsFullWhenAllThatMayWaitAreOfDifferentSources) {
+  HandshakeQueue queue({.slots = 1, .per_source = 1, .waiting = 2}, last);
+  queue.arrive(1, kFlood);
+  (void)queue.decide(kStart);
+  queue.arrive(2, kFlood);
+  queue.arrive(3, kFlood);
+  EXPECT_FALSE(queue.full()) << "the next one costs its source one of these";
+  queue.finished(1);
+  (void)queue.decide(kStart);
+  queue.arrive(4, kOther);
+  EXPECT_TRUE(queue.full());
+  queue.finished(2);
+  (void)queue.decide(kStart);
+  EXPECT_FALSE(queue.full());
+}
+
 /// 300 idle connections of one source arrive for each one of another that behaves: each of those is in within 2 s.
 TEST(HandshakeQueue, AFloodOfOneSourceDelaysAnotherOneByAtMostItsPatience) {
   for (const unsigned seed : {1U, 2U, 3U}) {

@@ -1,7 +1,9 @@
 // Connections that rest in the handshake, or after it, keep no client of another address out.
 #include <gmock/gmock.h>
 
+#include <future>
 #include <list>
+#include <vector>
 
 #include "rdmacomm/connector/handshake.h"
 #include "session/session_test_tools.h"
@@ -58,16 +60,16 @@ TEST(SessionFlood, HostsThatFillAllPlacesLoseTheirLateOnes) {
 TEST(SessionFlood, WhatIsDroppedIsToldWhy) {
   SessionOptions options = local_options();
   options.handshake_slots = 1;
-  options.waiting_handshakes = 1;
+  options.waiting_handshakes = 2;
   const auto server = patient_server(options);
   const RawSocket first(server->port(), "127.0.0.2");
-  const RawSocket others[] = {RawSocket(server->port(), "127.0.0.2"), RawSocket(server->port(), "127.0.0.2"),
-                              RawSocket(server->port(), "127.0.0.2")};
-  pollfd waited[3] = {{others[0].fd(), POLLIN, 0}, {others[1].fd(), POLLIN, 0}, {others[2].fd(), POLLIN, 0}};
+  std::vector<RawSocket> others;
+  std::vector<pollfd> waited;
+  for (int i = 0; i < 4; ++i) waited.push_back({others.emplace_back(server->port(), "127.0.0.2").fd(), POLLIN, 0});
   int told = 0;
-  // One may wait.
-  while (told < 2 && ::poll(waited, 3, 20'000) > 0) {
-    for (int i = 0; i < 3; ++i) {
+  // Two may wait.
+  while (told < 2 && ::poll(waited.data(), waited.size(), 20'000) > 0) {
+    for (std::size_t i = 0; i < waited.size(); ++i) {
       if (waited[i].revents == 0) continue;
       const auto bytes = others[i].read_all();
       const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -77,6 +79,25 @@ TEST(SessionFlood, WhatIsDroppedIsToldWhy) {
     }
   }
   EXPECT_EQ(told, 2);
+}
+
+TEST(SessionFlood, ClientsForWhichThereIsNoPlaceTryAgain) {
+  SessionOptions options = local_options();
+  options.handshake_slots = 1;
+  options.waiting_handshakes = 2;
+  const auto server = make_server(options);
+  ASSERT_TRUE(server->start().ok());
+  options = local_options(server->port());
+  options.tcp.connect_timeout = std::chrono::minutes(1);
+  const auto client = make_session<TestClient>(options);
+  std::vector<std::future<Status>> connecting;
+  for (int i = 0; i < 20; ++i) {
+    connecting.push_back(std::async(std::launch::async, [&] { return client->connect().status(); }));
+  }
+  for (auto& each : connecting) {
+    const Status connected = each.get();
+    EXPECT_TRUE(connected.ok()) << connected.message();
+  }
 }
 
 TEST(SessionFlood, ClientsThatRestLeaveEndpointsToOtherHosts) {

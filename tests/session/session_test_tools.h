@@ -66,6 +66,7 @@ class Recording : public Base {
 
   Status init_session() override {
     record.add("init");
+    if (initialise) initialise();
     return init_result;
   }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
@@ -96,6 +97,10 @@ class Recording : public Base {
     record.add(why ? "disconnected ok" : "disconnected " + why.code().message());
     if (disconnected) disconnected(endpoint, why);
   }
+  void on_ended(EndPoint& endpoint, const Status& why) override {
+    ends.add(why ? "ok" : why.code().message());
+    if (ended) ended(endpoint, why);
+  }
   void on_connect_failed(const std::string&, const Error& why) override {
     reasons.add(why.context);  // first: it is there when a test has waited for the record
     record.add("connect_failed " + why.code.message());
@@ -103,12 +108,15 @@ class Recording : public Base {
 
   Record record;
   Record reasons;
+  Record ends;  // what on_ended was told
   Status init_result;
+  std::function<void()> initialise;
   std::function<Status(HcaConfig&, const PeerInfo&)> configure;
   std::function<Status(EndPoint&)> connecting;
   std::function<void(EndPoint&)> established;
   std::function<void(EndPoint&, const Completion&)> received;
   std::function<void(EndPoint&, const Status&)> disconnected;
+  std::function<void(EndPoint&, const Status&)> ended;
 
  private:
   void record_done(const char* what, const Completion& completion) {

@@ -12,13 +12,13 @@ namespace rdmacomm {
 class ClientSession : public RDMASession {
  public:
   explicit ClientSession(SessionOptions options = {}) : RDMASession(Role::kClient, std::move(options)) {}
-  ~ClientSession() override { stop(); }
+  ~ClientSession() override { stop_at_end(typeid(ClientSession)); }
 
   /// Connects to options().address. May be called often, also by several threads: each call makes an endpoint.
   /// The first call opens the device, where options().device leaves it open the one on the route to the server: all
   /// endpoints of a session are on one device.
   /// Returns  kInvalidArgument: SessionOptions::validate(); kPeerRefused: the server said no (the context has its
-  ///          reason); kStopped; or as open_device(), init_session(), TCPConnector::connect or CmConnector::connect, the
+  ///          reason); kServerBusy: too many clients waited for it at once, until connect_timeout; kHookFailed; kStopped; or as open_device(), init_session(), TCPConnector::connect or CmConnector::connect, the
   ///          hooks, EndPoint::create and EndPoint::connect. kInvalidArgument also: rdma_cm goes by another device, port
   ///          or GID than those asked for
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect();

@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <memory>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,8 @@ class SessionCore;
 /// Threads: all functions from any thread.
 /// Lifetime: a class that derives from ServerSession or ClientSession and overrides hooks must be stopped before its
 /// own members go, or hooks would be called on an object half destroyed: make it with make_session(), which sees to
-/// that, or call stop() first thing in its destructor. Endpoints may outlive the session, ended.
+/// that, or call stop() first thing in its destructor. One that is destroyed while it runs says so in the log. Endpoints may
+/// outlive the session, ended.
 class RDMASession : public SessionHooks {
  public:
   RDMASession(const RDMASession&) = delete;
@@ -48,6 +50,9 @@ class RDMASession : public SessionHooks {
   friend class SessionCore;  // of another session, with SessionOptions::queues_of
   enum class Role : std::uint8_t { kServer, kClient };
   RDMASession(Role role, SessionOptions options);
+  /// For the destructor of the class `destroyed_as`: stop(), and a line in the log if a class derived from it is gone already
+  /// although its hooks were still called.
+  void stop_at_end(const std::type_info& destroyed_as);
 
   const std::unique_ptr<SessionCore> core_;
 };

@@ -12,11 +12,12 @@ namespace rdmacomm {
 /// The side that listens. See RDMASession for threads and lifetime, SessionHooks for what can be overridden.
 ///
 /// A connection that sends nothing, garbage, or half a handshake costs one of SessionOptions::handshake_slots until its
-/// deadline; others are served meanwhile.
+/// deadline; others are served meanwhile. However many of them come from one address, clients of other addresses get in; a
+/// client for which no place is left is told kServerBusy.
 class ServerSession : public RDMASession {
  public:
   explicit ServerSession(SessionOptions options = {}) : RDMASession(Role::kServer, std::move(options)) {}
-  ~ServerSession() override { stop(); }
+  ~ServerSession() override { stop_at_end(typeid(ServerSession)); }
 
   /// Opens the device (where options().device leaves it open: the one that has options().address), listens, and returns;
   /// peers are accepted from then on. Once.

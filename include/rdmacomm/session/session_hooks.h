@@ -21,15 +21,21 @@ namespace rdmacomm {
 ///   post_connecting                connection in the handshake
 ///   on_established,                ThreadMode::kApplication: on_established where post_connecting was, on_disconnected
 ///   on_disconnected                on the session's control thread; else on the thread that calls the completion hooks
+///   on_ended                       as on_disconnected; where post_connecting was, if no on_established was called
 ///   on_send_done .. on_failed      the channel's thread, the endpoint's, or the completion queue's; not in
 ///                                  ThreadMode::kApplication
 ///   on_receives_low                the session's control thread
 ///   on_connect_failed              server: as lazy_config_hca
-/// A hook may call anything of the library, stop() and EndPoint::close() too (they then do not wait), but must not
-/// destroy the session. A hook that blocks holds up what its thread does: the handshake of its peer, or the completions
+/// A hook may call anything of the library, stop() of its session and close() of any EndPoint too (they then do not wait), but
+/// must not destroy the session. A hook that blocks holds up what its thread does: the handshake of its peer, or the completions
 /// of its endpoints. On the control thread that is much: signs of life to all peers, who take this process for lost when
 /// they miss them for as long as they are told to (10 s), newcomers, and the ends of other endpoints. So what waits for a
 /// peer, as connect() does, belongs on a thread of the application's there.
+///
+/// Exceptions. Hooks should not throw. One that does is logged, and ends what it was called for with kHookFailed: init_session
+/// the start() or connect(); lazy_config_hca and post_connecting the connection, whose peer is refused; the hooks after them
+/// their endpoint. After on_disconnected, on_ended, on_receives_low and on_connect_failed nothing is left to end. Everything
+/// else goes on, and the hooks that follow are called as ever.
 class SessionHooks {
  public:
   virtual ~SessionHooks() = default;
@@ -46,7 +52,7 @@ class SessionHooks {
   }
 
   /// The queue pairs are in RTS, and the peer waits at the barrier: post receives here, and nothing that the peer's
-  /// memory or receives must be ready for. An error refuses the peer.
+  /// memory or receives must be ready for. An error refuses the peer. on_ended follows in every case.
   [[nodiscard]] virtual Status post_connecting(EndPoint& endpoint) {
     (void)endpoint;
     return {};
@@ -65,9 +71,18 @@ class SessionHooks {
   /// A request of any kind failed; after the first one that is not kFlushed the channel is of no more use.
   virtual void on_failed(EndPoint&, const Completion&) {}
 
-  /// The endpoint has ended; the last hook that names it. `why` is ok after a goodbye of the peer's and after stop() or
+  /// The endpoint, which was established, has ended; on_ended follows. `why` is ok after a goodbye of the peer's and after stop() or
   /// close() on this side, else it says what happened (kPeerLost, ...).
   virtual void on_disconnected(EndPoint& endpoint, const Status& why) {
+    (void)endpoint;
+    (void)why;
+  }
+
+  /// Exactly once for each endpoint that post_connecting was called for, also if that has failed, and the last hook that names
+  /// it: here goes what post_connecting has made for the endpoint. `why` is what on_disconnected got; or why it was not
+  /// established. Nothing is outstanding on the endpoint any more, except in ThreadMode::kApplication after it was
+  /// established: there the application's own close() sees to that.
+  virtual void on_ended(EndPoint& endpoint, const Status& why) {
     (void)endpoint;
     (void)why;
   }
