@@ -90,7 +90,7 @@ class DeviceChooser {
     if (!by_cm) return transport == Transport::kIwarp ? "is iWARP, which only rdma_cm connects" : "";
     if (transport == Transport::kSoftware) return "is a software device, which rdma_cm does not know";
     if (!input_.route || route_fit(input_, port) != RouteFit::kElsewhere) return {};
-    return "is not on the route to " + input_.route->peer + ", by which rdma_cm goes";
+    return "is not on the route to " + input_.route->text() + ", by which rdma_cm goes";
   }
 
   [[nodiscard]] Fit fit_of(const PortFacts& port, const GidEntry& best) const {

@@ -131,13 +131,13 @@ Error no_usable_gid(const AddressingInput& input, const PortFacts& port) {
   const bool wanted = std::ranges::any_of(port.gids, [&](const GidEntry& entry) { return is_wanted(input, entry); });
   std::string lacks = "no GID";
   if (input.options.gid_type) lacks = "no " + to_text(*input.options.gid_type) + " GID";
-  if (wanted) lacks += input.route ? " that could reach " + input.route->peer : " of this network name space";
+  if (wanted) lacks += input.route ? " that could reach " + input.route->text() : " of this network name space";
   return make_error(Errc::kNoUsableGid, port_text(port) + " has " + lacks + ": " + table_text(input, port));
 }
 
 std::string route_text(const AddressingInput& input) {
   const NetworkInterface* const interface = input.route_interface();
-  return "the route to " + input.route->peer + (interface != nullptr ? " leaves by " + interface->name : "");
+  return "the route to " + input.route->text() + (interface != nullptr ? " leaves by " + interface->name : "");
 }
 
 std::string reason_for(const AddressingInput& input, const PortFacts& port, const GidEntry& entry) {
@@ -145,7 +145,7 @@ std::string reason_for(const AddressingInput& input, const PortFacts& port, cons
   const RouteFit fit = fit_of(input, port.transport, entry);
   if (leads_to_this_host(input)) {
     const char* way = fit == RouteFit::kSource ? "" : ", which the device reaches by its own address";
-    return input.route->peer + " is this host" + way;
+    return input.route->text() + (input.route->of_clients ? " are on this host" : " is this host") + way;
   }
   if (fit == RouteFit::kSource && input.route_interface() == nullptr) {
     return route_text(input) + " has this source address";
@@ -154,7 +154,7 @@ std::string reason_for(const AddressingInput& input, const PortFacts& port, cons
   if (fit == RouteFit::kInterface) {
     return route_text(input) + ", to which this GID belongs; " + verbs::to_text(input.route->source) + " has none";
   }
-  if (port.transport == Transport::kInfiniBand) return "InfiniBand needs no IP route to " + input.route->peer;
+  if (port.transport == Transport::kInfiniBand) return "InfiniBand needs no IP route to " + input.route->text();
   return route_text(input) + " from " + verbs::to_text(input.route->source) +
          ", which is no address of this port: it must reach the peer on a network of its own";
 }
@@ -176,6 +176,10 @@ std::string to_text(GidType type) {
 
 std::string GidEntry::to_text() const {
   return "index " + value_text(*this);
+}
+
+std::string PeerRoute::text() const {
+  return of_clients ? "clients of " + peer : peer;
 }
 
 bool NetworkInterface::owns(const ibv_gid& address) const noexcept {

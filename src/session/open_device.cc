@@ -11,7 +11,7 @@ std::optional<PeerRoute> route_to(const HostAddress& server) {
 
 std::optional<PeerRoute> route_from(const HostAddress& listening) {
   if (listening.is_any()) return {};
-  return PeerRoute{.source = listening.gid, .peer = "clients of " + listening.text, .interface = listening.scope};
+  return PeerRoute{.source = listening.gid, .peer = listening.text, .of_clients = true, .interface = listening.scope};
 }
 
 ConnectBy connect_by(ConnectorKind connector) {

@@ -51,9 +51,13 @@ struct NetworkInterface {
 
 /// The way to a peer as the kernel's routing has it. A value.
 struct PeerRoute {
-  ibv_gid source{};        ///< this side's address on it; IPv4 in its mapped form
-  std::string peer{};      ///< the peer's address, for messages
-  unsigned interface = 0;  ///< where it leaves, if that is known better than by the owner of `source`; 0: not
+  ibv_gid source{};         ///< this side's address on it; IPv4 in its mapped form
+  std::string peer{};       ///< the peer's address, for messages
+  bool of_clients = false;  ///< `peer` is an address of this side's, at which it listens: the peers are its clients
+  unsigned interface = 0;   ///< where it leaves, if that is known better than by the owner of `source`; 0: not
+
+  /// "10.0.0.2", or "clients of 10.0.0.1".
+  [[nodiscard]] std::string text() const;
 };
 
 /// What the choice has to know of a port. A value.
