@@ -77,7 +77,7 @@ std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& c
   // Nothing but polls in here, see CompletionWaiter::polls_at_a_time().
   do {
     got = ibv_poll_cq(cq_.get(), asked, wcs);
-  } while (got == 0 && --times != 0 && changes_.load(std::memory_order_relaxed) == 0);
+  } while (got == 0 && times-- > 1 && changes_.load(std::memory_order_relaxed) == 0);
   // One completion, as nearly always, takes a straight line.
   if (got == 1 && deliver(wcs[0], out[0])) [[likely]] {
     count = 1;

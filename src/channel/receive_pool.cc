@@ -80,7 +80,7 @@ std::error_code ReceivePool::post(std::span<Receive*> receives) noexcept {
     receives[i]->state.store(State::kPosted, std::memory_order_release);
   }
   posted_.fetch_add(static_cast<int>(receives.size()), std::memory_order_relaxed);
-  ibv_recv_wr* bad = nullptr;
+  ibv_recv_wr* bad = wrs.data();  // what a driver that does not say where it failed leaves: nothing was taken
   const int refused = ibv_post_srq_recv(queue_->get(), wrs.data(), &bad);
   if (refused == 0) [[likely]] {
     if (disarmed_.load(std::memory_order_relaxed)) arm_again();

@@ -25,7 +25,7 @@ class CompletionPoller {
   /// which the CompletionQueue's owner keeps alive, go back to it.
   void detach(RDMAChannel& channel);
 
-  /// As RDMAChannel::poll; while there is nothing, so many times. attach() and detach() do not wait for these.
+  /// As RDMAChannel::poll; while there is nothing, up to `times` times, and once if that is 0. attach() and detach() do not wait for these.
   /// Cost: one uncontended lock a call; a binary search a completion.
   [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count, std::uint32_t times = 1) noexcept;
 
