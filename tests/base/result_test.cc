@@ -64,8 +64,16 @@ TEST(Result, ReachesMembersOfItsValue) {
 }
 
 TEST(ResultDeathTest, EndsTheProgramWhenTheValueOfAFailureIsTaken) {
-  Result<int> result = make_error(Errc::kTimeout, "");
-  EXPECT_DEATH((void)result.value(), "");
+  Result<int> result = make_error(Errc::kTimeout, "nobody came");
+  EXPECT_DEATH((void)result.value(), "Result::value\\(\\) was called.*nobody came \\(timed out\\)");
+  EXPECT_DEATH((void)*result, "nobody came");
+}
+
+TEST(ResultDeathTest, EndsTheProgramWhenTheErrorOfASuccessIsTaken) {
+  const Result<int> result = 7;
+  EXPECT_DEATH((void)result.error(), "Result::error\\(\\) was called, but the result has a value");
+  EXPECT_DEATH((void)Result<int>(7).error(), "has a value");
+  EXPECT_DEATH((void)Status().error(), "Status::error\\(\\) was called, but the status is ok");
 }
 
 }  // namespace

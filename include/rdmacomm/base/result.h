@@ -2,7 +2,6 @@
 // Layer: base.   The hot path returns a bare std::error_code instead.
 #pragma once
 
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -32,6 +31,12 @@ struct Error {
   return Error{code, std::move(context)};
 }
 
+namespace detail {
+/// For callers that ask a Result or Status for what it does not have: a bug of the program's. Logs it, with the failure where there is
+/// one, and ends the program by abort().
+[[noreturn]] void die_of_misuse(const char* what, const Error* failure) noexcept;
+}  // namespace detail
+
 /// Success, or an Error. A value; [[nodiscard]], so that no failure is dropped by accident.
 class [[nodiscard]] Status {
  public:
@@ -42,8 +47,12 @@ class [[nodiscard]] Status {
   [[nodiscard]] bool ok() const noexcept { return !error_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }
 
-  /// The failure. Only where !ok().
-  [[nodiscard]] const Error& error() const noexcept { return *error_; }
+  /// The failure. Only where !ok(); anything else is a bug of the caller's and ends the program.
+  [[nodiscard]] const Error& error() const noexcept {
+    if (!error_) [[unlikely]]
+      detail::die_of_misuse("Status::error() was called, but the status is ok", nullptr);
+    return *error_;
+  }
   /// The failure's code, or a false std::error_code.
   [[nodiscard]] std::error_code code() const noexcept { return ok() ? std::error_code() : error_->code; }
   /// The failure's line for people, or "ok".
@@ -75,9 +84,9 @@ class [[nodiscard]] Result {
   [[nodiscard]] T* operator->() { return pointer(); }
   [[nodiscard]] const T* operator->() const { return &value(); }
 
-  /// The failure. Only where !has_value().
-  [[nodiscard]] const Error& error() const& noexcept { return *std::get_if<1>(&state_); }
-  [[nodiscard]] Error&& error() && noexcept { return std::move(*std::get_if<1>(&state_)); }
+  /// The failure. Only where !has_value(); anything else is a bug of the caller's and ends the program.
+  [[nodiscard]] const Error& error() const& noexcept { return *failure(); }
+  [[nodiscard]] Error&& error() && noexcept { return std::move(*const_cast<Error*>(failure())); }
 
   /// Success or the failure, without the value.
   [[nodiscard]] Status status() const { return has_value() ? Status() : Status(error()); }
@@ -86,8 +95,16 @@ class [[nodiscard]] Result {
  private:
   T* pointer() {
     T* value = std::get_if<0>(&state_);
-    if (value == nullptr) std::abort();
+    if (value == nullptr) [[unlikely]]
+      detail::die_of_misuse("Result::value() was called, but the call that returned it has failed",
+                            std::get_if<1>(&state_));
     return value;
+  }
+  const Error* failure() const noexcept {
+    const Error* error = std::get_if<1>(&state_);
+    if (error == nullptr) [[unlikely]]
+      detail::die_of_misuse("Result::error() was called, but the result has a value", nullptr);
+    return error;
   }
 
   std::variant<T, Error> state_;

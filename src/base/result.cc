@@ -1,0 +1,14 @@
+#include "rdmacomm/base/result.h"
+
+#include <cstdlib>
+
+#include "rdmacomm/base/log.h"
+
+namespace rdmacomm::detail {
+
+void die_of_misuse(const char* what, const Error* failure) noexcept {
+  RDMACOMM_LOG(FATAL) << "a bug of this program: " << what << (failure != nullptr ? ": " + failure->message() : "");
+  std::abort();
+}
+
+}  // namespace rdmacomm::detail
