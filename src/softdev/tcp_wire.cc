@@ -198,9 +198,11 @@ bool TcpWire::is_abandoned(std::uint32_t done) const noexcept {
 
 bool TcpWire::heard(std::uint32_t done) {
   if (is_abandoned(done)) return true;
+  // Nothing that is to be sent again is carried out before it was.
+  if (restart_ && done != *restart_) return false;
   const std::uint32_t ahead = done - first_;
   const bool late = static_cast<std::int32_t>(done - answered_) < 0;
-  if (late || ahead > sending_) return false;
+  if (late || ahead > std::min(sending_, under_way_.size())) return false;
   // What READs have brought is not passed over.
   for (std::uint32_t i = answered_ - first_; i < ahead; ++i) {
     if (under_way_[i].refused != IBV_WC_SUCCESS || brings_bytes(under_way_[i].wr->opcode)) return false;
@@ -209,27 +211,36 @@ bool TcpWire::heard(std::uint32_t done) {
   return true;
 }
 
+/// Whether the request with this number has gone out, if only in part.
+bool TcpWire::was_begun(std::uint32_t number) const noexcept {
+  return number - first_ < sending_ + (is_in_request() ? 1 : 0) && !restart_;
+}
+
+bool TcpWire::take_payload(const TcpAnswer& answer) {
+  brought_ = answer.done - 1;
+  if (is_abandoned(brought_)) return true;
+  const std::uint32_t index = brought_ - first_;
+  // A request that was sent whole, and not one that is to be sent again.
+  if (restart_ || index >= std::min(sending_, under_way_.size()) || !heard(brought_)) return false;
+  const UnderWay& read = under_way_[index];
+  return brings_bytes(read.wr->opcode) && read.bytes == answer.length;
+}
+
 bool TcpWire::take(const TcpAnswer& answer) {
-  const std::uint32_t ahead = answer.done - first_;
-  if (answer.kind == TcpAnswer::kPayload) {
-    brought_ = answer.done - 1;
-    if (is_abandoned(brought_)) return true;
-  }
+  if (answer.kind == TcpAnswer::kPayload) return take_payload(answer);
   if (is_abandoned(answer.done) && answer.kind != TcpAnswer::kDone)
     return false;  // it must not wait, nor come to anything
-  if (answer.kind == TcpAnswer::kPayload) {
-    if (ahead == 0 || ahead > sending_ || !heard(answer.done - 1)) return false;
-    const UnderWay& read = under_way_[ahead - 1];
-    return brings_bytes(read.wr->opcode) && read.bytes == answer.length;
-  }
   if (!heard(answer.done)) return false;
+  const std::uint32_t ahead = answer.done - first_;
   switch (answer.kind) {
     case TcpAnswer::kDone: return true;
     case TcpAnswer::kNotReady:
+      if (receiver_not_ready_ || !was_begun(answer.done)) return false;
       rnr_timer_ = answer.rnr_timer;
       receiver_not_ready_ = true;
       return true;
     case TcpAnswer::kReady:
+      if (!receiver_not_ready_) return false;
       receiver_not_ready_ = false;
       if (is_in_request()) {
         restart_ = answer.done;
@@ -237,7 +248,7 @@ bool TcpWire::take(const TcpAnswer& answer) {
         restart_at(ahead);
       }
       return true;
-    case TcpAnswer::kFailed:
+    case TcpAnswer::kFailed: return was_begun(answer.done) && fail_from(answer);
     case TcpAnswer::kUnreachable: return fail_from(answer);
     default: return false;
   }
@@ -297,8 +308,15 @@ bool TcpWire::take_answer(ExecResult& result) {
   }
   forget(oldest);
   under_way_.pop_front();
-  ++first_;
-  if (sending_ != 0) --sending_;
+  if (sending_ != 0) {
+    --sending_;
+    ++first_;  // the target counts it, too
+  } else if (is_in_request()) {
+    // The target waits for bytes of it that are not there any more.
+    if (is_connected()) connection_->cut();
+    connection_.reset();
+    sent_bytes_ = 0;
+  }
   return true;
 }
 

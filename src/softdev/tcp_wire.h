@@ -100,6 +100,8 @@ class TcpWire {
   void open();
   void restart_at(std::size_t index) noexcept;
   void finish_request();
+  [[nodiscard]] bool was_begun(std::uint32_t number) const noexcept;
+  [[nodiscard]] bool take_payload(const TcpAnswer& answer);
   bool fail_from(const TcpAnswer& answer);
   [[nodiscard]] bool is_abandoned(std::uint32_t done) const noexcept;
   void forget(const UnderWay& one) noexcept;
