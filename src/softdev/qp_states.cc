@@ -307,8 +307,9 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
 
 int SoftQp::connect_by_tcp() {
   if (const int error = soft_context_.tcp().serve(qp_base.qp_num); error != 0) return error;
+  if (const int error = pairing_.begin(route_.target, attributes_.dest_qp_num); error != 0) return error;
   if (qp_base.qp_type == IBV_QPT_XRC_RECV) return 0;  // it only receives
-  tcp_ = std::make_unique<TcpWire>(own_end(), route_, attributes_.dest_qp_num);
+  tcp_ = std::make_unique<TcpWire>(own_end(), route_, attributes_.dest_qp_num, pairing_);
   keeps_all_ = true;
   return 0;
 }

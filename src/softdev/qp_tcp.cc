@@ -61,6 +61,12 @@ bool SoftQp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept
   return tcp_ != nullptr && attributes_.dest_qp_num == target_qpn && tcp_->greeting().token == token;
 }
 
+bool SoftQp::admits(const TcpSecret& shown, TcpSecret& own) noexcept {
+  const std::scoped_lock guard(send_lock_);
+  own = pairing_.own();
+  return pairing_.is_peers(shown);
+}
+
 bool SoftQp::is_one_way_locked() const noexcept {
   return softdev::is_one_way(service_, route_, number(), attributes_.dest_qp_num);
 }

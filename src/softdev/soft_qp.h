@@ -24,6 +24,7 @@
 #include "softdev/reusing_queue.h"
 #include "softdev/shared_file.h"
 #include "softdev/soft_ah.h"
+#include "softdev/tcp_pairing.h"
 #include "softdev/tcp_wire.h"
 #include "softdev/wire.h"
 
@@ -186,6 +187,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept;
   /// Whether this queue pair has sent that greeting to `target_qpn`.
   [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept;
+  /// Whether the initiator that has shown this secret is the one that it is connected to. `own`: the secret to be shown to it.
+  [[nodiscard]] bool admits(const TcpSecret& shown, TcpSecret& own) noexcept;
   /// The other end, whose part that is not, asks this one to connect.
   void connect_now() noexcept;
   /// It is this one's part to connect, and not the other end's.
@@ -323,6 +326,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   std::unique_ptr<Wire> wire_;    // nullptr where tcp_ is there
+  TcpPairing pairing_;            // with a queue pair of another host
   std::unique_ptr<TcpWire> tcp_;  // connected to another host
   Route route_;
   bool keeps_all_ = late_;  // no request is carried out while it is posted

@@ -31,7 +31,7 @@ TcpDatagramAddress address_of(const SoftAh& ah) noexcept {
 }  // namespace
 
 TcpDatagrams::TcpDatagrams(const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
-    : own_(own), link_(*own.context, route, greeting_of(own, target_qpn)) {}
+    : own_(own), link_(*own.context, route, greeting_of(own, target_qpn), nullptr) {}
 
 ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
   if (unsent() + sizeof(TcpRequest) + sizeof(TcpDatagramAddress) + bytes > kMostUnsent) {

@@ -1,6 +1,7 @@
 #include "softdev/tcp_introduction.h"
 
 #include <cerrno>
+#include <cstddef>
 
 #include "softdev/tcp_socket.h"
 
@@ -20,8 +21,13 @@ std::optional<TcpWelcome> TcpIntroduction::welcome(int socket) noexcept {
   iovec place{&welcome, sizeof(welcome)};
   const Moved received = tcp_receive(socket, {&place, 1});
   if (received.error == EAGAIN) return {};
-  // Twelve bytes that were sent in one piece arrive in one piece.
-  if (received.bytes != sizeof(welcome) || welcome.magic != kTcpMagic) welcome.answer = Welcome::kNotYet;
+  // So few bytes that were sent in one piece arrive in one piece.
+  const bool is_other_version = received.bytes >= offsetof(TcpWelcome, answer) && welcome.version != kTcpVersion;
+  if (welcome.magic == kTcpMagic && is_other_version) {
+    welcome.answer = Welcome::kRefused;
+  } else if (received.bytes != sizeof(welcome) || welcome.magic != kTcpMagic) {
+    welcome.answer = Welcome::kNotYet;
+  }
   return welcome;
 }
 

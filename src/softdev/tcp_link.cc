@@ -66,8 +66,8 @@ bool connects_to_other(Service service, const Route& route, std::uint32_t own, s
   return order == 0 ? own < other : order < 0;
 }
 
-TcpLink::TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting) noexcept
-    : context_(context), route_(route), introduction_(greeting) {}
+TcpLink::TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting, TcpPairing* pairing) noexcept
+    : context_(context), route_(route), pairing_(pairing), introduction_(greeting) {}
 
 std::optional<TcpLink::Welcomed> TcpLink::advance() {
   if (state_ == State::kClosed && Clock::now() >= next_try_) open();
@@ -104,12 +104,13 @@ std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {
   const std::optional<TcpWelcome> reply = introduction_.welcome(socket_.get());
   if (!reply) return {};
   const bool comes = reply->answer == Welcome::kYes && !calls();
-  if (comes) {
+  const bool is_target = !comes || pairing_ == nullptr || pairing_->is_peers(reply->secret);
+  if (comes && is_target) {
     Welcomed welcomed{std::move(socket_), reply->path_mtu};
     try_again();  // where this one is lost
     return welcomed;
   }
-  if (reply->answer == Welcome::kRefused) {
+  if (reply->answer == Welcome::kRefused || !is_target) {
     refuse();
   } else {
     try_again();  // who was called connects; if not, it is called again

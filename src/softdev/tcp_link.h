@@ -8,6 +8,7 @@
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/local_wire.h"
 #include "softdev/tcp_introduction.h"
+#include "softdev/tcp_pairing.h"
 #include "softdev/tcp_protocol.h"
 #include "softdev/tcp_socket.h"
 
@@ -40,7 +41,8 @@ class TcpLink {
     std::uint32_t path_mtu;  ///< the other end's
   };
 
-  TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting) noexcept;
+  /// pairing  by which the target is known again; nullptr: of datagrams, whose target may be anybody
+  TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting, TcpPairing* pairing) noexcept;
 
   /// Goes on as far as it can without waiting. A link that calls has nothing to give.
   [[nodiscard]] std::optional<Welcomed> advance();
@@ -65,6 +67,7 @@ class TcpLink {
 
   SoftContext& context_;
   const Route route_;
+  TcpPairing* const pairing_;
   TcpIntroduction introduction_;
   UniqueFd socket_;
   State state_ = State::kClosed;

@@ -9,6 +9,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -20,7 +21,7 @@ namespace rdmacomm::softdev {
 static_assert(std::endian::native == std::endian::little, "the structs below go out as they lie in memory");
 
 inline constexpr std::uint32_t kTcpMagic = 0x70746673;  // "sftp"
-inline constexpr std::uint16_t kTcpVersion = 3;
+inline constexpr std::uint16_t kTcpVersion = 4;
 
 /// The port of the process that has the number `qpn`: one for each block of numbers, 61440 to 65535. None of them is
 /// given out by Linux as it comes (ip_local_port_range ends at 60999).
@@ -28,6 +29,9 @@ inline constexpr std::uint16_t kTcpVersion = 3;
   return static_cast<std::uint16_t>(0xf000U | qpn >> kQpnBlockBits);
 }
 static_assert(kQpnBlocks <= 0x1000);
+
+/// Random bits that one queue pair shows the other with each connection, see TcpPairing.
+using TcpSecret = std::array<std::uint8_t, 16>;
 
 enum class GreetingKind : std::uint8_t {
   kConnection = 1,  ///< what `initiator_qpn` has to say to `target_qpn` follows
@@ -44,9 +48,10 @@ struct TcpGreeting {
   std::uint32_t target_qpn = 0;
   std::uint32_t path_mtu = 0;  ///< bytes
   std::uint32_t reserved = 0;
-  std::uint64_t token = 0;  ///< of this connection alone
+  std::uint64_t token = 0;  ///< names the greeting in the question that comes back
+  TcpSecret secret{};       ///< the initiator's; zero in a question, in a call, and of datagrams
 };
-static_assert(sizeof(TcpGreeting) == 32);
+static_assert(sizeof(TcpGreeting) == 48);
 
 enum class Welcome : std::uint8_t {
   kYes = 1,
@@ -59,9 +64,10 @@ struct TcpWelcome {
   std::uint16_t version = kTcpVersion;
   Welcome answer{};
   std::uint8_t reserved = 0;
-  std::uint32_t path_mtu = 0;  ///< bytes; of who welcomes
+  std::uint32_t path_mtu = 0;  ///< bytes; of the queue pair that welcomes. Zero where it does not
+  TcpSecret secret{};          ///< of the queue pair that welcomes; zero where it does not, and of datagrams
 };
-static_assert(sizeof(TcpWelcome) == 12);
+static_assert(sizeof(TcpWelcome) == 28);
 
 /// What follows on the connection are frames. Each begins with its kind.
 enum class FrameKind : std::uint8_t { kRequest = 1, kAnswer };

@@ -3,7 +3,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "softdev/soft_context.h"
@@ -46,14 +49,25 @@ void TcpVisitor::read_greeting() {
       stage_ = Stage::kOver;
       return;
     }
+    // The greetings of other versions have other lengths: they are not waited for.
+    if (!begins_as_a_greeting()) {
+      stage_ = reply(Welcome::kRefused);
+      return;
+    }
   }
   input_.take(greeting_);
   stage_ = judge();
 }
 
+bool TcpVisitor::begins_as_a_greeting() noexcept {
+  const TcpGreeting expected;
+  const std::size_t known = std::min(input_.available(), offsetof(TcpGreeting, kind));
+  return std::memcmp(input_.data(), &expected, known) == 0;
+}
+
 TcpVisitor::Stage TcpVisitor::judge() {
   const bool has_number = greeting_.initiator_qpn != 0 && greeting_.initiator_qpn <= kGreatestQpn;
-  if (greeting_.magic != kTcpMagic || greeting_.version != kTcpVersion || !has_number) return reply(Welcome::kRefused);
+  if (!has_number) return reply(Welcome::kRefused);
   if (greeting_.kind == GreetingKind::kConfirm) return judge_confirm();
   target_ = context_.queue_pairs().find(greeting_.target_qpn);
   const bool expected =
@@ -81,6 +95,7 @@ TcpVisitor::Stage TcpVisitor::ask_back() {
   socket_of_question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
   TcpGreeting question = greeting_;
   question.kind = GreetingKind::kConfirm;
+  question.secret = {};  // another process may have the initiator's port by now
   question_.emplace(question);
   return socket_of_question_.valid() ? Stage::kAsking : Stage::kOver;
 }
@@ -92,14 +107,19 @@ void TcpVisitor::read_confirmation() {
   const std::optional<TcpWelcome> answer = question_->welcome(question());
   if (!answer) return;
   socket_of_question_.reset();
-  stage_ = reply(answer->answer == Welcome::kYes ? Welcome::kYes : Welcome::kRefused);
+  const bool comes = answer->answer == Welcome::kYes && target_->admits(greeting_.secret, secret_);
+  stage_ = reply(comes ? Welcome::kYes : Welcome::kRefused);
 }
 
 /// The first that is sent on a connection: there is room for it.
 TcpVisitor::Stage TcpVisitor::reply(Welcome answer) {
   TcpWelcome message;
   message.answer = answer;
-  message.path_mtu = target_ == nullptr ? 0 : target_->path_mtu();
+  const bool is_welcome = answer == Welcome::kYes && target_ != nullptr;
+  if (is_welcome) {  // nobody else learns which numbers there are
+    message.path_mtu = target_->path_mtu();
+    message.secret = secret_;
+  }
   iovec whole{&message, sizeof(message)};
   const bool said = tcp_send(socket(), {&whole, 1}).bytes == sizeof(message);
   const bool stays = said && answer == Welcome::kYes && greeting_.kind == GreetingKind::kConnection;

@@ -36,6 +36,7 @@ class TcpVisitor final : public TcpServed {
   enum class Stage : std::uint8_t { kGreeting, kAsking, kWelcome, kOver };
 
   void read_greeting();
+  [[nodiscard]] bool begins_as_a_greeting() noexcept;
   [[nodiscard]] Stage judge();
   [[nodiscard]] Stage judge_confirm();
   [[nodiscard]] Stage judge_call(SoftQp& target);
@@ -53,6 +54,7 @@ class TcpVisitor final : public TcpServed {
   Stage stage_ = Stage::kGreeting;
   TcpGreeting greeting_;
   std::shared_ptr<SoftQp> target_;
+  TcpSecret secret_{};  // that the welcome shows
   TcpInput input_;
 };
 

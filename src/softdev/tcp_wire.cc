@@ -32,9 +32,13 @@ std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::sp
   return count;
 }
 
-TcpGreeting greeting_for(const LocalEnd& own, const Route& route, std::uint32_t target_qpn) {
+TcpGreeting greeting_for(const LocalEnd& own, const Route& route, std::uint32_t target_qpn, const TcpSecret& secret) {
   TcpGreeting greeting = greeting_of(own, target_qpn);
-  if (!connects_to_other(own.service, route, own.qpn, target_qpn)) greeting.kind = GreetingKind::kCall;
+  if (connects_to_other(own.service, route, own.qpn, target_qpn)) {
+    greeting.secret = secret;
+  } else {
+    greeting.kind = GreetingKind::kCall;
+  }
   return greeting;
 }
 
@@ -54,8 +58,8 @@ std::size_t TcpWire::UnderWay::pieces(std::size_t done, std::span<iovec> to) {
   return count;
 }
 
-TcpWire::TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
-    : own_(own), link_(*own.context, route, greeting_for(own, route, target_qpn)) {}
+TcpWire::TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn, TcpPairing& pairing)
+    : own_(own), link_(*own.context, route, greeting_for(own, route, target_qpn, pairing.own()), &pairing) {}
 
 TcpWire::~TcpWire() = default;
 

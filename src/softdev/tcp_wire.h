@@ -28,7 +28,8 @@ class TcpConnection;
 /// Threads: one at a time, the holder of the send queue.
 class TcpWire {
  public:
-  TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn);
+  /// pairing  has begun with that target, and lives longer than this
+  TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn, TcpPairing& pairing);
   ~TcpWire();
 
   /// Starts a request, in order, of a queue pair that has polled so many messages of the target's. It stays as it is, slices and

@@ -20,13 +20,15 @@ struct ManualScene {
   ManualPeer peer;
   Qp qp;
   UniqueFd connection;
+  TcpGreeting greeting;  // its first
 
   explicit ManualScene(const QpSettings& settings = {}) : qp(node, settings) {
     qp.connect_to(peer.number);
     EXPECT_EQ(qp.post_recv(memory.slice(0, 64), 1), 0);
     EXPECT_EQ(qp.post_recv(memory.slice(64, 64), 2), 0);
     connection = peer.accept();
-    EXPECT_EQ(hear<TcpGreeting>(connection).initiator_qpn, qp.number());
+    greeting = hear<TcpGreeting>(connection);
+    EXPECT_EQ(greeting.initiator_qpn, qp.number());
     welcome(connection);
   }
   [[nodiscard]] bool is_answer() const {
