@@ -15,14 +15,9 @@ int EventQueue::open() {
   waiting_count_.reset(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE | EFD_NONBLOCK));
   fd_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!waiting_count_ || !fd_) return errno;
-  also_readable_with(waiting_count_.get());
-  return 0;
-}
-
-void EventQueue::also_readable_with(int fd) {
   epoll_event readable{};
   readable.events = EPOLLIN;
-  epoll_ctl(fd_.get(), EPOLL_CTL_ADD, fd, &readable);
+  return epoll_ctl(fd_.get(), EPOLL_CTL_ADD, waiting_count_.get(), &readable) == 0 ? 0 : errno;
 }
 
 void EventQueue::push(const ibv_async_event& event, EventSource& source) {
@@ -35,15 +30,17 @@ void EventQueue::push(const ibv_async_event& event, EventSource& source) {
 
 bool EventQueue::take(ibv_async_event& event) {
   const std::scoped_lock lock(mutex_);
+  if (waiting_.empty()) return false;
+  count_down(1);
+  event = waiting_.front().event;
+  ++waiting_.front().source->taken;
+  waiting_.pop_front();
+  return true;
+}
+
+void EventQueue::count_down(std::size_t events) noexcept {
   std::uint64_t one = 0;
-  while (read(waiting_count_.get(), &one, sizeof(one)) == sizeof(one)) {
-    if (waiting_.empty()) continue;  // what it was about was destroyed since
-    event = waiting_.front().event;
-    ++waiting_.front().source->taken;
-    waiting_.pop_front();
-    return true;
-  }
-  return false;
+  for (; events != 0; --events) (void)!read(waiting_count_.get(), &one, sizeof(one));
 }
 
 int EventQueue::wait() const {
@@ -65,7 +62,7 @@ void EventQueue::acknowledge(EventSource& source) {
 void EventQueue::retire(EventSource& source) {
   std::unique_lock lock(mutex_);
   source.retired = true;
-  std::erase_if(waiting_, [&source](const Waiting& waiting) { return waiting.source == &source; });
+  count_down(std::erase_if(waiting_, [&source](const Waiting& waiting) { return waiting.source == &source; }));
   acknowledged_.wait(lock, [&source] { return source.acknowledged == source.taken; });
 }
 

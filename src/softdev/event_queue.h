@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <mutex>
@@ -19,17 +20,14 @@ struct EventSource {
   bool retired = false;
 };
 
-/// What get_async_event hands out. Its descriptor (ibv_context::async_fd) is readable while events wait, or where there may
-/// be some: see also_readable_with().
+/// What get_async_event hands out. Its descriptor (ibv_context::async_fd) is readable while events wait, and only then: a program
+/// that found it readable calls get_async_event, which blocks if there is no event.
 /// Threads: any.
 class EventQueue {
  public:
   /// 0, or an errno value.
   [[nodiscard]] int open();
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-
-  /// Makes fd() readable while `fd` is, too; until that is closed.
-  void also_readable_with(int fd);
 
   /// `event` is about the object that `source` belongs to.
   void push(const ibv_async_event& event, EventSource& source);
@@ -47,8 +45,10 @@ class EventQueue {
     EventSource* source;
   };
 
-  UniqueFd waiting_count_;  // an eventfd
-  UniqueFd fd_;             // epoll: of that, and of others
+  void count_down(std::size_t events) noexcept;
+
+  UniqueFd waiting_count_;  // an eventfd: how many events wait
+  UniqueFd fd_;             // epoll: of that. The application may make it non-blocking, and the other one is always
   std::mutex mutex_;
   std::condition_variable acknowledged_;
   std::deque<Waiting> waiting_;

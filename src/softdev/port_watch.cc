@@ -5,7 +5,10 @@
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netpacket/packet.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +18,7 @@
 
 #include "rdmacomm/verbs/gid.h"
 #include "softdev/gid_table.h"
+#include "softdev/service_thread.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -57,6 +61,37 @@ int HostLinks::read() {
   }
   freeifaddrs(list);
   return 0;
+}
+
+int PortWatch::start(const DeviceIdentity& identity, EventQueue& events) {
+  if (const int error = open(identity); error != 0) return error;
+  stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const int error = stop_ ? start_service_thread(thread_, "soft0-port", [this, &events] { run(events); }) : errno;
+  if (error != 0) socket_.reset();
+  return error;
+}
+
+void PortWatch::stop() noexcept {
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  (void)!write(stop_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+void PortWatch::run(EventQueue& events) {
+  constexpr int kAgainMs = 1000;
+  for (;;) {
+    std::array<pollfd, 2> sockets{{{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
+    (void)poll(sockets.data(), sockets.size(), is_behind() ? kAgainMs : -1);
+    if (sockets[1].revents != 0) return;
+    look(events);
+  }
+}
+
+/// The system has not told what it was asked for.
+bool PortWatch::is_behind() {
+  const std::scoped_lock lock(mutex_);
+  return old_links_ || old_gids_;
 }
 
 int PortWatch::open(const DeviceIdentity& identity) {

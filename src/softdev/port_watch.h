@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "rdmacomm/base/unique_fd.h"
@@ -27,23 +28,33 @@ class HostLinks {
   std::set<int> up_;
 };
 
-/// Hears of changes by a netlink socket, and says which of them are events: a port that goes down with the last interface
-/// or comes up with the first, a GID table that differs. No thread waits for them: the socket makes the context's
-/// async_fd readable, and who takes events looks here first. So it knows the table, too, without asking for all addresses.
+/// Is told of changes by a netlink socket, and says which of them are events: a port that goes down with the last interface
+/// or comes up with the first, a GID table that differs. A thread reads the socket. Most messages are no events, and
+/// only a program can tell: so the socket itself cannot make the context's async_fd readable. The watch knows the GID
+/// table, too, without asking for all addresses.
 /// Threads: any.
 class PortWatch {
  public:
-  /// 0, or an errno value: there will be no events.
-  [[nodiscard]] int open(const DeviceIdentity& identity);
-  /// Readable while there may be something new; -1: not open.
-  [[nodiscard]] int fd() const noexcept { return socket_.get(); }
-  /// Tells `events` what has happened since the last time.
+  PortWatch() = default;
+  PortWatch(const PortWatch&) = delete;
+  PortWatch& operator=(const PortWatch&) = delete;
+  ~PortWatch() { stop(); }
+
+  /// Watches this thread's network namespace from now on, and tells `events`, which must live until stop(). 0, or an errno value:
+  /// there will be no events.
+  [[nodiscard]] int start(const DeviceIdentity& identity, EventQueue& events);
+  /// Tells of nothing more.
+  void stop() noexcept;
+  /// Tells `events` what has happened since the last time, without waiting for the thread.
   void look(EventQueue& events);
   /// The port's GID table as it is now; looks first. Returns  as gid_table(), also where the watch is not open
   /// Cost: one system call, but where something has changed: the kernel has said so before the change is done.
   [[nodiscard]] int gids(std::vector<ibv_gid_entry>& table, EventQueue& events);
 
  private:
+  [[nodiscard]] int open(const DeviceIdentity& identity);
+  void run(EventQueue& events);
+  [[nodiscard]] bool is_behind();
   void read_messages(EventQueue& events);
   void take_links(HostLinks links, EventQueue& events);
   void take_gids(std::vector<ibv_gid_entry> gids, EventQueue& events);
@@ -51,6 +62,8 @@ class PortWatch {
 
   DeviceIdentity identity_;
   UniqueFd socket_;
+  UniqueFd stop_;  ///< an eventfd: the thread is to end
+  std::thread thread_;
   EventSource source_;  // never retired: nobody waits for acknowledgements
   std::mutex mutex_;    // guards what follows
   HostLinks links_;

@@ -309,13 +309,14 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
     return nullptr;
   }
   context->verbs()->async_fd = context->events_.fd();
-  // Without netlink (a sandbox may refuse it) there are no events of the port, and all else works.
-  if (context->port_.open(context->identity()) == 0) context->events_.also_readable_with(context->port_.fd());
+  // Without netlink (a sandbox may refuse it) or another thread there are no events of the port, and all else works.
+  (void)context->port_.start(context->identity(), context->events_);
   if (!context->registrations_.create()) return nullptr;
   return context.release();
 }
 
 SoftContext::~SoftContext() {
+  port_.stop();
   tcp_.stop();
   retrier_.stop();
   server_.stop();

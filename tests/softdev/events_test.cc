@@ -179,6 +179,7 @@ TEST(AsyncEvents, ThoseOfADestroyedQueuePairAreDropped) {
   EXPECT_EQ(pair.a.next().status, IBV_WC_REM_ACCESS_ERR);
   EXPECT_TRUE(readable(pair.b_node.context->async_fd, 20'000));
   pair.b.qp.reset();
+  EXPECT_FALSE(readable(pair.b_node.context->async_fd)) << "ibv_get_async_event would block";
   ASSERT_EQ(fcntl(pair.b_node.context->async_fd, F_SETFL, O_NONBLOCK), 0);
   ibv_async_event event{};
   EXPECT_EQ(api().get_async_event(pair.b_node.context.get(), &event), -1);
