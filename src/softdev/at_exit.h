@@ -1,14 +1,13 @@
 // at_exit.h - what is to be done before the process ends.
 #pragma once
 
-#include <sys/types.h>
-
 #include <functional>
 
 namespace rdmacomm::softdev {
 
 /// Has a function called when the process ends by exit() or the end of main(), if this object is still there. Not in children that
-/// fork() made.
+/// fork() made. A signal handler may call exit(), as programs do though the standard forbids it: the function must not wait without a
+/// bound for what the interrupted thread may hold.
 /// Threads: any.
 class AtExit {
  public:
@@ -21,7 +20,6 @@ class AtExit {
   static void run_all();
 
   const std::function<void()> task_;
-  const pid_t owner_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -48,6 +48,8 @@ constexpr std::size_t kFew = 2;
 constexpr std::uint32_t kFewAtATime = 16;
 // Between two times: who asks holds the socket's lock, for which whoever brings something waits.
 constexpr int kPauses = 8;
+// How long exit() waits for the last answers.
+constexpr std::chrono::milliseconds kLastWords{500};
 // So many polls that find something, whosever it is, an answer waits at the most.
 constexpr std::uint32_t kMostOwingPolls = 16;
 
@@ -64,17 +66,15 @@ int TcpService::start() {
   if (epoll_) return 0;
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll || !wake_) return errno;
+  said_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !wake_ || !said_) return errno;
   epoll_ = std::move(epoll);
   control(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, Kind::kWake, 0);
   const int error = start_service_thread(thread_, "soft0-tcp", [this] { run(); });
   if (error != 0) {
     epoll_.reset();
   } else {
-    at_exit_.emplace([this] {
-      const std::scoped_lock lock(mutex_);
-      answer_owed(true);
-    });
+    at_exit_.emplace([this] { have_last_words_said(); });
   }
   return error;
 }
@@ -198,7 +198,10 @@ bool TcpService::leave_it_to_pollers() noexcept {
   (void)::poll(&woken, 1, kPollersPauseMs);
   // Who polls at this moment answers as well, and would have to wake the thread up once more.
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock) answer_owed(true);  // what was sent instead may wait there, behind what finds no receive
+  if (lock) {
+    answer_owed(true);  // what was sent instead may wait there, behind what finds no receive
+    say_last_words();
+  }
   return true;
 }
 
@@ -216,10 +219,31 @@ void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
   get_ready_to_sleep();
 }
 
+/// When the process ends. A signal handler may have called exit() while this thread held mutex_, a send queue or the allocator's
+/// lock: so the service's thread does it, and is waited for no longer than that.
+void TcpService::have_last_words_said() noexcept {
+  const Clock::time_point give_up_at = Clock::now() + kLastWords;
+  process_ends_.store(true);
+  wake_thread();
+  pollfd said{said_.get(), POLLIN, 0};
+  for (auto left = kLastWords; left.count() > 0;) {
+    if (::poll(&said, 1, static_cast<int>(left.count())) >= 0 || errno != EINTR) return;
+    left = std::chrono::duration_cast<std::chrono::milliseconds>(give_up_at - Clock::now());
+  }
+}
+
+void TcpService::say_last_words() noexcept {
+  if (!process_ends_.exchange(false)) return;
+  answer_owed(true);
+  const std::uint64_t one = 1;
+  (void)!write(said_.get(), &one, sizeof(one));
+}
+
 void TcpService::get_ready_to_sleep() noexcept {
   answer_owed(true);
   std::uint64_t wakes = 0;
   if (woken_.exchange(false)) (void)!read(wake_.get(), &wakes, sizeof(wakes));
+  say_last_words();     // after that, too
   pause_ms_ = pause();  // after that: what it was woken for may have come only now
 }
 

@@ -83,6 +83,8 @@ class TcpService {
   bool leave_it_to_pollers() noexcept;
   void take_back_from_pollers(Clock::time_point now) noexcept;
   void get_ready_to_sleep() noexcept;
+  void have_last_words_said() noexcept;
+  void say_last_words() noexcept;
   void hurry_thread() noexcept;
   void wake_thread() noexcept;
   void handle_all(std::span<const epoll_event> events);
@@ -113,6 +115,7 @@ class TcpService {
   std::atomic<std::uint32_t> vain_polls_{0};  // in a row, that found somebody else at it
   std::atomic<bool> polls_ended_{false};
   std::atomic<bool> has_arrivals_{false};
+  std::atomic<bool> process_ends_{false};     // the thread is to answer what is owed, and to say so by said_
   std::atomic<bool> left_to_pollers_{false};  // the thread sleeps, for a millisecond at a time; changes under mutex_
   // Of the thread alone.
   std::uint32_t polls_seen_ = 0;
@@ -122,6 +125,7 @@ class TcpService {
 
   UniqueFd epoll_;
   UniqueFd wake_;
+  UniqueFd said_;  // an eventfd
   std::thread thread_;
   std::mutex start_mutex_;                       // taken by who holds a send queue; guards
   std::map<std::uint16_t, UniqueFd> listeners_;  // by port

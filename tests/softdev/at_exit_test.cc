@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -37,6 +39,25 @@ TEST(AtExit, IsNotCalledOnceItIsGone) {
 TEST(AtExit, IsNotCalledInAChildOfItsOwner) {
   const AtExit task(say_it);
   EXPECT_EXIT(std::exit(0), ExitedWithCode(0), Not(HasSubstr("the end")));
+}
+
+/// While tasks run, nobody else may come or go; a child that is made then is another process.
+TEST(AtExit, AChildThatIsMadeMeanwhileIsNotHeldUp) {
+  const auto end = [] {
+    const AtExit task([] {
+      const pid_t child = fork();
+      if (child == 0) {
+        alarm(20);
+        { const AtExit own(say_it); }
+        _exit(0);
+      }
+      int status = -1;
+      waitpid(child, &status, 0);
+      (void)std::fputs(status == 0 ? "the child has ended" : "the child hung", stderr);
+    });
+    std::exit(3);
+  };
+  EXPECT_EXIT(end(), ExitedWithCode(3), "the child has ended");
 }
 
 }  // namespace

@@ -1,9 +1,16 @@
 // Between hosts who polls asks the sockets himself, and epoll is told of nothing meanwhile. When that ends, nothing may be lost of
 // what comes then, or could not be sent before.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "softdev/manual_scene.h"
@@ -53,6 +60,30 @@ TEST(TcpPolling, WhatASocketHadNoRoomForGoesWhenItHasEnded) {
   // Whoever reads nothing for kVanishedAfter has vanished, and all those polls may take longer.
   ASSERT_NO_FATAL_FAILURE(be_left_to_polls(scene, read_on));
   while (done < kMuch) ASSERT_NO_FATAL_FAILURE(read_on());
+}
+
+/// A signal handler that ends the process interrupts the thread that polls, nearly always while that has a lock.
+TEST(TcpPolling, AHandlerThatInterruptsAPollCanEndTheProcess) {
+  constexpr int kTimes = 4;
+  const auto end = [] {
+    alarm(30);  // for one that never ends
+    const WireVariable variable("tcp");
+    Pair pair;
+    struct sigaction action {};
+    action.sa_handler = [](int) { std::exit(3); };
+    sigaction(SIGUSR1, &action, nullptr);
+    static std::atomic<bool> polls{false};
+    std::thread sender([poller = pthread_self()] {
+      while (!polls) std::this_thread::yield();
+      pthread_kill(poller, SIGUSR1);
+    });
+    sender.detach();
+    for (std::uint64_t i = 0;; ++i) {
+      (void)pair.a.poll(1);
+      if (i == 10'000) polls = true;
+    }
+  };
+  for (int i = 0; i < kTimes; ++i) EXPECT_EXIT(end(), ::testing::ExitedWithCode(3), "") << i;
 }
 
 }  // namespace
