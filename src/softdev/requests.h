@@ -12,6 +12,13 @@
 
 namespace rdmacomm::softdev {
 
+/// Whether a byte that another host has sent names an operation that a target carries out. What does not may be out of the range of
+/// ibv_wr_opcode, and a cast is not defined then.
+[[nodiscard]] constexpr bool is_remote_opcode(std::uint8_t byte) noexcept {
+  static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_ATOMIC_FETCH_AND_ADD == 6);
+  return byte <= IBV_WR_ATOMIC_FETCH_AND_ADD || byte == IBV_WR_SEND_WITH_INV;
+}
+
 [[nodiscard]] constexpr bool is_atomic(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }

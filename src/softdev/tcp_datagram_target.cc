@@ -37,7 +37,8 @@ SoftAh handle_of(const TcpDatagramAddress& address) noexcept {
 
 /// Whether a peer that follows the protocol could have sent it.
 bool is_valid(const TcpRequest& request) noexcept {
-  return is_send(static_cast<ibv_wr_opcode>(request.opcode)) && request.length <= kPortMtuBytes;
+  return is_remote_opcode(request.opcode) && is_send(static_cast<ibv_wr_opcode>(request.opcode)) &&
+         request.length <= kPortMtuBytes;
 }
 
 }  // namespace

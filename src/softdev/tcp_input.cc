@@ -62,9 +62,10 @@ void TcpInput::make_room(std::size_t length) {
   if (available() == bytes_.size()) bytes_.resize(std::min(2 * bytes_.size(), length));
 }
 
-bool TcpInput::linger() {
+bool TcpInput::linger(std::size_t most) {
   for (int reads = 0; reads < kMostReads; ++reads) {
-    (void)skip(available());
+    lingered_ += skip(available());
+    if (lingered_ > most) return false;
     const int error = fill(1);
     if (error != 0) return error == EAGAIN;
   }

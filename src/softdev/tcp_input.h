@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -47,8 +48,8 @@ class TcpInput {
     if (bytes_.size() < kUsual) bytes_.resize(kUsual);
   }
   /// To close a socket with something unread would take back what was sent by it last. So it is read until the other end has
-  /// closed: a piece at each call, however much comes. false: it has closed.
-  [[nodiscard]] bool linger();
+  /// closed: a piece at each call, however much comes. false: it has closed, or has sent more than `most` bytes in all calls.
+  [[nodiscard]] bool linger(std::size_t most = SIZE_MAX);
   /// Brings at most `most` bytes to `places`: what is available, else from the socket, and with the last of them up to `ahead` of
   /// what follows (to here).
   [[nodiscard]] Moved move(std::span<iovec> places, std::size_t most, std::size_t ahead = 0) noexcept;
@@ -60,7 +61,8 @@ class TcpInput {
   std::vector<std::byte> bytes_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  bool drained_ = false;  // there was less in the socket than was asked for
+  std::size_t lingered_ = 0;  // bytes that linger() has read
+  bool drained_ = false;      // there was less in the socket than was asked for
 };
 
 }  // namespace rdmacomm::softdev

@@ -19,6 +19,7 @@ constexpr std::uint32_t kWriteTail = 64;
 /// Of a long message, as much is waited for at a time.
 constexpr std::size_t kLargestPiece = 256 * 1024;
 
+/// Of a request that is_valid().
 ibv_wr_opcode opcode_of(const TcpRequest& request) noexcept {
   return static_cast<ibv_wr_opcode>(request.opcode);
 }
@@ -29,7 +30,7 @@ bool has_payload(const TcpRequest& request) noexcept {
 
 /// Whether a peer that follows the protocol could have sent it.
 bool is_valid(const TcpRequest& request, Service service) noexcept {
-  if (request.length > kMaxMessageBytes) return false;
+  if (!is_remote_opcode(request.opcode) || request.length > kMaxMessageBytes) return false;
   if (is_atomic(opcode_of(request))) return is_reliable(service) && request.length == sizeof(std::uint64_t);
   if (request.opcode == IBV_WR_RDMA_READ) return is_reliable(service);
   return has_payload(request);

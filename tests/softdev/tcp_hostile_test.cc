@@ -10,6 +10,7 @@
 
 #include "softdev/manual_scene.h"
 #include "softdev/raw_verbs.h"
+#include "softdev/requests.h"
 #include "softdev/tcp_stranger.h"
 
 namespace rdmacomm::softdev::test {
@@ -126,9 +127,41 @@ TEST(TcpHostile, AReadBringsNothingBetweenTheWordToSendAgainAndThat) {
   EXPECT_TRUE(HalfSent::ends(scene.connection));
 }
 
-/// Some hundreds of targets that say what comes to their mind.
+TEST(TcpHostile, AByteIsAnOperationOfATargetOrNone) {
+  std::vector<unsigned> known;
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    if (is_remote_opcode(static_cast<std::uint8_t>(byte))) known.push_back(byte);
+  }
+  EXPECT_EQ(known, (std::vector<unsigned>{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
+                                          IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
+                                          IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND_WITH_INV}));
+}
+
+TEST(TcpHostile, AnUnknownOperationEndsTheConnection) {
+  for (const std::uint8_t opcode : {std::uint8_t{IBV_WR_LOCAL_INV}, std::uint8_t{97}, std::uint8_t{255}}) {
+    const ManualScene scene;
+    TcpRequest request;
+    request.opcode = opcode;
+    say(scene.connection, request);
+    EXPECT_TRUE(is_closed(scene.connection)) << unsigned{opcode};
+  }
+}
+
+/// A stranger that was refused: what it sends is not read for long.
+TEST(TcpHostile, AStrangerThatWasRefusedIsCutOff) {
+  const ManualScene scene;
+  const UniqueFd stranger = knock(scene.qp.number());
+  say(stranger, std::uint64_t{0});  // no greeting
+  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+  const std::vector<std::byte> more(1U << 20);
+  std::size_t megabytes = 0;
+  while (megabytes < 64 && send(stranger.get(), more.data(), more.size(), MSG_NOSIGNAL) > 0) ++megabytes;
+  EXPECT_LT(megabytes, 64U);
+}
+
+/// A hundred targets that say what comes to their mind.
 TEST(TcpHostile, AnyNumbersEndInOrder) {
-  constexpr unsigned kTargets = 300;
+  constexpr unsigned kTargets = 100;
   const std::array<std::uint32_t, 12> numbers{0, 1, 2, 3, 4, 7, 8, 9, 1009, 0x7fffffff, 0x80000000, 0xffffffff};
   const WireVariable variable("tcp");
   Node node;
