@@ -189,6 +189,9 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept;
   /// Whether the initiator that has shown this secret is the one that it is connected to. `own`: the secret to be shown to it.
   [[nodiscard]] bool admits(const TcpSecret& shown, TcpSecret& own) noexcept;
+  /// Somebody who greets as its peer is asked back. false: somebody is already.
+  [[nodiscard]] bool begin_question() noexcept { return !is_questioned_.exchange(true, std::memory_order_relaxed); }
+  void end_question() noexcept { is_questioned_.store(false, std::memory_order_relaxed); }
   /// The other end, whose part that is not, asks this one to connect.
   void connect_now() noexcept;
   /// It is this one's part to connect, and not the other end's.
@@ -325,8 +328,9 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   std::atomic<std::uint32_t> failed_life_{0};    // that the initiator has found a failure in; 0: none
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
-  std::unique_ptr<Wire> wire_;    // nullptr where tcp_ is there
-  TcpPairing pairing_;            // with a queue pair of another host
+  std::unique_ptr<Wire> wire_;  // nullptr where tcp_ is there
+  TcpPairing pairing_;          // with a queue pair of another host
+  std::atomic<bool> is_questioned_{false};
   std::unique_ptr<TcpWire> tcp_;  // connected to another host
   Route route_;
   bool keeps_all_ = late_;  // no request is carried out while it is posted

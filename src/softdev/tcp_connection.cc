@@ -266,8 +266,8 @@ bool TcpConnection::linger() {
   return input_.linger();
 }
 
-void TcpConnection::forget(std::uint32_t qpn, bool comes_again) {
-  if (own_ == nullptr || own_->number() != qpn) return;
+bool TcpConnection::forget(std::uint32_t qpn, bool comes_again) {
+  if (own_ == nullptr || own_->number() != qpn) return false;
   if (comes_again && stage_ == Stage::kServing) {
     const BiasedGuard guard(own_->send_lock());
     TcpAnswer answer;
@@ -275,9 +275,10 @@ void TcpConnection::forget(std::uint32_t qpn, bool comes_again) {
     output_.say(answer);
   }
   answer_what_is_owed();
-  if (stage_ != Stage::kServing) return;
+  if (stage_ != Stage::kServing) return true;
   end(output_.is_reading() ? TcpStep::kBroken : TcpStep::kLeave);
   if (!blocked_.load(std::memory_order_relaxed)) leave_queue_pair();
+  return true;
 }
 
 /// Whose memory goes with its last user.

@@ -56,10 +56,13 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   [[nodiscard]] bool waits() const noexcept override { return target_ && target_->waits(); }
   [[nodiscard]] bool has_more() const noexcept override { return has_more_; }
   [[nodiscard]] bool lingers() const noexcept override { return stage_ == Stage::kLeaving; }
+  [[nodiscard]] TcpStanding standing() const noexcept override {
+    return stage_ == Stage::kLeaving && own_ == nullptr ? TcpStanding::kOver : TcpStanding::kPeer;
+  }
   [[nodiscard]] bool owes_answer() const noexcept override { return stage_ == Stage::kServing && output_.owes(); }
   [[nodiscard]] bool owes_much() const noexcept override { return output_.owed() >= kMuch; }
   void answer_what_is_owed() override;
-  void forget(std::uint32_t qpn, bool comes_again) override;
+  bool forget(std::uint32_t qpn, bool comes_again) override;
   [[nodiscard]] bool has_news() const noexcept override { return has_news_; }
   /// Not so among long messages: there its socket tells of as much as is worth reading.
   [[nodiscard]] bool is_brief() const noexcept override { return stage_ == Stage::kServing && !in_stream_; }

@@ -113,8 +113,9 @@ TcpStep TcpDatagramTarget::deliver() {
   return gone ? TcpStep::kBroken : TcpStep::kGoOn;
 }
 
-void TcpDatagramTarget::forget(std::uint32_t qpn, bool /*comes_again*/) {
+bool TcpDatagramTarget::forget(std::uint32_t qpn, bool /*comes_again*/) {
   if (qpn == own_qpn_) over_ = true;
+  return over_;
 }
 
 }  // namespace rdmacomm::softdev

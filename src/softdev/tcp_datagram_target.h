@@ -30,7 +30,7 @@ class TcpDatagramTarget final : public TcpServed {
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> last_taken() const noexcept override {
     return last_taken_;
   }
-  void forget(std::uint32_t qpn, bool comes_again) override;
+  bool forget(std::uint32_t qpn, bool comes_again) override;
 
  private:
   TcpStep step();

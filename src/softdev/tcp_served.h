@@ -8,6 +8,13 @@
 
 namespace rdmacomm::softdev {
 
+/// What a connection is to this process.
+enum class TcpStanding : std::uint8_t {
+  kPeer,     ///< a peer, or expected and being asked whether it is
+  kUnknown,  ///< it has not said yet who it is
+  kOver,     ///< everything was said to it: it only has to close
+};
+
 /// Threads: one at a time, see TcpService.
 class TcpServed {
  public:
@@ -33,14 +40,16 @@ class TcpServed {
   [[nodiscard]] virtual bool has_more() const noexcept { return false; }
   /// It is not known yet who it is, or it is over for all but the last words: progress() is to be called now and then.
   [[nodiscard]] virtual bool lingers() const noexcept { return false; }
+  /// Those that are no peers give way where there are too many.
+  [[nodiscard]] virtual TcpStanding standing() const noexcept { return TcpStanding::kPeer; }
   /// It has carried out what the other end does not know of yet; urgent: of much.
   [[nodiscard]] virtual bool owes_answer() const noexcept { return false; }
   [[nodiscard]] virtual bool owes_much() const noexcept { return false; }
   /// Says it.
   virtual void answer_what_is_owed() {}
   /// Queue pair `qpn` of this host is not served any more.
-  /// `comes_again`: it may be connected once more, and the other end is to try that.
-  virtual void forget(std::uint32_t /*qpn*/, bool /*comes_again*/) {}
+  /// `comes_again`: it may be connected once more, and the other end is to try that. false: this is not about that queue pair.
+  virtual bool forget(std::uint32_t /*qpn*/, bool /*comes_again*/) { return false; }
   /// Of who sends datagrams, and may have to make room for another: when one was taken last, time_point::min() where none was yet.
   /// Nothing: it is not of these.
   [[nodiscard]] virtual std::optional<std::chrono::steady_clock::time_point> last_taken() const noexcept { return {}; }

@@ -28,8 +28,11 @@ constexpr int kMostEvents = 64;
 // How often the thread looks after what no socket tells of.
 constexpr int kReceivePauseMs = 1;
 constexpr int kGreetingPauseMs = 1000;
-// More of them do not wait at a time: the oldest goes.
+// More of them do not wait at a time: others stay in the listener's queue, until one gives way that was let in so long ago and has not
+// greeted yet.
 constexpr std::size_t kMostStrangers = 1024;
+constexpr std::chrono::milliseconds kTimeToGreet{200};
+constexpr int kFullPauseMs = 20;
 // From more of them datagrams are not taken at a time.
 constexpr std::size_t kMostSenders = 1024;
 // While so many polls happen between two looks, a millisecond apart, or one that finds something, the thread sleeps: to be woken
@@ -171,13 +174,11 @@ void TcpService::serve_arrival(Arrival arrival) {
 void TcpService::forget_target(std::uint32_t qpn, bool comes_again) {
   if (!active()) return;
   const std::scoped_lock lock(mutex_);
-  std::vector<std::uint64_t> all;
-  for (const auto& [id, watched] : targets_) all.push_back(id);
-  for (const std::uint64_t id : all) {
-    const auto found = targets_.find(id);
-    if (found != targets_.end()) found->second.served->forget(qpn, comes_again);
-    (void)advance(id);
+  std::vector<std::uint64_t> concerned;
+  for (const auto& [id, watched] : targets_) {
+    if (watched.served->forget(qpn, comes_again)) concerned.push_back(id);
   }
+  for (const std::uint64_t id : concerned) (void)advance(id);
 }
 
 bool TcpService::leave_it_to_pollers() noexcept {
@@ -349,6 +350,7 @@ void TcpService::hurry_thread() noexcept {
 int TcpService::pause() {
   if (!busy_.empty() || has_arrivals_.load(std::memory_order_relaxed)) return 0;
   if (!waiting_.empty()) return kReceivePauseMs;
+  if (is_full_) return kFullPauseMs;
   return greeting_.empty() && deaf_.empty() ? -1 : kGreetingPauseMs;
 }
 
@@ -365,6 +367,7 @@ void TcpService::handle_all(std::span<const epoll_event> events) {
   for (const epoll_event& event : events) handle(event.data.u64, event.events);
   receive_arrivals();
   advance_waiting();
+  if (is_full_ && has_room_for_newcomer()) accept_again();
 }
 
 void TcpService::handle(std::uint64_t what, std::uint32_t events) {
@@ -382,21 +385,45 @@ void TcpService::handle(std::uint64_t what, std::uint32_t events) {
   }
 }
 
+/// To be told of those that wait again and again would not help.
+void TcpService::stop_accepting(int listener) {
+  control(EPOLL_CTL_MOD, listener, 0, Kind::kListener, static_cast<std::uint64_t>(listener));
+  deaf_.insert(listener);
+}
+
+void TcpService::accept_again() {
+  is_full_ = false;
+  for (const int listener : std::exchange(deaf_, {})) {
+    control(EPOLL_CTL_MOD, listener, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener));
+  }
+}
+
+bool TcpService::has_room_for_newcomer() const {
+  if (!over_.empty() || unknown_.size() < allowed(kMostStrangers)) return true;
+  return Clock::now() - targets_.at(*unknown_.begin()).since >= kTimeToGreet;
+}
+
+/// has_room_for_newcomer(). Those go first that have nothing to wait for.
+void TcpService::make_room_for_newcomer() {
+  if (unknown_.size() + over_.size() < allowed(kMostStrangers)) return;
+  drop(over_.empty() ? *unknown_.begin() : *over_.begin());
+}
+
 void TcpService::accept_all(int listener) {
   for (;;) {
+    if (!has_room_for_newcomer()) {
+      is_full_ = true;
+      return stop_accepting(listener);
+    }
     Route back;
     UniqueFd socket = tcp_accept(listener, back);
     if (!socket) {
-      // There is no descriptor for them, and to be told of them again and again would not help: they wait for a while.
-      if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-      control(EPOLL_CTL_MOD, listener, 0, Kind::kListener, static_cast<std::uint64_t>(listener));
-      deaf_.insert(listener);
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) stop_accepting(listener);
       return;
     }
-    if (greeting_.size() >= allowed(kMostStrangers)) drop(*greeting_.begin());
+    make_room_for_newcomer();
     const std::uint64_t id = next_id_++;
     targets_.emplace(id, Watched{std::make_shared<TcpVisitor>(context_, std::move(socket), back, id)});
-    greeting_.insert(id);
     (void)advance(id);
   }
 }
@@ -406,6 +433,8 @@ void TcpService::drop(std::uint64_t id) {
   waiting_.erase(id);
   busy_.erase(id);
   greeting_.erase(id);
+  unknown_.erase(id);
+  over_.erase(id);
   senders_.erase(id);
 }
 
@@ -476,6 +505,8 @@ bool TcpService::advance(std::uint64_t id) {
   is_in(waiting_, watched.served->waits());
   is_in(busy_, watched.served->has_more());
   is_in(greeting_, watched.served->lingers());
+  is_in(unknown_, watched.served->standing() == TcpStanding::kUnknown);
+  is_in(over_, watched.served->standing() == TcpStanding::kOver);
   if (watched.served->owes_answer() && watched.owing == 0) {
     watched.owing = 1;
     owing_.push_back(id);
@@ -527,9 +558,7 @@ void TcpService::look_after_strangers() {
   const auto now = std::chrono::steady_clock::now();
   if (now < strangers_due_) return;
   strangers_due_ = now + std::chrono::milliseconds(kGreetingPauseMs);
-  for (const int listener : std::exchange(deaf_, {})) {
-    control(EPOLL_CTL_MOD, listener, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener));
-  }
+  if (!is_full_) accept_again();
   for (const std::uint64_t id : std::vector(greeting_.begin(), greeting_.end())) (void)advance(id);
 }
 

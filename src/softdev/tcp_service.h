@@ -74,6 +74,7 @@ class TcpService {
     int question = -1;
     std::uint32_t events = 0;  ///< that its socket is watched for
     std::uint32_t owing = 0;   ///< for so many polls it is in owing_
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
 
   using Clock = std::chrono::steady_clock;
@@ -91,6 +92,10 @@ class TcpService {
   void handle(std::uint64_t what, std::uint32_t events);
   void end_if_over(std::uint64_t id, std::uint32_t events);
   void accept_all(int listener);
+  [[nodiscard]] bool has_room_for_newcomer() const;
+  void make_room_for_newcomer();
+  void stop_accepting(int listener);
+  void accept_again();
   void look_after_strangers();
   void note_find() noexcept;
   bool look();
@@ -135,9 +140,12 @@ class TcpService {
   std::set<std::uint64_t> waiting_;   // targets that wait for what no socket tells of
   std::set<std::uint64_t> busy_;      // targets that have more to do already
   std::vector<std::uint64_t> owing_;  // targets that owe an answer, or were dropped since
-  std::set<std::uint64_t> greeting_;  // targets that are not serving
+  std::set<std::uint64_t> greeting_;  // targets that are not serving; of these,
+  std::set<std::uint64_t> unknown_;   // those that have not said who they are, and
+  std::set<std::uint64_t> over_;      // those that only have to close
   std::set<std::uint64_t> senders_;   // targets of datagrams
-  std::set<int> deaf_;                // listeners that had no descriptor for who came
+  std::set<int> deaf_;                // listeners with connections that could not be accepted
+  bool is_full_ = false;              // because there were too many strangers
   Clock::time_point strangers_due_{};
   std::uint64_t next_id_ = 1;
   std::uint32_t looks_ = 0;

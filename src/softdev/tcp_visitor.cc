@@ -35,6 +35,11 @@ std::uint32_t TcpVisitor::events() const noexcept {
   return EPOLLIN;
 }
 
+TcpStanding TcpVisitor::standing() const noexcept {
+  if (stage_ == Stage::kGreeting) return TcpStanding::kUnknown;
+  return stage_ == Stage::kOver ? TcpStanding::kOver : TcpStanding::kPeer;
+}
+
 bool TcpVisitor::progress() {
   input_.begin_round();
   if (stage_ == Stage::kGreeting) read_greeting();
@@ -93,7 +98,10 @@ TcpVisitor::Stage TcpVisitor::judge_call(SoftQp& target) {
   return reply(Welcome::kNotYet);
 }
 
+/// For one at a time of each queue pair: so there are no more of them than the application has queue pairs.
 TcpVisitor::Stage TcpVisitor::ask_back() {
+  if (!target_->begin_question()) return reply(Welcome::kNotYet);
+  asks_ = true;
   socket_of_question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
   TcpGreeting question = greeting_;
   question.kind = GreetingKind::kConfirm;
@@ -102,13 +110,21 @@ TcpVisitor::Stage TcpVisitor::ask_back() {
   return socket_of_question_.valid() ? Stage::kAsking : Stage::kOver;
 }
 
+void TcpVisitor::end_question() noexcept {
+  socket_of_question_.reset();
+  if (std::exchange(asks_, false)) target_->end_question();
+}
+
 void TcpVisitor::read_confirmation() {
   const int error = question_->greet(question());
-  if (error != 0 && error != EAGAIN) stage_ = Stage::kOver;
+  if (error != 0 && error != EAGAIN) {
+    end_question();
+    stage_ = Stage::kOver;
+  }
   if (!question_->is_sent()) return;
   const std::optional<TcpWelcome> answer = question_->welcome(question());
   if (!answer) return;
-  socket_of_question_.reset();
+  end_question();
   const bool comes = answer->answer == Welcome::kYes && target_->admits(greeting_.secret, secret_);
   stage_ = reply(comes ? Welcome::kYes : Welcome::kRefused);
 }

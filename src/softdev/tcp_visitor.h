@@ -24,11 +24,13 @@ class SoftQp;
 class TcpVisitor final : public TcpServed {
  public:
   TcpVisitor(SoftContext& context, UniqueFd socket, const Route& back, std::uint64_t id);
+  ~TcpVisitor() override { end_question(); }
 
   [[nodiscard]] bool progress() override;
   [[nodiscard]] int socket() const noexcept override { return socket_.get(); }
   [[nodiscard]] std::uint32_t events() const noexcept override;
   [[nodiscard]] bool lingers() const noexcept override { return true; }
+  [[nodiscard]] TcpStanding standing() const noexcept override;
   [[nodiscard]] int question() const noexcept override { return socket_of_question_.get(); }
   [[nodiscard]] std::shared_ptr<TcpServed> successor() override;
 
@@ -42,6 +44,7 @@ class TcpVisitor final : public TcpServed {
   [[nodiscard]] Stage judge_call(SoftQp& target);
   [[nodiscard]] Stage ask_back();
   void read_confirmation();
+  void end_question() noexcept;
   [[nodiscard]] Stage reply(Welcome answer);
 
   SoftContext& context_;
@@ -54,6 +57,7 @@ class TcpVisitor final : public TcpServed {
   Stage stage_ = Stage::kGreeting;
   TcpGreeting greeting_;
   std::shared_ptr<SoftQp> target_;
+  bool asks_ = false;   // target_'s question is this one's
   TcpSecret secret_{};  // that the welcome shows
   TcpInput input_;
 };

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "softdev/datagrams.h"
@@ -104,6 +105,44 @@ void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_
   std::vector<std::byte> whole(sizeof(head) + sizeof(TcpDatagramAddress) + bytes);
   std::memcpy(whole.data(), &head, sizeof(head));
   ASSERT_EQ(::send(socket.get(), whole.data(), whole.size(), MSG_NOSIGNAL), static_cast<ssize_t>(whole.size()));
+}
+
+/// While it is asked whether a peer's greeting is its own, strangers come, more than are let in at a time.
+TEST(TcpStrangers, DoNotThrowOutWhoIsExpected) {
+  constexpr std::size_t kExpected = 10;
+  constexpr std::size_t kStrangers = FewDescriptors::kSenders + kExpected;
+  const WireVariable variable("tcp");
+  Node node;
+  const ManualPeer peer(ManualPeer::Place::kFirst);
+  ASSERT_EQ(listen(peer.listener.get(), 100), 0);
+  std::vector<std::unique_ptr<Qp>> qps;
+  std::vector<UniqueFd> calls;
+  for (std::size_t i = 0; i < kExpected; ++i) {
+    qps.push_back(std::make_unique<Qp>(node));
+    qps.back()->connect_to(peer.number);
+    calls.push_back(peer.accept());
+  }
+  const FewDescriptors few;
+  std::vector<UniqueFd> expected;
+  std::vector<UniqueFd> questions;
+  for (const auto& qp : qps) {
+    TcpGreeting greeting;
+    greeting.kind = GreetingKind::kConnection;
+    greeting.service = Service::kReliable;
+    greeting.initiator_qpn = peer.number;
+    greeting.target_qpn = qp->number();
+    expected.push_back(knock(qp->number()));
+    say(expected.back(), greeting);
+    questions.push_back(peer.accept());
+    EXPECT_EQ(hear<TcpGreeting>(questions.back()).kind, GreetingKind::kConfirm);
+  }
+  std::vector<UniqueFd> strangers(kStrangers);
+  for (UniqueFd& one : strangers) one = knock(qps[0]->number());
+  const UniqueFd last = knock(qps[0]->number());
+  say(last, std::uint64_t{0});  // no greeting
+  EXPECT_EQ(welcome_of(last), Welcome::kRefused) << "all before it have been let in";
+  for (const UniqueFd& question : questions) welcome(question);
+  for (const UniqueFd& one : expected) EXPECT_EQ(welcome_of(one), Welcome::kYes);
 }
 
 bool is_over(const UniqueFd& socket) {

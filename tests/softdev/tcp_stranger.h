@@ -77,6 +77,18 @@ inline Welcome welcome_of(const UniqueFd& socket) {
   return got == static_cast<ssize_t>(sizeof(welcome)) ? welcome.answer : Welcome::kRefused;
 }
 
+/// The answer to somebody who is expected, once the device has asked back whether it is the peer. While it asks for another connection, as
+/// for the peer's own, it answers "not yet".
+inline Welcome welcome_once_asked(UniqueFd& socket, const TcpGreeting& greeting) {
+  Welcome answer = Welcome::kNotYet;
+  while (answer == Welcome::kNotYet) {
+    socket = knock(greeting.target_qpn);
+    EXPECT_EQ(send(socket.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(greeting)));
+    answer = welcome_of(socket);
+  }
+  return answer;
+}
+
 /// Whether the other end closes, having said nothing more.
 inline bool is_closed(const UniqueFd& socket) {
   std::byte byte{};

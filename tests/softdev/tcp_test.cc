@@ -48,10 +48,8 @@ struct TcpScene {
 
 TEST(TcpStrangers, WhoDoesNotHaveTheTokenIsNotThePeer) {
   TcpScene scene;
-  const UniqueFd stranger = knock(scene.connected().number());
-  ASSERT_TRUE(stranger);
-  say(stranger, scene.greeting());
-  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+  UniqueFd stranger;
+  EXPECT_EQ(welcome_once_asked(stranger, scene.greeting()), Welcome::kRefused);
   EXPECT_TRUE(is_closed(stranger));
   scene.expect_it_still_works();
 }
@@ -272,10 +270,9 @@ TcpGreeting greeting_of(const Scene& scene) {
 TEST(TcpXrc, GoesByTcpAndOnlyFromThePeer) {
   const WireVariable variable("tcp");
   Scene scene;
-  const UniqueFd stranger = knock(scene.receiver.number());
-  ASSERT_TRUE(stranger);
-  say(stranger, greeting_of(scene));
-  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused) << "it is expected from there, and the initiator has said no";
+  UniqueFd stranger;
+  EXPECT_EQ(welcome_once_asked(stranger, greeting_of(scene)), Welcome::kRefused)
+      << "it is expected from there, and the initiator has said no";
   EXPECT_TRUE(is_closed(stranger));
   ASSERT_EQ(scene.queue.post(1, scene.to.slice(0, 100)), 0);
   ASSERT_EQ(scene.send(8), 0);
