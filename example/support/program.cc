@@ -109,7 +109,7 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
     std::cout << help_text(help);
     return exit_status({});
   }
-  if (given("version")) {
+  if (is_on("version")) {
     std::cout << program_name() << " version " << RDMACOMM_VERSION << '\n';
     return exit_status({});
   }
