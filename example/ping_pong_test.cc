@@ -13,7 +13,7 @@
 #include "support/program.h"
 #include "support/sizes.h"
 
-DEFINE_string(size, "64", "bytes of each message; K, M and G are understood");
+DEFINE_string(size, "64", "bytes of each message; K, M and G are powers of 1024");
 DEFINE_int32(iterations, 1000, "round trips that are timed");
 
 namespace rdmacomm::ping_pong {

@@ -32,7 +32,7 @@ DEFINE_string(hostfile, "", "the same from a file: one node a line; \"h1 slots=2
 DEFINE_int32(rank, -1, "which of them this one is, from 0; without it: the one that has an address of this machine's");
 DEFINE_int32(local, 0, "that many nodes as processes of this machine, instead of --cluster");
 DEFINE_string(op, "write", "what each node does to each other: send, write, write_imm or read");
-DEFINE_string(size, "4K", "bytes of each message; K, M and G are understood");
+DEFINE_string(size, "4K", "bytes of each message; K, M and G are powers of 1024");
 DEFINE_double(duration, 2, "seconds of traffic; not with --total");
 DEFINE_string(total, "", "bytes from each node to each other, exactly; the last message may be shorter");
 DEFINE_int32(queue_depth, 0, "messages on the way to a node at a time; 0: as many as are about 1 MiB, 2 to 64");

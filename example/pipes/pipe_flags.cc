@@ -10,10 +10,10 @@
 #include "support/sizes.h"
 
 DEFINE_int32(p, 0, "--port");
-DEFINE_string(block, "512K", "bytes of a block, 4K to 64M; the receivers follow");
+DEFINE_string(block, "512K", "bytes of a block, 4K to 64M (K and M are powers of 1024); the receivers follow");
 DEFINE_int32(depth, 4, "blocks that each receiver has for what comes, 2 to 256");
 DEFINE_bool(no_checksum, false, "the receivers do not compare what they have got with what was read");
-DEFINE_string(size, "", "bytes that will come, for the progress; of a file it is known");
+DEFINE_string(size, "", "bytes that will come, for the progress; K, M and G are powers of 1024; of a file it is known");
 DEFINE_string(on_failure, "stop",
               "what becomes of the other receivers when one is lost, or cannot write. stop: all end; continue: it goes "
               "on with the "

@@ -53,6 +53,21 @@ TEST(ServerProcess, SaysHowItEnded) {
   EXPECT_NE((*killed)->wait(seconds(10)).message().find("signal 9"), std::string::npos);
 }
 
+// Then the system forgets how it ends: that it has ended, is known.
+TEST(ServerProcess, ThatIsNotWaitedForBySystemHasEnded) {
+  const auto kept = signal(SIGCHLD, SIG_IGN);
+  auto server = ServerProcess::start(
+      [](const auto& listening) {
+        listening(1);
+        return 0;
+      },
+      seconds(10));
+  ASSERT_TRUE(server.has_value()) << server.error().message();
+  const Status ended = (*server)->wait(seconds(10));
+  (void)signal(SIGCHLD, kept);
+  EXPECT_TRUE(ended.ok()) << ended.message();
+}
+
 TEST(ServerProcess, IsEndedWithItsOwner) {
   pid_t pid = 0;
   {
