@@ -8,6 +8,7 @@
 
 #include "support/result_file.h"
 #include "support/sizes.h"
+#include "support/standard_output.h"
 
 namespace rdmacomm::benchmark {
 namespace {
@@ -20,15 +21,15 @@ std::vector<programs::Column> columns() {
   return {{.header = "op", .width = 12, .left = true},
           {.header = "measures", .width = 9, .left = true},
           {.header = "bytes", .width = 8},
-          {.header = "iterations", .width = 10},
-          {.header = "min us", .width = 7},
+          {.header = "iterations", .width = 10, .dispensable = 4},
+          {.header = "min us", .width = 7, .dispensable = 2},
           {.header = "p50 us", .width = 7},
           {.header = "p99 us", .width = 7},
-          {.header = "p99.9 us", .width = 8},
+          {.header = "p99.9 us", .width = 8, .dispensable = 1},
           {.header = "max us", .width = 7},
-          {.header = "mean us", .width = 7},
+          {.header = "mean us", .width = 7, .dispensable = 3},
           {.header = "GB/s", .width = 6},
-          {.header = "Gb/s", .width = 6},
+          {.header = "Gb/s", .width = 6, .dispensable = 5},
           {.header = "Mops/s", .width = 6},
           {.header = "ratio", .width = 6}};
 }
@@ -102,7 +103,8 @@ ordered_json machine_json(const programs::MachineBaseline& machine, const std::s
 
 }  // namespace
 
-ResultReport::ResultReport(std::ostream& out, const Plan& plan) : out_(out), plan_(plan), table_(columns()) {}
+ResultReport::ResultReport(std::ostream& out, const Plan& plan)
+    : out_(out), plan_(plan), table_(columns(), programs::output_width()) {}
 
 void ResultReport::begin(const RunInfo& info) {
   info_ = info;

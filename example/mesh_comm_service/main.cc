@@ -3,6 +3,7 @@
 #include <gflags/gflags.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <iostream>
@@ -26,6 +27,7 @@
 #include "support/program.h"
 #include "support/result_file.h"
 #include "support/sizes.h"
+#include "support/standard_output.h"
 
 DEFINE_string(cluster, "", "the nodes, in the order of their ranks; also as separate words: --cluster h1 h2 h3");
 DEFINE_string(hostfile, "", "the same from a file: one node a line; \"h1 slots=2\" stands for two");
@@ -292,7 +294,14 @@ Status allow_descriptors(const programs::ModeFlags& modes, int nodes) {
 int run_node(const Options& options, int rank, int nodes, const HostPort& listen,
              const std::function<Result<Cluster>(std::uint16_t)>& find_cluster,
              const std::function<void(std::string_view)>& summarize) {
-  const ReportHead head{.terms = options.terms, .nodes = nodes, .polling = FLAGS_polling, .threads = FLAGS_threads};
+  // Before the lines of most nodes of --local is their rank, in brackets.
+  const std::size_t width = programs::output_width();
+  const std::size_t before = given("local") && rank > 0 ? ("[" + std::to_string(rank) + "] ").size() : 0;
+  const ReportHead head{.terms = options.terms,
+                        .nodes = nodes,
+                        .polling = FLAGS_polling,
+                        .threads = FLAGS_threads,
+                        .width = width - std::min(width, before)};
   Node node({.rank = rank,
              .nodes = nodes,
              .terms = options.terms,

@@ -69,17 +69,41 @@ std::vector<std::string> latency_cells(const programs::Summary& us) {
   return {cell(us.p50, true), cell(us.p99, us.has_p99()), cell(us.p999, us.has_p999()), cell(us.max, true)};
 }
 
-programs::Table peer_table() {
+programs::Table peer_table(std::size_t width) {
   return programs::Table({{.header = "to", .width = 6, .left = true},
                           {.header = "messages", .width = 10},
-                          {.header = "bytes", .width = 13},
-                          {.header = "arrived", .width = 10},
+                          {.header = "bytes", .width = 13, .dispensable = 1},
+                          {.header = "arrived", .width = 10, .dispensable = 3},
                           {.header = "GB/s", .width = 7},
                           {.header = "Mops/s", .width = 7},
                           {.header = "p50 us", .width = 7},
                           {.header = "p99 us", .width = 7},
-                          {.header = "p99.9 us", .width = 8},
-                          {.header = "max us", .width = 7}});
+                          {.header = "p99.9 us", .width = 8, .dispensable = 2},
+                          {.header = "max us", .width = 7}},
+                         width);
+}
+
+/// In parts of as many columns as a line has room for.
+void print_matrix(std::ostream& out, const Matrix& matrix, std::size_t line_width) {
+  constexpr std::size_t kRank = 4;
+  constexpr std::size_t kCell = 6 + 2;  // with the space before it
+  const std::size_t fitting = line_width < kRank + kCell ? 1 : (line_width - kRank) / kCell;
+  for (std::size_t first = 0; first < matrix.size(); first += fitting) {
+    const std::size_t end = std::min(matrix.size(), first + std::min(fitting, matrix.size()));
+    std::vector<programs::Column> columns = {{.header = "", .width = kRank, .left = true}};
+    for (std::size_t rank = first; rank < end; ++rank) columns.push_back({.header = std::to_string(rank), .width = 6});
+    const programs::Table table(columns);
+    if (first > 0) out << '\n';
+    table.print_header(out);
+    for (std::size_t row = 0; row < matrix.size(); ++row) {
+      std::vector<std::string> cells = {std::to_string(row)};
+      for (std::size_t column = first; column < end; ++column) {
+        cells.push_back(row == column ? "-" : number_text(matrix[row][column]));
+      }
+      table.print_row(out, cells);
+    }
+    if (end == matrix.size()) return;
+  }
 }
 
 void print_peer(std::ostream& out, const programs::Table& table, const PeerResult& peer, bool counted) {
@@ -162,7 +186,7 @@ std::string node_report(const ReportHead& head, const NodeResult& node) {
       << "connected in " << number_text(static_cast<double>(node.setup_us) / 1e3) << " ms; " << node.queue_pairs
       << " queue pairs, " << node.threads << " threads, " << memory_text(node.memory_bytes) << " (at most "
       << memory_text(node.peak_memory_bytes) << ")\n";
-  const programs::Table table = peer_table();
+  const programs::Table table = peer_table(head.width);
   table.print_header(out);
   const bool counted = head.terms.is_counted();
   PeerResult sum{.latency_us = node.latency_ns.summary().scaled(1e-3)};
@@ -207,18 +231,7 @@ std::vector<int> missing_ranks(const std::vector<NodeResult>& results, int nodes
 std::string mesh_report(const ReportHead& head, const std::vector<NodeResult>& results) {
   std::ostringstream out;
   out << "\nGB/s from each node (row) to each other (column)\n";
-  std::vector<programs::Column> columns = {{.header = "", .width = 4, .left = true}};
-  for (int rank = 0; rank < head.nodes; ++rank) columns.push_back({.header = std::to_string(rank), .width = 6});
-  const programs::Table table(columns);
-  table.print_header(out);
-  const Matrix matrix = rate_matrix(results, head.nodes);
-  for (std::size_t row = 0; row < matrix.size(); ++row) {
-    std::vector<std::string> cells = {std::to_string(row)};
-    for (std::size_t column = 0; column < matrix.size(); ++column) {
-      cells.push_back(row == column ? "-" : number_text(matrix[row][column]));
-    }
-    table.print_row(out, cells);
-  }
+  print_matrix(out, rate_matrix(results, head.nodes), head.width);
   const Sums sums = sums_of(results);
   const std::vector<std::string> latency = latency_cells(sums.latency_ns.summary().scaled(1e-3));
   out << "\nall nodes: " << sums.bytes << " bytes in " << sums.messages << " messages, "

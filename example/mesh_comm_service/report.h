@@ -16,6 +16,7 @@ struct ReportHead {
   int nodes = 0;
   std::string polling = {};  ///< as the flags have it
   std::string threads = {};
+  std::size_t width = SIZE_MAX;  ///< characters that a line has room for
 };
 
 /// One node's figures: a line for each of the others, their sum, and what the node took for it.

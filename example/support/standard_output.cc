@@ -1,8 +1,10 @@
 #include "support/standard_output.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdint>
 #include <iostream>
 #include <streambuf>
 #include <string_view>
@@ -50,6 +52,7 @@ class OutputBuffer final : public std::streambuf {
   std::error_code failed_;
 };
 
+std::size_t width_of_output = SIZE_MAX;
 OutputBuffer* output_buffer = nullptr;  // never deleted: std::cout is flushed after all destructors
 
 }  // namespace
@@ -57,6 +60,14 @@ OutputBuffer* output_buffer = nullptr;  // never deleted: std::cout is flushed a
 void set_up_standard_output() {
   output_buffer = new OutputBuffer();
   std::cout.rdbuf(output_buffer);
+  winsize size{};
+  if (::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    width_of_output = size.ws_col;
+  }
+}
+
+std::size_t output_width() noexcept {
+  return width_of_output;
 }
 
 Status flush_standard_output() {

@@ -7,6 +7,33 @@
 
 namespace rdmacomm::programs {
 
+namespace {
+
+std::size_t width_of(const Column& column) {
+  return std::max(column.width, column.header.size());
+}
+
+}  // namespace
+
+Table::Table(std::vector<Column> columns, std::size_t width)
+    : columns_(std::move(columns)), shown_(columns_.size(), true) {
+  const auto needed = [this] {
+    std::size_t sum = 0;
+    for (std::size_t i = 0; i < columns_.size(); ++i) sum += shown_[i] ? width_of(columns_[i]) + gap_ : 0;
+    return sum - std::min(sum, gap_);
+  };
+  if (needed() > width) gap_ = 1;
+  while (needed() > width) {
+    std::size_t last = columns_.size();
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const bool goes_first = last == columns_.size() || columns_[i].dispensable > columns_[last].dispensable;
+      if (shown_[i] && columns_[i].dispensable > 0 && goes_first) last = i;
+    }
+    if (last == columns_.size()) return;
+    shown_[last] = false;
+  }
+}
+
 void Table::print_header(std::ostream& out) const {
   std::vector<std::string> headers;
   for (const Column& column : columns_) headers.push_back(column.header);
@@ -16,10 +43,11 @@ void Table::print_header(std::ostream& out) const {
 void Table::print_row(std::ostream& out, const std::vector<std::string>& cells) const {
   std::string line;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (!shown_[i]) continue;
     const std::string cell = i < cells.size() ? cells[i] : std::string();
-    const std::size_t width = std::max(columns_[i].width, columns_[i].header.size());
+    const std::size_t width = width_of(columns_[i]);
     const std::string padding(width - std::min(width, cell.size()), ' ');
-    if (i > 0) line += "  ";
+    if (!line.empty()) line.append(gap_, ' ');
     line += columns_[i].left ? cell + padding : padding + cell;
   }
   line.erase(line.find_last_not_of(' ') + 1);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -13,12 +14,16 @@ struct Column {
   std::string header;
   std::size_t width = 0;  ///< characters at least; the header's length where that is more
   bool left = false;      ///< text is put to the left, numbers to the right
+  /// 0: it is always shown. Where there is not room for all columns, the highest ones are left out first.
+  int dispensable = 0;
 };
 
 /// Prints rows as they come, so that a long run shows its progress.
 class Table {
  public:
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  /// width  characters that a line has room for: columns come closer to each other, and dispensable ones are left out,
+  ///        where there is not enough of it
+  explicit Table(std::vector<Column> columns, std::size_t width = SIZE_MAX);
 
   void print_header(std::ostream& out) const;
   /// cells  as many as there are columns; missing ones are blank
@@ -26,6 +31,8 @@ class Table {
 
  private:
   std::vector<Column> columns_;
+  std::vector<bool> shown_;
+  std::size_t gap_ = 2;  // between columns
 };
 
 /// A number with three significant digits or so, for tables: "0.123", "12.3", "1234".

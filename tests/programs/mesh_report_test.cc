@@ -85,6 +85,31 @@ TEST(MeshReport, HasTheMatrixTheSumsAndWhoIsMissing) {
   EXPECT_THAT(text, HasSubstr("latency (us) p50 -, p99 -, p99.9 -, max -;"));
 }
 
+TEST(MeshReport, FitsATerminal) {
+  for (const std::size_t width : {std::size_t{40}, std::size_t{80}, std::size_t{120}}) {
+    ReportHead head = head_of(20);
+    head.width = width;
+    NodeResult node{.rank = 0, .elapsed_ns = 2000};
+    for (std::uint32_t rank = 1; rank < 20; ++rank) node.peers.push_back(traffic(rank, 123456, 1000));
+    std::istringstream matrix(mesh_report(head, {node}));
+    std::string line;
+    int rows = 0;
+    while (std::getline(matrix, line) && !line.starts_with("all nodes")) {
+      EXPECT_LE(line.size(), std::max(width, std::size_t{50})) << line;
+      rows += line.starts_with("19 ") ? 1 : 0;
+    }
+    EXPECT_EQ(rows, width == 40 ? 5 : width == 80 ? 3 : 2);
+  }
+  ReportHead head = head_of(3);
+  head.width = 80;
+  std::istringstream report(node_report(head, some_results()[0]));
+  for (std::string line; std::getline(report, line);) {
+    if (line.starts_with("to ") || line.starts_with("1 ") || line.starts_with("all ")) {
+      EXPECT_LE(line.size(), 80U) << line;
+    }
+  }
+}
+
 TEST(MeshReport, HasPercentilesOfWhatThereIsEnoughOf) {
   std::vector<NodeResult> results = some_results();
   for (int i = 0; i < 99; ++i) results[0].latency_ns.add(2000);

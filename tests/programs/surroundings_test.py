@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """What programs are started with: closed or full standard streams, ignored signals, limits; and where servers listen."""
 
+import fcntl
 import os
+import pty
+import re
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
+import termios
 import unittest
 
 from program_runs import BIN, LAT_BW, MESH, PING_PONG, SLOW, ProgramTest
@@ -87,6 +92,37 @@ class Streams(ProgramTest):
             self.assertEqual(run(copy)[0], 0)
             with open(f"{folder}/root/file", "rb") as one, open(f"{folder}/copy", "rb") as other:
                 self.assertEqual(one.read(), other.read())
+
+
+class Terminals(ProgramTest):
+    def on_terminal(self, columns, *command):
+        """What the program writes to a terminal of so many columns."""
+        ours, theirs = pty.openpty()
+        with open(ours, "rb", buffering=0) as screen:
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+            with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE) as process:
+                os.close(theirs)
+                written = b""
+                try:
+                    while more := screen.read(65536):
+                        written += more
+                except OSError:  # nobody has it any more
+                    pass
+                process.communicate(timeout=60 * SLOW)
+        self.assertEqual(process.returncode, 0, written)
+        return written.decode().replace("\r", "").splitlines()
+
+    def test_tables_fit(self):
+        for columns in (80, 120, 200):
+            for command, table in ((MEASURE, r"(op|write) "), (TALK, r"(\[\d\] )?(to|all|\d) ")):
+                lines = [line for line in self.on_terminal(columns, *command) if re.match(table, line)]
+                self.assertGreaterEqual(len(lines), 2)
+                for line in lines:
+                    self.assertLessEqual(len(line), columns, line)
+
+    def test_without_a_terminal_nothing_is_left_out(self):
+        out = self.assert_success(self.run_program(*MEASURE, env={**os.environ, "COLUMNS": "80"}))
+        self.assertRegex(out, "op +measures +bytes +iterations +min us .*mean us +GB/s +Gb/s +Mops/s +ratio")
 
 
 class Signals(ProgramTest):

@@ -21,6 +21,27 @@ TEST(Table, AlignsNumbersRightAndTextLeft) {
             "send\n");
 }
 
+std::string header_of(std::size_t width) {
+  const Table table({{.header = "name", .left = true},
+                     {.header = "a", .width = 3, .dispensable = 1},
+                     {.header = "b", .width = 3, .dispensable = 2},
+                     {.header = "c", .width = 3}},
+                    width);
+  std::ostringstream out;
+  table.print_row(out, {"n", "1", "2", "3"});
+  return out.str();
+}
+
+TEST(Table, LeavesOutWhatIsDispensableWhereThereIsNoRoom) {
+  EXPECT_EQ(header_of(SIZE_MAX), "n       1    2    3\n");
+  EXPECT_EQ(header_of(19), "n       1    2    3\n");
+  EXPECT_EQ(header_of(18), "n      1   2   3\n");
+  EXPECT_EQ(header_of(16), "n      1   2   3\n");
+  EXPECT_EQ(header_of(15), "n      1   3\n");
+  EXPECT_EQ(header_of(11), "n      3\n");
+  EXPECT_EQ(header_of(1), "n      3\n") << "what is not dispensable stays";
+}
+
 TEST(NumberText, KeepsThreeDigits) {
   EXPECT_EQ(number_text(0), "0");
   EXPECT_EQ(number_text(0.0501), "0.050");
