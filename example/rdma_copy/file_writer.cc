@@ -61,12 +61,15 @@ Status FileWriter::find_base() {
   const std::string& name = plan_.entry.name;
   struct stat is = {};
   if (plan_.resume) {
-    auto partial = NewFile::reopen(plan_.folder, name);
-    if (!partial && partial.code() == std::errc::text_file_busy) return partial.error();
-    if (partial && ::fstat(partial->fd(), &is) == 0 && is.st_size > 0) {
-      (void)::ftruncate(partial->fd(), is.st_size);  // without what was reserved behind it
-      file_ = std::move(*partial);
-      have_.base = Have::Base::kPartial;
+    auto left = NewFile::reopen(plan_.folder, name);
+    if (!left && left.code() == std::errc::text_file_busy) return left.error();
+    const int fd = !left ? -1 : left->file ? left->file.fd() : left->base.get();
+    if (left && ::fstat(fd, &is) == 0 && is.st_size > 0) {
+      have_.base = left->file ? Have::Base::kPartial : Have::Base::kOld;
+      named_ = false;
+      old_ = std::move(left->base);
+      file_ = std::move(left->file);
+      if (file_) (void)::ftruncate(file_.fd(), is.st_size);  // without what was reserved behind it
     }
   }
   if (have_.base == Have::Base::kNone) {
@@ -273,8 +276,8 @@ Status FileWriter::end(const FileEnd& end) {
                                              " bytes, of which " + std::to_string(at_) + " have come");
   }
   drain();
-  if (unchanged) return settle_old();
-  if (!file_) {  // the first bytes of the old file
+  if (unchanged && named_) return settle_old();
+  if (!file_) {  // the first bytes of the old file, or all of what another copy has left
     if (Status made = create(); !made.ok()) return made;
     if (Status kept = keep({.length = at_}); !kept.ok()) return kept;
   }

@@ -70,6 +70,7 @@ class FileWriter {
   bool queued_ = false;  // something of this file
   Have have_;
   UniqueFd old_;               // where the base is kOld
+  bool named_ = true;          // and that is the file that has the name
   NewFile file_;               // where it is kOld: from the first difference on
   std::uint64_t at_ = 0;       // so much has come
   std::uint64_t written_ = 0;  // the new file ends there, at least

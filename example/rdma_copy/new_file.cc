@@ -54,10 +54,14 @@ bool has_name(int fd, int folder, const std::string& name) {
 
 /// Takes the lock that the writer of a partial file holds. Some file systems have no locks (Lustre without its option "flock", NFS
 /// without a lock manager): there copies go on without them.
+enum class Lock : std::uint8_t { kTaken, kHeldByOther, kNone };
+Lock take_lock(int fd) {
+  if (retry_interrupted([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0) return Lock::kTaken;
+  return last_system_error() == std::errc::operation_would_block ? Lock::kHeldByOther : Lock::kNone;
+}
 /// Returns  false: another copy holds it
 bool lock(int fd) {
-  if (retry_interrupted([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0) return true;
-  return last_system_error() != std::errc::operation_would_block;
+  return take_lock(fd) != Lock::kHeldByOther;
 }
 
 /// NFS locks a file exclusively only if it is open for writing. A file that may not be written (it was whole) is opened to be read.
@@ -147,16 +151,20 @@ Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, uns
   return NewFile(folder, name, std::move(fd), made);
 }
 
-Result<NewFile> NewFile::reopen(int folder, const std::string& name) {
+Result<LeftFile> NewFile::reopen(int folder, const std::string& name) {
   const std::string partial = partial_name(name);
   UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return new_file_failed();
-  if (!lock(fd.get())) return busy();
+  const Lock locked = take_lock(fd.get());
+  if (locked == Lock::kHeldByOther) return busy();
   struct stat is = {};
   // What is another user's stays that user's, who could change it when it has the name.
   const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1 && is.st_uid == ::geteuid();
-  if (whole && has_name(is, folder, partial)) return NewFile(folder, name, std::move(fd), is);
-  return make_error(std::make_error_code(std::errc::no_such_file_or_directory), "");
+  if (!whole || !has_name(is, folder, partial)) {
+    return make_error(std::make_error_code(std::errc::no_such_file_or_directory), "");
+  }
+  if (locked == Lock::kNone) return LeftFile{.file = NewFile(), .base = std::move(fd)};
+  return LeftFile{.file = NewFile(folder, name, std::move(fd), is), .base = UniqueFd()};
 }
 
 /// Something has the name: the file is from now on as one of create().

@@ -17,6 +17,7 @@ namespace rdmacomm::copying {
 /// that is made from it), locked, so that nobody else writes it. It gets its name by publish(); what goes without stays as it
 /// is, for reopen(), unless discard() is called; but of create_unnamed() nothing stays. A resource that moves; does not own
 /// the directory.
+struct LeftFile;
 class NewFile {
  public:
   NewFile() = default;
@@ -33,7 +34,7 @@ class NewFile {
   [[nodiscard]] static Result<NewFile> create_unnamed(int folder, const std::string& name, unsigned mode,
                                                       bool new_folder = false);
   /// What an earlier one of this user's has left. Returns  std::errc::no_such_file_or_directory: nothing; as create()
-  [[nodiscard]] static Result<NewFile> reopen(int folder, const std::string& name);
+  [[nodiscard]] static Result<LeftFile> reopen(int folder, const std::string& name);
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
@@ -55,6 +56,12 @@ class NewFile {
   UniqueFd fd_;
   // Its st_dev and st_ino no other file has while this one is open. st_nlink 0: it is unnamed.
   struct stat identity_ = {};
+};
+
+/// What an earlier copy has left of a file. A resource.
+struct LeftFile {
+  NewFile file;   ///< to go on with
+  UniqueFd base;  ///< without `file`: to be read only. There are no locks, so that another copy may be writing it
 };
 
 /// A link gets the name NAME, as by NewFile::publish(). times  as for utimensat(2); may be null

@@ -9,8 +9,10 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
+#include "rdma_copy/file_writer.h"
 #include "rdma_copy/new_file.h"
 
 namespace {
@@ -72,10 +74,47 @@ TEST_F(CopyLocks, AreNotNeeded) {
       }
     }
     leave_partial();
-    auto again = NewFile::reopen(folder.get(), "name");
+    const auto again = NewFile::reopen(folder.get(), "name");
     ASSERT_TRUE(again.has_value()) << why;
-    again->discard();
-    EXPECT_EQ(names(), std::vector<std::string>{"name"}) << why;
+    EXPECT_FALSE(again->file) << "somebody may be writing it";
+    EXPECT_TRUE(again->base);
+    fs::remove(top / ".name.rdma_copy-partial");
+  }
+}
+
+/// Without locks a copy that goes on with what another one writes leaves that one's file alone: it could become a named one.
+TEST_F(CopyLocks, AreNotNeededToGoOnWithWhatIsWritten) {
+  const std::string data(100'000, 'x');
+  for (const bool all : {false, true}) {
+    flock_fails_with = ENOSYS;
+    auto other = NewFile::create(folder.get(), "name", 0644);
+    ASSERT_TRUE(other.has_value());
+    const std::size_t left = all ? data.size() : 65'536;
+    ASSERT_EQ(::pwrite(other->fd(), data.data(), left, 0), static_cast<ssize_t>(left));
+
+    programs::ChecksumQueue queue;
+    programs::Checksum checksum(true);
+    checksum.update(std::as_bytes(std::span(data)));
+    FileWriter writer({.folder = folder.get(),
+                       .entry = {.id = 1, .mode = 0644, .size = data.size(), .asks = true, .name = "name"},
+                       .resume = true},
+                      queue);
+    ASSERT_TRUE(writer.begin().ok());
+    ASSERT_TRUE(writer.same({.offset = 0, .length = left, .from = 0}).ok());
+    if (!all) {
+      ASSERT_TRUE(writer.write(left, std::as_bytes(std::span(data)).subspan(left), nullptr).ok());
+    }
+    const auto state = all ? FileEnd::State::kUnchanged : FileEnd::State::kWhole;
+    const Status ended = writer.end({.id = 1, .state = state, .checksum = checksum.value()});
+    ASSERT_TRUE(ended.ok()) << ended.message();
+
+    ASSERT_EQ(::pwrite(other->fd(), "late", 4, 0), 4);
+    EXPECT_FALSE(other->publish().ok());
+    std::string there(data.size() + 1, '\0');
+    std::ifstream(top / "name").read(there.data(), static_cast<std::streamsize>(there.size()));
+    EXPECT_EQ(there, data + '\0');
+    fs::remove(top / "name");
+    EXPECT_TRUE(names().empty());
   }
 }
 

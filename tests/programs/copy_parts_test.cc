@@ -438,8 +438,8 @@ TEST_F(CopyNewFile, IsWrittenByOneAtATime) {
   *file = NewFile();
   auto again = NewFile::reopen(folder.get(), "name");
   ASSERT_TRUE(again.has_value()) << again.error().message();
-  EXPECT_EQ(::lseek(again->fd(), 0, SEEK_END), 4);
-  again->discard();
+  EXPECT_EQ(::lseek(again->file.fd(), 0, SEEK_END), 4);
+  again->file.discard();
   EXPECT_THAT(names(), ElementsAre());
   EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::no_such_file_or_directory);
 }
