@@ -14,6 +14,9 @@
 namespace rdmacomm::copying {
 namespace {
 
+/// Of a path where somebody renames directories all the time.
+constexpr int kMostTries = 1000;
+
 /// As openat2(2), from Linux 5.6 on. The C library has no function for it.
 UniqueFd open_beneath(int root, const std::string& path, int flags) {
   open_how how{};
@@ -85,12 +88,13 @@ Result<UniqueFd> Place::open(const std::string& path, int flags) const {
     UniqueFd fd(::open(looked_up.c_str(), flags | O_CLOEXEC));
     return fd ? Result<UniqueFd>(std::move(fd)) : make_error(last_system_error(), "");
   }
-  for (;;) {
+  for (int tries = 1;; ++tries) {
     UniqueFd fd = open_beneath(root_.get(), looked_up, flags);
     if (fd) return fd;
     const std::error_code failed = last_system_error();
-    // EAGAIN: something above was renamed meanwhile.
-    if (failed == std::errc::interrupted || failed == std::errc::resource_unavailable_try_again) continue;
+    if (failed == std::errc::interrupted) continue;
+    // Something above was renamed meanwhile, or another program has a lease on the file, which it is to give up (O_NONBLOCK).
+    if (failed == std::errc::resource_unavailable_try_again && tries < kMostTries) continue;
     if (failed == std::errc::cross_device_link) {
       return make_error(Errc::kInvalidArgument, "it leads out of the server's root");
     }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -367,6 +368,20 @@ TEST_F(CopyPlace, NothingLeadsOutOfARoot) {
     EXPECT_TRUE(place->open(path, O_RDONLY).has_value()) << path;
   }
   EXPECT_EQ(Place::below(top / "none").code(), std::errc::no_such_file_or_directory);
+}
+
+/// A file that another program (Samba) has a lease on cannot be opened at once: that is said, and nobody spins until it can.
+TEST_F(CopyPlace, DoesNotTryForEver) {
+  write("leased", "x");
+  const auto place = Place::below(top);
+  ASSERT_TRUE(place.has_value());
+  const auto before = std::signal(SIGIO, SIG_IGN);  // the holder is asked by it to give the lease up
+  const UniqueFd holder(::open((top / "leased").c_str(), O_RDWR | O_CLOEXEC));
+  if (::fcntl(holder.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP() << "no leases here";
+  EXPECT_EQ(place->open("leased", O_RDONLY | O_NONBLOCK).code(), std::errc::resource_unavailable_try_again);
+  EXPECT_EQ(::fcntl(holder.get(), F_SETLEASE, F_UNLCK), 0);
+  EXPECT_TRUE(place->open("leased", O_RDONLY | O_NONBLOCK).has_value());
+  (void)std::signal(SIGIO, before);
 }
 
 /// As container runtimes do that have not heard of a system call (EPERM), and old kernels (ENOSYS). Of this thread alone.
