@@ -11,6 +11,7 @@
 #include <fstream>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "rdma_copy/file_writer.h"
 #include "rdma_copy/new_file.h"
