@@ -1,22 +1,38 @@
 #include "softdev/datagram_wire.h"
 
 #include "softdev/multicast.h"
+#include "softdev/peer.h"
 #include "softdev/requests.h"
 #include "softdev/soft_ah.h"
+#include "softdev/soft_context.h"
+#include "softdev/target_route.h"
 
 namespace rdmacomm::softdev {
 
 ExecResult DatagramWire::exec(const ibv_send_wr& wr) noexcept {
   const bool to_all = wr.wr.ud.remote_qpn == kMulticastQpn && SoftAh::from(wr.wr.ud.ah).is_multicast();
   if (to_all) return send_to_group(wr);
-  return SoftAh::from(wr.wr.ud.ah).route.by_memory ? targets_.get(wr.wr.ud.remote_qpn).send_datagram(wr)
-                                                   : send_by_tcp(wr);
+  const Route& route = SoftAh::from(wr.wr.ud.ah).route;
+  return route.by_memory ? send_here(wr) : send_by_tcp(wr, route);
 }
 
-ExecResult DatagramWire::send_by_tcp(const ibv_send_wr& wr) noexcept {
+/// To this host. The target may be another user's, and then is reached in the way that worked before.
+ExecResult DatagramWire::send_here(const ibv_send_wr& wr) noexcept {
+  const std::uint32_t target = wr.wr.ud.remote_qpn;
+  const Route loopback = loopback_route();
+  if (remote_targets_.contains({std::to_array(loopback.target.raw), target})) return send_by_tcp(wr, loopback);
+  LocalWire& wire = targets_.get(target);
+  return !wire.is_up() && is_another_users(target) ? send_by_tcp(wr, loopback) : wire.send_datagram(wr);
+}
+
+bool DatagramWire::is_another_users(std::uint32_t qpn) const {
+  return own_.context->tcp_use() != TcpUse::kNever && !own_.context->queue_pairs().owns(qpn) &&
+         Peer::is_another_users(qpn);
+}
+
+ExecResult DatagramWire::send_by_tcp(const ibv_send_wr& wr, const Route& route) noexcept {
   const ExecResult checked = nobody_.send_datagram(wr);
   if (checked.is_done()) return checked;
-  const Route& route = SoftAh::from(wr.wr.ud.ah).route;
   const RemoteTarget name{std::to_array(route.target.raw), wr.wr.ud.remote_qpn};
   auto found = remote_targets_.find(name);
   if (found == remote_targets_.end()) {

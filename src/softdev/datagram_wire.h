@@ -15,7 +15,7 @@
 namespace rdmacomm::softdev {
 
 /// Carries each request of a datagram queue pair to the target that its address handle and number say, or to all members
-/// of a group. Those of other hosts go by TCP.
+/// of a group. Those of other hosts are reached by TCP, and those of another user on this host, which share no memory.
 class DatagramWire final : public Wire {
  public:
   explicit DatagramWire(const LocalEnd& own) : nobody_(own, 0), targets_(own), own_(own) {}
@@ -26,7 +26,9 @@ class DatagramWire final : public Wire {
 
  private:
   ExecResult send_to_group(const ibv_send_wr& wr) noexcept;
-  ExecResult send_by_tcp(const ibv_send_wr& wr) noexcept;
+  ExecResult send_here(const ibv_send_wr& wr) noexcept;
+  ExecResult send_by_tcp(const ibv_send_wr& wr, const Route& route) noexcept;
+  [[nodiscard]] bool is_another_users(std::uint32_t qpn) const;
 
   LocalWire nobody_;  ///< shows what is wrong with a request itself
   NamedTargets targets_;

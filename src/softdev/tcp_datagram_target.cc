@@ -4,9 +4,11 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "rdmacomm/verbs/gid.h"
 #include "softdev/device_limits.h"
+#include "softdev/gid_table.h"
 #include "softdev/requests.h"
 #include "softdev/soft_ah.h"
 #include "softdev/soft_context.h"
@@ -45,7 +47,8 @@ bool is_valid(const TcpRequest& request) noexcept {
 
 TcpDatagramTarget::TcpDatagramTarget(SoftContext& context, UniqueFd socket, const Route& back, const SoftQp& own,
                                      const TcpTarget::Initiator& initiator)
-    : socket_(std::move(socket)),
+    : context_(context),
+      socket_(std::move(socket)),
       back_(back),
       own_qpn_(own.number()),
       wire_({&context, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr, true},
@@ -78,10 +81,23 @@ TcpStep TcpDatagramTarget::step() {
   return is_valid(*current_) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
-/// Nobody sends under an address of another's, and no key may mean "the target's own".
-bool TcpDatagramTarget::is_honest(const TcpDatagramAddress& address) const noexcept {
+/// Nobody sends under an address of another's, and no key may mean "the target's own". A process of this host, which connects by
+/// loopback, may use each address of this host.
+bool TcpDatagramTarget::is_honest(const TcpDatagramAddress& address) {
   if (current_->key >> 31 != 0) return false;
-  return verbs::equal(address.source, back_.target) || verbs::reach_of(back_.target) == verbs::Reach::kHost;
+  if (verbs::reach_of(back_.target) != verbs::Reach::kHost) {
+    return address.is_global != 0 && address.source_lid == 0 && verbs::equal(address.source, back_.target);
+  }
+  if (address.source_lid != 0 && !is_local_lid(address.source_lid)) return false;
+  return address.is_global == 0 || is_this_hosts(address.source);
+}
+
+bool TcpDatagramTarget::is_this_hosts(const ibv_gid& source) {
+  if (known_source_ && verbs::equal(*known_source_, source)) return true;
+  std::vector<ibv_gid_entry> table;
+  if (context_.gid_table(table) != 0 || !is_local_gid(table, source)) return false;
+  known_source_ = source;
+  return true;
 }
 
 TcpStep TcpDatagramTarget::deliver() {

@@ -35,10 +35,13 @@ class TcpDatagramTarget final : public TcpServed {
  private:
   TcpStep step();
   TcpStep deliver();
-  [[nodiscard]] bool is_honest(const TcpDatagramAddress& address) const noexcept;
+  [[nodiscard]] bool is_honest(const TcpDatagramAddress& address);
+  [[nodiscard]] bool is_this_hosts(const ibv_gid& source);
 
+  SoftContext& context_;
   UniqueFd socket_;
   const Route back_;
+  std::optional<ibv_gid> known_source_;  // that is one of this host's
   const std::uint32_t own_qpn_;
   LocalWire wire_;
   TcpInput input_;

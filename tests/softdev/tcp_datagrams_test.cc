@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -11,6 +12,7 @@
 
 #include "softdev/datagrams.h"
 #include "softdev/tcp_stranger.h"
+#include "softdev/two_processes.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -97,13 +99,15 @@ UniqueFd come_as_sender(std::uint32_t qpn) {
   return socket;
 }
 
-void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_t key = kUd.qkey) {
+void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_t key = kUd.qkey,
+                   const TcpDatagramAddress& address = {}) {
   TcpRequest head;
   head.opcode = IBV_WR_SEND;
   head.length = bytes;
   head.key = key;
   std::vector<std::byte> whole(sizeof(head) + sizeof(TcpDatagramAddress) + bytes);
   std::memcpy(whole.data(), &head, sizeof(head));
+  std::memcpy(whole.data() + sizeof(head), &address, sizeof(address));
   ASSERT_EQ(::send(socket.get(), whole.data(), whole.size(), MSG_NOSIGNAL), static_cast<ssize_t>(whole.size()));
 }
 
@@ -189,6 +193,58 @@ TEST(TcpSenders, StrangersTakeOnlySoManyDescriptors) {
   }
   send_datagram(strangers.back());
   receiver.expect_datagrams(1);
+}
+
+/// Any user of this host may connect, and say any address.
+TEST(TcpSenders, NobodyOfThisHostSendsUnderAnothersAddress) {
+  Receiver receiver;
+  const UniqueFd sender = come_as_sender(receiver.qp.number());
+  TcpDatagramAddress address;
+  address.is_global = 1;
+  address.source = gid_at(receiver.node, 0);
+  address.source.raw[15] ^= 1;
+  send_datagram(sender, 8, kUd.qkey, address);
+  address.source = gid_at(receiver.node, 1);
+  send_datagram(sender, 9, kUd.qkey, address);
+  address.is_global = 0;
+  address.source_lid = 0x1234;  // of no device here
+  send_datagram(sender, 10, kUd.qkey, address);
+  address.source_lid = 0;
+  send_datagram(sender, 11, kUd.qkey, address);
+  EXPECT_EQ(receiver.qp.next().byte_len, sizeof(ibv_grh) + 9);
+  EXPECT_EQ(receiver.qp.next().byte_len, sizeof(ibv_grh) + 11);
+}
+
+/// They share no memory, but an address handle to this host does not say whose process the target is.
+TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
+  constexpr uid_t kNobody = 65534;
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  const rdmacomm::testing::EnvironmentVariable usual(kTcpVariable, "");
+  Child sender([](Line line) {
+    ASSERT_EQ(setresgid(kNobody, kNobody, kNobody), 0);
+    ASSERT_EQ(setresuid(kNobody, kNobody, kNobody), 0);
+    Node node;
+    const Memory memory(node);
+    Qp qp(node, kUd);
+    qp.get_ready();
+    const Address here(node);
+    const Card target = line.receive();
+    for (std::uint64_t i = 1; i <= 2; ++i) {
+      ASSERT_EQ(qp.post(datagram(i, here, target.qpn), memory.slice(0, 7 + i)), 0);
+      EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
+    }
+    (void)line.receive();  // they have come
+  });
+  Node node;
+  const Memory memory(node, 2 * kBytes);
+  Qp qp(node, kUd);
+  qp.get_ready();
+  for (std::uint64_t i = 1; i <= 2; ++i) ASSERT_EQ(qp.post_recv(memory.slice(0, 2 * kBytes), i), 0);
+  sender.line().send({.qpn = qp.number()});
+  EXPECT_EQ(qp.next().byte_len, sizeof(ibv_grh) + 8);
+  EXPECT_EQ(qp.next().byte_len, sizeof(ibv_grh) + 9);
+  sender.line().send({});
+  EXPECT_EQ(sender.wait(), 0);
 }
 
 TEST(TcpSenders, StrangersDoNotDisplaceWhoHasTheKey) {
