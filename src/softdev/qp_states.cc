@@ -268,7 +268,7 @@ std::unique_ptr<Wire> SoftQp::make_wire(int& error) {
 int SoftQp::to_rtr(const ibv_qp_attr& a) {
   if (service_ == Service::kDatagram) {
     if (soft_context_.tcp_use() != TcpUse::kNever) {
-      if (const int error = soft_context_.tcp().serve(qp_base.qp_num); error != 0) return error;
+      if (const int error = soft_context_.tcp().serve_everywhere(qp_base.qp_num); error != 0) return error;
     }
     wire_ = std::make_unique<DatagramWire>(
         LocalEnd{&soft_context_, qp_base.qp_num, pd_number_, kPortMtuBytes, service_, &view_.shared->qkey});
@@ -306,7 +306,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
 }
 
 int SoftQp::connect_by_tcp() {
-  if (const int error = soft_context_.tcp().serve(qp_base.qp_num); error != 0) return error;
+  if (const int error = soft_context_.tcp().serve(qp_base.qp_num, route_.source); error != 0) return error;
   if (const int error = pairing_.begin(route_.target, attributes_.dest_qp_num); error != 0) return error;
   if (qp_base.qp_type == IBV_QPT_XRC_RECV) return 0;  // it only receives
   tcp_ = std::make_unique<TcpWire>(own_end(), route_, attributes_.dest_qp_num, pairing_);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "softdev/event_queue.h"
@@ -22,6 +23,7 @@
 #include "softdev/soft_device.h"
 #include "softdev/stragglers.h"
 #include "softdev/target_route.h"
+#include "softdev/tcp_addresses.h"
 #include "softdev/tcp_service.h"
 
 namespace rdmacomm::softdev {
@@ -181,6 +183,10 @@ class SoftContext : private verbs_context {
   [[nodiscard]] Server& server() noexcept { return server_; }
   [[nodiscard]] TcpService& tcp() noexcept { return tcp_; }
   [[nodiscard]] TcpUse tcp_use() const noexcept { return tcp_use_; }
+  /// What kListenVariable says; nullptr: nothing.
+  [[nodiscard]] const TcpAddresses* tcp_addresses() const noexcept {
+    return tcp_addresses_ ? &*tcp_addresses_ : nullptr;
+  }
 
   /// Starts the threads with the first queue pair. 0, or an errno value.
   [[nodiscard]] int ensure_threads();
@@ -218,8 +224,9 @@ class SoftContext : private verbs_context {
   EventQueue events_;
   PortWatch port_;
   const bool membarrier_ = register_for_membarrier();
-  std::chrono::milliseconds lateness_{};  // these two are set by open() for good
+  std::chrono::milliseconds lateness_{};  // these three are set by open() for good
   TcpUse tcp_use_ = TcpUse::kOtherHosts;
+  std::optional<TcpAddresses> tcp_addresses_;
   std::atomic<std::uint32_t> next_pd_number_{1};
   std::atomic<std::uint32_t> next_channel_number_{1};
   std::mutex threads_mutex_;

@@ -82,15 +82,32 @@ int TcpService::start() {
   return error;
 }
 
-int TcpService::serve(std::uint32_t qpn) {
+int TcpService::serve(std::uint32_t qpn, const ibv_gid& address) {
+  const TcpAddresses* const allowed = context_.tcp_addresses();
+  if (allowed != nullptr && !allowed->contains(address)) return EADDRNOTAVAIL;
+  TcpAddresses one;
+  one.add(address);
+  return serve_at(qpn, one);
+}
+
+int TcpService::serve_everywhere(std::uint32_t qpn) {
+  if (const TcpAddresses* const allowed = context_.tcp_addresses()) return serve_at(qpn, *allowed);
+  TcpAddresses all;
+  all.add_all();
+  return serve_at(qpn, all);
+}
+
+int TcpService::serve_at(std::uint32_t qpn, const TcpAddresses& wanted) {
   const std::scoped_lock lock(start_mutex_);
   if (const int error = start(); error != 0) return error;
   const std::uint16_t port = tcp_port_of(qpn);
-  UniqueFd& listener = listeners_[port];
-  if (listener) return 0;
-  listener = tcp_listen(port, context_.queue_pairs().take_port(qpn));
-  if (!listener) return errno;
-  control(EPOLL_CTL_ADD, listener.get(), EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener.get()));
+  Listener& listener = listeners_[port];
+  const bool is_more = listener.addresses.add(wanted);
+  if (listener.socket) return is_more ? listener.addresses.apply_to(listener.socket.get()) : 0;
+  listener.socket = tcp_listen(port, context_.queue_pairs().take_port(qpn), listener.addresses);
+  if (!listener.socket) return errno;
+  const int socket = listener.socket.get();
+  control(EPOLL_CTL_ADD, socket, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(socket));
   active_.store(true, std::memory_order_release);
   return 0;
 }

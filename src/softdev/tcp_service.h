@@ -36,8 +36,11 @@ class TcpService {
   TcpService& operator=(const TcpService&) = delete;
   ~TcpService() { stop(); }
 
-  /// Listens for requests to queue pair `qpn`. 0, or an errno value: EADDRINUSE, somebody else has its port.
-  [[nodiscard]] int serve(std::uint32_t qpn);
+  /// Listens for requests to queue pair `qpn` at an address of this host. 0, or an errno value: EADDRINUSE, somebody else has its port;
+  /// EADDRNOTAVAIL, it is not one of kListenVariable's.
+  [[nodiscard]] int serve(std::uint32_t qpn, const ibv_gid& address);
+  /// The same at all addresses that kListenVariable allows.
+  [[nodiscard]] int serve_everywhere(std::uint32_t qpn);
   void stop();
 
   /// Whether there is anything to do for poll(): who sees that sees what start() has made.
@@ -79,7 +82,13 @@ class TcpService {
 
   using Clock = std::chrono::steady_clock;
 
+  struct Listener {
+    UniqueFd socket;
+    TcpAddresses addresses;
+  };
+
   int start();
+  [[nodiscard]] int serve_at(std::uint32_t qpn, const TcpAddresses& wanted);
   void run();
   bool leave_it_to_pollers() noexcept;
   void take_back_from_pollers(Clock::time_point now) noexcept;
@@ -133,7 +142,7 @@ class TcpService {
   UniqueFd said_;  // an eventfd
   std::thread thread_;
   std::mutex start_mutex_;                       // taken by who holds a send queue; guards
-  std::map<std::uint16_t, UniqueFd> listeners_;  // by port
+  std::map<std::uint16_t, Listener> listeners_;  // by port
   std::vector<Arrival> arrivals_;
   std::mutex mutex_;  // never taken by who holds a send queue; guards what follows
   std::map<std::uint64_t, Watched> targets_;

@@ -120,9 +120,14 @@ UniqueFd tcp_hold(std::uint16_t port) {
   return bind_to_all(port, false);
 }
 
-UniqueFd tcp_listen(std::uint16_t port, UniqueFd held) {
+UniqueFd tcp_listen(std::uint16_t port, UniqueFd held, const TcpAddresses& addresses) {
   UniqueFd socket = held ? std::move(held) : bind_to_all(port, true);
-  if (!socket || listen(socket.get(), SOMAXCONN) != 0) return UniqueFd();
+  if (!socket) return socket;
+  if (const int error = addresses.apply_to(socket.get()); error != 0) {
+    errno = error;
+    return UniqueFd();
+  }
+  if (listen(socket.get(), SOMAXCONN) != 0) return UniqueFd();
   // For what is left of its connections when it has gone; with one who listens nobody shares.
   set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   return socket;
@@ -140,6 +145,7 @@ UniqueFd tcp_accept(int listener, Route& back) {
     back.interface = reinterpret_cast<const sockaddr_in6&>(from.storage).sin6_scope_id;
   }
   prepare(socket.get());
+  set(socket.get(), SOL_SOCKET, SO_DETACH_FILTER, 0);  // the listener's: it costs a little with each packet
   return socket;
 }
 

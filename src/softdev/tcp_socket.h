@@ -10,6 +10,7 @@
 #include <span>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/tcp_addresses.h"
 
 namespace rdmacomm::softdev {
 
@@ -28,8 +29,8 @@ struct Route {
 /// Takes `port` of all addresses: nobody else gets it, and nobody is listened to. Not valid, and errno: EADDRINUSE, somebody has it,
 /// if only for connections that ended a moment ago.
 [[nodiscard]] UniqueFd tcp_hold(std::uint16_t port);
-/// Listens at `port` of all addresses, by `held` where that is what tcp_hold() gave. Not valid, and errno.
-[[nodiscard]] UniqueFd tcp_listen(std::uint16_t port, UniqueFd held);
+/// Listens at `port` of these addresses, by `held` where that is what tcp_hold() gave. Not valid, and errno.
+[[nodiscard]] UniqueFd tcp_listen(std::uint16_t port, UniqueFd held, const TcpAddresses& addresses);
 /// The next who has connected, and the way back to it. Not valid, and errno.
 [[nodiscard]] UniqueFd tcp_accept(int listener, Route& back);
 /// A socket that is being connected, from `route.source` to `port` of `route.target`; whether it is, sending will show.

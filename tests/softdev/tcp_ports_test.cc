@@ -1,6 +1,8 @@
 // The ports that go with queue pair numbers: whose they are, and since when.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -11,13 +13,17 @@
 
 #include "softdev/control_protocol.h"
 #include "softdev/raw_verbs.h"
+#include "softdev/tcp_addresses.h"
 #include "softdev/tcp_stranger.h"
 #include "support/own_network.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
 
+using rdmacomm::testing::EnvironmentVariable;
 using rdmacomm::testing::OwnNetwork;
+
+constexpr QpSettings kDatagrams{.type = IBV_QPT_UD};
 
 /// A socket at the port of `qpn`, of all addresses or of the loopback interface alone, by somebody who does not mind sharing it.
 /// Not valid, and errno.
@@ -128,6 +134,82 @@ TEST(TcpPorts, AreNotTakenWhereAllGoesByMemory) {
     is_free = squat(qp.number()).valid();
   }
   EXPECT_TRUE(is_free);
+}
+
+/// Whether a connection to this address comes about, once one to the loopback interface has: that of this host to itself is made, or
+/// not, while connect() is called.
+bool is_reached_at(std::uint32_t qpn, const char* text) {
+  const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in address = loopback_port_of(qpn);
+  EXPECT_EQ(inet_pton(AF_INET, text, &address.sin_addr), 1);
+  (void)connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  EXPECT_TRUE(knock(qpn));
+  pollfd connected{socket.get(), POLLOUT, 0};
+  return poll(&connected, 1, 0) == 1 && (connected.revents & (POLLERR | POLLHUP)) == 0;
+}
+
+struct TwoAddresses : ::testing::Test {
+  void SetUp() override {
+    if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
+    network.ip("link set lo up");
+    network.ip("address add 10.9.1.1/32 dev lo");
+  }
+  OwnNetwork network;
+};
+
+TEST_F(TwoAddresses, AConnectedQueuePairIsReachedAtItsOwnAddressOnly) {
+  const WireVariable variable("tcp");  // from 127.0.0.1
+  Pair pair;
+  EXPECT_FALSE(is_reached_at(pair.a.number(), "10.9.1.1"));
+  Qp datagrams(pair.a_node, kDatagrams);
+  datagrams.get_ready();
+  EXPECT_TRUE(is_reached_at(pair.a.number(), "10.9.1.1")) << "senders of datagrams may be anywhere";
+}
+
+TEST_F(TwoAddresses, AProcessIsReachedAtTheAddressesThatAreListed) {
+  const EnvironmentVariable listen(kListenVariable, "127.0.0.1,::1");
+  Node node;
+  Qp qp(node, kDatagrams);
+  qp.get_ready();
+  EXPECT_FALSE(is_reached_at(qp.number(), "10.9.1.1"));
+}
+
+TEST_F(TwoAddresses, AQueuePairIsNotConnectedFromAnotherAddress) {
+  const WireVariable variable("tcp");
+  const EnvironmentVariable listen(kListenVariable, "10.9.1.1");
+  Node node;
+  Qp qp(node);
+  ASSERT_EQ(qp.to_init(), 0);
+  EXPECT_EQ(qp.to_rtr(0x123456), EADDRNOTAVAIL);
+}
+
+TEST(TcpPorts, WhatIsNoListOfAddressesOpensNoDevice) {
+  for (const char* const wrong : {"localhost", "10.0.0.1,", ",", "10.0.0.1 ", "10.0.0.0/8"}) {
+    const EnvironmentVariable listen(kListenVariable, wrong);
+    const verbs::DeviceList list(api());
+    EXPECT_EQ(api().open_device(list[0]), nullptr) << wrong;
+    EXPECT_EQ(errno, EINVAL);
+  }
+}
+
+TEST(TcpAddresses, AnIpv6AddressIsComparedWhole) {
+  const UniqueFd listener(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  socklen_t length = sizeof(any);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<const sockaddr*>(&any), length), 0);
+  ASSERT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&any), &length), 0);
+  ASSERT_EQ(listen(listener.get(), 4), 0);
+  any.sin6_addr = in6addr_loopback;
+  for (const bool is_listed : {true, false}) {
+    TcpAddresses addresses;
+    ASSERT_TRUE(TcpAddresses::read(is_listed ? "10.0.0.1,::1" : "10.0.0.1,::2,1::1,0:0:1::1,127.0.0.1", addresses));
+    ASSERT_EQ(addresses.apply_to(listener.get()), 0);
+    const UniqueFd socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    (void)connect(socket.get(), reinterpret_cast<const sockaddr*>(&any), sizeof(any));
+    pollfd connected{socket.get(), POLLOUT, 0};
+    EXPECT_EQ(poll(&connected, 1, 0), is_listed ? 1 : 0);
+  }
 }
 
 /// The thread that connects it may be in another network than the one that has made it.

@@ -21,6 +21,12 @@ inline constexpr const char* kLateVariable = "RDMACOMM_SOFT0_LATE";
 /// port is opened then, and other hosts are EHOSTUNREACH. With another value no device can be opened (EINVAL).
 inline constexpr const char* kTcpVariable = "RDMACOMM_SOFT0_WIRE";
 
+/// The environment variable that says at which addresses of this host a process is reached by TCP: IPv4 and IPv6 addresses with commas between
+/// them. Nothing: at the addresses that its connected queue pairs use; a process with datagram queue pairs at all, since
+/// their senders may be anywhere. A queue pair cannot be connected from another address (EADDRNOTAVAIL). With anything else no device can be
+/// opened (EINVAL).
+inline constexpr const char* kListenVariable = "RDMACOMM_SOFT0_LISTEN";
+
 /// The Api of the software RDMA device: no hardware, no root, no kernel module. Processes of one user on one
 /// host (and in one network namespace) reach each other through shared memory, others by TCP. It hands out genuine verbs objects: the inline
 /// verbs of <infiniband/verbs.h> (post, poll, arm) work on them as they are.
