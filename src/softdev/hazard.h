@@ -87,7 +87,9 @@ class ByAddress {
 /// The initiator's half where a target has many: one is at work there at a time, and its number is the flag.
 class Turn {
  public:
-  Turn(QpShared& target, std::uint32_t initiator) noexcept : target_(target), mine_(take(target, initiator)) {}
+  /// waits  for one that has lost its core, too; false: for a thread that has others to serve
+  Turn(QpShared& target, std::uint32_t initiator, bool waits = true) noexcept
+      : target_(target), mine_(take(target, initiator, waits)) {}
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
@@ -97,7 +99,7 @@ class Turn {
   [[nodiscard]] explicit operator bool() const noexcept { return mine_; }
 
  private:
-  static bool take(QpShared& target, std::uint32_t initiator) noexcept {
+  static bool take(QpShared& target, std::uint32_t initiator, bool waits) noexcept {
     constexpr int kSpins = 1000;
     constexpr std::chrono::milliseconds kLongest{250};  // enough for one that has lost its core to get it back
     std::chrono::steady_clock::time_point give_up_at{};
@@ -108,6 +110,7 @@ class Turn {
         pause_core();
         continue;
       }
+      if (!waits) return false;
       const auto now = std::chrono::steady_clock::now();
       if (spins == kSpins) give_up_at = now + kLongest;
       if (now >= give_up_at) return false;

@@ -669,7 +669,7 @@ ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kReceiverNotReady;
   {
-    const Turn turn(*target_, own_.turn());
+    const Turn turn(*target_, own_.turn(), !own_.by_tcp);
     const bool there = target_->link.load(std::memory_order_acquire) == link_;
     if (turn && there) result = deliver_datagram(wr, static_cast<std::uint32_t>(total));
   }

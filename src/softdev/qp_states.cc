@@ -308,6 +308,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
 int SoftQp::connect_by_tcp() {
   if (const int error = soft_context_.tcp().serve(qp_base.qp_num, route_.source); error != 0) return error;
   if (const int error = pairing_.begin(route_.target, attributes_.dest_qp_num); error != 0) return error;
+  goes_by_tcp_.store(true, std::memory_order_release);
   if (qp_base.qp_type == IBV_QPT_XRC_RECV) return 0;  // it only receives
   tcp_ = std::make_unique<TcpWire>(own_end(), route_, attributes_.dest_qp_num, pairing_);
   keeps_all_ = true;
@@ -403,6 +404,7 @@ void SoftQp::forget_life() {
   return_shared_receives();
   wire_.reset();
   tcp_.reset();
+  goes_by_tcp_.store(false, std::memory_order_relaxed);
   keeps_all_ = late_;
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);

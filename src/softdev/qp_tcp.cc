@@ -50,13 +50,15 @@ void SoftQp::advance_by_tcp_locked() noexcept {
 }
 
 bool SoftQp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept {
-  const std::scoped_lock guard(send_lock_);
   if (service != service_ || view_.shared->link.load(std::memory_order_relaxed) == 0) return false;
   if (service_ == Service::kDatagram) return true;
+  if (!goes_by_tcp_.load(std::memory_order_acquire)) return false;
+  const std::scoped_lock guard(send_lock_);
   return !route_.by_memory && attributes_.dest_qp_num == initiator_qpn && verbs::equal(route_.target, from);
 }
 
 bool SoftQp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept {
+  if (!goes_by_tcp_.load(std::memory_order_acquire)) return false;
   const std::scoped_lock guard(send_lock_);
   return tcp_ != nullptr && attributes_.dest_qp_num == target_qpn && tcp_->greeting().token == token;
 }

@@ -331,6 +331,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   std::unique_ptr<Wire> wire_;  // nullptr where tcp_ is there
   TcpPairing pairing_;          // with a queue pair of another host
   std::atomic<bool> is_questioned_{false};
+  // TcpService's thread does not wait for the send queue of another one, which may be looking for a process that is stopped.
+  std::atomic<bool> goes_by_tcp_{false};
   std::unique_ptr<TcpWire> tcp_;  // connected to another host
   Route route_;
   bool keeps_all_ = late_;  // no request is carried out while it is posted

@@ -36,7 +36,7 @@ TcpConnection::TcpConnection(SoftContext& context, UniqueFd socket, std::shared_
       longest_send_(tcp_longest_send(socket_.get())),
       own_(std::move(own)),
       ends_(ends),
-      input_(socket_.get(), TcpInput::kUsual) {
+      input_(socket_.get(), TcpInput::kFirst) {
   if (ends.receives) target_.emplace(context, *own_, ends.other, input_, output_);
 }
 

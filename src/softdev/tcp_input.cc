@@ -45,6 +45,8 @@ int TcpInput::fill(std::size_t needed, bool exactly) {
     begin_ = end_ = 0;
     if (bytes_.size() > kMostKept) std::vector<std::byte>(kUsual).swap(bytes_);
   }
+  if (is_too_small_) bytes_.resize(std::min(4 * bytes_.size(), std::max(kUsual, bytes_.size())));
+  is_too_small_ = false;
   if (begin_ != 0 && (end_ == bytes_.size() || begin_ + needed > bytes_.size())) {
     std::memmove(bytes_.data(), data(), available());
     end_ = available();
@@ -55,6 +57,7 @@ int TcpInput::fill(std::size_t needed, bool exactly) {
   const Moved received = tcp_receive(socket_, {&place, 1});
   end_ += received.bytes;
   drained_ = received.bytes < place.iov_len;
+  is_too_small_ = !exactly && !drained_ && bytes_.size() >= kFirst && bytes_.size() < kUsual;
   return received.error;
 }
 

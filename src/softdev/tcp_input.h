@@ -18,6 +18,7 @@ namespace rdmacomm::softdev {
 class TcpInput {
  public:
   static constexpr std::size_t kUsual = 128 * 1024;  ///< bytes
+  static constexpr std::size_t kFirst = 4 * 1024;    ///< bytes, of a connection of which little has come
 
   TcpInput(int socket, std::size_t bytes) : socket_(socket), bytes_(bytes) {}
 
@@ -26,6 +27,8 @@ class TcpInput {
   /// From here on the socket may have something again.
   void begin_round() noexcept { drained_ = false; }
   [[nodiscard]] std::size_t available() const noexcept { return end_ - begin_; }
+  /// Bytes of the buffer.
+  [[nodiscard]] std::size_t room() const noexcept { return bytes_.size(); }
   [[nodiscard]] std::byte* data() noexcept { return bytes_.data() + begin_; }
   void consume(std::size_t bytes) noexcept { begin_ += bytes; }
   /// Throws away up to `most` of what is available. How much.
@@ -39,13 +42,13 @@ class TcpInput {
   }
 
   /// Gets more bytes, at least one, to have `needed` available; `exactly`: none that follow these. 0; EAGAIN: there are none for
-  /// now; others as tcp_receive() has them.
+  /// now; others as tcp_receive() has them. A buffer of kFirst bytes or more that a read has filled grows, up to kUsual.
   [[nodiscard]] int fill(std::size_t needed, bool exactly = false);
   /// For messages of `length`. The buffer grows with what has come, not with what is announced.
   void make_room(std::size_t length);
   /// For many messages at a time.
   void widen() {
-    if (bytes_.size() < kUsual) bytes_.resize(kUsual);
+    if (bytes_.size() < kFirst) bytes_.resize(kFirst);
   }
   /// To close a socket with something unread would take back what was sent by it last. So it is read until the other end has
   /// closed: a piece at each call, however much comes. false: it has closed, or has sent more than `most` bytes in all calls.
@@ -61,8 +64,9 @@ class TcpInput {
   std::vector<std::byte> bytes_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::size_t lingered_ = 0;  // bytes that linger() has read
-  bool drained_ = false;      // there was less in the socket than was asked for
+  bool is_too_small_ = false;  // more might have come by one read
+  std::size_t lingered_ = 0;   // bytes that linger() has read
+  bool drained_ = false;       // there was less in the socket than was asked for
 };
 
 }  // namespace rdmacomm::softdev

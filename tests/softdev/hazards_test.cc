@@ -6,6 +6,7 @@
 
 #include "base/sanitizer.h"
 #include "softdev/hazard.h"
+#include "softdev/layout.h"
 #include "softdev/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -173,6 +174,18 @@ TEST(Hazards, AFailureOfOneQueuePairDoesNotHoldUpAnother) {
   atomics.join();
   ASSERT_EQ(c.post(rdma_request(IBV_WR_RDMA_WRITE, 9, memory.address(128), memory.mr->rkey), memory.slice(64, 8)), 0);
   EXPECT_EQ(c.next().status, IBV_WC_SUCCESS);
+}
+
+/// The thread that carries out other hosts' requests: the initiator whose turn it is may be stopped.
+TEST(Turns, AThreadThatHasOthersToServeDoesNotWait) {
+  QpShared target{};
+  const Turn first(target, 1);
+  ASSERT_TRUE(first);
+  {
+    const Turn second(target, 2, false);
+    EXPECT_FALSE(second);
+  }
+  EXPECT_EQ(target.busy.load(), 1U) << "it is still the first one's";
 }
 
 }  // namespace

@@ -5,12 +5,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <random>
 #include <vector>
 
 #include "softdev/manual_scene.h"
 #include "softdev/raw_verbs.h"
 #include "softdev/requests.h"
+#include "softdev/soft_qp.h"
 #include "softdev/tcp_stranger.h"
 
 namespace rdmacomm::softdev::test {
@@ -157,6 +159,23 @@ TEST(TcpHostile, AStrangerThatWasRefusedIsCutOff) {
   std::size_t megabytes = 0;
   while (megabytes < 64 && send(stranger.get(), more.data(), more.size(), MSG_NOSIGNAL) > 0) ++megabytes;
   EXPECT_LT(megabytes, 64U);
+}
+
+/// A queue pair of this host's may hold its send queue for seconds, while it looks for a process that is stopped.
+TEST(TcpHostile, NobodyThatNamesABusyQueuePairKeepsTheOthersWaiting) {
+  ManualScene scene;
+  Qp busy(scene.node);
+  const std::scoped_lock held(SoftQp::from(busy.qp.get()).send_lock());
+  TcpGreeting greeting;
+  greeting.service = Service::kReliable;
+  for (const GreetingKind kind : {GreetingKind::kConnection, GreetingKind::kConfirm}) {
+    const UniqueFd stranger = knock(scene.qp.number());
+    greeting.kind = kind;
+    greeting.initiator_qpn = greeting.target_qpn = busy.number();
+    say(stranger, greeting);
+    EXPECT_EQ(welcome_of(stranger), kind == GreetingKind::kConfirm ? Welcome::kRefused : Welcome::kNotYet);
+    EXPECT_TRUE(is_closed(stranger));
+  }
 }
 
 /// A hundred targets that say what comes to their mind.

@@ -41,5 +41,30 @@ TEST(TcpInput, WhoSendsWithoutEndIsReadAPieceAtATime) {
   EXPECT_FALSE(input.linger());
 }
 
+/// A process may have thousands of connections, most of which carry little.
+TEST(TcpInput, TheBufferGrowsWithWhatComesByOneRead) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()), 0);
+  const UniqueFd ours(ends[0]);
+  const UniqueFd others(ends[1]);
+  TcpInput input(ours.get(), TcpInput::kFirst);
+  const std::vector<std::byte> bytes(64 * 1024);
+  const auto read_all = [&] {
+    input.begin_round();
+    while (input.fill(1) == 0) (void)input.skip(input.available());
+  };
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(send(others.get(), bytes.data(), TcpInput::kFirst / 2, 0), static_cast<ssize_t>(TcpInput::kFirst / 2));
+    read_all();
+  }
+  EXPECT_EQ(input.room(), TcpInput::kFirst);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(send(others.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    read_all();
+  }
+  EXPECT_GT(input.room(), bytes.size());
+  EXPECT_LE(input.room(), TcpInput::kUsual);
+}
+
 }  // namespace
 }  // namespace rdmacomm::softdev
