@@ -45,7 +45,9 @@ TEST(SoftPortEvents, AreShownAndLoggedAndEndNothing) {
   network.ip("link set lo up");
   events.take();
   const std::string log = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(subscriber.types, ElementsAre(IBV_EVENT_GID_CHANGE, IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE));
+  // The link's addresses may go and come with it, or nobody may have seen that.
+  EXPECT_GE(std::erase(subscriber.types, IBV_EVENT_GID_CHANGE), 1U);
+  EXPECT_THAT(subscriber.types, ElementsAre(IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE));
   EXPECT_THAT(log, HasSubstr("soft0 port 1 has lost its link"));
   EXPECT_TRUE(events.health().ok());
 }
