@@ -1,6 +1,7 @@
 #include "device/device_scan.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "rdmacomm/softdev/softdev.h"
 #include "rdmacomm/verbs/call.h"
@@ -38,7 +39,14 @@ Status read_device(ScannedDevice& device) {
 Status open_and_read(ScannedDevice& device, ibv_device* listed) {
   const std::string what = "open " + device.facts.name;
   const auto context = verbs::from_null(device.api->open_device(listed), what);
-  if (!context) return context.status();
+  if (!context) {
+    Error error = context.error();
+    if (error.code == std::errc::file_too_large) {
+      error.context +=
+          ": its shared memory counts as files, and the limit on their size is too low; raise it with `ulimit -f`";
+    }
+    return error;
+  }
   device.context = verbs::ContextHandle(*device.api, *context);
   return read_device(device);
 }

@@ -103,7 +103,7 @@ std::string_view completion_advice(Errc code) noexcept {
     case Errc::kRemoteOperation: return "the peer's device could not carry the request out; look at its completions";
     case Errc::kRetryExceeded:
       return "the peer did not answer: its process or host is gone, its queue pair is in error, or no packets "
-             "pass (GID type, MTU, VLAN, firewall)";
+             "pass (GID type, MTU, VLAN, firewall; soft0 between hosts: TCP ports 61440 to 65535, both ways)";
     case Errc::kRnrRetryExceeded:
       return "the peer posted no receive buffer in time; post receives before the sender sends, or raise "
              "rnr_retry (7 waits for ever)";

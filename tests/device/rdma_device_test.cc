@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "rdmacomm/softdev/softdev.h"
 #include "support/fake_verbs.h"
@@ -261,6 +262,18 @@ TEST(RDMADeviceOpen, UnknownNameListsTheSoftwareDeviceToo) {
   const auto opened = RDMADevice::open({.name = "nope"});
   EXPECT_EQ(opened.code(), Errc::kNoDevice);
   EXPECT_THAT(opened.error().context, HasSubstr("soft0"));
+}
+
+/// The registrations and queue pairs of soft0 are in shared memory, which counts as a file.
+TEST(RDMADeviceOpen, NamesTheLimitThatKeepsTheSoftwareDeviceFromOpening) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit low{rlim_t{4} << 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  const auto opened = RDMADevice::open({.name = softdev::kDeviceName});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_THAT(opened.error().message(), HasSubstr("ulimit -f"));
 }
 
 }  // namespace
