@@ -9,7 +9,8 @@
 namespace rdmacomm::softdev {
 
 /// A set of addresses of this host, or all that it has. A port is bound to all addresses, so that no other process gets it at one of them;
-/// a filter on the listening socket has the system drop connections to addresses outside the set, as if nobody was there.
+/// a filter on the listening socket has the system drop connections to addresses outside the set, as if nobody was there. Some systems
+/// refuse filters to users without privileges; so whoever accepts a connection asks contains(), too.
 /// Threads: one at a time.
 class TcpAddresses {
  public:
@@ -22,8 +23,8 @@ class TcpAddresses {
   bool add(const ibv_gid& address);
   bool add_all() noexcept;
   bool add(const TcpAddresses& others);
-  /// Has `socket` take connections to these only. 0, or an errno value.
-  [[nodiscard]] int apply_to(int socket) const;
+  /// Has the system take connections by `socket` to these only. 0, or an errno value: it takes them to all addresses.
+  int apply_to(int socket) const;
 
  private:
   bool all_ = false;

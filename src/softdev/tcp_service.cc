@@ -103,7 +103,10 @@ int TcpService::serve_at(std::uint32_t qpn, const TcpAddresses& wanted) {
   const std::uint16_t port = tcp_port_of(qpn);
   Listener& listener = listeners_[port];
   const bool is_more = listener.addresses.add(wanted);
-  if (listener.socket) return is_more ? listener.addresses.apply_to(listener.socket.get()) : 0;
+  if (listener.socket) {
+    if (is_more) (void)listener.addresses.apply_to(listener.socket.get());
+    return 0;
+  }
   listener.socket = tcp_listen(port, context_.queue_pairs().take_port(qpn), listener.addresses);
   if (!listener.socket) return errno;
   const int socket = listener.socket.get();
@@ -415,6 +418,13 @@ void TcpService::accept_again() {
   }
 }
 
+bool TcpService::is_served_at(int listener, const ibv_gid& address) {
+  const std::scoped_lock lock(start_mutex_);
+  const auto found =
+      std::ranges::find_if(listeners_, [listener](const auto& one) { return one.second.socket.get() == listener; });
+  return found != listeners_.end() && found->second.addresses.contains(address);
+}
+
 bool TcpService::has_room_for_newcomer() const {
   if (!over_.empty() || unknown_.size() < allowed(kMostStrangers)) return true;
   return Clock::now() - targets_.at(*unknown_.begin()).since >= kTimeToGreet;
@@ -438,6 +448,7 @@ void TcpService::accept_all(int listener) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) stop_accepting(listener);
       return;
     }
+    if (!is_served_at(listener, back.source)) continue;
     make_room_for_newcomer();
     const std::uint64_t id = next_id_++;
     targets_.emplace(id, Watched{std::make_shared<TcpVisitor>(context_, std::move(socket), back, id)});

@@ -88,6 +88,7 @@ class TcpService {
   };
 
   int start();
+  [[nodiscard]] bool is_served_at(int listener, const ibv_gid& address);
   [[nodiscard]] int serve_at(std::uint32_t qpn, const TcpAddresses& wanted);
   void run();
   bool leave_it_to_pollers() noexcept;

@@ -123,10 +123,7 @@ UniqueFd tcp_hold(std::uint16_t port) {
 UniqueFd tcp_listen(std::uint16_t port, UniqueFd held, const TcpAddresses& addresses) {
   UniqueFd socket = held ? std::move(held) : bind_to_all(port, true);
   if (!socket) return socket;
-  if (const int error = addresses.apply_to(socket.get()); error != 0) {
-    errno = error;
-    return UniqueFd();
-  }
+  (void)addresses.apply_to(socket.get());
   if (listen(socket.get(), SOMAXCONN) != 0) return UniqueFd();
   // For what is left of its connections when it has gone; with one who listens nobody shares.
   set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);

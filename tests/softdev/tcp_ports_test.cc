@@ -15,6 +15,7 @@
 #include "softdev/raw_verbs.h"
 #include "softdev/tcp_addresses.h"
 #include "softdev/tcp_stranger.h"
+#include "softdev/two_processes.h"
 #include "support/own_network.h"
 
 namespace rdmacomm::softdev::test {
@@ -37,6 +38,15 @@ UniqueFd squat(std::uint32_t qpn, bool everywhere = true) {
   return socket;
 }
 
+void expect_a_message_arrives(Pair& pair) {
+  const Memory from(pair.a_node);
+  const Memory to(pair.b_node);
+  ASSERT_EQ(pair.b.post_recv(to.slice(0, 64), 1), 0);
+  ASSERT_EQ(pair.a.post(send_request(2), from.slice(0, 64)), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
+}
+
 /// In a network of its own, somebody has ports, and may listen at them.
 class TcpSquatters : public ::testing::Test {
  protected:
@@ -57,15 +67,6 @@ class TcpSquatters : public ::testing::Test {
       ASSERT_EQ(listen(squatters.back().get(), 1), 0);
     }
   }
-  static void expect_a_message_arrives(Pair& pair) {
-    const Memory from(pair.a_node);
-    const Memory to(pair.b_node);
-    ASSERT_EQ(pair.b.post_recv(to.slice(0, 64), 1), 0);
-    ASSERT_EQ(pair.a.post(send_request(2), from.slice(0, 64)), 0);
-    EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
-    EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
-  }
-
   OwnNetwork network;
   rlimit before{};
   std::vector<UniqueFd> squatters;
@@ -164,6 +165,28 @@ TEST_F(TwoAddresses, AConnectedQueuePairIsReachedAtItsOwnAddressOnly) {
   Qp datagrams(pair.a_node, kDatagrams);
   datagrams.get_ready();
   EXPECT_TRUE(is_reached_at(pair.a.number(), "10.9.1.1")) << "senders of datagrams may be anywhere";
+}
+
+/// Some systems let only root have connections filtered: others are closed at once then.
+TEST(TcpPorts, AUserWithoutPrivilegesIsReachedAtItsOwnAddressOnly) {
+  constexpr uid_t kNobody = 65534;
+  Child user([](Line) {
+    const bool is_root = geteuid() == 0;
+    ASSERT_EQ(is_root ? setresgid(kNobody, kNobody, kNobody) + setresuid(kNobody, kNobody, kNobody) : 0, 0);
+    const WireVariable variable("tcp");  // from 127.0.0.1
+    Pair pair;
+    const UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_in address = loopback_port_of(pair.a.number());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+    (void)connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    expect_a_message_arrives(pair);
+    pollfd connected{socket.get(), POLLOUT, 0};
+    if (poll(&connected, 1, 0) == 0) return;  // dropped
+    pollfd over{socket.get(), POLLRDHUP, 0};
+    EXPECT_EQ(poll(&over, 1, 20'000), 1);
+    EXPECT_TRUE(is_closed(socket));
+  });
+  EXPECT_EQ(user.wait(), 0);
 }
 
 TEST_F(TwoAddresses, AProcessIsReachedAtTheAddressesThatAreListed) {
