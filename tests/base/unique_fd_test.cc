@@ -2,6 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <cerrno>
 
 namespace rdmacomm {
 namespace {
@@ -53,6 +57,48 @@ TEST(UniqueFd, ReleaseGivesItAwayOpen) {
   }
   EXPECT_TRUE(is_open(fd));
   ::close(fd);
+}
+
+/// In a process of its own, whose standard streams can be closed: what `check` returns is its exit status.
+template <typename Check>
+int without_standard_streams(Check&& check) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int fd : {0, 1, 2}) ::close(fd);
+    ::_exit(check());
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(UniqueFd, LeavesTheNumbersOfTheStandardStreamsFree) {
+  const int failed_at = without_standard_streams([] {
+    const UniqueFd made(open_null());
+    if (made.get() <= 2 || !is_open(made.get())) return 1;
+    if ((::fcntl(made.get(), F_GETFD) & FD_CLOEXEC) == 0) return 2;
+    UniqueFd replaced;
+    replaced.reset(open_null());
+    if (replaced.get() <= 2) return 3;
+    for (const int fd : {0, 1, 2}) {
+      if (is_open(fd)) return 4;
+    }
+    return 0;
+  });
+  EXPECT_EQ(failed_at, 0);
+}
+
+TEST(UniqueFd, IsEmptyIfThereIsNoOtherNumber) {
+  const int failed_at = without_standard_streams([] {
+    const rlimit few{3, 3};
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
+    const int low = open_null();
+    if (low < 0) return 2;
+    const UniqueFd made(low);
+    if (made.valid() || errno != EINVAL) return 3;  // fcntl(2): no number above 2 is allowed at all
+    return is_open(low) ? 4 : 0;
+  });
+  EXPECT_EQ(failed_at, 0);
 }
 
 }  // namespace
