@@ -45,7 +45,7 @@ Status Lane::poll(std::span<const Completion>& completions) {
   }
   completions = std::span<const Completion>(completions_).first(count);
   for (const Completion& completion : completions) {
-    if (!completion.ok()) return completion.status();
+    if (!completion.ok()) return completion.explain();
     if (completion.operation != Operation::kRecv && completion.operation != Operation::kRecvWriteImm) {
       last_complete_ = completion.id;
     }

@@ -35,7 +35,7 @@ Status wait_for(programs::Delivery& delivery, EndPoint& endpoint, std::size_t wa
         delivery.wait(endpoint, std::span(batch).first(std::min(batch.size(), wanted - done.size())), count, deadline);
     if (!waited.ok()) return waited;
     for (const Completion& completion : std::span(batch).first(count)) {
-      if (!completion.ok()) return completion.status();
+      if (!completion.ok()) return completion.explain();
       done.push_back(completion);
     }
   }

@@ -35,13 +35,8 @@ Status ask_port(const RDMADevice& device, Errc error) {
   }
 }
 
-// Why the request failed, and what to do. What fails when a port goes down depends on the device, so the port is asked.
+// Why the request failed, and what to do.
 std::string advice(const RDMAChannel* channel, Errc error) {
-  const bool may_be_the_port =
-      error == Errc::kLocalQueuePair || error == Errc::kRetryExceeded || error == Errc::kFlushed;
-  if (channel != nullptr && may_be_the_port) {
-    if (const Status port = ask_port(channel->adapter().device(), error); !port.ok()) return port.error().context;
-  }
   const std::string text(verbs::completion_advice(error));
   const bool is_queue_pair = channel != nullptr && error == Errc::kLocalQueuePair;
   if (!is_queue_pair || !verbs::fails_with_connection(*channel->adapter().device().context())) return text;
@@ -64,13 +59,25 @@ const char* to_text(Operation operation) noexcept {
   return "unknown operation";
 }
 
-Status Completion::status() const {
-  if (ok()) return {};
+Status Completion::failure(const std::string& advice) const {
   std::string text = std::string(to_text(operation)) + " with id " + std::to_string(id);
   if (channel != nullptr) text += " on channel \"" + channel->name() + "\"" + peer_text(*channel);
-  text += " failed: " + advice(channel, error);
+  text += " failed: " + advice;
   if (vendor_error != 0) text += "; vendor error " + std::to_string(vendor_error);
   return make_error(error, text);
+}
+
+Status Completion::status() const {
+  return ok() ? Status() : failure(advice(channel, error));
+}
+
+// What fails when a port goes down depends on the device, so the port is asked.
+Status Completion::explain() const {
+  const bool may_be_the_port =
+      error == Errc::kLocalQueuePair || error == Errc::kRetryExceeded || error == Errc::kFlushed;
+  if (channel == nullptr || !may_be_the_port) return status();
+  const Status port = ask_port(channel->adapter().device(), error);
+  return port ? status() : failure(port.error().context);
 }
 
 }  // namespace rdmacomm

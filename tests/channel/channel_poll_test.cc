@@ -144,7 +144,11 @@ TEST_F(ChannelPollTest, AnErrorThatAPortMayCauseNamesThePortThatIsDown) {
   for (const ibv_wc_status cause : {IBV_WC_LOC_QP_OP_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR}) {
     ASSERT_FALSE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, 42));
     fake_.complete_send(cause);
-    EXPECT_THAT(poll().at(0).status().message(), HasSubstr("failed: port 1 of fake0 is DOWN; check the cable"));
+    const Completion failed = poll().at(0);
+    EXPECT_THAT(failed.explain().message(), HasSubstr("failed: port 1 of fake0 is DOWN; check the cable"));
+    const int asked = fake_.calls("query_port");
+    EXPECT_THAT(failed.status().message(), HasSubstr("failed: "));
+    EXPECT_EQ(fake_.calls("query_port"), asked) << "status() is for hooks, too, and asks no device";
   }
   ASSERT_FALSE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, 42));
   fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
@@ -474,6 +478,8 @@ TEST_F(ChannelPollTest, ASharedPollerLooksSoManyTimesUntilThereIsSomething) {
   ASSERT_FALSE(poller.poll(out, count, 10));
   EXPECT_EQ(count, 1U);
   EXPECT_EQ(fake_.polls, 11U);
+  ASSERT_FALSE(poller.poll(out, count, 0));
+  EXPECT_EQ(fake_.polls, 12U) << "0 is once, not for ever";
 }
 
 TEST_F(ChannelPollTest, WhoAttachesAChannelDoesNotWaitForAllOfThem) {

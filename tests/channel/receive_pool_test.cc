@@ -109,6 +109,14 @@ TEST_F(PoolOnFake, AReceiveThatTheDeviceRefusesIsNotCounted) {
   EXPECT_EQ(pool_->posted(), 3);
 }
 
+TEST_F(PoolOnFake, AReceiveThatADriverRefusesWithoutSayingWhichIsNotCounted) {
+  const Completion first = arrive();
+  fake_.names_refused_requests = false;
+  fake_.fail("post_srq_recv", EIO);
+  EXPECT_EQ(pool_->give_back(first), std::errc::io_error);
+  EXPECT_EQ(pool_->posted(), 3);
+}
+
 TEST_F(PoolOnFake, TheLimitIsSetAgainOnceThereIsPlentyAgain) {
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2));
   const std::array all = {arrive(), arrive(), arrive()};

@@ -36,7 +36,7 @@ void ContractTest::fence() {
   const auto there = right().buffer(1);
   ASSERT_FALSE(left().channel->post_read(here->at(0), there->remote_region(), ~std::uint64_t{0}));
   const Completion completion = left().next();
-  ASSERT_TRUE(completion.ok()) << completion.status().message();
+  ASSERT_TRUE(completion.ok()) << completion.explain().message();
 }
 
 void ContractTest::expect_failure(std::error_code posted, Outcome outcome, std::uint64_t id) {
@@ -50,7 +50,7 @@ void ContractTest::expect_failure(std::error_code posted, Outcome outcome, std::
   EXPECT_EQ(completion.id, id);
   const Codes expected = codes_of(kind_of(*left().device), outcome);
   EXPECT_TRUE(expected.contains(completion.error))
-      << completion.status().message() << "\nexpected " << expected.to_text();
+      << completion.explain().message() << "\nexpected " << expected.to_text();
 }
 
 void ContractTest::expect_received(Outcome outcome, std::uint64_t id) {

@@ -37,10 +37,16 @@ struct Completion {
 
   [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
   /// ok, or an Error that names the operation, the id, the channel, the peer's queue pair, the cause and what to do.
-  /// A port that is down by now counts as the cause. On iWARP kLocalQueuePair may be the end of the connection, for which
-  /// EndPoint::status() has the reason. Only while `channel` lives. Cost on errors: may ask the device, and for
-  /// kLocalQueuePair wait up to 200 ms for the port to say that it is down.
+  /// On iWARP kLocalQueuePair may be the end of the connection, for which EndPoint::status() has the reason. Only while
+  /// `channel` lives. Cost on errors: strings; the device is not asked, so a hook may call it.
   [[nodiscard]] Status status() const;
+  /// The same, after a look at the port: one that is down by now counts as the cause. For the line that a program ends with.
+  /// Cost on errors: may ask the device, and for kLocalQueuePair wait up to 200 ms for the port to say that it is down. Not
+  /// for hooks: a completion thread serves other endpoints, too.
+  [[nodiscard]] Status explain() const;
+
+ private:
+  [[nodiscard]] Status failure(const std::string& advice) const;
 };
 
 /// Where completions go that are delivered by callback.
