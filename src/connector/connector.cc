@@ -48,6 +48,18 @@ WatchedFd Connector::watched() const noexcept {
 Result<Hello> Connector::exchange_hello(const Hello& mine, Deadline deadline) {
   const Status sent = send_message(MessageType::kHello, mine.encode(), deadline);
   if (!sent) return sent.error();
+  return receive_hello(deadline);
+}
+
+Result<Hello> Connector::answer_hello(const Hello& mine, Deadline deadline) {
+  auto theirs = receive_hello(deadline);
+  if (!theirs) return theirs;
+  const Status sent = send_message(MessageType::kHello, mine.encode(), deadline);
+  if (!sent) return sent.error();
+  return theirs;
+}
+
+Result<Hello> Connector::receive_hello(Deadline deadline) {
   auto payload = expect_message(MessageType::kHello, deadline);
   if (!payload) return payload.error();
   auto hello = Hello::decode(*payload);
@@ -58,6 +70,12 @@ Result<Hello> Connector::exchange_hello(const Hello& mine, Deadline deadline) {
   const std::lock_guard lock(mutex_);
   hello_ = *hello;
   return hello;
+}
+
+void Connector::limit_inbox(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  inbox_limit_ = std::min(bytes, kMaxInboxBytes);
+  changed_.notify_all();  // whoever waits for room may have it now
 }
 
 Result<std::vector<std::byte>> Connector::receive_message(MessageType type, Deadline deadline) {
@@ -317,7 +335,7 @@ void Connector::fail_protocol(const Error& why) {
 }
 
 bool Connector::inbox_full() const noexcept {
-  return inbox_.size() >= kMaxInboxMessages || inbox_bytes_ >= kMaxInboxBytes;
+  return inbox_.size() >= kMaxInboxMessages || inbox_bytes_ >= inbox_limit_;
 }
 
 std::optional<Message> Connector::pop(MessageType type) {

@@ -277,6 +277,7 @@ bool EndPoint::move_to(State next, std::optional<Error> why) {
 }
 
 Status EndPoint::mark_established() {
+  connector_->limit_inbox(Connector::kMaxInboxBytes);
   if (!move_to(State::kEstablished, {})) return status();
   notify_all();
   return {};

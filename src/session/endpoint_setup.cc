@@ -7,12 +7,14 @@ namespace rdmacomm {
 namespace {
 
 constexpr const char* kEstablishedTag = "rdmacomm.established";
+constexpr std::size_t kOneMessage = 1;  // byte: a second message waits until the first was taken
 
 Result<EndPointCard> receive_card(Connector& connector, MessageType type, Deadline deadline) {
   auto payload = connector.expect_message(type, deadline);
   if (!payload) return payload.error();
   auto card = EndPointCard::decode(*payload);
   if (!card) return make_error(card.code(), connector.peer_text() + " sent " + card.error().context);
+  connector.limit_inbox(Connector::kMaxInboxBytesInHandshake);
   return card;
 }
 
@@ -60,6 +62,7 @@ Result<std::shared_ptr<EndPoint>> EndPointSetup::as_server(const std::shared_ptr
 
 Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
   std::shared_ptr<EndPoint>& endpoint = made.endpoint;
+  connector->limit_inbox(kOneMessage);
   auto peer = connector->exchange_hello(hello, deadline());
   if (!peer) return peer.status();
   const PeerInfo info{.address = connector->peer_address(), .hello = *peer};
@@ -81,7 +84,8 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, 
 Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
   std::shared_ptr<EndPoint>& endpoint = made.endpoint;
   const Deadline offer_by = deadline();
-  auto peer = connector->exchange_hello(hello, offer_by);
+  connector->limit_inbox(kOneMessage);
+  auto peer = connector->answer_hello(hello, offer_by);
   if (!peer) return peer.status();
   if (Status way = check_way(*connector, *device); !way) return way;
   auto offer = receive_card(*connector, MessageType::kOffer, offer_by);

@@ -141,7 +141,8 @@ Deadline HandshakeQueue::next_look() const {
 }
 
 bool HandshakeQueue::full() const {
-  return waiting_.size() >= static_cast<std::size_t>(bounds_.waiting) && waiting_of_.size() == waiting_.size();
+  const bool each_of_another = waiting_.size() > 1 && waiting_of_.size() == waiting_.size();
+  return each_of_another && waiting_.size() >= static_cast<std::size_t>(bounds_.waiting);
 }
 
 std::optional<HandshakeQueue::Id> HandshakeQueue::shed() {

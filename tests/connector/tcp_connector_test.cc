@@ -115,6 +115,17 @@ TEST(TCPConnector, HelloIntroducesBothSides) {
   EXPECT_EQ(pair.client->peer_text(), pair.client->peer_address() + " (beta, pid 22)");
 }
 
+TEST(TCPConnector, WhoIsConnectedToSaysNothingBeforeThePeerHas) {
+  const TcpPair pair;
+  EXPECT_EQ(pair.server->answer_hello({.node = "beta"}, tiny()).code(), Errc::kTimeout);
+  EXPECT_EQ(pair.client->receive_message(MessageType::kHello, tiny()).code(), Errc::kTimeout);
+  auto at_server = std::async(std::launch::async, [&] { return pair.server->answer_hello({.node = "beta"}, soon()); });
+  const auto at_client = pair.client->exchange_hello({.node = "alpha"}, soon());
+  ASSERT_TRUE(at_client) << at_client.status().message();
+  EXPECT_EQ(at_client->node, "beta");
+  EXPECT_EQ(at_server.get()->node, "alpha");
+}
+
 TEST(TCPConnector, MessagesArriveWholeAndInOrder) {
   const TcpPair pair;
   const std::vector<std::size_t> sizes = {0, 1, 4096, 65536, 300'000, kMaxPayloadBytes};
@@ -226,6 +237,22 @@ TEST(TCPConnector, AFullInboxHoldsThePeerBackAndLosesNothing) {
     ASSERT_EQ(as_text(*got), std::to_string(i));
   }
   EXPECT_TRUE(barrier.get().ok());
+}
+
+TEST(TCPConnector, KeepsNoMoreForOthersThanItsLimit) {
+  const TcpPair pair;
+  constexpr std::size_t kLimit = 1000;
+  pair.server->limit_inbox(kLimit);
+  const std::vector<std::byte> payload(kLimit * 3 / 4);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(pair.client->send_message(MessageType::kUser, payload, soon()).ok());
+  EXPECT_EQ(pair.client->sync_with_peer("behind them", tiny()).code(), Errc::kTimeout);
+  // Two of them fill the inbox: what comes after stays with the system.
+  const Status unread = pair.server->sync_with_peer("behind them", tiny());
+  EXPECT_EQ(unread.code(), Errc::kTimeout);
+  EXPECT_THAT(unread.message(), HasSubstr("2 messages of other types wait"));
+  pair.server->limit_inbox(Connector::kMaxInboxBytes);
+  EXPECT_TRUE(pair.server->sync_with_peer("behind them", soon()).ok());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(pair.server->receive_message(MessageType::kUser, soon()));
 }
 
 // Barrier ---------------------------------------------------------------------------------------------------------

@@ -89,6 +89,33 @@ TEST(SessionStranger, AnotherVersionIsToldSo) {
   EXPECT_THAT(server->reasons.lines().front(), ::testing::HasSubstr("version 99"));
 }
 
+TEST(SessionStranger, WhoSaysNothingLearnsNothing) {
+  const auto server = impatient_server(8);
+  const RawSocket silent(server->port());
+  const auto bytes = silent.read_all();  // up to the deadline
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  ASSERT_GE(bytes.size(), kMessageHeaderBytes);
+  const auto first = MessageHeader::decode(std::span(bytes).first<kMessageHeaderBytes>());
+  ASSERT_TRUE(first) << first.status().message();
+  EXPECT_EQ(first->type, MessageType::kReject) << "no HELLO, which has this host's name and this process";
+  EXPECT_EQ(text.find(Hello::of_this_process().node), std::string_view::npos);
+}
+
+TEST(SessionStranger, WhatAClientSendsBeforeTheBarrierIsKeptForTheApplication) {
+  const auto server = make_server();
+  ASSERT_TRUE(server->start().ok());
+  const auto client = make_client(*server);
+  const std::vector<std::byte> early(Connector::kMaxInboxBytesInHandshake - 1);
+  client->connecting = [&](EndPoint& endpoint) { return endpoint.send_message(early, soon()); };
+  const auto endpoint = client->connect();
+  ASSERT_TRUE(endpoint) << endpoint.status().message();
+  const auto at_server = server->wait_for_endpoint(soon());
+  ASSERT_TRUE(at_server);
+  const auto received = (*at_server)->receive_message(soon());
+  ASSERT_TRUE(received) << received.status().message();
+  EXPECT_EQ(received->size(), early.size());
+}
+
 TEST(SessionStranger, AnOfferThatIsNoneIsRefusedInWords) {
   const auto server = impatient_server(8);
   const RawSocket stranger(server->port());

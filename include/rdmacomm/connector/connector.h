@@ -88,6 +88,9 @@ class Connector {
   /// Returns  kBadMessage: also where the peer's first message is no kHello
   [[nodiscard]] Result<Hello> exchange_hello(const Hello& mine, Deadline deadline);
 
+  /// The same for the side that was connected to: waits for the peer's first, and tells it nothing before.
+  [[nodiscard]] Result<Hello> answer_hello(const Hello& mine, Deadline deadline);
+
   /// Sends one message. Returns kInvalidArgument: longer than max_payload_bytes(type).
   /// Returns once the system has taken the bytes; that the peer has read them, only a reply can tell.
   [[nodiscard]] Status send_message(MessageType type, std::span<const std::byte> payload, Deadline deadline);
@@ -98,6 +101,11 @@ class Connector {
   [[nodiscard]] Result<std::vector<std::byte>> expect_message(MessageType type, Deadline deadline);
   static constexpr std::size_t kMaxInboxMessages = 256;
   static constexpr std::size_t kMaxInboxBytes = 4 * kMaxPayloadBytes;
+  /// Changes how many bytes of others are kept: at most kMaxInboxBytes. Beside them, one message may be kept that exceeds
+  /// `bytes`, and one is being received. Sessions keep one message until the peer's card has come, and then
+  /// kMaxInboxBytesInHandshake until the endpoint is established.
+  void limit_inbox(std::size_t bytes);
+  static constexpr std::size_t kMaxInboxBytesInHandshake = kMaxPayloadBytes;
 
   /// A barrier: returns when both sides have called it with the same tag, at most 255 bytes. Several threads may be at
   /// barriers with different tags at a time; of those at the same tag, each meets one call of the peer's.
@@ -145,6 +153,7 @@ class Connector {
   [[nodiscard]] ByteStream& stream() noexcept { return *stream_; }
 
  private:
+  Result<Hello> receive_hello(Deadline deadline);
   void pump(bool limited);
   void sort_in(Message message);
   void end(PeerState state, const Error& why);
@@ -179,6 +188,7 @@ class Connector {
   MessageAssembler assembler_;
   std::deque<Message> inbox_;
   std::size_t inbox_bytes_ = 0;
+  std::size_t inbox_limit_ = kMaxInboxBytes;
   PeerState peer_state_ = PeerState::kOpen;
   std::optional<Error> end_;  // why nothing more will come
   std::optional<Hello> hello_;

@@ -52,7 +52,8 @@ class SessionHooks {
   }
 
   /// The queue pairs are in RTS, and the peer waits at the barrier: post receives here, and nothing that the peer's
-  /// memory or receives must be ready for. An error refuses the peer. on_ended follows in every case.
+  /// memory or receives must be ready for. Of EndPoint::send_message(), less than 1 MiB: the peer keeps no more before the
+  /// barrier. An error refuses the peer. on_ended follows in every case.
   [[nodiscard]] virtual Status post_connecting(EndPoint& endpoint) {
     (void)endpoint;
     return {};
