@@ -40,6 +40,7 @@
 #include "rdmacomm/device/device_events.h"
 #include "rdmacomm/device/device_list.h"
 #include "rdmacomm/device/host_network.h"
+#include "rdmacomm/device/protection_domain.h"
 #include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/device/shared_receive_queue.h"
 #include "rdmacomm/endpoint/completion_group.h"

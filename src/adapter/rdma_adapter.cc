@@ -63,11 +63,13 @@ std::string cause_of(ibv_qp_state to, std::error_code code) {
 }  // namespace
 
 RDMAAdapter::RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq,
-                         const AdapterConfig& config, SharedReceiveQueue* receives)
+                         const AdapterConfig& config, SharedReceiveQueue* receives,
+                         std::shared_ptr<ProtectionDomain> domain)
     : device_(device),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
       receives_(receives),
+      domain_(std::move(domain)),
       config_(config.fitted(device.limits())) {
   if (receives_ != nullptr) config_.recv_depth = 0;
 }
@@ -80,11 +82,12 @@ RDMAAdapter::~RDMAAdapter() {
 
 Result<std::unique_ptr<RDMAAdapter>> RDMAAdapter::create(RDMADevice& device, CompletionQueue& send_cq,
                                                          CompletionQueue& recv_cq, const GidEntry& gid,
-                                                         const AdapterConfig& config, SharedReceiveQueue* receives) {
+                                                         const AdapterConfig& config, SharedReceiveQueue* receives,
+                                                         std::shared_ptr<ProtectionDomain> domain) {
   if (Status status = config.validate(device.limits()); !status.ok()) return status.error();
   const auto psn = random_psn();
   if (!psn) return psn.error();
-  std::unique_ptr<RDMAAdapter> adapter(new RDMAAdapter(device, send_cq, recv_cq, config, receives));
+  std::unique_ptr<RDMAAdapter> adapter(new RDMAAdapter(device, send_cq, recv_cq, config, receives, std::move(domain)));
   if (Status status = adapter->reserve_completions(); !status.ok()) return status.error();
   if (Status status = adapter->create_queue_pair(); !status.ok()) return status.error();
   if (Status status = adapter->choose_pkey(); !status.ok()) return status.error();
@@ -127,7 +130,7 @@ Status RDMAAdapter::try_queue_pair(std::uint32_t inline_bytes) {
   qp_.reset();
   ibv_qp_init_attr attributes = init_attributes(config_, send_cq_.get(), recv_cq_.get(),
                                                 receives_ == nullptr ? nullptr : receives_->get(), inline_bytes);
-  const auto created = verbs::from_null(device_.api().create_qp(device_.pd(), &attributes),
+  const auto created = verbs::from_null(device_.api().create_qp(pd(), &attributes),
                                         "create a queue pair on " + device_.to_text() + " with " + sizes_text(config_) +
                                             ", max_inline_bytes " + std::to_string(inline_bytes));
   if (!created) return created.status();

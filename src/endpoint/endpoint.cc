@@ -72,7 +72,27 @@ Status EndPoint::choose_gids() {
   return {};
 }
 
+/// What is published in another domain than the queue pairs' would fail when the peer uses it, far from its cause.
+Status EndPoint::check_domains() const {
+  if (config_.domain && config_.domain->device() != device_) {
+    return make_error(Errc::kInvalidArgument,
+                      "HcaConfig::domain is not on the endpoint's device, " + device_->to_text());
+  }
+  std::vector<const ibv_pd*> own = {config_.domain ? config_.domain->pd() : device_->pd()};
+  for (const ChannelConfig& each : config_.channels) {
+    if (each.device) own.push_back(each.device->pd());
+  }
+  for (const PublishedRegion& each : config_.published) {
+    if (each.pd == nullptr || std::ranges::find(own, each.pd) != own.end()) continue;
+    return make_error(Errc::kInvalidArgument, "the published region '" + each.name +
+                                                  "' is registered in another protection domain than the endpoint's: "
+                                                  "make the buffer in HcaConfig::domain, or on the endpoint's device");
+  }
+  return {};
+}
+
 Status EndPoint::make_channels() {
+  if (Status domains = check_domains(); !domains) return domains;
   if (Status chosen = choose_gids(); !chosen) return chosen;
   if (!group_) {
     // Also where every channel has its own queue: stop() ends waits by the group.
@@ -124,7 +144,7 @@ Result<std::unique_ptr<EndPoint::Line>> EndPoint::make_line(const ChannelConfig&
   }
   CompletionQueue& queue = line->group->queue();
   auto adapter = RDMAAdapter::create(*line->device, queue, queue, line->gids.front(), config.adapter,
-                                     pool ? &pool->queue() : nullptr);
+                                     pool ? &pool->queue() : nullptr, config.device ? nullptr : config_.domain);
   if (!adapter) return adapter.error();
   auto channel = RDMAChannel::create(config.name, std::move(*adapter), pool);
   if (!channel) return channel.error();

@@ -39,7 +39,7 @@ ChannelConfig* HcaConfig::channel(std::string_view name) noexcept {
 }
 
 void HcaConfig::publish(const RDMABuffer& buffer) {
-  published.push_back({buffer.name(), buffer.remote_region()});
+  published.push_back({buffer.name(), buffer.remote_region(), buffer.pd()});
 }
 
 Status ThreadOptions::validate() const {
@@ -68,6 +68,7 @@ Status HcaConfig::validate(const DeviceLimits& limits) const {
     if (Status status = check_channel(each, limits); !status) return status;
   }
   if (Status status = check_receive_pool(limits); !status) return status;
+  if (Status status = check_domain(); !status) return status;
   const int queued = fitted(limits).queue_depth();
   if (queued > limits.max_cqe) {
     return make_error(Errc::kBeyondDeviceLimit, "the channels' depths add up to " + std::to_string(queued) +
@@ -116,6 +117,19 @@ Status HcaConfig::check_receive_pool(const DeviceLimits& limits) const {
   if (Status status = check_name("receive pool", receive_pool_key); !status) return status;
   Status status = receive_pool.validate(limits);
   if (!status) return make_error(status.code(), "receive pool '" + receive_pool_key + "': " + status.error().context);
+  return {};
+}
+
+Status HcaConfig::check_domain() const {
+  if (!domain) return {};
+  for (const ChannelConfig& each : channels) {
+    const char* const why = each.pooled_receives ? "pooled_receives, whose pool serves endpoints of several domains"
+                            : each.device        ? "a device of its own, which the domain is not on"
+                                                 : nullptr;
+    if (why == nullptr) continue;
+    return make_error(Errc::kInvalidArgument,
+                      "channel '" + each.name + "' has " + why + ": leave that off, or HcaConfig::domain empty");
+  }
   return {};
 }
 

@@ -71,7 +71,15 @@ void BufferLease::give_back() noexcept {
 Result<std::unique_ptr<BufferPool>> BufferPool::create(std::shared_ptr<RDMADevice> device,
                                                        const BufferPoolOptions& options) {
   if (Status valid = options.validate(); !valid) return valid.error();
-  auto core = BufferPoolCore::create(std::move(device), options);
+  auto core = BufferPoolCore::create(std::move(device), nullptr, options);
+  if (!core) return core.error();
+  return std::unique_ptr<BufferPool>(new BufferPool(std::move(*core)));
+}
+
+Result<std::unique_ptr<BufferPool>> BufferPool::create(std::shared_ptr<ProtectionDomain> domain,
+                                                       const BufferPoolOptions& options) {
+  if (Status valid = options.validate(); !valid) return valid.error();
+  auto core = BufferPoolCore::create(domain->device(), domain, options);
   if (!core) return core.error();
   return std::unique_ptr<BufferPool>(new BufferPool(std::move(*core)));
 }
@@ -86,6 +94,9 @@ const BufferPoolOptions& BufferPool::options() const noexcept {
 RDMADevice& BufferPool::device() const noexcept {
   return core_->device();
 }
+ibv_pd* BufferPool::pd() const noexcept {
+  return core_->pd();
+}
 std::error_code BufferPool::take(std::size_t bytes, BufferLease& lease) noexcept {
   return core_->take(bytes, lease);
 }
@@ -95,8 +106,10 @@ BufferPoolCounts BufferPool::counts() const noexcept {
 
 // What both share -----------------------------------------------------------------------------------------------------
 
-BufferPoolCore::BufferPoolCore(std::shared_ptr<RDMADevice> device, const BufferPoolOptions& options)
+BufferPoolCore::BufferPoolCore(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain,
+                               const BufferPoolOptions& options)
     : device_(std::move(device)),
+      domain_(std::move(domain)),
       options_(options),
       unit_shift_(log2_of(options.smallest_block)),
       top_order_(log2_of(options.largest_block) - unit_shift_),
@@ -108,8 +121,9 @@ BufferPoolCore::BufferPoolCore(std::shared_ptr<RDMADevice> device, const BufferP
 }
 
 Result<std::unique_ptr<BufferPoolCore>> BufferPoolCore::create(std::shared_ptr<RDMADevice> device,
+                                                               std::shared_ptr<ProtectionDomain> domain,
                                                                const BufferPoolOptions& options) {
-  std::unique_ptr<BufferPoolCore> core(new BufferPoolCore(std::move(device), options));
+  std::unique_ptr<BufferPoolCore> core(new BufferPoolCore(std::move(device), std::move(domain), options));
   if (Status made = core->register_slabs(); !made) return made.error();
   return core;
 }
@@ -121,11 +135,12 @@ Status BufferPoolCore::register_slabs() {
   const std::size_t all = options_.total_bytes / block;
   slab_units_ = std::min(most, all) * block >> unit_shift_;
   for (std::size_t done = 0; done < all; done += most) {
-    auto slab = RDMABuffer::allocate(*device_, {.name = options_.name,
-                                                .block_bytes = block,
-                                                .block_count = std::min(most, all - done),
-                                                .remote_access = options_.remote_access,
-                                                .huge_pages = options_.huge_pages});
+    const BufferOptions of_slab{.name = options_.name,
+                                .block_bytes = block,
+                                .block_count = std::min(most, all - done),
+                                .remote_access = options_.remote_access,
+                                .huge_pages = options_.huge_pages};
+    auto slab = domain_ ? RDMABuffer::allocate(domain_, of_slab) : RDMABuffer::allocate(*device_, of_slab);
     if (!slab) return slab.status();
     slabs_.push_back(std::move(*slab));
   }

@@ -10,6 +10,7 @@
 
 #include "memory/buddy_blocks.h"
 #include "rdmacomm/base/spin_lock.h"
+#include "rdmacomm/device/protection_domain.h"
 #include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/memory/buffer_pool.h"
 
@@ -23,10 +24,12 @@ namespace rdmacomm {
 class BufferPoolCore {
  public:
   [[nodiscard]] static Result<std::unique_ptr<BufferPoolCore>> create(std::shared_ptr<RDMADevice> device,
+                                                                      std::shared_ptr<ProtectionDomain> domain,
                                                                       const BufferPoolOptions& options);
 
   [[nodiscard]] const BufferPoolOptions& options() const noexcept { return options_; }
   [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
+  [[nodiscard]] ibv_pd* pd() const noexcept { return slabs_.front()->pd(); }
   [[nodiscard]] std::error_code take(std::size_t bytes, BufferLease& lease) noexcept;
   void give_back(std::uint32_t unit, std::uint32_t order) noexcept;
   [[nodiscard]] BufferPoolCounts counts() noexcept;
@@ -61,7 +64,8 @@ class BufferPoolCore {
     }
   };
 
-  BufferPoolCore(std::shared_ptr<RDMADevice> device, const BufferPoolOptions& options);
+  BufferPoolCore(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain,
+                 const BufferPoolOptions& options);
   [[nodiscard]] Status register_slabs();
   [[nodiscard]] Cache& mine() noexcept;
   [[nodiscard]] std::uint32_t order_for(std::size_t bytes) const noexcept;
@@ -72,6 +76,7 @@ class BufferPoolCore {
   void drop_references(std::int64_t count) noexcept;
 
   const std::shared_ptr<RDMADevice> device_;
+  const std::shared_ptr<ProtectionDomain> domain_;  // nullptr: the device's own
   const BufferPoolOptions options_;
   const std::uint32_t unit_shift_;  // log2 of smallest_block
   const std::uint32_t top_order_;

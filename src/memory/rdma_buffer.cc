@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "rdmacomm/base/log.h"
+#include "rdmacomm/device/protection_domain.h"
 #include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/verbs/call.h"
 
@@ -89,8 +90,23 @@ Status BufferOptions::validate() const {
   return {};
 }
 
-RDMABuffer::RDMABuffer(RDMADevice& device, BufferOptions options, std::span<std::byte> memory, bool owns_memory)
-    : device_(device), options_(std::move(options)), memory_(memory), owns_memory_(owns_memory) {}
+RDMABuffer::Place RDMABuffer::place_in(std::shared_ptr<ProtectionDomain> domain) {
+  RDMADevice& device = *domain->device();
+  ibv_pd* const pd = domain->pd();
+  return {.device = device, .domain = std::move(domain), .pd = pd};
+}
+
+RDMABuffer::Place RDMABuffer::place_on(RDMADevice& device) {
+  return {.device = device, .domain = nullptr, .pd = device.pd()};
+}
+
+RDMABuffer::RDMABuffer(Place place, BufferOptions options, std::span<std::byte> memory, bool owns_memory)
+    : device_(place.device),
+      domain_(std::move(place.domain)),
+      pd_(place.pd),
+      options_(std::move(options)),
+      memory_(memory),
+      owns_memory_(owns_memory) {}
 
 RDMABuffer::~RDMABuffer() {
   mr_.reset();
@@ -100,6 +116,23 @@ RDMABuffer::~RDMABuffer() {
 }
 
 Result<std::unique_ptr<RDMABuffer>> RDMABuffer::allocate(RDMADevice& device, const BufferOptions& options) {
+  return allocate_at(place_on(device), options);
+}
+Result<std::unique_ptr<RDMABuffer>> RDMABuffer::allocate(std::shared_ptr<ProtectionDomain> domain,
+                                                         const BufferOptions& options) {
+  return allocate_at(place_in(std::move(domain)), options);
+}
+Result<std::unique_ptr<RDMABuffer>> RDMABuffer::adopt(RDMADevice& device, std::span<std::byte> memory,
+                                                      const BufferOptions& options) {
+  return adopt_at(place_on(device), memory, options);
+}
+Result<std::unique_ptr<RDMABuffer>> RDMABuffer::adopt(std::shared_ptr<ProtectionDomain> domain,
+                                                      std::span<std::byte> memory, const BufferOptions& options) {
+  return adopt_at(place_in(std::move(domain)), memory, options);
+}
+
+Result<std::unique_ptr<RDMABuffer>> RDMABuffer::allocate_at(Place place, const BufferOptions& options) {
+  RDMADevice& device = place.device;
   if (Status status = options.validate(); !status.ok()) return status.error();
   if (Status status = check_device(device, options); !status.ok()) return status.error();
   const std::size_t bytes = options.block_bytes * options.block_count;
@@ -108,11 +141,11 @@ Result<std::unique_ptr<RDMABuffer>> RDMABuffer::allocate(RDMADevice& device, con
   const auto memory = verbs::from_null(device.api().allocate_memory(device.context(), bytes, options.huge_pages), what);
   if (!memory) return allocation_error(memory.error(), options);
   const std::span<std::byte> bytes_of(static_cast<std::byte*>(*memory), bytes);
-  return register_memory(std::unique_ptr<RDMABuffer>(new RDMABuffer(device, options, bytes_of, true)));
+  return register_memory(std::unique_ptr<RDMABuffer>(new RDMABuffer(std::move(place), options, bytes_of, true)));
 }
 
-Result<std::unique_ptr<RDMABuffer>> RDMABuffer::adopt(RDMADevice& device, std::span<std::byte> memory,
-                                                      const BufferOptions& options) {
+Result<std::unique_ptr<RDMABuffer>> RDMABuffer::adopt_at(Place place, std::span<std::byte> memory,
+                                                         const BufferOptions& options) {
   if (Status status = options.validate(); !status.ok()) return status.error();
   const std::size_t bytes = options.block_bytes * options.block_count;
   if (memory.size() != bytes || options.huge_pages) {
@@ -121,8 +154,8 @@ Result<std::unique_ptr<RDMABuffer>> RDMABuffer::adopt(RDMADevice& device, std::s
                           " bytes takes block_bytes x block_count equal to that, not " + std::to_string(bytes) +
                           ", and huge_pages false: what pages it has is up to its owner");
   }
-  if (Status status = check_device(device, options); !status.ok()) return status.error();
-  return register_memory(std::unique_ptr<RDMABuffer>(new RDMABuffer(device, options, memory, false)));
+  if (Status status = check_device(place.device, options); !status.ok()) return status.error();
+  return register_memory(std::unique_ptr<RDMABuffer>(new RDMABuffer(std::move(place), options, memory, false)));
 }
 
 Result<std::unique_ptr<RDMABuffer>> RDMABuffer::register_memory(std::unique_ptr<RDMABuffer> buffer) {
@@ -130,7 +163,7 @@ Result<std::unique_ptr<RDMABuffer>> RDMABuffer::register_memory(std::unique_ptr<
   const std::string what = "buffer \"" + buffer->name() + "\" on " + buffer->device_.to_text();
   const std::string action = "register " + size_text(buffer->size()) + " for " + what;
   const int access = access_flags(buffer->options_);
-  const auto mr = verbs::from_null(api.reg_mr(buffer->device_.pd(), buffer->data(), buffer->size(), access), action);
+  const auto mr = verbs::from_null(api.reg_mr(buffer->pd(), buffer->data(), buffer->size(), access), action);
   if (!mr) return registration_error(mr.error(), what, buffer->size());
   buffer->mr_ = verbs::MrHandle(api, *mr);
   return buffer;

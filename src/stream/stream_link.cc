@@ -80,11 +80,11 @@ Status StreamLink::check_channel() const {
                           "' is too small for the stream, or in use: make it by "
                           "StreamOptions::channel() (of messages: MessageStream::channel()), with the same options");
   }
-  const bool pool_serves = !pool_ || (pool_->device().pd() == channel_.adapter().device().pd() &&
-                                      allows(pool_->options().remote_access, RemoteAccess::kRead));
+  const bool pool_serves =
+      !pool_ || (pool_->pd() == channel_.adapter().pd() && allows(pool_->options().remote_access, RemoteAccess::kRead));
   if (!pool_serves) {
     return make_error(Errc::kInvalidArgument,
-                      "the pool of a stream of messages is on the channel's device, and lets "
+                      "the pool of a stream of messages is in the channel's protection domain, and lets "
                       "peers read: BufferPoolOptions::remote_access");
   }
   std::size_t count = 0;
@@ -100,10 +100,13 @@ Status StreamLink::prepare() {
   control_at_ = slots_at_ + arrived_.size() * slot_bytes_;
   headers_at_ = control_at_ + sent_.size() * kControlSlot;
   const std::size_t all = headers_at_ + arrived_.size() * SegmentHeader::kBytes;
-  auto memory = RDMABuffer::allocate(channel_.adapter().device(), {.name = "stream " + channel_.name(),
-                                                                   .block_bytes = block,
-                                                                   .block_count = (all + block - 1) / block,
-                                                                   .huge_pages = options_.huge_pages});
+  const BufferOptions of_memory{.name = "stream " + channel_.name(),
+                                .block_bytes = block,
+                                .block_count = (all + block - 1) / block,
+                                .huge_pages = options_.huge_pages};
+  const RDMAAdapter& adapter = channel_.adapter();
+  auto memory = adapter.domain() ? RDMABuffer::allocate(adapter.domain(), of_memory)
+                                 : RDMABuffer::allocate(adapter.device(), of_memory);
   if (!memory) return memory.status();
   memory_ = std::move(*memory);
   memory_begin_ = reinterpret_cast<std::uintptr_t>(memory_->data());
@@ -216,7 +219,7 @@ void StreamLink::note_failed(const Completion& completion) {
 
 void StreamLink::settle_failure() {
   if (const Status end = endpoint_->status(); !end) return fail(end.error());
-  if (failure_deadline_.passed()) fail(failure_->status().error());
+  if (failure_deadline_.passed()) fail(failure_->explain().error());
 }
 
 void StreamLink::fail(Error why) {

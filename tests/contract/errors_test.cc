@@ -4,6 +4,7 @@
 
 #include "contract/raw_end.h"
 #include "rdmacomm/channel/completion_poller.h"
+#include "rdmacomm/device/protection_domain.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -37,6 +38,39 @@ TEST_F(ErrorsTest, KeyOfARegistrationGivenUp) {
   target.reset();
   const auto successor = right().buffer(8);  // may well take its place
   expect_failure(left().channel->post_write(source->at(0), region, 1), Outcome::kRemoteAccess);
+}
+
+/// A protection domain on an end's device, which the end outlives.
+std::shared_ptr<ProtectionDomain> domain_on(const ChannelEnd& end) {
+  auto domain = ProtectionDomain::create(std::shared_ptr<RDMADevice>(std::shared_ptr<void>(), end.device.get()));
+  EXPECT_TRUE(domain.has_value()) << domain.status().message();
+  return *domain;
+}
+
+/// What keeps the clients of a server apart: address, key and access are right, and the queue pair's domain is another one.
+TEST_F(ErrorsTest, KeyOfAnotherProtectionDomain) {
+  const auto domain = domain_on(right());
+  const auto target = RDMABuffer::allocate(domain, {.block_bytes = 8, .remote_access = right().all_access()}).value();
+  const auto source = left().buffer(8);
+  std::ranges::fill(source->bytes(), std::byte{1});
+  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), 1), Outcome::kRemoteAccess);
+  EXPECT_TRUE(std::ranges::all_of(target->bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
+  expect_error_state(left());
+}
+
+TEST_F(ErrorsTest, KeyOfAReadOfAnotherProtectionDomain) {
+  if (!has(Trait::kChecksReads)) GTEST_SKIP() << "property: READs are not checked";
+  const auto domain = domain_on(right());
+  const auto source = RDMABuffer::allocate(domain, {.block_bytes = 8, .remote_access = right().all_access()}).value();
+  const auto target = left().buffer(8);
+  expect_failure(left().channel->post_read(target->at(0), source->remote_region(), 1), Outcome::kRemoteAccess);
+}
+
+TEST_F(ErrorsTest, LocalMemoryOfAnotherProtectionDomain) {
+  const auto domain = domain_on(left());
+  const auto source = RDMABuffer::allocate(domain, {.block_bytes = 8}).value();
+  const auto target = right().buffer(8);
+  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), 1), Outcome::kLocalKey);
 }
 
 TEST_F(ErrorsTest, OutOfBounds) {

@@ -20,7 +20,9 @@ inline std::shared_ptr<RDMADevice> open_soft_device() {
 
 struct EndPointPair {
   explicit EndPointPair(const HcaConfig& config = {}) : EndPointPair(config, config) {}
-  EndPointPair(const HcaConfig& client_config, const HcaConfig& server_config) {
+  EndPointPair(const HcaConfig& client_config, const HcaConfig& server_config,
+               std::shared_ptr<RDMADevice> on = open_soft_device())
+      : device(std::move(on)) {
     TcpPair tcp;
     introduce(*tcp.client, *tcp.server);
     client = make(std::move(tcp.client), client_config);
@@ -58,7 +60,7 @@ struct EndPointPair {
     return made ? std::move(*made) : nullptr;
   }
 
-  std::shared_ptr<RDMADevice> device = open_soft_device();
+  std::shared_ptr<RDMADevice> device;
   std::shared_ptr<EndPoint> client;
   std::shared_ptr<EndPoint> server;
   Status connected;

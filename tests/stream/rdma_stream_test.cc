@@ -503,6 +503,37 @@ TEST(RDMAStreamTest, AChannelThatOthersPollIsRefused) {
   EXPECT_EQ(opened.code(), Errc::kWrongState);
 }
 
+TEST(RDMAStreamTest, ThreadsOpenTheirStreamsAtATime) {
+  constexpr int kStreams = 8;
+  const EndPointPair ends(config_for(small_stream(), kStreams));
+  const auto open_at = [&](const std::shared_ptr<EndPoint>& endpoint, int index) {
+    return std::async(std::launch::async, [&, endpoint, index] {
+      return StreamPair::open(endpoint, small_stream(), kStreamChannel + (index == 0 ? "" : std::to_string(index)));
+    });
+  };
+  std::vector<std::future<std::unique_ptr<RDMAStream>>> opening;
+  for (int i = 0; i < kStreams; ++i) {
+    opening.push_back(open_at(ends.client, i));
+    opening.push_back(open_at(ends.server, kStreams - 1 - i));
+  }
+  for (auto& each : opening) EXPECT_NE(each.get(), nullptr);
+}
+
+TEST(RDMAStreamTest, AStreamIsInTheProtectionDomainOfItsChannel) {
+  HcaConfig config = config_for(small_stream());
+  const std::shared_ptr<RDMADevice> device = RDMADevice::open({.name = "soft0"}).value();
+  config.domain = ProtectionDomain::create(device).value();
+  EndPointPair ends(config, config_for(small_stream()), device);
+  auto opening = std::async(std::launch::async, [&] { return StreamPair::open(ends.server, small_stream()); });
+  const auto client = StreamPair::open(ends.client, small_stream());
+  const auto server = opening.get();
+  ASSERT_TRUE(client && server);
+  auto reading = std::async(std::launch::async, [&] { return read_all(*server); });
+  ASSERT_TRUE(client->write(pattern(10'000), soon()).ok());
+  ASSERT_TRUE(client->finish(soon()).ok());
+  EXPECT_EQ(reading.get(), pattern(10'000));
+}
+
 TEST(RDMAStreamTest, APeerThatDoesNotComeIsWaitedForUntilTheDeadline) {
   EndPointPair ends(config_for(small_stream()));
   const auto opened = RDMAStream::open(ends.client, *ends.client->channel(kStreamChannel), small_stream(), tiny());

@@ -10,6 +10,7 @@
 #include "rdmacomm/adapter/qp_transition.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/device/completion_queue.h"
+#include "rdmacomm/device/protection_domain.h"
 #include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/device/shared_receive_queue.h"
 #include "rdmacomm/verbs/handles.h"
@@ -29,13 +30,15 @@ class RDMAAdapter {
   /// gid      what peers will address; from RDMADevice::choose_gid
   /// receives  where it takes its receives from, or nullptr: it has a queue of its own, of config.recv_depth. Of what may
   ///          come from there, the caller reserves room in recv_cq, once for all queue pairs
+  /// domain   the protection domain, on `device`, that it is in and keeps alive; nullptr: the device's own
   /// Returns  kInvalidArgument, kBeyondDeviceLimit: config.validate(); kInvalidArgument also: a P_Key that the port does
   ///          not have (the context lists those it has); kBeyondDeviceLimit also: inline data (the context has what was
   ///          asked for and the limit that was found); kCompletionQueueFull; or the system's error
   [[nodiscard]] static Result<std::unique_ptr<RDMAAdapter>> create(RDMADevice& device, CompletionQueue& send_cq,
                                                                    CompletionQueue& recv_cq, const GidEntry& gid,
                                                                    const AdapterConfig& config,
-                                                                   SharedReceiveQueue* receives = nullptr);
+                                                                   SharedReceiveQueue* receives = nullptr,
+                                                                   std::shared_ptr<ProtectionDomain> domain = nullptr);
   RDMAAdapter(const RDMAAdapter&) = delete;
   RDMAAdapter& operator=(const RDMAAdapter&) = delete;
   ~RDMAAdapter();
@@ -72,6 +75,9 @@ class RDMAAdapter {
   /// The inline limit that the device granted, at least config().max_inline_bytes.
   [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept { return max_inline_bytes_; }
   [[nodiscard]] RDMADevice& device() const noexcept { return device_; }
+  /// nullptr: it is in the device's own.
+  [[nodiscard]] const std::shared_ptr<ProtectionDomain>& domain() const noexcept { return domain_; }
+  [[nodiscard]] ibv_pd* pd() const noexcept { return domain_ ? domain_->pd() : device_.pd(); }
   [[nodiscard]] CompletionQueue& send_cq() const noexcept { return send_cq_; }
   [[nodiscard]] CompletionQueue& recv_cq() const noexcept { return recv_cq_; }
   [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }
@@ -84,7 +90,7 @@ class RDMAAdapter {
 
  private:
   RDMAAdapter(RDMADevice& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, const AdapterConfig& config,
-              SharedReceiveQueue* receives);
+              SharedReceiveQueue* receives, std::shared_ptr<ProtectionDomain> domain);
   Status reserve_completions();
   Status create_queue_pair();
   Status try_queue_pair(std::uint32_t inline_bytes);
@@ -100,6 +106,7 @@ class RDMAAdapter {
   CompletionQueue& send_cq_;
   CompletionQueue& recv_cq_;
   SharedReceiveQueue* const receives_;
+  const std::shared_ptr<ProtectionDomain> domain_;
   AdapterConfig config_;
   std::unique_ptr<verbs::QueuePairLink> link_;
   verbs::QpHandle qp_;

@@ -87,6 +87,8 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   /// As given to create(), fitted to the device.
   [[nodiscard]] const HcaConfig& config() const noexcept { return config_; }
   [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
+  /// As HcaConfig::domain: where buffers for this endpoint are made. nullptr: on device().
+  [[nodiscard]] const std::shared_ptr<ProtectionDomain>& domain() const noexcept { return config_.domain; }
   [[nodiscard]] Connector& connector() const noexcept { return *connector_; }
   /// Where the channels with pooled_receives take their receives from; nullptr: there are none.
   [[nodiscard]] const std::shared_ptr<ReceivePool>& receive_pool() const noexcept { return pool_; }
@@ -264,6 +266,7 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
 
   explicit EndPoint(EndPointParts parts);
   Status choose_gids();
+  [[nodiscard]] Status check_domains() const;
   Status make_channels();
   [[nodiscard]] Result<std::shared_ptr<CompletionGroup>> group_for(const ChannelConfig& config);
   [[nodiscard]] Result<std::unique_ptr<Line>> make_line(const ChannelConfig& config, std::vector<GidEntry> gids);

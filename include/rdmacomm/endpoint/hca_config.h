@@ -72,6 +72,8 @@ struct ChannelConfig {
 struct PublishedRegion {
   std::string name = {};  ///< 1..64 printable characters
   RemoteRegion region = {};
+  ibv_pd* pd =
+      nullptr;  ///< the protection domain it is registered in, as publish() knows it; nullptr: not known. Stays here
 };
 
 /// What lazy_config_hca() chooses for one endpoint. A value.
@@ -99,14 +101,20 @@ struct HcaConfig {
   /// Which pool the channels with pooled_receives take their receives from: all endpoints of a session with this key share
   /// one. 1..kMaxNameBytes printable characters; empty: there is none, and no channel may ask for one.
   std::string receive_pool_key = {};
-  ReceivePoolOptions receive_pool = {};         ///< the same for all endpoints of a key
+  ReceivePoolOptions receive_pool = {};  ///< the same for all endpoints of a key
+  /// The protection domain of the endpoint, on the session's device: its peer reaches memory in this domain and nothing
+  /// else. nullptr: the device's own, which all endpoints without a domain share: each of their peers can then reach whatever is
+  /// registered there with a RemoteAccess, also what was published to others, if it knows or guesses address and rkey.
+  /// All buffers and pools for the endpoint are made in its domain. Not with pooled_receives, whose pool serves several
+  /// endpoints, nor with channels on devices of their own, which cannot be in it.
+  std::shared_ptr<ProtectionDomain> domain = nullptr;
   std::vector<PublishedRegion> published = {};  ///< at most kMaxRegions, names unique
   std::vector<std::byte> private_data = {};     ///< for the peer's application; at most kMaxPrivateDataBytes
 
   /// The channel of that name, to change it; nullptr: there is none.
   [[nodiscard]] ChannelConfig* channel(std::string_view name) noexcept;
   /// Publishes a buffer under its name. The peer may do there what the buffer's RemoteAccess grants. The buffer must
-  /// live as long as the peer may use it.
+  /// live as long as the peer may use it, and be in the endpoint's domain.
   void publish(const RDMABuffer& buffer);
 
   /// kInvalidArgument, kBeyondDeviceLimit: the context names the field, the value and the bound. kNotSupported:
@@ -122,6 +130,7 @@ struct HcaConfig {
   [[nodiscard]] Status check_shared_queues(const DeviceLimits& limits) const;
   [[nodiscard]] Status check_channel(const ChannelConfig& channel, const DeviceLimits& limits) const;
   [[nodiscard]] Status check_receive_pool(const DeviceLimits& limits) const;
+  [[nodiscard]] Status check_domain() const;
 };
 
 /// ok, or kInvalidArgument with the reason: names are 1..HcaConfig::kMaxNameBytes printable ASCII characters.

@@ -17,6 +17,7 @@
 namespace rdmacomm {
 
 class BufferPoolCore;
+class ProtectionDomain;
 
 /// What a pool is made with. A value.
 struct BufferPoolOptions {
@@ -77,6 +78,7 @@ class BufferLease {
 
  private:
   friend class BufferPoolCore;
+  class ProtectionDomain;
   void give_back() noexcept;
 
   BufferPoolCore* core_ = nullptr;
@@ -97,12 +99,17 @@ class BufferPool {
   /// Returns  as BufferPoolOptions::validate and RDMABuffer::allocate
   [[nodiscard]] static Result<std::unique_ptr<BufferPool>> create(std::shared_ptr<RDMADevice> device,
                                                                   const BufferPoolOptions& options = {});
+  /// The same in a protection domain: for endpoints of that HcaConfig::domain.
+  [[nodiscard]] static Result<std::unique_ptr<BufferPool>> create(std::shared_ptr<ProtectionDomain> domain,
+                                                                  const BufferPoolOptions& options = {});
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
   ~BufferPool();
 
   [[nodiscard]] const BufferPoolOptions& options() const noexcept;
   [[nodiscard]] RDMADevice& device() const noexcept;
+  /// The protection domain that its memory is registered in.
+  [[nodiscard]] ibv_pd* pd() const noexcept;
 
   /// Leases a block of at least `bytes`, and puts it into `lease`, which gives back what it had before. Blocks have sizes
   /// of smallest_block times a power of two; what is in them is what was there.

@@ -14,6 +14,7 @@
 
 namespace rdmacomm {
 
+class ProtectionDomain;
 class RDMADevice;
 
 /// What peers may do with a buffer. Combine with |. The default is nothing: least privilege.
@@ -74,6 +75,13 @@ class RDMABuffer {
   /// Cost     soft0 reaches such memory by system calls (process_vm_writev), not by loads and stores
   [[nodiscard]] static Result<std::unique_ptr<RDMABuffer>> adopt(RDMADevice& device, std::span<std::byte> memory,
                                                                  const BufferOptions& options);
+  /// The same in a protection domain, which the buffer keeps alive: for endpoints of that HcaConfig::domain. Memory that
+  /// endpoints of several domains use is allocated once, and adopted once in each of them.
+  [[nodiscard]] static Result<std::unique_ptr<RDMABuffer>> allocate(std::shared_ptr<ProtectionDomain> domain,
+                                                                    const BufferOptions& options);
+  [[nodiscard]] static Result<std::unique_ptr<RDMABuffer>> adopt(std::shared_ptr<ProtectionDomain> domain,
+                                                                 std::span<std::byte> memory,
+                                                                 const BufferOptions& options);
   RDMABuffer(const RDMABuffer&) = delete;
   RDMABuffer& operator=(const RDMABuffer&) = delete;
   ~RDMABuffer();
@@ -98,12 +106,27 @@ class RDMABuffer {
   [[nodiscard]] RemoteRegion remote_region() const noexcept;
   [[nodiscard]] RemoteAccess remote_access() const noexcept { return options_.remote_access; }
   [[nodiscard]] std::uint32_t lkey() const noexcept { return mr_->lkey; }
+  /// The protection domain that it is registered in.
+  [[nodiscard]] ibv_pd* pd() const noexcept { return pd_; }
 
  private:
-  RDMABuffer(RDMADevice& device, BufferOptions options, std::span<std::byte> memory, bool owns_memory);
+  /// Where a buffer is registered.
+  struct Place {
+    RDMADevice& device;
+    std::shared_ptr<ProtectionDomain> domain;  ///< nullptr: the device's own
+    ibv_pd* pd;
+  };
+  static Place place_in(std::shared_ptr<ProtectionDomain> domain);
+  static Place place_on(RDMADevice& device);
+  static Result<std::unique_ptr<RDMABuffer>> allocate_at(Place place, const BufferOptions& options);
+  static Result<std::unique_ptr<RDMABuffer>> adopt_at(Place place, std::span<std::byte> memory,
+                                                      const BufferOptions& options);
+  RDMABuffer(Place place, BufferOptions options, std::span<std::byte> memory, bool owns_memory);
   static Result<std::unique_ptr<RDMABuffer>> register_memory(std::unique_ptr<RDMABuffer> buffer);
 
   RDMADevice& device_;
+  const std::shared_ptr<ProtectionDomain> domain_;
+  ibv_pd* const pd_;
   const BufferOptions options_;
   std::span<std::byte> memory_;
   bool owns_memory_;

@@ -70,7 +70,7 @@ class MessageStream {
   /// As RDMAStream::open().
   ///
   /// channel  of channel(), with the same options
-  /// pool     on the channel's device; for larger messages, in and out. The peer may read in it: BufferPoolOptions's
+  /// pool     in the channel's protection domain (mostly its device's own); for larger messages, in and out. The peer may read in it: BufferPoolOptions's
   ///          remote_access has kRead. Several streams may share it; each keeps it alive
   /// Returns  as RDMAStream::open(); kInvalidArgument also: the pool
   [[nodiscard]] static Result<std::unique_ptr<MessageStream>> open(std::shared_ptr<EndPoint> endpoint,

@@ -74,7 +74,7 @@ struct StreamCounts {
 /// All waits return  kTimeout: in vain until the deadline; the call may be repeated
 ///                   kAborted: by either side; the context has the reason
 ///                   kBadMessage, kIncompatiblePeer: what the peer has sent; the context says what. The peer is told
-///                   else as EndPoint::wait() and Completion::status()
+///                   else as EndPoint::wait() and Completion::explain()
 ///
 /// Threads: one that writes and one that reads, at the same time; abort() and counts() from any. Nothing is sent, and
 ///          no block becomes free, but by calls: who waits for something else calls flush() first.
@@ -112,7 +112,7 @@ class RDMAStream {
   /// Writes bytes out of registered memory of others, without copying them: blocks that another stream has lent, leases
   /// of a pool. What was committed before goes first.
   ///
-  /// slice    on the channel's device; unchanged, and registered, as long as `keep` is kept
+  /// slice    in the channel's protection domain (mostly its device's own); unchanged, and registered, as long as `keep` is kept
   /// keep     is kept until the bytes are sent, then dropped by whatever thread calls this stream: so it may be the
   ///          memory's owner, and several streams may have it
   /// Returns  as lend(), but that write_blocks do not matter; kInvalidArgument: without borrowed_blocks. On errors nothing
