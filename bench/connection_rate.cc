@@ -66,6 +66,7 @@ SessionOptions options_for(std::uint16_t port) {
   options.device.name = FLAGS_on;
   options.address = {.host = "127.0.0.1", .port = port};
   options.max_endpoints = FLAGS_clients + 1;
+  options.max_endpoints_per_source = options.max_endpoints;  // all of them are of this host
   options.tcp.connect_timeout = options.tcp.handshake_timeout = std::chrono::seconds(60);
   return options;
 }

@@ -144,6 +144,7 @@ Status Connections::listen(const HostPort& at) {
   options.shared_device = device_;
   options.address = at;
   options.max_endpoints = static_cast<int>(2 * parts_.self.nodes);  // each node, and it again while the old one goes
+  options.max_endpoints_per_source = options.max_endpoints;         // all nodes may be of one host
   server_ = make_session<Server>(*this, options);
   return server_->start();
 }
