@@ -1,0 +1,52 @@
+// stop() and close() from other threads, at any moment of an endpoint's life.
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <thread>
+#include <vector>
+
+#include "endpoint/endpoint_pair.h"
+
+namespace rdmacomm {
+namespace {
+
+using testing::EndPointPair;
+using testing::soon;
+using testing::TcpPair;
+
+/// What a session's stop() does to an endpoint in the middle of its handshake. ThreadSanitizer sees what is read without a lock.
+TEST(EndPointStop, MayComeWhileThePeersCardIsTakenIn) {
+  for (int round = 0; round < 20; ++round) {
+    TcpPair tcp;
+    EndPointPair::introduce(*tcp.client, *tcp.server);
+    const auto device = testing::open_soft_device();
+    auto client = EndPoint::create({.device = device, .connector = std::move(tcp.client), .config = {}});
+    auto server = EndPoint::create({.device = device, .connector = std::move(tcp.server), .config = {}});
+    ASSERT_TRUE(client && server);
+    EndPointCard card = (*server)->card();
+    std::latch both(2);
+    std::thread stopping([&] {
+      both.arrive_and_wait();
+      (*client)->stop();
+      EXPECT_FALSE((*client)->peer().empty());
+    });
+    both.arrive_and_wait();
+    (void)(*client)->meet(std::move(card));  // fails if the queue pairs are stopped already
+    (void)(*client)->remote_region("none");
+    stopping.join();
+    EXPECT_EQ((*client)->status().code(), Errc::kStopped);
+  }
+}
+
+TEST(EndPointStop, CloseAfterItMayBeCalledByManyThreads) {
+  const EndPointPair pair;
+  std::vector<std::thread> closing;
+  for (int i = 0; i < 4; ++i) {
+    closing.emplace_back([&] { EXPECT_TRUE(pair.client->close().ok()); });
+  }
+  for (std::thread& thread : closing) thread.join();
+  EXPECT_TRUE(pair.client->close().ok());
+}
+
+}  // namespace
+}  // namespace rdmacomm
