@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "rdmacomm/base/unique_fd.h"
 #include "softdev/device_limits.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_cq.h"
@@ -25,7 +26,7 @@ ibv_comp_channel* create_comp_channel(ibv_context* context) {
   channel->context = context;
   channel->refcnt = 0;
   channel->number = SoftContext::from(context).next_channel_number();
-  channel->fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  channel->fd = above_standard_streams(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
   if (channel->fd < 0) return nullptr;
   return channel.release();
 }

@@ -1,0 +1,58 @@
+// A program that was started without standard streams: the library leaves their numbers free, so that what the program prints goes
+// nowhere, and not into a socket or into memory that soft0 shares with its peers.
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rdmacomm/base/log.h"
+#include "session/session_test_tools.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
+
+/// In a process of its own, run by the test below.
+TEST(StandardStreamsBody, DISABLED_ConnectsWithoutThem) {
+  const auto server = make_server();
+  server->configure = [](HcaConfig& hca, const PeerInfo&) {
+    hca.polling_mode = PollingMode::kEpoll;  // has the most descriptors
+    return Status();
+  };
+  ASSERT_TRUE(server->start().ok());
+  const auto client = make_client(*server);
+  client->configure = server->configure;
+  const auto at_client = client->connect();
+  ASSERT_TRUE(at_client) << at_client.status().message();
+  const auto at_server = server->wait_for_endpoint(soon());
+  ASSERT_TRUE(at_server) << at_server.status().message();
+  for (const int fd : {0, 1, 2}) EXPECT_EQ(::fcntl(fd, F_GETFD), -1) << fd << " is in use";
+  RDMACOMM_LOG(ERROR) << std::string(8192, 'x');  // into the control segment, if that had number 2
+  const auto buffer = make_buffer((*at_client)->device());
+  const auto receiving = make_buffer((*at_server)->device());
+  ASSERT_FALSE((*at_server)->data()->post_recv(receiving->at(0), 1));
+  ASSERT_FALSE((*at_client)->data()->post_send(buffer->at(0), 2));
+  const Completion sent = wait_one(**at_client);
+  EXPECT_TRUE(sent.ok()) << sent.status().message();
+  EXPECT_TRUE(wait_one(**at_server).ok());
+  EXPECT_TRUE((*at_client)->close().ok());
+  EXPECT_TRUE((*at_server)->close().ok());
+}
+
+TEST(StandardStreams, AreNotTakenByTheLibraryWhenTheyAreClosed) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (const int fd : {0, 1, 2}) ::close(fd);
+    ::execl("/proc/self/exe", "session_tests", "--gtest_also_run_disabled_tests",
+            "--gtest_filter=*DISABLED_ConnectsWithoutThem", "--gtest_brief=1", nullptr);
+    ::_exit(127);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "run it by hand to see why: session_tests --gtest_also_run_disabled_tests "
+                                       "--gtest_filter=*DISABLED_ConnectsWithoutThem";
+}
+
+}  // namespace
+}  // namespace rdmacomm
