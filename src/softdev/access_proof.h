@@ -15,7 +15,7 @@ namespace rdmacomm::softdev {
 /// Each end writes random numbers to a memfd of its own and names the descriptor. The peer reads them through
 /// /proc/PID/fd/NUMBER, which the kernel allows to those who may inspect the process (ptrace(2), PTRACE_MODE_READ):
 /// the same user and group, no capability less, in a process namespace that sees it, not kept out by `dumpable`, user
-/// namespaces or a security module. Whoever sends the numbers back has been let in by the kernel: docs/adr/0016.
+/// namespaces or a security module. Whoever sends the numbers back has been let in by the kernel: docs/adr/0017.
 ///
 /// What is sent is masked with a number that only the other end and its inspectors know. So a process that stands between two
 /// others cannot pass the answer of one off as its own to the other, and learns nothing of a file that it named instead.

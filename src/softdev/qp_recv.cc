@@ -30,19 +30,18 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   int error = state_.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
   std::uint32_t position = recv_posted_.load(std::memory_order_relaxed);
   if (srq_ != nullptr) error = EINVAL;
-  // How short receives were that have all been taken says nothing of those to come.
-  if (position == recv_polled_.load(std::memory_order_acquire)) {
-    view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
-  }
   for (; error == 0 && wr != nullptr; wr = wr->next) {
-    if (position - recv_polled_.load(std::memory_order_acquire) >= capabilities_.max_recv_wr) error = ENOMEM;
+    const std::uint32_t waiting = position - recv_polled_.load(std::memory_order_acquire);
+    if (waiting >= capabilities_.max_recv_wr) error = ENOMEM;
     if (wr->num_sge < 0 || static_cast<std::uint32_t>(wr->num_sge) > capabilities_.max_recv_sge) error = EINVAL;
     if (error != 0) break;
     const std::span<const ibv_sge> given = receives_.put(position & view_.mask, *wr);
     // Before the receive is published: who sees it knows how short it is.
     const std::uint32_t room = fill_entry(view_.recv(position), given, memory());
     receives_.set_room(position & view_.mask, room);
-    lower_floor(view_.shared->recv_floor, room);
+    // How short receives were that have all been taken says nothing of those to come.
+    std::atomic<std::uint32_t>& floor = view_.shared->recv_floor;
+    if (room < floor.load(std::memory_order_relaxed) || waiting == 0) floor.store(room, std::memory_order_relaxed);
     ++position;
   }
   if (error != 0) *bad = wr;
@@ -67,20 +66,21 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver_own(const InSlot& slot, SlotHead head, 
                                              ibv_wc& wc) noexcept {
   const std::uint32_t place = position & view_.mask;
   wc.wr_id = receives_.wr_id(place);
-  if (head.eager != 0 && !copy_eager(slot, wc.byte_len, receives_.slices(place), memory())) {
-    wc.status = IBV_WC_LOC_PROT_ERR;
-  }
-  if (wc.byte_len > receives_.room(place)) [[unlikely]]
+  if (head.eager != 0) {
+    if (!copy_eager(slot, wc.byte_len, receives_.slices(place), memory())) wc.status = IBV_WC_LOC_PROT_ERR;
+  } else if (wc.byte_len > receives_.room(place)) [[unlikely]] {
     check_length(wc);
+  }
 }
 
 /// The same of a shared one.
 void SoftQp::deliver_shared(const InSlot& slot, SlotHead head, std::uint32_t entry, ibv_wc& wc) noexcept {
   wc.wr_id = srq_->wr_id(entry);
-  if (head.eager != 0 && !copy_eager(slot, wc.byte_len, srq_->slices(entry), srq_->memory())) {
-    wc.status = IBV_WC_LOC_PROT_ERR;
+  if (head.eager != 0) {
+    if (!copy_eager(slot, wc.byte_len, srq_->slices(entry), srq_->memory())) wc.status = IBV_WC_LOC_PROT_ERR;
+  } else if (wc.byte_len > srq_->room(entry)) {
+    check_length(wc);
   }
-  if (wc.byte_len > srq_->room(entry)) check_length(wc);
   srq_->give_back(entry);
 }
 
