@@ -58,8 +58,8 @@ TEST(Hazards, DeregistrationWaitsForAWriteUnderWay) {
 
 TEST(Hazards, DeregistrationWaitsForAWriteOfOnesOwn) {
   Pair pair;
-  Memory from(pair.a_node, kLong);
-  Memory to(pair.b_node, kLong);
+  Memory from(pair.a_node, kLongWrite);
+  Memory to(pair.b_node, kLongWrite);
   const LongWrite write(pair.a, from, to);
   from.mr.reset();
   EXPECT_TRUE(write.has_arrived());

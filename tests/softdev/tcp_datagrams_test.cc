@@ -197,7 +197,7 @@ TEST(TcpSenders, StrangersTakeOnlySoManyDescriptors) {
 
 /// Any user of this host may connect, and say any address.
 TEST(TcpSenders, NobodyOfThisHostSendsUnderAnothersAddress) {
-  Receiver receiver;
+  DatagramReceiver receiver;
   const UniqueFd sender = come_as_sender(receiver.qp.number());
   TcpDatagramAddress address;
   address.is_global = 1;
@@ -236,10 +236,10 @@ TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
     (void)line.receive();  // they have come
   });
   Node node;
-  const Memory memory(node, 2 * kBytes);
+  const Memory memory(node, 2 * kDatagramBytes);
   Qp qp(node, kUd);
   qp.get_ready();
-  for (std::uint64_t i = 1; i <= 2; ++i) ASSERT_EQ(qp.post_recv(memory.slice(0, 2 * kBytes), i), 0);
+  for (std::uint64_t i = 1; i <= 2; ++i) ASSERT_EQ(qp.post_recv(memory.slice(0, 2 * kDatagramBytes), i), 0);
   sender.line().send({.qpn = qp.number()});
   EXPECT_EQ(qp.next().byte_len, sizeof(ibv_grh) + 8);
   EXPECT_EQ(qp.next().byte_len, sizeof(ibv_grh) + 9);
