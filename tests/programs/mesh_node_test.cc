@@ -216,6 +216,12 @@ class Door : public testing::Test {
     const Status listening = connections_->listen({"127.0.0.1", 0});
     ASSERT_TRUE(listening.ok()) << listening.message();
   }
+  void wait_for_arrival() {
+    const Deadline soon = Deadline::after(kLong);
+    for (bool arrived = false; !arrived && !soon.passed();) {
+      for (const Happening& each : happenings_->take()) arrived = arrived || each.kind == Happening::Kind::kArrived;
+    }
+  }
   [[nodiscard]] Introduction node_1(std::uint64_t incarnation) const {
     Introduction introduction = introduction_of(1, 2, terms_);
     introduction.incarnation = incarnation;
@@ -234,6 +240,7 @@ TEST_F(Door, IsOpenForOneProcessOfEachNode) {
   const auto second = make_session<Impostor>(node_1(2), connections_->port());
   const auto present = first->connect();
   ASSERT_TRUE(present.has_value()) << present.status().message();
+  wait_for_arrival();  // which node 0 may notice later than node 1
   const auto refused = second->connect();
   EXPECT_EQ(refused.code(), Errc::kPeerRefused);
   EXPECT_THAT(refused.status().message(), HasSubstr("node 1 is there already"));
