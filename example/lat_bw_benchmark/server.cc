@@ -134,7 +134,8 @@ class Follower {
 
   Status follow() {
     for (;;) {
-      guest_.set_working(false);
+      // Between two orders a client computes its statistics, which can take seconds.
+      guest_.set_working(ordered_);
       const auto bytes = lane_.endpoint().receive_message(Deadline::never());
       if (!bytes) return bytes.error();
       guest_.set_working(true);
