@@ -224,7 +224,7 @@ TEST_F(CopyPeers, NoMoreComesThanWasAnnounced) {
            {[](FrameWriter& w) { put(w, FrameKind::kData); }, "have no head"},
            {[](FrameWriter& w) { put(w, FrameKind::kData, padded(4)); }, "have no head"},
            {[](FrameWriter& w) { put(w, FrameKind::kData, padded(~0U)); }, "have no head"}}) {
-    const std::string said = say(port, [&](FrameWriter& writer) {
+    const std::string said = say(port, [&, &talk = talk](FrameWriter& writer) {
       put(writer, FrameKind::kFile, file_of(10));
       talk(writer);
     });

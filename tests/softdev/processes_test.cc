@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -497,7 +498,7 @@ TEST(Leaks, ThousandPairsLeaveDescriptorsThreadsAndMappingsWhereTheyWere) {
     const std::size_t size = fread(text.data(), 1, text.size(), file);
     fclose(file);
     text.resize(size);
-    return std::search(text.begin(), text.end(), "/memfd:soft0", "/memfd:soft0" + 12) == text.end() ? 0 : 1;
+    return std::string_view(text.data(), text.size()).find("/memfd:soft0") == std::string_view::npos ? 0 : 1;
   };
   Node a_node;
   Node b_node;

@@ -1,5 +1,14 @@
 #include "support/allocation_counter.h"
 
+#include "base/sanitizer.h"
+
+// clang links operators of the thread sanitizer's own into each program, which cannot be replaced: it is asked to say what it
+// allocates. That counts malloc() as well.
+#if defined(RDMACOMM_THREAD_SANITIZER) && defined(__clang__)
+#define RDMACOMM_COUNT_BY_HOOKS 1
+#include <sanitizer/allocator_interface.h>
+#endif
+
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
@@ -10,6 +19,16 @@ namespace {
 thread_local std::uint64_t allocations = 0;
 std::atomic<std::int64_t> held{0};
 
+#ifdef RDMACOMM_COUNT_BY_HOOKS
+void count_one(const volatile void* /*memory*/, std::size_t /*bytes*/) {
+  ++allocations;
+  held.fetch_add(1, std::memory_order_relaxed);
+}
+void count_release(const volatile void* memory) {
+  if (memory != nullptr) held.fetch_sub(1, std::memory_order_relaxed);
+}
+[[maybe_unused]] const int hooks = __sanitizer_install_malloc_and_free_hooks(count_one, count_release);
+#else
 // Not inlined, nor the operators below: the compiler would take malloc and delete for a mismatch.
 [[gnu::noinline]] void* counted(std::size_t bytes, std::size_t alignment) noexcept {
   ++allocations;
@@ -27,8 +46,11 @@ std::atomic<std::int64_t> held{0};
   std::free(memory);
 }
 
+#endif
+
 }  // namespace
 
+#ifndef RDMACOMM_COUNT_BY_HOOKS
 // In place of the standard library's, for this whole program. The forms that are not here end in these.
 void* operator new(std::size_t bytes) {
   return counted_or_throw(bytes);
@@ -72,6 +94,7 @@ void operator delete[](void* memory, std::align_val_t) noexcept {
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
   release(memory);
 }
+#endif
 
 namespace rdmacomm::testing {
 

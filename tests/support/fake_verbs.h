@@ -135,7 +135,7 @@ class FakeVerbs {
   Requests requests = Requests::kHold;
   std::uint32_t max_inline = 256;       ///< create_qp refuses more
   bool shrinks_inline = false;          ///< create_qp grants half of what was asked for
-  bool names_refused_requests = true;  ///< post_srq_recv sets bad_wr; false: a careless driver
+  bool names_refused_requests = true;   ///< post_srq_recv sets bad_wr; false: a careless driver
   bool refuses_posts_in_error = false;  ///< against the man page, as a broken device might
   bool poll_fails = false;              ///< poll_cq returns -1
 
