@@ -106,7 +106,7 @@ TEST_F(LinkDownTest, TheFirstFailureNamesThePort) {
     first = left().next(Deadline::after(100ms));
     if (first.error == Errc::kTimeout) first.error = Errc::kOk;  // it was not taken any more
   }
-  const std::string said = first.status().message();
+  const std::string said = first.explain().message();
   taking.join();
   EXPECT_THAT(said, HasSubstr("failed: port "));
   EXPECT_THAT(said, HasSubstr(" is DOWN"));
