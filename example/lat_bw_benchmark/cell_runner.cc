@@ -35,6 +35,10 @@ struct CellRunner::Rounds {
 CellRunner::CellRunner(Lane& lane, programs::MachineBaseline& machine)
     : lane_(lane), machine_(machine), cells_(lane.plan().cells()), samples_(max_samples_of_a_round(lane.plan())) {}
 
+Status CellRunner::begin() {
+  return run_part(0, 1).status();
+}
+
 Result<CellResult> CellRunner::run(std::uint32_t index) {
   const Cell& cell = cells_[index];
   const auto iterations = iterations_of_a_round(index);

@@ -21,6 +21,8 @@ class CellRunner {
   /// Returns  std::errc::io_error: what arrived is not what was sent (the context says what); kPeerLost; kTimeout: the
   ///          server does not answer; or as the operations
   [[nodiscard]] Result<CellResult> run(std::uint32_t index);
+  /// One operation of the first cell: when it returns ok, the server takes this client's run for begun.
+  [[nodiscard]] Status begin();
 
  private:
   /// One part, run on both sides.

@@ -72,9 +72,10 @@ Status measure(EndPoint& endpoint, programs::Delivery& delivery, Workspace& work
              .clock = clock,
              .side = Lane::Side::kClient,
              .yield_when_idle = second_cpu < 0});
+  CellRunner runner(lane, **machine);
+  if (Status begun = runner.begin(); !begun.ok()) return begun;
   ResultReport report(std::cout, plan);
   report.begin(describe(endpoint, *reply, plan.client_cpu, clock));
-  CellRunner runner(lane, **machine);
   for (std::uint32_t index = 0; index < plan.cells().size(); ++index) {
     const auto result = runner.run(index);
     if (!result) return result.error();
