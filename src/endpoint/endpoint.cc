@@ -384,8 +384,23 @@ Status EndPoint::close() {
 
 Status EndPoint::finish(Deadline deadline) {
   if (served_by_this_thread()) return {};
-  const std::unique_lock closing(close_mutex_, deadline.time_point());
-  if (!closing) return make_error(Errc::kTimeout, "another thread is still closing the endpoint to " + peer());
+  {
+    std::unique_lock lock(mutex_);
+    if (!served_.wait_until(lock, deadline.time_point(), [&] { return !finishing_; })) {
+      lock.unlock();
+      return make_error(Errc::kTimeout, "another thread is still closing the endpoint to " + peer());
+    }
+    finishing_ = true;
+  }
+  const Status finished = finish_alone(deadline);
+  const std::lock_guard lock(mutex_);
+  finishing_ = false;
+  served_.notify_all();
+  return finished;
+}
+
+/// By one thread at a time.
+Status EndPoint::finish_alone(Deadline deadline) {
   {
     std::unique_lock lock(mutex_);
     if (!served_.wait_until(lock, deadline.time_point(), [&] { return servers_.empty(); })) {

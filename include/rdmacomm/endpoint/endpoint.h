@@ -253,6 +253,7 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   void end_serving(const CompletionGroup& group, std::thread::id server);
 
  private:
+  [[nodiscard]] Status finish_alone(Deadline deadline);
   enum class State : std::uint8_t { kSettingUp, kEstablished, kPeerLeft, kPeerLost, kFailed, kStopped, kClosed };
   /// A channel, and where its completions go.
   struct Line {
@@ -320,16 +321,16 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   EndPointCard
       remote_;  // written once, by meet(), under mutex_; threads that may run at the same time read it under mutex_
   const std::unique_ptr<ChannelInbox> inbox_;
-  std::mutex lines_mutex_;        // one add_line() at a time, and choice of a group
-  std::mutex error_mutex_;        // one to_error() at a time on the queue pairs
-  std::timed_mutex close_mutex_;  // one finish() at a time
-  bool drained_ = false;          // by finish(): nothing is outstanding
+  std::mutex lines_mutex_;  // one add_line() at a time, and choice of a group
+  std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
+  bool drained_ = false;    // by finish_alone(): nothing is outstanding
 
   std::atomic<State> state_{State::kSettingUp};
   std::atomic<bool> was_established_{false};
   std::atomic<bool> announced_{false};
   mutable std::mutex mutex_;  // guards what follows, and changes of state_
   std::condition_variable served_;
+  bool finishing_ = false;  // a thread is in finish_alone()
   std::optional<Error> end_;
   bool ended_in_order_ = false;
   std::vector<std::thread::id> servers_;
