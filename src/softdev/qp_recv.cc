@@ -14,9 +14,13 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// A status that initiators of this device give a receive.
-ibv_wc_status known_status(ibv_wc_status status) noexcept {
-  return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_PROT_ERR ? status : IBV_WC_GENERAL_ERR;
+/// The status that an initiator gave a receive. What initiators of this device do not give is IBV_WC_GENERAL_ERR: a peer can
+/// write any number, and not each is a value of the enumeration.
+ibv_wc_status known_status(std::uint8_t status) noexcept {
+  if (status == IBV_WC_SUCCESS) [[likely]]
+    return IBV_WC_SUCCESS;
+  if (status == IBV_WC_LOC_LEN_ERR) return IBV_WC_LOC_LEN_ERR;
+  return status == IBV_WC_LOC_PROT_ERR ? IBV_WC_LOC_PROT_ERR : IBV_WC_GENERAL_ERR;
 }
 
 }  // namespace
@@ -124,7 +128,7 @@ RDMACOMM_HOT_INLINE bool SoftQp::deliver(InSlot& slot, SlotHead head, std::uint3
     if (!srq_->holds(entry)) [[unlikely]]
       return false;
   }
-  wc.status = static_cast<ibv_wc_status>(head.status);
+  wc.status = known_status(head.status);
   wc.opcode = static_cast<ibv_wc_opcode>(IBV_WC_RECV + (head.opcode & 1));
   wc.vendor_err = 0;
   wc.byte_len = std::atomic_ref(slot.bytes).load(std::memory_order_relaxed);
@@ -196,7 +200,6 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
       enter_error();
       break;
     } else if (out[found].status != IBV_WC_SUCCESS) {
-      out[found].status = known_status(out[found].status);
       fail_receiver(out[found].qp_num);
     }
     ++found;

@@ -72,7 +72,8 @@ TEST(AddressRounds, ANameThatNobodyHasIsNotLookedUpAgain) {
 }
 
 TEST(AddressRounds, SaysHowLongItHasReallyTried) {
-  AddressRounds rounds(kServer, {.connect_timeout = 1h}, -1);
+  const TcpOptions options{.connect_timeout = 1h};  // rounds refer to them
+  AddressRounds rounds(kServer, options, -1);
   Script script{{make_error(std::make_error_code(std::errc::too_many_files_open), "final")}};
   ASSERT_FALSE(rounds.run<int>(script));
   EXPECT_TRUE(rounds.gave_up().ends_with("s")) << rounds.gave_up();
