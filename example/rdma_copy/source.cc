@@ -72,7 +72,7 @@ class Source {
   }
 
  private:
-  /// The sink has written what was sent, except for what it has named as a failure.
+  /// The sink has written all that was sent, except for the entries that it has named as failures.
   Status check(const Counts& result) const {
     const std::uint64_t failures = answers_.failures();
     const bool more = result.files > counts_.files || result.directories > counts_.directories ||

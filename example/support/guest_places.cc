@@ -106,7 +106,7 @@ bool GuestPlaces::is_next(const Newcomer& newcomer) const {
   return std::ranges::none_of(waiting_, [&](const Newcomer& other) { return other.host != last_host_ && fits(other); });
 }
 
-/// Whether the newcomer would have its place, or its memory.
+/// Whether the guest has the place, or the memory, that the waiting client needs.
 bool GuestPlaces::in_the_way(const Guest& guest, const Newcomer& newcomer) const {
   if (guests_of(newcomer.host) >= limits_.guests_of_a_host) return guest.host_ == newcomer.host;
   if (guests_.size() >= static_cast<std::size_t>(limits_.guests)) return true;

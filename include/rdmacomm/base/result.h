@@ -47,7 +47,7 @@ class [[nodiscard]] Status {
   [[nodiscard]] bool ok() const noexcept { return !error_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }
 
-  /// The failure. Only where !ok(); anything else is a bug of the caller's and ends the program.
+  /// The failure. Call it only if !ok(); otherwise the program ends, because the caller has a bug.
   [[nodiscard]] const Error& error() const noexcept {
     if (!error_) [[unlikely]]
       detail::die_of_misuse("Status::error() was called, but the status is ok", nullptr);
