@@ -6,17 +6,18 @@
 
 namespace rdmacomm::mesh {
 
-Status Inbound::prepare(RDMADevice& device) {
+Status Inbound::prepare(std::shared_ptr<RDMADevice> device) {
   const std::lock_guard lock(mutex_);
+  device_ = std::move(device);
   const Terms& terms = parts_.terms;
   const bool read = terms.op == Operation::kRead;
   const bool sent = terms.op == Operation::kSend;  // to where receives say
   const RemoteAccess access = sent ? RemoteAccess::kNone : read ? RemoteAccess::kRead : RemoteAccess::kWrite;
-  if (Status made = make_payload(device, terms.depth, access); !made.ok()) return made;
+  if (Status made = make_payload(terms.depth, access); !made.ok()) return made;
   for (std::size_t i = 0; read && i < payload_->block_count(); ++i) {
     programs::fill_pattern(payload_->at(i).bytes(), message_seed(parts_.self, parts_.peer, i));
   }
-  return make_notes(device);
+  return make_notes();
 }
 
 void Inbound::publish(HcaConfig& hca) const {

@@ -17,7 +17,7 @@ class Inbound final : public Link {
  public:
   explicit Inbound(const LinkParts& parts) : Link(parts) {}
 
-  Status prepare(RDMADevice& device) override;
+  Status prepare(std::shared_ptr<RDMADevice> device) override;
   void publish(HcaConfig& hca) const override;
   Status attach(EndPoint& endpoint) override;
 

@@ -24,6 +24,7 @@ void Link::release() {
   channel_ = nullptr;
   payload_.reset();
   notes_.reset();
+  device_.reset();
 }
 
 Status Link::trouble() const {
@@ -42,23 +43,23 @@ void Link::fail_locked(std::error_code posting) {
   fail_locked(Status(make_error(posting, "cannot post to node " + std::to_string(parts_.peer))));
 }
 
-Status Link::make_payload(RDMADevice& device, std::size_t blocks, RemoteAccess access) {
+Status Link::make_payload(std::size_t blocks, RemoteAccess access) {
   BufferOptions options;
   options.name = kTrafficRegion;
   options.block_bytes = parts_.terms.block_bytes();
   options.block_count = blocks;
   options.remote_access = access;
-  auto made = RDMABuffer::allocate(device, options);
+  auto made = RDMABuffer::allocate(*device_, options);
   if (made) payload_ = std::move(*made);
   return made.status();
 }
 
-Status Link::make_notes(RDMADevice& device) {
+Status Link::make_notes() {
   BufferOptions options;
   options.name = "notes";
   options.block_bytes = kNoteBytes;
   options.block_count = Terms::kNotes + static_cast<std::size_t>(parts_.terms.queue_depth());
-  auto made = RDMABuffer::allocate(device, options);
+  auto made = RDMABuffer::allocate(*device_, options);
   if (made) notes_ = std::move(*made);
   return made.status();
 }

@@ -44,8 +44,8 @@ class Link {
   [[nodiscard]] int peer() const noexcept { return parts_.peer; }
   [[nodiscard]] const Terms& terms() const noexcept { return parts_.terms; }
 
-  /// Before there is an endpoint: makes the memory. Returns  as RDMABuffer::allocate
-  [[nodiscard]] virtual Status prepare(RDMADevice& device) = 0;
+  /// Before there is an endpoint: makes the memory on the device, which the link keeps. Returns  as RDMABuffer::allocate
+  [[nodiscard]] virtual Status prepare(std::shared_ptr<RDMADevice> device) = 0;
   /// Has the memory that the other end must reach published.
   virtual void publish(HcaConfig& hca) const = 0;
   /// In post_connecting(): posts the receives. Returns  as RDMAChannel::post_recv
@@ -70,17 +70,18 @@ class Link {
   [[nodiscard]] std::uint64_t id() const noexcept { return reinterpret_cast<std::uintptr_t>(this); }
   void fail_locked(const Status& why);
   void fail_locked(std::error_code posting);
-  [[nodiscard]] Status make_payload(RDMADevice& device, std::size_t blocks, RemoteAccess access);
+  [[nodiscard]] Status make_payload(std::size_t blocks, RemoteAccess access);
   /// Places for the notes that come, then for those that go: of these as many as the queue holds.
-  [[nodiscard]] Status make_notes(RDMADevice& device);
+  [[nodiscard]] Status make_notes();
   /// Where receive number `number` of notes puts what comes.
   [[nodiscard]] BufferSlice incoming_note(std::uint64_t number) const;
   /// Sends the peer a note. Whether it has left: not where the queue has no room, or the queue pair has ended.
   [[nodiscard]] bool send_note(std::uint64_t messages, std::uint64_t bytes);
 
   const LinkParts parts_;
-  mutable std::mutex mutex_;        // guards what follows, and all members of derived classes
-  RDMAChannel* channel_ = nullptr;  // while there is an endpoint
+  mutable std::mutex mutex_;            // guards what follows, and all members of derived classes
+  std::shared_ptr<RDMADevice> device_;  // before the buffers, which go first
+  RDMAChannel* channel_ = nullptr;      // while there is an endpoint
   std::unique_ptr<RDMABuffer> payload_;
 
  private:

@@ -2,19 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "support/pattern.h"
 
 namespace rdmacomm::mesh {
 
-Status Outbound::prepare(RDMADevice& device) {
+Status Outbound::prepare(std::shared_ptr<RDMADevice> device) {
   const std::lock_guard lock(mutex_);
+  device_ = std::move(device);
   const Terms& terms = parts_.terms;
   const std::size_t blocks = terms.has_own_places() ? terms.depth : 1;
-  if (Status made = make_payload(device, blocks, RemoteAccess::kNone); !made.ok()) return made;
+  if (Status made = make_payload(blocks, RemoteAccess::kNone); !made.ok()) return made;
   posted_at_.resize(terms.depth);
   programs::fill_pattern(payload_->bytes(), message_seed(parts_.self, parts_.peer, 0));
-  return make_notes(device);
+  return make_notes();
 }
 
 Status Outbound::attach(EndPoint& endpoint) {
