@@ -118,7 +118,9 @@ class Runs(ProgramTest):
 
     def test_a_busy_server_says_so(self):
         server, port = self.start_server(LAT_BW)
-        first = self.start(LAT_BW, "--role=client", f"--port={port}", *ENDLESS, "--ops=write", "--tests=lat")
+        # Large messages: a line of small ones is over, by its greatest number of operations, before the other one gives up.
+        first = self.start(LAT_BW, "--role=client", f"--port={port}", "--device=soft0", "--duration=600", "--rounds=1",
+                           "--sizes=4M", "--ops=write", "--tests=lat")
         first.wait_for("op +measures")
         self.assert_one_line(self.run_program(LAT_BW, "--role=client", f"--port={port}", *QUICK), "busy")
         self.assertIsNone(first.process.poll())
