@@ -17,7 +17,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
-from foreign_programs_test import FULL, OPTIONS, RUN, SECONDS, ForeignProgramTest  # noqa: E402
+from foreign_programs_test import FULL, OPTIONS, RUN, SECONDS, ForeignProgramTest, messages_of  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
 from listening import listens  # noqa: E402
 
@@ -62,7 +62,8 @@ class BetweenHosts(ForeignProgramTest):
         self.output(server)
         return out
 
-    def perftest(self, program, *options, messages=100):
+    def perftest(self, program, *options):
+        messages = messages_of(options)
         out = self.run_pair(program, "-d", "soft0", "-x", IPV4, "-F", "-n", str(messages), *options)
         self.assertRegex(out, rf"(?m)^ \d+ +{messages}(0|00)? |^ \d+ +{4 * messages} ")
 
@@ -142,9 +143,8 @@ class BadCable(BetweenHosts):
     def test_perftest(self):
         for program, options in OPTIONS.items():
             for chosen in options_of(options):
-                messages = 5 if "-a" in chosen else 100  # all sizes: gigabytes, at what TCP makes of such a cable
                 with self.subTest(program=program, options=chosen):
-                    self.perftest(program, *chosen, messages=messages)
+                    self.perftest(program, *chosen)
         self.assertGreater(self.hosts.lost(0), 0)
 
 
