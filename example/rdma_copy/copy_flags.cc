@@ -23,7 +23,7 @@ DEFINE_bool(no_checksum, false, "do not");
 DEFINE_bool(resume, false, "go on with files that an earlier copy has begun, and leave out what is there already");
 DEFINE_bool(delta, false, "of files that are there, send only blocks that differ");
 DEFINE_bool(dry_run, false, "-n: say what would be copied, and change nothing");
-DEFINE_string(bwlimit, "", "bytes a second to send at most, for example 10M; 0: no limit");
+DEFINE_string(bwlimit, "", "bytes a second to send at most; K, M and G are powers of 1024; 0: no limit");
 DEFINE_double(timeout, 60,
               "seconds after which a copy ends if no data move and neither side is at work, 5 or more; 0: never");
 DEFINE_bool(fsync, false, "files and directories are on the disk before they count as copied");
