@@ -10,11 +10,13 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "rdmacomm/session/client_session.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/child_process.h"
+#include "support/client_domain.h"
 #include "support/descriptor_limit.h"
 #include "support/program.h"
 
@@ -24,6 +26,7 @@ DEFINE_int32(depth, 16, "requests in each queue of a queue pair");
 DEFINE_string(on, "soft0", "RDMA device");
 DEFINE_double(least, -1,
               "connections a second; fewer make exit status 1. -1: 500 where there are 1000 clients or more, else 0");
+DEFINE_bool(domains, false, "server: a protection domain for each connection");
 DEFINE_bool(sessions, false, "a client session for each connection, not one for all");
 
 namespace rdmacomm::bench {
@@ -49,7 +52,8 @@ class Fitted final : public Base {
   using Base::Base;
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
     fit(hca);
-    return {};
+    constexpr bool serves = std::is_base_of_v<ServerSession, Base>;
+    return serves && FLAGS_domains ? programs::give_own_domain(hca, this->device()) : Status();
   }
 };
 

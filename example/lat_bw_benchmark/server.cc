@@ -10,6 +10,7 @@
 #include "lat_bw_benchmark/session_parts.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/arrivals.h"
+#include "support/client_domain.h"
 #include "support/cpu.h"
 #include "support/guest_places.h"
 
@@ -51,7 +52,8 @@ class BenchmarkServer final : public programs::DeliveringSession<ServerSession> 
     if (Status fits = check_limits(*device(), *plan); !fits.ok()) return fits;
     auto guest = places_.admit(peer.address, Workspace::bytes_for(*plan), Deadline::after(kPlacePatience));
     if (!guest) return guest.error();
-    auto workspace = Workspace::create(*device(), *plan);
+    const Status apart = programs::give_own_domain(hca, device());
+    auto workspace = apart.ok() ? Workspace::create(*device(), *plan, hca.domain) : apart.error();
     if (!workspace) {
       places_.leave(peer.address);
       return workspace.error();

@@ -5,6 +5,7 @@
 
 #include "lat_bw_benchmark/messages.h"
 #include "rdmacomm/device/rdma_device.h"
+#include "support/client_domain.h"
 
 namespace rdmacomm::benchmark {
 namespace {
@@ -17,7 +18,8 @@ std::uint64_t Workspace::bytes_for(const Plan& plan) {
   return 2 * plan.area_bytes() + kPage;
 }
 
-Result<std::unique_ptr<Workspace>> Workspace::create(RDMADevice& device, const Plan& plan) {
+Result<std::unique_ptr<Workspace>> Workspace::create(RDMADevice& device, const Plan& plan,
+                                                     const std::shared_ptr<ProtectionDomain>& domain) {
   BufferOptions options;
   options.name = kWorkspace;
   options.block_bytes = kPage;
@@ -25,7 +27,7 @@ Result<std::unique_ptr<Workspace>> Workspace::create(RDMADevice& device, const P
   options.remote_access = RemoteAccess::kRead | RemoteAccess::kWrite;
   // Asked for only where it is needed: a device without atomics can still measure the rest.
   if (std::ranges::any_of(plan.ops, is_atomic)) options.remote_access = options.remote_access | RemoteAccess::kAtomic;
-  auto buffer = RDMABuffer::allocate(device, options);
+  auto buffer = programs::allocate_for(device, domain, options);
   if (!buffer) return buffer.error();
   return std::unique_ptr<Workspace>(new Workspace(std::move(*buffer), plan.area_bytes()));
 }

@@ -18,7 +18,9 @@ namespace rdmacomm::benchmark {
 class Workspace {
  public:
   /// Allocates and registers what `plan` needs. Returns as RDMABuffer::allocate.
-  [[nodiscard]] static Result<std::unique_ptr<Workspace>> create(RDMADevice& device, const Plan& plan);
+  /// domain  HcaConfig::domain of the endpoint; nullptr: the device's own
+  [[nodiscard]] static Result<std::unique_ptr<Workspace>> create(
+      RDMADevice& device, const Plan& plan, const std::shared_ptr<ProtectionDomain>& domain = nullptr);
   /// Writes to all of it, so that no page fault is left for the measurement. Until then no page of it is in use.
   void touch() noexcept;
   Workspace(const Workspace&) = delete;

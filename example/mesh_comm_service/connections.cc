@@ -6,6 +6,7 @@
 
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/session/open_device.h"
+#include "support/client_domain.h"
 
 namespace rdmacomm::mesh {
 namespace {
@@ -50,7 +51,8 @@ class Connections::Server final : public LinkSession<ServerSession> {
       const std::lock_guard lock(mutex_);
       admitted_[peer.address] = *link;
     }
-    if (Status ready = (*link)->prepare(device()); !ready.ok()) return ready;
+    if (Status apart = programs::give_own_domain(hca, device()); !apart.ok()) return apart;
+    if (Status ready = (*link)->prepare(device(), hca.domain); !ready.ok()) return ready;
     all_.fit(hca, **link);
     Introduction self = all_.parts_.self;
     all_.parts_.moment(self);
@@ -99,7 +101,7 @@ class Connections::Client final : public LinkSession<ClientSession> {
     forget_link();  // of an attempt that has failed
     link_ = std::make_shared<Outbound>(all_.link_parts(rank_), *all_.parts_.clock);
     all_.keep(link_);
-    if (Status ready = link_->prepare(device()); !ready.ok()) return ready;
+    if (Status ready = link_->prepare(device(), hca.domain); !ready.ok()) return ready;
     all_.fit(hca, *link_);
     Introduction self = all_.parts_.self;
     all_.parts_.moment(self);

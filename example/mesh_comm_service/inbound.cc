@@ -6,9 +6,10 @@
 
 namespace rdmacomm::mesh {
 
-Status Inbound::prepare(std::shared_ptr<RDMADevice> device) {
+Status Inbound::prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain) {
   const std::lock_guard lock(mutex_);
   device_ = std::move(device);
+  domain_ = std::move(domain);
   const Terms& terms = parts_.terms;
   const bool read = terms.op == Operation::kRead;
   const bool sent = terms.op == Operation::kSend;  // to where receives say

@@ -17,7 +17,7 @@ class Inbound final : public Link {
  public:
   explicit Inbound(const LinkParts& parts) : Link(parts) {}
 
-  Status prepare(std::shared_ptr<RDMADevice> device) override;
+  Status prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain) override;
   void publish(HcaConfig& hca) const override;
   Status attach(EndPoint& endpoint) override;
 

@@ -4,6 +4,7 @@
 
 #include "rdmacomm/base/wire.h"
 #include "rdmacomm/device/rdma_device.h"
+#include "support/client_domain.h"
 
 namespace rdmacomm::mesh {
 
@@ -24,6 +25,7 @@ void Link::release() {
   channel_ = nullptr;
   payload_.reset();
   notes_.reset();
+  domain_.reset();
   device_.reset();
 }
 
@@ -49,7 +51,7 @@ Status Link::make_payload(std::size_t blocks, RemoteAccess access) {
   options.block_bytes = parts_.terms.block_bytes();
   options.block_count = blocks;
   options.remote_access = access;
-  auto made = RDMABuffer::allocate(*device_, options);
+  auto made = programs::allocate_for(*device_, domain_, options);
   if (made) payload_ = std::move(*made);
   return made.status();
 }
@@ -59,7 +61,7 @@ Status Link::make_notes() {
   options.name = "notes";
   options.block_bytes = kNoteBytes;
   options.block_count = Terms::kNotes + static_cast<std::size_t>(parts_.terms.queue_depth());
-  auto made = RDMABuffer::allocate(*device_, options);
+  auto made = programs::allocate_for(*device_, domain_, options);
   if (made) notes_ = std::move(*made);
   return made.status();
 }

@@ -44,8 +44,11 @@ class Link {
   [[nodiscard]] int peer() const noexcept { return parts_.peer; }
   [[nodiscard]] const Terms& terms() const noexcept { return parts_.terms; }
 
-  /// Before there is an endpoint: makes the memory on the device, which the link keeps. Returns  as RDMABuffer::allocate
-  [[nodiscard]] virtual Status prepare(std::shared_ptr<RDMADevice> device) = 0;
+  /// Before there is an endpoint: makes the memory on the device, which the link keeps.
+  /// domain   HcaConfig::domain of the endpoint; nullptr: the device's own
+  /// Returns  as RDMABuffer::allocate
+  [[nodiscard]] virtual Status prepare(std::shared_ptr<RDMADevice> device,
+                                       std::shared_ptr<ProtectionDomain> domain) = 0;
   /// Has the memory that the other end must reach published.
   virtual void publish(HcaConfig& hca) const = 0;
   /// In post_connecting(): posts the receives. Returns  as RDMAChannel::post_recv
@@ -81,7 +84,8 @@ class Link {
   const LinkParts parts_;
   mutable std::mutex mutex_;            // guards what follows, and all members of derived classes
   std::shared_ptr<RDMADevice> device_;  // before the buffers, which go first
-  RDMAChannel* channel_ = nullptr;      // while there is an endpoint
+  std::shared_ptr<ProtectionDomain> domain_;
+  RDMAChannel* channel_ = nullptr;  // while there is an endpoint
   std::unique_ptr<RDMABuffer> payload_;
 
  private:

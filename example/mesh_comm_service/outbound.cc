@@ -8,9 +8,10 @@
 
 namespace rdmacomm::mesh {
 
-Status Outbound::prepare(std::shared_ptr<RDMADevice> device) {
+Status Outbound::prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain) {
   const std::lock_guard lock(mutex_);
   device_ = std::move(device);
+  domain_ = std::move(domain);
   const Terms& terms = parts_.terms;
   const std::size_t blocks = terms.has_own_places() ? terms.depth : 1;
   if (Status made = make_payload(blocks, RemoteAccess::kNone); !made.ok()) return made;

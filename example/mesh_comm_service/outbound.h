@@ -27,7 +27,7 @@ class Outbound final : public Link {
  public:
   Outbound(const LinkParts& parts, const programs::TickClock& clock) : Link(parts), clock_(clock) {}
 
-  Status prepare(std::shared_ptr<RDMADevice> device) override;
+  Status prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain) override;
   void publish(HcaConfig&) const override {}
   Status attach(EndPoint& endpoint) override;
 

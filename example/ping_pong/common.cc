@@ -4,18 +4,20 @@
 #include <cstring>
 
 #include "rdmacomm/device/rdma_device.h"
+#include "support/client_domain.h"
 #include "support/pattern.h"
 
 namespace rdmacomm::ping_pong {
 
-Result<std::unique_ptr<Memory>> Memory::create(RDMADevice& device, const Terms& terms) {
+Result<std::unique_ptr<Memory>> Memory::create(RDMADevice& device, const Terms& terms,
+                                               const std::shared_ptr<ProtectionDomain>& domain) {
   BufferOptions options;
   options.name = kBufferName;
   options.block_bytes = block_bytes(terms);
   options.block_count = kBlocks;
   options.remote_access = RemoteAccess::kRead | RemoteAccess::kWrite;
   if (device.limits().atomics) options.remote_access = options.remote_access | RemoteAccess::kAtomic;
-  auto buffer = RDMABuffer::allocate(device, options);
+  auto buffer = programs::allocate_for(device, domain, options);
   if (!buffer) return buffer.error();
   return std::unique_ptr<Memory>(new Memory(std::move(*buffer), static_cast<std::uint32_t>(terms.size)));
 }

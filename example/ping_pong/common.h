@@ -28,7 +28,9 @@ inline constexpr std::uint64_t kCounterStart = 1000;
 /// A resource. Lifetime: must not outlive its device; outlives the endpoint that uses it.
 class Memory {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Memory>> create(RDMADevice& device, const Terms& terms);
+  /// domain  HcaConfig::domain of the endpoint; nullptr: the device's own
+  [[nodiscard]] static Result<std::unique_ptr<Memory>> create(
+      RDMADevice& device, const Terms& terms, const std::shared_ptr<ProtectionDomain>& domain = nullptr);
   /// How many bytes that allocates.
   [[nodiscard]] static std::uint64_t bytes_for(const Terms& terms) noexcept { return kBlocks * block_bytes(terms); }
   /// Writes what the peer is to find by READ and atomics. create() does not: until then no page of it is in use.

@@ -15,6 +15,7 @@
 #include "ping_pong/common.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/arrivals.h"
+#include "support/client_domain.h"
 #include "support/guest_places.h"
 #include "support/peer_loss.h"
 #include "support/sizes.h"
@@ -51,7 +52,8 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
     if (!terms) return terms.error();
     auto guest = places_.admit(peer.address, Memory::bytes_for(*terms), Deadline::after(kPlacePatience));
     if (!guest) return guest.error();
-    auto memory = Memory::create(*device(), *terms);
+    const Status apart = programs::give_own_domain(hca, device());
+    auto memory = apart.ok() ? Memory::create(*device(), *terms, hca.domain) : apart.error();
     if (!memory) {
       places_.leave(peer.address);
       return memory.error();

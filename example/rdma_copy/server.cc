@@ -21,6 +21,7 @@
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/session/server_session.h"
+#include "support/client_domain.h"
 #include "support/peer_loss.h"
 
 namespace rdmacomm::copying {
@@ -42,6 +43,7 @@ class Door final : public ServerSession {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     if (Status greeted = check_greeting(peer.private_data); !greeted.ok()) return greeted;
     if (Status free = seats_.offer(seat_holder(peer.address)); !free.ok()) return free;
+    if (Status apart = programs::give_own_domain(hca, device()); !apart.ok()) return apart;
     options_.modes.apply(hca);
     hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
     hca.private_data = greeting();

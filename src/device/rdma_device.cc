@@ -49,6 +49,7 @@ DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& 
           .max_sge_rd = device.max_sge_rd > 0 ? device.max_sge_rd : device.max_sge,
           .max_cqe = device.max_cqe,
           .max_qp = device.max_qp,
+          .max_protection_domains = device.max_pd,
           .max_srq = device.max_srq,
           .max_srq_wr = device.max_srq_wr,
           .max_read_depth = std::min(device.max_qp_rd_atom, kMaxReadDepth),

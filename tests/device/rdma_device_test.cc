@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "rdmacomm/device/protection_domain.h"
 #include "rdmacomm/softdev/softdev.h"
 #include "support/fake_verbs.h"
 
@@ -180,6 +181,19 @@ TEST_F(RDMADeviceTest, FailuresOfTheSystemAreReturnedAndNothingLeaks) {
     EXPECT_THAT(opened.error().context, HasSubstr("fake0")) << verb;
     EXPECT_EQ(fake_.live(), 0) << verb;
   }
+}
+
+TEST_F(RDMADeviceTest, WithoutAnotherProtectionDomainTheErrorNamesTheLimit) {
+  const std::shared_ptr<RDMADevice> rdma = open({.name = "fake0"}).value();
+  EXPECT_EQ(rdma->limits().max_protection_domains, 50);
+  EXPECT_TRUE(ProtectionDomain::create(rdma).has_value());
+  fake_.fail("alloc_pd", ENOMEM);
+  const auto refused = ProtectionDomain::create(rdma);
+  EXPECT_EQ(refused.code(), std::errc::not_enough_memory);
+  EXPECT_EQ(
+      refused.error().context,
+      "cannot allocate one more protection domain on " + rdma->to_text() +
+          ": all processes together can have 50 on it; serve fewer peers at a time, or leave HcaConfig::domain empty");
 }
 
 TEST_F(RDMADeviceTest, AnUnusableDeviceDoesNotHideTheNext) {

@@ -72,6 +72,20 @@ class Impostor final : public ClientSession {
       told = completion.operation == Operation::kRecv;
     }
   }
+  /// Whether a READ of the node's memory succeeds; the node may end the connection before that is known.
+  static bool reads(EndPoint& endpoint, RemoteRegion region) {
+    const auto mine = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = 64, .block_count = 1});
+    region.length = 64;
+    EXPECT_FALSE(endpoint.data()->post_read(mine->at(0), region, 3));
+    for (;;) {
+      Completion completion;
+      std::size_t count = 0;
+      const Status waited = endpoint.wait(std::span(&completion, 1), count, Deadline::after(kLong));
+      EXPECT_NE(waited.code(), Errc::kTimeout);
+      if (count == 1 && completion.operation == Operation::kRead) return completion.ok();
+      if (!waited.ok()) return false;
+    }
+  }
   /// Makes the node lose it; returns when it has.
   static void be_lost(EndPoint& endpoint) {
     const std::array<std::byte, 3> no_mail{};
@@ -203,11 +217,11 @@ TEST(PastLives, AddUp) {
 /// The connections of node 0 of two, to which nobody of its kind comes.
 class Door : public testing::Test {
  protected:
-  void open(const Terms& terms) {
+  void open(const Terms& terms, std::uint32_t nodes = 2) {
     terms_ = terms;
     happenings_ = *Happenings::create();
     connections_ = std::make_unique<Connections>(
-        ConnectionParts{.self = introduction_of(0, 2, terms),
+        ConnectionParts{.self = introduction_of(0, nodes, terms),
                         .session = session_options(),
                         .modes = {.polling = PollingMode::kEpoll, .threads = ThreadMode::kThreadPerCompletionQueue},
                         .happenings = happenings_.get(),
@@ -248,6 +262,19 @@ TEST_F(Door, IsOpenForOneProcessOfEachNode) {
   first->stop();
   const auto successor = second->connect();
   EXPECT_TRUE(successor.has_value()) << successor.status().message();
+}
+
+TEST_F(Door, GivesEachNodeItsOwnMemoryAlone) {
+  ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kRead, .size = 64, .total = 64, .depth = 2}, 3));
+  std::array<std::unique_ptr<Impostor, StopAndDelete>, 2> nodes;
+  std::array<std::shared_ptr<EndPoint>, 2> ends;
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    nodes[i] = make_session<Impostor>(introduction_of(1 + i, 3, terms_), connections_->port());
+    ends[i] = nodes[i]->connect().value();
+  }
+  const RemoteRegion victim = *ends[0]->remote_region(kTrafficRegion);
+  EXPECT_FALSE(Impostor::reads(*ends[1], victim));
+  EXPECT_TRUE(Impostor::reads(*ends[0], victim));
 }
 
 TEST_F(Door, KeepsNoMemoryForThoseThatDoNotComeIn) {

@@ -40,6 +40,7 @@ struct FakeDevice : ibv_device {
     attributes.max_sge_rd = 2;
     attributes.max_cqe = 4096;
     attributes.max_qp = 100;
+    attributes.max_pd = 50;
     attributes.max_qp_rd_atom = 16;
     attributes.max_qp_init_rd_atom = 8;
     attributes.max_mr_size = std::uint64_t{1} << 30;

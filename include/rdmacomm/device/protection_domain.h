@@ -19,7 +19,8 @@ namespace rdmacomm {
 /// Threads: all functions from any.
 class ProtectionDomain {
  public:
-  /// Returns  what the operating system said: devices have a limited number of domains, mostly many thousands
+  /// Returns  what the operating system said, mostly std::errc::not_enough_memory: devices have a limited number of domains, as
+  ///          a rule many thousands (DeviceLimits::max_protection_domains); the context names it
   [[nodiscard]] static Result<std::shared_ptr<ProtectionDomain>> create(std::shared_ptr<RDMADevice> device);
   ProtectionDomain(const ProtectionDomain&) = delete;
   ProtectionDomain& operator=(const ProtectionDomain&) = delete;

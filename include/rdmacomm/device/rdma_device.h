@@ -51,6 +51,7 @@ struct DeviceLimits {
   int max_sge_rd = 0;                   ///< slices of one READ
   int max_cqe = 0;                      ///< completions in one completion queue
   int max_qp = 0;                       ///< queue pairs
+  int max_protection_domains = 0;       ///< of all processes together; 0: it does not say
   int max_srq = 0;                      ///< shared receive queues; 0: it has none
   int max_srq_wr = 0;                   ///< receives in one of them
   int max_read_depth = 0;               ///< READs and atomics outstanding as the responder of one queue pair

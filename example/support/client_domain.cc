@@ -1,0 +1,19 @@
+#include "support/client_domain.h"
+
+#include <utility>
+
+namespace rdmacomm::programs {
+
+Status give_own_domain(HcaConfig& hca, std::shared_ptr<RDMADevice> device) {
+  auto domain = ProtectionDomain::create(std::move(device));
+  if (!domain) return domain.status();
+  hca.domain = std::move(*domain);
+  return {};
+}
+
+Result<std::unique_ptr<RDMABuffer>> allocate_for(RDMADevice& device, const std::shared_ptr<ProtectionDomain>& domain,
+                                                 const BufferOptions& options) {
+  return domain ? RDMABuffer::allocate(domain, options) : RDMABuffer::allocate(device, options);
+}
+
+}  // namespace rdmacomm::programs
