@@ -211,11 +211,16 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   fire(*remote_->recv_cq, remote_->wake_fd, solicited);
 }
 
+RDMACOMM_HOT_INLINE const MrEntry* LocalWire::find_allowed(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
+                                                           std::uint64_t length, std::uint32_t access) const noexcept {
+  const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
+  if ((target_->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return nullptr;
+  return find_remote_range(target_registrations_, key, pd, target_qpn_, address, length, access);
+}
+
 RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
                                          std::uint64_t length, std::uint32_t access, TargetRange& range) noexcept {
-  const std::uint32_t remote_access = access & ~static_cast<std::uint32_t>(IBV_ACCESS_LOCAL_WRITE);
-  if ((target_->access.load(std::memory_order_relaxed) & remote_access) != remote_access) return false;
-  const MrEntry* entry = find_remote_range(target_registrations_, key, pd, target_qpn_, address, length, access);
+  const MrEntry* entry = find_allowed(key, pd, address, length, access);
   if (entry == nullptr) return false;
   range = {nullptr, address};
   if (entry->arena == Arena::kNone) return true;
@@ -687,12 +692,30 @@ ibv_wc_status LocalWire::check_rules(const ibv_send_wr& wr, std::uint32_t bytes)
   return allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
 }
 
-ExecResult LocalWire::deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) noexcept {
+/// The same, and that the queue is one that the target's domain has.
+ibv_wc_status LocalWire::check_queue(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) const noexcept {
   // Source: InfiniBand specification, volume 1, annex A14: a number of no queue, or of one in another domain.
-  if (!queue.is_up() || queue.remote_->xrc_domain != remote_->xrc_domain) {
-    return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
-  }
-  const ibv_wc_status status = check_rules(wr, bytes);
+  if (!queue.is_up() || queue.remote_->xrc_domain != remote_->xrc_domain) return IBV_WC_REM_INV_REQ_ERR;
+  return check_rules(wr, bytes);
+}
+
+ExecResult LocalWire::check_xrc(const ibv_send_wr& wr, std::uint32_t total, LocalWire& queue) noexcept {
+  if (peer_ != nullptr && peer_->dead()) return ExecOutcome::kLost;
+  if (target_ == nullptr) return ExecOutcome::kUnreachable;
+  return at_target([&] {
+    ibv_wc_status status = check_queue(wr, total, queue);
+    const auto& at = wr.wr.rdma;
+    const bool named = status == IBV_WC_SUCCESS && total != 0;
+    if (named &&
+        queue.find_allowed(at.rkey, queue.remote_->pd, at.remote_addr, total, needed_access(wr.opcode)) == nullptr) {
+      status = IBV_WC_REM_ACCESS_ERR;
+    }
+    return ExecResult::done(0, status);
+  });
+}
+
+ExecResult LocalWire::deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) noexcept {
+  const ibv_wc_status status = check_queue(wr, bytes, queue);
   if (status != IBV_WC_SUCCESS) return ExecResult::refused(status);
   ExecResult result = ExecOutcome::kUnreachable;
   {

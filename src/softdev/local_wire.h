@@ -76,6 +76,9 @@ class LocalWire final : public Wire {
   /// The same for an XRC request, whose target is the queue pair at this wire's other end and, for all that lies in memory,
   /// the shared receive queue at the end of `queue`.
   [[nodiscard]] ExecResult exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept;
+  /// Whether a READ or WRITE of `total` bytes, which need not be here yet, would be carried out: done() with no bytes, or what
+  /// exec_xrc() would say.
+  [[nodiscard]] ExecResult check_xrc(const ibv_send_wr& wr, std::uint32_t total, LocalWire& queue) noexcept;
   /// Whether the target is there and accepts requests from here.
   [[nodiscard]] bool is_up() const noexcept;
   /// A target in this process only: carries out the next part of a SEND, WRITE or READ of `total` bytes, of which `done`
@@ -120,6 +123,7 @@ class LocalWire final : public Wire {
   ExecResult deliver_datagram(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
   ExecResult deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) noexcept;
   [[nodiscard]] ibv_wc_status check_rules(const ibv_send_wr& wr, std::uint32_t bytes) const noexcept;
+  [[nodiscard]] ibv_wc_status check_queue(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) const noexcept;
   void report_refusal(ibv_wc_status status, std::uint32_t life) noexcept;
   void release_target() noexcept;
   ExecResult exec_send_and_invalidate(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
@@ -141,6 +145,9 @@ class LocalWire final : public Wire {
     const std::uint32_t stride = srq_.shared == nullptr ? view_.stride : srq_.stride;
     return reinterpret_cast<const ibv_sge*>(reinterpret_cast<const std::byte*>(&recv) + stride);
   }
+  /// The registration of that range, if the target's queue pair and the registration allow the access; else nullptr.
+  [[nodiscard]] const MrEntry* find_allowed(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
+                                            std::uint64_t length, std::uint32_t access) const noexcept;
   [[nodiscard]] bool find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                           std::uint32_t access, TargetRange& range) noexcept;
   /// The registration that such a range was found in.

@@ -27,6 +27,12 @@ class NamedTargets {
     return wire;
   }
 
+  /// The wire to `number` if get() has found it and it is still up, else nullptr. Looks for nothing, so it waits for nobody.
+  [[nodiscard]] LocalWire* known(std::uint32_t number) noexcept {
+    const auto found = by_number_.find(number);
+    return found != by_number_.end() && found->second.is_up() ? &found->second : nullptr;
+  }
+
  private:
   /// More are not kept.
   static constexpr std::size_t kMost = 4096;

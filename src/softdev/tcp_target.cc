@@ -58,6 +58,9 @@ class Outward final : public PartMover {
   const std::size_t longest_;
 };
 
+/// Of a long READ of XRC, as much is copied at a time.
+constexpr std::size_t kReadPiece = 64 * 1024;
+
 /// Finds out whether bytes may be moved at all.
 class Nothing final : public PartMover {
  public:
@@ -111,6 +114,11 @@ TcpStep TcpTarget::begin(const TcpRequest& request) {
   current_ = request;
   moved_ = 0;
   if (has_payload(request)) in_stream_ = request.length > kLargestGathered && !queues_;
+  if (queues_ && request.length > kLargestGathered && !is_send(opcode_of(request))) {
+    const ExecResult allowed = check_long_xrc(request);
+    if (!allowed.succeeded()) return settle(allowed);
+    if (!has_payload(request)) return answer_later();
+  }
   return go_on();
 }
 
@@ -236,13 +244,39 @@ TcpStep TcpTarget::check_read() {
   const ibv_send_wr wr = work_request_of(*current_, nothing);
   Nothing mover;
   const ExecResult result = wire_.exec_part(wr, current_->length, 0, mover);
-  if (!result.succeeded()) return settle(result);
+  return result.succeeded() ? answer_later() : settle(result);
+}
+
+/// A READ, with what its memory has when the connection takes it.
+TcpStep TcpTarget::answer_later() {
+  if (queues_) piece_.resize(kReadPiece);
   const BiasedGuard guard(own_.send_lock());
   out_.respond_later(*std::exchange(current_, {}));
   return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
 }
 
+/// Whether the memory that a long one names may be used, before any of it is here.
+ExecResult TcpTarget::check_long_xrc(const TcpRequest& request) {
+  ibv_sge nothing{};
+  return wire_.check_xrc(work_request_of(request, nothing), request.length, queues_->get(request.queue));
+}
+
+/// Bytes that the connection does not take are read again.
+Moved TcpTarget::read_xrc_part(const TcpOutput::Reading& reading) noexcept {
+  LocalWire* const queue = queues_->known(reading.request.queue);
+  if (queue == nullptr) return {0, EFAULT};
+  const std::size_t bytes = std::min<std::size_t>(piece_.size(), reading.request.length - reading.moved);
+  ibv_sge slice{reinterpret_cast<std::uint64_t>(piece_.data()), static_cast<std::uint32_t>(bytes), 0};
+  ibv_send_wr wr = work_request_of(reading.request, slice);
+  wr.wr.rdma.remote_addr += reading.moved;
+  if (!wire_.exec_xrc(wr, *queue).succeeded()) return {0, EFAULT};
+  iovec place{piece_.data(), bytes};
+  const Moved moved = tcp_send(in_.socket(), {&place, 1});
+  return moved.error == 0 || moved.error == EAGAIN ? moved : Moved{0, EFAULT};
+}
+
 Moved TcpTarget::read_part(const TcpOutput::Reading& reading, std::size_t longest) noexcept {
+  if (queues_) return read_xrc_part(reading);
   ibv_sge nothing{};
   const ibv_send_wr wr = work_request_of(reading.request, nothing);
   Outward mover(in_.socket(), longest);

@@ -41,7 +41,8 @@ enum class TcpStep : std::uint8_t {
 /// Is the initiator of the requests that come by one connection: the same checks, copies and completions as on one host
 /// (LocalWire). Small messages go by a buffer, so that many of them cost one system call; large ones straight between the socket
 /// and the target's memory, but for those of XRC: theirs may be the memory of another process, and many initiators take turns at a
-/// queue, which one that sends half a message and then nothing must not keep.
+/// queue, which one that sends half a message and then nothing must not keep. Those are gathered whole, once it is known that the
+/// memory that they name may be used; a long READ of XRC goes by a buffer, a piece at a time.
 ///
 /// One that finds no receive is put aside, without its payload where that is long, and all that come behind it are thrown away,
 /// for answers may be among what follows. Once there is a receive the initiator hears where to begin again.
@@ -85,6 +86,9 @@ class TcpTarget {
   TcpStep write_end();
   TcpStep announce_write();
   TcpStep check_read();
+  TcpStep answer_later();
+  ExecResult check_long_xrc(const TcpRequest& request);
+  Moved read_xrc_part(const TcpOutput::Reading& reading) noexcept;
   TcpStep skip();
   TcpStep fill(std::size_t needed);
   TcpStep settle(const ExecResult& result);
@@ -103,6 +107,7 @@ class TcpTarget {
   const Service service_;
   LocalWire wire_;
   std::optional<NamedTargets> queues_;  // of XRC
+  std::vector<std::byte> piece_;        // of a long READ of XRC
 
   std::optional<TcpRequest> current_;
   std::uint32_t moved_ = 0;     // bytes of the current message, where it goes in parts

@@ -1,0 +1,135 @@
+// An XRC initiator on another host that asks for more than it may have, or reads nothing of what it asks for.
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "softdev/tcp_stranger.h"
+#include "softdev/xrc_scene.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+constexpr std::uint64_t kMiB = 1U << 20;
+
+/// What this process takes at most from here on.
+class PeakMemory {
+ public:
+  PeakMemory() {
+    std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+    before_ = peak();
+  }
+  [[nodiscard]] std::uint64_t grown_by() const { return peak() - before_; }
+
+ private:
+  static std::uint64_t peak() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+    }
+    return 0;
+  }
+
+  std::uint64_t before_ = 0;
+};
+
+/// A shared receive queue and its connection, whose initiator is the test.
+struct XrcTarget {
+  WireVariable variable{"tcp"};
+  Node node;
+  Domain domain{node};
+  Memory memory;
+  Queue queue{node, domain};
+  ManualPeer peer;
+  Qp receiver;
+  UniqueFd connection;
+
+  explicit XrcTarget(std::size_t bytes) : memory(node, bytes), receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd)) {
+    receiver.connect_to(peer.number);
+    connection = knock(receiver.number());
+    TcpGreeting greeting;
+    greeting.kind = GreetingKind::kConnection;
+    greeting.service = Service::kXrc;
+    greeting.initiator_qpn = peer.number;
+    greeting.target_qpn = receiver.number();
+    greeting.path_mtu = 4096;
+    say(connection, greeting);
+    const UniqueFd question = peer.accept();
+    (void)hear<TcpGreeting>(question);
+    welcome(question);
+    EXPECT_EQ(hear<TcpWelcome>(connection).answer, Welcome::kYes);
+  }
+  void ask(ibv_wr_opcode opcode, std::uint32_t key, std::uint32_t length) const {
+    TcpRequest request;
+    request.opcode = static_cast<std::uint8_t>(opcode);
+    request.length = length;
+    request.key = key;
+    request.queue = queue.number();
+    request.address = memory.address();
+    say(connection, request);
+  }
+  void expect_refused() const {
+    const auto answer = hear<TcpAnswer>(connection);
+    EXPECT_EQ(answer.kind, TcpAnswer::kFailed);
+    EXPECT_EQ(answer.status, IBV_WC_REM_ACCESS_ERR);
+  }
+};
+
+TEST(XrcHostile, AReadThatIsRefusedTakesNoMemory) {
+  const XrcTarget scene(4096);
+  const PeakMemory memory;
+  scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey + 1, 512 * kMiB);
+  scene.expect_refused();
+  EXPECT_LT(memory.grown_by(), 64 * kMiB);
+}
+
+TEST(XrcHostile, AReadBeyondTheRegionTakesNoMemory) {
+  const XrcTarget scene(4096);
+  const PeakMemory memory;
+  scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, 512 * kMiB);
+  scene.expect_refused();
+  EXPECT_LT(memory.grown_by(), 64 * kMiB);
+}
+
+/// It is refused before its bytes have come.
+TEST(XrcHostile, AWriteBeyondTheRegionIsNotWaitedFor) {
+  const XrcTarget scene(4096);
+  scene.ask(IBV_WR_RDMA_WRITE, scene.memory.mr->rkey, 512 * kMiB);
+  scene.expect_refused();
+}
+
+TEST(XrcHostile, ReadsWhoseBytesNobodyTakesTakeNoMemory) {
+  constexpr std::uint32_t kLong = 4 * kMiB;
+  constexpr int kReads = 64;
+  XrcTarget scene(kLong);
+  scene.memory.fill(3);
+  const PeakMemory memory;
+  for (int i = 0; i < kReads; ++i) scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, kLong);
+  std::vector<std::byte> bytes(kLong);
+  for (int i = 0; i < kReads; ++i) {
+    const auto answer = hear<TcpAnswer>(scene.connection);
+    ASSERT_EQ(answer.kind, TcpAnswer::kPayload);
+    ASSERT_EQ(answer.length, kLong);
+    ASSERT_EQ(recv(scene.connection.get(), bytes.data(), kLong, MSG_WAITALL), static_cast<ssize_t>(kLong));
+    ASSERT_EQ(std::memcmp(bytes.data(), scene.memory.data, kLong), 0) << i;
+  }
+  EXPECT_LT(memory.grown_by(), kReads * kLong / 4);
+}
+
+/// The memory may go while its bytes are on their way: the answer has said that it would be whole.
+TEST(XrcHostile, AReadOfMemoryThatGoesEndsTheConnection) {
+  constexpr std::uint32_t kLong = 64 * kMiB;
+  XrcTarget scene(kLong);
+  scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, kLong);
+  EXPECT_EQ(hear<TcpAnswer>(scene.connection).length, kLong);
+  scene.memory.mr.reset();
+  std::vector<std::byte> bytes(kLong);
+  EXPECT_LT(recv(scene.connection.get(), bytes.data(), kLong, MSG_WAITALL), static_cast<ssize_t>(kLong));
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test
