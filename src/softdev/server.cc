@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "softdev/mr_table.h"
@@ -22,6 +23,17 @@
 #include "softdev/unix_packet.h"
 
 namespace rdmacomm::softdev {
+namespace {
+
+/// Of a kFail. Other numbers are events of something else than a queue pair, or of nothing.
+[[nodiscard]] std::optional<ibv_event_type> reported_event(std::uint32_t argument) noexcept {
+  for (const ibv_event_type each : {IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR}) {
+    if (argument == static_cast<std::uint32_t>(each)) return each;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 int Server::start() {
   epoll_->reset(epoll_create1(EPOLL_CLOEXEC));
@@ -152,8 +164,7 @@ bool Server::answer(Watched& initiator) {
   if (received < static_cast<ssize_t>(sizeof(request)) || request.magic != kControlMagic) return false;
   if (is_report(request.kind)) {
     if (!initiator.may_share) return false;
-    take_report(request, initiator);
-    return true;
+    return take_report(request, initiator);
   }
   payload.resize(static_cast<std::size_t>(received) - sizeof(request));
   reply(request, initiator, payload);
@@ -265,24 +276,32 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   return 0;
 }
 
-void Server::take_report(const Request& request, Watched& initiator) {
+bool Server::take_report(const Request& request, Watched& initiator) {
   if (request.kind == RequestKind::kDetach) {
     // One: an initiator by TCP that has come again may be here before what it was before is gone.
     const auto detached = std::ranges::find_if(initiator.targets, [&request](const Attachment& attachment) {
       return attachment.target->qp_base.qp_num == request.qpn && attachment.initiator_qpn == request.peer_qpn;
     });
     if (detached != initiator.targets.end()) initiator.targets.erase(detached);
-    return;
+    return true;
   }
   const auto qp = context_.queue_pairs().find(request.qpn);
   if (request.kind == RequestKind::kReleased) context_.stragglers().sweep();
-  if (qp == nullptr) return;
-  if (request.kind == RequestKind::kReleased) return qp->notify_receiver();
-  if (request.kind == RequestKind::kLimit) return qp->raise_srq_limit();
+  if (request.kind == RequestKind::kFail) return take_failure(request, qp.get());
+  if (qp == nullptr) return true;
+  request.kind == RequestKind::kReleased ? qp->notify_receiver() : qp->raise_srq_limit();
+  return true;
+}
+
+/// The same of one that broke the rules of a queue pair (nullptr: it has gone).
+bool Server::take_failure(const Request& request, SoftQp* qp) {
+  const auto event = reported_event(request.argument);
+  if (!event) return false;
   // Not done here: whoever holds the send queue may be waiting for an answer of this thread's.
-  if (!qp->request_failure(static_cast<std::uint32_t>(request.operand))) return;
+  if (qp == nullptr || !qp->request_failure(static_cast<std::uint32_t>(request.operand))) return true;
   context_.retrier().wake();
-  qp->raise(static_cast<ibv_event_type>(request.argument));
+  qp->raise(*event);
+  return true;
 }
 
 void Server::initiator_gone(const Watched& initiator) {

@@ -82,7 +82,9 @@ class Server {
   UniqueFd reply_channel(const Request& request, Answer& answer);
   int access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
                     std::span<std::byte> out);
-  void take_report(const Request& request, Watched& initiator);
+  /// false: it is none that a request can cause.
+  bool take_report(const Request& request, Watched& initiator);
+  bool take_failure(const Request& request, SoftQp* qp);
 
   SoftContext& context_;
   std::shared_ptr<UniqueFd> epoll_ = std::make_shared<UniqueFd>();  // peers that outlive the thread have it, too
