@@ -1,8 +1,10 @@
 #include "pipes/receiver.h"
 
+#include <algorithm>
 #include <iostream>
 #include <mutex>
 #include <sstream>
+#include <utility>
 
 #include "pipes/standard_streams.h"
 #include "rdmacomm/connector/stop_event.h"
@@ -102,7 +104,7 @@ class Receiver {
   }
 
   /// Whether a byte has come, or word that none will.
-  [[nodiscard]] bool has_received() const noexcept { return progress_.bytes() > 0 || concluded_; }
+  [[nodiscard]] bool has_received() const noexcept { return begun_; }
 
   Status run() {
     const auto began = std::chrono::steady_clock::now();
@@ -126,10 +128,13 @@ class Receiver {
     stream_->abort("it cannot be passed on: " + programs::reason_text(why));
   }
 
+  /// The sender has sent something. Only now are those behind this one told of it: whoever reaches the port can come and go.
+  Status begin() {
+    if (std::exchange(begun_, true) || !outlets_) return {};
+    return outlets_->connect(options_.forward);
+  }
+
   Status receive_all() {
-    if (outlets_) {
-      if (Status connected = outlets_->connect(options_.forward); !connected.ok()) return connected;
-    }
     for (;;) {
       auto block = stream_->next(Deadline::after(kLookAtReader));
       if (!block && block.code() != Errc::kTimeout) return programs::explained(*sender_, block.status());
@@ -144,6 +149,7 @@ class Receiver {
   }
 
   Status take(StreamBlock block) {
+    if (Status begun = begin(); !begun.ok()) return begun;
     const auto shared = std::make_shared<const StreamBlock>(std::move(block));
     if (outlets_) outlets_->push(shared->slice(), shared);
     checksum_.update(shared->bytes());
@@ -157,7 +163,7 @@ class Receiver {
     if (!message) return programs::explained(*sender_, message.status());
     const auto total = Total::decode(*message);
     if (!total) return total.error();
-    concluded_ = true;
+    if (Status begun = begin(); !begun.ok()) return begun;
     if (total->bytes != progress_.bytes()) {
       return make_error(std::make_error_code(std::errc::io_error),
                         std::to_string(progress_.bytes()) + " bytes have come of " + std::to_string(total->bytes));
@@ -222,7 +228,7 @@ class Receiver {
   programs::Progress progress_;
   // Who only passes on leaves it to those behind it, whose verdict counts: they look at what has come to the end of the way.
   const bool checked_;
-  bool concluded_ = false;
+  bool begun_ = false;
   programs::Checksum checksum_;
   std::optional<Outlets> outlets_;  // whose threads use all of the above
 };
@@ -243,6 +249,14 @@ Result<std::shared_ptr<EndPoint>> wait_for_sender(Door& door, std::optional<std:
 
 void say(const std::string& text) {
   std::cerr << programs::program_name() << ": " << text << std::endl;
+}
+
+/// Whether a run that brought nothing has ended by what the sender did, or did not do; not by its own word, nor for want of
+/// something on this side.
+bool is_senders_fault(std::error_code code) {
+  const auto faults = {Errc::kPeerLost,         Errc::kTimeout,     Errc::kBadMessage, Errc::kVersionMismatch,
+                       Errc::kIncompatiblePeer, Errc::kLocalLength, Errc::kFlushed,    Errc::kLocalQueuePair};
+  return std::ranges::any_of(faults, [code](Errc fault) { return code == fault; });
 }
 
 /// received  becomes true when there is something of this sender's
@@ -283,9 +297,7 @@ Status run_receiver(const ReceiverOptions& options) {
     if (options.flags.verbose) say("the sender is " + (*sender)->peer());
     bool received = false;
     Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, received);
-    // Whoever reaches the port can come and go. Those behind this one have been told of the sender, and end with it.
-    const bool was_nobody = outcome.code() == Errc::kPeerLost && !received && options.forward.empty();
-    if (!was_nobody) return outcome;
+    if (received || !is_senders_fault(outcome.code())) return outcome;
     say(programs::reason_text(outcome) + "; it had sent nothing: the next sender is waited for");
     (void)(*sender)->close();
     door->wait_for_another();

@@ -22,8 +22,8 @@ struct ReceiverOptions {
   std::function<void(std::uint16_t port)> listening = {};  ///< called once a sender can connect
 };
 
-/// Waits for one sender, and writes what it sends. Without `forward`, one that goes before it has sent anything is none: the next
-/// one is waited for. Returns  ok: all has come, is written and passed on, and is the same
+/// Waits for one sender, and writes what it sends. One that goes, or breaks the rules, before it has sent anything is none: the next
+/// one is waited for. Those that it passes on to are connected when the first byte has come. Returns  ok: all has come, is written and passed on, and is the same
 [[nodiscard]] Status run_receiver(const ReceiverOptions& options);
 
 }  // namespace rdmacomm::pipes

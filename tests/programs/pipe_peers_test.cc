@@ -33,11 +33,15 @@ PipeFlags flags_for(const HostPort& address) {
 /// A receiver that writes to /dev/null, on a thread.
 struct RunningReceiver {
   /// forward  and whom else it passes on to, without writing then
-  explicit RunningReceiver(const std::vector<HostPort>& forward = {})
+  /// handshake  how long a sender may take to open its stream
+  explicit RunningReceiver(const std::vector<HostPort>& forward = {},
+                           std::chrono::milliseconds handshake = std::chrono::seconds(20))
       : null(::open("/dev/null", O_WRONLY | O_CLOEXEC)) {
     std::promise<std::uint16_t> listening;
-    outcome = std::async(std::launch::async, [this, forward, port_of = &listening] {
-      return run_receiver({.flags = flags_for({"127.0.0.1", 0}),
+    PipeFlags flags = flags_for({"127.0.0.1", 0});
+    flags.connection.session.tcp.handshake_timeout = handshake;
+    outcome = std::async(std::launch::async, [this, flags, forward, port_of = &listening] {
+      return run_receiver({.flags = flags,
                            .timeout = std::chrono::seconds(20),
                            .output = forward.empty(),
                            .forward = forward,
@@ -217,6 +221,53 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneLeavesBeforeItSendsAnything) {
   EXPECT_EQ(sender->send("x", {.bytes = 1}), "fine");
   sender->endpoint->stop();
   EXPECT_EQ(receiver.says(), "ok");
+}
+
+/// A sender behind those that a test has let go; what it sends arrives.
+void expect_the_next_is_served(RunningReceiver& receiver, std::optional<ForgedSender>& sender) {
+  connect_in_turn(sender, receiver.port);
+  sender->open_stream(sender->endpoint);
+  EXPECT_EQ(sender->send("x", {.bytes = 1}), "fine");
+  sender->endpoint->stop();
+  EXPECT_EQ(receiver.says(), "ok");
+}
+
+/// Those behind it hear nothing of senders that send nothing.
+TEST(PipeReceiver, PassesOnTheNextSendersBytesWhereOneLeavesBefore) {
+  RunningReceiver last;
+  RunningReceiver middle({{"127.0.0.1", last.port}});
+  std::optional<ForgedSender> sender;
+  connect_in_turn(sender, middle.port);  // and leaves before there is a stream
+  connect_in_turn(sender, middle.port);
+  sender->open_stream(sender->endpoint);
+  sender->endpoint->stop();
+  expect_the_next_is_served(middle, sender);
+  EXPECT_EQ(last.says(), "ok");
+}
+
+TEST(PipeReceiver, WaitsForTheNextWhereOneSendsNoStream) {
+  RunningReceiver last;
+  RunningReceiver middle({{"127.0.0.1", last.port}});
+  std::optional<ForgedSender> sender;
+  for (const std::size_t bytes : {std::size_t{64}, std::size_t{1} << 20}) {
+    connect_in_turn(sender, middle.port);
+    const auto garbage = RDMABuffer::allocate(*sender->device(), {.block_bytes = bytes}).value();
+    std::memset(garbage->data(), 0xa5, bytes);
+    EXPECT_FALSE(sender->endpoint->channel(kChannel)->post_send(garbage->at(0), 1));
+    (void)sender->endpoint->sync_with_peer(std::string("rdmacomm.stream.") + kChannel, soon());
+    while (sender->endpoint->receive_message(soon())) {  // until the receiver ends the connection
+    }
+  }
+  expect_the_next_is_served(middle, sender);
+  EXPECT_EQ(last.says(), "ok");
+}
+
+TEST(PipeReceiver, WaitsForTheNextWhereOneOpensNoStream) {
+  RunningReceiver receiver({}, std::chrono::seconds(2));
+  std::optional<ForgedSender> sender;
+  connect_in_turn(sender, receiver.port);
+  EXPECT_FALSE(sender->endpoint->receive_message(soon()));
+  expect_the_next_is_served(receiver, sender);
 }
 
 /// A receiver that says what a test wants.

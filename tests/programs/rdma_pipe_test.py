@@ -719,6 +719,8 @@ class Errors(PipeTest):
             nobody = f"127.0.0.1:{probe.getsockname()[1]}"
             receiver, port = self.recv(f"--forward={nobody}", "--connect-timeout=0.5")
             sender = self.send(port, stdin=subprocess.PIPE)
+            sender.process.stdin.write(b"x")  # before that, nobody is to be reached
+            sender.process.stdin.flush()
             self.assert_failed(receiver, nobody)
             self.assert_failed(sender, nobody)
 
