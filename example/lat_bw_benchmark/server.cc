@@ -121,8 +121,9 @@ class BenchmarkServer final : public programs::DeliveringSession<ServerSession> 
 /// Does what the client orders, until it is done.
 class Follower {
  public:
+  /// thinking  as in ServerOptions
   Follower(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
-           bool yield_when_idle)
+           bool yield_when_idle, std::chrono::milliseconds thinking)
       : lane_({.endpoint = endpoint,
                .delivery = delivery,
                .workspace = *job.workspace,
@@ -132,12 +133,14 @@ class Follower {
                .yield_when_idle = yield_when_idle}),
         workspace_(*job.workspace),
         guest_(*job.guest),
-        cells_(job.plan.cells()) {}
+        plan_(job.plan),
+        cells_(job.plan.cells()),
+        thinking_(thinking) {}
 
   Status follow() {
     for (;;) {
       // Between two orders a client computes its statistics, which can take seconds.
-      guest_.set_working(ordered_);
+      if (ordered_) pause(thinking_);
       const auto bytes = lane_.endpoint().receive_message(Deadline::never());
       if (!bytes) return bytes.error();
       guest_.set_working(true);
@@ -154,6 +157,20 @@ class Follower {
   [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
  private:
+  /// From now on only the client works. What the server did before is progress.
+  void pause(std::chrono::milliseconds most) {
+    guest_.note_progress();
+    guest_.set_pause(most);
+    guest_.set_working(false);
+  }
+  /// How long a part of which the server sees nothing can take at its client, on a slow network: four times what the plan says,
+  /// else a millisecond and 10 ns a byte for each iteration.
+  [[nodiscard]] std::chrono::milliseconds longest(const Order& order) const {
+    using std::chrono::milliseconds;
+    if (plan_.duration_us != 0) return milliseconds(4 * plan_.duration_us / 1000);
+    const std::uint64_t each_us = 1000 + cells_[order.cell].bytes / 100;
+    return milliseconds(order.iterations * each_us / 1000);
+  }
   Status carry_out(const Order& order) {
     if (order.cell >= cells_.size())
       return make_error(Errc::kBadMessage, "the client orders a cell that its plan has not");
@@ -162,8 +179,10 @@ class Follower {
     if (Status ready = part->prepare(); !ready.ok()) return ready;
     if (Status sent = endpoint.send_message(pack(Ready{}), deadline()); !sent.ok()) return sent;
     if (Status done = part->run(); !done.ok()) return done;
+    pause(thinking_ + longest(order));
     const auto finish = endpoint.receive_message(Deadline::never());
     if (!finish) return finish.error();
+    guest_.set_working(true);
     if (const auto is_finish = unpack<Finish>(*finish); !is_finish) return is_finish.error();
     part->finish();
     const bool own_direction = cells_[order.cell].metric == Metric::kBothWays;
@@ -183,7 +202,9 @@ class Follower {
   Lane lane_;
   Workspace& workspace_;
   programs::Guest& guest_;
+  const Plan& plan_;
   const std::vector<Cell> cells_;
+  const std::chrono::milliseconds thinking_;
   bool ordered_ = false;
 };
 
@@ -195,12 +216,12 @@ struct Run {
 
 /// One client's run, from the established connection to its end.
 Run serve(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
-          bool yield_when_idle) {
+          bool yield_when_idle, std::chrono::milliseconds thinking) {
   if (Status fits = check_workspace(endpoint, job.plan); !fits.ok()) return {.outcome = fits};
   if (job.reply.cpu >= 0) {
     if (Status pinned = programs::pin_this_thread(job.reply.cpu); !pinned.ok()) return {.outcome = pinned};
   }
-  Follower follower(endpoint, delivery, job, clock, yield_when_idle);
+  Follower follower(endpoint, delivery, job, clock, yield_when_idle, thinking);
   Run run{.outcome = follower.follow()};
   run.ordered = follower.ordered();
   // The client is told why, unless it has gone before.
@@ -226,7 +247,7 @@ Status run_server(const ServerOptions& options) {
     while (session->wait_for_endpoint(Deadline::after({}))) {  // which holds those that are served already, too
     }
     Job* const job = session->job_of(*endpoint);
-    Run run = job != nullptr ? serve(*endpoint, session->delivery, *job, clock, one_cpu)
+    Run run = job != nullptr ? serve(*endpoint, session->delivery, *job, clock, one_cpu, options.thinking)
                              : Run{.outcome = make_error(Errc::kWrongState, "no plan for " + endpoint->peer())};
     Status closed = endpoint->close();
     session->job_done(*endpoint);

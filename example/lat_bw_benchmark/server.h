@@ -17,6 +17,8 @@ struct ServerOptions {
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
   /// A client that has ordered nothing for so long gives way to one that waits.
   std::chrono::milliseconds rest{1000};
+  /// How long a client may compute between two orders. After that it gives way, too.
+  std::chrono::milliseconds thinking{60'000};
 };
 
 /// Serves one client after the other: one, or any number with keep_serving. A client that comes while another one is

@@ -37,7 +37,7 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
   if (std::ranges::count_if(waiting_, of_its_host) >= limits_.guests_of_a_host) return busy();
   const auto newcomer = waiting_.insert(waiting_.end(), {.host = guest->host_, .bytes = bytes});
   while (!fits(*newcomer) || !is_next(*newcomer)) {
-    if (const auto resting = find_resting(*newcomer, Clock::now())) {
+    if (const auto resting = find_resting(*newcomer, clock_())) {
       last_host_ = resting->host_;
       resting->dismissed_ = true;
       const auto dismiss = std::exchange(resting->dismiss_, {});
@@ -56,7 +56,7 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
   waiting_.erase(newcomer);
   changed_.notify_all();
   if (Status enough = check_memory(bytes); !enough.ok()) return enough.error();
-  guest->seen_at_ = Clock::now();
+  guest->seen_at_ = clock_();
   guests_.push_back(guest);
   return guest;
 }
@@ -64,7 +64,7 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
 void GuestPlaces::set_dismissal(Guest& guest, std::function<void(const Error&)> dismiss) {
   const std::lock_guard lock(mutex_);
   guest.dismiss_ = std::move(dismiss);
-  guest.seen_at_ = Clock::now();
+  guest.seen_at_ = clock_();
   changed_.notify_all();
 }
 
@@ -124,7 +124,8 @@ std::shared_ptr<Guest> GuestPlaces::find_resting(const Newcomer& newcomer, Clock
     if (std::exchange(guest->seen_progress_, progress) != progress || guest->working_.load(std::memory_order_relaxed)) {
       guest->seen_at_ = now;
     }
-    const bool rests = guest->dismiss_ && now - guest->seen_at_ >= limits_.rest;
+    const auto pause = std::max(guest->pause_.load(std::memory_order_relaxed), limits_.rest);
+    const bool rests = guest->dismiss_ && now - guest->seen_at_ >= pause;
     if (!rests || !in_the_way(*guest, newcomer)) continue;
     if (!found || guests_of(guest->host_) > guests_of(found->host_)) found = guest;
   }

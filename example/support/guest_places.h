@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
@@ -35,6 +36,9 @@ class Guest {
   }
   /// While the server or the client works for as long as the client's job takes, the guest does not rest.
   void set_working(bool working) noexcept { working_.store(working, std::memory_order_relaxed); }
+  /// While the client does what the server cannot see: the guest rests if it has done nothing for `most`, or for
+  /// PlaceLimits::rest, whichever is longer.
+  void set_pause(std::chrono::milliseconds most) noexcept { pause_.store(most, std::memory_order_relaxed); }
 
  private:
   friend class GuestPlaces;
@@ -45,6 +49,7 @@ class Guest {
   std::uint64_t bytes_ = 0;
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<bool> working_{false};
+  std::atomic<std::chrono::milliseconds> pause_{};
   std::function<void(const Error&)> dismiss_ = {};
   bool dismissed_ = false;
   std::uint64_t seen_progress_ = 0;  // progress_ when it was last seen to change, which was at seen_at_
@@ -55,7 +60,11 @@ class Guest {
 /// server allocate is bounded by PlaceLimits. Threads: any.
 class GuestPlaces {
  public:
-  explicit GuestPlaces(const PlaceLimits& limits) : limits_(limits) {}
+  using Clock = Deadline::Clock;
+
+  /// clock  by which guests rest
+  explicit GuestPlaces(const PlaceLimits& limits, std::function<Clock::time_point()> clock = Clock::now)
+      : limits_(limits), clock_(std::move(clock)) {}
   GuestPlaces(const GuestPlaces&) = delete;
   GuestPlaces& operator=(const GuestPlaces&) = delete;
 
@@ -78,7 +87,6 @@ class GuestPlaces {
   [[nodiscard]] std::size_t waiting() const;
 
  private:
-  using Clock = Deadline::Clock;
   struct Newcomer {
     std::string host;
     std::uint64_t bytes;
@@ -93,6 +101,7 @@ class GuestPlaces {
   [[nodiscard]] Error busy() const;
 
   const PlaceLimits limits_;
+  const std::function<Clock::time_point()> clock_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::list<std::shared_ptr<Guest>> guests_;

@@ -96,6 +96,42 @@ TEST(GuestPlaces, AGuestThatWorksStays) {
   EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
 }
 
+/// Between two orders a client computes, for a while and no longer.
+TEST(GuestPlaces, AGuestThatPausesStaysUntilItsPauseIsOver) {
+  using std::chrono::seconds;
+  Deadline::Clock::time_point time{};
+  GuestPlaces places({.guests = 1, .rest = seconds(1)}, [&time] { return time; });
+  std::vector<std::string> dismissed;
+  const auto first = places.admit("a:1", 1, now()).value();
+  leaves_when_dismissed(places, *first, "a:1", dismissed);
+  first->set_pause(seconds(60));
+  first->note_progress();
+  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());  // from now on its pause is seen
+  time += seconds(59);
+  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  first->note_progress();
+  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  time += seconds(59);
+  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value()) << "it has done something meanwhile";
+  EXPECT_TRUE(dismissed.empty());
+  time += seconds(1);
+  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
+  EXPECT_THAT(dismissed, testing::ElementsAre("a:1"));
+}
+
+TEST(GuestPlaces, AGuestWhosePauseWasShorterThanRestRests) {
+  Deadline::Clock::time_point time{};
+  GuestPlaces places({.guests = 1, .rest = std::chrono::seconds(5)}, [&time] { return time; });
+  std::vector<std::string> dismissed;
+  const auto first = places.admit("a:1", 1, now()).value();
+  leaves_when_dismissed(places, *first, "a:1", dismissed);
+  first->set_pause(milliseconds(0));
+  time += std::chrono::seconds(4);
+  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  time += std::chrono::seconds(1);
+  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
+}
+
 TEST(GuestPlaces, AGuestThatIsStillBeingConnectedStays) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
   ASSERT_TRUE(places.admit("a:1", 1, now()).has_value());

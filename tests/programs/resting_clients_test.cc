@@ -193,6 +193,40 @@ TEST(BenchmarkServer, AClientThatOrdersNothingGivesWay) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
+/// A client that gives an order, of a part that the server only watches, and rests before or behind the part's end.
+void order(EndPoint& endpoint, bool to_its_end) {
+  const auto soon = [] { return Deadline::after(std::chrono::seconds(20)); };
+  const benchmark::Order first{.cell = 0, .iterations = 1, .sequence = 1};
+  ASSERT_TRUE(endpoint.send_message(benchmark::pack(first), soon()).ok());
+  ASSERT_TRUE(endpoint.receive_message(soon()).has_value()) << "it is ready";
+  if (!to_its_end) return;
+  ASSERT_TRUE(endpoint.send_message(benchmark::pack(benchmark::Finish{}), soon()).ok());
+  ASSERT_TRUE(endpoint.receive_message(soon()).has_value()) << "it reports";
+}
+
+TEST(BenchmarkServer, AClientThatOrdersOnceAndRestsGivesWay) {
+  benchmark::Plan plan = short_plan();
+  plan.tests = {benchmark::TestKind::kBw};
+  for (const bool to_its_end : {true, false}) {
+    SCOPED_TRACE(to_its_end);
+    RunningServer<benchmark::ServerOptions> server(
+        [](const benchmark::ServerOptions& given) {
+          benchmark::ServerOptions options = given;
+          options.thinking = milliseconds(1);
+          return benchmark::run_server(options);
+        },
+        milliseconds(1));
+    const auto stranger =
+        make_session<RestingClient>(server.port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
+    const auto endpoint = stranger->connect();
+    ASSERT_TRUE(endpoint.has_value()) << endpoint.error().message();
+    ASSERT_NO_FATAL_FAILURE(order(**endpoint, to_its_end));
+    EXPECT_FALSE(measure({"127.0.0.1", server.port}).ok()) << "the stranger's was the one run";
+    stranger->stop();
+    EXPECT_THAT(server.outcome.get().message(), testing::HasSubstr("did nothing while another one waited"));
+  }
+}
+
 // ServerSession::wait_for_endpoint() does not hand out what has ended in these modes: its place was lost for ever.
 TEST(BenchmarkServer, AClientThatLeavesAtOnceHasHadNoRunInAnyMode) {
   for (const ThreadMode threads : {ThreadMode::kThreadPerCompletionQueue, ThreadMode::kThreadPerChannel}) {
