@@ -30,6 +30,9 @@ std::shared_ptr<RDMADevice> RDMASession::device() const {
 const SessionOptions& RDMASession::options() const noexcept {
   return core_->options();
 }
+void RDMASession::on_connect_failed(const std::string& peer, const Error& why) {
+  core_->log_failed(peer, why);
+}
 
 Status ServerSession::start() {
   return core_->start_server();

@@ -48,6 +48,8 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   ///
   /// destroyed_as  the class that is left of it
   void check_stopped_before(const std::type_info& destroyed_as) const;
+  /// A connection did not become an endpoint.
+  void log_failed(const std::string& peer, const Error& why);
   [[nodiscard]] bool stopped() const;
   [[nodiscard]] std::vector<std::shared_ptr<EndPoint>> endpoints() const;
   [[nodiscard]] std::shared_ptr<RDMADevice> device() const;
@@ -183,6 +185,8 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   std::map<Id, std::shared_ptr<Connector>> waiting_;  // for a place in the handshake
   LogPace pause_pace_;
   LogPace drop_pace_;
+
+  LogPace refusal_pace_;  // any thread's
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

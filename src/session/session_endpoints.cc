@@ -84,6 +84,16 @@ void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connect
   wake_event_->signal();
 }
 
+void SessionCore::log_failed(const std::string& peer, const Error& why) {
+  const bool stranger = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost;
+  if (stranger) {
+    RDMACOMM_VLOG(1) << "a connection from " << peer << " came to nothing: " << why.message();
+  } else if (const auto others = refusal_pace_.due()) {
+    RDMACOMM_LOG(WARNING) << "no endpoint for " << peer << ": " << why.message()
+                          << (*others == 0 ? "" : "; and " + std::to_string(*others) + " more lately");
+  }
+}
+
 EndPointSetup SessionCore::setup(Admission& admission) {
   return {.hooks = hooks_,
           .tcp = options_.tcp,

@@ -318,6 +318,33 @@ std::string said_by(Run&& run) {
   return ::testing::internal::GetCapturedStderr();
 }
 
+/// What the log has of a server that refuses each of its clients.
+std::size_t lines_of_refusals(int clients) {
+  struct Refusing : ServerSession {
+    using ServerSession::ServerSession;
+    Status lazy_config_hca(HcaConfig&, const PeerInfo&) override {
+      return make_error(Errc::kIncompatiblePeer, "nobody is served here");
+    }
+  };
+  const std::string log = said_by([clients] {
+    const auto server = make_session<Refusing>(local_options());
+    EXPECT_TRUE(server->start().ok());
+    const auto client = make_session<ClientSession>(local_options(server->port()));
+    for (int i = 0; i < clients; ++i) EXPECT_EQ(client->connect().code(), Errc::kPeerRefused);
+  });
+  std::size_t lines = 0;
+  for (auto at = log.find("nobody is served here"); at != std::string::npos;
+       at = log.find("nobody is served here", at + 1))
+    ++lines;
+  return lines;
+}
+
+/// One line in LogPace::kPeriod, however many come.
+TEST(OnConnectFailed, ClientsThatAreRefusedDoNotFillTheLog) {
+  EXPECT_EQ(lines_of_refusals(1), 1U);
+  EXPECT_LE(lines_of_refusals(60), 6U);
+}
+
 TEST(SessionOnTheStack, SaysThatItsHooksAreLost) {
   const std::string lost = said_by([] {
     TestServer server(local_options());

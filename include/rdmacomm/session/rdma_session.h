@@ -46,6 +46,8 @@ class RDMASession : public SessionHooks {
   [[nodiscard]] std::shared_ptr<RDMADevice> device() const;
   [[nodiscard]] const SessionOptions& options() const noexcept;
 
+  void on_connect_failed(const std::string& peer, const Error& why) override;
+
  protected:
   friend class SessionCore;  // of another session, with SessionOptions::queues_of
   enum class Role : std::uint8_t { kServer, kClient };
