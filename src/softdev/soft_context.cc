@@ -303,6 +303,7 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device) {
   int error = read_lateness(context->lateness_);
   const char* const use = ::secure_getenv(kTcpVariable);
   if (error == 0 && !read_tcp_use(use == nullptr ? "" : use, context->tcp_use_)) error = EINVAL;
+  // In a program with more rights than its user has, too: it takes addresses away and adds none.
   const char* const listen = std::getenv(kListenVariable);
   const bool is_listed = listen != nullptr && *listen != '\0';
   if (is_listed && !TcpAddresses::read(listen, context->tcp_addresses_.emplace())) error = EINVAL;

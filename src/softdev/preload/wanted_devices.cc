@@ -12,7 +12,7 @@ namespace rdmacomm::softdev::preload {
 namespace {
 
 std::string_view variable(const char* name) {
-  const char* const value = std::getenv(name);
+  const char* const value = ::secure_getenv(name);
   return value == nullptr ? "" : value;
 }
 
