@@ -9,7 +9,6 @@
 
 #include "connector/cm_refusal.h"
 #include "rdmacomm/base/log.h"
-#include "rdmacomm/base/wire.h"
 #include "rdmacomm/verbs/call.h"
 
 namespace rdmacomm {
@@ -189,12 +188,9 @@ bool CmStream::may_send() const {
 
 bool CmStream::post_segment(std::span<const std::byte> bytes, std::uint16_t flags) {
   const std::uint32_t slot = free_send_slots_.back();
-  WireWriter header;
-  header.put(static_cast<std::uint16_t>(bytes.size()));
-  header.put(window_->sent());
-  header.put(flags);
-  header.put(std::uint16_t{0});
-  std::memcpy(send_slot(slot), header.bytes().data(), kHeaderBytes);
+  const CmSegment header{
+      .length = static_cast<std::uint16_t>(bytes.size()), .credits = window_->sent(), .flags = flags};
+  std::memcpy(send_slot(slot), header.encode().data(), kHeaderBytes);
   if (!bytes.empty()) std::memcpy(send_slot(slot) + kHeaderBytes, bytes.data(), bytes.size());
   ibv_sge slice{};
   slice.addr = reinterpret_cast<std::uint64_t>(send_slot(slot));
@@ -278,17 +274,14 @@ void CmStream::take_completion(const ibv_wc& completion) {
 }
 
 void CmStream::take_segment(std::uint32_t slot, std::uint32_t bytes) {
-  WireReader header(std::span(receive_slot(slot), std::min(bytes, kHeaderBytes)));
-  const std::uint32_t length = header.get<std::uint16_t>();
-  const auto credits = header.get<std::uint16_t>();
-  const auto flags = header.get<std::uint16_t>();
-  if (!header.ok() || bytes != kHeaderBytes + length || !window_->received(credits)) {
+  const auto header = CmSegment::decode(std::span(receive_slot(slot), std::min(bytes, kSlotBytes)));
+  if (!header || !window_->received(header->credits)) {
     return fail("it sent " + std::to_string(bytes) + " bytes that are no segment: a defect of its program");
   }
   may_speak_ = true;
-  if ((flags & kLastSegment) != 0) peer_ended_ = true;
-  if (length == 0) return give_back(slot);
-  arrived_.push_back({.slot = slot, .begin = kHeaderBytes, .end = kHeaderBytes + length});
+  if ((header->flags & CmSegment::kLast) != 0) peer_ended_ = true;
+  if (header->length == 0) return give_back(slot);
+  arrived_.push_back({.slot = slot, .begin = kHeaderBytes, .end = kHeaderBytes + header->length});
 }
 
 void CmStream::take_cm_events() {
@@ -373,7 +366,7 @@ bool CmStream::ended() {
 void CmStream::end_sending() noexcept {
   const std::lock_guard lock(mutex_);
   progress();
-  if (may_send()) (void)post_segment({}, kLastSegment);
+  if (may_send()) (void)post_segment({}, CmSegment::kLast);
 }
 
 void CmStream::shut_down(LastBytes last) noexcept {

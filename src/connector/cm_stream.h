@@ -14,6 +14,7 @@
 #include "connector/cm_failure.h"
 #include "connector/cm_id.h"
 #include "connector/cm_private_data.h"
+#include "connector/cm_segment.h"
 #include "connector/segment_window.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/connector/stop_event.h"
@@ -90,10 +91,9 @@ class CmStream final : public ByteStream {
   void follow(std::unique_lock<std::mutex>& lock, Deadline deadline);
   void lead(std::unique_lock<std::mutex>& lock, Deadline deadline);
 
-  static constexpr std::uint32_t kHeaderBytes = 8;
+  static constexpr std::uint32_t kHeaderBytes = CmSegment::kHeaderBytes;
   static constexpr std::uint32_t kSlotBytes = kHeaderBytes + kSegmentBytes;
   static_assert(kSlotBytes <= 1024);
-  static constexpr std::uint16_t kLastSegment = 1;
 
   std::unique_ptr<CmId> id_;
   std::vector<std::byte> memory_ = std::vector<std::byte>(std::size_t{2} * kSlots * kSlotBytes);
