@@ -1,7 +1,5 @@
 #include "endpoint/channel_talk.h"
 
-#include "rdmacomm/base/wire.h"
-
 namespace rdmacomm {
 namespace {
 
@@ -10,42 +8,6 @@ Error bad_message(const std::string& why) {
 }
 
 }  // namespace
-
-std::vector<std::byte> ChannelMessage::encode() const {
-  WireWriter writer;
-  writer.put_text(name);
-  writer.put(static_cast<std::uint8_t>(step));
-  if (step == Step::kRefused) writer.put_bytes(refusal.encode());
-  if (step == Step::kOffer || step == Step::kAnswer) writer.put_bytes(card.encode());
-  return writer.take();
-}
-
-Result<ChannelMessage> ChannelMessage::decode(std::span<const std::byte> payload) {
-  WireReader reader(payload);
-  ChannelMessage message;
-  message.name = reader.get_text();
-  const auto step = reader.get<std::uint8_t>();
-  if (!reader.ok()) return bad_message("that ends too early");
-  if (!check_name("channel", message.name)) return bad_message("of no proper name");
-  if (step < 1 || step > 4) return bad_message("of unknown kind " + std::to_string(step));
-  message.step = static_cast<Step>(step);
-  const auto rest = reader.take(reader.remaining());
-  if (message.step == Step::kReady) {
-    if (!rest.empty()) return bad_message("with " + std::to_string(rest.size()) + " bytes left over");
-    return message;
-  }
-  if (message.step == Step::kRefused) {
-    auto refusal = Reject::decode(rest);
-    if (!refusal) return refusal.error();
-    message.refusal = std::move(*refusal);
-    return message;
-  }
-  auto card = EndPointCard::decode(rest);
-  if (!card) return card.error();
-  if (card->channel(message.name) == nullptr) return bad_message("without its queue pair");
-  message.card = std::move(*card);
-  return message;
-}
 
 // The inbox -----------------------------------------------------------------------------------------------------------
 

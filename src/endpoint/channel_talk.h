@@ -7,31 +7,13 @@
 #include <mutex>
 #include <string>
 
+#include "endpoint/channel_message.h"
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/connector/connector.h"
 #include "rdmacomm/endpoint/endpoint_card.h"
 
 namespace rdmacomm {
-
-/// The payload of kChannel. A value. The numbers travel.
-struct ChannelMessage {
-  enum class Step : std::uint8_t {
-    kOffer = 1,    ///< `card`: the sender's end of the channel
-    kAnswer = 2,   ///< `card`: the other end, which is connected
-    kReady = 3,    ///< so is the first
-    kRefused = 4,  ///< `refusal`: why the sender has no such channel
-  };
-
-  std::string name = {};  ///< of the channel
-  Step step = Step::kReady;
-  EndPointCard card = {};
-  Reject refusal = {};
-
-  [[nodiscard]] std::vector<std::byte> encode() const;
-  /// kBadMessage: truncated, bytes left over, an improper name or an unknown step; the context says which
-  [[nodiscard]] static Result<ChannelMessage> decode(std::span<const std::byte> payload);
-};
 
 /// Messages about channels, for threads that open different ones: whichever reads, all get theirs.
 /// Threads: any.

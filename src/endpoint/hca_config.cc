@@ -25,14 +25,6 @@ Status check_names(std::string_view what, const std::vector<Named>& list) {
 
 }  // namespace
 
-Status check_name(std::string_view what, std::string_view name) {
-  const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
-  if (!name.empty() && name.size() <= HcaConfig::kMaxNameBytes && std::ranges::all_of(name, is_printable)) return {};
-  return make_error(Errc::kInvalidArgument, "a " + std::string(what) + "'s name of " + std::to_string(name.size()) +
-                                                " bytes: it must be 1.." + std::to_string(HcaConfig::kMaxNameBytes) +
-                                                " printable ASCII characters");
-}
-
 ChannelConfig* HcaConfig::channel(std::string_view name) noexcept {
   const auto found = std::ranges::find(channels, name, &ChannelConfig::name);
   return found == channels.end() ? nullptr : &*found;
