@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "pipes/direct_outlet.h"
+#include "pipes/pipe_streams.h"
 #include "pipes/queue_outlet.h"
 #include "support/program.h"
 

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "pipes/pipe_streams.h"
 #include "pipes/standard_streams.h"
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/session/server_session.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "rdmacomm/base/wire.h"
-#include "support/connection_flags.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::pipes {
@@ -91,18 +90,6 @@ Result<Terms> Terms::decode(std::span<const std::byte> bytes) {
     return make_error(Errc::kBadMessage, "the sender asks for " + valid.error().context);
   }
   return terms;
-}
-
-StreamOptions sender_stream(const Terms& terms, int borrowed_blocks) {
-  return {.block_bytes = terms.block_bytes, .write_blocks = 0, .read_blocks = 0, .borrowed_blocks = borrowed_blocks};
-}
-
-StreamOptions receiver_stream(const Terms& terms) {
-  return {.block_bytes = terms.block_bytes, .write_blocks = 0, .read_blocks = terms.blocks, .borrowed_blocks = 0};
-}
-
-ChannelConfig pipe_channel(const StreamOptions& stream, const AdapterConfig& flags) {
-  return programs::with_flags(stream.channel(kChannel), flags);
 }
 
 std::vector<std::byte> Total::encode() const {

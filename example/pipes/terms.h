@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "rdmacomm/base/result.h"
-#include "rdmacomm/endpoint/hca_config.h"
-#include "rdmacomm/stream/stream_options.h"
 
 namespace rdmacomm::pipes {
 
@@ -36,11 +34,6 @@ struct Terms {
   [[nodiscard]] static Result<Terms> decode(std::span<const std::byte> bytes);
   bool operator==(const Terms&) const = default;
 };
-
-/// The streams of both sides, and their channel with what the flags say of the way.
-[[nodiscard]] StreamOptions sender_stream(const Terms& terms, int borrowed_blocks);
-[[nodiscard]] StreamOptions receiver_stream(const Terms& terms);
-[[nodiscard]] ChannelConfig pipe_channel(const StreamOptions& stream, const AdapterConfig& flags);
 
 /// From the sender, by the connector, when all bytes are written. A value.
 struct Total {

@@ -5,26 +5,15 @@
 #include <string>
 
 #include "rdma_copy/aligned_bytes.h"
-#include "rdmacomm/base/wire.h"
 
 namespace rdmacomm::copying {
 namespace {
 
-constexpr std::size_t kDataHead = kFrameHead + sizeof(std::uint64_t) + sizeof(std::uint32_t);
 constexpr std::size_t kPage = 4096;
 // Between the head and the data, so that these are aligned.
 constexpr std::size_t kMostPadding = kDataAlignment - 1;
 // Less than that at the end of a block is left empty, where a file has more.
 constexpr std::size_t kLeastData = std::size_t{64} << 10;
-
-void put_number(std::span<std::byte> to, std::uint64_t value, std::size_t bytes) {
-  for (std::size_t i = 0; i < bytes; ++i) to[i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-void put_head(std::span<std::byte> to, FrameKind kind, std::size_t length) {
-  put_number(to, static_cast<std::uint8_t>(kind), 4);
-  put_number(to.subspan(4), length, 4);
-}
 
 }  // namespace
 
@@ -52,7 +41,7 @@ Status FrameWriter::put(FrameKind kind, std::span<const std::byte> payload) {
   }
   const auto to = room(bytes);
   if (!to) return to.error();
-  put_head(*to, kind, payload.size());
+  put_frame_head(*to, kind, payload.size());
   std::ranges::copy(payload, to->begin() + kFrameHead);
   return stream_.commit(bytes);
 }
@@ -75,18 +64,15 @@ Result<std::span<std::byte>> FrameWriter::lend_data(std::uint64_t wanted) {
 
 Status FrameWriter::commit_data(std::uint64_t offset, std::size_t count) {
   if (count == 0) return {};
-  const std::size_t head = kDataHead + padding_;
-  put_head(lent_, FrameKind::kData, head - kFrameHead + count);
-  put_number(lent_.subspan(kFrameHead), offset, sizeof(std::uint64_t));
-  put_number(lent_.subspan(kFrameHead + sizeof(std::uint64_t)), padding_, sizeof(std::uint32_t));
-  std::ranges::fill(lent_.subspan(kDataHead, padding_), std::byte{0});
-  return stream_.commit(head + count);
+  put_data_head(lent_, offset, padding_, count);
+  return stream_.commit(kDataHead + padding_ + count);
 }
 
 Result<std::optional<Frame>> FrameReader::next(Deadline deadline) {
   for (;;) {
-    if (!rest_.empty() && rest_.front() == std::byte{0}) rest_ = {};
-    if (!rest_.empty()) break;
+    const auto part = take_frame(rest_);
+    if (!part) return part.error();
+    if (*part) return std::optional(Frame{.kind = (*part)->kind, .payload = (*part)->payload, .block = block_});
     block_.reset();
     auto block = [&] {
       const Rest rest(work_);
@@ -97,28 +83,6 @@ Result<std::optional<Frame>> FrameReader::next(Deadline deadline) {
     block_ = std::make_shared<const StreamBlock>(std::move(*block));
     rest_ = block_->bytes();
   }
-  WireReader reader(rest_);
-  const auto kind = reader.get<std::uint32_t>();
-  const auto length = reader.get<std::uint32_t>();
-  if (!reader.ok() || kind > static_cast<std::uint32_t>(FrameKind::kPath) || length > reader.remaining()) {
-    return make_error(Errc::kBadMessage, "the other side sends what is no frame: kind " + std::to_string(kind) +
-                                             " of " + std::to_string(length) + " bytes, " +
-                                             std::to_string(rest_.size()) + " are left of the block");
-  }
-  const Frame frame{
-      .kind = static_cast<FrameKind>(kind), .payload = rest_.subspan(kFrameHead, length), .block = block_};
-  rest_ = rest_.subspan(kFrameHead + length);
-  return std::optional(frame);
-}
-
-Result<std::uint64_t> take_offset(std::span<const std::byte>& payload) {
-  WireReader reader(payload);
-  const auto offset = reader.get<std::uint64_t>();
-  const auto padding = reader.get<std::uint32_t>();
-  if (!reader.ok() || padding >= reader.remaining())
-    return make_error(Errc::kBadMessage, "the other side's data have no head");
-  payload = payload.last(reader.remaining() - padding);
-  return offset;
 }
 
 }  // namespace rdmacomm::copying

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "rdma_copy/frame_parts.h"
 #include "rdma_copy/work.h"
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
@@ -20,26 +21,6 @@ inline constexpr std::size_t kDataBytes = std::size_t{512} << 10;
 inline constexpr std::size_t kBlockBytes = kDataBytes + 4096;
 
 [[nodiscard]] StreamOptions stream_options();
-
-enum class FrameKind : std::uint8_t {
-  kPad = 0,  ///< the rest of the block is nothing
-  kJob = 1,
-  kDirectory = 2,
-  kLeave = 3,
-  kFile = 4,
-  kLink = 5,
-  kData = 6,
-  kHole = 7,
-  kSame = 8,
-  kFileEnd = 9,
-  kHave = 10,
-  kHashes = 11,
-  kFailure = 12,
-  kEnd = 13,
-  kResult = 14,
-  kPath = 15,
-};
-inline constexpr std::size_t kFrameHead = 8;  ///< kind, and the length of what is behind
 
 /// Puts frames into blocks, none of them across two. A resource; does not own the stream.
 /// Threads: one. All return what RDMAStream::lend and commit return.
@@ -92,9 +73,5 @@ class FrameReader {
   std::shared_ptr<const StreamBlock> block_;
   std::span<const std::byte> rest_;
 };
-
-/// The offset in front of a kData frame's bytes. It and the padding are taken off.
-/// Returns  kBadMessage: there is none, or nothing behind it
-[[nodiscard]] Result<std::uint64_t> take_offset(std::span<const std::byte>& payload);
 
 }  // namespace rdmacomm::copying

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <future>
 
+#include "pipes/pipe_streams.h"
 #include "pipes/receiver.h"
 #include "pipes/sender.h"
 #include "rdmacomm/rdmacomm.h"
