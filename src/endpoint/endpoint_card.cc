@@ -30,7 +30,7 @@ class CardReader {
   Status read_into(EndPointCard& card) {
     Status status = read_list<EndPointCard::Channel, verbs::QpAddress>("channel", HcaConfig::kMaxChannels,
                                                                        card.channels, &EndPointCard::Channel::address);
-    if (status) status = read_more(card.more);
+    if (status) status = read_more(card);
     if (status) status = read_gids(card);
     if (!status) return status;
     status = read_list<PublishedRegion, RemoteRegion>("region", HcaConfig::kMaxRegions, card.regions,
@@ -59,12 +59,16 @@ class CardReader {
     return {};
   }
 
-  Status read_more(std::vector<std::string>& names) {
+  Status read_more(EndPointCard& card) {
     const std::size_t count = reader_.get<std::uint16_t>();
     if (count > HcaConfig::kMaxChannels) return bad_card("with " + std::to_string(count) + " more channels");
+    std::set<std::string> names;
+    for (const EndPointCard::Channel& each : card.channels) names.insert(each.name);
     for (std::size_t i = 0; i < count; ++i) {
-      names.push_back(reader_.get_text());
-      if (!check_name("channel", names.back())) return bad_card("with one more channel of no proper name");
+      std::string name = reader_.get_text();
+      if (!check_name("channel", name)) return bad_card("with one more channel of no proper name");
+      if (!names.insert(name).second) return bad_card("with two channels '" + name + "'");
+      card.more.push_back(std::move(name));
     }
     return {};
   }

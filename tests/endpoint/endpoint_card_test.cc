@@ -84,6 +84,11 @@ TEST(EndPointCard, NamesAreUniqueAndPrintable) {
   EndPointCard twice = sample();
   twice.channels[1].name = "data";
   EXPECT_THAT(EndPointCard::decode(twice.encode()).error().context, HasSubstr("two channels 'data'"));
+  EndPointCard elsewhere = sample();
+  elsewhere.more = {"stripe", "data"};
+  EXPECT_THAT(EndPointCard::decode(elsewhere.encode()).error().context, HasSubstr("two channels 'data'"));
+  elsewhere.more = {"stripe", "stripe"};
+  EXPECT_THAT(EndPointCard::decode(elsewhere.encode()).error().context, HasSubstr("two channels 'stripe'"));
   EndPointCard escape = sample();
   escape.regions[0].name = "\x1b[2J";
   EXPECT_EQ(EndPointCard::decode(escape.encode()).code(), Errc::kBadMessage);
