@@ -178,7 +178,8 @@ Result<FileEnd> FileEnd::decode(std::span<const std::byte> bytes) {
   const auto known = reader.get<std::uint8_t>();
   const auto checksum = reader.get<std::uint64_t>();
   if (known == 1) end.checksum = checksum;
-  if (state > 2 || known > 1 || !reader.ok() || reader.remaining() != 0) return bad("end of a file");
+  if (state > 2 || known > 1 || (known == 0 && checksum != 0) || !reader.ok() || reader.remaining() != 0)
+    return bad("end of a file");
   return end;
 }
 

@@ -25,6 +25,7 @@
 #include "rdma_copy/block_search.h"
 #include "rdma_copy/crew.h"
 #include "rdma_copy/directory.h"
+#include "rdma_copy/frame_parts.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/new_file.h"
 #include "rdma_copy/place.h"
@@ -143,6 +144,47 @@ TEST(CopyMessages, HaveBounds) {
   for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 40, Have::kMostSize}) {
     EXPECT_LE((Have{.size = size, .block_bytes = hash_block_bytes(size)}.blocks()), Have::kMostBlocks) << size;
   }
+}
+
+TEST(CopyMessages, AFileThatHasNoChecksumHasNoneInItsEnd) {
+  auto bytes = FileEnd{.id = 1}.encode();
+  EXPECT_TRUE(FileEnd::decode(bytes).has_value());
+  bytes.back() = std::byte{1};
+  EXPECT_EQ(FileEnd::decode(bytes).code(), Errc::kBadMessage);
+}
+
+TEST(CopyFrames, AreTakenOffABlockOneByOne) {
+  std::vector<std::byte> block(kFrameHead + 3 + kDataHead + 5 + 4);
+  const std::span<std::byte> rest = std::span(block).subspan(kFrameHead + 3);
+  put_frame_head(block, FrameKind::kPath, 3);
+  put_data_head(rest, 4096, 2, 3);
+  std::span<const std::byte> left = block;
+  const auto path = take_frame(left);
+  ASSERT_TRUE(path.has_value() && *path);
+  EXPECT_EQ((*path)->kind, FrameKind::kPath);
+  EXPECT_EQ((*path)->payload.size(), 3U);
+  const auto data = take_frame(left);
+  ASSERT_TRUE(data.has_value() && *data);
+  std::span<const std::byte> payload = (*data)->payload;
+  EXPECT_EQ(take_offset(payload).value(), 4096U);
+  EXPECT_EQ(payload.size(), 3U);
+  EXPECT_EQ(left.size(), 4U);
+  EXPECT_FALSE(take_frame(left).value());  // zeroes: the rest of the block is nothing
+  EXPECT_TRUE(left.empty());
+}
+
+TEST(CopyFrames, ThatLeaveTheirBlockAreRefused) {
+  std::vector<std::byte> block(kFrameHead + 3);
+  for (const std::size_t length : {std::size_t{4}, std::size_t{0xffffffff}}) {
+    put_frame_head(block, FrameKind::kPath, length);
+    std::span<const std::byte> left = block;
+    EXPECT_EQ(take_frame(left).code(), Errc::kBadMessage) << length;
+  }
+  put_frame_head(block, static_cast<FrameKind>(16), 0);
+  std::span<const std::byte> left = block;
+  EXPECT_EQ(take_frame(left).code(), Errc::kBadMessage);
+  left = std::span(block).first(kFrameHead - 1);
+  EXPECT_EQ(take_frame(left).code(), Errc::kBadMessage);
 }
 
 TEST(CopyMessages, GreetingsNameBothVersions) {
