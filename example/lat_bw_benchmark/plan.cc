@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "rdmacomm/base/printable.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::benchmark {
@@ -28,7 +29,7 @@ template <std::size_t N>
 Result<std::size_t> find_name(std::string_view text, const std::array<const char*, N>& names) {
   const auto found = std::ranges::find(names, text);
   if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-  return make_error(Errc::kInvalidArgument, '"' + std::string(text.substr(0, 64)) + "\" is none of " + all_of(names));
+  return make_error(Errc::kInvalidArgument, '"' + printable(text, 64) + "\" is none of " + all_of(names));
 }
 
 /// A list of names; each one once, in the order of `names`.

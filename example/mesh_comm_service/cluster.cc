@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/connector/host_address.h"
 #include "rdmacomm/device/host_network.h"
 #include "rdmacomm/verbs/gid.h"
@@ -19,7 +20,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some editors beg
 constexpr std::string_view kClusterFlags[] = {"--cluster", "-cluster"};
 
 Error bad_entry(std::string_view entry, const std::string& why) {
-  return make_error(Errc::kInvalidArgument, '"' + std::string(entry.substr(0, 200)) + "\" is no node: " + why);
+  return make_error(Errc::kInvalidArgument, '"' + printable(entry, 200) + "\" is no node: " + why);
 }
 
 std::string_view trimmed(std::string_view text) {

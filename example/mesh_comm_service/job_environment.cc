@@ -4,13 +4,15 @@
 #include <charconv>
 #include <string_view>
 
+#include "rdmacomm/base/printable.h"
+
 namespace rdmacomm::mesh {
 namespace {
 
 constexpr int kMostNodes = static_cast<int>(kMaxNodes);
 
 Error bad(const std::string& what, const std::string& value) {
-  return make_error(Errc::kInvalidArgument, what + " is \"" + value.substr(0, 200) + "\", which was not expected");
+  return make_error(Errc::kInvalidArgument, what + " is \"" + printable(value, 200) + "\", which was not expected");
 }
 
 std::optional<int> to_number(std::string_view text) {
@@ -133,7 +135,7 @@ Result<std::vector<std::string>> slurm_hosts(const Environment& environment) {
   if (counts->size() != hosts->size()) return bad("Slurm's number of tasks per node", tasks != nullptr ? tasks : "");
   const std::string distribution = text_of(environment, "SLURM_DISTRIBUTION");
   if (!ranks_follow_hosts(distribution, *counts)) {
-    return make_error(Errc::kInvalidArgument, "SLURM_DISTRIBUTION is \"" + distribution.substr(0, 64) +
+    return make_error(Errc::kInvalidArgument, "SLURM_DISTRIBUTION is \"" + printable(distribution, 64) +
                                                   "\", and ranks do not follow the list of hosts by that; use srun "
                                                   "--distribution=block, or say the nodes by --cluster or --hostfile");
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mesh_comm_service/cluster.h"
+#include "rdmacomm/base/printable.h"
 #include "support/sizes.h"
 #include "support/table.h"
 
@@ -32,7 +33,7 @@ Result<Operation> parse_op(std::string_view name) {
     if (name == each.name) return each.op;
   }
   return make_error(Errc::kInvalidArgument,
-                    "--op=" + std::string(name.substr(0, 64)) + ": possible are send, write, write_imm and read");
+                    "--op=" + printable(name, 64) + ": possible are send, write, write_imm and read");
 }
 
 const char* op_name(Operation op) noexcept {

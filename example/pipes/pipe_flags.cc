@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "rdmacomm/base/printable.h"
 #include "support/host_text.h"
 #include "support/sizes.h"
 
@@ -77,7 +78,7 @@ Result<std::vector<HostPort>> read_receivers(const std::vector<std::string>& wor
     auto parsed = programs::parse_host(word);
     if (!parsed) {
       return make_error(Errc::kInvalidArgument,
-                        '"' + word.substr(0, 200) + "\" is no HOST[:PORT]: " + parsed.error().context);
+                        '"' + printable(word, 200) + "\" is no HOST[:PORT]: " + parsed.error().context);
     }
     receivers.push_back({.host = std::move(parsed->host), .port = parsed->port.value_or(port)});
   }

@@ -2,8 +2,19 @@
 
 #include <charconv>
 
+#include "rdmacomm/base/printable.h"
+
 namespace rdmacomm::programs {
 namespace {
+
+bool is_printable(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = printable_character(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
 
 Error wrong(const char* why) {
   return make_error(Errc::kInvalidArgument, why);
@@ -20,6 +31,8 @@ Result<HostText> parse_host(std::string_view text) {
   const std::string_view host = text.substr(0, colon);
   if (host.empty() || host == "[]") return wrong("a host is missing");
   if (host.find_first_of(" \t\r\n") != std::string_view::npos) return wrong("a host has no blanks");
+  if (host.find(',') != std::string_view::npos) return wrong("a host has no commas");
+  if (!is_printable(host)) return wrong("a host has no character that cannot be printed");
   if (host.find_first_not_of("0123456789") == std::string_view::npos) {
     return wrong("a host is no number; a port is written behind its host, as HOST:PORT");
   }

@@ -4,11 +4,13 @@
 #include <bit>
 #include <charconv>
 
+#include "rdmacomm/base/printable.h"
+
 namespace rdmacomm::programs {
 namespace {
 
 std::string quoted(std::string_view text) {
-  return '"' + std::string(text.substr(0, 64)) + '"';
+  return '"' + printable(text, 64) + '"';
 }
 
 Error not_a_size(std::string_view text, const std::string& why) {

@@ -53,10 +53,25 @@ TEST(Cluster, SaysWhatIsWrong) {
   EXPECT_THAT(why(many.c_str()), HasSubstr("are 1025 nodes"));
 }
 
+TEST(Cluster, OfWhatCannotBePrintedIsRefused) {
+  EXPECT_THAT(parse_cluster("h1,h\x1b[2J2", 2020).error().context,
+              HasSubstr("\"h?[2J2\" is no node: a host has no character that cannot be printed"));
+  EXPECT_THAT(parse_cluster("h1,h2:\x1b", 2020).error().context, HasSubstr("\"h2:?\" is no node: its port"));
+  EXPECT_TRUE(parse_cluster("h1,b\xc3\xbc"
+                            "cher",
+                            2020)
+                  .has_value());
+}
+
 TEST(HostFile, HasANodeALineAndComments) {
   EXPECT_THAT(texts(parse_host_file("# nodes\nh1\n\n  h2:77  # the second\nh3 slots=2\r\n", 2020)),
               ElementsAre("h1:2020", "h2:77", "h3:2020", "h3:2021"));
   EXPECT_THAT(texts(parse_host_file("\xEF\xBB\xBFh1\nh2\n", 2020)), ElementsAre("h1:2020", "h2:2020"));
+}
+
+TEST(HostFile, DoesNotTakeAListForOneHost) {
+  EXPECT_THAT(parse_host_file("h1,h2\nh3\n", 2020).error().context,
+              HasSubstr("line 1: \"h1,h2\" is no node: a host has no commas"));
 }
 
 TEST(HostFile, NamesTheLineThatIsWrong) {
@@ -191,6 +206,11 @@ TEST(JobEnvironment, ThatMakesNoSenseIsRefused) {
   EXPECT_THAT(job_of({{"PMI_RANK", "two"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"two\""));
   EXPECT_THAT(job_of({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"2\""));
   EXPECT_FALSE(hosts_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n[1-"}}).has_value());
+}
+
+TEST(JobEnvironment, OfWhatCannotBePrintedDoesNotSteerATerminal) {
+  EXPECT_THAT(job_of({{"PMI_RANK", "\x1b[2J"}, {"PMI_SIZE", "2"}}).error().context, HasSubstr("PMI_RANK is \"?[2J\""));
+  EXPECT_THAT(expand_host_list("n[\x1b]").error().context, HasSubstr("\"?\""));
 }
 
 // Each of them once made it ask for more memory than there is.

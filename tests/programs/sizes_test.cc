@@ -26,6 +26,11 @@ TEST(ParseSize, QuotesWhatIsNoSize) {
   }
 }
 
+TEST(ParseSize, WhatItQuotesCannotSteerATerminal) {
+  EXPECT_THAT(parse_size("4\x1b[2J").error().context, HasSubstr("\"4?[2J\""));
+  EXPECT_THAT(parse_sizes("1,4\n").error().context, HasSubstr("\"4?\""));
+}
+
 TEST(ParseSize, RefusesZeroAndWhatOverflows) {
   EXPECT_THAT(parse_size("0").error().context, HasSubstr("smallest is 1 byte"));
   EXPECT_THAT(parse_size("0K").error().context, HasSubstr("smallest is 1 byte"));
