@@ -1,0 +1,40 @@
+// target.h - a fuzz target: what it does with an input, and the inputs that it begins with.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace rdmacomm::fuzz {
+
+using Bytes = std::span<const std::byte>;
+
+/// An input that a target begins with. A value.
+struct Seed {
+  std::string name;  ///< of its file in tests/fuzz/corpus/TARGET
+  std::vector<std::byte> bytes;
+};
+
+/// A parser of bytes that come from outside of the program. A value; each is defined in TARGET_target.cc.
+struct Target {
+  const char* name;
+  /// Parses the input by the functions that the programs call, and ends the program where a property does not hold.
+  void (*run)(Bytes input);
+  /// Made by the functions that write the format, so that they follow it when it changes.
+  std::vector<Seed> (*seeds)();
+};
+
+extern const Target handshake;
+extern const Target endpoint_card;
+extern const Target region;
+extern const Target stream_segment;
+extern const Target cm_segment;
+extern const Target copy;
+extern const Target mesh_mail;
+extern const Target host_list;
+extern const Target job_environment;
+extern const Target flag_values;
+extern const Target program_terms;
+
+}  // namespace rdmacomm::fuzz
