@@ -30,12 +30,12 @@ class WireFormat(unittest.TestCase):
     def test_the_slots_of_rdma_cm_are_as_large_as_it_says(self):
         stream = read("src/connector/cm_stream.h")
         segment = int(re.search(r"kSegmentBytes = (\d+);", stream).group(1))
-        head = int(re.search(r"kHeaderBytes = (\d+);", stream).group(1))
+        head = int(re.search(r"kHeaderBytes = (\d+);", read("src/connector/cm_segment.h")).group(1))
         self.assertIn(f"`slot bytes` ({segment + head})", self.said)
         self.assertIn(f"length bytes, 0..{segment}", self.said)
 
     def test_every_frame_of_a_copy_and_no_other(self):
-        body = re.search(r"enum class FrameKind[^{]*\{(.*?)\};", read("example/rdma_copy/frames.h"), re.S).group(1)
+        body = re.search(r"enum class FrameKind[^{]*\{(.*?)\};", read("example/rdma_copy/frame_parts.h"), re.S).group(1)
         kinds = [(number, re.sub(r"(?<!^)([A-Z])", r" \1", name).lower()) for name, number in re.findall(r"k(\w+) = (\d+),", body)]
         self.assertEqual(kinds[0], ("0", "pad"))
         self.assertEqual(re.findall(r"^\| (\d+) \| ([a-z ]+) \| (?:client|source|sink|both) \|", self.said, re.M), kinds[1:])
