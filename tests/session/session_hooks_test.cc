@@ -5,6 +5,7 @@
 #include <atomic>
 #include <latch>
 #include <mutex>
+#include <semaphore>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -325,12 +326,18 @@ std::size_t lines_of_refusals(int clients) {
     Status lazy_config_hca(HcaConfig&, const PeerInfo&) override {
       return make_error(Errc::kIncompatiblePeer, "nobody is served here");
     }
+    void on_connect_failed(const std::string& peer, const Error& why) override {
+      ServerSession::on_connect_failed(peer, why);
+      refused.release();
+    }
+    std::counting_semaphore<> refused{0};
   };
   const std::string log = said_by([clients] {
     const auto server = make_session<Refusing>(local_options());
     EXPECT_TRUE(server->start().ok());
     const auto client = make_session<ClientSession>(local_options(server->port()));
     for (int i = 0; i < clients; ++i) EXPECT_EQ(client->connect().code(), Errc::kPeerRefused);
+    for (int i = 0; i < clients; ++i) server->refused.acquire();
   });
   std::size_t lines = 0;
   for (auto at = log.find("nobody is served here"); at != std::string::npos;
