@@ -57,7 +57,14 @@ void Table::print_row(std::ostream& out, const std::vector<std::string>& cells) 
 std::string number_text(double value) {
   std::array<char, 48> text{};
   const double size = std::fabs(value);
-  const int decimals = size == 0 || size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 0.001 ? 3 : 6;
+  if (size > 0 && size < 0.001) {
+    std::snprintf(text.data(), text.size(), "%.1e", value);
+    std::string short_text = text.data();
+    const auto exponent = short_text.find("e-0");
+    if (exponent != std::string::npos) short_text.erase(exponent + 2, 1);
+    return short_text;
+  }
+  const int decimals = size == 0 || size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : 3;
   std::snprintf(text.data(), text.size(), "%.*f", decimals, value);
   return text.data();
 }

@@ -45,7 +45,9 @@ TEST(Table, LeavesOutWhatIsDispensableWhereThereIsNoRoom) {
 TEST(NumberText, KeepsThreeDigits) {
   EXPECT_EQ(number_text(0), "0");
   EXPECT_EQ(number_text(0.0501), "0.050");
-  EXPECT_EQ(number_text(0.000012), "0.000012");
+  EXPECT_EQ(number_text(0.001), "0.001");
+  EXPECT_EQ(number_text(0.000278), "2.8e-4");
+  EXPECT_EQ(number_text(1.234e-12), "1.2e-12");
   EXPECT_EQ(number_text(3.14159), "3.142");
   EXPECT_EQ(number_text(31.4159), "31.42");
   EXPECT_EQ(number_text(314.159), "314.2");
