@@ -1,6 +1,7 @@
 // What happens to the host's network, as events: in networks that the tests make themselves.
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <signal.h>
