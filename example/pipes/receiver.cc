@@ -129,7 +129,8 @@ class Receiver {
     stream_->abort("it cannot be passed on: " + programs::reason_text(why));
   }
 
-  /// The sender has sent something. Only now are those behind this one told of it: whoever reaches the port can come and go.
+  /// The sender has sent something. Only now does this receiver connect to those that it passes on to: a client that sends
+  /// nothing, as anybody who reaches the port can be, is not to end their runs.
   Status begin() {
     if (std::exchange(begun_, true) || !outlets_) return {};
     return outlets_->connect(options_.forward);

@@ -42,7 +42,7 @@ enum class TcpStep : std::uint8_t {
 /// (LocalWire). Small messages go by a buffer, so that many of them cost one system call; large ones straight between the socket
 /// and the target's memory, but for those of XRC: theirs may be the memory of another process, and many initiators take turns at a
 /// queue, which one that sends half a message and then nothing must not keep. Those are gathered whole, once it is known that the
-/// memory that they name may be used; a long READ of XRC goes by a buffer, a piece at a time.
+/// memory that they name may be used. The answer to a long READ of XRC is copied to a buffer and sent from there, piece by piece.
 ///
 /// One that finds no receive is put aside, without its payload where that is long, and all that come behind it are thrown away,
 /// for answers may be among what follows. Once there is a receive the initiator hears where to begin again.

@@ -61,7 +61,7 @@ std::vector<std::byte> translated(Bytes input, Soft0Scene& scene) {
   return bytes;
 }
 
-/// One welcome at most, which says nothing to a stranger.
+/// The output is empty or one welcome. A welcome that refuses has no secret and no MTU in it.
 void check_welcome(Bytes output, bool stays) {
   if (output.empty()) {
     RDMACOMM_FUZZ_CHECK(!stays);
@@ -76,7 +76,7 @@ void check_welcome(Bytes output, bool stays) {
   if (!stays) RDMACOMM_FUZZ_CHECK(welcome.path_mtu == 0 && welcome.secret == softdev::TcpSecret{});
 }
 
-/// Only a queue pair of datagrams takes somebody who has not been asked back.
+/// A visitor that stays without having been asked back has come to a queue pair of datagrams.
 void check_stay(Bytes said, Soft0Scene& scene) {
   RDMACOMM_FUZZ_CHECK(said.size() >= sizeof(TcpGreeting));
   const TcpGreeting greeting = greeting_in(said, scene);

@@ -23,7 +23,7 @@
 
 namespace rdmacomm::fuzz {
 
-/// Lives as long as the process. All of it goes by TCP as far as soft0 knows; the sockets are pairs within the process.
+/// It lives as long as the process. soft0 takes all its connections for TCP; they are socket pairs within the process.
 class Soft0Scene {
  public:
   static constexpr std::size_t kBytes = 4096;       ///< of memory that the peer may use

@@ -57,7 +57,8 @@ TEST(ControlReports, AFailureIsOneOfTheTwoEventsThatRequestsCause) {
   }
 }
 
-/// Other events are of a completion queue, a port or a device: whoever takes one looks at another member of the union.
+/// Other events are about a completion queue, a port or a device. Whoever took one would read another member of the union
+/// ibv_async_event::element than the queue pair that was put there.
 TEST(ControlReports, AnotherEventEndsTheConnection) {
   for (const std::uint32_t other : {std::uint32_t{IBV_EVENT_CQ_ERR}, std::uint32_t{IBV_EVENT_DEVICE_FATAL},
                                     std::uint32_t{IBV_EVENT_SRQ_ERR}, 19U, 4711U, ~0U}) {

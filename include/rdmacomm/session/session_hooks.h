@@ -92,8 +92,9 @@ class SessionHooks {
   /// many for it; soon their messages will wait. Called once each time, see ReceivePool::note_low().
   virtual void on_receives_low(ReceivePool& pool) { (void)pool; }
 
-  /// Server: a connection did not become an endpoint: a stranger, a peer that was refused or left. By default a
-  /// session logs it: strangers at level 1, refusals as warnings, at most one in 10 s, which says how many others there were.
+  /// Server: a connection did not become an endpoint. It was a stranger's, or the peer was refused or left. By default the
+  /// session logs it: a stranger at level 1, a refusal as a warning. There is at most one such warning in 10 s, which says
+  /// how many refusals there were besides.
   virtual void on_connect_failed(const std::string& peer, const Error& why) {
     (void)peer;
     (void)why;
