@@ -13,6 +13,7 @@
 #include "ping_pong/client.h"
 #include "ping_pong/server.h"
 #include "ping_pong/terms.h"
+#include "programs/short_plan.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/server.h"
@@ -120,13 +121,7 @@ TEST(ClientDomains, AClientOfTheBenchmarkReachesItsWorkspaceAlone) {
   const ServersDevice servers;
   std::uint16_t port = 0;
   auto outcome = start<benchmark::ServerOptions>(benchmark::run_server, servers, port);
-  benchmark::Plan plan;
-  plan.tests = {benchmark::TestKind::kLat};
-  plan.ops = {benchmark::Op::kWrite};
-  plan.sizes = {8};
-  plan.iterations = 10;
-  plan.duration_us = 0;
-  plan.rounds = 1;
+  const benchmark::Plan plan = benchmark::short_plan();
   std::unique_ptr<benchmark::Workspace> workspace;
   IntruderPtr client;
   client = make_session<Intruder>(port, [&](HcaConfig& hca) {

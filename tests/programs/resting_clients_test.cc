@@ -12,6 +12,7 @@
 #include "lat_bw_benchmark/session_parts.h"
 #include "ping_pong/client.h"
 #include "ping_pong/server.h"
+#include "programs/short_plan.h"
 #include "rdmacomm/rdmacomm.h"
 
 namespace rdmacomm::programs {
@@ -160,27 +161,16 @@ TEST(PingPongServer, AClientThatLeavesAtOnceHasHadNoRun) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
-benchmark::Plan short_plan() {
-  benchmark::Plan plan;
-  plan.tests = {benchmark::TestKind::kLat};
-  plan.ops = {benchmark::Op::kWrite};
-  plan.sizes = {8};
-  plan.iterations = 10;
-  plan.duration_us = 0;
-  plan.rounds = 1;
-  return plan;
-}
-
 Status measure(const HostPort& server) {
   testing::internal::CaptureStdout();
   const Status outcome = benchmark::run_client(
-      {.connection = flags_for(server), .modes = sleeping(), .plan = short_plan(), .json_path = ""});
+      {.connection = flags_for(server), .modes = sleeping(), .plan = benchmark::short_plan(), .json_path = ""});
   const std::string said = testing::internal::GetCapturedStdout();
   return outcome;
 }
 
 std::unique_ptr<RestingClient, StopAndDelete> resting_measurer(std::uint16_t port) {
-  const benchmark::Plan plan = short_plan();
+  const benchmark::Plan plan = benchmark::short_plan();
   return make_session<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
 }
 
@@ -205,7 +195,7 @@ void order(EndPoint& endpoint, bool to_its_end) {
 }
 
 TEST(BenchmarkServer, AClientThatOrdersOnceAndRestsGivesWay) {
-  benchmark::Plan plan = short_plan();
+  benchmark::Plan plan = benchmark::short_plan();
   plan.tests = {benchmark::TestKind::kBw};
   for (const bool to_its_end : {true, false}) {
     SCOPED_TRACE(to_its_end);
