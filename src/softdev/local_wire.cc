@@ -719,8 +719,8 @@ ExecResult LocalWire::deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, Lo
   if (status != IBV_WC_SUCCESS) return ExecResult::refused(status);
   ExecResult result = ExecOutcome::kUnreachable;
   {
-    const Turn turn(*queue.target_, queue.own_.turn());
-    if (!turn) return result;
+    const Turn turn(*queue.target_, queue.own_.turn(), !own_.by_tcp);
+    if (!turn) return own_.by_tcp ? ExecOutcome::kBusy : ExecOutcome::kUnreachable;
     if (!queue.is_up()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
     XrcRoute::of(queue.view_.slot(queue.target_->taken)) = {target_qpn_, own_.qpn};
     result = queue.carry_out(wr, bytes);

@@ -307,7 +307,9 @@ void SoftQp::settle_first(const ExecResult& result) noexcept {
 }
 
 void SoftQp::advance() noexcept {
-  const BiasedGuard guard(send_lock_);
+  // Who posts a datagram may have it for seconds, looking for a process that is stopped: epoll tells of the socket again.
+  const BiasedTry guard(send_lock_);
+  if (!guard) return;
   const std::uint32_t reported = send_reported_;
   if (tcp_ != nullptr) {
     advance_by_tcp_locked();

@@ -79,6 +79,7 @@ bool SoftQp::is_one_way() noexcept {
 }
 
 bool SoftQp::connects() noexcept {
+  if (!goes_by_tcp_.load(std::memory_order_acquire)) return false;
   const std::scoped_lock guard(send_lock_);
   return tcp_ != nullptr && !is_one_way_locked() && tcp_->greeting().kind == GreetingKind::kConnection;
 }

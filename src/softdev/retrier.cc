@@ -6,6 +6,7 @@
 #include "softdev/service_thread.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_qp.h"
+#include "softdev/wire.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -18,11 +19,21 @@ constexpr std::chrono::microseconds kStragglersPause{20'000};
 
 void TargetFinder::look_for_target_of(const std::shared_ptr<SoftQp>& qp) {
   const std::scoped_lock lock(mutex_);
-  if (std::ranges::find(wanted_, qp) != wanted_.end() || stopping_) return;
-  // No more threads: it is tried again with the next retry.
-  if (!thread_.joinable() && start_service_thread(thread_, "soft0-find", [this] { run(); }) != 0) return;
-  wanted_.push_back(qp);
+  if (std::ranges::find(wanted_, qp, &Wanted::target_of) != wanted_.end()) return;
+  (void)want_locked({qp, {}});  // where that fails, the next retry asks again
+}
+
+bool TargetFinder::make(const std::shared_ptr<LaterSearch>& search) {
+  const std::scoped_lock lock(mutex_);
+  return want_locked({nullptr, search});
+}
+
+bool TargetFinder::want_locked(Wanted wanted) {
+  if (stopping_) return false;
+  if (!thread_.joinable() && start_service_thread(thread_, "soft0-find", [this] { run(); }) != 0) return false;
+  wanted_.push_back(std::move(wanted));
   changed_.notify_one();
+  return true;
 }
 
 void TargetFinder::stop() {
@@ -40,9 +51,13 @@ void TargetFinder::run() {
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || !wanted_.empty(); });
     if (stopping_) return;
-    const std::shared_ptr<SoftQp> qp = wanted_.front();
+    const Wanted first = wanted_.front();
     lock.unlock();
-    qp->find_target();
+    if (first.target_of != nullptr) {
+      first.target_of->find_target();
+    } else if (const auto search = first.search.lock()) {
+      search->run();
+    }
     lock.lock();
     wanted_.pop_front();
   }

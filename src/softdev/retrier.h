@@ -9,6 +9,7 @@
 
 namespace rdmacomm::softdev {
 
+class LaterSearch;
 class SoftContext;
 class SoftQp;
 
@@ -24,15 +25,24 @@ class TargetFinder {
 
   /// Has the target of `qp` looked for, unless it is about to be.
   void look_for_target_of(const std::shared_ptr<SoftQp>& qp);
+  /// Has `search` made, if somebody still wants it by then. false: there are no more threads; ask again later.
+  [[nodiscard]] bool make(const std::shared_ptr<LaterSearch>& search);
   void stop();
 
  private:
+  /// One of both.
+  struct Wanted {
+    std::shared_ptr<SoftQp> target_of;
+    std::weak_ptr<LaterSearch> search;
+  };
+
+  [[nodiscard]] bool want_locked(Wanted wanted);
   void run();
 
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<SoftQp>> wanted_;  // the first is being looked for
+  std::deque<Wanted> wanted_;  // the first is being looked for
   bool stopping_ = false;
 };
 
@@ -50,6 +60,7 @@ class Retrier {
   void stop();
   /// Something waits now, or can stop waiting. Cheap where the thread is awake already.
   void wake();
+  [[nodiscard]] TargetFinder& finder() noexcept { return finder_; }
 
  private:
   void run();

@@ -96,8 +96,14 @@ void TcpConnection::want_output(bool wanted) noexcept {
 }
 
 void TcpConnection::leave_to_polls(bool left) {
-  if (std::exchange(left_to_polls_, left) == left) return;
-  if (left) return context_.tcp().unwatch_connection(socket());
+  left_to_polls_ = left;
+  watch_or_not();
+}
+
+void TcpConnection::watch_or_not() {
+  const bool is_watched = !left_to_polls_ && !(target_ && target_->stands_still());
+  if (std::exchange(is_watched_, is_watched) == is_watched) return;
+  if (!is_watched) return context_.tcp().unwatch_connection(socket());
   bool wants_output = blocked_.load();
   context_.tcp().watch_connection(socket(), ends_.id, wants_output);
   // What was wanted meanwhile has found nothing to change.
@@ -148,7 +154,7 @@ bool TcpConnection::send_reading() {
   const Moved moved = target_->read_part(reading, longest_send_);
   reading.moved += static_cast<std::uint32_t>(moved.bytes);
   if (reading.moved == reading.request.length) output_.end_reading();
-  if (moved.error == EAGAIN) want_output(true);
+  if (moved.error == EAGAIN || moved.error == EBUSY) want_output(moved.error == EAGAIN);
   if (moved.error == EFAULT) cut();  // the answer has said that it will be whole
   return moved.error == 0;
 }
@@ -175,6 +181,7 @@ void TcpConnection::answer_what_is_owed() {
 bool TcpConnection::progress() {
   input_.begin_round();
   if (stage_ == Stage::kServing) serve();
+  watch_or_not();
   if (stage_ == Stage::kLeaving) return linger();
   return stage_ == Stage::kServing;
 }

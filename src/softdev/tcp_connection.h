@@ -87,6 +87,7 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   bool send_reading();
   [[nodiscard]] Moved send_pieces(std::span<iovec> pieces) noexcept;
   void want_output(bool wanted) noexcept;
+  void watch_or_not();
 
   SoftContext& context_;
   const UniqueFd socket_;
@@ -102,7 +103,8 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   bool in_stream_ = false;
   bool has_more_ = false;
   bool has_news_ = false;
-  bool left_to_polls_ = false;           // epoll does not tell of its socket
+  bool left_to_polls_ = false;
+  bool is_watched_ = true;               // epoll tells of its socket
   bool must_send_ = false;               // there may be something to send that nobody else does
   std::uint32_t heard_ = 0;              // the other end has said that it has done so many
   std::atomic<bool> is_leaving_{false};  // what is sent is to arrive, though nothing is read any more

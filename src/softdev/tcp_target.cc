@@ -12,6 +12,8 @@
 namespace rdmacomm::softdev {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 /// Messages of more than that are not gathered in the buffer, but for those of XRC.
 constexpr std::uint32_t kLargestGathered = 16 * 1024;
 /// The end of a long WRITE goes by the buffer: its last bytes must not be seen before the others, see copier.h.
@@ -58,8 +60,23 @@ class Outward final : public PartMover {
   const std::size_t longest_;
 };
 
+/// How long an XRC request waits for its turn, or for the process that its queue is in.
+constexpr std::chrono::seconds kTurnPatience{5};
+
 /// Of a long READ of XRC, as much is copied at a time.
 constexpr std::size_t kReadPiece = 64 * 1024;
+
+/// What is busy for too long counts as not there. `since`: when it was found to be so first, nothing where it is not.
+ExecResult with_patience(const ExecResult& result, std::optional<Clock::time_point>& since) noexcept {
+  const bool is_busy = result.outcome() == ExecOutcome::kBusy;
+  const Clock::time_point now = is_busy ? Clock::now() : Clock::time_point();
+  if (is_busy && now - since.value_or(now) < kTurnPatience) {
+    since = since.value_or(now);
+    return result;
+  }
+  since.reset();
+  return is_busy ? ExecResult(ExecOutcome::kUnreachable) : result;
+}
 
 /// Finds out whether bytes may be moved at all.
 class Nothing final : public PartMover {
@@ -93,7 +110,8 @@ TcpTarget::TcpTarget(SoftContext& context, SoftQp& own, const Initiator& initiat
       out_(output),
       service_(initiator.service),
       wire_({&context, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr, true},
-            own.number()) {
+            own.number()),
+      finder_(context.retrier().finder()) {
   if (service_ == Service::kXrc) {
     const LocalEnd end{&context, initiator.qpn, own.pd_number(), initiator.path_mtu, service_, nullptr, true};
     queues_.emplace(end.at_xrc_queue(own.number()));
@@ -114,16 +132,13 @@ TcpStep TcpTarget::begin(const TcpRequest& request) {
   current_ = request;
   moved_ = 0;
   if (has_payload(request)) in_stream_ = request.length > kLargestGathered && !queues_;
-  if (queues_ && request.length > kLargestGathered && !is_send(opcode_of(request))) {
-    const ExecResult allowed = check_long_xrc(request);
-    if (!allowed.succeeded()) return settle(allowed);
-    if (!has_payload(request)) return answer_later();
-  }
+  is_unchecked_ = queues_ && request.length > kLargestGathered && !is_send(opcode_of(request));
   return go_on();
 }
 
 TcpStep TcpTarget::go_on() {
   if (skipping_ != 0) return skip();
+  if (is_unchecked_) return check_long_xrc();
   if (current_->length <= kLargestGathered || queues_) return whole_request();
   return has_payload(*current_) ? stream_in() : check_read();
 }
@@ -149,7 +164,13 @@ ExecResult TcpTarget::execute(const TcpRequest& request, std::span<std::byte> by
   ibv_sge slice{reinterpret_cast<std::uint64_t>(bytes.data()), static_cast<std::uint32_t>(bytes.size()), 0};
   const ibv_send_wr wr = work_request_of(request, slice);
   announce(request);
-  return queues_ ? wire_.exec_xrc(wr, queues_->get(request.queue)) : wire_.exec(wr);
+  return queues_ ? execute_xrc(wr, request.queue) : wire_.exec(wr);
+}
+
+ExecResult TcpTarget::execute_xrc(const ibv_send_wr& wr, std::uint32_t queue) {
+  LocalWire* const at = queues_->get(queue, finder_);
+  const ExecResult result = at == nullptr ? ExecResult(ExecOutcome::kBusy) : wire_.exec_xrc(wr, *at);
+  return with_patience(result, request_waits_since_);
 }
 
 TcpStep TcpTarget::whole_request() {
@@ -160,6 +181,7 @@ TcpStep TcpTarget::whole_request() {
     return fill(length);
   }
   const ExecResult result = execute(*current_, {in_.data(), length});
+  if (result.outcome() == ExecOutcome::kBusy) return TcpStep::kWait;
   moved_ = length;
   if (!result.succeeded() && result.outcome() == ExecOutcome::kReceiverNotReady && is_reliable(service_)) {
     held_.emplace(Held{*current_, 0, true, {in_.data(), in_.data() + length}});
@@ -174,6 +196,7 @@ TcpStep TcpTarget::whole_request() {
 TcpStep TcpTarget::fetch(const TcpRequest& request, std::uint32_t length) {
   std::vector<std::byte> bytes(length);
   const ExecResult result = execute(request, bytes);
+  if (result.outcome() == ExecOutcome::kBusy) return TcpStep::kWait;
   if (!result.succeeded()) return settle(result);
   const BiasedGuard guard(own_.send_lock());
   out_.respond(bytes);
@@ -256,9 +279,17 @@ TcpStep TcpTarget::answer_later() {
 }
 
 /// Whether the memory that a long one names may be used, before any of it is here.
-ExecResult TcpTarget::check_long_xrc(const TcpRequest& request) {
+TcpStep TcpTarget::check_long_xrc() {
+  LocalWire* const queue = queues_->get(current_->queue, finder_);
   ibv_sge nothing{};
-  return wire_.check_xrc(work_request_of(request, nothing), request.length, queues_->get(request.queue));
+  const ibv_send_wr wr = work_request_of(*current_, nothing);
+  const ExecResult found =
+      queue == nullptr ? ExecResult(ExecOutcome::kBusy) : wire_.check_xrc(wr, current_->length, *queue);
+  const ExecResult result = with_patience(found, request_waits_since_);
+  if (result.outcome() == ExecOutcome::kBusy) return TcpStep::kWait;
+  is_unchecked_ = false;
+  if (!result.succeeded()) return settle(result);
+  return has_payload(*current_) ? TcpStep::kGoOn : answer_later();
 }
 
 /// Bytes that the connection does not take are read again.
@@ -269,7 +300,9 @@ Moved TcpTarget::read_xrc_part(const TcpOutput::Reading& reading) noexcept {
   ibv_sge slice{reinterpret_cast<std::uint64_t>(piece_.data()), static_cast<std::uint32_t>(bytes), 0};
   ibv_send_wr wr = work_request_of(reading.request, slice);
   wr.wr.rdma.remote_addr += reading.moved;
-  if (!wire_.exec_xrc(wr, *queue).succeeded()) return {0, EFAULT};
+  const ExecResult result = with_patience(wire_.exec_xrc(wr, *queue), read_waits_since_);
+  if (result.outcome() == ExecOutcome::kBusy) return {0, EBUSY};
+  if (!result.succeeded()) return {0, EFAULT};
   iovec place{piece_.data(), bytes};
   const Moved moved = tcp_send(in_.socket(), {&place, 1});
   return moved.error == 0 || moved.error == EAGAIN ? moved : Moved{0, EFAULT};
@@ -325,7 +358,8 @@ ExecResult TcpTarget::execute_held() {
 TcpStep TcpTarget::look_again() {
   if (!held_) return TcpStep::kGoOn;
   const ExecResult result = execute_held();
-  if (result.outcome() == ExecOutcome::kReceiverNotReady) return TcpStep::kWait;
+  const bool waits = result.outcome() == ExecOutcome::kReceiverNotReady || result.outcome() == ExecOutcome::kBusy;
+  if (waits) return TcpStep::kWait;
   if (!result.succeeded()) return fail(result);
   if (held_->whole || held_->request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) out_.one_is_done();
   held_.reset();

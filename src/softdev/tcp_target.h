@@ -4,6 +4,7 @@
 #include <infiniband/verbs.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -20,6 +21,7 @@ namespace rdmacomm::softdev {
 
 class SoftContext;
 class SoftQp;
+class TargetFinder;
 
 /// What becomes of reading from a connection.
 enum class TcpStep : std::uint8_t {
@@ -46,6 +48,8 @@ enum class TcpStep : std::uint8_t {
 ///
 /// One that finds no receive is put aside, without its payload where that is long, and all that come behind it are thrown away,
 /// for answers may be among what follows. Once there is a receive the initiator hears where to begin again.
+/// An XRC request waits, too, while another initiator has its turn at the queue, and while the queue is looked for; what comes behind
+/// it is not read meanwhile.
 /// Threads: one at a time, see TcpService; what it answers, it says with the queue pair's send queue held.
 class TcpTarget {
  public:
@@ -63,12 +67,15 @@ class TcpTarget {
   [[nodiscard]] TcpStep go_on();
   /// The last request was a long one that brings bytes, and the next is probably.
   [[nodiscard]] bool in_stream() const noexcept { return in_stream_; }
-  /// One waits for a receive: look_again() is to be called soon.
-  [[nodiscard]] bool waits() const noexcept { return held_.has_value(); }
+  /// One waits for what no socket tells of: look_again() is to be called soon, and then go_on().
+  [[nodiscard]] bool waits() const noexcept { return held_ || request_waits_since_ || read_waits_since_; }
+  /// It does so without being read whole: whatever comes by the socket is not for now.
+  [[nodiscard]] bool stands_still() const noexcept { return request_waits_since_ && current_; }
   [[nodiscard]] TcpStep look_again();
   /// A request was refused: the queue pair has failed.
   [[nodiscard]] bool has_refused() const noexcept { return has_refused_; }
-  /// The next bytes of what a READ asks for, `longest` at the most; with the send queue held. EFAULT: they are not there any more.
+  /// The next bytes of what a READ asks for, `longest` at the most; with the send queue held. EFAULT: they are not there any more;
+  /// EBUSY: they are not to be had now, and it waits().
   [[nodiscard]] Moved read_part(const TcpOutput::Reading& reading, std::size_t longest) noexcept;
 
  private:
@@ -87,14 +94,16 @@ class TcpTarget {
   TcpStep announce_write();
   TcpStep check_read();
   TcpStep answer_later();
-  ExecResult check_long_xrc(const TcpRequest& request);
+  TcpStep check_long_xrc();
   Moved read_xrc_part(const TcpOutput::Reading& reading) noexcept;
   TcpStep skip();
   TcpStep fill(std::size_t needed);
   TcpStep settle(const ExecResult& result);
   TcpStep hold();
   TcpStep fail(const ExecResult& result);
+  /// kBusy: again soon.
   ExecResult execute(const TcpRequest& request, std::span<std::byte> bytes);
+  ExecResult execute_xrc(const ibv_send_wr& wr, std::uint32_t queue);
   ExecResult execute_held();
   void announce(const TcpRequest& request) noexcept;
   void request_done();
@@ -106,13 +115,18 @@ class TcpTarget {
   TcpOutput& out_;
   const Service service_;
   LocalWire wire_;
+  TargetFinder& finder_;
   std::optional<NamedTargets> queues_;  // of XRC
   std::vector<std::byte> piece_;        // of a long READ of XRC
 
   std::optional<TcpRequest> current_;
   std::uint32_t moved_ = 0;     // bytes of the current message, where it goes in parts
   std::uint32_t skipping_ = 0;  // bytes of a message that nobody wants
+  bool is_unchecked_ = false;   // a long one of XRC
   std::optional<Held> held_;
+  // For another initiator's turn to be over, or a queue to be found.
+  std::optional<std::chrono::steady_clock::time_point> request_waits_since_;
+  std::optional<std::chrono::steady_clock::time_point> read_waits_since_;
   bool throws_away_ = false;  // until a request says that it comes again
   bool has_refused_ = false;
   bool in_stream_ = false;

@@ -7,8 +7,10 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace rdmacomm::softdev {
 
@@ -57,6 +59,25 @@ class TargetSearch {
   virtual ~TargetSearch() = default;
   /// May wait for the target to answer.
   virtual void run() noexcept = 0;
+};
+
+/// A search that one thread makes for another, which must not wait.
+class LaterSearch {
+ public:
+  explicit LaterSearch(std::unique_ptr<TargetSearch> search) noexcept : search_(std::move(search)) {}
+
+  /// Of the thread that looks.
+  void run() noexcept {
+    search_->run();
+    is_done_.store(true, std::memory_order_release);
+  }
+  [[nodiscard]] bool is_done() const noexcept { return is_done_.load(std::memory_order_acquire); }
+  /// Only once is_done().
+  [[nodiscard]] TargetSearch& result() noexcept { return *search_; }
+
+ private:
+  const std::unique_ptr<TargetSearch> search_;
+  std::atomic<bool> is_done_{false};
 };
 
 class Wire {

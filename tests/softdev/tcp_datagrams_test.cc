@@ -8,9 +8,11 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "softdev/datagrams.h"
+#include "softdev/soft_qp.h"
 #include "softdev/tcp_stranger.h"
 #include "softdev/two_processes.h"
 
@@ -109,6 +111,20 @@ void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_
   std::memcpy(whole.data(), &head, sizeof(head));
   std::memcpy(whole.data() + sizeof(head), &address, sizeof(address));
   ASSERT_EQ(::send(socket.get(), whole.data(), whole.size(), MSG_NOSIGNAL), static_cast<ssize_t>(whole.size()));
+}
+
+/// Whoever posts may hold the send queue for seconds, while it looks for a process of this host that is stopped.
+TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
+  Sender sender;
+  sender.post(0);
+  UniqueFd its_datagrams = sender.peer.accept();
+  (void)hear<TcpGreeting>(its_datagrams);
+  welcome(its_datagrams);
+  EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
+  const std::scoped_lock held(SoftQp::from(sender.qp.qp.get()).send_lock());
+  its_datagrams.reset();  // which the send queue is to be told of
+  const UniqueFd other = come_as_sender(sender.qp.number());
+  EXPECT_TRUE(other);
 }
 
 /// While it is asked whether a peer's greeting is its own, strangers come, more than are let in at a time.

@@ -1,15 +1,20 @@
-// An XRC initiator on another host that asks for more than it may have, or reads nothing of what it asks for.
+// An XRC initiator on another host that asks for more than it may have, or reads nothing of what it asks for; and processes of this host
+// that are stopped where its requests need them: whoever else is served goes on being served.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "softdev/peer.h"
 #include "softdev/tcp_stranger.h"
+#include "softdev/two_processes.h"
 #include "softdev/xrc_scene.h"
 
 namespace rdmacomm::softdev::test {
@@ -42,14 +47,16 @@ class PeakMemory {
 struct XrcTarget {
   WireVariable variable{"tcp"};
   Node node;
-  Domain domain{node};
+  Domain domain;
   Memory memory;
   Queue queue{node, domain};
   ManualPeer peer;
   Qp receiver;
   UniqueFd connection;
 
-  explicit XrcTarget(std::size_t bytes) : memory(node, bytes), receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd)) {
+  /// fd  of the domain's file
+  explicit XrcTarget(std::size_t bytes, int fd = -1)
+      : domain(node, fd), memory(node, bytes), receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd)) {
     receiver.connect_to(peer.number);
     connection = knock(receiver.number());
     TcpGreeting greeting;
@@ -130,6 +137,95 @@ TEST(XrcHostile, AReadOfMemoryThatGoesEndsTheConnection) {
   scene.memory.mr.reset();
   std::vector<std::byte> bytes(kLong);
   EXPECT_LT(recv(scene.connection.get(), bytes.data(), kLong, MSG_WAITALL), static_cast<ssize_t>(kLong));
+}
+
+/// Somebody else who comes to the same process hears an answer.
+void expect_others_served(const XrcTarget& scene) {
+  TcpGreeting greeting;
+  greeting.kind = GreetingKind::kConnection;
+  greeting.service = Service::kReliable;
+  greeting.initiator_qpn = scene.peer.number;
+  greeting.target_qpn = scene.receiver.number();  // which is of another service
+  const UniqueFd stranger = knock(scene.receiver.number());
+  say(stranger, greeting);
+  EXPECT_NE(hear<TcpWelcome>(stranger).answer, Welcome::kYes);
+}
+
+/// Another initiator's turn at the queue, who has been stopped, for as long as this lives.
+class StoppedInitiator {
+ public:
+  explicit StoppedInitiator(const Queue& queue) {
+    constexpr std::uint32_t kInitiator = 77;
+    int error = 0;
+    peer_ = Peer::connect(queue.number(), error);
+    if (peer_ != nullptr) remote_ = peer_->attach(queue.number(), kInitiator, error);
+    EXPECT_EQ(error, 0);
+    remote_->view.shared->busy.store(kInitiator);
+  }
+  StoppedInitiator(const StoppedInitiator&) = delete;
+  StoppedInitiator& operator=(const StoppedInitiator&) = delete;
+  ~StoppedInitiator() { remote_->view.shared->busy.store(0); }
+
+ private:
+  std::shared_ptr<Peer> peer_;
+  std::unique_ptr<RemoteQp> remote_;
+};
+
+TEST(XrcHostile, WhileAnotherInitiatorHasItsTurnOthersAreServed) {
+  XrcTarget scene(4096);
+  scene.memory.fill(3);
+  scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, 16);  // the queue is found
+  ASSERT_EQ(hear<TcpAnswer>(scene.connection).kind, TcpAnswer::kPayload);
+  std::array<std::byte, 16> bytes{};
+  ASSERT_EQ(recv(scene.connection.get(), bytes.data(), bytes.size(), MSG_WAITALL), 16);
+  {
+    const StoppedInitiator stopped(scene.queue);
+    scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, 16);
+    expect_others_served(scene);
+  }
+  const auto answer = hear<TcpAnswer>(scene.connection);
+  EXPECT_EQ(answer.kind, TcpAnswer::kPayload);
+  EXPECT_EQ(answer.length, 16U);
+}
+
+/// Its first part waits, and then the rest.
+TEST(XrcHostile, ALongReadWaitsForItsTurn) {
+  constexpr std::uint32_t kLong = 256 * 1024;
+  XrcTarget scene(kLong);
+  scene.memory.fill(3);
+  {
+    const StoppedInitiator stopped(scene.queue);
+    scene.ask(IBV_WR_RDMA_READ, scene.memory.mr->rkey, kLong);
+    expect_others_served(scene);
+  }
+  ASSERT_EQ(hear<TcpAnswer>(scene.connection).kind, TcpAnswer::kPayload);
+  std::vector<std::byte> bytes(kLong);
+  ASSERT_EQ(recv(scene.connection.get(), bytes.data(), kLong, MSG_WAITALL), static_cast<ssize_t>(kLong));
+  EXPECT_EQ(std::memcmp(bytes.data(), scene.memory.data, kLong), 0);
+}
+
+TEST(XrcHostile, WhileTheQueuesProcessIsStoppedOthersAreServed) {
+  const UniqueFd file = nameless_file();
+  Child owner([&file](Line line) {
+    Node node;
+    const Domain domain(node, file.get());
+    Queue queue(node, domain);
+    EXPECT_EQ(queue.post(5, {}), 0);
+    line.send({.qpn = queue.number()});
+    EXPECT_EQ(queue.next().wr_id, 5U);
+    line.send({});
+  });
+  const std::uint32_t queue = owner.line().receive().qpn;
+  XrcTarget scene(4096, file.get());
+  owner.stop();
+  TcpRequest request;
+  request.opcode = static_cast<std::uint8_t>(IBV_WR_SEND);
+  request.queue = queue;
+  say(scene.connection, request);
+  expect_others_served(scene);
+  owner.resume();
+  EXPECT_EQ(hear<TcpAnswer>(scene.connection).kind, TcpAnswer::kDone);
+  (void)owner.line().receive();
 }
 
 }  // namespace
