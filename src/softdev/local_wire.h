@@ -74,7 +74,8 @@ class LocalWire final : public Wire {
   /// The same for a datagram. A target that has no receive is kReceiverNotReady.
   [[nodiscard]] ExecResult send_datagram(const ibv_send_wr& wr) noexcept;
   /// The same for an XRC request, whose target is the queue pair at this wire's other end and, for all that lies in memory,
-  /// the shared receive queue at the end of `queue`. kBusy: another initiator has its turn there, and another host's is not waited for.
+  /// the shared receive queue at the end of `queue`. kBusy: another initiator is at work there, and a request
+  /// of another host does not wait for it.
   [[nodiscard]] ExecResult exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept;
   /// Whether a READ or WRITE of `total` bytes, which need not be here yet, would be carried out: done() with no bytes, or what
   /// exec_xrc() would say.

@@ -307,7 +307,8 @@ void SoftQp::settle_first(const ExecResult& result) noexcept {
 }
 
 void SoftQp::advance() noexcept {
-  // Who posts a datagram may have it for seconds, looking for a process that is stopped: epoll tells of the socket again.
+  // A thread that posts a datagram may hold it for seconds, while it looks for a process that is stopped: epoll tells of the
+  // socket again.
   const BiasedTry guard(send_lock_);
   if (!guard) return;
   const std::uint32_t reported = send_reported_;

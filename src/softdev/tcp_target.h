@@ -69,7 +69,7 @@ class TcpTarget {
   [[nodiscard]] bool in_stream() const noexcept { return in_stream_; }
   /// One waits for what no socket tells of: look_again() is to be called soon, and then go_on().
   [[nodiscard]] bool waits() const noexcept { return held_ || request_waits_since_ || read_waits_since_; }
-  /// It does so without being read whole: whatever comes by the socket is not for now.
+  /// The current request waits so: nothing is read from the socket meanwhile.
   [[nodiscard]] bool stands_still() const noexcept { return request_waits_since_ && current_; }
   [[nodiscard]] TcpStep look_again();
   /// A request was refused: the queue pair has failed.
