@@ -287,7 +287,7 @@ int Peer::call_locked(Request& request, std::span<const std::byte> out, Answer& 
     mark_dead();
     return EPIPE;
   }
-  const ssize_t received = receive_packet(socket_.get(), bytes_of(answer), in, fd, kAnswerTimeoutMs);
+  const ssize_t received = receive_packet(socket_.get(), bytes_of(answer), in, &fd, kAnswerTimeoutMs);
   // The answer is here but for its descriptor: the next call finds the connection as it should be.
   if (received < 0 && errno == EMFILE) return EMFILE;
   if (received < static_cast<ssize_t>(sizeof(answer)) || answer.sequence != request.sequence) {

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -33,7 +34,18 @@ namespace {
   return std::nullopt;
 }
 
+/// More connections that have proven nothing are not kept at a time.
+std::size_t most_unproven() noexcept {
+  constexpr std::size_t kLeast = 16;
+  constexpr std::size_t kMost = 256;
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return kLeast;
+  return std::clamp<std::size_t>(descriptors.rlim_cur / 8, kLeast, kMost);  // each may have a second one, for its proof
+}
+
 }  // namespace
+
+Server::Server(SoftContext& context) : context_(context), unproven_(most_unproven()) {}
 
 int Server::start() {
   epoll_->reset(epoll_create1(EPOLL_CLOEXEC));
@@ -58,6 +70,7 @@ std::uint64_t Server::add(Watched watched, int fd, std::uint32_t events) {
   std::erase_if(watched_,
                 [](const auto& entry) { return entry.second->kind == Kind::kPeer && entry.second->peer.expired(); });
   const std::uint64_t id = next_id_++;
+  watched.id = id;
   watched_.emplace(id, std::make_shared<Watched>(std::move(watched)));
   epoll_event event{};
   event.events = events;
@@ -142,24 +155,33 @@ bool Server::look_after(const Watched& watched, std::uint32_t events) {
 }
 
 void Server::accept_initiator(Watched& listener) {
-  UniqueFd socket(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!socket && (errno == EMFILE || errno == ENFILE)) {
-    // The connection stays in the queue and the listener readable: not to spin until a descriptor is free.
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return;
+  if (unproven_.is_full()) {
+    const auto goes = unproven_.gives_way(Unproven::Clock::now());
+    if (!goes) return wait_for_room();
+    unproven_.remove(*goes);
+    const std::scoped_lock lock(mutex_);
+    watched_.erase(*goes);
   }
+  UniqueFd socket(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket && (errno == EMFILE || errno == ENFILE)) return wait_for_room();
   PeerCredentials credentials;
   if (!socket || !peer_credentials(socket.get(), credentials) || credentials.uid != geteuid()) return;
   const int fd = socket.get();
-  add({.kind = Kind::kIncoming, .fd = std::move(socket), .pid = credentials.pid}, fd, EPOLLIN | EPOLLRDHUP);
+  const std::uint64_t id =
+      add({.kind = Kind::kIncoming, .fd = std::move(socket), .pid = credentials.pid}, fd, EPOLLIN | EPOLLRDHUP);
+  unproven_.add(id, credentials.pid, Unproven::Clock::now());
+}
+
+/// A connection that cannot be accepted stays in the queue, and the listener readable: not to spin until it can.
+void Server::wait_for_room() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 bool Server::answer(Watched& initiator) {
   Request request;
   std::vector<std::byte> payload(kMaxControlPayload);
-  UniqueFd unexpected;
   const ssize_t received =
-      receive_packet(initiator.fd.get(), std::as_writable_bytes(std::span(&request, 1)), payload, unexpected, 0);
+      receive_packet(initiator.fd.get(), std::as_writable_bytes(std::span(&request, 1)), payload, nullptr, 0);
   if (received < 0 && errno == EAGAIN) return true;
   if (received < static_cast<ssize_t>(sizeof(request)) || request.magic != kControlMagic) return false;
   if (is_report(request.kind)) {
@@ -167,11 +189,11 @@ bool Server::answer(Watched& initiator) {
     return take_report(request, initiator);
   }
   payload.resize(static_cast<std::size_t>(received) - sizeof(request));
-  reply(request, initiator, payload);
-  return true;
+  return reply(request, initiator, payload);
 }
 
-void Server::reply(const Request& request, Watched& initiator, std::span<const std::byte> payload) {
+/// false: it does not read its answers, and is not waited for.
+bool Server::reply(const Request& request, Watched& initiator, std::span<const std::byte> payload) {
   Answer answer;
   answer.sequence = request.sequence;
   std::vector<std::byte> out;
@@ -202,7 +224,7 @@ void Server::reply(const Request& request, Watched& initiator, std::span<const s
     if (request.kind == RequestKind::kRead && request.length <= kMaxControlPayload) out.resize(request.length);
     answer.error = access_memory(request, payload, answer, out);
   }
-  (void)send_packet(initiator.fd.get(), std::as_bytes(std::span(&answer, 1)), out, fd);
+  return send_at_once(initiator.fd.get(), std::as_bytes(std::span(&answer, 1)), out, fd);
 }
 
 void Server::reply_hello(const Request& request, Watched& initiator, Answer& answer) {
@@ -222,6 +244,7 @@ int Server::reply_proof(const Request& request, Watched& initiator, Answer& answ
     answer.error = EPERM;
     return -1;
   }
+  unproven_.remove(initiator.id);
   answer.proof = proof->answer();
   return context_.segment().fd();
 }
@@ -305,6 +328,7 @@ bool Server::take_failure(const Request& request, SoftQp* qp) {
 }
 
 void Server::initiator_gone(const Watched& initiator) {
+  unproven_.remove(initiator.id);
   std::vector<const SoftCq*> made_up_for;
   for (const Attachment& attachment : initiator.targets) {
     attachment.target->make_up_for_event(made_up_for);

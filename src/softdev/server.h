@@ -14,6 +14,7 @@
 #include "rdmacomm/base/unique_fd.h"
 #include "softdev/access_proof.h"
 #include "softdev/control_protocol.h"
+#include "softdev/unproven.h"
 
 namespace rdmacomm::softdev {
 
@@ -27,7 +28,7 @@ class SoftQp;
 /// Threads: any. Lifetime: stop() before the context's other parts go.
 class Server {
  public:
-  explicit Server(SoftContext& context) : context_(context) {}
+  explicit Server(SoftContext& context);
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
   ~Server() { stop(); }
@@ -57,6 +58,7 @@ class Server {
   };
   struct Watched {
     Kind kind = Kind::kStop;
+    std::uint64_t id = 0;
     UniqueFd fd{};               // not kPeer: the Peer owns its own
     std::weak_ptr<Peer> peer{};  // kPeer
     // kIncoming:
@@ -72,10 +74,11 @@ class Server {
   void handle(std::uint64_t id, std::uint32_t events);
   [[nodiscard]] bool look_after(const Watched& watched, std::uint32_t events);
   void accept_initiator(Watched& listener);
+  static void wait_for_room();
   bool answer(Watched& initiator);
   void initiator_gone(const Watched& initiator);
 
-  void reply(const Request& request, Watched& initiator, std::span<const std::byte> payload);
+  [[nodiscard]] bool reply(const Request& request, Watched& initiator, std::span<const std::byte> payload);
   void reply_hello(const Request& request, Watched& initiator, Answer& answer);
   [[nodiscard]] int reply_proof(const Request& request, Watched& initiator, Answer& answer);
   void reply_queue_pair(const Request& request, Watched& initiator, Answer& answer);
@@ -90,6 +93,7 @@ class Server {
   std::shared_ptr<UniqueFd> epoll_ = std::make_shared<UniqueFd>();  // peers that outlive the thread have it, too
   UniqueFd stop_event_;
   std::thread thread_;
+  Unproven unproven_;        // of the thread alone
   std::mutex access_mutex_;  // held while memory is accessed for an initiator
   std::mutex mutex_;         // guards watched_ and next_id_; what is in an entry is used by the thread alone
   std::map<std::uint64_t, std::shared_ptr<Watched>> watched_;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 namespace rdmacomm::softdev {
 namespace {
@@ -32,6 +33,42 @@ UniqueFd packet_socket() {
 /// Applies to connecting, too.
 void bound_sends(int socket, timeval limit) {
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
+bool send_with(int flags, int socket, std::span<const std::byte> head, std::span<const std::byte> payload,
+               int fd) noexcept {
+  iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
+                    {const_cast<std::byte*>(payload.data()), payload.size()}};
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = payload.empty() ? 1 : 2;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  }
+  ssize_t sent = 0;
+  do {
+    sent = sendmsg(socket, &message, MSG_NOSIGNAL | flags);
+  } while (sent < 0 && errno == EINTR);
+  return sent >= 0;
+}
+
+/// The descriptor that came with `message`, which has room for one.
+UniqueFd passed_with(msghdr& message) noexcept {
+  UniqueFd fd;
+  for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr; each = CMSG_NXTHDR(&message, each)) {
+    if (each->cmsg_level != SOL_SOCKET || each->cmsg_type != SCM_RIGHTS) continue;
+    int passed = -1;
+    std::memcpy(&passed, CMSG_DATA(each), sizeof(passed));
+    fd.reset(passed);
+  }
+  return fd;
 }
 
 }  // namespace
@@ -83,38 +120,15 @@ bool peer_credentials(int socket, PeerCredentials& credentials) noexcept {
   return true;
 }
 
-bool send_at_once(int socket, std::span<const std::byte> head) noexcept {
-  ssize_t sent = 0;
-  do {
-    sent = send(socket, head.data(), head.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  } while (sent < 0 && errno == EINTR);
-  return sent >= 0;
+bool send_at_once(int socket, std::span<const std::byte> head, std::span<const std::byte> payload, int fd) noexcept {
+  return send_with(MSG_DONTWAIT, socket, head, payload, fd);
 }
 
 bool send_packet(int socket, std::span<const std::byte> head, std::span<const std::byte> payload, int fd) noexcept {
-  iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
-                    {const_cast<std::byte*>(payload.data()), payload.size()}};
-  msghdr message{};
-  message.msg_iov = parts;
-  message.msg_iovlen = payload.empty() ? 1 : 2;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  }
-  ssize_t sent = 0;
-  do {
-    sent = sendmsg(socket, &message, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return sent >= 0;
+  return send_with(0, socket, head, payload, fd);
 }
 
-ssize_t receive_packet(int socket, std::span<std::byte> head, std::span<std::byte> payload, UniqueFd& fd,
+ssize_t receive_packet(int socket, std::span<std::byte> head, std::span<std::byte> payload, UniqueFd* fd,
                        int timeout_ms) noexcept {
   if (timeout_ms > 0) {
     pollfd wait{socket, POLLIN, 0};
@@ -126,27 +140,26 @@ ssize_t receive_packet(int socket, std::span<std::byte> head, std::span<std::byt
     if (ready <= 0) return -1;
   }
   iovec parts[2] = {{head.data(), head.size()}, {payload.data(), payload.size()}};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  // For one descriptor and no more: where there is room, the kernel passes others, too, and they are this process's to close.
+  alignas(cmsghdr) char control[CMSG_LEN(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = payload.empty() ? 1 : 2;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  if (fd != nullptr) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+  }
   ssize_t received = 0;
   do {
     received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (received < 0 && errno == EINTR);
   if (received < 0) return received;
-  if ((message.msg_flags & MSG_CTRUNC) != 0) {  // no descriptor was free for the one that came
-    errno = EMFILE;
+  UniqueFd passed = passed_with(message);
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    errno = fd == nullptr || passed ? EPROTO : EMFILE;
     return -1;
   }
-  const cmsghdr* rights = CMSG_FIRSTHDR(&message);
-  if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
-    int passed = -1;
-    std::memcpy(&passed, CMSG_DATA(rights), sizeof(passed));
-    fd.reset(passed);
-  }
+  if (fd != nullptr && passed) *fd = std::move(passed);
   return received;
 }
 

@@ -83,7 +83,7 @@ class Client {
       std::vector<std::byte> payload(softdev::kMaxControlPayload + 1);
       UniqueFd descriptor;
       const ssize_t got = softdev::receive_packet(socket(), std::as_writable_bytes(std::span(&answer, 1)), payload,
-                                                  descriptor, kAnswerMs);
+                                                  &descriptor, kAnswerMs);
       RDMACOMM_FUZZ_CHECK(got >= 0 || errno == ECONNRESET);  // not: no answer in time
       if (got <= 0) return connect();
       RDMACOMM_FUZZ_CHECK(static_cast<std::size_t>(got) >= sizeof(Answer));

@@ -3,13 +3,21 @@
 
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
+#include <array>
+#include <chrono>
 #include <cstring>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "softdev/control_protocol.h"
+#include "softdev/few_descriptors.h"
 #include "softdev/mr_table.h"
 #include "softdev/peer.h"
 #include "softdev/shared_file.h"
@@ -73,7 +81,7 @@ int answer_to(std::uint32_t qpn, Request request, UniqueFd& fd, std::byte& read)
   if (!socket || !send_packet(socket.get(), std::as_bytes(std::span(&request, 1)), std::span(&read, 1))) return errno;
   Answer answer;
   const ssize_t received =
-      receive_packet(socket.get(), std::as_writable_bytes(std::span(&answer, 1)), std::span(&read, 1), fd, 20'000);
+      receive_packet(socket.get(), std::as_writable_bytes(std::span(&answer, 1)), std::span(&read, 1), &fd, 20'000);
   return received < static_cast<ssize_t>(sizeof(answer)) ? EPIPE : answer.error;
 }
 
@@ -126,6 +134,71 @@ TEST(AccessProof, TheSameUserWithoutItsCapabilitiesReadsAndWritesNothing) {
   EXPECT_EQ(state_of(qp), IBV_QPS_RTS) << "what the other reported has been believed";
   child.line().send({});
   EXPECT_EQ(child.wait(), 0);
+  if (!tried) GTEST_SKIP() << "wants a process with capabilities: root";
+}
+
+/// A request with as many descriptors as there are in `descriptors`.
+void send_with_descriptors(const UniqueFd& socket, std::span<const int> descriptors) {
+  Request request;
+  request.kind = RequestKind::kArena;
+  iovec whole{&request, sizeof(request)};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(4 * sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &whole;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = CMSG_SPACE(descriptors.size_bytes());
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(descriptors.size_bytes());
+  std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size_bytes());
+  EXPECT_EQ(sendmsg(socket.get(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(request)));
+}
+
+/// Passes descriptors that nobody wants, asks and reads no answer, and holds connections.
+std::vector<UniqueFd> hold_up(std::uint32_t qpn) {
+  constexpr std::size_t kConnections = 2 * FewDescriptors::kDescriptors;
+  constexpr int kRequests = 5000;  // more than a socket has room for
+  const std::string name = block_socket_name(qpn >> kQpnBlockBits);
+  std::vector<UniqueFd> held;
+  const std::vector<int> passed(4, STDIN_FILENO);
+  for (std::size_t count = 1; count <= passed.size(); ++count) {
+    held.push_back(connect_to(name));
+    send_with_descriptors(held.back(), std::span(passed).first(count));
+  }
+  Request request;
+  request.kind = RequestKind::kArena;
+  held.push_back(connect_to(name));
+  for (int i = 0; i < kRequests && send_packet(held.back().get(), std::as_bytes(std::span(&request, 1))); ++i) continue;
+  while (held.size() < kConnections) held.push_back(connect_to(name));
+  return held;
+}
+
+TEST(AccessProof, TheSameUserWithoutItsCapabilitiesHoldsUpNobodyAndTakesNothing) {
+  Child child([](Line line) {
+    const Card target = line.receive();
+    const bool tries = give_up_capabilities();
+    std::vector<UniqueFd> held;
+    if (tries) held = hold_up(target.qpn);
+    line.send({.rkey = tries});
+    (void)line.receive();
+  });
+  const FewDescriptors few;
+  Node node;
+  Qp qp(node);
+  qp.connect_to(qp.number());
+  const std::size_t before = open_descriptors();
+  child.line().send({.qpn = qp.number()});
+  const bool tried = child.line().receive().rkey != 0;
+  EXPECT_LE(open_descriptors(), before + FewDescriptors::kDescriptors / 4);
+  int error = 0;
+  EXPECT_NE(Peer::connect(qp.number(), error), nullptr) << error;
+  child.line().send({});
+  EXPECT_EQ(child.wait(), 0);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (open_descriptors() > before && std::chrono::steady_clock::now() < end) sched_yield();
+  EXPECT_LE(open_descriptors(), before);
   if (!tried) GTEST_SKIP() << "wants a process with capabilities: root";
 }
 

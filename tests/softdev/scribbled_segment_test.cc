@@ -179,7 +179,7 @@ TEST(ScribbledSegment, AtomicsAreAlignedAndNothingHasNoLength) {
     ASSERT_TRUE(send_packet(socket.get(), std::as_bytes(std::span(&request, 1))));
     Answer answer;
     UniqueFd none;
-    ASSERT_GT(receive_packet(socket.get(), std::as_writable_bytes(std::span(&answer, 1)), {}, none, 20'000), 0);
+    ASSERT_GT(receive_packet(socket.get(), std::as_writable_bytes(std::span(&answer, 1)), {}, &none, 20'000), 0);
     EXPECT_EQ(answer.error, EINVAL);
   }
 }

@@ -1,7 +1,6 @@
 // Datagrams by TCP, to a peer that is the test itself.
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "softdev/datagrams.h"
+#include "softdev/few_descriptors.h"
 #include "softdev/soft_qp.h"
 #include "softdev/tcp_stranger.h"
 #include "softdev/two_processes.h"
@@ -67,23 +67,7 @@ TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
 
 // ---- More senders than there is room for
 
-/// As few descriptors as some systems give a process, and fewer.
-class FewDescriptors {
- public:
-  FewDescriptors() {
-    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const rlimit few{kDescriptors, before_.rlim_max};
-    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  }
-  FewDescriptors(const FewDescriptors&) = delete;
-  ~FewDescriptors() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
-
-  static constexpr std::size_t kDescriptors = 256;
-  static constexpr std::size_t kSenders = kDescriptors / 4;  ///< as the device has it
-
- private:
-  rlimit before_{};
-};
+constexpr std::size_t kSenders = FewDescriptors::kDescriptors / 4;  // as the device has it
 
 /// A sender of datagrams to queue pair `qpn` that is the test: somebody else each time.
 UniqueFd come_as_sender(std::uint32_t qpn) {
@@ -130,7 +114,7 @@ TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
 /// While it is asked whether a peer's greeting is its own, strangers come, more than are let in at a time.
 TEST(TcpStrangers, DoNotThrowOutWhoIsExpected) {
   constexpr std::size_t kExpected = 10;
-  constexpr std::size_t kStrangers = FewDescriptors::kSenders + kExpected;
+  constexpr std::size_t kStrangers = kSenders + kExpected;
   const WireVariable variable("tcp");
   Node node;
   const ManualPeer peer(ManualPeer::Place::kFirst);
@@ -199,9 +183,9 @@ struct DatagramReceiver {
 
 TEST(TcpSenders, StrangersTakeOnlySoManyDescriptors) {
   DatagramReceiver receiver;
-  const std::vector<UniqueFd> strangers = receiver.senders(2 * FewDescriptors::kSenders);
+  const std::vector<UniqueFd> strangers = receiver.senders(2 * kSenders);
   for (std::size_t i = 0; i < strangers.size(); ++i) {
-    if (i < FewDescriptors::kSenders) {
+    if (i < kSenders) {
       ASSERT_TRUE(is_closed(strangers[i])) << i;
     } else {
       EXPECT_FALSE(is_over(strangers[i])) << i;
@@ -265,10 +249,10 @@ TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
 
 TEST(TcpSenders, StrangersDoNotDisplaceWhoHasTheKey) {
   DatagramReceiver receiver;
-  const std::vector<UniqueFd> friends = receiver.senders(FewDescriptors::kSenders / 2);
+  const std::vector<UniqueFd> friends = receiver.senders(kSenders / 2);
   for (const UniqueFd& one : friends) send_datagram(one);
   receiver.expect_datagrams(friends.size());
-  const std::vector<UniqueFd> strangers = receiver.senders(2 * FewDescriptors::kSenders);
+  const std::vector<UniqueFd> strangers = receiver.senders(2 * kSenders);
   send_datagram(strangers.back(), 8, kUd.qkey + 1);
   for (const UniqueFd& one : friends) send_datagram(one);
   receiver.expect_datagrams(friends.size());
@@ -277,11 +261,11 @@ TEST(TcpSenders, StrangersDoNotDisplaceWhoHasTheKey) {
 /// What is sent before one goes is received, whoever comes then.
 TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
   DatagramReceiver receiver;
-  constexpr std::size_t kMany = 4 * FewDescriptors::kSenders;
+  constexpr std::size_t kMany = 4 * kSenders;
   for (std::size_t i = 0; i < kMany; ++i) send_datagram(come_as_sender(receiver.qp.number()));
   receiver.expect_datagrams(kMany);
   std::vector<UniqueFd> senders;
-  for (std::size_t i = 0; i < 2 * FewDescriptors::kSenders; ++i) {
+  for (std::size_t i = 0; i < 2 * kSenders; ++i) {
     senders.push_back(come_as_sender(receiver.qp.number()));
     send_datagram(senders.back());
   }
@@ -296,7 +280,7 @@ TEST(TcpSenders, WhoseDatagramWaitsStays) {
     const auto begin = std::chrono::steady_clock::now();
     const UniqueFd sender = come_as_sender(receiver.qp.number());
     send_datagram(sender);
-    const std::vector<UniqueFd> strangers = receiver.senders(FewDescriptors::kSenders + 8);
+    const std::vector<UniqueFd> strangers = receiver.senders(kSenders + 8);
     EXPECT_FALSE(is_over(sender));
     receiver.post(1);
     if (std::chrono::steady_clock::now() - begin >= kWaits) continue;
@@ -316,10 +300,10 @@ TEST(TcpSenders, WhoIsSentAwayComesAgain) {
     ASSERT_EQ(sender.post(datagram(1, to, receiver.qp.number()), memory.slice(0, 64)), 0);
     EXPECT_EQ(sender.next().status, IBV_WC_SUCCESS);
     receiver.expect_datagrams(1);
-    const std::vector<UniqueFd> others = receiver.senders(FewDescriptors::kSenders / 2);
+    const std::vector<UniqueFd> others = receiver.senders(kSenders / 2);
     for (const UniqueFd& one : others) send_datagram(one);
     receiver.expect_datagrams(others.size());
-    const std::vector<UniqueFd> more = receiver.senders(FewDescriptors::kSenders / 2);
+    const std::vector<UniqueFd> more = receiver.senders(kSenders / 2);
     for (const UniqueFd& one : more) send_datagram(one);
     receiver.expect_datagrams(more.size());
   }
