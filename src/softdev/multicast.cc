@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <charconv>
+#include <random>
 #include <set>
 #include <string_view>
 
+#include "softdev/bound_names.h"
 #include "softdev/device_limits.h"
 #include "softdev/gid_table.h"
 #include "softdev/unix_packet.h"
@@ -20,7 +22,7 @@ std::string group_names() {
   return "rdmacomm/soft0/group/" + std::to_string(geteuid()) + "/";
 }
 
-/// Of a group's members; the number of the queue pair follows.
+/// Of a group's members. The number of the queue pair follows, and one by chance: so nobody else can have the name already.
 std::string name_prefix(const ibv_gid& group) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string name = group_names();
@@ -48,7 +50,8 @@ int Memberships::join(std::uint32_t qpn, const ibv_gid& group) {
   const std::scoped_lock lock(mutex_);
   if (by_group_.contains(prefix)) return 0;  // as the kernel has it
   if (!has_room(group)) return ENOMEM;
-  UniqueFd socket = bind_to(std::string(1, '\0') + prefix + std::to_string(qpn));
+  UniqueFd socket =
+      bind_to(std::string(1, '\0') + prefix + std::to_string(qpn) + "/" + std::to_string(std::random_device{}()));
   if (!socket) return errno;
   by_group_.emplace(prefix, std::move(socket));
   return 0;

@@ -32,7 +32,7 @@ class Memberships {
   std::map<std::string, UniqueFd> by_group_;
 };
 
-/// The queue pairs that are in `group`, of all processes of the network namespace.
+/// The queue pairs that are in `group`, of all processes of this user in the network namespace.
 /// Cost: reads the list of all UNIX sockets, some tens of microseconds.
 [[nodiscard]] std::vector<std::uint32_t> members_of(const ibv_gid& group);
 

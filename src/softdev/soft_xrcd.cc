@@ -5,12 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "softdev/bound_names.h"
 #include "softdev/soft_context.h"
 #include "softdev/unix_packet.h"
 
@@ -27,17 +30,27 @@ std::uint64_t number_nobody_has() {
   return std::uint64_t{random()} << 32 | random();
 }
 
-/// Waits until nobody else looks whether the domain exists, or makes it: from the look to the making is one step.
+/// Waits until nobody else looks whether the domain exists, or makes it: from the look to the making is one step. Whoever has its name
+/// here and sees no other one is alone; of those that see each other, all but the least go, and come again. EADDRINUSE: one stays.
 UniqueFd enter_alone(const std::string& domain) {
   constexpr std::chrono::seconds kLongest{5};  // whoever is inside may have lost its core
   const auto end = std::chrono::steady_clock::now() + kLongest;
-  const std::string name = std::string(1, '\0') + domain_names() + "door/" + domain;
-  for (;;) {
-    UniqueFd inside = bind_to(name);
-    if (inside || errno != EADDRINUSE) return inside;
-    if (std::chrono::steady_clock::now() >= end) return inside;
+  const std::string door = domain_names() + "door/" + domain;
+  const std::string own = std::to_string(number_nobody_has());
+  UniqueFd inside;
+  while (std::chrono::steady_clock::now() < end) {
+    const std::vector<std::string> names = bound_names(door);
+    if (inside && names.size() <= 1) return inside;
+    if (!inside && names.empty()) {
+      inside = bind_to(std::string(1, '\0') + door + own);
+      if (!inside) return inside;
+      continue;
+    }
+    if (inside && *std::ranges::min_element(names) != own) inside.reset();
     sched_yield();
   }
+  errno = EADDRINUSE;
+  return {};
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <utility>
 
 namespace rdmacomm::softdev {
@@ -84,18 +83,6 @@ UniqueFd listen_at(const std::string& name) {
   UniqueFd fd = bind_to(name);
   if (!fd || listen(fd.get(), kBacklog) != 0) return {};
   return fd;
-}
-
-std::vector<std::string> bound_names(const std::string& prefix) {
-  const std::string wanted = "@" + prefix;  // proc(5): an abstract name begins with @
-  std::vector<std::string> found;
-  // Not /proc/net, which shows the network namespace of the process's first thread: each thread may be in another one.
-  std::ifstream sockets("/proc/thread-self/net/unix");
-  for (std::string line; std::getline(sockets, line);) {
-    const std::size_t at = line.find(wanted);
-    if (at != std::string::npos) found.push_back(line.substr(at + wanted.size()));
-  }
-  return found;
 }
 
 UniqueFd connect_to(const std::string& name) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "rdmacomm/base/unique_fd.h"
 
@@ -18,9 +17,6 @@ namespace rdmacomm::softdev {
 [[nodiscard]] UniqueFd listen_at(const std::string& name);
 /// A socket bound to an abstract name that nobody can connect to. Not valid, and errno.
 [[nodiscard]] UniqueFd bind_to(const std::string& name);
-/// What follows `prefix` in the abstract names of this network namespace that begin with it (without their 0 byte).
-/// Cost: reads the list of all UNIX sockets, some tens of microseconds.
-[[nodiscard]] std::vector<std::string> bound_names(const std::string& prefix);
 /// A socket connected to an abstract name. Not valid, and errno: ECONNREFUSED, nobody has it; ETIMEDOUT: its owner does not accept.
 [[nodiscard]] UniqueFd connect_to(const std::string& name);
 

@@ -1,14 +1,19 @@
 // Another user of the host takes the names that queue pairs are found by.
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "softdev/control_protocol.h"
+#include "softdev/multicast.h"
 #include "softdev/two_processes.h"
 #include "softdev/unix_packet.h"
+#include "softdev/xrc_scene.h"
 #include "support/own_network.h"
 
 namespace rdmacomm::softdev::test {
@@ -55,6 +60,38 @@ TEST(TakenNames, KeepNobodyFromMakingQueuePairs) {
     write_in_spite_of(child);
   }).join();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
+}
+
+/// Another user has, for a domain and a group, the names that this user's processes know each other by.
+TEST(TakenNames, MakeNobodyAMemberAndKeepNobodyOut) {
+  const UniqueFd file = nameless_file();
+  struct stat what {};
+  ASSERT_EQ(fstat(file.get(), &what), 0);
+  ibv_gid group{};
+  group.raw[0] = 0xff;
+  group.raw[1] = 0x12;
+  group.raw[15] = 0x77;
+  const std::string user = std::to_string(geteuid()) + "/";
+  const std::string domain = std::to_string(what.st_dev) + "/" + std::to_string(what.st_ino) + "/";
+  const std::vector<std::string> names = {"xrcd/" + user + "door/" + domain, "xrcd/" + user + "door/" + domain + "1",
+                                          "xrcd/" + user + domain + "1",
+                                          "group/" + user + "ff120000000000000000000000000077/1"};
+  const Child child([&names](Line line) {
+    std::vector<UniqueFd> taken;
+    if (setuid(kNobody) == 0) {
+      for (const std::string& name : names) taken.push_back(bind_to(std::string(1, '\0') + "rdmacomm/soft0/" + name));
+    }
+    line.send({.qpn = static_cast<std::uint32_t>(taken.size())});
+    (void)line.receive();
+  });
+  const std::size_t taken = child.line().receive().qpn;
+  Node node;
+  EXPECT_TRUE(members_of(group).empty());
+  ibv_xrcd* const made = open_domain(node, file.get(), O_CREAT | O_EXCL);
+  ASSERT_NE(made, nullptr) << errno;
+  EXPECT_EQ(ibv_close_xrcd(made), 0);
+  child.line().send({});
+  if (taken != names.size()) GTEST_SKIP() << "wants a process that may become another user: root";
 }
 
 }  // namespace

@@ -2,7 +2,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <barrier>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <thread>
@@ -59,6 +63,28 @@ TEST(XrcDomain, OneFileIsOneDomainUntilItsLastUserCloses) {
   ibv_xrcd* const again = open_domain(first, file.get(), O_CREAT | O_EXCL);
   ASSERT_NE(again, nullptr);
   EXPECT_EQ(ibv_close_xrcd(again), 0);
+}
+
+TEST(XrcDomain, OfThoseWhoMakeItAtOnceOneDoes) {
+  constexpr int kMakers = 8;
+  constexpr int kTimes = 20;
+  const UniqueFd file = nameless_file();
+  std::vector<std::unique_ptr<Node>> nodes;
+  for (int i = 0; i < kMakers; ++i) nodes.push_back(std::make_unique<Node>());
+  for (int time = 0; time < kTimes; ++time) {
+    std::array<ibv_xrcd*, kMakers> made{};
+    std::barrier begin(kMakers);
+    std::vector<std::thread> makers;
+    for (std::size_t i = 0; i < kMakers; ++i) {
+      makers.emplace_back([&, i] {
+        begin.arrive_and_wait();
+        made[i] = open_domain(*nodes[i], file.get(), O_CREAT | O_EXCL);
+      });
+    }
+    for (std::thread& maker : makers) maker.join();
+    EXPECT_EQ(std::ranges::count_if(made, [](const ibv_xrcd* one) { return one != nullptr; }), 1);
+    for (ibv_xrcd* const one : made) EXPECT_TRUE(one == nullptr || ibv_close_xrcd(one) == 0);
+  }
 }
 
 TEST(XrcDomain, GoesWithTheProcessThatHadIt) {
