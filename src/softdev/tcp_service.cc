@@ -436,8 +436,9 @@ void TcpService::make_room_for_newcomer() {
   drop(over_.empty() ? *unknown_.begin() : *over_.begin());
 }
 
+/// Some, so that others have their turn: connections that end at once make room for the next without end.
 void TcpService::accept_all(int listener) {
-  for (;;) {
+  for (int count = 0; count < kMostEvents; ++count) {
     if (!has_room_for_newcomer()) {
       is_full_ = true;
       return stop_accepting(listener);
