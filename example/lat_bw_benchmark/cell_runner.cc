@@ -32,8 +32,12 @@ struct CellRunner::Rounds {
   std::uint64_t iterations = 0;
 };
 
-CellRunner::CellRunner(Lane& lane, programs::MachineBaseline& machine)
-    : lane_(lane), machine_(machine), cells_(lane.plan().cells()), samples_(max_samples_of_a_round(lane.plan())) {}
+CellRunner::CellRunner(Lane& lane, programs::MachineBaseline& machine, std::chrono::nanoseconds longest_part)
+    : lane_(lane),
+      machine_(machine),
+      cells_(lane.plan().cells()),
+      longest_part_ns_(static_cast<double>(longest_part.count())),
+      samples_(max_samples_of_a_round(lane.plan())) {}
 
 Status CellRunner::begin() {
   return run_part(0, 1).status();
@@ -72,7 +76,7 @@ Status CellRunner::run_round(std::uint32_t index, std::uint64_t iterations, Roun
     if (!copy) return copy.error();
     base = copy->alone;
   }
-  const auto outcome = run_part(index, iterations);
+  const auto outcome = run_parts(index, iterations);
   if (!outcome) return outcome.error();
 
   double figure = 0;
@@ -97,8 +101,10 @@ Result<std::uint64_t> CellRunner::iterations_of_a_round(std::uint32_t index) {
   cut_short_ = false;
   if (plan.iterations != 0) {
     const std::uint64_t each = std::clamp<std::uint64_t>((plan.iterations + plan.rounds - 1) / plan.rounds, 1, most);
-    const auto warm_up = run_part(index, std::min<std::uint64_t>(each, 100));
+    const std::uint64_t few = std::min<std::uint64_t>(each, 100);
+    const auto warm_up = run_part(index, few);
     if (!warm_up) return warm_up.error();
+    set_part_length(lane_.clock().ns(warm_up->elapsed_ticks), few);
     return each;
   }
   // Longer and longer parts warm everything up and tell how many iterations the time of a round has room for.
@@ -107,10 +113,11 @@ Result<std::uint64_t> CellRunner::iterations_of_a_round(std::uint32_t index) {
     const auto outcome = run_part(index, std::min(tried, most));
     if (!outcome) return outcome.error();
     const double took_ns = std::max(lane_.clock().ns(outcome->elapsed_ticks), 1.0);
-    if (took_ns < wanted_ns / 8 && tried < most) continue;
+    if (took_ns < std::min(wanted_ns, longest_part_ns_) / 8 && tried < most) continue;
     const std::uint64_t probe = std::min(tried, most);
     const auto fastest_ns = fastest_probe(index, probe, took_ns);
     if (!fastest_ns) return fastest_ns.error();
+    set_part_length(*fastest_ns, probe);
     const double fitting = std::ceil(wanted_ns / *fastest_ns * static_cast<double>(probe));
     cut_short_ = fitting > static_cast<double>(most);
     return cut_short_ ? most : std::max<std::uint64_t>(static_cast<std::uint64_t>(fitting), 1);
@@ -129,10 +136,33 @@ Result<double> CellRunner::fastest_probe(std::uint32_t index, std::uint64_t iter
   return took_ns;
 }
 
+void CellRunner::set_part_length(double ns, std::uint64_t iterations) {
+  const double fitting = longest_part_ns_ / std::max(ns, 1.0) * static_cast<double>(iterations);
+  part_iterations_ = static_cast<std::uint64_t>(std::clamp(fitting, 1.0, double{Plan::kMaxIterations}));
+}
+
+Result<CellRunner::Outcome> CellRunner::run_parts(std::uint32_t index, std::uint64_t iterations) {
+  samples_.clear();
+  Outcome all;
+  while (iterations > 0) {
+    const std::uint64_t some = std::min(iterations, part_iterations_);
+    const auto outcome = measure_part(index, some);
+    if (!outcome) return outcome.error();
+    all.elapsed_ticks += outcome->elapsed_ticks;
+    all.server_elapsed_ns += outcome->server_elapsed_ns;
+    iterations -= some;
+  }
+  return all;
+}
+
 Result<CellRunner::Outcome> CellRunner::run_part(std::uint32_t index, std::uint64_t iterations) {
+  samples_.clear();
+  return measure_part(index, iterations);
+}
+
+Result<CellRunner::Outcome> CellRunner::measure_part(std::uint32_t index, std::uint64_t iterations) {
   const Cell& cell = cells_[index];
   const Order order{.cell = index, .iterations = static_cast<std::uint32_t>(iterations), .sequence = ++sequence_};
-  samples_.clear();
   const auto part = make_part(lane_, cell, order, cell.is_latency() ? &samples_ : nullptr);
   EndPoint& endpoint = lane_.endpoint();
   if (Status ready = part->prepare(); !ready.ok()) return lane_.with_cause(ready).error();

@@ -15,7 +15,8 @@ namespace rdmacomm::benchmark {
 /// The client's side of measuring. Threads: one.
 class CellRunner {
  public:
-  CellRunner(Lane& lane, programs::MachineBaseline& machine);
+  /// longest_part  a round that would take longer is measured in several parts
+  CellRunner(Lane& lane, programs::MachineBaseline& machine, std::chrono::nanoseconds longest_part);
 
   /// Measures cell `index` of the plan.
   /// Returns  std::errc::io_error: what arrived is not what was sent (the context says what); kPeerLost; kTimeout: the
@@ -32,7 +33,13 @@ class CellRunner {
   };
   struct Rounds;
 
+  /// The samples are those of this part.
   Result<Outcome> run_part(std::uint32_t index, std::uint64_t iterations);
+  /// Adds its samples to those that there are.
+  Result<Outcome> measure_part(std::uint32_t index, std::uint64_t iterations);
+  /// A round: one part, or several one after the other if it is a long one.
+  Result<Outcome> run_parts(std::uint32_t index, std::uint64_t iterations);
+  void set_part_length(double ns, std::uint64_t iterations);
   Result<std::uint64_t> iterations_of_a_round(std::uint32_t index);
   Result<double> fastest_probe(std::uint32_t index, std::uint64_t iterations, double took_ns);
   Status run_round(std::uint32_t index, std::uint64_t iterations, Rounds& rounds);
@@ -43,8 +50,10 @@ class CellRunner {
   Lane& lane_;
   programs::MachineBaseline& machine_;
   const std::vector<Cell> cells_;
-  programs::Samples samples_;  // of one part
-  bool cut_short_ = false;     // the duration of the cell has room for more iterations than may be
+  const double longest_part_ns_;
+  programs::Samples samples_;          // of one part, or of one round
+  std::uint64_t part_iterations_ = 1;  // at most, in a part of a round of this cell
+  bool cut_short_ = false;             // the duration of the cell has room for more iterations than may be
   std::uint32_t sequence_ = 0;
 };
 

@@ -72,7 +72,7 @@ Status measure(EndPoint& endpoint, programs::Delivery& delivery, Workspace& work
              .clock = clock,
              .side = Lane::Side::kClient,
              .yield_when_idle = second_cpu < 0});
-  CellRunner runner(lane, **machine);
+  CellRunner runner(lane, **machine, options.longest_part);
   if (Status begun = runner.begin(); !begun.ok()) return begun;
   ResultReport report(std::cout, plan);
   report.begin(describe(endpoint, *reply, plan.client_cpu, clock));

@@ -1,6 +1,7 @@
 // client.h - the client of the benchmark: connects, measures each cell, reports.
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "lat_bw_benchmark/plan.h"
@@ -15,6 +16,9 @@ struct ClientOptions {
   programs::ModeFlags modes = {};
   Plan plan = {};
   std::string json_path = {};  ///< empty: no JSON
+  /// A round that would take longer is measured in several parts. During some parts the server sees nothing of the client, and it
+  /// takes a client that it has not seen for a minute for one that rests.
+  std::chrono::nanoseconds longest_part = std::chrono::seconds(20);
 };
 
 /// Runs the plan against a server and prints the results on standard output.

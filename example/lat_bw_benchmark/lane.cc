@@ -18,7 +18,9 @@ Lane::Lane(const Parts& parts)
       plan_(parts.plan),
       clock_(parts.clock),
       side_(parts.side),
-      yield_when_idle_(parts.yield_when_idle) {}
+      yield_when_idle_(parts.yield_when_idle),
+      guest_(parts.guest),
+      still_(parts.still + std::chrono::nanoseconds(100 * parts.plan.sizes.back())) {}
 
 std::error_code Lane::post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64_t id,
                            PostFlags flags) noexcept {
@@ -44,6 +46,7 @@ Status Lane::poll(std::span<const Completion>& completions) {
     if (failed) return make_error(failed, "polling for completions of " + endpoint_.peer());
   }
   completions = std::span<const Completion>(completions_).first(count);
+  if (count > 0) note_progress();
   for (const Completion& completion : completions) {
     if (!completion.ok()) return completion.explain();
     if (completion.operation != Operation::kRecv && completion.operation != Operation::kRecvWriteImm) {
@@ -55,15 +58,24 @@ Status Lane::poll(std::span<const Completion>& completions) {
 
 Status Lane::idle() {
   if (direct_) return spin();
-  constexpr std::chrono::seconds kPatience{60};
-  return delivery_.wait(endpoint_, completions_, held_, Deadline::after(kPatience));
+  Status waited = delivery_.wait(endpoint_, completions_, held_, Deadline::after(still_));
+  return waited.code() == Errc::kTimeout ? Status(no_progress()) : waited;
 }
 
 Status Lane::spin() {
   constexpr std::uint32_t kLookEvery = 1024;
   if (yield_when_idle_) std::this_thread::yield();
-  if (++idle_calls_ % kLookEvery != 0 || endpoint_.alive()) return {};
-  return endpoint_.status();
+  if (++idle_calls_ % kLookEvery != 0) return {};
+  if (!endpoint_.alive()) return endpoint_.status();
+  if (std::exchange(seen_progress_, progress_) != progress_) still_until_ = Deadline::after(still_);
+  return still_until_.passed() ? Status(no_progress()) : Status();
+}
+
+Error Lane::no_progress() const {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(still_).count();
+  return make_error(Errc::kTimeout, "nothing was received from " + endpoint_.peer() +
+                                        " and no operation completed for " + std::to_string(seconds) +
+                                        " s during a measurement");
 }
 
 Status Lane::wait_for(std::uint64_t id) {

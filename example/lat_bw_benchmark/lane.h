@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "rdmacomm/channel/rdma_channel.h"
 #include "rdmacomm/endpoint/endpoint.h"
 #include "support/delivery.h"
+#include "support/guest_places.h"
 #include "support/peer_loss.h"
 #include "support/tick_clock.h"
 
@@ -30,7 +32,11 @@ class Lane {
     const Plan& plan;
     const programs::TickClock& clock;
     Side side;
-    bool yield_when_idle;  ///< where this process has one CPU only, which others need, too
+    bool yield_when_idle;              ///< where this process has one CPU only, which others need, too
+    programs::Guest* guest = nullptr;  ///< of a server: the client, whose progress is noted
+    /// The peer is given up if for so long nothing is received and no operation completes. The largest message gets more
+    /// time than this: 100 ns a byte.
+    std::chrono::milliseconds still{60'000};
   };
   explicit Lane(const Parts& parts);
 
@@ -56,17 +62,27 @@ class Lane {
 
   /// Takes the completions that there are. Returns  the first failed one as an error; as RDMAChannel::poll
   [[nodiscard]] Status poll(std::span<const Completion>& completions);
+  /// Something of the peer's was received, or an operation completed. poll() calls this for each completion it finds.
+  void note_progress() noexcept {
+    ++progress_;
+    if (guest_ != nullptr) guest_->note_progress();
+  }
   /// To be called when there was nothing to do and a completion is all that can change that: waits for one, which the
-  /// next poll() has, in the way that the flags say; where that is spinning, as spin(). Returns  as EndPoint::wait
+  /// next poll() has, in the way that the flags say; where that is spinning, as spin().
+  /// Returns  as EndPoint::wait; kTimeout: there was no progress for Parts::still
   [[nodiscard]] Status idle();
   /// To be called when there was nothing to do: looks now and then whether the peer is still there, and lets others run
-  /// where there is one CPU only. Returns  as EndPoint::status(): kPeerLost
+  /// where there is one CPU only.
+  /// Returns  as EndPoint::status(): kPeerLost; kTimeout: there was no progress for Parts::still
   [[nodiscard]] Status spin();
   /// Polls until the completion of the posted request `id` has come, or returns at once where poll() has seen it and
   /// none since. Receives that come meanwhile are dropped.
   [[nodiscard]] Status wait_for(std::uint64_t id);
-  /// Ids are about to start again.
-  void forget_completions() noexcept { last_complete_ = kNone; }
+  /// A part begins: ids start again, and so does the time without progress.
+  void begin_part() noexcept {
+    last_complete_ = kNone;
+    note_progress();
+  }
 
   /// The error of a post that was refused.
   [[nodiscard]] Error refused(std::error_code code, const Cell& cell) const;
@@ -74,6 +90,8 @@ class Lane {
   [[nodiscard]] Status with_cause(Status failure) const { return programs::with_cause(endpoint_, std::move(failure)); }
 
  private:
+  [[nodiscard]] Error no_progress() const;
+
   EndPoint& endpoint_;
   programs::Delivery& delivery_;
   RDMAChannel& channel_;
@@ -84,9 +102,14 @@ class Lane {
   const programs::TickClock& clock_;
   const Side side_;
   const bool yield_when_idle_;
+  programs::Guest* const guest_;
+  const std::chrono::nanoseconds still_;
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   std::uint64_t last_complete_ = kNone;  // id of the last request of ours that completed
   std::uint32_t idle_calls_ = 0;
+  std::uint64_t progress_ = 0;
+  std::uint64_t seen_progress_ = 0;           // progress_ when spin() last saw it change
+  Deadline still_until_ = Deadline::never();  // without further progress
   std::array<Completion, 32> completions_;
   std::size_t held_ = 0;  // of these: found by idle(), for the next poll()
 };

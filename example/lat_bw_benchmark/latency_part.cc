@@ -153,6 +153,7 @@ class PolledRoundTrip final : public RoundTripPart<PolledRoundTrip> {
       if (polls < kFirstLook || polls % kLookEvery != 0) continue;
       if (Status failed = look(); !failed.ok()) return failed;
     }
+    lane_.note_progress();
     return {};
   }
   void check(std::uint32_t block, std::uint64_t iteration) {

@@ -22,7 +22,7 @@ void Part::fill_out(std::uint32_t block, std::uint64_t seed) {
 }
 
 Status Part::prepare() {
-  lane_.forget_completions();
+  lane_.begin_part();
   *blocks_.counter() = 0;
   for (std::uint32_t block = 0; block < blocks_.count(); ++block) {
     fill_out(block, my_seed());

@@ -1,5 +1,6 @@
 #include "lat_bw_benchmark/server.h"
 
+#include <algorithm>
 #include <iostream>
 #include <mutex>
 #include <optional>
@@ -121,26 +122,27 @@ class BenchmarkServer final : public programs::DeliveringSession<ServerSession> 
 /// Does what the client orders, until it is done.
 class Follower {
  public:
-  /// thinking  as in ServerOptions
+  /// options  its times
   Follower(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
-           bool yield_when_idle, std::chrono::milliseconds thinking)
+           bool yield_when_idle, const ServerOptions& options)
       : lane_({.endpoint = endpoint,
                .delivery = delivery,
                .workspace = *job.workspace,
                .plan = job.plan,
                .clock = clock,
                .side = Lane::Side::kServer,
-               .yield_when_idle = yield_when_idle}),
+               .yield_when_idle = yield_when_idle,
+               .guest = job.guest.get(),
+               .still = options.unseen}),
         workspace_(*job.workspace),
         guest_(*job.guest),
         plan_(job.plan),
         cells_(job.plan.cells()),
-        thinking_(thinking) {}
+        thinking_(options.thinking),
+        unseen_(options.unseen) {}
 
   Status follow() {
     for (;;) {
-      // Between two orders a client computes its statistics, which can take seconds.
-      if (ordered_) pause(thinking_);
       const auto bytes = lane_.endpoint().receive_message(Deadline::never());
       if (!bytes) return bytes.error();
       guest_.set_working(true);
@@ -157,19 +159,27 @@ class Follower {
   [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
  private:
-  /// From now on only the client works. What the server did before is progress.
+  /// From now on the server waits for the client, which may do nothing that the server sees for `most`. What the server did
+  /// before is progress.
   void pause(std::chrono::milliseconds most) {
     guest_.note_progress();
     guest_.set_pause(most);
     guest_.set_working(false);
   }
-  /// How long a part of which the server sees nothing can take at its client, on a slow network: four times what the plan says,
-  /// else a millisecond and 10 ns a byte for each iteration.
-  [[nodiscard]] std::chrono::milliseconds longest(const Order& order) const {
-    using std::chrono::milliseconds;
-    if (plan_.duration_us != 0) return milliseconds(4 * plan_.duration_us / 1000);
+  /// How long `count` iterations can take on a slow network: a millisecond and 10 ns a byte for each. A plan is its client's word
+  /// only: never more than ServerOptions::unseen.
+  [[nodiscard]] std::chrono::milliseconds time_for(std::uint64_t count, const Order& order) const {
     const std::uint64_t each_us = 1000 + cells_[order.cell].bytes / 100;
-    return milliseconds(order.iterations * each_us / 1000);
+    return std::min(unseen_, std::chrono::milliseconds(count * each_us / 1000));
+  }
+  /// How long a part of which the server sees nothing can take: four times what the plan says, or as its iterations do.
+  [[nodiscard]] std::chrono::milliseconds longest(const Order& order) const {
+    if (plan_.duration_us == 0) return time_for(order.iterations, order);
+    return std::min(unseen_, std::chrono::milliseconds(4 * plan_.duration_us / 1000));
+  }
+  /// How long nothing can move in a part that the server takes part in: as long as all operations in flight take.
+  [[nodiscard]] std::chrono::milliseconds longest_step(const Order& order) const {
+    return time_for(std::min(order.iterations, plan_.queue_depth), order);
   }
   Status carry_out(const Order& order) {
     if (order.cell >= cells_.size())
@@ -177,6 +187,7 @@ class Follower {
     EndPoint& endpoint = lane_.endpoint();
     const auto part = make_part(lane_, cells_[order.cell], order, nullptr);
     if (Status ready = part->prepare(); !ready.ok()) return ready;
+    pause(longest_step(order));
     if (Status sent = endpoint.send_message(pack(Ready{}), deadline()); !sent.ok()) return sent;
     if (Status done = part->run(); !done.ok()) return done;
     pause(thinking_ + longest(order));
@@ -185,6 +196,7 @@ class Follower {
     guest_.set_working(true);
     if (const auto is_finish = unpack<Finish>(*finish); !is_finish) return is_finish.error();
     part->finish();
+    pause(thinking_);  // between two orders a client computes its statistics, which can take seconds
     const bool own_direction = cells_[order.cell].metric == Metric::kBothWays;
     const Verifier& verifier = part->verifier();
     const Report report{.elapsed_ns = own_direction ? elapsed_ns(*part) : 0,
@@ -205,6 +217,7 @@ class Follower {
   const Plan& plan_;
   const std::vector<Cell> cells_;
   const std::chrono::milliseconds thinking_;
+  const std::chrono::milliseconds unseen_;
   bool ordered_ = false;
 };
 
@@ -216,12 +229,12 @@ struct Run {
 
 /// One client's run, from the established connection to its end.
 Run serve(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
-          bool yield_when_idle, std::chrono::milliseconds thinking) {
+          bool yield_when_idle, const ServerOptions& options) {
   if (Status fits = check_workspace(endpoint, job.plan); !fits.ok()) return {.outcome = fits};
   if (job.reply.cpu >= 0) {
     if (Status pinned = programs::pin_this_thread(job.reply.cpu); !pinned.ok()) return {.outcome = pinned};
   }
-  Follower follower(endpoint, delivery, job, clock, yield_when_idle, thinking);
+  Follower follower(endpoint, delivery, job, clock, yield_when_idle, options);
   Run run{.outcome = follower.follow()};
   run.ordered = follower.ordered();
   // The client is told why, unless it has gone before.
@@ -247,7 +260,7 @@ Status run_server(const ServerOptions& options) {
     while (session->wait_for_endpoint(Deadline::after({}))) {  // which holds those that are served already, too
     }
     Job* const job = session->job_of(*endpoint);
-    Run run = job != nullptr ? serve(*endpoint, session->delivery, *job, clock, one_cpu, options.thinking)
+    Run run = job != nullptr ? serve(*endpoint, session->delivery, *job, clock, one_cpu, options)
                              : Run{.outcome = make_error(Errc::kWrongState, "no plan for " + endpoint->peer())};
     Status closed = endpoint->close();
     session->job_done(*endpoint);

@@ -13,7 +13,8 @@ class StreamPart final : public Part {
       : Part(lane, cell, order),
         depth_(
             std::min<std::uint64_t>(lane.plan().queue_depth, static_cast<std::uint64_t>(lane.channel().send_depth()))),
-        signal_every_(std::max<std::uint64_t>(depth_ / 4, 1)) {}
+        signal_every_(
+            std::clamp<std::uint64_t>(kMostUnsignaledBytes / cell.bytes, 1, std::max<std::uint64_t>(depth_ / 4, 1))) {}
 
   Status operate() override {
     const std::uint64_t began = lane_.clock().now();
@@ -85,6 +86,9 @@ class StreamPart final : public Part {
       verifier_.check(blocks_.in(blocks_.of(i)).bytes(), their_seed(), "memory read by READ");
     }
   }
+
+  /// Completions are also how progress is seen: on a slow network one comes every few seconds at least.
+  static constexpr std::uint64_t kMostUnsignaledBytes = std::uint64_t{256} << 20;
 
   const std::uint64_t depth_;
   const std::uint64_t signal_every_;

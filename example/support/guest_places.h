@@ -34,7 +34,7 @@ class Guest {
   void note_progress() noexcept {
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// While the server or the client works for as long as the client's job takes, the guest does not rest.
+  /// While the server itself works for the guest, and waits for nothing of it, the guest does not rest.
   void set_working(bool working) noexcept { working_.store(working, std::memory_order_relaxed); }
   /// While the client does what the server cannot see: the guest rests if it has done nothing for `most`, or for
   /// PlaceLimits::rest, whichever is longer.

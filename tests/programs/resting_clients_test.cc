@@ -169,6 +169,24 @@ Status measure(const HostPort& server) {
   return outcome;
 }
 
+// The server hears of a client that measures for long.
+TEST(BenchmarkClient, MeasuresALongRoundInPartsAndKeepsAllItsLatencies) {
+  RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
+  benchmark::Plan plan = benchmark::short_plan();
+  plan.iterations = 100;
+  testing::internal::CaptureStdout();
+  const Status outcome = benchmark::run_client({.connection = flags_for({"127.0.0.1", server.port}),
+                                                .modes = sleeping(),
+                                                .plan = plan,
+                                                .json_path = "",
+                                                .longest_part = std::chrono::nanoseconds(1)});
+  const std::string said = testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(outcome.ok()) << outcome.message();
+  // Iterations, then the minimum, the median, and the 99th percentile, which 100 latencies have and fewer have not.
+  EXPECT_THAT(said, testing::ContainsRegex("write +half-rt +8 +100( +[0-9.]+){3} ")) << said;
+  EXPECT_TRUE(server.outcome.get().ok());
+}
+
 std::unique_ptr<RestingClient, StopAndDelete> resting_measurer(std::uint16_t port) {
   const benchmark::Plan plan = benchmark::short_plan();
   return make_session<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
@@ -183,10 +201,10 @@ TEST(BenchmarkServer, AClientThatOrdersNothingGivesWay) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
-/// A client that gives an order, of a part that the server only watches, and rests before or behind the part's end.
-void order(EndPoint& endpoint, bool to_its_end) {
+/// A client that gives an order, and rests before or behind the part's end.
+void order(EndPoint& endpoint, bool to_its_end, std::uint32_t iterations = 1) {
   const auto soon = [] { return Deadline::after(std::chrono::seconds(20)); };
-  const benchmark::Order first{.cell = 0, .iterations = 1, .sequence = 1};
+  const benchmark::Order first{.cell = 0, .iterations = iterations, .sequence = 1};
   ASSERT_TRUE(endpoint.send_message(benchmark::pack(first), soon()).ok());
   ASSERT_TRUE(endpoint.receive_message(soon()).has_value()) << "it is ready";
   if (!to_its_end) return;
@@ -214,6 +232,65 @@ TEST(BenchmarkServer, AClientThatOrdersOnceAndRestsGivesWay) {
     EXPECT_FALSE(measure({"127.0.0.1", server.port}).ok()) << "the stranger's was the one run";
     stranger->stop();
     EXPECT_THAT(server.outcome.get().message(), testing::HasSubstr("did nothing while another one waited"));
+  }
+}
+
+/// How a server's run ends of which a client orders a part of `iterations` and does nothing then. If `others_wait`, another client
+/// comes meanwhile.
+std::string end_of_ordering_and_resting(benchmark::TestKind test, std::uint32_t iterations, bool others_wait,
+                                        benchmark::ServerOptions (*times)(benchmark::ServerOptions),
+                                        PollingMode polling) {
+  benchmark::Plan plan = benchmark::short_plan();
+  plan.tests = {test};
+  plan.iterations = iterations;
+  std::promise<std::uint16_t> listening;
+  benchmark::ServerOptions options = times({.connection = flags_for({"", 0}), .rest = milliseconds(1)});
+  options.modes.polling = polling;
+  options.listening = [&listening](std::uint16_t at) { listening.set_value(at); };
+  auto outcome = std::async(std::launch::async, [&] { return benchmark::run_server(options); });
+  const std::uint16_t port = listening.get_future().get();
+  const auto stranger = make_session<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
+  const auto endpoint = stranger->connect();
+  EXPECT_TRUE(endpoint.has_value());
+  if (endpoint) order(**endpoint, false, iterations);
+  if (others_wait) {
+    EXPECT_FALSE(measure({"127.0.0.1", port}).ok()) << "the stranger's was the one run";
+    stranger->stop();  // a server that still waits for it ends, and says something else
+  }
+  return outcome.get().message();
+}
+
+// The server takes part in this one: it polls its memory for the client's first message.
+TEST(BenchmarkServer, AClientThatOrdersRoundTripsAndSendsNothingGivesWay) {
+  for (const PollingMode polling : {PollingMode::kBusyPoll, PollingMode::kAdaptive}) {
+    SCOPED_TRACE(static_cast<int>(polling));
+    EXPECT_THAT(
+        end_of_ordering_and_resting(
+            benchmark::TestKind::kLat, 1, true, [](benchmark::ServerOptions options) { return options; }, polling),
+        testing::HasSubstr("did nothing while another one waited"));
+  }
+}
+
+// By its iterations it could rest for three hours.
+TEST(BenchmarkServer, AClientsPlanIsNoPermissionToRestLongerThanTheServersBound) {
+  const auto times = [](benchmark::ServerOptions options) {
+    options.thinking = options.unseen = milliseconds(1);
+    return options;
+  };
+  EXPECT_THAT(end_of_ordering_and_resting(benchmark::TestKind::kBw, benchmark::Plan::kMaxIterations, true, times,
+                                          PollingMode::kBusyPoll),
+              testing::HasSubstr("did nothing while another one waited"));
+}
+
+TEST(BenchmarkServer, DoesNotSpinForeverForAClientThatSendsNothing) {
+  const auto times = [](benchmark::ServerOptions options) {
+    options.unseen = milliseconds(1);
+    return options;
+  };
+  for (const PollingMode polling : {PollingMode::kBusyPoll, PollingMode::kAdaptive}) {
+    SCOPED_TRACE(static_cast<int>(polling));
+    EXPECT_THAT(end_of_ordering_and_resting(benchmark::TestKind::kLat, 1, false, times, polling),
+                testing::HasSubstr("during a measurement"));
   }
 }
 
