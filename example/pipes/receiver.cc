@@ -11,6 +11,7 @@
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/checksum.h"
+#include "support/guest_places.h"
 #include "support/listen_flag.h"
 #include "support/peer_loss.h"
 #include "support/program.h"
@@ -21,6 +22,8 @@ namespace {
 
 /// While nothing comes: how often it looks whether standard output has a reader still, and whether those behind it are there.
 constexpr std::chrono::milliseconds kLookAtReader{200};
+/// How long a sender waits for the place of another one before it is told to try again later: less than it waits for an answer.
+constexpr std::chrono::seconds kPlacePatience{5};
 /// So long the sender may take to hear that all is well, and leave.
 constexpr std::chrono::seconds kGoodbye{2};
 
@@ -28,66 +31,130 @@ Error reader_is_gone() {
   return make_error(std::make_error_code(std::errc::broken_pipe), "whoever reads standard output is gone");
 }
 
-/// Takes one sender, and refuses all others.
+/// Takes one sender. Until its first byte has come it gives way to others, which wait for its place; then they are refused.
 class Door final : public ServerSession {
  public:
   /// wake  signalled when the sender's endpoint ends
-  Door(SessionOptions options, const PipeFlags& flags, const StopEvent& wake)
-      : ServerSession(std::move(options)), flags_(flags), wake_(wake) {}
+  /// rest  as in ReceiverOptions
+  Door(SessionOptions options, const PipeFlags& flags, const StopEvent& wake, std::chrono::milliseconds rest)
+      : ServerSession(std::move(options)),
+        places_({.guests = 1, .guests_of_a_host = kWaiting, .rest = rest}),
+        flags_(flags),
+        wake_(wake) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     const auto terms = Terms::decode(peer.private_data);
     if (!terms) return terms.error();
+    auto guest = places_.admit(peer.address, 0, Deadline::after(kPlacePatience));
+    if (!guest) return refusal(guest.error());
     const std::lock_guard lock(mutex_);
-    if (!sender_.empty()) return make_error(Errc::kWrongState, "this rdma_recv has its sender already: " + sender_);
-    sender_ = peer.address;
-    terms_ = *terms;
+    sender_ = Sender{.address = peer.address, .guest = std::move(*guest), .terms = *terms};
     flags_.modes.apply(hca);
     hca.channels = {pipe_channel(receiver_stream(*terms), flags_.connection.adapter)};
+    return {};
+  }
+  /// From here on a sender can be told to give way, also if it does not finish the handshake.
+  Status post_connecting(EndPoint& endpoint) override {
+    const std::lock_guard lock(mutex_);
+    if (sender_.address != endpoint.connector().peer_address()) {
+      return make_error(Errc::kWrongState, "no terms of " + endpoint.peer());
+    }
+    places_.set_dismissal(*sender_.guest, [this, weak = endpoint.weak_from_this()](const Error& why) {
+      const auto held = weak.lock();
+      if (!held) return;
+      gave_way(held->connector().peer_address());
+      held->connector().give_up(why);
+      held->stop();
+    });
     return {};
   }
   /// A sender that did not get through the handshake leaves its place to another one.
   void on_connect_failed(const std::string& peer, const Error& why) override {
     ServerSession::on_connect_failed(peer, why);
-    const std::lock_guard lock(mutex_);
-    if (peer.substr(0, peer.find(" (")) == sender_) sender_.clear();
+    leave(peer.substr(0, peer.find(" (")));
   }
 
   void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override {
     const std::lock_guard lock(mutex_);
-    if (sender_ == endpoint.connector().peer_address()) wake_.signal();
+    if (sender_.address == endpoint.connector().peer_address()) wake_.signal();
+  }
+  /// The sender's first byte has come: it is the one of this run, and all others are refused.
+  /// Returns  kTimeout: it has been told before to give way
+  Status take() {
+    const std::lock_guard lock(mutex_);
+    if (!places_.keep(*sender_.guest)) return make_error(Errc::kTimeout, "it was told to give way to another one");
+    sender_.taken = true;
+    places_.close();
+    return {};
   }
   /// The sender has gone, and another one may take its place.
-  void wait_for_another() {
-    const std::lock_guard lock(mutex_);
-    sender_.clear();
-    wake_.clear();
-  }
+  void wait_for_another(const EndPoint& sender) { leave(sender.connector().peer_address()); }
 
   [[nodiscard]] Terms terms() {
     const std::lock_guard lock(mutex_);
-    return terms_;
+    return sender_.terms;
+  }
+  /// Whether the sender was told to give way to another one.
+  [[nodiscard]] bool has_given_way() {
+    const std::lock_guard lock(mutex_);
+    return sender_.gave_way;
   }
 
  private:
+  static constexpr int kWaiting = 16;  // senders of one host, at most
+
+  /// Who has the place.
+  struct Sender {
+    std::string address = {};
+    std::shared_ptr<programs::Guest> guest = nullptr;
+    Terms terms = {};
+    bool taken = false;
+    bool gave_way = false;
+  };
+
+  /// A sender that finds the place taken tries again, unless this run is another one's.
+  Error refusal(const Error& why) {
+    const std::lock_guard lock(mutex_);
+    if (why.code != std::errc::device_or_resource_busy) return why;
+    if (sender_.taken)
+      return make_error(Errc::kWrongState, "this rdma_recv has its sender already: " + sender_.address);
+    return make_error(Errc::kServerBusy, "other senders wait for this rdma_recv, too");
+  }
+  void gave_way(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    if (sender_.address == address) sender_.gave_way = true;
+  }
+  void leave(const std::string& address) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (sender_.address == address) {
+        sender_ = {};
+        wake_.clear();
+      }
+    }
+    places_.leave(address);
+  }
+
+  programs::GuestPlaces places_;
   const PipeFlags& flags_;
   const StopEvent& wake_;
   std::mutex mutex_;
-  std::string sender_;  // the address that it comes from
-  Terms terms_;
+  Sender sender_;
 };
 
 /// Everything from the first block to the last word.
 class Receiver {
  public:
   Receiver(const ReceiverOptions& options, const Terms& terms, std::shared_ptr<RDMADevice> device,
-           std::shared_ptr<EndPoint> sender, std::unique_ptr<RDMAStream> stream, Output* output, const StopEvent& wake)
+           std::shared_ptr<EndPoint> sender, std::unique_ptr<RDMAStream> stream, Output* output, const StopEvent& wake,
+           std::function<Status()> take_sender)
       : options_(options),
         terms_(terms),
         sender_(std::move(sender)),
         stream_(std::move(stream)),
         output_(output),
         wake_(wake),
+        take_sender_(std::move(take_sender)),
         progress_({.out = std::cerr, .shown = options.flags.progress, .total = terms.size}),
         checked_(terms.checksum && output != nullptr),
         checksum_(checked_) {
@@ -132,8 +199,10 @@ class Receiver {
   /// The sender has sent something. Only now does this receiver connect to those that it passes on to: a client that sends
   /// nothing, as anybody who reaches the port can be, is not to end their runs.
   Status begin() {
-    if (std::exchange(begun_, true) || !outlets_) return {};
-    return outlets_->connect(options_.forward);
+    if (begun_) return {};
+    if (Status taken = take_sender_(); !taken.ok()) return taken;
+    begun_ = true;
+    return outlets_ ? outlets_->connect(options_.forward) : Status();
   }
 
   Status receive_all() {
@@ -227,6 +296,7 @@ class Receiver {
   const std::unique_ptr<RDMAStream> stream_;
   Output* const output_;
   const StopEvent& wake_;
+  const std::function<Status()> take_sender_;
   programs::Progress progress_;
   // Who only passes on leaves it to those behind it, whose verdict counts: they look at what has come to the end of the way.
   const bool checked_;
@@ -268,7 +338,8 @@ Status receive_from(const std::shared_ptr<EndPoint>& sender, const ReceiverOptio
   auto stream = RDMAStream::open(sender, *sender->channel(kChannel), receiver_stream(terms),
                                  Deadline::after(options.flags.connection.session.tcp.handshake_timeout));
   if (!stream) return programs::explained(*sender, stream.status());
-  Receiver receiver(options, terms, door.device(), sender, std::move(*stream), output, wake);
+  Receiver receiver(options, terms, door.device(), sender, std::move(*stream), output, wake,
+                    [&door] { return door.take(); });
   Status outcome = receiver.run();
   received = receiver.has_received();
   return outcome;
@@ -286,7 +357,7 @@ Status run_receiver(const ReceiverOptions& options) {
     if (!opened) return opened.error();
     output.emplace(std::move(*opened));
   }
-  const auto door = make_session<Door>(options.flags.connection.session, options.flags, *wake);
+  const auto door = make_session<Door>(options.flags.connection.session, options.flags, *wake, options.rest);
   if (Status started = door->start(); !started.ok()) return started;
   if (options.listening) options.listening(door->port());
   if (options.flags.verbose || options.flags.terminal) {
@@ -299,10 +370,12 @@ Status run_receiver(const ReceiverOptions& options) {
     if (options.flags.verbose) say("the sender is " + (*sender)->peer());
     bool received = false;
     Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, received);
-    if (received || !is_senders_fault(outcome.code())) return outcome;
-    say(programs::reason_text(outcome) + "; it had sent nothing: the next sender is waited for");
+    if (received || !(is_senders_fault(outcome.code()) || door->has_given_way())) return outcome;
+    say((door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
+                               : programs::reason_text(outcome)) +
+        "; it had sent nothing: the next sender is waited for");
     (void)(*sender)->close();
-    door->wait_for_another();
+    door->wait_for_another(**sender);
   }
 }
 

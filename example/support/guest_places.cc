@@ -68,6 +68,12 @@ void GuestPlaces::set_dismissal(Guest& guest, std::function<void(const Error&)> 
   changed_.notify_all();
 }
 
+bool GuestPlaces::keep(Guest& guest) {
+  const std::lock_guard lock(mutex_);
+  guest.dismiss_ = {};
+  return !guest.dismissed_;
+}
+
 void GuestPlaces::leave(const std::string& address) {
   const std::lock_guard lock(mutex_);
   std::erase_if(guests_, [&](const auto& guest) { return guest->address_ == address; });

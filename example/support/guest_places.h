@@ -79,6 +79,8 @@ class GuestPlaces {
                                                      Deadline deadline);
   /// How the guest is dismissed: called at most once, from any thread, also after leave(). A guest without it is not.
   void set_dismissal(Guest& guest, std::function<void(const Error&)> dismiss);
+  /// From now on the guest keeps its place until it leaves. Returns  false: it was dismissed before
+  [[nodiscard]] bool keep(Guest& guest);
   /// The guest's place is free, because its memory is. Without effect if it has left already.
   void leave(const std::string& address);
   /// The server ends: clients that wait for a place, now or later, are refused at once.

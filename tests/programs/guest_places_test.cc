@@ -132,6 +132,21 @@ TEST(GuestPlaces, AGuestWhosePauseWasShorterThanRestRests) {
   EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
 }
 
+TEST(GuestPlaces, AGuestThatKeepsItsPlaceStaysAndOneThatWasDismissedCannot) {
+  GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
+  std::vector<std::string> dismissed;
+  const auto first = places.admit("a:1", 1, now()).value();
+  leaves_when_dismissed(places, *first, "a:1", dismissed);
+  EXPECT_TRUE(places.keep(*first));
+  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  EXPECT_TRUE(dismissed.empty());
+  places.leave("a:1");
+  const auto second = places.admit("a:2", 1, now()).value();
+  leaves_when_dismissed(places, *second, "a:2", dismissed);
+  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
+  EXPECT_FALSE(places.keep(*second));
+}
+
 TEST(GuestPlaces, AGuestThatIsStillBeingConnectedStays) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
   ASSERT_TRUE(places.admit("a:1", 1, now()).has_value());

@@ -35,15 +35,18 @@ PipeFlags flags_for(const HostPort& address) {
 struct RunningReceiver {
   /// forward  and whom else it passes on to, without writing then
   /// handshake  how long a sender may take to open its stream
+  /// rest  after which a sender that has sent nothing gives way
   explicit RunningReceiver(const std::vector<HostPort>& forward = {},
-                           std::chrono::milliseconds handshake = std::chrono::seconds(20))
+                           std::chrono::milliseconds handshake = std::chrono::seconds(20),
+                           std::chrono::milliseconds rest = std::chrono::hours(1))
       : null(::open("/dev/null", O_WRONLY | O_CLOEXEC)) {
     std::promise<std::uint16_t> listening;
     PipeFlags flags = flags_for({"127.0.0.1", 0});
     flags.connection.session.tcp.handshake_timeout = handshake;
-    outcome = std::async(std::launch::async, [this, flags, forward, port_of = &listening] {
+    outcome = std::async(std::launch::async, [this, flags, forward, rest, port_of = &listening] {
       return run_receiver({.flags = flags,
                            .timeout = std::chrono::seconds(20),
+                           .rest = rest,
                            .output = forward.empty(),
                            .forward = forward,
                            .output_fd = null,
@@ -269,6 +272,50 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneOpensNoStream) {
   connect_in_turn(sender, receiver.port);
   EXPECT_FALSE(sender->endpoint->receive_message(soon()));
   expect_the_next_is_served(receiver, sender);
+}
+
+TEST(PipeReceiver, ASenderThatHasSentNothingGivesWayToOneThatWaits) {
+  RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::milliseconds(1));
+  ForgedSender resting(receiver.port, Terms{.checksum = false}.encode());
+  resting.open();
+  std::optional<ForgedSender> sender;
+  expect_the_next_is_served(receiver, sender);
+  EXPECT_FALSE(resting.endpoint->receive_message(soon()));
+}
+
+/// Gets as far as the server's answer, and does not say that it is ready.
+struct StalledSender : ForgedSender {
+  using ForgedSender::ForgedSender;
+  ~StalledSender() override { stop(); }
+  Status post_connecting(EndPoint&) override {
+    answered.set_value();
+    go_on.get_future().wait();
+    return {};
+  }
+  std::promise<void> answered;
+  std::promise<void> go_on;
+};
+
+TEST(PipeReceiver, ASenderThatDoesNotFinishItsHandshakeGivesWayToOneThatWaits) {
+  RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::milliseconds(1));
+  StalledSender stalled(receiver.port, Terms{}.encode());
+  auto connecting = std::async(std::launch::async, [&] { return stalled.connect().has_value(); });
+  stalled.answered.get_future().wait();
+  std::optional<ForgedSender> sender;
+  expect_the_next_is_served(receiver, sender);
+  stalled.go_on.set_value();
+  (void)connecting.get();  // the receiver's half of the barrier may have come before
+}
+
+TEST(PipeReceiver, ASenderThatHasSentAByteMayRest) {
+  RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::milliseconds(0));
+  ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
+  sender.open();
+  EXPECT_EQ(sender.send("x", {.bytes = 1}), "fine");
+  ForgedSender another(receiver.port, Terms{}.encode());
+  EXPECT_EQ(another.connect().code(), Errc::kPeerRefused);
+  sender.endpoint->stop();
+  EXPECT_EQ(receiver.says(), "ok");
 }
 
 /// A receiver that says what a test wants.

@@ -700,11 +700,13 @@ class Errors(PipeTest):
     def test_a_second_sender(self):
         receiver, port = self.recv()
         sender = self.send(port, stdin=subprocess.PIPE)
-        receiver.wait_for("the sender is")
+        sender.process.stdin.write(b"fir")
+        sender.process.stdin.flush()
+        self.assertEqual(receiver.read(3), b"fir")
         self.assert_one_line(self.refused(SEND, f"127.0.0.1:{port}"), "has its sender already")
-        sender.process.stdin.write(b"first")
+        sender.process.stdin.write(b"st")
         sender.process.stdin.close()
-        self.assertEqual(receiver.read(5), b"first")
+        self.assertEqual(receiver.read(2), b"st")
         self.assert_fine(sender)
         self.assertEqual(receiver.finish()[0], 0)
 
