@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/out_of_memory.h"
 #include "rdmacomm/base/result.h"
 
 namespace rdmacomm {
@@ -15,16 +16,22 @@ namespace rdmacomm {
 /// What the system can show of a thread's name (prctl(2), PR_SET_NAME).
 inline constexpr std::size_t kMaxThreadNameBytes = 15;
 
-/// Starts `thread`. Fails, instead of throwing, where the system has no more threads.
+/// Starts `thread`. Fails, instead of throwing, if the system has no more threads or no more memory.
 /// name  how `top -H` and debuggers show it; what is beyond kMaxThreadNameBytes is cut off
 template <typename Body>
 [[nodiscard]] Status start_thread(std::thread& thread, const std::string& name, Body&& body) {
-  try {
-    thread = std::thread(std::forward<Body>(body));
-  } catch (const std::system_error& error) {
-    return make_error(error.code(), "cannot start a thread; see `ulimit -u`");
-  }
-  pthread_setname_np(thread.native_handle(), name.substr(0, kMaxThreadNameBytes).c_str());  // fails for no short name
+  Status started = or_out_of_memory([&]() -> Status {
+    try {
+      thread = std::thread(std::forward<Body>(body));
+      return {};
+    } catch (const std::system_error& error) {
+      return make_error(error.code(), "cannot start a thread; see `ulimit -u`");
+    }
+  });
+  if (!started) return started;
+  char shown[kMaxThreadNameBytes + 1] = {};
+  name.copy(shown, kMaxThreadNameBytes);
+  pthread_setname_np(thread.native_handle(), shown);  // fails for no short name
   return {};
 }
 

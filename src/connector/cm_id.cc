@@ -169,6 +169,8 @@ Result<CmEvent> CmId::await_event(const CmWait& wait) {
 std::optional<CmEvent> CmId::take_event() {
   rdma_cm_event* raw = nullptr;
   if (rdma_get_cm_event(channel_, &raw) != 0) return {};
+  // Also without memory for what it carries: who destroys the id waits for that.
+  const std::unique_ptr<rdma_cm_event, decltype(&rdma_ack_cm_event)> acknowledged(raw, &rdma_ack_cm_event);
   CmEvent event{.type = raw->event, .status = raw->status};
   if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) event.id = raw->id;
   const rdma_conn_param& parameters = raw->param.conn;
@@ -176,7 +178,6 @@ std::optional<CmEvent> CmId::take_event() {
     const auto* bytes = static_cast<const std::byte*>(parameters.private_data);
     event.private_data.assign(bytes, bytes + parameters.private_data_len);
   }
-  rdma_ack_cm_event(raw);
   RDMACOMM_VLOG(3) << "rdma_cm: " << event.to_text();
   return event;
 }

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "base/log_pace.h"
+#include "base/out_of_memory.h"
 #include "base/start_thread.h"
 #include "connector/cm_id.h"
 #include "connector/cm_requests.h"
@@ -112,7 +113,15 @@ void CmListener::run() {
   while (waited.front().revents == 0) {
     (void)::poll(waited.data(), waited.size(), -1);
     for (const auto& id : ids_) {
-      while (auto event = id->take_event()) handle(*event, *id);
+      for (bool more = true; more;) {
+        const Status handled = or_out_of_memory([&] {
+          const auto event = id->take_event();
+          more = event.has_value();
+          if (event) handle(*event, *id);
+          return Status();
+        });
+        if (!handled) warn("a connection by rdma_cm is lost", handled.error());
+      }
     }
   }
 }

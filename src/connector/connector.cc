@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/out_of_memory.h"
 #include "connector/byte_stream.h"
 #include "connector/socket.h"
 #include "rdmacomm/base/log.h"
@@ -76,6 +77,11 @@ void Connector::limit_inbox(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   inbox_limit_ = std::min(bytes, kMaxInboxBytes);
   changed_.notify_all();  // whoever waits for room may have it now
+}
+
+void Connector::limit_messages(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  assembler_.limit(bytes);
 }
 
 Result<std::vector<std::byte>> Connector::receive_message(MessageType type, Deadline deadline) {
@@ -220,7 +226,7 @@ void Connector::give_up(const Error& reason) noexcept {
     const std::lock_guard lock(mutex_);
     if (end_) return;
     peer_state_ = PeerState::kLost;
-    end_ = reason;
+    end_ = worded_if_possible(reason.code, [&] { return reason; });
     changed_.notify_all();
   }
   refuse(reason);
@@ -230,7 +236,11 @@ void Connector::give_up(const Error& reason) noexcept {
 void Connector::shutdown() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (!end_) end_ = make_error(Errc::kStopped, "the connection to " + peer_address() + " was shut down on this side");
+    if (!end_) {
+      end_ = worded_if_possible(Errc::kStopped, [&] {
+        return make_error(Errc::kStopped, "the connection to " + peer_address() + " was shut down on this side");
+      });
+    }
     changed_.notify_all();
   }
   stream_->shut_down(LastBytes::kDeliver);
@@ -269,8 +279,25 @@ void Connector::wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadl
   changed_.notify_all();
 }
 
-/// Moves what has arrived to the inbox, as far as it may go when `limited`.
+/// Moves what has arrived to the inbox, as far as it may go when `limited`. The one place where a peer's bytes are given memory: if there
+/// is none, this connection ends, on whichever thread that is found.
 void Connector::pump(bool limited) {
+  const Status kept = or_out_of_memory([&] {
+    receive_all(limited);
+    return Status();
+  });
+  if (kept) return;
+  assembler_ = {};  // what it holds is of no more use, and the REJECT needs memory
+  if (!last_sent_) {
+    last_sent_ = true;
+    send_last(MessageType::kReject, &kept.error());
+  }
+  end(PeerState::kLost, worded_if_possible(kept.code(), [&] {
+        return make_error(kept.code(), "sent a message that cannot be kept: " + kept.error().context);
+      }));
+}
+
+void Connector::receive_all(bool limited) {
   while (!end_ && !(limited && inbox_full())) {
     const std::span<std::byte> room = assembler_.room();
     const Transfer got = stream_->receive(room);
@@ -321,7 +348,7 @@ void Connector::sort_in(Message message) {
 void Connector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;
-  end_ = make_error(why.code, who() + " " + why.context);
+  end_ = worded_if_possible(why.code, [&] { return make_error(why.code, who() + " " + why.context); });
   changed_.notify_all();
 }
 
@@ -329,7 +356,7 @@ void Connector::fail_protocol(const Error& why) {
   // A stranger that speaks another protocol would not understand, and need not know what listens here.
   if (assembler_.magic_seen() && !last_sent_) {
     last_sent_ = true;
-    send_last(MessageType::kReject, Reject::of(why).encode());
+    send_last(MessageType::kReject, &why);
   }
   end(PeerState::kLost, make_error(why.code, "sent " + why.context));
 }

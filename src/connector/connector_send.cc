@@ -1,4 +1,5 @@
 // The sending half of Connector.
+#include "base/out_of_memory.h"
 #include "connector/byte_stream.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/connector/connector.h"
@@ -87,12 +88,12 @@ Error Connector::why_not_sent(const std::string& why) {
 
 void Connector::refuse(const Error& reason) noexcept {
   std::unique_lock lock(mutex_);
-  if (claim_last_words(lock)) send_last(MessageType::kReject, Reject::of(reason).encode());
+  if (claim_last_words(lock)) send_last(MessageType::kReject, &reason);
 }
 
 void Connector::say_goodbye() noexcept {
   std::unique_lock lock(mutex_);
-  if (claim_last_words(lock)) send_last(MessageType::kGoodbye, {});
+  if (claim_last_words(lock)) send_last(MessageType::kGoodbye, nullptr);
 }
 
 /// Keeps new senders out, and gives one that is in the middle of a message the time to finish it: one that does not
@@ -105,15 +106,17 @@ bool Connector::claim_last_words(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-/// With last_sent_ set by the caller.
-void Connector::send_last(MessageType type, std::span<const std::byte> payload) noexcept {
-  const auto frame = frame_message(type, payload);
-  // In the middle of another thread's message it would be taken for a part of that one.
-  if (frame && !sending_) {
+/// With last_sent_ set by the caller. Without memory for the message, the end of the stream has to say it.
+void Connector::send_last(MessageType type, const Error* reason) noexcept {
+  [[maybe_unused]] const Status said = or_out_of_memory([&] {
+    const auto frame = frame_message(type, reason != nullptr ? Reject::of(*reason).encode() : std::vector<std::byte>());
+    // In the middle of another thread's message it would be taken for a part of that one.
+    if (!frame || sending_) return frame.status();
     // To a peer that is gone, or does not read, it cannot be said; the end of the stream then says enough.
     unsent_.insert(unsent_.end(), frame->begin(), frame->end());
     [[maybe_unused]] const Transfer sent = stream_->send(unsent_);
-  }
+    return Status();
+  });
   stream_->end_sending();
 }
 

@@ -44,6 +44,12 @@ Error wrong_payload(const char* what, std::size_t bytes) {
                                            " bytes is not laid out as this version's");
 }
 
+Error too_long(const MessageHeader& header, std::size_t most) {
+  return make_error(Errc::kBadMessage, std::string("a ") + to_text(header.type) + " that promises " +
+                                           std::to_string(header.length) + " bytes; at most " + std::to_string(most) +
+                                           " are allowed");
+}
+
 std::uint64_t random_number() {
   std::uint64_t number = 0;
   // An early boot without entropy must not block; two instances of one clock tick then are told apart by their pids.
@@ -73,6 +79,9 @@ std::size_t max_payload_bytes(MessageType type) noexcept {
     case MessageType::kHello: return 1024;
     case MessageType::kBarrier: return 2 + 255;  // a text: its length, and the longest tag
     case MessageType::kReject: return 4096;
+    case MessageType::kOffer:
+    case MessageType::kAnswer:
+    case MessageType::kChannel: return kMaxOfferBytes;
     case MessageType::kGoodbye:
     case MessageType::kHeartbeat: return 0;
     default: return kMaxPayloadBytes;
@@ -107,11 +116,7 @@ Result<MessageHeader> MessageHeader::decode(std::span<const std::byte, kMessageH
   }
   header.type = static_cast<MessageType>(type);
   header.length = reader.get<std::uint32_t>();
-  if (header.length > max_payload_bytes(header.type)) {
-    return make_error(Errc::kBadMessage, std::string("a ") + to_text(header.type) + " that promises " +
-                                             std::to_string(header.length) + " bytes; at most " +
-                                             std::to_string(max_payload_bytes(header.type)) + " are allowed");
-  }
+  if (header.length > max_payload_bytes(header.type)) return too_long(header, max_payload_bytes(header.type));
   return header;
 }
 
@@ -151,6 +156,7 @@ Status MessageAssembler::header_filled(std::size_t count) {
   if (header_filled_ < kMessageHeaderBytes) return {};
   auto header = MessageHeader::decode(header_bytes_);
   if (!header) return header.status();
+  if (header->length > limit_) return too_long(*header, limit_);
   header_ = *header;
   return {};
 }
@@ -162,7 +168,9 @@ bool MessageAssembler::magic_seen() const noexcept {
 std::optional<Message> MessageAssembler::take() {
   if (!header_ || payload_filled_ < header_->length) return {};
   Message message{header_->type, std::move(payload_)};
-  *this = MessageAssembler();
+  MessageAssembler next;
+  next.limit(limit_);
+  *this = std::move(next);
   return message;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 
+#include "base/out_of_memory.h"
 #include "endpoint/channel_talk.h"
 #include "endpoint/hook_scope.h"
 #include "rdmacomm/adapter/gid_agreement.h"
@@ -33,8 +34,11 @@ EndPoint::EndPoint(EndPointParts parts)
 
 EndPoint::~EndPoint() {
   stop();
-  const Status closed = finish(Deadline::after(kCloseTime));
-  if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << peer() << ": " << closed.message();
+  [[maybe_unused]] const Status logged = or_out_of_memory([&] {
+    const Status closed = finish(Deadline::after(kCloseTime));
+    if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << peer() << ": " << closed.message();
+    return Status();
+  });
   detach();
 }
 
@@ -43,7 +47,7 @@ EndPoint::~EndPoint() {
 Result<std::shared_ptr<EndPoint>> EndPoint::create(EndPointParts parts) {
   if (Status valid = parts.config.validate(parts.device->limits()); !valid) return valid.error();
   std::shared_ptr<EndPoint> endpoint(new EndPoint(std::move(parts)));
-  if (Status made = endpoint->make_channels(); !made) {
+  if (Status made = or_out_of_memory([&] { return endpoint->make_channels(); }); !made) {
     // Not an end to be said goodbye for: the caller may still tell the peer the reason.
     endpoint->move_to(State::kClosed, {});
     endpoint->drained_ = true;
@@ -363,15 +367,21 @@ bool EndPoint::uses(const ibv_cq* completion_queue) const noexcept {
 }
 
 void EndPoint::stop() noexcept {
-  const bool first = move_to(State::kStopped, make_error(Errc::kStopped, "the endpoint to " + peer() + " was stopped"));
+  const bool first = move_to(State::kStopped, worded_if_possible(Errc::kStopped, [&] {
+                               return make_error(Errc::kStopped, "the endpoint to " + peer() + " was stopped");
+                             }));
   if (!first) return;
   connector_->say_goodbye();
   connector_->shutdown();
   const std::lock_guard lock(error_mutex_);
   for (const auto& line : lines()) {
     if (line->channel->adapter().state() == IBV_QPS_ERR) continue;
-    const Status stopped = line->channel->adapter().to_error();
-    if (!stopped) RDMACOMM_LOG(ERROR) << "stopping the endpoint to " << peer() << ": " << stopped.message();
+    const Status stopped = or_out_of_memory([&] { return line->channel->adapter().to_error(); });
+    if (stopped) continue;
+    [[maybe_unused]] const Status logged = or_out_of_memory([&] {
+      RDMACOMM_LOG(ERROR) << "stopping the endpoint to " << peer() << ": " << stopped.message();
+      return Status();
+    });
   }
   notify_all();
 }

@@ -14,7 +14,8 @@ constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire +
                                   EndPointCard::kMaxGids * OfferedGid::kWireBytes +  //
                                   2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
                                   4 + HcaConfig::kMaxPrivateDataBytes;
-static_assert(kMostWire <= kMaxPayloadBytes, "every valid card fits into one message");
+// A CHANNEL has the name of its channel and a step before the card.
+static_assert(kMostWire + kNameWire + 1 <= kMaxOfferBytes, "every valid card fits into one message");
 
 constexpr std::size_t kNoneChosen = 255;
 

@@ -1,5 +1,6 @@
 #include "session/endpoint_setup.h"
 
+#include "base/out_of_memory.h"
 #include "rdmacomm/base/log.h"
 #include "session/check_way.h"
 
@@ -9,12 +10,19 @@ namespace {
 constexpr const char* kEstablishedTag = "rdmacomm.established";
 constexpr std::size_t kOneMessage = 1;  // byte: a second message waits until the first was taken
 
+/// Until the peer's description of its endpoint has come, no longer message than that is of use.
+void expect_offer(Connector& connector) {
+  connector.limit_inbox(kOneMessage);
+  connector.limit_messages(kMaxOfferBytes);
+}
+
 Result<EndPointCard> receive_card(Connector& connector, MessageType type, Deadline deadline) {
   auto payload = connector.expect_message(type, deadline);
   if (!payload) return payload.error();
   auto card = EndPointCard::decode(*payload);
   if (!card) return make_error(card.code(), connector.peer_text() + " sent " + card.error().context);
   connector.limit_inbox(Connector::kMaxInboxBytesInHandshake);
+  connector.limit_messages(kMaxPayloadBytes);
   return card;
 }
 
@@ -50,19 +58,19 @@ void end_unestablished(SessionHooks& hooks, EndPoint& endpoint, bool hook_knows,
 
 Result<std::shared_ptr<EndPoint>> EndPointSetup::as_client(const std::shared_ptr<Connector>& connector) const {
   Made made;
-  const Status done = client_steps(connector, made);
+  const Status done = or_out_of_memory([&] { return client_steps(connector, made); });
   return outcome(done, *connector, made);
 }
 
 Result<std::shared_ptr<EndPoint>> EndPointSetup::as_server(const std::shared_ptr<Connector>& connector) const {
   Made made;
-  const Status done = server_steps(connector, made);
+  const Status done = or_out_of_memory([&] { return server_steps(connector, made); });
   return outcome(done, *connector, made);
 }
 
 Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
   std::shared_ptr<EndPoint>& endpoint = made.endpoint;
-  connector->limit_inbox(kOneMessage);
+  expect_offer(*connector);
   auto peer = connector->exchange_hello(hello, deadline());
   if (!peer) return peer.status();
   const PeerInfo info{.address = connector->peer_address(), .hello = *peer};
@@ -84,7 +92,7 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, 
 Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
   std::shared_ptr<EndPoint>& endpoint = made.endpoint;
   const Deadline offer_by = deadline();
-  connector->limit_inbox(kOneMessage);
+  expect_offer(*connector);
   auto peer = connector->answer_hello(hello, offer_by);
   if (!peer) return peer.status();
   if (Status way = check_way(*connector, *device); !way) return way;

@@ -41,8 +41,9 @@ SourceNetwork SourceNetwork::of(std::string_view peer_address) {
 HandshakeQueue::HandshakeQueue(const Bounds& bounds, Random random) : bounds_(bounds), random_(std::move(random)) {}
 
 void HandshakeQueue::arrive(Id id, const SourceNetwork& source) {
-  waiting_.push_back({.id = id, .source = source});
+  std::list<Waiting> arrival{{.id = id, .source = source}};
   ++waiting_of_[source];
+  waiting_.splice(waiting_.end(), arrival);
 }
 
 void HandshakeQueue::finished(Id id) {
@@ -89,18 +90,21 @@ std::optional<HandshakeQueue::Id> HandshakeQueue::late_one(const SourceNetwork& 
   }
   if (candidates.empty()) return {};
   Started& chosen = *candidates[random_(candidates.size())];
-  chosen.dropped = true;
   ++dropped_of_[chosen.source];
+  chosen.dropped = true;
   return chosen.id;
 }
 
-HandshakeQueue::Decision HandshakeQueue::decide(Clock::time_point now) {
-  Decision decision;
+void HandshakeQueue::decide(Clock::time_point now, Decision& decision) {
+  // All memory for a step is taken before anything changes by it.
+  decision.start.reserve(decision.start.size() + waiting_.size());
+  decision.drop.reserve(decision.drop.size() + started_.size() + waiting_.size());
   while (started_.size() < static_cast<std::size_t>(bounds_.slots)) {
     const auto next = next_waiting();
     if (next == waiting_.end()) break;
-    started_.push_back({.id = next->id, .source = next->source, .since = now});
+    std::list<Started> one{{.id = next->id, .source = next->source, .since = now}};
     ++places_of_[next->source];
+    started_.splice(started_.end(), one);
     take_one(waiting_of_, next->source);
     decision.start.push_back(next->id);
     waiting_.erase(next);
@@ -111,7 +115,6 @@ HandshakeQueue::Decision HandshakeQueue::decide(Clock::time_point now) {
     decision.drop.push_back(*late);
   }
   while (waiting_.size() > static_cast<std::size_t>(bounds_.waiting)) decision.drop.push_back(*shed());
-  return decision;
 }
 
 /// A source that waits although it may have more places, and for which no handshake has been told to end yet. One place for

@@ -55,18 +55,20 @@ class HandshakeQueue {
 
   HandshakeQueue(const Bounds& bounds, Random random);
 
-  /// What to do now, in this order. An id to drop is either waiting, and forgotten with this, or in the handshake: then
+  /// What to do, in this order. An id to drop is either waiting, and forgotten with this, or in the handshake: then
   /// it keeps its place until finished().
   struct Decision {
     std::vector<Id> start = {};
     std::vector<Id> drop = {};
   };
 
-  /// A connection has arrived. Ask decide() next.
+  /// A connection has arrived. Ask decide() next. If it throws for lack of memory, the connection has not arrived.
   void arrive(Id id, const SourceNetwork& source);
   /// A handshake that was started has ended. No effect on other ids.
   void finished(Id id);
-  [[nodiscard]] Decision decide(Clock::time_point now);
+  /// Adds to `decision` what is to be done now. If it throws for lack of memory, what it has added by then holds, and the next call
+  /// decides the rest.
+  void decide(Clock::time_point now, Decision& decision);
   /// When decide() may have another answer although nothing arrives or finishes.
   [[nodiscard]] Deadline next_look() const;
   /// Whether as many wait as may, and each source has only one: then connections had better wait with the system.

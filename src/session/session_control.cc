@@ -3,7 +3,9 @@
 
 #include <array>
 
+#include "base/out_of_memory.h"
 #include "base/start_thread.h"
+#include "connector/socket.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "session/session_core.h"
@@ -19,18 +21,36 @@ constexpr int kMaxAcceptsPerTurn = 64;
 void SessionCore::run_control() {
   const InsideThreads::Guard inside(inside_);
   while (!stopping()) {
-    reap();
-    settle_handshakes();
-    end_failed();
-    tell_of_low_pools();
-    listen_again();
-    std::array<epoll_event, 32> events{};
-    const Deadline wake =
-        give_signs_of_life().sooner(pause_.value_or(Deadline::never())).sooner(handshakes_.next_look());
-    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wake.poll_timeout_ms());
-    for (int i = 0; i < count && !stopping(); ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
+    const Status taken = or_out_of_memory([&] {
+      take_turn();
+      return Status();
+    });
+    if (!taken) rest(taken);
   }
   tear_down();
+}
+
+void SessionCore::take_turn() {
+  reap();
+  settle_handshakes();
+  end_failed();
+  tell_of_low_pools();
+  listen_again();
+  std::array<epoll_event, 32> events{};
+  const Deadline wake = give_signs_of_life().sooner(pause_.value_or(Deadline::never())).sooner(handshakes_.next_look());
+  const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), wake.poll_timeout_ms());
+  for (int i = 0; i < count && !stopping(); ++i) handle(events[static_cast<std::size_t>(i)].data.u64);
+}
+
+/// There was no memory for something in a turn. What it had not come to is found again in the next one, by which handshakes may have
+/// given some back: for that moment nobody is accepted, and nothing is tried.
+void SessionCore::rest(const Status& why) {
+  const Status said = or_out_of_memory([&] {
+    pause_listening(why);
+    return Status();
+  });
+  if (!said) unwatch_listener();
+  (void)wait_for(-1, 0, stop_event_->fd(), Deadline::after(kPause));
 }
 
 void SessionCore::handle(Id id) {
@@ -52,16 +72,28 @@ void SessionCore::accept_connections() {
       if (make_room_to_accept(accepted.status())) continue;
       return pause_listening(accepted.status());
     }
-    const Id id = [&] {
-      const std::lock_guard lock(mutex_);
-      return next_id_++;
-    }();
-    handshakes_.arrive(id, SourceNetwork::of((*accepted)->peer_address()));
-    waiting_[id] = std::move(*accepted);
+    take_in(std::move(*accepted));
     settle_handshakes();
     if (pause_) return;
     if (handshakes_.full()) return unwatch_listener();
   }
+}
+
+/// Without memory for it, the connection is closed.
+void SessionCore::take_in(std::shared_ptr<Connector> connector) {
+  const auto source = SourceNetwork::of(connector->peer_address());
+  const Id id = [&] {
+    const std::lock_guard lock(mutex_);
+    return next_id_++;
+  }();
+  const auto place = waiting_.emplace(id, std::move(connector)).first;
+  const Status arrived = or_out_of_memory([&] {
+    handshakes_.arrive(id, source);
+    return Status();
+  });
+  if (arrived) return;
+  waiting_.erase(place);
+  pause_listening(arrived);
 }
 
 /// If the process is out of descriptors, one of those that wait gives its own up, so that another source has a chance.
@@ -72,26 +104,37 @@ bool SessionCore::make_room_to_accept(const Status& failed) {
   return id.has_value();
 }
 
-/// Starts and drops handshakes as handshakes_ decides.
+/// Starts and drops handshakes as handshakes_ decides. Without memory for all of that, the rest comes after a pause.
 void SessionCore::settle_handshakes() {
-  const HandshakeQueue::Decision decision = handshakes_.decide(Deadline::Clock::now());
+  HandshakeQueue::Decision decision;
+  Status settled = or_out_of_memory([&] {
+    handshakes_.decide(Deadline::Clock::now(), decision);
+    return Status();
+  });
   for (const Id id : decision.start) start_handshake(id);
-  for (const Id id : decision.drop) drop_handshake(id);
+  for (const Id id : decision.drop) {
+    const Status dropped = or_out_of_memory([&] {
+      drop_handshake(id);
+      return Status();
+    });
+    if (!dropped) settled = dropped;
+  }
+  if (!settled) pause_listening(settled);
 }
 
 void SessionCore::start_handshake(Id id) {
   const std::shared_ptr<Connector> connector = std::move(waiting_.extract(id).mapped());
-  Status started = make_error(Errc::kStopped, "this side is being stopped");
-  {
+  const Status started = or_out_of_memory([&]() -> Status {
     const std::lock_guard lock(mutex_);
-    if (state_ < State::kStopping) {
-      Setup& setup = setups_[id];
-      setup.connector = connector;
-      started = start_thread(setup.thread, "rdma-handshake", [this, id, connector] { set_up_server(id, connector); });
-      if (started) return;
-      setups_.erase(id);
-    }
-  }
+    if (state_ >= State::kStopping) return make_error(Errc::kStopped, "this side is being stopped");
+    Setup& setup = setups_[id];
+    setup.connector = connector;
+    Status begun =
+        start_thread(setup.thread, "rdma-handshake", [this, id, connector] { set_up_server(id, connector); });
+    if (!begun) setups_.erase(id);
+    return begun;
+  });
+  if (started) return;
   handshakes_.finished(id);
   connector->refuse(started.error());
   if (started.code() != Errc::kStopped) pause_listening(started);
@@ -204,23 +247,25 @@ void SessionCore::end_endpoint(Id id, const std::shared_ptr<EndPoint>& endpoint)
 
 /// Joins the threads that have ended.
 void SessionCore::reap() {
-  std::vector<std::thread> setups;
+  std::map<Id, Setup> setups;
   std::list<std::unique_ptr<CompletionThread>> completion_threads;
   {
     const std::lock_guard lock(mutex_);
-    for (auto& [id, setup] : setups_) {
-      if (!setup.done) continue;
-      handshakes_.finished(id);
-      setups.push_back(std::move(setup.thread));
+    for (auto each = setups_.begin(); each != setups_.end();) {
+      const auto next = std::next(each);
+      if (each->second.done) {
+        handshakes_.finished(each->first);
+        setups.insert(setups_.extract(each));
+      }
+      each = next;
     }
-    std::erase_if(setups_, [](const auto& entry) { return entry.second.done; });
     for (auto each = completion_threads_.begin(); each != completion_threads_.end();) {
       const auto next = std::next(each);
       if ((*each)->ended()) completion_threads.splice(completion_threads.end(), completion_threads_, each);
       each = next;
     }
   }
-  for (std::thread& thread : setups) thread.join();
+  for (auto& [id, setup] : setups) setup.thread.join();
 }
 
 // The end -------------------------------------------------------------------------------------------------------------

@@ -122,7 +122,9 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   Result<std::shared_ptr<CompletionGroup>> new_shared_group_locked(SharedQueues& shared, const HcaConfig& config);
   Result<CompletionThread*> start_thread_locked(std::shared_ptr<CompletionGroup> group, const ThreadOptions& options,
                                                 std::size_t index);
-  Id enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission);
+  Result<Id> enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission);
+  Status let_go_of(Id id, const std::shared_ptr<EndPoint>& endpoint, bool& watched);
+  Status offer(const std::shared_ptr<EndPoint>& endpoint);
   Status watch_peer(Id id, EndPoint& endpoint);
   void forget(Id id);
   [[nodiscard]] std::vector<std::shared_ptr<EndPoint>> prune_unclaimed_locked();
@@ -138,8 +140,11 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
 
   // The control thread: session_control.cc
   void run_control();
+  void take_turn();
+  void rest(const Status& why);
   void handle(Id id);
   void accept_connections();
+  void take_in(std::shared_ptr<Connector> connector);
   bool make_room_to_accept(const Status& failed);
   void settle_handshakes();
   void start_handshake(Id id);

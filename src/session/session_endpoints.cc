@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/out_of_memory.h"
 #include "connector/retry.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
@@ -24,7 +25,7 @@ Result<std::shared_ptr<EndPoint>> SessionCore::connect(const HostPort& server) {
   const InsideThreads::Guard inside(inside_);
   RetryPause pause(Deadline::after(options_.tcp.connect_timeout), stop_event_->fd());
   for (;;) {
-    auto endpoint = connect_once(server);
+    auto endpoint = or_out_of_memory([&] { return connect_once(server); });
     // The server has heard nothing of this client yet, so nothing is lost by asking again.
     if (endpoint || endpoint.code() != Errc::kServerBusy || pause.passed()) return endpoint;
     if (!pause.sleep()) return make_error(Errc::kStopped, "the session was stopped");
@@ -63,24 +64,38 @@ Result<std::shared_ptr<EndPoint>> SessionCore::set_up_client(Id id, const std::s
     setups_[id].connector = connector;
   }
   Admission admission;
-  auto endpoint = setup(admission).as_client(connector);
-  const Status established = endpoint ? establish(id, *endpoint, admission) : endpoint.status();
-  if (established) return endpoint;
+  auto endpoint = or_out_of_memory([&]() -> Result<std::shared_ptr<EndPoint>> {
+    auto made = setup(admission).as_client(connector);
+    if (!made) return made;
+    if (Status established = establish(id, *made, admission); !established) return established.error();
+    return made;
+  });
+  if (endpoint) return endpoint;
   const std::lock_guard lock(mutex_);
   give_up_locked(admission);
-  return established.error();
+  return endpoint;
 }
 
-/// A thread of its own for each connection: a peer that dawdles holds up nobody.
+/// A thread of its own for each connection: a peer that dawdles holds up nobody. The root of all that the peer's handshake can make
+/// this process do: whatever it needs memory for, nothing but this connection ends if there is none.
 void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connector) {
   const InsideThreads::Guard inside(inside_);
-  Admission admission{.source = SourceNetwork::of(connector->peer_address())};
-  auto endpoint = setup(admission).as_server(connector);
-  const Status established = endpoint ? establish(id, *endpoint, admission) : endpoint.status();
-  if (!established && !stopping()) hooks_.on_connect_failed(connector->peer_text(), established.error());
+  Admission admission;
+  const Status established = or_out_of_memory([&] {
+    admission.source = SourceNetwork::of(connector->peer_address());
+    auto endpoint = setup(admission).as_server(connector);
+    return endpoint ? establish(id, *endpoint, admission) : endpoint.status();
+  });
+  if (!established && !stopping()) {
+    [[maybe_unused]] const Status told = or_out_of_memory([&] {
+      hooks_.on_connect_failed(connector->peer_text(), established.error());
+      return Status();
+    });
+  }
   const std::lock_guard lock(mutex_);
   give_up_locked(admission);
-  setups_[id].done = true;
+  if (const auto own = setups_.find(id); own != setups_.end())
+    own->second.done = true;  // else join_setups() waits for it
   wake_event_->signal();
 }
 
@@ -263,28 +278,40 @@ Status SessionCore::serve(const std::shared_ptr<EndPoint>& endpoint, const Compl
 /// Enters an endpoint into the lists, lets it go, and watches it, in that order: on_disconnected can only follow
 /// on_established, and finds the endpoint in the lists.
 Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission) {
-  const Id id = enter(setup_id, endpoint, admission);
-  if (id == kWakeId) {
-    const Error stopped = make_error(Errc::kStopped, "the session was stopped");
-    end_unestablished(hooks_, *endpoint, true, stopped);
-    return stopped;
+  const auto entered = or_out_of_memory([&] { return enter(setup_id, endpoint, admission); });
+  if (!entered) {
+    end_unestablished(hooks_, *endpoint, true, entered.error());
+    return entered.status();
   }
+  const Id id = *entered;
+  bool watched = false;
+  const Status let_go = or_out_of_memory([&] { return let_go_of(id, endpoint, watched); });
+  if (let_go) return let_go;
+  if (!endpoint->was_established()) {
+    forget(id);
+    end_unestablished(hooks_, *endpoint, true, let_go.error());
+    return let_go;
+  }
+  endpoint->stop();
+  const bool nobody_ends_it = !watched && endpoint->config().thread_mode == ThreadMode::kApplication;
+  if (nobody_ends_it) end_endpoint(id, endpoint);
+  return let_go;
+}
+
+/// watched  whether the control thread ends it from now on
+Status SessionCore::let_go_of(Id id, const std::shared_ptr<EndPoint>& endpoint, bool& watched) {
   // From here on its end is told to it; what was before that, nobody has told it.
   if (const Status healthy = device()->events().health(); !healthy) endpoint->fail(healthy.error());
-  if (Status established = endpoint->mark_established(); !established) {
-    forget(id);
-    end_unestablished(hooks_, *endpoint, true, established.error());
-    return established;
-  }
+  if (Status established = endpoint->mark_established(); !established) return established;
   RDMACOMM_VLOG(1) << "established with " << endpoint->peer();
-  const bool driven_by_application = endpoint->config().thread_mode == ThreadMode::kApplication;
-  if (driven_by_application) hooks_.on_established(*endpoint);
-  if (Status watched = watch_peer(id, *endpoint); !watched) {
-    endpoint->stop();
-    if (driven_by_application) end_endpoint(id, endpoint);
-    return watched;
-  }
-  if (!is_server_) return {};
+  if (endpoint->config().thread_mode == ThreadMode::kApplication) hooks_.on_established(*endpoint);
+  if (Status watching = watch_peer(id, *endpoint); !watching) return watching;
+  watched = true;
+  return is_server_ ? offer(endpoint) : Status();
+}
+
+/// To wait_for_endpoint().
+Status SessionCore::offer(const std::shared_ptr<EndPoint>& endpoint) {
   std::vector<std::shared_ptr<EndPoint>> dropped;
   const std::lock_guard lock(mutex_);
   unclaimed_.push_back(endpoint);
@@ -293,10 +320,11 @@ Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endp
   return {};
 }
 
-/// The number under which the endpoint is in the lists; kWakeId, which is none, where the session was stopped.
-SessionCore::Id SessionCore::enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission) {
+/// Returns  the number under which the endpoint is in the lists; kStopped
+Result<SessionCore::Id> SessionCore::enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint,
+                                           Admission& admission) {
   const std::lock_guard lock(mutex_);
-  if (state_ != State::kRunning) return kWakeId;
+  if (state_ != State::kRunning) return make_error(Errc::kStopped, "the session was stopped");
   const Id id = next_id_++;
   endpoints_[id] = endpoint;
   if (endpoints_.size() == 1) wake_event_->signal();  // heartbeats begin
@@ -313,11 +341,10 @@ Status SessionCore::watch_peer(Id id, EndPoint& endpoint) {
   // Under the lock, so that an endpoint that has just been forgotten is not watched for ever.
   const std::lock_guard lock(mutex_);
   if (!endpoints_.contains(id)) return {};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, watched.fd, &event) != 0) {
-    return make_error(last_system_error(), "cannot watch the connection to " + endpoint.peer());
-  }
   watched_.insert(id);
-  return {};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, watched.fd, &event) == 0) return {};
+  watched_.erase(id);
+  return make_error(last_system_error(), "cannot watch the connection to " + endpoint.peer());
 }
 
 // Out again -----------------------------------------------------------------------------------------------------------
@@ -330,6 +357,7 @@ void SessionCore::forget(Id id) {
   // Fails where it was not watched yet.
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->connector().watched().fd, nullptr);
   dropped = prune_unclaimed_locked();
+  dropped.reserve(dropped.size() + 1);
   if (is_server_) leave_locked(SourceNetwork::of(found->second->connector().peer_address()));
   dropped.push_back(std::move(found->second));
   endpoints_.erase(found);
@@ -340,18 +368,16 @@ void SessionCore::forget(Id id) {
 std::vector<std::shared_ptr<EndPoint>> SessionCore::prune_unclaimed_locked() {
   auto ended = std::ranges::count_if(unclaimed_, [](const auto& endpoint) { return !endpoint->alive(); });
   std::vector<std::shared_ptr<EndPoint>> dropped;
-  std::deque<std::shared_ptr<EndPoint>> kept;
-  for (std::shared_ptr<EndPoint>& endpoint : unclaimed_) {
+  dropped.reserve(static_cast<std::size_t>(ended));  // first: without memory for it, all stay in the list
+  std::erase_if(unclaimed_, [&](std::shared_ptr<EndPoint>& endpoint) {
     const bool served = endpoint->config().thread_mode != ThreadMode::kApplication;
     const bool too_many = ended > static_cast<long>(ServerSession::kMaxEndedUnclaimed);
-    if (endpoint->alive() || !(served || too_many)) {
-      kept.push_back(std::move(endpoint));
-    } else {
-      dropped.push_back(std::move(endpoint));
-      --ended;
-    }
-  }
-  unclaimed_.swap(kept);
+    const bool keep = ended == 0 || endpoint->alive() || !(served || too_many);
+    if (keep) return false;
+    dropped.push_back(std::move(endpoint));
+    --ended;
+    return true;
+  });
   return dropped;
 }
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <mutex>
-#include <set>
 #include <thread>
+#include <utility>
 
 namespace rdmacomm {
 
@@ -16,27 +16,35 @@ class InsideThreads {
    public:
     explicit Guard(InsideThreads& threads) : threads_(threads) {
       const std::lock_guard lock(threads_.mutex_);
-      threads_.inside_.insert(std::this_thread::get_id());
+      next_ = std::exchange(threads_.first_, this);
     }
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
     ~Guard() {
       const std::lock_guard lock(threads_.mutex_);
-      threads_.inside_.erase(threads_.inside_.find(std::this_thread::get_id()));
+      Guard** link = &threads_.first_;
+      while (*link != this) link = &(*link)->next_;
+      *link = next_;
     }
 
    private:
+    friend class InsideThreads;
     InsideThreads& threads_;
+    const std::thread::id thread_ = std::this_thread::get_id();
+    Guard* next_ = nullptr;
   };
 
   [[nodiscard]] bool contains_this_one() const {
     const std::lock_guard lock(mutex_);
-    return inside_.contains(std::this_thread::get_id());
+    for (const Guard* each = first_; each != nullptr; each = each->next_) {
+      if (each->thread_ == std::this_thread::get_id()) return true;
+    }
+    return false;
   }
 
  private:
   mutable std::mutex mutex_;
-  std::multiset<std::thread::id> inside_;
+  Guard* first_ = nullptr;  // a list through the guards themselves: being inside needs no memory
 };
 
 }  // namespace rdmacomm

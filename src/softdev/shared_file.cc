@@ -112,9 +112,11 @@ int SharedFile::fd() {
 std::uint64_t SharedFile::take_locked(std::size_t length) {
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     if (it->second < length) continue;
-    const auto [offset, room] = *it;
-    free_.erase(it);
-    if (room > length) free_.emplace(offset + length, room - length);
+    const std::uint64_t offset = it->first;
+    auto rest = free_.extract(it);  // goes back without an allocation, which could fail, and the rest be lost
+    rest.key() += length;
+    rest.mapped() -= length;
+    if (rest.mapped() > 0) free_.insert(std::move(rest));
     return offset;
   }
   return bytes_;

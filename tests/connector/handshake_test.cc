@@ -127,6 +127,32 @@ TEST(MessageAssembler, PromisesCostNoMemory) {
   EXPECT_TRUE(assembler.in_the_middle());
 }
 
+TEST(MessageAssembler, RefusesWhatIsLongerThanItsLimitOnceTheHeaderHasCome) {
+  MessageAssembler assembler;
+  assembler.limit(100);
+  const auto fits = *frame_message(MessageType::kUser, std::vector<std::byte>(100));
+  std::ranges::copy(std::span(fits).first(kMessageHeaderBytes), assembler.room().begin());
+  ASSERT_TRUE(assembler.filled(kMessageHeaderBytes).ok());
+  ASSERT_TRUE(assembler.filled(assembler.room().size()).ok());
+  ASSERT_TRUE(assembler.take()) << "and the limit holds for the next one, too";
+  const auto header = header_with(kHandshakeMagic, kHandshakeVersion, 7, 101);
+  std::ranges::copy(header, assembler.room().begin());
+  const Status refused = assembler.filled(header.size());
+  EXPECT_EQ(refused.code(), Errc::kBadMessage);
+  EXPECT_THAT(refused.message(), HasSubstr("a USER that promises 101 bytes; at most 100 are allowed"));
+}
+
+TEST(MessageHeader, AnOfferIsNoLongerThanTheLargestCard) {
+  for (const std::uint16_t type : {std::uint16_t{2}, std::uint16_t{3}, std::uint16_t{9}}) {
+    const auto bytes = [&](std::uint32_t length) {
+      const auto all = header_with(kHandshakeMagic, kHandshakeVersion, type, length);
+      return MessageHeader::decode(std::span(all).first<kMessageHeaderBytes>());
+    };
+    EXPECT_TRUE(bytes(kMaxOfferBytes)) << type;
+    EXPECT_EQ(bytes(kMaxOfferBytes + 1).code(), Errc::kBadMessage) << type;
+  }
+}
+
 TEST(Hello, ComesBackAsItWasSent) {
   const Hello hello{.node = "node7", .pid = 4711, .instance = 0x0123456789abcdef, .features = 5};
   const auto back = Hello::decode(hello.encode());

@@ -67,7 +67,7 @@ TEST(EndPointCard, TheLargestFitsIntoOneMessage) {
     card.regions.push_back({long_name(i), {}});
   card.private_data.resize(HcaConfig::kMaxPrivateDataBytes);
   const auto bytes = card.encode();
-  EXPECT_LE(bytes.size(), kMaxPayloadBytes);
+  EXPECT_LE(bytes.size(), kMaxOfferBytes);
   EXPECT_TRUE(EndPointCard::decode(bytes));
 }
 

@@ -15,7 +15,7 @@ void check_card(const EndPointCard& card) {
   RDMACOMM_FUZZ_CHECK(card.regions.size() <= HcaConfig::kMaxRegions && card.gids.size() <= EndPointCard::kMaxGids);
   RDMACOMM_FUZZ_CHECK(card.private_data.size() <= HcaConfig::kMaxPrivateDataBytes);
   RDMACOMM_FUZZ_CHECK(!card.chosen_gid || *card.chosen_gid < EndPointCard::kMaxGids);
-  RDMACOMM_FUZZ_CHECK(packed(card).size() <= kMaxPayloadBytes);
+  RDMACOMM_FUZZ_CHECK(packed(card).size() <= kMaxOfferBytes);
   std::set<std::string> names;
   for (const auto& each : card.channels) {
     RDMACOMM_FUZZ_CHECK(check_name("channel", each.name).ok() && names.insert(each.name).second);

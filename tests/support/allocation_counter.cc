@@ -9,15 +9,32 @@
 #include <sanitizer/allocator_interface.h>
 #endif
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 namespace {
 
 thread_local std::uint64_t allocations = 0;
 std::atomic<std::int64_t> held{0};
+
+// Of FailingAllocation. The name and the length change only while nothing is armed.
+std::atomic<bool> armed{false};
+std::atomic<int> left{0};
+char starved_thread[16] = {};
+std::size_t failing_bytes = 0;
+
+[[maybe_unused]] bool has_to_fail(std::size_t bytes) noexcept {
+  if (!armed.load(std::memory_order_acquire) || bytes < failing_bytes) return false;
+  char name[sizeof(starved_thread)] = {};
+  if (pthread_getname_np(pthread_self(), name, sizeof(name)) != 0 || std::strcmp(name, starved_thread) != 0)
+    return false;
+  return left.fetch_sub(1) == 1;
+}
 
 #ifdef RDMACOMM_COUNT_BY_HOOKS
 void count_one(const volatile void* /*memory*/, std::size_t /*bytes*/) {
@@ -37,7 +54,7 @@ void count_release(const volatile void* memory) {
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
 [[gnu::noinline]] void* counted_or_throw(std::size_t bytes, std::size_t alignment = 1) {
-  void* const memory = counted(bytes, alignment);
+  void* const memory = has_to_fail(bytes) ? nullptr : counted(bytes, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -104,6 +121,29 @@ std::uint64_t allocations_of_this_thread() noexcept {
 
 std::int64_t held_allocations() noexcept {
   return held.load(std::memory_order_relaxed);
+}
+
+FailingAllocation::FailingAllocation(const AllocationToFail& which) {
+  std::strncpy(starved_thread, which.thread.c_str(), sizeof(starved_thread) - 1);
+  failing_bytes = which.from_bytes;
+  left.store(which.number);
+  armed.store(true, std::memory_order_release);
+}
+
+FailingAllocation::~FailingAllocation() {
+  armed.store(false, std::memory_order_release);
+}
+
+bool FailingAllocation::possible() noexcept {
+#ifdef RDMACOMM_COUNT_BY_HOOKS
+  return false;
+#else
+  return true;
+#endif
+}
+
+bool FailingAllocation::reached() const noexcept {
+  return left.load() <= 0;
 }
 
 }  // namespace rdmacomm::testing

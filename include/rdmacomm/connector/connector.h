@@ -62,6 +62,7 @@ struct RdmaWay {
 ///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; the peer was told by a kReject
 ///                                   (unless its bytes had not even our magic), and nothing more will be received
 ///   kStopped      shutdown() was called
+///   std::errc::not_enough_memory  there is no memory for what the peer sent; it was told by a kReject
 /// What had arrived before the connection ended can still be received.
 class Connector {
  public:
@@ -105,6 +106,9 @@ class Connector {
   /// `bytes`, and one is being received. Sessions keep one message until the peer's card has come, and then
   /// kMaxInboxBytesInHandshake until the endpoint is established.
   void limit_inbox(std::size_t bytes);
+  /// Messages with more bytes of payload are refused from now on (kBadMessage), as soon as their header has come. Sessions allow
+  /// kMaxOfferBytes until the peer's card has come, and then kMaxPayloadBytes, which is the default.
+  void limit_messages(std::size_t bytes);
   static constexpr std::size_t kMaxInboxBytesInHandshake = kMaxPayloadBytes;
 
   /// A barrier: returns when both sides have called it with the same tag, at most 255 bytes. Several threads may be at
@@ -155,6 +159,7 @@ class Connector {
  private:
   Result<Hello> receive_hello(Deadline deadline);
   void pump(bool limited);
+  void receive_all(bool limited);
   void sort_in(Message message);
   void end(PeerState state, const Error& why);
   void fail_protocol(const Error& why);
@@ -173,7 +178,7 @@ class Connector {
   void release_sending();
   Error why_not_sent(const std::string& why);
   bool claim_last_words(std::unique_lock<std::mutex>& lock);
-  void send_last(MessageType type, std::span<const std::byte> payload) noexcept;
+  void send_last(MessageType type, const Error* reason) noexcept;
   std::string who() const;
   Error late(std::string_view what) const;
 

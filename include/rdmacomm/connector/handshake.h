@@ -19,6 +19,8 @@ inline constexpr std::uint32_t kHandshakeMagic = 0x4d434452;  ///< the bytes "RD
 inline constexpr std::uint16_t kHandshakeVersion = 1;
 inline constexpr std::size_t kMessageHeaderBytes = 12;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{1} << 20;
+/// The longest OFFER, ANSWER or CHANNEL: an EndPointCard with as much of everything as it may have takes 161 KiB.
+inline constexpr std::size_t kMaxOfferBytes = std::size_t{192} << 10;
 
 /// What a message is. The numbers travel.
 enum class MessageType : std::uint16_t {
@@ -75,10 +77,13 @@ class MessageAssembler {
   [[nodiscard]] bool in_the_middle() const noexcept { return header_filled_ > 0; }
   /// Whether the message under way began with our magic: its sender speaks some version of this protocol.
   [[nodiscard]] bool magic_seen() const noexcept;
+  /// Headers that promise more bytes than this are errors from now on (kBadMessage).
+  void limit(std::size_t payload_bytes) noexcept { limit_ = payload_bytes; }
 
  private:
   Status header_filled(std::size_t count);
 
+  std::size_t limit_ = kMaxPayloadBytes;
   std::array<std::byte, kMessageHeaderBytes> header_bytes_{};
   std::size_t header_filled_ = 0;
   std::optional<MessageHeader> header_;
