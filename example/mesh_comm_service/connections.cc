@@ -70,6 +70,7 @@ class Connections::Server final : public LinkSession<ServerSession> {
         {.kind = Happening::Kind::kArrived, .rank = link->peer(), .link = link, .endpoint = held_by(*this, endpoint)});
   }
   void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
+  void on_ended(EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
   /// Strangers are nobody's business; of nodes that have refused this one, or gone, this one's client hears.
   void on_connect_failed(const std::string& peer, const Error& why) override {
     RDMACOMM_VLOG(1) << "no endpoint for " << peer << ": " << why.message();
@@ -81,6 +82,7 @@ class Connections::Server final : public LinkSession<ServerSession> {
 
  private:
   std::shared_ptr<Link> take_admitted(const std::string& handshake) {
+    all_.handshake_is_over(handshake);
     const std::lock_guard lock(mutex_);
     const auto found = admitted_.extract(handshake);
     return found ? found.mapped() : nullptr;
@@ -97,8 +99,9 @@ class Connections::Client final : public LinkSession<ClientSession> {
   Client(Connections& all, int rank, SessionOptions options)
       : LinkSession(std::move(options)), all_(all), rank_(rank) {}
 
-  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
+  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     forget_link();  // of an attempt that has failed
+    all_.know_host(peer.address);
     link_ = std::make_shared<Outbound>(all_.link_parts(rank_), *all_.parts_.clock);
     all_.keep(link_);
     if (Status ready = link_->prepare(device(), hca.domain); !ready.ok()) return ready;
@@ -117,6 +120,7 @@ class Connections::Client final : public LinkSession<ClientSession> {
                                                    " was expected: give all nodes the same list");
   }
   void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
+  void on_ended(EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
 
   // On the thread that connects:
   [[nodiscard]] std::shared_ptr<Outbound> take_link() noexcept { return std::exchange(link_, nullptr); }
@@ -145,8 +149,10 @@ Status Connections::listen(const HostPort& at) {
   SessionOptions options = parts_.session;
   options.shared_device = device_;
   options.address = at;
-  options.max_endpoints = static_cast<int>(2 * parts_.self.nodes);  // each node, and it again while the old one goes
-  options.max_endpoints_per_source = options.max_endpoints;         // all nodes may be of one host
+  // Each node, it again while the old one goes, and a handshake that has lost its place to another one and goes.
+  options.max_endpoints = static_cast<int>(3 * parts_.self.nodes);
+  options.max_endpoints_per_source = options.max_endpoints;  // all nodes may be of one host
+  know_host(at.host);                                        // the nodes of this one
   server_ = make_session<Server>(*this, options);
   return server_->start();
 }
@@ -156,6 +162,7 @@ std::uint16_t Connections::port() const {
 }
 
 void Connections::connect(int rank, const HostPort& to) {
+  know_host(to.host);
   std::thread& thread = connecting_[rank];
   if (thread.joinable()) thread.join();
   std::unique_ptr<Client, StopAndDelete>& client = clients_[rank];
@@ -198,11 +205,35 @@ std::size_t Connections::links() const {
   return links_.size();
 }
 
-/// No endpoint has come of it. Where one was being made, its requests may still name it.
+/// No endpoint has come of it. If one has, or is being made, its requests may still name the link: then ended() or drop() sees to it.
 void Connections::forget(Link& link) {
   const std::lock_guard lock(mutex_);
-  if (std::ranges::any_of(by_endpoint_, [&](const auto& each) { return each.second == &link; })) return link.release();
+  if (std::ranges::any_of(by_endpoint_, [&](const auto& each) { return each.second == &link; })) return;
   std::erase_if(links_, [&](const auto& each) { return each.get() == &link; });
+}
+
+/// In on_ended(): the last hook of an endpoint for which attach() was called. One that was established has been in ended().
+void Connections::drop(EndPoint& endpoint) {
+  std::shared_ptr<Link> link;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_endpoint_.extract(&endpoint);
+    if (!found) return;
+    const auto kept = std::ranges::find(links_, found.mapped(), &std::shared_ptr<Link>::get);
+    link = std::move(*kept);
+    links_.erase(kept);
+  }
+  link->release();
+}
+
+void Connections::know_host(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  pending_.know_host(address);
+}
+
+void Connections::handshake_is_over(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  pending_.leave(address);
 }
 
 /// In post_connecting().
@@ -259,9 +290,23 @@ Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
   }
   const int rank = static_cast<int>(peer->rank);
   if (Status free = check_free(rank, peer->incarnation); !free.ok()) return free.error();
+  if (Status place = take_place(rank, info.address); !place.ok()) return place.error();
   auto link = std::make_shared<Inbound>(link_parts(rank));
   keep(link);
   return link;
+}
+
+/// Its node's place among the handshakes. One that has to give the place up is ended, and may try again.
+Status Connections::take_place(int rank, const std::string& address) {
+  const auto replaced = [&] {
+    const std::lock_guard lock(mutex_);
+    return pending_.enter(rank, address, PendingHandshakes::Clock::now());
+  }();
+  if (replaced && *replaced) {
+    server_->end_handshake(**replaced, make_error(Errc::kServerBusy, "another handshake of node " +
+                                                                         std::to_string(rank) + " took its place"));
+  }
+  return replaced.status();
 }
 
 /// Of two processes that say that they are the same node, the one that is there stays.

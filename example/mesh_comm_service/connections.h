@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "mesh_comm_service/happenings.h"
 #include "mesh_comm_service/inbound.h"
 #include "mesh_comm_service/outbound.h"
+#include "mesh_comm_service/pending_handshakes.h"
 #include "mesh_comm_service/terms.h"
 #include "rdmacomm/adapter/adapter_config.h"
 #include "rdmacomm/session/client_session.h"
@@ -65,11 +67,15 @@ class Connections {
   void connect_now(Client& client, int rank, const HostPort& to);
   Result<std::shared_ptr<Inbound>> admit(const PeerInfo& peer);
   [[nodiscard]] Status check_free(int rank, std::uint64_t incarnation);
+  [[nodiscard]] Status take_place(int rank, const std::string& address);
+  void know_host(const std::string& address);
+  void handshake_is_over(const std::string& address);
   void keep(std::shared_ptr<Link> link);
   void forget(Link& link);
   Status attach(EndPoint& endpoint, Link& link);
   [[nodiscard]] std::shared_ptr<Link> link_of(const EndPoint& endpoint);
   void ended(EndPoint& endpoint);
+  void drop(EndPoint& endpoint);
 
   const ConnectionParts parts_;
   std::shared_ptr<RDMADevice> device_;
@@ -77,6 +83,7 @@ class Connections {
   mutable std::mutex mutex_;                  // guards what follows
   std::vector<std::shared_ptr<Link>> links_;  // of all endpoints that there are: requests name them
   std::map<const EndPoint*, Link*> by_endpoint_;
+  PendingHandshakes pending_;  // of the others' traffic
   // The sessions, which use what is above.
   std::unique_ptr<Server, StopAndDelete> server_;
   std::map<int, std::unique_ptr<Client, StopAndDelete>> clients_;

@@ -43,6 +43,9 @@ std::uint16_t ServerSession::port() const {
 Result<std::shared_ptr<EndPoint>> ServerSession::wait_for_endpoint(Deadline deadline) {
   return core_->wait_for_endpoint(deadline);
 }
+void ServerSession::end_handshake(const std::string& peer_address, const Error& why) {
+  core_->end_handshake(peer_address, why);
+}
 
 Result<std::shared_ptr<EndPoint>> ClientSession::connect() {
   return core_->connect(core_->options().address);

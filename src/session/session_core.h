@@ -42,6 +42,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   [[nodiscard]] Status start_server();
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect(const HostPort& server);
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> wait_for_endpoint(Deadline deadline);
+  void end_handshake(const std::string& peer_address, const Error& why);
   void stop();
 
   /// Says so in the log if the session runs, and its class, which has hooks of its own, is destroyed already.

@@ -99,6 +99,18 @@ void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connect
   wake_event_->signal();
 }
 
+void SessionCore::end_handshake(const std::string& peer_address, const Error& why) {
+  std::shared_ptr<Connector> connector;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find_if(setups_, [&](const auto& each) {
+      return each.second.connector && !each.second.done && each.second.connector->peer_address() == peer_address;
+    });
+    if (found != setups_.end()) connector = found->second.connector;
+  }
+  if (connector) connector->give_up(why);
+}
+
 void SessionCore::log_failed(const std::string& peer, const Error& why) {
   const bool stranger = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost;
   if (stranger) {
@@ -131,7 +143,8 @@ Status SessionCore::admit(Admission& admission) {
   if (Status healthy = device_->events().health(); !healthy) return healthy;
   const std::size_t count = endpoints_.size() + static_cast<std::size_t>(admitted_);
   if (count >= static_cast<std::size_t>(options_.max_endpoints)) {
-    return make_error(Errc::kPeerRefused,
+    // A handshake that comes to nothing gives its place back soon.
+    return make_error(is_server_ && admitted_ > 0 ? Errc::kServerBusy : Errc::kPeerRefused,
                       "there are " + std::to_string(count) + " endpoints already, as many as max_endpoints allows");
   }
   if (is_server_) {

@@ -1,6 +1,8 @@
 // Nodes against processes that are not what a node should be.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +13,8 @@
 #include "mesh_comm_service/connections.h"
 #include "mesh_comm_service/node.h"
 #include "mesh_comm_service/process_figures.h"
+#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/connector/handshake.h"
 #include "rdmacomm/session/client_session.h"
 #include "support/pattern.h"
 
@@ -49,10 +53,20 @@ class Impostor final : public ClientSession {
     return {};
   }
   Status post_connecting(EndPoint& endpoint) override {
+    if (refuses) return make_error(Errc::kWrongState, "it leaves before the barrier");
     note_ = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = Link::kNoteBytes, .block_count = 1});
     return endpoint.data()->post_recv(note_->at(0), 1) ? make_error(Errc::kWrongState, "no receive") : Status();
   }
 
+  /// The bytes of a client's handshake, up to where the server expects it at the barrier.
+  [[nodiscard]] std::vector<std::byte> opening(const EndPoint& endpoint) const {
+    EndPointCard card = endpoint.card();
+    card.private_data = introduction_.encode();
+    auto bytes = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
+    const auto offer = *frame_message(MessageType::kOffer, card.encode());
+    bytes.insert(bytes.end(), offer.begin(), offer.end());
+    return bytes;
+  }
   /// Its message is not what a node would send; returns when that has been taken.
   void send_wrong_message(EndPoint& endpoint) {
     const auto size = static_cast<std::uint32_t>(introduction_.terms.size);
@@ -96,6 +110,8 @@ class Impostor final : public ClientSession {
     while (ended.ok()) ended = endpoint.wait(std::span(&completion, 1), count, Deadline::after(kLong));
     EXPECT_NE(ended.code(), Errc::kTimeout);
   }
+
+  bool refuses = false;  // in post_connecting()
 
  private:
   const Introduction introduction_;
@@ -214,6 +230,18 @@ TEST(PastLives, AddUp) {
   EXPECT_EQ(figures.latency_us.count, 1U);
 }
 
+UniqueFd connect_from(const char* source, std::uint16_t port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  ::inet_pton(AF_INET, source, &address.sin_addr);
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
 /// The connections of node 0 of two, to which nobody of its kind comes.
 class Door : public testing::Test {
  protected:
@@ -235,6 +263,11 @@ class Door : public testing::Test {
     for (bool arrived = false; !arrived && !soon.passed();) {
       for (const Happening& each : happenings_->take()) arrived = arrived || each.kind == Happening::Kind::kArrived;
     }
+  }
+  void wait_for_end() {
+    const Deadline soon = Deadline::after(kLong);
+    while (connections_->links() > 0 && !soon.passed()) std::this_thread::yield();
+    EXPECT_EQ(connections_->links(), 0U);
   }
   [[nodiscard]] Introduction node_1(std::uint64_t incarnation) const {
     Introduction introduction = introduction_of(1, 2, terms_);
@@ -264,6 +297,29 @@ TEST_F(Door, IsOpenForOneProcessOfEachNode) {
   EXPECT_TRUE(successor.has_value()) << successor.status().message();
 }
 
+TEST_F(Door, IsOpenForANodeWhileOthersRestInItsName) {
+  ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
+  const auto node = make_session<Impostor>(node_1(1), connections_->port());
+  std::vector<std::byte> opening;
+  {
+    const auto endpoint = node->connect();
+    ASSERT_TRUE(endpoint.has_value()) << endpoint.status().message();
+    wait_for_arrival();
+    opening = node->opening(**endpoint);
+    node->stop();
+  }
+  wait_for_end();
+  std::vector<UniqueFd> resting;
+  for (int i = 0; i < 8; ++i) {
+    resting.push_back(connect_from("127.0.0.2", connections_->port()));
+    ASSERT_EQ(::send(resting.back().get(), opening.data(), opening.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(opening.size()));
+  }
+  const auto again = make_session<Impostor>(node_1(2), connections_->port());
+  const auto endpoint = again->connect();
+  EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
+}
+
 TEST_F(Door, GivesEachNodeItsOwnMemoryAlone) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kRead, .size = 64, .total = 64, .depth = 2}, 3));
   std::array<std::unique_ptr<Impostor, StopAndDelete>, 2> nodes;
@@ -286,6 +342,16 @@ TEST_F(Door, KeepsNoMemoryForThoseThatDoNotComeIn) {
   const std::uint64_t before = process_figures().memory_bytes;
   for (int i = 0; i < kTries; ++i) EXPECT_EQ(impostor->connect().code(), Errc::kPeerRefused);
   EXPECT_LT(process_figures().memory_bytes, before + kTries * kEach / 4);
+}
+
+TEST_F(Door, ForgetsThoseThatLeaveBeforeTheBarrier) {
+  ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kSend, .size = 64, .total = 64, .depth = 2}));
+  for (int i = 0; i < 5; ++i) {
+    const auto impostor = make_session<Impostor>(node_1(1), connections_->port());
+    impostor->refuses = true;
+    EXPECT_EQ(impostor->connect().code(), Errc::kWrongState);
+    wait_for_end();
+  }
 }
 
 TEST(Connections, FreeTheLinkOfEachEndpointThatHasEnded) {

@@ -33,6 +33,12 @@ class ServerSession : public RDMASession {
   /// Returns  kTimeout; kStopped
   [[nodiscard]] Result<std::shared_ptr<EndPoint>> wait_for_endpoint(Deadline deadline);
   static constexpr std::size_t kMaxEndedUnclaimed = 16;
+
+  /// Ends the handshake of a client that is not established yet, which is told `why`; kServerBusy lets it try again. Returns at once:
+  /// the hooks of its end follow. No effect if there is no such handshake any more. Also from hooks.
+  ///
+  /// peer_address  PeerInfo::address
+  void end_handshake(const std::string& peer_address, const Error& why);
 };
 
 }  // namespace rdmacomm

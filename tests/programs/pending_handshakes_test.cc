@@ -1,0 +1,65 @@
+#include "mesh_comm_service/pending_handshakes.h"
+
+#include <gtest/gtest.h>
+
+namespace rdmacomm::mesh {
+namespace {
+
+using namespace std::chrono_literals;
+
+const PendingHandshakes::Clock::time_point kStart{};
+constexpr const char* kMember = "10.0.0.2:40000";
+constexpr const char* kOther = "10.0.0.9:40000";
+
+/// The handshake whose place it takes; "busy": it gets none; empty: the place was free.
+std::string enter(PendingHandshakes& pending, int rank, const std::string& address,
+                  PendingHandshakes::Clock::time_point now = kStart) {
+  const auto entered = pending.enter(rank, address, now);
+  EXPECT_TRUE(entered || entered.code() == Errc::kServerBusy) << entered.status().message();
+  return entered ? entered->value_or("") : "busy";
+}
+
+TEST(PendingHandshakes, EachNodeHasOnePlace) {
+  PendingHandshakes pending;
+  EXPECT_EQ(enter(pending, 1, kOther), "");
+  EXPECT_EQ(enter(pending, 1, "10.0.0.8:1"), "busy");
+  EXPECT_EQ(enter(pending, 2, "10.0.0.8:2"), "");
+  pending.leave("10.0.0.8:1");  // which has no place
+  EXPECT_EQ(enter(pending, 1, "10.0.0.8:3"), "busy");
+  pending.leave(kOther);
+  EXPECT_EQ(enter(pending, 1, "10.0.0.8:4"), "");
+}
+
+TEST(PendingHandshakes, OneThatRestsGivesItsPlaceToANewerOne) {
+  PendingHandshakes pending;
+  (void)enter(pending, 1, kOther);
+  EXPECT_EQ(enter(pending, 1, kMember, kStart + PendingHandshakes::kPatience - 1ms), "busy");
+  EXPECT_EQ(enter(pending, 1, kMember, kStart + PendingHandshakes::kPatience), kOther);
+  pending.leave(kOther);  // when it has ended: the place is not its any more
+  EXPECT_EQ(enter(pending, 1, kOther, kStart + PendingHandshakes::kPatience), "busy");
+}
+
+TEST(PendingHandshakes, HostsOfTheMeshComeFirst) {
+  for (const char* known : {"10.0.0.2", "10.0.0.2:2020", "::ffff:10.0.0.2"}) {
+    PendingHandshakes pending;
+    pending.know_host(known);
+    pending.know_host("node7");  // no address: nothing is known by that
+    (void)enter(pending, 1, kOther);
+    EXPECT_EQ(enter(pending, 1, kMember), kOther) << known;
+    EXPECT_EQ(enter(pending, 1, kOther, kStart + 1h), "busy") << known;
+    EXPECT_EQ(enter(pending, 1, "10.0.0.2:50000", kStart + 1h), kMember) << "it has been started again";
+  }
+}
+
+TEST(PendingHandshakes, KnowAddressesOfEitherFamily) {
+  PendingHandshakes pending;
+  pending.know_host("[fe80::1%eth0]:2020");
+  pending.know_host("2001:db8::7");
+  (void)enter(pending, 1, "[2001:db8::9]:1");
+  EXPECT_EQ(enter(pending, 1, "[2001:db8::7]:1"), "[2001:db8::9]:1");
+  (void)enter(pending, 2, "[2001:db8::9]:2");
+  EXPECT_EQ(enter(pending, 2, "[fe80::1%eth0]:2"), "[2001:db8::9]:2");
+}
+
+}  // namespace
+}  // namespace rdmacomm::mesh
