@@ -91,8 +91,10 @@ Status measure(EndPoint& endpoint, programs::Delivery& delivery, Workspace& work
 
 Status run_client(ClientOptions options) {
   if (Status writable = check_json(options.json_path); !writable.ok()) return writable;
-  auto opened = open_device(options.connection.session.device, {.address = options.connection.session.address,
-                                                                .connector = options.connection.session.connector});
+  const SessionOptions& asked = options.connection.session;
+  auto opened = open_device(
+      asked.device,
+      {.address = asked.address, .connector = asked.connector, .find_by = Deadline::after(asked.tcp.connect_timeout)});
   if (!opened) return opened.error();
   const std::shared_ptr<RDMADevice> device = std::move(*opened);
   if (Status fits = check_limits(*device, options.plan); !fits.ok()) return fits;

@@ -220,8 +220,10 @@ class ClientGame {
 }  // namespace
 
 Status run_client(const programs::ConnectionFlags& connection, const Terms& terms, const programs::ModeFlags& modes) {
-  auto opened = open_device(connection.session.device,
-                            {.address = connection.session.address, .connector = connection.session.connector});
+  auto opened =
+      open_device(connection.session.device, {.address = connection.session.address,
+                                              .connector = connection.session.connector,
+                                              .find_by = Deadline::after(connection.session.tcp.connect_timeout)});
   if (!opened) return opened.error();
   const std::shared_ptr<RDMADevice> device = std::move(*opened);
   if (terms.size > device->limits().max_message_bytes) {

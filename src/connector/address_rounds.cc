@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "connector/lookup.h"
+
 namespace rdmacomm {
 namespace {
 
@@ -27,7 +29,9 @@ bool may_connect_later(std::error_code why) noexcept {
 }
 
 AddressRounds::AddressRounds(const HostPort& server, const TcpOptions& options, int cancel_fd)
-    : AddressRounds(server, options, cancel_fd, [](const HostPort& where) { return resolve(where, false); }) {}
+    : AddressRounds(server, options, cancel_fd, [this, cancel_fd](const HostPort& where) {
+        return resolve_within(where, pause_.deadline(), cancel_fd);
+      }) {}
 
 AddressRounds::AddressRounds(const HostPort& server, const TcpOptions& options, int cancel_fd, LookUp look_up)
     : server_(server),

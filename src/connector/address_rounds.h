@@ -33,6 +33,8 @@ class AddressRounds {
   /// cancel_fd: becomes readable to give up; -1: none.
   AddressRounds(const HostPort& server, const TcpOptions& options, int cancel_fd);
   AddressRounds(const HostPort& server, const TcpOptions& options, int cancel_fd, LookUp look_up);
+  AddressRounds(const AddressRounds&) = delete;
+  AddressRounds& operator=(const AddressRounds&) = delete;
 
   /// Calls `try_one` for each address, and again after errors that may_connect_later(). Other errors are final for that
   /// address; kStopped and std::errc::operation_not_permitted for all.
@@ -51,6 +53,13 @@ class AddressRounds {
       if (pause_.passed()) return said_.value_or(made.error());
       if (!pause_.sleep()) return stopped();
     }
+  }
+
+  /// Looks the host up, and again while that fails for now. Returns  as run()
+  [[nodiscard]] Result<std::vector<SocketAddress>> find() {
+    const auto found = run<bool>([](const SocketAddress&, Deadline) { return Result<bool>(true); });
+    if (!found) return found.error();
+    return addresses_;
   }
 
   /// "node7:2020 (10.0.0.1, 10.0.0.2)"; "10.0.0.1:2020". After run().

@@ -1,9 +1,25 @@
 #include "rdmacomm/connector/host_address.h"
 
+#include <algorithm>
+
+#include "connector/address_rounds.h"
 #include "connector/socket.h"
 #include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm {
+namespace {
+
+std::vector<HostAddress> as_host_addresses(const std::vector<SocketAddress>& resolved) {
+  std::vector<HostAddress> found;
+  for (const SocketAddress& each : resolved) {
+    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(each.storage);
+    const std::uint32_t scope = each.family() == AF_INET6 ? ipv6.sin6_scope_id : 0;
+    found.push_back({.gid = each.as_gid(), .scope = scope, .text = each.host()});
+  }
+  return found;
+}
+
+}  // namespace
 
 bool HostAddress::is_any() const noexcept {
   const ibv_gid any_ipv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}};
@@ -13,13 +29,16 @@ bool HostAddress::is_any() const noexcept {
 Result<std::vector<HostAddress>> find_addresses(const HostPort& where) {
   const auto resolved = resolve(where, false);
   if (!resolved) return resolved.error();
-  std::vector<HostAddress> found;
-  for (const SocketAddress& each : *resolved) {
-    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(each.storage);
-    const std::uint32_t scope = each.family() == AF_INET6 ? ipv6.sin6_scope_id : 0;
-    found.push_back({.gid = each.as_gid(), .scope = scope, .text = each.host()});
-  }
-  return found;
+  return as_host_addresses(*resolved);
+}
+
+Result<std::vector<HostAddress>> find_server(const HostPort& server, Deadline deadline, int cancel_fd) {
+  const TcpOptions options{.connect_timeout = time_left(deadline)};
+  AddressRounds rounds(server, options, cancel_fd);
+  const auto resolved = rounds.find();
+  if (resolved) return as_host_addresses(*resolved);
+  const Error& why = resolved.error();
+  return may_connect_later(why.code) ? make_error(why.code, why.context + "; " + rounds.gave_up()) : why;
 }
 
 }  // namespace rdmacomm

@@ -9,6 +9,13 @@
 
 namespace rdmacomm {
 
+/// What is left until `deadline` as a TcpOptions::connect_timeout, which is within 1 ms..1 h.
+[[nodiscard]] inline std::chrono::milliseconds time_left(Deadline deadline) {
+  using std::chrono::milliseconds;
+  const auto left = std::chrono::ceil<milliseconds>(deadline.remaining());
+  return std::clamp(left, milliseconds(1), milliseconds(std::chrono::hours(1)));
+}
+
 /// The pauses of one series of attempts. Threads: one at a time.
 class RetryPause {
  public:

@@ -25,7 +25,9 @@ ConnectBy connect_by(ConnectorKind connector) {
 
 Result<std::optional<PeerRoute>> find_route(const OpenFor& purpose) {
   if (purpose.address.host.empty()) return std::optional<PeerRoute>();
-  const auto addresses = find_addresses(purpose.address);
+  const Deadline find_by = purpose.find_by.value_or(Deadline::after(TcpOptions{}.connect_timeout));
+  const auto addresses =
+      purpose.is_server ? find_addresses(purpose.address) : find_server(purpose.address, find_by, purpose.cancel_fd);
   if (!addresses) return addresses.error();
   for (const HostAddress& each : *addresses) {
     auto route = purpose.is_server ? route_from(each) : route_to(each);

@@ -33,14 +33,14 @@ Result<std::unique_ptr<Base>> as(Made made) {
 
 }  // namespace
 
-Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, const SessionOptions& options,
+Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, ConnectorKind connector, const TcpOptions& tcp,
                                               const RDMADevice& device, int cancel_fd) {
-  const auto kind = kind_for(options.connector, device);
+  const auto kind = kind_for(connector, device);
   if (!kind) return kind.error();
   if (*kind == ConnectorKind::kTcp) {
-    return as<Connector>(TCPConnector::connect(server, options.tcp, cancel_fd));
+    return as<Connector>(TCPConnector::connect(server, tcp, cancel_fd));
   }
-  return as<Connector>(CmConnector::connect(server, options.tcp, cancel_fd));
+  return as<Connector>(CmConnector::connect(server, tcp, cancel_fd));
 }
 
 Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const RDMADevice& device) {

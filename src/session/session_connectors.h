@@ -12,8 +12,9 @@ namespace rdmacomm {
 
 /// Connects to `server` for endpoints on `device`.
 /// Returns  kNotSupported: this device cannot be connected so; as TCPConnector::connect and CmConnector::connect
-[[nodiscard]] Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, const SessionOptions& options,
-                                                            const RDMADevice& device, int cancel_fd);
+[[nodiscard]] Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, ConnectorKind connector,
+                                                            const TcpOptions& tcp, const RDMADevice& device,
+                                                            int cancel_fd);
 /// Listens at options.address for endpoints on `device`.
 /// Returns  kNotSupported, as above; as TCPListener::listen and CmListener::listen
 [[nodiscard]] Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const RDMADevice& device);

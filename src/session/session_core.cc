@@ -95,10 +95,10 @@ Status SessionCore::start_server() {
       return make_error(Errc::kWrongState, "the session was started already");
     }
   }
-  return ensure_running(options_.address);
+  return ensure_running(options_.address, Deadline::after(options_.tcp.connect_timeout));
 }
 
-Status SessionCore::ensure_running(const HostPort& address) {
+Status SessionCore::ensure_running(const HostPort& address, Deadline reached_by) {
   std::unique_lock lock(mutex_);
   if (state_ == State::kStarting && inside_.contains_this_one()) {
     return make_error(Errc::kWrongState, "init_session() must not connect: the session is not running yet");
@@ -109,7 +109,7 @@ Status SessionCore::ensure_running(const HostPort& address) {
   move_to(State::kStarting);
   class_ = &hooks_.type();
   lock.unlock();
-  Status started = start_up(address);
+  Status started = start_up(address, reached_by);
   if (started) return {};
   stop_listening();
   lock.lock();
@@ -130,10 +130,11 @@ void SessionCore::stop_listening() {
 }
 
 /// Where it succeeds, the session runs, and its control thread does what stop() asks for.
-Status SessionCore::start_up(const HostPort& address) {
+Status SessionCore::start_up(const HostPort& address, Deadline reached_by) {
   const InsideThreads::Guard inside(inside_);
   Status status = options_.validate();
-  if (status) status = open_device(address);
+  if (status) status = make_stop_event();
+  if (status) status = open_device(address, reached_by);
   if (status && options_.queues_of != nullptr && options_.queues_of->device() != device()) {
     status =
         make_error(Errc::kInvalidArgument,
@@ -152,12 +153,26 @@ Status SessionCore::start_up(const HostPort& address) {
   return open_control();
 }
 
-Status SessionCore::open_device(const HostPort& address) {
+/// First: stop() ends a search for the server's address, too.
+Status SessionCore::make_stop_event() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::kStopping) return is_stopped();
+  if (stop_event_) return {};
+  auto stop = StopEvent::create();
+  if (!stop) return stop.status();
+  stop_event_ = std::move(*stop);
+  return {};
+}
+
+Status SessionCore::open_device(const HostPort& address, Deadline reached_by) {
   if (device()) return {};
   std::shared_ptr<RDMADevice> device = options_.shared_device;
   if (!device) {
-    auto opened = rdmacomm::open_device(options_.device,
-                                        {.address = address, .is_server = is_server_, .connector = options_.connector});
+    auto opened = rdmacomm::open_device(options_.device, {.address = address,
+                                                          .is_server = is_server_,
+                                                          .connector = options_.connector,
+                                                          .find_by = reached_by,
+                                                          .cancel_fd = stop_event_->fd()});
     if (!opened) return opened.status();
     device = std::move(*opened);
   }
@@ -174,10 +189,7 @@ Status SessionCore::open_control() {
   if (Status status = watch(epoll_.get(), wake->fd(), kWakeId); !status) return status;
   if (Status status = watch_device(); !status) return status;
   const std::lock_guard lock(mutex_);
-  auto stop = StopEvent::create();
-  if (!stop) return stop.status();
   wake_event_ = std::move(*wake);
-  stop_event_ = std::move(*stop);
   if (state_ == State::kStopping) return is_stopped();
   if (Status started = start_thread(control_, "rdma-control", [this] { run_control(); }); !started) return started;
   move_to(State::kRunning);

@@ -93,9 +93,10 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   };
 
   // Starting and stopping: session_core.cc
-  Status ensure_running(const HostPort& address);
-  Status start_up(const HostPort& address);
-  Status open_device(const HostPort& address);
+  Status ensure_running(const HostPort& address, Deadline reached_by);
+  Status start_up(const HostPort& address, Deadline reached_by);
+  Status open_device(const HostPort& address, Deadline reached_by);
+  Status make_stop_event();
   Status open_control();
   void move_to(State next);
   std::vector<std::shared_ptr<Connector>> request_stop(std::unique_lock<std::mutex>& lock);
@@ -105,7 +106,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   [[nodiscard]] bool is_inside() const;
 
   // Endpoints: session_endpoints.cc
-  Result<std::shared_ptr<EndPoint>> connect_once(const HostPort& server);
+  Result<std::shared_ptr<EndPoint>> connect_once(const HostPort& server, Deadline reached_by);
   Result<std::shared_ptr<EndPoint>> set_up_client(Id id, const std::shared_ptr<Connector>& connector);
   void set_up_server(Id id, const std::shared_ptr<Connector>& connector);
   [[nodiscard]] EndPointSetup setup(Admission& admission);

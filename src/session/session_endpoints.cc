@@ -21,18 +21,19 @@ constexpr int kUsualSharedQueueDepth = 4096;
 // Setting up ----------------------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<EndPoint>> SessionCore::connect(const HostPort& server) {
-  if (Status running = ensure_running(server); !running) return running.error();
+  const Deadline reached_by = Deadline::after(options_.tcp.connect_timeout);  // whatever that takes
+  if (Status running = ensure_running(server, reached_by); !running) return running.error();
   const InsideThreads::Guard inside(inside_);
-  RetryPause pause(Deadline::after(options_.tcp.connect_timeout), stop_event_->fd());
+  RetryPause pause(reached_by, stop_event_->fd());
   for (;;) {
-    auto endpoint = or_out_of_memory([&] { return connect_once(server); });
+    auto endpoint = or_out_of_memory([&] { return connect_once(server, reached_by); });
     // The server has heard nothing of this client yet, so nothing is lost by asking again.
     if (endpoint || endpoint.code() != Errc::kServerBusy || pause.passed()) return endpoint;
     if (!pause.sleep()) return make_error(Errc::kStopped, "the session was stopped");
   }
 }
 
-Result<std::shared_ptr<EndPoint>> SessionCore::connect_once(const HostPort& server) {
+Result<std::shared_ptr<EndPoint>> SessionCore::connect_once(const HostPort& server, Deadline reached_by) {
   /// stop() waits for it, however it ends.
   struct UnderWay {
     SessionCore& core;
@@ -52,7 +53,9 @@ Result<std::shared_ptr<EndPoint>> SessionCore::connect_once(const HostPort& serv
     under_way.id = next_id_++;
     ++client_setups_;
   }
-  auto connector = connect_to(server, options_, *device(), stop_event_->fd());
+  TcpOptions tcp = options_.tcp;
+  tcp.connect_timeout = time_left(reached_by);
+  auto connector = connect_to(server, options_.connector, tcp, *device(), stop_event_->fd());
   if (!connector) return connector.error();
   return set_up_client(under_way.id, std::move(*connector));
 }

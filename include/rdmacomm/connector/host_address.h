@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/connector/tcp_options.h"
 
@@ -27,5 +28,13 @@ struct HostAddress {
 /// Returns  kInvalidArgument: it has none, or `where.host` is empty or a link-local address without its interface
 /// Waits for the resolver without a deadline where the host is a name (getaddrinfo(3) knows none).
 [[nodiscard]] Result<std::vector<HostAddress>> find_addresses(const HostPort& where);
+
+/// The same for a client, which waits for the resolver as TCPConnector::connect does: until `deadline`, and it asks again while a name
+/// cannot be looked up for now.
+///
+/// cancel_fd  becomes readable to give up; -1: none
+/// Returns    as find_addresses; std::errc::resource_unavailable_try_again: the resolver had no answer until the end; kStopped
+[[nodiscard]] Result<std::vector<HostAddress>> find_server(const HostPort& server, Deadline deadline,
+                                                           int cancel_fd = -1);
 
 }  // namespace rdmacomm

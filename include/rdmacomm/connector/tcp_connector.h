@@ -22,8 +22,8 @@ class TCPConnector final : public Connector {
   /// Returns    std::errc::connection_refused: nobody listens there; kTimeout: no answer at all;
   ///            kInvalidArgument: options.validate(), or a host that has no address; kStopped: cancel_fd;
   ///            std::errc::operation_not_permitted: a priority that needs CAP_NET_ADMIN; else what the system said
-  /// Waits for the resolver without a deadline where the host is a name (getaddrinfo(3) knows none): use addresses,
-  /// or names from /etc/hosts, where that matters.
+  /// Finding the address of a name is a part of that time. A thread that waits for the resolver may outlive the call (getaddrinfo(3)
+  /// knows no deadline); it ends by itself.
   [[nodiscard]] static Result<std::unique_ptr<TCPConnector>> connect(const HostPort& server,
                                                                      const TcpOptions& options = {},
                                                                      int cancel_fd = -1);

@@ -1,0 +1,70 @@
+#include "connector/lookup.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/out_of_memory.h"
+#include "base/start_thread.h"
+#include "rdmacomm/connector/stop_event.h"
+
+namespace rdmacomm {
+namespace {
+
+using Addresses = Result<std::vector<SocketAddress>>;
+
+/// What the thread and its caller share: whichever of them is the last one frees it.
+struct Lookup {
+  explicit Lookup(StopEvent event) : done(std::move(event)) {}
+
+  StopEvent done;
+  std::mutex mutex;
+  std::optional<Addresses> answer;  // before `done`
+};
+
+/// Whether finding its address asks nobody: an address, also with an interface or in brackets, or no host at all.
+bool needs_no_lookup(const std::string& host) {
+  if (host.empty() || host.find(':') != std::string::npos) return true;
+  in_addr address{};
+  return inet_pton(AF_INET, host.c_str(), &address) == 1;
+}
+
+}  // namespace
+
+Addresses look_up_within(const HostPort& where, Resolver resolver, Deadline deadline, int cancel_fd) {
+  auto done = StopEvent::create();
+  if (!done) return done.error();
+  const auto lookup = std::make_shared<Lookup>(std::move(*done));
+  std::thread thread;
+  Status started = start_thread(thread, "rdma-lookup", [lookup, where, resolver = std::move(resolver)] {
+    Addresses answer = or_out_of_memory([&] { return resolver(where); });
+    {
+      const std::lock_guard lock(lookup->mutex);
+      lookup->answer = std::move(answer);
+    }
+    lookup->done.signal();
+  });
+  if (!started) return started.error();
+  thread.detach();
+  if (wait_for(lookup->done.fd(), POLLIN, cancel_fd, deadline) == Waited::kCancelled) {
+    return make_error(Errc::kStopped, "stopped while looking for the address of host '" + where.host + "'");
+  }
+  const std::lock_guard lock(lookup->mutex);
+  if (lookup->answer) return std::move(*lookup->answer);
+  return make_error(std::make_error_code(std::errc::resource_unavailable_try_again),
+                    "cannot find the address of host '" + where.host +
+                        "': no name server has answered yet; give an address, or see /etc/resolv.conf");
+}
+
+Addresses resolve_within(const HostPort& where, Deadline deadline, int cancel_fd) {
+  if (needs_no_lookup(where.host)) return resolve(where, false);
+  return look_up_within(
+      where, [](const HostPort& name) { return resolve(name, false); }, deadline, cancel_fd);
+}
+
+}  // namespace rdmacomm
