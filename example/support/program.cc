@@ -7,8 +7,10 @@
 #include <span>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "rdmacomm/base/log.h"
+#include "rdmacomm/base/printable.h"
 #include "support/crash_trace.h"
 #include "support/process_setup.h"
 #include "support/standard_output.h"
@@ -76,6 +78,38 @@ std::vector<std::string> spell_out(std::span<char* const> arguments, std::map<ch
   return words;
 }
 
+/// The flag that a word of the command line sets; empty: there is no such flag.
+std::optional<gflags::CommandLineFlagInfo> flag_of(std::string_view word) {
+  word.remove_prefix(word.starts_with("--") ? 2 : 1);
+  std::string name(word.substr(0, word.find('=')));
+  std::ranges::replace(name, '-', '_');
+  gflags::CommandLineFlagInfo info;
+  return gflags::GetCommandLineFlagInfo(name.c_str(), &info) ? std::optional(info) : std::nullopt;
+}
+
+/// gflags prints a word as it is if it is a flag that there is not, or a value where the flag wants a number: no such word may have
+/// characters that steer a terminal. Returns  kInvalidArgument: one has
+Status check_words(const std::vector<std::string>& words) {
+  enum class Next : std::uint8_t { kAny, kText, kNumber };
+  Next next = Next::kAny;  // kText, kNumber: the value of the flag before it
+  for (std::size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
+    const std::string& word = words[i];
+    const Next due = std::exchange(next, Next::kAny);
+    bool named = due == Next::kNumber;
+    if (due == Next::kAny && word.starts_with('-')) {
+      const auto flag = flag_of(word);
+      named = !flag || flag->type != "string";
+      const bool wants_value = flag && flag->type != "bool" && word.find('=') == std::string::npos;
+      if (wants_value) next = named ? Next::kNumber : Next::kText;
+    }
+    if (named && printable(word, std::string::npos) != word) {
+      return make_error(Errc::kInvalidArgument,
+                        '"' + word + "\" has characters that cannot be printed, and is no option; see --help");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::string& program_name() {
@@ -99,6 +133,7 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
   mutable_program_name() = path.substr(path.rfind('/') + 1);
   gflags::SetVersionString(RDMACOMM_VERSION);
   std::vector<std::string> arguments = spell_out({argv, static_cast<std::size_t>(argc)}, help.letters);
+  if (const Status printed = check_words(arguments); !printed.ok()) return exit_status(printed);
   std::vector<char*> pointers;
   for (std::string& each : arguments) pointers.push_back(each.data());
   pointers.push_back(nullptr);
@@ -117,7 +152,7 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
   if (words != nullptr) {
     words->assign(rest + 1, rest + count);
   } else if (count > 1) {
-    std::cerr << program_name() << ": unexpected argument \"" << rest[1] << "\"; options begin with --, see --help\n";
+    say(std::string("unexpected argument \"") + rest[1] + "\"; options begin with --, see --help");
     return 1;
   }
   FLAGS_logtostderr = true;
@@ -134,11 +169,15 @@ std::string reason_text(const Status& failure) {
   return failure.code() == Errc::kAborted ? failure.error().context : failure.message();
 }
 
+void say(const std::string& text) {
+  std::cerr << printable(program_name() + ": " + text, std::string::npos) + '\n' << std::flush;
+}
+
 int exit_status(const Status& outcome) {
   const Status written = flush_standard_output();
   const Status& failure = outcome.ok() ? written : outcome;
   if (failure.ok()) return 0;
-  std::cerr << program_name() << ": " << reason_text(failure) << std::endl;
+  say(reason_text(failure));
   return 1;
 }
 

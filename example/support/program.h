@@ -46,6 +46,10 @@ struct Help {
 /// The message of a failure. That of a peer that has given up ends with what the peer says.
 [[nodiscard]] std::string reason_text(const Status& failure);
 
+/// Prints "<program>: <text>" as one line on standard error, with '?' for characters that steer a terminal: `text` may name what
+/// somebody else chose, or a script passed on.
+void say(const std::string& text);
+
 /// How a program ends: 0 where `outcome` is ok and all that was printed is written; else 1, and "<program>: <its
 /// reason_text>" is one line on standard error.
 [[nodiscard]] int exit_status(const Status& outcome);

@@ -124,6 +124,19 @@ class Terminals(ProgramTest):
         out = self.assert_success(self.run_program(*MEASURE, env={**os.environ, "COLUMNS": "80"}))
         self.assertRegex(out, "op +measures +bytes +iterations +min us .*mean us +GB/s +Gb/s +Mops/s +ratio")
 
+    def test_no_error_about_the_command_line_steers_the_terminal(self):
+        esc = "\x1b[1mx"
+        anywhere = ((f"--{esc}=1",), (f"-{esc}",), (f"--port={esc}",), ("--port", esc))
+        read_later = ((f"--role={esc}",), (f"--device={esc}",), (f"--connector={esc}",), (f"--listen={esc}",), (f"--polling={esc}",))
+        for program in (PING_PONG, LAT_BW, MESH, SEND, RECV, COPY):
+            for words in anywhere + (read_later if program in (PING_PONG, LAT_BW) else ()):
+                with self.subTest((program, words)):
+                    status, err = run((program, *words), stdout=subprocess.DEVNULL)
+                    self.assertEqual(status, 1, err)
+                    self.assertNotRegex(err, r"[^\n\x20-\x7e]")
+        status, err = run((PING_PONG, esc), stdout=subprocess.DEVNULL)
+        self.assertEqual((status, err), (1, 'ping_pong_test: unexpected argument "?[1mx"; options begin with --, see --help\n'))
+
 
 class Signals(ProgramTest):
     def test_ignored_ends_of_child_processes(self):
