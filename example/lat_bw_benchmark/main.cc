@@ -10,6 +10,7 @@
 #include "support/child_process.h"
 #include "support/connection_flags.h"
 #include "support/listen_flag.h"
+#include "support/listening_text.h"
 #include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/sizes.h"

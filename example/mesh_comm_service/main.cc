@@ -23,6 +23,7 @@
 #include "support/connection_flags.h"
 #include "support/descriptor_limit.h"
 #include "support/listen_flag.h"
+#include "support/listening_text.h"
 #include "support/mode_flags.h"
 #include "support/program.h"
 #include "support/result_file.h"

@@ -49,8 +49,7 @@ Result<PipeFlags> read_pipe_flags(programs::Role role) {
     return bad_flag("on-failure=" + FLAGS_on_failure, "possible are stop and continue");
   }
   flags.on_failure = FLAGS_on_failure == "stop" ? OnFailure::kStop : OnFailure::kContinue;
-  flags.terminal = ::isatty(STDERR_FILENO) == 1;
-  flags.progress = !FLAGS_no_progress && flags.terminal;
+  flags.progress = !FLAGS_no_progress && ::isatty(STDERR_FILENO) == 1;
   flags.stats = FLAGS_stats;
   flags.verbose = FLAGS_verbose;
   return flags;

@@ -21,7 +21,6 @@ struct PipeFlags {
   programs::ModeFlags modes = {};
   OnFailure on_failure = OnFailure::kStop;
   bool progress = false;  ///< shown
-  bool terminal = false;  ///< somebody reads standard error
   bool stats = false;
   bool verbose = false;
 };

@@ -12,7 +12,7 @@
 #include "rdmacomm/session/server_session.h"
 #include "support/checksum.h"
 #include "support/guest_places.h"
-#include "support/listen_flag.h"
+#include "support/listening_text.h"
 #include "support/peer_loss.h"
 #include "support/program.h"
 #include "support/progress.h"
@@ -319,10 +319,6 @@ Result<std::shared_ptr<EndPoint>> wait_for_sender(Door& door, std::optional<std:
   }
 }
 
-void say(const std::string& text) {
-  std::cerr << programs::program_name() << ": " << text << std::endl;
-}
-
 /// Whether a run that brought nothing has ended by what the sender did, or did not do; not by its own word, nor for want of
 /// something on this side.
 bool is_senders_fault(std::error_code code) {
@@ -360,20 +356,18 @@ Status run_receiver(const ReceiverOptions& options) {
   const auto door = make_session<Door>(options.flags.connection.session, options.flags, *wake, options.rest);
   if (Status started = door->start(); !started.ok()) return started;
   if (options.listening) options.listening(door->port());
-  if (options.flags.verbose || options.flags.terminal) {
-    say(programs::listening_text(options.flags.connection.session.address.host, door->port()));
-  }
+  programs::say(programs::listening_text(options.flags.connection.session.address.host, door->port()));
   const Deadline deadline = options.timeout ? Deadline::after(*options.timeout) : Deadline::never();
   for (;;) {
     const auto sender = wait_for_sender(*door, options.timeout, deadline, output);
     if (!sender) return sender.error();
-    if (options.flags.verbose) say("the sender is " + (*sender)->peer());
+    if (options.flags.verbose) programs::say("the sender is " + (*sender)->peer());
     bool received = false;
     Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, received);
     if (received || !(is_senders_fault(outcome.code()) || door->has_given_way())) return outcome;
-    say((door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
-                               : programs::reason_text(outcome)) +
-        "; it had sent nothing: the next sender is waited for");
+    programs::say((door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
+                                         : programs::reason_text(outcome)) +
+                  "; it had sent nothing: the next sender is waited for");
     (void)(*sender)->close();
     door->wait_for_another(**sender);
   }

@@ -15,6 +15,7 @@
 #include "rdma_copy/server.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/base/unique_fd.h"
+#include "support/listening_text.h"
 #include "support/program.h"
 
 namespace rdmacomm::copying {
@@ -57,7 +58,8 @@ Status serve(const std::vector<std::string>& words) {
   const UniqueFd stop(::signalfd(-1, &ends, SFD_CLOEXEC));
   if (!stop) return make_error(last_system_error(), "cannot wait for signals");
   options->listening = [&](std::uint16_t port) {
-    std::cout << "serving " << escaped(options->root) << ", listening on port " << port << std::endl;
+    std::cout << "serving " << escaped(options->root) << ", "
+              << programs::listening_text(options->connection.session.address.host, port) << std::endl;
   };
   return run_server(*options, stop.get());
 }

@@ -14,7 +14,5 @@ namespace rdmacomm::programs {
 /// The server of `flags` listens there. kInvalidArgument: it is given to a program that is no server of other machines'
 /// clients: --role=client or both.
 [[nodiscard]] Status apply_listen_flag(ConnectionFlags& flags);
-/// Where a server listens and who may connect, for its first line: "listening on port 2020 at every address of ...".
-[[nodiscard]] std::string listening_text(const std::string& address, std::uint16_t port);
 
 }  // namespace rdmacomm::programs

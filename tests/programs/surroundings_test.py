@@ -177,7 +177,7 @@ class Limits(ProgramTest):
                                     timeout=60 * SLOW, check=False)
             err = receiver.communicate(timeout=60 * SLOW)[1].decode()
         self.assertEqual(receiver.returncode, 1, err)
-        self.assertRegex(err, r"^rdma_recv: cannot write to standard output.*File too large.*\n$")
+        self.assertRegex(err, r"^rdma_recv: listening on .*\nrdma_recv: cannot write to standard output.*File too large.*\n$")
         self.assertEqual(sender.returncode, 1)
         self.assertIn("File too large", sender.stderr.decode())
 
@@ -211,9 +211,17 @@ class Listening(ProgramTest):
                 self.assertTrue(self.reaches("127.0.0.1", port))
                 self.assertFalse(self.reaches("::1", port))
 
-    def test_a_receiver_says_so_to_people(self):
+    def test_a_server_of_files_says_so(self):
+        for flags, where in (((), r"at 127\.0\.0\.1: whoever reaches that can connect"),
+                             (("--listen=::",), "at every address of this machine: whoever reaches it can connect")):
+            with self.subTest(flags):
+                server = self.start(COPY, "--serve", f"--root={os.getcwd()}", "--port=0",
+                                    "--device=soft0", *flags)
+                server.wait_for(rf"serving .*, listening on port \d+ {where}")
+
+    def test_a_receiver_says_so(self):
         for flags, where in (((), "every address"), (("--listen=::1",), "::1: whoever")):
-            receiver = subprocess.Popen((RECV, "-p", "0", "-v", "--timeout=0.1", "--device=soft0", *flags),
+            receiver = subprocess.Popen((RECV, "-p", "0", "--timeout=0.1", "--device=soft0", *flags),
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             err = receiver.communicate(timeout=60 * SLOW)[1].decode()
             self.assertRegex(err, rf"^rdma_recv: listening on port \d+ at {where}")
