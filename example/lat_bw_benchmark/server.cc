@@ -99,6 +99,10 @@ class BenchmarkServer final : public programs::DeliveringSession<ServerSession> 
     delivery.forget(endpoint);
     leave(endpoint.connector().peer_address());
   }
+  /// As GuestPlaces::explained().
+  [[nodiscard]] Status explained(const Job& job, Status outcome) const {
+    return places_.explained(*job.guest, std::move(outcome));
+  }
   /// Nobody waits for its turn any more.
   void close_places() { places_.close(); }
 
@@ -242,10 +246,6 @@ Run serve(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const prog
   return run;
 }
 
-void say(const std::string& text) {
-  std::cerr << (programs::program_name() + ": " + text + '\n') << std::flush;
-}
-
 }  // namespace
 
 Status run_server(const ServerOptions& options) {
@@ -262,6 +262,7 @@ Status run_server(const ServerOptions& options) {
     Job* const job = session->job_of(*endpoint);
     Run run = job != nullptr ? serve(*endpoint, session->delivery, *job, clock, one_cpu, options)
                              : Run{.outcome = make_error(Errc::kWrongState, "no plan for " + endpoint->peer())};
+    if (job != nullptr) run.outcome = session->explained(*job, run.outcome);
     Status closed = endpoint->close();
     session->job_done(*endpoint);
     if (run.outcome.ok()) run.outcome = closed;
@@ -272,8 +273,8 @@ Status run_server(const ServerOptions& options) {
     if (run.outcome.ok()) {
       std::cout << "served " << endpoint->peer() << std::endl;
     } else {
-      say(run.outcome.message() +
-          (options.connection.keep_serving ? "" : "; it had ordered nothing: the next client is waited for"));
+      programs::say(run.outcome.message() +
+                    (options.connection.keep_serving ? "" : "; it had ordered nothing: the next client is waited for"));
     }
   }
 }

@@ -36,15 +36,15 @@ struct Seat {
 class PingPongServer final : public programs::DeliveringSession<ServerSession> {
  public:
   /// Clients are served beside each other: one that rests does not hold the others up.
-  PingPongServer(SessionOptions options, const AdapterConfig& adapter, const programs::ModeFlags& modes,
-                 std::chrono::milliseconds rest)
-      : DeliveringSession(std::move(options)),
+  explicit PingPongServer(const ServerOptions& options)
+      : DeliveringSession(options.connection.session),
         places_({.guests = ServerOptions::kGuests,
                  .guests_of_a_host = ServerOptions::kGuestsOfAHost,
                  .shared_bytes = ServerOptions::kSharedBytes,
-                 .rest = rest}),
-        adapter_(adapter),
-        modes_(modes) {}
+                 .rest = options.rest,
+                 .turn = options.turn}),
+        adapter_(options.connection.adapter),
+        modes_(options.modes) {}
 
   /// The client's terms are known before there are queue pairs: the memory is made to fit them.
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
@@ -99,6 +99,10 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
     delivery.forget(endpoint);
     leave(endpoint.connector().peer_address());
   }
+  /// As GuestPlaces::explained().
+  [[nodiscard]] Status explained(const Seat& seat, Status outcome) const {
+    return places_.explained(*seat.guest, std::move(outcome));
+  }
   /// Nobody waits for a place any more.
   void close_places() { places_.close(); }
 
@@ -140,6 +144,7 @@ class ServerGame {
       if (!question) return question.error();
       if (question->size() != 1) return make_error(Errc::kBadMessage, "a question of " + endpoint_.peer() + " is none");
       const auto step = static_cast<Step>(question->front());
+      if (!is_new(step)) return make_error(Errc::kBadMessage, endpoint_.peer() + " asks for the same step again");
       guest_.note_progress();
       if (!std::exchange(asked_, true)) memory_.fill_for_peer();
       std::string wrong;
@@ -170,6 +175,11 @@ class ServerGame {
     return make_error(Errc::kBadMessage, endpoint_.peer() + " asks for a step that there is not");
   }
 
+  /// A run has each step once, so a client cannot go on for ever by asking.
+  bool is_new(Step step) noexcept {
+    const std::uint64_t bit = std::uint64_t{1} << (static_cast<unsigned>(step) % 64);
+    return (std::exchange(steps_, steps_ | bit) & bit) == 0;
+  }
   static void note(const Status& status, std::string& wrong) {
     if (!status.ok()) wrong = status.error().context;
   }
@@ -226,6 +236,7 @@ class ServerGame {
   programs::Guest& guest_;
   const Terms terms_;
   bool asked_ = false;
+  std::uint64_t steps_ = 0;  // a bit for each one that was asked for
   std::vector<Completion> done_;
 };
 
@@ -240,7 +251,7 @@ Run serve(PingPongServer& session, EndPoint& endpoint) {
   {
     const Seat seat = session.seat_of(endpoint);
     ServerGame game(endpoint, session.delivery, seat);
-    run.outcome = programs::with_cause(endpoint, game.play());
+    run.outcome = session.explained(seat, programs::with_cause(endpoint, game.play()));
     run.asked = game.asked();
     // The client is told why, unless it has gone before.
     if (!run.outcome.ok() && endpoint.alive()) endpoint.connector().refuse(run.outcome.error());
@@ -273,7 +284,7 @@ class Servers {
       });
     } catch (const std::system_error& error) {  // no more threads for this user: others go on
       threads_.pop_back();
-      say(endpoint->peer() + " is not served: cannot start a thread: " + error.what());
+      programs::say(endpoint->peer() + " is not served: cannot start a thread: " + error.what());
       endpoint->connector().refuse(make_error(error.code(), "the server cannot start a thread"));
       (void)endpoint->close();
       session_.forget(*endpoint);
@@ -302,13 +313,11 @@ class Servers {
       outcome_ = std::move(run.outcome);
       session_.arrivals.stop();
     } else if (!run.outcome.ok()) {
-      say(run.outcome.message() + (keep_serving_ ? "" : "; it had asked for nothing: the next client is waited for"));
+      programs::say(run.outcome.message() +
+                    (keep_serving_ ? "" : "; it had asked for nothing: the next client is waited for"));
     } else {
       std::cout << "served " << endpoint.peer() << std::endl;
     }
-  }
-  static void say(const std::string& text) {
-    std::cerr << (programs::program_name() + ": " + text + '\n') << std::flush;
   }
 
   PingPongServer& session_;
@@ -321,8 +330,7 @@ class Servers {
 }  // namespace
 
 Status run_server(const ServerOptions& options) {
-  const auto session =
-      make_session<PingPongServer>(options.connection.session, options.connection.adapter, options.modes, options.rest);
+  const auto session = make_session<PingPongServer>(options);
   if (Status started = session->start(); !started.ok()) return started;
   options.listening(session->port());
   Servers servers(*session, options.connection.keep_serving);

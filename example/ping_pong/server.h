@@ -12,7 +12,8 @@
 namespace rdmacomm::ping_pong {
 
 struct ServerOptions {
-  /// What the memory for all clients together takes at most; one client at a time may need more than that, for itself.
+  /// What the memory for all clients together takes at most, half of it for those of one host. One client at a time may need
+  /// more than that half, for itself.
   static constexpr std::uint64_t kSharedBytes = std::uint64_t{256} << 20;
   static constexpr int kGuests = 32;  ///< served at a time
   static constexpr int kGuestsOfAHost = 16;
@@ -22,6 +23,8 @@ struct ServerOptions {
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
   /// A client that has done nothing for so long gives its place to one that waits, if all places are taken.
   std::chrono::milliseconds rest{1000};
+  /// A client that has had a place for so long gives it to one of a host that has none, if all places are taken.
+  std::chrono::milliseconds turn{60'000};
 };
 
 /// Serves clients beside each other: until one of them has had its run, or any number with keep_serving. A client that leaves

@@ -4,13 +4,13 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <string_view>
 
 #include "rdmacomm/base/result.h"
 
 namespace rdmacomm::copying {
 
-/// Clients of one address have at most half of the seats, so that they cannot keep all others out.
+/// Clients of one address, which is programs::client_source() of them, have at most half of the seats, so that they cannot keep all
+/// others out.
 /// Threads: any.
 class Seats {
  public:
@@ -31,9 +31,5 @@ class Seats {
   int taken_ = 0;
   std::map<std::string, int> of_;  // those that are taken, by address
 };
-
-/// Whose seats a client takes: of "10.0.0.2:41234", and of "[::ffff:10.0.0.2]:41234", "10.0.0.2"; of an IPv6 address its first 64 bits, as
-/// one host may have all addresses that begin so; of a link-local one and of ::1 all of it. What is behind a blank is left out.
-[[nodiscard]] std::string seat_holder(std::string_view peer);
 
 }  // namespace rdmacomm::copying

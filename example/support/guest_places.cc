@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "support/available_memory.h"
+#include "support/client_source.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::programs {
@@ -11,11 +12,6 @@ namespace {
 
 /// How often a client that waits looks whether a guest has begun to rest.
 constexpr std::chrono::milliseconds kLookForRest{50};
-
-/// "10.0.0.2:41234" and "[::1]:41234" without the port.
-std::string host_of(const std::string& address) {
-  return address.substr(0, address.rfind(':'));
-}
 
 Status check_memory(std::uint64_t bytes) {
   const auto available = available_memory();
@@ -30,19 +26,23 @@ Status check_memory(std::uint64_t bytes) {
 Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, std::uint64_t bytes, Deadline deadline) {
   const auto guest = std::make_shared<Guest>();
   guest->address_ = address;
-  guest->host_ = host_of(address);
+  guest->source_ = client_source(address);
   guest->bytes_ = bytes;
   std::unique_lock lock(mutex_);
-  const auto of_its_host = [&](const Newcomer& each) { return each.host == guest->host_; };
+  const auto of_its_host = [&](const Newcomer& each) { return each.source == guest->source_; };
   if (std::ranges::count_if(waiting_, of_its_host) >= limits_.guests_of_a_host) return busy();
-  const auto newcomer = waiting_.insert(waiting_.end(), {.host = guest->host_, .bytes = bytes});
+  const auto newcomer = waiting_.insert(waiting_.end(), {.source = guest->source_, .bytes = bytes});
   while (!fits(*newcomer) || !is_next(*newcomer)) {
-    if (const auto resting = find_resting(*newcomer, clock_())) {
-      last_host_ = resting->host_;
-      resting->dismissed_ = true;
-      const auto dismiss = std::exchange(resting->dismiss_, {});
+    if (const Leaver leaver = find_leaver(*newcomer, clock_()); leaver.guest) {
+      last_source_ = leaver.guest->source_;
+      leaver.guest->dismissed_ = true;
+      const auto dismiss = std::exchange(leaver.guest->dismiss_, {});
+      const Error why = make_error(
+          Errc::kPeerRefused, leaver.rests ? "this client did nothing while another one waited for its place"
+                                           : "a client of another host waited, and this one's host has had its share");
+      leaver.guest->told_ = why;
       lock.unlock();
-      dismiss(make_error(Errc::kPeerRefused, "this client did nothing while another one waited for its place"));
+      dismiss(why);
       lock.lock();
       continue;
     }
@@ -56,7 +56,7 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
   waiting_.erase(newcomer);
   changed_.notify_all();
   if (Status enough = check_memory(bytes); !enough.ok()) return enough.error();
-  guest->seen_at_ = clock_();
+  guest->since_ = guest->seen_at_ = clock_();
   guests_.push_back(guest);
   return guest;
 }
@@ -72,6 +72,11 @@ bool GuestPlaces::keep(Guest& guest) {
   const std::lock_guard lock(mutex_);
   guest.dismiss_ = {};
   return !guest.dismissed_;
+}
+
+Status GuestPlaces::explained(const Guest& guest, Status outcome) const {
+  const std::lock_guard lock(mutex_);
+  return !outcome.ok() && guest.told_ ? Status(*guest.told_) : outcome;
 }
 
 void GuestPlaces::leave(const std::string& address) {
@@ -91,13 +96,26 @@ std::size_t GuestPlaces::waiting() const {
   return waiting_.size();
 }
 
-int GuestPlaces::guests_of(const std::string& host) const {
-  return static_cast<int>(std::ranges::count_if(guests_, [&](const auto& guest) { return guest->host_ == host; }));
+int GuestPlaces::guests_of(const std::string& source) const {
+  return static_cast<int>(std::ranges::count_if(guests_, [&](const auto& guest) { return guest->source_ == source; }));
+}
+
+std::uint64_t GuestPlaces::shared_bytes_of(const std::string& source) const {
+  std::uint64_t bytes = 0;
+  for (const auto& guest : guests_) {
+    if (guest->source_ == source && !is_large(guest->bytes_)) bytes += guest->bytes_;
+  }
+  return bytes;
+}
+
+/// Whether the client's host has all the places, or all the memory, that one host may have.
+bool GuestPlaces::has_its_most(const Newcomer& newcomer) const {
+  if (guests_of(newcomer.source) >= limits_.guests_of_a_host) return true;
+  return !is_large(newcomer.bytes) && shared_bytes_of(newcomer.source) + newcomer.bytes > limits_.shared_bytes / 2;
 }
 
 bool GuestPlaces::fits(const Newcomer& newcomer) const {
-  if (guests_.size() >= static_cast<std::size_t>(limits_.guests)) return false;
-  if (guests_of(newcomer.host) >= limits_.guests_of_a_host) return false;
+  if (places_are_taken() || has_its_most(newcomer)) return false;
   std::uint64_t shared = newcomer.bytes;
   for (const auto& guest : guests_) {
     if (is_large(guest->bytes_) && is_large(newcomer.bytes)) return false;
@@ -106,34 +124,73 @@ bool GuestPlaces::fits(const Newcomer& newcomer) const {
   return is_large(newcomer.bytes) || shared <= limits_.shared_bytes;
 }
 
-/// Whether no client of another host waits while this one's host has had the last place.
+/// Whether a place that is free now is this one's: see the class.
 bool GuestPlaces::is_next(const Newcomer& newcomer) const {
-  if (newcomer.host != last_host_) return true;
-  return std::ranges::none_of(waiting_, [&](const Newcomer& other) { return other.host != last_host_ && fits(other); });
+  const auto rank = [this](const Newcomer& each) {
+    return std::pair(guests_of(each.source), each.source == last_source_);
+  };
+  const auto own = rank(newcomer);
+  bool arrived_before = true;
+  for (const Newcomer& other : waiting_) {
+    if (&other == &newcomer) {
+      arrived_before = false;
+    } else if (fits(other) && (rank(other) < own || (arrived_before && rank(other) == own))) {
+      return false;
+    }
+  }
+  return true;
 }
 
 /// Whether the guest has the place, or the memory, that the waiting client needs.
 bool GuestPlaces::in_the_way(const Guest& guest, const Newcomer& newcomer) const {
-  if (guests_of(newcomer.host) >= limits_.guests_of_a_host) return guest.host_ == newcomer.host;
-  if (guests_.size() >= static_cast<std::size_t>(limits_.guests)) return true;
+  if (has_its_most(newcomer)) return guest.source_ == newcomer.source;
+  if (places_are_taken()) return true;
   return is_large(guest.bytes_) == is_large(newcomer.bytes);
 }
 
-/// One that may be dismissed for the newcomer: of those that rest, one of the host that has most guests. None while as
-/// many are about to leave as clients wait.
-std::shared_ptr<Guest> GuestPlaces::find_resting(const Newcomer& newcomer, Clock::time_point now) {
-  const auto leaving = std::ranges::count_if(guests_, [](const auto& guest) { return guest->dismissed_; });
-  if (fits(newcomer) || leaving >= static_cast<std::ptrdiff_t>(waiting_.size())) return nullptr;
-  std::shared_ptr<Guest> found;
+/// How much a host has of what the waiting client lacks: places, shared bytes, or the one large place. Without guests that are
+/// about to leave.
+std::uint64_t GuestPlaces::share_of(const std::string& source, const Newcomer& newcomer) const {
+  std::uint64_t share = 0;
   for (const auto& guest : guests_) {
-    const std::uint64_t progress = guest->progress_.load(std::memory_order_relaxed);
-    if (std::exchange(guest->seen_progress_, progress) != progress || guest->working_.load(std::memory_order_relaxed)) {
-      guest->seen_at_ = now;
+    if (guest->source_ != source || guest->dismissed_) continue;
+    if (places_are_taken()) {
+      ++share;
+    } else if (is_large(guest->bytes_) == is_large(newcomer.bytes)) {
+      share += is_large(newcomer.bytes) ? 1 : guest->bytes_;
     }
-    const auto pause = std::max(guest->pause_.load(std::memory_order_relaxed), limits_.rest);
-    const bool rests = guest->dismiss_ && now - guest->seen_at_ >= pause;
-    if (!rests || !in_the_way(*guest, newcomer)) continue;
-    if (!found || guests_of(guest->host_) > guests_of(found->host_)) found = guest;
+  }
+  return share;
+}
+
+bool GuestPlaces::rests(Guest& guest, Clock::time_point now) const {
+  const std::uint64_t progress = guest.progress_.load(std::memory_order_relaxed);
+  if (std::exchange(guest.seen_progress_, progress) != progress || guest.working_.load(std::memory_order_relaxed)) {
+    guest.seen_at_ = now;
+  }
+  return now - guest.seen_at_ >= std::max(guest.pause_.load(std::memory_order_relaxed), limits_.rest);
+}
+
+bool GuestPlaces::has_more_than_its_share(const Guest& guest, const Newcomer& newcomer, Clock::time_point now) const {
+  if (guest.source_ == newcomer.source || now - guest.since_ < limits_.rest) return false;
+  const std::uint64_t own = share_of(newcomer.source, newcomer);
+  const std::uint64_t asked = places_are_taken() || is_large(newcomer.bytes) ? 1 : newcomer.bytes;
+  if (share_of(guest.source_, newcomer) > own + asked) return true;
+  return own == 0 && limits_.turn && now - guest.since_ >= *limits_.turn;
+}
+
+/// None while as many guests are about to leave as clients wait.
+GuestPlaces::Leaver GuestPlaces::find_leaver(const Newcomer& newcomer, Clock::time_point now) {
+  const auto leaving = std::ranges::count_if(guests_, [](const auto& guest) { return guest->dismissed_; });
+  if (fits(newcomer) || leaving >= static_cast<std::ptrdiff_t>(waiting_.size())) return {};
+  Leaver found;
+  for (const auto& guest : guests_) {
+    const bool resting = rests(*guest, now);
+    if (!guest->dismiss_ || !in_the_way(*guest, newcomer)) continue;
+    if (!resting && !has_more_than_its_share(*guest, newcomer, now)) continue;
+    const std::uint64_t share = share_of(guest->source_, newcomer);
+    const bool better = std::pair(resting, share) > std::pair(found.rests, found.share);
+    if (!found.guest || better) found = {.guest = guest, .rests = resting, .share = share};
   }
   return found;
 }

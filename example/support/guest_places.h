@@ -9,6 +9,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -17,14 +18,18 @@
 
 namespace rdmacomm::programs {
 
-/// Bounds of a server. A value.
+/// Bounds of a server. A host is what client_source() makes of an address. A value.
 struct PlaceLimits {
   int guests = 1;            ///< at a time, at least 1
-  int guests_of_a_host = 1;  ///< of these, with the same address; no more of them wait for a place
-  /// Bytes of memory of all guests together. A guest that needs more than this is served beside them, one such at a time.
+  int guests_of_a_host = 1;  ///< of these, of one host; no more of them wait for a place
+  /// Bytes of memory of all guests together, and half of it those of one host. A guest that needs more than half of it is served
+  /// beside them, one such at a time.
   std::uint64_t shared_bytes = 0;
   /// A guest for which the server has waited this long gives its place to a client that waits for one.
   std::chrono::milliseconds rest{1000};
+  /// A guest that has had its place this long gives it, even if it does not rest, to a client of a host that has none.
+  /// Empty: it keeps its place.
+  std::optional<std::chrono::milliseconds> turn = {};
 };
 
 /// One client that has a place. Threads: any.
@@ -45,18 +50,29 @@ class Guest {
   using Clock = Deadline::Clock;
 
   std::string address_ = {};
-  std::string host_ = {};
+  std::string source_ = {};
+  Clock::time_point since_ = {};
   std::uint64_t bytes_ = 0;
   std::atomic<std::uint64_t> progress_{0};
   std::atomic<bool> working_{false};
   std::atomic<std::chrono::milliseconds> pause_{};
   std::function<void(const Error&)> dismiss_ = {};
   bool dismissed_ = false;
+  std::optional<Error> told_ = {};   // why it was dismissed
   std::uint64_t seen_progress_ = 0;  // progress_ when it was last seen to change, which was at seen_at_
   Clock::time_point seen_at_ = {};
 };
 
-/// The places of one server. Clients are admitted before any memory is allocated for them, so what strangers can make a
+/// The places of one server, shared among the hosts that its clients come from, so that no host can keep another one out.
+///
+/// - A free place is given to the waiting client whose host has the fewest; of several, to one whose host has not lost the last
+///   place; then in the order of their arrival.
+/// - If none is free, a guest in the way is dismissed: one that rests, or, if none does, one of a host with a larger share than the
+///   client's host would then have. That one has had its place for PlaceLimits::rest. The host with the largest share loses a
+///   guest, the one that has been there longest: a client that is not made to hold a place is done before the others.
+/// - If no host has a larger share, PlaceLimits::turn decides.
+///
+/// Clients are admitted before any memory is allocated for them, so what strangers can make a
 /// server allocate is bounded by PlaceLimits. Threads: any.
 class GuestPlaces {
  public:
@@ -68,8 +84,7 @@ class GuestPlaces {
   GuestPlaces(const GuestPlaces&) = delete;
   GuestPlaces& operator=(const GuestPlaces&) = delete;
 
-  /// Gives a client a place, in lazy_config_hca(). If none is free, guests that rest are dismissed, and this waits for
-  /// their places; clients of the host that had the last place come after those of other hosts.
+  /// Gives a client a place, in lazy_config_hca(). If none is free, this waits for one, as above.
   ///
   /// address  PeerInfo::address, by which leave() knows the guest
   /// bytes    of memory that is allocated for it
@@ -81,6 +96,8 @@ class GuestPlaces {
   void set_dismissal(Guest& guest, std::function<void(const Error&)> dismiss);
   /// From now on the guest keeps its place until it leaves. Returns  false: it was dismissed before
   [[nodiscard]] bool keep(Guest& guest);
+  /// How the guest's run ended: because it was dismissed, if it was, else as `outcome` says.
+  [[nodiscard]] Status explained(const Guest& guest, Status outcome) const;
   /// The guest's place is free, because its memory is. Without effect if it has left already.
   void leave(const std::string& address);
   /// The server ends: clients that wait for a place, now or later, are refused at once.
@@ -90,16 +107,31 @@ class GuestPlaces {
 
  private:
   struct Newcomer {
-    std::string host;
+    std::string source;
     std::uint64_t bytes;
   };
 
-  [[nodiscard]] bool is_large(std::uint64_t bytes) const noexcept { return bytes > limits_.shared_bytes; }
-  [[nodiscard]] int guests_of(const std::string& host) const;
+  /// One that is to be dismissed, and what it is told.
+  struct Leaver {
+    std::shared_ptr<Guest> guest = nullptr;
+    bool rests = false;
+    std::uint64_t share = 0;  // its host's
+  };
+
+  [[nodiscard]] bool is_large(std::uint64_t bytes) const noexcept { return bytes > limits_.shared_bytes / 2; }
+  [[nodiscard]] int guests_of(const std::string& source) const;
+  [[nodiscard]] std::uint64_t shared_bytes_of(const std::string& source) const;
   [[nodiscard]] bool fits(const Newcomer& newcomer) const;
+  [[nodiscard]] bool has_its_most(const Newcomer& newcomer) const;
   [[nodiscard]] bool is_next(const Newcomer& newcomer) const;
   [[nodiscard]] bool in_the_way(const Guest& guest, const Newcomer& newcomer) const;
-  [[nodiscard]] std::shared_ptr<Guest> find_resting(const Newcomer& newcomer, Clock::time_point now);
+  [[nodiscard]] bool places_are_taken() const noexcept {
+    return guests_.size() >= static_cast<std::size_t>(limits_.guests);
+  }
+  [[nodiscard]] std::uint64_t share_of(const std::string& source, const Newcomer& newcomer) const;
+  [[nodiscard]] bool rests(Guest& guest, Clock::time_point now) const;
+  [[nodiscard]] bool has_more_than_its_share(const Guest& guest, const Newcomer& newcomer, Clock::time_point now) const;
+  [[nodiscard]] Leaver find_leaver(const Newcomer& newcomer, Clock::time_point now);
   [[nodiscard]] Error busy() const;
 
   const PlaceLimits limits_;
@@ -108,7 +140,7 @@ class GuestPlaces {
   std::condition_variable changed_;
   std::list<std::shared_ptr<Guest>> guests_;
   std::list<Newcomer> waiting_;
-  std::string last_host_;  // of the guest that was dismissed last
+  std::string last_source_;  // of the guest that was dismissed last
   bool closed_ = false;
 };
 

@@ -23,6 +23,7 @@
 #include "rdma_copy/watch.h"
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/rdmacomm.h"
+#include "support/client_source.h"
 
 namespace {
 
@@ -112,7 +113,7 @@ TEST(CopySeats, AreHeldByHosts) {
            {"[2001:db8:1:2:ffff::1]:7 (node)", "2001:db8:1:2::"},
            {"[::1]:7", "::1"},
            {"[fe80::1%eth0]:7", "fe80::1"}}) {
-    EXPECT_EQ(seat_holder(peer), holder) << peer;
+    EXPECT_EQ(programs::client_source(peer), holder) << peer;
   }
 }
 

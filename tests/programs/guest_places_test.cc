@@ -52,15 +52,97 @@ TEST(GuestPlaces, AreLimitedForOneHost) {
   EXPECT_TRUE(places.admit("[::2]:3", 1, now()).has_value());
 }
 
+// One machine can have all addresses of its IPv6 network.
+TEST(GuestPlaces, AreLimitedForOneNetworkOfIpv6) {
+  GuestPlaces places({.guests = 10, .guests_of_a_host = 1, .shared_bytes = 100, .rest = hours(1)});
+  ASSERT_TRUE(places.admit("[fd00::2]:1", 1, now()).has_value());
+  EXPECT_FALSE(places.admit("[fd00::3]:1", 1, now()).has_value());
+  EXPECT_TRUE(places.admit("[fd00:0:0:1::3]:1", 1, now()).has_value());
+}
+
 TEST(GuestPlaces, AreLimitedInMemoryWithOneGuestThatHasMore) {
   GuestPlaces places({.guests = 10, .guests_of_a_host = 10, .shared_bytes = 100, .rest = hours(1)});
-  ASSERT_TRUE(places.admit("a:1", 60, now()).has_value());
-  EXPECT_FALSE(places.admit("a:2", 60, now()).has_value());
-  EXPECT_TRUE(places.admit("a:3", 40, now()).has_value());
+  ASSERT_TRUE(places.admit("a:1", 40, now()).has_value());
+  ASSERT_TRUE(places.admit("b:2", 40, now()).has_value());
+  EXPECT_FALSE(places.admit("c:2", 40, now()).has_value());
+  EXPECT_TRUE(places.admit("c:3", 20, now()).has_value());
   EXPECT_TRUE(places.admit("a:4", 1000, now()).has_value());
-  EXPECT_FALSE(places.admit("a:5", 1000, now()).has_value());
+  EXPECT_FALSE(places.admit("a:5", 51, now()).has_value());
   places.leave("a:4");
-  EXPECT_TRUE(places.admit("a:5", 1000, now()).has_value());
+  EXPECT_TRUE(places.admit("a:5", 51, now()).has_value());
+}
+
+TEST(GuestPlaces, OneHostHasAtMostHalfOfTheMemory) {
+  GuestPlaces places({.guests = 10, .guests_of_a_host = 10, .shared_bytes = 100, .rest = hours(1)});
+  ASSERT_TRUE(places.admit("a:1", 30, now()).has_value());
+  EXPECT_FALSE(places.admit("a:2", 30, now()).has_value());
+  EXPECT_TRUE(places.admit("a:3", 20, now()).has_value());
+  EXPECT_TRUE(places.admit("b:1", 50, now()).has_value());
+}
+
+/// Guests that are never at rest, because they do something whenever they are looked at.
+struct ActiveGuests {
+  explicit ActiveGuests(const PlaceLimits& limits)
+      : places(limits, [this] {
+          for (const auto& guest : guests) guest->note_progress();
+          return time;
+        }) {}
+  void add(const std::string& address, std::uint64_t bytes = 1) {
+    auto guest = places.admit(address, bytes, now());
+    ASSERT_TRUE(guest.has_value());
+    leaves_when_dismissed(places, **guest, address, dismissed);
+    guests.push_back(std::move(*guest));
+  }
+
+  Deadline::Clock::time_point time{};
+  std::vector<std::shared_ptr<Guest>> guests;
+  std::vector<std::string> dismissed;
+  GuestPlaces places;
+};
+
+TEST(GuestPlaces, OfAHostWithMoreThanItsShareAnActiveGuestMakesRoom) {
+  ActiveGuests active({.guests = 4, .guests_of_a_host = 3, .shared_bytes = 100, .rest = milliseconds(1000)});
+  for (const char* address : {"b:1", "a:1", "a:2", "a:3"}) active.add(address);
+  active.time += milliseconds(999);
+  EXPECT_FALSE(active.places.admit("c:1", 1, now()).has_value()) << "for a second each keeps its place";
+  active.time += milliseconds(1);
+  active.guests.clear();  // nobody does anything from now on: still none of them rests, as each has just been seen
+  EXPECT_TRUE(active.places.admit("c:1", 1, soon()).has_value());
+  EXPECT_THAT(active.dismissed, testing::ElementsAre("a:1")) << "the one that was there longest";
+}
+
+TEST(GuestPlaces, AHostHasNoMoreThanItsShareIfAnotherOneWouldThenHaveAsMuch) {
+  ActiveGuests active({.guests = 2, .guests_of_a_host = 2, .shared_bytes = 100, .rest = milliseconds(1)});
+  active.add("a:1");
+  active.add("b:1");
+  for (const auto& guest : active.guests) guest->set_working(true);
+  active.time += hours(1);
+  EXPECT_FALSE(active.places.admit("c:1", 1, now()).has_value());
+  EXPECT_TRUE(active.dismissed.empty());
+}
+
+TEST(GuestPlaces, AHostWithMoreThanItsShareOfTheMemoryMakesRoom) {
+  ActiveGuests active({.guests = 9, .guests_of_a_host = 9, .shared_bytes = 100, .rest = milliseconds(1)});
+  active.add("a:1", 25);
+  active.add("a:2", 25);
+  active.add("b:1", 40);
+  for (const auto& guest : active.guests) guest->set_working(true);
+  active.time += milliseconds(1);
+  EXPECT_FALSE(active.places.admit("c:1", 50, now()).has_value()) << "it would have as much as the others";
+  EXPECT_TRUE(active.places.admit("c:2", 20, soon()).has_value());
+  EXPECT_THAT(active.dismissed, testing::ElementsAre("a:1"));
+}
+
+TEST(GuestPlaces, AGuestWhoseTurnIsOverMakesRoomForAHostThatHasNone) {
+  ActiveGuests active({.guests = 1, .rest = milliseconds(1), .turn = hours(1)});
+  active.add("a:1");
+  active.guests.front()->set_working(true);
+  active.time += hours(1) - milliseconds(1);
+  EXPECT_FALSE(active.places.admit("b:1", 1, now()).has_value());
+  active.time += milliseconds(1);
+  EXPECT_FALSE(active.places.admit("a:2", 1, now()).has_value());
+  EXPECT_TRUE(active.places.admit("b:1", 1, soon()).has_value());
+  EXPECT_THAT(active.dismissed, testing::ElementsAre("a:1"));
 }
 
 TEST(GuestPlaces, NeverHaveMoreMemoryThanTheMachine) {
@@ -79,8 +161,12 @@ TEST(GuestPlaces, AGuestThatRestsMakesRoom) {
   auto first = places.admit("a:1", 1, now());
   ASSERT_TRUE(first.has_value());
   leaves_when_dismissed(places, **first, "a:1", dismissed);
+  const Status stopped = make_error(Errc::kStopped, "stopped");
+  EXPECT_EQ(places.explained(**first, stopped).code(), Errc::kStopped);
   EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
   EXPECT_THAT(dismissed, testing::ElementsAre("a:1"));
+  EXPECT_THAT(places.explained(**first, stopped).message(), HasSubstr("did nothing while another one waited"));
+  EXPECT_TRUE(places.explained(**first, {}).ok());
 }
 
 TEST(GuestPlaces, AGuestThatWorksStays) {

@@ -161,6 +161,20 @@ TEST(PingPongServer, AClientThatLeavesAtOnceHasHadNoRun) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
+TEST(PingPongServer, AClientThatAsksForAStepAgainIsRefused) {
+  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1000));
+  const auto client = make_session<RestingClient>(server.port, ping_pong::Terms{.size = 64}.encode());
+  const auto endpoint = client->connect();
+  ASSERT_TRUE(endpoint.has_value());
+  const std::byte read{4};
+  const Deadline soon = Deadline::after(std::chrono::seconds(20));
+  for (const bool again : {false, true}) {
+    ASSERT_TRUE((*endpoint)->send_message({&read, 1}, soon).ok());
+    EXPECT_EQ((*endpoint)->receive_message(soon).has_value(), !again);
+  }
+  EXPECT_THAT(server.outcome.get().message(), testing::HasSubstr("asks for the same step again"));
+}
+
 Status measure(const HostPort& server) {
   testing::internal::CaptureStdout();
   const Status outcome = benchmark::run_client(
