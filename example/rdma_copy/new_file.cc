@@ -71,20 +71,50 @@ UniqueFd open_left(int folder, const std::string& partial) {
   return writable ? std::move(writable) : UniqueFd(::openat(folder, partial.c_str(), O_RDONLY | kFlags));
 }
 
-/// What an earlier copy has left. Only who has its lock removes it, and who writes it has that.
-Status remove_left(int folder, const std::string& partial) {
+std::string unforeseen_name(const char* suffix) {
+  std::random_device random;
+  return numbered(std::uint64_t{random()} << 32 | random(), suffix);
+}
+
+/// What is another user's is left alone: its lock may be held for ever, and its file be changed when it has the name.
+bool is_anothers(const struct stat& left) {
+  return left.st_uid != ::geteuid();
+}
+
+/// Removes what an earlier copy of this user's has left. Only who has its lock removes it, and who writes it has that.
+enum class Left : std::uint8_t { kNothing, kAnothers };
+Result<Left> remove_left(int folder, const std::string& partial) {
+  struct stat left = {};
+  if (::fstatat(folder, partial.c_str(), &left, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (last_system_error() == std::errc::no_such_file_or_directory) return Left::kNothing;
+    return new_file_failed();
+  }
+  if (is_anothers(left)) return Left::kAnothers;  // before it is opened: it may be a pipe, or nobody's to read
   const UniqueFd old = open_left(folder, partial);
   if (!old) {
     const std::error_code why = last_system_error();
-    if (why == std::errc::no_such_file_or_directory) return {};
+    if (why == std::errc::no_such_file_or_directory) return Left::kNothing;
     if (why != std::errc::too_many_symbolic_link_levels) return make_error(why, "");  // a link is nobody's
+  } else if (::fstat(old.get(), &left) != 0) {
+    return new_file_failed();
+  } else if (is_anothers(left)) {
+    return Left::kAnothers;
   } else if (!lock(old.get())) {
     return busy();
   } else if (!has_name(old.get(), folder, partial)) {
-    return {};  // who had the lock has published it, or removed it; the name may be another one's by now
+    return Left::kNothing;  // who had the lock has published it, or removed it; the name may be another one's by now
   }
   const bool gone = ::unlinkat(folder, partial.c_str(), 0) == 0;
-  return gone || last_system_error() == std::errc::no_such_file_or_directory ? Status() : Status(new_file_failed());
+  if (!gone && last_system_error() != std::errc::no_such_file_or_directory) return new_file_failed();
+  return Left::kNothing;
+}
+
+/// Something has the name `partial`. Makes room for a new file, which then has that name or, beside another user's, a new one.
+Status make_room(int folder, std::string& partial) {
+  const auto left = remove_left(folder, partial);
+  if (!left) return left.error();
+  if (*left == Left::kAnothers) partial = unforeseen_name(kSuffix);
+  return {};
 }
 
 /// Gives a file without a name one that nothing has. The first way is for who may do anything, and others from Linux 6.10 on.
@@ -118,7 +148,7 @@ bool is_partial_name(std::string_view name) noexcept {
 
 Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mode) {
   if (name.size() > kMostNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
-  const std::string partial = partial_name(name);
+  std::string partial = partial_name(name);
   for (;;) {
     UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (fd) {
@@ -129,11 +159,11 @@ Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mo
         ::unlinkat(folder, partial.c_str(), 0);
         return why;
       }
-      if (made.st_nlink > 0) return NewFile(folder, name, std::move(fd), made);
+      if (made.st_nlink > 0) return NewFile(folder, name, std::move(partial), std::move(fd), made);
       continue;  // another one had the lock first, and took it for left behind
     }
     if (last_system_error() != std::errc::file_exists) return new_file_failed();
-    if (Status removed = remove_left(folder, partial); !removed.ok()) return removed.error();
+    if (Status room = make_room(folder, partial); !room.ok()) return room.error();
   }
 }
 
@@ -143,43 +173,44 @@ Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, uns
   UniqueFd fd(linkable ? ::openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode) : -1);
   // Each file system has its own word for what it cannot do. Where it is something else, create() finds it, too.
   if (!fd) return create(folder, name, mode);
+  std::string partial = partial_name(name);
   if (!new_folder) {
-    if (Status removed = remove_left(folder, partial_name(name)); !removed.ok()) return removed.error();
+    if (Status room = make_room(folder, partial); !room.ok()) return room.error();
   }
   struct stat made = {};
   if (::fstat(fd.get(), &made) != 0) return new_file_failed();
-  return NewFile(folder, name, std::move(fd), made);
+  return NewFile(folder, name, std::move(partial), std::move(fd), made);
 }
 
 Result<LeftFile> NewFile::reopen(int folder, const std::string& name) {
-  const std::string partial = partial_name(name);
+  std::string partial = partial_name(name);
   UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return new_file_failed();
+  const auto nothing = [] { return make_error(std::make_error_code(std::errc::no_such_file_or_directory), ""); };
+  struct stat is = {};
+  if (::fstat(fd.get(), &is) != 0) return new_file_failed();
+  if (is_anothers(is)) return nothing();
   const Lock locked = take_lock(fd.get());
   if (locked == Lock::kHeldByOther) return busy();
-  struct stat is = {};
-  // What is another user's stays that user's, who could change it when it has the name.
-  const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1 && is.st_uid == ::geteuid();
-  if (!whole || !has_name(is, folder, partial)) {
-    return make_error(std::make_error_code(std::errc::no_such_file_or_directory), "");
-  }
+  // Now that nobody else writes or removes it.
+  const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1;
+  if (!whole || !has_name(is, folder, partial)) return nothing();
   if (locked == Lock::kNone) return LeftFile{.file = NewFile(), .base = std::move(fd)};
-  return LeftFile{.file = NewFile(folder, name, std::move(fd), is), .base = UniqueFd()};
+  return LeftFile{.file = NewFile(folder, name, std::move(partial), std::move(fd), is), .base = UniqueFd()};
 }
 
 /// Something has the name: the file is from now on as one of create().
 Status NewFile::link_beside() {
   if (!lock(fd_.get())) return busy();
-  const std::string partial = partial_name(name_);
   for (;;) {
-    const Status linked = link_as(fd_.get(), folder_, partial);
+    const Status linked = link_as(fd_.get(), folder_, partial_);
     if (linked.ok()) break;
     if (linked.code() != std::errc::file_exists) return linked;
-    if (Status removed = remove_left(folder_, partial); !removed.ok()) return removed;
+    if (Status room = make_room(folder_, partial_); !room.ok()) return room;
   }
   if (::fstat(fd_.get(), &identity_) == 0) return {};
   const Error why = new_file_failed();
-  ::unlinkat(folder_, partial.c_str(), 0);
+  ::unlinkat(folder_, partial_.c_str(), 0);
   return why;
 }
 
@@ -190,27 +221,24 @@ Status NewFile::publish() {
     if (linked.code() != std::errc::file_exists) return linked;
     if (Status beside = link_beside(); !beside.ok()) return beside;
   }
-  const std::string partial = partial_name(name_);
-  if (!has_name(identity_, folder_, partial)) {
+  if (!has_name(identity_, folder_, partial_)) {
     return make_error(std::make_error_code(std::errc::no_such_file_or_directory),
                       "somebody has removed it while it was written");
   }
-  Status renamed = rename_over(folder_, partial, name_);
+  Status renamed = rename_over(folder_, partial_, name_);
   if (renamed.ok()) fd_.reset();
   return renamed;
 }
 
 void NewFile::discard() noexcept {
   if (!fd_) return;
-  const std::string partial = partial_name(name_);
-  if (identity_.st_nlink > 0 && has_name(identity_, folder_, partial)) ::unlinkat(folder_, partial.c_str(), 0);
+  if (identity_.st_nlink > 0 && has_name(identity_, folder_, partial_)) ::unlinkat(folder_, partial_.c_str(), 0);
   fd_.reset();
 }
 
 Status publish_link(int folder, const std::string& name, const std::string& target, const timespec* times) {
   // Its own: links have no locks, by which others could tell whether somebody needs it.
-  std::random_device random;
-  const std::string partial = numbered(std::uint64_t{random()} << 32 | random(), kLinkSuffix);
+  const std::string partial = unforeseen_name(kLinkSuffix);
   if (::symlinkat(target.c_str(), folder, partial.c_str()) != 0) return new_file_failed();
   if (times != nullptr) (void)::utimensat(folder, partial.c_str(), times, AT_SYMLINK_NOFOLLOW);
   Status named = rename_over(folder, partial, name);

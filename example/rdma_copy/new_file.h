@@ -14,7 +14,7 @@
 namespace rdmacomm::copying {
 
 /// A file in the making: in the directory where it will be, as ".NAME.rdma_copy-partial" (or, of long names, a short one
-/// that is made from it), locked, so that nobody else writes it. It gets its name by publish(); what goes without stays as it
+/// that is made from it; or, if that one is another user's, one that nobody can foresee), locked, so that nobody else writes it. It gets its name by publish(); what goes without stays as it
 /// is, for reopen(), unless discard() is called; but of create_unnamed() nothing stays. A resource that moves; does not own
 /// the directory.
 struct LeftFile;
@@ -25,8 +25,8 @@ class NewFile {
   NewFile& operator=(NewFile&& other) noexcept = default;
   ~NewFile() = default;
 
-  /// An empty one. What somebody else has left behind under its name is removed.
-  /// Returns  std::errc::text_file_busy: another copy writes it just now; filename_too_long; the system's error
+  /// An empty one. What another copy of this user's has left behind under its name is removed.
+  /// Returns  std::errc::text_file_busy: another copy of this user's writes it just now; filename_too_long; the system's error
   [[nodiscard]] static Result<NewFile> create(int folder, const std::string& name, unsigned mode);
   /// The same, but it has no name at all until publish(). For what is written at once: with ext4 that takes two thirds of
   /// the time. On file systems that cannot do it (O_TMPFILE), and where /proc is missing: as create().
@@ -47,12 +47,17 @@ class NewFile {
   void discard() noexcept;
 
  private:
-  NewFile(int folder, std::string name, UniqueFd fd, const struct stat& identity)
-      : folder_(folder), name_(std::move(name)), fd_(std::move(fd)), identity_(identity) {}
+  NewFile(int folder, std::string name, std::string partial, UniqueFd fd, const struct stat& identity)
+      : folder_(folder),
+        name_(std::move(name)),
+        partial_(std::move(partial)),
+        fd_(std::move(fd)),
+        identity_(identity) {}
   [[nodiscard]] Status link_beside();
 
   int folder_ = -1;
   std::string name_;
+  std::string partial_;  // its name until it has that one, if it has any
   UniqueFd fd_;
   // Its st_dev and st_ino no other file has while this one is open. st_nlink 0: it is unnamed.
   struct stat identity_ = {};

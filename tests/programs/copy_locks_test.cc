@@ -127,6 +127,33 @@ TEST_F(CopyLocks, AreHeldByOneAtATime) {
   EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::text_file_busy);
 }
 
+/// Who may write in the directory could keep a name from everybody else by a file of that name, and its lock.
+TEST_F(CopyLocks, OfAnotherUsersFileKeepNobodyOut) {
+  if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
+  constexpr uid_t kNobody = 65534;
+  const std::string partial = top / ".name.rdma_copy-partial";
+  leave_partial();
+  ASSERT_EQ(::chown(partial.c_str(), kNobody, kNobody), 0);
+  const UniqueFd held(::open(partial.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::no_such_file_or_directory);
+  for (const bool unnamed : {false, true, true}) {
+    auto file =
+        unnamed ? NewFile::create_unnamed(folder.get(), "name", 0644) : NewFile::create(folder.get(), "name", 0644);
+    ASSERT_TRUE(file.has_value()) << file.error().message();
+    const Status published = file->publish();
+    ASSERT_TRUE(published.ok()) << published.message();
+    EXPECT_EQ(names().size(), 2U) << "it, and the other user's";
+  }
+  auto given_up = NewFile::create(folder.get(), "name", 0644);
+  ASSERT_TRUE(given_up.has_value());
+  given_up->discard();
+  EXPECT_EQ(names().size(), 2U);
+  std::string left;
+  std::ifstream(partial) >> left;
+  EXPECT_EQ(left, "left");
+}
+
 TEST_F(CopyLocks, AreTakenOfWritableFiles) {
   flock_wants_write = true;
   for (const bool unnamed : {false, true}) {
