@@ -7,9 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace rdmacomm::programs {
 namespace {
@@ -93,6 +96,51 @@ TEST_F(ResultFile, LeavesALinkOfAnotherUserAlone) {
     EXPECT_THAT(outcome.message(), HasSubstr(path("result") + ": it is a symbolic link of another user's"));
   }
   EXPECT_EQ(read("secret"), "mine");
+}
+
+// Whatever a name is at the moment, another user's link that has it is never followed.
+TEST_F(ResultFile, LeavesALinkOfAnotherUserAloneThatComesAndGoes) {
+  if (::geteuid() != 0) GTEST_SKIP() << "wants two users";
+  write("result", "old");
+  std::atomic<bool> over{false};
+  std::thread swapping([&] {
+    while (!over) {
+      plant_link("trap", kNobody);
+      ::rename(path("trap").c_str(), path("result").c_str());
+      write("file", "old");
+      ::rename(path("file").c_str(), path("result").c_str());
+    }
+  });
+  int written = 0;
+  for (int i = 0; i < 3000 && read("secret") == "mine"; ++i)
+    written += replace_file(path("result"), "new").ok() ? 1 : 0;
+  over = true;
+  swapping.join();
+  EXPECT_EQ(read("secret"), "mine") << "after " << written << " results";
+}
+
+TEST_F(ResultFile, FollowsLinksFromWhereTheyAre) {
+  fs::create_directory(path("below"));
+  fs::create_symlink("../secret", path("below/link"));
+  fs::create_symlink("below/link", path("first"));
+  EXPECT_TRUE(check_replaceable(path("first")).ok());
+  EXPECT_TRUE(replace_file(path("first"), "result").ok());
+  EXPECT_EQ(read("secret"), "result");
+  EXPECT_TRUE(fs::is_symlink(path("first")) && fs::is_symlink(path("below/link")));
+  fs::create_symlink("loop", path("loop"));
+  EXPECT_EQ(replace_file(path("loop"), "result").code(), std::errc::too_many_symbolic_link_levels);
+}
+
+TEST_F(ResultFile, IsWrittenToWhatAnOpenDescriptorIs) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const std::string name = "/proc/self/fd/" + std::to_string(ends[1]);
+  EXPECT_TRUE(check_replaceable(name).ok());
+  EXPECT_TRUE(replace_file(name, "result").ok());
+  std::array<char, 16> got{};
+  EXPECT_EQ(::read(ends[0], got.data(), got.size()), 6);
+  EXPECT_STREQ(got.data(), "result");
+  for (const int end : ends) ::close(end);
 }
 
 // Opening it would wait for a reader, and the reader would have the result.
