@@ -629,7 +629,7 @@ class Runs(CopyTest):
                          rf"rdma_copy: 1 file, 1.049 MB \(4.096 kB sent\), {rest}\r\n")
 
     def test_a_partial_file_of_another_user_is_not_gone_on_with(self):
-        """It would be that user's when it is whole."""
+        """It would be that user's when it is whole. It stays as it is: it is not this user's to delete."""
         if os.geteuid() != 0:
             self.skipTest("only root may give files away")
         self.serve()
@@ -639,8 +639,11 @@ class Runs(CopyTest):
         with open(partial, "rb") as theirs:
             result = self.assert_copied("--resume", "--json", self.file("in/file", data), ":")
             self.assertNotEqual(os.stat(self.path("root/file")).st_ino, os.fstat(theirs.fileno()).st_ino)
+            self.assertEqual(os.stat(partial).st_ino, os.fstat(theirs.fileno()).st_ino)
         self.assertEqual((result["bytes_sent"], os.stat(self.path("root/file")).st_uid), (MIB, os.geteuid()))
         self.assertEqual(self.content("root/file"), data)
+        self.assertEqual(self.content("root/.file.rdma_copy-partial"), data[:MIB // 2])
+        os.unlink(partial)
         self.assert_no_partials()
 
     def test_a_server_keeps_nothing_of_clients_that_have_gone(self):

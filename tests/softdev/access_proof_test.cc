@@ -187,7 +187,6 @@ TEST(AccessProof, TheSameUserWithoutItsCapabilitiesHoldsUpNobodyAndTakesNothing)
   const FewDescriptors few;
   Node node;
   Qp qp(node);
-  qp.connect_to(qp.number());
   const std::size_t before = open_descriptors();
   child.line().send({.qpn = qp.number()});
   const bool tried = child.line().receive().rkey != 0;
