@@ -1,13 +1,9 @@
 #include "rdmacomm/connector/host_address.h"
 
-#include <algorithm>
-
-#include "connector/address_rounds.h"
-#include "connector/socket.h"
+#include "connector/host_addresses.h"
 #include "rdmacomm/verbs/gid.h"
 
 namespace rdmacomm {
-namespace {
 
 std::vector<HostAddress> as_host_addresses(const std::vector<SocketAddress>& resolved) {
   std::vector<HostAddress> found;
@@ -19,8 +15,6 @@ std::vector<HostAddress> as_host_addresses(const std::vector<SocketAddress>& res
   return found;
 }
 
-}  // namespace
-
 bool HostAddress::is_any() const noexcept {
   const ibv_gid any_ipv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}};
   return verbs::is_empty(gid) || verbs::equal(gid, any_ipv4);
@@ -30,15 +24,6 @@ Result<std::vector<HostAddress>> find_addresses(const HostPort& where) {
   const auto resolved = resolve(where, false);
   if (!resolved) return resolved.error();
   return as_host_addresses(*resolved);
-}
-
-Result<std::vector<HostAddress>> find_server(const HostPort& server, Deadline deadline, int cancel_fd) {
-  const TcpOptions options{.connect_timeout = time_left(deadline)};
-  AddressRounds rounds(server, options, cancel_fd);
-  const auto resolved = rounds.find();
-  if (resolved) return as_host_addresses(*resolved);
-  const Error& why = resolved.error();
-  return may_connect_later(why.code) ? make_error(why.code, why.context + "; " + rounds.gave_up()) : why;
 }
 
 }  // namespace rdmacomm

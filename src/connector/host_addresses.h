@@ -1,0 +1,13 @@
+// host_addresses.h - what a lookup has found, as callers see it. Private to the library.
+#pragma once
+
+#include <vector>
+
+#include "connector/socket.h"
+#include "rdmacomm/connector/host_address.h"
+
+namespace rdmacomm {
+
+[[nodiscard]] std::vector<HostAddress> as_host_addresses(const std::vector<SocketAddress>& resolved);
+
+}  // namespace rdmacomm
