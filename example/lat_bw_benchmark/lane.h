@@ -62,7 +62,7 @@ class Lane {
 
   /// Takes the completions that there are. Returns  the first failed one as an error; as RDMAChannel::poll
   [[nodiscard]] Status poll(std::span<const Completion>& completions);
-  /// Something of the peer's was received, or an operation completed. poll() calls this for each completion it finds.
+  /// Something was received from the peer, or an operation completed. poll() calls this when it finds completions.
   void note_progress() noexcept {
     ++progress_;
     if (guest_ != nullptr) guest_->note_progress();

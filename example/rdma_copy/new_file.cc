@@ -81,8 +81,10 @@ bool is_anothers(const struct stat& left) {
   return left.st_uid != ::geteuid();
 }
 
-/// Removes what an earlier copy of this user's has left. Only who has its lock removes it, and who writes it has that.
+/// What has the name of an unfinished copy.
 enum class Left : std::uint8_t { kNothing, kAnothers };
+
+/// Removes the unfinished copy that this user has left. A copy that goes on holds the file's lock: only with the lock is it removed.
 Result<Left> remove_left(int folder, const std::string& partial) {
   struct stat left = {};
   if (::fstatat(folder, partial.c_str(), &left, AT_SYMLINK_NOFOLLOW) != 0) {

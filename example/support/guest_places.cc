@@ -179,7 +179,7 @@ bool GuestPlaces::has_more_than_its_share(const Guest& guest, const Newcomer& ne
   return own == 0 && limits_.turn && now - guest.since_ >= *limits_.turn;
 }
 
-/// None while as many guests are about to leave as clients wait.
+/// The guest that is to give its place to `newcomer`. None while as many guests are about to leave as clients wait.
 GuestPlaces::Leaver GuestPlaces::find_leaver(const Newcomer& newcomer, Clock::time_point now) {
   const auto leaving = std::ranges::count_if(guests_, [](const auto& guest) { return guest->dismissed_; });
   if (fits(newcomer) || leaving >= static_cast<std::ptrdiff_t>(waiting_.size())) return {};

@@ -31,7 +31,7 @@ struct Place {
   UniqueFd directory;
   std::string name;
   bool exists = false;
-  bool by_system = false;  ///< one of the system's own links that lead to what has no path: /proc/self/fd/1 of a pipe
+  bool by_system = false;  ///< a link of /proc to something that has no path, as /proc/self/fd/1 is to a pipe
   struct stat is = {};     ///< what has the name; of a link by_system what that leads to
 };
 

@@ -66,8 +66,8 @@ class HandshakeQueue {
   void arrive(Id id, const SourceNetwork& source);
   /// A handshake that was started has ended. No effect on other ids.
   void finished(Id id);
-  /// Adds to `decision` what is to be done now. If it throws for lack of memory, what it has added by then holds, and the next call
-  /// decides the rest.
+  /// Adds to `decision` what is to be done now. It throws if there is no memory. What it has added before that holds all the same;
+  /// the next call decides the rest.
   void decide(Clock::time_point now, Decision& decision);
   /// When decide() may have another answer although nothing arrives or finishes.
   [[nodiscard]] Deadline next_look() const;

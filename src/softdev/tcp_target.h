@@ -48,8 +48,8 @@ enum class TcpStep : std::uint8_t {
 ///
 /// One that finds no receive is put aside, without its payload where that is long, and all that come behind it are thrown away,
 /// for answers may be among what follows. Once there is a receive the initiator hears where to begin again.
-/// An XRC request waits, too, while another initiator has its turn at the queue, and while the queue is looked for; what comes behind
-/// it is not read meanwhile.
+/// An XRC request also waits while another initiator has its turn at the queue, and while the queue is looked for. Nothing behind it
+/// is read meanwhile.
 /// Threads: one at a time, see TcpService; what it answers, it says with the queue pair's send queue held.
 class TcpTarget {
  public:

@@ -92,9 +92,9 @@ class SessionHooks {
   /// many for it; soon their messages will wait. Called once each time, see ReceivePool::note_low().
   virtual void on_receives_low(ReceivePool& pool) { (void)pool; }
 
-  /// Server: a connection did not become an endpoint. It was a stranger's, or the peer was refused or left. By default the
-  /// session logs it: a stranger at level 1, a refusal as a warning. There is at most one such warning in 10 s, which says
-  /// how many refusals there were besides.
+  /// Server: a connection did not become an endpoint. It sent what is no handshake, or nothing in time, or it left, or it was
+  /// refused. By default the session logs a refusal as a warning, and all else at level 1. There is at most one such warning in
+  /// 10 s; it says how many other refusals there were.
   virtual void on_connect_failed(const std::string& peer, const Error& why) {
     (void)peer;
     (void)why;
