@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/membarrier.h"
@@ -20,6 +21,11 @@ namespace rdmacomm::softdev {
 /// A target waits that long for one initiator's flag: any request is carried out in that time, also by an initiator that
 /// has lost its core. One that needs longer is stopped: see stragglers.h.
 inline constexpr std::chrono::milliseconds kLongestRequest{1000};
+
+/// A write by address goes in pieces of that many bytes, a system call each. Such a call ends although the initiator is stopped, so one
+/// that has begun is waited for: kLongestCall, also where each page has to be fetched from a disk.
+inline constexpr std::size_t kLongestPiece = std::size_t{1} << 20;
+inline constexpr std::chrono::milliseconds kLongestCall{4000};
 
 /// The initiator's half: the flag is up while this lives.
 class Hazard {
@@ -64,14 +70,16 @@ void end_link(QpShared& target, std::atomic<ibv_qp_state>& state, Await&& await)
 /// registration once more after this went up: if one is invalid by now, the target may have looked before, and does not wait.
 class ByAddress {
  public:
-  ByAddress(QpShared& target, bool by_membarrier) noexcept
-      : target_(target), before_(target.busy.load(std::memory_order_relaxed)) {
-    if (by_membarrier) {
-      target_.busy.store(before_ | kByAddress, std::memory_order_relaxed);
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-    } else {
-      target_.busy.exchange(before_ | kByAddress, std::memory_order_seq_cst);
-    }
+  /// By a thread of the target's own process.
+  ByAddress(QpShared& target, bool by_membarrier) noexcept : target_(target), before_(flag()) {
+    raise(kInOwnProcess, by_membarrier);
+  }
+  /// By one system call, which takes target.write: `length` bytes to `address`, then before() to `flag_address`.
+  ByAddress(QpShared& target, bool by_membarrier, std::uint64_t address, std::size_t length,
+            std::uint64_t flag_address) noexcept
+      : target_(target), before_(flag()) {
+    target.write.give(address, length, flag_address);
+    raise(kByAddress, by_membarrier);
   }
   ByAddress(const ByAddress&) = delete;
   ByAddress& operator=(const ByAddress&) = delete;
@@ -80,6 +88,16 @@ class ByAddress {
   [[nodiscard]] std::uint32_t before() const noexcept { return before_; }
 
  private:
+  [[nodiscard]] std::uint32_t flag() const noexcept { return target_.busy.load(std::memory_order_relaxed); }
+  void raise(std::uint32_t how, bool by_membarrier) noexcept {
+    if (by_membarrier) {
+      target_.busy.store(before_ | how, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      target_.busy.exchange(before_ | how, std::memory_order_seq_cst);
+    }
+  }
+
   QpShared& target_;
   const std::uint32_t before_;
 };

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <infiniband/verbs.h>
+#include <sys/uio.h>
 
 #include <atomic>
 #include <cstddef>
@@ -14,7 +15,7 @@
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kLayoutVersion = 11;
+inline constexpr std::uint32_t kLayoutVersion = 12;
 inline constexpr std::size_t kPage = 4096;
 
 /// Which memfd of the target backs a registered range, so that an initiator can map it.
@@ -62,6 +63,26 @@ struct alignas(64) CqShared {
   std::atomic<std::uint32_t> pending_events;  ///< fired and not yet taken by get_cq_event
 };
 
+/// Where a write by address goes: the places that the initiator's system call is given, in the order in which it fills them. They are
+/// here, and not in the initiator's memory, so that the target can take the write back from an initiator that is stopped before its
+/// call: the call reads them when it begins.
+struct AddressWrite {
+  /// Addresses are those of the target's process. First the data; then QpShared::busy, so that the flag goes down with the last byte
+  /// also where the initiator is stopped in its call.
+  iovec places[2];
+
+  void give(std::uint64_t address, std::size_t length, std::uint64_t flag_address) noexcept {
+    places[0].iov_len = length;
+    places[1] = {reinterpret_cast<void*>(flag_address), sizeof(std::uint32_t)};
+    std::atomic_ref(places[0].iov_base).store(reinterpret_cast<void*>(address), std::memory_order_release);
+  }
+  /// At address 0 nobody has memory: the call fails, and has written nothing.
+  void take_back() noexcept { std::atomic_ref(places[0].iov_base).store(nullptr, std::memory_order_seq_cst); }
+  [[nodiscard]] bool is_given() noexcept {
+    return std::atomic_ref(places[0].iov_base).load(std::memory_order_seq_cst) != nullptr;
+  }
+};
+
 /// The receiving side of a queue pair. Behind it lie `entries` inbound slots, then `entries` posted receives.
 struct alignas(64) QpShared {
   // Written by the target, seldom.
@@ -80,16 +101,20 @@ struct alignas(64) QpShared {
   // Written by the initiator.
   alignas(64) std::atomic<std::uint32_t> busy;  ///< hazard flag: not 0, an operation on this target is under way;
                                                 ///< where they take turns: the queue pair that carries it out;
-                                                ///< kByAddress besides
+                                                ///< kByAddress or kInOwnProcess besides
   std::uint32_t taken;                          ///< receives consumed since RESET: the next slot's position
   std::uint32_t posted_seen;  ///< `posted` when an initiator last read it: ends with RESET, as `taken` does
   std::uint32_t claimed;      ///< with a shared receive queue: its entry + 1 that the message under way has taken
+  AddressWrite write;
 };
 static_assert(sizeof(QpShared) == 192);
 
 /// In QpShared::busy: the initiator may be about to write to memory by its address in the target's process, which it does
-/// not map. What is there after such memory was given back is another's, so the target waits until this is down.
+/// not map. What is there after such memory was given back is another's, so the target waits until this is down, or takes
+/// QpShared::write back.
 inline constexpr std::uint32_t kByAddress = 1U << 30;
+/// The same where the initiator is a thread of the target's own process, which serves other hosts: it is not stopped alone.
+inline constexpr std::uint32_t kInOwnProcess = 1U << 29;
 
 /// A shared receive queue. Behind it lie the numbers of the posted entries in the order of posting, a ring, then the
 /// entries. An initiator takes the next number while it is the holder, for a handful of instructions.

@@ -231,11 +231,34 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
 }
 
 int LocalWire::write_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {
+  // A target takes back what it has waited for in vain, once each time: that one which does so without end keeps nobody here.
+  constexpr int kMostTakenBack = 100;
+  int taken_back = 0;
+  while (bytes != 0) {
+    if (const int error = peer_->check_system_calls(); error != 0) return error;
+    std::size_t piece = std::min(bytes, kLongestPiece);
+    if (const int error = write_piece(own, address, key, piece); error != 0) {
+      if (error != EAGAIN) return error;
+      if (++taken_back == kMostTakenBack) return EFAULT;
+    }
+    own += piece;
+    address += piece;
+    bytes -= piece;
+  }
+  return 0;
+}
+
+/// Some of `bytes`, and how many those were. EAGAIN: the target has taken the write back, which does not say that this one is refused.
+int LocalWire::write_piece(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t& bytes) noexcept {
   const MrEntry& entry = registration(key);
-  const ByAddress mark(*target_, by_membarrier_);
+  const ByAddress mark(*target_, by_membarrier_, address + entry.shift, bytes, remote_->busy_address);
   const bool still_there = target_->link.load(std::memory_order_acquire) == link_;
-  if (!still_there || entry.key.load(std::memory_order_acquire) != key) return EACCES;
-  return peer_->write_by_system_call(own, address + entry.shift, bytes, remote_->busy_address, mark.before());
+  int error = EACCES;
+  if (still_there && entry.key.load(std::memory_order_acquire) == key) {
+    error = peer_->write_by_system_call(own, target_->write, bytes, mark.before());
+  }
+  if (error != 0) bytes = 0;
+  return error == EFAULT && !target_->write.is_given() ? EAGAIN : error;
 }
 
 int LocalWire::read_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {

@@ -161,6 +161,7 @@ class LocalWire final : public Wire {
   /// Those by system calls. EPERM: not allowed here, the serving thread does it; EACCES: the registration has ended.
   [[nodiscard]] int write_by_address(std::byte* own, std::uint64_t address, std::uint32_t key,
                                      std::size_t bytes) noexcept;
+  [[nodiscard]] int write_piece(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t& bytes) noexcept;
   [[nodiscard]] int read_by_address(std::byte* own, std::uint64_t address, std::uint32_t key,
                                     std::size_t bytes) noexcept;
   [[nodiscard]] int copy_out(const TargetRange& to, std::uint32_t key, std::byte* from, std::size_t bytes) noexcept;

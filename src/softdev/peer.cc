@@ -183,20 +183,6 @@ std::byte* Peer::map_registration(const MrEntry& entry) {
   return mapped.start;
 }
 
-int Peer::read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept {
-  std::array<iovec, 2> here{{{own, length}, {}}};
-  std::array<iovec, 2> there{{{reinterpret_cast<void*>(address), length}, {}}};
-  return copy_by(process_vm_readv, here, there);
-}
-
-int Peer::write_by_system_call(std::byte* own, std::uint64_t address, std::size_t length, std::uint64_t flag_address,
-                               std::uint32_t flag) noexcept {
-  std::array<iovec, 2> here{{{own, length}, {&flag, sizeof(flag)}}};
-  std::array<iovec, 2> there{
-      {{reinterpret_cast<void*>(address), length}, {reinterpret_cast<void*>(flag_address), sizeof(flag)}}};
-  return copy_by(process_vm_writev, here, there);
-}
-
 bool Peer::has_ended() const noexcept {
   // The kernel closes the connection with exec(), unless a child of the target's has inherited it; then, and where the process ends,
   // there is the process itself.
@@ -204,27 +190,42 @@ bool Peer::has_ended() const noexcept {
   return ::poll(ends.data(), ends.size(), 0) > 0;
 }
 
-/// Until the first part is done; the second goes with its end.
-int Peer::copy_by(CopyCall call, std::span<iovec, 2> here, std::span<iovec, 2> there) noexcept {
+int Peer::check_system_calls() const noexcept {
   if (pid_ == 0 || system_calls_refused_.load(std::memory_order_relaxed)) return EPERM;
-  if (has_ended()) return ESRCH;
-  const std::size_t parts = here[1].iov_len == 0 ? 1 : 2;
-  while (here[0].iov_len != 0) {
-    const ssize_t moved = call(pid_, here.data(), parts, there.data(), parts, 0);
-    if (moved < 0 && errno == EINTR) continue;
+  return has_ended() ? ESRCH : 0;
+}
+
+/// Why a call has moved so little. 0: it was interrupted.
+int Peer::error_of_call(ssize_t moved) noexcept {
+  const int error = moved == 0 ? EFAULT : errno;
+  if (error == EINTR) return 0;
+  if (error != EPERM && error != ENOSYS) return error;
+  system_calls_refused_.store(true, std::memory_order_relaxed);
+  return EPERM;
+}
+
+int Peer::read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept {
+  if (const int error = check_system_calls(); error != 0) return error;
+  while (length != 0) {
+    const iovec here{own, length};
+    const iovec there{reinterpret_cast<void*>(address), length};
+    const ssize_t moved = process_vm_readv(pid_, &here, 1, &there, 1, 0);
     if (moved <= 0) {
-      const int error = moved == 0 ? EFAULT : errno;
-      if (error != EPERM && error != ENOSYS) return error;
-      system_calls_refused_.store(true, std::memory_order_relaxed);
-      return EPERM;
+      if (const int error = error_of_call(moved); error != 0) return error;
+      continue;
     }
-    const std::size_t done = std::min(static_cast<std::size_t>(moved), here[0].iov_len);
-    for (iovec* const part : {&here[0], &there[0]}) {
-      part->iov_base = static_cast<std::byte*>(part->iov_base) + done;
-      part->iov_len -= done;
-    }
+    own += moved;
+    address += static_cast<std::uint64_t>(moved);
+    length -= static_cast<std::size_t>(moved);
   }
   return 0;
+}
+
+int Peer::write_by_system_call(std::byte* own, AddressWrite& write, std::size_t& length, std::uint32_t flag) noexcept {
+  const std::array<iovec, 2> here{{{own, length}, {&flag, sizeof(flag)}}};
+  const ssize_t moved = process_vm_writev(pid_, here.data(), here.size(), write.places, std::size(write.places), 0);
+  length = moved <= 0 ? 0 : std::min(static_cast<std::size_t>(moved), length);
+  return moved <= 0 ? error_of_call(moved) : 0;
 }
 
 int Peer::request(Request request, std::span<std::byte> own, std::uint64_t* value) {

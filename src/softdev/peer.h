@@ -72,12 +72,15 @@ class Peer {
   /// Where `entry`'s memory lies in this process; nullptr: it cannot be mapped. Valid while the registration is.
   [[nodiscard]] std::byte* map_registration(const MrEntry& entry);
 
-  /// Copies between own memory and the target's unmapped memory by system calls; EPERM: not allowed here, the
-  /// caller goes by request(); ESRCH: the target has ended. Otherwise 0 or the errno value.
+  /// Whether the target's unmapped memory can be reached by system calls. 0; EPERM: not allowed here, the caller goes by request();
+  /// ESRCH: the target has ended. Cost: a system call.
+  [[nodiscard]] int check_system_calls() const noexcept;
+  /// Copies from there by them. 0, or an errno value, as check_system_calls() gives, or of the memory.
   [[nodiscard]] int read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept;
-  /// The other way. With the last byte, by the same call, the word at `flag_address` in the target becomes `flag`.
-  [[nodiscard]] int write_by_system_call(std::byte* own, std::uint64_t address, std::size_t length,
-                                         std::uint64_t flag_address, std::uint32_t flag) noexcept;
+  /// Copies `length` bytes to where `write` says, and then `flag`, by one system call, after check_system_calls(). 0, with the bytes
+  /// that were copied in `length`, where it was interrupted none; or an errno value: EFAULT also where the target has taken `write` back.
+  [[nodiscard]] int write_by_system_call(std::byte* own, AddressWrite& write, std::size_t& length,
+                                         std::uint32_t flag) noexcept;
   /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap, kInvalidate. 0, or an errno value.
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
   /// Tells the target that a request broke its rules. No answer is awaited.
@@ -106,8 +109,7 @@ class Peer {
   /// The process has ended, or runs another program (exec): its process number and its addresses mean something else. Cost: a system
   /// call.
   [[nodiscard]] bool has_ended() const noexcept;
-  using CopyCall = ssize_t (*)(pid_t, const iovec*, unsigned long, const iovec*, unsigned long, unsigned long);
-  [[nodiscard]] int copy_by(CopyCall call, std::span<iovec, 2> here, std::span<iovec, 2> there) noexcept;
+  [[nodiscard]] int error_of_call(ssize_t moved) noexcept;
   int hello();
   /// Each end proves to the other that they may share memory. 0, with what came with the proof, or an errno value.
   int prove_locked(Answer& answer);

@@ -450,14 +450,28 @@ bool SoftQp::wait_for_seen_initiators(Clock::time_point deadline, Wait how) noex
       sched_yield();
       continue;
     }
-    const bool longer = how == Wait::kUnlessByAddress && (flag & kByAddress) != 0;
-    if (!longer && (known || Clock::now() >= deadline)) break;
+    const Clock::time_point now = Clock::now();
+    const bool longer = how == Wait::kUnlessByAddress && (flag & (kByAddress | kInOwnProcess)) != 0;
+    const bool in_time = !known && now < deadline;
+    if (!in_time && !(longer && ((flag & kInOwnProcess) != 0 || now < end_of_writes(now)))) break;
     pause = std::min(pause + std::chrono::microseconds(10), std::chrono::microseconds(1000));
     std::this_thread::sleep_for(pause);
   }
   soft_context_.stragglers().add(shared_from_this());
   soft_context_.retrier().wake();
   return false;
+}
+
+/// Until when a write by address may be under way whose initiator did not let go in time. It is taken back, so it is either under way in
+/// the system, and ends, or it never begins.
+SoftQp::Clock::time_point SoftQp::end_of_writes(Clock::time_point now) noexcept {
+  AddressWrite& write = view_.shared->write;
+  if (write.is_given()) {
+    // In this order: a thread that finds it taken back finds until when to wait.
+    writes_end_.store(now + kLongestCall, std::memory_order_seq_cst);
+    write.take_back();
+  }
+  return writes_end_.load(std::memory_order_seq_cst);
 }
 
 bool SoftQp::wait_until_idle(Clock::time_point deadline, Wait how) noexcept {
@@ -482,7 +496,7 @@ bool SoftQp::may_be_at_work() const noexcept {
 
 bool SoftQp::forget_initiator(std::uint32_t initiator_qpn) noexcept {
   const std::atomic<std::uint32_t>& at_work = takes_turns(service_) ? view_.shared->busy : initiator_qpn_;
-  if ((at_work.load(std::memory_order_acquire) & ~kByAddress) != initiator_qpn) return false;
+  if ((at_work.load(std::memory_order_acquire) & ~(kByAddress | kInOwnProcess)) != initiator_qpn) return false;
   {
     const std::scoped_lock guard(service_mutex_);
     if (busy()) withdraw_unpublished();

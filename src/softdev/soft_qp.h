@@ -150,7 +150,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   /// How the initiator is waited for. Whichever: one that is known to be stopped is not waited for again.
   enum class Wait : std::uint8_t {
     kBounded,         ///< until the deadline
-    kUnlessByAddress  ///< longer, while it may be about to write to memory by its address
+    kUnlessByAddress  ///< longer, while it may be writing to memory by its address
   };
   /// Waits, asleep, until no initiator is at work here. false: it does not let go, and is one of the context's Stragglers
   /// from now on.
@@ -250,6 +250,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
   [[nodiscard]] bool may_be_at_work() const noexcept;
+  [[nodiscard]] Clock::time_point end_of_writes(Clock::time_point now) noexcept;
   void fail_sends_locked() noexcept;
   /// The initiator that was at work here died: the next one finds the slot that it had begun to fill.
   void withdraw_unpublished() noexcept;
@@ -325,6 +326,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   SoftSrq* served_srq_;                   // under service_mutex_: srq_, until it may be gone
   bool destroyed_ = false;                // under service_mutex_: the completion queues are not to be touched any more
   std::atomic<bool> left_behind_{false};  // its initiator is one of the Stragglers
+  std::atomic<Clock::time_point> writes_end_{};  // of its initiator that were taken back, at the latest
   std::atomic<std::uint32_t> failed_life_{0};    // that the initiator has found a failure in; 0: none
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};

@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "softdev/datagrams.h"
+#include "softdev/hazard.h"
+#include "softdev/peer.h"
 #include "softdev/soft_context.h"
 #include "softdev/soft_qp.h"
 #include "softdev/two_processes.h"
@@ -225,6 +227,53 @@ TEST(Stragglers, TheApplicationsOwnMemoryIsItsOwnAgain) {
   (void)child.line().receive();
   EXPECT_EQ(child.wait(), 0);
   EXPECT_TRUE(all_are(memory, kOwn)) << "the peer has written to memory that is not registered any more";
+}
+
+/// An initiator that is stopped after it has looked whether it may write by address, and before the system call that does it; the call
+/// then, and another one.
+void rest_before_a_call(Line line) {
+  const Card target = line.receive();
+  int error = 0;
+  const auto peer = Peer::connect(target.qpn, error);
+  ASSERT_NE(peer, nullptr) << error;
+  const auto remote = peer->attach(target.qpn, 0, error);
+  ASSERT_NE(remote, nullptr) << error;
+  std::array<std::byte, 8> late{};
+  late.fill(kLate);
+  const auto write = [&](auto&& meanwhile) {
+    const ByAddress mark(*remote->view.shared, false, target.address, late.size(), remote->busy_address);
+    meanwhile();
+    std::size_t bytes = late.size();
+    const int failed = peer->write_by_system_call(late.data(), remote->view.shared->write, bytes, mark.before());
+    line.send({static_cast<std::uint32_t>(failed), static_cast<std::uint32_t>(bytes), 0});
+  };
+  const Hazard hazard(*remote->view.shared, false);
+  write([line] {
+    line.send({});
+    (void)line.receive();
+  });
+  write([] {});
+}
+
+TEST(Stragglers, AWriteByAddressThatHasNotBegunIsTakenBack) {
+  Child child(rest_before_a_call);
+  Node node;
+  Qp qp(node);
+  const Qp other(node);
+  qp.connect_to(other.number());
+  Memory memory(node, 4096, kAllRemote, true);
+  child.line().send({qp.number(), 0, memory.address()});
+  (void)child.line().receive();
+  memory.mr.reset();
+  EXPECT_TRUE(context_of(node).stragglers().any());
+  child.line().send({});
+  const Card first = child.line().receive();
+  EXPECT_EQ(first.qpn, static_cast<std::uint32_t>(EFAULT));
+  EXPECT_EQ(first.rkey, 0U);
+  const Card again = child.line().receive();
+  EXPECT_EQ(again.qpn, 0U) << "only that one is taken back: who may still write goes on";
+  EXPECT_EQ(again.rkey, 8U);
+  EXPECT_EQ(child.wait(), 0);
 }
 
 /// Stopped in the middle of a SEND, it continues by a completion and an event for queues that are gone.
