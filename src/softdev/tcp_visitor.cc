@@ -129,6 +129,13 @@ void TcpVisitor::read_confirmation() {
   stage_ = reply(comes ? Welcome::kYes : Welcome::kRefused);
 }
 
+bool TcpVisitor::forget(std::uint32_t qpn, bool /*comes_again*/) {
+  if (stage_ != Stage::kAsking || target_->number() != qpn) return false;
+  end_question();
+  stage_ = reply(Welcome::kNotYet);
+  return true;
+}
+
 /// The first that is sent on a connection: there is room for it.
 TcpVisitor::Stage TcpVisitor::reply(Welcome answer) {
   TcpWelcome message;

@@ -32,6 +32,8 @@ class TcpVisitor final : public TcpServed {
   [[nodiscard]] bool lingers() const noexcept override { return true; }
   [[nodiscard]] TcpStanding standing() const noexcept override;
   [[nodiscard]] int question() const noexcept override { return socket_of_question_.get(); }
+  /// Its target's life is over in which it was to be welcomed.
+  bool forget(std::uint32_t qpn, bool comes_again) override;
   [[nodiscard]] std::shared_ptr<TcpServed> successor() override;
 
  private:

@@ -57,8 +57,8 @@ struct Called {
     qp.connect_to(peer.number);
     call = peer.accept();
   }
-  /// Connects as the peer does, with this secret; the question is answered by yes.
-  TcpWelcome connect(UniqueFd& connection, const TcpSecret& secret) {
+  /// Connects as the peer does, with this secret; the question that follows.
+  UniqueFd greet(UniqueFd& connection, const TcpSecret& secret) {
     connection = knock(qp.number());
     TcpGreeting greeting;
     greeting.kind = GreetingKind::kConnection;
@@ -68,7 +68,11 @@ struct Called {
     greeting.token = 77;
     greeting.secret = secret;
     say(connection, greeting);
-    const UniqueFd question = next_question();
+    return next_question();
+  }
+  /// The same; the question is answered by yes.
+  TcpWelcome connect(UniqueFd& connection, const TcpSecret& secret) {
+    const UniqueFd question = greet(connection, secret);
     EXPECT_EQ(welcome(question), 0);
     return hear<TcpWelcome>(connection);
   }
@@ -133,6 +137,20 @@ TEST(TcpPairing, TheTargetItselfIsGivenRequestsAgain) {
   welcome(scene.connection);
   scene.post();
   EXPECT_EQ(scene.next_request().opcode, IBV_WR_SEND);
+}
+
+/// The peer's connection is one of its life before, too, and ends with that: what is sent there is lost.
+TEST(TcpPairing, AGreetingOfTheLifeBeforeIsNotWelcomedInTheNext) {
+  Called scene;
+  UniqueFd before;
+  const UniqueFd question = scene.greet(before, kPeers);
+  ASSERT_EQ(scene.qp.to_state(IBV_QPS_RESET), 0);
+  scene.qp.connect_to(scene.peer.number);
+  EXPECT_EQ(hear<TcpWelcome>(before).answer, Welcome::kNotYet);
+  EXPECT_TRUE(is_closed(before));
+  EXPECT_TRUE(is_closed(question)) << "nobody waits for the answer";
+  UniqueFd next;
+  EXPECT_EQ(scene.connect(next, kPeers).answer, Welcome::kYes);
 }
 
 /// A process of an older version is told so at once, in the twelve bytes that it reads.
