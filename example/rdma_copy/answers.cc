@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "rdmacomm/base/wire.h"
-
 namespace rdmacomm::copying {
 
 Answers::Answers(RDMAStream& stream, const Events& events, Work& work) : stream_(stream), events_(events), work_(work) {
@@ -91,18 +89,15 @@ Status Answers::take(const Frame& frame) {
 }
 
 Status Answers::take_sums(std::span<const std::byte> payload) {
+  const auto hashes = Hashes::decode(payload);
+  if (!hashes) return hashes.status();
   {
     const std::lock_guard lock(mutex_);
     const std::uint64_t due = have_ && have_->base != Have::Base::kNone ? have_->blocks() - sums_.size() : 0;
-    if (payload.size() % kSumsBytes != 0 || payload.size() / kSumsBytes > due) {
+    if (hashes->blocks.size() > due) {
       return make_error(Errc::kBadMessage, "the other side sends hashes of blocks that it does not have");
     }
-    WireReader reader(payload);
-    while (reader.remaining() > 0) {
-      BlockSums& sums = sums_.emplace_back();
-      sums.rolling = reader.get<std::uint32_t>();
-      std::ranges::copy(reader.take(sizeof(BlockHash)), sums.hash.begin());
-    }
+    sums_.insert(sums_.end(), hashes->blocks.begin(), hashes->blocks.end());
   }
   changed_.notify_all();
   return {};

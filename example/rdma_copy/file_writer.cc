@@ -10,7 +10,6 @@
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/file_reader.h"
 #include "rdmacomm/base/system_call.h"
-#include "rdmacomm/base/wire.h"
 
 namespace rdmacomm::copying {
 namespace {
@@ -111,16 +110,14 @@ Status FileWriter::tell(FrameWriter& writer) {
       // What cannot be read, or has become shorter meanwhile, is the same as nothing.
       std::ranges::fill(want.subspan(got ? *got : 0), std::byte{});
     }
-    WireWriter hashes;
+    Hashes hashes;
     for (std::size_t block = 0; block < want.size(); block += have_.block_bytes) {
       const std::size_t count = std::min<std::size_t>(have_.block_bytes, want.size() - block);
-      const BlockSums sums = !hole                   ? sums_of(want.subspan(block, count))
-                             : count == zeros.size() ? zero_sums
-                                                     : sums_of(std::span(zeros).first(count));
-      hashes.put(sums.rolling);
-      hashes.put_bytes(sums.hash);
+      hashes.blocks.push_back(!hole                   ? sums_of(want.subspan(block, count))
+                              : count == zeros.size() ? zero_sums
+                                                      : sums_of(std::span(zeros).first(count)));
     }
-    if (Status said = writer.put(FrameKind::kHashes, hashes.bytes()); !said.ok()) return said;
+    if (Status said = writer.put(FrameKind::kHashes, hashes.encode()); !said.ok()) return said;
   }
   return writer.flush();
 }

@@ -124,6 +124,28 @@ Result<Have> Have::decode(std::span<const std::byte> bytes) {
   return have;
 }
 
+std::vector<std::byte> Hashes::encode() const {
+  WireWriter writer;
+  for (const BlockSums& block : blocks) {
+    writer.put(block.rolling);
+    writer.put_bytes(block.hash);
+  }
+  return writer.take();
+}
+
+Result<Hashes> Hashes::decode(std::span<const std::byte> bytes) {
+  if (bytes.size() % kBytesOfBlock != 0) return bad("list of hashes");
+  Hashes hashes;
+  hashes.blocks.reserve(bytes.size() / kBytesOfBlock);
+  WireReader reader(bytes);
+  while (reader.remaining() > 0) {
+    BlockSums& block = hashes.blocks.emplace_back();
+    block.rolling = reader.get<std::uint32_t>();
+    std::ranges::copy(reader.take(sizeof(BlockHash)), block.hash.begin());
+  }
+  return hashes;
+}
+
 std::uint32_t hash_block_bytes(std::uint64_t size) noexcept {
   std::uint32_t bytes = Have::kLeastBlock;
   while (bytes < Have::kMostBlock && size / bytes >= Have::kMostBlocks) bytes *= 2;

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "rdma_copy/block_hashes.h"
 #include "rdmacomm/base/result.h"
 
 namespace rdmacomm::copying {
@@ -107,7 +108,17 @@ struct Have {
   /// kBadMessage
   [[nodiscard]] static Result<Have> decode(std::span<const std::byte> bytes);
 };
-inline constexpr std::size_t kSumsBytes = 20;  ///< of a block: the rolling sum, the hash
+/// Those of the next blocks. A value.
+struct Hashes {
+  static constexpr std::size_t kBytesOfBlock = 20;  ///< the rolling sum, the hash
+
+  std::vector<BlockSums> blocks = {};
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage: the last one is cut off
+  [[nodiscard]] static Result<Hashes> decode(std::span<const std::byte> bytes);
+  bool operator==(const Hashes&) const = default;
+};
 /// The block size for a file of so many bytes: small, so that few bytes are sent for a change, and kMostBlocks at most.
 [[nodiscard]] std::uint32_t hash_block_bytes(std::uint64_t size) noexcept;
 

@@ -7,19 +7,8 @@
 #include "connector/socket.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/wire.h"
 
 namespace rdmacomm {
-namespace {
-
-Result<std::string> decode_tag(std::span<const std::byte> payload) {
-  WireReader reader(payload);
-  std::string tag = printable(reader.get_text(), 255);
-  if (!reader.ok() || reader.remaining() > 0) return make_error(Errc::kBadMessage, "a BARRIER without a proper tag");
-  return tag;
-}
-
-}  // namespace
 
 Connector::Connector(std::unique_ptr<ByteStream> stream) : stream_(std::move(stream)) {}
 
@@ -104,16 +93,15 @@ Result<std::vector<std::byte>> Connector::expect_message(MessageType type, Deadl
 Status Connector::sync_with_peer(std::string_view tag, Deadline deadline) {
   if (tag.size() > 255) return make_error(Errc::kInvalidArgument, "a barrier's tag has at most 255 bytes");
   const std::string mine = printable(tag, 255);
-  WireWriter writer;
-  writer.put_text(mine);
+  const std::vector<std::byte> payload = BarrierTag{mine}.encode();
   if (enter_barrier(mine)) {
-    Status sent = send_message(MessageType::kBarrier, writer.bytes(), deadline);
+    Status sent = send_message(MessageType::kBarrier, payload, deadline);
     if (!sent) {
       leave_barrier(mine, true);
       return sent;
     }
   }
-  Status met = meet_at_barrier(mine, writer.bytes(), deadline);
+  Status met = meet_at_barrier(mine, payload, deadline);
   leave_barrier(mine, met.ok());
   return met;
 }
@@ -159,9 +147,9 @@ Error Connector::late_at_barrier(const std::string& tag) const {
   const std::string here = "at barrier '" + tag + "': ";
   for (const Message& each : inbox_) {
     if (each.type != MessageType::kBarrier) continue;
-    const auto theirs = decode_tag(each.payload);
-    if (!theirs || barriers_.contains(*theirs)) continue;
-    return make_error(Errc::kWrongState, here + who() + " is at '" + *theirs + "'; both must give the same tag");
+    const auto theirs = BarrierTag::decode(each.payload);
+    if (!theirs || barriers_.contains(theirs->text)) continue;
+    return make_error(Errc::kWrongState, here + who() + " is at '" + theirs->text + "'; both must give the same tag");
   }
   const Error late_one = late("sent no BARRIER in time");
   return make_error(late_one.code, here + late_one.context);
@@ -336,7 +324,7 @@ void Connector::sort_in(Message message) {
     return end(PeerState::kLost, make_error(code, "says: " + reject->reason));
   }
   if (message.type == MessageType::kBarrier) {
-    if (const auto tag = decode_tag(message.payload); !tag) return fail_protocol(tag.error());
+    if (const auto tag = BarrierTag::decode(message.payload); !tag) return fail_protocol(tag.error());
   }
   inbox_bytes_ += message.payload.size();
   inbox_.push_back(std::move(message));

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kPayloadStep = std::size_t{64} << 10;
 constexpr std::size_t kMaxReasonBytes = 2000;
+constexpr std::size_t kMaxTagBytes = 255;
 
 std::string hex_and_text(std::span<const std::byte> bytes) {
   std::string hex;
@@ -77,7 +78,7 @@ const char* to_text(MessageType type) noexcept {
 std::size_t max_payload_bytes(MessageType type) noexcept {
   switch (type) {
     case MessageType::kHello: return 1024;
-    case MessageType::kBarrier: return 2 + 255;  // a text: its length, and the longest tag
+    case MessageType::kBarrier: return 2 + kMaxTagBytes;  // a text: its length, and the longest tag
     case MessageType::kReject: return 4096;
     case MessageType::kOffer:
     case MessageType::kAnswer:
@@ -222,6 +223,19 @@ Result<Reject> Reject::decode(std::span<const std::byte> payload) {
   const bool known = code > static_cast<unsigned>(Errc::kOk) && code <= static_cast<unsigned>(kMaxErrc);
   reject.code = known ? static_cast<Errc>(code) : Errc::kPeerRefused;
   return reject;
+}
+
+std::vector<std::byte> BarrierTag::encode() const {
+  WireWriter writer;
+  writer.put_text(printable(text, kMaxTagBytes));
+  return writer.take();
+}
+
+Result<BarrierTag> BarrierTag::decode(std::span<const std::byte> payload) {
+  WireReader reader(payload);
+  BarrierTag tag{.text = printable(reader.get_text(), kMaxTagBytes)};
+  if (!reader.ok() || reader.remaining() > 0) return wrong_payload("BARRIER", payload.size());
+  return tag;
 }
 
 }  // namespace rdmacomm

@@ -1,5 +1,6 @@
 #include "stream/segment.h"
 
+#include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/wire.h"
 #include "rdmacomm/stream/stream_options.h"
 
@@ -121,6 +122,32 @@ Result<Announcement> Announcement::decode(std::span<const std::byte> payload) {
   return bad_segment("announces " + std::to_string(region->length) + " bytes at " +
                      std::to_string(announcement.offset) + " of a message of " +
                      std::to_string(announcement.message_bytes));
+}
+
+std::vector<std::byte> StreamEnd::encode() const {
+  WireWriter writer;
+  writer.put(bytes);
+  return writer.take();
+}
+
+Result<StreamEnd> StreamEnd::decode(std::span<const std::byte> payload) {
+  WireReader reader(payload);
+  const StreamEnd end{.bytes = reader.get<std::uint64_t>()};
+  if (!reader.ok() || reader.remaining() > 0) return bad_segment("is an END of another length");
+  return end;
+}
+
+std::vector<std::byte> StreamAbort::encode() const {
+  WireWriter writer;
+  writer.put_text(printable(reason, kMaxAbortReason));
+  return writer.take();
+}
+
+Result<StreamAbort> StreamAbort::decode(std::span<const std::byte> payload) {
+  WireReader reader(payload);
+  StreamAbort abort{.reason = printable(reader.get_text(), kMaxAbortReason)};
+  if (!reader.ok() || reader.remaining() > 0) return bad_segment("is an ABORT without a proper reason");
+  return abort;
 }
 
 }  // namespace rdmacomm

@@ -86,6 +86,24 @@ struct Announcement {
   [[nodiscard]] static Result<Announcement> decode(std::span<const std::byte> payload);
 };
 
+/// The payload of kEnd. A value.
+struct StreamEnd {
+  std::uint64_t bytes = 0;  ///< that its sender has written
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// Returns  kBadMessage: another length
+  [[nodiscard]] static Result<StreamEnd> decode(std::span<const std::byte> payload);
+};
+
+/// The payload of kAbort. A value.
+struct StreamAbort {
+  std::string reason = {};  ///< one line; at most kMaxAbortReason bytes are sent
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// Returns  kBadMessage: truncated, or bytes left over. Unprintable bytes become '?'.
+  [[nodiscard]] static Result<StreamAbort> decode(std::span<const std::byte> payload);
+};
+
 constexpr std::size_t kMaxAbortReason = 400;
 /// Control segments have at most so many bytes behind the header.
 constexpr std::size_t kMaxControlBytes = 2 + kMaxAbortReason;

@@ -7,8 +7,6 @@
 
 #include "base/hot_inline.h"
 #include "rdmacomm/base/log.h"
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/wire.h"
 #include "stream/stream_link_guard.h"
 
 namespace rdmacomm {
@@ -297,9 +295,9 @@ Status StreamLink::on_control(const SegmentHeader& header, std::span<const std::
     default: break;
   }
   peer_aborted_ = true;
-  WireReader reader(payload);
-  const std::string reason = printable(reader.get_text(), kMaxAbortReason);
-  fail(make_error(Errc::kAborted, "the peer, " + endpoint_->peer() + ", has aborted the stream: " + reason));
+  const auto aborted = StreamAbort::decode(payload);
+  fail(make_error(Errc::kAborted, "the peer, " + endpoint_->peer() + ", has aborted the stream: " +
+                                      (aborted ? aborted->reason : "its reason cannot be read")));
   return {};
 }
 
@@ -342,11 +340,11 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_data(std::uint32_t slot, const Segment
 }
 
 Status StreamLink::on_end(std::span<const std::byte> payload) {
-  WireReader reader(payload);
-  const auto total = reader.get<std::uint64_t>();
-  if (end_received_ || message_rest_ > 0 || !reader.ok() || reader.remaining() > 0 || total != counts_.bytes_read) {
-    return broken("an end after " + std::to_string(total) + " bytes, of which " + std::to_string(counts_.bytes_read) +
-                  " have come");
+  const auto end = StreamEnd::decode(payload);
+  if (!end) return broken("an end whose length is told in " + std::to_string(payload.size()) + " bytes");
+  if (end_received_ || message_rest_ > 0 || end->bytes != counts_.bytes_read) {
+    return broken("an end after " + std::to_string(end->bytes) + " bytes, of which " +
+                  std::to_string(counts_.bytes_read) + " have come");
   }
   end_received_ = true;
   return {};

@@ -5,8 +5,6 @@
 
 #include "base/hot_inline.h"
 #include "rdmacomm/base/log.h"
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/wire.h"
 #include "stream/stream_link.h"
 #include "stream/stream_link_guard.h"
 
@@ -161,9 +159,7 @@ void StreamLink::pump() {
   if (end_wanted_ && !end_sent_ && ready_count_ == 0) {
     make_room_for_finished();
     if (failed_) return;
-    WireWriter writer;
-    writer.put(counts_.bytes_written);
-    end_sent_ = send_control(SegmentKind::kEnd, writer.bytes());
+    end_sent_ = send_control(SegmentKind::kEnd, StreamEnd{counts_.bytes_written}.encode());
   }
   if (end_read_ && !finished_sent_ && released_ == data_received_) {
     finished_sent_ = send_control(SegmentKind::kFinished, {});
@@ -252,9 +248,7 @@ void StreamLink::fail_post(std::error_code refused) {
 
 void StreamLink::send_abort(std::string_view reason) {
   if (left_ || !memory_) return;
-  WireWriter writer;
-  writer.put_text(printable(reason, kMaxAbortReason));
-  (void)send_control(SegmentKind::kAbort, writer.bytes());
+  (void)send_control(SegmentKind::kAbort, StreamAbort{std::string(reason)}.encode());
 }
 
 /// Requests are done in the order of their posts.

@@ -49,6 +49,9 @@ void check_payload(Bytes payload) {
   check_have(payload);
   check_data(payload);
   check_path(payload);
+  if (const auto hashes = check_decode<Hashes>(payload, Form::kOnlyOne)) {
+    RDMACOMM_FUZZ_CHECK(hashes->blocks.size() * Hashes::kBytesOfBlock == payload.size());
+  }
   (void)check_decode<Extent>(payload, Form::kOnlyOne);
   (void)check_decode<Same>(payload, Form::kOnlyOne);
   (void)check_decode<FileEnd>(payload, Form::kOnlyOne);
@@ -88,7 +91,8 @@ std::vector<Seed> seeds() {
   Entry link = file;
   link.target = "../notes.txt";
   const Have have{.id = 1, .base = Have::Base::kOld, .size = 10000, .block_bytes = hash_block_bytes(10000)};
-  const auto hashes = std::vector<std::byte>(have.blocks() * kSumsBytes, std::byte{0x5a});
+  const std::vector<std::byte> hashes =
+      Hashes{.blocks = std::vector(have.blocks(), BlockSums{.rolling = 0x5a5a5a5a, .hash = {}})}.encode();
   const Failure failure{.id = 2, .text = "/etc/shadow: permission denied"};
   const FileEnd end{.id = 1, .state = FileEnd::State::kWhole, .checksum = 0x0123456789abcdef};
   const auto job = frame(FrameKind::kJob, push.encode()) + frame(FrameKind::kPath, bytes_of("backup/today"));

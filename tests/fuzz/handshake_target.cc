@@ -1,4 +1,4 @@
-// The messages of a connection: the assembler, HELLO and REJECT.
+// The messages of a connection: the assembler, HELLO, REJECT and BARRIER.
 #include <cstring>
 #include <limits>
 
@@ -62,6 +62,10 @@ void check_payload(Bytes payload) {
     RDMACOMM_FUZZ_CHECK(packed(*reject).size() <= max_payload_bytes(MessageType::kReject));
     check_error(make_error(reject->code, "the peer says: " + reject->reason));
   }
+  if (const auto tag = check_decode<BarrierTag>(payload)) {
+    check_harmless(tag->text);
+    RDMACOMM_FUZZ_CHECK(tag->text.size() <= 255);
+  }
 }
 
 void run(Bytes input) {
@@ -84,8 +88,6 @@ std::vector<std::byte> frame(MessageType type, Bytes payload = {}) {
 std::vector<Seed> seeds() {
   const Hello hello{.node = "node7", .pid = 4711, .instance = 0x0123456789abcdef, .features = 1};
   const Reject reject{Errc::kServerBusy, "all 32 places are taken"};
-  WireWriter tag;
-  tag.put_text("ready");
   const auto user = bytes_of("some bytes of the application");
   auto future = frame(MessageType::kHello);
   future[4] = std::byte{2};
@@ -94,7 +96,8 @@ std::vector<Seed> seeds() {
       {"hello_payload", hello.encode()},
       {"reject", frame(MessageType::kReject, reject.encode())},
       {"reject_payload", reject.encode()},
-      {"hello_barrier_goodbye", frame(MessageType::kHello, hello.encode()) + frame(MessageType::kBarrier, tag.bytes()) +
+      {"hello_barrier_goodbye", frame(MessageType::kHello, hello.encode()) +
+                                    frame(MessageType::kBarrier, BarrierTag{"ready"}.encode()) +
                                     frame(MessageType::kGoodbye)},
       {"user_and_heartbeat", frame(MessageType::kUser, user) + frame(MessageType::kHeartbeat)},
       {"another_version", std::move(future)},

@@ -1,4 +1,4 @@
-// Segments of streams: headers, also as immediate data, HELLO and announcements.
+// Segments of streams: headers, also as immediate data, and what follows them.
 #include "fuzz/properties.h"
 #include "rdmacomm/stream/stream_options.h"
 #include "stream/segment.h"
@@ -50,6 +50,11 @@ void run(Bytes input) {
       RDMACOMM_FUZZ_CHECK(part->region.length > 0 && part->offset <= part->message_bytes);
       RDMACOMM_FUZZ_CHECK(part->region.length <= part->message_bytes - part->offset);
     }
+    (void)check_decode<StreamEnd>(payload, Form::kOnlyOne);
+    if (const auto aborted = check_decode<StreamAbort>(payload)) {
+      check_harmless(aborted->reason);
+      RDMACOMM_FUZZ_CHECK(aborted->reason.size() <= kMaxAbortReason);
+    }
   }
 }
 
@@ -72,18 +77,14 @@ std::vector<Seed> seeds() {
       .mode = StreamMode::kMessages, .immediate = true, .block_bytes = 65536, .read_blocks = 7, .part_bytes = 1 << 20};
   const Announcement part{.region = {.address = 4096, .length = 50, .rkey = 3}, .message_bytes = 80, .offset = 30};
   const auto data = fuzz::bytes_of("bytes of the stream");
-  WireWriter total;
-  total.put(std::uint64_t{19});
-  WireWriter reason;
-  reason.put_text("the disk is full");
   return {
       {"hello_of_bytes", segment(SegmentKind::kHello, bytes.encode())},
       {"hello_of_messages", segment(SegmentKind::kHello, messages.encode())},
       {"data", segment(SegmentKind::kData, data)},
       {"credit", segment(SegmentKind::kCredit, {})},
-      {"end", segment(SegmentKind::kEnd, total.bytes())},
+      {"end", segment(SegmentKind::kEnd, StreamEnd{19}.encode())},
       {"finished", segment(SegmentKind::kFinished, {})},
-      {"abort", segment(SegmentKind::kAbort, reason.bytes())},
+      {"abort", segment(SegmentKind::kAbort, StreamAbort{"the disk is full"}.encode())},
       {"announcement", segment(SegmentKind::kAnnounce, part.encode())},
       {"taken", segment(SegmentKind::kTaken, {}, 3)},
       {"immediate_data", immediate(SegmentKind::kData, data)},

@@ -574,7 +574,7 @@ TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
   ForgedServer server([&](FrameWriter& writer) {
     put(writer, FrameKind::kHave,
         Have{.id = 1, .base = Have::Base::kOld, .size = size, .block_bytes = Have::kMostBlock}.encode());
-    const std::vector<std::byte> sums(kSumsBytes * 1024);
+    const std::vector<std::byte> sums(Hashes::kBytesOfBlock * 1024);
     for (std::uint64_t block = 0; block < Have::kMostBlocks; block += 1024) put(writer, FrameKind::kHashes, sums);
     put(writer, FrameKind::kResult, Counts{.files = 1, .bytes = kLeastAsked}.encode());
   });

@@ -217,7 +217,7 @@ TEST_F(BadPeerTest, AnEndThatIsNotThere) {
 TEST_F(BadPeerTest, AnEndOfAnotherLength) {
   meet();
   (void)peer_->send({.kind = SegmentKind::kEnd}, pattern(7));
-  expect_refused("an end after");
+  expect_refused("told in 7 bytes");
 }
 
 TEST_F(BadPeerTest, BytesAfterTheEnd) {

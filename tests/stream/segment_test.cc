@@ -132,5 +132,23 @@ TEST(Announcement, WhatLeavesItsMessageIsRefused) {
   EXPECT_EQ(code(10, 10, ~std::uint64_t{0}), Errc::kBadMessage);
 }
 
+TEST(StreamEnd, IsOneNumber) {
+  const auto bytes = StreamEnd{.bytes = 19}.encode();
+  ASSERT_TRUE(StreamEnd::decode(bytes).has_value());
+  EXPECT_EQ(StreamEnd::decode(bytes)->bytes, 19U);
+  EXPECT_EQ(StreamEnd::decode(std::span(bytes).first(7)).code(), Errc::kBadMessage);
+  auto longer = bytes;
+  longer.push_back({});
+  EXPECT_EQ(StreamEnd::decode(longer).code(), Errc::kBadMessage);
+}
+
+TEST(StreamAbort, SaysWhyInOneLine) {
+  EXPECT_EQ(StreamAbort::decode(StreamAbort{"the disk is full"}.encode())->reason, "the disk is full");
+  EXPECT_EQ(StreamAbort::decode(StreamAbort{"one\ntwo"}.encode())->reason, "one?two");
+  const auto longest = StreamAbort{std::string(1000, 'x')}.encode();
+  EXPECT_EQ(longest.size(), kMaxControlBytes);
+  EXPECT_EQ(StreamAbort::decode(std::span(longest).first(100)).code(), Errc::kBadMessage);
+}
+
 }  // namespace
 }  // namespace rdmacomm

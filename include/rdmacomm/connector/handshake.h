@@ -117,4 +117,13 @@ struct Reject {
   [[nodiscard]] static Result<Reject> decode(std::span<const std::byte> payload);
 };
 
+/// The payload of kBarrier. A value.
+struct BarrierTag {
+  std::string text = {};  ///< one line; at most 255 bytes are sent
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage: truncated, or bytes left over. Unprintable bytes become '?'.
+  [[nodiscard]] static Result<BarrierTag> decode(std::span<const std::byte> payload);
+};
+
 }  // namespace rdmacomm
