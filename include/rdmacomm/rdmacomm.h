@@ -31,6 +31,7 @@
 #include "rdmacomm/connector/handshake.h"
 #include "rdmacomm/connector/host_address.h"
 #include "rdmacomm/connector/listener.h"
+#include "rdmacomm/connector/source_network.h"
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/connector/tcp_connector.h"
 #include "rdmacomm/connector/tcp_listener.h"

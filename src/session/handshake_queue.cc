@@ -1,15 +1,11 @@
 #include "session/handshake_queue.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
 
 namespace rdmacomm {
 namespace {
-
-constexpr std::size_t kNetworkBytes = 8;  // of an IPv6 address
 
 template <typename Map>
 int count_in(const Map& counts, const SourceNetwork& source) {
@@ -24,19 +20,6 @@ void take_one(Map& counts, const SourceNetwork& source) {
 }
 
 }  // namespace
-
-SourceNetwork SourceNetwork::of(std::string_view peer_address) {
-  std::string host(peer_address.substr(0, peer_address.rfind(':')));
-  if (host.starts_with('[')) host = host.substr(1, host.find_first_of("%]") - 1);
-  SourceNetwork source;
-  if (inet_pton(AF_INET6, host.c_str(), source.bytes.data()) == 1) {
-    std::fill(source.bytes.begin() + kNetworkBytes, source.bytes.end(), std::uint8_t{0});
-    return source;
-  }
-  source.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  if (inet_pton(AF_INET, host.c_str(), source.bytes.data() + 12) == 1) return source;
-  return {};
-}
 
 HandshakeQueue::HandshakeQueue(const Bounds& bounds, Random random) : bounds_(bounds), random_(std::move(random)) {}
 

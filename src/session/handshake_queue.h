@@ -1,31 +1,18 @@
 // handshake_queue.h - which of the connections that arrive may be in the handshake. Private to the session layer.
 #pragma once
 
-#include <array>
 #include <chrono>
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <list>
 #include <map>
 #include <optional>
-#include <string_view>
 #include <vector>
 
 #include "rdmacomm/base/deadline.h"
+#include "rdmacomm/connector/source_network.h"
 
 namespace rdmacomm {
-
-/// Where a connection comes from: one IPv4 address, or one IPv6 network of 64 bits, which is what one host can have
-/// addresses of at will. A value.
-struct SourceNetwork {
-  std::array<std::uint8_t, 16> bytes{};  ///< IPv4 in its mapped form; IPv6 without its interface identifier
-
-  /// peer_address  as Connector::peer_address(): "10.0.0.2:41234", "[2001:db8::1]:41234", "[fe80::1%eth0]:41234".
-  ///               All texts that contain no address are one source.
-  [[nodiscard]] static SourceNetwork of(std::string_view peer_address);
-  [[nodiscard]] auto operator<=>(const SourceNetwork&) const = default;
-};
 
 /// Shares the places in the handshake among the sources of connections, so that no source can keep another one out.
 ///

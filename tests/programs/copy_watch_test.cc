@@ -23,7 +23,6 @@
 #include "rdma_copy/watch.h"
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/rdmacomm.h"
-#include "support/client_source.h"
 
 namespace {
 
@@ -102,19 +101,6 @@ TEST(CopySeats, AreHalfForOneAddress) {
   EXPECT_THAT(seats.take("d").message(), HasSubstr("makes 4 copies already"));
   seats.give_back("a");
   EXPECT_TRUE(seats.take("a").ok());
-}
-
-TEST(CopySeats, AreHeldByHosts) {
-  for (const auto& [peer, holder] : std::vector<std::pair<const char*, const char*>>{
-           {"10.0.0.2:41234", "10.0.0.2"},
-           {"10.0.0.2:41234 (node7, pid 4711; data QPN 0x000012)", "10.0.0.2"},
-           {"[::ffff:10.0.0.2]:41234", "10.0.0.2"},
-           {"[2001:db8:1:2:3:4:5:6]:7", "2001:db8:1:2::"},
-           {"[2001:db8:1:2:ffff::1]:7 (node)", "2001:db8:1:2::"},
-           {"[::1]:7", "::1"},
-           {"[fe80::1%eth0]:7", "fe80::1"}}) {
-    EXPECT_EQ(programs::client_source(peer), holder) << peer;
-  }
 }
 
 Deadline in_time() {
