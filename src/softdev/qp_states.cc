@@ -443,6 +443,7 @@ bool SoftQp::wait_for_seen_initiators(Clock::time_point deadline, Wait how) noex
   // An initiator that dies here is noticed by the serving thread, which takes its flag down.
   const bool known = left_behind_.load(std::memory_order_relaxed);
   std::chrono::microseconds pause{0};
+  std::optional<Clock::time_point> writes_end;
   for (int looks = 0;; ++looks) {
     const std::uint32_t flag = view_.shared->busy.load(std::memory_order_seq_cst);
     if (flag == 0) return true;
@@ -451,9 +452,8 @@ bool SoftQp::wait_for_seen_initiators(Clock::time_point deadline, Wait how) noex
       continue;
     }
     const Clock::time_point now = Clock::now();
-    const bool longer = how == Wait::kUnlessByAddress && (flag & (kByAddress | kInOwnProcess)) != 0;
-    const bool in_time = !known && now < deadline;
-    if (!in_time && !(longer && ((flag & kInOwnProcess) != 0 || now < end_of_writes(now)))) break;
+    const bool over = known || now >= deadline;
+    if (over && (how == Wait::kBounded || !may_write_still(flag, now, writes_end))) break;
     pause = std::min(pause + std::chrono::microseconds(10), std::chrono::microseconds(1000));
     std::this_thread::sleep_for(pause);
   }
@@ -462,16 +462,23 @@ bool SoftQp::wait_for_seen_initiators(Clock::time_point deadline, Wait how) noex
   return false;
 }
 
-/// Until when a write by address may be under way whose initiator did not let go in time. It is taken back, so it is either under way in
-/// the system, and ends, or it never begins.
-SoftQp::Clock::time_point SoftQp::end_of_writes(Clock::time_point now) noexcept {
-  AddressWrite& write = view_.shared->write;
-  if (write.is_given()) {
-    // In this order: a thread that finds it taken back finds until when to wait.
-    writes_end_.store(now + kLongestCall, std::memory_order_seq_cst);
-    write.take_back();
+/// Whether an initiator with this flag, which did not let go in time, may yet write to memory by its address. Its call is taken back: it is
+/// either under way in the system, and ends, or it never begins. `end` is when that is so, of one wait: a call that is given later
+/// is none of those that this waits for, since its initiator looks again whether it may.
+bool SoftQp::may_write_still(std::uint32_t flag, Clock::time_point now,
+                             std::optional<Clock::time_point>& end) noexcept {
+  if ((flag & kInOwnProcess) != 0) return true;
+  if ((flag & kByAddress) == 0) return false;
+  if (!end) {
+    AddressWrite& write = view_.shared->write;
+    if (write.is_given()) {
+      // In this order: another thread that finds it taken back finds until when to wait.
+      writes_end_.store(now + kLongestCall, std::memory_order_seq_cst);
+      write.take_back();
+    }
+    end = writes_end_.load(std::memory_order_seq_cst);
   }
-  return writes_end_.load(std::memory_order_seq_cst);
+  return now < *end;
 }
 
 bool SoftQp::wait_until_idle(Clock::time_point deadline, Wait how) noexcept {

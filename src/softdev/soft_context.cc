@@ -367,14 +367,14 @@ int SoftContext::ensure_threads() {
 bool SoftContext::wait_until_idle() {
   await_visibility();  // one for all: it is a system call, and an interrupt of all processors
   const auto deadline = SoftQp::Clock::now() + kLongestRequest;
+  std::vector<std::shared_ptr<SoftQp>> targets = queue_pairs_.all();
+  for (auto& target : stragglers_.targets()) {  // those that are destroyed, too; each once
+    if (std::ranges::find(targets, target) == targets.end()) targets.push_back(std::move(target));
+  }
   bool idle = true;
-  const auto wait = [deadline, &idle](const auto& queue_pairs) {
-    for (const auto& qp : queue_pairs) {
-      idle = qp->wait_until_seen_idle(deadline, SoftQp::Wait::kUnlessByAddress) && idle;
-    }
-  };
-  wait(queue_pairs_.all());
-  wait(stragglers_.targets());  // those that are destroyed, too
+  for (const auto& qp : targets) {
+    idle = qp->wait_until_seen_idle(deadline, SoftQp::Wait::kUnlessByAddress) && idle;
+  }
   server_.wait_for_access();
   return idle;
 }

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -250,7 +251,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
   [[nodiscard]] bool may_be_at_work() const noexcept;
-  [[nodiscard]] Clock::time_point end_of_writes(Clock::time_point now) noexcept;
+  [[nodiscard]] bool may_write_still(std::uint32_t flag, Clock::time_point now,
+                                     std::optional<Clock::time_point>& end) noexcept;
   void fail_sends_locked() noexcept;
   /// The initiator that was at work here died: the next one finds the slot that it had begun to fill.
   void withdraw_unpublished() noexcept;

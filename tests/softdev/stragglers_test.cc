@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <memory>
+#include <thread>
 
 #include "softdev/datagrams.h"
 #include "softdev/hazard.h"
@@ -274,6 +276,63 @@ TEST(Stragglers, AWriteByAddressThatHasNotBegunIsTakenBack) {
   EXPECT_EQ(again.qpn, 0U) << "only that one is taken back: who may still write goes on";
   EXPECT_EQ(again.rkey, 8U);
   EXPECT_EQ(child.wait(), 0);
+}
+
+/// A peer that shares memory goes on giving an address.
+TEST(Stragglers, AWriteByAddressThatIsGivenAgainAndAgainIsWaitedForOnce) {
+  Node node;
+  Qp qp(node);
+  const Qp other(node);
+  qp.connect_to(other.number());
+  auto memory = std::make_unique<Memory>(node, 4096, kAllRemote, true);
+  int error = 0;
+  const auto peer = Peer::connect(qp.number(), error);
+  ASSERT_NE(peer, nullptr) << error;
+  const auto remote = peer->attach(qp.number(), 0, error);
+  ASSERT_NE(remote, nullptr) << error;
+  std::atomic<bool> over{false};
+  QpShared& shared = *remote->view.shared;
+  shared.busy.store(1 | kByAddress);
+  std::thread giver([&] {
+    while (!over) shared.write.give(memory->address(), 8, remote->busy_address);
+    shared.busy.store(0);
+  });
+  memory->mr.reset();
+  over = true;
+  giver.join();
+}
+
+/// What the target takes back is none of its initiator's errors.
+TEST(Stragglers, AWriteByAddressThatWasTakenBackIsDoneAgain) {
+  constexpr std::uint32_t kWrites = 2000;
+  Pair pair;
+  Memory from(pair.a_node);
+  Memory to(pair.b_node, 4096, kAllRemote, true);
+  int error = 0;
+  const auto peer = Peer::connect(pair.b.number(), error);
+  ASSERT_NE(peer, nullptr) << error;
+  const auto remote = peer->attach(pair.b.number(), 0, error);
+  ASSERT_NE(remote, nullptr) << error;
+  AddressWrite& write = remote->view.shared->write;
+  std::atomic<bool> over{false};
+  std::atomic<bool> may_take{false};
+  std::thread taker([&] {
+    while (!over) {
+      if (!may_take || !write.is_given()) continue;
+      write.take_back();
+      may_take = false;
+    }
+  });
+  for (std::uint32_t i = 1; i <= kWrites; ++i) {
+    write.take_back();  // what the last one has left
+    may_take = true;
+    std::memcpy(from.data, &i, sizeof(i));
+    ASSERT_EQ(pair.a.post(rdma_request(IBV_WR_RDMA_WRITE, i, to.address(), to.mr->rkey), from.slice(0, sizeof(i))), 0);
+    ASSERT_EQ(pair.a.next().status, IBV_WC_SUCCESS) << "write " << i;
+    ASSERT_EQ(std::memcmp(to.data, &i, sizeof(i)), 0) << "write " << i;
+  }
+  over = true;
+  taker.join();
 }
 
 /// Stopped in the middle of a SEND, it continues by a completion and an event for queues that are gone.
