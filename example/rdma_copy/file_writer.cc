@@ -83,7 +83,7 @@ Status FileWriter::find_base() {
 }
 
 Status FileWriter::create() {
-  const unsigned mode = (plan_.mode & 0777) | kOwnerWrites;  // the others only when it is whole
+  const unsigned mode = (plan_.mode & 0777) | kOwnerWrites;
   auto made = plan_.at_once ? NewFile::create_unnamed(plan_.folder, plan_.entry.name, mode, plan_.new_folder)
                             : NewFile::create(plan_.folder, plan_.entry.name, mode);
   if (!made) return made.error();
@@ -303,7 +303,7 @@ Status FileWriter::settle_old() {
 /// Where modes are not copied, a directory's default ACL has its say in that of a new file: nothing is added to it.
 unsigned FileWriter::wanted_mode() const noexcept {
   const bool as_made = !plan_.times && have_.base != Have::Base::kPartial;
-  return as_made ? plan_.mode & file_.mode() : plan_.mode;
+  return as_made ? plan_.mode & file_.made_mode() : plan_.mode;
 }
 
 Status FileWriter::set_attributes(int fd, unsigned has_mode, unsigned mode) {

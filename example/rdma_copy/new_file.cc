@@ -19,6 +19,8 @@ namespace {
 constexpr std::size_t kMostNameBytes = 255;
 constexpr const char* kSuffix = ".rdma_copy-partial";
 constexpr const char* kLinkSuffix = ".rdma_copy-link";
+/// So often a file is made anew that somebody else has locked before its maker.
+constexpr int kMostLocksLost = 10;
 
 Error new_file_failed() {
   return make_error(last_system_error(), "");
@@ -81,8 +83,16 @@ bool is_anothers(const struct stat& left) {
   return left.st_uid != ::geteuid();
 }
 
+/// Whether its lock may be another user's, for ever: it is no sign of a copy that goes on.
+bool may_be_locked_by_others(const struct stat& left) {
+  return (left.st_mode & 0077) != 0;
+}
+
 /// What has the name of an unfinished copy.
-enum class Left : std::uint8_t { kNothing, kAnothers };
+enum class Left : std::uint8_t {
+  kNothing,
+  kAnothers  ///< another user's, or another one's to lock: it is left alone
+};
 
 /// Removes the unfinished copy that this user has left. A copy that goes on holds the file's lock: only with the lock is it removed.
 Result<Left> remove_left(int folder, const std::string& partial) {
@@ -102,6 +112,7 @@ Result<Left> remove_left(int folder, const std::string& partial) {
   } else if (is_anothers(left)) {
     return Left::kAnothers;
   } else if (!lock(old.get())) {
+    if (may_be_locked_by_others(left)) return Left::kAnothers;
     return busy();
   } else if (!has_name(old.get(), folder, partial)) {
     return Left::kNothing;  // who had the lock has published it, or removed it; the name may be another one's by now
@@ -151,22 +162,35 @@ bool is_partial_name(std::string_view name) noexcept {
 Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mode) {
   if (name.size() > kMostNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
   std::string partial = partial_name(name);
-  for (;;) {
+  for (int tries = 0; tries < kMostLocksLost;) {
     UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (fd) {
-      if (!lock(fd.get())) return busy();  // that one removes it
-      struct stat made = {};
-      if (::fstat(fd.get(), &made) != 0) {
-        const Error why = new_file_failed();
-        ::unlinkat(folder, partial.c_str(), 0);
-        return why;
-      }
-      if (made.st_nlink > 0) return NewFile(folder, name, std::move(partial), std::move(fd), made);
-      continue;  // another one had the lock first, and took it for left behind
+    if (!fd) {
+      if (last_system_error() != std::errc::file_exists) return new_file_failed();
+      if (Status room = make_room(folder, partial); !room.ok()) return room.error();
+      continue;
     }
-    if (last_system_error() != std::errc::file_exists) return new_file_failed();
-    if (Status room = make_room(folder, partial); !room.ok()) return room.error();
+    struct stat made = {};
+    Status closed = ::fstat(fd.get(), &made) == 0 ? Status() : Status(new_file_failed());
+    NewFile file(folder, name, partial, std::move(fd), made);
+    if (closed.ok()) closed = file.close_to_others();
+    if (!closed.ok()) {
+      ::unlinkat(folder, partial.c_str(), 0);
+      return closed.error();
+    }
+    const bool is_locked = lock(file.fd());
+    if (is_locked && ::fstat(file.fd(), &made) == 0 && made.st_nlink > 0) return file;
+    // Another copy had the lock first, and took it for left behind; or another user who was as quick, and would keep it.
+    if (!is_locked) file.discard();
+    ++tries;
   }
+  return busy();
+}
+
+Status NewFile::close_to_others() {
+  const unsigned own = mode() & 0700;
+  if (own != mode() && ::fchmod(fd_.get(), own) != 0) return new_file_failed();
+  identity_.st_mode = (identity_.st_mode & ~07777U) | own;
+  return {};
 }
 
 Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, unsigned mode, bool new_folder) {
@@ -193,7 +217,10 @@ Result<LeftFile> NewFile::reopen(int folder, const std::string& name) {
   if (::fstat(fd.get(), &is) != 0) return new_file_failed();
   if (is_anothers(is)) return nothing();
   const Lock locked = take_lock(fd.get());
-  if (locked == Lock::kHeldByOther) return busy();
+  if (locked == Lock::kHeldByOther) {
+    if (may_be_locked_by_others(is)) return nothing();
+    return busy();
+  }
   // Now that nobody else writes or removes it.
   const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1;
   if (!whole || !has_name(is, folder, partial)) return nothing();

@@ -13,11 +13,12 @@
 
 namespace rdmacomm::copying {
 
-/// A file in the making: in the directory where it will be, as ".NAME.rdma_copy-partial" (or, of long names, a short one
-/// that is made from it; or, if that one is another user's, one that nobody can foresee), locked, so that nobody else writes it. It gets its name by publish(); what goes without stays as it
-/// is, for reopen(), unless discard() is called; but of create_unnamed() nothing stays. A resource that moves; does not own
-/// the directory.
 struct LeftFile;
+
+/// A file in the making: in the directory where it will be, as ".NAME.rdma_copy-partial" (or, of long names, a short one
+/// that is made from it; or, if another user has that one or may hold its lock, one that nobody can foresee), locked, so that nobody else
+/// writes it. It gets its name by publish(); what goes without stays as it is, for reopen(), unless discard() is called; but of
+/// create_unnamed() nothing stays. A resource that moves; does not own the directory.
 class NewFile {
  public:
   NewFile() = default;
@@ -25,7 +26,8 @@ class NewFile {
   NewFile& operator=(NewFile&& other) noexcept = default;
   ~NewFile() = default;
 
-  /// An empty one. What another copy of this user's has left behind under its name is removed.
+  /// An empty one. What another copy of this user's has left behind under its name is removed. Until it is published nobody else may open
+  /// it: who may can hold its lock.
   /// Returns  std::errc::text_file_busy: another copy of this user's writes it just now; filename_too_long; the system's error
   [[nodiscard]] static Result<NewFile> create(int folder, const std::string& name, unsigned mode);
   /// The same, but it has no name at all until publish(). For what is written at once: with ext4 that takes two thirds of
@@ -38,7 +40,9 @@ class NewFile {
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// That it had when it was made or reopened: not always the one that was asked for, as a directory may say otherwise.
+  /// That it got when it was made: not always the one that was asked for, as a directory may say otherwise. Of a reopened one, that it has.
+  [[nodiscard]] unsigned made_mode() const noexcept { return made_mode_; }
+  /// That it has.
   [[nodiscard]] unsigned mode() const noexcept { return identity_.st_mode & 07777; }
   /// The file becomes NAME, instead of a file or a link that has the name. Returns  the system's error: it is a
   /// directory, or something that is no file; no_such_file_or_directory: somebody has removed it meanwhile
@@ -52,13 +56,16 @@ class NewFile {
         name_(std::move(name)),
         partial_(std::move(partial)),
         fd_(std::move(fd)),
+        made_mode_(identity.st_mode & 07777),
         identity_(identity) {}
+  [[nodiscard]] Status close_to_others();
   [[nodiscard]] Status link_beside();
 
   int folder_ = -1;
   std::string name_;
   std::string partial_;  // its name until it has that one, if it has any
   UniqueFd fd_;
+  unsigned made_mode_ = 0;
   // Its st_dev and st_ino no other file has while this one is open. st_nlink 0: it is unnamed.
   struct stat identity_ = {};
 };

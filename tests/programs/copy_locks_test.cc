@@ -154,6 +154,34 @@ TEST_F(CopyLocks, OfAnotherUsersFileKeepNobodyOut) {
   EXPECT_EQ(left, "left");
 }
 
+TEST_F(CopyLocks, OfOnesOwnFileAreNobodyElses) {
+  const std::string partial = top / ".name.rdma_copy-partial";
+  const auto file = NewFile::create(folder.get(), "name", 0644);
+  ASSERT_TRUE(file.has_value());
+  struct stat is = {};
+  ASSERT_EQ(::stat(partial.c_str(), &is), 0);
+  EXPECT_EQ(is.st_mode & 0777U, 0600U) << "who may open it may lock it";
+  EXPECT_EQ(file->made_mode(), 0644U);
+  EXPECT_EQ(NewFile::create(folder.get(), "name", 0644).code(), std::errc::text_file_busy) << "it is another copy's";
+}
+
+/// As earlier versions made them.
+TEST_F(CopyLocks, OfAFileThatOthersMayOpenKeepNobodyOut) {
+  leave_partial();
+  const std::string partial = top / ".name.rdma_copy-partial";
+  ASSERT_EQ(::chmod(partial.c_str(), 0644), 0);
+  const UniqueFd held(::open(partial.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_EQ(::flock(held.get(), LOCK_EX), 0);
+  EXPECT_EQ(NewFile::reopen(folder.get(), "name").code(), std::errc::no_such_file_or_directory);
+  for (const bool unnamed : {false, true}) {
+    auto file =
+        unnamed ? NewFile::create_unnamed(folder.get(), "name", 0644) : NewFile::create(folder.get(), "name", 0644);
+    ASSERT_TRUE(file.has_value()) << file.error().message();
+    EXPECT_TRUE(file->publish().ok());
+    EXPECT_EQ(names().size(), 2U) << "it, and what is locked";
+  }
+}
+
 TEST_F(CopyLocks, AreTakenOfWritableFiles) {
   flock_wants_write = true;
   for (const bool unnamed : {false, true}) {

@@ -524,6 +524,7 @@ TEST_F(CopyNewFile, PublishesAndRemovesOnlyItself) {
 
 TEST_F(CopyNewFile, LeavesToOthersWhatTheyHaveLocked) {
   write(".name.rdma_copy-partial", "other's");
+  fs::permissions(top / ".name.rdma_copy-partial", fs::perms::owner_read | fs::perms::owner_write);
   const UniqueFd other(::open((top / ".name.rdma_copy-partial").c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::flock(other.get(), LOCK_EX), 0);
   EXPECT_EQ(NewFile::create(folder.get(), "name", 0644).code(), std::errc::text_file_busy);
