@@ -31,7 +31,11 @@ programs::Help help() {
           "and\n"
           "times a ping-pong of SENDs. Says which device, port, GID, MTU and queue pairs it used. What is done is "
           "said\n"
-          "on the client only; the server follows, and ends with its client's run.",
+          "on the client only; the server follows, and ends with its client's run. If all places of a server are "
+          "taken,\n"
+          "a client that does nothing for a second gives its place to one that waits; with large messages after 200 "
+          "ns\n"
+          "for each byte, at most 10 s.",
       .groups = {{"What is done", {{"size", "BYTES"}, {"iterations", "N"}}}, programs::mode_help()},
       .closing = "Exit status: 0 when all is well; 1, with one line on standard error that says why, when not.",
   };

@@ -20,7 +20,7 @@ Lane::Lane(const Parts& parts)
       side_(parts.side),
       yield_when_idle_(parts.yield_when_idle),
       guest_(parts.guest),
-      still_(parts.still + std::chrono::nanoseconds(100 * parts.plan.sizes.back())) {}
+      still_(parts.still + programs::time_on_slow_network(parts.plan.sizes.back())) {}
 
 std::error_code Lane::post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64_t id,
                            PostFlags flags) noexcept {

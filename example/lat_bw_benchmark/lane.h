@@ -35,7 +35,7 @@ class Lane {
     bool yield_when_idle;              ///< where this process has one CPU only, which others need, too
     programs::Guest* guest = nullptr;  ///< of a server: the client, whose progress is noted
     /// The peer is given up if for so long nothing is received and no operation completes. The largest message gets more
-    /// time than this: 100 ns a byte.
+    /// time than this: as time_on_slow_network().
     std::chrono::milliseconds still{60'000};
   };
   explicit Lane(const Parts& parts);

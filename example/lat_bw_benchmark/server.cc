@@ -18,9 +18,6 @@
 namespace rdmacomm::benchmark {
 namespace {
 
-/// How long a client waits for its turn, which is less than it waits for the server's answer.
-constexpr std::chrono::seconds kPlacePatience{5};
-
 /// What one client needs of the server.
 struct Job {
   std::string address = {};
@@ -42,16 +39,17 @@ int choose_cpu(const Plan& plan) {
 class BenchmarkServer final : public programs::DeliveringSession<ServerSession> {
  public:
   /// One client at a time is measured with; it has all the memory.
-  BenchmarkServer(SessionOptions options, const ModesAndAdapter& connection, std::chrono::milliseconds rest)
-      : DeliveringSession(std::move(options)),
-        places_({.guests = 1, .guests_of_a_host = 1, .rest = rest}),
+  BenchmarkServer(const ServerOptions& options, const ModesAndAdapter& connection)
+      : DeliveringSession(options.connection.session),
+        places_({.guests = 1, .guests_of_a_host = 1, .rest = options.rest}),
+        place_patience_(options.place_patience),
         connection_(connection) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     auto plan = unpack<Plan>(peer.private_data);
     if (!plan) return plan.error();
     if (Status fits = check_limits(*device(), *plan); !fits.ok()) return fits;
-    auto guest = places_.admit(peer.address, Workspace::bytes_for(*plan), Deadline::after(kPlacePatience));
+    auto guest = places_.admit(peer.address, Workspace::bytes_for(*plan), Deadline::after(place_patience_));
     if (!guest) return guest.error();
     const Status apart = programs::give_own_domain(hca, device());
     auto workspace = apart.ok() ? Workspace::create(*device(), *plan, hca.domain) : apart.error();
@@ -118,6 +116,7 @@ class BenchmarkServer final : public programs::DeliveringSession<ServerSession> 
   }
 
   programs::GuestPlaces places_;
+  const std::chrono::milliseconds place_patience_;
   const ModesAndAdapter connection_;
   std::mutex mutex_;
   std::optional<Job> job_;  // of the client that has the place
@@ -170,20 +169,21 @@ class Follower {
     guest_.set_pause(most);
     guest_.set_working(false);
   }
-  /// How long `count` iterations can take on a slow network: a millisecond and 10 ns a byte for each. A plan is its client's word
-  /// only: never more than ServerOptions::unseen.
+  /// How long `count` messages can take on a slow network: a millisecond for each and the time of its bytes. A plan is its
+  /// client's word only: never more than ServerOptions::unseen.
   [[nodiscard]] std::chrono::milliseconds time_for(std::uint64_t count, const Order& order) const {
-    const std::uint64_t each_us = 1000 + cells_[order.cell].bytes / 100;
-    return std::min(unseen_, std::chrono::milliseconds(count * each_us / 1000));
+    const std::chrono::milliseconds each_waits(count);
+    return std::min(unseen_, each_waits + programs::time_on_slow_network(count * cells_[order.cell].bytes));
   }
-  /// How long a part of which the server sees nothing can take: four times what the plan says, or as its iterations do.
+  /// How long a part of which the server sees nothing can take: four times what the plan says, and the operations then in flight,
+  /// or as its iterations do.
   [[nodiscard]] std::chrono::milliseconds longest(const Order& order) const {
     if (plan_.duration_us == 0) return time_for(order.iterations, order);
-    return std::min(unseen_, std::chrono::milliseconds(4 * plan_.duration_us / 1000));
+    return std::min(unseen_, std::chrono::milliseconds(4 * plan_.duration_us / 1000) + longest_step(order));
   }
-  /// How long nothing can move in a part that the server takes part in: as long as all operations in flight take.
+  /// How long nothing can move in a part that the server takes part in: as long as all operations in flight take, both ways.
   [[nodiscard]] std::chrono::milliseconds longest_step(const Order& order) const {
-    return time_for(std::min(order.iterations, plan_.queue_depth), order);
+    return time_for(std::uint64_t{2} * std::min(order.iterations, plan_.queue_depth), order);
   }
   Status carry_out(const Order& order) {
     if (order.cell >= cells_.size())
@@ -249,8 +249,8 @@ Run serve(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const prog
 }  // namespace
 
 Status run_server(const ServerOptions& options) {
-  const auto session = make_session<BenchmarkServer>(
-      options.connection.session, ModesAndAdapter{options.connection.adapter, options.modes}, options.rest);
+  const auto session =
+      make_session<BenchmarkServer>(options, ModesAndAdapter{options.connection.adapter, options.modes});
   if (Status started = session->start(); !started.ok()) return started;
   options.listening(session->port());
   const programs::TickClock clock;

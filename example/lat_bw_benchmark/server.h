@@ -22,6 +22,8 @@ struct ServerOptions {
   /// How long a client may measure without the server seeing anything of it, whatever its plan says. After that it gives way,
   /// too; where the server takes part in the measurement, it then ends it even if no other client waits.
   std::chrono::milliseconds unseen{60'000};
+  /// How long a client waits for its turn: less than it waits for the server's answer.
+  std::chrono::milliseconds place_patience{5000};
 };
 
 /// Serves one client after the other: one, or any number with keep_serving. A client that comes while another one is

@@ -1,5 +1,6 @@
 #include "ping_pong/server.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -8,8 +9,10 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "ping_pong/common.h"
@@ -23,8 +26,10 @@
 namespace rdmacomm::ping_pong {
 namespace {
 
-/// How long a client waits for a place, which is less than it waits for the server's answer.
-constexpr std::chrono::seconds kPlacePatience{5};
+/// How long the server may see nothing of a client: one message each way is in flight.
+std::chrono::milliseconds longest_pause(const Terms& terms) {
+  return std::min<std::chrono::milliseconds>(kPatience, programs::time_on_slow_network(2 * terms.size));
+}
 
 /// What the server has for one client. Its memory goes after its endpoint.
 struct Seat {
@@ -43,6 +48,7 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
                  .shared_bytes = ServerOptions::kSharedBytes,
                  .rest = options.rest,
                  .turn = options.turn}),
+        place_patience_(options.place_patience),
         adapter_(options.connection.adapter),
         modes_(options.modes) {}
 
@@ -50,8 +56,9 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     const auto terms = Terms::decode(peer.private_data);
     if (!terms) return terms.error();
-    auto guest = places_.admit(peer.address, Memory::bytes_for(*terms), Deadline::after(kPlacePatience));
+    auto guest = places_.admit(peer.address, Memory::bytes_for(*terms), Deadline::after(place_patience_));
     if (!guest) return guest.error();
+    (*guest)->set_pause(longest_pause(*terms));
     const Status apart = programs::give_own_domain(hca, device());
     auto memory = apart.ok() ? Memory::create(*device(), *terms, hca.domain) : apart.error();
     if (!memory) {
@@ -121,6 +128,7 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
   }
 
   programs::GuestPlaces places_;
+  const std::chrono::milliseconds place_patience_;
   const AdapterConfig adapter_;
   const programs::ModeFlags modes_;
   std::mutex mutex_;
@@ -140,17 +148,17 @@ class ServerGame {
 
   Status play() {
     for (;;) {
-      const auto question = endpoint_.receive_message(Deadline::after(kPatience));
+      const auto question = with_client([&] { return endpoint_.receive_message(Deadline::after(kPatience)); });
       if (!question) return question.error();
       if (question->size() != 1) return make_error(Errc::kBadMessage, "a question of " + endpoint_.peer() + " is none");
       const auto step = static_cast<Step>(question->front());
       if (!is_new(step)) return make_error(Errc::kBadMessage, endpoint_.peer() + " asks for the same step again");
-      guest_.note_progress();
       if (!std::exchange(asked_, true)) memory_.fill_for_peer();
       std::string wrong;
       if (Status seen = look(step, wrong); !seen.ok()) return seen;
       const auto answer = std::as_bytes(std::span(wrong));
-      if (Status sent = endpoint_.send_message(answer, Deadline::after(kPatience)); !sent.ok()) return sent;
+      Status sent = with_client([&] { return endpoint_.send_message(answer, Deadline::after(kPatience)); });
+      if (!sent.ok()) return sent;
       if (step == Step::kAnswer) return ping_pong();
     }
   }
@@ -159,6 +167,21 @@ class ServerGame {
   [[nodiscard]] bool asked() const noexcept { return asked_; }
 
  private:
+  /// Does what waits for the client. All else is the server's own work, during which the client does not rest.
+  template <typename Wait>
+  std::invoke_result_t<const Wait&> with_client(const Wait& wait) {
+    guest_.set_working(false);
+    auto result = wait();
+    guest_.note_progress();
+    guest_.set_working(true);
+    return result;
+  }
+  Status wait_for_completion() {
+    return with_client([&] { return wait_for(delivery_, endpoint_, 1, done_); });
+  }
+  Status synchronize(std::string_view tag) {
+    return with_client([&] { return endpoint_.sync_with_peer(tag, Deadline::after(kPatience)); });
+  }
   /// Does this side's part of a step. `wrong` says what the client did not do right.
   /// Returns  an error where the server cannot go on
   Status look(Step step, std::string& wrong) {
@@ -191,7 +214,7 @@ class ServerGame {
   }
   /// A message must be there, of that kind; then the next receive is posted.
   Status take(Step step, Operation operation, bool immediate, std::string& wrong) {
-    if (Status received = wait_for(delivery_, endpoint_, 1, done_); !received.ok()) return received;
+    if (Status received = wait_for_completion(); !received.ok()) return received;
     const Completion& completion = done_.front();
     if (completion.operation != operation || completion.bytes != terms_.size) {
       wrong =
@@ -211,14 +234,13 @@ class ServerGame {
     fill_for(memory_.out().bytes(), step);
     if (const auto failed = channel_.post_send(memory_.out(), 1))
       return make_error(failed, "cannot post to " + endpoint_.peer());
-    return wait_for(delivery_, endpoint_, 1, done_);
+    return wait_for_completion();
   }
 
   Status ping_pong() {
-    if (Status ready = endpoint_.sync_with_peer("ping-pong", Deadline::after(kPatience)); !ready.ok()) return ready;
+    if (Status ready = synchronize("ping-pong"); !ready.ok()) return ready;
     for (std::uint32_t i = 0; i < terms_.iterations; ++i) {
-      if (Status asked = wait_for(delivery_, endpoint_, 1, done_); !asked.ok()) return asked;
-      guest_.note_progress();
+      if (Status asked = wait_for_completion(); !asked.ok()) return asked;
       if (i + 1 < terms_.iterations) {
         if (Status posted = post_receive(); !posted.ok()) return posted;
       }
@@ -226,7 +248,7 @@ class ServerGame {
         return make_error(failed, "cannot post to " + endpoint_.peer());
       }
     }
-    return endpoint_.sync_with_peer("the end", Deadline::after(kPatience));
+    return synchronize("the end");
   }
 
   EndPoint& endpoint_;

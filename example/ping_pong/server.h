@@ -21,10 +21,13 @@ struct ServerOptions {
   programs::ConnectionFlags connection = {};
   programs::ModeFlags modes = {};
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
-  /// A client that has done nothing for so long gives its place to one that waits, if all places are taken.
+  /// A client that has done nothing for this long, or for the time of a message each way (time_on_slow_network(), at most
+  /// kPatience), gives its place to one that waits, if all places are taken.
   std::chrono::milliseconds rest{1000};
   /// A client that has had a place for so long gives it to one of a host that has none, if all places are taken.
   std::chrono::milliseconds turn{60'000};
+  /// How long a client waits for a place: less than it waits for the server's answer.
+  std::chrono::milliseconds place_patience{5000};
 };
 
 /// Serves clients beside each other: until one of them has had its run, or any number with keep_serving. A client that leaves

@@ -32,6 +32,11 @@ struct PlaceLimits {
   std::optional<std::chrono::milliseconds> turn = {};
 };
 
+/// How long `bytes` take on a slow network: 100 ns each. A server sees nothing of its client while they are on the way.
+[[nodiscard]] constexpr std::chrono::milliseconds time_on_slow_network(std::uint64_t bytes) noexcept {
+  return std::chrono::milliseconds(bytes / 10'000);
+}
+
 /// One client that has a place. Threads: any.
 class Guest {
  public:

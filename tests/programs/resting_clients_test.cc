@@ -46,13 +46,17 @@ ModeFlags sleeping() {
 /// A server that ends after one run, on a thread.
 template <typename Options>
 struct RunningServer {
-  RunningServer(Status (*run)(const Options&), milliseconds rest, ThreadMode threads = ThreadMode::kApplication) {
+  RunningServer(Status (*run)(const Options&), milliseconds rest, ThreadMode threads = ThreadMode::kApplication,
+                milliseconds place_patience = milliseconds(5000)) {
     std::promise<std::uint16_t> listening;
     outcome = std::async(std::launch::async, [=, port_of = &listening] {
-      return run({.connection = flags_for({"", 0}),
-                  .modes = {.polling = PollingMode::kAdaptive, .threads = threads},
-                  .listening = [port_of](std::uint16_t at) { port_of->set_value(at); },
-                  .rest = rest});
+      Options options;
+      options.connection = flags_for({"", 0});
+      options.modes = {.polling = PollingMode::kAdaptive, .threads = threads};
+      options.listening = [port_of](std::uint16_t at) { port_of->set_value(at); };
+      options.rest = rest;
+      options.place_patience = place_patience;
+      return run(options);
     });
     port = listening.get_future().get();
   }
@@ -64,7 +68,9 @@ struct RunningServer {
 /// A client that gets through the handshake, and then does nothing.
 struct RestingClient : ClientSession {
   RestingClient(std::uint16_t port, std::vector<std::byte> said, std::size_t published = 0)
-      : ClientSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
+      : ClientSession(SessionOptions{.device = {.name = "soft0"},
+                                     .tcp = {.connect_timeout = milliseconds(2000)},
+                                     .address = {"127.0.0.1", port}}),
         says(std::move(said)),
         published_bytes(published) {}
   ~RestingClient() override { stop(); }
@@ -115,7 +121,8 @@ Status play(const HostPort& server) {
 }
 
 TEST(PingPongServer, TakesNoMemoryForClientsThatRest) {
-  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
+  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1), ThreadMode::kApplication,
+                                                 milliseconds(100));
   const auto strangers = resting_players(8, server.port, 64 * kMiB);
   EXPECT_GE(connect_all(resting_players(1, server.port, 1)),
             1u);  // what a connection itself takes is there from now on
@@ -154,6 +161,35 @@ TEST(PingPongServer, AClientThatRestsGivesItsPlaceToOneOfTheSameHost) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
+/// Flags of a client that asks once for a place, and not again.
+ConnectionFlags asking_once(std::uint16_t port) {
+  ConnectionFlags flags = flags_for({"127.0.0.1", port});
+  flags.session.tcp.connect_timeout = milliseconds(100);
+  return flags;
+}
+
+// The server sees nothing of a client whose message is in flight.
+TEST(PingPongServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTake) {
+  constexpr std::uint64_t kLarge = 44 * kMiB;  // one such client at a time
+  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1), ThreadMode::kApplication,
+                                                 milliseconds(300));
+  const auto client = make_session<RestingClient>(server.port, ping_pong::Terms{.size = kLarge}.encode());
+  const auto endpoint = client->connect();
+  ASSERT_TRUE(endpoint.has_value());
+  const auto is_answered = [&](std::uint8_t step) {
+    const std::byte question{step};
+    const Deadline soon = Deadline::after(std::chrono::seconds(20));
+    return (*endpoint)->send_message({&question, 1}, soon).ok() && (*endpoint)->receive_message(soon).has_value();
+  };
+  for (const std::uint8_t read_or_fetch_add : {std::uint8_t{4}, std::uint8_t{5}}) {
+    const Status refused = ping_pong::run_client(asking_once(server.port), {.size = kLarge}, sleeping());
+    EXPECT_THAT(refused.message(), testing::HasSubstr("busy"));
+    ASSERT_TRUE(is_answered(read_or_fetch_add));
+  }
+  (*endpoint)->stop();
+  EXPECT_FALSE(server.outcome.get().ok());
+}
+
 TEST(PingPongServer, AClientThatLeavesAtOnceHasHadNoRun) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(connect_all(resting_players(1, server.port, 64)), 1u);
@@ -175,12 +211,16 @@ TEST(PingPongServer, AClientThatAsksForAStepAgainIsRefused) {
   EXPECT_THAT(server.outcome.get().message(), testing::HasSubstr("asks for the same step again"));
 }
 
-Status measure(const HostPort& server) {
+Status measure(const ConnectionFlags& connection) {
   testing::internal::CaptureStdout();
   const Status outcome = benchmark::run_client(
-      {.connection = flags_for(server), .modes = sleeping(), .plan = benchmark::short_plan(), .json_path = ""});
+      {.connection = connection, .modes = sleeping(), .plan = benchmark::short_plan(), .json_path = ""});
   const std::string said = testing::internal::GetCapturedStdout();
   return outcome;
+}
+
+Status measure(const HostPort& server) {
+  return measure(flags_for(server));
 }
 
 // The server hears of a client that measures for long.
@@ -283,6 +323,25 @@ TEST(BenchmarkServer, AClientThatOrdersRoundTripsAndSendsNothingGivesWay) {
             benchmark::TestKind::kLat, 1, true, [](benchmark::ServerOptions options) { return options; }, polling),
         testing::HasSubstr("did nothing while another one waited"));
   }
+}
+
+// The server takes part in this one, and sees nothing while a message is in flight.
+TEST(BenchmarkServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTake) {
+  benchmark::Plan plan = benchmark::short_plan();
+  plan.tests = {benchmark::TestKind::kLat};
+  plan.sizes = {32 * kMiB};
+  plan.queue_depth = 1;
+  RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1), ThreadMode::kApplication,
+                                                 milliseconds(1000));
+  const auto client =
+      make_session<RestingClient>(server.port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
+  const auto endpoint = client->connect();
+  ASSERT_TRUE(endpoint.has_value()) << endpoint.error().message();
+  ASSERT_NO_FATAL_FAILURE(order(**endpoint, false));
+  EXPECT_THAT(measure(asking_once(server.port)).message(), testing::HasSubstr("busy"));
+  EXPECT_TRUE((*endpoint)->alive());
+  client->stop();
+  EXPECT_FALSE(server.outcome.get().ok());
 }
 
 // By its iterations it could rest for three hours.
