@@ -6,6 +6,7 @@
 #include "pipes/direct_outlet.h"
 #include "pipes/pipe_streams.h"
 #include "pipes/queue_outlet.h"
+#include "support/peer_loss.h"
 #include "support/program.h"
 
 namespace rdmacomm::pipes {
@@ -57,22 +58,36 @@ Status Outlets::connect(const std::vector<HostPort>& receivers) {
 }
 
 Status Outlets::connect_one(const HostPort& receiver) {
-  auto endpoint = session_->connect(receiver);
-  if (!endpoint) return endpoint.error();
-  auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel),
-                                 sender_stream(options_.terms, options_.borrowed_blocks),
-                                 Deadline::after(options_.connection.session.tcp.handshake_timeout));
-  if (!stream) return stream.error();
+  const TcpOptions& tcp = options_.connection.session.tcp;
+  const Deadline reached_by = Deadline::after(tcp.connect_timeout);
+  std::shared_ptr<EndPoint> endpoint;
+  std::unique_ptr<RDMAStream> stream;
+  // A receiver that lets another sender go first has got nothing of this one: nothing is lost by asking again.
+  for (;;) {
+    auto connected = session_->connect(receiver);
+    if (!connected) return connected.error();
+    endpoint = std::move(*connected);
+    auto opened = RDMAStream::open(endpoint, *endpoint->channel(kChannel),
+                                   sender_stream(options_.terms, options_.borrowed_blocks),
+                                   Deadline::after(tcp.handshake_timeout));
+    if (opened) {
+      stream = std::move(*opened);
+      break;
+    }
+    const Status why = programs::explained(*endpoint, opened.status());
+    if (why.code() != Errc::kServerBusy || reached_by.passed()) return why;
+    endpoint->stop();
+  }
   auto failed = [this](const Outlet& outlet, const Status& why) { on_failure(outlet.endpoint().peer(), why); };
   // Held from before the outlet looks whether its endpoint lives: if that ends later, on_disconnected() finds the outlet.
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Outlet> outlet;
   if (callbacks_.may_go_on) {
-    outlet = std::make_unique<DirectOutlet>(std::move(*endpoint), std::move(*stream), std::move(failed),
-                                            callbacks_.may_go_on);
+    outlet =
+        std::make_unique<DirectOutlet>(std::move(endpoint), std::move(stream), std::move(failed), callbacks_.may_go_on);
   } else {
     try {
-      outlet = std::make_unique<QueueOutlet>(std::move(*endpoint), std::move(*stream), std::move(failed));
+      outlet = std::make_unique<QueueOutlet>(std::move(endpoint), std::move(stream), std::move(failed));
     } catch (const std::system_error& error) {
       return make_error(error.code(), "cannot start a thread for another receiver; see `ulimit -u`");
     }

@@ -38,7 +38,7 @@ class Door final : public ServerSession {
   /// rest  as in ReceiverOptions
   Door(SessionOptions options, const PipeFlags& flags, const StopEvent& wake, std::chrono::milliseconds rest)
       : ServerSession(std::move(options)),
-        places_({.guests = 1, .guests_of_a_host = kWaiting, .rest = rest}),
+        places_({.guests = 1, .rest = rest}),
         flags_(flags),
         wake_(wake) {}
 
@@ -101,8 +101,6 @@ class Door final : public ServerSession {
   }
 
  private:
-  static constexpr int kWaiting = 16;  // senders of one host, at most
-
   /// Who has the place.
   struct Sender {
     std::string address = {};
@@ -115,7 +113,7 @@ class Door final : public ServerSession {
   /// A sender that finds the place taken tries again, unless this run is another one's.
   Error refusal(const Error& why) {
     const std::lock_guard lock(mutex_);
-    if (why.code != std::errc::device_or_resource_busy) return why;
+    if (why.code != Errc::kServerBusy) return why;
     if (sender_.taken)
       return make_error(Errc::kWrongState, "this rdma_recv has its sender already: " + sender_.address);
     return make_error(Errc::kServerBusy, "other senders wait for this rdma_recv, too");

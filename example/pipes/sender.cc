@@ -1,5 +1,6 @@
 #include "pipes/sender.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 
@@ -16,6 +17,9 @@ namespace {
 
 // More than a stream borrows, so that one is always filled: see Outlet. Another is between the two.
 constexpr int kMoreBlocks = 2;
+/// The first piece of input is small, so that a receiver soon has its first byte also on a slow network: until then other senders
+/// can take the place.
+constexpr std::size_t kFirstBytes = 4096;
 
 class Sender {
  public:
@@ -69,7 +73,9 @@ class Sender {
     for (;;) {
       const std::shared_ptr<const BufferSlice> block = store_->take();
       if (!block) return make_error(Errc::kStopped, "woken");
-      const auto got = input_.read(block->bytes());
+      const auto room =
+          progress_.bytes() == 0 ? block->bytes().first(std::min(kFirstBytes, block->bytes().size())) : block->bytes();
+      const auto got = input_.read(room);
       if (!got) return got.error();
       if (got->bytes > 0) {
         if (options_.terms.checksum) checksums_.add(checksum_, block->bytes().first(got->bytes), block);

@@ -1,7 +1,9 @@
 #include "support/guest_places.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "support/available_memory.h"
 #include "support/client_source.h"
@@ -29,8 +31,7 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
   guest->source_ = client_source(address);
   guest->bytes_ = bytes;
   std::unique_lock lock(mutex_);
-  const auto of_its_host = [&](const Newcomer& each) { return each.source == guest->source_; };
-  if (std::ranges::count_if(waiting_, of_its_host) >= limits_.guests_of_a_host) return busy();
+  refuse_one_of(guest->source_);
   const auto newcomer = waiting_.insert(waiting_.end(), {.source = guest->source_, .bytes = bytes});
   while (!fits(*newcomer) || !is_next(*newcomer)) {
     if (const Leaver leaver = find_leaver(*newcomer, clock_()); leaver.guest) {
@@ -38,15 +39,15 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
       leaver.guest->dismissed_ = true;
       const auto dismiss = std::exchange(leaver.guest->dismiss_, {});
       const Error why = make_error(
-          Errc::kPeerRefused, leaver.rests ? "this client did nothing while another one waited for its place"
-                                           : "a client of another host waited, and this one's host has had its share");
+          Errc::kServerBusy, leaver.rests ? "this client did nothing while another one waited for its place"
+                                          : "a client of another host waited, and this one's host has had its share");
       leaver.guest->told_ = why;
       lock.unlock();
       dismiss(why);
       lock.lock();
       continue;
     }
-    if (closed_ || deadline.passed()) {
+    if (closed_ || newcomer->refused || deadline.passed()) {
       waiting_.erase(newcomer);
       changed_.notify_all();
       return busy();
@@ -59,6 +60,23 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
   guest->since_ = guest->seen_at_ = clock_();
   guests_.push_back(guest);
   return guest;
+}
+
+GuestPlaces::Random GuestPlaces::seeded_random() {
+  return [engine = std::minstd_rand(std::random_device{}())](std::size_t below) mutable {
+    return std::uniform_int_distribution<std::size_t>(0, below - 1)(engine);
+  };
+}
+
+/// Another client of that host arrives: if as many wait already as may, one of these is refused.
+void GuestPlaces::refuse_one_of(const std::string& source) {
+  std::vector<Newcomer*> waiting;
+  for (Newcomer& each : waiting_) {
+    if (each.source == source && !each.refused) waiting.push_back(&each);
+  }
+  if (waiting.size() < static_cast<std::size_t>(limits_.waiting_of_a_host)) return;
+  waiting[random_(waiting.size())]->refused = true;
+  changed_.notify_all();
 }
 
 void GuestPlaces::set_dismissal(Guest& guest, std::function<void(const Error&)> dismiss) {
@@ -134,7 +152,7 @@ bool GuestPlaces::is_next(const Newcomer& newcomer) const {
   for (const Newcomer& other : waiting_) {
     if (&other == &newcomer) {
       arrived_before = false;
-    } else if (fits(other) && (rank(other) < own || (arrived_before && rank(other) == own))) {
+    } else if (!other.refused && fits(other) && (rank(other) < own || (arrived_before && rank(other) == own))) {
       return false;
     }
   }
@@ -199,7 +217,7 @@ Error GuestPlaces::busy() const {
   std::string whom;
   for (const auto& guest : guests_)
     whom = guests_.size() == 1 ? guest->address_ : std::to_string(guests_.size()) + " clients";
-  return make_error(std::make_error_code(std::errc::device_or_resource_busy),
+  return make_error(Errc::kServerBusy,
                     "this server is busy" + (whom.empty() ? std::string() : " with " + whom) + ": try again later");
 }
 

@@ -20,8 +20,9 @@ namespace rdmacomm::programs {
 
 /// Bounds of a server. A host is what client_source() makes of an address. A value.
 struct PlaceLimits {
-  int guests = 1;            ///< at a time, at least 1
-  int guests_of_a_host = 1;  ///< of these, of one host; no more of them wait for a place
+  int guests = 1;              ///< at a time, at least 1
+  int guests_of_a_host = 1;    ///< of these, of one host
+  int waiting_of_a_host = 16;  ///< for a place, at least 1
   /// Bytes of memory of all guests together, and half of it those of one host. A guest that needs more than half of it is served
   /// beside them, one such at a time.
   std::uint64_t shared_bytes = 0;
@@ -76,6 +77,10 @@ class Guest {
 ///   client's host would then have. That one has had its place for PlaceLimits::rest. The host with the largest share loses a
 ///   guest, the one that has been there longest: a client that is not made to hold a place is done before the others.
 /// - If no host has a larger share, PlaceLimits::turn decides.
+/// - If more than PlaceLimits::waiting_of_a_host clients of one host wait, one of those that waited before is refused, chosen at
+///   random: clients that rest and come again keep none of their host's other clients from waiting.
+///
+/// Clients that are refused or dismissed hear kServerBusy, so that those that have no connection yet try again.
 ///
 /// Clients are admitted before any memory is allocated for them, so what strangers can make a
 /// server allocate is bounded by PlaceLimits. Threads: any.
@@ -83,9 +88,14 @@ class GuestPlaces {
  public:
   using Clock = Deadline::Clock;
 
-  /// clock  by which guests rest
-  explicit GuestPlaces(const PlaceLimits& limits, std::function<Clock::time_point()> clock = Clock::now)
-      : limits_(limits), clock_(std::move(clock)) {}
+  /// Returns a number below its argument, which is at least 1; all of them equally often.
+  using Random = std::function<std::size_t(std::size_t)>;
+
+  /// clock   by which guests rest
+  /// random  by which clients that wait are refused
+  explicit GuestPlaces(const PlaceLimits& limits, std::function<Clock::time_point()> clock = Clock::now,
+                       Random random = seeded_random())
+      : limits_(limits), clock_(std::move(clock)), random_(std::move(random)) {}
   GuestPlaces(const GuestPlaces&) = delete;
   GuestPlaces& operator=(const GuestPlaces&) = delete;
 
@@ -93,7 +103,7 @@ class GuestPlaces {
   ///
   /// address  PeerInfo::address, by which leave() knows the guest
   /// bytes    of memory that is allocated for it
-  /// Returns  std::errc::device_or_resource_busy: no place before the deadline, or too many clients of its host wait;
+  /// Returns  kServerBusy: no place before the deadline, or refused because too many clients of its host wait;
   ///          std::errc::not_enough_memory: this machine has less than `bytes` left
   [[nodiscard]] Result<std::shared_ptr<Guest>> admit(const std::string& address, std::uint64_t bytes,
                                                      Deadline deadline);
@@ -114,6 +124,7 @@ class GuestPlaces {
   struct Newcomer {
     std::string source;
     std::uint64_t bytes;
+    bool refused = false;
   };
 
   /// One that is to be dismissed, and what it is told.
@@ -123,6 +134,8 @@ class GuestPlaces {
     std::uint64_t share = 0;  // its host's
   };
 
+  [[nodiscard]] static Random seeded_random();
+  void refuse_one_of(const std::string& source);
   [[nodiscard]] bool is_large(std::uint64_t bytes) const noexcept { return bytes > limits_.shared_bytes / 2; }
   [[nodiscard]] int guests_of(const std::string& source) const;
   [[nodiscard]] std::uint64_t shared_bytes_of(const std::string& source) const;
@@ -141,6 +154,7 @@ class GuestPlaces {
 
   const PlaceLimits limits_;
   const std::function<Clock::time_point()> clock_;
+  const Random random_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::list<std::shared_ptr<Guest>> guests_;

@@ -26,7 +26,7 @@ Deadline soon() {
 void leaves_when_dismissed(GuestPlaces& places, Guest& guest, const std::string& address,
                            std::vector<std::string>& dismissed) {
   places.set_dismissal(guest, [&places, &dismissed, address](const Error& why) {
-    EXPECT_EQ(why.code, Errc::kPeerRefused);
+    EXPECT_EQ(why.code, Errc::kServerBusy);
     dismissed.push_back(address);
     places.leave(address);
   });
@@ -38,7 +38,7 @@ TEST(GuestPlaces, AreLimitedInNumber) {
   ASSERT_TRUE(places.admit("10.0.0.2:1", 1, now()).has_value());
   const auto third = places.admit("10.0.0.3:1", 1, now());
   ASSERT_FALSE(third.has_value());
-  EXPECT_EQ(third.code(), std::errc::device_or_resource_busy);
+  EXPECT_EQ(third.code(), Errc::kServerBusy);
   EXPECT_THAT(third.error().message(), HasSubstr("busy with 2 clients"));
   places.leave("10.0.0.1:1");
   EXPECT_TRUE(places.admit("10.0.0.3:1", 1, now()).has_value());
@@ -279,6 +279,34 @@ TEST(GuestPlaces, AnotherHostComesBeforeTheOneThatHadThePlace) {
   ASSERT_TRUE(other.get().has_value());
   places.leave("b:1");
   EXPECT_TRUE(same.get().has_value());
+}
+
+TEST(GuestPlaces, IfTooManyOfAHostWaitOneOfTheseIsRefusedAndNotTheOneThatArrives) {
+  std::size_t asked_below = 0;
+  GuestPlaces places({.guests = 1, .waiting_of_a_host = 2, .rest = hours(1)}, Deadline::Clock::now,
+                     [&](std::size_t below) {
+                       asked_below = below;
+                       return std::size_t{1};
+                     });
+  ASSERT_TRUE(places.admit("a:1", 1, now()).has_value());
+  const auto wait_as = [&](const char* address, std::size_t number) {
+    auto waits = std::async(std::launch::async, [&places, address] { return places.admit(address, 1, soon()); });
+    while (places.waiting() < number && waits.wait_for(milliseconds(0)) != std::future_status::ready)
+      std::this_thread::yield();
+    return waits;
+  };
+  auto other_host = wait_as("b:1", 1);
+  auto first = wait_as("a:2", 2);
+  auto second = wait_as("a:3", 3);
+  auto third = wait_as("a:4", 4);
+  EXPECT_EQ(second.get().code(), Errc::kServerBusy);
+  EXPECT_EQ(asked_below, 2u);
+  places.leave("a:1");
+  EXPECT_TRUE(other_host.get().has_value());
+  places.leave("b:1");
+  EXPECT_TRUE(first.get().has_value());
+  places.leave("a:2");
+  EXPECT_TRUE(third.get().has_value());
 }
 
 TEST(GuestPlaces, WhenTheServerEndsNobodyWaits) {

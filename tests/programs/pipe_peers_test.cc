@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -36,16 +37,18 @@ struct RunningReceiver {
   /// forward  and whom else it passes on to, without writing then
   /// handshake  how long a sender may take to open its stream
   /// rest  after which a sender that has sent nothing gives way
+  /// timeout  until which a sender's first byte is waited for
   explicit RunningReceiver(const std::vector<HostPort>& forward = {},
                            std::chrono::milliseconds handshake = std::chrono::seconds(20),
-                           std::chrono::milliseconds rest = std::chrono::hours(1))
+                           std::chrono::milliseconds rest = std::chrono::hours(1),
+                           std::chrono::milliseconds timeout = std::chrono::seconds(20))
       : null(::open("/dev/null", O_WRONLY | O_CLOEXEC)) {
     std::promise<std::uint16_t> listening;
     PipeFlags flags = flags_for({"127.0.0.1", 0});
     flags.connection.session.tcp.handshake_timeout = handshake;
-    outcome = std::async(std::launch::async, [this, flags, forward, rest, port_of = &listening] {
+    outcome = std::async(std::launch::async, [this, flags, forward, rest, timeout, port_of = &listening] {
       return run_receiver({.flags = flags,
-                           .timeout = std::chrono::seconds(20),
+                           .timeout = timeout,
                            .rest = rest,
                            .output = forward.empty(),
                            .forward = forward,
@@ -283,6 +286,15 @@ TEST(PipeReceiver, ASenderThatHasSentNothingGivesWayToOneThatWaits) {
   EXPECT_FALSE(resting.endpoint->receive_message(soon()));
 }
 
+TEST(PipeReceiver, ASenderThatGivesWayIsToldThatItMayTryAgain) {
+  RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::milliseconds(1));
+  ForgedSender resting(receiver.port, Terms{.checksum = false}.encode());
+  resting.open();
+  std::optional<ForgedSender> sender;
+  expect_the_next_is_served(receiver, sender);
+  EXPECT_EQ(resting.endpoint->receive_message(soon()).code(), Errc::kServerBusy);
+}
+
 /// Gets as far as the server's answer, and does not say that it is ready.
 struct StalledSender : ForgedSender {
   using ForgedSender::ForgedSender;
@@ -326,6 +338,13 @@ struct ForgedReceiver : ServerSession {
     hca.channels = {pipe_channel(receiver_stream(Terms{}), {})};
     return {};
   }
+  /// Lets another sender go first.
+  void send_away() {
+    auto endpoint = wait_for_endpoint(soon());
+    ASSERT_TRUE(endpoint.has_value());
+    (*endpoint)->connector().give_up(make_error(Errc::kServerBusy, "another sender waits"));
+    (*endpoint)->stop();
+  }
   /// Takes one sender's bytes, all of them, and answers.
   void serve(std::vector<std::byte> answer) {
     auto endpoint = wait_for_endpoint(soon());
@@ -336,12 +355,44 @@ struct ForgedReceiver : ServerSession {
       const auto block = (*stream)->next(soon());
       ASSERT_TRUE(block.has_value()) << block.error().message();
       more = static_cast<bool>(*block);
+      if (more) blocks.push_back(block->size());
     }
     ASSERT_TRUE((*endpoint)->receive_message(soon()).has_value());
     EXPECT_TRUE((*endpoint)->send_message(answer, soon()).ok());
     (void)(*endpoint)->receive_message(soon());
   }
+
+  std::vector<std::size_t> blocks = {};  ///< their sizes
 };
+
+// Until its first byte is there, a sender's place can be taken: a block of half a MiB takes seconds on a slow network.
+TEST(PipeSender, SendsASmallBlockFirst) {
+  ForgedReceiver receiver;
+  EXPECT_TRUE(receiver.start().ok());
+  auto serving = std::async(std::launch::async, [&] { receiver.serve(Verdict{}.encode()); });
+  const int zeros = ::memfd_create("input", MFD_CLOEXEC);
+  ASSERT_EQ(::ftruncate(zeros, 1 << 20), 0);
+  const HostPort address{"127.0.0.1", receiver.port()};
+  EXPECT_TRUE(run_sender({.flags = flags_for(address), .receivers = {address}, .input_fd = zeros}).ok());
+  ::close(zeros);
+  serving.get();
+  EXPECT_THAT(receiver.blocks, testing::ElementsAre(4096, 512 << 10, (512 << 10) - 4096));
+}
+
+TEST(PipeSender, TriesAgainIfItsReceiverLetsAnotherSenderGoFirst) {
+  ForgedReceiver receiver;
+  EXPECT_TRUE(receiver.start().ok());
+  auto serving = std::async(std::launch::async, [&] {
+    receiver.send_away();
+    receiver.serve(Verdict{}.encode());
+  });
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const HostPort address{"127.0.0.1", receiver.port()};
+  const Status sent = run_sender({.flags = flags_for(address), .receivers = {address}, .input_fd = null});
+  EXPECT_TRUE(sent.ok()) << sent.message();
+  ::close(null);
+  serving.get();
+}
 
 std::string sender_says(std::vector<std::byte> answer) {
   ForgedReceiver receiver;
