@@ -4,7 +4,7 @@
 #include "pipes/receiver.h"
 #include "support/listen_flag.h"
 
-DEFINE_double(timeout, 0, "seconds to wait for a sender; 0: for ever");
+DEFINE_double(timeout, 0, "seconds to wait for a sender's first byte, or the end of its empty input; 0: for ever");
 DEFINE_string(
     forward, "",
     "HOST[:PORT],...: pass everything on to the rdma_recv there, from the memory where it has come, while it comes");

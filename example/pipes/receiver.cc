@@ -37,10 +37,7 @@ class Door final : public ServerSession {
   /// wake  signalled when the sender's endpoint ends
   /// rest  as in ReceiverOptions
   Door(SessionOptions options, const PipeFlags& flags, const StopEvent& wake, std::chrono::milliseconds rest)
-      : ServerSession(std::move(options)),
-        places_({.guests = 1, .rest = rest}),
-        flags_(flags),
-        wake_(wake) {}
+      : ServerSession(std::move(options)), places_({.guests = 1, .rest = rest}), flags_(flags), wake_(wake) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     const auto terms = Terms::decode(peer.private_data);
@@ -145,7 +142,7 @@ class Receiver {
  public:
   Receiver(const ReceiverOptions& options, const Terms& terms, std::shared_ptr<RDMADevice> device,
            std::shared_ptr<EndPoint> sender, std::unique_ptr<RDMAStream> stream, Output* output, const StopEvent& wake,
-           std::function<Status()> take_sender)
+           std::function<Status()> take_sender, Deadline begins_by)
       : options_(options),
         terms_(terms),
         sender_(std::move(sender)),
@@ -153,6 +150,7 @@ class Receiver {
         output_(output),
         wake_(wake),
         take_sender_(std::move(take_sender)),
+        begins_by_(begins_by),
         progress_({.out = std::cerr, .shown = options.flags.progress, .total = terms.size}),
         checked_(terms.checksum && output != nullptr),
         checksum_(checked_) {
@@ -207,6 +205,9 @@ class Receiver {
     for (;;) {
       auto block = stream_->next(Deadline::after(kLookAtReader));
       if (!block && block.code() != Errc::kTimeout) return programs::explained(*sender_, block.status());
+      if (!block && !begun_ && begins_by_.passed()) {
+        return make_error(Errc::kTimeout, "the sender has sent nothing within --timeout");
+      }
       if (!block) {
         if (outlets_) outlets_->look();
         if (!output_ || !output_->reader_is_gone()) continue;
@@ -295,6 +296,7 @@ class Receiver {
   Output* const output_;
   const StopEvent& wake_;
   const std::function<Status()> take_sender_;
+  const Deadline begins_by_;  // with the first byte
   programs::Progress progress_;
   // Who only passes on leaves it to those behind it, whose verdict counts: they look at what has come to the end of the way.
   const bool checked_;
@@ -313,7 +315,7 @@ Result<std::shared_ptr<EndPoint>> wait_for_sender(Door& door, std::optional<std:
     if (!deadline.passed()) continue;
     std::ostringstream seconds;
     seconds << static_cast<double>(timeout->count()) / 1000;
-    return make_error(Errc::kTimeout, "no sender has come within --timeout=" + seconds.str() + " s");
+    return make_error(Errc::kTimeout, "no sender has sent anything within --timeout=" + seconds.str() + " s");
   }
 }
 
@@ -325,15 +327,18 @@ bool is_senders_fault(std::error_code code) {
   return std::ranges::any_of(faults, [code](Errc fault) { return code == fault; });
 }
 
-/// received  becomes true when there is something of this sender's
+/// begins_by  until then its first byte is waited for
+/// received   becomes true when there is something of this sender's
 Status receive_from(const std::shared_ptr<EndPoint>& sender, const ReceiverOptions& options, Door& door, Output* output,
-                    const StopEvent& wake, bool& received) {
+                    const StopEvent& wake, Deadline begins_by, bool& received) {
   const Terms terms = door.terms();
-  auto stream = RDMAStream::open(sender, *sender->channel(kChannel), receiver_stream(terms),
-                                 Deadline::after(options.flags.connection.session.tcp.handshake_timeout));
+  auto stream =
+      RDMAStream::open(sender, *sender->channel(kChannel), receiver_stream(terms),
+                       Deadline::after(options.flags.connection.session.tcp.handshake_timeout).sooner(begins_by));
   if (!stream) return programs::explained(*sender, stream.status());
-  Receiver receiver(options, terms, door.device(), sender, std::move(*stream), output, wake,
-                    [&door] { return door.take(); });
+  Receiver receiver(
+      options, terms, door.device(), sender, std::move(*stream), output, wake, [&door] { return door.take(); },
+      begins_by);
   Status outcome = receiver.run();
   received = receiver.has_received();
   return outcome;
@@ -361,7 +366,7 @@ Status run_receiver(const ReceiverOptions& options) {
     if (!sender) return sender.error();
     if (options.flags.verbose) programs::say("the sender is " + (*sender)->peer());
     bool received = false;
-    Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, received);
+    Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, deadline, received);
     if (received || !(is_senders_fault(outcome.code()) || door->has_given_way())) return outcome;
     programs::say((door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
                                          : programs::reason_text(outcome)) +

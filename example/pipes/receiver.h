@@ -14,7 +14,7 @@ namespace rdmacomm::pipes {
 
 struct ReceiverOptions {
   PipeFlags flags = {};
-  std::optional<std::chrono::milliseconds> timeout = {};  ///< to wait for a sender; empty: for ever
+  std::optional<std::chrono::milliseconds> timeout = {};  ///< to wait for a sender's first byte; empty: for ever
   /// A sender that has sent nothing for so long gives its place to one that waits for it.
   std::chrono::milliseconds rest{1000};
   bool output = true;                  ///< write to standard output

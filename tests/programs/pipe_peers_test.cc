@@ -295,6 +295,22 @@ TEST(PipeReceiver, ASenderThatGivesWayIsToldThatItMayTryAgain) {
   EXPECT_EQ(resting.endpoint->receive_message(soon()).code(), Errc::kServerBusy);
 }
 
+TEST(PipeReceiver, ASenderThatSendsNothingDoesNotHoldItBeyondItsTimeout) {
+  for (const bool opens : {true, false}) {
+    SCOPED_TRACE(opens);
+    RunningReceiver receiver({}, std::chrono::hours(1), std::chrono::hours(1), std::chrono::milliseconds(500));
+    ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
+    auto connected = sender.connect();
+    if (opens && connected) {
+      auto opened = RDMAStream::open(*connected, *(*connected)->channel(kChannel), sender_stream(Terms{}, 4), soon());
+      if (opened) sender.stream = std::move(*opened);
+    }
+    EXPECT_EQ(receiver.outcome.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    sender.stop();
+    EXPECT_THAT(receiver.says(), HasSubstr("within --timeout=0.5 s"));
+  }
+}
+
 /// Gets as far as the server's answer, and does not say that it is ready.
 struct StalledSender : ForgedSender {
   using ForgedSender::ForgedSender;
