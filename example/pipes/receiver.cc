@@ -229,7 +229,7 @@ class Receiver {
 
   /// All has come: is it right, is it written, have the others got it?
   Status conclude() {
-    const auto message = sender_->receive_message(Deadline::never());
+    const auto message = sender_->receive_message(begun_ ? Deadline::never() : begins_by_);
     if (!message) return programs::explained(*sender_, message.status());
     const auto total = Total::decode(*message);
     if (!total) return total.error();

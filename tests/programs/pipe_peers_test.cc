@@ -296,14 +296,16 @@ TEST(PipeReceiver, ASenderThatGivesWayIsToldThatItMayTryAgain) {
 }
 
 TEST(PipeReceiver, ASenderThatSendsNothingDoesNotHoldItBeyondItsTimeout) {
-  for (const bool opens : {true, false}) {
-    SCOPED_TRACE(opens);
+  enum class Does { kNothing, kOpens, kEnds };
+  for (const Does does : {Does::kNothing, Does::kOpens, Does::kEnds}) {
+    SCOPED_TRACE(static_cast<int>(does));
     RunningReceiver receiver({}, std::chrono::hours(1), std::chrono::hours(1), std::chrono::milliseconds(500));
     ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
     auto connected = sender.connect();
-    if (opens && connected) {
+    if (does != Does::kNothing && connected) {
       auto opened = RDMAStream::open(*connected, *(*connected)->channel(kChannel), sender_stream(Terms{}, 4), soon());
       if (opened) sender.stream = std::move(*opened);
+      if (opened && does == Does::kEnds) (void)sender.stream->finish(soon());
     }
     EXPECT_EQ(receiver.outcome.wait_for(std::chrono::seconds(20)), std::future_status::ready);
     sender.stop();

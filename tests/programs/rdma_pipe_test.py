@@ -674,7 +674,7 @@ class Errors(PipeTest):
 
     def test_nobody_comes(self):
         receiver, _ = self.recv("--timeout=0.2")
-        self.assert_failed(receiver, r"no sender has come within --timeout=0\.2 s")
+        self.assert_failed(receiver, r"no sender has sent anything within --timeout=0\.2 s")
 
     def test_nobody_there(self):
         with socket.socket() as probe:
