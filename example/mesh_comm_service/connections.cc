@@ -29,6 +29,12 @@ std::string handshake_of(const std::string& peer_text) {
   return peer_text.substr(0, peer_text.find(" ("));
 }
 
+/// Whether the endpoint's peer is the process that introduces itself so.
+bool is_life(const EndPoint& endpoint, const Introduction& introduction) {
+  const auto present = Introduction::decode(endpoint.peer_private_data());
+  return present && present->incarnation == introduction.incarnation;
+}
+
 /// The endpoint as the session holds it; empty: it has ended already.
 std::shared_ptr<EndPoint> held_by(const RDMASession& session, const EndPoint& endpoint) {
   for (std::shared_ptr<EndPoint>& each : session.endpoints()) {
@@ -185,6 +191,10 @@ void Connections::connect_now(Client& client, int rank, const HostPort& to) {
   auto endpoint = client.connect(to);
   Happening happening{.kind = Happening::Kind::kNotReached, .rank = rank};
   if (endpoint) {
+    {
+      const std::lock_guard lock(mutex_);
+      reached_[rank] = *endpoint;
+    }
     happening.kind = Happening::Kind::kConnected;
     happening.link = client.take_link();
     happening.endpoint = std::move(*endpoint);
@@ -289,7 +299,7 @@ Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
     return make_error(Errc::kPeerRefused, "node " + std::to_string(parts_.self.rank) + " has finished its run");
   }
   const int rank = static_cast<int>(peer->rank);
-  if (Status free = check_free(rank, peer->incarnation); !free.ok()) return free.error();
+  if (Status free = check_free(*peer, info.address); !free.ok()) return free.error();
   if (Status place = take_place(rank, info.address); !place.ok()) return place.error();
   auto link = std::make_shared<Inbound>(link_parts(rank));
   keep(link);
@@ -309,17 +319,48 @@ Status Connections::take_place(int rank, const std::string& address) {
   return replaced.status();
 }
 
-/// Of two processes that say that they are the same node, the one that is there stays.
-Status Connections::check_free(int rank, std::uint64_t incarnation) {
+/// Of several processes that say that they are the same node, one stays:
+/// - the process that this node has reached at the node's address in the list, if there is one. An endpoint of another process is ended;
+/// - else the first one, unless only the newcomer comes from an address of the mesh. Others try again until this node has reached one.
+Status Connections::check_free(const Introduction& newcomer, const std::string& address) {
+  const int rank = static_cast<int>(newcomer.rank);
+  const bool known = knows_host(address);
+  const auto lives = [&](EndPoint& endpoint) {
+    if (known) endpoint.keep_alive(std::chrono::steady_clock::now(), kSilentBeforeSuccessor);
+    return endpoint.alive();
+  };
+  const auto refuse = [&](Errc code, const EndPoint& present) {
+    return make_error(code, "node " + std::to_string(rank) + " is there already: " + present.peer() +
+                                "; each node is one process, and has a --rank of its own");
+  };
+  const std::shared_ptr<EndPoint> certain = reached(rank);
+  const bool is_certain = certain && lives(*certain);
+  if (is_certain && !is_life(*certain, newcomer)) return refuse(Errc::kPeerRefused, *certain);
   for (const std::shared_ptr<EndPoint>& endpoint : server_->endpoints()) {
     const auto present = Introduction::decode(endpoint->peer_private_data());
-    if (!present || static_cast<int>(present->rank) != rank || present->incarnation == incarnation) continue;
-    endpoint->keep_alive(std::chrono::steady_clock::now(), kSilentBeforeSuccessor);
-    if (!endpoint->alive()) continue;
-    return make_error(Errc::kPeerRefused, "node " + std::to_string(rank) + " is there already: " + endpoint->peer() +
-                                              "; each node is one process, and has a --rank of its own");
+    if (!present || present->rank != newcomer.rank || !lives(*endpoint)) continue;
+    const bool comes_first = known && !is_of_known_host(*endpoint);
+    const bool is_same = present->incarnation == newcomer.incarnation;
+    if (is_same && comes_first) continue;  // the node's own thread replaces it
+    if (is_same || !(is_certain || comes_first)) return refuse(Errc::kServerBusy, *endpoint);
+    endpoint->fail(make_error(Errc::kPeerRefused, "another process is node " + std::to_string(rank)));
   }
   return {};
+}
+
+std::shared_ptr<EndPoint> Connections::reached(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = reached_.find(rank);
+  return found == reached_.end() ? nullptr : found->second.lock();
+}
+
+bool Connections::knows_host(const std::string& address) const {
+  const std::lock_guard lock(mutex_);
+  return pending_.knows_host(address);
+}
+
+bool Connections::is_of_known_host(const EndPoint& endpoint) const {
+  return knows_host(endpoint.connector().peer_address());
 }
 
 void Connections::fit(HcaConfig& hca, const Link& link) const {

@@ -51,6 +51,8 @@ class Connections {
   [[nodiscard]] std::shared_ptr<RDMADevice> device() const { return device_; }
   /// Connects to node `rank`, on a thread of its own: kConnected or kNotReached tells of it. Not while that is under way.
   void connect(int rank, const HostPort& to);
+  /// Whether an endpoint comes from an address of the mesh: one in the list, or one by which this node has reached another.
+  [[nodiscard]] bool is_of_known_host(const EndPoint& endpoint) const;
   /// How many ends of traffic there are: one for each endpoint.
   [[nodiscard]] std::size_t links() const;
   /// Newcomers are refused from now on.
@@ -66,7 +68,9 @@ class Connections {
   void fit(HcaConfig& hca, const Link& link) const;
   void connect_now(Client& client, int rank, const HostPort& to);
   Result<std::shared_ptr<Inbound>> admit(const PeerInfo& peer);
-  [[nodiscard]] Status check_free(int rank, std::uint64_t incarnation);
+  [[nodiscard]] Status check_free(const Introduction& newcomer, const std::string& address);
+  [[nodiscard]] std::shared_ptr<EndPoint> reached(int rank) const;
+  [[nodiscard]] bool knows_host(const std::string& address) const;
   [[nodiscard]] Status take_place(int rank, const std::string& address);
   void know_host(const std::string& address);
   void handshake_is_over(const std::string& address);
@@ -84,6 +88,8 @@ class Connections {
   std::vector<std::shared_ptr<Link>> links_;  // of all endpoints that there are: requests name them
   std::map<const EndPoint*, Link*> by_endpoint_;
   PendingHandshakes pending_;  // of the others' traffic
+  // By rank: the endpoint that this node has connected. The peer is the process at the node's address in the list.
+  std::map<int, std::weak_ptr<EndPoint>> reached_;
   // The sessions, which use what is above.
   std::unique_ptr<Server, StopAndDelete> server_;
   std::map<int, std::unique_ptr<Client, StopAndDelete>> clients_;

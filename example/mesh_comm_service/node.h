@@ -92,6 +92,7 @@ class Node {
   void look_if_here(Peer& peer);
   void leave_mailbox(Peer& peer);
   void endpoint_ended(Peer& peer, const Happening& happening);
+  void forget_unproven(Peer& peer, const std::string& why);
   void link_in_trouble(Peer& peer, const Happening& happening);
   void look_at_troubles();
   void lose(Peer& peer, const std::string& why);

@@ -23,8 +23,9 @@ void Node::read_mail() {
   }
 }
 
+/// Nothing of a process that says that it is node `peer`, until this node has reached it.
 void Node::read_mail_of(Peer& peer) {
-  while (peer.now.from && phase_ != Phase::kOver) {
+  while (peer.is_linked() && phase_ != Phase::kOver) {
     const auto message = peer.now.from->receive_message(Deadline::after({}));
     if (!message) return;  // none, or none any more: then kEnded says so
     auto mail = Mail::decode(*message);

@@ -64,12 +64,16 @@ void Node::connect_to(Peer& peer) {
 }
 
 /// Whether it is of another process that says that it is this node, while the first one is there: both were in the handshake
-/// at the same time.
+/// at the same time. As Connections decides it otherwise.
 bool Node::is_second(const Peer& peer, const EndPoint& endpoint) const {
   const auto introduction = Introduction::decode(endpoint.peer_private_data());
   const bool other =
       introduction && peer.now.introduction && peer.now.introduction->incarnation != introduction->incarnation;
-  if (!other || !peer.now.from || !peer.now.from->alive()) return false;
+  if (!other) return false;
+  const bool reached = peer.now.to && peer.now.to->alive();
+  const bool was_first = peer.now.from && peer.now.from->alive() &&
+                         (connections_->is_of_known_host(*peer.now.from) || !connections_->is_of_known_host(endpoint));
+  if (!reached && !was_first) return false;
   say("refused a second " + name_of(peer) + ": " + endpoint.peer());
   return true;
 }
@@ -79,7 +83,7 @@ bool Node::introduce(Peer& peer, const EndPoint& endpoint) {
   auto introduction = Introduction::decode(endpoint.peer_private_data());
   if (!introduction || !endpoint.alive()) return false;  // of the latter kEnded told already, before it was known
   if (!peer.now.introduction || peer.now.introduction->incarnation != introduction->incarnation) {
-    const bool is_back = peer.is_gone() || peer.now.introduction;
+    const bool is_back = peer.is_gone() || peer.is_linked();
     end_life(peer);  // its successor may be here before its end was noticed
     if (is_back) say(name_of(peer) + " is back");
     peer.state = Peer::State::kAwaited;
@@ -148,6 +152,7 @@ void Node::look_for_the_right_ones() {
 void Node::look_if_here(Peer& peer) {
   if (!peer.is_linked()) return;
   peer.state = Peer::State::kHere;
+  has_mail_.push_back(peer.rank);  // which has waited for this
   if (phase_ == Phase::kRunning) begin_traffic_to(peer);
 }
 
@@ -162,6 +167,7 @@ void Node::endpoint_ended(Peer& peer, const Happening& happening) {
   if (!known || peer.is_gone()) return;
   read_mail_of(peer);  // its last words may explain it
   if (phase_ == Phase::kOver || peer.is_gone()) return;
+  if (!peer.now.to) return forget_unproven(peer, reason(happening.status));
   const EndPoint& endpoint = happening.ended == peer.now.to.get() ? *peer.now.to : *peer.now.from;
   if (!endpoint.ended_in_order()) return lose(peer, reason(happening.status));
   if (phase_ == Phase::kClosing) {
@@ -174,8 +180,16 @@ void Node::endpoint_ended(Peer& peer, const Happening& happening) {
   peer.now.trouble_text = reason(happening.status);
 }
 
+/// A process that said that it was node `peer`, and that this node has not reached, has ended. The node itself is still being connected
+/// to, and that decides.
+void Node::forget_unproven(Peer& peer, const std::string& why) {
+  if (!peer.connecting && !peer.try_again) return lose(peer, why);
+  end_life(peer);
+}
+
 void Node::link_in_trouble(Peer& peer, const Happening& happening) {
   if (happening.of != peer.now.outbound.get() && happening.of != peer.now.inbound.get()) return;
+  if (!peer.now.to) return forget_unproven(peer, "a request failed");
   if (!peer.now.trouble) peer.now.trouble = Deadline::after(kReasonFollowsWithin);
 }
 
@@ -230,7 +244,7 @@ void Node::end_life(Peer& peer) {
 
 void Node::keep_figures(Peer& peer) {
   const Peer::Life& life = peer.now;
-  if (life.outbound == nullptr && life.inbound == nullptr) return;
+  if (!peer.is_linked()) return;  // without having been reached, it may have been any process
   if (!peer.past) peer.past.emplace();
   peer.past->add(life.outbound != nullptr ? life.outbound->figures() : OutboundFigures{},
                  life.checked.value_or(Tally{}), life.inbound != nullptr ? life.inbound->tally() : Tally{});

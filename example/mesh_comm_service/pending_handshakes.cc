@@ -25,10 +25,14 @@ void PendingHandshakes::know_host(std::string_view host) {
   if (const auto known = host_of(host)) known_hosts_.insert(*known);
 }
 
+bool PendingHandshakes::knows_host(std::string_view address) const {
+  const auto host = host_of(address);
+  return host && known_hosts_.contains(*host);
+}
+
 Result<std::optional<std::string>> PendingHandshakes::enter(int rank, const std::string& address,
                                                             Clock::time_point now) {
-  const auto host = host_of(address);
-  Handshake begun{.address = address, .of_known_host = host && known_hosts_.contains(*host), .since = now};
+  Handshake begun{.address = address, .of_known_host = knows_host(address), .since = now};
   const auto present = by_rank_.find(rank);
   if (present == by_rank_.end()) {
     by_rank_[rank] = std::move(begun);

@@ -25,6 +25,8 @@ class PendingHandshakes {
   /// Handshakes from this address take the place of those from addresses that are not of the mesh, and never the reverse.
   /// host  an address ("10.0.0.2", "[2001:db8::1]"), also with a port behind it. No effect if it is a name
   void know_host(std::string_view host);
+  /// Whether that address, which may have a port behind it, is one of those.
+  [[nodiscard]] bool knows_host(std::string_view address) const;
 
   /// A handshake of node `rank` begins.
   ///

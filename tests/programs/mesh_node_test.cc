@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -128,6 +129,11 @@ class Ports {
     ports_[rank] = port;
     changed_.notify_all();
   }
+  std::uint16_t wait_for(std::size_t rank) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ports_[rank] != 0; });
+    return ports_[rank];
+  }
   Cluster wait_for_all() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return std::ranges::find(ports_, 0) == ports_.end(); });
@@ -142,14 +148,36 @@ class Ports {
   std::vector<std::uint16_t> ports_;
 };
 
+/// Where a node is reached at its address in the list, and answers with its introduction.
+class Address {
+ public:
+  explicit Address(const Introduction& introduction)
+      : happenings_(*Happenings::create()),
+        connections_({.self = introduction,
+                      .session = session_options(),
+                      .modes = {.polling = PollingMode::kEpoll, .threads = ThreadMode::kThreadPerCompletionQueue},
+                      .happenings = happenings_.get(),
+                      .clock = &clock_,
+                      .moment = [](Introduction&) {}}) {
+    const Status listening = connections_.listen({"127.0.0.1", 0});
+    EXPECT_TRUE(listening.ok()) << listening.message();
+  }
+  [[nodiscard]] std::uint16_t port() const { return connections_.port(); }
+
+ private:
+  const programs::TickClock clock_;
+  const std::unique_ptr<Happenings> happenings_;
+  Connections connections_;
+};
+
 /// A node on a thread of its own.
 class RunningNode {
  public:
-  RunningNode(int rank, int nodes, const Terms& terms, Ports& ports)
+  RunningNode(int rank, int nodes, const Terms& terms, Ports& ports, std::uint16_t listen_port = 0)
       : node_({.rank = rank,
                .nodes = nodes,
                .terms = terms,
-               .listen = {"127.0.0.1", 0},
+               .listen = {"127.0.0.1", listen_port},
                .find_cluster =
                    [rank, &ports](std::uint16_t port) {
                      ports.set(static_cast<std::size_t>(rank), port);
@@ -183,6 +211,112 @@ class RunningNode {
   std::thread thread_;
 };
 
+UniqueFd connect_from(const char* source, std::uint16_t port) {
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  ::inet_pton(AF_INET, source, &address.sin_addr);
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return fd;
+}
+
+/// Reads until a message of that type has come. Whether it has: not if the connection has ended.
+bool read_until(int fd, MessageType wanted) {
+  MessageAssembler assembler;
+  for (;;) {
+    const auto room = assembler.room();
+    const ssize_t count = ::recv(fd, room.data(), room.size(), 0);
+    if (count <= 0 || !assembler.filled(static_cast<std::size_t>(count)).ok()) return false;
+    const auto message = assembler.take();
+    if (message && message->type == wanted) return true;
+  }
+}
+
+void send_bytes(int fd, const std::vector<std::byte>& bytes) {
+  (void)!::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+/// Repeats what a node has said, from another address, until it is established. Returns when the peer's signs of life arrive.
+UniqueFd replay_from(const char* source, std::uint16_t port, const std::vector<std::byte>& opening) {
+  for (;;) {
+    UniqueFd fd = connect_from(source, port);
+    send_bytes(fd.get(), opening);
+    if (testing::Test::HasFailure()) return fd;                  // nobody listens
+    if (!read_until(fd.get(), MessageType::kBarrier)) continue;  // the one before has not quite ended
+    send_bytes(fd.get(), *frame_message(MessageType::kBarrier, BarrierTag{"rdmacomm.established"}.encode()));
+    if (read_until(fd.get(), MessageType::kHeartbeat)) return fd;
+  }
+}
+
+/// What a node says first, up to the barrier.
+std::vector<std::byte> opening_of(const Introduction& introduction) {
+  Introduction other = introduction;
+  other.rank = 0;
+  const Address zero(other);
+  const auto impostor = make_session<Impostor>(introduction, zero.port());
+  const auto endpoint = impostor->connect();
+  EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
+  return impostor->opening(**endpoint);
+}
+
+/// One on which nobody listens.
+std::uint16_t free_port() {
+  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  socklen_t length = sizeof(address);
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return ntohs(address.sin_port);
+}
+
+/// Who completes the handshake of node 1 before that is there: from an address of the mesh, or from another one.
+class Forerunner : public testing::TestWithParam<const char*> {
+ protected:
+  static constexpr Terms kTerms{.op = Operation::kSend, .size = 64, .total = 64, .depth = 2};
+  Forerunner() : opening_(opening_of(introduction_of(1, 2, kTerms))) { ports_.set(1, free_port()); }
+
+  /// Node 1 comes, and both do what they are to do.
+  void expect_run() {
+    RunningNode one(1, 2, kTerms, ports_, ports_.wait_for(1));
+    for (RunningNode* const each : {&zero_, &one}) {
+      const Status outcome = each->outcome();
+      EXPECT_TRUE(outcome.ok()) << outcome.message();
+    }
+    EXPECT_EQ(zero_.results().size(), 2U);
+  }
+
+  const std::vector<std::byte> opening_;
+  Ports ports_{2};
+  RunningNode zero_{0, 2, kTerms, ports_};
+};
+INSTANTIATE_TEST_SUITE_P(Sources, Forerunner, testing::Values("127.0.0.1", "127.0.0.2"), [](const auto& source) {
+  return std::string(source.param) == "127.0.0.1" ? "OfTheMesh" : "OfAnotherHost";
+});
+
+TEST_P(Forerunner, ThatStaysKeepsNoNodeOut) {
+  const UniqueFd stays = replay_from(GetParam(), ports_.wait_for(0), opening_);
+  expect_run();
+}
+
+TEST_P(Forerunner, ThatLeavesIsNotTheNode) {
+  for (int i = 0; i < 2; ++i) (void)replay_from(GetParam(), ports_.wait_for(0), opening_);
+  expect_run();
+}
+
+TEST_P(Forerunner, IsNotListenedTo) {
+  const UniqueFd stays = replay_from(GetParam(), ports_.wait_for(0), opening_);
+  Mail stop = mail_of(MailKind::kStop);
+  stop.text = "the others have lost node 0";
+  send_bytes(stays.get(), *frame_message(MessageType::kUser, stop.encode()));
+  EXPECT_TRUE(read_until(stays.get(), MessageType::kHeartbeat));
+  expect_run();
+}
+
 class WrongMessages : public testing::TestWithParam<Operation> {};
 INSTANTIATE_TEST_SUITE_P(Operations, WrongMessages, testing::Values(Operation::kSend, Operation::kWriteImm),
                          [](const auto& op) { return std::string(op_name(op.param)); });
@@ -193,7 +327,8 @@ TEST_P(WrongMessages, OfANodeThatIsLostAreNotForgotten) {
   Ports ports(3);
   RunningNode zero(0, 3, terms, ports);
   RunningNode two(2, 3, terms, ports);
-  ports.set(1, 1);  // nobody listens there
+  const Address one(introduction_of(1, 3, terms));
+  ports.set(1, one.port());
   const Cluster cluster = ports.wait_for_all();
   for (const std::size_t rank : {0U, 2U}) {
     const auto impostor = make_session<Impostor>(introduction_of(1, 3, terms), cluster[rank].port);
@@ -230,18 +365,6 @@ TEST(PastLives, AddUp) {
   EXPECT_EQ(figures.latency_us.count, 1U);
 }
 
-UniqueFd connect_from(const char* source, std::uint16_t port) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  ::inet_pton(AF_INET, source, &address.sin_addr);
-  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  return fd;
-}
-
 /// The connections of node 0 of two, to which nobody of its kind comes.
 class Door : public testing::Test {
  protected:
@@ -258,11 +381,17 @@ class Door : public testing::Test {
     const Status listening = connections_->listen({"127.0.0.1", 0});
     ASSERT_TRUE(listening.ok()) << listening.message();
   }
-  void wait_for_arrival() {
+  /// All of them, in any order.
+  void wait_for(std::same_as<Happening::Kind> auto... kinds) {
+    std::vector<Happening::Kind> awaited{kinds...};
     const Deadline soon = Deadline::after(kLong);
-    for (bool arrived = false; !arrived && !soon.passed();) {
-      for (const Happening& each : happenings_->take()) arrived = arrived || each.kind == Happening::Kind::kArrived;
+    while (!awaited.empty() && !soon.passed()) {
+      for (const Happening& each : happenings_->take()) {
+        const auto found = std::ranges::find(awaited, each.kind);
+        if (found != awaited.end()) awaited.erase(found);
+      }
     }
+    EXPECT_TRUE(awaited.empty());
   }
   void wait_for_end() {
     const Deadline soon = Deadline::after(kLong);
@@ -283,16 +412,20 @@ class Door : public testing::Test {
 
 TEST_F(Door, IsOpenForOneProcessOfEachNode) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
+  auto one = std::make_unique<Address>(node_1(1));
+  connections_->connect(1, {"127.0.0.1", one->port()});
   const auto first = make_session<Impostor>(node_1(1), connections_->port());
   const auto second = make_session<Impostor>(node_1(2), connections_->port());
   const auto present = first->connect();
   ASSERT_TRUE(present.has_value()) << present.status().message();
-  wait_for_arrival();  // which node 0 may notice later than node 1
+  wait_for(Happening::Kind::kArrived, Happening::Kind::kConnected);  // which node 0 may notice later than node 1
   const auto refused = second->connect();
   EXPECT_EQ(refused.code(), Errc::kPeerRefused);
   EXPECT_THAT(refused.status().message(), HasSubstr("node 1 is there already"));
   EXPECT_TRUE((*present)->alive());
   first->stop();
+  one.reset();
+  wait_for(Happening::Kind::kEnded, Happening::Kind::kEnded);
   const auto successor = second->connect();
   EXPECT_TRUE(successor.has_value()) << successor.status().message();
 }
@@ -304,7 +437,7 @@ TEST_F(Door, IsOpenForANodeWhileOthersRestInItsName) {
   {
     const auto endpoint = node->connect();
     ASSERT_TRUE(endpoint.has_value()) << endpoint.status().message();
-    wait_for_arrival();
+    wait_for(Happening::Kind::kArrived);
     opening = node->opening(**endpoint);
     node->stop();
   }
