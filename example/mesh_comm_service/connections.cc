@@ -140,7 +140,9 @@ class Connections::Client final : public LinkSession<ClientSession> {
   std::shared_ptr<Outbound> link_;  // of the endpoint that is being connected
 };
 
-Connections::Connections(ConnectionParts parts) : parts_(std::move(parts)) {}
+Connections::Connections(ConnectionParts parts)
+    : parts_(std::move(parts)),
+      pending_(PendingHandshakes::places_for(parts_.self.terms.block_bytes() * parts_.self.terms.depth)) {}
 
 Connections::~Connections() {
   stop();
@@ -155,8 +157,8 @@ Status Connections::listen(const HostPort& at) {
   SessionOptions options = parts_.session;
   options.shared_device = device_;
   options.address = at;
-  // Each node, it again while the old one goes, and a handshake that has lost its place to another one and goes.
-  options.max_endpoints = static_cast<int>(3 * parts_.self.nodes);
+  // Each node, it again while the old one goes, and handshakes: in their places, and those that have lost them and go.
+  options.max_endpoints = static_cast<int>(2 * parts_.self.nodes) + 2 * options.handshake_slots;
   options.max_endpoints_per_source = options.max_endpoints;  // all nodes may be of one host
   know_host(at.host);                                        // the nodes of this one
   server_ = make_session<Server>(*this, options);
@@ -244,6 +246,13 @@ void Connections::know_host(const std::string& address) {
 void Connections::handshake_is_over(const std::string& address) {
   const std::lock_guard lock(mutex_);
   pending_.leave(address);
+  place_may_be_free_.notify_all();
+}
+
+void Connections::close_the_door() {
+  const std::lock_guard lock(mutex_);
+  open_.store(false, std::memory_order_relaxed);
+  place_may_be_free_.notify_all();
 }
 
 /// In post_connecting().
@@ -301,16 +310,31 @@ Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
   const int rank = static_cast<int>(peer->rank);
   if (Status free = check_free(*peer, info.address); !free.ok()) return free.error();
   if (Status place = take_place(rank, info.address); !place.ok()) return place.error();
+  if (Status free = check_free(*peer, info.address); !free.ok()) {  // after the wait
+    handshake_is_over(info.address);
+    return free.error();
+  }
   auto link = std::make_shared<Inbound>(link_parts(rank));
   keep(link);
   return link;
 }
 
-/// Its node's place among the handshakes. One that has to give the place up is ended, and may try again.
+/// A place of its node's among the handshakes, for which it may have to wait. One that has to give the place up is ended, and may try again.
 Status Connections::take_place(int rank, const std::string& address) {
+  const auto wait_until = PendingHandshakes::Clock::now() + parts_.session.tcp.handshake_timeout;
   const auto replaced = [&] {
-    const std::lock_guard lock(mutex_);
-    return pending_.enter(rank, address, PendingHandshakes::Clock::now());
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      const auto now = PendingHandshakes::Clock::now();
+      auto entered = pending_.enter(rank, address, now);
+      const bool goes_on = !entered && now < wait_until && open_.load(std::memory_order_relaxed);
+      if (!goes_on || !pending_.waits(rank, address)) {
+        if (!entered) pending_.leave(address);
+        place_may_be_free_.notify_all();  // others move up
+        return entered;
+      }
+      place_may_be_free_.wait_until(lock, std::min(wait_until, pending_.next_look(rank)));
+    }
   }();
   if (replaced && *replaced) {
     server_->end_handshake(**replaced, make_error(Errc::kServerBusy, "another handshake of node " +

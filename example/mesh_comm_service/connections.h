@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -56,7 +57,7 @@ class Connections {
   /// How many ends of traffic there are: one for each endpoint.
   [[nodiscard]] std::size_t links() const;
   /// Newcomers are refused from now on.
-  void close_the_door() noexcept { open_.store(false, std::memory_order_relaxed); }
+  void close_the_door();
   /// Ends all endpoints with a goodbye, and all threads.
   void stop();
 
@@ -87,7 +88,8 @@ class Connections {
   mutable std::mutex mutex_;                  // guards what follows
   std::vector<std::shared_ptr<Link>> links_;  // of all endpoints that there are: requests name them
   std::map<const EndPoint*, Link*> by_endpoint_;
-  PendingHandshakes pending_;  // of the others' traffic
+  PendingHandshakes pending_;                  // of the others' traffic
+  std::condition_variable place_may_be_free_;  // in pending_
   // By rank: the endpoint that this node has connected. The peer is the process at the node's address in the list.
   std::map<int, std::weak_ptr<EndPoint>> reached_;
   // The sessions, which use what is above.

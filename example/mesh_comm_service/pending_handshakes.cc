@@ -32,24 +32,49 @@ bool PendingHandshakes::knows_host(std::string_view address) const {
 
 Result<std::optional<std::string>> PendingHandshakes::enter(int rank, const std::string& address,
                                                             Clock::time_point now) {
+  auto& places = by_rank_[rank].places;
+  auto& waiting = by_rank_[rank].waiting;
   Handshake begun{.address = address, .of_known_host = knows_host(address), .since = now};
-  const auto present = by_rank_.find(rank);
-  if (present == by_rank_.end()) {
-    by_rank_[rank] = std::move(begun);
-    return std::optional<std::string>();
+  const auto take = [&]() -> std::optional<std::string> {
+    std::erase(waiting, address);
+    places.push_back(std::move(begun));
+    return {};
+  };
+  if (places.empty()) {
+    if (waiting.empty() || waiting.front() == address) return take();
+  } else if (Handshake& first = places.front(); begun.of_known_host && !first.of_known_host) {
+    std::erase(waiting, address);
+    return std::optional(std::exchange(first, std::move(begun)).address);  // which was the only one
+  } else if (begun.of_known_host == first.of_known_host && (waiting.empty() || waiting.front() == address)) {
+    if (begun.of_known_host && places.size() < places_) return take();
+    if (now - first.since >= kPatience) {
+      std::optional<std::string> late = std::move(first.address);
+      places.pop_front();
+      take();
+      return late;
+    }
   }
-  const Handshake& other = present->second;
-  const bool gives_way =
-      begun.of_known_host != other.of_known_host ? begun.of_known_host : now - other.since >= kPatience;
-  if (!gives_way) {
-    return make_error(Errc::kServerBusy,
-                      "a handshake of node " + std::to_string(rank) + " is under way, from " + other.address);
-  }
-  return std::optional(std::exchange(present->second, std::move(begun)).address);
+  if (begun.of_known_host && !waits(rank, address)) waiting.push_back(address);
+  return make_error(Errc::kServerBusy, "a handshake of node " + std::to_string(rank) + " is under way" +
+                                           (places.empty() ? std::string() : ", from " + places.front().address));
+}
+
+bool PendingHandshakes::waits(int rank, const std::string& address) const {
+  const auto found = by_rank_.find(rank);
+  return found != by_rank_.end() && std::ranges::find(found->second.waiting, address) != found->second.waiting.end();
+}
+
+PendingHandshakes::Clock::time_point PendingHandshakes::next_look(int rank) const {
+  const auto found = by_rank_.find(rank);
+  if (found == by_rank_.end() || found->second.places.empty()) return Clock::time_point::max();
+  return found->second.places.front().since + kPatience;
 }
 
 void PendingHandshakes::leave(const std::string& address) {
-  std::erase_if(by_rank_, [&](const auto& each) { return each.second.address == address; });
+  for (auto& [rank, of_rank] : by_rank_) {
+    std::erase_if(of_rank.places, [&](const Handshake& each) { return each.address == address; });
+    std::erase(of_rank.waiting, address);
+  }
 }
 
 }  // namespace rdmacomm::mesh
