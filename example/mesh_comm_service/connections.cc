@@ -15,6 +15,10 @@ namespace {
 /// again.
 constexpr auto kSilentBeforeSuccessor = 3 * Connector::kHeartbeatPeriod;
 
+/// Each endpoint that comes and goes is told to the node's own thread. While that does not keep up, no more are let in.
+constexpr std::size_t kMaxUnread = 64;
+constexpr const char* kHasMuchToDo = "the node has not yet taken note of all that have come and gone";
+
 /// What the peer has introduced itself as, if it belongs to this mesh.
 Result<Introduction> meet(const Introduction& self, std::span<const std::byte> private_data) {
   auto peer = Introduction::decode(private_data);
@@ -82,8 +86,14 @@ class Connections::Server final : public LinkSession<ServerSession> {
     RDMACOMM_VLOG(1) << "no endpoint for " << peer << ": " << why.message();
     if (const auto link = take_admitted(handshake_of(peer))) all_.forget(*link);
     if (why.code != Errc::kIncompatiblePeer) return;
+    const auto untold = [&] {
+      const std::lock_guard lock(mutex_);
+      return refusals_.due(handshake_of(peer), RefusalPace::Clock::now());
+    }();
+    if (!untold) return;
+    const std::string more = *untold == 0 ? "" : "; and " + std::to_string(*untold) + " more from there lately";
     all_.parts_.happenings->put(
-        {.kind = Happening::Kind::kMisfit, .status = make_error(why.code, peer + ": " + why.context)});
+        {.kind = Happening::Kind::kMisfit, .status = make_error(why.code, peer + ": " + why.context + more)});
   }
 
  private:
@@ -97,6 +107,7 @@ class Connections::Server final : public LinkSession<ServerSession> {
   Connections& all_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Link>> admitted_;  // by handshake, while that goes on
+  RefusalPace refusals_;
 };
 
 /// The way to one other node.
@@ -306,6 +317,9 @@ Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
   if (!peer) return peer.error();
   if (!open_.load(std::memory_order_relaxed)) {
     return make_error(Errc::kPeerRefused, "node " + std::to_string(parts_.self.rank) + " has finished its run");
+  }
+  if (parts_.happenings->size() > kMaxUnread + 4 * std::size_t{parts_.self.nodes}) {
+    return make_error(Errc::kServerBusy, kHasMuchToDo);
   }
   const int rank = static_cast<int>(peer->rank);
   if (Status free = check_free(*peer, info.address); !free.ok()) return free.error();

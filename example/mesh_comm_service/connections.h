@@ -16,6 +16,7 @@
 #include "mesh_comm_service/inbound.h"
 #include "mesh_comm_service/outbound.h"
 #include "mesh_comm_service/pending_handshakes.h"
+#include "mesh_comm_service/refusal_pace.h"
 #include "mesh_comm_service/terms.h"
 #include "rdmacomm/adapter/adapter_config.h"
 #include "rdmacomm/session/client_session.h"

@@ -14,6 +14,11 @@ void Happenings::put(Happening happening) {
   event_.signal();
 }
 
+std::size_t Happenings::size() const {
+  const std::lock_guard lock(mutex_);
+  return queue_.size();
+}
+
 std::deque<Happening> Happenings::take() {
   const std::lock_guard lock(mutex_);
   event_.clear();

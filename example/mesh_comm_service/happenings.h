@@ -1,6 +1,7 @@
 // happenings.h - what the threads of the sessions tell the node's own thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -42,13 +43,15 @@ class Happenings {
   void put(Happening happening);
   /// All that there are, in their order; fd() is readable again with the next one.
   [[nodiscard]] std::deque<Happening> take();
+  /// How many have not been taken.
+  [[nodiscard]] std::size_t size() const;
   [[nodiscard]] int fd() const noexcept { return event_.fd(); }
 
  private:
   explicit Happenings(StopEvent event) : event_(std::move(event)) {}
 
   const StopEvent event_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::deque<Happening> queue_;
 };
 

@@ -453,6 +453,41 @@ TEST_F(Door, IsOpenForANodeWhileOthersRestInItsName) {
   EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
 }
 
+TEST_F(Door, TellsOfManyThatDoNotFitOnce) {
+  ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
+  Terms other = terms_;
+  other.size = 128;
+  const std::vector<std::byte> opening = opening_of(introduction_of(1, 2, other));
+  for (int i = 0; i < 20; ++i) {
+    const UniqueFd fd = connect_from("127.0.0.2", connections_->port());
+    send_bytes(fd.get(), opening);
+    EXPECT_TRUE(read_until(fd.get(), MessageType::kReject));
+  }
+  std::size_t told = 0;
+  const Deadline soon = Deadline::after(kLong);
+  while (told == 0 && !soon.passed()) {
+    for (const Happening& each : happenings_->take()) told += each.kind == Happening::Kind::kMisfit ? 1 : 0;
+  }
+  EXPECT_EQ(told, 1U);
+}
+
+TEST_F(Door, LetsNobodyInWhileTheNodeDoesNotKeepUp) {
+  constexpr std::size_t kMany = 200;
+  ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
+  const std::vector<std::byte> opening = opening_of(node_1(1));
+  for (std::size_t i = 0; i < kMany; ++i) {
+    const UniqueFd fd = connect_from("127.0.0.2", connections_->port());
+    send_bytes(fd.get(), opening);
+    if (!read_until(fd.get(), MessageType::kBarrier)) continue;
+    send_bytes(fd.get(), *frame_message(MessageType::kBarrier, BarrierTag{"rdmacomm.established"}.encode()));
+  }
+  wait_for_end();
+  EXPECT_LT(happenings_->take().size(), kMany / 2);
+  const auto node = make_session<Impostor>(node_1(2), connections_->port());
+  const auto endpoint = node->connect();
+  EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
+}
+
 TEST_F(Door, GivesEachNodeItsOwnMemoryAlone) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kRead, .size = 64, .total = 64, .depth = 2}, 3));
   std::array<std::unique_ptr<Impostor, StopAndDelete>, 2> nodes;
