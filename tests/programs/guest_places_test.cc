@@ -62,22 +62,22 @@ TEST(GuestPlaces, AreLimitedForOneNetworkOfIpv6) {
 
 TEST(GuestPlaces, AreLimitedInMemoryWithOneGuestThatHasMore) {
   GuestPlaces places({.guests = 10, .guests_of_a_host = 10, .shared_bytes = 100, .rest = hours(1)});
-  ASSERT_TRUE(places.admit("a:1", 40, now()).has_value());
-  ASSERT_TRUE(places.admit("b:2", 40, now()).has_value());
-  EXPECT_FALSE(places.admit("c:2", 40, now()).has_value());
-  EXPECT_TRUE(places.admit("c:3", 20, now()).has_value());
-  EXPECT_TRUE(places.admit("a:4", 1000, now()).has_value());
-  EXPECT_FALSE(places.admit("a:5", 51, now()).has_value());
-  places.leave("a:4");
-  EXPECT_TRUE(places.admit("a:5", 51, now()).has_value());
+  ASSERT_TRUE(places.admit("10.0.0.1:1", 40, now()).has_value());
+  ASSERT_TRUE(places.admit("10.0.0.2:2", 40, now()).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.3:2", 40, now()).has_value());
+  EXPECT_TRUE(places.admit("10.0.0.3:3", 20, now()).has_value());
+  EXPECT_TRUE(places.admit("10.0.0.1:4", 1000, now()).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.1:5", 51, now()).has_value());
+  places.leave("10.0.0.1:4");
+  EXPECT_TRUE(places.admit("10.0.0.1:5", 51, now()).has_value());
 }
 
 TEST(GuestPlaces, OneHostHasAtMostHalfOfTheMemory) {
   GuestPlaces places({.guests = 10, .guests_of_a_host = 10, .shared_bytes = 100, .rest = hours(1)});
-  ASSERT_TRUE(places.admit("a:1", 30, now()).has_value());
-  EXPECT_FALSE(places.admit("a:2", 30, now()).has_value());
-  EXPECT_TRUE(places.admit("a:3", 20, now()).has_value());
-  EXPECT_TRUE(places.admit("b:1", 50, now()).has_value());
+  ASSERT_TRUE(places.admit("10.0.0.1:1", 30, now()).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.1:2", 30, now()).has_value());
+  EXPECT_TRUE(places.admit("10.0.0.1:3", 20, now()).has_value());
+  EXPECT_TRUE(places.admit("10.0.0.2:1", 50, now()).has_value());
 }
 
 /// Guests that are never at rest, because they do something whenever they are looked at.
@@ -102,69 +102,69 @@ struct ActiveGuests {
 
 TEST(GuestPlaces, OfAHostWithMoreThanItsShareAnActiveGuestMakesRoom) {
   ActiveGuests active({.guests = 4, .guests_of_a_host = 3, .shared_bytes = 100, .rest = milliseconds(1000)});
-  for (const char* address : {"b:1", "a:1", "a:2", "a:3"}) active.add(address);
+  for (const char* address : {"10.0.0.2:1", "10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"}) active.add(address);
   active.time += milliseconds(999);
-  EXPECT_FALSE(active.places.admit("c:1", 1, now()).has_value()) << "for a second each keeps its place";
+  EXPECT_FALSE(active.places.admit("10.0.0.3:1", 1, now()).has_value()) << "for a second each keeps its place";
   active.time += milliseconds(1);
   active.guests.clear();  // nobody does anything from now on: still none of them rests, as each has just been seen
-  EXPECT_TRUE(active.places.admit("c:1", 1, soon()).has_value());
-  EXPECT_THAT(active.dismissed, testing::ElementsAre("a:1")) << "the one that was there longest";
+  EXPECT_TRUE(active.places.admit("10.0.0.3:1", 1, soon()).has_value());
+  EXPECT_THAT(active.dismissed, testing::ElementsAre("10.0.0.1:1")) << "the one that was there longest";
 }
 
 TEST(GuestPlaces, AHostHasNoMoreThanItsShareIfAnotherOneWouldThenHaveAsMuch) {
   ActiveGuests active({.guests = 2, .guests_of_a_host = 2, .shared_bytes = 100, .rest = milliseconds(1)});
-  active.add("a:1");
-  active.add("b:1");
+  active.add("10.0.0.1:1");
+  active.add("10.0.0.2:1");
   for (const auto& guest : active.guests) guest->set_working(true);
   active.time += hours(1);
-  EXPECT_FALSE(active.places.admit("c:1", 1, now()).has_value());
+  EXPECT_FALSE(active.places.admit("10.0.0.3:1", 1, now()).has_value());
   EXPECT_TRUE(active.dismissed.empty());
 }
 
 TEST(GuestPlaces, AHostWithMoreThanItsShareOfTheMemoryMakesRoom) {
   ActiveGuests active({.guests = 9, .guests_of_a_host = 9, .shared_bytes = 100, .rest = milliseconds(1)});
-  active.add("a:1", 25);
-  active.add("a:2", 25);
-  active.add("b:1", 40);
+  active.add("10.0.0.1:1", 25);
+  active.add("10.0.0.1:2", 25);
+  active.add("10.0.0.2:1", 40);
   for (const auto& guest : active.guests) guest->set_working(true);
   active.time += milliseconds(1);
-  EXPECT_FALSE(active.places.admit("c:1", 50, now()).has_value()) << "it would have as much as the others";
-  EXPECT_TRUE(active.places.admit("c:2", 20, soon()).has_value());
-  EXPECT_THAT(active.dismissed, testing::ElementsAre("a:1"));
+  EXPECT_FALSE(active.places.admit("10.0.0.3:1", 50, now()).has_value()) << "it would have as much as the others";
+  EXPECT_TRUE(active.places.admit("10.0.0.3:2", 20, soon()).has_value());
+  EXPECT_THAT(active.dismissed, testing::ElementsAre("10.0.0.1:1"));
 }
 
 TEST(GuestPlaces, AGuestWhoseTurnIsOverMakesRoomForAHostThatHasNone) {
   ActiveGuests active({.guests = 1, .rest = milliseconds(1), .turn = hours(1)});
-  active.add("a:1");
+  active.add("10.0.0.1:1");
   active.guests.front()->set_working(true);
   active.time += hours(1) - milliseconds(1);
-  EXPECT_FALSE(active.places.admit("b:1", 1, now()).has_value());
+  EXPECT_FALSE(active.places.admit("10.0.0.2:1", 1, now()).has_value());
   active.time += milliseconds(1);
-  EXPECT_FALSE(active.places.admit("a:2", 1, now()).has_value());
-  EXPECT_TRUE(active.places.admit("b:1", 1, soon()).has_value());
-  EXPECT_THAT(active.dismissed, testing::ElementsAre("a:1"));
+  EXPECT_FALSE(active.places.admit("10.0.0.1:2", 1, now()).has_value());
+  EXPECT_TRUE(active.places.admit("10.0.0.2:1", 1, soon()).has_value());
+  EXPECT_THAT(active.dismissed, testing::ElementsAre("10.0.0.1:1"));
 }
 
 TEST(GuestPlaces, NeverHaveMoreMemoryThanTheMachine) {
   GuestPlaces places({.guests = 1});
   const auto available = available_memory();
   ASSERT_TRUE(available.has_value());
-  const auto guest = places.admit("a:1", 4 * *available, now());
+  const auto guest = places.admit("10.0.0.1:1", 4 * *available, now());
   ASSERT_FALSE(guest.has_value());
   EXPECT_EQ(guest.code(), std::errc::not_enough_memory);
-  EXPECT_TRUE(places.admit("a:2", 1, now()).has_value());
+  EXPECT_TRUE(places.admit("10.0.0.1:2", 1, now()).has_value());
 }
 
 TEST(GuestPlaces, AGuestThatRestsMakesRoom) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
   std::vector<std::string> dismissed;
-  auto first = places.admit("a:1", 1, now());
+  auto first = places.admit("10.0.0.1:1", 1, now());
   ASSERT_TRUE(first.has_value());
-  leaves_when_dismissed(places, **first, "a:1", dismissed);
+  leaves_when_dismissed(places, **first, "10.0.0.1:1", dismissed);
   const Status stopped = make_error(Errc::kStopped, "stopped");
   EXPECT_EQ(places.explained(**first, stopped).code(), Errc::kStopped);
-  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
-  EXPECT_THAT(dismissed, testing::ElementsAre("a:1"));
+  EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
+  EXPECT_THAT(dismissed, testing::ElementsAre("10.0.0.1:1"));
   EXPECT_THAT(places.explained(**first, stopped).message(), HasSubstr("did nothing while another one waited"));
   EXPECT_TRUE(places.explained(**first, {}).ok());
 }
@@ -172,14 +172,14 @@ TEST(GuestPlaces, AGuestThatRestsMakesRoom) {
 TEST(GuestPlaces, AGuestThatWorksStays) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(1)});
   std::vector<std::string> dismissed;
-  auto first = places.admit("a:1", 1, now());
+  auto first = places.admit("10.0.0.1:1", 1, now());
   ASSERT_TRUE(first.has_value());
-  leaves_when_dismissed(places, **first, "a:1", dismissed);
+  leaves_when_dismissed(places, **first, "10.0.0.1:1", dismissed);
   (*first)->set_working(true);
-  EXPECT_FALSE(places.admit("b:1", 1, Deadline::after(milliseconds(20))).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, Deadline::after(milliseconds(20))).has_value());
   EXPECT_TRUE(dismissed.empty());
   (*first)->set_working(false);
-  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
+  EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
 }
 
 /// Between two orders a client computes, for a while and no longer.
@@ -188,96 +188,96 @@ TEST(GuestPlaces, AGuestThatPausesStaysUntilItsPauseIsOver) {
   Deadline::Clock::time_point time{};
   GuestPlaces places({.guests = 1, .rest = seconds(1)}, [&time] { return time; });
   std::vector<std::string> dismissed;
-  const auto first = places.admit("a:1", 1, now()).value();
-  leaves_when_dismissed(places, *first, "a:1", dismissed);
+  const auto first = places.admit("10.0.0.1:1", 1, now()).value();
+  leaves_when_dismissed(places, *first, "10.0.0.1:1", dismissed);
   first->set_pause(seconds(60));
   first->note_progress();
-  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());  // from now on its pause is seen
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());  // from now on its pause is seen
   time += seconds(59);
-  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());
   first->note_progress();
-  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());
   time += seconds(59);
-  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value()) << "it has done something meanwhile";
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value()) << "it has done something meanwhile";
   EXPECT_TRUE(dismissed.empty());
   time += seconds(1);
-  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
-  EXPECT_THAT(dismissed, testing::ElementsAre("a:1"));
+  EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
+  EXPECT_THAT(dismissed, testing::ElementsAre("10.0.0.1:1"));
 }
 
 TEST(GuestPlaces, AGuestWhosePauseWasShorterThanRestRests) {
   Deadline::Clock::time_point time{};
   GuestPlaces places({.guests = 1, .rest = std::chrono::seconds(5)}, [&time] { return time; });
   std::vector<std::string> dismissed;
-  const auto first = places.admit("a:1", 1, now()).value();
-  leaves_when_dismissed(places, *first, "a:1", dismissed);
+  const auto first = places.admit("10.0.0.1:1", 1, now()).value();
+  leaves_when_dismissed(places, *first, "10.0.0.1:1", dismissed);
   first->set_pause(milliseconds(0));
   time += std::chrono::seconds(4);
-  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());
   time += std::chrono::seconds(1);
-  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
+  EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
 }
 
 TEST(GuestPlaces, AGuestThatKeepsItsPlaceStaysAndOneThatWasDismissedCannot) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
   std::vector<std::string> dismissed;
-  const auto first = places.admit("a:1", 1, now()).value();
-  leaves_when_dismissed(places, *first, "a:1", dismissed);
+  const auto first = places.admit("10.0.0.1:1", 1, now()).value();
+  leaves_when_dismissed(places, *first, "10.0.0.1:1", dismissed);
   EXPECT_TRUE(places.keep(*first));
-  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());
   EXPECT_TRUE(dismissed.empty());
-  places.leave("a:1");
-  const auto second = places.admit("a:2", 1, now()).value();
-  leaves_when_dismissed(places, *second, "a:2", dismissed);
-  EXPECT_TRUE(places.admit("b:1", 1, soon()).has_value());
+  places.leave("10.0.0.1:1");
+  const auto second = places.admit("10.0.0.1:2", 1, now()).value();
+  leaves_when_dismissed(places, *second, "10.0.0.1:2", dismissed);
+  EXPECT_TRUE(places.admit("10.0.0.2:1", 1, soon()).has_value());
   EXPECT_FALSE(places.keep(*second));
 }
 
 TEST(GuestPlaces, AGuestThatIsStillBeingConnectedStays) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
-  ASSERT_TRUE(places.admit("a:1", 1, now()).has_value());
-  EXPECT_FALSE(places.admit("b:1", 1, now()).has_value());
+  ASSERT_TRUE(places.admit("10.0.0.1:1", 1, now()).has_value());
+  EXPECT_FALSE(places.admit("10.0.0.2:1", 1, now()).has_value());
 }
 
 TEST(GuestPlaces, OfManyThatRestOnlyOneMakesRoom) {
   GuestPlaces places({.guests = 3, .guests_of_a_host = 3, .shared_bytes = 100, .rest = milliseconds(0)});
   std::vector<std::string> dismissed;
-  for (const char* address : {"a:1", "b:1", "b:2"}) {
+  for (const char* address : {"10.0.0.1:1", "10.0.0.2:1", "10.0.0.2:2"}) {
     auto guest = places.admit(address, 1, now());
     ASSERT_TRUE(guest.has_value());
     leaves_when_dismissed(places, **guest, address, dismissed);
   }
-  EXPECT_TRUE(places.admit("c:1", 1, soon()).has_value());
+  EXPECT_TRUE(places.admit("10.0.0.3:1", 1, soon()).has_value());
   ASSERT_EQ(dismissed.size(), 1u);
-  EXPECT_THAT(dismissed.front(), testing::StartsWith("b:"));  // of the host that has most
+  EXPECT_THAT(dismissed.front(), testing::StartsWith("10.0.0.2:"));  // of the host that has most
 }
 
 TEST(GuestPlaces, AHostThatHasAllItsPlacesLosesOneOfThem) {
   GuestPlaces places({.guests = 9, .guests_of_a_host = 1, .shared_bytes = 100, .rest = milliseconds(0)});
   std::vector<std::string> dismissed;
-  for (const char* address : {"a:1", "b:1"}) {
+  for (const char* address : {"10.0.0.1:1", "10.0.0.2:1"}) {
     auto guest = places.admit(address, 1, now());
     ASSERT_TRUE(guest.has_value());
     leaves_when_dismissed(places, **guest, address, dismissed);
   }
-  EXPECT_TRUE(places.admit("b:2", 1, soon()).has_value());
-  EXPECT_THAT(dismissed, testing::ElementsAre("b:1"));
+  EXPECT_TRUE(places.admit("10.0.0.2:2", 1, soon()).has_value());
+  EXPECT_THAT(dismissed, testing::ElementsAre("10.0.0.2:1"));
 }
 
 TEST(GuestPlaces, AnotherHostComesBeforeTheOneThatHadThePlace) {
   GuestPlaces places({.guests = 1, .rest = milliseconds(0)});
-  auto first = places.admit("a:1", 1, now());
+  auto first = places.admit("10.0.0.1:1", 1, now());
   ASSERT_TRUE(first.has_value());
   std::promise<void> dismissed;
   places.set_dismissal(**first, [&](const Error&) { dismissed.set_value(); });
   // The same host waits first; its client has the place dismissed, which stays taken until the other host waits, too.
-  auto same = std::async(std::launch::async, [&] { return places.admit("a:2", 1, soon()); });
+  auto same = std::async(std::launch::async, [&] { return places.admit("10.0.0.1:2", 1, soon()); });
   dismissed.get_future().wait();
-  auto other = std::async(std::launch::async, [&] { return places.admit("b:1", 1, soon()); });
+  auto other = std::async(std::launch::async, [&] { return places.admit("10.0.0.2:1", 1, soon()); });
   while (places.waiting() < 2) std::this_thread::yield();
-  places.leave("a:1");
+  places.leave("10.0.0.1:1");
   ASSERT_TRUE(other.get().has_value());
-  places.leave("b:1");
+  places.leave("10.0.0.2:1");
   EXPECT_TRUE(same.get().has_value());
 }
 
@@ -288,31 +288,31 @@ TEST(GuestPlaces, IfTooManyOfAHostWaitOneOfTheseIsRefusedAndNotTheOneThatArrives
                        asked_below = below;
                        return std::size_t{1};
                      });
-  ASSERT_TRUE(places.admit("a:1", 1, now()).has_value());
+  ASSERT_TRUE(places.admit("10.0.0.1:1", 1, now()).has_value());
   const auto wait_as = [&](const char* address, std::size_t number) {
     auto waits = std::async(std::launch::async, [&places, address] { return places.admit(address, 1, soon()); });
     while (places.waiting() < number && waits.wait_for(milliseconds(0)) != std::future_status::ready)
       std::this_thread::yield();
     return waits;
   };
-  auto other_host = wait_as("b:1", 1);
-  auto first = wait_as("a:2", 2);
-  auto second = wait_as("a:3", 3);
-  auto third = wait_as("a:4", 4);
+  auto other_host = wait_as("10.0.0.2:1", 1);
+  auto first = wait_as("10.0.0.1:2", 2);
+  auto second = wait_as("10.0.0.1:3", 3);
+  auto third = wait_as("10.0.0.1:4", 4);
   EXPECT_EQ(second.get().code(), Errc::kServerBusy);
   EXPECT_EQ(asked_below, 2u);
-  places.leave("a:1");
+  places.leave("10.0.0.1:1");
   EXPECT_TRUE(other_host.get().has_value());
-  places.leave("b:1");
+  places.leave("10.0.0.2:1");
   EXPECT_TRUE(first.get().has_value());
-  places.leave("a:2");
+  places.leave("10.0.0.1:2");
   EXPECT_TRUE(third.get().has_value());
 }
 
 TEST(GuestPlaces, WhenTheServerEndsNobodyWaits) {
   GuestPlaces places({.guests = 1, .rest = hours(1)});
-  ASSERT_TRUE(places.admit("a:1", 1, now()).has_value());
-  auto waiting = std::async(std::launch::async, [&] { return places.admit("b:1", 1, Deadline::never()); });
+  ASSERT_TRUE(places.admit("10.0.0.1:1", 1, now()).has_value());
+  auto waiting = std::async(std::launch::async, [&] { return places.admit("10.0.0.2:1", 1, Deadline::never()); });
   while (places.waiting() < 1) std::this_thread::yield();
   places.close();
   EXPECT_FALSE(waiting.get().has_value());
