@@ -357,9 +357,10 @@ Status Connections::take_place(int rank, const std::string& address) {
   return replaced.status();
 }
 
-/// Of several processes that say that they are the same node, one stays:
-/// - the process that this node has reached at the node's address in the list, if there is one. An endpoint of another process is ended;
-/// - else the first one, unless only the newcomer comes from an address of the mesh. Others try again until this node has reached one.
+/// Several processes may say that they are the same node. One of them stays:
+/// - If this node has reached a process at the node's address in the list, that one stays. Endpoints of other processes are ended.
+/// - If not, the first one stays. But if it does not come from an address of the mesh, and the newcomer does, the newcomer stays.
+/// Who is refused in the second case hears kServerBusy, and tries again: by then this node may have reached the right one.
 Status Connections::check_free(const Introduction& newcomer, const std::string& address) {
   const int rank = static_cast<int>(newcomer.rank);
   const bool known = knows_host(address);

@@ -32,8 +32,9 @@ bool PendingHandshakes::knows_host(std::string_view address) const {
 
 Result<std::optional<std::string>> PendingHandshakes::enter(int rank, const std::string& address,
                                                             Clock::time_point now) {
-  auto& places = by_rank_[rank].places;
-  auto& waiting = by_rank_[rank].waiting;
+  OfRank& of_rank = by_rank_[rank];
+  auto& places = of_rank.places;
+  auto& waiting = of_rank.waiting;
   Handshake begun{.address = address, .of_known_host = knows_host(address), .since = now};
   const auto take = [&]() -> std::optional<std::string> {
     std::erase(waiting, address);

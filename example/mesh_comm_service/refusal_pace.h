@@ -9,9 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "rdmacomm/connector/source_network.h"
+
 namespace rdmacomm::mesh {
 
-/// Keeps strangers from filling a node's output: one line for each host in each kPeriod. Hosts beyond kMaxHosts share one.
+/// Keeps strangers from filling a node's output: one line for each host (SourceNetwork) in each kPeriod. Hosts beyond kMaxHosts share one.
 /// A pure policy: time is passed in. Threads: one at a time.
 class RefusalPace {
  public:
@@ -24,7 +26,7 @@ class RefusalPace {
   /// peer_address  "10.0.0.2:41234"
   /// Returns       how many of that host have not been told since the last line; empty: this one is not to be told either
   [[nodiscard]] std::optional<std::uint64_t> due(const std::string& peer_address, Clock::time_point now) {
-    const std::string host = peer_address.substr(0, peer_address.rfind(':'));
+    const SourceNetwork host = SourceNetwork::of(peer_address);
     const bool has_own = by_host_.contains(host) || by_host_.size() < kMaxHosts;
     Line& line = has_own ? by_host_[host] : others_;
     if (line.last && now - *line.last < kPeriod) {
@@ -41,7 +43,7 @@ class RefusalPace {
     std::uint64_t untold = 0;
   };
 
-  std::map<std::string, Line> by_host_;
+  std::map<SourceNetwork, Line> by_host_;
   Line others_;
 };
 

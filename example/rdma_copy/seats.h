@@ -9,8 +9,7 @@
 
 namespace rdmacomm::copying {
 
-/// Clients of one address, which is programs::client_source() of them, have at most half of the seats, so that they cannot keep all
-/// others out.
+/// Clients of one address, as SourceNetwork counts addresses, have at most half of the seats, so that they cannot keep all others out.
 /// Threads: any.
 class Seats {
  public:

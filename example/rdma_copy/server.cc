@@ -20,9 +20,9 @@
 #include "rdma_copy/source.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
+#include "rdmacomm/connector/source_network.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/client_domain.h"
-#include "support/client_source.h"
 #include "support/peer_loss.h"
 
 namespace rdmacomm::copying {
@@ -43,7 +43,7 @@ class Door final : public ServerSession {
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     if (Status greeted = check_greeting(peer.private_data); !greeted.ok()) return greeted;
-    if (Status free = seats_.offer(programs::client_source(peer.address)); !free.ok()) return free;
+    if (Status free = seats_.offer(SourceNetwork::of(peer.address).to_text()); !free.ok()) return free;
     if (Status apart = programs::give_own_domain(hca, device()); !apart.ok()) return apart;
     options_.modes.apply(hca);
     hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
@@ -168,7 +168,7 @@ class Guests {
  public:
   void add(const ServerOptions& options, const Place& place, const std::shared_ptr<EndPoint>& endpoint) {
     const std::lock_guard lock(mutex_);
-    const std::string holder = programs::client_source(endpoint->peer());
+    const std::string holder = SourceNetwork::of(endpoint->peer()).to_text();
     if (Status seated = seats_.take(holder); !seated.ok()) {  // others of those who were offered it were faster
       VLOG(1) << endpoint->peer() << " is not served: " << seated.message();
       endpoint->stop();

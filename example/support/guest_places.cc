@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "rdmacomm/connector/source_network.h"
 #include "support/available_memory.h"
-#include "support/client_source.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::programs {
@@ -28,7 +28,7 @@ Status check_memory(std::uint64_t bytes) {
 Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, std::uint64_t bytes, Deadline deadline) {
   const auto guest = std::make_shared<Guest>();
   guest->address_ = address;
-  guest->source_ = client_source(address);
+  guest->source_ = SourceNetwork::of(address).to_text();
   guest->bytes_ = bytes;
   std::unique_lock lock(mutex_);
   refuse_one_of(guest->source_);
@@ -197,7 +197,7 @@ bool GuestPlaces::has_more_than_its_share(const Guest& guest, const Newcomer& ne
   return own == 0 && limits_.turn && now - guest.since_ >= *limits_.turn;
 }
 
-/// The guest that is to give its place to `newcomer`. None while as many guests are about to leave as clients wait.
+/// The guest that is to give its place to `newcomer`. None if the guests that are leaving already make room for all who wait.
 GuestPlaces::Leaver GuestPlaces::find_leaver(const Newcomer& newcomer, Clock::time_point now) {
   const auto leaving = std::ranges::count_if(guests_, [](const auto& guest) { return guest->dismissed_; });
   if (fits(newcomer) || leaving >= static_cast<std::ptrdiff_t>(waiting_.size())) return {};

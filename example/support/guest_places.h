@@ -18,7 +18,7 @@
 
 namespace rdmacomm::programs {
 
-/// Bounds of a server. A host is what client_source() makes of an address. A value.
+/// Bounds of a server. A host is a SourceNetwork. A value.
 struct PlaceLimits {
   int guests = 1;              ///< at a time, at least 1
   int guests_of_a_host = 1;    ///< of these, of one host

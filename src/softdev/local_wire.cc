@@ -231,7 +231,7 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
 }
 
 int LocalWire::write_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {
-  // A target takes back what it has waited for in vain, once each time: that one which does so without end keeps nobody here.
+  // A target takes a write back once for each time that it has waited in vain. One that goes on taking back does not keep this here.
   constexpr int kMostTakenBack = 100;
   int taken_back = 0;
   while (bytes != 0) {

@@ -72,13 +72,13 @@ class Peer {
   /// Where `entry`'s memory lies in this process; nullptr: it cannot be mapped. Valid while the registration is.
   [[nodiscard]] std::byte* map_registration(const MrEntry& entry);
 
-  /// Whether the target's unmapped memory can be reached by system calls. 0; EPERM: not allowed here, the caller goes by request();
-  /// ESRCH: the target has ended. Cost: a system call.
+  /// Whether system calls reach the target's unmapped memory. 0: they do. EPERM: they are not allowed here; the caller goes by
+  /// request(). ESRCH: the target has ended. Cost: a system call.
   [[nodiscard]] int check_system_calls() const noexcept;
-  /// Copies from there by them. 0, or an errno value, as check_system_calls() gives, or of the memory.
+  /// Copies from that memory. 0, or an errno value: of check_system_calls(), or of the call.
   [[nodiscard]] int read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept;
-  /// Copies `length` bytes to where `write` says, and then `flag`, by one system call, after check_system_calls(). 0, with the bytes
-  /// that were copied in `length`, where it was interrupted none; or an errno value: EFAULT also where the target has taken `write` back.
+  /// Copies `length` bytes to where `write` says, and then `flag`, by one system call. The caller has called check_system_calls().
+  /// 0: `length` is how many were copied, none if the call was interrupted. EFAULT: also if the target has taken `write` back.
   [[nodiscard]] int write_by_system_call(std::byte* own, AddressWrite& write, std::size_t& length,
                                          std::uint32_t flag) noexcept;
   /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap, kInvalidate. 0, or an errno value.
