@@ -7,9 +7,6 @@
 #include <set>
 
 #include "rdmacomm/base/printable.h"
-#include "rdmacomm/connector/host_address.h"
-#include "rdmacomm/device/host_network.h"
-#include "rdmacomm/verbs/gid.h"
 #include "support/host_text.h"
 
 namespace rdmacomm::mesh {
@@ -89,16 +86,6 @@ Result<int> count_of(const std::vector<std::string_view>& words) {
   return count;
 }
 
-bool is_loopback(const HostAddress& address) {
-  return verbs::reach_of(address.gid) == verbs::Reach::kHost;
-}
-
-/// Whether all of a host's addresses are the loopback interface's. What has none is not.
-bool is_on_loopback(const HostPort& node) {
-  const auto addresses = find_addresses(node);
-  return addresses && std::ranges::all_of(*addresses, is_loopback);
-}
-
 bool is_cluster_flag(std::string_view argument) {
   return std::ranges::find(kClusterFlags, argument) != std::end(kClusterFlags);
 }
@@ -157,45 +144,6 @@ std::vector<std::string> join_cluster_words(const std::vector<std::string>& argu
     }
   }
   return joined;
-}
-
-Result<bool> is_local(const HostPort& node) {
-  const auto addresses = find_addresses(node);
-  if (!addresses) return addresses.error();
-  return std::ranges::any_of(*addresses, [](const HostAddress& address) {
-    if (is_loopback(address)) return true;  // 127.0.0.0/8: whatever source the system chooses towards it
-    // What leads to an address of its own, a machine sends from that address.
-    const auto source = HostNetwork::system().source_towards(address.gid, address.scope);
-    return source && std::ranges::equal(source->raw, address.gid.raw);
-  });
-}
-
-bool listens_everywhere(const Cluster& cluster, int rank) {
-  const HostPort& own = cluster[static_cast<std::size_t>(rank)];
-  const auto local = is_local(own);
-  if (!local || !*local) return true;
-  return is_on_loopback(own) && !std::ranges::all_of(cluster, is_on_loopback);
-}
-
-Result<int> find_rank(const Cluster& cluster, const std::function<Result<bool>(const HostPort&)>& local) {
-  std::vector<std::size_t> found;
-  std::optional<Error> unknown;  // a host that has no address may be another one's concern
-  for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
-    const auto here = local(cluster[rank]);
-    if (!here && !unknown) unknown = here.error();
-    if (here && *here) found.push_back(rank);
-  }
-  if (found.size() == 1) return static_cast<int>(found.front());
-  if (found.empty() && unknown) return *unknown;
-  if (found.empty()) {
-    return make_error(Errc::kInvalidArgument,
-                      "none of the nodes has an address of this machine's; say by --rank=N which one this is, or start "
-                      "it on one of them");
-  }
-  return make_error(Errc::kInvalidArgument, "nodes " + std::to_string(found[0]) + " (" + cluster[found[0]].to_text() +
-                                                ") and " + std::to_string(found[1]) + " (" +
-                                                cluster[found[1]].to_text() +
-                                                ") are both this machine; say by --rank=N which one this is");
 }
 
 }  // namespace rdmacomm::mesh

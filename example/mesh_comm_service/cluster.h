@@ -1,8 +1,7 @@
-// cluster.h - which nodes a mesh has, and which of them this one is.
+// cluster.h - which nodes a mesh has.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,17 +29,5 @@ using Cluster = std::vector<HostPort>;
 /// Words after --cluster that belong to its list: "--cluster", "h1", "h2", "--op=read" becomes "--cluster=h1,h2",
 /// "--op=read". The same for --cluster=h1.
 [[nodiscard]] std::vector<std::string> join_cluster_words(const std::vector<std::string>& arguments);
-
-/// Whether an address of that host is one of this machine's.
-/// Returns  as find_addresses
-[[nodiscard]] Result<bool> is_local(const HostPort& node);
-/// Whether node `rank`, which is this one, is to listen at all of its addresses, instead of that in the list. So where its name stands
-/// for the loopback interface here, as it does on many hosts (127.0.1.1 in /etc/hosts), and others are not on it; and where its address
-/// is another machine's by its looks, as one that is translated.
-[[nodiscard]] bool listens_everywhere(const Cluster& cluster, int rank);
-/// The rank of the one node that `local` is true for.
-/// Returns  kInvalidArgument: none, or several (the context says which, and how to choose); or, where it is none, what
-///          `local` has failed with first
-[[nodiscard]] Result<int> find_rank(const Cluster& cluster, const std::function<Result<bool>(const HostPort&)>& local);
 
 }  // namespace rdmacomm::mesh

@@ -11,9 +11,11 @@
 
 #include "mesh_comm_service/cluster.h"
 #include "mesh_comm_service/heat_map.h"
+#include "mesh_comm_service/host_book.h"
 #include "mesh_comm_service/job_environment.h"
 #include "mesh_comm_service/launcher.h"
 #include "mesh_comm_service/node.h"
+#include "mesh_comm_service/own_place.h"
 #include "mesh_comm_service/process_figures.h"
 #include "mesh_comm_service/report.h"
 #include "mesh_comm_service/terms.h"
@@ -92,7 +94,8 @@ programs::Help help() {
            {"Nodes that are late, die or hang",
             {{"on_failure", "stop|continue"},
              {"connect_timeout", "SECONDS",
-              "seconds to go on trying to reach another node, and to wait for its answers"},
+              "seconds to look up the nodes' names; then, to go on trying to reach another node, and to wait for its "
+              "answers"},
              {"silent_peer_after", "SECONDS"},
              {"connector", "KIND"}}}},
       .closing =
@@ -221,7 +224,7 @@ Result<std::optional<Cluster>> read_cluster(std::uint16_t port) {
   return std::optional(std::move(*cluster));
 }
 
-Result<Place> find_place(std::uint16_t port) {
+Result<Place> find_place(std::uint16_t port, HostBook& book) {
   auto cluster = read_cluster(port);
   if (!cluster) return cluster.error();
   const Environment environment = [](const char* name) { return ::secure_getenv(name); };
@@ -248,7 +251,7 @@ Result<Place> find_place(std::uint16_t port) {
   } else if (*job && (*job)->size == nodes) {
     place.rank = (*job)->rank;
   } else {
-    const auto rank = find_rank(place.cluster, is_local);
+    const auto rank = find_rank(place.cluster, book);
     if (!rank) return rank.error();
     place.rank = *rank;
   }
@@ -350,7 +353,8 @@ int run() {
   }
   if (FLAGS_port < 1)
     return programs::exit_status(bad_flag("port=" + std::to_string(FLAGS_port), "possible are 1 to 65535"));
-  const auto place = find_place(static_cast<std::uint16_t>(FLAGS_port));
+  HostBook hosts(Deadline::after(options->connection.session.tcp.connect_timeout));
+  const auto place = find_place(static_cast<std::uint16_t>(FLAGS_port), hosts);
   if (!place) return programs::exit_status(place.error());
   const int nodes = static_cast<int>(place->cluster.size());
   if (Status fits = check_memory(options->terms, nodes, 1); !fits.ok()) return programs::exit_status(fits);
@@ -358,7 +362,7 @@ int run() {
   HostPort listen = place->cluster[static_cast<std::size_t>(place->rank)];
   if (!programs::listen_address().empty()) {
     listen.host = programs::listen_address();
-  } else if (listens_everywhere(place->cluster, place->rank)) {
+  } else if (listens_everywhere(place->cluster, place->rank, hosts)) {
     listen.host.clear();
   }
   std::cout << "node " << place->rank << ": " << programs::listening_text(listen.host, listen.port) << std::endl;

@@ -1,10 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <map>
+#include <mutex>
+#include <set>
 
 #include "mesh_comm_service/cluster.h"
+#include "mesh_comm_service/host_book.h"
 #include "mesh_comm_service/job_environment.h"
+#include "mesh_comm_service/own_place.h"
 
 namespace rdmacomm::mesh {
 namespace {
@@ -93,30 +99,72 @@ TEST(ClusterWords, AreJoined) {
   EXPECT_EQ(join_cluster_words({"p", "--cluster"}), (Words{"p", "--cluster="}));
 }
 
+// Which node this is ------------------------------------------------------------------------------------------------
+
+/// Hosts of which those in `here` are this machine. h9 has no address.
+HostBook book(std::set<std::string> here) {
+  return HostBook(Deadline::never(), [here = std::move(here)](const HostPort& node, Deadline) -> HostBook::Addresses {
+    if (node.host == "h9") return make_error(Errc::kInvalidArgument, "no such host");
+    return find_addresses({.host = here.contains(node.host) ? "127.0.0.1" : "203.0.113.1"});
+  });
+}
+
 TEST(Rank, IsThatOfTheOneLocalNode) {
   const Cluster cluster = *parse_cluster("h1,h2,h3", 2020);
-  const auto is = [](const std::string& host) {
-    return [host](const HostPort& node) { return Result<bool>(node.host == host); };
-  };
-  EXPECT_EQ(find_rank(cluster, is("h2")).value(), 1);
-  EXPECT_THAT(find_rank(cluster, is("h9")).error().context, HasSubstr("none of the nodes"));
-  const auto all = find_rank(cluster, [](const HostPort&) { return Result<bool>(true); });
-  EXPECT_THAT(all.error().context, HasSubstr("nodes 0 (h1:2020) and 1 (h2:2020) are both this machine"));
-  const auto failed = find_rank(
-      cluster, [](const HostPort&) { return Result<bool>(make_error(Errc::kInvalidArgument, "no such host")); });
-  EXPECT_THAT(failed.error().context, HasSubstr("no such host"));
-  const auto despite = find_rank(cluster, [](const HostPort& node) {
-    if (node.host == "h1") return Result<bool>(make_error(Errc::kInvalidArgument, "no such host"));
-    return Result<bool>(node.host == "h3");
-  });
-  EXPECT_EQ(despite.value(), 2);
+  HostBook second = book({"h2"});
+  EXPECT_EQ(find_rank(cluster, second).value(), 1);
+  HostBook none = book({});
+  EXPECT_THAT(find_rank(cluster, none).error().context, HasSubstr("none of the nodes"));
+  HostBook two = book({"h1", "h2"});
+  EXPECT_THAT(find_rank(cluster, two).error().context,
+              HasSubstr("nodes 0 (h1:2020) and 1 (h2:2020) are both this machine"));
+}
+
+TEST(Rank, IsFoundAlthoughAnotherHostHasNoAddress) {
+  const Cluster cluster = *parse_cluster("h9,h2,h3", 2020);
+  HostBook third = book({"h3"});
+  EXPECT_EQ(find_rank(cluster, third).value(), 2);
+  HostBook none = book({});
+  EXPECT_THAT(find_rank(cluster, none).error().context, HasSubstr("no such host"));
 }
 
 TEST(Local, IsThisMachineAndNoOther) {
-  EXPECT_TRUE(is_local({.host = "127.0.0.1"}).value());
-  EXPECT_TRUE(is_local({.host = "127.9.8.7"}).value());
-  EXPECT_FALSE(is_local({.host = "203.0.113.1"}).value());  // for documentation: nobody has it
-  EXPECT_FALSE(is_local({.host = "fe80::1"}).has_value());  // on which link?
+  const auto local = [](const char* host) { return is_local(*find_addresses({.host = host})); };
+  EXPECT_TRUE(local("127.0.0.1"));
+  EXPECT_TRUE(local("127.9.8.7"));
+  EXPECT_FALSE(local("203.0.113.1"));  // for documentation: nobody has it
+}
+
+TEST(Listening, IsEverywhereWhereTheOwnNameStandsForTheLoopbackInterfaceAndOthersAreElsewhere) {
+  HostBook first = book({"h1"});
+  EXPECT_TRUE(listens_everywhere(*parse_cluster("h1,h2", 2020), 0, first));
+  HostBook both = book({"h1", "h2"});
+  EXPECT_FALSE(listens_everywhere(*parse_cluster("h1,h2", 2020), 0, both));
+  EXPECT_TRUE(listens_everywhere(*parse_cluster("h9,h2", 2020), 0, both)) << "it has no address that it knows";
+}
+
+TEST(HostBook, AsksForEachHostOnceAndForManyAtATimeUntilOneDeadline) {
+  const Deadline by = Deadline::after(std::chrono::hours(1));
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::multiset<std::string> asked;
+  HostBook hosts(by, [&](const HostPort& node, Deadline deadline) {
+    std::unique_lock lock(mutex);
+    asked.insert(node.host);
+    changed.notify_all();
+    EXPECT_EQ(deadline.time_point(), by.time_point());
+    // None of the first has an answer before all of them have been asked for.
+    EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return asked.size() >= HostBook::kAtOnce; }));
+    return find_addresses({.host = "203.0.113.1"});
+  });
+  Cluster nodes;
+  for (std::size_t i = 0; i < 3 * HostBook::kAtOnce; ++i)
+    nodes.push_back({.host = "h" + std::to_string(i / 2), .port = static_cast<std::uint16_t>(i + 1)});
+  hosts.look_up(nodes);
+  EXPECT_THAT(asked, SizeIs(nodes.size() / 2));
+  EXPECT_TRUE(hosts.of(nodes.back()).has_value());
+  hosts.look_up(nodes);
+  EXPECT_THAT(asked, SizeIs(nodes.size() / 2)) << "what is known is not asked for again";
 }
 
 // What launchers say ------------------------------------------------------------------------------------------------
