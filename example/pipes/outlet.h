@@ -34,7 +34,7 @@ class Outlet {
   [[nodiscard]] virtual Status join() = 0;
   /// The session says that an endpoint has ended, which may be this one. From any thread.
   virtual void endpoint_has_ended() {}
-  /// To be called now and then while nothing is pushed.
+  /// To be called now and then while nothing is pushed: where it has ended, that is told before this returns.
   virtual void look() {}
 
   [[nodiscard]] const EndPoint& endpoint() const noexcept { return *endpoint_; }

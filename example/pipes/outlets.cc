@@ -1,5 +1,6 @@
 #include "pipes/outlets.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -78,7 +79,7 @@ Status Outlets::connect_one(const HostPort& receiver) {
     if (why.code() != Errc::kServerBusy || reached_by.passed()) return why;
     endpoint->stop();
   }
-  auto failed = [this](const Outlet& outlet, const Status& why) { on_failure(outlet.endpoint().peer(), why); };
+  auto failed = [this, receiver](const Outlet& outlet, const Status& why) { on_outlet_failure(outlet, receiver, why); };
   // Held from before the outlet looks whether its endpoint lives: if that ends later, on_disconnected() finds the outlet.
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Outlet> outlet;
@@ -94,6 +95,44 @@ Status Outlets::connect_one(const HostPort& receiver) {
   }
   outlets_.push_back(std::move(outlet));
   return {};
+}
+
+void Outlets::begin_to_send() {
+  if (sends_) return;
+  for (const auto& outlet : outlets_) outlet->look();
+  std::vector<GaveWay> again;
+  std::vector<std::unique_ptr<Outlet>> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    sends_ = true;
+    if (over_) return;
+    again.swap(gave_way_);
+    for (const GaveWay& each : again) {
+      const auto found = std::ranges::find(outlets_, each.outlet, &std::unique_ptr<Outlet>::get);
+      ended.push_back(std::move(*found));
+      outlets_.erase(found);
+    }
+  }
+  ended.clear();
+  for (const GaveWay& each : again) {
+    if (const Status connected = connect_one(each.receiver); !connected.ok()) {
+      on_failure(each.receiver.to_text(), connected);
+    }
+  }
+}
+
+void Outlets::on_outlet_failure(const Outlet& outlet, const HostPort& receiver, const Status& why) {
+  const std::string peer = outlet.endpoint().peer();
+  if (why.code() != Errc::kServerBusy) return on_failure(peer, why);
+  {
+    std::unique_lock lock(mutex_);
+    if (sends_) {
+      lock.unlock();
+      return on_failure(peer, why);
+    }
+    gave_way_.push_back({&outlet, receiver});
+  }
+  callbacks_.say("receiver " + peer + " lets another sender go first; it is asked again as soon as there is input");
 }
 
 void Outlets::on_failure(const std::string& who, const Status& why) {
@@ -129,10 +168,12 @@ std::vector<std::string> Outlets::peers() const {
 }
 
 void Outlets::push(const BufferSlice& slice, const std::shared_ptr<const void>& keep) {
+  begin_to_send();
   for (const auto& outlet : outlets_) outlet->push(slice, keep);
 }
 
 Status Outlets::finish(const Total& total) {
+  begin_to_send();
   for (const auto& outlet : outlets_) outlet->finish(total);
   for (const auto& outlet : outlets_) (void)outlet->join();
   const std::lock_guard lock(mutex_);

@@ -35,7 +35,7 @@ class Outlets {
   struct Callbacks {
     /// Nothing more can be sent to anybody, and why. From any thread; once.
     std::function<void(const Status&)> over = {};
-    /// A receiver has failed, and it goes on with the others; from any thread.
+    /// A receiver has failed, and it goes on with the others; or one lets another sender go first. From any thread.
     std::function<void(const std::string&)> say = {};
     /// Where there is one, receivers have no threads, but get what is pushed at once: as DirectOutlet wants it.
     std::function<Status()> may_go_on = {};
@@ -54,7 +54,8 @@ class Outlets {
   /// Those that it is connected to, for messages.
   [[nodiscard]] std::vector<std::string> peers() const;
 
-  /// To all of them. `keep` owns the slice.
+  /// To all of them. `keep` owns the slice. The first time, and at the latest in finish(), it connects again to those that have let
+  /// another sender go first because nothing came: they have got nothing of this one.
   void push(const BufferSlice& slice, const std::shared_ptr<const void>& keep);
   /// As Outlet::look, of all of them.
   void look();
@@ -68,7 +69,15 @@ class Outlets {
  private:
   class Session;
 
+  /// Who lets another sender go first.
+  struct GaveWay {
+    const Outlet* outlet;
+    HostPort receiver;
+  };
+
   [[nodiscard]] Status connect_one(const HostPort& receiver);
+  void begin_to_send();
+  void on_outlet_failure(const Outlet& outlet, const HostPort& receiver, const Status& why);
   void on_failure(const std::string& who, const Status& why);
   void on_disconnected();
 
@@ -79,6 +88,8 @@ class Outlets {
   std::size_t asked_ = 0;  // receivers
   std::size_t left_ = 0;   // of those, that have not failed
   bool over_ = false;
+  bool sends_ = false;  // something was pushed, or all is
+  std::vector<GaveWay> gave_way_;
   Status failure_;  // the first one
   SessionPtr<ClientSession> session_;
 };

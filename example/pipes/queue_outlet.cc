@@ -55,6 +55,11 @@ void QueueOutlet::endpoint_has_ended() {
   changed_.notify_all();
 }
 
+/// Afterwards the owner knows of an end that has come before.
+void QueueOutlet::look() {
+  if (!endpoint_->alive()) (void)join();
+}
+
 Status QueueOutlet::join() {
   if (!thread_.joinable()) return outcome_;
   bool over = false;

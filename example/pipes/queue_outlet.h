@@ -26,6 +26,7 @@ class QueueOutlet final : public Outlet {
   void finish(const Total& total) override;
   void abort(const std::string& reason) override;
   [[nodiscard]] Status join() override;
+  void look() override;
   void endpoint_has_ended() override;
 
  private:

@@ -8,7 +8,10 @@
 
 #include <cstring>
 #include <future>
+#include <numeric>
 
+#include "pipes/block_store.h"
+#include "pipes/outlets.h"
 #include "pipes/pipe_streams.h"
 #include "pipes/receiver.h"
 #include "pipes/sender.h"
@@ -356,10 +359,17 @@ struct ForgedReceiver : ServerSession {
     hca.channels = {pipe_channel(receiver_stream(Terms{}), {})};
     return {};
   }
+  enum class When { kConnected, kOpen };
   /// Lets another sender go first.
-  void send_away() {
+  void send_away(When when) {
     auto endpoint = wait_for_endpoint(soon());
     ASSERT_TRUE(endpoint.has_value());
+    std::unique_ptr<RDMAStream> stream;
+    if (when == When::kOpen) {
+      auto opened = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), receiver_stream(Terms{}), soon());
+      ASSERT_TRUE(opened.has_value()) << opened.error().message();
+      stream = std::move(*opened);
+    }
     (*endpoint)->connector().give_up(make_error(Errc::kServerBusy, "another sender waits"));
     (*endpoint)->stop();
   }
@@ -401,7 +411,7 @@ TEST(PipeSender, TriesAgainIfItsReceiverLetsAnotherSenderGoFirst) {
   ForgedReceiver receiver;
   EXPECT_TRUE(receiver.start().ok());
   auto serving = std::async(std::launch::async, [&] {
-    receiver.send_away();
+    receiver.send_away(ForgedReceiver::When::kConnected);
     receiver.serve(Verdict{}.encode());
   });
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -410,6 +420,50 @@ TEST(PipeSender, TriesAgainIfItsReceiverLetsAnotherSenderGoFirst) {
   EXPECT_TRUE(sent.ok()) << sent.message();
   ::close(null);
   serving.get();
+}
+
+/// One whose input is quiet after it has connected; direct: as rdma_recv --forward sends.
+void expect_a_quiet_sender_comes_back(bool direct, std::size_t bytes) {
+  SCOPED_TRACE(std::to_string(bytes) + (direct ? " bytes, direct" : " bytes"));
+  ForgedReceiver receiver;
+  EXPECT_TRUE(receiver.start().ok());
+  const HostPort address{"127.0.0.1", receiver.port()};
+  std::promise<std::string> said;
+  Outlets::Callbacks callbacks{.over = [](const Status& why) { ADD_FAILURE() << why.message(); },
+                               .say = [&](const std::string& line) { said.set_value(line); }};
+  if (direct) callbacks.may_go_on = [] { return Status(); };
+  std::optional<Outlets> sender;
+  Outlets& outlets =
+      sender.emplace(OutletsOptions{.connection = flags_for(address).connection, .terms = Terms{}}, nullptr, callbacks);
+  auto serving = std::async(std::launch::async, [&] {
+    receiver.send_away(ForgedReceiver::When::kOpen);
+    receiver.serve(Verdict{}.encode());
+  });
+  ASSERT_TRUE(outlets.connect({address}).ok());
+  auto line = said.get_future();
+  const Deadline deadline = soon();
+  while (line.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) {
+    ASSERT_FALSE(deadline.passed());
+    outlets.look();
+  }
+  EXPECT_THAT(line.get(), HasSubstr("lets another sender go first"));
+  auto store = BlockStore::create(outlets.device(), 4096, 2);
+  ASSERT_TRUE(store.has_value());
+  if (bytes > 0) {
+    const auto block = (*store)->take();
+    outlets.push(block->first(static_cast<std::uint32_t>(bytes)), block);
+  }
+  const Status finished = outlets.finish({.bytes = bytes});
+  EXPECT_TRUE(finished.ok()) << finished.message();
+  sender.reset();  // who serves it waits for that
+  serving.get();
+  EXPECT_EQ(std::accumulate(receiver.blocks.begin(), receiver.blocks.end(), std::size_t{0}), bytes);
+}
+
+TEST(PipeSender, ComesBackWithItsFirstBlockIfItsReceiverLetAnotherSenderGoFirst) {
+  for (const bool direct : {false, true}) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{100}}) expect_a_quiet_sender_comes_back(direct, bytes);
+  }
 }
 
 std::string sender_says(std::vector<std::byte> answer) {
