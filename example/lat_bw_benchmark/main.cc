@@ -84,7 +84,7 @@ Status read_numbers(Plan& plan) {
     if (!checked.ok()) return checked;
   }
   if (!(FLAGS_duration > 0 && FLAGS_duration <= 600)) {
-    return make_error(Errc::kInvalidArgument, "--duration=" + std::to_string(FLAGS_duration) +
+    return make_error(Errc::kInvalidArgument, "--duration=" + programs::number_given(FLAGS_duration) +
                                                   ": possible are more than 0, and up to 600 seconds");
   }
   const bool by_count = !gflags::GetCommandLineFlagInfoOrDie("iterations").is_default;

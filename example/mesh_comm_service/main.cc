@@ -148,7 +148,8 @@ Result<Terms> read_terms() {
   } else if (FLAGS_duration > 0 && FLAGS_duration <= kMaxSeconds) {
     terms.duration_us = static_cast<std::uint64_t>(std::ceil(FLAGS_duration * 1e6));
   } else {
-    return bad_flag("duration=" + std::to_string(FLAGS_duration), "possible are more than 0, and up to 86400 seconds");
+    return bad_flag("duration=" + programs::number_given(FLAGS_duration),
+                    "possible are more than 0, and up to 86400 seconds");
   }
   if (FLAGS_queue_depth < 0) return bad_flag("queue-depth=" + std::to_string(FLAGS_queue_depth), "at least 1, or 0");
   if (Status valid = terms.validate(); !valid.ok()) return valid.error();

@@ -3,6 +3,7 @@
 
 #include "pipes/receiver.h"
 #include "support/listen_flag.h"
+#include "support/program.h"
 
 DEFINE_double(timeout, 0, "seconds to wait for a sender's first byte, or the end of its empty input; 0: for ever");
 DEFINE_string(
@@ -55,7 +56,7 @@ Result<ReceiverOptions> read_options(const std::vector<std::string>& words) {
   constexpr double kMostSeconds = 1e6;
   if (!(FLAGS_timeout >= 0 && FLAGS_timeout <= kMostSeconds)) {
     return make_error(Errc::kInvalidArgument,
-                      "--timeout=" + std::to_string(FLAGS_timeout) + ": possible are 0 to 1000000 seconds");
+                      "--timeout=" + programs::number_given(FLAGS_timeout) + ": possible are 0 to 1000000 seconds");
   }
   ReceiverOptions options{.flags = std::move(*flags), .output = !FLAGS_no_output, .sync = FLAGS_fsync};
   if (FLAGS_timeout > 0) options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(FLAGS_timeout * 1000));

@@ -90,10 +90,10 @@ Result<std::optional<std::uint16_t>> read_pkey() {
 
 Status check_ranges(Role role) {
   if (!is_within(FLAGS_connect_timeout, 0.001, 3600)) {
-    return bad_flag("connect-timeout", std::to_string(FLAGS_connect_timeout), "possible are 0.001 to 3600 seconds");
+    return bad_flag("connect-timeout", number_given(FLAGS_connect_timeout), "possible are 0.001 to 3600 seconds");
   }
   if (FLAGS_silent_peer_after != 0 && !is_within(FLAGS_silent_peer_after, 3, 3600)) {
-    return bad_flag("silent-peer-after", std::to_string(FLAGS_silent_peer_after),
+    return bad_flag("silent-peer-after", number_given(FLAGS_silent_peer_after),
                     "possible are 3 to 3600 seconds, and 0 to wait for ever");
   }
   for (const Status& checked : {

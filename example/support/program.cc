@@ -165,6 +165,12 @@ bool is_given(const char* flag) {
   return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
 }
 
+std::string number_given(double value) {
+  std::ostringstream text;
+  text << value;
+  return text.str();
+}
+
 std::string reason_text(const Status& failure) {
   return failure.code() == Errc::kAborted ? failure.error().context : failure.message();
 }

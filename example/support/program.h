@@ -42,6 +42,8 @@ struct Help {
 
 /// Whether the flag is on the command line.
 [[nodiscard]] bool is_given(const char* flag);
+/// A flag's value as people write it: "0.5", "1e+300".
+[[nodiscard]] std::string number_given(double value);
 
 /// The message of a failure. That of a peer that has given up ends with what the peer says.
 [[nodiscard]] std::string reason_text(const Status& failure);
