@@ -83,8 +83,8 @@ Result<std::vector<std::byte>> Connector::expect_message(MessageType type, Deadl
   auto message = take(type, true, deadline);
   if (!message) return message.error();
   if (message->type == type) return std::move(message->payload);
-  Error unexpected = make_error(Errc::kBadMessage, std::string("a ") + rdmacomm::to_text(message->type) + " where a " +
-                                                       rdmacomm::to_text(type) + " belongs");
+  Error unexpected = make_error(Errc::kBadMessage, std::string("a message ") + rdmacomm::to_text(message->type) +
+                                                       " where " + rdmacomm::to_text(type) + " belongs");
   refuse(unexpected);
   unexpected.context = peer_text() + " sent " + unexpected.context;
   return unexpected;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 
@@ -41,12 +42,12 @@ bool can_be_magic(std::span<const std::byte> prefix) {
 }
 
 Error wrong_payload(const char* what, std::size_t bytes) {
-  return make_error(Errc::kBadMessage, std::string("a ") + what + " of " + std::to_string(bytes) +
+  return make_error(Errc::kBadMessage, std::string("a message ") + what + " of " + std::to_string(bytes) +
                                            " bytes is not laid out as this version's");
 }
 
 Error too_long(const MessageHeader& header, std::size_t most) {
-  return make_error(Errc::kBadMessage, std::string("a ") + to_text(header.type) + " that promises " +
+  return make_error(Errc::kBadMessage, std::string("a message ") + to_text(header.type) + " that promises " +
                                            std::to_string(header.length) + " bytes; at most " + std::to_string(most) +
                                            " are allowed");
 }
@@ -106,7 +107,7 @@ Result<MessageHeader> MessageHeader::decode(std::span<const std::byte, kMessageH
   MessageHeader header;
   header.version = reader.get<std::uint16_t>();
   if (header.version != kHandshakeVersion) {
-    return make_error(Errc::kVersionMismatch, "the peer speaks version " + std::to_string(header.version) +
+    return make_error(Errc::kVersionMismatch, "a message of version " + std::to_string(header.version) +
                                                   " of the handshake, this side version " +
                                                   std::to_string(kHandshakeVersion) + "; update the older one");
   }
@@ -123,7 +124,7 @@ Result<MessageHeader> MessageHeader::decode(std::span<const std::byte, kMessageH
 
 Result<std::vector<std::byte>> frame_message(MessageType type, std::span<const std::byte> payload) {
   if (payload.size() > max_payload_bytes(type)) {
-    return make_error(Errc::kInvalidArgument, std::string("cannot send a ") + to_text(type) + " of " +
+    return make_error(Errc::kInvalidArgument, std::string("cannot send a message ") + to_text(type) + " of " +
                                                   std::to_string(payload.size()) + " bytes: at most " +
                                                   std::to_string(max_payload_bytes(type)) + " fit into one");
   }
@@ -204,7 +205,11 @@ Result<Hello> Hello::decode(std::span<const std::byte> payload) {
 Reject Reject::of(const Error& error) {
   const bool ours = error.code.category() == errc_category() && error.code.value() != 0;
   if (ours) return {static_cast<Errc>(error.code.value()), error.context};
-  return {Errc::kPeerRefused, error.message()};  // the system's code does not travel: its words do
+  // The system's code does not travel: its words do. Threads and descriptors come back when others end.
+  constexpr std::array kPassing{std::errc::resource_unavailable_try_again, std::errc::too_many_files_open,
+                                std::errc::too_many_files_open_in_system};
+  const bool passes = std::ranges::any_of(kPassing, [&](std::errc each) { return error.code == each; });
+  return {passes ? Errc::kServerBusy : Errc::kPeerRefused, error.message()};
 }
 
 std::vector<std::byte> Reject::encode() const {

@@ -40,8 +40,9 @@ Result<std::shared_ptr<EndPoint>> EndPointSetup::outcome(const Status& status, C
                                                          const Made& made) const {
   if (status) return made.endpoint;
   // Why the peer gave up says more than what that looks like from here.
-  const bool ended_there =
-      connector.check_peer() != PeerState::kOpen && connector.status().code() == Errc::kPeerRefused;
+  const bool gone = connector.check_peer() != PeerState::kOpen;
+  const std::error_code code = connector.status().code();
+  const bool ended_there = gone && (code == Errc::kPeerRefused || code == Errc::kServerBusy);
   const Error why = ended_there ? connector.status().error() : status.error();
   connector.refuse(why);
   if (made.endpoint) end_unestablished(hooks, *made.endpoint, made.hook_knows, why);

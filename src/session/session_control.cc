@@ -136,8 +136,11 @@ void SessionCore::start_handshake(Id id) {
   });
   if (started) return;
   handshakes_.finished(id);
-  connector->refuse(started.error());
-  if (started.code() != Errc::kStopped) pause_listening(started);
+  if (started.code() == Errc::kStopped) return connector->refuse(started.error());
+  // No thread or no memory, for now.
+  connector->refuse(
+      worded_if_possible(Errc::kServerBusy, [&] { return make_error(Errc::kServerBusy, started.message()); }));
+  pause_listening(started);
 }
 
 /// The peer is told why: a client whose handshake has not begun tries again.

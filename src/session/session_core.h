@@ -66,6 +66,13 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
     bool held = false;
   };
 
+  /// What endpoints, and handshakes that may become some, have of such a bound.
+  struct Places {
+    int endpoints = 0;
+    int on_their_way = 0;
+    [[nodiscard]] int taken() const noexcept { return endpoints + on_their_way; }
+  };
+
   /// A handshake under way. A client's runs on the thread that called connect().
   struct Setup {
     std::shared_ptr<Connector> connector;  ///< empty once the endpoint has it: no business of the setup's any more
@@ -112,7 +119,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   [[nodiscard]] EndPointSetup setup(Admission& admission);
   Status admit(Admission& admission);
   void give_up_locked(Admission& admission);
-  void leave_locked(const SourceNetwork& source);
+  void change_places_locked(const SourceNetwork& source, const Places& by);
   Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config);
   [[nodiscard]] SessionCore& host() noexcept;
   Status serve(const std::shared_ptr<EndPoint>& endpoint, const CompletionThread::Session& session);
@@ -208,7 +215,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   std::map<Id, Setup> setups_;
   int client_setups_ = 0;
   int admitted_ = 0;                           // on their way to become endpoints
-  std::map<SourceNetwork, int> endpoints_of_;  // a server's, by their source, and those on their way
+  std::map<SourceNetwork, Places> places_of_;  // a server's, by their source
   std::map<Id, std::shared_ptr<EndPoint>> endpoints_;
   std::set<Id> watched_;  // of endpoints_: their beginning has been told, so their end may be
   std::deque<std::shared_ptr<EndPoint>> unclaimed_;

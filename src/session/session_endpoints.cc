@@ -144,20 +144,20 @@ EndPointSetup SessionCore::setup(Admission& admission) {
 Status SessionCore::admit(Admission& admission) {
   const std::lock_guard lock(mutex_);
   if (Status healthy = device_->events().health(); !healthy) return healthy;
-  const std::size_t count = endpoints_.size() + static_cast<std::size_t>(admitted_);
-  if (count >= static_cast<std::size_t>(options_.max_endpoints)) {
-    // A handshake that comes to nothing gives its place back soon.
-    return make_error(is_server_ && admitted_ > 0 ? Errc::kServerBusy : Errc::kPeerRefused,
-                      "there are " + std::to_string(count) + " endpoints already, as many as max_endpoints allows");
-  }
+  // A handshake that comes to nothing gives its place back soon.
+  const auto none_left = [this](const Places& places, const std::string& whose, const char* bound) {
+    return make_error(is_server_ && places.on_their_way > 0 ? Errc::kServerBusy : Errc::kPeerRefused,
+                      "there are " + std::to_string(places.taken()) + " endpoints" + whose + " already, as many as " +
+                          bound + " allows");
+  };
+  const Places all{.endpoints = static_cast<int>(endpoints_.size()), .on_their_way = admitted_};
+  if (all.taken() >= options_.max_endpoints) return none_left(all, "", "max_endpoints");
   if (is_server_) {
-    int& of_source = endpoints_of_[admission.source];
-    if (of_source >= options_.max_endpoints_per_source) {
-      return make_error(Errc::kPeerRefused, "there are " + std::to_string(of_source) +
-                                                " endpoints from this address already, as many as "
-                                                "max_endpoints_per_source allows");
+    Places& of_source = places_of_[admission.source];
+    if (of_source.taken() >= options_.max_endpoints_per_source) {
+      return none_left(of_source, " from this address", "max_endpoints_per_source");
     }
-    ++of_source;
+    ++of_source.on_their_way;
   }
   ++admitted_;
   admission.held = true;
@@ -167,13 +167,14 @@ Status SessionCore::admit(Admission& admission) {
 void SessionCore::give_up_locked(Admission& admission) {
   if (!std::exchange(admission.held, false)) return;
   --admitted_;
-  leave_locked(admission.source);
+  if (is_server_) change_places_locked(admission.source, {.on_their_way = -1});
 }
 
-/// An endpoint of that source is gone, or will not be made.
-void SessionCore::leave_locked(const SourceNetwork& source) {
-  const auto found = endpoints_of_.find(source);
-  if (found != endpoints_of_.end() && --found->second == 0) endpoints_of_.erase(found);
+void SessionCore::change_places_locked(const SourceNetwork& source, const Places& by) {
+  Places& places = places_of_[source];
+  places.endpoints += by.endpoints;
+  places.on_their_way += by.on_their_way;
+  if (places.taken() == 0) places_of_.erase(source);
 }
 
 /// The session whose shared completion queues this one uses: itself, but with SessionOptions::queues_of.
@@ -345,7 +346,10 @@ Result<SessionCore::Id> SessionCore::enter(Id setup_id, const std::shared_ptr<En
   endpoints_[id] = endpoint;
   if (endpoints_.size() == 1) wake_event_->signal();  // heartbeats begin
   setups_[setup_id].connector = nullptr;
-  if (std::exchange(admission.held, false)) --admitted_;
+  if (std::exchange(admission.held, false)) {
+    --admitted_;
+    if (is_server_) change_places_locked(admission.source, {.endpoints = 1, .on_their_way = -1});
+  }
   return id;
 }
 
@@ -374,7 +378,9 @@ void SessionCore::forget(Id id) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->connector().watched().fd, nullptr);
   dropped = prune_unclaimed_locked();
   dropped.reserve(dropped.size() + 1);
-  if (is_server_) leave_locked(SourceNetwork::of(found->second->connector().peer_address()));
+  if (is_server_) {
+    change_places_locked(SourceNetwork::of(found->second->connector().peer_address()), {.endpoints = -1});
+  }
   dropped.push_back(std::move(found->second));
   endpoints_.erase(found);
   watched_.erase(id);

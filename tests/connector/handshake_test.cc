@@ -139,7 +139,7 @@ TEST(MessageAssembler, RefusesWhatIsLongerThanItsLimitOnceTheHeaderHasCome) {
   std::ranges::copy(header, assembler.room().begin());
   const Status refused = assembler.filled(header.size());
   EXPECT_EQ(refused.code(), Errc::kBadMessage);
-  EXPECT_THAT(refused.message(), HasSubstr("a USER that promises 101 bytes; at most 100 are allowed"));
+  EXPECT_THAT(refused.message(), HasSubstr("a message USER that promises 101 bytes; at most 100 are allowed"));
 }
 
 TEST(MessageHeader, AnOfferIsNoLongerThanTheLargestCard) {
@@ -193,6 +193,15 @@ TEST(Reject, CarriesCodeAndReason) {
   const Reject by_system = Reject::of(make_error(make_error_code(std::errc::io_error), "x"));
   EXPECT_EQ(by_system.code, Errc::kPeerRefused);
   EXPECT_EQ(by_system.reason, "x (Input/output error)");
+}
+
+TEST(Reject, OfWhatIsMissingForNowSaysTryAgain) {
+  for (const std::errc passing : {std::errc::resource_unavailable_try_again, std::errc::too_many_files_open,
+                                  std::errc::too_many_files_open_in_system}) {
+    const Reject reject = Reject::of(make_error(make_error_code(passing), "cannot start a thread"));
+    EXPECT_EQ(reject.code, Errc::kServerBusy);
+    EXPECT_THAT(reject.reason, HasSubstr("cannot start a thread"));
+  }
 }
 
 TEST(Reject, UnknownCodesAndLongReasonsAreTamed) {

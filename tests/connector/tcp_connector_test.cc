@@ -190,7 +190,7 @@ TEST(TCPConnector, ExpectRefusesAnotherType) {
   ASSERT_TRUE(pair.client->send_message(MessageType::kOffer, as_bytes("x"), soon()).ok());
   auto got = pair.server->expect_message(MessageType::kHello, soon());
   EXPECT_EQ(got.code(), Errc::kBadMessage);
-  EXPECT_THAT(got.error().context, HasSubstr("a OFFER where a HELLO belongs"));
+  EXPECT_THAT(got.error().context, HasSubstr("a message OFFER where HELLO belongs"));
   auto told = pair.client->receive_message(MessageType::kUser, soon());
   EXPECT_EQ(told.code(), Errc::kPeerRefused);
 }

@@ -182,6 +182,34 @@ TEST(SessionRefusal, BeyondMaxEndpoints) {
   EXPECT_TRUE(client->connect());
 }
 
+TEST(SessionRefusal, WhatAHandshakeMayGiveBackIsWaitedFor) {
+  for (int SessionOptions::*const bound : {&SessionOptions::max_endpoints, &SessionOptions::max_endpoints_per_source}) {
+    SessionOptions options = local_options();
+    options.*bound = 1;
+    const auto server = make_server(options);
+    std::promise<void> arrived;
+    std::promise<void> refuse;
+    server->configure = [&, first = true](HcaConfig&, const PeerInfo&) mutable -> Status {
+      if (!std::exchange(first, false)) return {};
+      arrived.set_value();
+      refuse.get_future().wait();
+      return make_error(Errc::kPeerRefused, "no memory here");
+    };
+    ASSERT_TRUE(server->start().ok());
+    options = local_options(server->port());
+    options.tcp.connect_timeout = std::chrono::minutes(1);
+    const auto client = make_session<TestClient>(options);
+    auto comes_to_nothing = std::async(std::launch::async, [&] { return client->connect().status(); });
+    arrived.get_future().wait();
+    auto waits = std::async(std::launch::async, [&] { return client->connect().status(); });
+    EXPECT_TRUE(server->record.wait_for("connect_failed server busy"));
+    refuse.set_value();
+    EXPECT_EQ(comes_to_nothing.get().code(), Errc::kPeerRefused);
+    const Status connected = waits.get();
+    EXPECT_TRUE(connected.ok()) << connected.message();
+  }
+}
+
 TEST(SessionRefusal, BadConfigurationsOfOnesOwn) {
   SessionPair pair;
   pair.client->configure = [](HcaConfig& hca, const PeerInfo&) {

@@ -54,7 +54,7 @@ enum class Errc : int {
   kAborted = 32,        ///< one side has given a stream up; the context has its reason
   // Sessions.
   kHookFailed = 33,  ///< a hook of the application threw an exception; the log has its text
-  kServerBusy = 34,  ///< too many connections wait for a place in the server's handshake: try again later
+  kServerBusy = 34,  ///< the server has no place, thread or descriptor for another client for now: try again later
 };
 
 /// The largest number that is a code.
