@@ -316,10 +316,8 @@ int SoftQp::connect_by_tcp() {
 }
 
 void SoftQp::enter_error() {
-  {
-    const std::scoped_lock guard(send_lock_);
-    enter_error_locked();
-  }
+  const std::scoped_lock guard(send_lock_);
+  fail_locked();
 }
 
 void SoftQp::lose_completions() {
@@ -333,9 +331,12 @@ void SoftQp::fail_if_requested() noexcept {
   if (failed_life_.load(std::memory_order_relaxed) == 0) return;
   const std::uint32_t failed = failed_life_.exchange(0, std::memory_order_acquire);
   const std::scoped_lock guard(send_lock_);
-  // On its way to RESET it has no new life yet.
-  const bool is_over = state_.load(std::memory_order_relaxed) == IBV_QPS_RESET;
-  if (!is_over && view_.shared->life.load(std::memory_order_relaxed) == failed) enter_error_locked();
+  if (view_.shared->life.load(std::memory_order_relaxed) == failed) fail_locked();
+}
+
+/// What fails while the queue pair is on its way to RESET belongs to the life that ends, and does not end the next one.
+void SoftQp::fail_locked() noexcept {
+  if (state_.load(std::memory_order_relaxed) != IBV_QPS_RESET) enter_error_locked();
 }
 
 void SoftQp::enter_error_locked() noexcept {
@@ -364,7 +365,8 @@ void SoftQp::accept_from_all() {
 
 /// After a request that failed here: reliably connected, the queue pair is in ERR; else it goes on receiving.
 void SoftQp::fail_sends_locked() noexcept {
-  if (is_reliable(service_)) return enter_error_locked();
+  if (is_reliable(service_)) return fail_locked();
+  if (state_.load(std::memory_order_relaxed) == IBV_QPS_RESET) return;
   state_.store(IBV_QPS_SQE, std::memory_order_seq_cst);
   qp_base.state = attributes_.qp_state = IBV_QPS_SQE;
   flush_pending();

@@ -250,6 +250,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   void store_attributes(const ibv_qp_attr& attributes, int mask);
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
+  void fail_locked() noexcept;
   [[nodiscard]] bool may_be_at_work() const noexcept;
   [[nodiscard]] bool may_write_still(std::uint32_t flag, Clock::time_point now,
                                      std::optional<Clock::time_point>& end) noexcept;

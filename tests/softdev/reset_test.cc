@@ -1,5 +1,11 @@
 // A target that goes through RESET while its initiator stays as it is.
+#include <sched.h>
+
+#include <future>
+
+#include "softdev/peer.h"
 #include "softdev/raw_verbs.h"
+#include "softdev/soft_qp.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -25,6 +31,23 @@ TEST(Reset, AMessageTakesNoReceiveOfTheTargetsLifeBefore) {
   EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
   EXPECT_EQ(pair.b.next().wr_id, 2U);
   EXPECT_EQ(std::memcmp(remote.data + 2048, local.data, 1024), 0);
+}
+
+TEST(Reset, AFailureOfTheLifeThatEndsDoesNotEndTheNext) {
+  Pair pair;
+  int error = 0;
+  const auto peer = Peer::connect(pair.b.number(), error);
+  ASSERT_NE(peer, nullptr) << error;
+  const auto remote = peer->attach(pair.b.number(), 0, error);
+  ASSERT_NE(remote, nullptr) << error;
+  remote->view.shared->busy.store(1);  // RESET waits for an initiator that is at work
+  auto reset = std::async(std::launch::async, [&] { return pair.b.to_state(IBV_QPS_RESET); });
+  while (state_of(pair.b) != IBV_QPS_RESET) sched_yield();
+  SoftQp::from(pair.b.qp.get()).enter_error();
+  remote->view.shared->busy.store(0);
+  EXPECT_EQ(reset.get(), 0);
+  EXPECT_EQ(state_of(pair.b), IBV_QPS_RESET);
+  pair.b.connect_to(pair.a.number());
 }
 
 }  // namespace
