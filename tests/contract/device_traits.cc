@@ -106,7 +106,7 @@ constexpr std::array kTraits = {
              "tells of the port's state",
              "The events PORT_ERR and PORT_ACTIVE when the network interface goes down and comes up",
              "soft0's port is up while any interface of the host is, the loopback one too: "
-             "tests/softdev/port_events_test.cc",
+             "tests/softdev/host/port_events_test.cc",
              {false, true, true, true, false}},
     TraitRow{Trait::kGoesByRdmaLink,
              "goes by `rdma link`",

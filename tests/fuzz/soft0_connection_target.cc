@@ -3,9 +3,9 @@
 
 #include "fuzz/properties.h"
 #include "fuzz/soft0_scene.h"
-#include "softdev/requests.h"
-#include "softdev/tcp_connection.h"
-#include "softdev/tcp_protocol.h"
+#include "softdev/memory/requests.h"
+#include "softdev/tcp/tcp_connection.h"
+#include "softdev/tcp/tcp_protocol.h"
 
 namespace rdmacomm::fuzz {
 namespace {

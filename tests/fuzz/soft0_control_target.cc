@@ -7,9 +7,9 @@
 
 #include "fuzz/properties.h"
 #include "fuzz/soft0_scene.h"
-#include "softdev/control_protocol.h"
-#include "softdev/peer.h"
-#include "softdev/unix_packet.h"
+#include "softdev/local/peer.h"
+#include "softdev/shared/control_protocol.h"
+#include "softdev/shared/unix_packet.h"
 
 namespace rdmacomm::fuzz {
 namespace {

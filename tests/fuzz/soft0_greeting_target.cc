@@ -3,10 +3,10 @@
 
 #include "fuzz/properties.h"
 #include "fuzz/soft0_scene.h"
-#include "softdev/target_route.h"
-#include "softdev/tcp_introduction.h"
-#include "softdev/tcp_protocol.h"
-#include "softdev/tcp_visitor.h"
+#include "softdev/host/target_route.h"
+#include "softdev/tcp/tcp_introduction.h"
+#include "softdev/tcp/tcp_protocol.h"
+#include "softdev/tcp/tcp_visitor.h"
 
 namespace rdmacomm::fuzz {
 namespace {

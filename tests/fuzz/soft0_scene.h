@@ -15,11 +15,11 @@
 #include "rdmacomm/base/unique_fd.h"
 #include "rdmacomm/softdev/softdev.h"
 #include "rdmacomm/verbs/handles.h"
-#include "softdev/control_protocol.h"
-#include "softdev/peer.h"
-#include "softdev/soft_context.h"
-#include "softdev/soft_qp.h"
-#include "softdev/unix_packet.h"
+#include "softdev/context/soft_context.h"
+#include "softdev/local/peer.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/shared/control_protocol.h"
+#include "softdev/shared/unix_packet.h"
 
 namespace rdmacomm::fuzz {
 

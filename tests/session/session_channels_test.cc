@@ -9,8 +9,8 @@
 
 #include "rdmacomm/softdev/softdev.h"
 #include "session/session_test_tools.h"
-#include "softdev/soft_device.h"
-#include "softdev/soft_verbs.h"
+#include "softdev/host/soft_device.h"
+#include "softdev/verbs/soft_verbs.h"
 #include "support/polling_modes.h"
 #include "support/thread_modes.h"
 

@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "softdev/gid_table.h"
+#include "softdev/host/gid_table.h"
+#include "softdev/host/soft_device.h"
 #include "softdev/preload/next.h"
 #include "softdev/preload/wanted_devices.h"
-#include "softdev/soft_device.h"
-#include "softdev/soft_verbs.h"
+#include "softdev/verbs/soft_verbs.h"
 
 #undef ibv_get_device_list
 

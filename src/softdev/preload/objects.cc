@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstring>
 
+#include "softdev/context/soft_context.h"
 #include "softdev/preload/next.h"
-#include "softdev/soft_context.h"
-#include "softdev/soft_verbs.h"
+#include "softdev/verbs/soft_verbs.h"
 
 // Here they are functions.
 #undef ibv_query_port

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "softdev/soft_device.h"
+#include "softdev/host/soft_device.h"
 
 namespace rdmacomm::softdev::preload {
 

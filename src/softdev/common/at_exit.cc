@@ -1,0 +1,72 @@
+#include "softdev/common/at_exit.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "rdmacomm/base/spin_lock.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// All that one process has made. Never destroyed: the process may end while others still come and go.
+struct Tasks {
+  pid_t owner;
+  Tasks* of_parent;  ///< not used any more
+  SpinLock lock;
+  std::set<AtExit*> all;
+};
+
+/// This process's. A child made by fork() begins with none of its parent's tasks, and without their lock, which
+/// another thread may have held at that moment.
+Tasks& tasks() {
+  static std::atomic<Tasks*> current{nullptr};
+  Tasks* known = current.load(std::memory_order_acquire);
+  if (known != nullptr && known->owner == getpid()) return *known;
+  auto* const fresh = new Tasks{getpid(), known, {}, {}};
+  if (current.compare_exchange_strong(known, fresh, std::memory_order_acq_rel)) return *fresh;
+  delete fresh;
+  return *known;
+}
+
+/// exit() may be called by a signal handler that has interrupted the thread with the lock: that thread never lets go of it.
+bool lock_for_a_while(SpinLock& lock) {
+  constexpr std::chrono::milliseconds kLongest{100};
+  const auto give_up_at = std::chrono::steady_clock::now() + kLongest;
+  while (!lock.try_lock()) {
+    if (std::chrono::steady_clock::now() >= give_up_at) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace
+
+AtExit::AtExit(std::function<void()> task) : task_(std::move(task)) {
+  static const int registered = std::atexit(run_all);
+  (void)registered;
+  Tasks& own = tasks();
+  const std::scoped_lock guard(own.lock);
+  own.all.insert(this);
+}
+
+AtExit::~AtExit() {
+  Tasks& own = tasks();
+  const std::scoped_lock guard(own.lock);
+  own.all.erase(this);
+}
+
+void AtExit::run_all() {
+  Tasks& own = tasks();
+  if (!lock_for_a_while(own.lock)) return;
+  const std::scoped_lock guard(std::adopt_lock, own.lock);
+  for (const AtExit* const one : own.all) one->task_();
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,155 @@
+#include "softdev/host/gid_table.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netpacket/packet.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <string_view>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/verbs/gid.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+ibv_gid link_local(std::uint64_t guid) {
+  ibv_gid gid{};
+  gid.raw[0] = 0xfe;
+  gid.raw[1] = 0x80;
+  const std::uint64_t interface_id = htobe64(guid);
+  std::memcpy(gid.raw + 8, &interface_id, sizeof(interface_id));
+  return gid;
+}
+
+/// In the table's order.
+enum class AddressKind : std::uint8_t { kIpv4, kIpv6, kLinkLocal, kLoopback };
+
+struct HostAddress {
+  ibv_gid gid;
+  std::uint32_t interface;
+  AddressKind kind;
+};
+
+bool is_link_local(const ibv_gid& gid) {
+  return IN6_IS_ADDR_LINKLOCAL(reinterpret_cast<const in6_addr*>(gid.raw));
+}
+
+AddressKind kind_of(const ibv_gid& gid, unsigned interface_flags) {
+  if ((interface_flags & IFF_LOOPBACK) != 0) return AddressKind::kLoopback;
+  if (is_link_local(gid)) return AddressKind::kLinkLocal;
+  return verbs::is_mapped_ipv4(gid) ? AddressKind::kIpv4 : AddressKind::kIpv6;
+}
+
+/// 0, or an errno value.
+int read_addresses(std::vector<HostAddress>& found) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return errno;
+  std::map<std::string_view, std::uint32_t> interfaces;  // each of them is listed before the addresses
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
+    const int family = one->ifa_addr->sa_family;
+    if (family == AF_PACKET)
+      interfaces[one->ifa_name] =
+          static_cast<std::uint32_t>(reinterpret_cast<const sockaddr_ll*>(one->ifa_addr)->sll_ifindex);
+    if (family != AF_INET && family != AF_INET6) continue;
+    const ibv_gid gid = verbs::gid_of(*one->ifa_addr);
+    // An address with a label (eth0:1) is the interface's before the colon.
+    const std::string_view name(one->ifa_name);
+    found.push_back({gid, interfaces[name.substr(0, name.find(':'))], kind_of(gid, one->ifa_flags)});
+  }
+  freeifaddrs(list);
+  std::ranges::stable_sort(found, {}, &HostAddress::kind);
+  return 0;
+}
+
+using BootId = std::array<char, 64>;
+
+BootId read_boot_id() {
+  BootId id{};
+  const UniqueFd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (file) (void)!read(file.get(), id.data(), id.size() - 1);
+  return id;
+}
+
+/// Two hosts are two machines, or two network namespaces of one. All but the last byte, which tells the host's devices
+/// apart.
+std::uint64_t host_guid() {
+  static const BootId boot_id = read_boot_id();  // once: a process that has run out of descriptors stays on its host
+  struct stat network {};
+  (void)stat("/proc/thread-self/ns/net", &network);
+  std::array<unsigned char, sizeof(boot_id) + sizeof(network.st_ino)> host{};
+  std::memcpy(host.data(), boot_id.data(), sizeof(boot_id));
+  std::memcpy(host.data() + sizeof(boot_id), &network.st_ino, sizeof(network.st_ino));
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const unsigned char byte : host) hash = (hash ^ byte) * 0x100000001b3;
+  // A locally administered EUI-64.
+  return ((hash & ~(std::uint64_t{1} << 56)) | std::uint64_t{2} << 56) & ~std::uint64_t{0xff};
+}
+
+}  // namespace
+
+std::uint64_t device_guid(unsigned index) {
+  return host_guid() | index;
+}
+
+std::uint16_t local_lid(unsigned index) {
+  return static_cast<std::uint16_t>(index + 1);
+}
+
+bool is_local_lid(std::uint16_t lid) {
+  return lid >= local_lid(0) && lid <= local_lid(DeviceIdentity::kMostDevices - 1);
+}
+
+int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table) {
+  const ibv_gid own = link_local(device_guid(identity.index));
+  if (identity.infiniband) {
+    table = {{own, 0, 1, IBV_GID_TYPE_IB, 0}};
+    return 0;
+  }
+  std::vector<HostAddress> addresses;
+  if (const int error = read_addresses(addresses); error != 0) return error;
+  table.clear();
+  const auto add_pair = [&table](const ibv_gid& gid, std::uint32_t interface) {
+    for (const std::uint32_t type : {IBV_GID_TYPE_ROCE_V1, IBV_GID_TYPE_ROCE_V2}) {
+      table.push_back({gid, static_cast<std::uint32_t>(table.size()), 1, type, interface});
+    }
+  };
+  const auto first = std::ranges::find(addresses, AddressKind::kLinkLocal, &HostAddress::kind);
+  if (first == addresses.end()) {
+    add_pair(own, 0);
+  } else {
+    std::rotate(addresses.begin(), first, first + 1);
+  }
+  for (const HostAddress& address : addresses) add_pair(address.gid, address.interface);
+  return 0;
+}
+
+bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid) {
+  if (verbs::is_mapped_ipv4(gid) && gid.raw[12] == IN_LOOPBACKNET) return true;
+  const ibv_gid of_first = link_local(device_guid(0));
+  if (std::memcmp(gid.raw, of_first.raw, sizeof(gid.raw) - 1) == 0) return true;
+  return std::ranges::any_of(table, [&gid](const ibv_gid_entry& entry) { return verbs::equal(entry.gid, gid); });
+}
+
+TargetPlace place_of(const std::vector<ibv_gid_entry>& table, std::uint32_t sgid_index, const ibv_gid& target) {
+  const bool names_its_link = is_link_local(target) && sgid_index < table.size();
+  return {.on_this_host = is_local_gid(table, target),
+          .interface = names_its_link ? table[sgid_index].ndev_ifindex : 0};
+}
+
+bool is_multicast(const ibv_gid& gid) noexcept {
+  return gid.raw[0] == 0xff;
+}
+
+}  // namespace rdmacomm::softdev

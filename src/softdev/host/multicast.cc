@@ -1,0 +1,79 @@
+#include "softdev/host/multicast.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <random>
+#include <set>
+#include <string_view>
+
+#include "softdev/common/device_limits.h"
+#include "softdev/host/gid_table.h"
+#include "softdev/shared/bound_names.h"
+#include "softdev/shared/unix_packet.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// Each user has groups of its own: members are reached by memory, which is not shared with others.
+std::string group_names() {
+  return "rdmacomm/soft0/group/" + std::to_string(geteuid()) + "/";
+}
+
+/// Of a group's members. The number of the queue pair follows, and one by chance: so nobody else can have the name already.
+std::string name_prefix(const ibv_gid& group) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string name = group_names();
+  for (const std::uint8_t byte : group.raw) {
+    name += kDigits[byte >> 4];
+    name += kDigits[byte & 15];
+  }
+  return name + "/";
+}
+
+/// Whether the group has a member, or there is room for one more group.
+bool has_room(const ibv_gid& group) {
+  const std::string names = group_names();
+  const std::string wanted = name_prefix(group).substr(names.size());
+  std::set<std::string> groups;
+  for (const std::string& name : bound_names(names)) groups.insert(name.substr(0, wanted.size()));
+  return groups.contains(wanted) || groups.size() < kMaxGroups;
+}
+
+}  // namespace
+
+int Memberships::join(std::uint32_t qpn, const ibv_gid& group) {
+  if (!is_multicast(group)) return EINVAL;
+  const std::string prefix = name_prefix(group);
+  const std::scoped_lock lock(mutex_);
+  if (by_group_.contains(prefix)) return 0;  // as the kernel has it
+  if (!has_room(group)) return ENOMEM;
+  UniqueFd socket =
+      bind_to(std::string(1, '\0') + prefix + std::to_string(qpn) + "/" + std::to_string(std::random_device{}()));
+  if (!socket) return errno;
+  by_group_.emplace(prefix, std::move(socket));
+  return 0;
+}
+
+int Memberships::leave(const ibv_gid& group) {
+  const std::scoped_lock lock(mutex_);
+  return by_group_.erase(name_prefix(group)) == 0 ? EINVAL : 0;
+}
+
+bool Memberships::empty() {
+  const std::scoped_lock lock(mutex_);
+  return by_group_.empty();
+}
+
+std::vector<std::uint32_t> members_of(const ibv_gid& group) {
+  std::vector<std::uint32_t> members;
+  for (const std::string& digits : bound_names(name_prefix(group))) {
+    std::uint32_t qpn = 0;
+    if (std::from_chars(digits.data(), digits.data() + digits.size(), qpn).ec == std::errc{}) members.push_back(qpn);
+  }
+  return members;
+}
+
+}  // namespace rdmacomm::softdev

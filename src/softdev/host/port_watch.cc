@@ -1,0 +1,171 @@
+#include "softdev/host/port_watch.h"
+
+#include <ifaddrs.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netpacket/packet.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+
+#include "rdmacomm/verbs/gid.h"
+#include "softdev/common/service_thread.h"
+#include "softdev/host/gid_table.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+bool same_table(const std::vector<ibv_gid_entry>& a, const std::vector<ibv_gid_entry>& b) {
+  return std::ranges::equal(a, b, [](const ibv_gid_entry& x, const ibv_gid_entry& y) {
+    return verbs::equal(x.gid, y.gid) && x.gid_type == y.gid_type && x.ndev_ifindex == y.ndev_ifindex;
+  });
+}
+
+/// Whether the message is about a link.
+bool apply(const nlmsghdr& message, HostLinks& links) {
+  const bool gone = message.nlmsg_type == RTM_DELLINK;
+  if (!gone && message.nlmsg_type != RTM_NEWLINK) return false;
+  if (message.nlmsg_len < NLMSG_LENGTH(sizeof(ifinfomsg))) return false;
+  const auto* const link = static_cast<const ifinfomsg*>(NLMSG_DATA(&message));
+  if (link->ifi_family != AF_UNSPEC) return false;  // a bridge's port, for one: gone from the bridge only
+  links.set(link->ifi_index, gone ? 0 : link->ifi_flags);
+  return true;
+}
+
+}  // namespace
+
+void HostLinks::set(int interface, unsigned flags) {
+  constexpr unsigned kUp = IFF_UP | IFF_RUNNING;
+  if ((flags & kUp) == kUp) {
+    up_.insert(interface);
+  } else {
+    up_.erase(interface);
+  }
+}
+
+int HostLinks::read() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return errno;
+  up_.clear();
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_PACKET) continue;  // one for each interface
+    set(reinterpret_cast<const sockaddr_ll*>(one->ifa_addr)->sll_ifindex, one->ifa_flags);
+  }
+  freeifaddrs(list);
+  return 0;
+}
+
+int PortWatch::start(const DeviceIdentity& identity, EventQueue& events) {
+  if (const int error = open(identity); error != 0) return error;
+  stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const int error = stop_ ? start_service_thread(thread_, "soft0-port", [this, &events] { run(events); }) : errno;
+  if (error != 0) socket_.reset();
+  return error;
+}
+
+void PortWatch::stop() noexcept {
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  (void)!write(stop_.get(), &one, sizeof(one));
+  thread_.join();
+}
+
+void PortWatch::run(EventQueue& events) {
+  constexpr int kAgainMs = 1000;
+  for (;;) {
+    std::array<pollfd, 2> sockets{{{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
+    (void)poll(sockets.data(), sockets.size(), is_behind() ? kAgainMs : -1);
+    if (sockets[1].revents != 0) return;
+    look(events);
+  }
+}
+
+/// The system has not told what it was asked for.
+bool PortWatch::is_behind() {
+  const std::scoped_lock lock(mutex_);
+  return old_links_ || old_gids_;
+}
+
+int PortWatch::open(const DeviceIdentity& identity) {
+  identity_ = identity;
+  UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE));
+  if (!socket) return errno;
+  sockaddr_nl address{};
+  address.nl_family = AF_NETLINK;
+  address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return errno;
+  // What changes from here on is heard of.
+  if (const int error = links_.read(); error != 0) return error;
+  if (const int error = gid_table(identity, gids_); error != 0) return error;
+  socket_ = std::move(socket);
+  return 0;
+}
+
+void PortWatch::look(EventQueue& events) {
+  if (!socket_) return;
+  const std::scoped_lock lock(mutex_);
+  read_messages(events);
+  // What the system does not tell now, as to a process without a free descriptor, is asked for again the next time.
+  if (HostLinks links; old_links_ && links.read() == 0) {
+    old_links_ = false;
+    take_links(std::move(links), events);
+  }
+  if (std::vector<ibv_gid_entry> gids; old_gids_ && gid_table(identity_, gids) == 0) {
+    old_gids_ = false;
+    take_gids(std::move(gids), events);
+  }
+}
+
+int PortWatch::gids(std::vector<ibv_gid_entry>& table, EventQueue& events) {
+  look(events);
+  const std::scoped_lock lock(mutex_);
+  if (!socket_ || old_gids_) return gid_table(identity_, table);
+  table = gids_;
+  return 0;
+}
+
+void PortWatch::read_messages(EventQueue& events) {
+  alignas(nlmsghdr) std::array<std::byte, 16384> buffer;
+  for (;;) {
+    ssize_t left = recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (left < 0 && errno == EINTR) continue;
+    if (left < 0 && errno != ENOBUFS) return;
+    old_gids_ = true;
+    old_links_ = old_links_ || left < 0;  // there were more than the socket holds: what is left of them is old
+    if (old_links_) continue;
+    const auto* message = reinterpret_cast<const nlmsghdr*>(buffer.data());
+    for (; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
+      HostLinks links = links_;
+      if (apply(*message, links)) take_links(std::move(links), events);
+    }
+  }
+}
+
+void PortWatch::take_gids(std::vector<ibv_gid_entry> gids, EventQueue& events) {
+  if (same_table(gids, gids_)) return;
+  gids_ = std::move(gids);
+  tell(IBV_EVENT_GID_CHANGE, events);
+}
+
+void PortWatch::take_links(HostLinks links, EventQueue& events) {
+  const bool was_up = links_.any_up();
+  links_ = std::move(links);
+  if (links_.any_up() != was_up) tell(was_up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE, events);
+}
+
+void PortWatch::tell(ibv_event_type type, EventQueue& events) {
+  ibv_async_event event{};
+  event.event_type = type;
+  event.element.port_num = 1;
+  events.push(event, source_);
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,46 @@
+// soft_ah.h - address handles: where a datagram goes, and the header that it arrives with.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "softdev/host/gid_table.h"
+#include "softdev/tcp/tcp_socket.h"
+
+namespace rdmacomm::softdev {
+
+/// What lies before a datagram in its receive, as ibv_poll_cq(3) says: a global routing header. With RoCE v2 it is the
+/// IP header, an IPv4 one in the last 20 bytes.
+using DatagramHeader = std::array<std::byte, sizeof(ibv_grh)>;
+
+/// An address handle. What it says of its source and target is fixed when it is made.
+struct SoftAh : ibv_ah {
+  ibv_ah_attr attributes{};
+  ibv_gid source{};
+  std::uint16_t source_lid = 0;
+  bool is_routable = false;  ///< RoCE v2
+  Route route;
+
+  [[nodiscard]] static SoftAh& from(ibv_ah* ah) noexcept { return *static_cast<SoftAh*>(ah); }
+  [[nodiscard]] bool is_multicast() const noexcept {
+    return attributes.is_global != 0 && softdev::is_multicast(attributes.grh.dgid);
+  }
+  /// The header of a datagram of `bytes`; all zero where the address is not global.
+  [[nodiscard]] DatagramHeader header(std::uint32_t bytes) const noexcept;
+};
+
+/// What `header` says of where the datagram came from and went to, for an answer.
+struct HeaderAddresses {
+  ibv_gid source{};
+  ibv_gid target{};
+  bool is_routable = false;
+  std::uint8_t hop_limit = 0;
+  std::uint8_t traffic_class = 0;
+  std::uint32_t flow_label = 0;
+};
+[[nodiscard]] HeaderAddresses read_header(const ibv_grh& header) noexcept;
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,103 @@
+#include "softdev/host/soft_device.h"
+
+#include <endian.h>
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "softdev/common/device_limits.h"
+#include "softdev/host/gid_table.h"
+#include "softdev/host/port_watch.h"
+#include "softdev/memory/mr_table.h"
+
+namespace rdmacomm::softdev {
+
+namespace {
+
+// Of ibv_port_attr::phys_state: the names that ibv_devinfo has for them.
+constexpr std::uint8_t kLinkDisabled = 3;
+constexpr std::uint8_t kLinkUp = 5;
+
+/// No program calls it: what it is there for is its address.
+ibv_context* mark(ibv_device* /*device*/, int /*descriptor*/) {
+  return nullptr;
+}
+
+}  // namespace
+
+SoftDevice::SoftDevice(DeviceIdentity identity) : PaddedDevice{}, identity_(std::move(identity)) {
+  _ops._dummy1 = mark;
+  node_type = IBV_NODE_CA;
+  transport_type = IBV_TRANSPORT_IB;
+  std::snprintf(name, sizeof(name), "%s", identity_.name.c_str());
+  std::snprintf(dev_name, sizeof(dev_name), "uverbs-%.50s", name);
+  std::snprintf(dev_path, sizeof(dev_path), "/sys/class/infiniband_verbs/%s", dev_name);
+  std::snprintf(ibdev_path, sizeof(ibdev_path), "/sys/class/infiniband/%s", name);
+}
+
+bool SoftDevice::is(const ibv_device* device) noexcept {
+  return device->_ops._dummy1 == mark;
+}
+
+void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes) {
+  attributes = {};
+  std::snprintf(attributes.fw_ver, sizeof(attributes.fw_ver), "0.1.0");
+  attributes.node_guid = htobe64(device_guid(identity.index));
+  attributes.sys_image_guid = htobe64(device_guid(0));
+  attributes.vendor_id = kVendorId;
+  attributes.max_mr_size = std::uint64_t{1} << 40;
+  attributes.page_size_cap = 4096;
+  attributes.max_qp = kMaxQueuePairs;
+  attributes.max_qp_wr = kMaxQueueDepth;
+  attributes.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW |
+                                IBV_DEVICE_MEM_WINDOW_TYPE_2B | IBV_DEVICE_MEM_MGT_EXTENSIONS;
+  attributes.max_sge = kMaxSge;
+  attributes.max_sge_rd = kMaxSge;
+  attributes.max_cq = kMaxQueuePairs;
+  attributes.max_cqe = kMaxCompletions;
+  attributes.max_mr = MrTable::kEntries - 1;
+  attributes.max_mw = MrTable::kEntries - 1;
+  attributes.max_pd = 1 << 24;
+  attributes.max_qp_rd_atom = kMaxReadDepth;
+  attributes.max_res_rd_atom = kMaxReadDepth * kMaxQueuePairs;
+  attributes.max_qp_init_rd_atom = kMaxReadDepth;
+  attributes.atomic_cap = IBV_ATOMIC_GLOB;
+  attributes.max_srq = kMaxQueuePairs;
+  attributes.max_srq_wr = kMaxQueueDepth;
+  attributes.max_srq_sge = kMaxSge;
+  attributes.max_ah = kMaxAddressHandles;
+  attributes.max_mcast_grp = kMaxGroups;
+  attributes.max_mcast_qp_attach = kMaxQueuePairs;
+  attributes.max_total_mcast_qp_attach = kMaxQueuePairs;
+  attributes.max_pkeys = 1;
+  attributes.phys_port_cnt = 1;
+}
+
+int describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
+  HostLinks links;
+  std::vector<ibv_gid_entry> gids;
+  int error = links.read();
+  if (error == 0) error = gid_table(identity, gids);
+  if (error != 0) return error;
+  attributes = {};
+  const bool up = links.any_up();
+  attributes.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+  attributes.max_mtu = IBV_MTU_4096;
+  attributes.active_mtu = IBV_MTU_4096;
+  attributes.gid_tbl_len = static_cast<int>(gids.size());
+  attributes.max_msg_sz = kMaxMessageBytes;
+  attributes.pkey_tbl_len = 1;
+  attributes.max_vl_num = 1;
+  attributes.active_width = 2;   // 4X
+  attributes.active_speed = 64;  // HDR: the nearest to what two cores can copy
+  attributes.phys_state = up ? kLinkUp : kLinkDisabled;
+  attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
+  if (!identity.infiniband) return 0;
+  attributes.link_layer = IBV_LINK_LAYER_INFINIBAND;
+  attributes.lid = local_lid(identity.index);
+  attributes.sm_lid = local_lid(0);
+  return 0;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,57 @@
+#include "softdev/host/target_route.h"
+
+#include <netinet/in.h>
+
+#include <cerrno>
+
+#include "rdmacomm/verbs/gid.h"
+#include "softdev/host/gid_table.h"
+
+namespace rdmacomm::softdev {
+
+bool read_tcp_use(std::string_view text, TcpUse& use) noexcept {
+  if (text.empty() || text == "auto") {
+    use = TcpUse::kOtherHosts;
+  } else if (text == "tcp") {
+    use = TcpUse::kAlways;
+  } else if (text == "memory") {
+    use = TcpUse::kNever;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+Route loopback_route() {
+  sockaddr_in loopback{};
+  loopback.sin_family = AF_INET;
+  loopback.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const ibv_gid gid = verbs::gid_of(reinterpret_cast<const sockaddr&>(loopback));
+  return {false, gid, gid, 0};
+}
+
+int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table, const ibv_ah_attr& address,
+               TcpUse use, Route& route) {
+  route = {};
+  if (address.is_global == 0) {
+    if (!identity.infiniband) return EINVAL;  // RoCE has no addresses but GIDs
+    if (!is_local_lid(address.dlid)) return EHOSTUNREACH;
+  } else {
+    if (address.grh.sgid_index >= table.size()) return EINVAL;
+    const ibv_gid& target = address.grh.dgid;
+    if (is_multicast(target)) return 0;
+    const TargetPlace place = place_of(table, address.grh.sgid_index, target);
+    if (!place.on_this_host) {
+      const ibv_gid_entry& source = table[address.grh.sgid_index];
+      // Two addresses of one family, and the source is an interface's: the device's own name is no address.
+      const bool alike = verbs::is_mapped_ipv4(source.gid) == verbs::is_mapped_ipv4(target);
+      if (use == TcpUse::kNever || identity.infiniband || !alike || source.ndev_ifindex == 0) return EHOSTUNREACH;
+      route = {false, source.gid, target, place.interface};
+      return 0;
+    }
+  }
+  if (use == TcpUse::kAlways) route = loopback_route();
+  return 0;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,34 @@
+// xrc_wire.h - requests of an XRC queue pair: to the one that it is connected to, for the queue that each of them names.
+#pragma once
+
+#include <cstdint>
+
+#include "softdev/local/local_wire.h"
+#include "softdev/local/named_targets.h"
+#include "softdev/local/wire.h"
+
+namespace rdmacomm::softdev {
+
+/// The target's queue pair (IBV_QPT_XRC_RECV) says which requests may be; receives, memory and protection domain are those
+/// of the shared receive queue.
+class XrcWire final : public Wire {
+ public:
+  XrcWire(const LocalEnd& own, std::uint32_t target_qpn)
+      : target_(own, target_qpn), queues_(own.at_xrc_queue(target_qpn)) {}
+
+  /// As LocalWire::connect().
+  [[nodiscard]] int connect() { return target_.connect(); }
+  [[nodiscard]] bool lacks_target() const noexcept override { return target_.lacks_target(); }
+  [[nodiscard]] std::unique_ptr<TargetSearch> search() const override { return target_.search(); }
+  void take_found(TargetSearch& search) noexcept override { target_.take_found(search); }
+  [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override {
+    return target_.exec_xrc(wr, queues_.get(wr.qp_type.xrc.remote_srqn));
+  }
+  [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return target_.rnr_timer_code(); }
+
+ private:
+  LocalWire target_;
+  NamedTargets queues_;
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,18 @@
+#include "softdev/memory/placed_slices.h"
+
+namespace rdmacomm::softdev {
+
+bool PlacedSlices::place(std::span<const MrEntry> table, std::uint32_t pd, std::span<const ibv_sge> slices,
+                         std::uint32_t access) noexcept {
+  count_ = 0;
+  for (const ibv_sge& slice : slices) {
+    ibv_sge& placed = slices_[count_++] = slice;
+    if (slice.length == 0) continue;
+    const MrEntry* const entry = find_local_range(table, slice.lkey, pd, slice.addr, slice.length, access);
+    if (entry == nullptr) return false;
+    placed.addr += entry->shift;
+  }
+  return true;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,58 @@
+#include "softdev/queues/datagram_wire.h"
+
+#include "softdev/context/soft_context.h"
+#include "softdev/host/multicast.h"
+#include "softdev/host/soft_ah.h"
+#include "softdev/host/target_route.h"
+#include "softdev/local/peer.h"
+#include "softdev/memory/requests.h"
+
+namespace rdmacomm::softdev {
+
+ExecResult DatagramWire::exec(const ibv_send_wr& wr) noexcept {
+  const bool to_all = wr.wr.ud.remote_qpn == kMulticastQpn && SoftAh::from(wr.wr.ud.ah).is_multicast();
+  if (to_all) return send_to_group(wr);
+  const Route& route = SoftAh::from(wr.wr.ud.ah).route;
+  return route.by_memory ? send_here(wr) : send_by_tcp(wr, route);
+}
+
+/// To this host. The target may be another user's, and then is reached in the way that worked before.
+ExecResult DatagramWire::send_here(const ibv_send_wr& wr) noexcept {
+  const std::uint32_t target = wr.wr.ud.remote_qpn;
+  const Route loopback = loopback_route();
+  if (remote_targets_.contains({std::to_array(loopback.target.raw), target})) return send_by_tcp(wr, loopback);
+  LocalWire& wire = targets_.get(target);
+  return !wire.is_up() && is_another_users(target) ? send_by_tcp(wr, loopback) : wire.send_datagram(wr);
+}
+
+bool DatagramWire::is_another_users(std::uint32_t qpn) const {
+  return own_.context->tcp_use() != TcpUse::kNever && !own_.context->queue_pairs().owns(qpn) &&
+         Peer::is_another_users(qpn);
+}
+
+ExecResult DatagramWire::send_by_tcp(const ibv_send_wr& wr, const Route& route) noexcept {
+  const ExecResult checked = nobody_.send_datagram(wr);
+  if (checked.is_done()) return checked;
+  const RemoteTarget name{std::to_array(route.target.raw), wr.wr.ud.remote_qpn};
+  auto found = remote_targets_.find(name);
+  if (found == remote_targets_.end()) {
+    if (remote_targets_.size() >= kMostRemoteTargets) remote_targets_.clear();
+    found = remote_targets_.try_emplace(name, own_, route, wr.wr.ud.remote_qpn).first;
+  }
+  return found->second.send(wr, static_cast<std::uint32_t>(message_bytes(wr)));
+}
+
+void DatagramWire::advance() noexcept {
+  for (auto& [name, target] : remote_targets_) target.advance();
+}
+
+ExecResult DatagramWire::send_to_group(const ibv_send_wr& wr) noexcept {
+  const ExecResult checked = nobody_.send_datagram(wr);
+  if (checked.is_done()) return checked;
+  for (const std::uint32_t member : members_of(SoftAh::from(wr.wr.ud.ah).attributes.grh.dgid)) {
+    (void)targets_.get(member).send_datagram(wr);  // what one member does not get, the others do
+  }
+  return checked;
+}
+
+}  // namespace rdmacomm::softdev

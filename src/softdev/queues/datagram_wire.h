@@ -1,0 +1,42 @@
+// datagram_wire.h - datagrams to whoever each of them names.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "softdev/local/local_wire.h"
+#include "softdev/local/named_targets.h"
+#include "softdev/local/wire.h"
+#include "softdev/tcp/tcp_datagrams.h"
+
+namespace rdmacomm::softdev {
+
+/// Carries each request of a datagram queue pair to the target that its address handle and number say, or to all members
+/// of a group. Those of other hosts are reached by TCP, and those of another user on this host, which share no memory.
+class DatagramWire final : public Wire {
+ public:
+  explicit DatagramWire(const LocalEnd& own) : nobody_(own, 0), targets_(own), own_(own) {}
+
+  [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
+  void advance() noexcept override;
+  [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override { return 0; }
+
+ private:
+  ExecResult send_to_group(const ibv_send_wr& wr) noexcept;
+  ExecResult send_here(const ibv_send_wr& wr) noexcept;
+  ExecResult send_by_tcp(const ibv_send_wr& wr, const Route& route) noexcept;
+  [[nodiscard]] bool is_another_users(std::uint32_t qpn) const;
+
+  LocalWire nobody_;  ///< shows what is wrong with a request itself
+  NamedTargets targets_;
+  using RemoteTarget = std::pair<std::array<std::uint8_t, sizeof(ibv_gid)>, std::uint32_t>;
+  /// More of them than that are not kept.
+  static constexpr std::size_t kMostRemoteTargets = 4096;
+  const LocalEnd own_;
+  std::map<RemoteTarget, TcpDatagrams> remote_targets_;
+};
+
+}  // namespace rdmacomm::softdev

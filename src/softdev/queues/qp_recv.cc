@@ -1,0 +1,211 @@
+// The receive queue: posting, and turning inbound slots into completions.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "base/hot_inline.h"
+#include "softdev/context/soft_context.h"
+#include "softdev/queues/soft_cq.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/queues/soft_srq.h"
+#include "softdev/queues/soft_xrcd.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// The status that an initiator gave a receive. What initiators of this device do not give is IBV_WC_GENERAL_ERR: a peer can
+/// write any number, and not each is a value of the enumeration.
+ibv_wc_status known_status(std::uint8_t status) noexcept {
+  if (status == IBV_WC_SUCCESS) [[likely]]
+    return IBV_WC_SUCCESS;
+  if (status == IBV_WC_LOC_LEN_ERR) return IBV_WC_LOC_LEN_ERR;
+  return status == IBV_WC_LOC_PROT_ERR ? IBV_WC_LOC_PROT_ERR : IBV_WC_GENERAL_ERR;
+}
+
+}  // namespace
+
+ReceiveMemory SoftQp::memory() const noexcept {
+  return {soft_context_.registrations().entries(), pd_number_};
+}
+
+int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
+  const std::scoped_lock guard(recv_lock_);
+  int error = state_.load(std::memory_order_relaxed) == IBV_QPS_RESET ? EINVAL : 0;
+  std::uint32_t position = recv_posted_.load(std::memory_order_relaxed);
+  if (srq_ != nullptr) error = EINVAL;
+  for (; error == 0 && wr != nullptr; wr = wr->next) {
+    const std::uint32_t waiting = position - recv_polled_.load(std::memory_order_acquire);
+    if (waiting >= capabilities_.max_recv_wr) error = ENOMEM;
+    if (wr->num_sge < 0 || static_cast<std::uint32_t>(wr->num_sge) > capabilities_.max_recv_sge) error = EINVAL;
+    if (error != 0) break;
+    const std::span<const ibv_sge> given = receives_.put(position & view_.mask, *wr);
+    // Before the receive is published: who sees it knows how short it is.
+    const std::uint32_t room = fill_entry(view_.recv(position), given, memory());
+    receives_.set_room(position & view_.mask, room);
+    // How short receives were that have all been taken says nothing of those to come.
+    std::atomic<std::uint32_t>& floor = view_.shared->recv_floor;
+    if (room < floor.load(std::memory_order_relaxed) || waiting == 0) floor.store(room, std::memory_order_relaxed);
+    ++position;
+  }
+  if (error != 0) *bad = wr;
+  recv_posted_.store(position, std::memory_order_release);
+  view_.shared->posted.store(position, std::memory_order_release);
+  // In ERR the receive is flushed at the next poll; whoever sleeps must hear of it.
+  if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) recv_queue_.notify(true);
+  return error;
+}
+
+void SoftQp::expect_refusal(std::uint32_t key) noexcept {
+  if (srq_ != nullptr) return;  // it is told itself
+  const std::scoped_lock guard(recv_lock_);
+  const std::uint32_t end = recv_posted_.load(std::memory_order_relaxed);
+  for (std::uint32_t position = recv_polled_.load(std::memory_order_acquire); position != end; ++position) {
+    if (receives_.uses(position & view_.mask, key)) refuse(view_.recv(position), view_.shared->recv_floor);
+  }
+}
+
+/// Its own receive. A message that was handed over may find that the receive's memory is not registered any more.
+RDMACOMM_HOT_INLINE void SoftQp::deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position,
+                                             ibv_wc& wc) noexcept {
+  const std::uint32_t place = position & view_.mask;
+  wc.wr_id = receives_.wr_id(place);
+  if (head.eager != 0) {
+    if (!copy_eager(slot, wc.byte_len, receives_.slices(place), memory())) wc.status = IBV_WC_LOC_PROT_ERR;
+  } else if (wc.byte_len > receives_.room(place)) [[unlikely]] {
+    check_length(wc);
+  }
+}
+
+/// The same of a shared one.
+void SoftQp::deliver_shared(const InSlot& slot, SlotHead head, std::uint32_t entry, ibv_wc& wc) noexcept {
+  wc.wr_id = srq_->wr_id(entry);
+  if (head.eager != 0) {
+    if (!copy_eager(slot, wc.byte_len, srq_->slices(entry), srq_->memory())) wc.status = IBV_WC_LOC_PROT_ERR;
+  } else if (wc.byte_len > srq_->room(entry)) {
+    check_length(wc);
+  }
+  srq_->give_back(entry);
+}
+
+/// It says that it is longer than the receive is. A WRITE with immediate data is: it lies elsewhere.
+void SoftQp::check_length(ibv_wc& wc) noexcept {
+  if (wc.opcode == IBV_WC_RECV && wc.status == IBV_WC_SUCCESS) wc.status = IBV_WC_LOC_LEN_ERR;
+}
+
+void SoftQp::name_sender(InSlot& slot, ibv_wc& wc) const noexcept {
+  if (service_ == Service::kXrcQueue) {
+    wc.qp_num = XrcRoute::of(slot).target_qpn;
+    wc.src_qp = XrcRoute::of(slot).source_qpn;
+    return;
+  }
+  const DatagramSource source = DatagramSource::of(slot);
+  wc.src_qp = source.qpn;
+  wc.slid = source.lid;
+  wc.sl = source.service_level;
+  wc.dlid_path_bits = 0;
+  wc.pkey_index = 0;
+  if (source.has_header != 0) wc.wc_flags |= IBV_WC_GRH;
+}
+
+void SoftQp::fail_receiver(std::uint32_t qpn) noexcept {
+  if (service_ != Service::kXrcQueue) return enter_error();
+  const auto target = soft_context_.queue_pairs().find(qpn);
+  if (target == nullptr || target->service_ != Service::kXrc || target->xrc_domain_ == nullptr) return;
+  if (target->xrc_domain_->identity() == xrc_domain_->identity()) target->enter_error();
+}
+
+RDMACOMM_HOT_INLINE bool SoftQp::deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept {
+  // Whoever maps the slot can change it at any time: each part is read once, and checked.
+  // The record was written by whoever posted the receive, on a thread that this one need not know otherwise.
+  const std::uint32_t posted = recv_posted_.load(std::memory_order_acquire);
+  std::uint32_t entry = 0;
+  if (srq_ == nullptr) {
+    if (position == posted) [[unlikely]]
+      return false;
+  } else {
+    entry = std::atomic_ref(SharedReceive::entry(slot)).load(std::memory_order_relaxed);
+    if (!srq_->holds(entry)) [[unlikely]]
+      return false;
+  }
+  wc.status = known_status(head.status);
+  wc.opcode = static_cast<ibv_wc_opcode>(IBV_WC_RECV + (head.opcode & 1));
+  wc.vendor_err = 0;
+  wc.byte_len = std::atomic_ref(slot.bytes).load(std::memory_order_relaxed);
+  wc.imm_data = slot.immediate;
+  wc.qp_num = qp_base.qp_num;
+  wc.src_qp = initiator_qpn_.load(std::memory_order_acquire);  // the thread that connected may be another one
+  wc.wc_flags = head.flags;
+  if (takes_turns(service_)) name_sender(slot, wc);
+  if (srq_ == nullptr) {
+    deliver_own(slot, head, position, wc);
+  } else {
+    deliver_shared(slot, head, entry, wc);
+  }
+  return true;
+}
+
+void SoftQp::return_shared_receives() noexcept {
+  if (srq_ == nullptr) return;
+  std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
+  for (; view_.slot(position).head.load(std::memory_order_acquire).sequence == position + 1; ++position) {
+    srq_->give_back(SharedReceive::entry(view_.slot(position)));
+  }
+  recv_polled_.store(position, std::memory_order_relaxed);
+  if (view_.shared->claimed != 0) srq_->put_back(view_.shared->claimed - 1);
+  view_.shared->claimed = 0;
+}
+
+void SoftQp::notify_receiver() noexcept {
+  const std::scoped_lock guard(service_mutex_);
+  if (!destroyed_) recv_queue_.notify(true);
+}
+
+void SoftQp::make_up_for_event(std::vector<const SoftCq*>& done) noexcept {
+  const std::scoped_lock guard(service_mutex_);
+  if (destroyed_ || std::ranges::find(done, &recv_queue_) != done.end()) return;
+  recv_queue_.make_up_for_event();
+  done.push_back(&recv_queue_);
+}
+
+int SoftQp::waiting_receives(int enough) const noexcept {
+  std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
+  int count = 0;
+  while (count < enough && view_.slot(position).head.load(std::memory_order_acquire).sequence == position + 1) {
+    ++position;
+    ++count;
+  }
+  return count;
+}
+
+int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
+  std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
+  int found = 0;
+  while (found < count) {
+    InSlot& slot = view_.slot(position);
+    const SlotHead head = slot.head.load(std::memory_order_acquire);
+    if (head.sequence != position + 1) {
+      // Nothing came. In ERR nothing will, once no initiator is at work here: then what is posted is flushed.
+      if (srq_ != nullptr || state_.load(std::memory_order_acquire) != IBV_QPS_ERR) break;
+      if (position == recv_posted_.load(std::memory_order_acquire) || may_be_at_work()) break;
+      if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
+      out[found] = {};
+      out[found].wr_id = receives_.wr_id(position & view_.mask);
+      out[found].status = IBV_WC_WR_FLUSH_ERR;
+      out[found].opcode = IBV_WC_RECV;
+      out[found].qp_num = qp_base.qp_num;
+    } else if (!deliver(slot, head, position, out[found])) {
+      // No initiator of this device does that, and no receive says whose it is. A shared one does not go on with it.
+      if (srq_ != nullptr) recv_polled_.store(position + 1, std::memory_order_release);
+      enter_error();
+      break;
+    } else if (out[found].status != IBV_WC_SUCCESS) {
+      fail_receiver(out[found].qp_num);
+    }
+    ++found;
+    recv_polled_.store(++position, std::memory_order_release);
+  }
+  return found;
+}
+
+}  // namespace rdmacomm::softdev

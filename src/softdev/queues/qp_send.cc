@@ -1,0 +1,399 @@
+// The send queue: posting, executing, waiting, completing.
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "base/hot_inline.h"
+#include "softdev/common/device_limits.h"
+#include "softdev/context/soft_context.h"
+#include "softdev/memory/placed_slices.h"
+#include "softdev/memory/requests.h"
+#include "softdev/queues/soft_cq.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/tcp/tcp_socket.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// The completion's opcode; IBV_WC_RECV stands for "no opcode of this device".
+ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
+  switch (opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_INV:
+    case IBV_WR_SEND_WITH_IMM: return IBV_WC_SEND;
+    case IBV_WR_BIND_MW: return IBV_WC_BIND_MW;
+    case IBV_WR_LOCAL_INV: return IBV_WC_LOCAL_INV;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM: return IBV_WC_RDMA_WRITE;
+    case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP: return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
+    default: return IBV_WC_RECV;
+  }
+}
+
+bool is_refused_by_target(ibv_wc_status status) noexcept {
+  return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
+}
+
+/// How long a sender waits after "receiver not ready", by min_rnr_timer code. Source: ibv_modify_qp(3).
+std::chrono::microseconds rnr_delay(std::uint32_t code) noexcept {
+  static constexpr std::uint32_t kHundredthsOfMs[32] = {
+      65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
+      256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+  return std::chrono::microseconds(kHundredthsOfMs[code % 32] * 10);
+}
+
+constexpr int kInfiniteRnrRetry = 7;
+
+}  // namespace
+
+RDMACOMM_HOT_INLINE bool SoftQp::has_room_for_slices(const ibv_send_wr& wr) const noexcept {
+  return static_cast<std::uint32_t>(wr.num_sge) <= capabilities_.max_send_sge;
+}
+
+/// A SEND or a WRITE about which there is nothing to check but its number of slices, and what the wire looks up.
+RDMACOMM_HOT_INLINE bool SoftQp::has_nothing_to_check(const ibv_send_wr& wr) const noexcept {
+  return is_plain(wr.opcode) && (wr.send_flags & IBV_SEND_INLINE) == 0 && service_ != Service::kDatagram;
+}
+
+RDMACOMM_HOT_INLINE int SoftQp::check_send(const ibv_send_wr& wr) const noexcept {
+  if (has_nothing_to_check(wr)) [[likely]]
+    return has_room_for_slices(wr) ? 0 : EINVAL;
+  if (completion_opcode(wr.opcode) == IBV_WC_RECV) return EOPNOTSUPP;
+  if (!has_room_for_slices(wr)) return EINVAL;
+  const bool needs_read_depth = brings_bytes(wr.opcode);
+  if (needs_read_depth && (attributes_.max_rd_atomic == 0 || !is_reliable(service_))) return EINVAL;
+  if (service_ == Service::kDatagram) {
+    const bool is_send = wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM;
+    if (!is_send || wr.wr.ud.ah == nullptr || wr.wr.ud.remote_qpn > kMulticastQpn) return EINVAL;
+  }
+  if (is_atomic(wr.opcode) && (wr.num_sge != 1 || wr.sg_list[0].length != 8)) return EINVAL;
+  if (wr.opcode == IBV_WR_BIND_MW) {
+    const auto& bind = wr.bind_mw;
+    return bind.mw == nullptr || (bind.bind_info.mr == nullptr && bind.bind_info.length != 0) ? EINVAL : 0;
+  }
+  if ((wr.send_flags & IBV_SEND_INLINE) == 0) return 0;
+  if (needs_read_depth) return EINVAL;
+  return message_bytes(wr) > capabilities_.max_inline_data ? EINVAL : 0;
+}
+
+RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept {
+  const std::uint32_t position = send_finished_.load(std::memory_order_relaxed);
+  SendRecord& record = sends_[position & send_mask_];
+  record.wr_id = wr.wr_id;
+  record.bytes = bytes;
+  record.opcode = static_cast<std::uint8_t>(completion_opcode(wr.opcode));
+  record.status = static_cast<std::uint8_t>(status);
+  record.signaled = signal_all_ || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  if (status != IBV_WC_SUCCESS) sends_failed_ = true;
+  if (record.signaled || status != IBV_WC_SUCCESS) ++send_reported_;
+  send_finished_.store(position + 1, std::memory_order_release);
+}
+
+ExecResult SoftQp::execute_here(const ibv_send_wr& wr) noexcept {
+  MemoryWindows& windows = soft_context_.windows();
+  if (wr.opcode == IBV_WR_BIND_MW) return ExecResult::refused(windows.bind(*this, wr));
+  if (!windows.invalidate(wr.invalidate_rkey, qp_base.qp_num)) return ExecResult::refused(IBV_WC_LOC_QP_OP_ERR);
+  // Whoever is stopped there may still write to the window's memory, see docs/soft_device.md.
+  (void)wait_for_initiators();
+  return ExecResult::done(0);
+}
+
+/// A request with a slice that is not registered, or not under the address of its memory: the wires know no other.
+ExecResult SoftQp::execute_placed(const ibv_send_wr& wr) noexcept {
+  PlacedSlices placed;
+  if (!placed.place(memory().table, pd_number_, slices_of(wr), needed_locally(wr.opcode))) {
+    return ExecResult::refused(IBV_WC_LOC_PROT_ERR);
+  }
+  ibv_send_wr there = wr;
+  there.sg_list = placed.get().data();
+  there.send_flags |= IBV_SEND_INLINE;  // they have been looked up
+  return wire_->exec(there);
+}
+
+RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
+  if (is_for_here(wr.opcode)) [[unlikely]]
+    return execute_here(wr);
+  const ExecResult result = wire_->exec(wr);
+  return result.succeeded() ? result : reconsider(wr, result);
+}
+
+/// Where it is not reliable, nobody hears of what does not reach the target, or what it refuses.
+ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept {
+  if (result.is_done() && result.status() == IBV_WC_LOC_PROT_ERR) result = execute_placed(wr);
+  const bool stays =
+      result.outcome() == ExecOutcome::kBusy || (result.is_done() && !is_refused_by_target(result.status()));
+  if (is_reliable(service_) || stays) return result;
+  return ExecResult::done(static_cast<std::uint32_t>(message_bytes(wr)));
+}
+
+/// What is posted now need not wait.
+RDMACOMM_HOT_INLINE bool SoftQp::executes_at_once() const noexcept {
+  return state_.load(std::memory_order_relaxed) == IBV_QPS_RTS && !keeps_all_ &&
+         pending_count_.load(std::memory_order_relaxed) == 0;
+}
+
+RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept {
+  if (!executes_at_once()) [[unlikely]] {
+    const ibv_qp_state now = state_.load(std::memory_order_relaxed);
+    return now == IBV_QPS_ERR || now == IBV_QPS_SQE ? finish(wr, IBV_WC_WR_FLUSH_ERR, 0) : keep(wr);
+  }
+  settle(wr, execute(wr));
+}
+
+/// What becomes of a request by its first result.
+RDMACOMM_HOT_INLINE void SoftQp::settle(const ibv_send_wr& wr, ExecResult result) noexcept {
+  if (result.succeeded()) [[likely]]
+    return finish(wr, IBV_WC_SUCCESS, result.bytes());
+  settle_otherwise(wr, result);
+}
+
+void SoftQp::settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept {
+  if (!result.is_done()) {
+    // What the wait is for, and how long it may last, is settled by the first retry, which is now.
+    keep(wr);
+    return retry_pending_locked();
+  }
+  finish(wr, result.status(), result.bytes());
+  fail_sends_locked();
+}
+
+RDMACOMM_HOT_INLINE int SoftQp::check_sendable() const noexcept {
+  const ibv_qp_state now = state_.load(std::memory_order_relaxed);
+  const bool sends = now == IBV_QPS_RTS || now == IBV_QPS_SQD || now == IBV_QPS_SQE || now == IBV_QPS_ERR;
+  return sends ? 0 : EINVAL;
+}
+
+RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
+  return capabilities_.max_send_wr - (send_posted_ - send_freed_.load(std::memory_order_acquire));
+}
+
+void SoftQp::notify_of_sends() noexcept {
+  // Source: ibv_req_notify_cq(3). Of one's own requests, those that fail count for a queue that is armed for solicited completions only.
+  send_queue_.notify(std::exchange(sends_failed_, false));
+}
+
+int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
+  const BiasedGuard guard(send_lock_);
+  const std::uint32_t reported = send_reported_;
+  int error = 0;
+  // One that goes at once takes a straight line.
+  if (wr != nullptr && wr->next == nullptr && executes_at_once() && has_nothing_to_check(*wr) &&
+      has_room_for_slices(*wr) && send_room() != 0) [[likely]] {
+    ++send_posted_;
+    settle(*wr, execute(*wr));
+  } else {
+    error = post_list(wr);
+    if (error != 0) *bad = wr;
+  }
+  notify_sender(reported);
+  return error;
+}
+
+/// Posts from `wr` on as far as it goes. Not 0: why `wr`, which is the first that was not, is not.
+int SoftQp::post_list(ibv_send_wr*& wr) noexcept {
+  int error = check_sendable();
+  for (; error == 0 && wr != nullptr; wr = wr->next) {
+    error = check_send(*wr);
+    if (error == 0 && send_room() == 0) error = ENOMEM;
+    if (error != 0) break;
+    ++send_posted_;
+    execute_or_keep(*wr);
+  }
+  return error;
+}
+
+int SoftQp::post_all(std::span<ibv_send_wr> requests) noexcept {
+  const BiasedGuard guard(send_lock_);
+  int error = check_sendable();
+  for (const ibv_send_wr& wr : requests) {
+    if (error == 0) error = check_send(wr);
+  }
+  if (error != 0) return error;
+  if (requests.size() > send_room()) return ENOMEM;
+  const std::uint32_t reported = send_reported_;
+  for (const ibv_send_wr& wr : requests) {
+    ++send_posted_;
+    execute_or_keep(wr);
+  }
+  notify_sender(reported);
+  return 0;
+}
+
+void SoftQp::post_by_calls(std::uint64_t operations) {
+  builder_ = std::make_unique<RequestBuilder>(operations);
+  RequestBuilder::install(*this);
+}
+
+void SoftQp::keep(const ibv_send_wr& wr) noexcept {
+  if (pending_.empty()) waiting_for_ = ExecOutcome::kDone;
+  WaitingRequest& waiting = pending_.push_back();
+  waiting.wr = wr;
+  waiting.slices.assign(wr.sg_list, wr.sg_list + wr.num_sge);
+  waiting.inline_payload.clear();
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0) {
+    for (const ibv_sge& slice : waiting.slices) {
+      const auto* from = reinterpret_cast<const std::byte*>(slice.addr);
+      waiting.inline_payload.insert(waiting.inline_payload.end(), from, from + slice.length);
+    }
+    const std::byte* from = waiting.inline_payload.data();
+    for (ibv_sge& slice : waiting.slices) {
+      slice.addr = reinterpret_cast<std::uint64_t>(from);
+      from += slice.length;
+    }
+  }
+  waiting.wr.sg_list = waiting.slices.data();
+  if (service_ == Service::kDatagram) {
+    waiting.address = SoftAh::from(wr.wr.ud.ah);
+    waiting.wr.wr.ud.ah = &waiting.address;
+  }
+  pending_count_.fetch_add(1, std::memory_order_relaxed);
+  if (tcp_ != nullptr && !late_) return start_by_tcp_locked();
+  soft_context_.retrier().wake();
+}
+
+std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
+  // 4.096 us * 2^timeout for each try; a timeout of 0 waits for ever.
+  const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
+  const std::chrono::nanoseconds all = (attributes_.retry_cnt + 1) * once;
+  const bool connects = tcp_ != nullptr && outcome != ExecOutcome::kLost;
+  return connects ? std::max<std::chrono::nanoseconds>(all, kVanishedAfter) : all;
+}
+
+bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
+  status = outcome == ExecOutcome::kReceiverNotReady ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_RETRY_EXC_ERR;
+  // By TCP, a target that was given up in good order looks like one that died: it has the time of all retries, as on a NIC.
+  if (outcome == ExecOutcome::kLost && (tcp_ == nullptr || attributes_.timeout == 0)) return true;
+  const Clock::time_point now = Clock::now();
+  if (waiting_for_ != outcome) {
+    waiting_for_ = outcome;
+    if (outcome == ExecOutcome::kReceiverNotReady) {
+      const std::uint32_t code = tcp_ == nullptr ? wire_->rnr_timer_code() : tcp_->rnr_timer_code();
+      give_up_at_ = attributes_.rnr_retry == kInfiniteRnrRetry ? Clock::time_point::max()
+                                                               : now + attributes_.rnr_retry * rnr_delay(code);
+    } else if (outcome == ExecOutcome::kBusy || (attributes_.timeout == 0 && is_reliable(service_))) {
+      give_up_at_ = Clock::time_point::max();
+    } else {
+      give_up_at_ = now + patience(outcome);
+    }
+  }
+  return now >= give_up_at_;
+}
+
+void SoftQp::retry_pending_locked(std::size_t most) noexcept {
+  if (tcp_ != nullptr) return advance_by_tcp_locked();
+  for (; most != 0 && !pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS; --most) {
+    const ibv_send_wr& wr = pending_.front().wr;
+    ExecResult result = execute(wr);
+    if (!result.is_done()) {
+      ibv_wc_status status{};
+      if (!give_up(result.outcome(), status)) return;
+      result = ExecResult::refused(status);
+    }
+    settle_first(result);
+  }
+}
+
+/// The first of those that wait is done.
+void SoftQp::settle_first(const ExecResult& result) noexcept {
+  const ibv_send_wr& wr = pending_.front().wr;
+  finish(wr, result.status(), result.bytes());
+  pending_.pop_front();
+  pending_count_.fetch_sub(1, std::memory_order_relaxed);
+  waiting_for_ = ExecOutcome::kDone;
+  if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
+}
+
+void SoftQp::advance() noexcept {
+  // A thread that posts a datagram may hold it for seconds, while it looks for a process that is stopped: epoll tells of the
+  // socket again.
+  const BiasedTry guard(send_lock_);
+  if (!guard) return;
+  const std::uint32_t reported = send_reported_;
+  if (tcp_ != nullptr) {
+    advance_by_tcp_locked();
+  } else if (wire_ != nullptr) {
+    wire_->advance();
+  }
+  notify_sender(reported);
+}
+
+bool SoftQp::retry_pending() noexcept {
+  const std::scoped_lock guard(send_lock_);
+  if (pending_.empty() || (wire_ == nullptr && tcp_ == nullptr)) return true;
+  const std::uint32_t reported = send_reported_;
+  retry_pending_locked();
+  notify_sender(reported);
+  return pending_.empty() || wire_ == nullptr || !wire_->lacks_target();
+}
+
+void SoftQp::find_target() noexcept {
+  std::unique_ptr<TargetSearch> search;
+  std::uint32_t life = 0;
+  {
+    const std::scoped_lock guard(send_lock_);
+    if (wire_ != nullptr && wire_->lacks_target() && !pending_.empty()) search = wire_->search();
+    life = view_.shared->life.load(std::memory_order_relaxed);
+  }
+  if (search == nullptr) return;
+  search->run();  // without the lock: who posts meanwhile is not held up
+  const std::scoped_lock guard(send_lock_);
+  // After a RESET it may be connected to another queue pair.
+  if (wire_ == nullptr || view_.shared->life.load(std::memory_order_relaxed) != life) return;
+  const std::uint32_t reported = send_reported_;
+  wire_->take_found(*search);
+  retry_pending_locked();
+  notify_sender(reported);
+}
+
+void SoftQp::flush_pending() noexcept {
+  if (tcp_ != nullptr) tcp_->abandon();
+  for (std::size_t i = 0; i < pending_.size(); ++i) finish(pending_[i].wr, IBV_WC_WR_FLUSH_ERR, 0);
+  pending_.clear();
+  pending_count_.store(0, std::memory_order_relaxed);
+}
+
+int SoftQp::waiting_sends(int enough) const noexcept {
+  const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
+  int count = 0;
+  for (std::uint32_t position = send_scanned_; position != finished && count < enough; ++position) {
+    const SendRecord& record = sends_[position & send_mask_];
+    if (record.signaled || record.status != IBV_WC_SUCCESS) ++count;
+  }
+  return count;
+}
+
+void SoftQp::retry_while_polled() noexcept {
+  // A late request is carried out when there is nothing else to find: no buffer is read or written before it must be.
+  if (late_ && send_scanned_ != send_finished_.load(std::memory_order_relaxed)) return;
+  const BiasedTry guard(send_lock_);
+  if (!guard) return;
+  const std::uint32_t before = send_reported_;
+  retry_pending_locked(late_ ? 1 : SIZE_MAX);
+  notify_sender(before);  // a completion is an event, whoever brought it about
+}
+
+int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
+  if (needs_retries()) retry_while_polled();
+  const std::uint32_t finished = send_finished_.load(std::memory_order_acquire);
+  int found = 0;
+  while (send_scanned_ != finished && found < count) {
+    const SendRecord& record = sends_[send_scanned_++ & send_mask_];
+    // Without a completion nobody learns that the request is done: it stays in the queue until a later one says so.
+    if (!record.signaled && record.status == IBV_WC_SUCCESS) continue;
+    ibv_wc& wc = out[found++];
+    wc.wr_id = record.wr_id;
+    wc.status = static_cast<ibv_wc_status>(record.status);
+    wc.opcode = static_cast<ibv_wc_opcode>(record.opcode);
+    wc.vendor_err = 0;
+    wc.byte_len = record.bytes;
+    wc.qp_num = qp_base.qp_num;
+    wc.wc_flags = 0;
+    send_freed_.store(send_scanned_, std::memory_order_release);
+  }
+  return found;
+}
+
+}  // namespace rdmacomm::softdev

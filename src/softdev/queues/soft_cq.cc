@@ -1,0 +1,182 @@
+#include "softdev/queues/soft_cq.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "softdev/context/soft_context.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/queues/soft_srq.h"
+
+namespace rdmacomm::softdev {
+
+SoftCq* SoftChannel::take_event() {
+  const std::scoped_lock lock(mutex);
+  const auto fired = std::ranges::find_if(queues, [](SoftCq* cq) { return cq->take_event(); });
+  if (fired != queues.end()) return *fired;
+  if (queues.empty()) return nullptr;
+  queues.front()->take_spurious_event();
+  return queues.front();
+}
+
+SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* user_context,
+               SoftChannel* completion_channel)
+    : ibv_cq_ex{},
+      soft_context_(soft_context),
+      block_(std::move(block)),
+      shared_(reinterpret_cast<CqShared*>(block_.mapping.data())) {
+  context = soft_context.verbs();
+  channel = completion_channel;
+  cq_context = user_context;
+  cqe = depth;
+  pthread_mutex_init(&mutex, nullptr);
+  pthread_cond_init(&cond, nullptr);
+}
+
+int SoftCq::poll(int count, ibv_wc* out) noexcept {
+  const int found = poll_here(count, out);
+  if (found != 0 || count == 0 || !soft_context_.tcp().active()) return found;
+  return soft_context_.tcp().poll() ? poll_here(count, out) : 0;
+}
+
+int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
+  const std::scoped_lock guard(lock_);
+  if (may_overrun_ && overruns_locked()) [[unlikely]]
+    fail_locked();
+  if (failed_) [[unlikely]]
+    return -1;
+  const std::size_t queues = senders_.size() + receivers_.size();
+  int found = 0;
+  if (next_ >= queues) next_ = 0;  // queue pairs have left since
+  std::size_t last = next_;
+  for (std::size_t i = 0; i < queues && found < count; ++i) {
+    std::size_t at = next_ + i;
+    if (at >= queues) at -= queues;
+    SoftQp* const qp = at < senders_.size() ? senders_[at] : receivers_[at - senders_.size()];
+    const int of_this = at < senders_.size() ? qp->poll_sends(count - found, out + found)
+                                             : qp->poll_receives(count - found, out + found);
+    if (of_this > 0) last = at;
+    found += of_this;
+  }
+  // Behind the last one that had some: the next one would be first in the turns of all idle ones before it, too.
+  next_ = last + 1;
+  return found;
+}
+
+/// Of the completions that wait; may stop counting at `enough`.
+int SoftCq::count_waiting_locked(int enough) const noexcept {
+  int waiting = 0;
+  for (const SoftQp* const qp : senders_) {
+    if (waiting < enough) waiting += qp->waiting_sends(enough - waiting);
+  }
+  for (const SoftQp* const qp : receivers_) {
+    if (waiting < enough) waiting += qp->waiting_receives(enough - waiting);
+  }
+  return waiting;
+}
+
+void SoftCq::fail_locked() noexcept {
+  if (std::exchange(failed_, true)) return;
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_CQ_ERR;
+  event.element.cq = verbs();
+  soft_context_.events().push(event, events);
+  for (SoftQp* const qp : senders_) qp->lose_completions();
+  for (SoftQp* const qp : receivers_) qp->lose_completions();
+}
+
+int SoftCq::resize(int depth) noexcept {
+  const std::scoped_lock guard(lock_);
+  if (count_waiting_locked(depth + 1) > depth) return EINVAL;
+  cqe = depth;  // the queue pairs hold the completions, and have room for all of theirs
+  return 0;
+}
+
+int SoftCq::arm(bool solicited_only) noexcept {
+  if (channel == nullptr) return EINVAL;
+  const std::uint32_t wanted = solicited_only ? CqShared::kSolicitedOnly : CqShared::kAny;
+  // A queue armed for any completion stays so when it is armed for solicited ones on top.
+  std::uint32_t armed = shared_->armed.load(std::memory_order_relaxed);
+  while (armed < wanted && !shared_->armed.compare_exchange_weak(armed, wanted)) {
+  }
+  // Pairs with the fence in fire(): the caller's next poll sees whatever was published before this.
+  full_fence();
+  if (soft_context_.tcp().active()) soft_context_.tcp().polls_end();
+  return 0;
+}
+
+void SoftCq::attach_sender(SoftQp& qp) {
+  const std::scoped_lock guard(lock_);
+  senders_.push_back(&qp);
+  count_possible_locked();
+}
+
+void SoftCq::attach_receiver(SoftQp& qp) {
+  const std::scoped_lock guard(lock_);
+  receivers_.push_back(&qp);
+  count_possible_locked();
+}
+
+void SoftCq::detach(SoftQp& qp) {
+  const std::scoped_lock guard(lock_);
+  std::erase(senders_, &qp);
+  std::erase(receivers_, &qp);
+  count_possible_locked();
+}
+
+void SoftCq::count_possible_locked() {
+  possible_ = 0;
+  for (const SoftQp* const qp : senders_) possible_ += qp->capabilities().max_send_wr;
+  std::vector<const SoftSrq*> counted;
+  for (const SoftQp* const qp : receivers_) {
+    const SoftSrq* const shared = qp->shared_receives();
+    if (shared != nullptr && std::ranges::find(counted, shared) != counted.end()) continue;
+    if (shared != nullptr) counted.push_back(shared);
+    possible_ += shared == nullptr ? qp->capabilities().max_recv_wr : shared->max_wr();
+  }
+}
+
+bool SoftCq::in_use() {
+  const std::scoped_lock guard(lock_);
+  return !senders_.empty() || !receivers_.empty();
+}
+
+bool SoftCq::take_event() noexcept {
+  std::uint32_t waiting = shared_->pending_events.load(std::memory_order_acquire);
+  while (waiting != 0) {
+    if (!shared_->pending_events.compare_exchange_weak(waiting, waiting - 1)) continue;
+    take_spurious_event();
+    return true;
+  }
+  return false;
+}
+
+void SoftCq::take_spurious_event() noexcept {
+  pthread_mutex_lock(&mutex);
+  ++events_taken_;
+  pthread_mutex_unlock(&mutex);
+}
+
+void SoftCq::acknowledge(unsigned count) {
+  pthread_mutex_lock(&mutex);
+  comp_events_completed += count;
+  pthread_cond_signal(&cond);
+  pthread_mutex_unlock(&mutex);
+}
+
+void SoftCq::retire_events() {
+  for (std::uint32_t left = shared_->pending_events.exchange(0); left != 0; --left) {
+    pollfd readable{channel->fd, POLLIN, 0};
+    std::uint64_t one = 0;
+    if (::poll(&readable, 1, 0) != 1) break;  // whatever is written there: no more than have come
+    (void)!read(channel->fd, &one, sizeof(one));
+  }
+  pthread_mutex_lock(&mutex);
+  while (comp_events_completed != events_taken_) pthread_cond_wait(&cond, &mutex);
+  pthread_mutex_unlock(&mutex);
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,90 @@
+// soft_srq.h - shared receive queues.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "rdmacomm/base/spin_lock.h"
+#include "softdev/common/event_queue.h"
+#include "softdev/memory/posted_receive.h"
+#include "softdev/shared/layout.h"
+#include "softdev/shared/shared_file.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+class SoftQp;
+
+/// A queue of receives that several queue pairs take from, each message the one that was posted first. Initiators of all
+/// of them, in whatever process, take entries in turn; which one a message took lies in its inbound slot, and the entry is
+/// free again once the message's completion was polled.
+/// Threads: any.
+class SoftSrq : public ibv_srq {
+ public:
+  SoftSrq(SoftContext& context, SharedBlock block, std::uint32_t pd_number, const ibv_srq_attr& attributes);
+  SoftSrq(const SoftSrq&) = delete;
+  SoftSrq& operator=(const SoftSrq&) = delete;
+
+  [[nodiscard]] static SoftSrq& from(ibv_srq* srq) noexcept { return *static_cast<SoftSrq*>(srq); }
+  /// Entries for a wanted depth: the next power of two.
+  [[nodiscard]] static std::uint32_t entries(const ibv_srq_attr& attributes) noexcept;
+
+  int post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
+  /// 0, or an errno value.
+  int modify(const ibv_srq_attr& attributes, int mask) noexcept;
+  void query(ibv_srq_attr& attributes) noexcept;
+
+  // For the queue pairs.
+  /// Whether `entry`, which a message says that it has taken, was posted and not polled since. Whoever posted it may be a thread
+  /// that this one need not know otherwise.
+  [[nodiscard]] bool holds(std::uint32_t entry) const noexcept {
+    (void)view_.shared->posted.load(std::memory_order_acquire);
+    return entry < in_use_.size() && in_use_[entry] != 0;
+  }
+  // Of an entry that it holds.
+  [[nodiscard]] std::uint64_t wr_id(std::uint32_t entry) const noexcept { return receives_.wr_id(entry); }
+  [[nodiscard]] std::uint32_t room(std::uint32_t entry) const noexcept { return receives_.room(entry); }
+  [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t entry) const noexcept { return receives_.slices(entry); }
+  [[nodiscard]] ReceiveMemory memory() const noexcept;
+  /// The entry's message was polled. Nothing, where it is none that the queue holds.
+  void give_back(std::uint32_t entry) noexcept;
+  /// The entry was taken, and no message came with it: it can be taken again. Nothing, where it can anyway.
+  void put_back(std::uint32_t entry) noexcept;
+  /// The initiator of this queue pair is gone: whatever it was taking.
+  void forget_initiator(std::uint32_t qpn, QpShared& target) noexcept;
+  /// See SoftQp::expect_refusal.
+  void expect_refusal(std::uint32_t key) noexcept;
+  /// Tells the application of an asynchronous event.
+  void raise(ibv_event_type type);
+
+  [[nodiscard]] std::uint32_t entry_count() const noexcept { return view_.mask + 1; }
+  [[nodiscard]] std::uint32_t max_wr() const noexcept { return attributes_.max_wr; }
+  [[nodiscard]] std::uint32_t max_sge() const noexcept { return attributes_.max_sge; }
+  [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
+  [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
+  [[nodiscard]] SharedBlock take_block() noexcept { return std::move(block_); }
+
+  EventSource events;
+  std::atomic<int> users{0};   ///< queue pairs
+  SoftQp* arrivals = nullptr;  ///< of an XRC one: where messages to its number arrive
+
+ private:
+  void append_locked(std::uint32_t entry) noexcept;
+  [[nodiscard]] std::uint32_t first_left() const noexcept;
+
+  SoftContext& soft_context_;
+  SharedBlock block_;
+  SrqView view_;
+  const std::uint32_t pd_number_;
+  const ibv_srq_attr attributes_;
+  SpinLock lock_;
+  ReceiveTable receives_;
+  std::vector<std::uint32_t> free_;   // entries that can be posted
+  std::vector<std::uint8_t> in_use_;  // by entry: not in free_
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,91 @@
+#include "softdev/queues/soft_xrcd.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "softdev/context/soft_context.h"
+#include "softdev/shared/bound_names.h"
+#include "softdev/shared/unix_packet.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// A domain is one user's.
+std::string domain_names() {
+  return "rdmacomm/soft0/xrcd/" + std::to_string(geteuid()) + "/";
+}
+
+std::uint64_t number_nobody_has() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+/// Waits until nobody else looks whether the domain exists, or makes it: from the look to the making is one step. Whoever has its name
+/// here and sees no other one is alone; of those that see each other, all but the least go, and come again. EADDRINUSE: one stays.
+UniqueFd enter_alone(const std::string& domain) {
+  constexpr std::chrono::seconds kLongest{5};  // whoever is inside may have lost its core
+  const auto end = std::chrono::steady_clock::now() + kLongest;
+  const std::string door = domain_names() + "door/" + domain;
+  const std::string own = std::to_string(number_nobody_has());
+  UniqueFd inside;
+  while (std::chrono::steady_clock::now() < end) {
+    const std::vector<std::string> names = bound_names(door);
+    if (inside && names.size() <= 1) return inside;
+    if (!inside && names.empty()) {
+      inside = bind_to(std::string(1, '\0') + door + own);
+      if (!inside) return inside;
+      continue;
+    }
+    if (inside && *std::ranges::min_element(names) != own) inside.reset();
+    sched_yield();
+  }
+  errno = EADDRINUSE;
+  return {};
+}
+
+}  // namespace
+
+SoftXrcd::SoftXrcd(SoftContext& soft_context, SharedBlock block)
+    : ibv_xrcd{}, nowhere_(soft_context, std::move(block), 1, nullptr, nullptr) {
+  context = soft_context.verbs();
+}
+
+int SoftXrcd::enter(int fd, int flags) {
+  if (fd == -1) {
+    if ((flags & O_CREAT) == 0) return EINVAL;
+    identity_ = {~std::uint64_t{0}, number_nobody_has()};
+    return 0;
+  }
+  struct stat file {};
+  if (fstat(fd, &file) != 0) return errno;
+  file_.reset(open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_PATH | O_CLOEXEC));
+  if (!file_) return errno;
+  identity_ = {file.st_dev, file.st_ino};
+  const std::string domain = std::to_string(file.st_dev) + "/" + std::to_string(file.st_ino) + "/";
+  const UniqueFd inside = enter_alone(domain);
+  if (!inside) return errno;
+  const bool exists = !bound_names(domain_names() + domain).empty();
+  // The errno values are those of the kernel, drivers/infiniband/core/uverbs_cmd.c.
+  if (!exists && (flags & O_CREAT) == 0) return EAGAIN;
+  if (exists && (flags & O_EXCL) != 0) return EINVAL;
+  marker_ = bind_to(std::string(1, '\0') + domain_names() + domain + std::to_string(number_nobody_has()));
+  return marker_ ? 0 : errno;
+}
+
+void SoftXrcd::leave() noexcept {
+  marker_.reset();
+  file_.reset();
+  SoftContext::from(context).segment().free(nowhere_.take_block());
+}
+
+}  // namespace rdmacomm::softdev

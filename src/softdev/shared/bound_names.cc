@@ -1,0 +1,99 @@
+#include "softdev/shared/bound_names.h"
+
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// Asks for all UNIX sockets, with their names and owners. Source: sock_diag(7).
+bool ask_for_unix_sockets(int socket) noexcept {
+  struct {
+    nlmsghdr head;
+    unix_diag_req what;
+  } request{};
+  request.head.nlmsg_len = sizeof(request);
+  request.head.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.head.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+  request.what.sdiag_family = AF_UNIX;
+  request.what.udiag_states = ~0U;
+  request.what.udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
+  return send(socket, &request, sizeof(request), 0) == static_cast<ssize_t>(sizeof(request));
+}
+
+/// The abstract name of the socket that `message` tells of; empty: it has none, or is another user's.
+std::string_view own_name(nlmsghdr* message) noexcept {
+  std::string_view name;
+  bool is_own = true;
+  auto* attribute =
+      reinterpret_cast<rtattr*>(static_cast<std::byte*>(NLMSG_DATA(message)) + NLMSG_ALIGN(sizeof(unix_diag_msg)));
+  auto left = static_cast<int>(NLMSG_PAYLOAD(message, sizeof(unix_diag_msg)));
+  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+    const auto* const data = static_cast<const char*>(RTA_DATA(attribute));
+    const std::size_t bytes = RTA_PAYLOAD(attribute);
+    if (attribute->rta_type == UNIX_DIAG_NAME && bytes > 0 && data[0] == '\0') name = {data + 1, bytes - 1};
+    if (attribute->rta_type == UNIX_DIAG_UID && bytes == sizeof(std::uint32_t)) {
+      std::uint32_t user = 0;
+      std::memcpy(&user, data, sizeof(user));
+      is_own = user == geteuid();
+    }
+  }
+  return is_own ? name : std::string_view();
+}
+
+/// Nothing: the kernel, or a sandbox, does not answer that.
+std::optional<std::vector<std::string>> names_by_netlink(const std::string& prefix) {
+  const UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!socket || !ask_for_unix_sockets(socket.get())) return {};
+  std::vector<std::string> found;
+  alignas(nlmsghdr) std::array<char, 32 * 1024> buffer{};
+  for (;;) {
+    const ssize_t got = recv(socket.get(), buffer.data(), buffer.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return {};
+    auto left = static_cast<unsigned>(got);
+    auto* message = reinterpret_cast<nlmsghdr*>(buffer.data());
+    for (; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
+      if (message->nlmsg_type == NLMSG_DONE) return found;
+      if (message->nlmsg_type == NLMSG_ERROR) return {};
+      const std::string_view name = own_name(message);
+      if (name.starts_with(prefix)) found.emplace_back(name.substr(prefix.size()));
+    }
+  }
+}
+
+std::vector<std::string> names_of_all_users(const std::string& prefix) {
+  const std::string wanted = "@" + prefix;  // proc(5): an abstract name begins with @
+  std::vector<std::string> found;
+  // Not /proc/net, which shows the network namespace of the process's first thread: each thread may be in another one.
+  std::ifstream sockets("/proc/thread-self/net/unix");
+  for (std::string line; std::getline(sockets, line);) {
+    const std::size_t at = line.find(wanted);
+    if (at != std::string::npos) found.push_back(line.substr(at + wanted.size()));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> bound_names(const std::string& prefix) {
+  auto own = names_by_netlink(prefix);
+  return own ? *std::move(own) : names_of_all_users(prefix);
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,117 @@
+#include "softdev/tcp/tcp_datagrams.h"
+
+#include <cerrno>
+#include <utility>
+
+#include "softdev/common/device_limits.h"
+#include "softdev/context/soft_context.h"
+#include "softdev/host/soft_ah.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostUnsent = 256 * 1024;
+
+TcpDatagramAddress address_of(const SoftAh& ah) noexcept {
+  TcpDatagramAddress address;
+  address.source = ah.source;
+  address.target = ah.attributes.grh.dgid;
+  address.flow_label = ah.attributes.grh.flow_label;
+  address.source_lid = ah.source_lid;
+  address.service_level = ah.attributes.sl;
+  address.traffic_class = ah.attributes.grh.traffic_class;
+  address.hop_limit = ah.attributes.grh.hop_limit;
+  address.is_global = ah.attributes.is_global;
+  address.is_routable = ah.is_routable ? 1 : 0;
+  return address;
+}
+
+}  // namespace
+
+TcpDatagrams::TcpDatagrams(const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
+    : own_(own), link_(*own.context, route, greeting_of(own, target_qpn), nullptr) {}
+
+ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
+  if (unsent() + sizeof(TcpRequest) + sizeof(TcpDatagramAddress) + bytes > kMostUnsent) {
+    advance();
+    if (unsent() != 0) {
+      const bool lost = Clock::now() - moved_at_ > kVanishedAfter;
+      return lost ? ExecResult::done(bytes) : ExecResult(ExecOutcome::kBusy);
+    }
+  }
+  const auto append = [this](const void* data, std::size_t length) {
+    const auto* const from = static_cast<const std::byte*>(data);
+    out_.insert(out_.end(), from, from + length);
+  };
+  if (unsent() == 0) moved_at_ = Clock::now();
+  TcpRequest head = head_of(wr, bytes);
+  head.key = datagram_key(wr, own_);
+  const TcpDatagramAddress address = address_of(SoftAh::from(wr.wr.ud.ah));
+  append(&head, sizeof(head));
+  append(&address, sizeof(address));
+  for (int i = 0; i < wr.num_sge; ++i) append(reinterpret_cast<const void*>(wr.sg_list[i].addr), wr.sg_list[i].length);
+  advance();
+  return ExecResult::done(bytes);
+}
+
+/// The target says nothing; its end is what there may be to read.
+void TcpDatagrams::notice_end() {
+  std::byte nothing{};
+  iovec place{&nothing, sizeof(nothing)};
+  if (tcp_receive(socket_.get(), {&place, 1}).error == EAGAIN) return;
+  close();
+  if (out_done_ == 0) return;  // the next connection has all of it
+  out_.clear();                // and must not begin in the middle of a datagram
+  out_done_ = 0;
+}
+
+void TcpDatagrams::close() {
+  socket_.reset();
+  link_.hurry();  // the next datagram tries anew
+}
+
+void TcpDatagrams::want_output(bool wanted) {
+  if (std::exchange(wants_output_, wanted) == wanted) return;
+  own_.context->tcp().change_initiator(socket_.get(), own_.qpn, wanted);
+}
+
+void TcpDatagrams::connect() {
+  if (socket_) return;
+  std::optional<TcpLink::Welcomed> welcomed = link_.advance();
+  if (!welcomed) return;
+  link_.has_met();
+  socket_ = std::move(welcomed->socket);
+  wants_output_ = false;
+}
+
+void TcpDatagrams::flush() {
+  while (socket_ && unsent() != 0) {
+    iovec rest{out_.data() + out_done_, unsent()};
+    const Moved moved = tcp_send(socket_.get(), {&rest, 1});
+    out_done_ += moved.bytes;
+    if (moved.bytes != 0) moved_at_ = Clock::now();
+    if (moved.error == EAGAIN) break;
+    if (moved.error != 0) close();
+  }
+  if (socket_) want_output(unsent() != 0);
+}
+
+void TcpDatagrams::advance() {
+  if (socket_) notice_end();
+  if (unsent() == 0) return;
+  connect();
+  flush();
+  if (link_.state() == TcpLink::State::kRefused) link_.forgive();  // somebody else may have the number later
+  if (out_done_ > kMostUnsent) {
+    out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_done_));
+    out_done_ = 0;
+  }
+  if (unsent() != 0 && (socket_ || link_.state() != TcpLink::State::kClosed)) return;
+  // All sent; or the target is not there, or has gone in the middle of one: what is here is lost.
+  out_.clear();
+  out_done_ = 0;
+}
+
+}  // namespace rdmacomm::softdev

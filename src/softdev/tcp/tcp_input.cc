@@ -1,0 +1,106 @@
+#include "softdev/tcp/tcp_input.h"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "softdev/common/device_limits.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// Buffers that a message has made larger than that do not stay so.
+constexpr std::size_t kMostKept = 4 * 1024 * 1024;
+/// Reads of one linger(): who sends without end does not keep its thread from the others.
+constexpr int kMostReads = 256;
+
+/// Copies into memory of this process that an application may have given back meanwhile.
+bool copy_guarded(const iovec& to, const std::byte* from) noexcept {
+  const iovec source{const_cast<std::byte*>(from), to.iov_len};
+  if (process_vm_writev(getpid(), &source, 1, &to, 1, 0) == static_cast<ssize_t>(to.iov_len)) return true;
+  if (errno != EPERM && errno != ENOSYS) return false;
+  std::memcpy(to.iov_base, from, to.iov_len);
+  return true;
+}
+
+}  // namespace
+
+std::size_t TcpInput::skip(std::size_t most) noexcept {
+  const std::size_t here = std::min(most, available());
+  consume(here);
+  return here;
+}
+
+Moved TcpInput::throw_away(std::size_t most) {
+  const int error = available() == 0 ? fill(1) : 0;
+  return {error == 0 ? skip(most) : 0, error};
+}
+
+int TcpInput::fill(std::size_t needed, bool exactly) {
+  if (drained_) return EAGAIN;
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+    if (bytes_.size() > kMostKept) std::vector<std::byte>(kUsual).swap(bytes_);
+  }
+  if (is_too_small_) bytes_.resize(std::min(4 * bytes_.size(), std::max(kUsual, bytes_.size())));
+  is_too_small_ = false;
+  if (begin_ != 0 && (end_ == bytes_.size() || begin_ + needed > bytes_.size())) {
+    std::memmove(bytes_.data(), data(), available());
+    end_ = available();
+    begin_ = 0;
+  }
+  const std::size_t most = exactly ? needed - available() : bytes_.size();
+  iovec place{bytes_.data() + end_, std::min(most, bytes_.size() - end_)};
+  const Moved received = tcp_receive(socket_, {&place, 1});
+  end_ += received.bytes;
+  drained_ = received.bytes < place.iov_len;
+  is_too_small_ = !exactly && !drained_ && bytes_.size() >= kFirst && bytes_.size() < kUsual;
+  return received.error;
+}
+
+void TcpInput::make_room(std::size_t length) {
+  if (available() == bytes_.size()) bytes_.resize(std::min(2 * bytes_.size(), length));
+}
+
+bool TcpInput::linger(std::size_t most) {
+  for (int reads = 0; reads < kMostReads; ++reads) {
+    lingered_ += skip(available());
+    if (lingered_ > most) return false;
+    const int error = fill(1);
+    if (error != 0) return error == EAGAIN;
+  }
+  return true;
+}
+
+Moved TcpInput::receive(std::span<const iovec> places, std::size_t wanted, std::size_t ahead) noexcept {
+  std::array<iovec, kMaxSge + 1> all;
+  std::ranges::copy(places, all.begin());
+  all[places.size()] = {bytes_.data(), std::min(ahead, bytes_.size())};
+  const Moved moved = tcp_receive(socket_, std::span(all).first(places.size() + (ahead == 0 ? 0 : 1)));
+  begin_ = 0;
+  end_ = moved.bytes - std::min(moved.bytes, wanted);
+  return {std::min(moved.bytes, wanted), moved.error};
+}
+
+Moved TcpInput::move(std::span<iovec> places, std::size_t most, std::size_t ahead) noexcept {
+  std::size_t wanted = 0;
+  for (iovec& place : places) {
+    place.iov_len = std::min(place.iov_len, most - wanted);
+    wanted += place.iov_len;
+  }
+  if (available() == 0) return receive(places, wanted, wanted == most ? ahead : 0);
+  std::size_t taken = 0;
+  for (iovec place : places) {
+    place.iov_len = std::min(place.iov_len, available() - taken);
+    if (place.iov_len == 0) continue;
+    if (!copy_guarded(place, data() + taken)) return {0, EFAULT};
+    taken += place.iov_len;
+  }
+  consume(taken);
+  return {taken, 0};
+}
+
+}  // namespace rdmacomm::softdev

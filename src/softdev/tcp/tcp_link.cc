@@ -1,0 +1,141 @@
+#include "softdev/tcp/tcp_link.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "rdmacomm/verbs/gid.h"
+#include "softdev/context/soft_context.h"
+#include "softdev/memory/requests.h"
+#include "softdev/tcp/tcp_service.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kFirstReconnectPause{1};
+constexpr std::chrono::milliseconds kLongestReconnectPause{50};
+
+std::uint64_t new_token() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+}  // namespace
+
+TcpGreeting greeting_of(const LocalEnd& own, std::uint32_t target_qpn) {
+  TcpGreeting greeting;
+  greeting.kind = GreetingKind::kConnection;
+  greeting.service = own.service;
+  greeting.initiator_qpn = own.qpn;
+  greeting.target_qpn = target_qpn;
+  greeting.path_mtu = own.path_mtu;
+  greeting.token = new_token();
+  return greeting;
+}
+
+TcpRequest head_of(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
+  TcpRequest head;
+  head.opcode = static_cast<std::uint8_t>(wr.opcode);
+  head.solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0 ? 1 : 0;
+  head.length = bytes;
+  head.immediate = wr.imm_data;
+  if (is_atomic(wr.opcode)) {
+    head.key = wr.wr.atomic.rkey;
+    head.address = wr.wr.atomic.remote_addr;
+    head.operand = wr.wr.atomic.compare_add;
+    head.swap = wr.wr.atomic.swap;
+  } else {
+    head.key = wr.wr.rdma.rkey;
+    head.address = wr.wr.rdma.remote_addr;
+  }
+  return head;
+}
+
+bool is_one_way(Service service, const Route& route, std::uint32_t own, std::uint32_t other) noexcept {
+  if (service != Service::kReliable && service != Service::kUnreliable) return true;
+  return own == other && verbs::equal(route.source, route.target);
+}
+
+bool connects_to_other(Service service, const Route& route, std::uint32_t own, std::uint32_t other) noexcept {
+  if (is_one_way(service, route, own, other)) return true;
+  const int order = std::memcmp(route.source.raw, route.target.raw, sizeof(route.source.raw));
+  return order == 0 ? own < other : order < 0;
+}
+
+TcpLink::TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting, TcpPairing* pairing) noexcept
+    : context_(context), route_(route), pairing_(pairing), introduction_(greeting) {}
+
+std::optional<TcpLink::Welcomed> TcpLink::advance() {
+  if (state_ == State::kClosed && Clock::now() >= next_try_) open();
+  if (state_ != State::kOpening) return {};
+  greet();
+  if (state_ != State::kOpening || !introduction_.is_sent()) return {};
+  return read_welcome();
+}
+
+void TcpLink::open() {
+  socket_ = tcp_connect(route_, tcp_port_of(greeting().target_qpn));
+  if (!socket_) return try_again();
+  state_ = State::kOpening;
+  introduction_.begin();
+  wants_output_ = true;
+  context_.tcp().watch_initiator(socket_.get(), greeting().initiator_qpn);
+}
+
+void TcpLink::greet() {
+  if (introduction_.is_sent()) return;
+  const int error = introduction_.greet(socket_.get());
+  if (error == ECONNREFUSED && met_) return refuse();
+  if (error != 0 && error != EAGAIN) return try_again();
+  met_ = met_ || introduction_.has_begun();
+  want_output(!introduction_.is_sent());
+}
+
+void TcpLink::want_output(bool wanted) {
+  if (std::exchange(wants_output_, wanted) == wanted) return;
+  context_.tcp().change_initiator(socket_.get(), greeting().initiator_qpn, wanted);
+}
+
+std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {
+  const std::optional<TcpWelcome> reply = introduction_.welcome(socket_.get());
+  if (!reply) return {};
+  const bool comes = reply->answer == Welcome::kYes && !calls();
+  const bool is_target = !comes || pairing_ == nullptr || pairing_->is_peers(reply->secret);
+  if (comes && is_target) {
+    Welcomed welcomed{std::move(socket_), reply->path_mtu};
+    try_again();  // where this one is lost
+    return welcomed;
+  }
+  if (reply->answer == Welcome::kRefused || !is_target) {
+    refuse();
+  } else {
+    try_again();  // who was called connects; if not, it is called again
+  }
+  return {};
+}
+
+void TcpLink::has_met() noexcept {
+  met_ = true;
+  socket_.reset();
+  state_ = State::kClosed;
+  next_try_ = {};
+  pause_ = kFirstReconnectPause;
+}
+
+void TcpLink::refuse() {
+  socket_.reset();
+  state_ = State::kRefused;
+}
+
+void TcpLink::try_again() {
+  socket_.reset();
+  state_ = State::kClosed;
+  next_try_ = Clock::now() + pause_;
+  pause_ = std::min(pause_ * 2, kLongestReconnectPause);
+}
+
+}  // namespace rdmacomm::softdev

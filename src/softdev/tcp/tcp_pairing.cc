@@ -1,0 +1,29 @@
+#include "softdev/tcp/tcp_pairing.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <cstddef>
+
+#include "rdmacomm/verbs/gid.h"
+
+namespace rdmacomm::softdev {
+
+int TcpPairing::begin(const ibv_gid& address, std::uint32_t qpn) noexcept {
+  peers_.reset();
+  if (peer_ && verbs::equal(peer_->first, address) && peer_->second == qpn) return 0;
+  // So few bytes come whole, and are not interrupted: getrandom(2).
+  if (getrandom(own_.data(), own_.size(), 0) != static_cast<ssize_t>(own_.size())) return errno;
+  peer_.emplace(address, qpn);
+  return 0;
+}
+
+bool TcpPairing::is_peers(const TcpSecret& shown) noexcept {
+  if (!peers_) peers_ = shown;
+  // In the same time whatever differs.
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < shown.size(); ++i) difference |= static_cast<unsigned>(shown[i] ^ (*peers_)[i]);
+  return difference == 0;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,594 @@
+#include "softdev/tcp/tcp_service.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "rdmacomm/base/spin_lock.h"
+#include "softdev/common/service_thread.h"
+#include "softdev/context/soft_context.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/tcp/tcp_connection.h"
+#include "softdev/tcp/tcp_protocol.h"
+#include "softdev/tcp/tcp_visitor.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+constexpr int kKindShift = 60;
+constexpr int kMostEvents = 64;
+// How often the thread looks after what no socket tells of.
+constexpr int kReceivePauseMs = 1;
+constexpr int kGreetingPauseMs = 1000;
+// More of them do not wait at a time: others stay in the listener's queue, until one gives way that was let in so long ago and has not
+// greeted yet.
+constexpr std::size_t kMostStrangers = 1024;
+constexpr std::chrono::milliseconds kTimeToGreet{200};
+constexpr int kFullPauseMs = 20;
+// From more of them datagrams are not taken at a time.
+constexpr std::size_t kMostSenders = 1024;
+// While so many polls happen between two looks, a millisecond apart, or one that finds something, the thread sleeps: to be woken
+// for each message would only take time from those who poll. Where messages have waited for it all the same, as where a program
+// polls memory, it does not do so again for a while: at first for a short one, since who polls may only have lost its core.
+constexpr std::uint32_t kManyPolls = 64;
+constexpr int kPollersPauseMs = 1;
+constexpr std::chrono::milliseconds kLeastMistrust{1};
+constexpr std::chrono::milliseconds kMostMistrust{128};
+// Of so many finds of polls the thread is told once, while it does not leave all to them.
+constexpr std::uint32_t kFindsToTell = 16;
+// So many polls in a row find somebody else at it before the next one yields: whoever that is may want this core.
+constexpr std::uint32_t kPatientPolls = 64;
+// Of so few connections each is asked whether it has something, but for every so-manieth time, when all that there is is looked at.
+constexpr std::size_t kFew = 2;
+constexpr std::uint32_t kFewAtATime = 16;
+// Between two times: who asks holds the socket's lock, for which whoever brings something waits.
+constexpr int kPauses = 8;
+// How long exit() waits for the last answers.
+constexpr std::chrono::milliseconds kLastWords{500};
+// So many polls that find something, whosever it is, an answer waits at the most.
+constexpr std::uint32_t kMostOwingPolls = 16;
+
+/// `most`, or what of the process's descriptors may be anybody's.
+std::size_t allowed(std::size_t most) noexcept {
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return most;
+  return std::max<std::size_t>(std::min<std::size_t>(most, descriptors.rlim_cur / 4), 1);
+}
+
+}  // namespace
+
+int TcpService::start() {
+  if (epoll_) return 0;
+  UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  said_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll || !wake_ || !said_) return errno;
+  epoll_ = std::move(epoll);
+  control(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, Kind::kWake, 0);
+  const int error = start_service_thread(thread_, "soft0-tcp", [this] { run(); });
+  if (error != 0) {
+    epoll_.reset();
+  } else {
+    at_exit_.emplace([this] { have_last_words_said(); });
+  }
+  return error;
+}
+
+int TcpService::serve(std::uint32_t qpn, const ibv_gid& address) {
+  const TcpAddresses* const allowed = context_.tcp_addresses();
+  if (allowed != nullptr && !allowed->contains(address)) return EADDRNOTAVAIL;
+  TcpAddresses one;
+  one.add(address);
+  return serve_at(qpn, one);
+}
+
+int TcpService::serve_everywhere(std::uint32_t qpn) {
+  if (const TcpAddresses* const allowed = context_.tcp_addresses()) return serve_at(qpn, *allowed);
+  TcpAddresses all;
+  all.add_all();
+  return serve_at(qpn, all);
+}
+
+int TcpService::serve_at(std::uint32_t qpn, const TcpAddresses& wanted) {
+  const std::scoped_lock lock(start_mutex_);
+  if (const int error = start(); error != 0) return error;
+  const std::uint16_t port = tcp_port_of(qpn);
+  Listener& listener = listeners_[port];
+  const bool is_more = listener.addresses.add(wanted);
+  if (listener.socket) {
+    if (is_more) (void)listener.addresses.apply_to(listener.socket.get());
+    return 0;
+  }
+  listener.socket = tcp_listen(port, context_.queue_pairs().take_port(qpn), listener.addresses);
+  if (!listener.socket) return errno;
+  const int socket = listener.socket.get();
+  control(EPOLL_CTL_ADD, socket, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(socket));
+  active_.store(true, std::memory_order_release);
+  return 0;
+}
+
+void TcpService::stop() {
+  if (!thread_.joinable()) return;
+  at_exit_.reset();
+  stopping_.store(true, std::memory_order_relaxed);
+  {
+    const std::scoped_lock lock(mutex_);
+    wake_thread();
+  }
+  thread_.join();
+  const std::scoped_lock lock(mutex_, start_mutex_);
+  answer_owed(true);
+  targets_.clear();
+  listeners_.clear();  // before the numbers are free, which somebody else may take with their ports
+}
+
+void TcpService::control(int operation, int socket, std::uint32_t events, Kind kind, std::uint64_t id) noexcept {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = static_cast<std::uint64_t>(kind) << kKindShift | id;
+  (void)epoll_ctl(epoll_.get(), operation, socket, &event);
+}
+
+void TcpService::watch_initiator(int socket, std::uint32_t qpn) noexcept {
+  control(EPOLL_CTL_ADD, socket, EPOLLIN | EPOLLOUT, Kind::kInitiator, qpn);
+}
+
+void TcpService::change_initiator(int socket, std::uint32_t qpn, bool wants_output) noexcept {
+  control(EPOLL_CTL_MOD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kInitiator, qpn);
+}
+
+void TcpService::watch_connection(int socket, std::uint64_t id, bool wants_output) noexcept {
+  control(EPOLL_CTL_ADD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kTarget, id);
+}
+
+void TcpService::change_connection(int socket, std::uint64_t id, bool wants_output) noexcept {
+  control(EPOLL_CTL_MOD, socket, wants_output ? EPOLLIN | EPOLLOUT : EPOLLIN, Kind::kTarget, id);
+}
+
+void TcpService::unwatch_connection(int socket) noexcept {
+  control(EPOLL_CTL_DEL, socket, 0, Kind::kTarget, 0);
+}
+
+void TcpService::connected(Arrival arrival) {
+  {
+    const std::scoped_lock lock(start_mutex_);
+    arrivals_.push_back(std::move(arrival));
+    has_arrivals_.store(true, std::memory_order_relaxed);
+  }
+  wake_thread();
+}
+
+void TcpService::receive_arrivals() {
+  if (!has_arrivals_.exchange(false, std::memory_order_relaxed)) return;
+  std::vector<Arrival> arrivals;
+  {
+    const std::scoped_lock lock(start_mutex_);
+    arrivals.swap(arrivals_);
+  }
+  for (Arrival& arrival : arrivals) serve_arrival(std::move(arrival));
+}
+
+void TcpService::serve_arrival(Arrival arrival) {
+  const TcpGreeting& greeting = arrival.greeting;
+  const auto own = context_.queue_pairs().find(greeting.initiator_qpn);
+  if (own == nullptr || !own->has_greeted(greeting.target_qpn, greeting.token)) return;
+  const bool one_way = is_one_way(greeting.service, arrival.route, greeting.initiator_qpn, greeting.target_qpn);
+  const std::uint64_t id = next_id_++;
+  const auto connection = std::make_shared<TcpConnection>(
+      context_, std::move(arrival.socket), own,
+      TcpConnection::Ends{id, true, !one_way, {greeting.target_qpn, arrival.path_mtu, greeting.service}});
+  targets_.emplace(id, Watched{connection, -1, EPOLLIN});
+  change_connection(connection->socket(), id, false);
+  own->adopt(connection);
+  (void)advance(id);
+}
+
+void TcpService::forget_target(std::uint32_t qpn, bool comes_again) {
+  if (!active()) return;
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::uint64_t> concerned;
+  for (const auto& [id, watched] : targets_) {
+    if (watched.served->forget(qpn, comes_again)) concerned.push_back(id);
+  }
+  for (const std::uint64_t id : concerned) (void)advance(id);
+}
+
+bool TcpService::leave_it_to_pollers() noexcept {
+  const std::uint32_t polls = polls_.load(std::memory_order_relaxed);
+  const bool polled = polls - polls_seen_ >= kManyPolls;
+  polls_seen_ = polls;
+  const auto now = std::chrono::steady_clock::now();
+  if (!left_to_pollers_.load(std::memory_order_relaxed)) {
+    if (!polled || now < trust_again_at_) return false;
+    left_since_ = now;
+    const std::scoped_lock lock(mutex_);
+    left_to_pollers_.store(true, std::memory_order_relaxed);
+  } else if (!polled || polls_ended_.load(std::memory_order_relaxed)) {
+    take_back_from_pollers(now);
+    return false;
+  }
+  pollfd woken{wake_.get(), POLLIN, 0};
+  (void)::poll(&woken, 1, kPollersPauseMs);
+  // Who polls at this moment answers as well, and would have to wake the thread up once more.
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock) {
+    answer_owed(true);  // what was sent instead may wait there, behind what finds no receive
+    say_last_words();
+  }
+  return true;
+}
+
+/// Nobody polls any more. What lies here has waited for somebody who polled for something else meanwhile.
+void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
+  const std::scoped_lock lock(mutex_);
+  left_to_pollers_.store(false, std::memory_order_relaxed);
+  watch_all();
+  polls_ended_.store(false, std::memory_order_relaxed);
+  pollfd waiting{epoll_.get(), POLLIN, 0};
+  if (!woken_ && ::poll(&waiting, 1, 0) > 0) {
+    mistrust_ = now - left_since_ > kMostMistrust ? kLeastMistrust : std::min(2 * mistrust_, kMostMistrust);
+    trust_again_at_ = now + mistrust_;
+  }
+  get_ready_to_sleep();
+}
+
+/// When the process ends. A signal handler may have called exit() while this thread held mutex_, a send queue or the allocator's
+/// lock: so the service's thread does it, and is waited for no longer than that.
+void TcpService::have_last_words_said() noexcept {
+  const Clock::time_point give_up_at = Clock::now() + kLastWords;
+  process_ends_.store(true);
+  wake_thread();
+  pollfd said{said_.get(), POLLIN, 0};
+  for (auto left = kLastWords; left.count() > 0;) {
+    if (::poll(&said, 1, static_cast<int>(left.count())) >= 0 || errno != EINTR) return;
+    left = std::chrono::duration_cast<std::chrono::milliseconds>(give_up_at - Clock::now());
+  }
+}
+
+void TcpService::say_last_words() noexcept {
+  if (!process_ends_.exchange(false)) return;
+  answer_owed(true);
+  const std::uint64_t one = 1;
+  (void)!write(said_.get(), &one, sizeof(one));
+}
+
+void TcpService::get_ready_to_sleep() noexcept {
+  answer_owed(true);
+  std::uint64_t wakes = 0;
+  if (woken_.exchange(false)) (void)!read(wake_.get(), &wakes, sizeof(wakes));
+  say_last_words();     // after that, too
+  pause_ms_ = pause();  // after that: what it was woken for may have come only now
+}
+
+void TcpService::run() {
+  std::array<epoll_event, kMostEvents> events{};
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (leave_it_to_pollers()) continue;
+    if (stopping_.load(std::memory_order_relaxed))
+      break;  // of what it was woken for nothing is left, once that has taken it
+    const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms_.load(std::memory_order_relaxed));
+    const std::scoped_lock lock(mutex_);
+    handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
+    get_ready_to_sleep();
+  }
+}
+
+bool TcpService::poll() noexcept {
+  polls_.fetch_add(1, std::memory_order_relaxed);
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) {
+    if (vain_polls_.fetch_add(1, std::memory_order_relaxed) % kPatientPolls == kPatientPolls - 1) sched_yield();
+    return true;
+  }
+  if (vain_polls_.load(std::memory_order_relaxed) != 0) vain_polls_.store(0, std::memory_order_relaxed);
+  const bool waits = !waiting_.empty() || !busy_.empty();
+  const bool found = look();
+  if (found) note_find();
+  // While more comes, the application has not had what has come, and may say so by what it sends. But only while the thread looks
+  // now and then whether anybody polls may an answer wait for that.
+  answer_owed(!found || !left_to_pollers_.load(std::memory_order_relaxed));
+  hurry_thread();
+  return found || waits;
+}
+
+/// The thread is woken by what comes, too, but the system lets it sleep on where a poll was faster: it would never see that there are
+/// polls to leave all that to.
+void TcpService::note_find() noexcept {
+  polls_.fetch_add(kManyPolls, std::memory_order_relaxed);
+  if (!left_to_pollers_.load(std::memory_order_relaxed) && ++finds_ % kFindsToTell == 0) wake_thread();
+}
+
+/// Whether there was something.
+bool TcpService::look() {
+  const bool has_few = !targets_.empty() && targets_.size() <= kFew;
+  const bool is_all = ++looks_ % kFewAtATime == 0;
+  if (!has_few) watch_all();
+  const bool found = has_few && look_at_few();
+  if (found && !is_all) return true;
+  const auto is_brief = [](const auto& one) { return one.second.served->is_brief(); };
+  if (has_few && !is_all && std::ranges::all_of(targets_, is_brief)) {
+    for (int i = 0; i < kPauses; ++i) pause_core();
+    advance_waiting();
+    return false;
+  }
+  std::array<epoll_event, kMostEvents> events;
+  const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, 0);
+  handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
+  return found || ready > 0;
+}
+
+/// For the system to tell epoll of a message costs its sender as much time as to ask for it costs whoever polls. So polls alone look
+/// at those who are asked each time, while the thread leaves all to them.
+bool TcpService::look_at_few() {
+  std::array<std::uint64_t, kFew> brief{};
+  std::size_t count = 0;
+  for (const auto& [id, watched] : targets_) {
+    const bool is_brief = watched.served->is_brief();
+    const bool left = is_brief && left_to_pollers_.load(std::memory_order_relaxed);
+    watched.served->leave_to_polls(left);
+    has_unwatched_ = has_unwatched_ || left;
+    if (is_brief) brief[count++] = id;
+  }
+  bool found = false;
+  for (std::size_t i = 0; i < count; ++i) found = advance(brief[i]) || found;
+  return found;
+}
+
+void TcpService::watch_all() {
+  if (!std::exchange(has_unwatched_, false)) return;
+  for (const auto& [id, watched] : targets_) watched.served->leave_to_polls(false);
+}
+
+void TcpService::polls_end() noexcept {
+  if (!left_to_pollers_.load(std::memory_order_relaxed)) return;
+  const std::scoped_lock lock(mutex_);
+  polls_ended_.store(true, std::memory_order_relaxed);
+  wake_thread();
+}
+
+void TcpService::wake_thread() noexcept {
+  const std::uint64_t one = 1;
+  if (!woken_.exchange(true)) (void)!write(wake_.get(), &one, sizeof(one));
+}
+
+/// What came up in a poll is not to wait for the next: the thread may be asleep for longer than that allows.
+void TcpService::hurry_thread() noexcept {
+  const int wanted = pause();
+  if (wanted < 0 || (pause_ms_ >= 0 && pause_ms_ <= wanted)) return;
+  pause_ms_ = wanted;
+  wake_thread();
+}
+
+int TcpService::pause() {
+  if (!busy_.empty() || has_arrivals_.load(std::memory_order_relaxed)) return 0;
+  if (!waiting_.empty()) return kReceivePauseMs;
+  if (is_full_) return kFullPauseMs;
+  return greeting_.empty() && deaf_.empty() ? -1 : kGreetingPauseMs;
+}
+
+/// Who waits, and does not look at the socket meanwhile, does not see its end.
+void TcpService::end_if_over(std::uint64_t id, std::uint32_t events) {
+  const auto found = targets_.find(id);
+  const bool is_blind = found != targets_.end() && found->second.events == EPOLLET;
+  if (is_blind && (events & (EPOLLHUP | EPOLLERR)) != 0) drop(id);
+}
+
+/// Goes on with what sockets tell of, and with what they do not.
+void TcpService::handle_all(std::span<const epoll_event> events) {
+  receive_arrivals();
+  for (const epoll_event& event : events) handle(event.data.u64, event.events);
+  receive_arrivals();
+  advance_waiting();
+  if (is_full_ && has_room_for_newcomer()) accept_again();
+}
+
+void TcpService::handle(std::uint64_t what, std::uint32_t events) {
+  const std::uint64_t id = what & ((std::uint64_t{1} << kKindShift) - 1);
+  switch (static_cast<Kind>(what >> kKindShift)) {
+    case Kind::kWake: woken_ = true; break;
+    case Kind::kListener: accept_all(static_cast<int>(id)); break;
+    case Kind::kTarget:
+      end_if_over(id, events);
+      (void)advance(id);
+      break;
+    case Kind::kInitiator:
+      if (const auto qp = context_.queue_pairs().find(static_cast<std::uint32_t>(id))) qp->advance();
+      break;
+  }
+}
+
+/// To be told of those that wait again and again would not help.
+void TcpService::stop_accepting(int listener) {
+  control(EPOLL_CTL_MOD, listener, 0, Kind::kListener, static_cast<std::uint64_t>(listener));
+  deaf_.insert(listener);
+}
+
+void TcpService::accept_again() {
+  is_full_ = false;
+  for (const int listener : std::exchange(deaf_, {})) {
+    control(EPOLL_CTL_MOD, listener, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(listener));
+  }
+}
+
+bool TcpService::is_served_at(int listener, const ibv_gid& address) {
+  const std::scoped_lock lock(start_mutex_);
+  const auto found =
+      std::ranges::find_if(listeners_, [listener](const auto& one) { return one.second.socket.get() == listener; });
+  return found != listeners_.end() && found->second.addresses.contains(address);
+}
+
+bool TcpService::has_room_for_newcomer() const {
+  if (!over_.empty() || unknown_.size() < allowed(kMostStrangers)) return true;
+  return Clock::now() - targets_.at(*unknown_.begin()).since >= kTimeToGreet;
+}
+
+/// has_room_for_newcomer(). Those go first that have nothing to wait for.
+void TcpService::make_room_for_newcomer() {
+  if (unknown_.size() + over_.size() < allowed(kMostStrangers)) return;
+  drop(over_.empty() ? *unknown_.begin() : *over_.begin());
+}
+
+/// Some, so that others have their turn: connections that end at once make room for the next without end.
+void TcpService::accept_all(int listener) {
+  for (int count = 0; count < kMostEvents; ++count) {
+    if (!has_room_for_newcomer()) {
+      is_full_ = true;
+      return stop_accepting(listener);
+    }
+    Route back;
+    UniqueFd socket = tcp_accept(listener, back);
+    if (!socket) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) stop_accepting(listener);
+      return;
+    }
+    if (!is_served_at(listener, back.source)) continue;
+    make_room_for_newcomer();
+    const std::uint64_t id = next_id_++;
+    targets_.emplace(id, Watched{std::make_shared<TcpVisitor>(context_, std::move(socket), back, id)});
+    (void)advance(id);
+  }
+}
+
+void TcpService::drop(std::uint64_t id) {
+  targets_.erase(id);
+  waiting_.erase(id);
+  busy_.erase(id);
+  greeting_.erase(id);
+  unknown_.erase(id);
+  over_.erase(id);
+  senders_.erase(id);
+}
+
+/// Anybody may send datagrams, and few of those who may mean it: half of the room is for those of whom one was taken. Who goes
+/// connects again when it has another one.
+std::optional<std::uint64_t> TcpService::sender_to_go(std::uint64_t newcomer) const {
+  std::optional<std::uint64_t> oldest_unknown;
+  std::optional<std::uint64_t> idlest;
+  Clock::time_point idle_since = Clock::time_point::max();
+  std::size_t unknown = 0;
+  for (const std::uint64_t id : senders_) {
+    const TcpServed& sender = *targets_.at(id).served;
+    const Clock::time_point taken = *sender.last_taken();
+    const bool is_unknown = taken == Clock::time_point::min();
+    unknown += is_unknown ? 1 : 0;
+    if (id == newcomer || sender.waits()) continue;
+    if (is_unknown) {
+      if (!oldest_unknown) oldest_unknown = id;
+    } else if (taken < idle_since) {
+      idle_since = taken;
+      idlest = id;
+    }
+  }
+  const bool unknown_first = 2 * unknown > senders_.size() || !idlest;
+  return unknown_first && oldest_unknown ? oldest_unknown : idlest;
+}
+
+/// One of the senders of datagrams goes, once what has come from it is taken.
+void TcpService::make_room_for(std::uint64_t sender) {
+  for (std::size_t tries = senders_.size(); tries != 0; --tries) {
+    const std::optional<std::uint64_t> goes = sender_to_go(sender);
+    if (!goes) break;
+    const auto before = targets_.at(*goes).served->last_taken();
+    (void)advance(*goes);
+    const auto left = targets_.find(*goes);
+    if (left == targets_.end()) return;
+    const bool idle = left->second.served->last_taken() == before && !left->second.served->waits();
+    if (idle) return drop(*goes);
+  }
+  drop(sender);  // all others wait for receives, as it would
+}
+
+/// Whether there was something new.
+bool TcpService::advance(std::uint64_t id) {
+  const auto found = targets_.find(id);
+  if (found == targets_.end()) {
+    drop(id);
+    return false;
+  }
+  Watched& watched = found->second;
+  bool lives = watched.served->progress();
+  if (watched.events == 0) watch(id, watched);  // who succeeds it may see to that itself
+  while (auto successor = watched.served->successor()) {
+    watched.served = std::move(successor);
+    lives = watched.served->progress();
+  }
+  if (!lives) {
+    drop(id);
+    return true;
+  }
+  const auto is_in = [id](std::set<std::uint64_t>& set, bool member) {
+    if (member) {
+      set.insert(id);
+    } else if (!set.empty()) {
+      set.erase(id);
+    }
+  };
+  is_in(waiting_, watched.served->waits());
+  is_in(busy_, watched.served->has_more());
+  is_in(greeting_, watched.served->lingers());
+  is_in(unknown_, watched.served->standing() == TcpStanding::kUnknown);
+  is_in(over_, watched.served->standing() == TcpStanding::kOver);
+  if (watched.served->owes_answer() && watched.owing == 0) {
+    watched.owing = 1;
+    owing_.push_back(id);
+  }
+  watch(id, watched);
+  const bool has_news = watched.served->has_news();
+  const bool comes = watched.served->last_taken() && senders_.insert(id).second;
+  if (comes && senders_.size() > allowed(kMostSenders)) make_room_for(id);
+  return has_news;
+}
+
+void TcpService::watch(std::uint64_t id, Watched& watched) {
+  if (watched.served->question() != watched.question) {
+    watched.question = watched.served->question();
+    // By edge: it can always send more, and does not want to.
+    if (watched.question >= 0) {
+      control(EPOLL_CTL_ADD, watched.question, EPOLLIN | EPOLLOUT | EPOLLET, Kind::kTarget, id);
+    }
+  }
+  const std::uint32_t events = watched.served->events();
+  if (events == 0 || events == watched.events) return;
+  control(watched.events == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, watched.served->socket(), events, Kind::kTarget, id);
+  watched.events = events;
+}
+
+void TcpService::advance_waiting() {
+  if (busy_.empty() && waiting_.empty() && greeting_.empty() && deaf_.empty()) return;
+  for (const std::uint64_t id : std::vector(busy_.begin(), busy_.end())) (void)advance(id);
+  for (const std::uint64_t id : std::vector(waiting_.begin(), waiting_.end())) (void)advance(id);
+  if (!greeting_.empty() || !deaf_.empty()) look_after_strangers();
+}
+
+/// Has targets say what they have carried out; unless all shall, those that owe much.
+void TcpService::answer_owed(bool all) {
+  std::erase_if(owing_, [&](std::uint64_t id) {
+    const auto found = targets_.find(id);
+    if (found == targets_.end()) return true;
+    TcpServed& served = *found->second.served;
+    const bool may_wait = served.owes_answer() && !served.owes_much() && ++found->second.owing < kMostOwingPolls;
+    if (!all && may_wait) return false;
+    found->second.owing = 0;
+    if (served.owes_answer()) served.answer_what_is_owed();
+    return true;
+  });
+}
+
+/// Now and then, whatever else there is to do: who does not say who he is is not waited for.
+void TcpService::look_after_strangers() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < strangers_due_) return;
+  strangers_due_ = now + std::chrono::milliseconds(kGreetingPauseMs);
+  if (!is_full_) accept_again();
+  for (const std::uint64_t id : std::vector(greeting_.begin(), greeting_.end())) (void)advance(id);
+}
+
+}  // namespace rdmacomm::softdev

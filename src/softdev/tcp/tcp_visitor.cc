@@ -1,0 +1,168 @@
+#include "softdev/tcp/tcp_visitor.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+
+#include "softdev/context/soft_context.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/tcp/tcp_connection.h"
+#include "softdev/tcp/tcp_datagram_target.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kBuffer = 256;
+/// How long one may take to say who he is, or to close.
+constexpr std::chrono::seconds kPatience{10};
+/// Bytes that are read of somebody who was answered and goes on sending. A peer sends none.
+constexpr std::size_t kMostAfterwards = 16 * 1024;
+constexpr std::uint32_t kGreatestQpn = 0xffffff;
+
+}  // namespace
+
+TcpVisitor::TcpVisitor(SoftContext& context, UniqueFd socket, const Route& back, std::uint64_t id)
+    : context_(context), socket_(std::move(socket)), back_(back), id_(id), input_(socket_.get(), kBuffer) {}
+
+std::uint32_t TcpVisitor::events() const noexcept {
+  return EPOLLIN;
+}
+
+TcpStanding TcpVisitor::standing() const noexcept {
+  if (stage_ == Stage::kGreeting) return TcpStanding::kUnknown;
+  return stage_ == Stage::kOver ? TcpStanding::kOver : TcpStanding::kPeer;
+}
+
+bool TcpVisitor::progress() {
+  input_.begin_round();
+  if (stage_ == Stage::kGreeting) read_greeting();
+  if (stage_ == Stage::kAsking) read_confirmation();
+  if (Clock::now() - accepted_at_ >= kPatience) return false;
+  return stage_ == Stage::kOver ? input_.linger(kMostAfterwards) : true;
+}
+
+void TcpVisitor::read_greeting() {
+  while (input_.available() < sizeof(greeting_)) {
+    const int error = input_.fill(sizeof(greeting_), true);
+    if (error == EAGAIN) return;
+    if (error != 0) {
+      stage_ = Stage::kOver;
+      return;
+    }
+    // The greetings of other versions have other lengths: they are not waited for.
+    if (!begins_as_a_greeting()) {
+      stage_ = reply(Welcome::kRefused);
+      return;
+    }
+  }
+  input_.take(greeting_);
+  stage_ = judge();
+}
+
+bool TcpVisitor::begins_as_a_greeting() noexcept {
+  const TcpGreeting expected;
+  const std::size_t known = std::min(input_.available(), offsetof(TcpGreeting, kind));
+  return std::memcmp(input_.data(), &expected, known) == 0;
+}
+
+TcpVisitor::Stage TcpVisitor::judge() {
+  const bool has_number = greeting_.initiator_qpn != 0 && greeting_.initiator_qpn <= kGreatestQpn;
+  if (!has_number) return reply(Welcome::kRefused);
+  if (greeting_.kind == GreetingKind::kConfirm) return judge_confirm();
+  target_ = context_.queue_pairs().find(greeting_.target_qpn);
+  const bool expected =
+      target_ != nullptr && target_->expects(greeting_.initiator_qpn, greeting_.service, back_.target);
+  if (!expected) return reply(Welcome::kNotYet);
+  if (greeting_.kind == GreetingKind::kCall) return judge_call(*target_);
+  if (greeting_.kind != GreetingKind::kConnection || target_->connects()) return reply(Welcome::kRefused);
+  return greeting_.service == Service::kDatagram ? reply(Welcome::kYes) : ask_back();
+}
+
+TcpVisitor::Stage TcpVisitor::judge_confirm() {
+  const auto initiator = context_.queue_pairs().find(greeting_.initiator_qpn);
+  const bool mine = initiator != nullptr && initiator->has_greeted(greeting_.target_qpn, greeting_.token);
+  return reply(mine ? Welcome::kYes : Welcome::kRefused);
+}
+
+/// Nothing follows from it but that the queue pair connects with the one that it is to be connected with.
+TcpVisitor::Stage TcpVisitor::judge_call(SoftQp& target) {
+  if (!target.connects()) return reply(Welcome::kRefused);
+  target.connect_now();
+  return reply(Welcome::kNotYet);
+}
+
+/// For one at a time of each queue pair: so there are no more of them than the application has queue pairs.
+TcpVisitor::Stage TcpVisitor::ask_back() {
+  if (!target_->begin_question()) return reply(Welcome::kNotYet);
+  asks_ = true;
+  socket_of_question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
+  TcpGreeting question = greeting_;
+  question.kind = GreetingKind::kConfirm;
+  question.secret = {};  // another process may have the initiator's port by now
+  question_.emplace(question);
+  return socket_of_question_.valid() ? Stage::kAsking : Stage::kOver;
+}
+
+void TcpVisitor::end_question() noexcept {
+  socket_of_question_.reset();
+  if (std::exchange(asks_, false)) target_->end_question();
+}
+
+void TcpVisitor::read_confirmation() {
+  const int error = question_->greet(question());
+  if (error != 0 && error != EAGAIN) {
+    end_question();
+    stage_ = Stage::kOver;
+  }
+  if (!question_->is_sent()) return;
+  const std::optional<TcpWelcome> answer = question_->welcome(question());
+  if (!answer) return;
+  end_question();
+  const bool comes = answer->answer == Welcome::kYes && target_->admits(greeting_.secret, secret_);
+  stage_ = reply(comes ? Welcome::kYes : Welcome::kRefused);
+}
+
+bool TcpVisitor::forget(std::uint32_t qpn, bool /*comes_again*/) {
+  if (stage_ != Stage::kAsking || target_->number() != qpn) return false;
+  end_question();
+  stage_ = reply(Welcome::kNotYet);
+  return true;
+}
+
+/// The first that is sent on a connection: there is room for it.
+TcpVisitor::Stage TcpVisitor::reply(Welcome answer) {
+  TcpWelcome message;
+  message.answer = answer;
+  const bool is_welcome = answer == Welcome::kYes && target_ != nullptr;
+  if (is_welcome) {  // nobody else learns which numbers there are
+    message.path_mtu = target_->path_mtu();
+    message.secret = secret_;
+  }
+  iovec whole{&message, sizeof(message)};
+  const bool said = tcp_send(socket(), {&whole, 1}).bytes == sizeof(message);
+  const bool stays = said && answer == Welcome::kYes && greeting_.kind == GreetingKind::kConnection;
+  if (!stays) (void)shutdown(socket(), said ? SHUT_WR : SHUT_RDWR);
+  return stays ? Stage::kWelcome : Stage::kOver;
+}
+
+std::shared_ptr<TcpServed> TcpVisitor::successor() {
+  if (stage_ != Stage::kWelcome) return nullptr;
+  const TcpTarget::Initiator initiator{greeting_.initiator_qpn, greeting_.path_mtu, greeting_.service};
+  if (greeting_.service == Service::kDatagram) {
+    return std::make_shared<TcpDatagramTarget>(context_, std::move(socket_), back_, *target_, initiator);
+  }
+  const bool both_ways = !target_->is_one_way();
+  const auto connection = std::make_shared<TcpConnection>(context_, std::move(socket_), target_,
+                                                          TcpConnection::Ends{id_, both_ways, true, initiator});
+  if (both_ways) target_->adopt(connection);
+  return connection;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,67 @@
+// tcp_visitor.h - somebody who has connected, until it is known who.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/tcp/tcp_input.h"
+#include "softdev/tcp/tcp_introduction.h"
+#include "softdev/tcp/tcp_protocol.h"
+#include "softdev/tcp/tcp_served.h"
+#include "softdev/tcp/tcp_socket.h"
+
+namespace rdmacomm::softdev {
+
+class SoftContext;
+class SoftQp;
+
+/// Hears a greeting, asks back where that is needed, and says what is to be said to it. Who is welcome has a successor.
+/// Threads: one at a time, see TcpService.
+class TcpVisitor final : public TcpServed {
+ public:
+  TcpVisitor(SoftContext& context, UniqueFd socket, const Route& back, std::uint64_t id);
+  ~TcpVisitor() override { end_question(); }
+
+  [[nodiscard]] bool progress() override;
+  [[nodiscard]] int socket() const noexcept override { return socket_.get(); }
+  [[nodiscard]] std::uint32_t events() const noexcept override;
+  [[nodiscard]] bool lingers() const noexcept override { return true; }
+  [[nodiscard]] TcpStanding standing() const noexcept override;
+  [[nodiscard]] int question() const noexcept override { return socket_of_question_.get(); }
+  /// Its target's life is over in which it was to be welcomed.
+  bool forget(std::uint32_t qpn, bool comes_again) override;
+  [[nodiscard]] std::shared_ptr<TcpServed> successor() override;
+
+ private:
+  enum class Stage : std::uint8_t { kGreeting, kAsking, kWelcome, kOver };
+
+  void read_greeting();
+  [[nodiscard]] bool begins_as_a_greeting() noexcept;
+  [[nodiscard]] Stage judge();
+  [[nodiscard]] Stage judge_confirm();
+  [[nodiscard]] Stage judge_call(SoftQp& target);
+  [[nodiscard]] Stage ask_back();
+  void read_confirmation();
+  void end_question() noexcept;
+  [[nodiscard]] Stage reply(Welcome answer);
+
+  SoftContext& context_;
+  UniqueFd socket_;
+  UniqueFd socket_of_question_;
+  std::optional<TcpIntroduction> question_;
+  const Route back_;
+  const std::uint64_t id_;
+  const std::chrono::steady_clock::time_point accepted_at_ = std::chrono::steady_clock::now();
+  Stage stage_ = Stage::kGreeting;
+  TcpGreeting greeting_;
+  std::shared_ptr<SoftQp> target_;
+  bool asks_ = false;   // target_'s question is this one's
+  TcpSecret secret_{};  // that the welcome shows
+  TcpInput input_;
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,146 @@
+// The verbs of the device itself: lists, contexts, what it says of itself, its events.
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "rdmacomm/softdev/softdev.h"
+#include "softdev/common/device_clock.h"
+#include "softdev/context/soft_context.h"
+#include "softdev/host/gid_table.h"
+#include "softdev/host/soft_device.h"
+#include "softdev/queues/soft_cq.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/queues/soft_srq.h"
+#include "softdev/queues/soft_xrcd.h"
+#include "softdev/verbs/soft_verbs.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+/// A list and its devices; contexts keep a device beyond the list.
+struct DeviceList {
+  ibv_device* list[DeviceIdentity::kMostDevices + 1] = {};
+  std::vector<std::shared_ptr<SoftDevice>> devices;
+};
+
+const DeviceIdentity& identity_of(ibv_context* context) {
+  return SoftContext::from(context).identity();
+}
+
+}  // namespace
+
+ibv_device** list_devices(std::span<const DeviceIdentity> identities) {
+  auto* listed = new (std::nothrow) DeviceList;
+  if (listed == nullptr) return fail<ibv_device*>(ENOMEM);
+  for (const DeviceIdentity& identity : identities) {
+    listed->devices.push_back(std::make_shared<SoftDevice>(identity));
+    listed->list[listed->devices.size() - 1] = listed->devices.back().get();
+  }
+  return listed->list;
+}
+
+ibv_device** get_device_list(int* count) {
+  const DeviceIdentity soft0{.name = kDeviceName};
+  if (count != nullptr) *count = 1;
+  return list_devices({&soft0, 1});
+}
+
+void free_device_list(ibv_device** list) {
+  delete reinterpret_cast<DeviceList*>(list);
+}
+
+ibv_context* open_device(ibv_device* device) {
+  SoftContext* context = SoftContext::open(static_cast<SoftDevice*>(device)->shared_from_this());
+  return context == nullptr ? nullptr : context->verbs();
+}
+
+int close_device(ibv_context* context) {
+  // As the kernel does for its devices: what is still there is of no use any more, and its small memory is lost.
+  SoftContext& soft = SoftContext::from(context);
+  for (const auto& qp : soft.queue_pairs().all()) qp->destroy();
+  // Whoever is stopped in the middle of a request finds queues and registrations as they were, and ends it. The system
+  // takes the memory back when nobody maps it any more.
+  soft.stragglers().sweep();
+  if (soft.stragglers().any()) soft.segment().keep_contents();
+  soft.shared_receive_queues().for_each([&soft](SoftSrq& srq) {
+    soft.stragglers().forget(srq);
+    soft.segment().free(srq.take_block());
+  });
+  soft.xrc_domains().for_each([](SoftXrcd& domain) { domain.leave(); });
+  soft.completion_queues().for_each([&soft](SoftCq& cq) { soft.segment().free(cq.take_block()); });
+  delete &soft;
+  return 0;
+}
+
+int query_device(ibv_context* context, ibv_device_attr* attributes) {
+  describe_device(identity_of(context), *attributes);
+  return 0;
+}
+
+int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
+  *attributes = {};
+  describe_device(identity_of(context), attributes->orig_attr);
+  attributes->phys_port_cnt_ex = attributes->orig_attr.phys_port_cnt;
+  attributes->completion_timestamp_mask = kClockMask;
+  attributes->hca_core_clock = kClockKilohertz;
+  return 0;
+}
+
+int query_rt_values(ibv_context* /*context*/, ibv_values_ex* values) {
+  values->comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;  // says what was found
+  // All ticks in tv_nsec, as the drivers of the hardware have it: what ibv_wc_read_completion_ts says is compared with that.
+  if (values->comp_mask != 0) values->raw_clock = {0, static_cast<long>(device_ticks())};
+  return 0;
+}
+
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes) {
+  if (port != 1) return EINVAL;
+  return describe_port(identity_of(context), *attributes);
+}
+
+int query_gid_entry(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry) {
+  if (port != 1) return EINVAL;
+  std::vector<ibv_gid_entry> table;
+  if (const int error = SoftContext::from(context).gid_table(table); error != 0) return error;
+  if (index >= table.size()) return ENODATA;
+  *entry = table[index];
+  return 0;
+}
+
+int query_pkey(ibv_context* /*context*/, std::uint8_t port, int index, __be16* pkey) {
+  if (port != 1 || index != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  *pkey = 0xffff;
+  return 0;
+}
+
+int get_async_event(ibv_context* context, ibv_async_event* event) {
+  return SoftContext::from(context).next_event(*event);
+}
+
+void ack_async_event(ibv_async_event* event) {
+  switch (event->event_type) {
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED: {
+      SoftSrq& srq = SoftSrq::from(event->element.srq);
+      return SoftContext::from(srq.context).events().acknowledge(srq.events);
+    }
+    case IBV_EVENT_CQ_ERR: {
+      SoftCq& cq = SoftCq::from(event->element.cq);
+      return SoftContext::from(event->element.cq->context).events().acknowledge(cq.events);
+    }
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_GID_CHANGE: return;  // of the port, which nothing destroys
+    default: {
+      SoftQp& qp = SoftQp::from(event->element.qp);
+      return SoftContext::from(qp.qp_base.context).events().acknowledge(qp.events);
+    }
+  }
+}
+
+}  // namespace rdmacomm::softdev

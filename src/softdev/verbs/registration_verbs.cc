@@ -1,0 +1,217 @@
+// The verbs of registrations: of an application's memory, under its own addresses or others (iova), and of dma-bufs.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "softdev/context/soft_context.h"
+#include "softdev/memory/soft_mr.h"
+#include "softdev/memory/soft_pd.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/queues/soft_srq.h"
+#include "softdev/verbs/soft_verbs.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+constexpr int kOfDmabufs = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+                           IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING;
+constexpr int kOfMemory = kOfDmabufs | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
+
+/// What is to be registered, as the application says it.
+struct Wanted {
+  ibv_pd* pd = nullptr;
+  void* address = nullptr;
+  std::size_t length = 0;
+  std::uint64_t iova = 0;  ///< by which requests name `address`
+  int access = 0;
+};
+
+/// What pinning does on hardware: brings the pages in, and finds out whether the range is mapped, and writable
+/// where it must be. 0, or an errno value.
+int populate(void* address, std::size_t length, bool writable) {
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  auto* const first = reinterpret_cast<std::byte*>(start / kPage * kPage);
+  const std::size_t span = (start % kPage + length + kPage - 1) / kPage * kPage;
+  const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  if (madvise(first, 0, advice) == 0) return madvise(first, span, advice) == 0 ? 0 : EFAULT;
+  // Linux before 5.14 has no such advice; mincore at least refuses what is not mapped.
+  std::vector<unsigned char> present(span / kPage);
+  return mincore(first, span, present.data()) == 0 ? 0 : EFAULT;
+}
+
+/// 0, or an errno value.
+int check_range(std::uint64_t start, std::size_t length, std::uint64_t iova) {
+  if (length == 0 || start + length < start || iova + length < iova) return EINVAL;
+  // Source: ibv_reg_mr(3) of dma-bufs; Linux asks it of all memory. No atomic's alignment depends on who looks at it.
+  return iova % kPage == start % kPage ? 0 : EINVAL;
+}
+
+/// 0, or an errno value.
+int check_access(int access, int known) {
+  const bool remote_change = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
+  if ((access & ~known) != 0) return EOPNOTSUPP;
+  return remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
+}
+
+/// What is entered for memory at `memory` in this process.
+Registration registration_of(const Wanted& wanted, std::uint64_t memory) {
+  Registration registration;
+  registration.pd = SoftPd::from(wanted.pd).number;
+  registration.access = static_cast<std::uint32_t>(wanted.access);
+  registration.address = wanted.iova;
+  registration.length = wanted.length;
+  registration.shift = memory - wanted.iova;
+  if (registration.shift != 0) registration.pd |= kWithIova;
+  return registration;
+}
+
+/// The same for the application's memory, if it can be registered. 0, or an errno value.
+int check_in(Wanted& wanted, Registration& registration) {
+  const auto start = reinterpret_cast<std::uint64_t>(wanted.address);
+  const bool zero_based = (wanted.access & IBV_ACCESS_ZERO_BASED) != 0;
+  if (zero_based) wanted.iova = 0;
+  int error = check_access(wanted.access, kOfMemory);
+  if (error == 0) error = check_range(start, wanted.length, zero_based ? start : wanted.iova);
+  if (error != 0) return error;
+  registration = registration_of(wanted, start);
+  SharedMemory& memory = SoftContext::from(wanted.pd->context).memory();
+  registration.arena = memory.locate(wanted.address, wanted.length, registration.arena_offset);
+  if (registration.arena != Arena::kNone) return 0;
+  return populate(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
+}
+
+/// Makes the handle of what has been checked, and enters it.
+ibv_mr* enter(const Wanted& wanted, const Registration& registration, Mapping dmabuf) {
+  auto mr = std::make_unique<SoftMr>();
+  mr->access = wanted.access;
+  mr->iova = wanted.iova;
+  mr->dmabuf = std::move(dmabuf);
+  const std::uint32_t key = SoftContext::from(wanted.pd->context).registrations().add(registration);
+  if (key == 0) return fail<ibv_mr>(ENOMEM);
+  mr->made_at = SoftContext::from(wanted.pd->context).stragglers().moment();
+  mr->context = wanted.pd->context;
+  mr->pd = wanted.pd;
+  mr->addr = wanted.address;
+  mr->length = wanted.length;
+  mr->handle = mr->lkey = mr->rkey = key;
+  ++SoftPd::from(wanted.pd).users;
+  return mr.release();
+}
+
+/// Maps the part of a dma-buf that begins at `offset`, with the page that this is in. 0, or an errno value.
+int map_dmabuf(int fd, std::uint64_t offset, std::size_t length, bool writable, Mapping& mapping) {
+  struct stat file {};
+  if (fstat(fd, &file) != 0) return errno;
+  const bool has_size = S_ISREG(file.st_mode) || file.st_size != 0;
+  if (has_size && offset + length > static_cast<std::uint64_t>(file.st_size)) return EINVAL;
+  const std::uint64_t inside = offset % kPage;
+  mapping = Mapping(fd, offset - inside, length + inside, writable);
+  if (!mapping.empty()) return 0;
+  // All else that could be invalid has been looked at: its exporter does not let processes map it.
+  return errno == ENODEV || errno == EINVAL ? EOPNOTSUPP : errno;
+}
+
+/// How others reach a dma-buf's memory: that of a device has no pages that system calls could find.
+Arena arena_of_dmabuf(void* memory) {
+  std::byte first{};
+  const iovec here{&first, 1};
+  const iovec there{memory, 1};
+  const bool no_pages = process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == EFAULT;
+  return no_pages ? Arena::kServed : Arena::kNone;
+}
+
+/// From the return on nobody uses the registration with this key. false: but for Stragglers.
+bool take_out_of_service(SoftContext& soft, std::uint32_t key) {
+  soft.registrations().invalidate(key);
+  for (const auto& qp : soft.queue_pairs().all()) qp->expect_refusal(key);
+  soft.shared_receive_queues().for_each([key](SoftSrq& srq) { srq.expect_refusal(key); });
+  return soft.wait_until_idle();
+}
+
+int refuse_reregistration(int error) {
+  errno = error;
+  return IBV_REREG_MR_ERR_INPUT;
+}
+
+}  // namespace
+
+ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access) {
+  Wanted wanted{pd, address, length, iova, access};
+  Registration registration;
+  const int error = check_in(wanted, registration);
+  return error == 0 ? enter(wanted, registration, Mapping()) : fail<ibv_mr>(error);
+}
+
+ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
+  return reg_mr_iova(pd, address, length, reinterpret_cast<std::uint64_t>(address), access);
+}
+
+ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd, int access) {
+  const bool writable = (access & IBV_ACCESS_LOCAL_WRITE) != 0;
+  Mapping mapping;
+  int error = check_access(access, kOfDmabufs);
+  if (error == 0) error = check_range(offset, length, iova);
+  if (error == 0) error = map_dmabuf(fd, offset, length, writable, mapping);
+  if (error != 0) return fail<ibv_mr>(error);
+  std::byte* const memory = mapping.data() + offset % kPage;
+  const Wanted wanted{pd, reinterpret_cast<void*>(offset), length, iova, access};
+  Registration registration = registration_of(wanted, reinterpret_cast<std::uint64_t>(memory));
+  registration.arena = arena_of_dmabuf(memory);
+  if (registration.arena == Arena::kNone) error = populate(memory, length, writable);
+  return error == 0 ? enter(wanted, registration, std::move(mapping)) : fail<ibv_mr>(error);
+}
+
+int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access) {
+  const auto changes = [flags](int what) { return (flags & what) != 0; };
+  constexpr int kKnown = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+  if (flags == 0 || changes(~kKnown)) return refuse_reregistration(EINVAL);
+  SoftMr& soft_mr = SoftMr::from(mr);
+  SoftContext& soft = SoftContext::from(mr->context);
+  if (!soft_mr.dmabuf.empty()) return refuse_reregistration(EINVAL);  // as libibverbs has it
+  if (soft.windows().any_bound_to(soft_mr)) return refuse_reregistration(EBUSY);
+  Wanted wanted{mr->pd, mr->addr, mr->length, soft_mr.iova, soft_mr.access};
+  if (changes(IBV_REREG_MR_CHANGE_PD)) wanted.pd = pd;
+  if (wanted.pd == nullptr) return refuse_reregistration(EINVAL);
+  if (changes(IBV_REREG_MR_CHANGE_ACCESS)) wanted.access = access;
+  if (changes(IBV_REREG_MR_CHANGE_TRANSLATION)) {
+    wanted.address = address;
+    wanted.length = length;
+    wanted.iova = reinterpret_cast<std::uint64_t>(address);
+  }
+  Registration registration;
+  const int error = check_in(wanted, registration);
+  if (error != 0) return refuse_reregistration(error);
+  if (!take_out_of_service(soft, mr->lkey)) {
+    errno = EBUSY;  // its place in the table may be looked at yet, and is not used again under the same key
+    return IBV_REREG_MR_ERR_CMD;
+  }
+  soft.registrations().replace(mr->lkey, registration);
+  ++SoftPd::from(wanted.pd).users;
+  --SoftPd::from(mr->pd).users;
+  mr->pd = wanted.pd;
+  mr->addr = wanted.address;
+  mr->length = wanted.length;
+  soft_mr.iova = wanted.iova;
+  soft_mr.access = wanted.access;
+  return 0;
+}
+
+int dereg_mr(ibv_mr* mr) {
+  SoftContext& soft = SoftContext::from(mr->context);
+  SoftMr& soft_mr = SoftMr::from(mr);
+  if (soft.windows().any_bound_to(soft_mr)) return EBUSY;
+  (void)take_out_of_service(soft, mr->lkey);
+  MrTable& table = soft.registrations();
+  soft.stragglers().defer(soft_mr.made_at, [&table, key = mr->lkey] { table.recycle(key); });
+  --SoftPd::from(mr->pd).users;
+  delete &soft_mr;
+  return 0;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,301 @@
+// What happens to the host's network, as events: in networks that the tests make themselves.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <net/if.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "softdev/verbs/raw_verbs.h"
+#include "softdev/verbs/soft_verbs.h"
+#include "support/own_network.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+using rdmacomm::testing::OwnNetwork;
+using Events = std::vector<ibv_event_type>;
+
+/// What there is to read without waiting.
+Events events_of(const Node& node) {
+  ibv_context& context = *node.context.get();
+  fcntl(context.async_fd, F_SETFL, fcntl(context.async_fd, F_GETFL) | O_NONBLOCK);
+  Events found;
+  ibv_async_event event{};
+  while (api().get_async_event(&context, &event) == 0) {
+    EXPECT_EQ(event.element.port_num, 1);
+    api().ack_async_event(&event);
+    found.push_back(event.event_type);
+  }
+  EXPECT_EQ(errno, EAGAIN);
+  return found;
+}
+
+/// The same until there are `count` of them; for 20 s at most. Carriers and IPv6 addresses are told of by the kernel's
+/// workers, when they come to it.
+Events next_events(const Node& node, std::size_t count) {
+  Events found = events_of(node);
+  while (found.size() < count && readable(node.context.get()->async_fd, 20'000)) {
+    const Events more = events_of(node);
+    found.insert(found.end(), more.begin(), more.end());
+  }
+  return found;
+}
+
+/// Without another program, which would need descriptors.
+void add_address(const UniqueFd& socket, std::string_view interface, const char* address) {
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  sockaddr_in ipv4{};
+  ipv4.sin_family = AF_INET;
+  ASSERT_EQ(inet_pton(AF_INET, address, &ipv4.sin_addr), 1);
+  std::memcpy(&request.ifr_addr, &ipv4, sizeof(ipv4));
+  ASSERT_EQ(ioctl(socket.get(), SIOCSIFADDR, &request), 0);
+}
+
+ibv_port_attr port_of(const Node& node) {
+  ibv_port_attr attributes{};
+  EXPECT_EQ(api().query_port(node.context.get(), 1, &attributes), 0);
+  return attributes;
+}
+
+class PortEvents : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    network.emplace();
+    if (!network->why_not().empty()) GTEST_SKIP() << network->why_not();
+    // Its addresses would come and go whenever the kernel comes to it.
+    network->run("echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6");
+    network->run("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6");
+    network->ip("link set lo up");
+  }
+  std::optional<OwnNetwork> network;
+};
+
+TEST_F(PortEvents, AnAddressThatComesOrGoesChangesTheTable) {
+  const Node node;
+  const int entries = port_of(node).gid_tbl_len;
+  EXPECT_EQ(events_of(node), Events{});
+  network->ip("address add 10.9.1.1/32 dev lo");
+  EXPECT_TRUE(readable(node.context->async_fd, 20'000));
+  EXPECT_EQ(events_of(node), Events{IBV_EVENT_GID_CHANGE});
+  EXPECT_FALSE(readable(node.context->async_fd));
+  EXPECT_EQ(port_of(node).gid_tbl_len, entries + 2);
+  network->ip("address del 10.9.1.1/32 dev lo");
+  EXPECT_EQ(events_of(node), Events{IBV_EVENT_GID_CHANGE});
+  EXPECT_EQ(port_of(node).gid_tbl_len, entries);
+}
+
+TEST_F(PortEvents, AProcessWithoutAFreeDescriptorHearsOfItLater) {
+  const Node node;
+  const int entries = port_of(node).gid_tbl_len;
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  add_address(socket, "lo:1", "10.9.1.1");
+  ibv_port_attr attributes{};
+  EXPECT_EQ(api().query_port(node.context.get(), 1, &attributes), EMFILE);
+  ibv_gid_entry entry{};
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, 0, &entry), EMFILE);
+  EXPECT_EQ(events_of(node), Events{}) << "the port is up, and the table is what it was";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(events_of(node), Events{IBV_EVENT_GID_CHANGE});
+  EXPECT_EQ(port_of(node).gid_tbl_len, entries + 2);
+}
+
+TEST_F(PortEvents, TheTableIsWhatItIsNowAndKnownWithoutAskingWhileNothingChanges) {
+  const Node node;
+  const auto entries = static_cast<std::uint32_t>(port_of(node).gid_tbl_len);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ibv_gid_entry entry{};
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, 0, &entry), 0);
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, entries, &entry), ENODATA);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  network->ip("address add 10.9.1.1/32 dev lo");
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, entries + 1, &entry), 0);
+  network->ip("address del 10.9.1.1/32 dev lo");
+  EXPECT_EQ(api().query_gid_entry(node.context.get(), 1, entries, &entry), ENODATA);
+  EXPECT_EQ(events_of(node), (Events{IBV_EVENT_GID_CHANGE, IBV_EVENT_GID_CHANGE})) << "that nobody has taken before";
+}
+
+TEST_F(PortEvents, SoDoesOneOfIpv6) {
+  const Node node;
+  network->run("echo 0 > /proc/sys/net/ipv6/conf/lo/disable_ipv6");
+  const int entries = port_of(node).gid_tbl_len;
+  network->ip("address add fd00::9/128 dev lo nodad");
+  for (const ibv_event_type event : next_events(node, 1)) EXPECT_EQ(event, IBV_EVENT_GID_CHANGE);
+  EXPECT_GE(port_of(node).gid_tbl_len, entries + 2);
+}
+
+/// The descriptor is blocking: a program that finds it readable and takes an event is not to wait for the next one.
+TEST_F(PortEvents, WhatLeavesTheTableAsItWasIsNone) {
+  const Node node;
+  network->ip("link set lo txqueuelen 500");
+  network->ip("link set lo mtu 9000");
+  EXPECT_FALSE(readable(node.context->async_fd));
+  network->ip("address add 10.9.1.1/32 dev lo");
+  EXPECT_TRUE(readable(node.context->async_fd, 20'000));
+  ibv_async_event event{};
+  ASSERT_EQ(api().get_async_event(node.context.get(), &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_GID_CHANGE);
+  api().ack_async_event(&event);
+  EXPECT_FALSE(readable(node.context->async_fd));
+}
+
+TEST_F(PortEvents, InfiniBandHasAPortButNoAddresses) {
+  const DeviceIdentity identity{.name = "soft0", .infiniband = true};
+  Node node;
+  node.pd.reset();
+  ibv_device** const list = list_devices({&identity, 1});
+  node.context = verbs::ContextHandle(api(), api().open_device(list[0]));
+  free_device_list(list);
+  network->ip("address add 10.9.1.1/32 dev lo");
+  EXPECT_EQ(events_of(node), Events{});
+  network->ip("link set lo down");
+  EXPECT_EQ(events_of(node), Events{IBV_EVENT_PORT_ERR});
+}
+
+TEST_F(PortEvents, ThePortGoesDownWithTheLastInterface) {
+  network->add_interface("one");
+  const Node node;
+  EXPECT_EQ(port_of(node).state, IBV_PORT_ACTIVE);
+  EXPECT_EQ(port_of(node).phys_state, 5);
+  network->ip("link set lo down");
+  EXPECT_EQ(events_of(node), Events{IBV_EVENT_GID_CHANGE}) << "the other one is up";
+  EXPECT_EQ(port_of(node).state, IBV_PORT_ACTIVE);
+  network->ip("link set one_end down");  // the cable is cut: addresses stay where the link is lost
+  EXPECT_EQ(next_events(node, 1), Events{IBV_EVENT_PORT_ERR});
+  EXPECT_EQ(port_of(node).state, IBV_PORT_DOWN);
+  EXPECT_EQ(port_of(node).phys_state, 3);
+  network->ip("link set lo up");
+  EXPECT_EQ(events_of(node), (Events{IBV_EVENT_PORT_ACTIVE, IBV_EVENT_GID_CHANGE}));
+  EXPECT_EQ(port_of(node).state, IBV_PORT_ACTIVE);
+}
+
+TEST_F(PortEvents, ALinkThatWasLostForAMomentIsToldToWhoLooksLater) {
+  const Node node;
+  network->ip("link set lo down");
+  network->ip("link set lo up");
+  Events told = events_of(node);
+  std::erase(told, IBV_EVENT_GID_CHANGE);  // the address may have been missed for the same moment
+  EXPECT_EQ(told, (Events{IBV_EVENT_PORT_ERR, IBV_EVENT_PORT_ACTIVE}));
+}
+
+TEST_F(PortEvents, AnInterfaceThatIsRemovedIsDown) {
+  network->ip("link set lo down");
+  network->add_interface("one");
+  network->ip("address add 10.9.1.1/24 dev one");
+  const Node node;
+  network->ip("link del one");
+  // Which of the two the kernel tells first is its own matter.
+  EXPECT_THAT(next_events(node, 2), ::testing::UnorderedElementsAre(IBV_EVENT_PORT_ERR, IBV_EVENT_GID_CHANGE));
+}
+
+TEST_F(PortEvents, AnInterfaceThatLeavesItsBridgeIsNotDown) {
+  network->ip("link set lo down");
+  network->add_interface("one");
+  network->ip("link add bridge type bridge");
+  network->ip("link set one master bridge");
+  const Node node;
+  network->ip("link set one nomaster");
+  EXPECT_EQ(port_of(node).state, IBV_PORT_ACTIVE);
+  for (const ibv_event_type event : events_of(node)) EXPECT_EQ(event, IBV_EVENT_GID_CHANGE);
+}
+
+TEST_F(PortEvents, MoreChangesThanTheSocketHoldsEndWithWhatIsThere) {
+  const Node node;
+  network->ip("address add 10.9.1.1/32 dev lo");
+  for (int i = 0; i < 5; ++i) network->run("seq -f 'link set lo mtu %g' 2000 2999 | ip -batch -");
+  network->ip("link set lo down");
+  const Events all = events_of(node);
+  EXPECT_EQ(std::ranges::count(all, IBV_EVENT_PORT_ERR), 1);
+  EXPECT_GE(std::ranges::count(all, IBV_EVENT_GID_CHANGE), 1);
+  EXPECT_EQ(port_of(node).state, IBV_PORT_DOWN);
+}
+
+TEST_F(PortEvents, EachContextIsTold) {
+  const Node one;
+  const Node other;
+  network->ip("address add 10.9.1.1/32 dev lo");
+  EXPECT_EQ(events_of(one), Events{IBV_EVENT_GID_CHANGE});
+  EXPECT_EQ(events_of(other), Events{IBV_EVENT_GID_CHANGE});
+  EXPECT_EQ(events_of(one), Events{});
+}
+
+TEST_F(PortEvents, WhoSleepsForAnEventIsWoken) {
+  const Node node;
+  ibv_async_event event{};
+  std::thread sleeper([&] { EXPECT_EQ(api().get_async_event(node.context.get(), &event), 0) << errno; });
+  network->ip("link set lo mtu 9000");  // no event: it goes on sleeping
+  network->ip("address add 10.9.1.1/32 dev lo");
+  sleeper.join();
+  EXPECT_EQ(event.event_type, IBV_EVENT_GID_CHANGE);
+}
+
+TEST_F(PortEvents, WhoSleepsIsStoppedByAHandler) {
+  const Node node;
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) {};
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  std::atomic<bool> over = false;
+  std::thread sleeper([&] {
+    ibv_async_event event{};
+    EXPECT_EQ(api().get_async_event(node.context.get(), &event), -1);
+    EXPECT_EQ(errno, EINTR);
+    over = true;
+  });
+  while (!over) {  // a signal before the call interrupts nothing
+    pthread_kill(sleeper.native_handle(), SIGUSR1);
+    std::this_thread::yield();
+  }
+  sleeper.join();
+  ASSERT_EQ(sigaction(SIGUSR1, &before, nullptr), 0);
+}
+
+TEST_F(PortEvents, AnEdgeTriggeredWatcherHearsOfEachChange) {
+  const Node node;
+  const UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event wanted{};
+  wanted.events = EPOLLIN | EPOLLET;
+  ASSERT_EQ(epoll_ctl(epoll.get(), EPOLL_CTL_ADD, node.context->async_fd, &wanted), 0);
+  for (int i = 1; i <= 3; ++i) {
+    network->ip("address add 10.9.1." + std::to_string(i) + "/32 dev lo");
+    epoll_event ready{};
+    ASSERT_EQ(epoll_wait(epoll.get(), &ready, 1, 20'000), 1);
+    EXPECT_EQ(events_of(node), Events{IBV_EVENT_GID_CHANGE});
+  }
+}
+
+TEST_F(PortEvents, QueuePairsWorkWhileThePortIsDown) {
+  Pair pair;
+  Memory memory(pair.a_node);
+  Memory remote(pair.b_node);
+  network->ip("link set lo down");
+  ASSERT_EQ(pair.b.post_recv(remote.slice(0, 8), 1), 0);
+  ASSERT_EQ(pair.a.post(send_request(2), memory.slice(0, 8)), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.b.next().status, IBV_WC_SUCCESS);
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test

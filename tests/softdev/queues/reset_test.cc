@@ -1,0 +1,54 @@
+// A target that goes through RESET while its initiator stays as it is.
+#include <sched.h>
+
+#include <future>
+
+#include "softdev/local/peer.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/verbs/raw_verbs.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+TEST(Reset, AMessageTakesNoReceiveOfTheTargetsLifeBefore) {
+  Pair pair;
+  Memory local(pair.a_node);
+  Memory remote(pair.b_node);
+  local.fill(3);
+  ASSERT_EQ(pair.b.post_recv(remote.slice(0, 1024), 1), 0);
+  ASSERT_EQ(pair.a.post(send_request(1), local.slice(0, 1024)), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.b.next().wr_id, 1U);
+
+  ASSERT_EQ(pair.b.to_state(IBV_QPS_RESET), 0);
+  pair.b.connect_to(pair.a.number());
+  std::memset(remote.data, 0, remote.size);
+  ASSERT_EQ(pair.a.post(send_request(2), local.slice(0, 1024)), 0);
+  EXPECT_TRUE(pair.a.poll().empty()) << "no receive is posted";
+  EXPECT_TRUE(pair.b.poll().empty());
+  EXPECT_EQ(remote.data[1], std::byte{0});
+  ASSERT_EQ(pair.b.post_recv(remote.slice(2048, 1024), 2), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.b.next().wr_id, 2U);
+  EXPECT_EQ(std::memcmp(remote.data + 2048, local.data, 1024), 0);
+}
+
+TEST(Reset, AFailureOfTheLifeThatEndsDoesNotEndTheNext) {
+  Pair pair;
+  int error = 0;
+  const auto peer = Peer::connect(pair.b.number(), error);
+  ASSERT_NE(peer, nullptr) << error;
+  const auto remote = peer->attach(pair.b.number(), 0, error);
+  ASSERT_NE(remote, nullptr) << error;
+  remote->view.shared->busy.store(1);  // RESET waits for an initiator that is at work
+  auto reset = std::async(std::launch::async, [&] { return pair.b.to_state(IBV_QPS_RESET); });
+  while (state_of(pair.b) != IBV_QPS_RESET) sched_yield();
+  SoftQp::from(pair.b.qp.get()).enter_error();
+  remote->view.shared->busy.store(0);
+  EXPECT_EQ(reset.get(), 0);
+  EXPECT_EQ(state_of(pair.b), IBV_QPS_RESET);
+  pair.b.connect_to(pair.a.number());
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test

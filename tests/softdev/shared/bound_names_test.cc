@@ -1,0 +1,66 @@
+// Names of UNIX sockets, by which processes of one user find each other.
+#include "softdev/shared/bound_names.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "softdev/local/two_processes.h"
+#include "softdev/shared/unix_packet.h"
+#include "support/own_network.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+constexpr uid_t kNobodysNumber = 65534;
+const std::string kPrefix = "rdmacomm/bound_names_test/" + std::to_string(getpid()) + "/";
+
+UniqueFd bound(const std::string& name) {
+  return bind_to(std::string(1, '\0') + kPrefix + name);
+}
+
+TEST(BoundNames, AreThoseThatSocketsHave) {
+  EXPECT_TRUE(bound_names(kPrefix).empty());
+  {
+    const UniqueFd one = bound("one");
+    ASSERT_TRUE(one);
+    EXPECT_EQ(bound_names(kPrefix), std::vector<std::string>{"one"});
+  }
+  EXPECT_TRUE(bound_names(kPrefix).empty());
+}
+
+/// Any user may take any name.
+TEST(BoundNames, AreThisUsersOnly) {
+  const Child child([](Line line) {
+    UniqueFd name;
+    if (setuid(kNobodysNumber) == 0) name = bound("another user's");
+    line.send({.qpn = name.valid()});
+    (void)line.receive();
+  });
+  const bool is_bound = child.line().receive().qpn != 0;
+  const std::vector<std::string> found = bound_names(kPrefix);
+  child.line().send({});
+  if (!is_bound) GTEST_SKIP() << "wants a process that may become another user: root";
+  EXPECT_TRUE(found.empty());
+}
+
+TEST(BoundNames, AreOfTheNetworkThatTheThreadIsIn) {
+  const UniqueFd outside = bound("outside");
+  ASSERT_TRUE(outside);
+  std::string why_not;
+  std::vector<std::string> found;
+  std::thread([&] {
+    const rdmacomm::testing::OwnNetwork network;
+    why_not = network.why_not();
+    const UniqueFd inside = bound("inside");
+    found = bound_names(kPrefix);
+  }).join();
+  if (!why_not.empty()) GTEST_SKIP() << why_not;
+  EXPECT_EQ(found, std::vector<std::string>{"inside"});
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test

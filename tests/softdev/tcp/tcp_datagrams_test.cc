@@ -1,0 +1,328 @@
+// Datagrams by TCP, to a peer that is the test itself.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softdev/local/few_descriptors.h"
+#include "softdev/local/two_processes.h"
+#include "softdev/queues/datagrams.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/tcp/tcp_stranger.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+constexpr std::uint32_t kDatagramBytes = 4096;
+constexpr std::uint32_t kDatagrams = 100;  // more than have room while there is no connection
+
+/// A queue pair, and the way to the peer.
+struct Sender {
+  WireVariable variable{"tcp"};
+  Node node;
+  Memory memory{node, kDatagramBytes};
+  Qp qp{node, {.type = IBV_QPT_UD, .depth = kDatagrams}};
+  ManualPeer peer;
+  Address to_peer{node};
+
+  Sender() { qp.get_ready(); }
+  void post(std::uint32_t number) {
+    ibv_send_wr wr = datagram(number, to_peer, peer.number);
+    wr.opcode = IBV_WR_SEND_WITH_IMM;
+    wr.imm_data = number;
+    ASSERT_EQ(qp.post(wr, memory.slice(0, kDatagramBytes)), 0);
+  }
+};
+
+/// The first packet of a connection is repeated after a second for the first time.
+TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
+  Sender sender;
+  // One connection that waits to be accepted, and no room for another: the kernel loses the packets of whoever tries.
+  ASSERT_EQ(listen(sender.peer.listener.get(), 0), 0);
+  const UniqueFd first = knock(sender.peer.number);
+  ASSERT_TRUE(first);
+  for (std::uint32_t number = 0; number < kDatagrams; ++number) sender.post(number);
+  const auto both_were_lost = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+  std::size_t done = 0;
+  while (std::chrono::steady_clock::now() < both_were_lost) done += sender.qp.poll().size();
+  EXPECT_LT(done, kDatagrams);
+
+  (void)sender.peer.accept();
+  const UniqueFd its_datagrams = sender.peer.accept();
+  EXPECT_EQ(hear<TcpGreeting>(its_datagrams).initiator_qpn, sender.qp.number());
+  welcome(its_datagrams);
+  for (std::uint32_t number = 0; number < kDatagrams; ++number) {
+    ASSERT_EQ(hear<TcpRequest>(its_datagrams).immediate, number);
+    (void)hear<TcpDatagramAddress>(its_datagrams);
+    (void)hear<std::array<std::byte, kDatagramBytes>>(its_datagrams);
+  }
+  for (; done < kDatagrams; ++done) EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
+}
+
+// ---- More senders than there is room for
+
+constexpr std::size_t kSenders = FewDescriptors::kDescriptors / 4;  // as the device has it
+
+/// A sender of datagrams to queue pair `qpn` that is the test: somebody else each time.
+UniqueFd come_as_sender(std::uint32_t qpn) {
+  static std::uint32_t number = 0x700000;
+  UniqueFd socket = knock(qpn);
+  if (!socket) return socket;
+  TcpGreeting greeting;
+  greeting.kind = GreetingKind::kConnection;
+  greeting.service = Service::kDatagram;
+  greeting.initiator_qpn = ++number;
+  greeting.target_qpn = qpn;
+  greeting.path_mtu = kDatagramBytes;
+  say(socket, greeting);
+  EXPECT_EQ(welcome_of(socket), Welcome::kYes);
+  return socket;
+}
+
+void send_datagram(const UniqueFd& socket, std::uint32_t bytes = 8, std::uint32_t key = kUd.qkey,
+                   const TcpDatagramAddress& address = {}) {
+  TcpRequest head;
+  head.opcode = IBV_WR_SEND;
+  head.length = bytes;
+  head.key = key;
+  std::vector<std::byte> whole(sizeof(head) + sizeof(TcpDatagramAddress) + bytes);
+  std::memcpy(whole.data(), &head, sizeof(head));
+  std::memcpy(whole.data() + sizeof(head), &address, sizeof(address));
+  ASSERT_EQ(::send(socket.get(), whole.data(), whole.size(), MSG_NOSIGNAL), static_cast<ssize_t>(whole.size()));
+}
+
+/// Whoever posts may hold the send queue for seconds, while it looks for a process of this host that is stopped.
+TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
+  Sender sender;
+  sender.post(0);
+  UniqueFd its_datagrams = sender.peer.accept();
+  (void)hear<TcpGreeting>(its_datagrams);
+  welcome(its_datagrams);
+  EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
+  const std::scoped_lock held(SoftQp::from(sender.qp.qp.get()).send_lock());
+  its_datagrams.reset();  // which the send queue is to be told of
+  const UniqueFd other = come_as_sender(sender.qp.number());
+  EXPECT_TRUE(other);
+}
+
+/// While it is asked whether a peer's greeting is its own, strangers come, more than are let in at a time.
+TEST(TcpStrangers, DoNotThrowOutWhoIsExpected) {
+  constexpr std::size_t kExpected = 10;
+  constexpr std::size_t kStrangers = kSenders + kExpected;
+  const WireVariable variable("tcp");
+  Node node;
+  const ManualPeer peer(ManualPeer::Place::kFirst);
+  ASSERT_EQ(listen(peer.listener.get(), 100), 0);
+  std::vector<std::unique_ptr<Qp>> qps;
+  std::vector<UniqueFd> calls;
+  for (std::size_t i = 0; i < kExpected; ++i) {
+    qps.push_back(std::make_unique<Qp>(node));
+    qps.back()->connect_to(peer.number);
+    calls.push_back(peer.accept());
+  }
+  const FewDescriptors few;
+  std::vector<UniqueFd> expected;
+  std::vector<UniqueFd> questions;
+  for (const auto& qp : qps) {
+    TcpGreeting greeting;
+    greeting.kind = GreetingKind::kConnection;
+    greeting.service = Service::kReliable;
+    greeting.initiator_qpn = peer.number;
+    greeting.target_qpn = qp->number();
+    expected.push_back(knock(qp->number()));
+    say(expected.back(), greeting);
+    questions.push_back(peer.accept());
+    EXPECT_EQ(hear<TcpGreeting>(questions.back()).kind, GreetingKind::kConfirm);
+  }
+  std::vector<UniqueFd> strangers(kStrangers);
+  for (UniqueFd& one : strangers) one = knock(qps[0]->number());
+  const UniqueFd last = knock(qps[0]->number());
+  say(last, std::uint64_t{0});  // no greeting
+  EXPECT_EQ(welcome_of(last), Welcome::kRefused) << "all before it have been let in";
+  for (const UniqueFd& question : questions) welcome(question);
+  for (const UniqueFd& one : expected) EXPECT_EQ(welcome_of(one), Welcome::kYes);
+}
+
+bool is_over(const UniqueFd& socket) {
+  pollfd end{socket.get(), POLLRDHUP, 0};
+  return poll(&end, 1, 0) != 0;
+}
+
+/// A queue pair that has receives, and who sends to it.
+struct DatagramReceiver {
+  static constexpr std::uint32_t kReceives = 512;
+  WireVariable variable{"tcp"};
+  Node node;
+  Memory memory{node, 2 * kDatagramBytes};
+  Qp qp{node, {.type = IBV_QPT_UD, .depth = kReceives}};
+  FewDescriptors few;
+
+  explicit DatagramReceiver(std::uint32_t receives = kReceives) {
+    qp.get_ready();
+    post(receives);
+  }
+  void post(std::uint32_t receives) {
+    for (std::uint32_t i = 0; i < receives; ++i) ASSERT_EQ(qp.post_recv(memory.slice(0, 2 * kDatagramBytes), i), 0);
+  }
+  [[nodiscard]] std::vector<UniqueFd> senders(std::size_t count) const {
+    std::vector<UniqueFd> all(count);
+    for (UniqueFd& one : all) one = come_as_sender(qp.number());
+    return all;
+  }
+  void expect_datagrams(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(qp.next().status, IBV_WC_SUCCESS) << i;
+    EXPECT_TRUE(qp.poll().empty());
+  }
+};
+
+TEST(TcpSenders, StrangersTakeOnlySoManyDescriptors) {
+  DatagramReceiver receiver;
+  const std::vector<UniqueFd> strangers = receiver.senders(2 * kSenders);
+  for (std::size_t i = 0; i < strangers.size(); ++i) {
+    if (i < kSenders) {
+      ASSERT_TRUE(is_closed(strangers[i])) << i;
+    } else {
+      EXPECT_FALSE(is_over(strangers[i])) << i;
+    }
+  }
+  send_datagram(strangers.back());
+  receiver.expect_datagrams(1);
+}
+
+/// Any user of this host may connect, and say any address.
+TEST(TcpSenders, NobodyOfThisHostSendsUnderAnothersAddress) {
+  DatagramReceiver receiver;
+  const UniqueFd sender = come_as_sender(receiver.qp.number());
+  TcpDatagramAddress address;
+  address.is_global = 1;
+  address.source = gid_at(receiver.node, 0);
+  address.source.raw[15] ^= 1;
+  send_datagram(sender, 8, kUd.qkey, address);
+  address.source = gid_at(receiver.node, 1);
+  send_datagram(sender, 9, kUd.qkey, address);
+  address.is_global = 0;
+  address.source_lid = 0x1234;  // of no device here
+  send_datagram(sender, 10, kUd.qkey, address);
+  address.source_lid = 0;
+  send_datagram(sender, 11, kUd.qkey, address);
+  EXPECT_EQ(receiver.qp.next().byte_len, sizeof(ibv_grh) + 9);
+  EXPECT_EQ(receiver.qp.next().byte_len, sizeof(ibv_grh) + 11);
+}
+
+/// They share no memory, but an address handle to this host does not say whose process the target is.
+TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
+  constexpr uid_t kNobody = 65534;
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  const rdmacomm::testing::EnvironmentVariable usual(kTcpVariable, "");
+  Child sender([](Line line) {
+    ASSERT_EQ(setresgid(kNobody, kNobody, kNobody), 0);
+    ASSERT_EQ(setresuid(kNobody, kNobody, kNobody), 0);
+    Node node;
+    const Memory memory(node);
+    Qp qp(node, kUd);
+    qp.get_ready();
+    const Address here(node);
+    const Card target = line.receive();
+    for (std::uint64_t i = 1; i <= 2; ++i) {
+      ASSERT_EQ(qp.post(datagram(i, here, target.qpn), memory.slice(0, 7 + i)), 0);
+      EXPECT_EQ(qp.next().status, IBV_WC_SUCCESS);
+    }
+    (void)line.receive();  // they have come
+  });
+  Node node;
+  const Memory memory(node, 2 * kDatagramBytes);
+  Qp qp(node, kUd);
+  qp.get_ready();
+  for (std::uint64_t i = 1; i <= 2; ++i) ASSERT_EQ(qp.post_recv(memory.slice(0, 2 * kDatagramBytes), i), 0);
+  sender.line().send({.qpn = qp.number()});
+  EXPECT_EQ(qp.next().byte_len, sizeof(ibv_grh) + 8);
+  EXPECT_EQ(qp.next().byte_len, sizeof(ibv_grh) + 9);
+  sender.line().send({});
+  EXPECT_EQ(sender.wait(), 0);
+}
+
+TEST(TcpSenders, StrangersDoNotDisplaceWhoHasTheKey) {
+  DatagramReceiver receiver;
+  const std::vector<UniqueFd> friends = receiver.senders(kSenders / 2);
+  for (const UniqueFd& one : friends) send_datagram(one);
+  receiver.expect_datagrams(friends.size());
+  const std::vector<UniqueFd> strangers = receiver.senders(2 * kSenders);
+  send_datagram(strangers.back(), 8, kUd.qkey + 1);
+  for (const UniqueFd& one : friends) send_datagram(one);
+  receiver.expect_datagrams(friends.size());
+}
+
+/// What is sent before one goes is received, whoever comes then.
+TEST(TcpSenders, NothingIsLostOfMoreThanThereIsRoomFor) {
+  DatagramReceiver receiver;
+  constexpr std::size_t kMany = 4 * kSenders;
+  for (std::size_t i = 0; i < kMany; ++i) send_datagram(come_as_sender(receiver.qp.number()));
+  receiver.expect_datagrams(kMany);
+  std::vector<UniqueFd> senders;
+  for (std::size_t i = 0; i < 2 * kSenders; ++i) {
+    senders.push_back(come_as_sender(receiver.qp.number()));
+    send_datagram(senders.back());
+  }
+  receiver.expect_datagrams(senders.size());
+}
+
+/// Whose datagram waits for a receive is not sent away.
+TEST(TcpSenders, WhoseDatagramWaitsStays) {
+  constexpr std::chrono::milliseconds kWaits{200};  // it does so for 250 ms
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    DatagramReceiver receiver(0);
+    const auto begin = std::chrono::steady_clock::now();
+    const UniqueFd sender = come_as_sender(receiver.qp.number());
+    send_datagram(sender);
+    const std::vector<UniqueFd> strangers = receiver.senders(kSenders + 8);
+    EXPECT_FALSE(is_over(sender));
+    receiver.post(1);
+    if (std::chrono::steady_clock::now() - begin >= kWaits) continue;
+    return receiver.expect_datagrams(1);
+  }
+  GTEST_SKIP() << "too slow a machine";
+}
+
+TEST(TcpSenders, WhoIsSentAwayComesAgain) {
+  DatagramReceiver receiver;
+  Node node;
+  const Memory memory(node, 64);
+  Qp sender(node, kUd);
+  sender.get_ready();
+  const Address to(node);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(sender.post(datagram(1, to, receiver.qp.number()), memory.slice(0, 64)), 0);
+    EXPECT_EQ(sender.next().status, IBV_WC_SUCCESS);
+    receiver.expect_datagrams(1);
+    const std::vector<UniqueFd> others = receiver.senders(kSenders / 2);
+    for (const UniqueFd& one : others) send_datagram(one);
+    receiver.expect_datagrams(others.size());
+    const std::vector<UniqueFd> more = receiver.senders(kSenders / 2);
+    for (const UniqueFd& one : more) send_datagram(one);
+    receiver.expect_datagrams(more.size());
+  }
+}
+
+/// The buffer is small at first.
+TEST(TcpSenders, LongDatagramsBehindShortOnesAndBeforeThem) {
+  DatagramReceiver receiver;
+  for (const std::uint32_t first : {0U, 100U, 416U, 417U, 1000U, 4096U}) {
+    const UniqueFd sender = come_as_sender(receiver.qp.number());
+    for (const std::uint32_t bytes : {first, 4096U, 0U, 4096U, 1U}) {
+      send_datagram(sender, bytes, kUd.qkey + 1);  // nobody's
+      send_datagram(sender, bytes);
+      const ibv_wc wc = receiver.qp.next();
+      ASSERT_EQ(wc.status, IBV_WC_SUCCESS);
+      EXPECT_EQ(wc.byte_len, bytes + 40) << "after " << first;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test

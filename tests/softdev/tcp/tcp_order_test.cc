@@ -1,0 +1,142 @@
+// Between hosts one connection carries the requests of both ends, and the answers to them. What a peer reacts to is completed before
+// what it sends then, as with a NIC. The peer here is the test itself, so it decides what comes when.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "softdev/tcp/manual_scene.h"
+#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/verbs/raw_verbs.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+TEST(TcpOrder, WhatThePeerReactsToIsCompletedWithIt) {
+  ManualScene scene;
+  scene.post();
+  EXPECT_EQ(scene.next_request().done, 0U);
+  scene.send(1);
+  // A completion queue says nothing of the order of two queues; but where the message is there, so is the completion.
+  const ibv_wc first = scene.qp.next();
+  const ibv_wc second = first.opcode == IBV_WC_RECV ? scene.qp.poll(1).at(0) : scene.qp.next();
+  EXPECT_EQ(first.opcode + second.opcode, IBV_WC_SEND + IBV_WC_RECV);
+  scene.post();
+  (void)scene.next_request();
+  scene.answer(2);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
+}
+
+/// A READ is not done before its bytes are here, whatever is said.
+TEST(TcpOrder, WhoPassesAReadOverDoesNotFollowTheProtocol) {
+  ManualScene scene;
+  ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_READ, 4, 0, 0), scene.memory.slice(256, 8)), 0);
+  scene.post();
+  (void)hear<TcpRequest>(scene.connection);
+  (void)scene.next_request();
+  scene.send(2);
+  EXPECT_TRUE(is_closed(scene.connection));
+}
+
+TEST(TcpOrder, WhatIsNotCarriedOutIsNotWaitedFor) {
+  ManualScene scene;
+  scene.post();
+  (void)scene.next_request();
+  scene.send(0);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  scene.answer(1);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_SEND);
+}
+
+TEST(TcpOrder, WhoHasDoneMoreThanWasSentDoesNotFollowTheProtocol) {
+  ManualScene scene;
+  scene.post();
+  (void)scene.next_request();
+  scene.send(2);
+  EXPECT_TRUE(is_closed(scene.connection));
+}
+
+TEST(TcpOrder, ARequestSaysWhatWasCarriedOut) {
+  ManualScene scene;
+  scene.poll_in_vain();
+  scene.send(0);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  scene.post();
+  const auto first = hear<TcpAnswer>(scene.connection);
+  EXPECT_EQ(first.done, 1U) << "in an answer, or in the request";
+}
+
+/// Once it has failed, nothing that it still owes is waited for: the peer hears of the end.
+TEST(TcpOrder, AQueuePairInErrorOwesNothing) {
+  ManualScene scene;
+  scene.post();
+  (void)scene.next_request();
+  ASSERT_EQ(scene.qp.to_state(IBV_QPS_ERR), 0);
+  scene.send(1);
+  EXPECT_EQ(scene.next_answer().kind, TcpAnswer::kUnreachable);
+}
+
+/// An unreliable queue pair goes on after a fault of its own, and its peer has not counted the request that never went out.
+TEST(TcpOrder, ARequestThatNeverWentOutHasNoNumber) {
+  const WireVariable variable("tcp");
+  const QpSettings unreliable{.type = IBV_QPT_UC};
+  Pair pair(unreliable, unreliable);
+  const Memory local(pair.a_node);
+  const Memory remote(pair.b_node);
+  const ibv_send_wr write = rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), remote.mr->rkey);
+  ASSERT_EQ(pair.a.post(write, local.slice(0, 8)), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+  ibv_sge wrong = local.slice(0, 8);
+  wrong.lkey += 256;
+  ASSERT_EQ(pair.a.post(write, wrong), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_LOC_PROT_ERR);
+  ASSERT_EQ(pair.a.to_state(IBV_QPS_RTS), 0);
+  ASSERT_EQ(pair.a.post(write, local.slice(0, 8)), 0);
+  EXPECT_EQ(pair.a.next().status, IBV_WC_SUCCESS);
+}
+
+/// A message whose memory goes while it is sent cannot be finished, and no other request's bytes take the place of its own.
+TEST(TcpOrder, AMessageThatCannotBeFinishedEndsTheConnection) {
+  constexpr std::size_t kLong = 32U << 20;
+  constexpr std::size_t kNext = 12U << 20;
+  ManualScene scene;
+  Memory gone(scene.node, kLong, kAllRemote, true);
+  const Memory next(scene.node, kNext);
+  std::memset(next.data, 7, kNext);
+  ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_WRITE, 4, 0, 0), gone.slice(0, kLong)), 0);
+  ASSERT_EQ(scene.qp.post(rdma_request(IBV_WR_RDMA_WRITE, 5, 0, 0), next.slice(0, kNext)), 0);
+  EXPECT_EQ(hear<TcpRequest>(scene.connection).length, kLong);
+  std::vector<std::byte> rest(kLong);  // before: it is not to get that memory
+  munmap(gone.data, gone.size);
+  EXPECT_LT(recv(scene.connection.get(), rest.data(), rest.size(), MSG_WAITALL), static_cast<ssize_t>(kLong));
+  EXPECT_EQ(std::ranges::count(rest, std::byte{7}), 0);
+  ibv_wc wc = scene.qp.next();
+  while (wc.wr_id != 4) wc = scene.qp.next();  // its receives are flushed
+  EXPECT_EQ(wc.status, IBV_WC_LOC_PROT_ERR);
+  gone.mr.reset();
+  gone.data = nullptr;
+}
+
+/// An answer may wait until the application looks again. It is not to wait for that for ever.
+TEST(TcpOrder, AMessageIsAnsweredThoughNobodyPollsAgain) {
+  ManualScene scene;
+  scene.poll_in_vain();
+  scene.send(0);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  EXPECT_EQ(scene.next_answer().done, 1U);
+}
+
+TEST(TcpOrder, AMessageIsAnsweredBeforeItsQueuePairIsDestroyed) {
+  ManualScene scene;
+  scene.poll_in_vain();
+  scene.send(0);
+  EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+  scene.qp.qp.reset();
+  EXPECT_EQ(scene.next_answer().done, 1U);
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test

@@ -1,0 +1,90 @@
+// Between hosts who polls asks the sockets himself, and epoll is told of nothing meanwhile. When that ends, nothing may be lost of
+// what comes then, or could not be sent before.
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "softdev/tcp/manual_scene.h"
+#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/verbs/raw_verbs.h"
+
+namespace rdmacomm::softdev::test {
+namespace {
+
+/// What comes wakes the thread, unless the poll finds it first: then it sees that there are polls. So many messages come.
+constexpr std::uint32_t kMessages = 20;
+template <typename Between>
+void be_left_to_polls(ManualScene& scene, const Between& between) {
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    ASSERT_EQ(scene.qp.post_recv(scene.memory.slice(0, 64), 1), 0);
+    scene.poll_in_vain();
+    scene.send(0);
+    EXPECT_EQ(scene.qp.next().opcode, IBV_WC_RECV);
+    ASSERT_NO_FATAL_FAILURE(between());
+  }
+  scene.poll_in_vain();
+}
+
+TEST(TcpPolling, WhatComesWhenItHasEndedIsCarriedOut) {
+  ManualScene scene;
+  be_left_to_polls(scene, [] {});
+  scene.send(0);
+  while (scene.next_answer().done != kMessages + 1) continue;
+}
+
+/// More than sockets take: the rest goes when there is room, and by then only epoll tells of that.
+TEST(TcpPolling, WhatASocketHadNoRoomForGoesWhenItHasEnded) {
+  constexpr std::size_t kMuch = 64U << 20;
+  ManualScene scene;
+  Memory memory(scene.node, kMuch);
+  memory.fill(3);
+  ASSERT_EQ(scene.qp.post(send_request(3), memory.slice(0, kMuch)), 0);
+  EXPECT_EQ(hear<TcpRequest>(scene.connection).length, kMuch);
+  std::vector<std::byte> part(1U << 20);
+  std::size_t done = 0;
+  const auto read_on = [&] {
+    ASSERT_EQ(recv(scene.connection.get(), part.data(), part.size(), MSG_WAITALL), static_cast<ssize_t>(part.size()))
+        << "after " << done << " bytes";
+    ASSERT_EQ(std::memcmp(part.data(), memory.data + done, part.size()), 0);
+    done += part.size();
+  };
+  // Whoever reads nothing for kVanishedAfter has vanished, and all those polls may take longer.
+  ASSERT_NO_FATAL_FAILURE(be_left_to_polls(scene, read_on));
+  while (done < kMuch) ASSERT_NO_FATAL_FAILURE(read_on());
+}
+
+/// A signal handler that ends the process interrupts the thread that polls, nearly always while that has a lock.
+TEST(TcpPolling, AHandlerThatInterruptsAPollCanEndTheProcess) {
+  constexpr int kTimes = 4;
+  const auto end = [] {
+    alarm(30);  // for one that never ends
+    const WireVariable variable("tcp");
+    Pair pair;
+    struct sigaction action {};
+    action.sa_handler = [](int) { std::exit(3); };
+    sigaction(SIGUSR1, &action, nullptr);
+    static std::atomic<bool> polls{false};
+    std::thread sender([poller = pthread_self()] {
+      while (!polls) std::this_thread::yield();
+      pthread_kill(poller, SIGUSR1);
+    });
+    sender.detach();
+    for (std::uint64_t i = 0;; ++i) {
+      (void)pair.a.poll(1);
+      if (i == 10'000) polls = true;
+    }
+  };
+  for (int i = 0; i < kTimes; ++i) EXPECT_EXIT(end(), ::testing::ExitedWithCode(3), "") << i;
+}
+
+}  // namespace
+}  // namespace rdmacomm::softdev::test

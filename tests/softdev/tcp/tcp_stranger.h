@@ -1,0 +1,133 @@
+// tcp_stranger.h - soft0's protocol between hosts, spoken by hand: by a stranger, or by a peer that is slow or wrong.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/softdev/softdev.h"
+#include "softdev/shared/control_protocol.h"
+#include "softdev/shared/unix_packet.h"
+#include "softdev/tcp/tcp_protocol.h"
+#include "support/environment_variable.h"
+
+namespace rdmacomm::softdev::test {
+
+/// What contexts opened while it lives find in the variable.
+struct WireVariable : rdmacomm::testing::EnvironmentVariable {
+  explicit WireVariable(const char* value) : EnvironmentVariable(kTcpVariable, value) {}
+};
+
+/// What is sent goes at once; who waits at `socket` for longer than this gets an error.
+inline void prepare(const UniqueFd& socket) {
+  const int on = 1;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  const timeval patience{20, 0};
+  setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+}
+
+inline sockaddr_in loopback_port_of(std::uint32_t qpn) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(tcp_port_of(qpn));
+  return address;
+}
+
+/// A connection to the port of queue pair `qpn`, by somebody who knows the protocol; not valid: nobody listens.
+inline UniqueFd knock(std::uint32_t qpn) {
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = loopback_port_of(qpn);
+  prepare(socket);
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) socket.reset();
+  return socket;
+}
+
+template <typename Message>
+void say(const UniqueFd& socket, const Message& message) {
+  ASSERT_EQ(send(socket.get(), &message, sizeof(message), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(message)));
+}
+
+/// The next message; all zero where there is none.
+template <typename Message>
+Message hear(const UniqueFd& socket) {
+  Message message;
+  const ssize_t got = recv(socket.get(), &message, sizeof(message), MSG_WAITALL);
+  EXPECT_EQ(got, static_cast<ssize_t>(sizeof(message)));
+  return message;
+}
+
+/// To who has greeted.
+inline void welcome(const UniqueFd& socket) {
+  TcpWelcome yes;
+  yes.answer = Welcome::kYes;
+  say(socket, yes);
+}
+
+/// The answer to a greeting; kRefused where there is none.
+inline Welcome welcome_of(const UniqueFd& socket) {
+  TcpWelcome welcome;
+  const ssize_t got = recv(socket.get(), &welcome, sizeof(welcome), MSG_WAITALL);
+  return got == static_cast<ssize_t>(sizeof(welcome)) ? welcome.answer : Welcome::kRefused;
+}
+
+/// The answer to somebody who is expected, once the device has asked back whether it is the peer. While it asks for another connection, as
+/// for the peer's own, it answers "not yet".
+inline Welcome welcome_once_asked(UniqueFd& socket, const TcpGreeting& greeting) {
+  Welcome answer = Welcome::kNotYet;
+  while (answer == Welcome::kNotYet) {
+    socket = knock(greeting.target_qpn);
+    EXPECT_EQ(send(socket.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(greeting)));
+    answer = welcome_of(socket);
+  }
+  return answer;
+}
+
+/// Whether the other end closes, having said nothing more.
+inline bool is_closed(const UniqueFd& socket) {
+  std::byte byte{};
+  const ssize_t got = recv(socket.get(), &byte, 1, 0);
+  return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+/// A queue pair number whose port is the test's, which is so the peer.
+struct ManualPeer {
+  std::uint32_t number = 0;
+  UniqueFd name;  // of the block: no device gives its numbers out
+  UniqueFd listener;
+
+  /// Greater than all that other queue pairs have, or less.
+  enum class Place { kFirst, kLast };
+
+  explicit ManualPeer(Place place = Place::kLast) {
+    for (std::uint32_t i = 1; !listener && i < kQpnBlocks; ++i) {
+      const std::uint32_t block = place == Place::kFirst ? i : kQpnBlocks - i;
+      name = bind_to(block_socket_name(block));
+      if (!name) continue;
+      number = block << kQpnBlockBits;
+      listener.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const sockaddr_in address = loopback_port_of(number);
+      prepare(listener);
+      const int on = 1;
+      setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+      const bool mine = bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+      if (!mine || listen(listener.get(), 4) != 0) listener.reset();
+    }
+    ++number;
+  }
+  [[nodiscard]] UniqueFd accept() const {
+    UniqueFd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    prepare(socket);
+    EXPECT_TRUE(socket);
+    return socket;
+  }
+};
+
+}  // namespace rdmacomm::softdev::test
