@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "softdev/host/gid_table.h"
-#include "softdev/tcp/tcp_socket.h"
+#include "softdev/host/route.h"
 
 namespace rdmacomm::softdev {
 

@@ -9,7 +9,7 @@
 #include "softdev/common/device_limits.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/port_watch.h"
-#include "softdev/memory/mr_table.h"
+#include "softdev/shared/layout.h"
 
 namespace rdmacomm::softdev {
 
@@ -56,8 +56,8 @@ void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes
   attributes.max_sge_rd = kMaxSge;
   attributes.max_cq = kMaxQueuePairs;
   attributes.max_cqe = kMaxCompletions;
-  attributes.max_mr = MrTable::kEntries - 1;
-  attributes.max_mw = MrTable::kEntries - 1;
+  attributes.max_mr = kRegistrationEntries - 1;
+  attributes.max_mw = kRegistrationEntries - 1;
   attributes.max_pd = 1 << 24;
   attributes.max_qp_rd_atom = kMaxReadDepth;
   attributes.max_res_rd_atom = kMaxReadDepth * kMaxQueuePairs;

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "softdev/host/route.h"
 #include "softdev/host/soft_device.h"
-#include "softdev/tcp/tcp_socket.h"
 
 namespace rdmacomm::softdev {
 

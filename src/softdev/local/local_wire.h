@@ -8,10 +8,10 @@
 #include <span>
 
 #include "softdev/common/copier.h"
+#include "softdev/common/moved.h"
 #include "softdev/local/peer.h"
 #include "softdev/local/wire.h"
 #include "softdev/memory/known_registration.h"
-#include "softdev/tcp/tcp_socket.h"
 
 namespace rdmacomm::softdev {
 

@@ -65,7 +65,7 @@ struct Registration {
 /// Threads: any; entries() is read without a lock.
 class MrTable {
  public:
-  static constexpr std::uint32_t kEntries = 1U << kPlaceBits;
+  static constexpr std::uint32_t kEntries = kRegistrationEntries;
 
   /// Makes the table. false and errno: no memory, or no descriptor.
   [[nodiscard]] bool create();

@@ -35,6 +35,8 @@ inline constexpr std::uint32_t kWithIova = 1U << 30;
 /// Of a key, the place in the table: these bits, so looking it up is one index and one comparison. The others are drawn at random
 /// with the place, and the lower 8 are the caller's where it is a memory window of type 2.
 inline constexpr std::uint32_t kPlaceBits = 18;
+/// Entries of a table of registrations. One is never used: no key is 0.
+inline constexpr std::uint32_t kRegistrationEntries = 1U << kPlaceBits;
 [[nodiscard]] constexpr std::uint32_t place_of(std::uint32_t key) noexcept {
   return key >> 8 & ((1U << kPlaceBits) - 1);
 }

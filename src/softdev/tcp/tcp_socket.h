@@ -10,6 +10,8 @@
 #include <span>
 
 #include "rdmacomm/base/unique_fd.h"
+#include "softdev/common/moved.h"
+#include "softdev/host/route.h"
 #include "softdev/tcp/tcp_addresses.h"
 
 namespace rdmacomm::softdev {
@@ -17,14 +19,6 @@ namespace rdmacomm::softdev {
 /// Connecting, and everything that waits for a host which may be gone, is given this long at the least: TCP sends a lost packet
 /// again after 0.2 s, 0.6 s, 1.4 s and 3 s, the first one of a connection after 1 s and 3 s.
 inline constexpr std::chrono::milliseconds kVanishedAfter{5000};
-
-/// Which way the requests of a queue pair, or to a target of datagrams, go.
-struct Route {
-  bool by_memory = true;        ///< shared memory of one host; the rest says nothing then
-  ibv_gid source{};             ///< an address of this host, and
-  ibv_gid target{};             ///< one of the target's
-  std::uint32_t interface = 0;  ///< for addresses of one link only
-};
 
 /// Takes `port` of all addresses: nobody else gets it, and nobody is listened to. Not valid, and errno: EADDRINUSE, somebody has it,
 /// if only for connections that ended a moment ago.
@@ -43,11 +37,6 @@ void tcp_wake_after(int socket, int bytes) noexcept;
 /// less than that. A call holds the socket, and what acknowledges the bytes before, so that the next ones may go, waits until it ends.
 [[nodiscard]] std::size_t tcp_longest_send(int socket) noexcept;
 
-/// What came of sending or receiving without waiting.
-struct Moved {
-  std::size_t bytes = 0;
-  int error = 0;  ///< EAGAIN: no more for now; EPIPE: the connection is over; EFAULT: memory that is not there; others
-};
 /// longest  no more bytes than that by one call
 [[nodiscard]] Moved tcp_send(int socket, std::span<iovec> pieces, std::size_t longest = SIZE_MAX) noexcept;
 [[nodiscard]] Moved tcp_receive(int socket, std::span<iovec> pieces) noexcept;
