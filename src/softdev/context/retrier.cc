@@ -5,7 +5,6 @@
 
 #include "softdev/common/service_thread.h"
 #include "softdev/context/soft_context.h"
-#include "softdev/local/wire.h"
 #include "softdev/queues/soft_qp.h"
 
 namespace rdmacomm::softdev {
@@ -16,52 +15,6 @@ constexpr std::chrono::microseconds kLongestPause{1000};
 constexpr std::chrono::microseconds kStragglersPause{20'000};
 
 }  // namespace
-
-void TargetFinder::look_for_target_of(const std::shared_ptr<SoftQp>& qp) {
-  const std::scoped_lock lock(mutex_);
-  if (std::ranges::find(wanted_, qp, &Wanted::target_of) != wanted_.end()) return;
-  (void)want_locked({qp, {}});  // where that fails, the next retry asks again
-}
-
-bool TargetFinder::make(const std::shared_ptr<LaterSearch>& search) {
-  const std::scoped_lock lock(mutex_);
-  return want_locked({nullptr, search});
-}
-
-bool TargetFinder::want_locked(Wanted wanted) {
-  if (stopping_) return false;
-  if (!thread_.joinable() && start_service_thread(thread_, "soft0-find", [this] { run(); }) != 0) return false;
-  wanted_.push_back(std::move(wanted));
-  changed_.notify_one();
-  return true;
-}
-
-void TargetFinder::stop() {
-  {
-    const std::scoped_lock lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
-  wanted_.clear();
-}
-
-void TargetFinder::run() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !wanted_.empty(); });
-    if (stopping_) return;
-    const Wanted first = wanted_.front();
-    lock.unlock();
-    if (first.target_of != nullptr) {
-      first.target_of->find_target();
-    } else if (const auto search = first.search.lock()) {
-      search->run();
-    }
-    lock.lock();
-    wanted_.pop_front();
-  }
-}
 
 int Retrier::start() {
   return start_service_thread(thread_, "soft0-retry", [this] { run(); });
@@ -90,7 +43,7 @@ bool Retrier::retry_all() {
   for (const auto& qp : context_.queue_pairs().all()) {
     qp->fail_if_requested();
     if (!qp->needs_retries()) continue;
-    if (!qp->retry_pending()) finder_.look_for_target_of(qp);
+    if (!qp->retry_pending()) finder_.look_for_target_of(qp, [qp] { qp->find_target(); });
     waiting = waiting || qp->needs_retries();
   }
   return waiting;

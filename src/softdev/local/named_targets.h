@@ -6,8 +6,8 @@
 #include <map>
 #include <memory>
 
-#include "softdev/context/retrier.h"
 #include "softdev/local/local_wire.h"
+#include "softdev/local/target_finder.h"
 #include "softdev/local/wire.h"
 
 namespace rdmacomm::softdev {

@@ -1,0 +1,57 @@
+#include "softdev/local/target_finder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "softdev/common/service_thread.h"
+#include "softdev/local/wire.h"
+
+namespace rdmacomm::softdev {
+
+void TargetFinder::look_for_target_of(std::shared_ptr<const void> owner, std::function<void()> find) {
+  const std::scoped_lock lock(mutex_);
+  if (std::ranges::find(wanted_, owner, &Wanted::owner) != wanted_.end()) return;
+  (void)want_locked({std::move(owner), std::move(find), {}});  // where that fails, the next retry asks again
+}
+
+bool TargetFinder::make(const std::shared_ptr<LaterSearch>& search) {
+  const std::scoped_lock lock(mutex_);
+  return want_locked({nullptr, nullptr, search});
+}
+
+bool TargetFinder::want_locked(Wanted wanted) {
+  if (stopping_) return false;
+  if (!thread_.joinable() && start_service_thread(thread_, "soft0-find", [this] { run(); }) != 0) return false;
+  wanted_.push_back(std::move(wanted));
+  changed_.notify_one();
+  return true;
+}
+
+void TargetFinder::stop() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+  wanted_.clear();
+}
+
+void TargetFinder::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !wanted_.empty(); });
+    if (stopping_) return;
+    const Wanted first = wanted_.front();
+    lock.unlock();
+    if (first.find != nullptr) {
+      first.find();
+    } else if (const auto search = first.search.lock()) {
+      search->run();
+    }
+    lock.lock();
+    wanted_.pop_front();
+  }
+}
+
+}  // namespace rdmacomm::softdev
