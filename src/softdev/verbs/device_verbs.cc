@@ -52,7 +52,7 @@ void free_device_list(ibv_device** list) {
 }
 
 ibv_context* open_device(ibv_device* device) {
-  SoftContext* context = SoftContext::open(static_cast<SoftDevice*>(device)->shared_from_this());
+  SoftContext* context = SoftContext::open(static_cast<SoftDevice*>(device)->shared_from_this(), set_verbs);
   return context == nullptr ? nullptr : context->verbs();
 }
 

@@ -24,6 +24,8 @@ T* fail(int error) {
 ibv_device** list_devices(std::span<const DeviceIdentity> identities);
 ibv_device** get_device_list(int* count);
 void free_device_list(ibv_device** list);
+/// As SoftContext::SetVerbs.
+void set_verbs(verbs_context& context);
 ibv_context* open_device(ibv_device* device);
 int close_device(ibv_context* context);
 int query_device(ibv_context* context, ibv_device_attr* attributes);

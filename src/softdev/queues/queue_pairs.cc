@@ -1,0 +1,111 @@
+#include "softdev/queues/queue_pairs.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <utility>
+
+#include "softdev/host/gid_table.h"
+#include "softdev/local/peer.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/shared/unix_packet.h"
+#include "softdev/tcp/tcp_protocol.h"
+#include "softdev/tcp/tcp_socket.h"
+
+namespace rdmacomm::softdev {
+
+bool QueuePairs::take_block_locked(Reach reach, UniqueFd& listener) {
+  // Anywhere but block 0, whose numbers 0 and 1 mean something else in InfiniBand.
+  std::uint32_t block = std::random_device{}() % (kQpnBlocks - 1) + 1;
+  for (std::uint32_t tries = 0; tries < kQpnBlocks; ++tries) {
+    const std::uint32_t first = block << kQpnBlockBits;
+    UniqueFd port = reach == Reach::kName ? UniqueFd() : tcp_hold(tcp_port_of(first));
+    // Where there is no network, and so no port, there is still this host.
+    const bool is_free = reach == Reach::kName || port || errno != EADDRINUSE;
+    if (is_free) listener = listen_at(block_socket_name(block));
+    // One of this user's may have the name without the port: its numbers are not given out twice.
+    const bool by_port = !listener && reach == Reach::kPort && port && Peer::is_another_users(first);
+    if (is_free && (listener || by_port)) {
+      blocks_.push_back({block, std::move(port), device_guid(0), listener.valid()});
+      return true;
+    }
+    if (errno != EADDRINUSE && reach != Reach::kPort) return false;
+    block = block % (kQpnBlocks - 1) + 1;
+  }
+  errno = EADDRINUSE;
+  return false;
+}
+
+/// Somebody who has all ports keeps nobody from using this host's memory, and somebody who has all names, from being reached by TCP.
+bool QueuePairs::take_any_block_locked(bool with_port, UniqueFd& listener) {
+  if (!with_port) return take_block_locked(Reach::kName, listener);
+  for (const Reach reach : {Reach::kNameAndPort, Reach::kName, Reach::kPort}) {
+    if (take_block_locked(reach, listener)) return true;
+    if (errno != EADDRINUSE) return false;
+  }
+  return false;
+}
+
+std::uint32_t QueuePairs::take_number(bool with_port, UniqueFd& listener) {
+  constexpr std::uint32_t kPerBlock = 1U << kQpnBlockBits;
+  const std::scoped_lock lock(mutex_);
+  if (by_number_.size() >= blocks_.size() * kPerBlock) {
+    if (!take_any_block_locked(with_port, listener)) return 0;
+  }
+  const auto numbers = static_cast<std::uint32_t>(blocks_.size() * kPerBlock);
+  for (;;) {
+    const std::uint32_t at = next_++ % numbers;
+    const std::uint32_t qpn = blocks_[at / kPerBlock].number << kQpnBlockBits | at % kPerBlock;
+    if (by_number_.emplace(qpn, nullptr).second) return qpn;
+  }
+}
+
+UniqueFd QueuePairs::take_port(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number);
+  if (found == blocks_.end() || found->host != device_guid(0)) return UniqueFd();
+  return std::move(found->port);
+}
+
+void QueuePairs::insert(const std::shared_ptr<SoftQp>& qp) {
+  const std::scoped_lock lock(mutex_);
+  by_number_[qp->qp_base.qp_num] = qp;
+}
+
+std::shared_ptr<SoftQp> QueuePairs::remove(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = by_number_.find(qpn);
+  if (found == by_number_.end()) return nullptr;
+  auto qp = std::move(found->second);
+  by_number_.erase(found);
+  return qp;
+}
+
+std::shared_ptr<SoftQp> QueuePairs::find(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = by_number_.find(qpn);
+  return found == by_number_.end() ? nullptr : found->second;
+}
+
+bool QueuePairs::owns(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  return std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number) != blocks_.end();
+}
+
+bool QueuePairs::has_name(std::uint32_t qpn) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number);
+  return found != blocks_.end() && found->has_name;
+}
+
+std::vector<std::shared_ptr<SoftQp>> QueuePairs::all() {
+  const std::scoped_lock lock(mutex_);
+  std::vector<std::shared_ptr<SoftQp>> found;
+  found.reserve(by_number_.size());
+  for (const auto& [qpn, qp] : by_number_) {
+    if (qp != nullptr) found.push_back(qp);
+  }
+  return found;
+}
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,54 @@
+// queue_pairs.h - the queue pairs of a context by number, and the numbers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "rdmacomm/base/unique_fd.h"
+
+namespace rdmacomm::softdev {
+
+class SoftQp;
+
+/// The queue pairs of a context by number, and the numbers.
+/// Threads: any.
+class QueuePairs {
+ public:
+  /// A number nobody on this host has; 0 and errno: EADDRINUSE, all are other processes'. `listener` is valid where a new block of numbers
+  /// was taken: it must be served. `with_port`: other hosts are to reach it.
+  [[nodiscard]] std::uint32_t take_number(bool with_port, UniqueFd& listener);
+  /// The port of the number's block, which nobody else gets: for who will listen there. Not valid: it could not be taken, was given
+  /// out before, or is another network namespace's than the caller's.
+  [[nodiscard]] UniqueFd take_port(std::uint32_t qpn);
+  void insert(const std::shared_ptr<SoftQp>& qp);
+  /// Forgets the queue pair, and keeps it alive for the caller.
+  [[nodiscard]] std::shared_ptr<SoftQp> remove(std::uint32_t qpn);
+  [[nodiscard]] std::shared_ptr<SoftQp> find(std::uint32_t qpn);
+  /// Whether the number is one of this context's, given out or not.
+  [[nodiscard]] bool owns(std::uint32_t qpn);
+  /// Whether other processes of this host find the number by the name of its block. Else another user has taken the name, and
+  /// they find it by its port alone.
+  [[nodiscard]] bool has_name(std::uint32_t qpn);
+  [[nodiscard]] std::vector<std::shared_ptr<SoftQp>> all();
+
+ private:
+  struct Block {
+    std::uint32_t number;
+    UniqueFd port;
+    std::uint64_t host;  ///< where the port is: device_guid()
+    bool has_name;
+  };
+  enum class Reach : std::uint8_t { kNameAndPort, kName, kPort };
+  bool take_block_locked(Reach reach, UniqueFd& listener);
+  bool take_any_block_locked(bool with_port, UniqueFd& listener);
+
+  std::mutex mutex_;
+  std::map<std::uint32_t, std::shared_ptr<SoftQp>> by_number_;
+  std::vector<Block> blocks_;
+  std::uint32_t next_ = 0;  // counts through all numbers of all blocks, so that numbers are reused late
+};
+
+}  // namespace rdmacomm::softdev

@@ -1,0 +1,82 @@
+// The table of verbs that programs call through an ibv_context.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "softdev/queues/soft_cq.h"
+#include "softdev/queues/soft_qp.h"
+#include "softdev/queues/soft_srq.h"
+#include "softdev/verbs/soft_verbs.h"
+
+namespace rdmacomm::softdev {
+namespace {
+
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  return SoftQp::from(qp).post_send(wr, bad);
+}
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  return SoftQp::from(qp).post_recv(wr, bad);
+}
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  return SoftSrq::from(srq).post_recv(wr, bad);
+}
+int poll_cq(ibv_cq* cq, int count, ibv_wc* wc) {
+  return SoftCq::from(cq).poll(count, wc);
+}
+int req_notify_cq(ibv_cq* cq, int solicited_only) {
+  return SoftCq::from(cq).arm(solicited_only != 0);
+}
+
+// What <infiniband/verbs.h> calls through the verbs_context around an ibv_context. The caller's structures may be of an
+// older or newer release: shorter or longer than these.
+
+template <typename Attributes>
+void copy_of_any_size(const Attributes& whole, Attributes* to, std::size_t size) {
+  std::memset(static_cast<void*>(to), 0, size);
+  std::memcpy(static_cast<void*>(to), &whole, std::min(size, sizeof(whole)));
+}
+
+int query_port_of_any_size(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes, std::size_t size) {
+  ibv_port_attr whole{};
+  const int error = query_port(context, port, &whole);
+  if (error == 0) copy_of_any_size(whole, attributes, size);
+  return error;
+}
+
+int query_device_of_any_size(ibv_context* context, const ibv_query_device_ex_input* input,
+                             ibv_device_attr_ex* attributes, std::size_t size) {
+  if (input != nullptr && input->comp_mask != 0) return EINVAL;
+  if (size < sizeof(ibv_device_attr)) return EINVAL;
+  ibv_device_attr_ex whole{};
+  const int error = query_device_ex(context, &whole);
+  if (error == 0) copy_of_any_size(whole, attributes, size);
+  return error;
+}
+
+}  // namespace
+
+void set_verbs(verbs_context& context) {
+  context.context.ops.post_send = post_send;
+  context.context.ops.post_recv = post_recv;
+  context.context.ops.post_srq_recv = post_srq_recv;
+  context.context.ops.poll_cq = poll_cq;
+  context.context.ops.req_notify_cq = req_notify_cq;
+  context.context.ops.alloc_mw = alloc_mw;
+  context.context.ops.bind_mw = bind_mw;
+  context.context.ops.dealloc_mw = dealloc_mw;
+  context.query_port = query_port_of_any_size;
+  context.query_device_ex = query_device_of_any_size;
+  context.query_rt_values = query_rt_values;
+  context.create_cq_ex = create_cq_ex;
+  context.create_qp_ex = create_qp_ex;
+  context.open_xrcd = open_xrcd;
+  context.close_xrcd = close_xrcd;
+  context.create_srq_ex = create_srq_ex;
+  context.get_srq_num = get_srq_num;
+  context.open_qp = open_qp;
+  context.alloc_parent_domain = alloc_parent_domain;
+  context.alloc_td = alloc_td;
+  context.dealloc_td = dealloc_td;
+}
+
+}  // namespace rdmacomm::softdev
