@@ -26,6 +26,25 @@ LAYERS = {
     "stream": ["base", "memory", "channel", "endpoint"],
 }
 
+# Rooms: the folders of a layer, from the bottom up, with the rooms that a file of each may include besides its own. A layer that is
+# listed here has no source files outside of its rooms.
+ROOMS = {
+    "softdev": {
+        "common": [],
+        "shared": [],
+        "host": ["common", "shared"],
+        "memory": ["common", "shared"],
+        "local": ["common", "shared", "host", "memory"],
+        "tcp": ["common", "shared", "host", "memory", "local"],
+        "queues": ["common", "shared", "host", "memory", "local", "tcp"],
+        "context": ["common", "shared", "host", "memory", "local", "tcp", "queues"],
+        "verbs": ["common", "shared", "host", "memory", "local", "tcp", "queues", "context"],
+        "preload": ["host", "context", "verbs"],
+    },
+}
+# What the rooms are tied together by. Headers below know them by name only, so .cc files may include them from anywhere.
+ROOMS_TIED_BY = ("softdev/context/soft_context.h", "softdev/queues/soft_qp.h")
+
 # Where errno may be read. base/ holds the helpers for files and sockets, verbs/call.h those for verbs; softdev is
 # a device: it implements the verbs, whose contract is to *set* errno.
 ERRNO_ALLOWED = ("base/", "softdev/", "verbs/call.h")
@@ -78,6 +97,22 @@ def check_includes(where, line_number, line, layer):
         yield f"{here}: layer {layer} includes layer {target}; allowed: {allowed}"
 
 
+def check_rooms(where, line_number, line, layer, in_layer):
+    """An include of another room of the same layer goes downwards."""
+    match = INCLUDE.match(line)
+    parts = match.group(2).split("/") if match else []
+    if layer not in ROOMS or len(parts) < 3 or parts[0] != layer or parts[1] not in ROOMS[layer]:
+        return
+    room = in_layer.split("/")[1]
+    target = parts[1]
+    if target == room or target in ROOMS[layer].get(room, []):
+        return
+    if match.group(2) in ROOMS_TIED_BY and in_layer.endswith(".cc"):
+        return
+    allowed = ", ".join(ROOMS[layer].get(room, [])) or "none"
+    yield f"{where}:{line_number}: room {layer}/{room} includes room {target}; allowed: {allowed}"
+
+
 def check_code(where, line_number, line, code, layer, in_layer):
     """`code` is `line` without what its literals say."""
     here = f"{where}:{line_number}"
@@ -100,9 +135,12 @@ def check_file(root, path, layer):
         yield f"{where}:1: no #pragma once"
     if path.suffix == ".h" and where.startswith("include/") and f"\n// Layer: {layer}." not in text:
         yield f'{where}:1: the head of the file does not say "Layer: {layer}."'
+    if layer in ROOMS and where.startswith("src/") and in_layer.split("/")[1] not in ROOMS[layer]:
+        yield f"{where}:1: lies in no room of layer {layer}; there are: {', '.join(ROOMS[layer])}"
     lines = zip(blanked(text, "/").splitlines(), blanked(text, "/\"'").splitlines())
     for number, (line, code) in enumerate(lines, 1):
         yield from check_includes(where, number, line, layer)
+        yield from check_rooms(where, number, line, layer, in_layer)
         yield from check_code(where, number, line, code, layer, in_layer)
 
 
@@ -123,13 +161,20 @@ def check_cmake(root):
 
 
 def check_law():
-    """LAYERS itself names lower layers only."""
+    """LAYERS and ROOMS themselves name lower ones only."""
     seen = []
     for name, depends in LAYERS.items():
         for depend in depends:
             if depend not in seen:
                 yield f"tools/check_layers.py:1: layer {name} depends on {depend}, which is not below it"
         seen.append(name)
+    for layer, rooms in ROOMS.items():
+        below = []
+        for room, depends in rooms.items():
+            for depend in depends:
+                if depend not in below:
+                    yield f"tools/check_layers.py:1: room {layer}/{room} depends on {depend}, which is not below it"
+            below.append(room)
 
 
 def check_umbrella(root):

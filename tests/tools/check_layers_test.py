@@ -57,12 +57,30 @@ class CheckLayers(unittest.TestCase):
         self.write("src/base/bad.cc", '#include "rdmacomm/verbs/api.h"\n')
         self.assert_caught("src/base/bad.cc:1", "layer base includes layer verbs")
 
+    def test_upward_include_between_rooms(self):
+        self.write("src/softdev/host/bad.cc", '#include "softdev/shared/layout.h"\n#include "softdev/tcp/tcp_wire.h"\n')
+        self.assert_caught("src/softdev/host/bad.cc:2", "room softdev/host includes room tcp; allowed: common, shared")
+
+    def test_rooms_beside_each_other_do_not_include_each_other(self):
+        self.write("src/softdev/memory/bad.cc", '#include "softdev/host/gid_table.h"\n')
+        self.assert_caught("room softdev/memory includes room host")
+
+    def test_what_ties_rooms_together_is_for_source_files_only(self):
+        self.write("src/softdev/tcp/good.cc", '#include "softdev/context/soft_context.h"\n')
+        self.assert_clean()
+        self.write("src/softdev/tcp/bad.h", '#pragma once\n#include "softdev/context/soft_context.h"\n')
+        self.assert_caught("src/softdev/tcp/bad.h:2", "room softdev/tcp includes room context")
+
+    def test_a_file_outside_of_the_rooms(self):
+        self.write("src/softdev/new.cc", "")
+        self.assert_caught("src/softdev/new.cc:1", "lies in no room of layer softdev")
+
     def test_upward_include_by_private_path(self):
-        self.write("src/softdev/bad.cc", '\n#include "device/private.h"\n')
-        self.assert_caught("src/softdev/bad.cc:2", "layer softdev includes layer device")
+        self.write("src/softdev/host/bad.cc", '\n#include "device/private.h"\n')
+        self.assert_caught("src/softdev/host/bad.cc:2", "layer softdev includes layer device")
 
     def test_upward_include_in_angle_brackets(self):
-        self.write("src/softdev/bad.cc", "#include <rdmacomm/memory/rdma_buffer.h>\n")
+        self.write("src/softdev/host/bad.cc", "#include <rdmacomm/memory/rdma_buffer.h>\n")
         self.assert_caught("layer softdev includes layer memory")
 
     def test_layer_below_that_is_not_listed(self):
@@ -92,7 +110,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_errno(self):
         self.header("verbs", "call.h", "inline int f() { return errno; }")
-        self.write("src/softdev/a.cc", "void f() { errno = 3; }\n")
+        self.write("src/softdev/host/a.cc", "void f() { errno = 3; }\n")
         self.assert_clean()
         self.write("src/memory/bad.cc", "int f() { return errno; }\n")
         self.assert_caught("src/memory/bad.cc:1", "errno")
