@@ -12,6 +12,7 @@
 #include "rdmacomm/session/server_session.h"
 #include "support/arrivals.h"
 #include "support/client_domain.h"
+#include "support/client_errors.h"
 #include "support/cpu.h"
 #include "support/guest_places.h"
 
@@ -254,6 +255,7 @@ Status run_server(const ServerOptions& options) {
   if (Status started = session->start(); !started.ok()) return started;
   options.listening(session->port());
   const programs::TickClock clock;
+  programs::ClientErrors errors;
   const bool one_cpu = programs::two_cpus().second < 0;
   for (;;) {
     const auto endpoint = session->arrivals.next();
@@ -273,8 +275,10 @@ Status run_server(const ServerOptions& options) {
     if (run.outcome.ok()) {
       std::cout << "served " << endpoint->peer() << std::endl;
     } else {
-      programs::say(run.outcome.message() +
-                    (options.connection.keep_serving ? "" : "; it had ordered nothing: the next client is waited for"));
+      errors.tell(
+          endpoint->peer(),
+          run.outcome.message() +
+              (options.connection.keep_serving ? "" : "; it had ordered nothing: the next client is waited for"));
     }
   }
 }

@@ -86,14 +86,11 @@ class Connections::Server final : public LinkSession<ServerSession> {
     RDMACOMM_VLOG(1) << "no endpoint for " << peer << ": " << why.message();
     if (const auto link = take_admitted(handshake_of(peer))) all_.forget(*link);
     if (why.code != Errc::kIncompatiblePeer) return;
-    const auto untold = [&] {
+    const auto line = [&] {
       const std::lock_guard lock(mutex_);
-      return refusals_.due(handshake_of(peer), RefusalPace::Clock::now());
+      return refusals_.line(handshake_of(peer), peer + ": " + why.context, programs::HostPace::Clock::now());
     }();
-    if (!untold) return;
-    const std::string more = *untold == 0 ? "" : "; and " + std::to_string(*untold) + " more from there lately";
-    all_.parts_.happenings->put(
-        {.kind = Happening::Kind::kMisfit, .status = make_error(why.code, peer + ": " + why.context + more)});
+    if (line) all_.parts_.happenings->put({.kind = Happening::Kind::kMisfit, .status = make_error(why.code, *line)});
   }
 
  private:
@@ -107,7 +104,7 @@ class Connections::Server final : public LinkSession<ServerSession> {
   Connections& all_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Link>> admitted_;  // by handshake, while that goes on
-  RefusalPace refusals_;
+  programs::HostPace refusals_;
 };
 
 /// The way to one other node.

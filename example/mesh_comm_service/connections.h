@@ -16,11 +16,11 @@
 #include "mesh_comm_service/inbound.h"
 #include "mesh_comm_service/outbound.h"
 #include "mesh_comm_service/pending_handshakes.h"
-#include "mesh_comm_service/refusal_pace.h"
 #include "mesh_comm_service/terms.h"
 #include "rdmacomm/adapter/adapter_config.h"
 #include "rdmacomm/session/client_session.h"
 #include "rdmacomm/session/server_session.h"
+#include "support/host_pace.h"
 #include "support/mode_flags.h"
 
 namespace rdmacomm::mesh {

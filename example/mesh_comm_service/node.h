@@ -14,6 +14,7 @@
 #include "mesh_comm_service/peer.h"
 #include "rdmacomm/base/descriptor_set.h"
 #include "support/connection_flags.h"
+#include "support/host_pace.h"
 #include "support/mode_flags.h"
 #include "support/tick_clock.h"
 
@@ -83,7 +84,7 @@ class Node {
   void handle(Happening happening);
   void welcome(Peer& peer, Happening& happening);
   void connected(Peer& peer, Happening& happening);
-  [[nodiscard]] bool is_second(const Peer& peer, const EndPoint& endpoint) const;
+  [[nodiscard]] bool is_second(const Peer& peer, const EndPoint& endpoint);
   bool introduce(Peer& peer, const EndPoint& endpoint);
   void refused(const Status& why);
   void connect_to(Peer& peer);
@@ -129,7 +130,8 @@ class Node {
   Phase phase_ = Phase::kConnecting;
   Status outcome_;
   Status corruption_;
-  std::vector<Peer> peers_;  // by rank, without this one
+  programs::HostPace seconds_;  // for the lines about second nodes
+  std::vector<Peer> peers_;     // by rank, without this one
   std::vector<int> has_mail_;
   Deadline read_all_mail_ = Deadline::after({});
   Deadline connected_by_ = Deadline::never();

@@ -65,7 +65,7 @@ void Node::connect_to(Peer& peer) {
 
 /// Whether it is of another process that says that it is this node, while the first one is there: both were in the handshake
 /// at the same time. As Connections decides it otherwise.
-bool Node::is_second(const Peer& peer, const EndPoint& endpoint) const {
+bool Node::is_second(const Peer& peer, const EndPoint& endpoint) {
   const auto introduction = Introduction::decode(endpoint.peer_private_data());
   const bool other =
       introduction && peer.now.introduction && peer.now.introduction->incarnation != introduction->incarnation;
@@ -74,7 +74,9 @@ bool Node::is_second(const Peer& peer, const EndPoint& endpoint) const {
   const bool was_first = peer.now.from && peer.now.from->alive() &&
                          (connections_->is_of_known_host(*peer.now.from) || !connections_->is_of_known_host(endpoint));
   if (!reached && !was_first) return false;
-  say("refused a second " + name_of(peer) + ": " + endpoint.peer());
+  const auto line = seconds_.line(endpoint.peer(), "refused a second " + name_of(peer) + ": " + endpoint.peer(),
+                                  programs::HostPace::Clock::now());
+  if (line) say(*line);
   return true;
 }
 

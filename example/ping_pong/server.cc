@@ -19,6 +19,7 @@
 #include "rdmacomm/session/server_session.h"
 #include "support/arrivals.h"
 #include "support/client_domain.h"
+#include "support/client_errors.h"
 #include "support/guest_places.h"
 #include "support/peer_loss.h"
 #include "support/sizes.h"
@@ -306,7 +307,7 @@ class Servers {
       });
     } catch (const std::system_error& error) {  // no more threads for this user: others go on
       threads_.pop_back();
-      programs::say(endpoint->peer() + " is not served: cannot start a thread: " + error.what());
+      errors_.tell(endpoint->peer(), endpoint->peer() + " is not served: cannot start a thread: " + error.what());
       endpoint->connector().refuse(make_error(error.code(), "the server cannot start a thread"));
       (void)endpoint->close();
       session_.forget(*endpoint);
@@ -335,8 +336,9 @@ class Servers {
       outcome_ = std::move(run.outcome);
       session_.arrivals.stop();
     } else if (!run.outcome.ok()) {
-      programs::say(run.outcome.message() +
-                    (keep_serving_ ? "" : "; it had asked for nothing: the next client is waited for"));
+      errors_.tell(
+          endpoint.peer(),
+          run.outcome.message() + (keep_serving_ ? "" : "; it had asked for nothing: the next client is waited for"));
     } else {
       std::cout << "served " << endpoint.peer() << std::endl;
     }
@@ -344,6 +346,7 @@ class Servers {
 
   PingPongServer& session_;
   const bool keep_serving_;
+  programs::ClientErrors errors_;
   std::list<Server> threads_;
   std::mutex mutex_;
   std::optional<Status> outcome_;

@@ -11,7 +11,9 @@
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/checksum.h"
+#include "support/client_errors.h"
 #include "support/guest_places.h"
+#include "support/host_pace.h"
 #include "support/listening_text.h"
 #include "support/peer_loss.h"
 #include "support/program.h"
@@ -75,13 +77,23 @@ class Door final : public ServerSession {
     const std::lock_guard lock(mutex_);
     if (sender_.address == endpoint.connector().peer_address()) wake_.signal();
   }
-  /// The sender's first byte has come: it is the one of this run, and all others are refused.
+  /// Names a sender that has connected, at the pace of HostPace: it can be anyone who reaches the port.
+  void name(const EndPoint& sender) {
+    if (!flags_.verbose) return;
+    const auto line = names_.line(sender.peer(), name_text(sender), programs::HostPace::Clock::now());
+    named_ = line.has_value();
+    if (line) programs::say(*line);
+  }
+  /// The sender's first byte has come: it is the one of this run, which is named in any case, and all others are refused.
   /// Returns  kTimeout: it has been told before to give way
-  Status take() {
-    const std::lock_guard lock(mutex_);
-    if (!places_.keep(*sender_.guest)) return make_error(Errc::kTimeout, "it was told to give way to another one");
-    sender_.taken = true;
-    places_.close();
+  Status take(const EndPoint& sender) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!places_.keep(*sender_.guest)) return make_error(Errc::kTimeout, "it was told to give way to another one");
+      sender_.taken = true;
+      places_.close();
+    }
+    if (flags_.verbose && !named_) programs::say(name_text(sender));
     return {};
   }
   /// The sender has gone, and another one may take its place.
@@ -98,6 +110,8 @@ class Door final : public ServerSession {
   }
 
  private:
+  static std::string name_text(const EndPoint& sender) { return "the sender is " + sender.peer(); }
+
   /// Who has the place.
   struct Sender {
     std::string address = {};
@@ -133,6 +147,8 @@ class Door final : public ServerSession {
   programs::GuestPlaces places_;
   const PipeFlags& flags_;
   const StopEvent& wake_;
+  programs::HostPace names_;  // this and the next: of the thread that waits for senders
+  bool named_ = false;
   std::mutex mutex_;
   Sender sender_;
 };
@@ -337,7 +353,7 @@ Status receive_from(const std::shared_ptr<EndPoint>& sender, const ReceiverOptio
                        Deadline::after(options.flags.connection.session.tcp.handshake_timeout).sooner(begins_by));
   if (!stream) return programs::explained(*sender, stream.status());
   Receiver receiver(
-      options, terms, door.device(), sender, std::move(*stream), output, wake, [&door] { return door.take(); },
+      options, terms, door.device(), sender, std::move(*stream), output, wake, [&] { return door.take(*sender); },
       begins_by);
   Status outcome = receiver.run();
   received = receiver.has_received();
@@ -361,16 +377,18 @@ Status run_receiver(const ReceiverOptions& options) {
   if (options.listening) options.listening(door->port());
   programs::say(programs::listening_text(options.flags.connection.session.address.host, door->port()));
   const Deadline deadline = options.timeout ? Deadline::after(*options.timeout) : Deadline::never();
+  programs::ClientErrors errors;
   for (;;) {
     const auto sender = wait_for_sender(*door, options.timeout, deadline, output);
     if (!sender) return sender.error();
-    if (options.flags.verbose) programs::say("the sender is " + (*sender)->peer());
+    door->name(**sender);
     bool received = false;
     Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, deadline, received);
     if (received || !(is_senders_fault(outcome.code()) || door->has_given_way())) return outcome;
-    programs::say((door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
-                                         : programs::reason_text(outcome)) +
-                  "; it had sent nothing: the next sender is waited for");
+    errors.tell((*sender)->peer(),
+                (door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
+                                       : programs::reason_text(outcome)) +
+                    "; it had sent nothing: the next sender is waited for");
     (void)(*sender)->close();
     door->wait_for_another(**sender);
   }

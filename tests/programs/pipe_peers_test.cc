@@ -9,6 +9,7 @@
 #include <cstring>
 #include <future>
 #include <numeric>
+#include <sstream>
 
 #include "pipes/block_store.h"
 #include "pipes/outlets.h"
@@ -44,11 +45,12 @@ struct RunningReceiver {
   explicit RunningReceiver(const std::vector<HostPort>& forward = {},
                            std::chrono::milliseconds handshake = std::chrono::seconds(20),
                            std::chrono::milliseconds rest = std::chrono::hours(1),
-                           std::chrono::milliseconds timeout = std::chrono::seconds(20))
+                           std::chrono::milliseconds timeout = std::chrono::seconds(20), bool verbose = false)
       : null(::open("/dev/null", O_WRONLY | O_CLOEXEC)) {
     std::promise<std::uint16_t> listening;
     PipeFlags flags = flags_for({"127.0.0.1", 0});
     flags.connection.session.tcp.handshake_timeout = handshake;
+    flags.verbose = verbose;
     outcome = std::async(std::launch::async, [this, flags, forward, rest, timeout, port_of = &listening] {
       return run_receiver({.flags = flags,
                            .timeout = timeout,
@@ -231,6 +233,33 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneLeavesBeforeItSendsAnything) {
   EXPECT_EQ(sender->send("x", {.bytes = 1}), "fine");
   sender->endpoint->stop();
   EXPECT_EQ(receiver.says(), "ok");
+}
+
+TEST(PipeReceiver, SendersThatLeaveAtOnceDoNotFillItsOutput) {
+  constexpr std::size_t kManySenders = 40;
+  testing::internal::CaptureStderr();
+  {
+    RunningReceiver receiver({}, std::chrono::seconds(20), std::chrono::hours(1), std::chrono::seconds(20), true);
+    std::optional<ForgedSender> sender;
+    for (std::size_t i = 0; i < kManySenders; ++i) connect_in_turn(sender, receiver.port);
+    connect_in_turn(sender, receiver.port);
+    sender->open_stream(sender->endpoint);
+    EXPECT_EQ(sender->send("x", {.bytes = 1}), "fine");
+    sender->endpoint->stop();
+    EXPECT_EQ(receiver.says(), "ok");
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  const auto lines_with = [&](std::string_view part) {
+    std::size_t lines = 0;
+    std::istringstream all(said);
+    for (std::string line; std::getline(all, line);) lines += line.find(part) != std::string::npos ? 1 : 0;
+    return lines;
+  };
+  EXPECT_GE(lines_with("had sent nothing"), 1U) << said;
+  EXPECT_LE(lines_with("had sent nothing"), kManySenders / 4) << said;
+  EXPECT_GE(lines_with("the sender is"), 2U) << "the first one, and the one that sends: " << said;
+  EXPECT_LE(lines_with("the sender is"), kManySenders / 4) << said;
+  EXPECT_THAT(said, HasSubstr(" of 127.0.0.1\n")) << "those that were left out";
 }
 
 /// A sender behind those that a test has let go; what it sends arrives.

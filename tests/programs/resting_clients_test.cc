@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <future>
+#include <sstream>
 #include <thread>
 
 #include "lat_bw_benchmark/client.h"
@@ -197,6 +198,34 @@ TEST(PingPongServer, AClientThatLeavesAtOnceHasHadNoRun) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
+constexpr int kManyClients = 40;
+
+/// What servers print on standard error meanwhile, and how many of its lines have `part`.
+class SaidOnError {
+ public:
+  SaidOnError() { testing::internal::CaptureStderr(); }
+  std::size_t end(std::string_view part) {
+    text = testing::internal::GetCapturedStderr();
+    std::size_t lines = 0;
+    std::istringstream all(text);
+    for (std::string line; std::getline(all, line);) lines += line.find(part) != std::string::npos ? 1 : 0;
+    return lines;
+  }
+  std::string text;
+};
+
+TEST(PingPongServer, ClientsThatLeaveAtOnceDoNotFillItsOutput) {
+  SaidOnError said;
+  RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
+  for (int i = 0; i < kManyClients; ++i) EXPECT_EQ(connect_all(resting_players(1, server.port, 64)), 1u);
+  EXPECT_TRUE(play({"127.0.0.1", server.port}).ok());
+  EXPECT_TRUE(server.outcome.get().ok());
+  const std::size_t lines = said.end("had asked for nothing");
+  EXPECT_GE(lines, 1u) << said.text;
+  EXPECT_LE(lines, kManyClients / 4) << said.text;
+  EXPECT_THAT(said.text, testing::HasSubstr(" of 127.0.0.1\n")) << "those that were left out";
+}
+
 TEST(PingPongServer, AClientThatAsksForAStepAgainIsRefused) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1000));
   const auto client = make_session<RestingClient>(server.port, ping_pong::Terms{.size = 64}.encode());
@@ -383,6 +412,18 @@ TEST(BenchmarkServer, AClientThatLeavesAtOnceHasHadNoRun) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(resting_measurer(server.port)->connect().has_value());
   EXPECT_TRUE(measure({"127.0.0.1", server.port}).ok());
   EXPECT_TRUE(server.outcome.get().ok());
+}
+
+TEST(BenchmarkServer, ClientsThatLeaveAtOnceDoNotFillItsOutput) {
+  SaidOnError said;
+  RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
+  for (int i = 0; i < kManyClients; ++i) EXPECT_TRUE(resting_measurer(server.port)->connect().has_value());
+  EXPECT_TRUE(measure({"127.0.0.1", server.port}).ok());
+  EXPECT_TRUE(server.outcome.get().ok());
+  const std::size_t lines = said.end("had ordered nothing");
+  EXPECT_GE(lines, 1u) << said.text;
+  EXPECT_LE(lines, kManyClients / 4) << said.text;
+  EXPECT_THAT(said.text, testing::HasSubstr(" of 127.0.0.1\n")) << "those that were left out";
 }
 
 }  // namespace

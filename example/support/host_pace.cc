@@ -1,0 +1,48 @@
+#include "support/host_pace.h"
+
+#include <algorithm>
+
+namespace rdmacomm::programs {
+
+/// The host's entry; a new one has told nothing yet. A host whose last line is kPeriod old makes room for another one, and what was left
+/// out of it counts as one of other hosts, so that the first kMaxHosts hosts do not have the lines for ever. nullptr: no room.
+HostPace::Host* HostPace::own_line(const SourceNetwork& host, Clock::time_point now) {
+  if (const auto found = by_host_.find(host); found != by_host_.end()) return &found->second;
+  if (by_host_.size() >= kMaxHosts) {
+    const auto oldest = std::ranges::min_element(by_host_, {}, [](const auto& each) { return each.second.last; });
+    if (now - oldest->second.last < kPeriod) return nullptr;
+    if (oldest->second.left_out > 0) {
+      if (!others_) others_ = Host{.last = now - kPeriod};
+      others_->left_out += oldest->second.left_out;
+    }
+    by_host_.erase(oldest);
+  }
+  return &by_host_.emplace(host, Host{.last = now - kPeriod}).first->second;
+}
+
+std::optional<std::string> HostPace::line(const std::string& peer, const std::string& text, Clock::time_point now) {
+  Host* const own = own_line(SourceNetwork::of(peer), now);
+  if (own == nullptr && !others_) others_ = Host{.last = now - kPeriod};
+  Host& line = own != nullptr ? *own : *others_;
+  if (now - line.last < kPeriod) {
+    ++line.left_out;
+    return {};
+  }
+  line.last = now;
+  const std::uint64_t left_out = std::exchange(line.left_out, 0);
+  if (left_out == 0) return text;
+  return text + "; and " + std::to_string(left_out) + " more " + (own != nullptr ? "from there" : "from other hosts") +
+         " lately";
+}
+
+std::string HostPace::left_out() const {
+  std::string text;
+  const auto append = [&text](std::uint64_t count, const std::string& whose) {
+    if (count > 0) text += (text.empty() ? "" : ", ") + std::to_string(count) + " of " + whose;
+  };
+  for (const auto& [host, line] : by_host_) append(line.left_out, host.to_text());
+  if (others_) append(others_->left_out, "other hosts");
+  return text;
+}
+
+}  // namespace rdmacomm::programs
