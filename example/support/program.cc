@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <iostream>
-#include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/printable.h"
+#include "support/command_line.h"
 #include "support/crash_trace.h"
 #include "support/process_setup.h"
 #include "support/standard_output.h"
@@ -60,54 +61,21 @@ bool is_on(const char* flag) {
   return gflags::GetCommandLineFlagInfoOrDie(flag).current_value == "true";
 }
 
-/// The arguments with "-ra" as "--recursive" and "--archive". Words of other letters are gflags' own; behind "--" are no flags.
-std::vector<std::string> spell_out(std::span<char* const> arguments, std::map<char, const char*> letters) {
-  letters.emplace('h', "--help");
-  std::vector<std::string> words;
-  bool flags = false;  // the first is the program's name
-  for (const std::string_view word : arguments) {
-    const bool is_letters = flags && word.size() > 1 && word[0] == '-' &&
-                            std::ranges::all_of(word.substr(1), [&](char c) { return letters.contains(c); });
-    if (is_letters) {
-      for (const char letter : word.substr(1)) words.emplace_back(letters.at(letter));
-    } else {
-      words.emplace_back(word);
-    }
-    flags = words.size() == 1 || (flags && word != "--");
-  }
-  return words;
+/// Whether gflags is to print something of its own, as with --helpxml.
+bool asks_gflags() {
+  const auto is_set = [](const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).current_value.empty(); };
+  return is_on("helpxml") || is_on("helppackage") || is_set("helpon") || is_set("helpmatch") ||
+         is_set("tab_completion_word");
 }
 
-/// The flag that a word of the command line sets; empty: there is no such flag.
-std::optional<gflags::CommandLineFlagInfo> flag_of(std::string_view word) {
-  word.remove_prefix(word.starts_with("--") ? 2 : 1);
-  std::string name(word.substr(0, word.find('=')));
-  std::ranges::replace(name, '-', '_');
-  gflags::CommandLineFlagInfo info;
-  return gflags::GetCommandLineFlagInfo(name.c_str(), &info) ? std::optional(info) : std::nullopt;
-}
-
-/// gflags prints a word as it is if it is a flag that there is not, or a value where the flag wants a number: no such word may have
-/// characters that steer a terminal. Returns  kInvalidArgument: one has
-Status check_words(const std::vector<std::string>& words) {
-  enum class Next : std::uint8_t { kAny, kText, kNumber };
-  Next next = Next::kAny;  // kText, kNumber: the value of the flag before it
-  for (std::size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
-    const std::string& word = words[i];
-    const Next due = std::exchange(next, Next::kAny);
-    bool named = due == Next::kNumber;
-    if (due == Next::kAny && word.starts_with('-')) {
-      const auto flag = flag_of(word);
-      named = !flag || flag->type != "string";
-      const bool wants_value = flag && flag->type != "bool" && word.find('=') == std::string::npos;
-      if (wants_value) next = named ? Next::kNumber : Next::kText;
-    }
-    if (named && printable(word, std::string::npos) != word) {
-      return make_error(Errc::kInvalidArgument,
-                        '"' + word + "\" has characters that cannot be printed, and is no option; see --help");
-    }
+/// gflags' own kinds of help show the values of all flags as they are, and a flag file can be somebody else's.
+void make_values_printable() {
+  std::vector<gflags::CommandLineFlagInfo> flags;
+  gflags::GetAllFlags(&flags);
+  for (const auto& flag : flags) {
+    const std::string shown = printable(flag.current_value, std::string::npos);
+    if (shown != flag.current_value) gflags::SetCommandLineOption(flag.name.c_str(), shown.c_str());
   }
-  return {};
 }
 
 }  // namespace
@@ -132,14 +100,12 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
   const std::string_view path = argc > 0 ? argv[0] : "rdmacomm";
   mutable_program_name() = path.substr(path.rfind('/') + 1);
   gflags::SetVersionString(RDMACOMM_VERSION);
-  std::vector<std::string> arguments = spell_out({argv, static_cast<std::size_t>(argc)}, help.letters);
-  if (const Status printed = check_words(arguments); !printed.ok()) return exit_status(printed);
-  std::vector<char*> pointers;
-  for (std::string& each : arguments) pointers.push_back(each.data());
-  pointers.push_back(nullptr);
-  int count = static_cast<int>(arguments.size());
-  char** rest = pointers.data();
-  gflags::ParseCommandLineNonHelpFlags(&count, &rest, /*remove_flags=*/true);
+  gflags::SetUsageMessage(help.usage);
+  gflags::SetArgv(argc, const_cast<const char**>(argv));
+  std::map<char, const char*> letters = help.letters;
+  letters.emplace('h', "--help");
+  auto arguments = set_flags(std::vector<std::string>(argv, argv + argc), letters);
+  if (!arguments) return exit_status(arguments.status());
   if (is_on("help") || is_on("helpfull") || is_on("helpshort")) {
     std::cout << help_text(help);
     return exit_status({});
@@ -148,11 +114,14 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
     std::cout << program_name() << " version " << RDMACOMM_VERSION << '\n';
     return exit_status({});
   }
-  gflags::HandleCommandLineHelpFlags();  // --helpxml and others of its own
+  if (asks_gflags()) {
+    make_values_printable();
+    gflags::HandleCommandLineHelpFlags();
+  }
   if (words != nullptr) {
-    words->assign(rest + 1, rest + count);
-  } else if (count > 1) {
-    say(std::string("unexpected argument \"") + rest[1] + "\"; options begin with --, see --help");
+    *words = std::move(*arguments);
+  } else if (!arguments->empty()) {
+    say("unexpected argument \"" + arguments->front() + "\"; options begin with --, see --help");
     return 1;
   }
   FLAGS_logtostderr = true;

@@ -34,9 +34,8 @@ struct Help {
 /// Sets the process up (process_setup.h), parses the flags, sets logging up (glog, to standard error) and installs the crash traces.
 ///
 /// words    where arguments that are no flags go; nullptr: there are none to be
-/// Returns  the exit status where the program is to end at once: 0 after --help (on standard output), 1 after one
-///          line about an argument that is no flag. Flags that are unknown or have no such value end the program right
-///          here, with exit status 1 and one line each.
+/// Returns  the exit status if the program is to end at once: 0 after --help (on standard output), 1 after one line about an
+///          argument, or a line of a flag file, that is no flag or has no such value (command_line.h)
 [[nodiscard]] std::optional<int> start(int argc, char** argv, const Help& help,
                                        std::vector<std::string>* words = nullptr);
 

@@ -47,7 +47,7 @@ class ConnectionErrors(ProgramTest):
             (["--silent-peer-after=3601"], ["--silent-peer-after=3601"]),
             (["--silent-peer-after=-1"], ["--silent-peer-after=-1"]),
             (["--silent-peer-after=nan"], ["--silent-peer-after=nan"]),
-            (["--silent-peer-after=soon"], ["soon", "silent_peer_after"]),
+            (["--silent-peer-after=soon"], ["soon", "silent-peer-after=soon"]),
             (["extra"], ["extra"]),
         ))
 

@@ -137,6 +137,36 @@ class Terminals(ProgramTest):
         status, err = run((PING_PONG, esc), stdout=subprocess.DEVNULL)
         self.assertEqual((status, err), (1, 'ping_pong_test: unexpected argument "?[1mx"; options begin with --, see --help\n'))
 
+    def test_flag_files_and_the_environment_are_checked_as_the_command_line_is(self):
+        esc = "\x1b[1mx"
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "flags")
+            for program in (PING_PONG, LAT_BW, MESH, SEND, RECV, COPY):
+                for line in (f"--{esc}=1", f"--port={esc}", "--there-is-no-such-option=1", "--port"):
+                    with self.subTest((program, line)):
+                        with open(path, "w", encoding="utf-8") as file:
+                            file.write(line + "\n")
+                        status, err = run((program, f"--flagfile={path}"), stdout=subprocess.DEVNULL)
+                        self.assertEqual((status, len(err.splitlines())), (1, 1), err)
+                        self.assertRegex(err, rf"^{os.path.basename(program)}: {path} line 1: ")
+                        self.assertNotRegex(err, r"[^\n\x20-\x7e]")
+                with self.subTest((program, "environment")):
+                    status, err = run((program, "--fromenv=port"), stdout=subprocess.DEVNULL,
+                                      env={**os.environ, "FLAGS_port": esc})
+                    self.assertEqual((status, len(err.splitlines())), (1, 1), err)
+                    self.assertNotRegex(err, r"[^\n\x20-\x7e]")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("--iterations=1\n--device=soft0\n")
+            self.assert_success(self.run_program(PING_PONG, f"--flagfile={path}"))
+
+    def test_gflags_own_help_shows_values_printably(self):
+        for words in (["--helpxml"], ["--helpmatch=mode_flags"], ["--helpon=mode_flags"]):
+            with self.subTest(words):
+                _, out, err = self.run_program(PING_PONG, "--polling=\x1b]0;x\x07", *words)
+                self.assertIn("polling", out)
+                self.assertNotIn("Warning", out)
+                self.assertNotRegex(out + err, r"[^\n\t\x20-\x7e]")
+
 
 class Signals(ProgramTest):
     def test_ignored_ends_of_child_processes(self):
