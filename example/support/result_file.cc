@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +19,7 @@
 
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/base/unique_fd.h"
+#include "support/standard_output.h"
 
 namespace rdmacomm::programs {
 namespace {
@@ -31,8 +35,12 @@ struct Place {
   UniqueFd directory;
   std::string name;
   bool exists = false;
-  bool by_system = false;  ///< a link of /proc to something that has no path, as /proc/self/fd/1 is to a pipe
+  bool by_system = false;  ///< a link of /proc to an open file, or to something that has no path
+  int descriptor = -1;     ///< by_system: its number, if it is this process's own
   struct stat is = {};     ///< what has the name; of a link by_system what that leads to
+
+  /// Whether a new file may take the name.
+  [[nodiscard]] bool is_replaced() const { return !by_system && (!exists || S_ISREG(is.st_mode)); }
 };
 
 /// In a directory that others may write to, a name can be a trap that another user has laid: what is written would go to a
@@ -66,14 +74,47 @@ std::string text_of(const UniqueFd& link) {
              : std::string();
 }
 
-/// Whether the link is one of /proc, whose text need not be a path; then `place` gets what it leads to.
-bool leads_to_no_path(Place& place, const UniqueFd& link) {
+bool is_in_proc(const UniqueFd& name) {
   struct statfs system = {};
+  return ::fstatfs(name.get(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+}
+
+/// The number of a descriptor, which is the name of a link of /proc. -1: the name is another one.
+int number_in(std::string_view name) {
+  int number = -1;
+  const auto read = std::from_chars(name.data(), name.data() + name.size(), number);
+  return read.ec == std::errc() && read.ptr == name.data() + name.size() ? number : -1;
+}
+
+/// Whether the directory is the one of this process's, or thread's, descriptors.
+bool is_of_own_descriptors(const UniqueFd& directory) {
+  struct stat is = {};
+  if (::fstat(directory.get(), &is) != 0) return false;
+  return std::ranges::any_of(std::array{"/proc/self/fd", "/proc/thread-self/fd"}, [&is](const char* path) {
+    struct stat own = {};
+    return ::stat(path, &own) == 0 && own.st_dev == is.st_dev && own.st_ino == is.st_ino;
+  });
+}
+
+/// Whether this process was started with the descriptor, and it can be written to. Those that the program has opened itself are closed by
+/// exec, and are not the user's to name.
+bool is_given(int descriptor) {
+  const int flags = ::fcntl(descriptor, F_GETFD);
+  const int access = ::fcntl(descriptor, F_GETFL);
+  return flags != -1 && (flags & FD_CLOEXEC) == 0 && access != -1 && (access & O_PATH) == 0 &&
+         (access & O_ACCMODE) != O_RDONLY;
+}
+
+/// Whether the link is one of /proc to an open file, or to something that has no path. Then `place` gets what it leads to. To replace
+/// the file that is open would take it from its user: `>> log` is to add to the log.
+bool leads_to_open_file(Place& place, const UniqueFd& link) {
   struct stat target = {};
-  if (::fstatfs(link.get(), &system) != 0 || system.f_type != PROC_SUPER_MAGIC) return false;
-  if (::fstatat(place.directory.get(), place.name.c_str(), &target, 0) != 0 || S_ISREG(target.st_mode)) return false;
+  if (!is_in_proc(link) || ::fstatat(place.directory.get(), place.name.c_str(), &target, 0) != 0) return false;
+  const int descriptor = number_in(place.name);
+  if (descriptor < 0 && S_ISREG(target.st_mode)) return false;
   place.by_system = true;
   place.is = target;
+  if (is_of_own_descriptors(place.directory)) place.descriptor = descriptor;
   return true;
 }
 
@@ -85,11 +126,18 @@ Result<Place> place_of(const std::string& path) {
   if (const std::error_code failed = enter(place, path)) return cannot_write(path, failed);
   for (int links = 0; links <= kMostLinks; ++links) {
     const UniqueFd found(::openat(place.directory.get(), place.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-    if (!found && last_system_error() == std::errc::no_such_file_or_directory) return place;
+    if (!found && last_system_error() == std::errc::no_such_file_or_directory) {
+      if (is_in_proc(place.directory)) return cannot_write(path, std::make_error_code(std::errc::bad_file_descriptor));
+      return place;
+    }
     if (!found || ::fstat(found.get(), &place.is) != 0) return cannot_write(path, last_system_error());
     if (Status trusted = check_not_planted(path, place.is); !trusted.ok()) return trusted.error();
     place.exists = true;
-    if (!S_ISLNK(place.is.st_mode) || leads_to_no_path(place, found)) return place;
+    const bool is_last = !S_ISLNK(place.is.st_mode) || leads_to_open_file(place, found);
+    if (place.descriptor >= 0 && !is_given(place.descriptor)) {
+      return cannot_write(path, std::make_error_code(std::errc::bad_file_descriptor));
+    }
+    if (is_last) return place;
     place.exists = false;
     const std::string next = text_of(found);
     if (next.empty()) return cannot_write(path, std::make_error_code(std::errc::filename_too_long));
@@ -101,20 +149,36 @@ Result<Place> place_of(const std::string& path) {
 std::error_code write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = retry_interrupted([&] { return ::write(file, text.data(), text.size()); });
-    if (written < 0) return last_system_error();
+    const std::error_code failed = written < 0 ? last_system_error() : std::error_code();
+    if (failed ==
+        std::errc::resource_unavailable_try_again) {  // a descriptor that was got may be one that does not wait
+      pollfd room{.fd = file, .events = POLLOUT, .revents = 0};
+      (void)retry_interrupted([&] { return ::poll(&room, 1, -1); });
+      continue;
+    }
+    if (failed) return failed;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
   return {};
 }
 
-/// To a device or a pipe, which is not made here. What has taken its name meanwhile, and is a file or planted, is left alone.
+/// Behind what the program has written there before.
+Status write_to_descriptor(const std::string& path, int descriptor, std::string_view text) {
+  if (Status flushed = flush_standard_output(); !flushed.ok()) return flushed;
+  const std::error_code failed = write_all(descriptor, text);
+  return failed ? Status(cannot_write(path, failed)) : Status();
+}
+
+/// To a device, a pipe or another process's open file, which is not made here. What has taken its name meanwhile, and is a file or planted,
+/// is left alone.
 Status write_in_place(const std::string& path, const Place& place, std::string_view text) {
-  const int follow = place.by_system ? 0 : O_NOFOLLOW;
-  const UniqueFd file(::openat(place.directory.get(), place.name.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | follow));
+  if (place.descriptor >= 0) return write_to_descriptor(path, place.descriptor, text);
+  const int how = place.by_system ? O_APPEND : O_NOFOLLOW;
+  const UniqueFd file(::openat(place.directory.get(), place.name.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY | how));
   struct stat is = {};
   if (!file || ::fstat(file.get(), &is) != 0) return cannot_write(path, last_system_error());
-  if (S_ISREG(is.st_mode)) return cannot_write(path, std::make_error_code(std::errc::text_file_busy));
   if (!place.by_system) {
+    if (S_ISREG(is.st_mode)) return cannot_write(path, std::make_error_code(std::errc::text_file_busy));
     if (Status trusted = check_not_planted(path, is); !trusted.ok()) return trusted;
   }
   const std::error_code failed = write_all(file.get(), text);
@@ -151,8 +215,9 @@ Status check_replaceable(const std::string& path) {
   const int directory = place->directory.get();
   if (place->exists) {
     if (S_ISDIR(place->is.st_mode)) return cannot_write(path, std::make_error_code(std::errc::is_a_directory));
+    if (place->descriptor >= 0) return {};
     if (::faccessat(directory, place->name.c_str(), W_OK, 0) != 0) return cannot_write(path, last_system_error());
-    if (!S_ISREG(place->is.st_mode)) return {};
+    if (!place->is_replaced()) return {};
   }
   return ::faccessat(directory, ".", W_OK | X_OK, 0) == 0 ? Status() : Status(cannot_write(path, last_system_error()));
 }
@@ -160,7 +225,7 @@ Status check_replaceable(const std::string& path) {
 Status replace_file(const std::string& path, std::string_view text) {
   const auto place = place_of(path);
   if (!place) return place.error();
-  if (place->exists && !S_ISREG(place->is.st_mode)) return write_in_place(path, *place, text);
+  if (!place->is_replaced()) return write_in_place(path, *place, text);
   const int directory = place->directory.get();
   UniqueFd file;
   const auto beside = create_beside(directory, file);

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -140,6 +142,80 @@ TEST_F(ResultFile, IsWrittenToWhatAnOpenDescriptorIs) {
   std::array<char, 16> got{};
   EXPECT_EQ(::read(ends[0], got.data(), got.size()), 6);
   EXPECT_STREQ(got.data(), "result");
+  for (const int end : ends) ::close(end);
+}
+
+// As with `--json=/dev/stdout >>log`: neither what the log has nor its file is lost.
+TEST_F(ResultFile, IsWrittenToAFileThatIsOpenBehindWhatItHas) {
+  for (const int append : {O_APPEND, 0}) {
+    write("log", append != 0 ? "former\n" : "");
+    const int log = ::open(path("log").c_str(), O_WRONLY | append);
+    ASSERT_GE(log, 0);
+    ASSERT_EQ(::write(log, "text\n", 5), 5);
+    const std::string name = "/proc/self/fd/" + std::to_string(log);
+    fs::create_symlink(name, path("link"));
+    for (const std::string& to : {name, "/dev/fd/" + std::to_string(log), path("link")}) {
+      EXPECT_TRUE(check_replaceable(to).ok()) << to;
+      const Status written = replace_file(to, "result\n");
+      EXPECT_TRUE(written.ok()) << written.message();
+    }
+    ASSERT_EQ(::write(log, "end\n", 4), 4);
+    EXPECT_EQ(read("log"), (append != 0 ? "former\n" : "") + std::string("text\nresult\nresult\nresult\nend\n"));
+    EXPECT_TRUE(fs::is_symlink(path("link")));
+    ::close(log);
+    fs::remove(path("link"));
+  }
+  EXPECT_EQ(files(), 2U);
+}
+
+TEST_F(ResultFile, IsAddedToAFileThatOnlyAnotherProcessHasOpen) {
+  write("log", "former\n");
+  const int log = ::open(path("log").c_str(), O_WRONLY);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  ::close(log);
+  const Status written = replace_file("/proc/" + std::to_string(other) + "/fd/" + std::to_string(log), "result\n");
+  EXPECT_TRUE(written.ok()) << written.message();
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+  EXPECT_EQ(read("log"), "former\nresult\n");
+}
+
+TEST_F(ResultFile, IsNotWrittenToADescriptorThatWasNotGivenForIt) {
+  write("log", "former");
+  const int read_only = ::open(path("log").c_str(), O_RDONLY);
+  const int programs_own = ::open(path("log").c_str(), O_WRONLY | O_CLOEXEC);
+  const int closed = 1 << 20;
+  for (const int each : {read_only, programs_own, closed}) {
+    for (const char* folder : {"/dev/fd/", "/proc/self/fd/", "/proc/thread-self/fd/"}) {
+      const std::string name = folder + std::to_string(each);
+      EXPECT_EQ(check_replaceable(name).code(), std::errc::bad_file_descriptor) << name;
+      EXPECT_EQ(replace_file(name, "result").code(), std::errc::bad_file_descriptor) << name;
+    }
+  }
+  EXPECT_EQ(read("log"), "former");
+  for (const int each : {read_only, programs_own}) ::close(each);
+}
+
+TEST_F(ResultFile, WaitsForAPipeThatDoesNot) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
+  const std::string text(1 << 20, 'x');
+  std::size_t got = 0;
+  std::thread reader([&] {
+    std::array<char, 65536> part{};
+    while (got < text.size()) {
+      const ssize_t count = ::read(ends[0], part.data(), part.size());
+      if (count > 0) got += static_cast<std::size_t>(count);
+      if (count < 0) std::this_thread::yield();
+    }
+  });
+  const Status written = replace_file("/dev/fd/" + std::to_string(ends[1]), text);
+  EXPECT_TRUE(written.ok()) << written.message();
+  reader.join();
   for (const int end : ends) ::close(end);
 }
 

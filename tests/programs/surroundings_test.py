@@ -2,6 +2,7 @@
 """What programs are started with: closed or full standard streams, ignored signals, limits; and where servers listen."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -69,6 +70,23 @@ class Streams(ProgramTest):
         for command, flag in ((MEASURE, "json"), (TALK, "json"), (TALK, "heatmap")):
             with self.subTest(flag):
                 self.assert_one_line(self.run_program(*command, f"--{flag}=/dev/full"), "/dev/full", "No space left")
+
+    def test_results_are_added_to_the_file_that_standard_output_is(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = os.path.join(folder, "log")
+            for command in (MEASURE, TALK):
+                for name in ("stdout", "stderr"):
+                    with self.subTest((command, name)):
+                        with open(log, "w", encoding="utf-8") as file:
+                            file.write("former\n")
+                        with open(log, "ab") as out:
+                            status = subprocess.run([*command, f"--json=/dev/{name}"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                                    timeout=60 * SLOW, check=False).returncode
+                        with open(log, encoding="utf-8") as file:
+                            text = file.read()
+                        self.assertEqual(status, 0, text)
+                        self.assertRegex(text, r"^former\n(.*\n)+\{\n(.*\n)+\}\n")
+                        self.assertIsInstance(json.loads(text[text.index("\n{"):text.rindex("\n}") + 2]), dict)
 
     def test_closed_streams_do_not_become_something_else(self):
         """A log line would overwrite what the library has there."""
