@@ -40,6 +40,10 @@ Result<Target> find_name(const Place& place, const Destination& to, const Error&
   auto spot = place.find(to.path);
   if (!spot) return spot.error();
   if (spot->name.size() > NAME_MAX) return make_error(std::make_error_code(std::errc::filename_too_long), "");
+  if (leads_into_proc(*spot)) {
+    return make_error(std::make_error_code(std::errc::not_supported),
+                      "it leads to an open file, not to a name; rdma_send and rdma_recv copy to standard output");
+  }
   if (is_partial_name(spot->name)) return make_error(Errc::kInvalidArgument, "that is a name of unfinished copies");
   struct stat is = {};
   const auto there = place.open(to.path, O_PATH);

@@ -48,6 +48,9 @@ class Place {
   std::string path_;
 };
 
+/// Whether the name is in /proc, or is a link that leads there, as /dev/stdout is: to an open file, which has no name that a copy could get.
+[[nodiscard]] bool leads_into_proc(const Spot& spot);
+
 /// "dir/name"; either may be empty.
 [[nodiscard]] std::string joined(const std::string& folder, const std::string& name);
 

@@ -1192,6 +1192,24 @@ class Errors(CopyTest):
         ended, _, complaint = server.finish(20)
         self.assertEqual(ended, 0, complaint)
 
+    def test_an_open_file_is_no_destination(self):
+        """The link would be replaced: as root, that is /dev/stdout itself."""
+        self.serve()
+        self.file("root/file", b"x")
+        os.symlink("/proc/self/fd/1", self.path("open"))
+        os.symlink("/proc/self/fd/999", self.path("closed"))
+        os.symlink("open", self.path("again"))
+        with open(self.path("log"), "wb") as log:
+            for name in ("open", "closed", "again"):
+                with self.subTest(name):
+                    copy = subprocess.run([COPY, "--device=soft0", f"--port={self.port}", "127.0.0.1:file", self.path(name)],
+                                          stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE, timeout=60 * SLOW, check=False)
+                    self.assertEqual((copy.returncode, len(copy.stderr.splitlines())), (1, 1), copy.stderr)
+                    self.assertIn(b"it leads to an open file, not to a name", copy.stderr)
+                    self.assertTrue(os.path.islink(self.path(name)))
+        self.assertEqual(os.path.getsize(self.path("log")), 0)
+        self.assert_one_line(self.copy(":file", "/proc/self/fd/1"), "it leads to an open file")
+
     def test_no_permission(self):
         who = self.as_nobody()
         self.file("in/file", b"x")
