@@ -1,7 +1,6 @@
 #include "lat_bw_benchmark/server.h"
 
 #include <algorithm>
-#include <iostream>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -12,7 +11,7 @@
 #include "rdmacomm/session/server_session.h"
 #include "support/arrivals.h"
 #include "support/client_domain.h"
-#include "support/client_errors.h"
+#include "support/client_report.h"
 #include "support/cpu.h"
 #include "support/guest_places.h"
 
@@ -255,7 +254,7 @@ Status run_server(const ServerOptions& options) {
   if (Status started = session->start(); !started.ok()) return started;
   options.listening(session->port());
   const programs::TickClock clock;
-  programs::ClientErrors errors;
+  programs::ClientReport report;
   const bool one_cpu = programs::two_cpus().second < 0;
   for (;;) {
     const auto endpoint = session->arrivals.next();
@@ -273,9 +272,9 @@ Status run_server(const ServerOptions& options) {
       return run.outcome;
     }
     if (run.outcome.ok()) {
-      std::cout << "served " << endpoint->peer() << std::endl;
+      report.served(endpoint->peer());
     } else {
-      errors.tell(
+      report.failed(
           endpoint->peer(),
           run.outcome.message() +
               (options.connection.keep_serving ? "" : "; it had ordered nothing: the next client is waited for"));

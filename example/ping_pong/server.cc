@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <iostream>
 #include <list>
 #include <map>
 #include <mutex>
@@ -19,7 +18,7 @@
 #include "rdmacomm/session/server_session.h"
 #include "support/arrivals.h"
 #include "support/client_domain.h"
-#include "support/client_errors.h"
+#include "support/client_report.h"
 #include "support/guest_places.h"
 #include "support/peer_loss.h"
 #include "support/sizes.h"
@@ -307,7 +306,7 @@ class Servers {
       });
     } catch (const std::system_error& error) {  // no more threads for this user: others go on
       threads_.pop_back();
-      errors_.tell(endpoint->peer(), endpoint->peer() + " is not served: cannot start a thread: " + error.what());
+      report_.failed(endpoint->peer(), endpoint->peer() + " is not served: cannot start a thread: " + error.what());
       endpoint->connector().refuse(make_error(error.code(), "the server cannot start a thread"));
       (void)endpoint->close();
       session_.forget(*endpoint);
@@ -336,17 +335,17 @@ class Servers {
       outcome_ = std::move(run.outcome);
       session_.arrivals.stop();
     } else if (!run.outcome.ok()) {
-      errors_.tell(
+      report_.failed(
           endpoint.peer(),
           run.outcome.message() + (keep_serving_ ? "" : "; it had asked for nothing: the next client is waited for"));
     } else {
-      std::cout << "served " << endpoint.peer() << std::endl;
+      report_.served(endpoint.peer());
     }
   }
 
   PingPongServer& session_;
   const bool keep_serving_;
-  programs::ClientErrors errors_;
+  programs::ClientReport report_;
   std::list<Server> threads_;
   std::mutex mutex_;
   std::optional<Status> outcome_;

@@ -11,7 +11,7 @@
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/checksum.h"
-#include "support/client_errors.h"
+#include "support/client_report.h"
 #include "support/guest_places.h"
 #include "support/host_pace.h"
 #include "support/listening_text.h"
@@ -377,7 +377,7 @@ Status run_receiver(const ReceiverOptions& options) {
   if (options.listening) options.listening(door->port());
   programs::say(programs::listening_text(options.flags.connection.session.address.host, door->port()));
   const Deadline deadline = options.timeout ? Deadline::after(*options.timeout) : Deadline::never();
-  programs::ClientErrors errors;
+  programs::ClientReport report;
   for (;;) {
     const auto sender = wait_for_sender(*door, options.timeout, deadline, output);
     if (!sender) return sender.error();
@@ -385,10 +385,10 @@ Status run_receiver(const ReceiverOptions& options) {
     bool received = false;
     Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, deadline, received);
     if (received || !(is_senders_fault(outcome.code()) || door->has_given_way())) return outcome;
-    errors.tell((*sender)->peer(),
-                (door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
-                                       : programs::reason_text(outcome)) +
-                    "; it had sent nothing: the next sender is waited for");
+    report.failed((*sender)->peer(),
+                  (door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
+                                         : programs::reason_text(outcome)) +
+                      "; it had sent nothing: the next sender is waited for");
     (void)(*sender)->close();
     door->wait_for_another(**sender);
   }

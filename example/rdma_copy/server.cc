@@ -23,7 +23,7 @@
 #include "rdmacomm/connector/source_network.h"
 #include "rdmacomm/session/server_session.h"
 #include "support/client_domain.h"
-#include "support/client_errors.h"
+#include "support/client_report.h"
 #include "support/peer_loss.h"
 
 namespace rdmacomm::copying {
@@ -180,7 +180,7 @@ class Guests {
           std::make_unique<Guest>(options, place, endpoint, [this, holder] { seats_.give_back(holder); }));
     } catch (const std::system_error& error) {  // no more threads for this user: others go on
       seats_.give_back(holder);
-      errors_.tell(endpoint->peer(), endpoint->peer() + " is not served: cannot start a thread: " + error.what());
+      report_.failed(endpoint->peer(), endpoint->peer() + " is not served: cannot start a thread: " + error.what());
       endpoint->stop();
     }
   }
@@ -203,7 +203,7 @@ class Guests {
   }
 
  private:
-  programs::ClientErrors errors_;
+  programs::ClientReport report_;
   std::mutex mutex_;
   Seats seats_{kSeats};  // of those that are served
   std::list<std::unique_ptr<Guest>> guests_;

@@ -4,32 +4,36 @@
 
 namespace rdmacomm::programs {
 
-/// The host's entry; a new one has told nothing yet. A host whose last line is kPeriod old makes room for another one, and what was left
+/// The host's entry. A host whose period is over makes room for another one, and what was left
 /// out of it counts as one of other hosts, so that the first kMaxHosts hosts do not have the lines for ever. nullptr: no room.
 HostPace::Host* HostPace::own_line(const SourceNetwork& host, Clock::time_point now) {
   if (const auto found = by_host_.find(host); found != by_host_.end()) return &found->second;
   if (by_host_.size() >= kMaxHosts) {
-    const auto oldest = std::ranges::min_element(by_host_, {}, [](const auto& each) { return each.second.last; });
-    if (now - oldest->second.last < kPeriod) return nullptr;
+    const auto oldest = std::ranges::min_element(by_host_, {}, [](const auto& each) { return each.second.since; });
+    if (now - oldest->second.since < kPeriod) return nullptr;
     if (oldest->second.left_out > 0) {
-      if (!others_) others_ = Host{.last = now - kPeriod};
+      if (!others_) others_ = Host{.since = now};
       others_->left_out += oldest->second.left_out;
     }
     by_host_.erase(oldest);
   }
-  return &by_host_.emplace(host, Host{.last = now - kPeriod}).first->second;
+  return &by_host_.emplace(host, Host{.since = now}).first->second;
 }
 
 std::optional<std::string> HostPace::line(const std::string& peer, const std::string& text, Clock::time_point now) {
   Host* const own = own_line(SourceNetwork::of(peer), now);
-  if (own == nullptr && !others_) others_ = Host{.last = now - kPeriod};
-  Host& line = own != nullptr ? *own : *others_;
-  if (now - line.last < kPeriod) {
-    ++line.left_out;
+  if (own == nullptr && !others_) others_ = Host{.since = now};
+  Host& host = own != nullptr ? *own : *others_;
+  if (now - host.since >= kPeriod) {
+    host.since = now;
+    host.told = 0;
+  }
+  if (host.told >= lines_) {
+    ++host.left_out;
     return {};
   }
-  line.last = now;
-  const std::uint64_t left_out = std::exchange(line.left_out, 0);
+  ++host.told;
+  const std::uint64_t left_out = std::exchange(host.left_out, 0);
   if (left_out == 0) return text;
   return text + "; and " + std::to_string(left_out) + " more " + (own != nullptr ? "from there" : "from other hosts") +
          " lately";

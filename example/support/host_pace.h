@@ -13,13 +13,16 @@
 
 namespace rdmacomm::programs {
 
-/// One line for each host (SourceNetwork) in each kPeriod. At most kMaxHosts hosts at a time have a line of their own; all others share
+/// One line, or as many as the constructor is told, for each host (SourceNetwork) in each kPeriod. At most kMaxHosts hosts at a time have a line of their own; all others share
 /// one. A pure policy: time is passed in. Threads: one at a time.
 class HostPace {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kPeriod{10};
   static constexpr std::size_t kMaxHosts = 16;
+
+  /// lines  for each host in each kPeriod, at least 1
+  explicit HostPace(std::uint64_t lines = 1) : lines_(lines) {}
 
   /// The line to print about a client now.
   ///
@@ -33,12 +36,14 @@ class HostPace {
 
  private:
   struct Host {
-    Clock::time_point last = {};
+    Clock::time_point since = {};  // when its period began
+    std::uint64_t told = 0;        // in that period
     std::uint64_t left_out = 0;
   };
 
   [[nodiscard]] Host* own_line(const SourceNetwork& host, Clock::time_point now);
 
+  const std::uint64_t lines_;
   std::map<SourceNetwork, Host> by_host_;
   std::optional<Host> others_;
 };

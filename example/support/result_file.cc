@@ -98,7 +98,7 @@ bool is_of_own_descriptors(const UniqueFd& directory) {
 
 /// Whether this process was started with the descriptor, and it can be written to. Those that the program has opened itself are closed by
 /// exec, and are not the user's to name.
-bool is_given(int descriptor) {
+bool came_open(int descriptor) {
   const int flags = ::fcntl(descriptor, F_GETFD);
   const int access = ::fcntl(descriptor, F_GETFL);
   return flags != -1 && (flags & FD_CLOEXEC) == 0 && access != -1 && (access & O_PATH) == 0 &&
@@ -134,7 +134,7 @@ Result<Place> place_of(const std::string& path) {
     if (Status trusted = check_not_planted(path, place.is); !trusted.ok()) return trusted.error();
     place.exists = true;
     const bool is_last = !S_ISLNK(place.is.st_mode) || leads_to_open_file(place, found);
-    if (place.descriptor >= 0 && !is_given(place.descriptor)) {
+    if (place.descriptor >= 0 && !came_open(place.descriptor)) {
       return cannot_write(path, std::make_error_code(std::errc::bad_file_descriptor));
     }
     if (is_last) return place;

@@ -25,6 +25,15 @@ TEST(HostPace, TellsOfEachHostOnceInAPeriod) {
   EXPECT_EQ(pace.left_out(), "");
 }
 
+TEST(HostPace, TellsOfAHostAsOftenInAPeriodAsItIsTold) {
+  HostPace pace(3);
+  std::size_t lines = 0;
+  for (int client = 0; client < 10; ++client) lines += pace.line("10.0.0.1:1", "x", kPaceBegin) ? 1 : 0;
+  EXPECT_EQ(lines, 3U);
+  EXPECT_EQ(pace.line("10.0.0.1:1", "x", kPaceBegin + HostPace::kPeriod), "x; and 7 more from there lately");
+  EXPECT_EQ(pace.line("10.0.0.1:1", "x", kPaceBegin + HostPace::kPeriod), "x");
+}
+
 std::string pace_host(std::size_t number) {
   return "10.0." + std::to_string(number / 250) + "." + std::to_string(number % 250) + ":1";
 }
