@@ -1177,7 +1177,7 @@ class Errors(CopyTest):
             # Which thread is one too many depends on which others have ended by then.
             for attempt in range(200):
                 limit_threads(3 + attempt % 10)
-                status, _, err = self.copy(*words)
+                status, _, err = self.copy("--connect-timeout=1", *words)
                 self.assertIn(status, (0, 1), err)
                 if reason in err:
                     break
