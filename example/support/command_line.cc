@@ -186,7 +186,7 @@ class FlagSetter {
       return {};
     }
     const std::string variable = "FLAGS_" + flag->name;
-    const char* const value = std::getenv(variable.c_str());
+    const char* const value = ::secure_getenv(variable.c_str());
     if (value != nullptr) return assign(*flag, name, value, "the environment's " + variable);
     return must_be_set ? wrong(where, "--fromenv=" + name + ": " + variable + " is not set in the environment")
                        : Status();
