@@ -26,9 +26,10 @@ LAYERS = {
     "stream": ["base", "memory", "channel", "endpoint"],
 }
 
-# Rooms: the folders of a layer, from the bottom up, with the rooms that a file of each may include besides its own. A layer that is
-# listed here has no source files outside of its rooms.
+# Rooms: the folders of a layer, from the bottom up, with the rooms that a file of each may include besides its own. "" are the files
+# in no folder, where a layer has such.
 ROOMS = {
+    "connector": {"": [], "cm": [""]},
     "softdev": {
         "common": [],
         "shared": [],
@@ -97,20 +98,25 @@ def check_includes(where, line_number, line, layer):
         yield f"{here}: layer {layer} includes layer {target}; allowed: {allowed}"
 
 
+def room_of(in_layer):
+    """The room of "<layer>/<room>/<file>"; "" of "<layer>/<file>"."""
+    parts = in_layer.split("/")
+    return parts[1] if len(parts) > 2 else ""
+
+
 def check_rooms(where, line_number, line, layer, in_layer):
     """An include of another room of the same layer goes downwards."""
     match = INCLUDE.match(line)
-    parts = match.group(2).split("/") if match else []
-    if layer not in ROOMS or len(parts) < 3 or parts[0] != layer or parts[1] not in ROOMS[layer]:
+    if layer not in ROOMS or not match or not match.group(2).startswith(layer + "/"):
         return
-    room = in_layer.split("/")[1]
-    target = parts[1]
+    room = room_of(in_layer)
+    target = room_of(match.group(2))
     if target == room or target in ROOMS[layer].get(room, []):
         return
     if match.group(2) in ROOMS_TIED_BY and in_layer.endswith(".cc"):
         return
-    allowed = ", ".join(ROOMS[layer].get(room, [])) or "none"
-    yield f"{where}:{line_number}: room {layer}/{room} includes room {target}; allowed: {allowed}"
+    allowed = ", ".join(f"{layer}/{each}" for each in ROOMS[layer].get(room, [])) or "none"
+    yield f"{where}:{line_number}: room {layer}/{room} includes room {layer}/{target}; allowed: {allowed}"
 
 
 def check_code(where, line_number, line, code, layer, in_layer):
@@ -135,7 +141,7 @@ def check_file(root, path, layer):
         yield f"{where}:1: no #pragma once"
     if path.suffix == ".h" and where.startswith("include/") and f"\n// Layer: {layer}." not in text:
         yield f'{where}:1: the head of the file does not say "Layer: {layer}."'
-    if layer in ROOMS and where.startswith("src/") and in_layer.split("/")[1] not in ROOMS[layer]:
+    if layer in ROOMS and where.startswith("src/") and room_of(in_layer) not in ROOMS[layer]:
         yield f"{where}:1: lies in no room of layer {layer}; there are: {', '.join(ROOMS[layer])}"
     lines = zip(blanked(text, "/").splitlines(), blanked(text, "/\"'").splitlines())
     for number, (line, code) in enumerate(lines, 1):

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstring>
 
-#include "connector/cm_id.h"
+#include "connector/cm/cm_id.h"
 #include "rdmacomm/verbs/call.h"
 #include "rdmacomm/verbs/describe.h"
 

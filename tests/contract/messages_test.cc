@@ -6,7 +6,7 @@
 
 #include <future>
 
-#include "connector/cm_stream.h"
+#include "connector/cm/cm_stream.h"
 #include "contract/contract_test.h"
 #include "rdmacomm/connector/cm_connector.h"
 #include "rdmacomm/connector/cm_listener.h"

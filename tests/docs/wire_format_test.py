@@ -28,9 +28,9 @@ class WireFormat(unittest.TestCase):
         self.assertEqual(re.search(r"`version` is (\d+)", self.said).group(1), version)
 
     def test_the_slots_of_rdma_cm_are_as_large_as_it_says(self):
-        stream = read("src/connector/cm_stream.h")
+        stream = read("src/connector/cm/cm_stream.h")
         segment = int(re.search(r"kSegmentBytes = (\d+);", stream).group(1))
-        head = int(re.search(r"kHeaderBytes = (\d+);", read("src/connector/cm_segment.h")).group(1))
+        head = int(re.search(r"kHeaderBytes = (\d+);", read("src/connector/cm/cm_segment.h")).group(1))
         self.assertIn(f"`slot bytes` ({segment + head})", self.said)
         self.assertIn(f"length bytes, 0..{segment}", self.said)
 

@@ -1,7 +1,7 @@
 // What connections by rdma_cm carry: private data, and segments with credits.
-#include "connector/cm_private_data.h"
-#include "connector/cm_segment.h"
-#include "connector/segment_window.h"
+#include "connector/cm/cm_private_data.h"
+#include "connector/cm/cm_segment.h"
+#include "connector/cm/segment_window.h"
 #include "fuzz/properties.h"
 
 namespace rdmacomm::fuzz {

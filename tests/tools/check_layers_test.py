@@ -59,17 +59,24 @@ class CheckLayers(unittest.TestCase):
 
     def test_upward_include_between_rooms(self):
         self.write("src/softdev/host/bad.cc", '#include "softdev/shared/layout.h"\n#include "softdev/tcp/tcp_wire.h"\n')
-        self.assert_caught("src/softdev/host/bad.cc:2", "room softdev/host includes room tcp; allowed: common, shared")
+        self.assert_caught("src/softdev/host/bad.cc:2", "room softdev/host includes room softdev/tcp; allowed: softdev/common, softdev/shared")
 
     def test_rooms_beside_each_other_do_not_include_each_other(self):
         self.write("src/softdev/memory/bad.cc", '#include "softdev/host/gid_table.h"\n')
-        self.assert_caught("room softdev/memory includes room host")
+        self.assert_caught("room softdev/memory includes room softdev/host")
 
     def test_what_ties_rooms_together_is_for_source_files_only(self):
         self.write("src/softdev/tcp/good.cc", '#include "softdev/context/soft_context.h"\n')
         self.assert_clean()
         self.write("src/softdev/tcp/bad.h", '#pragma once\n#include "softdev/context/soft_context.h"\n')
-        self.assert_caught("src/softdev/tcp/bad.h:2", "room softdev/tcp includes room context")
+        self.assert_caught("src/softdev/tcp/bad.h:2", "room softdev/tcp includes room softdev/context")
+
+    def test_files_in_no_folder_do_not_include_a_room_above_them(self):
+        self.write("CMakeLists.txt", (self.root / "CMakeLists.txt").read_text() + "rdmacomm_layer(connector DEPENDS base verbs)\n")
+        self.write("src/connector/cm/good.cc", '#include "connector/socket.h"\n')
+        self.assert_clean()
+        self.write("src/connector/bad.cc", '#include "connector/cm/cm_id.h"\n')
+        self.assert_caught("src/connector/bad.cc:1", "room connector/ includes room connector/cm")
 
     def test_a_file_outside_of_the_rooms(self):
         self.write("src/softdev/new.cc", "")

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "connector/byte_stream.h"
-#include "connector/cm_failure.h"
-#include "connector/cm_id.h"
-#include "connector/cm_private_data.h"
-#include "connector/cm_segment.h"
-#include "connector/segment_window.h"
+#include "connector/cm/cm_failure.h"
+#include "connector/cm/cm_id.h"
+#include "connector/cm/cm_private_data.h"
+#include "connector/cm/cm_segment.h"
+#include "connector/cm/segment_window.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/verbs/handles.h"

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "connector/cm_id.h"
-#include "connector/cm_requests.h"
+#include "connector/cm/cm_id.h"
+#include "connector/cm/cm_requests.h"
 #include "rdmacomm/verbs/qp_address.h"
 #include "rdmacomm/verbs/queue_pair_link.h"
 

@@ -1,4 +1,4 @@
-#include "connector/cm_segment.h"
+#include "connector/cm/cm_segment.h"
 
 #include "rdmacomm/base/wire.h"
 

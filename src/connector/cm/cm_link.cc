@@ -1,4 +1,4 @@
-#include "connector/cm_link.h"
+#include "connector/cm/cm_link.h"
 
 #include "rdmacomm/verbs/call.h"
 #include "rdmacomm/verbs/describe.h"

@@ -1,4 +1,4 @@
-#include "connector/cm_requests.h"
+#include "connector/cm/cm_requests.h"
 
 #include <sys/random.h>
 

@@ -1,9 +1,9 @@
 #include "rdmacomm/connector/cm_connector.h"
 
 #include "connector/address_rounds.h"
-#include "connector/cm_link.h"
-#include "connector/cm_requests.h"
-#include "connector/cm_stream.h"
+#include "connector/cm/cm_link.h"
+#include "connector/cm/cm_requests.h"
+#include "connector/cm/cm_stream.h"
 #include "rdmacomm/verbs/call.h"
 
 namespace rdmacomm {

@@ -1,5 +1,5 @@
 // Credits: no segment goes where no receive is posted, and nobody waits for ever.
-#include "connector/segment_window.h"
+#include "connector/cm/segment_window.h"
 
 #include <gtest/gtest.h>
 

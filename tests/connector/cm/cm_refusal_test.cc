@@ -1,10 +1,10 @@
 // What rdma_cm says instead of "established", and what that is to the user.
-#include "connector/cm_refusal.h"
+#include "connector/cm/cm_refusal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "connector/cm_private_data.h"
+#include "connector/cm/cm_private_data.h"
 
 namespace rdmacomm {
 namespace {

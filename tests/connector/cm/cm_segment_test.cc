@@ -1,5 +1,5 @@
 // The header of each segment of a connection by rdma_cm.
-#include "connector/cm_segment.h"
+#include "connector/cm/cm_segment.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "connector/cm_stream.h"
+#include "connector/cm/cm_stream.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <cstring>
 
-#include "connector/cm_refusal.h"
+#include "connector/cm/cm_refusal.h"
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/verbs/call.h"
 

@@ -1,6 +1,6 @@
-#include "connector/cm_refusal.h"
+#include "connector/cm/cm_refusal.h"
 
-#include "connector/cm_private_data.h"
+#include "connector/cm/cm_private_data.h"
 #include "rdmacomm/verbs/call.h"
 
 namespace rdmacomm {

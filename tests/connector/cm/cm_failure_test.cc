@@ -1,5 +1,5 @@
 // What a request of a stream's own that fails says of the connection.
-#include "connector/cm_failure.h"
+#include "connector/cm/cm_failure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 #include <memory>
 #include <mutex>
 
-#include "connector/cm_id.h"
-#include "connector/cm_private_data.h"
+#include "connector/cm/cm_id.h"
+#include "connector/cm/cm_private_data.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/connector/stop_event.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "connector/cm_id.h"
+#include "connector/cm/cm_id.h"
 #include "rdmacomm/base/result.h"
 
 namespace rdmacomm {

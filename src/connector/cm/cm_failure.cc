@@ -1,4 +1,4 @@
-#include "connector/cm_failure.h"
+#include "connector/cm/cm_failure.h"
 
 #include "rdmacomm/verbs/describe.h"
 #include "rdmacomm/verbs/transport.h"

@@ -1,4 +1,4 @@
-#include "connector/cm_private_data.h"
+#include "connector/cm/cm_private_data.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "connector/cm_id.h"
+#include "connector/cm/cm_id.h"
 
 #include <fcntl.h>
 #include <poll.h>

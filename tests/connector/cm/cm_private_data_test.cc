@@ -1,5 +1,5 @@
 // What connection requests of rdma_cm carry of ours.
-#include "connector/cm_private_data.h"
+#include "connector/cm/cm_private_data.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

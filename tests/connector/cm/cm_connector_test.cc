@@ -7,7 +7,7 @@
 
 #include <future>
 
-#include "connector/cm_requests.h"
+#include "connector/cm/cm_requests.h"
 #include "connector/tcp_pair.h"
 #include "rdmacomm/connector/cm_listener.h"
 #include "rdmacomm/connector/connector_kind.h"
