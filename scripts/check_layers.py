@@ -157,7 +157,7 @@ def check_cmake(root):
     said = {name: (depends or "").split() for name, depends in CMAKE_LAYER.findall(text)}
     for name, depends in said.items():
         if name not in LAYERS:
-            yield f"CMakeLists.txt:1: layer {name} is not in the law (tools/check_layers.py)"
+            yield f"CMakeLists.txt:1: layer {name} is not in the law (scripts/check_layers.py)"
         elif sorted(depends) != sorted(LAYERS[name]):
             yield f"CMakeLists.txt:1: layer {name} DEPENDS {' '.join(depends)}; the law says {' '.join(LAYERS[name])}"
     for name in LAYERS:
@@ -172,14 +172,14 @@ def check_law():
     for name, depends in LAYERS.items():
         for depend in depends:
             if depend not in seen:
-                yield f"tools/check_layers.py:1: layer {name} depends on {depend}, which is not below it"
+                yield f"scripts/check_layers.py:1: layer {name} depends on {depend}, which is not below it"
         seen.append(name)
     for layer, rooms in ROOMS.items():
         below = []
         for room, depends in rooms.items():
             for depend in depends:
                 if depend not in below:
-                    yield f"tools/check_layers.py:1: room {layer}/{room} depends on {depend}, which is not below it"
+                    yield f"scripts/check_layers.py:1: room {layer}/{room} depends on {depend}, which is not below it"
             below.append(room)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each rule of tools/check_layers.py catches what it is there for, and lets pass what is right."""
+"""Each rule of scripts/check_layers.py catches what it is there for, and lets pass what is right."""
 
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-TOOL = pathlib.Path(__file__).resolve().parent.parent.parent / "tools" / "check_layers.py"
+TOOL = pathlib.Path(__file__).resolve().parent.parent.parent / "scripts" / "check_layers.py"
 GOOD_HEADER = '// x.h - a header.\n// Layer: {layer}.\n#pragma once\n{body}\n'
 
 
