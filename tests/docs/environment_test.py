@@ -7,7 +7,7 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-SOURCES = [path for folder in ("src", "include", "example") for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".h", ".cc")]
+SOURCES = [path for folder in ("src", "include", "tools", "example") for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".h", ".cc")]
 
 
 def text(path):

@@ -33,14 +33,14 @@ class Readme(unittest.TestCase):
         self.assertEqual(layers - set(re.findall(r'font-weight="bold">(\w+)<', picture)), set())
 
     def test_the_files_it_names_exist(self):
-        names = re.findall(r"\b((?:docs|scripts|example|third_party)/[\w./-]*\w|[A-Z]+\.md)\b", README)
+        names = re.findall(r"\b((?:docs|scripts|tools|example|third_party)/[\w./-]*\w|[A-Z]+\.md)\b", README)
         self.assertGreater(len(names), 8)
         for name in names:
             with self.subTest(name):
                 self.assertTrue((ROOT / name).exists())
 
     def test_the_programs_it_names_have_the_options_it_names(self):
-        sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "example").rglob("*.cc"))
+        sources = "".join(path.read_text(encoding="utf-8") for folder in ("tools", "example") for path in (ROOT / folder).rglob("*.cc"))
         for option in re.findall(r"--([a-z][\w-]*)=", README) + ["verify"]:
             with self.subTest(option):
                 self.assertRegex(sources, rf'DEFINE_\w+\(\s*{option.replace("-", "_")},')

@@ -35,7 +35,7 @@ class WireFormat(unittest.TestCase):
         self.assertIn(f"length bytes, 0..{segment}", self.said)
 
     def test_every_frame_of_a_copy_and_no_other(self):
-        body = re.search(r"enum class FrameKind[^{]*\{(.*?)\};", read("example/rdma_copy/frame_parts.h"), re.S).group(1)
+        body = re.search(r"enum class FrameKind[^{]*\{(.*?)\};", read("tools/rdma_copy/frame_parts.h"), re.S).group(1)
         kinds = [(number, re.sub(r"(?<!^)([A-Z])", r" \1", name).lower()) for name, number in re.findall(r"k(\w+) = (\d+),", body)]
         self.assertEqual(kinds[0], ("0", "pad"))
         self.assertEqual(re.findall(r"^\| (\d+) \| ([a-z ]+) \| (?:client|source|sink|both) \|", self.said, re.M), kinds[1:])
