@@ -10,6 +10,8 @@ pkg_check_modules(GLOG REQUIRED IMPORTED_TARGET GLOBAL libglog)
 # Flags of every target of this project, not passed on to users.
 add_library(rdmacomm_flags INTERFACE)
 target_compile_features(rdmacomm_flags INTERFACE cxx_std_20)
+# Log lines and asserts name files of the tree, and not where it lay when it was built.
+target_compile_options(rdmacomm_flags INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 # Where source files are joined (unity builds), a constant of one file is not shadowed by a local one of another.
 if(NOT CMAKE_UNITY_BUILD)
   set(shadow -Wshadow)

@@ -1,10 +1,6 @@
 // rdmacomm.h - everything, for programs that do not mind. Inside the library each file includes what it uses.
 #pragma once
 
-#if __cplusplus < 202002L
-#error "rdmacomm needs C++20: compile with -std=c++20"
-#endif
-
 #include "rdmacomm/adapter/adapter_config.h"
 #include "rdmacomm/adapter/completion_waiter.h"
 #include "rdmacomm/adapter/gid_agreement.h"
@@ -19,6 +15,7 @@
 #include "rdmacomm/base/spin_lock.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/base/version.h"
 #include "rdmacomm/base/wire.h"
 #include "rdmacomm/channel/completion.h"
 #include "rdmacomm/channel/completion_poller.h"

@@ -11,6 +11,7 @@
 
 #include "rdmacomm/base/log.h"
 #include "rdmacomm/base/printable.h"
+#include "rdmacomm/base/version.h"
 #include "support/command_line.h"
 #include "support/crash_trace.h"
 #include "support/process_setup.h"
@@ -99,7 +100,7 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
   set_up_standard_output();
   const std::string_view path = argc > 0 ? argv[0] : "rdmacomm";
   mutable_program_name() = path.substr(path.rfind('/') + 1);
-  gflags::SetVersionString(RDMACOMM_VERSION);
+  gflags::SetVersionString(version());
   gflags::SetUsageMessage(help.usage);
   gflags::SetArgv(argc, const_cast<const char**>(argv));
   std::map<char, const char*> letters = help.letters;
@@ -111,7 +112,7 @@ std::optional<int> start(int argc, char** argv, const Help& help, std::vector<st
     return exit_status({});
   }
   if (is_on("version")) {
-    std::cout << program_name() << " version " << RDMACOMM_VERSION << '\n';
+    std::cout << program_name() << " version " << version() << '\n';
     return exit_status({});
   }
   if (asks_gflags()) {

@@ -4,6 +4,8 @@
 
 #include <system_error>
 
+#include "rdmacomm/base/version.h"  // says what compiler options all headers need
+
 namespace rdmacomm {
 
 /// Everything that can go wrong in words of this library. 0 is success, so that a std::error_code made
