@@ -385,6 +385,7 @@ struct ForgedReceiver : ServerSession {
   ForgedReceiver() : ServerSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
   ~ForgedReceiver() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
+    if (before_connection) before_connection();
     hca.channels = {pipe_channel(receiver_stream(Terms{}), {})};
     return {};
   }
@@ -404,21 +405,32 @@ struct ForgedReceiver : ServerSession {
   }
   /// Takes one sender's bytes, all of them, and answers.
   void serve(std::vector<std::byte> answer) {
-    auto endpoint = wait_for_endpoint(soon());
-    ASSERT_TRUE(endpoint.has_value());
-    auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), receiver_stream(Terms{}), soon());
-    ASSERT_TRUE(stream.has_value()) << stream.error().message();
+    ASSERT_NO_FATAL_FAILURE(open());
+    serve_opened(std::move(answer));
+  }
+  void open() {
+    auto connected = wait_for_endpoint(soon());
+    ASSERT_TRUE(connected.has_value());
+    endpoint = std::move(*connected);
+    auto opened = RDMAStream::open(endpoint, *endpoint->channel(kChannel), receiver_stream(Terms{}), soon());
+    ASSERT_TRUE(opened.has_value()) << opened.error().message();
+    stream = std::move(*opened);
+  }
+  void serve_opened(std::vector<std::byte> answer) {
     for (bool more = true; more;) {
-      const auto block = (*stream)->next(soon());
+      const auto block = stream->next(soon());
       ASSERT_TRUE(block.has_value()) << block.error().message();
       more = static_cast<bool>(*block);
       if (more) blocks.push_back(block->size());
     }
-    ASSERT_TRUE((*endpoint)->receive_message(soon()).has_value());
-    EXPECT_TRUE((*endpoint)->send_message(answer, soon()).ok());
-    (void)(*endpoint)->receive_message(soon());
+    ASSERT_TRUE(endpoint->receive_message(soon()).has_value());
+    EXPECT_TRUE(endpoint->send_message(answer, soon()).ok());
+    (void)endpoint->receive_message(soon());
   }
 
+  std::function<void()> before_connection = {};  ///< called before each one is let in
+  std::shared_ptr<EndPoint> endpoint = nullptr;
+  std::unique_ptr<RDMAStream> stream = nullptr;
   std::vector<std::size_t> blocks = {};  ///< their sizes
 };
 
@@ -493,6 +505,79 @@ TEST(PipeSender, ComesBackWithItsFirstBlockIfItsReceiverLetAnotherSenderGoFirst)
   for (const bool direct : {false, true}) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{100}}) expect_a_quiet_sender_comes_back(direct, bytes);
   }
+}
+
+/// Two receivers, of which the second one has let another sender go first.
+struct TwoReceivers {
+  TwoReceivers() {
+    EXPECT_TRUE(first.start().ok());
+    EXPECT_TRUE(second.start().ok());
+    auto away = std::async(std::launch::async, [this] { second.send_away(ForgedReceiver::When::kOpen); });
+    auto opening = std::async(std::launch::async, [this] { first.open(); });
+    EXPECT_TRUE(outlets->connect({address_of(first), address_of(second)}).ok());
+    away.get();
+    opening.get();
+    EXPECT_THAT(said.get_future().get(), HasSubstr("lets another sender go first"));
+  }
+  static HostPort address_of(const ForgedReceiver& receiver) { return {"127.0.0.1", receiver.port()}; }
+
+  ForgedReceiver first;
+  ForgedReceiver second;
+  std::promise<std::string> said;
+  std::promise<Status> over;
+  std::optional<Outlets> outlets{
+      std::in_place, OutletsOptions{.connection = flags_for({"127.0.0.1", 0}).connection, .terms = Terms{}}, nullptr,
+      Outlets::Callbacks{.over = [this](const Status& why) { over.set_value(why); },
+                         .say = [this](const std::string& line) { said.set_value(line); }}};
+};
+
+// One that has got nothing may be asked to let another sender go first, and connecting may take long.
+TEST(PipeSender, SendsToThoseItIsConnectedToBeforeItConnectsToOthersAgain) {
+  TwoReceivers both;
+  std::promise<void> first_has_it;
+  both.second.before_connection = [begun = first_has_it.get_future().share()] { begun.wait(); };
+  auto store = BlockStore::create(both.outlets->device(), 4096, 2);
+  ASSERT_TRUE(store.has_value());
+  auto first = std::async(std::launch::async, [&] {
+    if (const auto got = both.first.stream->next(soon()); got) {
+      both.first.blocks.push_back(got->size());
+    } else {
+      ADD_FAILURE() << got.error().message();
+    }
+    first_has_it.set_value();
+    both.first.serve_opened(Verdict{}.encode());
+  });
+  auto second = std::async(std::launch::async, [&] { both.second.serve(Verdict{}.encode()); });
+  const auto block = (*store)->take();
+  both.outlets->push(block->first(100), block);
+  const Status finished = both.outlets->finish({.bytes = 100});
+  EXPECT_TRUE(finished.ok()) << finished.message();
+  both.outlets.reset();  // receivers wait for that
+  first.get();
+  second.get();
+  EXPECT_THAT(both.first.blocks, testing::ElementsAre(100));
+  EXPECT_THAT(both.second.blocks, testing::ElementsAre(100));
+}
+
+TEST(PipeSender, SendsNothingToAReceiverThatItReachesAgainIfItHasLostAnotherOneMeanwhile) {
+  TwoReceivers both;
+  both.second.before_connection = [lost = both.over.get_future().share()] { lost.wait(); };
+  auto store = BlockStore::create(both.outlets->device(), 4096, 2);
+  ASSERT_TRUE(store.has_value());
+  auto first = std::async(std::launch::async, [&] {
+    EXPECT_TRUE(both.first.stream->next(soon()).has_value());
+    both.first.endpoint->stop();
+  });
+  auto second = std::async(std::launch::async, [&] {
+    both.second.open();
+    const auto block = both.second.stream->next(soon());
+    EXPECT_EQ(block.code(), Errc::kAborted);
+  });
+  const auto block = (*store)->take();
+  both.outlets->push(block->first(100), block);
+  EXPECT_FALSE(both.outlets->finish({.bytes = 100}).ok());
+  first.get();
+  second.get();
 }
 
 std::string sender_says(std::vector<std::byte> answer) {

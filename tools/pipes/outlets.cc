@@ -11,6 +11,13 @@
 #include "support/program.h"
 
 namespace rdmacomm::pipes {
+namespace {
+
+std::string lost_another(const Status& why) {
+  return "the sender has lost another receiver: " + programs::reason_text(why);
+}
+
+}  // namespace
 
 class Outlets::Session final : public ClientSession {
  public:
@@ -97,27 +104,39 @@ Status Outlets::connect_one(const HostPort& receiver) {
   return {};
 }
 
-void Outlets::begin_to_send() {
-  if (sends_) return;
+std::vector<HostPort> Outlets::begin_to_send() {
+  if (sends_) return {};
   for (const auto& outlet : outlets_) outlet->look();
-  std::vector<GaveWay> again;
+  std::vector<HostPort> receivers;
   std::vector<std::unique_ptr<Outlet>> ended;
-  {
-    const std::lock_guard lock(mutex_);
-    sends_ = true;
-    if (over_) return;
-    again.swap(gave_way_);
-    for (const GaveWay& each : again) {
-      const auto found = std::ranges::find(outlets_, each.outlet, &std::unique_ptr<Outlet>::get);
-      ended.push_back(std::move(*found));
-      outlets_.erase(found);
-    }
+  const std::lock_guard lock(mutex_);  // let go before those that have ended, whose threads may want it
+  sends_ = true;
+  if (over_) return {};
+  for (GaveWay& each : gave_way_) {
+    const auto found = std::ranges::find(outlets_, each.outlet, &std::unique_ptr<Outlet>::get);
+    ended.push_back(std::move(*found));
+    outlets_.erase(found);
+    receivers.push_back(std::move(each.receiver));
   }
-  ended.clear();
-  for (const GaveWay& each : again) {
-    if (const Status connected = connect_one(each.receiver); !connected.ok()) {
-      on_failure(each.receiver.to_text(), connected);
+  gave_way_.clear();
+  return receivers;
+}
+
+/// Those that it is connected to come first: one that has got nothing may be asked to let another sender go first, and connecting to
+/// the others may take long.
+void Outlets::give(const std::function<void(Outlet&)>& to) {
+  const std::vector<HostPort> again = begin_to_send();
+  for (const auto& outlet : outlets_) to(*outlet);
+  for (const HostPort& receiver : again) {
+    const Status connected = connect_one(receiver);
+    if (!connected.ok()) on_failure(receiver.to_text(), connected);
+    {
+      const std::lock_guard lock(mutex_);
+      // Another one has failed meanwhile, and nobody has told this one.
+      if (over_ && connected.ok()) outlets_.back()->abort(lost_another(failure_));
+      if (over_) return;
     }
+    if (connected.ok()) to(*outlets_.back());
   }
 }
 
@@ -145,7 +164,7 @@ void Outlets::on_failure(const std::string& who, const Status& why) {
     over = (left == 0 || options_.on_failure == OnFailure::kStop) && !std::exchange(over_, true);
   }
   if (over) {
-    abort("the sender has lost another receiver: " + programs::reason_text(why));
+    abort(lost_another(why));
     callbacks_.over(why);
   }
   if (options_.on_failure == OnFailure::kStop || left == 0) return;
@@ -168,13 +187,11 @@ std::vector<std::string> Outlets::peers() const {
 }
 
 void Outlets::push(const BufferSlice& slice, const std::shared_ptr<const void>& keep) {
-  begin_to_send();
-  for (const auto& outlet : outlets_) outlet->push(slice, keep);
+  give([&](Outlet& outlet) { outlet.push(slice, keep); });
 }
 
 Status Outlets::finish(const Total& total) {
-  begin_to_send();
-  for (const auto& outlet : outlets_) outlet->finish(total);
+  give([&](Outlet& outlet) { outlet.finish(total); });
   for (const auto& outlet : outlets_) (void)outlet->join();
   const std::lock_guard lock(mutex_);
   if (failure_.ok() || left_ == 0 || options_.on_failure == OnFailure::kStop) return failure_;

@@ -54,8 +54,8 @@ class Outlets {
   /// Those that it is connected to, for messages.
   [[nodiscard]] std::vector<std::string> peers() const;
 
-  /// To all of them. `keep` owns the slice. The first time, and at the latest in finish(), it connects again to those that have let
-  /// another sender go first because nothing came: they have got nothing of this one.
+  /// To all of them. `keep` owns the slice. The first time, and at the latest in finish(), it then connects again to those that have
+  /// let another sender go first because nothing came: they have got nothing of this one, and get this when they are connected.
   void push(const BufferSlice& slice, const std::shared_ptr<const void>& keep);
   /// As Outlet::look, of all of them.
   void look();
@@ -76,7 +76,9 @@ class Outlets {
   };
 
   [[nodiscard]] Status connect_one(const HostPort& receiver);
-  void begin_to_send();
+  /// Returns  the receivers to connect to again
+  [[nodiscard]] std::vector<HostPort> begin_to_send();
+  void give(const std::function<void(Outlet&)>& to);
   void on_outlet_failure(const Outlet& outlet, const HostPort& receiver, const Status& why);
   void on_failure(const std::string& who, const Status& why);
   void on_disconnected();
