@@ -111,6 +111,9 @@ TEST_F(CommandLine, ALineOfAFlagFileIsCheckedAsAWordIs) {
   };
   EXPECT_EQ(error_of("\n--test_size=4\n"), line(2) + "there is no option \"--test_size\"; see --help");
   EXPECT_EQ(error_of("--test_number 4\n"), line(1) + "there is no option \"--test_number 4\"; see --help");
+  EXPECT_EQ(error_of("test_number=4\n--test_count=2\n"),
+            line(1) + "\"test_number=4\" is neither an option, which begins with --, nor names of programs");
+  EXPECT_THAT(error_of("\xEF\xBB\xBF--test_number=4\n"), HasSubstr("is neither an option"));
   EXPECT_EQ(error_of("--test_number\n4\n"), line(1) + "--test_number needs a value; see --help");
   EXPECT_THAT(error_of("--test_number=x"), HasSubstr(line(1) + "--test_number=x: this must be"));
   EXPECT_THAT(error_of("--flagfile=/nowhere/f"), HasSubstr(line(1) + "cannot read the flag file /nowhere/f"));

@@ -205,6 +205,13 @@ class FlagSetter {
       ++number;
       if (line.empty() || line.front() == '#') continue;
       if (line.front() != '-') {
+        // Names of programs have no "="; taken for one, the line would silently end those that count.
+        const bool is_option = line.find('=') != std::string_view::npos;
+        if (is_option) {
+          return wrong(
+              path + " line " + std::to_string(number),
+              '"' + std::string(line) + "\" is neither an option, which begins with --, nor names of programs");
+        }
         is_for_this_program = (std::exchange(in_names, true) && is_for_this_program) || names_this_program(line);
         continue;
       }

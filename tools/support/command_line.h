@@ -14,7 +14,7 @@ namespace rdmacomm::programs {
 /// that it does not understand as they are, and leaves out such lines of a flag file without an error.
 ///
 /// --flagfile=FILE[,FILE]  stands for the lines of the files: "--name=value"; '#' begins a comment, and lines of program names limit the
-///                         lines that follow to these programs
+///                         lines that follow to these programs; such a name has no "="
 /// --fromenv=NAME[,NAME]   stands for --NAME with the value of FLAGS_NAME in the environment; --tryfromenv only if that is set
 /// --undefok=NAME[,NAME]   --NAME is left out if there is no such flag
 ///
