@@ -322,7 +322,8 @@ void SoftQp::enter_error() {
 
 void SoftQp::lose_completions() {
   const std::scoped_lock guard(send_lock_);
-  if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) return;
+  const ibv_qp_state state = state_.load(std::memory_order_relaxed);
+  if (state == IBV_QPS_ERR || state == IBV_QPS_RESET) return;  // in RESET: as fail_locked()
   enter_error_locked();
   if (service_ != Service::kXrcQueue) raise(IBV_EVENT_QP_FATAL);  // that one is no queue pair to its user
 }

@@ -33,7 +33,7 @@ TEST(Reset, AMessageTakesNoReceiveOfTheTargetsLifeBefore) {
   EXPECT_EQ(std::memcmp(remote.data + 2048, local.data, 1024), 0);
 }
 
-TEST(Reset, AFailureOfTheLifeThatEndsDoesNotEndTheNext) {
+void expect_no_end_of_the_next_life(void (SoftQp::*fail)()) {
   Pair pair;
   int error = 0;
   const auto peer = Peer::connect(pair.b.number(), error);
@@ -43,11 +43,19 @@ TEST(Reset, AFailureOfTheLifeThatEndsDoesNotEndTheNext) {
   remote->view.shared->busy.store(1);  // RESET waits for an initiator that is at work
   auto reset = std::async(std::launch::async, [&] { return pair.b.to_state(IBV_QPS_RESET); });
   while (state_of(pair.b) != IBV_QPS_RESET) sched_yield();
-  SoftQp::from(pair.b.qp.get()).enter_error();
+  (SoftQp::from(pair.b.qp.get()).*fail)();
   remote->view.shared->busy.store(0);
   EXPECT_EQ(reset.get(), 0);
   EXPECT_EQ(state_of(pair.b), IBV_QPS_RESET);
   pair.b.connect_to(pair.a.number());
+}
+
+TEST(Reset, AFailureOfTheLifeThatEndsDoesNotEndTheNext) {
+  expect_no_end_of_the_next_life(&SoftQp::enter_error);
+}
+
+TEST(Reset, NorDoesACompletionQueueThatOverruns) {
+  expect_no_end_of_the_next_life(&SoftQp::lose_completions);
 }
 
 }  // namespace
