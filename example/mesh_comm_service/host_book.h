@@ -25,7 +25,7 @@ class HostBook {
   explicit HostBook(Deadline found_by);
   HostBook(Deadline found_by, LookUp look_up);
 
-  /// Looks those up that have not been looked up yet, kAtOnce at a time.
+  /// Looks up the hosts that are not known yet, kAtOnce at a time.
   void look_up(const Cluster& nodes);
   /// The addresses of a node's host; looks it up first if that has not been done. The reference is valid until the next call.
   /// Returns  as find_server()

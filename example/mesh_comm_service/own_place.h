@@ -18,9 +18,9 @@ namespace rdmacomm::mesh {
 ///          the first host that has no address has none
 [[nodiscard]] Result<int> find_rank(const Cluster& cluster, HostBook& hosts);
 
-/// Whether node `rank`, which is this one, is to listen at all of its addresses, instead of that in the list. So where its name stands
-/// for the loopback interface here, as it does on many hosts (127.0.1.1 in /etc/hosts), and others are not on it; and where its address
-/// is another machine's by its looks, as one that is translated.
+/// Whether node `rank`, which is this one, is to listen at all of its addresses, instead of the one in the list. There are two cases.
+/// Its name stands for the loopback interface here, as on many hosts (127.0.1.1 in /etc/hosts), and other nodes are not on that. Or this
+/// machine does not have the address, because a router between the nodes translates addresses.
 [[nodiscard]] bool listens_everywhere(const Cluster& cluster, int rank, HostBook& hosts);
 
 }  // namespace rdmacomm::mesh

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 
@@ -205,11 +204,7 @@ Result<Hello> Hello::decode(std::span<const std::byte> payload) {
 Reject Reject::of(const Error& error) {
   const bool ours = error.code.category() == errc_category() && error.code.value() != 0;
   if (ours) return {static_cast<Errc>(error.code.value()), error.context};
-  // The system's code does not travel: its words do. Threads and descriptors come back when others end.
-  constexpr std::array kPassing{std::errc::resource_unavailable_try_again, std::errc::too_many_files_open,
-                                std::errc::too_many_files_open_in_system};
-  const bool passes = std::ranges::any_of(kPassing, [&](std::errc each) { return error.code == each; });
-  return {passes ? Errc::kServerBusy : Errc::kPeerRefused, error.message()};
+  return {Errc::kPeerRefused, error.message()};  // the system's code does not travel: its words do
 }
 
 std::vector<std::byte> Reject::encode() const {

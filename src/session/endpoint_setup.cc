@@ -1,5 +1,9 @@
 #include "session/endpoint_setup.h"
 
+#include <algorithm>
+#include <array>
+#include <system_error>
+
 #include "base/out_of_memory.h"
 #include "rdmacomm/base/log.h"
 #include "session/check_way.h"
@@ -33,18 +37,26 @@ Status check_way(const Connector& connector, const RDMADevice& device) {
   return check_way(**way, device, connector.local_address() + " with " + connector.peer_address());
 }
 
+/// Threads and descriptors come back when others end, so a client may try again.
+Error for_client(const Error& why) {
+  constexpr std::array kPassing{std::errc::resource_unavailable_try_again, std::errc::too_many_files_open,
+                                std::errc::too_many_files_open_in_system};
+  const bool passes = std::ranges::any_of(kPassing, [&](std::errc each) { return why.code == each; });
+  return passes ? make_error(Errc::kServerBusy, why.message()) : why;
+}
+
 }  // namespace
 
 /// The peer hears the reason while the socket is still open: before the endpoint, which ends it, is dropped.
-Result<std::shared_ptr<EndPoint>> EndPointSetup::outcome(const Status& status, Connector& connector,
-                                                         const Made& made) const {
+Result<std::shared_ptr<EndPoint>> EndPointSetup::outcome(const Status& status, Connector& connector, const Made& made,
+                                                         bool is_server) const {
   if (status) return made.endpoint;
   // Why the peer gave up says more than what that looks like from here.
   const bool gone = connector.check_peer() != PeerState::kOpen;
   const std::error_code code = connector.status().code();
   const bool ended_there = gone && (code == Errc::kPeerRefused || code == Errc::kServerBusy);
   const Error why = ended_there ? connector.status().error() : status.error();
-  connector.refuse(why);
+  connector.refuse(is_server ? for_client(why) : why);
   if (made.endpoint) end_unestablished(hooks, *made.endpoint, made.hook_knows, why);
   return why;
 }
@@ -60,13 +72,13 @@ void end_unestablished(SessionHooks& hooks, EndPoint& endpoint, bool hook_knows,
 Result<std::shared_ptr<EndPoint>> EndPointSetup::as_client(const std::shared_ptr<Connector>& connector) const {
   Made made;
   const Status done = or_out_of_memory([&] { return client_steps(connector, made); });
-  return outcome(done, *connector, made);
+  return outcome(done, *connector, made, false);
 }
 
 Result<std::shared_ptr<EndPoint>> EndPointSetup::as_server(const std::shared_ptr<Connector>& connector) const {
   Made made;
   const Status done = or_out_of_memory([&] { return server_steps(connector, made); });
-  return outcome(done, *connector, made);
+  return outcome(done, *connector, made, true);
 }
 
 Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, Made& made) const {

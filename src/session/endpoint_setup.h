@@ -41,8 +41,8 @@ struct EndPointSetup {
   };
   Status client_steps(const std::shared_ptr<Connector>& connector, Made& made) const;
   Status server_steps(const std::shared_ptr<Connector>& connector, Made& made) const;
-  [[nodiscard]] Result<std::shared_ptr<EndPoint>> outcome(const Status& status, Connector& connector,
-                                                          const Made& made) const;
+  [[nodiscard]] Result<std::shared_ptr<EndPoint>> outcome(const Status& status, Connector& connector, const Made& made,
+                                                          bool is_server) const;
   Status make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
                        std::shared_ptr<EndPoint>& endpoint) const;
   Status meet(Made& made) const;

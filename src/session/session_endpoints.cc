@@ -171,10 +171,12 @@ void SessionCore::give_up_locked(Admission& admission) {
 }
 
 void SessionCore::change_places_locked(const SourceNetwork& source, const Places& by) {
-  Places& places = places_of_[source];
+  const auto found = places_of_.find(source);
+  if (found == places_of_.end()) return;
+  Places& places = found->second;
   places.endpoints += by.endpoints;
   places.on_their_way += by.on_their_way;
-  if (places.taken() == 0) places_of_.erase(source);
+  if (places.taken() == 0) places_of_.erase(found);
 }
 
 /// The session whose shared completion queues this one uses: itself, but with SessionOptions::queues_of.

@@ -195,15 +195,6 @@ TEST(Reject, CarriesCodeAndReason) {
   EXPECT_EQ(by_system.reason, "x (Input/output error)");
 }
 
-TEST(Reject, OfWhatIsMissingForNowSaysTryAgain) {
-  for (const std::errc passing : {std::errc::resource_unavailable_try_again, std::errc::too_many_files_open,
-                                  std::errc::too_many_files_open_in_system}) {
-    const Reject reject = Reject::of(make_error(make_error_code(passing), "cannot start a thread"));
-    EXPECT_EQ(reject.code, Errc::kServerBusy);
-    EXPECT_THAT(reject.reason, HasSubstr("cannot start a thread"));
-  }
-}
-
 TEST(Reject, UnknownCodesAndLongReasonsAreTamed) {
   const auto back = Reject::decode(Reject{static_cast<Errc>(9999), std::string(70'000, 'x')}.encode());
   ASSERT_TRUE(back);

@@ -74,7 +74,8 @@ TEST(SessionMemory, AnyAllocationOfTheControlThreadMayFail) {
   for (int number = 1; number <= kMoreThanItNeeds; ++number) {
     const FailingAllocation failing({.thread = "rdma-control", .number = number});
     const auto refused = client->connect();
-    // Where no thread could be started for its handshake, it has tried again.
+    // Where no thread could be started for its handshake, it has tried again, and hears what the application says.
+    EXPECT_FALSE(refused) << "allocation " << number;
     EXPECT_THAT(refused.status().message(), ::testing::Not(::testing::HasSubstr("allocate")))
         << "allocation " << number;
     ASSERT_TRUE(handshakes_are_over()) << "allocation " << number;

@@ -210,6 +210,25 @@ TEST(SessionRefusal, WhatAHandshakeMayGiveBackIsWaitedFor) {
   }
 }
 
+TEST(SessionRefusal, ClientsOfAServerThatIsShortOfDescriptorsTryAgain) {
+  const auto short_of_descriptors = [](HcaConfig&, const PeerInfo&) {
+    return Status(make_error(make_error_code(std::errc::too_many_files_open), "cannot make a completion channel"));
+  };
+  const auto server = make_server();
+  server->configure = [&, first = true](HcaConfig& hca, const PeerInfo& peer) mutable {
+    return std::exchange(first, false) ? short_of_descriptors(hca, peer) : Status();
+  };
+  ASSERT_TRUE(server->start().ok());
+  const auto client = make_client(*server);
+  const auto connected = client->connect();
+  EXPECT_TRUE(connected) << connected.status().message();
+  EXPECT_EQ(server->record.count("connect_failed Too many open files"), 1);
+  // A client that is short of them says so, and makes no busy server of its server.
+  client->configure = short_of_descriptors;
+  EXPECT_EQ(client->connect().code(), std::errc::too_many_files_open);
+  EXPECT_TRUE(server->record.wait_for("connect_failed refused by the peer"));
+}
+
 TEST(SessionRefusal, BadConfigurationsOfOnesOwn) {
   SessionPair pair;
   pair.client->configure = [](HcaConfig& hca, const PeerInfo&) {

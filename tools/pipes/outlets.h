@@ -69,7 +69,7 @@ class Outlets {
  private:
   class Session;
 
-  /// Who lets another sender go first.
+  /// A receiver that has told this sender to give way to another one.
   struct GaveWay {
     const Outlet* outlet;
     HostPort receiver;

@@ -174,7 +174,7 @@ class FlagSetter {
     }
     if (++sources_ > kMaxSources) {
       return wrong(where, "--" + flag + '=' + name + ": more than " + std::to_string(kMaxSources) +
-                              " flag files and names in the environment: they name each other");
+                              " flag files and names in the environment; do they name each other?");
     }
     return flag == "flagfile" ? take_file(name, where) : take_environment(name, where, flag == "fromenv");
   }
@@ -248,7 +248,7 @@ class FlagSetter {
   const std::map<char, const char*>& letters_;
   std::vector<std::string> arguments_;
   std::vector<std::string> undefined_ok_;
-  std::vector<std::pair<std::string, Error>> unknown_;  // flags that there are not, and what to say of each
+  std::vector<std::pair<std::string, Error>> unknown_;  // there are no such flags; with the error of each
   int sources_ = 0;
 };
 

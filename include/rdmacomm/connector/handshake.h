@@ -110,8 +110,7 @@ struct Reject {
   Errc code = Errc::kPeerRefused;
   std::string reason = {};  ///< one line; at most 2000 bytes are sent
 
-  /// What to tell a peer of `error`. Codes of other categories than Errc become kPeerRefused; if there are no more threads or descriptors
-  /// for now, kServerBusy.
+  /// What to tell a peer of `error`. Codes of other categories than Errc become kPeerRefused.
   [[nodiscard]] static Reject of(const Error& error);
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// kBadMessage: truncated, or bytes left over. Unprintable bytes of the reason become '?'.
