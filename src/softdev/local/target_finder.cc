@@ -8,10 +8,8 @@
 
 namespace rdmacomm::softdev {
 
-void TargetFinder::look_for_target_of(std::shared_ptr<const void> owner, std::function<void()> find) {
-  const std::scoped_lock lock(mutex_);
-  if (std::ranges::find(wanted_, owner, &Wanted::owner) != wanted_.end()) return;
-  (void)want_locked({std::move(owner), std::move(find), {}});  // where that fails, the next retry asks again
+bool TargetFinder::is_wanted_locked(const std::shared_ptr<const void>& owner) const {
+  return std::ranges::find(wanted_, owner, &Wanted::owner) != wanted_.end();
 }
 
 bool TargetFinder::make(const std::shared_ptr<LaterSearch>& search) {
@@ -42,11 +40,13 @@ void TargetFinder::run() {
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || !wanted_.empty(); });
     if (stopping_) return;
-    const Wanted first = wanted_.front();
+    Wanted& first = wanted_.front();  // stays there, and with it its owner, until it is found
+    const std::function<void()> find = std::move(first.find);
+    const std::weak_ptr<LaterSearch> wanted_search = first.search;
     lock.unlock();
-    if (first.find != nullptr) {
-      first.find();
-    } else if (const auto search = first.search.lock()) {
+    if (find != nullptr) {
+      find();
+    } else if (const auto search = wanted_search.lock()) {
       search->run();
     }
     lock.lock();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace rdmacomm::softdev {
 
@@ -23,7 +24,12 @@ class TargetFinder {
   ~TargetFinder() { stop(); }
 
   /// Has `find` called, which looks for the target of `owner`, unless that is about to be done.
-  void look_for_target_of(std::shared_ptr<const void> owner, std::function<void()> find);
+  template <typename Find>
+  void look_for_target_of(const std::shared_ptr<const void>& owner, Find&& find) {
+    const std::scoped_lock lock(mutex_);
+    // Where there is no thread for it, the next retry asks again.
+    if (!is_wanted_locked(owner)) (void)want_locked({owner, std::forward<Find>(find), {}});
+  }
   /// Has `search` made, if somebody still wants it by then. false: there are no more threads; ask again later.
   [[nodiscard]] bool make(const std::shared_ptr<LaterSearch>& search);
   void stop();
@@ -36,6 +42,7 @@ class TargetFinder {
     std::weak_ptr<LaterSearch> search;
   };
 
+  [[nodiscard]] bool is_wanted_locked(const std::shared_ptr<const void>& owner) const;
   [[nodiscard]] bool want_locked(Wanted wanted);
   void run();
 
