@@ -102,10 +102,11 @@ class FlagSetter {
 
   /// Once all words are taken.
   Result<std::vector<std::string>> finish() {
-    for (const auto& [name, error] : unknown_) {
+    for (const auto& unknown : unknown_) {
+      const std::string& name = unknown.first;
       const bool allowed = std::ranges::any_of(
           undefined_ok_, [&name](const std::string& each) { return name == each || name == "no" + each; });
-      if (!allowed) return error;
+      if (!allowed) return unknown.second;
     }
     return std::move(arguments_);
   }
