@@ -38,7 +38,7 @@ void HostBook::look_up(const Cluster& nodes) {
 }
 
 const HostBook::Addresses& HostBook::of(const HostPort& node) {
-  look_up({node});
+  if (!found_.contains(node.host)) look_up({node});
   return found_.at(node.host);
 }
 

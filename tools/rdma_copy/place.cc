@@ -1,19 +1,16 @@
 #include "rdma_copy/place.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
-#include <array>
-#include <climits>
 #include <utility>
 
 #include "rdma_copy/messages.h"
 #include "rdmacomm/base/system_call.h"
+#include "support/links.h"
 
 namespace rdmacomm::copying {
 namespace {
@@ -107,17 +104,14 @@ Result<UniqueFd> Place::open(const std::string& path, int flags) const {
 }
 
 bool leads_into_proc(const Spot& spot) {
-  constexpr int kMostLinks = 40;  // as the kernel has it
   UniqueFd next;
   int folder = spot.folder.get();
   std::string name = spot.name;
-  for (int links = 0; links <= kMostLinks; ++links) {
-    struct statfs system = {};
-    if (::fstatfs(folder, &system) == 0 && system.f_type == PROC_SUPER_MAGIC) return true;
-    std::array<char, PATH_MAX> text{};
-    const ssize_t length = ::readlinkat(folder, name.c_str(), text.data(), text.size());
-    if (length <= 0) return false;
-    const PathParts parts = PathParts::of(std::string(text.data(), static_cast<std::size_t>(length)));
+  for (int links = 0; links <= programs::kMostLinks; ++links) {
+    if (programs::is_in_proc(folder)) return true;
+    const std::string text = programs::link_text(folder, name);
+    if (text.empty()) return false;
+    const PathParts parts = PathParts::of(text);
     const std::string to = parts.folder.empty() ? "." : parts.folder;
     UniqueFd opened(::openat(folder, to.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!opened) return false;

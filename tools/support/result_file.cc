@@ -1,17 +1,14 @@
 #include "support/result_file.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -19,6 +16,7 @@
 
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/base/unique_fd.h"
+#include "support/links.h"
 #include "support/standard_output.h"
 
 namespace rdmacomm::programs {
@@ -65,20 +63,6 @@ std::error_code enter(Place& place, const fs::path& to) {
   return {};
 }
 
-/// Where the link that `link` is open at leads to. Empty: it is none any more, or too long.
-std::string text_of(const UniqueFd& link) {
-  std::array<char, PATH_MAX> text{};
-  const ssize_t length = ::readlinkat(link.get(), "", text.data(), text.size());
-  return length > 0 && static_cast<std::size_t>(length) < text.size()
-             ? std::string(text.data(), static_cast<std::size_t>(length))
-             : std::string();
-}
-
-bool is_in_proc(const UniqueFd& name) {
-  struct statfs system = {};
-  return ::fstatfs(name.get(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
-}
-
 /// The number of a descriptor, which is the name of a link of /proc. -1: the name is another one.
 int number_in(std::string_view name) {
   int number = -1;
@@ -109,7 +93,7 @@ bool came_open(int descriptor) {
 /// the file that is open would take it from its user: `>> log` is to add to the log.
 bool leads_to_open_file(Place& place, const UniqueFd& link) {
   struct stat target = {};
-  if (!is_in_proc(link) || ::fstatat(place.directory.get(), place.name.c_str(), &target, 0) != 0) return false;
+  if (!is_in_proc(link.get()) || ::fstatat(place.directory.get(), place.name.c_str(), &target, 0) != 0) return false;
   const int descriptor = number_in(place.name);
   if (descriptor < 0 && S_ISREG(target.st_mode)) return false;
   place.by_system = true;
@@ -121,13 +105,13 @@ bool leads_to_open_file(Place& place, const UniqueFd& link) {
 /// Follows the links that have the name, each one looked at, and read, while it is open: so that not the link is replaced, and no
 /// link of another user's is followed that takes its name meanwhile.
 Result<Place> place_of(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel has it
   Place place;
   if (const std::error_code failed = enter(place, path)) return cannot_write(path, failed);
   for (int links = 0; links <= kMostLinks; ++links) {
     const UniqueFd found(::openat(place.directory.get(), place.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     if (!found && last_system_error() == std::errc::no_such_file_or_directory) {
-      if (is_in_proc(place.directory)) return cannot_write(path, std::make_error_code(std::errc::bad_file_descriptor));
+      if (is_in_proc(place.directory.get()))
+        return cannot_write(path, std::make_error_code(std::errc::bad_file_descriptor));
       return place;
     }
     if (!found || ::fstat(found.get(), &place.is) != 0) return cannot_write(path, last_system_error());
@@ -139,7 +123,7 @@ Result<Place> place_of(const std::string& path) {
     }
     if (is_last) return place;
     place.exists = false;
-    const std::string next = text_of(found);
+    const std::string next = link_text(found.get(), "");
     if (next.empty()) return cannot_write(path, std::make_error_code(std::errc::filename_too_long));
     if (const std::error_code failed = enter(place, next)) return cannot_write(path, failed);
   }

@@ -1,0 +1,18 @@
+// links.h - following symbolic links one by one, to look at each on the way.
+#pragma once
+
+#include <string>
+
+namespace rdmacomm::programs {
+
+/// After so many links a path is an endless loop. Source: path_resolution(7), Linux.
+inline constexpr int kMostLinks = 40;
+
+/// The text of the link that has this name in `folder`, or, if `name` is empty, of the link that `folder` is itself (opened by O_PATH and
+/// O_NOFOLLOW). Empty: there is none, or it cannot be read.
+[[nodiscard]] std::string link_text(int folder, const std::string& name);
+
+/// Whether what is open lies in /proc, whose links lead to open files and not to names.
+[[nodiscard]] bool is_in_proc(int opened);
+
+}  // namespace rdmacomm::programs
