@@ -24,10 +24,10 @@ class PeerDirectory {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// As long as it is waited for: who has queue pairs to a process that is stopped must get round to others, too.
+  /// As long as one attempt waits. A program with queue pairs to a stopped process must get to its other peers, too.
   static constexpr std::chrono::seconds kSilentFor{5};
-  /// The owner of a block of numbers. Its lock is held while it is asked: one that is stopped holds up nobody who is going to
-  /// somebody else.
+  /// The process that has a block of numbers. The lock is held while this one process is asked, so a stopped process delays only
+  /// those who want to reach it.
   struct Owner {
     std::mutex mutex;
     std::weak_ptr<Peer> peer;

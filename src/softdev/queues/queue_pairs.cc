@@ -36,7 +36,8 @@ bool QueuePairs::take_block_locked(Reach reach, UniqueFd& listener) {
   return false;
 }
 
-/// Somebody who has all ports keeps nobody from using this host's memory, and somebody who has all names, from being reached by TCP.
+/// If others have taken all ports, queue pairs still work by this host's memory. If others have taken all names, queue pairs are still
+/// reached by TCP.
 bool QueuePairs::take_any_block_locked(bool with_port, UniqueFd& listener) {
   if (!with_port) return take_block_locked(Reach::kName, listener);
   for (const Reach reach : {Reach::kNameAndPort, Reach::kName, Reach::kPort}) {
