@@ -30,7 +30,8 @@
 DEFINE_string(part, "latency", "latency, idle or raw");
 DEFINE_int32(seconds, 10, "idle: for how long");
 DEFINE_int32(connections, 64, "idle: how many");
-DEFINE_double(most, 1e9, "idle: processor time for a second, of either process; more makes exit status 1");
+DEFINE_double(most, 1e9, "idle: seconds of processor time per second, for each process; more makes exit status 1");
+DEFINE_double(most_wakeups, 1e9, "idle: wake-ups per second, for each process; more makes exit status 1");
 DEFINE_int32(count, 20000, "latency: how often there and back; raw: in each of 60 rounds, a tenth of it");
 
 namespace rdmacomm {
@@ -77,21 +78,27 @@ struct Usage {
   }
 };
 
-/// Of both processes, over one measurement.
+/// The larger value of the two processes.
+struct Larger {
+  double share = 0;    ///< of a core
+  double wakeups = 0;  ///< per second
+};
+
+/// What both processes use during one measurement, which begins when this is created.
 class Price {
  public:
   explicit Price(pid_t server) : server_(server), mine_(Usage::of(getpid())), theirs_(Usage::of(server)) {}
-  /// Returns the larger share of a core of the two.
-  double print(double operations) const {
+  Larger print(double operations) const {
     const double wall = std::chrono::duration<double>(Clock::now() - start_).count();
     const Usage mine = Usage::of(getpid());
     const Usage theirs = Usage::of(server_);
-    const long sleeps = mine.sleeps - mine_.sleeps + theirs.sleeps - theirs_.sleeps;
+    const auto my_sleeps = static_cast<double>(mine.sleeps - mine_.sleeps);
+    const auto their_sleeps = static_cast<double>(theirs.sleeps - theirs_.sleeps);
     const double client = (mine.seconds - mine_.seconds) / wall;
     const double server = (theirs.seconds - theirs_.seconds) / wall;
     std::printf(" client_cpu=%.5f server_cpu=%.5f sleeps=%.3f\n", client, server,
-                static_cast<double>(sleeps) / operations);
-    return std::max(client, server);
+                (my_sleeps + their_sleeps) / operations);
+    return {std::max(client, server), std::max(my_sleeps, their_sleeps) / wall};
   }
 
  private:
@@ -364,8 +371,13 @@ void measure(Player<ClientSession>& session, pid_t server) {
     const Price price(server);
     usleep(static_cast<useconds_t>(FLAGS_seconds) * 1'000'000);
     std::printf("part=idle connections=%d", connections);
-    const double share = price.print(FLAGS_seconds);
-    if (share > FLAGS_most) fail("a side takes " + std::to_string(share) + " of a core, more than --most");
+    const Larger larger = price.print(FLAGS_seconds);
+    if (larger.share > FLAGS_most) {
+      fail("a process takes " + std::to_string(larger.share) + " of a core, more than --most");
+    }
+    if (larger.wakeups > FLAGS_most_wakeups) {
+      fail("a process wakes up " + std::to_string(larger.wakeups) + " times per second, more than --most_wakeups");
+    }
     return;
   }
   (void)session.play(*endpoints.front(), FLAGS_count / 10);
