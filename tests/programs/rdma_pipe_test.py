@@ -161,14 +161,18 @@ class PipeTest(ProgramTest):
         self.assert_fine(receiver)
         self.assertEqual(sha(self.written("out")), sha(data))
 
-    def fill(self, sender):
-        """Writes to a sender until it takes no more. Returns how much it has taken; its data are zeroes."""
+    def fill(self, sender, least=0):
+        """Writes to a sender until it takes no more. Returns how much it has taken; its data are zeroes.
+
+        On a machine with much to do it may take nothing for a while. So less than `least` bytes are not the end for 20 s.
+        """
         fd = sender.process.stdin.fileno()
         os.set_blocking(fd, False)
         selector = selectors.DefaultSelector()
         selector.register(fd, selectors.EVENT_WRITE)
         taken = 0
-        while selector.select(0.5 * SLOW):
+        patience = time.monotonic() + 20 * SLOW
+        while selector.select(0.5 * SLOW) or (taken < least and time.monotonic() < patience):
             try:
                 taken += os.write(fd, bytes(64 << 10))
             except BlockingIOError:
@@ -258,7 +262,7 @@ class Runs(PipeTest):
     def test_a_slow_consumer_stops_the_producer_and_loses_nothing(self):
         receiver, port = self.recv()
         sender = self.send(port, stdin=subprocess.PIPE)
-        taken = self.fill(sender)
+        taken = self.fill(sender, 2 * DEPTH * BLOCK)
         # Both sides' blocks are full, and the pipes at the ends; input, network and output go on beside each other.
         self.assertGreaterEqual(taken, 2 * DEPTH * BLOCK)
         self.assertLessEqual(taken, (2 * DEPTH + 2) * BLOCK + 3 * MIB)
