@@ -617,6 +617,28 @@ TEST_F(CopyNewFile, IsWholeWhoeverWritesItToo) {
   EXPECT_THAT(names(), ElementsAre("name"));
 }
 
+/// A copy that finds one without a lock takes it for left behind, and removes what has its name.
+TEST_F(CopyNewFile, IsLockedFromTheMomentThatOthersFindIt) {
+  int unlocked = 0;
+  std::jthread other([&](const std::stop_token& over) {
+    while (!over.stop_requested()) {
+      const UniqueFd found(::openat(folder.get(), ".name.rdma_copy-partial", O_RDWR | O_CLOEXEC));
+      if (!found || ::flock(found.get(), LOCK_EX | LOCK_NB) != 0) continue;
+      struct stat is = {};
+      if (::fstat(found.get(), &is) == 0 && is.st_nlink > 0) ++unlocked;
+    }
+  });
+  for (int turn = 0; turn < 3000; ++turn) {
+    auto file = NewFile::create(folder.get(), "name", 0644);
+    if (file) file->discard();
+    EXPECT_TRUE(file) << file.status().message();
+  }
+  other.request_stop();
+  other.join();
+  EXPECT_EQ(unlocked, 0);
+  EXPECT_THAT(names(), ElementsAre());
+}
+
 TEST_F(CopyNewFile, TakesNoPlaceOfWhatIsNoFile) {
   ASSERT_EQ(::mkfifoat(folder.get(), "fifo", 0600), 0);
   fs::create_directory(top / "directory");

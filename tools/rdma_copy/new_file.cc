@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kMostNameBytes = 255;
 constexpr const char* kSuffix = ".rdma_copy-partial";
 constexpr const char* kLinkSuffix = ".rdma_copy-link";
-/// So often a file is made anew that somebody else has locked before its maker.
+/// So often a file is made anew that another user has locked before its maker.
 constexpr int kMostLocksLost = 10;
 
 Error new_file_failed() {
@@ -139,6 +139,14 @@ Status link_as(int fd, int folder, const std::string& name) {
                                                                                         : Status(new_file_failed());
 }
 
+/// Gives the file `from` the name `to`, which nothing has, in one directory. Not all file systems can do that in one step.
+Status rename_unless_there(int folder, const std::string& from, const std::string& to) {
+  if (::renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  if (last_system_error() != std::errc::invalid_argument) return new_file_failed();
+  if (::linkat(folder, from.c_str(), folder, to.c_str(), 0) != 0) return new_file_failed();
+  return ::unlinkat(folder, from.c_str(), 0) == 0 ? Status() : Status(new_file_failed());
+}
+
 /// Gives what is `from` the name `to`, in one directory, instead of a file or a link there.
 Status rename_over(int folder, const std::string& from, const std::string& to) {
   if (::renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE) == 0) return {};
@@ -161,29 +169,37 @@ bool is_partial_name(std::string_view name) noexcept {
 
 Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mode) {
   if (name.size() > kMostNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
-  std::string partial = partial_name(name);
-  for (int tries = 0; tries < kMostLocksLost;) {
-    UniqueFd fd(::openat(folder, partial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
-    if (!fd) {
-      if (last_system_error() != std::errc::file_exists) return new_file_failed();
-      if (Status room = make_room(folder, partial); !room.ok()) return room.error();
-      continue;
-    }
+  for (int tries = 0; tries < kMostLocksLost; ++tries) {
+    const std::string own = unforeseen_name(kSuffix);
+    UniqueFd fd(::openat(folder, own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+    if (!fd) return new_file_failed();
     struct stat made = {};
-    Status closed = ::fstat(fd.get(), &made) == 0 ? Status() : Status(new_file_failed());
-    NewFile file(folder, name, partial, std::move(fd), made);
-    if (closed.ok()) closed = file.close_to_others();
-    if (!closed.ok()) {
-      ::unlinkat(folder, partial.c_str(), 0);
-      return closed.error();
-    }
-    const bool is_locked = lock(file.fd());
-    if (is_locked && ::fstat(file.fd(), &made) == 0 && made.st_nlink > 0) return file;
-    // Another copy had the lock first, and took it for left behind; or another user who was as quick, and would keep it.
-    if (!is_locked) file.discard();
-    ++tries;
+    Status ready = ::fstat(fd.get(), &made) == 0 ? Status() : Status(new_file_failed());
+    NewFile file(folder, name, own, std::move(fd), made);
+    if (ready.ok()) ready = file.close_to_others();
+    const bool is_locked = ready.ok() && lock(file.fd());
+    if (is_locked) ready = file.take_partial_name();
+    if (is_locked && ready.ok()) return file;
+    ::unlinkat(folder, own.c_str(), 0);
+    if (!ready.ok()) return ready.error();
+    // Another user has opened and locked it before it was closed to others, and may keep the lock for ever.
   }
   return busy();
+}
+
+/// The file, which is locked, gets the name where other copies look for one that is unfinished. Not earlier: without its lock they would take
+/// it for left behind, and remove whatever has that name by then. It keeps its own name beside another user's file, and on file systems
+/// that cannot do this.
+Status NewFile::take_partial_name() {
+  const std::string partial = partial_name(name_);
+  for (;;) {
+    const Status moved = rename_unless_there(folder_, partial_, partial);
+    if (moved.ok()) partial_ = partial;
+    if (moved.code() != std::errc::file_exists) return {};
+    const auto left = remove_left(folder_, partial);
+    if (!left) return left.error();
+    if (*left == Left::kAnothers) return {};
+  }
 }
 
 Status NewFile::close_to_others() {

@@ -59,6 +59,7 @@ class NewFile {
         made_mode_(identity.st_mode & 07777),
         identity_(identity) {}
   [[nodiscard]] Status close_to_others();
+  [[nodiscard]] Status take_partial_name();
   [[nodiscard]] Status link_beside();
 
   int folder_ = -1;
