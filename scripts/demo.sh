@@ -56,8 +56,9 @@ head -c 64M /dev/urandom >"$folder/data"
 coproc server { exec build/release/bin/rdma_copy --serve --root="$folder/served" --port=0 "${options[@]}"; }
 trap 'kill "$server_PID" 2>/dev/null || true; rm -rf "$folder"' EXIT
 read -r line <&"${server[0]}"
+port=$(listening_port "$line")
 for more in --checksum --delta; do
-  build/release/bin/rdma_copy --json "$more" --port="${line##* }" "${options[@]}" "$folder/data" 127.0.0.1:
+  build/release/bin/rdma_copy --json "$more" --port="$port" "${options[@]}" "$folder/data" 127.0.0.1:
   cmp "$folder/data" "$folder/served/data"
   printf x >>"$folder/data"
 done

@@ -17,6 +17,12 @@ fail() {
   exit "$FAIL_STATUS"
 }
 
+# listening_port LINE: the port in what a server of this project says when it listens.
+listening_port() {
+  [[ $1 =~ listening\ on\ port\ ([0-9]+) ]] || fail "no port in what the server says: $1"
+  printf '%s\n' "${BASH_REMATCH[1]}"
+}
+
 # build PRESET [cmake configure options]: configures and builds build/PRESET, from the top of the tree.
 build() {
   local preset=$1

@@ -19,6 +19,7 @@ from program_runs import BIN, LAT_BW, MESH, PING_PONG, SLOW, ProgramTest
 
 SEND, RECV, COPY = (os.path.join(BIN, name) for name in ("rdma_send", "rdma_recv", "rdma_copy"))
 HELLO = os.path.join(BIN, "hello_rdma")
+SCRIPT_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/lib/common.sh")
 PLAY = (PING_PONG, "--device=soft0", "--iterations=10")
 MEASURE = (LAT_BW, "--device=soft0", "--ops=write", "--tests=lat", "--sizes=8", "--iterations=10", "--rounds=1")
 TALK = (MESH, "--local=2", "--device=soft0", "--total=4K")
@@ -268,6 +269,15 @@ class Listening(ProgramTest):
                 server = self.start(COPY, "--serve", f"--root={os.getcwd()}", "--port=0",
                                     "--device=soft0", *flags)
                 server.wait_for(rf"serving .*, listening on port \d+ {where}")
+
+    def test_scripts_find_the_port_in_what_a_server_says(self):
+        """As scripts/demo.sh does, which is too long to be a test."""
+        server = self.start(COPY, "--serve", f"--root={os.getcwd()}", "--port=0", "--device=soft0")
+        line, port = server.wait_for(r"(serving .* port (\d+) .*)\n").groups()
+        for said, expected in ((line, (0, port + "\n")), ("serving nothing", (1, ""))):
+            ran = subprocess.run(["bash", "-euc", '. "$0"; listening_port "$1"', SCRIPT_LIBRARY, said], capture_output=True, text=True,
+                                 check=False)
+            self.assertEqual((ran.returncode, ran.stdout), expected, ran.stderr)
 
     def test_a_receiver_says_so(self):
         for flags, where in (((), "every address"), (("--listen=::1",), "::1: whoever")):
