@@ -1,4 +1,4 @@
-// Partial files on file systems whose flock(2) does not lock.
+// Partial files on file systems whose flock(2) does not lock, or that cannot rename a file only to a name that is free.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -20,15 +20,29 @@ namespace {
 
 std::atomic<int> flock_fails_with{0};        // an errno; 0: it does what the kernel does
 std::atomic<bool> flock_wants_write{false};  // as NFS does
+std::atomic<bool> rename_replaces{false};    // RENAME_NOREPLACE is not known, as on NFS
+std::atomic<bool> has_no_links{false};       // as FAT
 
 }  // namespace
 
-/// Instead of the C library's, in this program.
+/// Instead of the C library's, in this program, as what follows.
 extern "C" int flock(int fd, int operation) noexcept {
   const bool read_only = (::fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY;
   const int why = flock_wants_write && read_only && (operation & LOCK_EX) != 0 ? EBADF : flock_fails_with.load();
   if (why == 0) return static_cast<int>(::syscall(SYS_flock, fd, operation));
   errno = why;
+  return -1;
+}
+
+extern "C" int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
+  if (!rename_replaces || flags == 0)
+    return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  errno = EINVAL;
+  return -1;
+}
+extern "C" int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) noexcept {
+  if (!has_no_links) return static_cast<int>(::syscall(SYS_linkat, from_folder, from, to_folder, to, flags));
+  errno = EPERM;
   return -1;
 }
 
@@ -46,6 +60,8 @@ struct CopyLocks : testing::Test {
   ~CopyLocks() override {
     flock_fails_with = 0;
     flock_wants_write = false;
+    rename_replaces = false;
+    has_no_links = false;
     fs::remove_all(top);
   }
   /// Names in the directory.
@@ -203,6 +219,26 @@ TEST_F(CopyLocks, AreNotNeededToRemoveWhatNobodyMayWrite) {
   auto file = NewFile::create(folder.get(), "name", 0644);
   ASSERT_TRUE(file.has_value()) << file.error().message();
   EXPECT_TRUE(file->publish().ok());
+}
+
+/// Without that kind of rename the partial file gets its name by a link; without links, too, it keeps one of its own.
+TEST_F(CopyLocks, AreThereBeforeTheNameOnAllFileSystems) {
+  rename_replaces = true;
+  for (const bool links : {true, false}) {
+    has_no_links = !links;
+    leave_partial();
+    auto file = NewFile::create(folder.get(), "name", 0644);
+    ASSERT_TRUE(file.has_value()) << file.error().message();
+    EXPECT_EQ(::write(file->fd(), "new", 3), 3);
+    EXPECT_EQ(NewFile::create(folder.get(), "name", 0644).has_value(), !links) << "another copy finds it by its name";
+    EXPECT_TRUE(file->publish().ok());
+    std::string text;
+    std::getline(std::ifstream(top / "name"), text);
+    EXPECT_EQ(text, "new");
+    for (const std::string& each : names()) {
+      if (each != "name") fs::remove(top / each);
+    }
+  }
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kMostNameBytes = 255;
 constexpr const char* kSuffix = ".rdma_copy-partial";
 constexpr const char* kLinkSuffix = ".rdma_copy-link";
-/// So often a file is made anew that another user has locked before its maker.
+/// How often a file is made anew if another user has locked it before its maker could.
 constexpr int kMostLocksLost = 10;
 
 Error new_file_failed() {
@@ -188,17 +188,13 @@ Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mo
 }
 
 /// The file, which is locked, gets the name where other copies look for one that is unfinished. Not earlier: without its lock they would take
-/// it for left behind, and remove whatever has that name by then. It keeps its own name beside another user's file, and on file systems
-/// that cannot do this.
+/// it for left behind, and remove whatever has that name by then. On file systems that cannot do this it keeps its own name.
 Status NewFile::take_partial_name() {
-  const std::string partial = partial_name(name_);
-  for (;;) {
+  for (std::string partial = partial_name(name_);;) {
     const Status moved = rename_unless_there(folder_, partial_, partial);
     if (moved.ok()) partial_ = partial;
     if (moved.code() != std::errc::file_exists) return {};
-    const auto left = remove_left(folder_, partial);
-    if (!left) return left.error();
-    if (*left == Left::kAnothers) return {};
+    if (Status room = make_room(folder_, partial); !room.ok()) return room;
   }
 }
 

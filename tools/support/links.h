@@ -5,7 +5,7 @@
 
 namespace rdmacomm::programs {
 
-/// After so many links a path is an endless loop. Source: path_resolution(7), Linux.
+/// The system follows at most this many links of a path; one with more is an endless loop. Source: path_resolution(7), Linux.
 inline constexpr int kMostLinks = 40;
 
 /// The text of the link that has this name in `folder`, or, if `name` is empty, of the link that `folder` is itself (opened by O_PATH and

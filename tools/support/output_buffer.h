@@ -19,7 +19,7 @@ class OutputBuffer final : public std::streambuf {
  public:
   explicit OutputBuffer(int descriptor);
 
-  /// The first error of the system's; false: there was none.
+  /// The first error that the system returned for a write. If there was none, it is false.
   [[nodiscard]] std::error_code failed() const noexcept;
 
  protected:
