@@ -57,15 +57,15 @@ class Bench {
   // Posts `count` WRITEs and polls until they are complete; false when something failed.
   [[gnu::noinline]] bool by_channel(int count) {
     for (int i = 0; i < count; ++i) {
-      if (here_.channel->post_write(slice_, remote_, ++id_)) return false;
+      if (!here_.channel->post_write(slice_, remote_, {.id = ++id_})) return false;
     }
     for (int left = count; left > 0;) {
-      std::size_t got = 0;
-      if (here_.channel->poll(std::span(completions_, static_cast<std::size_t>(left)), got)) return false;
-      for (std::size_t i = 0; i < got; ++i) {
-        if (!completions_[i].ok()) return false;
+      const Polled polled = here_.channel->poll(std::span(completions_, static_cast<std::size_t>(left)));
+      if (!polled) return false;
+      for (const Completion& each : polled) {
+        if (!each.ok()) return false;
       }
-      left -= static_cast<int>(got);
+      left -= static_cast<int>(polled.size());
     }
     return true;
   }

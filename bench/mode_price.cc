@@ -50,9 +50,6 @@ constexpr const char* kDirectChannel = "direct";
 void must(const Status& status) {
   if (!status) fail(status.message());
 }
-void must(std::error_code code) {
-  if (code) fail(code.message());
-}
 
 /// What a process has used since it began.
 struct Usage {
@@ -143,7 +140,7 @@ class Player : public Base {
     if (!memory_) memory_ = make_memory(endpoint.device());
     for (RDMAChannel* channel : endpoint.channels()) {
       if (channel->name() == kRawChannel) continue;
-      for (std::uint64_t id = 1; id <= kReceives; ++id) must(channel->post_recv(memory_->at(id), id));
+      for (std::uint64_t id = 1; id <= kReceives; ++id) must(channel->post_recv(memory_->at(id), {.id = id}));
     }
     return {};
   }
@@ -172,23 +169,23 @@ class Player : public Base {
   /// Answers until the peer goes.
   void answer_all(EndPoint& endpoint) {
     std::array<Completion, kReceives> batch;
-    for (std::size_t count = 0;;) {
-      const Status waited = endpoint.wait(batch, count, Deadline::never());
+    for (;;) {
+      const auto waited = endpoint.wait(batch, Deadline::never());
       if (!waited) return;
-      for (std::size_t i = 0; i < count; ++i) {
-        if (batch[i].operation == Operation::kRecv && !answer(*endpoint.data(), batch[i])) return;
+      for (const Completion& each : *waited) {
+        if (each.operation == Operation::kRecv && !answer(*endpoint.data(), each)) return;
       }
     }
   }
   void send(RDMAChannel& channel) {
-    must(channel.post_send(memory_->at(0), 0, PostFlags::kInline | PostFlags::kUnsignaled));
+    must(channel.post_send(memory_->at(0), {.flags = PostFlags::kInline | PostFlags::kUnsignaled}));
   }
   [[nodiscard]] RDMABuffer& memory() { return *memory_; }
 
  private:
   /// False after the client's last.
   bool answer(RDMAChannel& channel, const Completion& completion) {
-    must(channel.post_recv(memory_->at(completion.id), completion.id));
+    must(channel.post_recv(memory_->at(completion.id), {.id = completion.id}));
     if constexpr (std::same_as<Base, ClientSession>) {
       const auto now = Clock::now();
       times_.push_back(std::chrono::duration<double, std::micro>(now - sent_at_).count() / 2);
@@ -277,20 +274,20 @@ struct LibraryEnd {
   const BufferSlice out = memory.at(0);  // as the raw loop has its slices
   std::uint64_t taken = 0;
 
-  void send() { must(channel.post_send(out, 0, PostFlags::kInline | PostFlags::kUnsignaled)); }
+  void send() { must(channel.post_send(out, {.flags = PostFlags::kInline | PostFlags::kUnsignaled})); }
   void take() {
     Completion completion;
-    std::size_t count = 0;
-    while (count == 0) {
-      if (direct) {
-        must(channel.poll({&completion, 1}, count));
-      } else {
-        must(endpoint.wait({&completion, 1}, count, Deadline::never()));
+    if (direct) {
+      for (Polled polled; polled.empty();) {
+        polled = channel.poll({&completion, 1});
+        must(polled.outcome());
       }
+    } else {
+      must(endpoint.wait({&completion, 1}, Deadline::never()).status());
     }
     taken = completion.id;
   }
-  void give_back() { must(channel.post_recv(memory.at(taken), taken)); }
+  void give_back() { must(channel.post_recv(memory.at(taken), {.id = taken})); }
 };
 
 constexpr int kRounds = 60;

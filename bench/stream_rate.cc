@@ -58,9 +58,6 @@ constexpr std::array kNames = {"write", "send", "stream", "copied", "message", "
 void must(const Status& status) {
   if (!status) fail(status.message());
 }
-void must(std::error_code code) {
-  if (code) fail(code.message());
-}
 template <typename T>
 T must(Result<T> result) {
   if (!result) fail(result.error().message());
@@ -131,11 +128,11 @@ struct Side {
   [[nodiscard]] RDMAChannel& raw() const { return *endpoint->channel(kRaw); }
   /// The next completions of the raw channel.
   std::size_t take(std::span<Completion> out) const {
-    std::size_t count = 0;
-    must(raw().poll(out, count));
-    for (const Completion& each : out.first(count)) must(each.status());
-    if (count == 0 && ++empty_polls_ % WaitOptions{}.yield_every == 0) sched_yield();  // as the library waits
-    return count;
+    const Polled polled = raw().poll(out);
+    must(polled.outcome());
+    for (const Completion& each : polled) must(each.status());
+    if (polled.empty() && ++empty_polls_ % WaitOptions{}.yield_every == 0) sched_yield();  // as the library waits
+    return polled.size();
   }
 
   mutable unsigned empty_polls_ = 0;
@@ -186,9 +183,7 @@ class Turn {
         return must(messages_.flush(soon_));
       case Way::kLarge:
         for (std::size_t i = 0; i < count_; ++i) {
-          BufferLease lease;
-          must(side_.leases->take(size_, lease));
-          must(messages_.send(std::move(lease), soon_));
+          must(messages_.send(must(side_.leases->take(size_)), soon_));
         }
         return must(messages_.flush(soon_));
     }
@@ -222,8 +217,8 @@ class Turn {
     for (std::size_t posted = 0, sent = 0; sent < count_;) {
       for (; posted < count_ && posted - sent < depth; ++posted) {
         const std::size_t at = posted % depth * size_;
-        must(way == Way::kWrite ? side_.raw().post_write(block(posted), region->from(at), posted)
-                                : side_.raw().post_send(block(posted), posted));
+        must(way == Way::kWrite ? side_.raw().post_write(block(posted), region->from(at), {.id = posted})
+                                : side_.raw().post_send(block(posted), {.id = posted}));
       }
       sent += side_.take(done);
     }
@@ -241,7 +236,7 @@ class Turn {
 
  public:
   void post_receive() {
-    must(side_.raw().post_recv(block(posted_), posted_));
+    must(side_.raw().post_recv(block(posted_), {.id = posted_}));
     ++posted_;
   }
 

@@ -17,12 +17,10 @@ Status say_hello() {  // both ends in one process, so that it runs by itself
   const auto letter = RDMABuffer::allocate(*client.device(), {});
   if (!inbox || !letter) return (inbox ? letter : inbox).error();
   std::memcpy((*letter)->data(), "hello", 6);
-  const auto refused = (*endpoint)->data()->post_write((*letter)->at(0), (*inbox)->remote_region(), /*id=*/1);
-  if (refused) return make_error(refused, "cannot post the WRITE");
-  Completion done[1];
-  std::size_t count = 0;
-  Status waited = (*endpoint)->wait(done, count, Deadline::after(std::chrono::seconds(5)));
-  if (!waited.ok() || !done[0].ok()) return waited.ok() ? done[0].status() : waited;
+  if (Outcome posted = (*endpoint)->data()->post_write((*letter)->at(0), (*inbox)->remote_region()); !posted)
+    return posted;
+  const auto done = (*endpoint)->next(Deadline::after(std::chrono::seconds(5)));
+  if (!done || !done->ok()) return done ? done->status() : done.status();
   std::cout << "the server's memory says: " << reinterpret_cast<const char*>((*inbox)->data()) << std::endl;
   return std::cout ? Status() : make_error(std::make_error_code(std::errc::io_error), "cannot write it");
 }

@@ -22,31 +22,32 @@ Lane::Lane(const Parts& parts)
       guest_(parts.guest),
       still_(parts.still + programs::time_on_slow_network(parts.plan.sizes.back())) {}
 
-std::error_code Lane::post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64_t id,
-                           PostFlags flags) noexcept {
+Outcome Lane::post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64_t id, PostFlags flags) noexcept {
   switch (op) {
-    case Op::kSend: return channel_.post_send(blocks.out(block), id, flags);
-    case Op::kWrite: return channel_.post_write(blocks.out(block), blocks.their_in(block), id, flags);
+    case Op::kSend: return channel_.post_send(blocks.out(block), {.id = id, .flags = flags});
+    case Op::kWrite: return channel_.post_write(blocks.out(block), blocks.their_in(block), {.id = id, .flags = flags});
     case Op::kWriteImm:
-      return channel_.post_write_imm(blocks.out(block), blocks.their_in(block), static_cast<std::uint32_t>(id), id,
-                                     flags);
-    case Op::kRead: return channel_.post_read(blocks.in(block), blocks.their_out(block), id, flags);
-    case Op::kFetchAdd: return channel_.fetch_add(blocks.in(block), blocks.their_counter(), 1, id, flags);
+      return channel_.post_write(blocks.out(block), blocks.their_in(block),
+                                 {.id = id, .immediate = static_cast<std::uint32_t>(id), .flags = flags});
+    case Op::kRead: return channel_.post_read(blocks.in(block), blocks.their_out(block), {.id = id, .flags = flags});
+    case Op::kFetchAdd:
+      return channel_.post_fetch_add(blocks.in(block), blocks.their_counter(), {.addend = 1},
+                                     {.id = id, .flags = flags});
     case Op::kCompareSwap:
-      return channel_.compare_swap(blocks.in(block), blocks.their_counter(), id, id + 1, id, flags);
+      return channel_.post_compare_swap(blocks.in(block), blocks.their_counter(), {.expected = id, .desired = id + 1},
+                                        {.id = id, .flags = flags});
   }
-  return make_error_code(Errc::kInvalidArgument);
+  return Errc::kInvalidArgument;
 }
 
 Status Lane::poll(std::span<const Completion>& completions) {
-  std::size_t count = std::exchange(held_, 0);
-  if (count == 0) {
-    const std::error_code failed =
-        direct_ ? channel_.poll(completions_, count) : delivery_.poll(endpoint_, completions_, count);
-    if (failed) return make_error(failed, "polling for completions of " + endpoint_.peer());
+  completions = std::span<const Completion>(completions_).first(std::exchange(held_, 0));
+  if (completions.empty()) {
+    const Polled polled = direct_ ? channel_.poll(completions_) : delivery_.poll(endpoint_, completions_);
+    if (!polled) return make_error(polled.outcome().code(), "polling for completions of " + endpoint_.peer());
+    completions = {polled.begin(), polled.end()};
   }
-  completions = std::span<const Completion>(completions_).first(count);
-  if (count > 0) note_progress();
+  if (!completions.empty()) note_progress();
   for (const Completion& completion : completions) {
     if (!completion.ok()) return completion.explain();
     if (completion.operation != Operation::kRecv && completion.operation != Operation::kRecvWriteImm) {
@@ -58,8 +59,12 @@ Status Lane::poll(std::span<const Completion>& completions) {
 
 Status Lane::idle() {
   if (direct_) return spin();
-  Status waited = delivery_.wait(endpoint_, completions_, held_, Deadline::after(still_));
-  return waited.code() == Errc::kTimeout ? Status(no_progress()) : waited;
+  const auto waited = delivery_.wait(endpoint_, completions_, Deadline::after(still_));
+  if (waited) {
+    held_ = waited->size();
+    return {};
+  }
+  return waited.code() == Errc::kTimeout ? no_progress() : waited.error();
 }
 
 Status Lane::spin() {
@@ -88,8 +93,8 @@ Status Lane::wait_for(std::uint64_t id) {
   return {};
 }
 
-Error Lane::refused(std::error_code code, const Cell& cell) const {
-  return make_error(code, "cannot post " + cell.to_text() + " to " + endpoint_.peer());
+Error Lane::refused(Outcome post, const Cell& cell) const {
+  return make_error(post.code(), "cannot post " + cell.to_text() + " to " + endpoint_.peer());
 }
 
 }  // namespace rdmacomm::benchmark

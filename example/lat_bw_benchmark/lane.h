@@ -54,10 +54,10 @@ class Lane {
   }
   /// Posts iteration `id` of the cell's operation on block `block`. The low 32 bits of `id` are its immediate data; the
   /// counter, for compare_swap, goes from `id` to `id` + 1. Returns  as RDMAChannel's post functions
-  [[nodiscard]] std::error_code post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64_t id,
-                                     PostFlags flags) noexcept;
-  [[nodiscard]] std::error_code post_receive(Op op, const Blocks& blocks, std::uint32_t block) noexcept {
-    return channel_.post_recv(op == Op::kSend ? SliceList(blocks.in(block)) : SliceList(), block);
+  [[nodiscard]] Outcome post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64_t id,
+                             PostFlags flags) noexcept;
+  [[nodiscard]] Outcome post_receive(Op op, const Blocks& blocks, std::uint32_t block) noexcept {
+    return channel_.post_recv(op == Op::kSend ? SliceList(blocks.in(block)) : SliceList(), {.id = block});
   }
 
   /// Takes the completions that there are. Returns  the first failed one as an error; as RDMAChannel::poll
@@ -85,7 +85,7 @@ class Lane {
   }
 
   /// The error of a post that was refused.
-  [[nodiscard]] Error refused(std::error_code code, const Cell& cell) const;
+  [[nodiscard]] Error refused(Outcome post, const Cell& cell) const;
   /// `failure`, or the peer's end where that is its cause: see programs::with_cause().
   [[nodiscard]] Status with_cause(Status failure) const { return programs::with_cause(endpoint_, std::move(failure)); }
 

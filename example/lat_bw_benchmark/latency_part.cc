@@ -20,8 +20,9 @@ class CompletionPart final : public Part {
     std::uint32_t block = 0;
     for (std::uint64_t i = 0; i < order_.iterations; ++i, block = blocks_.next(block)) {
       const std::uint64_t before = lane_.clock().now();
-      if (const std::error_code failed = lane_.post(cell_.op, blocks_, block, i, flags_))
-        return lane_.refused(failed, cell_);
+      if (const Outcome posted = lane_.post(cell_.op, blocks_, block, i, flags_); !posted) {
+        return lane_.refused(posted, cell_);
+      }
       if (Status done = lane_.wait_for(i); !done.ok()) return done;
       samples_->add(lane_.clock().now() - before);
       if (verifier_.on()) check(block, i);
@@ -101,9 +102,9 @@ class RoundTripPart : public Part {
     // Only the last one's completion is of interest; that the others are complete, the answers tell.
     const PostFlags signal = i + 1 == order_.iterations ? PostFlags::kNone : PostFlags::kUnsignaled;
     for (;;) {
-      const std::error_code failed = lane_.post(cell_.op, blocks_, block, i, flags_ | signal);
-      if (!failed) return {};
-      if (failed != Errc::kSendQueueFull) return lane_.refused(failed, cell_);
+      const Outcome posted = lane_.post(cell_.op, blocks_, block, i, flags_ | signal);
+      if (posted) return {};
+      if (posted != Errc::kSendQueueFull) return lane_.refused(posted, cell_);
       std::span<const Completion> completions;
       if (Status polled = lane_.poll(completions); !polled.ok()) return polled;
       if (Status here = lane_.spin(); !here.ok()) return here;

@@ -39,8 +39,8 @@ Status Part::prepare() {
 
 Status Part::post_next_receive() {
   if (receives_posted_ == receives()) return {};
-  if (const std::error_code failed = lane_.post_receive(cell_.op, blocks_, next_receive_block_)) {
-    return make_error(failed, "cannot post a receive for " + cell_.to_text());
+  if (const Outcome posted = lane_.post_receive(cell_.op, blocks_, next_receive_block_); !posted) {
+    return make_error(posted.code(), "cannot post a receive for " + cell_.to_text());
   }
   ++receives_posted_;
   next_receive_block_ = blocks_.next(next_receive_block_);
@@ -56,8 +56,8 @@ Status Part::settle() {
   constexpr std::uint64_t kReadBack = UINT64_MAX - 1;
   const bool wrote = cell_.op == Op::kWrite && cell_.metric != Metric::kHalfRoundTrip && sends() != 0;
   if (!wrote || !verifier_.on()) return {};
-  const std::error_code failed = lane_.channel().post_read(blocks_.counter_slice(), blocks_.their_counter(), kReadBack);
-  if (failed) return lane_.refused(failed, cell_);
+  const Outcome posted = lane_.channel().post_read(blocks_.counter_slice(), blocks_.their_counter(), {.id = kReadBack});
+  if (!posted) return lane_.refused(posted, cell_);
   return lane_.wait_for(kReadBack);
 }
 

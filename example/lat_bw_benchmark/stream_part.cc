@@ -53,9 +53,9 @@ class StreamPart final : public Part {
     while (posted_ < limit) {
       const bool signaled = (posted_ + 1) % signal_every_ == 0 || posted_ + 1 == sends();
       const PostFlags flags = flags_ | (signaled ? PostFlags::kNone : PostFlags::kUnsignaled);
-      const std::error_code failed = lane_.post(cell_.op, blocks_, block_, posted_, flags);
-      if (failed == Errc::kSendQueueFull) return {};
-      if (failed) return lane_.refused(failed, cell_);
+      const Outcome posted = lane_.post(cell_.op, blocks_, block_, posted_, flags);
+      if (posted == Errc::kSendQueueFull) return {};
+      if (!posted) return lane_.refused(posted, cell_);
       ++posted_;
       block_ = blocks_.next(block_);
     }

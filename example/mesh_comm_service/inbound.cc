@@ -32,8 +32,8 @@ Status Inbound::attach(EndPoint& endpoint) {
   if (!parts_.terms.is_counted()) return {};
   const std::uint64_t receives = parts_.terms.op == Operation::kWrite ? Terms::kNotes : parts_.terms.depth;
   for (std::uint64_t i = 0; i < receives; ++i) {
-    if (const auto failed = post_receive(i)) {
-      return make_error(failed, "cannot post a receive for node " + std::to_string(parts_.peer));
+    if (const Outcome posted = post_receive(i); !posted) {
+      return make_error(posted.code(), "cannot post a receive for node " + std::to_string(parts_.peer));
     }
   }
   return {};
@@ -60,12 +60,12 @@ Tally Inbound::tally() const {
 
 /// Messages take receives in their order, and each is posted again when it has been used: receive and message number
 /// `number` have the same place.
-std::error_code Inbound::post_receive(std::uint64_t number) {
+Outcome Inbound::post_receive(std::uint64_t number) {
   switch (parts_.terms.op) {
     case Operation::kSend:
-      return channel_->post_recv(payload_->at(static_cast<std::size_t>(number % parts_.terms.depth)), id());
-    case Operation::kWrite: return channel_->post_recv(incoming_note(number), id());
-    default: return channel_->post_recv({}, id());
+      return channel_->post_recv(payload_->at(static_cast<std::size_t>(number % parts_.terms.depth)), {.id = id()});
+    case Operation::kWrite: return channel_->post_recv(incoming_note(number), {.id = id()});
+    default: return channel_->post_recv({}, {.id = id()});
   }
 }
 
@@ -127,8 +127,8 @@ std::string Inbound::difference_of(std::uint64_t message, std::uint32_t bytes,
 
 void Inbound::post_receive_again() {
   if (channel_ == nullptr) return;
-  const std::error_code failed = post_receive(receives_++);
-  if (failed && failed != Errc::kNotConnected) fail_locked(failed);
+  const Outcome posted = post_receive(receives_++);
+  if (!posted && posted != Errc::kNotConnected) fail_locked(posted);
 }
 
 }  // namespace rdmacomm::mesh

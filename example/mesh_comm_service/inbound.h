@@ -36,7 +36,7 @@ class Inbound final : public Link {
                                           std::optional<std::uint32_t> immediate) const;
   void post_receive_again();
   [[nodiscard]] bool has_all_locked() const noexcept;
-  [[nodiscard]] std::error_code post_receive(std::uint64_t number);
+  [[nodiscard]] Outcome post_receive(std::uint64_t number);
 
   // Guarded by mutex_:
   Tally tally_;

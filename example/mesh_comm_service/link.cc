@@ -41,8 +41,8 @@ void Link::fail_locked(const Status& why) {
   parts_.happenings->put({.kind = Happening::Kind::kTrouble, .rank = parts_.peer, .of = this});
 }
 
-void Link::fail_locked(std::error_code posting) {
-  fail_locked(Status(make_error(posting, "cannot post to node " + std::to_string(parts_.peer))));
+void Link::fail_locked(Outcome posting) {
+  fail_locked(Status(make_error(posting.code(), "cannot post to node " + std::to_string(parts_.peer))));
 }
 
 Status Link::make_payload(std::size_t blocks, RemoteAccess access) {
@@ -74,9 +74,9 @@ bool Link::send_note(std::uint64_t messages, std::uint64_t bytes) {
   const std::uint64_t place = notes_sent_ % static_cast<std::uint64_t>(parts_.terms.queue_depth());
   const BufferSlice note = notes_->at(static_cast<std::size_t>(Terms::kNotes + place));
   write_note(note.bytes(), messages, bytes);
-  const std::error_code failed = channel_->post_send(note, id());
-  if (failed && failed != Errc::kSendQueueFull && failed != Errc::kNotConnected) fail_locked(failed);
-  if (failed) return false;
+  const Outcome posted = channel_->post_send(note, {.id = id()});
+  if (!posted && posted != Errc::kSendQueueFull && posted != Errc::kNotConnected) fail_locked(posted);
+  if (!posted) return false;
   ++notes_sent_;
   return true;
 }

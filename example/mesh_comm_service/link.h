@@ -72,7 +72,7 @@ class Link {
   /// What requests are posted with, so that their completions find the way back.
   [[nodiscard]] std::uint64_t id() const noexcept { return reinterpret_cast<std::uintptr_t>(this); }
   void fail_locked(const Status& why);
-  void fail_locked(std::error_code posting);
+  void fail_locked(Outcome posting);
   [[nodiscard]] Status make_payload(std::size_t blocks, RemoteAccess access);
   /// Places for the notes that come, then for those that go: of these as many as the queue holds.
   [[nodiscard]] Status make_notes();

@@ -33,8 +33,8 @@ Status Outbound::attach(EndPoint& endpoint) {
   channel_ = endpoint.data();
   if (!parts_.terms.is_counted()) return {};
   for (std::uint64_t i = 0; i < Terms::kNotes; ++i) {
-    if (const auto failed = channel_->post_recv(incoming_note(i), id())) {
-      return make_error(failed, "cannot post a receive for node " + std::to_string(parts_.peer));
+    if (const Outcome posted = channel_->post_recv(incoming_note(i), {.id = id()}); !posted) {
+      return make_error(posted.code(), "cannot post a receive for node " + std::to_string(parts_.peer));
     }
   }
   return {};
@@ -98,11 +98,11 @@ bool Outbound::may_post() {
 bool Outbound::post_next() {
   const std::uint32_t length = length_of(parts_.terms, posted_);
   posted_at_[slot(posted_)] = clock_.now();
-  const std::error_code failed = post_message(length);
-  if (failed == Errc::kSendQueueFull) return false;
-  if (failed) {
+  const Outcome posted = post_message(length);
+  if (posted == Errc::kSendQueueFull) return false;
+  if (!posted) {
     // A queue pair that is no more: its endpoint has ended, or is about to, and says why.
-    if (failed != Errc::kNotConnected) fail_locked(failed);
+    if (posted != Errc::kNotConnected) fail_locked(posted);
     return false;
   }
   ++posted_;
@@ -111,18 +111,18 @@ bool Outbound::post_next() {
   return true;
 }
 
-std::error_code Outbound::post_message(std::uint32_t length) {
+Outcome Outbound::post_message(std::uint32_t length) {
   const Terms& terms = parts_.terms;
   const BufferSlice local = block(posted_).first(length);
   const RemoteRegion remote = theirs_.from(slot(posted_) * terms.block_bytes());
   if (terms.op == Operation::kRead) {
     if (terms.verify) std::memset(local.data(), 0, length);
-    return channel_->post_read(local, remote, id());
+    return channel_->post_read(local, remote, {.id = id()});
   }
   if (terms.verify) programs::fill_pattern(local.bytes(), message_seed(parts_.self, parts_.peer, posted_));
-  if (terms.op == Operation::kSend) return channel_->post_send(local, id());
-  if (terms.op == Operation::kWrite) return channel_->post_write(local, remote, id());
-  return channel_->post_write_imm(local, remote, immediate_of(posted_), id());
+  if (terms.op == Operation::kSend) return channel_->post_send(local, {.id = id()});
+  if (terms.op == Operation::kWrite) return channel_->post_write(local, remote, {.id = id()});
+  return channel_->post_write(local, remote, {.id = id(), .immediate = immediate_of(posted_)});
 }
 
 /// Tells the peer of WRITEs that it is to look at. They are there before the note is.
@@ -161,8 +161,8 @@ void Outbound::check_read() {
 void Outbound::note_arrived() {
   const BufferSlice note = incoming_note(notes_received_++);
   peer_has_ = read_note(note.bytes()).messages;
-  const std::error_code failed = channel_->post_recv(note, id());
-  if (failed && failed != Errc::kNotConnected) fail_locked(failed);
+  const Outcome posted = channel_->post_recv(note, {.id = id()});
+  if (!posted && posted != Errc::kNotConnected) fail_locked(posted);
 }
 
 BufferSlice Outbound::block(std::uint64_t message) const {

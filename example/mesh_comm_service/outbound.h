@@ -45,7 +45,7 @@ class Outbound final : public Link {
   void pump();
   [[nodiscard]] bool may_post();
   [[nodiscard]] bool post_next();
-  [[nodiscard]] std::error_code post_message(std::uint32_t length);
+  [[nodiscard]] Outcome post_message(std::uint32_t length);
   void announce_progress();
   void message_done();
   void check_read();

@@ -104,31 +104,34 @@ class ClientGame {
 
   Status send(Step step) {
     fill_for(memory_.out().bytes(), step);
-    return finish(channel_.post_send(memory_.out(), 1), step);
+    return finish(channel_.post_send(memory_.out(), {.id = 1}), step);
   }
   Status send_imm(Step step) {
     fill_for(memory_.out().bytes(), step);
-    return finish(channel_.post_send_imm(memory_.out(), kImmediate, 1), step);
+    return finish(channel_.post_send(memory_.out(), {.id = 1, .immediate = kImmediate}), step);
   }
   Status write(Step step) {
     fill_for(memory_.out().bytes(), step);
-    if (const auto failed = channel_.post_write(memory_.out(), memory_.their_in(theirs_), 1))
-      return finish(failed, step);
+    if (const Outcome posted = channel_.post_write(memory_.out(), memory_.their_in(theirs_), {.id = 1}); !posted) {
+      return finish(posted, step);
+    }
     if (Status complete = wait_for(delivery_, endpoint_, 1, done_); !complete.ok()) return complete;
     // On iWARP that completion is this side's only. A READ is answered after the WRITEs before it (RFC 5040, 5.5).
-    return finish(channel_.post_read(memory_.counter(), memory_.their_counter(theirs_), 1), step);
+    return finish(channel_.post_read(memory_.counter(), memory_.their_counter(theirs_), {.id = 1}), step);
   }
   Status write_imm(Step step) {
     fill_for(memory_.out().bytes(), step);
-    return finish(channel_.post_write_imm(memory_.out(), memory_.their_in(theirs_), kImmediate, 1), step);
+    return finish(channel_.post_write(memory_.out(), memory_.their_in(theirs_), {.id = 1, .immediate = kImmediate}),
+                  step);
   }
   Status read(Step step) {
-    if (Status done = finish(channel_.post_read(memory_.in(), memory_.their_out(theirs_), 1), step); !done.ok())
+    if (Status done = finish(channel_.post_read(memory_.in(), memory_.their_out(theirs_), {.id = 1}), step); !done.ok())
       return done;
     return check_pattern(memory_.in().bytes(), step);
   }
   Status fetch_add(Step step) {
-    if (Status done = finish(channel_.fetch_add(memory_.counter(), memory_.their_counter(theirs_), 5, 1), step);
+    if (Status done = finish(
+            channel_.post_fetch_add(memory_.counter(), memory_.their_counter(theirs_), {.addend = 5}, {.id = 1}), step);
         !done.ok()) {
       return done;
     }
@@ -136,8 +139,9 @@ class ClientGame {
   }
   Status compare_swap(Step step) {
     const std::uint64_t expected = kCounterStart + 5;
-    if (Status done = finish(
-            channel_.compare_swap(memory_.counter(), memory_.their_counter(theirs_), expected, kCounterStart, 1), step);
+    if (Status done = finish(channel_.post_compare_swap(memory_.counter(), memory_.their_counter(theirs_),
+                                                        {.expected = expected, .desired = kCounterStart}, {.id = 1}),
+                             step);
         !done.ok()) {
       return done;
     }
@@ -145,7 +149,9 @@ class ClientGame {
   }
   /// The server's answer to what it is told next.
   Status receive(Step step) {
-    if (const auto failed = channel_.post_recv(memory_.in(), 2)) return make_error(failed, "cannot post a receive");
+    if (const Outcome posted = channel_.post_recv(memory_.in(), {.id = 2}); !posted) {
+      return make_error(posted.code(), "cannot post a receive");
+    }
     if (Status asked = ask(step); !asked.ok()) return asked;
     if (Status received = wait_for(delivery_, endpoint_, 1, done_); !received.ok()) return received;
     if (done_.front().bytes != terms_.size) {
@@ -157,8 +163,8 @@ class ClientGame {
   }
 
   /// Waits for the completion of what was posted with result `posted`, then asks the server what it saw.
-  Status finish(std::error_code posted, Step step) {
-    if (posted) return make_error(posted, "cannot post to " + endpoint_.peer());
+  Status finish(Outcome posted, Step step) {
+    if (!posted) return make_error(posted.code(), "cannot post to " + endpoint_.peer());
     if (Status complete = wait_for(delivery_, endpoint_, 1, done_); !complete.ok()) return complete;
     return ask(step);
   }
@@ -185,15 +191,16 @@ class ClientGame {
     const programs::TickClock clock;
     programs::Samples samples(terms_.iterations);
     for (std::uint32_t i = 0; i < terms_.iterations; ++i) {
-      if (const auto failed = channel_.post_recv(memory_.in(), i)) return make_error(failed, "cannot post a receive");
+      if (const Outcome posted = channel_.post_recv(memory_.in(), {.id = i}); !posted) {
+        return make_error(posted.code(), "cannot post a receive");
+      }
       if (i == 0) {
         // From here on the server answers each message as soon as it comes.
         if (Status ready = endpoint_.sync_with_peer("ping-pong", Deadline::after(kPatience)); !ready.ok()) return ready;
       }
       const std::uint64_t before = clock.now();
-      if (const auto failed = channel_.post_send(memory_.out(), i, PostFlags::kUnsignaled)) {
-        return make_error(failed, "cannot post to " + endpoint_.peer());
-      }
+      const Outcome posted = channel_.post_send(memory_.out(), {.id = i, .flags = PostFlags::kUnsignaled});
+      if (!posted) return make_error(posted.code(), "cannot post to " + endpoint_.peer());
       if (Status answered = wait_for(delivery_, endpoint_, 1, done_); !answered.ok()) return answered;
       samples.add((clock.now() - before) / 2);
     }

@@ -32,11 +32,10 @@ Status wait_for(programs::Delivery& delivery, EndPoint& endpoint, std::size_t wa
   const Deadline deadline = Deadline::after(kPatience);
   while (done.size() < wanted) {
     std::array<Completion, 4> batch;
-    std::size_t count = 0;
-    Status waited =
-        delivery.wait(endpoint, std::span(batch).first(std::min(batch.size(), wanted - done.size())), count, deadline);
-    if (!waited.ok()) return waited;
-    for (const Completion& completion : std::span(batch).first(count)) {
+    const auto waited =
+        delivery.wait(endpoint, std::span(batch).first(std::min(batch.size(), wanted - done.size())), deadline);
+    if (!waited) return waited.error();
+    for (const Completion& completion : *waited) {
       if (!completion.ok()) return completion.explain();
       done.push_back(completion);
     }

@@ -86,8 +86,8 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
       held->connector().give_up(why);
       held->stop();
     });
-    const auto failed = endpoint.data()->post_recv(seat.memory->in(), 0);
-    return failed ? Status(make_error(failed, "cannot post a receive")) : Status();
+    const Outcome posted = endpoint.data()->post_recv(seat.memory->in());
+    return posted ? Status() : make_error(posted.code(), "cannot post a receive");
   }
 
   void on_established(EndPoint& endpoint) override { arrivals.put(endpoint); }
@@ -227,13 +227,13 @@ class ServerGame {
     return post_receive();
   }
   Status post_receive() {
-    const auto failed = channel_.post_recv(memory_.in(), 0);
-    return failed ? Status(make_error(failed, "cannot post a receive")) : Status();
+    const Outcome posted = channel_.post_recv(memory_.in());
+    return posted ? Status() : make_error(posted.code(), "cannot post a receive");
   }
   Status answer(Step step) {
     fill_for(memory_.out().bytes(), step);
-    if (const auto failed = channel_.post_send(memory_.out(), 1))
-      return make_error(failed, "cannot post to " + endpoint_.peer());
+    const Outcome posted = channel_.post_send(memory_.out(), {.id = 1});
+    if (!posted) return make_error(posted.code(), "cannot post to " + endpoint_.peer());
     return wait_for_completion();
   }
 
@@ -244,9 +244,8 @@ class ServerGame {
       if (i + 1 < terms_.iterations) {
         if (Status posted = post_receive(); !posted.ok()) return posted;
       }
-      if (const auto failed = channel_.post_send(memory_.out(), i, PostFlags::kUnsignaled)) {
-        return make_error(failed, "cannot post to " + endpoint_.peer());
-      }
+      const Outcome posted = channel_.post_send(memory_.out(), {.id = i, .flags = PostFlags::kUnsignaled});
+      if (!posted) return make_error(posted.code(), "cannot post to " + endpoint_.peer());
     }
     return synchronize("the end");
   }

@@ -20,7 +20,7 @@ Result<ChannelSleeper> ChannelSleeper::create(CompletionQueue& cq) {
 
 bool ChannelSleeper::arm() noexcept {
   if (armed_) return false;
-  armed_ = !cq_->arm();
+  armed_ = cq_->arm().ok();
   if (!armed_) wake();
   return true;
 }

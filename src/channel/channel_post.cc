@@ -31,30 +31,37 @@ constexpr bool is_atomic(Operation operation) noexcept {
   return operation == Operation::kFetchAdd || operation == Operation::kCompareSwap;
 }
 
-constexpr bool is_recv(Operation operation) noexcept {
-  return operation == Operation::kRecv || operation == Operation::kRecvWriteImm;
+/// Completions name these, requests do not.
+constexpr bool is_no_request(Operation operation) noexcept {
+  return operation == Operation::kWriteImm || operation == Operation::kRecv || operation == Operation::kRecvWriteImm;
+}
+
+/// What the completion names: a WRITE with an immediate is an operation of its own there.
+constexpr Operation completed_as(const SendRequest& request) noexcept {
+  return request.operation == Operation::kWrite && request.options.immediate.given() ? Operation::kWriteImm
+                                                                                     : request.operation;
 }
 
 // Fills what the operation needs and leaves the rest of the request alone: the device reads no other field, and
 // zeroing 128 bytes for each request costs more than filling 60.
 RDMACOMM_HOT_INLINE void fill_operation(const SendRequest& request, ibv_send_wr& wr) noexcept {
+  const Immediate immediate = request.options.immediate;
   switch (request.operation) {
     case Operation::kSend:
-      wr.opcode = request.has_immediate ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
-      wr.imm_data = htonl(request.immediate);
+      wr.opcode = immediate.given() ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+      wr.imm_data = htonl(immediate.value());
       return;
-    case Operation::kWriteImm:
-      wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-      wr.imm_data = htonl(request.immediate);
+    case Operation::kWrite:
+      wr.opcode = immediate.given() ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+      wr.imm_data = htonl(immediate.value());
       break;
-    case Operation::kWrite: wr.opcode = IBV_WR_RDMA_WRITE; break;
     case Operation::kRead: wr.opcode = IBV_WR_RDMA_READ; break;
     default:
       wr.opcode = request.operation == Operation::kFetchAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
       wr.wr.atomic.remote_addr = request.remote.address;
       wr.wr.atomic.rkey = request.remote.rkey;
       wr.wr.atomic.compare_add = request.operand;
-      wr.wr.atomic.swap = request.swap;
+      wr.wr.atomic.swap = request.desired;
       return;
   }
   wr.wr.rdma.remote_addr = request.remote.address;
@@ -62,13 +69,13 @@ RDMACOMM_HOT_INLINE void fill_operation(const SendRequest& request, ibv_send_wr&
 }
 
 // What a device says when it refuses a request. ENOMEM is its word for a full queue (ibv_post_send(3)).
-[[gnu::cold]] std::error_code refusal(int returned, Errc queue_full) noexcept {
+[[gnu::cold]] Outcome refusal(int returned, Errc queue_full) noexcept {
   const int number = verbs::error_number(returned);
   switch (number) {
     case ENOMEM: return queue_full;
     case EINVAL: return Errc::kInvalidArgument;
     case EOPNOTSUPP: return Errc::kNotSupported;
-    default: return verbs::os_error(number);
+    default: return Outcome::of_system(number);
   }
 }
 
@@ -88,13 +95,13 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::check(const SendRequest& request, std::uin
   if (total > max_message_bytes_) return Errc::kInvalidArgument;
   if (operation != Operation::kSend && total > request.remote.length) return Errc::kInvalidArgument;
   const bool result_comes_back = operation == Operation::kRead || is_atomic(operation);
-  if (has(request.flags, PostFlags::kInline) && (result_comes_back || total > max_inline_bytes_)) {
+  if (has(request.options.flags, PostFlags::kInline) && (result_comes_back || total > max_inline_bytes_)) {
     return Errc::kInvalidArgument;
   }
   if (is_atomic(operation) && (request.local.size() != 1 || total != 8 || request.remote.address % 8 != 0)) {
     return Errc::kInvalidArgument;
   }
-  if (is_recv(operation)) return Errc::kInvalidArgument;
+  if (is_no_request(operation)) return Errc::kInvalidArgument;
   bytes = static_cast<std::uint32_t>(total);
   return Errc::kOk;
 }
@@ -109,18 +116,18 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::prepare(const SendRequest& request, std::u
   if (room == 0) [[unlikely]]
     return Errc::kSendQueueFull;
 
-  const bool unsignaled = has(request.flags, PostFlags::kUnsignaled);
+  const bool unsignaled = has(request.options.flags, PostFlags::kUnsignaled);
   // See RDMAChannel on unsignaled requests. Since the last place is never taken silently, a queue with a silent
   // tail has room for post_marker().
   const bool silent = unsignaled && send_.silent_run < send_.max_silent_run && room > 1;
   send_.silent_run = silent ? send_.silent_run + 1 : 0;
-  send_.at(position) =
-      RequestRing::Entry(request.id, bytes, request.operation, unsignaled ? Report::kOnError : Report::kAlways);
+  send_.at(position) = RequestRing::Entry(request.options.id, bytes, completed_as(request),
+                                          unsignaled ? Report::kOnError : Report::kAlways);
   wr.wr_id = send_request_id(position);
   wr.next = nullptr;
   wr.sg_list = sge_list(request.local);
   wr.num_sge = static_cast<int>(request.local.size());
-  wr.send_flags = (static_cast<unsigned>(request.flags) & ~static_cast<unsigned>(IBV_SEND_SIGNALED)) |
+  wr.send_flags = (static_cast<unsigned>(request.options.flags) & ~static_cast<unsigned>(IBV_SEND_SIGNALED)) |
                   (silent ? 0U : static_cast<unsigned>(IBV_SEND_SIGNALED)) |
                   (request.operation == Operation::kRead ? 0U : order_flags_);
   fill_operation(request, wr);
@@ -128,7 +135,7 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::prepare(const SendRequest& request, std::u
 }
 
 // Takes what was prepared from `position` on back, since the device refused it for `number`.
-[[gnu::cold]] std::error_code RDMAChannel::take_back(std::uint32_t position, int number) noexcept {
+[[gnu::cold]] Outcome RDMAChannel::take_back(std::uint32_t position, int number) noexcept {
   send_.posted.store(position, std::memory_order_release);
   // How long the silent run is now is not worth remembering on every post. What matters is that begin_drain() knows
   // that there may be one; too long a run only makes the library ask for a completion earlier.
@@ -137,7 +144,7 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::prepare(const SendRequest& request, std::u
 }
 
 // The post functions differ in constants only; with this inlined, each becomes the straight line for its own operation.
-RDMACOMM_HOT_INLINE std::error_code RDMAChannel::post_one(const SendRequest& request) noexcept {
+RDMACOMM_HOT_INLINE Outcome RDMAChannel::post_one(const SendRequest& request) noexcept {
   if (!adapter_->connected()) [[unlikely]]
     return Errc::kNotConnected;
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
@@ -149,77 +156,53 @@ RDMACOMM_HOT_INLINE std::error_code RDMAChannel::post_one(const SendRequest& req
   ibv_send_wr* bad = nullptr;
   const int refused = ibv_post_send(qp_, &wr, &bad);
   if (refused == 0) [[likely]]
-    return no_error_;
+    return {};
   return take_back(position, refused);
 }
 
-std::error_code RDMAChannel::post_send(SliceList local, std::uint64_t id, PostFlags flags) noexcept {
-  return post_one({.operation = Operation::kSend, .local = local.slices(), .id = id, .flags = flags});
+Outcome RDMAChannel::post_send(SliceList local, PostOptions options) noexcept {
+  return post_one({.operation = Operation::kSend, .local = local.slices(), .options = options});
 }
 
-std::error_code RDMAChannel::post_send_imm(SliceList local, std::uint32_t immediate, std::uint64_t id,
-                                           PostFlags flags) noexcept {
-  return post_one({.operation = Operation::kSend,
-                   .local = local.slices(),
-                   .id = id,
-                   .has_immediate = true,
-                   .immediate = immediate,
-                   .flags = flags});
+Outcome RDMAChannel::post_write(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
+  return post_one({.operation = Operation::kWrite, .local = local.slices(), .remote = remote, .options = options});
 }
 
-std::error_code RDMAChannel::post_write(SliceList local, const RemoteRegion& remote, std::uint64_t id,
-                                        PostFlags flags) noexcept {
-  return post_one(
-      {.operation = Operation::kWrite, .local = local.slices(), .remote = remote, .id = id, .flags = flags});
+Outcome RDMAChannel::post_read(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
+  return post_one({.operation = Operation::kRead, .local = local.slices(), .remote = remote, .options = options});
 }
 
-std::error_code RDMAChannel::post_write_imm(SliceList local, const RemoteRegion& remote, std::uint32_t immediate,
-                                            std::uint64_t id, PostFlags flags) noexcept {
-  return post_one({.operation = Operation::kWriteImm,
-                   .local = local.slices(),
-                   .remote = remote,
-                   .id = id,
-                   .immediate = immediate,
-                   .flags = flags});
-}
-
-std::error_code RDMAChannel::post_read(SliceList local, const RemoteRegion& remote, std::uint64_t id,
-                                       PostFlags flags) noexcept {
-  return post_one({.operation = Operation::kRead, .local = local.slices(), .remote = remote, .id = id, .flags = flags});
-}
-
-std::error_code RDMAChannel::fetch_add(const BufferSlice& result, const RemoteRegion& remote, std::uint64_t addend,
-                                       std::uint64_t id, PostFlags flags) noexcept {
+Outcome RDMAChannel::post_fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
+                                    PostOptions options) noexcept {
   return post_one({.operation = Operation::kFetchAdd,
                    .local = {&result, 1},
                    .remote = remote,
-                   .id = id,
-                   .operand = addend,
-                   .flags = flags});
+                   .options = options,
+                   .operand = operand.addend});
 }
 
-std::error_code RDMAChannel::compare_swap(const BufferSlice& result, const RemoteRegion& remote, std::uint64_t expected,
-                                          std::uint64_t desired, std::uint64_t id, PostFlags flags) noexcept {
+Outcome RDMAChannel::post_compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
+                                       PostOptions options) noexcept {
   return post_one({.operation = Operation::kCompareSwap,
                    .local = {&result, 1},
                    .remote = remote,
-                   .id = id,
-                   .operand = expected,
-                   .swap = desired,
-                   .flags = flags});
+                   .options = options,
+                   .operand = operands.expected,
+                   .desired = operands.desired});
 }
 
-std::error_code RDMAChannel::post_chain(std::span<const SendRequest> requests, std::size_t& posted) noexcept {
-  posted = 0;
-  if (!adapter_->connected()) return Errc::kNotConnected;
-  while (posted < requests.size()) {
-    if (const std::error_code stopped = post_some(requests.subspan(posted), posted)) return stopped;
+PostedChain RDMAChannel::post_chain(std::span<const SendRequest> requests) noexcept {
+  PostedChain all;
+  if (!adapter_->connected()) return {.outcome = Errc::kNotConnected};
+  while (all.count < requests.size() && all.ok()) {
+    const PostedChain some = post_some(requests.subspan(all.count));
+    all = {.count = all.count + some.count, .outcome = some.outcome};
   }
-  return {};
+  return all;
 }
 
-// Posts the first of `requests`, up to kMaxChain, with one call, and adds to `posted` how many were accepted.
-std::error_code RDMAChannel::post_some(std::span<const SendRequest> requests, std::size_t& posted) noexcept {
+// Posts the first of `requests`, up to kMaxChain, with one call.
+PostedChain RDMAChannel::post_some(std::span<const SendRequest> requests) noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
   ibv_send_wr wrs[kMaxChain];  // filled as far as used
   Errc stopped = Errc::kOk;
@@ -229,17 +212,14 @@ std::error_code RDMAChannel::post_some(std::span<const SendRequest> requests, st
     if (stopped != Errc::kOk) break;
     if (count > 0) wrs[count - 1].next = &wrs[count];
   }
-  if (count == 0) return stopped;
+  if (count == 0) return {.outcome = stopped};
   send_.posted.store(position + count, std::memory_order_release);
   ibv_send_wr* bad = wrs;
   const int refused = ibv_post_send(qp_, wrs, &bad);
-  if (refused == 0) [[likely]] {
-    posted += count;
-    return stopped == Errc::kOk ? no_error_ : std::error_code(stopped);
-  }
+  if (refused == 0) [[likely]]
+    return {.count = count, .outcome = stopped};
   const auto accepted = static_cast<std::uint32_t>(bad - wrs);
-  posted += accepted;
-  return take_back(position + accepted, refused);
+  return {.count = accepted, .outcome = take_back(position + accepted, refused)};
 }
 
 // With a pool the channel's own receive queue has no place at all.
@@ -247,7 +227,7 @@ std::error_code RDMAChannel::post_some(std::span<const SendRequest> requests, st
   return pool_ == nullptr ? Errc::kReceiveQueueFull : Errc::kNotSupported;
 }
 
-std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexcept {
+Outcome RDMAChannel::post_recv(SliceList local, PostOptions options) noexcept {
   const std::span<const BufferSlice> slices = local.slices();
   if (adapter_->state() == IBV_QPS_ERR) [[unlikely]]
     return Errc::kNotConnected;
@@ -256,7 +236,7 @@ std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexce
     return no_room_for_recv();
   if (slices.size() > max_recv_slices_) [[unlikely]]
     return Errc::kInvalidArgument;
-  recv_.at(position) = RequestRing::Entry(id, 0, Operation::kRecv, Report::kAlways);
+  recv_.at(position) = RequestRing::Entry(options.id, 0, Operation::kRecv, Report::kAlways);
   ibv_recv_wr wr;
   wr.wr_id = recv_request_id(position);
   wr.next = nullptr;
@@ -266,14 +246,14 @@ std::error_code RDMAChannel::post_recv(SliceList local, std::uint64_t id) noexce
   ibv_recv_wr* bad = nullptr;
   const int refused = ibv_post_recv(qp_, &wr, &bad);
   if (refused == 0) [[likely]]
-    return no_error_;
+    return {};
   recv_.posted.store(position, std::memory_order_release);
   return refusal(refused, Errc::kReceiveQueueFull);
 }
 
 // Posts one request that only makes the device report, to a queue pair in ERR, which flushes it: on its completion
 // every silent request before it is out of the queue. prepare() left room for it.
-std::error_code RDMAChannel::post_marker() noexcept {
+Outcome RDMAChannel::post_marker() noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
   send_.at(position) = RequestRing::Entry(0, 0, Operation::kSend, Report::kNever);
   ibv_send_wr wr{};

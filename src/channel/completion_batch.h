@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <system_error>
 
 #include "base/hot_inline.h"
 #include "rdmacomm/base/errc.h"
@@ -36,8 +35,8 @@ RDMACOMM_HOT_INLINE void report_all(std::span<const ibv_wc> taken, std::span<Com
 
 /// The same with what `cq` has, as far as there is room. kCompletionFailed: it cannot be polled.
 template <typename Report>
-[[nodiscard]] std::error_code report_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count,
-                                          const Report& report) noexcept {
+[[nodiscard]] Errc report_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count,
+                               const Report& report) noexcept {
   ibv_wc wcs[kCompletionBatch];  // written by the device as far as used
   while (count < out.size()) {
     const int asked = batch_for(out.size() - count);
@@ -46,7 +45,7 @@ template <typename Report>
     report_all({wcs, static_cast<std::size_t>(got)}, out, count, report);
     if (got < asked) break;
   }
-  return {};
+  return Errc::kOk;
 }
 
 }  // namespace rdmacomm

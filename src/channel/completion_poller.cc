@@ -61,13 +61,12 @@ RDMACOMM_HOT_INLINE bool CompletionPoller::deliver(const ibv_wc& wc, Completion&
 }
 
 // As RDMAChannel::poll_more().
-[[gnu::noinline]] std::error_code CompletionPoller::take_more(std::span<Completion> out, std::size_t& count) noexcept {
+[[gnu::noinline]] Errc CompletionPoller::take_more(std::span<Completion> out, std::size_t& count) noexcept {
   return report_more(cq_.get(), out, count, [this](const ibv_wc& wc, Completion& into) { return deliver(wc, into); });
 }
 
-std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& count, std::uint32_t times) noexcept {
-  count = 0;
-  if (out.empty()) return no_error_;
+Polled CompletionPoller::poll(std::span<Completion> out, std::uint32_t times) noexcept {
+  if (out.empty()) return {};
   if (changes_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     sched_yield();
   const std::scoped_lock lock(lock_);
@@ -79,31 +78,31 @@ std::error_code CompletionPoller::poll(std::span<Completion> out, std::size_t& c
     got = ibv_poll_cq(cq_.get(), asked, wcs);
   } while (got == 0 && times-- > 1 && changes_.load(std::memory_order_relaxed) == 0);
   // One completion, as nearly always, takes a straight line.
-  if (got == 1 && deliver(wcs[0], out[0])) [[likely]] {
-    count = 1;
-    return no_error_;
-  }
+  if (got == 1 && deliver(wcs[0], out[0])) [[likely]]
+    return {out.data(), 1};
   if (got == 0 && tells_every_end_) [[likely]]
-    return no_error_;
-  if (got < 0) return Errc::kCompletionFailed;
+    return {};
+  if (got < 0) return {out.data(), 0, Errc::kCompletionFailed};
+  std::size_t count = 0;
   if (got > 1) {
     report_all({wcs, static_cast<std::size_t>(got)}, out, count,
                [this](const ibv_wc& wc, Completion& into) { return deliver(wc, into); });
   }
   if (got == asked && count < out.size()) {
-    if (const std::error_code failed = take_more(out, count)) return failed;
+    if (const Errc failed = take_more(out, count); failed != Errc::kOk) return {out.data(), count, failed};
   }
-  return tells_every_end_ || count > 0 ? no_error_ : poll_for_end(out, count);
+  return tells_every_end_ || count > 0 ? Polled(out.data(), count) : poll_for_end(out);
 }
 
 // As RDMAChannel::poll_for_end().
-[[gnu::noinline]] std::error_code CompletionPoller::poll_for_end(std::span<Completion> out,
-                                                                 std::size_t& count) noexcept {
+[[gnu::noinline]] Polled CompletionPoller::poll_for_end(std::span<Completion> out) noexcept {
+  std::size_t count = 0;
   for (const Entry& each : by_qpn_) each.channel->look_for_end();
-  const std::error_code failed = take_more(out, count);
-  if (failed || count > 0) return failed;
-  for (const Entry& each : by_qpn_) each.channel->settle();
-  return no_error_;
+  const Errc failed = take_more(out, count);
+  if (failed == Errc::kOk && count == 0) {
+    for (const Entry& each : by_qpn_) each.channel->settle();
+  }
+  return {out.data(), count, failed};
 }
 
 // The channel was detached: it is nobody's any more.

@@ -1,6 +1,7 @@
 #include "rdmacomm/channel/rdma_channel.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <thread>
 
@@ -10,11 +11,7 @@
 namespace rdmacomm {
 namespace {
 
-/// Of the completions that nobody is told of, receives of a pool go back to it.
-class DroppingHandler final : public CompletionHandler {
- public:
-  void on_completion(const Completion& completion) override { (void)ReceivePool::give_back_unkept({&completion, 1}); }
-};
+constexpr std::size_t kDrainBatch = 16;
 
 }  // namespace
 
@@ -69,22 +66,27 @@ Status RDMAChannel::begin_drain() {
     return {};
   }
   if (send_.silent_run == 0) return {};
-  const std::error_code failed = post_marker();
-  if (!failed) return {};
-  return make_error(failed, "cannot find out when the unsignaled requests of channel \"" + name_ +
-                                "\" are out of its send queue: the device takes no request in ERR");
+  const Outcome posted = post_marker();
+  if (posted) return {};
+  return make_error(posted.code(), "cannot find out when the unsignaled requests of channel \"" + name_ +
+                                       "\" are out of its send queue: the device takes no request in ERR");
 }
 
-Status RDMAChannel::drain(Deadline deadline, CompletionHandler* handler) {
+Status RDMAChannel::drain(Deadline deadline, const std::function<void(const Completion&)>& function) {
   if (Status status = begin_drain(); !status.ok()) return status;
-  DroppingHandler dropping;
-  CompletionHandler& taker = handler != nullptr ? *handler : dropping;
   while (!drained()) {
-    std::size_t count = 0;
-    if (const std::error_code failed = poll(taker, count)) {
-      return make_error(failed, "cannot drain channel \"" + name_ + "\": its completion queue has failed");
+    std::array<Completion, kDrainBatch> batch;
+    const Polled polled = poll(batch);
+    if (function) {
+      for (const Completion& each : polled) function(each);
+    } else {
+      (void)ReceivePool::give_back_unkept({polled.begin(), polled.end()});
     }
-    if (count > 0) continue;
+    if (!polled) {
+      return make_error(polled.outcome().code(),
+                        "cannot drain channel \"" + name_ + "\": its completion queue has failed");
+    }
+    if (!polled.empty()) continue;
     found_empty();
     if (deadline.passed() && !drained()) {
       return make_error(Errc::kTimeout, "channel \"" + name_ + "\" still has " + std::to_string(outstanding_sends()) +

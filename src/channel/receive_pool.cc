@@ -59,15 +59,15 @@ Status ReceivePool::post_all() {
     receives_[index].pool = this;
     receives_[index].index = index;
     Receive* one = &receives_[index];
-    if (const std::error_code failed = post({&one, 1})) {
-      return make_error(failed, "cannot post receive " + std::to_string(index) + " of " + std::to_string(depth) +
-                                    " to a shared receive queue of " + device_->to_text());
+    if (const Outcome posted = post({&one, 1}); !posted) {
+      return make_error(posted.code(), "cannot post receive " + std::to_string(index) + " of " + std::to_string(depth) +
+                                           " to a shared receive queue of " + device_->to_text());
     }
   }
   return options_.low_water > 0 ? queue_->arm_limit(options_.low_water) : Status();
 }
 
-std::error_code ReceivePool::post(std::span<Receive*> receives) noexcept {
+Outcome ReceivePool::post(std::span<Receive*> receives) noexcept {
   std::array<ibv_recv_wr, kBatch> wrs;  // filled as far as used
   std::array<ibv_sge, kBatch> slices;
   for (std::size_t i = 0; i < receives.size(); ++i) {
@@ -88,7 +88,7 @@ std::error_code ReceivePool::post(std::span<Receive*> receives) noexcept {
   }
   posted_.fetch_sub(static_cast<int>(receives.size() - static_cast<std::size_t>(bad - wrs.data())),
                     std::memory_order_relaxed);
-  return verbs::os_error(verbs::error_number(refused));
+  return Outcome::of_system(verbs::error_number(refused));
 }
 
 ReceivePool::Receive& ReceivePool::take(std::uint64_t wr_id) noexcept {
@@ -117,7 +117,7 @@ void ReceivePool::keep(const Completion& completion) noexcept {
   receives_[completion.id].state.store(State::kKept, std::memory_order_relaxed);
 }
 
-std::error_code ReceivePool::give_back(const Completion& completion) noexcept {
+Outcome ReceivePool::give_back(const Completion& completion) noexcept {
   Receive* receive = &receives_[completion.id];
   for (State held : {State::kDelivered, State::kKept}) {
     // Of two that give it back, one does.
@@ -128,14 +128,14 @@ std::error_code ReceivePool::give_back(const Completion& completion) noexcept {
   return Errc::kWrongState;
 }
 
-std::error_code ReceivePool::give_back_unkept(std::span<const Completion> completions) noexcept {
+Outcome ReceivePool::give_back_unkept(std::span<const Completion> completions) noexcept {
   std::array<Receive*, kBatch> batch;
   std::size_t count = 0;
-  std::error_code failed;
+  Outcome all;
   const auto flush = [&]() noexcept {
     if (count == 0) return;
-    const std::error_code now = batch[0]->pool->post(std::span(batch).first(count));
-    if (!failed) failed = now;
+    const Outcome now = batch[0]->pool->post(std::span(batch).first(count));
+    if (all) all = now;
     count = 0;
   };
   for (const Completion& completion : completions) {
@@ -148,7 +148,7 @@ std::error_code ReceivePool::give_back_unkept(std::span<const Completion> comple
     batch[count++] = &receive;
   }
   flush();
-  return failed;
+  return all;
 }
 
 void ReceivePool::note_low() noexcept {

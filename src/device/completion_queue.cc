@@ -111,10 +111,10 @@ void CompletionQueue::release(int requests) noexcept {
   reserved_ -= requests;
 }
 
-std::error_code CompletionQueue::arm() noexcept {
+Outcome CompletionQueue::arm() noexcept {
   if (!channel_) return Errc::kNotSupported;
   const int returned = ibv_req_notify_cq(cq_.get(), 0);  // 0: for any completion, not for solicited ones only
-  return returned == 0 ? std::error_code() : verbs::os_error(returned);
+  return returned == 0 ? Outcome() : Outcome::of_system(returned);
 }
 
 void CompletionQueue::consume_events() noexcept {

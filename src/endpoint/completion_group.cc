@@ -27,14 +27,14 @@ Status CompletionGroup::make_room_for(const std::shared_ptr<ReceivePool>& pool) 
   return {};
 }
 
-std::error_code CompletionGroup::wait_step_outside(std::span<Completion> out, std::size_t& count) noexcept {
-  std::error_code failed = no_error_;
+Polled CompletionGroup::wait_step_outside(std::span<Completion> out) noexcept {
+  Polled polled;
   const auto poll_now = [&]() noexcept {
-    failed = poll(out, count);
-    return failed || count > 0;
+    polled = poll(out);
+    return !polled || !polled.empty();
   };
   (void)waiter_->step_outside(poll_now);
-  return failed;
+  return polled;
 }
 
 void CompletionGroup::notify() noexcept {

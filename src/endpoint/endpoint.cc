@@ -444,11 +444,10 @@ Status EndPoint::drain(Deadline deadline) {
 Status EndPoint::drain_group(CompletionGroup& group, Deadline deadline) {
   while (!drained(group)) {
     std::array<Completion, 16> dropped;
-    std::size_t count = 0;
-    const std::error_code failed = group.poll(dropped, count);
-    if (failed) return make_error(failed, "cannot drain: the completion queue has failed");
-    (void)ReceivePool::give_back_unkept(std::span(dropped).first(count));
-    if (count > 0) continue;
+    const Polled polled = group.poll(dropped);
+    if (!polled) return make_error(polled.outcome().code(), "cannot drain: the completion queue has failed");
+    (void)ReceivePool::give_back_unkept({polled.begin(), polled.end()});
+    if (!polled.empty()) continue;
     found_empty(group);
     if (deadline.passed() && !drained(group)) {
       return make_error(Errc::kTimeout, "the device did not hand all completions out in time");

@@ -97,8 +97,8 @@ RDMADevice& BufferPool::device() const noexcept {
 ibv_pd* BufferPool::pd() const noexcept {
   return core_->pd();
 }
-std::error_code BufferPool::take(std::size_t bytes, BufferLease& lease) noexcept {
-  return core_->take(bytes, lease);
+Result<BufferLease> BufferPool::take(std::size_t bytes) noexcept {
+  return core_->take(bytes);
 }
 BufferPoolCounts BufferPool::counts() const noexcept {
   return core_->counts();
@@ -161,9 +161,8 @@ std::uint32_t BufferPoolCore::cache_limit(std::uint32_t order) const noexcept {
   return static_cast<std::uint32_t>(std::min<std::size_t>(fit, kMaxCached));
 }
 
-std::error_code BufferPoolCore::take(std::size_t bytes, BufferLease& lease) noexcept {
-  if (bytes == 0 || bytes > options_.largest_block) return Errc::kInvalidArgument;
-  lease.reset();
+Result<BufferLease> BufferPoolCore::take(std::size_t bytes) noexcept {
+  if (bytes == 0 || bytes > options_.largest_block) return Error{Errc::kInvalidArgument, {}};
   const std::uint32_t order = order_for(bytes);
   Cache& cache = mine();
   std::uint32_t unit = BuddyBlocks::kNone;
@@ -176,15 +175,16 @@ std::error_code BufferPoolCore::take(std::size_t bytes, BufferLease& lease) noex
     }
   }
   if (unit == BuddyBlocks::kNone) unit = take_shared(order, cache);
-  if (unit == BuddyBlocks::kNone) return Errc::kPoolExhausted;
+  if (unit == BuddyBlocks::kNone) return Error{Errc::kPoolExhausted, {}};
   RDMABuffer& slab = *slabs_[unit / slab_units_];
   std::byte* const at = slab.data() + (static_cast<std::size_t>(unit % slab_units_) << unit_shift_);
+  BufferLease lease;
   lease.core_ = this;
   lease.slice_ = {{reinterpret_cast<std::uintptr_t>(at), static_cast<std::uint32_t>(bytes), slab.lkey()}};
   lease.rkey_ = slab.remote_region().rkey;
   lease.unit_ = unit;
   lease.order_ = order;
-  return {};
+  return lease;
 }
 
 /// One for the caller and, where it need not be taken from others, some for the cache.

@@ -30,7 +30,7 @@ class BufferPoolCore {
   [[nodiscard]] const BufferPoolOptions& options() const noexcept { return options_; }
   [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
   [[nodiscard]] ibv_pd* pd() const noexcept { return slabs_.front()->pd(); }
-  [[nodiscard]] std::error_code take(std::size_t bytes, BufferLease& lease) noexcept;
+  [[nodiscard]] Result<BufferLease> take(std::size_t bytes) noexcept;
   void give_back(std::uint32_t unit, std::uint32_t order) noexcept;
   [[nodiscard]] BufferPoolCounts counts() noexcept;
   /// The pool goes. Called once, after the last take().

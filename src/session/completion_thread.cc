@@ -82,18 +82,16 @@ void CompletionThread::run() {
       stop_members();
       tending_ = true;
     }
-    std::size_t count = 0;
     // The wake-up that came with a notice is used up: who slept now would sleep on what the notice was about.
-    const std::error_code failed =
-        tending_ ? group_->poll(batch, count) : group_->wait_step(batch, count, next_deadline());
-    dispatch(std::span(batch).first(count));
-    if (failed) give_up();
+    const Polled polled = tending_ ? group_->poll(batch) : group_->wait_step(batch, next_deadline());
+    dispatch({polled.begin(), polled.end()});
+    if (!polled) give_up();
     // Once the queue is empty: what an endpoint did before it ended is delivered first. But where others keep it busy, it
     // never is, and the end must be told all the same: then what is in the queue yet comes out while the endpoint drains.
-    untended_ += count;
-    const bool due = count == 0 || untended_ >= kBusyFor;
-    if (due && (tending_ || draining_)) tend_members(count == 0);
-    if (count > 0 && draining_) tending_ = true;  // these may have been the last that were outstanding
+    untended_ += polled.size();
+    const bool due = polled.empty() || untended_ >= kBusyFor;
+    if (due && (tending_ || draining_)) tend_members(polled.empty());
+    if (!polled.empty() && draining_) tending_ = true;  // these may have been the last that were outstanding
   }
   ended_.store(true, std::memory_order_release);
   owner_.completion_thread_ended();
@@ -170,9 +168,9 @@ void CompletionThread::dispatch(std::span<const Completion> completions) {
 /// The receives of pools that the hooks have seen, as far as they did not keep them.
 void CompletionThread::give_back(std::span<const Completion> completions) {
   if (completions.empty()) return;
-  const std::error_code failed = ReceivePool::give_back_unkept(completions);
-  if (failed)
-    RDMACOMM_LOG(ERROR) << "receives are lost to their pool, the device does not take them: " << failed.message();
+  if (const Outcome given = ReceivePool::give_back_unkept(completions); !given) {
+    RDMACOMM_LOG(ERROR) << "receives are lost to their pool, the device does not take them: " << given.message();
+  }
 }
 
 /// on_established, and what came before it, once the endpoint is established.

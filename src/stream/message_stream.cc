@@ -49,11 +49,11 @@ Status MessageStream::send_large(std::span<const std::byte> message, Deadline de
   const std::size_t most = link_->part_bytes();
   for (std::size_t offset = 0; offset < message.size();) {
     const auto part = message.subspan(offset, std::min(most, message.size() - offset));
-    BufferLease lease;
-    Status sent = link_->take(part.size(), lease, deadline);
+    auto lease = link_->take(part.size(), deadline);
+    Status sent = lease.status();
     if (sent) {
-      copy_bytes(lease.data(), part.data(), part.size());
-      sent = link_->announce(std::move(lease), message.size(), offset, deadline);
+      copy_bytes(lease->data(), part.data(), part.size());
+      sent = link_->announce(*std::move(lease), message.size(), offset, deadline);
     }
     if (!sent) {
       // Half a message cannot be taken back.

@@ -85,9 +85,7 @@ Status StreamLink::check_channel() const {
                       "the pool of a stream of messages is in the channel's protection domain, and lets "
                       "peers read: BufferPoolOptions::remote_access");
   }
-  std::size_t count = 0;
-  std::array<Completion, 1> none;
-  const Status waitable = endpoint_->wait(channel_, none, count, Deadline::after({}));
+  const Status waitable = endpoint_->next(channel_, Deadline::after({})).status();
   return waitable.code() == Errc::kTimeout ? Status() : waitable;
 }
 
@@ -153,11 +151,14 @@ void StreamLink::leave() noexcept {
 
 void StreamLink::poll_now() {
   if (polling_ || left_) return;
-  for (std::size_t count = batch_.size(); count == batch_.size();) {
-    if (const std::error_code failed = channel_.poll(batch_, count)) {
-      return fail(make_error(failed, "the completion queue of the stream to " + endpoint_->peer() + " has failed"));
+  for (bool full = true; full;) {
+    const Polled polled = channel_.poll(batch_);
+    if (!polled) {
+      return fail(make_error(polled.outcome().code(),
+                             "the completion queue of the stream to " + endpoint_->peer() + " has failed"));
     }
-    handle(std::span(batch_).first(count));
+    full = polled.size() == batch_.size();
+    handle({polled.begin(), polled.end()});
   }
 }
 
@@ -167,17 +168,16 @@ Status StreamLink::sleep(Guard& guard, Deadline deadline) {
     return {};
   }
   polling_ = true;
-  std::size_t count = 0;
   Deadline until = failure_ ? deadline.sooner(failure_deadline_) : deadline;
   if (starved_) until = until.sooner(Deadline::after(kPoolRefills));  // of which nobody tells
   guard.unlock();
-  const Status waited = endpoint_->wait(channel_, batch_, count, until);
+  const auto waited = endpoint_->wait(channel_, batch_, until);
   guard.lock();
   polling_ = false;
-  handle(std::span(batch_).first(count));
+  if (waited) handle(*waited);
   if (followers_ > 0) changed_.notify_all();
   if (!waited && waited.code() != Errc::kTimeout) fail(waited.error());
-  return waited;
+  return waited.status();
 }
 
 Status StreamLink::timed_out() const {
@@ -230,8 +230,8 @@ void StreamLink::fail(Error why) {
 RDMACOMM_HOT_INLINE void StreamLink::post_receive(std::uint32_t slot) {
   const std::array<BufferSlice, 2> parts{read_header(slot), read_block(slot)};
   const auto list = std::span(parts).subspan(immediate_ ? 1 : 0);
-  if (const std::error_code refused = channel_.post_recv(list, slot)) {
-    fail(make_error(refused, "cannot receive on the stream to " + endpoint_->peer()));
+  if (const Outcome posted = channel_.post_recv(list, {.id = slot}); !posted) {
+    fail(make_error(posted.code(), "cannot receive on the stream to " + endpoint_->peer()));
   }
 }
 

@@ -76,7 +76,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status announce(BufferLease lease, std::uint64_t message_bytes, std::uint64_t offset,
                                 Deadline deadline);
   /// A block of the pool; waits for one.
-  [[nodiscard]] Status take(std::size_t bytes, BufferLease& lease, Deadline deadline);
+  [[nodiscard]] Result<BufferLease> take(std::size_t bytes, Deadline deadline);
   /// In one part: what both sides' pools have.
   [[nodiscard]] std::size_t part_bytes() const noexcept;
   [[nodiscard]] Status write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline);
@@ -233,8 +233,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   }
   [[nodiscard]] bool send_credit();
   [[nodiscard]] bool send_data(const BufferSlice& data, Sent sent);
-  [[nodiscard]] bool post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate, Sent sent,
-                          bool signaled);
+  [[nodiscard]] bool post(std::span<const BufferSlice> parts, Immediate immediate, Sent sent, bool signaled);
   void wait_for_sends(Guard& guard, Deadline deadline);
   [[nodiscard]] bool send_control(SegmentKind kind, std::span<const std::byte> payload, std::uint32_t value = 0);
   void note_posted(Sent sent, bool told) noexcept {
@@ -243,7 +242,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
     unsignaled_ = told ? 0 : unsignaled_ + 1;
     if (told) told_ = posted_;
   }
-  void fail_post(std::error_code refused);
+  void fail_post(Outcome refused);
   void send_abort(std::string_view reason);
 
   const std::shared_ptr<EndPoint> endpoint_;

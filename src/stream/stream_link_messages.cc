@@ -27,18 +27,19 @@ Status StreamLink::announce(BufferLease lease, std::uint64_t message_bytes, std:
   return ended();
 }
 
-Status StreamLink::take(std::size_t bytes, BufferLease& lease, Deadline deadline) {
+Result<BufferLease> StreamLink::take(std::size_t bytes, Deadline deadline) {
   Guard guard(*this);
-  std::error_code taken;
+  Result<BufferLease> taken = BufferLease();
   const Status waited = wait_until(guard, deadline, [&] {
-    taken = pool_->take(bytes, lease);
-    if (taken == Errc::kPoolExhausted) starved_ = true;
-    return taken != Errc::kPoolExhausted || failed_;
+    taken = pool_->take(bytes);
+    const bool exhausted = taken.code() == Errc::kPoolExhausted;
+    if (exhausted) starved_ = true;
+    return !exhausted || failed_;
   });
   if (failed_) return *failed_;
-  if (!waited) return waited;
-  if (taken) return make_error(taken, "a part of a message does not fit the pool");
-  return {};
+  if (!waited) return waited.error();
+  if (!taken) return make_error(taken.code(), "a part of a message does not fit the pool");
+  return taken;
 }
 
 bool StreamLink::send_announcement() {
@@ -100,23 +101,25 @@ void StreamLink::read_parts() {
   }
   while (parts_waiting_ > 0 && free_slots() > kSlotsForReads) {
     Part& part = parts_[parts_.size() - parts_waiting_];
-    if (pool_->take(part.announcement.region.length, part.lease)) {
+    auto lease = pool_->take(part.announcement.region.length);
+    if (!lease) {
       starved_ = true;
       return;
     }
+    part.lease = *std::move(lease);
     if (!post_read(part)) return part.lease.reset();
     --parts_waiting_;
   }
 }
 
 bool StreamLink::post_read(Part& part) {
-  const std::error_code refused = channel_.post_read(part.lease.slice(), part.announcement.region, posted_);
-  if (!refused) {
+  const Outcome posted = channel_.post_read(part.lease.slice(), part.announcement.region, {.id = posted_});
+  if (posted) {
     part.read_as = posted_;
     note_posted(Sent(), true);
     return true;
   }
-  if (refused != Errc::kSendQueueFull) fail_post(refused);
+  if (posted != Errc::kSendQueueFull) fail_post(posted);
   return false;
 }
 

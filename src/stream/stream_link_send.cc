@@ -226,14 +226,13 @@ RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Sent sen
 }
 
 /// False: not now, or the stream has failed.
-RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, std::optional<std::uint32_t> immediate,
-                                          Sent sent, bool signaled) {
+RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, Immediate immediate, Sent sent,
+                                          bool signaled) {
   const bool told = signaled || unsignaled_ + 1 >= signal_every_;
   const PostFlags flags = told ? PostFlags::kNone : PostFlags::kUnsignaled;
-  const std::error_code refused =
-      immediate ? channel_.post_send_imm(parts, *immediate, posted_, flags) : channel_.post_send(parts, posted_, flags);
-  if (refused) [[unlikely]] {
-    if (refused != Errc::kSendQueueFull) fail_post(refused);
+  const Outcome posted = channel_.post_send(parts, {.id = posted_, .immediate = immediate, .flags = flags});
+  if (!posted) [[unlikely]] {
+    if (posted != Errc::kSendQueueFull) fail_post(posted);
     return false;
   }
   note_posted(sent, told);
@@ -241,9 +240,9 @@ RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, st
   return true;
 }
 
-void StreamLink::fail_post(std::error_code refused) {
+void StreamLink::fail_post(Outcome refused) {
   const Status end = endpoint_->status();
-  fail(end ? make_error(refused, "cannot send on the stream to " + endpoint_->peer()) : end.error());
+  fail(end ? make_error(refused.code(), "cannot send on the stream to " + endpoint_->peer()) : end.error());
 }
 
 void StreamLink::send_abort(std::string_view reason) {

@@ -56,5 +56,20 @@ TEST(Deadline, VeryLongWaitsDoNotWrapAround) {
   EXPECT_FALSE(Deadline::after(Deadline::Clock::duration::max()).passed());
 }
 
+TEST(Deadline, IsMadeOfATimeWhereOneIsGiven) {
+  const auto remaining = [](Deadline deadline) { return deadline.remaining(); };
+  EXPECT_GT(remaining(10min), 9min);
+  EXPECT_LE(remaining(10min), 10min);
+  EXPECT_EQ(remaining(-5s), 0s);
+  EXPECT_GT(remaining(std::chrono::duration<double>(0.5e9)), 1000h);
+}
+
+TEST(Deadline, OfATimeBeyondTheClockIsNeverOrAtOnce) {
+  EXPECT_TRUE(Deadline(std::chrono::hours::max()).is_never());
+  EXPECT_TRUE(Deadline(std::chrono::hours::min()).passed());
+  EXPECT_TRUE(Deadline(std::chrono::duration<double>(1e300)).is_never());
+  EXPECT_TRUE(Deadline(std::chrono::nanoseconds::max()).is_never());
+}
+
 }  // namespace
 }  // namespace rdmacomm

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <memory>
+#include <type_traits>
 
 namespace rdmacomm {
 namespace {
@@ -31,6 +33,40 @@ TEST(Status, KeepsTheOperatingSystemsCodes) {
   const Status status = make_error(std::make_error_code(std::errc::address_in_use), "cannot listen on port 2020");
   EXPECT_EQ(status.code(), std::errc::address_in_use);
   EXPECT_NE(status.code(), Errc::kInvalidArgument);
+}
+
+static_assert(sizeof(Outcome) == 8 && std::is_trivially_copyable_v<Outcome>);
+static_assert(!std::is_convertible_v<Outcome, bool> && !std::is_convertible_v<Outcome, std::error_code>);
+
+TEST(Outcome, IsTrueForSuccessAsAllOthersAre) {
+  const Outcome done;
+  EXPECT_TRUE(done);
+  EXPECT_TRUE(done.ok());
+  EXPECT_FALSE(done.code());
+  EXPECT_EQ(done.message(), "ok");
+  EXPECT_EQ(done, Errc::kOk);
+  EXPECT_TRUE(Status(done).ok());
+}
+
+TEST(Outcome, HasACodeOfThisLibraryOrOfTheSystem) {
+  const Outcome full = Errc::kSendQueueFull;
+  EXPECT_FALSE(full);
+  EXPECT_EQ(full, Errc::kSendQueueFull);
+  EXPECT_NE(full, Errc::kReceiveQueueFull);
+  EXPECT_EQ(full.code(), Errc::kSendQueueFull);
+  EXPECT_EQ(full.message(), make_error_code(Errc::kSendQueueFull).message());
+  const Outcome broken = Outcome::of_system(EIO);
+  EXPECT_FALSE(broken);
+  EXPECT_EQ(broken, std::errc::io_error);
+  EXPECT_NE(broken, static_cast<Errc>(EIO)) << "the same number is another code in each of the two";
+}
+
+TEST(Outcome, BecomesAStatusWhereOneIsReturned) {
+  const auto post = [](Outcome outcome) -> Status { return outcome; };
+  EXPECT_TRUE(post({}).ok());
+  EXPECT_EQ(post(Errc::kNotConnected).code(), Errc::kNotConnected);
+  EXPECT_EQ(post(Errc::kNotConnected).message(), make_error_code(Errc::kNotConnected).message());
+  EXPECT_EQ(post(Outcome::of_system(EIO)).code(), std::errc::io_error);
 }
 
 TEST(Result, HoldsAValue) {

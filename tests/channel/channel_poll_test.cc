@@ -18,12 +18,6 @@ using namespace std::chrono_literals;
 using rdmacomm::testing::FakeVerbs;
 using ::testing::HasSubstr;
 
-class Collecting final : public CompletionHandler {
- public:
-  void on_completion(const Completion& completion) override { completions.push_back(completion); }
-  std::vector<Completion> completions;
-};
-
 class ChannelPollTest : public ::testing::Test {
  protected:
   void SetUp() override { start(); }
@@ -54,9 +48,9 @@ class ChannelPollTest : public ::testing::Test {
   BufferSlice slice() const { return buffer_->at(0).first(8); }
   std::vector<Completion> poll(std::size_t limit = 64) {
     std::vector<Completion> completions(limit);
-    std::size_t count = 0;
-    EXPECT_FALSE(channel_->poll(completions, count));
-    completions.resize(count);
+    const Polled polled = channel_->poll(completions);
+    EXPECT_TRUE(polled);
+    completions.resize(polled.size());
     return completions;
   }
 
@@ -69,13 +63,13 @@ class ChannelPollTest : public ::testing::Test {
 
 TEST_F(ChannelPollTest, NothingThereIsNothing) {
   EXPECT_TRUE(poll().empty());
-  std::size_t count = 7;
-  EXPECT_FALSE(channel_->poll(std::span<Completion>(), count));
-  EXPECT_EQ(count, 0U);
+  const Polled polled = channel_->poll({});
+  EXPECT_TRUE(polled);
+  EXPECT_TRUE(polled.empty());
 }
 
 TEST_F(ChannelPollTest, ASendSaysWhatItWas) {
-  ASSERT_FALSE(channel_->post_send(slice(), 5));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 5}));
   fake_.complete_send();
   const auto completions = poll();
   ASSERT_EQ(completions.size(), 1U);
@@ -88,9 +82,9 @@ TEST_F(ChannelPollTest, ASendSaysWhatItWas) {
 }
 
 TEST_F(ChannelPollTest, AReceiveSaysWhatCame) {
-  ASSERT_FALSE(channel_->post_recv(slice(), 1));
-  ASSERT_FALSE(channel_->post_recv(slice(), 2));
-  ASSERT_FALSE(channel_->post_recv({}, 3));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 1}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
+  ASSERT_TRUE(channel_->post_recv({}, {.id = 3}));
   fake_.complete_recv(5);
   fake_.complete_recv(6, IBV_WC_WITH_IMM, htonl(0x01020304));
   fake_.complete_recv(7, IBV_WC_WITH_IMM, htonl(9), IBV_WC_RECV_RDMA_WITH_IMM);
@@ -111,8 +105,8 @@ TEST_F(ChannelPollTest, AReceiveSaysWhatCame) {
 // On errors only wr_id, status, qp_num and vendor_err of an ibv_wc mean something; the fake fills the rest with lies.
 TEST_F(ChannelPollTest, AnErrorKnowsItsOperationAnyway) {
   const RemoteRegion remote{0x1000, 4096, 0x9};
-  ASSERT_FALSE(channel_->fetch_add(slice(), remote, 1, 7));
-  ASSERT_FALSE(channel_->post_recv(slice(), 8));
+  ASSERT_TRUE(channel_->post_fetch_add(slice(), remote, {.addend = 1}, {.id = 7}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 8}));
   fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
   ASSERT_TRUE(channel_->adapter().to_error().ok());
   const auto completions = poll();
@@ -128,7 +122,7 @@ TEST_F(ChannelPollTest, AnErrorKnowsItsOperationAnyway) {
 }
 
 TEST_F(ChannelPollTest, AnErrorIsOneClearLine) {
-  ASSERT_FALSE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, 42));
+  ASSERT_TRUE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, {.id = 42}));
   fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
   const Status status = poll().at(0).status();
   EXPECT_EQ(status.code(), Errc::kRemoteAccess);
@@ -142,7 +136,7 @@ TEST_F(ChannelPollTest, AnErrorIsOneClearLine) {
 TEST_F(ChannelPollTest, AnErrorThatAPortMayCauseNamesThePortThatIsDown) {
   fake_.devices[0]->ports[0].state = IBV_PORT_DOWN;
   for (const ibv_wc_status cause : {IBV_WC_LOC_QP_OP_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR}) {
-    ASSERT_FALSE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, 42));
+    ASSERT_TRUE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, {.id = 42}));
     fake_.complete_send(cause);
     const Completion failed = poll().at(0);
     EXPECT_THAT(failed.explain().message(), HasSubstr("failed: port 1 of fake0 is DOWN; check the cable"));
@@ -150,7 +144,7 @@ TEST_F(ChannelPollTest, AnErrorThatAPortMayCauseNamesThePortThatIsDown) {
     EXPECT_THAT(failed.status().message(), HasSubstr("failed: "));
     EXPECT_EQ(fake_.calls("query_port"), asked) << "status() is for hooks, too, and asks no device";
   }
-  ASSERT_FALSE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, 42));
+  ASSERT_TRUE(channel_->post_write(slice(), {0x1000, 4096, 0x9}, {.id = 42}));
   fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
   EXPECT_THAT(poll().at(0).status().message(), HasSubstr("failed: the rkey is wrong"));
 }
@@ -158,7 +152,7 @@ TEST_F(ChannelPollTest, AnErrorThatAPortMayCauseNamesThePortThatIsDown) {
 /// siw completes with LOC_QP_OP_ERR what TCP did not take any more, and what is wrong with a request here.
 TEST_F(ChannelPollTest, OnIwarpAnErrorOfTheQueuePairLeadsToTheConnection) {
   const auto line = [&] {
-    EXPECT_FALSE(channel_->post_send(slice(), 42));
+    EXPECT_TRUE(channel_->post_send(slice(), {.id = 42}));
     fake_.complete_send(IBV_WC_LOC_QP_OP_ERR);
     return poll().at(0).status().message();
   };
@@ -183,7 +177,7 @@ TEST(Operation, HasANameForEach) {
 
 TEST_F(ChannelPollTest, TakesNoMoreThanThereIsRoomFor) {
   for (std::uint64_t i = 0; i < 100; ++i) {
-    ASSERT_FALSE(channel_->post_send(slice(), i));
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
     fake_.complete_send();
   }
   EXPECT_EQ(poll(1).size(), 1U);
@@ -198,38 +192,37 @@ TEST_F(ChannelPollTest, SeparateQueuesAreBothPolled) {
   const auto receives = CompletionQueue::create(*device_, {.depth = 500}).value();
   const auto sends = CompletionQueue::create(*device_, {.depth = 500}).value();
   channel_ = make("two queues", *sends, *receives, {});
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
-  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
   fake_.complete_send();
   fake_.complete_recv(3);
   EXPECT_EQ(poll().size(), 2U);
   channel_.reset();
 }
 
-TEST_F(ChannelPollTest, AHandlerGetsEachCompletion) {
+TEST_F(ChannelPollTest, APollReturnsThePartThatItFilled) {
   for (std::uint64_t i = 0; i < 100; ++i) {
-    ASSERT_FALSE(channel_->post_send(slice(), i));
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
     fake_.complete_send();
   }
-  Collecting collecting;
-  std::size_t count = 0;
-  EXPECT_FALSE(channel_->poll(collecting, count, 30));
-  EXPECT_EQ(count, 30U);
-  EXPECT_FALSE(channel_->poll(collecting, count, 1000));
-  EXPECT_EQ(count, 70U);
-  ASSERT_EQ(collecting.completions.size(), 100U);
-  for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(collecting.completions[i].id, i);
+  std::array<Completion, 128> out;
+  std::uint64_t next = 0;
+  for (const std::size_t room : {30U, 128U}) {
+    const Polled polled = channel_->poll(std::span(out).first(room));
+    EXPECT_EQ(polled.begin(), out.data());
+    EXPECT_EQ(polled.size(), room == 30 ? 30U : 70U);
+    for (const Completion& each : polled) EXPECT_EQ(each.id, next++);
+  }
+  EXPECT_EQ(next, 100U);
 }
 
 TEST_F(ChannelPollTest, AFailedQueueIsAnError) {
   fake_.poll_fails = true;
   std::array<Completion, 4> out;
-  std::size_t count = 7;
-  EXPECT_EQ(channel_->poll(out, count), Errc::kCompletionFailed);
-  EXPECT_EQ(count, 0U);
-  Collecting collecting;
-  EXPECT_EQ(channel_->poll(collecting, count), Errc::kCompletionFailed);
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  Polled polled = channel_->poll(out);
+  EXPECT_EQ(polled.outcome(), Errc::kCompletionFailed);
+  EXPECT_EQ(polled.size(), 0U);
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
   const Status drained = channel_->drain(Deadline::after(1s));
   EXPECT_EQ(drained.code(), Errc::kCompletionFailed);
   EXPECT_THAT(drained.error().context, HasSubstr("\"data\""));
@@ -238,18 +231,19 @@ TEST_F(ChannelPollTest, AFailedQueueIsAnError) {
 // ---- Draining
 
 TEST_F(ChannelPollTest, DrainFlushesWhatIsOutstanding) {
-  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i));
-  ASSERT_FALSE(channel_->post_recv(slice(), 10));
-  Collecting collecting;
-  ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
-  ASSERT_EQ(collecting.completions.size(), 4U);
-  for (const Completion& completion : collecting.completions) EXPECT_EQ(completion.error, Errc::kFlushed);
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 10}));
+  std::vector<Completion> drained;
+  const auto keep = [&](const Completion& each) { drained.push_back(each); };
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s), keep).ok());
+  ASSERT_EQ(drained.size(), 4U);
+  for (const Completion& completion : drained) EXPECT_EQ(completion.error, Errc::kFlushed);
   EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
-  EXPECT_EQ(channel_->post_send(slice(), 1), Errc::kNotConnected);
+  EXPECT_EQ(channel_->post_send(slice(), {.id = 1}), Errc::kNotConnected);
 }
 
 TEST_F(ChannelPollTest, DrainTwiceIsHarmless) {
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
   ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
   ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
 }
@@ -257,11 +251,13 @@ TEST_F(ChannelPollTest, DrainTwiceIsHarmless) {
 // They succeeded without a completion: only one that follows them tells that they are out of the queue.
 TEST_F(ChannelPollTest, DrainWaitsForUnsignaledRequestsThatSucceededSilently) {
   fake_.requests = FakeVerbs::Requests::kComplete;
-  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i, PostFlags::kUnsignaled));
-  Collecting collecting;
-  ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
+  for (std::uint64_t i = 0; i < 3; ++i)
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i, .flags = PostFlags::kUnsignaled}));
+  std::vector<Completion> drained;
+  const auto keep = [&](const Completion& each) { drained.push_back(each); };
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s), keep).ok());
   EXPECT_EQ(channel_->outstanding_sends(), 0);
-  EXPECT_TRUE(collecting.completions.empty()) << "the marker is the library's own";
+  EXPECT_TRUE(drained.empty()) << "the marker is the library's own";
 }
 
 // siw: nothing posted in ERR ever comes back, and nothing is heard of unsignaled requests any more.
@@ -270,7 +266,8 @@ TEST_F(ChannelPollTest, DrainWaitsForNoMarkerWhereTheDeviceWouldNotReturnIt) {
   start();
   ASSERT_FALSE(device_->limits().flushes_in_error);
   fake_.requests = FakeVerbs::Requests::kComplete;
-  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i, PostFlags::kUnsignaled));
+  for (std::uint64_t i = 0; i < 3; ++i)
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i, .flags = PostFlags::kUnsignaled}));
   const std::size_t posts = fake_.posts.size();
   ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
   EXPECT_EQ(channel_->outstanding_sends(), 0);
@@ -284,11 +281,11 @@ TEST_F(ChannelPollTest, RequestsWaitForReadsWhereTheDeviceDoesNotKeepTheOrder) {
     start();
     ASSERT_EQ(device_->limits().completes_in_order, in_order);
     const RemoteRegion remote{.address = 4096, .length = 64, .rkey = 1};
-    ASSERT_FALSE(channel_->post_read(slice(), remote, 1));
+    ASSERT_TRUE(channel_->post_read(slice(), remote, {.id = 1}));
     EXPECT_EQ(fake_.posts.back().wr.send_flags & IBV_SEND_FENCE, 0U);
-    ASSERT_FALSE(channel_->post_send(slice(), 2));
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = 2}));
     EXPECT_EQ((fake_.posts.back().wr.send_flags & IBV_SEND_FENCE) == 0, in_order);
-    ASSERT_FALSE(channel_->post_write(slice(), remote, 3));
+    ASSERT_TRUE(channel_->post_write(slice(), remote, {.id = 3}));
     EXPECT_EQ((fake_.posts.back().wr.send_flags & IBV_SEND_FENCE) == 0, in_order);
   }
 }
@@ -296,8 +293,8 @@ TEST_F(ChannelPollTest, RequestsWaitForReadsWhereTheDeviceDoesNotKeepTheOrder) {
 TEST_F(ChannelPollTest, WhatSuchADeviceNeverReturnsIsOverOnceItsQueueIsEmpty) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
-  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
   fake_.forget_requests();
   ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
   EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
@@ -306,16 +303,17 @@ TEST_F(ChannelPollTest, WhatSuchADeviceNeverReturnsIsOverOnceItsQueueIsEmpty) {
 TEST_F(ChannelPollTest, ItIsOverForWhoeverPollsAsWell) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
-  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
   fake_.forget_requests();
   std::array<Completion, 4> out;
-  std::size_t count = 0;
-  ASSERT_FALSE(channel_->poll(out, count));
+  Polled polled = channel_->poll(out);
+  ASSERT_TRUE(polled);
   EXPECT_EQ(channel_->outstanding_sends(), 1) << "no drain has begun: it may still come";
   ASSERT_TRUE(channel_->begin_drain().ok());
   EXPECT_FALSE(channel_->drained()) << "what there was to tell may be in the queue";
-  ASSERT_FALSE(channel_->poll(out, count));
+  polled = channel_->poll(out);
+  ASSERT_TRUE(polled);
   EXPECT_TRUE(channel_->drained());
 }
 
@@ -324,23 +322,25 @@ TEST_F(ChannelPollTest, ItIsOverForASharedPollerAsWell) {
   start();
   CompletionPoller poller(*queue_);
   poller.attach(*channel_);
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
-  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
   ASSERT_TRUE(channel_->begin_drain().ok());
   std::array<Completion, 4> out;
-  std::size_t count = 0;
-  ASSERT_FALSE(poller.poll(out, count));
-  EXPECT_EQ(count, 2U) << "what it does tell is delivered first";
+  Polled polled = poller.poll(out);
+  ASSERT_TRUE(polled);
+  EXPECT_EQ(polled.size(), 2U) << "what it does tell is delivered first";
   EXPECT_TRUE(channel_->drained());
   const auto silent = make("silent", *queue_, *queue_, {});
   poller.attach(*silent);
-  ASSERT_FALSE(silent->post_recv(slice(), 3));
+  ASSERT_TRUE(silent->post_recv(slice(), {.id = 3}));
   fake_.forget_requests();
-  ASSERT_FALSE(poller.poll(out, count));
+  polled = poller.poll(out);
+  ASSERT_TRUE(polled);
   EXPECT_FALSE(silent->drained());
   ASSERT_TRUE(silent->begin_drain().ok());
   EXPECT_FALSE(silent->drained());
-  ASSERT_FALSE(poller.poll(out, count));
+  polled = poller.poll(out);
+  ASSERT_TRUE(polled);
   EXPECT_TRUE(silent->drained());
   poller.detach(*silent);
 }
@@ -348,22 +348,25 @@ TEST_F(ChannelPollTest, ItIsOverForASharedPollerAsWell) {
 TEST_F(ChannelPollTest, WithoutAMarkerSignaledRequestsAreStillWaitedFor) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
-  ASSERT_FALSE(channel_->post_send(slice(), 2, PostFlags::kUnsignaled));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 2, .flags = PostFlags::kUnsignaled}));
   ASSERT_TRUE(channel_->begin_drain().ok());
   EXPECT_EQ(channel_->outstanding_sends(), 1);
-  Collecting collecting;
-  ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
-  EXPECT_EQ(collecting.completions.size(), 2U);
+  std::vector<Completion> drained;
+  const auto keep = [&](const Completion& each) { drained.push_back(each); };
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s), keep).ok());
+  EXPECT_EQ(drained.size(), 2U);
   EXPECT_EQ(channel_->outstanding_sends(), 0);
 }
 
 TEST_F(ChannelPollTest, DrainReportsUnsignaledRequestsThatAreFlushed) {
-  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i, PostFlags::kUnsignaled));
-  Collecting collecting;
-  ASSERT_TRUE(channel_->drain(Deadline::after(1s), &collecting).ok());
-  ASSERT_EQ(collecting.completions.size(), 3U);
-  EXPECT_EQ(collecting.completions[2].id, 2U);
+  for (std::uint64_t i = 0; i < 3; ++i)
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i, .flags = PostFlags::kUnsignaled}));
+  std::vector<Completion> drained;
+  const auto keep = [&](const Completion& each) { drained.push_back(each); };
+  ASSERT_TRUE(channel_->drain(Deadline::after(1s), keep).ok());
+  ASSERT_EQ(drained.size(), 3U);
+  EXPECT_EQ(drained[2].id, 2U);
 }
 
 TEST_F(ChannelPollTest, DrainHasRoomForItsMarkerHoweverFullTheQueueIs) {
@@ -371,7 +374,8 @@ TEST_F(ChannelPollTest, DrainHasRoomForItsMarkerHoweverFullTheQueueIs) {
     for (int filled = 0; filled <= depth; ++filled) {
       channel_ = make("small", *queue_, *queue_, {.send_depth = depth});
       fake_.requests = FakeVerbs::Requests::kComplete;
-      for (int i = 0; i < filled; ++i) ASSERT_FALSE(channel_->post_send(slice(), 1, PostFlags::kUnsignaled));
+      for (int i = 0; i < filled; ++i)
+        ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
       ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok()) << filled << " of " << depth;
       EXPECT_EQ(channel_->outstanding_sends(), 0);
     }
@@ -381,15 +385,15 @@ TEST_F(ChannelPollTest, DrainHasRoomForItsMarkerHoweverFullTheQueueIs) {
 TEST_F(ChannelPollTest, DrainSaysWhenTheDeviceTakesNoMarker) {
   fake_.requests = FakeVerbs::Requests::kComplete;
   fake_.refuses_posts_in_error = true;
-  ASSERT_FALSE(channel_->post_send(slice(), 1, PostFlags::kUnsignaled));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
   const Status drained = channel_->drain(Deadline::after(1s));
   EXPECT_EQ(drained.code(), Errc::kInvalidArgument);
   EXPECT_THAT(drained.error().context, HasSubstr("takes no request in ERR"));
 }
 
 TEST_F(ChannelPollTest, DrainEndsAtItsDeadline) {
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
-  ASSERT_FALSE(channel_->post_recv(slice(), 1));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 1}));
   ASSERT_TRUE(channel_->adapter().to_error().ok());
   fake_.completions.clear();  // a device that loses completions
   const Status drained = channel_->drain(Deadline::after(1ms));
@@ -404,8 +408,8 @@ TEST_F(ChannelPollTest, DrainReturnsWhatTheDeviceSaysToTheMoveToError) {
 
 TEST_F(ChannelPollTest, DestroyingAChannelWithRequestsOutstandingIsFine) {
   const int before = fake_.live();
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
-  ASSERT_FALSE(channel_->post_recv(slice(), 1));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 1}));
   channel_.reset();
   EXPECT_EQ(fake_.live(), before - 1);
   EXPECT_TRUE(queue_->reserve(4000).ok()) << "room was not given back";
@@ -418,16 +422,16 @@ TEST_F(ChannelPollTest, ASharedPollerTellsTheChannelsApart) {
   CompletionPoller poller(*queue_);
   poller.attach(*other);
   poller.attach(*channel_);
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
-  ASSERT_FALSE(other->post_send(slice(), 2, PostFlags::kUnsignaled));
-  ASSERT_FALSE(other->post_send(slice(), 3));
-  ASSERT_FALSE(channel_->post_recv(slice(), 4));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
+  ASSERT_TRUE(other->post_send(slice(), {.id = 2, .flags = PostFlags::kUnsignaled}));
+  ASSERT_TRUE(other->post_send(slice(), {.id = 3}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 4}));
   for (int i = 0; i < 3; ++i) fake_.complete_send();
   fake_.complete_recv(8);
   std::array<Completion, 8> out;
-  std::size_t count = 0;
-  ASSERT_FALSE(poller.poll(out, count));
-  ASSERT_EQ(count, 3U);
+  Polled polled = poller.poll(out);
+  ASSERT_TRUE(polled);
+  ASSERT_EQ(polled.size(), 3U);
   EXPECT_EQ(out[0].channel, channel_.get());
   EXPECT_EQ(out[1].channel, other.get());
   EXPECT_EQ(out[1].id, 3U);
@@ -442,43 +446,46 @@ TEST_F(ChannelPollTest, WhatADetachedChannelLeftBehindIsDropped) {
   poller.attach(*channel_);
   poller.attach(*other);
   for (std::uint64_t i = 0; i < 40; ++i) {
-    ASSERT_FALSE(channel_->post_send(slice(), i));
-    ASSERT_FALSE(other->post_send(slice(), i));
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
+    ASSERT_TRUE(other->post_send(slice(), {.id = i}));
     fake_.complete_send();
     fake_.complete_send();
   }
   poller.detach(*channel_);
   std::array<Completion, 64> out;
-  std::size_t count = 0;
-  ASSERT_FALSE(poller.poll(out, count));
-  EXPECT_EQ(count, 40U);
-  for (std::size_t i = 0; i < count; ++i) EXPECT_EQ(out[i].channel, other.get());
+  Polled polled = poller.poll(out);
+  ASSERT_TRUE(polled);
+  EXPECT_EQ(polled.size(), 40U);
+  for (std::size_t i = 0; i < polled.size(); ++i) EXPECT_EQ(out[i].channel, other.get());
 }
 
 TEST_F(ChannelPollTest, ASharedPollerReportsAFailedQueue) {
   CompletionPoller poller(*queue_);
   fake_.poll_fails = true;
   std::array<Completion, 4> out;
-  std::size_t count = 7;
-  EXPECT_EQ(poller.poll(out, count), Errc::kCompletionFailed);
-  EXPECT_EQ(count, 0U);
+  Polled polled = poller.poll(out);
+  EXPECT_EQ(polled.outcome(), Errc::kCompletionFailed);
+  EXPECT_EQ(polled.size(), 0U);
 }
 
 TEST_F(ChannelPollTest, ASharedPollerLooksSoManyTimesUntilThereIsSomething) {
   CompletionPoller poller(*queue_);
   poller.attach(*channel_);
   std::array<Completion, 4> out;
-  std::size_t count = 7;
+  Polled polled;
   fake_.polls = 0;
-  ASSERT_FALSE(poller.poll(out, count, 10));
-  EXPECT_EQ(count, 0U);
+  polled = poller.poll(out, 10);
+  ASSERT_TRUE(polled);
+  EXPECT_EQ(polled.size(), 0U);
   EXPECT_EQ(fake_.polls, 10U);
-  ASSERT_FALSE(channel_->post_send(slice(), 1));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
   fake_.complete_send();
-  ASSERT_FALSE(poller.poll(out, count, 10));
-  EXPECT_EQ(count, 1U);
+  polled = poller.poll(out, 10);
+  ASSERT_TRUE(polled);
+  EXPECT_EQ(polled.size(), 1U);
   EXPECT_EQ(fake_.polls, 11U);
-  ASSERT_FALSE(poller.poll(out, count, 0));
+  polled = poller.poll(out, 0);
+  ASSERT_TRUE(polled);
   EXPECT_EQ(fake_.polls, 12U) << "0 is once, not for ever";
 }
 
@@ -486,8 +493,7 @@ TEST_F(ChannelPollTest, WhoAttachesAChannelDoesNotWaitForAllOfThem) {
   CompletionPoller poller(*queue_);
   std::thread thread([&] {
     std::array<Completion, 4> out;
-    std::size_t count = 0;
-    EXPECT_FALSE(poller.poll(out, count, std::numeric_limits<std::uint32_t>::max()));  // a minute, and more
+    EXPECT_TRUE(poller.poll(out, std::numeric_limits<std::uint32_t>::max()));  // a minute, and more
   });
   while (fake_.polls == 0) std::this_thread::yield();
   poller.attach(*channel_);
@@ -499,13 +505,13 @@ TEST_F(ChannelPollTest, AChannelOnASharedQueueDrainsThroughThePoller) {
   fake_.requests = FakeVerbs::Requests::kComplete;
   CompletionPoller poller(*queue_);
   poller.attach(*channel_);
-  ASSERT_FALSE(channel_->post_send(slice(), 1, PostFlags::kUnsignaled));
-  ASSERT_FALSE(channel_->post_recv(slice(), 2));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
+  ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
   ASSERT_TRUE(channel_->begin_drain().ok());
   std::array<Completion, 8> out;
-  std::size_t count = 0;
-  ASSERT_FALSE(poller.poll(out, count));
-  ASSERT_EQ(count, 1U);
+  Polled polled = poller.poll(out);
+  ASSERT_TRUE(polled);
+  ASSERT_EQ(polled.size(), 1U);
   EXPECT_EQ(out[0].id, 2U);
   EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
 }

@@ -44,9 +44,9 @@ class ChannelPostTest : public ::testing::Test {
   BufferSlice slice(std::uint32_t bytes = 8) const { return buffer_->at(0).first(bytes); }
   std::vector<Completion> poll(std::size_t limit = 64) {
     std::vector<Completion> completions(limit);
-    std::size_t count = 0;
-    EXPECT_FALSE(channel_->poll(completions, count));
-    completions.resize(count);
+    const Polled polled = channel_->poll(completions);
+    EXPECT_TRUE(polled);
+    completions.resize(polled.size());
     return completions;
   }
   const FakeVerbs::Post& last_post() const { return fake_.posts.back(); }
@@ -62,15 +62,16 @@ class ChannelPostTest : public ::testing::Test {
 
 // The fake device scatters a READ over two slices, as some devices do over one only.
 TEST_F(ChannelPostTest, AReadHasAsManySlicesAsTheDeviceScatters) {
-  EXPECT_FALSE(
-      channel_->post_read(std::vector<BufferSlice>(2, slice()), {.address = 4096, .length = 100, .rkey = 1}, 1));
-  EXPECT_EQ(channel_->post_read(std::vector<BufferSlice>(3, slice()), {.address = 4096, .length = 100, .rkey = 1}, 2),
-            Errc::kInvalidArgument);
+  EXPECT_TRUE(channel_->post_read(std::vector<BufferSlice>(2, slice()), {.address = 4096, .length = 100, .rkey = 1},
+                                  {.id = 1}));
+  EXPECT_EQ(
+      channel_->post_read(std::vector<BufferSlice>(3, slice()), {.address = 4096, .length = 100, .rkey = 1}, {.id = 2}),
+      Errc::kInvalidArgument);
 }
 
 TEST_F(ChannelPostTest, SendCarriesItsSlices) {
   const std::array list{buffer_->at(0), buffer_->at(1).first(10), buffer_->at(3).part(8, 1)};
-  ASSERT_FALSE(channel_->post_send(list, 1, PostFlags::kFence | PostFlags::kSolicited));
+  ASSERT_TRUE(channel_->post_send(list, {.id = 1, .flags = PostFlags::kFence | PostFlags::kSolicited}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_SEND);
   EXPECT_EQ(last_post().wr.send_flags, static_cast<unsigned>(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED));
   ASSERT_EQ(last_post().slices.size(), 3U);
@@ -80,32 +81,32 @@ TEST_F(ChannelPostTest, SendCarriesItsSlices) {
 }
 
 TEST_F(ChannelPostTest, ImmediateDataTravelsInNetworkOrder) {
-  ASSERT_FALSE(channel_->post_send_imm(slice(), 0x01020304, 1));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .immediate = 0x01020304}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_SEND_WITH_IMM);
   EXPECT_EQ(last_post().wr.imm_data, htonl(0x01020304));
-  ASSERT_FALSE(channel_->post_write_imm(slice(), kRemote, 0x05060708, 2));
+  ASSERT_TRUE(channel_->post_write(slice(), kRemote, {.id = 2, .immediate = 0x05060708}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
   EXPECT_EQ(last_post().wr.imm_data, htonl(0x05060708));
 }
 
 TEST_F(ChannelPostTest, RemoteOperationsNameTheirTarget) {
-  ASSERT_FALSE(channel_->post_write(slice(), kRemote.from(16), 1, PostFlags::kInline));
+  ASSERT_TRUE(channel_->post_write(slice(), kRemote.from(16), {.id = 1, .flags = PostFlags::kInline}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_RDMA_WRITE);
   EXPECT_EQ(last_post().wr.wr.rdma.remote_addr, 0x10010U);
   EXPECT_EQ(last_post().wr.wr.rdma.rkey, 0x77U);
   EXPECT_EQ(last_post().wr.send_flags, static_cast<unsigned>(IBV_SEND_INLINE | IBV_SEND_SIGNALED));
-  ASSERT_FALSE(channel_->post_read(slice(), kRemote, 2));
+  ASSERT_TRUE(channel_->post_read(slice(), kRemote, {.id = 2}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_RDMA_READ);
   EXPECT_EQ(last_post().wr.wr.rdma.remote_addr, 0x10000U);
 }
 
 TEST_F(ChannelPostTest, AtomicsCarryTheirOperands) {
-  ASSERT_FALSE(channel_->fetch_add(slice(), kRemote, 5, 1));
+  ASSERT_TRUE(channel_->post_fetch_add(slice(), kRemote, {.addend = 5}, {.id = 1}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_ATOMIC_FETCH_AND_ADD);
   EXPECT_EQ(last_post().wr.wr.atomic.remote_addr, 0x10000U);
   EXPECT_EQ(last_post().wr.wr.atomic.rkey, 0x77U);
   EXPECT_EQ(last_post().wr.wr.atomic.compare_add, 5U);
-  ASSERT_FALSE(channel_->compare_swap(slice(), kRemote.from(8), 6, 7, 2));
+  ASSERT_TRUE(channel_->post_compare_swap(slice(), kRemote.from(8), {.expected = 6, .desired = 7}, {.id = 2}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_ATOMIC_CMP_AND_SWP);
   EXPECT_EQ(last_post().wr.wr.atomic.remote_addr, 0x10008U);
   EXPECT_EQ(last_post().wr.wr.atomic.compare_add, 6U);
@@ -120,25 +121,28 @@ TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
   BufferSlice huge = slice();
   huge.sge.length = (1U << 30) + 1;
   const RemoteRegion wide{0x10000, std::uint64_t{1} << 40, 1};
-  EXPECT_EQ(channel_->post_send(five, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_send(huge, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_write(huge, wide, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_send(slice(65), 1, PostFlags::kInline), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_read(slice(), kRemote, 1, PostFlags::kInline), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->fetch_add(slice(), kRemote, 1, 1, PostFlags::kInline), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->fetch_add(slice(4), kRemote, 1, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->compare_swap(slice(16), kRemote, 1, 2, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->fetch_add(slice(), kRemote.from(4), 1, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_write(slice(8), {0x10000, 7, 1}, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_write_imm(slice(8), {0x10000, 7, 1}, 0, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_read(slice(8), {0x10000, 7, 1}, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->fetch_add(slice(8), {0x10000, 7, 1}, 1, 1), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_recv(five, 1), Errc::kInvalidArgument);
-  std::size_t posted = 0;
-  const SendRequest receive{.operation = Operation::kRecv, .local = eight};
-  EXPECT_EQ(channel_->post_chain({&receive, 1}, posted), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_send(five, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_send(huge, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_write(huge, wide, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_send(slice(65), {.id = 1, .flags = PostFlags::kInline}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_read(slice(), kRemote, {.id = 1, .flags = PostFlags::kInline}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_fetch_add(slice(), kRemote, {.addend = 1}, {.id = 1, .flags = PostFlags::kInline}),
+            Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_fetch_add(slice(4), kRemote, {.addend = 1}, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_compare_swap(slice(16), kRemote, {.expected = 1, .desired = 2}, {.id = 1}),
+            Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_fetch_add(slice(), kRemote.from(4), {.addend = 1}, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_write(slice(8), {0x10000, 7, 1}, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_write(slice(8), {0x10000, 7, 1}, {.id = 1, .immediate = 0}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_read(slice(8), {0x10000, 7, 1}, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_fetch_add(slice(8), {0x10000, 7, 1}, {.addend = 1}, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_recv(five, {.id = 1}), Errc::kInvalidArgument);
+  for (const Operation operation : {Operation::kRecv, Operation::kRecvWriteImm, Operation::kWriteImm}) {
+    const SendRequest no_request{.operation = operation, .local = eight, .remote = kRemote};
+    EXPECT_EQ(channel_->post_chain({&no_request, 1}).outcome, Errc::kInvalidArgument) << to_text(operation);
+  }
   const SendRequest split_result{.operation = Operation::kFetchAdd, .local = eight, .remote = kRemote};
-  EXPECT_EQ(channel_->post_chain({&split_result, 1}, posted), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_chain({&split_result, 1}).outcome, Errc::kInvalidArgument);
   EXPECT_EQ(fake_.calls("post_send") + fake_.calls("post_recv"), 0);
   EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
 }
@@ -146,29 +150,29 @@ TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
 TEST_F(ChannelPostTest, TheLargestAllowedIsAccepted) {
   BufferSlice largest = slice();
   largest.sge.length = 1U << 30;
-  EXPECT_FALSE(channel_->post_send(largest, 1));
-  EXPECT_FALSE(channel_->post_send(slice(64), 1, PostFlags::kInline));
-  EXPECT_FALSE(channel_->post_write(slice(8), {0x10000, 8, 1}, 1));
-  EXPECT_FALSE(channel_->post_send(std::vector<BufferSlice>(4, slice()), 1));
-  EXPECT_FALSE(channel_->post_send({}, 1));
+  EXPECT_TRUE(channel_->post_send(largest, {.id = 1}));
+  EXPECT_TRUE(channel_->post_send(slice(64), {.id = 1, .flags = PostFlags::kInline}));
+  EXPECT_TRUE(channel_->post_write(slice(8), {0x10000, 8, 1}, {.id = 1}));
+  EXPECT_TRUE(channel_->post_send(std::vector<BufferSlice>(4, slice()), {.id = 1}));
+  EXPECT_TRUE(channel_->post_send({}, {.id = 1}));
 }
 
 TEST_F(ChannelPostTest, BeforeConnectingOnlyReceivesArePosted) {
   auto adapter = RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {});
   ASSERT_TRUE(adapter.has_value());
   const auto channel = RDMAChannel::create("early", std::move(adapter).value()).value();
-  EXPECT_FALSE(channel->post_recv(slice(), 1));
-  EXPECT_EQ(channel->post_send(slice(), 2), Errc::kNotConnected);
-  std::size_t posted = 7;
+  EXPECT_TRUE(channel->post_recv(slice(), {.id = 1}));
+  EXPECT_EQ(channel->post_send(slice(), {.id = 2}), Errc::kNotConnected);
   const SendRequest request{.local = {}};
-  EXPECT_EQ(channel->post_chain({&request, 1}, posted), Errc::kNotConnected);
-  EXPECT_EQ(posted, 0U);
+  const PostedChain posted = channel->post_chain({&request, 1});
+  EXPECT_EQ(posted.outcome, Errc::kNotConnected);
+  EXPECT_EQ(posted.count, 0U);
 }
 
 TEST_F(ChannelPostTest, AfterErrorNothingIsPosted) {
   ASSERT_TRUE(channel_->adapter().to_error().ok());
-  EXPECT_EQ(channel_->post_send(slice(), 1), Errc::kNotConnected);
-  EXPECT_EQ(channel_->post_recv(slice(), 1), Errc::kNotConnected);
+  EXPECT_EQ(channel_->post_send(slice(), {.id = 1}), Errc::kNotConnected);
+  EXPECT_EQ(channel_->post_recv(slice(), {.id = 1}), Errc::kNotConnected);
 }
 
 TEST_F(ChannelPostTest, AChannelNeedsAQueuePairInInit) {
@@ -185,32 +189,33 @@ TEST_F(ChannelPostTest, AChannelNeedsAQueuePairInInit) {
 
 TEST_F(ChannelPostTest, AFullSendQueueIsFoundBeforeTheDevice) {
   start({.send_depth = 5, .recv_depth = 3});
-  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_FALSE(channel_->post_send(slice(), i));
+  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
   EXPECT_EQ(channel_->outstanding_sends(), 5);
-  EXPECT_EQ(channel_->post_send(slice(), 9), Errc::kSendQueueFull);
+  EXPECT_EQ(channel_->post_send(slice(), {.id = 9}), Errc::kSendQueueFull);
   EXPECT_EQ(fake_.calls("post_send"), 5);
   fake_.complete_send();
-  EXPECT_EQ(channel_->post_send(slice(), 9), Errc::kSendQueueFull) << "room comes from poll(), not from the device";
+  EXPECT_EQ(channel_->post_send(slice(), {.id = 9}), Errc::kSendQueueFull)
+      << "room comes from poll(), not from the device";
   ASSERT_EQ(poll().size(), 1U);
-  EXPECT_FALSE(channel_->post_send(slice(), 9));
-  EXPECT_EQ(channel_->post_send(slice(), 9), Errc::kSendQueueFull);
+  EXPECT_TRUE(channel_->post_send(slice(), {.id = 9}));
+  EXPECT_EQ(channel_->post_send(slice(), {.id = 9}), Errc::kSendQueueFull);
 }
 
 TEST_F(ChannelPostTest, AFullReceiveQueueIsFoundBeforeTheDevice) {
   start({.send_depth = 5, .recv_depth = 3});
-  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_recv(slice(), i));
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(channel_->post_recv(slice(), {.id = i}));
   EXPECT_EQ(channel_->outstanding_recvs(), 3);
-  EXPECT_EQ(channel_->post_recv(slice(), 9), Errc::kReceiveQueueFull);
+  EXPECT_EQ(channel_->post_recv(slice(), {.id = 9}), Errc::kReceiveQueueFull);
   EXPECT_EQ(fake_.calls("post_recv"), 3);
   fake_.complete_recv(8);
   ASSERT_EQ(poll().size(), 1U);
-  EXPECT_FALSE(channel_->post_recv(slice(), 9));
+  EXPECT_TRUE(channel_->post_recv(slice(), {.id = 9}));
 }
 
 TEST_F(ChannelPostTest, WhatTheDeviceRefusesIsNotOutstanding) {
   const auto refused = [this](int number) {
     fake_.fail("post_send", number);
-    return channel_->post_send(slice(), 1);
+    return channel_->post_send(slice(), {.id = 1});
   };
   EXPECT_EQ(refused(ENOMEM), Errc::kSendQueueFull);
   EXPECT_EQ(refused(EINVAL), Errc::kInvalidArgument);
@@ -220,9 +225,9 @@ TEST_F(ChannelPostTest, WhatTheDeviceRefusesIsNotOutstanding) {
   EXPECT_EQ(refused(EIO), std::errc::io_error);
   EXPECT_EQ(channel_->outstanding_sends(), 0);
   fake_.fail("post_recv", ENOMEM);
-  EXPECT_EQ(channel_->post_recv(slice(), 1), Errc::kReceiveQueueFull);
+  EXPECT_EQ(channel_->post_recv(slice(), {.id = 1}), Errc::kReceiveQueueFull);
   EXPECT_EQ(channel_->outstanding_recvs(), 0);
-  EXPECT_FALSE(channel_->post_send(slice(), 1));
+  EXPECT_TRUE(channel_->post_send(slice(), {.id = 1}));
   EXPECT_EQ(request_position(last_post().wr.wr_id), 0U) << "positions go on without gaps";
 }
 
@@ -230,10 +235,11 @@ TEST_F(ChannelPostTest, WhatTheDeviceRefusesIsNotOutstanding) {
 
 TEST_F(ChannelPostTest, UnsignaledRequestsLeaveWithALaterCompletion) {
   fake_.requests = FakeVerbs::Requests::kComplete;
-  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(channel_->post_send(slice(), i, PostFlags::kUnsignaled));
+  for (std::uint64_t i = 0; i < 3; ++i)
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i, .flags = PostFlags::kUnsignaled}));
   EXPECT_TRUE(poll().empty());
   EXPECT_EQ(channel_->outstanding_sends(), 3);
-  ASSERT_FALSE(channel_->post_send(slice(), 3));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 3}));
   const auto completions = poll();
   ASSERT_EQ(completions.size(), 1U);
   EXPECT_EQ(completions[0].id, 3U);
@@ -246,8 +252,8 @@ TEST_F(ChannelPostTest, AQueueOfUnsignaledRequestsNeverStopsForGood) {
     fake_.requests = FakeVerbs::Requests::kComplete;
     int posted = 0;
     for (int attempts = 0; attempts < 20 * depth; ++attempts) {
-      const std::error_code result = channel_->post_send(slice(), 1, PostFlags::kUnsignaled);
-      if (!result) {
+      const Outcome result = channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled});
+      if (result) {
         ++posted;
         continue;
       }
@@ -261,7 +267,8 @@ TEST_F(ChannelPostTest, AQueueOfUnsignaledRequestsNeverStopsForGood) {
 TEST_F(ChannelPostTest, TheLibraryAsksForACompletionEveryHalfQueue) {
   start({.send_depth = 8});
   fake_.requests = FakeVerbs::Requests::kComplete;
-  for (std::uint64_t i = 0; i < 6; ++i) ASSERT_FALSE(channel_->post_send(slice(), i, PostFlags::kUnsignaled));
+  for (std::uint64_t i = 0; i < 6; ++i)
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i, .flags = PostFlags::kUnsignaled}));
   std::vector<bool> signaled;
   for (const auto& post : fake_.posts) signaled.push_back((post.wr.send_flags & IBV_SEND_SIGNALED) != 0);
   EXPECT_THAT(signaled, ElementsAre(false, false, false, false, true, false));
@@ -269,16 +276,16 @@ TEST_F(ChannelPostTest, TheLibraryAsksForACompletionEveryHalfQueue) {
 
 TEST_F(ChannelPostTest, TheLastPlaceIsNeverTakenSilently) {
   start({.send_depth = 8});
-  for (std::uint64_t i = 0; i < 6; ++i) ASSERT_FALSE(channel_->post_send(slice(), i));
-  ASSERT_FALSE(channel_->post_send(slice(), 6, PostFlags::kUnsignaled));
+  for (std::uint64_t i = 0; i < 6; ++i) ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 6, .flags = PostFlags::kUnsignaled}));
   EXPECT_EQ(last_post().wr.send_flags & IBV_SEND_SIGNALED, 0U);
-  ASSERT_FALSE(channel_->post_send(slice(), 7, PostFlags::kUnsignaled));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 7, .flags = PostFlags::kUnsignaled}));
   EXPECT_NE(last_post().wr.send_flags & IBV_SEND_SIGNALED, 0U);
 }
 
 TEST_F(ChannelPostTest, AFailedUnsignaledRequestIsReported) {
-  ASSERT_FALSE(channel_->post_send(slice(), 41, PostFlags::kUnsignaled));
-  ASSERT_FALSE(channel_->post_send(slice(), 42, PostFlags::kUnsignaled));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 41, .flags = PostFlags::kUnsignaled}));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 42, .flags = PostFlags::kUnsignaled}));
   fake_.complete_send();
   fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
   const auto completions = poll();
@@ -293,10 +300,10 @@ TEST_F(ChannelPostTest, AFailedUnsignaledRequestIsReported) {
 TEST_F(ChannelPostTest, AChainIsOnePost) {
   const BufferSlice one = slice();
   std::vector<SendRequest> requests(5, {.operation = Operation::kWrite, .local = {&one, 1}, .remote = kRemote});
-  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = 100 + i;
-  std::size_t posted = 0;
-  ASSERT_FALSE(channel_->post_chain(requests, posted));
-  EXPECT_EQ(posted, 5U);
+  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].options.id = 100 + i;
+  const PostedChain posted = channel_->post_chain(requests);
+  ASSERT_TRUE(posted);
+  EXPECT_EQ(posted.count, 5U);
   EXPECT_THAT(fake_.post_lengths, ElementsAre(5));
   for (int i = 0; i < 5; ++i) fake_.complete_send();
   const auto completions = poll();
@@ -306,59 +313,60 @@ TEST_F(ChannelPostTest, AChainIsOnePost) {
 
 TEST_F(ChannelPostTest, ALongChainIsSeveralPosts) {
   const std::vector<SendRequest> requests(RDMAChannel::kMaxChain * 2 + 1, {.operation = Operation::kSend});
-  std::size_t posted = 0;
-  ASSERT_FALSE(channel_->post_chain(requests, posted));
-  EXPECT_EQ(posted, requests.size());
+  const PostedChain posted = channel_->post_chain(requests);
+  ASSERT_TRUE(posted);
+  EXPECT_EQ(posted.count, requests.size());
   EXPECT_THAT(fake_.post_lengths, ElementsAre(32, 32, 1));
 }
 
 TEST_F(ChannelPostTest, AnEmptyChainIsNothing) {
-  std::size_t posted = 7;
-  EXPECT_FALSE(channel_->post_chain({}, posted));
-  EXPECT_EQ(posted, 0U);
+  const PostedChain posted = channel_->post_chain({});
+  EXPECT_TRUE(posted);
+  EXPECT_EQ(posted.count, 0U);
   EXPECT_EQ(fake_.calls("post_send"), 0);
 }
 
 TEST_F(ChannelPostTest, AChainStopsWhereTheQueueIsFull) {
   start({.send_depth = 40});
   const std::vector<SendRequest> requests(50, {.operation = Operation::kSend});
-  std::size_t posted = 0;
-  EXPECT_EQ(channel_->post_chain(requests, posted), Errc::kSendQueueFull);
-  EXPECT_EQ(posted, 40U);
+  const PostedChain posted = channel_->post_chain(requests);
+  EXPECT_EQ(posted.outcome, Errc::kSendQueueFull);
+  EXPECT_EQ(posted.count, 40U);
   EXPECT_EQ(channel_->outstanding_sends(), 40);
 }
 
 TEST_F(ChannelPostTest, AChainStopsAtTheFirstInvalidRequest) {
   std::vector<SendRequest> requests(6, {.operation = Operation::kSend});
   requests[3].operation = Operation::kRecv;
-  std::size_t posted = 0;
-  EXPECT_EQ(channel_->post_chain(requests, posted), Errc::kInvalidArgument);
-  EXPECT_EQ(posted, 3U);
+  const PostedChain posted = channel_->post_chain(requests);
+  EXPECT_EQ(posted.outcome, Errc::kInvalidArgument);
+  EXPECT_EQ(posted.count, 3U);
   EXPECT_THAT(fake_.post_lengths, ElementsAre(3));
 }
 
 TEST_F(ChannelPostTest, AChainThatTheDeviceCutsShortSaysWhere) {
   const std::vector<SendRequest> requests(6, {.operation = Operation::kSend});
   fake_.fail("post_send", ENOMEM, 5);
-  std::size_t posted = 0;
-  EXPECT_EQ(channel_->post_chain(requests, posted), Errc::kSendQueueFull);
-  EXPECT_EQ(posted, 4U);
+  const PostedChain posted = channel_->post_chain(requests);
+  EXPECT_EQ(posted.outcome, Errc::kSendQueueFull);
+  EXPECT_EQ(posted.count, 4U);
   EXPECT_EQ(channel_->outstanding_sends(), 4);
-  ASSERT_FALSE(channel_->post_send(slice(), 77));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 77}));
   EXPECT_EQ(request_position(last_post().wr.wr_id), 4U);
 }
 
 // After a refusal the library may ask for its next completion earlier than usual, and never later.
 TEST_F(ChannelPostTest, ARefusalDoesNotProlongTheRunOfSilentRequests) {
   start({.send_depth = 8});
-  const std::vector<SendRequest> requests(4, {.operation = Operation::kSend, .flags = PostFlags::kUnsignaled});
+  const std::vector<SendRequest> requests(
+      4, {.operation = Operation::kSend, .options = {.flags = PostFlags::kUnsignaled}});
   fake_.fail("post_send", ENOMEM, 3);
-  std::size_t posted = 0;
-  EXPECT_EQ(channel_->post_chain(requests, posted), Errc::kSendQueueFull);
-  EXPECT_EQ(posted, 2U);
+  const PostedChain posted = channel_->post_chain(requests);
+  EXPECT_EQ(posted.outcome, Errc::kSendQueueFull);
+  EXPECT_EQ(posted.count, 2U);
   int silent = 2;
   do {
-    ASSERT_FALSE(channel_->post_send(slice(), 1, PostFlags::kUnsignaled));
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
   } while ((last_post().wr.send_flags & IBV_SEND_SIGNALED) == 0 && ++silent < 8);
   EXPECT_LE(silent, 4);
 }
@@ -366,9 +374,9 @@ TEST_F(ChannelPostTest, ARefusalDoesNotProlongTheRunOfSilentRequests) {
 // A refused request that would have been signaled must not make begin_drain() forget the silent ones before it.
 TEST_F(ChannelPostTest, ARefusalDoesNotHideSilentRequestsFromADrain) {
   fake_.requests = FakeVerbs::Requests::kComplete;
-  ASSERT_FALSE(channel_->post_send(slice(), 1, PostFlags::kUnsignaled));
+  ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
   fake_.fail("post_send", EIO);
-  ASSERT_TRUE(channel_->post_send(slice(), 2));
+  ASSERT_FALSE(channel_->post_send(slice(), {.id = 2}));
   ASSERT_TRUE(channel_->drain(Deadline::after(1s)).ok());
   EXPECT_EQ(channel_->outstanding_sends(), 0);
 }
@@ -379,8 +387,8 @@ TEST_F(ChannelPostTest, RequestsKeepTheirIdsForEver) {
   start({.send_depth = 3, .recv_depth = 5});
   fake_.requests = FakeVerbs::Requests::kComplete;
   for (std::uint64_t i = 0; i < 1000; ++i) {
-    ASSERT_FALSE(channel_->post_send(slice(), i));
-    ASSERT_FALSE(channel_->post_recv(slice(), i + 5000));
+    ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
+    ASSERT_TRUE(channel_->post_recv(slice(), {.id = i + 5000}));
     fake_.complete_recv(8);
     const auto completions = poll();
     ASSERT_EQ(completions.size(), 2U);

@@ -80,36 +80,39 @@ class HotPathTest : public ConnectedPairTest {
   // Polls `channel` until one completion came.
   static bool take_one(RDMAChannel& channel) {
     Completion completion;
-    std::size_t count = 0;
-    while (count == 0) {
-      if (channel.poll({&completion, 1}, count)) return false;
-    }
-    return completion.ok();
+    Polled polled;
+    while (polled && polled.empty()) polled = channel.poll({&completion, 1});
+    return polled && completion.ok();
   }
 
   // Each kind of request, posted and polled once; false when one fails.
   bool one_of_each(std::uint64_t id) {
     RDMAChannel& l = *left().channel;
     RDMAChannel& r = *right().channel;
-    bool ok = !l.post_write(from(8), region(), id) && take_one(l);
-    ok = ok && !l.post_write(from(48), region(), id, PostFlags::kInline) && take_one(l);
-    ok = ok && !l.post_read(from(4096), region(), id) && take_one(l);
-    ok = ok && !l.fetch_add(from(8), region(), 1, id) && take_one(l);
-    ok = ok && !l.compare_swap(from(8), region(), 1, 2, id) && take_one(l);
+    bool ok = l.post_write(from(8), region(), {.id = id}) && take_one(l);
+    ok = ok && l.post_write(from(48), region(), {.id = id, .flags = PostFlags::kInline}) && take_one(l);
+    ok = ok && l.post_read(from(4096), region(), {.id = id}) && take_one(l);
+    ok = ok && l.post_fetch_add(from(8), region(), {.addend = 1}, {.id = id}) && take_one(l);
+    ok = ok && l.post_compare_swap(from(8), region(), {.expected = 1, .desired = 2}, {.id = id}) && take_one(l);
     for (const std::uint32_t bytes : {8U, 4096U}) {
-      ok = ok && !r.post_recv(to(bytes), id) && !l.post_send(from(bytes), id) && take_one(l) && take_one(r);
+      ok = ok && r.post_recv(to(bytes), {.id = id}) && l.post_send(from(bytes), {.id = id}) && take_one(l) &&
+           take_one(r);
     }
-    ok = ok && !r.post_recv({}, id) && !l.post_write_imm(from(8), region(), 1, id) && take_one(l) && take_one(r);
-    ok = ok && !l.post_write(from(8), region(), id, PostFlags::kUnsignaled);
+    ok = ok && r.post_recv({}, {.id = id}) && l.post_write(from(8), region(), {.id = id, .immediate = 1}) &&
+         take_one(l) && take_one(r);
+    ok = ok && l.post_write(from(8), region(), {.id = id, .flags = PostFlags::kUnsignaled});
     const BufferSlice slice = from(8);
     const std::array<SendRequest, 3> chain{
-        SendRequest{
-            .operation = Operation::kWrite, .local = {&slice, 1}, .remote = region(), .flags = PostFlags::kUnsignaled},
-        SendRequest{
-            .operation = Operation::kWrite, .local = {&slice, 1}, .remote = region(), .flags = PostFlags::kUnsignaled},
+        SendRequest{.operation = Operation::kWrite,
+                    .local = {&slice, 1},
+                    .remote = region(),
+                    .options = {.flags = PostFlags::kUnsignaled}},
+        SendRequest{.operation = Operation::kWrite,
+                    .local = {&slice, 1},
+                    .remote = region(),
+                    .options = {.flags = PostFlags::kUnsignaled}},
         SendRequest{.operation = Operation::kRead, .local = {&slice, 1}, .remote = region()}};
-    std::size_t posted = 0;
-    return ok && !l.post_chain(chain, posted) && take_one(l);
+    return ok && l.post_chain(chain) && take_one(l);
   }
 
   std::unique_ptr<RDMABuffer> source_;
@@ -136,8 +139,8 @@ TEST_F(HotPathTest, AFullQueueAndAFailureAllocateNothingEither) {
   ASSERT_TRUE(one_of_each(0));  // the first request to a buffer makes the device map it
   const std::uint64_t before = allocations_of_this_thread();
   for (int i = 0; i < 1000; ++i) {
-    (void)left().channel->post_write(from(8), {region().address, 4, region().rkey}, 1);
-    (void)left().channel->post_write(from(8), region(), 1);
+    (void)left().channel->post_write(from(8), {region().address, 4, region().rkey}, {.id = 1});
+    (void)left().channel->post_write(from(8), region(), {.id = 1});
   }
   const std::uint64_t counted_here = allocations_of_this_thread() - before;
   EXPECT_EQ(counted_here, 0U);

@@ -40,9 +40,9 @@ class PoolOnFake : public ::testing::Test {
   Completion arrive() {
     fake_.complete_shared_recv(channel_->adapter().address().qpn, 8);
     Completion completion;
-    std::size_t count = 0;
-    EXPECT_FALSE(channel_->poll({&completion, 1}, count));
-    EXPECT_EQ(count, 1U);
+    const Polled polled = channel_->poll({&completion, 1});
+    EXPECT_TRUE(polled);
+    EXPECT_EQ(polled.size(), 1U);
     return completion;
   }
 
@@ -74,9 +74,9 @@ TEST_F(PoolOnFake, FailuresOfTheDeviceAreReturnedAndNothingLeaks) {
 TEST_F(PoolOnFake, TheQueuePairHasNoReceivesOfItsOwn) {
   EXPECT_EQ(channel_->adapter().qp()->srq, pool_->queue().get());
   EXPECT_EQ(channel_->recv_depth(), 0);
-  EXPECT_EQ(channel_->post_recv({}, 1), Errc::kNotSupported);
+  EXPECT_EQ(channel_->post_recv({}, {.id = 1}), Errc::kNotSupported);
   const auto buffer = RDMABuffer::allocate(*device_, {}).value();
-  EXPECT_EQ(channel_->post_recv(buffer->at(0), 1), Errc::kNotSupported);
+  EXPECT_EQ(channel_->post_recv(buffer->at(0), {.id = 1}), Errc::kNotSupported);
 }
 
 TEST_F(PoolOnFake, AReceiveIsGivenBackOnce) {
@@ -85,7 +85,7 @@ TEST_F(PoolOnFake, AReceiveIsGivenBackOnce) {
   EXPECT_EQ(first.bytes, 8U);
   EXPECT_EQ(pool_->message(first).size(), 8U);
   EXPECT_EQ(pool_->posted(), 3);
-  EXPECT_FALSE(pool_->give_back(first));
+  EXPECT_TRUE(pool_->give_back(first));
   EXPECT_EQ(pool_->posted(), 4);
   EXPECT_EQ(pool_->give_back(first), Errc::kWrongState);
   EXPECT_EQ(pool_->posted(), 4);
@@ -95,10 +95,10 @@ TEST_F(PoolOnFake, WhatIsKeptIsNotGivenBackWithTheRest) {
   const std::array all = {arrive(), arrive(), arrive()};
   pool_->keep(all[1]);
   fake_.shared_recv_lengths.clear();
-  EXPECT_FALSE(ReceivePool::give_back_unkept(all));
+  EXPECT_TRUE(ReceivePool::give_back_unkept(all));
   EXPECT_THAT(fake_.shared_recv_lengths, ElementsAre(2)) << "with one doorbell";
   EXPECT_EQ(pool_->posted(), 3);
-  EXPECT_FALSE(pool_->give_back(all[1]));
+  EXPECT_TRUE(pool_->give_back(all[1]));
   EXPECT_EQ(pool_->posted(), 4);
 }
 
@@ -123,11 +123,11 @@ TEST_F(PoolOnFake, TheLimitIsSetAgainOnceThereIsPlentyAgain) {
   pool_->note_low();  // as who takes the device's events does
   EXPECT_EQ(pool_->times_low(), 1);
   (void)arrive();
-  EXPECT_FALSE(pool_->give_back(all[0]));
+  EXPECT_TRUE(pool_->give_back(all[0]));
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2)) << "one is posted: it would say so at once";
-  EXPECT_FALSE(pool_->give_back(all[1]));
+  EXPECT_TRUE(pool_->give_back(all[1]));
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2, 2));
-  EXPECT_FALSE(pool_->give_back(all[2]));
+  EXPECT_TRUE(pool_->give_back(all[2]));
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2, 2)) << "once";
 }
 
@@ -147,7 +147,7 @@ TEST_F(PoolOnFake, IsLowThoughTheDeviceSaysNothing) {
   EXPECT_EQ(pool_->times_low(), 1) << "of the same";
   EXPECT_TRUE(pool_->take_low_notice());
   EXPECT_FALSE(pool_->take_low_notice()) << "once";
-  for (const Completion& each : all) EXPECT_FALSE(pool_->give_back(each));
+  for (const Completion& each : all) EXPECT_TRUE(pool_->give_back(each));
   EXPECT_THAT(fake_.srq_limits, ElementsAre(2, 2));
 }
 
@@ -157,9 +157,9 @@ TEST_F(PoolOnFake, WhatADetachedChannelLeftBehindGoesBackToThePool) {
   fake_.complete_shared_recv(channel_->adapter().address().qpn, 8);
   poller.detach(*channel_);
   std::array<Completion, 4> out;
-  std::size_t count = 0;
-  ASSERT_FALSE(poller.poll(out, count));
-  EXPECT_EQ(count, 0U);
+  Polled polled = poller.poll(out);
+  ASSERT_TRUE(polled);
+  EXPECT_EQ(polled.size(), 0U);
   EXPECT_EQ(pool_->posted(), 4);
 }
 
@@ -202,15 +202,16 @@ class PoolOnSoft0 : public ::testing::Test {
   Completion send(std::size_t peer, std::uint64_t number) {
     const auto buffer = peers_[peer].buffer(8);
     std::memcpy(buffer->data(), &number, 8);
-    EXPECT_FALSE(peers_[peer].channel->post_send(buffer->at(0), 1));
+    EXPECT_TRUE(peers_[peer].channel->post_send(buffer->at(0), {.id = 1}));
     return peers_[peer].next();
   }
   Completion next() {
     Completion completion;
-    std::size_t count = 0;
     const Deadline deadline = Deadline::after(10s);
-    while (count == 0 && !deadline.passed()) EXPECT_FALSE(poller_->poll({&completion, 1}, count));
-    EXPECT_EQ(count, 1U);
+    Polled polled;
+    while (polled && polled.empty() && !deadline.passed()) polled = poller_->poll({&completion, 1});
+    EXPECT_TRUE(polled);
+    EXPECT_EQ(polled.size(), 1U);
     return completion;
   }
   std::uint64_t number_in(const Completion& completion) {
@@ -236,7 +237,7 @@ TEST_F(PoolOnSoft0, MessagesOfManyPeersTakeReceivesOfOnePool) {
     ASSERT_TRUE(received.ok());
     EXPECT_EQ(received.channel, channels_[peer].get());
     EXPECT_EQ(number_in(received), number);
-    EXPECT_FALSE(pool_->give_back(received));
+    EXPECT_TRUE(pool_->give_back(received));
   }
   EXPECT_EQ(pool_->posted(), 4);
 }
@@ -248,13 +249,13 @@ TEST_F(PoolOnSoft0, AnEmptyPoolMakesSendersWaitAndThenFail) {
 
 TEST_F(PoolOnSoft0, AMessageThatIsTooLongFailsOnBothSidesAndItsReceiveComesBack) {
   const auto buffer = peers_[0].buffer(65);
-  ASSERT_FALSE(peers_[0].channel->post_send(buffer->at(0), 1));
+  ASSERT_TRUE(peers_[0].channel->post_send(buffer->at(0), {.id = 1}));
   EXPECT_EQ(peers_[0].next().error, Errc::kRemoteInvalidRequest);
   const Completion failed = next();
   EXPECT_EQ(failed.error, Errc::kLocalLength);
   EXPECT_EQ(failed.operation, Operation::kRecv);
   EXPECT_TRUE(pool_->message(failed).empty());
-  EXPECT_FALSE(pool_->give_back(failed));
+  EXPECT_TRUE(pool_->give_back(failed));
   EXPECT_EQ(pool_->posted(), 4);
   EXPECT_TRUE(send(1, 5).ok()) << "the other channel goes on";
   EXPECT_EQ(number_in(next()), 5U);
@@ -263,13 +264,13 @@ TEST_F(PoolOnSoft0, AMessageThatIsTooLongFailsOnBothSidesAndItsReceiveComesBack)
 TEST_F(PoolOnSoft0, AWriteWithImmediateTakesAReceiveAndLeavesItAlone) {
   const auto target = RDMABuffer::allocate(*device_, {.remote_access = RemoteAccess::kWrite}).value();
   const auto source = peers_[0].buffer(8);
-  ASSERT_FALSE(peers_[0].channel->post_write_imm(source->at(0), target->remote_region(), 77, 1));
+  ASSERT_TRUE(peers_[0].channel->post_write(source->at(0), target->remote_region(), {.id = 1, .immediate = 77}));
   ASSERT_TRUE(peers_[0].next().ok());
   const Completion told = next();
   EXPECT_EQ(told.operation, Operation::kRecvWriteImm);
   EXPECT_EQ(told.immediate, 77U);
   EXPECT_TRUE(pool_->message(told).empty());
-  EXPECT_FALSE(pool_->give_back(told));
+  EXPECT_TRUE(pool_->give_back(told));
   EXPECT_EQ(pool_->posted(), 4);
 }
 
@@ -278,14 +279,14 @@ TEST_F(PoolOnSoft0, OneChannelEndsAndTheOtherKeepsThePool) {
   ASSERT_TRUE(channels_[0]->begin_drain().ok());
   const Completion left = next();
   EXPECT_EQ(left.channel, channels_[0].get());
-  EXPECT_FALSE(pool_->give_back(left));
+  EXPECT_TRUE(pool_->give_back(left));
   poller_->detach(*channels_[0]);
   channels_[0].reset();
   for (std::uint64_t number = 0; number < 8; ++number) {
     ASSERT_TRUE(send(1, number).ok());
     const Completion received = next();
     EXPECT_EQ(number_in(received), number);
-    EXPECT_FALSE(pool_->give_back(received));
+    EXPECT_TRUE(pool_->give_back(received));
   }
   EXPECT_EQ(pool_->posted(), 4);
 }

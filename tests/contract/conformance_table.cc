@@ -42,7 +42,7 @@ std::string tables() {
   out << "\n### What a device does\n\n";
   print_table(out, trait_rows());
   out << "\n### What a request that goes wrong completes with\n\n";
-  print_table(out, outcome_rows());
+  print_table(out, fault_rows());
   out << '\n';
   return out.str();
 }

@@ -34,49 +34,39 @@ void ContractTest::fence() {
   if (has(Trait::kAcknowledges)) return;
   const auto here = left().buffer(1);
   const auto there = right().buffer(1);
-  ASSERT_FALSE(left().channel->post_read(here->at(0), there->remote_region(), ~std::uint64_t{0}));
+  ASSERT_TRUE(left().channel->post_read(here->at(0), there->remote_region(), {.id = ~std::uint64_t{0}}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok()) << completion.explain().message();
 }
 
-void ContractTest::expect_failure(std::error_code posted, Outcome outcome, std::uint64_t id) {
-  ASSERT_FALSE(posted) << posted.message();
-  const bool local = outcome == Outcome::kLocalKey;
+void ContractTest::expect_failure(Outcome posted, Fault fault, std::uint64_t id) {
+  ASSERT_TRUE(posted) << posted.message();
+  const bool local = fault == Fault::kLocalKey;
   if (!local && !has(Trait::kAcknowledges)) {
     EXPECT_TRUE(pairs_.back().links.active->ends(patience())) << "the connection outlived what the peer had to refuse";
-    return expect_last_words(left(), outcome, id);
+    return expect_last_words(left(), fault, id);
   }
   const Completion completion = left().next();
   EXPECT_EQ(completion.id, id);
-  const Codes expected = codes_of(kind_of(*left().device), outcome);
+  const Codes expected = codes_of(kind_of(*left().device), fault);
   EXPECT_TRUE(expected.contains(completion.error))
       << completion.explain().message() << "\nexpected " << expected.to_text();
 }
 
-void ContractTest::expect_received(Outcome outcome, std::uint64_t id) {
+void ContractTest::expect_received(Fault fault, std::uint64_t id) {
   const Completion received = right().next();
   EXPECT_EQ(received.id, id);
-  const Codes expected = codes_of(kind_of(*right().device), outcome);
+  const Codes expected = codes_of(kind_of(*right().device), fault);
   EXPECT_TRUE(expected.contains(received.error)) << received.status().message() << "\nexpected " << expected.to_text();
 }
 
-namespace {
-
-class Collecting final : public CompletionHandler {
- public:
-  void on_completion(const Completion& completion) override { completions.push_back(completion); }
+void expect_last_words(const ChannelEnd& end, Fault fault, std::uint64_t id) {
   std::vector<Completion> completions;
-};
-
-}  // namespace
-
-void expect_last_words(const ChannelEnd& end, Outcome outcome, std::uint64_t id) {
-  Collecting collecting;
-  const Status drained = end.channel->drain(patience(), &collecting);
+  const Status drained = end.channel->drain(patience(), [&](const Completion& each) { completions.push_back(each); });
   EXPECT_TRUE(drained.ok()) << drained.message();
-  const auto told = std::ranges::find(collecting.completions, id, &Completion::id);
-  const Errc code = told == collecting.completions.end() ? kNeverTold : told->error;
-  const Codes expected = codes_of(kind_of(*end.device), outcome);
+  const auto told = std::ranges::find(completions, id, &Completion::id);
+  const Errc code = told == completions.end() ? kNeverTold : told->error;
+  const Codes expected = codes_of(kind_of(*end.device), fault);
   EXPECT_TRUE(expected.contains(code)) << Codes(code).to_text() << "\nexpected " << expected.to_text();
 }
 

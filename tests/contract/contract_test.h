@@ -36,8 +36,8 @@ struct LinkedPair {
 };
 
 /// Where requests complete before the peer has seen them: what `end`, whose connection has ended, was told of request
-/// `id`, or still is, is as `outcome` says. Ends the channel.
-void expect_last_words(const ChannelEnd& end, Outcome outcome, std::uint64_t id);
+/// `id`, or still is, is as `fault` says. Ends the channel.
+void expect_last_words(const ChannelEnd& end, Fault fault, std::uint64_t id);
 
 class ContractTest : public ::testing::Test {
  protected:
@@ -59,11 +59,11 @@ class ContractTest : public ::testing::Test {
   /// After it, everything that completed at left() is in right()'s memory. Needs work only where a completion does
   /// not say so.
   void fence();
-  /// The request that was just posted at left() completes as `outcome` says; or, where requests complete before the
+  /// The request that was just posted at left() completes as `fault` says; or, where requests complete before the
   /// peer has seen them, the connection ends.
-  void expect_failure(std::error_code posted, Outcome outcome, std::uint64_t id = 1);
-  /// right()'s receive `id` completes as `outcome` says.
-  void expect_received(Outcome outcome, std::uint64_t id);
+  void expect_failure(Outcome posted, Fault fault, std::uint64_t id = 1);
+  /// right()'s receive `id` completes as `fault` says.
+  void expect_received(Fault fault, std::uint64_t id);
   /// `end`'s queue pair goes to ERR, if the device has not moved it there yet.
   static void expect_error_state(const ChannelEnd& end);
   static void expect_state(const ChannelEnd& end, ibv_qp_state state);

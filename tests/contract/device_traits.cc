@@ -125,66 +125,66 @@ constexpr std::array kTraits = {
 constexpr Codes kEndsWithConnection(Errc::kOk, Errc::kFlushed, Errc::kLocalQueuePair);
 constexpr Codes kEndsWithConnectionOrNever(Errc::kOk, Errc::kFlushed, Errc::kLocalQueuePair, kNeverTold);
 
-constexpr std::array kOutcomes = {
-    OutcomeRow{Outcome::kLocalKey,
-               "wrong local key",
-               "A send request with an lkey that is wrong, or out of bounds",
-               "rxe says it in different words in different versions of the kernel",
-               {Codes(Errc::kLocalProtection), Codes(Errc::kLocalProtection, Errc::kLocalQueuePair, Errc::kFlushed),
-                Codes(Errc::kLocalProtection, Errc::kLocalQueuePair), Codes(Errc::kLocalProtection),
-                Codes(Errc::kLocalProtection)}},
-    OutcomeRow{Outcome::kRemoteAccess,
-               "remote access refused",
-               "A request that the peer's registration or queue pair does not allow",
-               "On iWARP the connection ends: a READ with it, and a WRITE was complete before, or is cut off",
-               {Codes(Errc::kRemoteAccess), Codes(Errc::kRemoteAccess), kEndsWithConnection, Codes(Errc::kRemoteAccess),
-                Codes(Errc::kRemoteAccess)}},
-    OutcomeRow{Outcome::kNoReceive,
-               "no receive posted",
-               "A SEND, when the peer posts no receive for it",
-               "On iWARP the connection ends; the SEND was complete before, or is cut off",
-               {Codes(Errc::kRnrRetryExceeded), Codes(Errc::kRnrRetryExceeded), kEndsWithConnection,
-                Codes(Errc::kRnrRetryExceeded), Codes(Errc::kRnrRetryExceeded)}},
-    OutcomeRow{Outcome::kPeerGone,
-               "peer gone",
-               "A request to a queue pair that is not there any more",
-               "On iWARP the connection ends: a request was complete before, is flushed with it, is never taken, or "
-               "fails with the queue pair where TCP refuses it (siw_qp_sq_process)",
-               {Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded), kEndsWithConnectionOrNever,
-                Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded)}},
-    OutcomeRow{Outcome::kLinkDown,
-               "link down",
-               "A request while the network interface under the device is down",
-               "rxe finds at once that it cannot send; siw ends its connections; soft0 goes by memory, or by the "
-               "loopback interface",
-               {Codes(), Codes(Errc::kLocalQueuePair, Errc::kRetryExceeded), Codes(Errc::kFlushed, kNeverTold),
-                Codes(Errc::kRetryExceeded, Errc::kFlushed), Codes()}},
-    OutcomeRow{Outcome::kSentTooMuch,
-               "sent too much",
-               "A SEND that is longer than the peer's receive: at the sender",
-               "rxe answers with another syndrome (NAK remote operational error); on iWARP the SEND was complete "
-               "before, or is cut off",
-               {Codes(Errc::kRemoteInvalidRequest), Codes(Errc::kRemoteOperation), kEndsWithConnection,
-                Codes(Errc::kRemoteInvalidRequest), Codes(Errc::kRemoteInvalidRequest)}},
-    OutcomeRow{Outcome::kReceivedTooMuch,
-               "received too much",
-               "The same at the receiver",
-               "rxe completes it as a queue pair operation error",
-               {Codes(Errc::kLocalLength), Codes(Errc::kLocalQueuePair), Codes(Errc::kLocalLength, Errc::kFlushed),
-                Codes(Errc::kLocalLength), Codes(Errc::kLocalLength)}},
-    OutcomeRow{Outcome::kSentToLostMemory,
-               "sent to lost memory",
-               "A SEND into a receive whose memory was given up: at the sender",
-               "On iWARP it was complete before, or is cut off",
-               {Codes(Errc::kRemoteOperation), Codes(Errc::kRemoteOperation), kEndsWithConnection,
-                Codes(Errc::kRemoteOperation), Codes(Errc::kRemoteOperation)}},
-    OutcomeRow{Outcome::kReceivedIntoLostMemory,
-               "received into lost memory",
-               "The same at the receiver",
-               "",
-               {Codes(Errc::kLocalProtection), Codes(Errc::kLocalProtection, Errc::kLocalQueuePair),
-                Codes(Errc::kCompletionFailed, Errc::kLocalProtection, Errc::kFlushed), Codes(Errc::kLocalProtection),
-                Codes(Errc::kLocalProtection)}},
+constexpr std::array kFaults = {
+    FaultRow{Fault::kLocalKey,
+             "wrong local key",
+             "A send request with an lkey that is wrong, or out of bounds",
+             "rxe says it in different words in different versions of the kernel",
+             {Codes(Errc::kLocalProtection), Codes(Errc::kLocalProtection, Errc::kLocalQueuePair, Errc::kFlushed),
+              Codes(Errc::kLocalProtection, Errc::kLocalQueuePair), Codes(Errc::kLocalProtection),
+              Codes(Errc::kLocalProtection)}},
+    FaultRow{Fault::kRemoteAccess,
+             "remote access refused",
+             "A request that the peer's registration or queue pair does not allow",
+             "On iWARP the connection ends: a READ with it, and a WRITE was complete before, or is cut off",
+             {Codes(Errc::kRemoteAccess), Codes(Errc::kRemoteAccess), kEndsWithConnection, Codes(Errc::kRemoteAccess),
+              Codes(Errc::kRemoteAccess)}},
+    FaultRow{Fault::kNoReceive,
+             "no receive posted",
+             "A SEND, when the peer posts no receive for it",
+             "On iWARP the connection ends; the SEND was complete before, or is cut off",
+             {Codes(Errc::kRnrRetryExceeded), Codes(Errc::kRnrRetryExceeded), kEndsWithConnection,
+              Codes(Errc::kRnrRetryExceeded), Codes(Errc::kRnrRetryExceeded)}},
+    FaultRow{Fault::kPeerGone,
+             "peer gone",
+             "A request to a queue pair that is not there any more",
+             "On iWARP the connection ends: a request was complete before, is flushed with it, is never taken, or "
+             "fails with the queue pair where TCP refuses it (siw_qp_sq_process)",
+             {Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded), kEndsWithConnectionOrNever,
+              Codes(Errc::kRetryExceeded), Codes(Errc::kRetryExceeded)}},
+    FaultRow{Fault::kLinkDown,
+             "link down",
+             "A request while the network interface under the device is down",
+             "rxe finds at once that it cannot send; siw ends its connections; soft0 goes by memory, or by the "
+             "loopback interface",
+             {Codes(), Codes(Errc::kLocalQueuePair, Errc::kRetryExceeded), Codes(Errc::kFlushed, kNeverTold),
+              Codes(Errc::kRetryExceeded, Errc::kFlushed), Codes()}},
+    FaultRow{Fault::kSentTooMuch,
+             "sent too much",
+             "A SEND that is longer than the peer's receive: at the sender",
+             "rxe answers with another syndrome (NAK remote operational error); on iWARP the SEND was complete "
+             "before, or is cut off",
+             {Codes(Errc::kRemoteInvalidRequest), Codes(Errc::kRemoteOperation), kEndsWithConnection,
+              Codes(Errc::kRemoteInvalidRequest), Codes(Errc::kRemoteInvalidRequest)}},
+    FaultRow{Fault::kReceivedTooMuch,
+             "received too much",
+             "The same at the receiver",
+             "rxe completes it as a queue pair operation error",
+             {Codes(Errc::kLocalLength), Codes(Errc::kLocalQueuePair), Codes(Errc::kLocalLength, Errc::kFlushed),
+              Codes(Errc::kLocalLength), Codes(Errc::kLocalLength)}},
+    FaultRow{Fault::kSentToLostMemory,
+             "sent to lost memory",
+             "A SEND into a receive whose memory was given up: at the sender",
+             "On iWARP it was complete before, or is cut off",
+             {Codes(Errc::kRemoteOperation), Codes(Errc::kRemoteOperation), kEndsWithConnection,
+              Codes(Errc::kRemoteOperation), Codes(Errc::kRemoteOperation)}},
+    FaultRow{Fault::kReceivedIntoLostMemory,
+             "received into lost memory",
+             "The same at the receiver",
+             "",
+             {Codes(Errc::kLocalProtection), Codes(Errc::kLocalProtection, Errc::kLocalQueuePair),
+              Codes(Errc::kCompletionFailed, Errc::kLocalProtection, Errc::kFlushed), Codes(Errc::kLocalProtection),
+              Codes(Errc::kLocalProtection)}},
 };
 
 template <typename Rows, typename Id>
@@ -199,7 +199,7 @@ constexpr bool in_order(const Rows& rows) {
   }
   return true;
 }
-static_assert(in_order(kTraits) && in_order(kOutcomes));
+static_assert(in_order(kTraits) && in_order(kFaults));
 
 std::string_view name_of(Errc code) {
   switch (code) {
@@ -252,15 +252,15 @@ std::string Codes::to_text() const {
 std::span<const TraitRow> trait_rows() {
   return kTraits;
 }
-std::span<const OutcomeRow> outcome_rows() {
-  return kOutcomes;
+std::span<const FaultRow> fault_rows() {
+  return kFaults;
 }
 
 bool has(DeviceKind kind, Trait trait) {
   return row_of(kTraits, trait).values[static_cast<std::size_t>(kind)];
 }
-Codes codes_of(DeviceKind kind, Outcome outcome) {
-  return row_of(kOutcomes, outcome).values[static_cast<std::size_t>(kind)];
+Codes codes_of(DeviceKind kind, Fault fault) {
+  return row_of(kFaults, fault).values[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace rdmacomm::contract

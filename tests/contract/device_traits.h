@@ -50,7 +50,7 @@ enum class Trait : std::uint8_t {
 };
 
 /// What a request that goes wrong completes with.
-enum class Outcome : std::uint8_t {
+enum class Fault : std::uint8_t {
   kLocalKey,
   kRemoteAccess,
   kNoReceive,
@@ -88,13 +88,13 @@ struct Row {
   std::array<Value, kDeviceKinds> values;  ///< by DeviceKind
 };
 using TraitRow = Row<Trait, bool>;
-using OutcomeRow = Row<Outcome, Codes>;
+using FaultRow = Row<Fault, Codes>;
 
 /// All rows, in the order of the enumerators.
 [[nodiscard]] std::span<const TraitRow> trait_rows();
-[[nodiscard]] std::span<const OutcomeRow> outcome_rows();
+[[nodiscard]] std::span<const FaultRow> fault_rows();
 
 [[nodiscard]] bool has(DeviceKind kind, Trait trait);
-[[nodiscard]] Codes codes_of(DeviceKind kind, Outcome outcome);
+[[nodiscard]] Codes codes_of(DeviceKind kind, Fault fault);
 
 }  // namespace rdmacomm::contract

@@ -19,7 +19,7 @@ TEST_F(ErrorsTest, WrongKey) {
   const auto target = right().buffer(8);
   RemoteRegion region = target->remote_region();
   region.rkey ^= 0x55;
-  expect_failure(left().channel->post_write(source->at(0), region, 1), Outcome::kRemoteAccess);
+  expect_failure(left().channel->post_write(source->at(0), region, {.id = 1}), Fault::kRemoteAccess);
   expect_error_state(left());
 }
 
@@ -28,7 +28,7 @@ TEST_F(ErrorsTest, WrongKeyOfARead) {
   const auto source = right().buffer(8);
   RemoteRegion region = source->remote_region();
   region.rkey ^= 0x5500;
-  expect_failure(left().channel->post_read(target->at(0), region, 1), Outcome::kRemoteAccess);
+  expect_failure(left().channel->post_read(target->at(0), region, {.id = 1}), Fault::kRemoteAccess);
 }
 
 TEST_F(ErrorsTest, KeyOfARegistrationGivenUp) {
@@ -37,7 +37,7 @@ TEST_F(ErrorsTest, KeyOfARegistrationGivenUp) {
   const RemoteRegion region = target->remote_region();
   target.reset();
   const auto successor = right().buffer(8);  // may well take its place
-  expect_failure(left().channel->post_write(source->at(0), region, 1), Outcome::kRemoteAccess);
+  expect_failure(left().channel->post_write(source->at(0), region, {.id = 1}), Fault::kRemoteAccess);
 }
 
 /// A protection domain on an end's device, which the end outlives.
@@ -53,7 +53,7 @@ TEST_F(ErrorsTest, KeyOfAnotherProtectionDomain) {
   const auto target = RDMABuffer::allocate(domain, {.block_bytes = 8, .remote_access = right().all_access()}).value();
   const auto source = left().buffer(8);
   std::ranges::fill(source->bytes(), std::byte{1});
-  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), 1), Outcome::kRemoteAccess);
+  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1}), Fault::kRemoteAccess);
   EXPECT_TRUE(std::ranges::all_of(target->bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
   expect_error_state(left());
 }
@@ -63,14 +63,14 @@ TEST_F(ErrorsTest, KeyOfAReadOfAnotherProtectionDomain) {
   const auto domain = domain_on(right());
   const auto source = RDMABuffer::allocate(domain, {.block_bytes = 8, .remote_access = right().all_access()}).value();
   const auto target = left().buffer(8);
-  expect_failure(left().channel->post_read(target->at(0), source->remote_region(), 1), Outcome::kRemoteAccess);
+  expect_failure(left().channel->post_read(target->at(0), source->remote_region(), {.id = 1}), Fault::kRemoteAccess);
 }
 
 TEST_F(ErrorsTest, LocalMemoryOfAnotherProtectionDomain) {
   const auto domain = domain_on(left());
   const auto source = RDMABuffer::allocate(domain, {.block_bytes = 8}).value();
   const auto target = right().buffer(8);
-  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), 1), Outcome::kLocalKey);
+  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1}), Fault::kLocalKey);
 }
 
 TEST_F(ErrorsTest, OutOfBounds) {
@@ -81,7 +81,7 @@ TEST_F(ErrorsTest, OutOfBounds) {
     const auto target = right().buffer(4096);
     RemoteRegion wrong = target->remote_region();
     wrong.address += shift;
-    expect_failure(left().channel->post_write(source->at(0), wrong, 1), Outcome::kRemoteAccess);
+    expect_failure(left().channel->post_write(source->at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
   }
 }
 
@@ -89,13 +89,14 @@ TEST_F(ErrorsTest, WrappingAroundTheAddressSpace) {
   const auto source = left().buffer(4096);
   const auto target = right().buffer(4096);
   const RemoteRegion wrong{0xffffffffffffff00, 4096, target->remote_region().rkey};
-  expect_failure(left().channel->post_write(source->at(0), wrong, 1), Outcome::kRemoteAccess);
+  expect_failure(left().channel->post_write(source->at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
 }
 
 TEST_F(ErrorsTest, BeyondTheRegionItselfIsRefusedAtPosting) {
   const auto source = left().buffer(4096);
   const auto target = right().buffer(4096);
-  EXPECT_EQ(left().channel->post_write(source->at(0), target->remote_region().from(1), 1), Errc::kInvalidArgument);
+  EXPECT_EQ(left().channel->post_write(source->at(0), target->remote_region().from(1), {.id = 1}),
+            Errc::kInvalidArgument);
   expect_state(left(), IBV_QPS_RTS);
 }
 
@@ -118,16 +119,15 @@ TEST_P(MissingAccessTest, IsRefusedAndTheMemoryUntouched) {
   const auto granted = static_cast<std::uint8_t>(GetParam().granted) & static_cast<std::uint8_t>(right().all_access());
   const auto target = right().buffer(8, static_cast<RemoteAccess>(granted));
   std::ranges::fill(source->bytes(), std::byte{1});
-  ASSERT_FALSE(right().channel->post_recv(inbox(right()), 70));
+  ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 70}));
   const BufferSlice slice = source->at(0);
-  const SendRequest request{.operation = GetParam().operation,
+  const SendRequest request{.operation = immediate ? Operation::kWrite : GetParam().operation,
                             .local = {&slice, 1},
                             .remote = target->remote_region(),
-                            .id = 1,
+                            .options = {.id = 1, .immediate = immediate ? Immediate(5) : Immediate()},
                             .operand = 0,
-                            .swap = 5};
-  std::size_t posted = 0;
-  expect_failure(left().channel->post_chain({&request, 1}, posted), Outcome::kRemoteAccess);
+                            .desired = 5};
+  expect_failure(left().channel->post_chain({&request, 1}).outcome, Fault::kRemoteAccess);
   EXPECT_TRUE(std::ranges::all_of(target->bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
   EXPECT_TRUE(std::ranges::all_of(source->bytes(), [](std::byte byte) { return byte == std::byte{1}; }));
 }
@@ -150,16 +150,16 @@ TEST_F(ErrorsTest, MemoryOfAnotherProtectionDomain) {
   auto other = LinkedPair::make();
   ASSERT_TRUE(other.has_value());
   const auto foreign = other->ends.right.buffer(8);
-  expect_failure(left().channel->post_write(source->at(0), foreign->remote_region(), 1), Outcome::kRemoteAccess);
+  expect_failure(left().channel->post_write(source->at(0), foreign->remote_region(), {.id = 1}), Fault::kRemoteAccess);
 }
 
 TEST_F(ErrorsTest, LocalMemoryThatIsNotRegistered) {
   const auto target = right().buffer(8);
   std::byte plain[8]{};
   const BufferSlice unregistered{{reinterpret_cast<std::uintptr_t>(plain), 8, 0x12345}};
-  expect_failure(left().channel->post_write(unregistered, target->remote_region(), 1), Outcome::kLocalKey);
+  expect_failure(left().channel->post_write(unregistered, target->remote_region(), {.id = 1}), Fault::kLocalKey);
   start();
-  expect_failure(left().channel->post_send(unregistered, 1), Outcome::kLocalKey);
+  expect_failure(left().channel->post_send(unregistered, {.id = 1}), Fault::kLocalKey);
 }
 
 TEST_F(ErrorsTest, LocalMemoryGivenUp) {
@@ -167,7 +167,7 @@ TEST_F(ErrorsTest, LocalMemoryGivenUp) {
   auto source = left().buffer(8);
   const BufferSlice slice = source->at(0);
   source.reset();
-  expect_failure(left().channel->post_write(slice, target->remote_region(), 1), Outcome::kLocalKey);
+  expect_failure(left().channel->post_write(slice, target->remote_region(), {.id = 1}), Fault::kLocalKey);
 }
 
 TEST_F(ErrorsTest, LocalSliceOutOfBounds) {
@@ -175,12 +175,12 @@ TEST_F(ErrorsTest, LocalSliceOutOfBounds) {
   const auto source = left().buffer(4096);
   BufferSlice slice = source->at(0);
   slice.sge.length = 4097;
-  expect_failure(left().channel->post_write(slice, target->remote_region(), 1), Outcome::kLocalKey);
+  expect_failure(left().channel->post_write(slice, target->remote_region(), {.id = 1}), Fault::kLocalKey);
   start();
   const auto again = left().buffer(4096);
   slice = again->at(0);
   slice.sge.addr -= 1;
-  expect_failure(left().channel->post_write(slice, target->remote_region(), 1), Outcome::kLocalKey);
+  expect_failure(left().channel->post_write(slice, target->remote_region(), {.id = 1}), Fault::kLocalKey);
 }
 
 TEST_F(ErrorsTest, ReceiveMemoryGivenUpBeforeTheMessageComes) {
@@ -188,10 +188,10 @@ TEST_F(ErrorsTest, ReceiveMemoryGivenUpBeforeTheMessageComes) {
     start();
     const auto source = left().buffer(4096);
     auto inbox = right().buffer(4096);
-    ASSERT_FALSE(right().channel->post_recv(inbox->at(0), 70));
+    ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = 70}));
     inbox.reset();
-    expect_failure(left().channel->post_send(source->at(0).first(bytes), 1), Outcome::kSentToLostMemory);
-    expect_received(Outcome::kReceivedIntoLostMemory, 70);
+    expect_failure(left().channel->post_send(source->at(0).first(bytes), {.id = 1}), Fault::kSentToLostMemory);
+    expect_received(Fault::kReceivedIntoLostMemory, 70);
     expect_error_state(right());
   }
 }
@@ -201,9 +201,9 @@ TEST_F(ErrorsTest, ReceiveBufferTooShort) {
     start();
     const auto source = left().buffer(bytes);
     const auto inbox = right().buffer(bytes);
-    ASSERT_FALSE(right().channel->post_recv(inbox->at(0).first(bytes - 1), 70));
-    expect_failure(left().channel->post_send(source->at(0), 1), Outcome::kSentTooMuch);
-    expect_received(Outcome::kReceivedTooMuch, 70);
+    ASSERT_TRUE(right().channel->post_recv(inbox->at(0).first(bytes - 1), {.id = 70}));
+    expect_failure(left().channel->post_send(source->at(0), {.id = 1}), Fault::kSentTooMuch);
+    expect_received(Fault::kReceivedTooMuch, 70);
     expect_error_state(left());
     expect_error_state(right());
   }
@@ -216,7 +216,7 @@ TEST_F(ErrorsTest, ReceiverNeverReady) {
     options.right.min_rnr_timer = 1ms;
     start(options);
     const auto source = left().buffer(8);
-    expect_failure(left().channel->post_send(source->at(0), 1), Outcome::kNoReceive);
+    expect_failure(left().channel->post_send(source->at(0), {.id = 1}), Fault::kNoReceive);
     expect_error_state(left());
   }
 }
@@ -228,17 +228,18 @@ TEST_F(ErrorsTest, ReceiverNeverReadyForAWriteWithImmediate) {
   start(options);
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
-  expect_failure(left().channel->post_write_imm(source->at(0), target->remote_region(), 1, 1), Outcome::kNoReceive);
+  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1, .immediate = 1}),
+                 Fault::kNoReceive);
 }
 
 TEST_F(ErrorsTest, ReceiverReadyLaterIsNoError) {
   if (!has(Trait::kReceiverNotReadyWaits)) GTEST_SKIP() << "property: a receiver that is not ready ends the connection";
   const auto source = left().buffer(8);
   const auto inbox = right().buffer(8);
-  for (std::uint64_t i = 0; i < 20; ++i) ASSERT_FALSE(left().channel->post_send(source->at(0), i));
+  for (std::uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = i}));
   EXPECT_TRUE(left().quiet());
   for (std::uint64_t i = 0; i < 20; ++i) {
-    ASSERT_FALSE(right().channel->post_recv(inbox->at(0), i));
+    ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = i}));
     ASSERT_TRUE(right().next().ok());
     EXPECT_EQ(left().next().id, i);
   }
@@ -249,17 +250,16 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto inbox = left().buffer(8);
-  ASSERT_FALSE(left().channel->post_recv(inbox->at(0), 50));
+  ASSERT_TRUE(left().channel->post_recv(inbox->at(0), {.id = 50}));
   const BufferSlice good = source->at(0);
   BufferSlice bad = good;
   bad.sge.lkey ^= 0x5500;
   std::vector<SendRequest> requests(
       4, {.operation = Operation::kWrite, .local = {&good, 1}, .remote = target->remote_region()});
-  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = i;
+  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].options.id = i;
   requests[1].local = {&bad, 1};
-  requests[2].flags = PostFlags::kUnsignaled;
-  std::size_t posted = 0;
-  ASSERT_FALSE(left().channel->post_chain(requests, posted));
+  requests[2].options.flags = PostFlags::kUnsignaled;
+  ASSERT_TRUE(left().channel->post_chain(requests));
   std::vector<Completion> sends;
   bool receive_flushed = false;
   for (int i = 0; i < 5; ++i) {
@@ -277,14 +277,14 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   ASSERT_EQ(sends.size(), 4U);
   for (std::size_t i = 0; i < sends.size(); ++i) EXPECT_EQ(sends[i].id, i);
   EXPECT_EQ(sends[0].error, Errc::kOk);
-  EXPECT_TRUE(codes_of(kind_of(*left().device), Outcome::kLocalKey).contains(sends[1].error))
+  EXPECT_TRUE(codes_of(kind_of(*left().device), Fault::kLocalKey).contains(sends[1].error))
       << sends[1].status().message();
   EXPECT_EQ(sends[2].error, Errc::kFlushed);
   EXPECT_EQ(sends[3].error, Errc::kFlushed);
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
   if (!has(Trait::kFlushesSendsPostedInError)) return;
   // The device went to ERR by itself; the channel takes requests until it is told, and they are flushed as well.
-  ASSERT_FALSE(left().channel->post_write(source->at(0), target->remote_region(), 9));
+  ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = 9}));
   const Completion late = left().next();
   EXPECT_EQ(late.id, 9U);
   EXPECT_EQ(late.error, Errc::kFlushed);
@@ -307,8 +307,8 @@ TEST_F(ErrorsTest, WhatFollowsARefusalIsFlushed) {
   const auto target = right().buffer(8);
   RemoteRegion wrong = target->remote_region();
   wrong.rkey ^= 0x55;
-  ASSERT_FALSE(left().channel->post_write(source->at(0), wrong, 1, PostFlags::kUnsignaled));
-  ASSERT_FALSE(left().channel->post_write(source->at(0), target->remote_region(), 2));
+  ASSERT_TRUE(left().channel->post_write(source->at(0), wrong, {.id = 1, .flags = PostFlags::kUnsignaled}));
+  ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = 2}));
   EXPECT_EQ(left().next().error, Errc::kRemoteAccess);
   const Completion second = left().next();
   EXPECT_EQ(second.id, 2U);
@@ -322,12 +322,12 @@ TEST_F(ErrorsTest, AFullSendQueueRecovers) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto write = [&](std::uint64_t id) {
-    return left().channel->post_write(source->at(0), target->remote_region(), id);
+    return left().channel->post_write(source->at(0), target->remote_region(), {.id = id});
   };
-  for (std::uint64_t i = 0; i < 4; ++i) ASSERT_FALSE(write(i));
+  for (std::uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(write(i));
   EXPECT_EQ(write(4), Errc::kSendQueueFull) << "nothing was polled";
   EXPECT_EQ(left().next().id, 0U);
-  EXPECT_FALSE(write(4));
+  EXPECT_TRUE(write(4));
   for (std::uint64_t i = 1; i <= 4; ++i) EXPECT_EQ(left().next().id, i);
 }
 
@@ -337,13 +337,13 @@ TEST_F(ErrorsTest, AFullReceiveQueueRecovers) {
   start(options);
   const auto source = left().buffer(8);
   const auto inbox = right().buffer(8);
-  for (std::uint64_t i = 0; i < 2; ++i) ASSERT_FALSE(right().channel->post_recv(inbox->at(0), i));
-  EXPECT_EQ(right().channel->post_recv(inbox->at(0), 2), Errc::kReceiveQueueFull);
+  for (std::uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = i}));
+  EXPECT_EQ(right().channel->post_recv(inbox->at(0), {.id = 2}), Errc::kReceiveQueueFull);
   for (std::uint64_t i = 0; i < 4; ++i) {
-    ASSERT_FALSE(left().channel->post_send(source->at(0), i));
+    ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = i}));
     EXPECT_EQ(left().next().id, i);
     EXPECT_TRUE(right().next().ok());
-    ASSERT_FALSE(right().channel->post_recv(inbox->at(0), 9));
+    ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = 9}));
   }
 }
 
@@ -352,8 +352,8 @@ TEST(WrongState, PostingBeforeConnecting) {
   ASSERT_TRUE(pair.has_value()) << pair.error().message();
   const ChannelEnd& left = pair->ends.left;
   const auto buffer = left.buffer(8);
-  EXPECT_EQ(left.channel->post_send(buffer->at(0), 1), Errc::kNotConnected);
-  EXPECT_FALSE(left.channel->post_recv(buffer->at(0), 1));
+  EXPECT_EQ(left.channel->post_send(buffer->at(0), {.id = 1}), Errc::kNotConnected);
+  EXPECT_TRUE(left.channel->post_recv(buffer->at(0), {.id = 1}));
   const Status linked = pair->link();
   ASSERT_TRUE(linked.ok()) << linked.message();
   EXPECT_EQ(left.channel->adapter().connect(pair->ends.right.channel->adapter().address()).code(), Errc::kWrongState);
@@ -372,7 +372,7 @@ TEST(WrongState, APeerThatIsNotConnectedYet) {
   const ChannelEnd& left = pair->ends.left;
   const auto buffer = left.buffer(8);
   ASSERT_TRUE(left.channel->adapter().connect(pair->ends.right.channel->adapter().address()).ok());
-  ASSERT_FALSE(left.channel->post_send(buffer->at(0), 1));
+  ASSERT_TRUE(left.channel->post_send(buffer->at(0), {.id = 1}));
   EXPECT_EQ(left.next().error, Errc::kRetryExceeded);
 }
 
@@ -383,14 +383,15 @@ TEST_F(ErrorsTest, APeerThatLeft) {
   start(options);
   const auto source = left().buffer(8);
   right().channel.reset();
-  expect_failure(left().channel->post_send(source->at(0), 1), Outcome::kPeerGone);
+  expect_failure(left().channel->post_send(source->at(0), {.id = 1}), Fault::kPeerGone);
   expect_error_state(left());
 }
 
 TEST_F(ErrorsTest, AtomicsOnAnAddressThatIsNotAligned) {
   const auto result = left().buffer(8);
   const auto target = right().buffer(16);
-  EXPECT_EQ(left().channel->fetch_add(result->at(0), target->remote_region().from(4), 1, 1), Errc::kInvalidArgument);
+  EXPECT_EQ(left().channel->post_fetch_add(result->at(0), target->remote_region().from(4), {.addend = 1}, {.id = 1}),
+            Errc::kInvalidArgument);
 }
 
 TEST_F(ErrorsTest, TheSmallerMtuIsAgreedOn) {
@@ -403,9 +404,9 @@ TEST_F(ErrorsTest, TheSmallerMtuIsAgreedOn) {
   EXPECT_EQ(right().channel->adapter().path_mtu_bytes(), 256U);
   const auto source = left().buffer(10'000);
   const auto target = right().buffer(10'000);
-  ASSERT_FALSE(left().channel->post_write(source->at(0), target->remote_region(), 1));
+  ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1}));
   EXPECT_TRUE(left().next().ok());
-  ASSERT_FALSE(right().channel->post_read(target->at(0), source->remote_region(), 1));
+  ASSERT_TRUE(right().channel->post_read(target->at(0), source->remote_region(), {.id = 1}));
   EXPECT_TRUE(right().next().ok());
 }
 
@@ -430,9 +431,9 @@ TEST(Mtu, ADisagreementFailsOnMessagesLongerThanTheSmallerOne) {
   ASSERT_TRUE(right.channel->adapter().connect(left_address).ok());
   const auto source = left.buffer(4096);
   const auto target = right.buffer(4096);
-  ASSERT_FALSE(left.channel->post_write(source->at(0).first(256), target->remote_region(), 1));
+  ASSERT_TRUE(left.channel->post_write(source->at(0).first(256), target->remote_region(), {.id = 1}));
   EXPECT_TRUE(left.next().ok());
-  ASSERT_FALSE(left.channel->post_write(source->at(0), target->remote_region(), 2));
+  ASSERT_TRUE(left.channel->post_write(source->at(0), target->remote_region(), {.id = 2}));
   const Completion completion = left.next();
   EXPECT_FALSE(completion.ok());
   EXPECT_NE(completion.error, Errc::kTimeout);
@@ -482,18 +483,19 @@ TEST(SharedQueue, ServesSeveralChannels) {
     links.push_back(std::move(*linked));
   }
   for (std::uint64_t i = 0; i < kPairs; ++i) {
-    ASSERT_FALSE(lefts[i]->post_write(source->at(0), target->remote_region(), 100 + i));
+    ASSERT_TRUE(lefts[i]->post_write(source->at(0), target->remote_region(), {.id = 100 + i}));
   }
   std::vector<Completion> completions(64);
-  std::size_t count = 0;
   const Deadline deadline = patience();
   std::size_t got = 0;
-  for (; got < kPairs && !deadline.passed(); got += count) {
-    ASSERT_FALSE(poller.poll(std::span(completions).subspan(got), count));
-    for (std::size_t i = got; i < got + count; ++i) {
-      ASSERT_TRUE(completions[i].ok()) << completions[i].status().message();
-      EXPECT_EQ(completions[i].channel, lefts[completions[i].id - 100].get());
+  while (got < kPairs && !deadline.passed()) {
+    const Polled polled = poller.poll(completions);
+    ASSERT_TRUE(polled);
+    for (const Completion& each : polled) {
+      ASSERT_TRUE(each.ok()) << each.status().message();
+      EXPECT_EQ(each.channel, lefts[each.id - 100].get());
     }
+    got += polled.size();
   }
   EXPECT_EQ(got, std::size_t{kPairs});
   for (auto& channel : lefts) {
@@ -507,24 +509,26 @@ TEST_F(ErrorsTest, DrainLeavesNothingOutstanding) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto inbox = left().buffer(8);
-  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_FALSE(left().channel->post_recv(inbox->at(0), i));
-  ASSERT_FALSE(left().channel->post_write(source->at(0), target->remote_region(), 1, PostFlags::kUnsignaled));
-  ASSERT_FALSE(left().channel->post_send(source->at(0), 2));  // the peer has posted no receive: it waits, or fails
-  ASSERT_FALSE(left().channel->post_send(source->at(0), 3, PostFlags::kUnsignaled));
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(left().channel->post_recv(inbox->at(0), {.id = i}));
+  ASSERT_TRUE(
+      left().channel->post_write(source->at(0), target->remote_region(), {.id = 1, .flags = PostFlags::kUnsignaled}));
+  ASSERT_TRUE(
+      left().channel->post_send(source->at(0), {.id = 2}));  // the peer has posted no receive: it waits, or fails
+  ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = 3, .flags = PostFlags::kUnsignaled}));
   const Status drained = left().channel->drain(Deadline::after(10s));
   ASSERT_TRUE(drained.ok()) << drained.message();
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
   EXPECT_EQ(left().channel->outstanding_recvs(), 0);
-  EXPECT_EQ(left().channel->post_send(source->at(0), 2), Errc::kNotConnected);
+  EXPECT_EQ(left().channel->post_send(source->at(0), {.id = 2}), Errc::kNotConnected);
 }
 
 TEST_F(ErrorsTest, DrainOfSignaledRequestsAndReceives) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto inbox = left().buffer(8);
-  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_FALSE(left().channel->post_recv(inbox->at(0), i));
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(left().channel->post_recv(inbox->at(0), {.id = i}));
   for (std::uint64_t i = 0; i < 10; ++i) {
-    ASSERT_FALSE(left().channel->post_write(source->at(0), target->remote_region(), i));
+    ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = i}));
   }
   const Status drained = left().channel->drain(Deadline::after(10s));
   ASSERT_TRUE(drained.ok()) << drained.message();
@@ -536,7 +540,8 @@ TEST_F(ErrorsTest, DrainAfterSilentSuccessesOnly) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   for (std::uint64_t i = 0; i < 5; ++i) {
-    ASSERT_FALSE(left().channel->post_write(source->at(0), target->remote_region(), i, PostFlags::kUnsignaled));
+    ASSERT_TRUE(
+        left().channel->post_write(source->at(0), target->remote_region(), {.id = i, .flags = PostFlags::kUnsignaled}));
   }
   const Status drained = left().channel->drain(Deadline::after(10s));
   ASSERT_TRUE(drained.ok()) << drained.message();
@@ -548,7 +553,7 @@ TEST_F(ErrorsTest, AFailureIsOneLineThatNamesThePeer) {
   const auto target = right().buffer(8);
   BufferSlice slice = source->at(0);
   slice.sge.lkey ^= 0x55;
-  ASSERT_FALSE(left().channel->post_write(slice, target->remote_region(), 42));
+  ASSERT_TRUE(left().channel->post_write(slice, target->remote_region(), {.id = 42}));
   const std::string line = left().next().status().message();
   char peer[32];
   std::snprintf(peer, sizeof(peer), "to QPN 0x%06x", right().channel->adapter().address().qpn);

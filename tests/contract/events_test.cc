@@ -26,8 +26,8 @@ class EventsTest : public ContractTest {
   }
   /// One message from left to right, completed on both sides.
   void send(PostFlags flags = PostFlags::kNone) {
-    ASSERT_FALSE(right().channel->post_recv(inbox(right()), 1));
-    ASSERT_FALSE(left().channel->post_send({}, 2, flags));
+    ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 1}));
+    ASSERT_TRUE(left().channel->post_send({}, {.id = 2, .flags = flags}));
     ASSERT_TRUE(left().next().ok());
     ASSERT_TRUE(right().next().ok());
   }
@@ -72,8 +72,9 @@ TEST_F(EventsTest, SolicitedOnlyWaitsForASolicitedWriteWithImmediate) {
   ASSERT_EQ(arm(right(), true), 0);
   for (const PostFlags flags : {PostFlags::kNone, PostFlags::kSolicited}) {
     EXPECT_FALSE(readable(right()));
-    ASSERT_FALSE(right().channel->post_recv(inbox(right()), 1));
-    ASSERT_FALSE(left().channel->post_write_imm(source->at(0), target->remote_region(), 1, 2, flags));
+    ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 1}));
+    ASSERT_TRUE(
+        left().channel->post_write(source->at(0), target->remote_region(), {.id = 2, .immediate = 1, .flags = flags}));
     ASSERT_TRUE(left().next().ok());
     ASSERT_TRUE(right().next().ok());
   }
@@ -89,7 +90,7 @@ TEST_F(EventsTest, ArmingForAnyIsNotUndoneByArmingForSolicited) {
 }
 
 TEST_F(EventsTest, AFlushFires) {
-  ASSERT_FALSE(right().channel->post_recv(inbox(right()), 1));
+  ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 1}));
   ASSERT_EQ(arm(right(), false), 0);
   ASSERT_TRUE(right().channel->adapter().to_error().ok());
   EXPECT_TRUE(woken(right()));
@@ -97,7 +98,7 @@ TEST_F(EventsTest, AFlushFires) {
 }
 
 TEST_F(EventsTest, AFlushIsASolicitedEvent) {
-  ASSERT_FALSE(right().channel->post_recv(inbox(right()), 1));
+  ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 1}));
   ASSERT_EQ(arm(right(), true), 0);
   ASSERT_TRUE(right().channel->adapter().to_error().ok());
   if (!has(Trait::kFlushesAreSolicited)) GTEST_SKIP() << "property: a flush wakes nobody who waits for solicited";
@@ -112,7 +113,7 @@ TEST_F(EventsTest, TheResponderHearsOfABrokenRule) {
   const auto target = right().buffer(8);
   RemoteRegion wrong = target->remote_region();
   wrong.rkey ^= 0x55;
-  expect_failure(left().channel->post_write(source->at(0), wrong, 1), Outcome::kRemoteAccess);
+  expect_failure(left().channel->post_write(source->at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
   EXPECT_TRUE(events.comes_one_of({IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_FATAL}))
       << "came instead:" << events.seen();
 }
@@ -141,10 +142,10 @@ TEST(CommunicationEstablished, IsAnEventAtTheQueuePairInRtr) {
                     .port = right.device->port()};
   const QpTransition to_rtr = QpTransition::to_rtr({}, path);
   ibv_qp_attr attributes = to_rtr.attributes;
-  ASSERT_FALSE(right.channel->post_recv({}, 1));
+  ASSERT_TRUE(right.channel->post_recv({}, {.id = 1}));
   ASSERT_EQ(right.device->api().modify_qp(right.channel->adapter().qp(), &attributes, to_rtr.mask), 0);
   ASSERT_TRUE(left.channel->adapter().connect(path.local).ok());
-  ASSERT_FALSE(left.channel->post_send({}, 2));
+  ASSERT_TRUE(left.channel->post_send({}, {.id = 2}));
   EXPECT_TRUE(left.next().ok());
   EXPECT_TRUE(right.next().ok());
   EXPECT_TRUE(events.comes(IBV_EVENT_COMM_EST));

@@ -53,18 +53,18 @@ class LinkTest : public ::testing::Test {
   [[nodiscard]] ChannelEnd& right() { return pair_->ends.right; }
 
   Completion write() {
-    EXPECT_FALSE(left().channel->post_write(source_->at(0), target_->remote_region(), 1));
+    EXPECT_TRUE(left().channel->post_write(source_->at(0), target_->remote_region(), {.id = 1}));
     return left().next();
   }
   void expect_writes_fail() {
     if (!has(kind_of(*left().device), Trait::kAcknowledges)) {
       EXPECT_TRUE(pair_->links.active->ends(patience()));
-      EXPECT_FALSE(left().channel->post_write(source_->at(0), target_->remote_region(), 1));
-      return expect_last_words(left(), Outcome::kLinkDown, 1);
+      EXPECT_TRUE(left().channel->post_write(source_->at(0), target_->remote_region(), {.id = 1}));
+      return expect_last_words(left(), Fault::kLinkDown, 1);
     }
     Completion last = write();
     for (const Deadline deadline = patience(); last.ok() && !deadline.passed();) last = write();
-    EXPECT_TRUE(codes_of(kind_of(*left().device), Outcome::kLinkDown).contains(last.error)) << last.status().message();
+    EXPECT_TRUE(codes_of(kind_of(*left().device), Fault::kLinkDown).contains(last.error)) << last.status().message();
   }
   void expect_drain_ends() {
     const Status drained = left().channel->drain(patience());
@@ -98,11 +98,11 @@ TEST_F(LinkDownTest, RequestsFailAndADrainEnds) {
 
 // Whichever request it is that fails first, and however: not all devices fail a WRITE that waits for an answer.
 TEST_F(LinkDownTest, TheFirstFailureNamesThePort) {
-  ASSERT_FALSE(left().channel->post_recv(pair_->left_inbox->at(0), 7));
+  ASSERT_TRUE(left().channel->post_recv(pair_->left_inbox->at(0), {.id = 7}));
   std::thread taking([this] { take_down(); });
   Completion first;
   for (const Deadline deadline = patience(); first.ok() && !deadline.passed();) {
-    (void)left().channel->post_write(source_->at(0), target_->remote_region(), 1);
+    (void)left().channel->post_write(source_->at(0), target_->remote_region(), {.id = 1});
     first = left().next(Deadline::after(100ms));
     if (first.error == Errc::kTimeout) first.error = Errc::kOk;  // it was not taken any more
   }
@@ -158,9 +158,9 @@ class RemovalTest : public LinkTest {
 
 TEST_F(RemovalTest, ADeviceInUseIsDrainedAndClosed) {
   EXPECT_TRUE(write().ok());
-  ASSERT_FALSE(left().channel->post_recv(pair_->left_inbox->at(0), 7));
+  ASSERT_TRUE(left().channel->post_recv(pair_->left_inbox->at(0), {.id = 7}));
   ASSERT_NO_FATAL_FAILURE(remove());
-  ASSERT_FALSE(left().channel->post_write(source_->at(0), target_->remote_region(), 8));
+  ASSERT_TRUE(left().channel->post_write(source_->at(0), target_->remote_region(), {.id = 8}));
   expect_drain_ends();
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
   EXPECT_EQ(left().channel->outstanding_recvs(), 0);

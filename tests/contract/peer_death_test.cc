@@ -67,7 +67,7 @@ void keep_writing(int line, std::uint16_t port) {
   RegionCard target;
   ASSERT_EQ(::recv(line, &target, sizeof(target), MSG_WAITALL), static_cast<ssize_t>(sizeof(target)));
   do {
-    ASSERT_FALSE(side.end.channel->post_write(buffer->at(0), {target.address, kLongBytes, target.rkey}, 1));
+    ASSERT_TRUE(side.end.channel->post_write(buffer->at(0), {target.address, kLongBytes, target.rkey}, {.id = 1}));
   } while (side.end.next(patience()).ok());
   (void)pause();
 }
@@ -94,19 +94,19 @@ class PeerDeathTest : public ::testing::Test {
   [[nodiscard]] const ChannelEnd& end() const { return side_->end; }
   /// One WRITE; what it completes with.
   Completion write() {
-    EXPECT_FALSE(end().channel->post_write(source_->at(0), remote_, 1));
+    EXPECT_TRUE(end().channel->post_write(source_->at(0), remote_, {.id = 1}));
     return end().next();
   }
   void expect_peer_gone() {
     if (!has(kind(), Trait::kAcknowledges)) {
       EXPECT_TRUE(side_->link->ends(patience()));
-      EXPECT_FALSE(end().channel->post_write(source_->at(0), remote_, 1));
-      return expect_last_words(end(), Outcome::kPeerGone, 1);
+      EXPECT_TRUE(end().channel->post_write(source_->at(0), remote_, {.id = 1}));
+      return expect_last_words(end(), Fault::kPeerGone, 1);
     }
     // The peer's kernel or device may still answer for a moment.
     Completion last = write();
     for (const Deadline deadline = patience(); last.ok() && !deadline.passed();) last = write();
-    EXPECT_TRUE(codes_of(kind(), Outcome::kPeerGone).contains(last.error)) << last.status().message();
+    EXPECT_TRUE(codes_of(kind(), Fault::kPeerGone).contains(last.error)) << last.status().message();
   }
   [[nodiscard]] DeviceKind kind() const { return kind_of(*end().device); }
 
@@ -138,9 +138,9 @@ TEST_F(PeerDeathTest, RequestsToAKilledPeerFail) {
 // Devices that never give up by themselves need a library that does.
 TEST_F(PeerDeathTest, ADrainEndsWhatWaitsForAKilledPeer) {
   start({.ack_timeout = 67ms, .retry_count = 7});
-  ASSERT_FALSE(end().channel->post_recv(source_->at(0), 5));
+  ASSERT_TRUE(end().channel->post_recv(source_->at(0), {.id = 5}));
   child_->kill();
-  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_FALSE(end().channel->post_write(source_->at(0), remote_, i));
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(end().channel->post_write(source_->at(0), remote_, {.id = i}));
   const Status drained = end().channel->drain(patience());
   EXPECT_TRUE(drained.ok()) << drained.message();
   EXPECT_EQ(end().channel->outstanding_sends(), 0);
@@ -162,7 +162,7 @@ TEST_F(PeerDeathTest, AStoppedPeerIsStillWrittenTo) {
     const Completion written = write();
     ASSERT_TRUE(written.ok()) << written.status().message();
   }
-  ASSERT_FALSE(end().channel->post_read(source_->at(0), remote_, 2));
+  ASSERT_TRUE(end().channel->post_read(source_->at(0), remote_, {.id = 2}));
   EXPECT_TRUE(end().next().ok());
   EXPECT_EQ(side_->tcp->check_peer(), PeerState::kOpen);
 }
@@ -176,7 +176,7 @@ TEST_F(PeerDeathTest, AStoppedPeerKeepsNobodyFromEnding) {
     const std::atomic_ref<std::byte> first(*target->data());
     for (const Deadline deadline = patience(); first.load() != kWritten && !deadline.passed();) sched_yield();
     EXPECT_EQ(first.load(), kWritten);
-    ASSERT_FALSE(end().channel->post_recv(source_->at(0), 5));
+    ASSERT_TRUE(end().channel->post_recv(source_->at(0), {.id = 5}));
     child_->stop();
     const Status drained = end().channel->drain(patience());
     EXPECT_TRUE(drained.ok()) << drained.message();

@@ -85,8 +85,8 @@ class VerbsBySizeTest : public ContractTest {
 TEST_F(VerbsBySizeTest, Send) {
   each_size([this] {
     fill(payload(*source_), 1);
-    ASSERT_FALSE(right().channel->post_recv(slice(*target_), 70));
-    ASSERT_FALSE(left().channel->post_send(slice(*source_), 7));
+    ASSERT_TRUE(right().channel->post_recv(slice(*target_), {.id = 70}));
+    ASSERT_TRUE(left().channel->post_send(slice(*source_), {.id = 7}));
     expect_done(7, Operation::kSend);
     const Completion received = right().next();
     ASSERT_TRUE(received.ok()) << received.status().message();
@@ -103,8 +103,8 @@ TEST_F(VerbsBySizeTest, SendWithImmediate) {
   if (!has(Trait::kCarriesImmediateData)) GTEST_SKIP() << "property: no immediate data";
   each_size([this] {
     fill(payload(*source_), 2);
-    ASSERT_FALSE(right().channel->post_recv(slice(*target_), 70));
-    ASSERT_FALSE(left().channel->post_send_imm(slice(*source_), 0xdeadbeef, 7));
+    ASSERT_TRUE(right().channel->post_recv(slice(*target_), {.id = 70}));
+    ASSERT_TRUE(left().channel->post_send(slice(*source_), {.id = 7, .immediate = 0xdeadbeef}));
     expect_done(7, Operation::kSend);
     const Completion received = right().next();
     ASSERT_TRUE(received.ok()) << received.status().message();
@@ -119,7 +119,7 @@ TEST_F(VerbsBySizeTest, SendWithImmediate) {
 TEST_F(VerbsBySizeTest, Write) {
   each_size([this] {
     fill(payload(*source_), 3);
-    ASSERT_FALSE(left().channel->post_write(slice(*source_), region(*target_), 7));
+    ASSERT_TRUE(left().channel->post_write(slice(*source_), region(*target_), {.id = 7}));
     expect_done(7, Operation::kWrite);
     fence();
     EXPECT_TRUE(has_pattern(payload(*target_), 3));
@@ -132,8 +132,8 @@ TEST_F(VerbsBySizeTest, WriteWithImmediate) {
   if (!has(Trait::kCarriesImmediateData)) GTEST_SKIP() << "property: no immediate data";
   each_size([this] {
     fill(payload(*source_), 4);
-    ASSERT_FALSE(right().channel->post_recv(inbox(right()), 70));
-    ASSERT_FALSE(left().channel->post_write_imm(slice(*source_), region(*target_), 0x01020304, 7));
+    ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 70}));
+    ASSERT_TRUE(left().channel->post_write(slice(*source_), region(*target_), {.id = 7, .immediate = 0x01020304}));
     expect_done(7, Operation::kWriteImm);
     const Completion received = right().next();
     ASSERT_TRUE(received.ok()) << received.status().message();
@@ -149,7 +149,7 @@ TEST_F(VerbsBySizeTest, WriteWithImmediate) {
 TEST_F(VerbsBySizeTest, Read) {
   each_size([this] {
     fill(payload(*target_), 5);
-    ASSERT_FALSE(left().channel->post_read(slice(*source_), region(*target_), 7));
+    ASSERT_TRUE(left().channel->post_read(slice(*source_), region(*target_), {.id = 7}));
     expect_done(7, Operation::kRead);
     EXPECT_TRUE(has_pattern(payload(*source_), 5));
     expect_guards(*source_);
@@ -174,14 +174,14 @@ TEST_F(VerbsBySizeTest, SlicesScatterAndGather) {
     const std::array scatter{to.first(second), to.part(second, first)};
     fill(payload(*source_), 6);
 
-    ASSERT_FALSE(right().channel->post_recv(scatter, 70));
-    ASSERT_FALSE(left().channel->post_send(gather, 7));
+    ASSERT_TRUE(right().channel->post_recv(scatter, {.id = 70}));
+    ASSERT_TRUE(left().channel->post_send(gather, {.id = 7}));
     expect_done(7, Operation::kSend);
     EXPECT_EQ(right().next().bytes, size());
     EXPECT_TRUE(has_pattern(payload(*target_), 6));
 
     fill(payload(*source_), 8);
-    ASSERT_FALSE(left().channel->post_write(gather, region(*target_), 8));
+    ASSERT_TRUE(left().channel->post_write(gather, region(*target_), {.id = 8}));
     expect_done(8, Operation::kWrite);
     fence();
     EXPECT_TRUE(has_pattern(payload(*target_), 8));
@@ -190,7 +190,7 @@ TEST_F(VerbsBySizeTest, SlicesScatterAndGather) {
     const int most = attributes().max_sge_rd;
     const std::span<const BufferSlice> whole(&to_read, 1);
     fill(payload(*target_), 9);
-    ASSERT_FALSE(left().channel->post_read(most < 3 ? whole : std::span(gather), region(*target_), 9));
+    ASSERT_TRUE(left().channel->post_read(most < 3 ? whole : std::span(gather), region(*target_), {.id = 9}));
     expect_done(9, Operation::kRead);
     EXPECT_TRUE(has_pattern(payload(*source_), 9));
     expect_guards(*source_);
@@ -224,7 +224,7 @@ TEST_F(AtomicsTest, FetchAddReturnsTheOldValueAndAdds) {
   const auto result = left().buffer(8);
   const auto counter = right().buffer(8);
   set_word(*counter, 0xffffffffffffffff);
-  ASSERT_FALSE(left().channel->fetch_add(result->at(0), counter->remote_region(), 3, 7));
+  ASSERT_TRUE(left().channel->post_fetch_add(result->at(0), counter->remote_region(), {.addend = 3}, {.id = 7}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok()) << completion.status().message();
   EXPECT_EQ(completion.operation, Operation::kFetchAdd);
@@ -237,11 +237,13 @@ TEST_F(AtomicsTest, CompareSwapReplacesOnlyWhatItExpects) {
   const auto result = left().buffer(8);
   const auto target = right().buffer(8);
   set_word(*target, 5);
-  ASSERT_FALSE(left().channel->compare_swap(result->at(0), target->remote_region(), 4, 9, 1));
+  ASSERT_TRUE(left().channel->post_compare_swap(result->at(0), target->remote_region(), {.expected = 4, .desired = 9},
+                                                {.id = 1}));
   ASSERT_TRUE(left().next().ok());
   EXPECT_EQ(word(*result), 5U);
   EXPECT_EQ(word(*target), 5U);
-  ASSERT_FALSE(left().channel->compare_swap(result->at(0), target->remote_region(), 5, 9, 2));
+  ASSERT_TRUE(left().channel->post_compare_swap(result->at(0), target->remote_region(), {.expected = 5, .desired = 9},
+                                                {.id = 2}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok());
   EXPECT_EQ(completion.operation, Operation::kCompareSwap);
@@ -257,7 +259,7 @@ TEST_F(AtomicsTest, AtomicsOfBothEndsLoseNothing) {
   const auto run = [adds](ChannelEnd& end, const RemoteRegion& region) {
     const auto result = end.buffer(8);
     for (int i = 0; i < adds; ++i) {
-      if (end.channel->fetch_add(result->at(0), region, 1, 1)) return false;
+      if (!end.channel->post_fetch_add(result->at(0), region, {.addend = 1}, {.id = 1})) return false;
       if (!end.next().ok()) return false;
     }
     return true;
@@ -277,10 +279,10 @@ TEST_F(VerbsTest, InlinePayloadMayBeOverwrittenAtOnce) {
   const auto target = right().buffer(bytes * 2);
   for (std::uint32_t size = 0; size <= bytes; ++size) {
     fill(source->bytes(), size);
-    ASSERT_FALSE(right().channel->post_recv(target->slice(0, bytes).value(), 70));
-    ASSERT_FALSE(left().channel->post_send(source->at(0).first(size), 7, PostFlags::kInline));
-    ASSERT_FALSE(left().channel->post_write(source->at(0).first(size), target->remote_region().from(bytes), 8,
-                                            PostFlags::kInline));
+    ASSERT_TRUE(right().channel->post_recv(target->slice(0, bytes).value(), {.id = 70}));
+    ASSERT_TRUE(left().channel->post_send(source->at(0).first(size), {.id = 7, .flags = PostFlags::kInline}));
+    ASSERT_TRUE(left().channel->post_write(source->at(0).first(size), target->remote_region().from(bytes),
+                                           {.id = 8, .flags = PostFlags::kInline}));
     std::ranges::fill(source->bytes(), kGuard);
     ASSERT_TRUE(left().next().ok());
     ASSERT_TRUE(left().next().ok());
@@ -297,9 +299,9 @@ TEST_F(VerbsTest, InlinePayloadSurvivesAReceiverThatIsNotReady) {
   const auto source = left().buffer(32);
   const auto target = right().buffer(32);
   fill(source->bytes(), 1);
-  ASSERT_FALSE(left().channel->post_send(source->at(0), 7, PostFlags::kInline));
+  ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = 7, .flags = PostFlags::kInline}));
   std::ranges::fill(source->bytes(), kGuard);
-  ASSERT_FALSE(right().channel->post_recv(target->at(0), 70));
+  ASSERT_TRUE(right().channel->post_recv(target->at(0), {.id = 70}));
   ASSERT_TRUE(left().next().ok());
   ASSERT_TRUE(right().next().ok());
   EXPECT_TRUE(has_pattern(target->bytes(), 1));
@@ -310,7 +312,8 @@ TEST_F(VerbsTest, InlinePayloadNeedsNoRegistration) {
   fill(plain, 4);
   const auto target = right().buffer(32);
   const BufferSlice unregistered{{reinterpret_cast<std::uintptr_t>(plain.data()), 32, 0}};
-  ASSERT_FALSE(left().channel->post_write(unregistered, target->remote_region(), 1, PostFlags::kInline));
+  ASSERT_TRUE(
+      left().channel->post_write(unregistered, target->remote_region(), {.id = 1, .flags = PostFlags::kInline}));
   ASSERT_TRUE(left().next().ok());
   fence();
   EXPECT_TRUE(has_pattern(target->bytes(), 4));
@@ -323,17 +326,17 @@ TEST_F(VerbsTest, MemoryOfTheCallersWorksAsWell) {
   const auto source = RDMABuffer::adopt(*left().device, ours, options).value();
   const auto target = RDMABuffer::adopt(*right().device, theirs, options).value();
   fill(ours, 1);
-  ASSERT_FALSE(left().channel->post_write(source->at(0), target->remote_region(), 1));
+  ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1}));
   ASSERT_TRUE(left().next().ok());
   fence();
   EXPECT_TRUE(has_pattern(theirs, 1));
   fill(theirs, 2);
-  ASSERT_FALSE(left().channel->post_read(source->at(0), target->remote_region(), 2));
+  ASSERT_TRUE(left().channel->post_read(source->at(0), target->remote_region(), {.id = 2}));
   ASSERT_TRUE(left().next().ok());
   EXPECT_TRUE(has_pattern(ours, 2));
   fill(ours, 3);
-  ASSERT_FALSE(right().channel->post_recv(target->at(0), 3));
-  ASSERT_FALSE(left().channel->post_send(source->at(0), 3));
+  ASSERT_TRUE(right().channel->post_recv(target->at(0), {.id = 3}));
+  ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = 3}));
   ASSERT_TRUE(left().next().ok());
   ASSERT_TRUE(right().next().ok());
   EXPECT_TRUE(has_pattern(theirs, 3));
@@ -344,10 +347,11 @@ TEST_F(VerbsTest, UnsignaledRequestsCompleteWithoutAWord) {
   const auto target = right().buffer(4096);
   fill(source->bytes(), 1);
   for (std::uint32_t i = 0; i < 3; ++i) {
-    ASSERT_FALSE(left().channel->post_write(source->at(0).part(i * 1000, 1000), target->remote_region().from(i * 1000),
-                                            i, PostFlags::kUnsignaled));
+    ASSERT_TRUE(left().channel->post_write(source->at(0).part(i * 1000, 1000), target->remote_region().from(i * 1000),
+                                           {.id = i, .flags = PostFlags::kUnsignaled}));
   }
-  ASSERT_FALSE(left().channel->post_write(source->at(0).part(3000, 1096), target->remote_region().from(3000), 99));
+  ASSERT_TRUE(
+      left().channel->post_write(source->at(0).part(3000, 1096), target->remote_region().from(3000), {.id = 99}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok());
   EXPECT_EQ(completion.id, 99U);
@@ -366,9 +370,9 @@ TEST_F(VerbsTest, UnsignaledRequestsGoOnForEver) {
   set_word(*source, writes);  // and not changed: the WRITEs are in flight until the READ behind them is complete
   while (written < writes) {
     ASSERT_FALSE(deadline.passed()) << "stopped after " << written;
-    const std::error_code result =
-        left().channel->post_write(source->at(0), target->remote_region(), written, PostFlags::kUnsignaled);
-    if (!result) {
+    const Outcome result = left().channel->post_write(source->at(0), target->remote_region(),
+                                                      {.id = written, .flags = PostFlags::kUnsignaled});
+    if (result) {
       ++written;
     } else {
       ASSERT_EQ(result, Errc::kSendQueueFull);
@@ -377,7 +381,7 @@ TEST_F(VerbsTest, UnsignaledRequestsGoOnForEver) {
     }
   }
   const auto last = left().buffer(8);
-  while (left().channel->post_read(last->at(0), target->remote_region(), 1) == Errc::kSendQueueFull) {
+  while (left().channel->post_read(last->at(0), target->remote_region(), {.id = 1}) == Errc::kSendQueueFull) {
     ASSERT_FALSE(deadline.passed());
     ASSERT_TRUE(left().quiet());
   }
@@ -391,27 +395,25 @@ TEST_F(VerbsTest, AChainMixesOperationsInOrder) {
   const auto target = right().buffer(64);
   const auto inbox = right().buffer(64);
   fill(source->bytes().first(32), 1);
-  ASSERT_FALSE(right().channel->post_recv(inbox->at(0), 70));
-  ASSERT_FALSE(right().channel->post_recv(inbox->at(0), 71));
+  ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = 70}));
+  ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = 71}));
   const BufferSlice out = source->at(0).first(32);
   const BufferSlice back = source->at(0).part(32, 32);
   const std::array<SendRequest, 4> requests{
       SendRequest{.operation = Operation::kWrite,
                   .local = {&out, 1},
                   .remote = target->remote_region(),
-                  .id = 1,
-                  .flags = PostFlags::kUnsignaled},
-      SendRequest{.operation = Operation::kRead, .local = {&back, 1}, .remote = target->remote_region(), .id = 2},
+                  .options = {.id = 1, .flags = PostFlags::kUnsignaled}},
+      SendRequest{
+          .operation = Operation::kRead, .local = {&back, 1}, .remote = target->remote_region(), .options = {.id = 2}},
       SendRequest{.operation = Operation::kSend,
                   .local = {&back, 1},
-                  .id = 3,
-                  .has_immediate = true,
-                  .immediate = 5,
-                  .flags = PostFlags::kFence},
-      SendRequest{.operation = Operation::kWriteImm, .remote = target->remote_region(), .id = 4, .immediate = 6}};
-  std::size_t posted = 0;
-  ASSERT_FALSE(left().channel->post_chain(requests, posted));
-  EXPECT_EQ(posted, 4U);
+                  .options = {.id = 3, .immediate = 5, .flags = PostFlags::kFence}},
+      SendRequest{
+          .operation = Operation::kWrite, .remote = target->remote_region(), .options = {.id = 4, .immediate = 6}}};
+  const PostedChain posted = left().channel->post_chain(requests);
+  ASSERT_TRUE(posted);
+  EXPECT_EQ(posted.count, 4U);
   for (const std::uint64_t id : {2, 3, 4}) {
     const Completion completion = left().next();
     ASSERT_TRUE(completion.ok()) << completion.status().message();
@@ -436,10 +438,10 @@ TEST_F(VerbsTest, RequestsCompleteInTheOrderTheyWerePosted) {
   const auto elsewhere = right().buffer(8);  // without a fence, a WRITE may overtake a READ of the same place
   for (unsigned round = 0; round < 20; ++round) {
     fill(source->bytes(), round);
-    ASSERT_FALSE(right().channel->post_recv(inbox(right()), 1));
-    ASSERT_FALSE(left().channel->post_read(place->at(0), source->remote_region(), 1));
-    ASSERT_FALSE(left().channel->post_send(word->at(0), 2));
-    ASSERT_FALSE(left().channel->post_write(word->at(0), elsewhere->remote_region(), 3));
+    ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 1}));
+    ASSERT_TRUE(left().channel->post_read(place->at(0), source->remote_region(), {.id = 1}));
+    ASSERT_TRUE(left().channel->post_send(word->at(0), {.id = 2}));
+    ASSERT_TRUE(left().channel->post_write(word->at(0), elsewhere->remote_region(), {.id = 3}));
     ASSERT_EQ(left().next().id, 1U);
     EXPECT_TRUE(has_pattern(place->bytes(), round)) << "the READ is not complete";
     ASSERT_EQ(left().next().id, 2U);
@@ -450,8 +452,8 @@ TEST_F(VerbsTest, RequestsCompleteInTheOrderTheyWerePosted) {
 
 TEST_F(VerbsTest, ReceivesMayBeEmpty) {
   if (!has(Trait::kTakesEmptyReceives)) GTEST_SKIP() << "property: a receive needs a slice";
-  ASSERT_FALSE(right().channel->post_recv({}, 70));
-  ASSERT_FALSE(left().channel->post_send({}, 7));
+  ASSERT_TRUE(right().channel->post_recv({}, {.id = 70}));
+  ASSERT_TRUE(left().channel->post_send({}, {.id = 7}));
   EXPECT_TRUE(left().next().ok());
   EXPECT_EQ(right().next().bytes, 0U);
 }
@@ -460,11 +462,11 @@ TEST_F(VerbsTest, ReceivesCompleteInTheOrderTheyWerePosted) {
   const auto source = left().buffer(8);
   const auto inbox = right().buffer(8 * 100);
   for (std::uint32_t i = 0; i < 100; ++i) {
-    ASSERT_FALSE(right().channel->post_recv(inbox->at(0).part(i * 8, 8), i));
+    ASSERT_TRUE(right().channel->post_recv(inbox->at(0).part(i * 8, 8), {.id = i}));
   }
   for (std::uint64_t i = 0; i < 100; ++i) {
     set_word(*source, i);
-    ASSERT_FALSE(left().channel->post_send(source->at(0), i));
+    ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = i}));
     ASSERT_TRUE(left().next().ok());
   }
   for (std::uint64_t i = 0; i < 100; ++i) {
@@ -483,7 +485,7 @@ TEST_F(VerbsTest, ReceivesCompleteInTheOrderTheyWerePosted) {
 class Exchange {
  public:
   explicit Exchange(const ChannelEnd& end) : end_(end) {
-    for (unsigned i = 0; i < kReceives; ++i) EXPECT_FALSE(end_.channel->post_recv(in(i), i));
+    for (unsigned i = 0; i < kReceives; ++i) EXPECT_TRUE(end_.channel->post_recv(in(i), {.id = i}));
   }
   /// Sends and receives `messages`; false on the first that is wrong.
   [[nodiscard]] bool run(unsigned messages) {
@@ -493,7 +495,7 @@ class Exchange {
     while (sent < messages || received < messages) {
       for (; posted < messages && posted - std::min(sent, received) < kUnderWay; ++posted) {
         fill(out(posted).bytes(), posted);
-        if (end_.channel->post_send(out(posted), posted)) return false;
+        if (!end_.channel->post_send(out(posted), {.id = posted})) return false;
       }
       const Completion completion = end_.next();
       if (!completion.ok()) return false;
@@ -502,7 +504,7 @@ class Exchange {
         continue;
       }
       if (!has_pattern(in(received).bytes(), received)) return false;
-      if (end_.channel->post_recv(in(received), received)) return false;
+      if (!end_.channel->post_recv(in(received), {.id = received})) return false;
       ++received;
     }
     return true;
@@ -551,8 +553,8 @@ TEST_F(VerbsTest, TwoThreadsPostAndPollOneChannel) {
   });
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   for (std::uint64_t id = 0; id < writes && !deadline.passed();) {
-    const std::error_code result = left().channel->post_write(source->at(0), target->remote_region(), id);
-    if (!result) {
+    const Outcome result = left().channel->post_write(source->at(0), target->remote_region(), {.id = id});
+    if (result) {
       ++id;
     } else {
       std::this_thread::yield();
@@ -580,13 +582,13 @@ TEST_F(VerbsTest, SlicesUpToTheConfiguredNumber) {
     gather.push_back(source->at(0).part(i * 5, 5));
     scatter.push_back(target->at(0).part(i * 5, 5));
   }
-  ASSERT_FALSE(right().channel->post_recv(scatter, 1));
-  ASSERT_FALSE(left().channel->post_send(gather, 1));
+  ASSERT_TRUE(right().channel->post_recv(scatter, {.id = 1}));
+  ASSERT_TRUE(left().channel->post_send(gather, {.id = 1}));
   ASSERT_TRUE(left().next().ok());
   ASSERT_TRUE(right().next().ok());
   EXPECT_TRUE(has_pattern(target->bytes(), 3));
   gather.push_back(source->at(0).first(1));
-  EXPECT_EQ(left().channel->post_send(gather, 2), Errc::kInvalidArgument) << "one more than configured";
+  EXPECT_EQ(left().channel->post_send(gather, {.id = 2}), Errc::kInvalidArgument) << "one more than configured";
 }
 
 }  // namespace

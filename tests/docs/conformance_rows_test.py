@@ -9,7 +9,7 @@ CONTRACT = pathlib.Path(__file__).resolve().parent.parent / "contract"
 
 
 def rows(kind):
-    """The enumerators of Trait or Outcome, with that prefix: "Trait::kAcknowledges"."""
+    """The enumerators of Trait or Fault, with that prefix: "Trait::kAcknowledges"."""
     text = (CONTRACT / "device_traits.h").read_text(encoding="utf-8")
     body = re.search(rf"enum class {kind}[^{{]*\{{(.*?)\}};", text, re.S).group(1)
     return [f"{kind}::{name}" for name in re.findall(r"^\s*(k\w+),", body, re.M)]
@@ -23,7 +23,7 @@ def tests():
 
 class ConformanceRows(unittest.TestCase):
     def test_each_is_used_by_a_test(self):
-        for kind, at_least in (("Trait", 15), ("Outcome", 8)):
+        for kind, at_least in (("Trait", 15), ("Fault", 8)):
             names = rows(kind)
             self.assertGreater(len(names), at_least)
             unused = [name for name in names if not re.search(rf"\b{name}\b", tests())]

@@ -34,12 +34,9 @@ std::unique_ptr<RDMABuffer> buffer_on(RDMADevice& device) {
 }
 
 Completion next_of(EndPoint& endpoint, RDMAChannel* own = nullptr) {
-  Completion completion;
-  std::size_t count = 0;
-  const Status waited = own == nullptr ? endpoint.wait({&completion, 1}, count, soon())
-                                       : endpoint.wait(*own, {&completion, 1}, count, soon());
-  EXPECT_TRUE(waited.ok()) << waited.message();
-  return completion;
+  const auto completion = own == nullptr ? endpoint.next(soon()) : endpoint.next(*own, soon());
+  EXPECT_TRUE(completion) << completion.status().message();
+  return completion ? *completion : Completion();
 }
 
 /// A message from one to the other, and what both ends hear of it.
@@ -47,8 +44,8 @@ void expect_message(const EndPointPair& pair, const Opened& opened, bool own_que
   const auto from = buffer_on(opened.client.value()->adapter().device());
   const auto to = buffer_on(opened.server.value()->adapter().device());
   std::memcpy(from->data(), "over there", 10);
-  ASSERT_FALSE((*opened.server)->post_recv(to->at(0), 1));
-  ASSERT_FALSE((*opened.client)->post_send(from->at(0), 2));
+  ASSERT_TRUE((*opened.server)->post_recv(to->at(0), {.id = 1}));
+  ASSERT_TRUE((*opened.client)->post_send(from->at(0), {.id = 2}));
   const Completion sent = next_of(*pair.client, own_queues ? *opened.client : nullptr);
   EXPECT_TRUE(sent.ok());
   EXPECT_EQ(sent.channel, *opened.client);
@@ -162,20 +159,15 @@ TEST(EndPointChannels, StopEndsTheWaitOnOne) {
   const ChannelConfig own{.name = "own", .own_completion_queue = true};
   const Opened opened = open_both(pair, own, own);
   ASSERT_TRUE(opened.client.has_value());
-  auto waiting = std::async(std::launch::async, [&] {
-    Completion completion;
-    std::size_t count = 0;
-    return pair.client->wait(**opened.client, {&completion, 1}, count, Deadline::never()).code();
-  });
+  auto waiting =
+      std::async(std::launch::async, [&] { return pair.client->next(**opened.client, Deadline::never()).code(); });
   pair.client->stop();
   EXPECT_EQ(waiting.get(), Errc::kStopped);
 }
 
 TEST(EndPointChannels, OnlyWhatHasAQueueOfItsOwnIsWaitedForByName) {
   const EndPointPair pair;
-  Completion completion;
-  std::size_t count = 0;
-  const Status refused = pair.client->wait(*pair.client->data(), {&completion, 1}, count, tiny());
+  const auto refused = pair.client->next(*pair.client->data(), tiny());
   EXPECT_EQ(refused.code(), Errc::kWrongState);
   EXPECT_THAT(refused.error().context, HasSubstr("own_completion_queue"));
 }

@@ -29,20 +29,13 @@ std::unique_ptr<RDMABuffer> make_buffer(RDMADevice& device, RemoteAccess access 
 }
 
 Completion wait_one(EndPoint& endpoint) {
-  std::array<Completion, 1> completions;
-  std::size_t count = 0;
-  const Status waited = endpoint.wait(completions, count, soon());
-  EXPECT_TRUE(waited.ok()) << waited.message();
-  EXPECT_EQ(count, 1U);
-  return completions[0];
+  const auto completion = endpoint.next(soon());
+  EXPECT_TRUE(completion) << completion.status().message();
+  return completion ? *completion : Completion();
 }
 
 Status wait_none(EndPoint& endpoint, Deadline deadline) {
-  std::array<Completion, 4> completions;
-  std::size_t count = 99;
-  const Status waited = endpoint.wait(completions, count, deadline);
-  EXPECT_EQ(count, 0U);
-  return waited;
+  return endpoint.next(deadline).status();
 }
 
 class EachPollingMode : public ::testing::TestWithParam<PollingMode> {
@@ -128,16 +121,16 @@ TEST_P(EachPollingMode, WaitsForCompletionsOfAllChannels) {
   const auto from = make_buffer(*pair.device);
   const auto to = make_buffer(*pair.device);
   std::memcpy(from->data(), "hello", 5);
-  ASSERT_FALSE(pair.server->data()->post_recv(to->at(0), 1));
-  ASSERT_FALSE(pair.server->control()->post_recv(to->at(1), 2));
+  ASSERT_TRUE(pair.server->data()->post_recv(to->at(0), {.id = 1}));
+  ASSERT_TRUE(pair.server->control()->post_recv(to->at(1), {.id = 2}));
   auto received = std::async(std::launch::async, [&] {
     const Completion first = wait_one(*pair.server);
     const Completion second = wait_one(*pair.server);
     return first.id + second.id;
   });
-  ASSERT_FALSE(pair.client->data()->post_send(from->at(0).first(5), 3));
+  ASSERT_TRUE(pair.client->data()->post_send(from->at(0).first(5), {.id = 3}));
   EXPECT_EQ(wait_one(*pair.client).id, 3U);
-  ASSERT_FALSE(pair.client->control()->post_send(from->at(0).first(5), 4));
+  ASSERT_TRUE(pair.client->control()->post_send(from->at(0).first(5), {.id = 4}));
   EXPECT_EQ(wait_one(*pair.client).id, 4U);
   EXPECT_EQ(received.get(), 3U);
   EXPECT_EQ(as_text(to->bytes().first(5)), "hello");
@@ -207,8 +200,8 @@ TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
   const EndPointPair pair(config());
   const auto from = make_buffer(*pair.device);
   const auto to = make_buffer(*pair.device);
-  ASSERT_FALSE(pair.server->data()->post_recv(to->at(0), 1));
-  ASSERT_FALSE(pair.client->data()->post_send(from->at(0), 2));
+  ASSERT_TRUE(pair.server->data()->post_recv(to->at(0), {.id = 1}));
+  ASSERT_TRUE(pair.client->data()->post_send(from->at(0), {.id = 2}));
   EXPECT_EQ(wait_one(*pair.client).id, 2U);
   EXPECT_TRUE(pair.client->close().ok());
   EndPointPair::watch(*pair.server);
@@ -224,32 +217,35 @@ TEST(EndPoint, AFailedRequestIsACompletion) {
   const EndPointPair pair;
   const auto from = make_buffer(*pair.device);
   const auto to = make_buffer(*pair.device);  // without remote access
-  ASSERT_FALSE(pair.client->data()->post_write(from->at(0), to->remote_region(), 9));
+  ASSERT_TRUE(pair.client->data()->post_write(from->at(0), to->remote_region(), {.id = 9}));
   const Completion completion = wait_one(*pair.client);
   EXPECT_EQ(completion.id, 9U);
   EXPECT_EQ(completion.error, Errc::kRemoteAccess);
   EXPECT_TRUE(pair.client->alive());
 }
 
-TEST(EndPoint, PollDeliversToAHandler) {
-  struct Collect final : CompletionHandler {
-    void on_completion(const Completion& completion) override { ids.push_back(completion.id); }
-    std::vector<std::uint64_t> ids;
-  } collect;
+TEST(EndPoint, PollAndWaitReturnThePartThatTheyFilled) {
+  std::vector<std::uint64_t> ids;
   const EndPointPair pair;
   const auto from = make_buffer(*pair.device);
   const auto to = make_buffer(*pair.device, RemoteAccess::kWrite);
   for (std::uint64_t id = 0; id < 40; ++id) {
-    ASSERT_FALSE(pair.client->data()->post_write(from->at(0), to->remote_region(), id));
+    ASSERT_TRUE(pair.client->data()->post_write(from->at(0), to->remote_region(), {.id = id}));
   }
   const Deadline deadline = soon();
-  while (collect.ids.size() < 40 && !deadline.passed()) {
-    std::size_t count = 0;
-    ASSERT_FALSE(pair.client->poll(collect, count, 7));
-    ASSERT_LE(count, 7U);
+  std::array<Completion, 7> batch;
+  while (ids.size() < 40 && !deadline.passed()) {
+    const Polled polled = pair.client->poll(batch);
+    ASSERT_TRUE(polled);
+    for (const Completion& each : polled) ids.push_back(each.id);
+    if (ids.size() == 40) break;
+    const auto waited = pair.client->wait(std::span(batch).first(3), deadline);
+    ASSERT_TRUE(waited);
+    EXPECT_EQ(waited->data(), batch.data());
+    for (const Completion& each : *waited) ids.push_back(each.id);
   }
-  ASSERT_EQ(collect.ids.size(), 40U);
-  EXPECT_EQ(collect.ids.back(), 39U);
+  ASSERT_EQ(ids.size(), 40U);
+  EXPECT_EQ(ids.back(), 39U);
 }
 
 TEST(EndPoint, AChannelWithItsOwnQueueIsPolledByItself) {
@@ -258,15 +254,15 @@ TEST(EndPoint, AChannelWithItsOwnQueueIsPolledByItself) {
   const EndPointPair pair(config);
   const auto from = make_buffer(*pair.device);
   const auto to = make_buffer(*pair.device, RemoteAccess::kWrite);
-  ASSERT_FALSE(pair.client->data()->post_write(from->at(0), to->remote_region(), 5));
+  ASSERT_TRUE(pair.client->data()->post_write(from->at(0), to->remote_region(), {.id = 5}));
   EXPECT_EQ(wait_none(*pair.client, tiny()).code(), Errc::kTimeout);
   std::array<Completion, 4> completions;
-  std::size_t count = 0;
   const Deadline deadline = soon();
-  while (count == 0 && !deadline.passed()) ASSERT_FALSE(pair.client->data()->poll(completions, count));
-  ASSERT_EQ(count, 1U);
-  EXPECT_EQ(completions[0].id, 5U);
-  ASSERT_FALSE(pair.client->data()->post_recv(from->at(0), 6));
+  Polled polled;
+  while (polled && polled.empty() && !deadline.passed()) polled = pair.client->data()->poll(completions);
+  ASSERT_EQ(polled.size(), 1U);
+  EXPECT_EQ(polled[0].id, 5U);
+  ASSERT_TRUE(pair.client->data()->post_recv(from->at(0), {.id = 6}));
   EXPECT_TRUE(pair.client->close().ok());
   EXPECT_EQ(pair.client->data()->outstanding_recvs(), 0);
 }
@@ -275,14 +271,14 @@ TEST(EndPoint, CloseLeavesNothingOutstanding) {
   const EndPointPair pair;
   const auto buffer = make_buffer(*pair.device);
   for (std::uint64_t id = 0; id < 8; ++id) {
-    ASSERT_FALSE(pair.client->data()->post_recv(buffer->at(id), id));
-    ASSERT_FALSE(pair.client->control()->post_recv(buffer->at(id), id));
+    ASSERT_TRUE(pair.client->data()->post_recv(buffer->at(id), {.id = id}));
+    ASSERT_TRUE(pair.client->control()->post_recv(buffer->at(id), {.id = id}));
   }
   const Status closed = pair.client->close();
   EXPECT_TRUE(closed.ok()) << closed.message();
   EXPECT_EQ(pair.client->data()->outstanding_recvs(), 0);
   EXPECT_EQ(pair.client->control()->outstanding_recvs(), 0);
-  EXPECT_EQ(pair.client->data()->post_send(buffer->at(0), 1), Errc::kNotConnected);
+  EXPECT_EQ(pair.client->data()->post_send(buffer->at(0), {.id = 1}), Errc::kNotConnected);
   EXPECT_TRUE(pair.client->close().ok());
   EXPECT_EQ(pair.client->status().code(), Errc::kStopped);
 }
@@ -291,7 +287,7 @@ TEST(EndPoint, PostsFailOnceItWasStopped) {
   const EndPointPair pair;
   const auto buffer = make_buffer(*pair.device);
   pair.client->stop();
-  EXPECT_EQ(pair.client->data()->post_send(buffer->at(0), 1), Errc::kNotConnected);
+  EXPECT_EQ(pair.client->data()->post_send(buffer->at(0), {.id = 1}), Errc::kNotConnected);
   EXPECT_EQ(pair.client->send_message(as_bytes("x"), soon()).code(), Errc::kStopped);
 }
 
@@ -300,8 +296,7 @@ TEST(EndPoint, ThreadModesLeavePollingToTheSession) {
   config.thread_mode = ThreadMode::kThreadPerEndPoint;
   const EndPointPair pair(config);
   std::array<Completion, 1> completions;
-  std::size_t count = 0;
-  EXPECT_EQ(pair.client->poll(completions, count), Errc::kWrongState);
+  EXPECT_EQ(pair.client->poll(completions).outcome(), Errc::kWrongState);
   EXPECT_EQ(wait_none(*pair.client, soon()).code(), Errc::kWrongState);
 }
 

@@ -42,14 +42,12 @@ struct Intruder : ClientSession {
   bool reads(EndPoint& endpoint, RDMAChannel& channel, RemoteRegion region) {
     const auto mine = RDMABuffer::allocate(*device(), {.block_bytes = 64}).value();
     region.length = 64;
-    EXPECT_FALSE(channel.post_read(mine->at(0), region, 1));
+    EXPECT_TRUE(channel.post_read(mine->at(0), region, {.id = 1}));
     for (;;) {
-      Completion completion;
-      std::size_t count = 0;
-      const Status waited = endpoint.wait(std::span(&completion, 1), count, soon());
-      EXPECT_NE(waited.code(), Errc::kTimeout);
-      if (count == 1 && completion.operation == Operation::kRead) return completion.ok();
-      if (!waited.ok()) return false;
+      const auto completion = endpoint.next(soon());
+      EXPECT_NE(completion.code(), Errc::kTimeout);
+      if (!completion) return false;
+      if (completion->operation == Operation::kRead) return completion->ok();
     }
   }
 

@@ -56,7 +56,7 @@ class Impostor final : public ClientSession {
   Status post_connecting(EndPoint& endpoint) override {
     if (refuses) return make_error(Errc::kWrongState, "it leaves before the barrier");
     note_ = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = Link::kNoteBytes, .block_count = 1});
-    return endpoint.data()->post_recv(note_->at(0), 1) ? make_error(Errc::kWrongState, "no receive") : Status();
+    return endpoint.data()->post_recv(note_->at(0), {.id = 1});
   }
 
   /// The bytes of a client's handshake, up to where the server expects it at the barrier.
@@ -74,41 +74,37 @@ class Impostor final : public ClientSession {
     const auto buffer = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = size, .block_count = 1});
     const BufferSlice message = buffer->at(0).first(size);
     if (introduction_.terms.op == Operation::kSend) {
-      EXPECT_FALSE(endpoint.data()->post_send(message, 2));
+      EXPECT_TRUE(endpoint.data()->post_send(message, {.id = 2}));
     } else {  // the right bytes with a wrong number
       programs::fill_pattern(message.bytes(), message_seed(static_cast<int>(introduction_.rank), 0, 0));
-      EXPECT_FALSE(endpoint.data()->post_write_imm(message, *endpoint.remote_region(kTrafficRegion), 77, 2));
+      EXPECT_TRUE(
+          endpoint.data()->post_write(message, *endpoint.remote_region(kTrafficRegion), {.id = 2, .immediate = 77}));
     }
     for (bool told = false; !told;) {  // that it has arrived
-      Completion completion;
-      std::size_t count = 0;
-      ASSERT_TRUE(endpoint.wait(std::span(&completion, 1), count, Deadline::after(kLong)).ok());
-      ASSERT_TRUE(completion.ok()) << completion.status().message();
-      told = completion.operation == Operation::kRecv;
+      const auto completion = endpoint.next(Deadline::after(kLong));
+      ASSERT_TRUE(completion);
+      ASSERT_TRUE(completion->ok()) << completion->status().message();
+      told = completion->operation == Operation::kRecv;
     }
   }
   /// Whether a READ of the node's memory succeeds; the node may end the connection before that is known.
   static bool reads(EndPoint& endpoint, RemoteRegion region) {
     const auto mine = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = 64, .block_count = 1});
     region.length = 64;
-    EXPECT_FALSE(endpoint.data()->post_read(mine->at(0), region, 3));
+    EXPECT_TRUE(endpoint.data()->post_read(mine->at(0), region, {.id = 3}));
     for (;;) {
-      Completion completion;
-      std::size_t count = 0;
-      const Status waited = endpoint.wait(std::span(&completion, 1), count, Deadline::after(kLong));
-      EXPECT_NE(waited.code(), Errc::kTimeout);
-      if (count == 1 && completion.operation == Operation::kRead) return completion.ok();
-      if (!waited.ok()) return false;
+      const auto completion = endpoint.next(Deadline::after(kLong));
+      EXPECT_NE(completion.code(), Errc::kTimeout);
+      if (!completion) return false;
+      if (completion->operation == Operation::kRead) return completion->ok();
     }
   }
   /// Makes the node lose it; returns when it has.
   static void be_lost(EndPoint& endpoint) {
     const std::array<std::byte, 3> no_mail{};
     ASSERT_TRUE(endpoint.send_message(no_mail, Deadline::after(kLong)).ok());
-    Completion completion;
-    std::size_t count = 0;
     Status ended;
-    while (ended.ok()) ended = endpoint.wait(std::span(&completion, 1), count, Deadline::after(kLong));
+    while (ended.ok()) ended = endpoint.next(Deadline::after(kLong)).status();
     EXPECT_NE(ended.code(), Errc::kTimeout);
   }
 

@@ -292,7 +292,7 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneSendsNoStream) {
     connect_in_turn(sender, middle.port);
     const auto garbage = RDMABuffer::allocate(*sender->device(), {.block_bytes = bytes}).value();
     std::memset(garbage->data(), 0xa5, bytes);
-    EXPECT_FALSE(sender->endpoint->channel(kChannel)->post_send(garbage->at(0), 1));
+    EXPECT_TRUE(sender->endpoint->channel(kChannel)->post_send(garbage->at(0), {.id = 1}));
     (void)sender->endpoint->sync_with_peer(std::string("rdmacomm.stream.") + kChannel, soon());
     while (sender->endpoint->receive_message(soon())) {  // until the receiver ends the connection
     }

@@ -74,7 +74,7 @@ class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, Pollin
     const int before = client.record.count("write 1");
     for (std::uint64_t number = 1; number <= count; ++number) {
       std::memcpy(buffer->data(), &number, sizeof(number));
-      ASSERT_FALSE(endpoint.data()->post_write(buffer->at(0).first(sizeof(number)), target, 1));
+      ASSERT_TRUE(endpoint.data()->post_write(buffer->at(0).first(sizeof(number)), target, {.id = 1}));
       if (served()) {
         ASSERT_TRUE(client.record.wait_for("write 1", before + static_cast<int>(number)));
       } else {

@@ -66,7 +66,7 @@ struct TwoClients {
     std::memcpy(words->data(), "owned", 5);
   }
   Completion write(EndPoint& by, const RemoteRegion& to) const {
-    EXPECT_FALSE(by.data()->post_write(words->at(0).first(5), to, 1));
+    EXPECT_TRUE(by.data()->post_write(words->at(0).first(5), to, {.id = 1}));
     return wait_one(by);
   }
 
@@ -90,7 +90,8 @@ TEST(ProtectionDomain, AClientReachesItsOwnMemoryAndNobodyElses) {
 
 TEST(ProtectionDomain, AClientCannotReadAnothersMemoryEither) {
   TwoClients clients(true);
-  ASSERT_FALSE(clients.second->data()->post_read(clients.words->at(1), *clients.first->remote_region(kInbox), 1));
+  ASSERT_TRUE(
+      clients.second->data()->post_read(clients.words->at(1), *clients.first->remote_region(kInbox), {.id = 1}));
   EXPECT_EQ(wait_one(*clients.second).error, Errc::kRemoteAccess);
 }
 
@@ -117,16 +118,16 @@ TEST(ProtectionDomain, BuffersOfTheEndpointAreInItsDomain) {
   ASSERT_TRUE(at_client && at_server);
   EXPECT_EQ((*at_server)->domain(), domain);
   const auto receiving = make_buffer(*client->device());
-  ASSERT_FALSE((*at_client)->data()->post_recv(receiving->at(0), 1));
+  ASSERT_TRUE((*at_client)->data()->post_recv(receiving->at(0), {.id = 1}));
   const auto pool = BufferPool::create(domain, {.total_bytes = 1 << 16, .largest_block = 1 << 16});
   ASSERT_TRUE(pool) << pool.status().message();
-  BufferLease lease;
-  ASSERT_FALSE((*pool)->take(64, lease));
-  ASSERT_FALSE((*at_server)->data()->post_send(lease.slice(), 2));
+  const auto lease = (*pool)->take(64);
+  ASSERT_TRUE(lease);
+  ASSERT_TRUE((*at_server)->data()->post_send(lease->slice(), {.id = 2}));
   EXPECT_TRUE(wait_one(**at_server).ok());
   EXPECT_TRUE(wait_one(**at_client).ok());
   const auto elsewhere = make_buffer(*server->device());
-  ASSERT_FALSE((*at_server)->data()->post_send(elsewhere->at(0), 3));
+  ASSERT_TRUE((*at_server)->data()->post_send(elsewhere->at(0), {.id = 3}));
   EXPECT_EQ(wait_one(**at_server).error, Errc::kLocalProtection);
   EXPECT_TRUE((*at_server)->close().ok());
 }

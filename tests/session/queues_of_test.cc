@@ -57,9 +57,7 @@ class QueuesOf : public ::testing::Test {
   }
   /// Where nobody looks at what arrives.
   Status post_receive(EndPoint& endpoint) {
-    if (const auto failed = endpoint.data()->post_recv(other_buffer(endpoint).at(0), 7))
-      return make_error(failed, "post");
-    return {};
+    return endpoint.data()->post_recv(other_buffer(endpoint).at(0), {.id = 7});
   }
   const RDMABuffer& other_buffer(EndPoint& endpoint) {
     if (&endpoint.device() == device_.get()) return *buffer_;
@@ -96,10 +94,10 @@ TEST_F(QueuesOf, PutsEndPointsOfBothOnOneQueueAndCallsTheHooksOfEach) {
   ASSERT_TRUE(of_guest && to_host);
   ASSERT_EQ(host_->endpoints().size(), 1U);
   EXPECT_EQ(of_guest->group(), host_->endpoints().front()->group());
-  ASSERT_FALSE(of_guest->data()->post_send(buffer_->at(1), 1));
+  ASSERT_TRUE(of_guest->data()->post_send(buffer_->at(1), {.id = 1}));
   EXPECT_TRUE(guest_->record.wait_for("send 1"));
   const auto letter = make_buffer(to_host->device());
-  ASSERT_FALSE(to_host->data()->post_send(letter->at(0), 2));
+  ASSERT_TRUE(to_host->data()->post_send(letter->at(0), {.id = 2}));
   EXPECT_TRUE(host_->record.wait_for("recv 7"));
   EXPECT_EQ(guest_->record.count("recv 7"), 0);
   EXPECT_EQ(host_->record.count("send 1"), 0);
@@ -113,7 +111,7 @@ TEST_F(QueuesOf, AGuestThatStopsLeavesItsHostAlone) {
   guest_->stop();
   EXPECT_EQ(guest_->record.count("disconnected ok"), 1);  // its last hook was before the end of stop()
   const auto letter = make_buffer(to_host->device());
-  ASSERT_FALSE(to_host->data()->post_send(letter->at(0), 2));
+  ASSERT_TRUE(to_host->data()->post_send(letter->at(0), {.id = 2}));
   EXPECT_TRUE(host_->record.wait_for("recv 7"));
   EXPECT_TRUE(to_host->close().ok());
 }
@@ -131,13 +129,13 @@ TEST_F(QueuesOf, AHostThatStopsFirstEndsWhatIsOnItsQueues) {
 
 TEST_F(QueuesOf, AGuestMayStopItselfInAHook) {
   other_->received = [this](EndPoint& endpoint, const Completion&) {
-    EXPECT_FALSE(endpoint.data()->post_send(other_buffer(endpoint).at(0), 1));  // an answer
+    EXPECT_TRUE(endpoint.data()->post_send(other_buffer(endpoint).at(0), {.id = 1}));  // an answer
   };
   guest_->connecting = [this](EndPoint& endpoint) { return post_receive(endpoint); };
   guest_->received = [this](EndPoint&, const Completion&) { guest_->stop(); };
   const auto of_guest = connect(*guest_);
   ASSERT_TRUE(of_guest);
-  ASSERT_FALSE(of_guest->data()->post_send(buffer_->at(1), 1));
+  ASSERT_TRUE(of_guest->data()->post_send(buffer_->at(1), {.id = 1}));
   EXPECT_TRUE(guest_->record.wait_for("disconnected ok"));
   guest_->stop();
 }
@@ -151,7 +149,7 @@ TEST_F(QueuesOf, ManyGuestsComeAndGo) {
     for (auto& guest : guests) {
       connected.push_back(std::async(std::launch::async, [&guest] {
         const auto endpoint = guest->connect();
-        return endpoint && !(*endpoint)->data()->post_send({}, 3);
+        return endpoint && (*endpoint)->data()->post_send({}, {.id = 3});
       }));
     }
     for (auto& each : connected) EXPECT_TRUE(each.get());

@@ -75,8 +75,8 @@ class Channels : public ::testing::TestWithParam<std::tuple<ThreadMode, PollingM
     const auto from = make_buffer(here->adapter().device());
     const auto to = make_buffer(there->adapter().device());
     std::memcpy(from->data(), &id, sizeof(id));
-    ASSERT_FALSE(there->post_recv(to->at(0), id));
-    ASSERT_FALSE(here->post_send(from->at(0), id));
+    ASSERT_TRUE(there->post_recv(to->at(0), {.id = id}));
+    ASSERT_TRUE(here->post_send(from->at(0), {.id = id}));
     hear(*near_, *here, "send " + std::to_string(id), *client_);
     hear(*far_, *there, "recv " + std::to_string(id), *server_);
     EXPECT_EQ(std::memcmp(to->data(), &id, sizeof(id)), 0);
@@ -87,14 +87,11 @@ class Channels : public ::testing::TestWithParam<std::tuple<ThreadMode, PollingM
       EXPECT_TRUE(session.record.wait_for(line)) << line;
       return;
     }
-    Completion completion;
-    std::size_t count = 0;
     const bool own = &channel.adapter().send_cq() != &endpoint.group()->queue();
-    const Status waited =
-        own ? endpoint.wait(channel, {&completion, 1}, count, soon()) : endpoint.wait({&completion, 1}, count, soon());
-    EXPECT_TRUE(waited.ok()) << waited.message();
-    EXPECT_TRUE(completion.ok());
-    EXPECT_EQ(completion.channel, &channel);
+    const auto completion = own ? endpoint.next(channel, soon()) : endpoint.next(soon());
+    ASSERT_TRUE(completion) << completion.status().message();
+    EXPECT_TRUE(completion->ok());
+    EXPECT_EQ(completion->channel, &channel);
   }
   void open_both(const ChannelConfig& here, const ChannelConfig& there) {
     auto other = std::async(std::launch::async, [&] { return far_->open_channel(there, soon()).status(); });
@@ -146,7 +143,7 @@ TEST_P(Channels, StopIsPromptWithAnyNumberOfThem) {
   start();
   open_both({.name = "bulk"}, {.name = "bulk"});
   const auto left = make_buffer(far_->device());
-  ASSERT_FALSE(far_->channel("bulk")->post_recv(left->at(0), 31));
+  ASSERT_TRUE(far_->channel("bulk")->post_recv(left->at(0), {.id = 31}));
   server_->stop();
   client_->stop();
   EXPECT_TRUE(server_->record.wait_for("disconnected ok"));
@@ -173,7 +170,7 @@ TEST(PerChannel, EachChannelHasAThread) {
   };
   server->connecting = [&](EndPoint& endpoint) {
     memory = make_buffer(endpoint.device());
-    for (RDMAChannel* each : endpoint.channels()) EXPECT_FALSE(each->post_recv(memory->at(0), 1));
+    for (RDMAChannel* each : endpoint.channels()) EXPECT_TRUE(each->post_recv(memory->at(0), {.id = 1}));
     return Status();
   };
   server->received = [&](EndPoint&, const Completion& completion) {
@@ -184,7 +181,7 @@ TEST(PerChannel, EachChannelHasAThread) {
   const auto client = make_client(*server);
   const auto endpoint = client->connect().value();
   const auto from = make_buffer(endpoint->device());
-  for (RDMAChannel* each : endpoint->channels()) ASSERT_FALSE(each->post_send(from->at(0), 1));
+  for (RDMAChannel* each : endpoint->channels()) ASSERT_TRUE(each->post_send(from->at(0), {.id = 1}));
   ASSERT_TRUE(server->record.wait_for("recv 1", 2));
   const auto lines = server->record.lines();
   EXPECT_LT(std::ranges::find(lines, "established"), std::ranges::find(lines, "recv 1"));

@@ -194,7 +194,7 @@ TEST_P(SessionDeviceTest, APeerThatBreaksARuleEndsTheEndpointAndHoldsUpNothing) 
     const auto remote = make_buffer(there->device(), RemoteAccess::kWrite);
     RemoteRegion wrong = remote->remote_region();
     wrong.rkey ^= 0xff00;
-    ASSERT_FALSE(endpoint->data()->post_write(local->at(0), wrong, 1));
+    ASSERT_TRUE(endpoint->data()->post_write(local->at(0), wrong, {.id = 1}));
     EXPECT_EQ(wait_one(*endpoint).error, Errc::kRemoteAccess);
     if (i % 2 == 0) {
       EXPECT_TRUE(there->close().ok());

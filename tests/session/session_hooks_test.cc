@@ -142,8 +142,7 @@ struct ReceivingServer {
         const std::lock_guard lock(mutex);
         if (!buffer) buffer = make_buffer(endpoint.device());
       }
-      const std::error_code failed = endpoint.data()->post_recv(buffer->at(0), 1);
-      return failed ? Status(make_error(failed, "post_recv")) : Status();
+      return Status(endpoint.data()->post_recv(buffer->at(0), {.id = 1}));
     };
   }
   void send_one(TestClient& client, EndPoint& endpoint) {
@@ -151,7 +150,7 @@ struct ReceivingServer {
       client_device = client.device();
       client_buffer = make_buffer(*client_device);
     }
-    EXPECT_FALSE(endpoint.data()->post_send(client_buffer->at(1), 1));
+    EXPECT_TRUE(endpoint.data()->post_send(client_buffer->at(1), {.id = 1}));
   }
 
   SessionPtr<TestServer> server = make_server();

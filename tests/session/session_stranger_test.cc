@@ -176,10 +176,8 @@ TEST(PeerProcessBody, DISABLED_ConnectsAndWaits) {
   ClientSession client(local_options(static_cast<std::uint16_t>(std::atoi(port))));
   const auto endpoint = client.connect();
   ASSERT_TRUE(endpoint) << endpoint.status().message();
-  Completion completion;
-  std::size_t count = 0;
   // Until it is killed, or the test that started it ends.
-  EXPECT_EQ((*endpoint)->wait(std::span(&completion, 1), count, Deadline::never()).code(), Errc::kPeerLost);
+  EXPECT_EQ((*endpoint)->next(Deadline::never()).code(), Errc::kPeerLost);
 }
 
 TEST(SessionPeerDeath, AKilledClientEndsTheServersWaitWithItsName) {
@@ -188,11 +186,7 @@ TEST(SessionPeerDeath, AKilledClientEndsTheServersWaitWithItsName) {
   PeerProcess peer(server->port());
   const auto endpoint = server->wait_for_endpoint(soon());
   ASSERT_TRUE(endpoint) << endpoint.status().message();
-  auto waiter = std::async(std::launch::async, [&] {
-    Completion completion;
-    std::size_t count = 0;
-    return (*endpoint)->wait(std::span(&completion, 1), count, soon());
-  });
+  auto waiter = std::async(std::launch::async, [&] { return (*endpoint)->next(soon()).status(); });
   peer.kill();
   const Status waited = waiter.get();
   EXPECT_EQ(waited.code(), Errc::kPeerLost);
@@ -211,9 +205,7 @@ TEST(SessionPeerDeath, AStoppedClientIsLostAfterTheTimeGiven) {
   const auto endpoint = server->wait_for_endpoint(soon());
   ASSERT_TRUE(endpoint) << endpoint.status().message();
   peer.freeze();
-  Completion completion;
-  std::size_t count = 0;
-  const Status waited = (*endpoint)->wait(std::span(&completion, 1), count, soon());
+  const Status waited = (*endpoint)->next(soon()).status();
   EXPECT_EQ(waited.code(), Errc::kPeerLost);
   EXPECT_THAT(waited.message(), ::testing::HasSubstr("pid "));
   EXPECT_THAT(waited.message(), ::testing::HasSubstr("has been silent for"));

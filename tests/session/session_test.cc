@@ -78,15 +78,13 @@ TEST(Session, ReceivesPostedWhileConnectingAreThereForTheFirstSend) {
   std::unique_ptr<RDMABuffer> to;
   pair.server->connecting = [&](EndPoint& endpoint) -> Status {
     to = make_buffer(endpoint.device());
-    const std::error_code posted = endpoint.data()->post_recv(to->at(0), 1);
-    if (posted) return make_error(posted, "cannot post");
-    return {};
+    return endpoint.data()->post_recv(to->at(0), {.id = 1});
   };
   const auto at_client = pair.connect();
   ASSERT_TRUE(at_client);
   const auto from = make_buffer(at_client->device());
   std::memcpy(from->data(), "hello", 5);
-  ASSERT_FALSE(at_client->data()->post_send(from->at(0).first(5), 2));
+  ASSERT_TRUE(at_client->data()->post_send(from->at(0).first(5), {.id = 2}));
   EXPECT_EQ(wait_one(*at_client).id, 2U);
   const auto at_server = pair.accept();
   const Completion received = wait_one(*at_server);
@@ -320,11 +318,7 @@ TEST(SessionStop, EndsWaitsOfTheApplicationAndTellsThePeer) {
   SessionPair pair;
   const auto at_client = pair.connect();
   const auto at_server = pair.accept();
-  auto waiter = std::async(std::launch::async, [&] {
-    Completion completion;
-    std::size_t count = 0;
-    return at_server->wait(std::span(&completion, 1), count, Deadline::never()).code();
-  });
+  auto waiter = std::async(std::launch::async, [&] { return at_server->next(Deadline::never()).code(); });
   pair.server->stop();
   EXPECT_EQ(waiter.get(), Errc::kStopped);
   EXPECT_EQ(pair.server->record.count("disconnected ok"), 1);
@@ -459,7 +453,7 @@ TEST(SessionStop, EndpointsMayOutliveTheirSession) {
     SessionPair pair;
     kept = pair.connect();
     const auto buffer = make_buffer(kept->device());
-    ASSERT_FALSE(kept->data()->post_recv(buffer->at(0), 1));
+    ASSERT_TRUE(kept->data()->post_recv(buffer->at(0), {.id = 1}));
     pair.client.reset();
     EXPECT_FALSE(kept->alive());
     EXPECT_TRUE(kept->close().ok());

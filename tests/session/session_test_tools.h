@@ -144,11 +144,9 @@ inline std::unique_ptr<RDMABuffer> make_buffer(RDMADevice& device, RemoteAccess 
 }
 
 inline Completion wait_one(EndPoint& endpoint) {
-  Completion completion;
-  std::size_t count = 0;
-  const Status waited = endpoint.wait(std::span(&completion, 1), count, soon());
-  EXPECT_TRUE(waited.ok()) << waited.message();
-  return completion;
+  const auto completion = endpoint.next(soon());
+  EXPECT_TRUE(completion) << completion.status().message();
+  return completion ? *completion : Completion();
 }
 
 inline std::size_t entries_of(const char* directory) {

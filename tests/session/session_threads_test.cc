@@ -49,7 +49,7 @@ class ServedSession : public ::testing::TestWithParam<std::tuple<ThreadMode, Pol
             make_buffer(endpoint.device(), RemoteAccess::kRead | RemoteAccess::kWrite | RemoteAccess::kAtomic);
     }
     for (std::uint64_t id = 0; id < 4; ++id) {
-      if (const auto failed = endpoint.data()->post_recv(server_buffer_->at(id), id)) return make_error(failed, "post");
+      if (Outcome posted = endpoint.data()->post_recv(server_buffer_->at(id), {.id = id}); !posted) return posted;
     }
     return {};
   }
@@ -81,11 +81,11 @@ TEST_P(ServedSession, EachOperationCallsItsHook) {
   const auto local = make_buffer(endpoint->device());
   const RemoteRegion remote = server_buffer_->remote_region();
   RDMAChannel& data = *endpoint->data();
-  ASSERT_FALSE(data.post_send(local->at(0), 1));
-  ASSERT_FALSE(data.post_write(local->at(0), remote, 2));
-  ASSERT_FALSE(data.post_write_imm(local->at(0), remote, 77, 3));
-  ASSERT_FALSE(data.post_read(local->at(1), remote, 4));
-  ASSERT_FALSE(data.fetch_add(local->at(2).first(8), remote, 1, 5));
+  ASSERT_TRUE(data.post_send(local->at(0), {.id = 1}));
+  ASSERT_TRUE(data.post_write(local->at(0), remote, {.id = 2}));
+  ASSERT_TRUE(data.post_write(local->at(0), remote, {.id = 3, .immediate = 77}));
+  ASSERT_TRUE(data.post_read(local->at(1), remote, {.id = 4}));
+  ASSERT_TRUE(data.post_fetch_add(local->at(2).first(8), remote, {.addend = 1}, {.id = 5}));
   for (const char* line : {"send 1", "write 2", "write 3", "read 4", "atomic 5"}) {
     EXPECT_TRUE(client_->record.wait_for(line)) << line;
   }
@@ -93,7 +93,7 @@ TEST_P(ServedSession, EachOperationCallsItsHook) {
   EXPECT_TRUE(server_->record.wait_for("recv_imm 1"));
   RemoteRegion wrong = remote;
   wrong.rkey ^= 0xff00;
-  ASSERT_FALSE(data.post_write(local->at(0), wrong, 6));
+  ASSERT_TRUE(data.post_write(local->at(0), wrong, {.id = 6}));
   EXPECT_TRUE(client_->record.wait_for("failed remote access error"));
   client_->stop();
 }
@@ -112,17 +112,16 @@ TEST_P(ServedSession, ReceivesThatAreLeftComeBackFlushedBeforeTheEnd) {
 TEST_P(ServedSession, HooksMayEchoAndClose) {
   std::unique_ptr<RDMABuffer> echo;
   server_->received = [&](EndPoint& endpoint, const Completion& completion) {
-    EXPECT_FALSE(endpoint.data()->post_send(server_buffer_->at(completion.id), 100));
+    EXPECT_TRUE(endpoint.data()->post_send(server_buffer_->at(completion.id), {.id = 100}));
   };
   client_->connecting = [&](EndPoint& endpoint) -> Status {
     echo = make_buffer(endpoint.device());
-    const auto failed = endpoint.data()->post_recv(echo->at(7), 200);
-    return failed ? Status(make_error(failed, "post")) : Status();
+    return endpoint.data()->post_recv(echo->at(7), {.id = 200});
   };
   client_->received = [](EndPoint& endpoint, const Completion&) { EXPECT_TRUE(endpoint.close().ok()); };
   client_->established = [&](EndPoint& endpoint) {
     std::memcpy(echo->data(), "ping", 4);
-    EXPECT_FALSE(endpoint.data()->post_send(echo->at(0), 1));
+    EXPECT_TRUE(endpoint.data()->post_send(echo->at(0), {.id = 1}));
   };
   ASSERT_NE(connect(), nullptr);
   ASSERT_TRUE(client_->record.wait_for("disconnected ok"));
@@ -135,7 +134,7 @@ TEST_P(ServedSession, StopFromACompletionHook) {
   const auto endpoint = connect();
   ASSERT_TRUE(endpoint);
   const auto local = make_buffer(endpoint->device());
-  ASSERT_FALSE(endpoint->data()->post_send(local->at(0), 1));
+  ASSERT_TRUE(endpoint->data()->post_send(local->at(0), {.id = 1}));
   ASSERT_TRUE(server_->record.wait_for("disconnected ok"));
   server_->stop();
   EXPECT_TRUE(server_->endpoints().empty());
@@ -151,7 +150,7 @@ TEST_P(ServedSession, ManyEndpointsComeAndGo) {
     }
     for (const auto& endpoint : endpoints) {
       const auto local = make_buffer(endpoint->device());
-      ASSERT_FALSE(endpoint->data()->post_send(local->at(0), 9));
+      ASSERT_TRUE(endpoint->data()->post_send(local->at(0), {.id = 9}));
       ASSERT_TRUE(endpoint->close().ok());
     }
   }
@@ -213,7 +212,7 @@ class BusyQueue : public ::testing::TestWithParam<PollingMode> {
     using TestClient::TestClient;
     void on_write_done(EndPoint& endpoint, const Completion& completion) override {
       done.fetch_add(1);
-      if (completion.id == kBusy && endpoint.alive()) (void)endpoint.data()->post_write({}, {}, kBusy);
+      if (completion.id == kBusy && endpoint.alive()) (void)endpoint.data()->post_write({}, {}, {.id = kBusy});
     }
     std::atomic<int> done{0};
   };
@@ -246,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, BusyQueue, every_polling_mode());
 TEST_P(BusyQueue, ComingsAndGoingsOfOthersAreToldAllTheSame) {
   const auto [busy, at_server] = connect();
   ASSERT_TRUE(busy && at_server);
-  ASSERT_FALSE(busy->data()->post_write({}, {}, kBusy));
+  ASSERT_TRUE(busy->data()->post_write({}, {}, {.id = kBusy}));
   const auto [passing, passing_at_server] = connect();
   ASSERT_TRUE(passing && passing_at_server);
   EXPECT_TRUE(client_->record.wait_for("established", 2));
@@ -399,10 +398,11 @@ TEST_F(Sharding, AQueueGrowsWithItsEndPoints) {
   // All five as full as they may be, at once: 1000 receives of each.
   const auto buffer = make_buffer(there.front()->device());
   for (const auto& endpoint : there) {
-    for (int i = 0; i < 1000; ++i) ASSERT_FALSE(endpoint->data()->post_recv(buffer->at(0), 1));
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(endpoint->data()->post_recv(buffer->at(0), {.id = 1}));
   }
   for (const auto& endpoint : endpoints_) {
-    for (int i = 0; i < 1000; ++i) ASSERT_FALSE(endpoint->data()->post_send({}, 2, PostFlags::kUnsignaled));
+    for (int i = 0; i < 1000; ++i)
+      ASSERT_TRUE(endpoint->data()->post_send({}, {.id = 2, .flags = PostFlags::kUnsignaled}));
   }
   EXPECT_TRUE(server_->record.wait_for("recv 1", 5000));
   server_->stop();

@@ -43,8 +43,8 @@ TEST(StandardStreamsBody, DISABLED_ConnectsWithoutThem) {
   RDMACOMM_LOG(ERROR) << std::string(8192, 'x');  // into the control segment, if that had number 2
   const auto buffer = make_buffer((*at_client)->device());
   const auto receiving = make_buffer((*at_server)->device());
-  ASSERT_FALSE((*at_server)->data()->post_recv(receiving->at(0), 1));
-  ASSERT_FALSE((*at_client)->data()->post_send(buffer->at(0), 2));
+  ASSERT_TRUE((*at_server)->data()->post_recv(receiving->at(0), {.id = 1}));
+  ASSERT_TRUE((*at_client)->data()->post_send(buffer->at(0), {.id = 2}));
   const Completion sent = wait_one(**at_client);
   EXPECT_TRUE(sent.ok()) << sent.status().message();
   EXPECT_TRUE(wait_one(**at_server).ok());

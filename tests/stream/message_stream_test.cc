@@ -172,10 +172,10 @@ TEST(MessageStreamTest, LentMemoryAndLeasesAreSentWithoutACopy) {
   expect_ok(pair.client->commit(100));
   ASSERT_TRUE(pair.client->lend(soon()).has_value());
   expect_ok(pair.client->commit(0));
-  BufferLease lease;
-  ASSERT_FALSE(pair.client_pool->take(500, lease));
-  std::ranges::copy(pattern(500, 3), lease.data());
-  expect_ok(pair.client->send(std::move(lease), soon()));
+  auto lease = pair.client_pool->take(500);
+  ASSERT_TRUE(lease);
+  std::ranges::copy(pattern(500, 3), lease->data());
+  expect_ok(pair.client->send(*std::move(lease), soon()));
   EXPECT_EQ(receive(*pair.server).value(), pattern(100));
   EXPECT_EQ(receive(*pair.server).value().size(), 0U);
   EXPECT_EQ(receive(*pair.server).value(), pattern(500, 3));

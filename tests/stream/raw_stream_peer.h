@@ -26,7 +26,7 @@ class RawStreamPeer {
                                                          .block_count = kSlots + 1,
                                                          .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite})
                   .value();
-    for (std::uint64_t i = 0; i < kReceives; ++i) EXPECT_FALSE(channel_.post_recv(memory_->at(i), i));
+    for (std::uint64_t i = 0; i < kReceives; ++i) EXPECT_TRUE(channel_.post_recv(memory_->at(i), {.id = i}));
     const Status met = endpoint_->sync_with_peer("rdmacomm.stream." + name, soon());
     EXPECT_TRUE(met.ok()) << met.message();
   }
@@ -36,12 +36,12 @@ class RawStreamPeer {
 
   /// Any bytes as a segment. Returns what became of it.
   Completion send(std::span<const std::byte> bytes) {
-    EXPECT_FALSE(channel_.post_send(filled(bytes), kSent));
+    EXPECT_TRUE(channel_.post_send(filled(bytes), {.id = kSent}));
     return sent();
   }
   /// With any immediate data.
   Completion send_imm(std::uint32_t immediate, std::span<const std::byte> bytes) {
-    EXPECT_FALSE(channel_.post_send_imm(filled(bytes), immediate, kSent));
+    EXPECT_TRUE(channel_.post_send(filled(bytes), {.id = kSent, .immediate = immediate}));
     return sent();
   }
   Completion send_data(std::span<const std::byte> bytes, std::uint32_t credit = 0) {
@@ -115,12 +115,9 @@ class RawStreamPeer {
     }
   }
   Completion take() {
-    Completion completion;
-    std::size_t count = 0;
-    const Status waited = endpoint_->wait(channel_, {&completion, 1}, count, soon());
-    EXPECT_TRUE(waited.ok()) << waited.message();
-    if (count == 0) completion.error = Errc::kTimeout;
-    return completion;
+    const auto completion = endpoint_->next(channel_, soon());
+    EXPECT_TRUE(completion) << completion.status().message();
+    return completion ? *completion : Completion{.error = Errc::kTimeout};
   }
 
   const std::shared_ptr<EndPoint> endpoint_;

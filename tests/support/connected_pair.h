@@ -42,10 +42,9 @@ struct ChannelEnd {
   [[nodiscard]] Completion next(Deadline deadline = Deadline::after(std::chrono::seconds(10))) const {
     for (;;) {
       Completion completion;
-      std::size_t count = 0;
-      const std::error_code failed = channel->poll({&completion, 1}, count);
-      EXPECT_FALSE(failed) << failed.message();
-      if (count == 1) return completion;
+      const Polled polled = channel->poll({&completion, 1});
+      EXPECT_TRUE(polled) << polled.outcome().message();
+      if (!polled.empty()) return completion;
       if (deadline.passed()) {
         completion.error = Errc::kTimeout;
         return completion;
@@ -56,9 +55,9 @@ struct ChannelEnd {
   /// Whether no completion is there now.
   [[nodiscard]] bool quiet() const {
     Completion completion;
-    std::size_t count = 0;
-    EXPECT_FALSE(channel->poll({&completion, 1}, count));
-    return count == 0;
+    const Polled polled = channel->poll({&completion, 1});
+    EXPECT_TRUE(polled);
+    return polled.empty();
   }
 };
 

@@ -21,31 +21,33 @@ void Delivery::forget(const EndPoint& endpoint) {
   inboxes_.erase(&endpoint);
 }
 
-void Delivery::take(Inbox& inbox, std::span<Completion> out, std::size_t& count) {
-  count = std::min(out.size(), inbox.completions.size());
+std::span<Completion> Delivery::take(Inbox& inbox, std::span<Completion> out) {
+  const std::size_t count = std::min(out.size(), inbox.completions.size());
   const auto end = inbox.completions.begin() + static_cast<std::ptrdiff_t>(count);
   std::copy(inbox.completions.begin(), end, out.begin());
   inbox.completions.erase(inbox.completions.begin(), end);
+  return out.first(count);
 }
 
-std::error_code Delivery::poll(EndPoint& endpoint, std::span<Completion> out, std::size_t& count) {
-  if (!served(endpoint)) return endpoint.poll(out, count);
+Polled Delivery::poll(EndPoint& endpoint, std::span<Completion> out) {
+  if (!served(endpoint)) return endpoint.poll(out);
   const std::lock_guard lock(mutex_);
-  take(inboxes_[&endpoint], out, count);
-  return {};
+  const std::span<Completion> taken = take(inboxes_[&endpoint], out);
+  return {taken.data(), taken.size()};
 }
 
-Status Delivery::wait(EndPoint& endpoint, std::span<Completion> out, std::size_t& count, Deadline deadline) {
-  if (!served(endpoint)) return endpoint.wait(out, count, deadline);
+Result<std::span<Completion>> Delivery::wait(EndPoint& endpoint, std::span<Completion> out, Deadline deadline) {
+  if (!served(endpoint)) return endpoint.wait(out, deadline);
   std::unique_lock lock(mutex_);
   Inbox& inbox = inboxes_[&endpoint];
   const auto over = [&] { return !inbox.completions.empty() || inbox.ended; };
-  count = 0;
   if (!changed_.wait_until(lock, deadline.time_point(), over)) {
     return make_error(Errc::kTimeout, "no completion in time on the endpoint to " + endpoint.peer());
   }
-  take(inbox, out, count);
-  return count > 0 ? Status() : endpoint.status();
+  const std::span<Completion> taken = take(inbox, out);
+  if (!taken.empty()) return taken;
+  if (const Status end = endpoint.status(); !end) return end.error();
+  return make_error(Errc::kPeerLost, "the endpoint to " + endpoint.peer() + " has ended");
 }
 
 }  // namespace rdmacomm::programs

@@ -27,8 +27,8 @@ class Delivery {
   void forget(const EndPoint& endpoint);
 
   /// As EndPoint::poll() and wait(), in every ThreadMode.
-  [[nodiscard]] std::error_code poll(EndPoint& endpoint, std::span<Completion> out, std::size_t& count);
-  [[nodiscard]] Status wait(EndPoint& endpoint, std::span<Completion> out, std::size_t& count, Deadline deadline);
+  [[nodiscard]] Polled poll(EndPoint& endpoint, std::span<Completion> out);
+  [[nodiscard]] Result<std::span<Completion>> wait(EndPoint& endpoint, std::span<Completion> out, Deadline deadline);
 
  private:
   struct Inbox {
@@ -39,7 +39,7 @@ class Delivery {
   [[nodiscard]] static bool served(const EndPoint& endpoint) noexcept {
     return endpoint.config().thread_mode != ThreadMode::kApplication;
   }
-  static void take(Inbox& inbox, std::span<Completion> out, std::size_t& count);
+  static std::span<Completion> take(Inbox& inbox, std::span<Completion> out);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -13,6 +13,11 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// So that a wait may be given a time: `wait(5s)`. A loop makes one Deadline before it starts, or each round waits anew.
+  template <typename Rep, typename Period>
+  Deadline(std::chrono::duration<Rep, Period> from_now)  // NOLINT(google-explicit-constructor): see above
+      : Deadline(in(from_now)) {}
+
   /// `from_now` later than now. Negative counts as zero: passed at once. Beyond what the clock can count: never.
   [[nodiscard]] static Deadline after(Clock::duration from_now) {
     const auto now = Clock::now();
@@ -42,6 +47,14 @@ class Deadline {
 
  private:
   explicit Deadline(Clock::time_point point) : point_(point) {}
+  /// Times that the clock's own unit cannot express are cut off at both ends.
+  template <typename Duration>
+  [[nodiscard]] static Deadline in(Duration from_now) {
+    if (from_now <= Duration::zero()) return after(Clock::duration::zero());
+    if (from_now >= std::chrono::duration_cast<Duration>(Clock::duration::max())) return never();
+    return after(std::chrono::ceil<Clock::duration>(from_now));
+  }
+
   Clock::time_point point_;
 };
 

@@ -1,7 +1,8 @@
-// result.h - Status and Result<T>: how the cold path says what went wrong.
-// Layer: base.   The hot path returns a bare std::error_code instead.
+// result.h - how calls say what went wrong: Outcome on the hot path, Status and Result<T> everywhere else.
+// Layer: base.   For all three, `true` and ok() mean success.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -37,12 +38,46 @@ namespace detail {
 [[noreturn]] void die_of_misuse(const char* what, const Error* failure) noexcept;
 }  // namespace detail
 
+/// Success, or a code without words: what a call returns that is made for each message. A value of 8 bytes, made and copied without a
+/// call. It becomes a Status where one is returned or wanted.
+class [[nodiscard]] Outcome {
+ public:
+  constexpr Outcome() noexcept = default;  ///< success
+  constexpr Outcome(Errc code) noexcept
+      : Outcome(Kind::kErrc, static_cast<int>(code)) {}  // NOLINT(google-explicit-constructor)
+  /// A failure of the operating system. number: an errno, not 0.
+  [[nodiscard]] static constexpr Outcome of_system(int number) noexcept { return {Kind::kSystem, number}; }
+
+  [[nodiscard]] constexpr bool ok() const noexcept { return number_ == 0; }
+  constexpr explicit operator bool() const noexcept { return ok(); }
+  /// The failure's code, or a false std::error_code.
+  [[nodiscard]] std::error_code code() const noexcept {
+    if (ok()) return {};
+    return {number_, kind_ == Kind::kErrc ? errc_category() : std::generic_category()};
+  }
+  /// The code's sentence, or "ok".
+  [[nodiscard]] std::string message() const { return ok() ? "ok" : code().message(); }
+
+  friend constexpr bool operator==(Outcome, Outcome) noexcept = default;
+  friend bool operator==(Outcome outcome, std::errc condition) noexcept { return outcome.code() == condition; }
+
+ private:
+  enum class Kind : std::int32_t { kErrc, kSystem };
+  constexpr Outcome(Kind kind, int number) noexcept : number_(number), kind_(kind) {}
+
+  std::int32_t number_ = 0;
+  Kind kind_ = Kind::kErrc;
+};
+
 /// Success, or an Error. A value; [[nodiscard]], so that no failure is dropped by accident.
 class [[nodiscard]] Status {
  public:
   // Not defaulted: `return {};` would then clear the Error's place, too, and waiting returns one for each message.
   Status() noexcept {}                               // NOLINT(modernize-use-equals-default)
   Status(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor): reads as `return error;`
+  Status(Outcome outcome) {                          // NOLINT(google-explicit-constructor): the same
+    if (!outcome.ok()) error_ = Error{outcome.code(), {}};
+  }
 
   [[nodiscard]] bool ok() const noexcept { return !error_.has_value(); }
   explicit operator bool() const noexcept { return ok(); }

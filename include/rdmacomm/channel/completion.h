@@ -2,6 +2,7 @@
 // Layer: channel. Uses: base, verbs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -13,9 +14,9 @@ class RDMAChannel;
 
 /// Which request a completion belongs to.
 enum class Operation : std::uint8_t {
-  kSend,      ///< post_send, post_send_imm
+  kSend,      ///< post_send
   kWrite,     ///< post_write
-  kWriteImm,  ///< post_write_imm, on the writing side
+  kWriteImm,  ///< post_write with an immediate, on the writing side
   kRead,      ///< post_read
   kFetchAdd,
   kCompareSwap,
@@ -49,11 +50,31 @@ struct Completion {
   [[nodiscard]] Status failure(const std::string& advice) const;
 };
 
-/// Where completions go that are delivered by callback.
-class CompletionHandler {
+/// The completions that a poll has taken, in the array that the caller gave it. A view, 16 bytes.
+///
+///     for (const Completion& each : channel.poll(batch)) ...
+class [[nodiscard]] Polled {
  public:
-  virtual ~CompletionHandler() = default;
-  virtual void on_completion(const Completion& completion) = 0;
+  constexpr Polled() noexcept = default;  ///< none
+  constexpr Polled(Completion* first, std::size_t count, Errc error = Errc::kOk) noexcept
+      : first_(first), count_(static_cast<std::uint32_t>(count)), error_(error) {}
+
+  /// False: the completion queue has failed, and no further completion will come out of it. It may still have brought some.
+  [[nodiscard]] constexpr bool ok() const noexcept { return error_ == Errc::kOk; }
+  constexpr explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] constexpr Outcome outcome() const noexcept { return error_; }
+
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] constexpr bool empty() const noexcept { return count_ == 0; }
+  [[nodiscard]] constexpr Completion* begin() const noexcept { return first_; }
+  [[nodiscard]] constexpr Completion* end() const noexcept { return first_ + count_; }
+  /// index  less than size()
+  [[nodiscard]] constexpr Completion& operator[](std::size_t index) const noexcept { return first_[index]; }
+
+ private:
+  Completion* first_ = nullptr;
+  std::uint32_t count_ = 0;
+  Errc error_ = Errc::kOk;
 };
 
 }  // namespace rdmacomm

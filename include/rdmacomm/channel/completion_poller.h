@@ -27,7 +27,7 @@ class CompletionPoller {
 
   /// As RDMAChannel::poll; while there is nothing, up to `times` times, and once if that is 0. attach() and detach() do not wait for these.
   /// Cost: one uncontended lock a call; a binary search a completion.
-  [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count, std::uint32_t times = 1) noexcept;
+  [[nodiscard]] Polled poll(std::span<Completion> out, std::uint32_t times = 1) noexcept;
 
  private:
   class Change;
@@ -38,8 +38,8 @@ class CompletionPoller {
 
   [[nodiscard]] RDMAChannel* owner_of(const ibv_wc& wc) noexcept;
   [[nodiscard]] bool deliver(const ibv_wc& wc, Completion& out) noexcept;
-  [[nodiscard]] std::error_code take_more(std::span<Completion> out, std::size_t& count) noexcept;
-  [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] Errc take_more(std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] Polled poll_for_end(std::span<Completion> out) noexcept;
   void drop(const ibv_wc& wc) noexcept;
 
   CompletionQueue& cq_;
@@ -49,7 +49,6 @@ class CompletionPoller {
   std::vector<Entry> by_qpn_;              // sorted
   Entry last_;                             // that a completion was for; none: nullptr
   bool tells_every_end_ = true;            // the device: DeviceLimits::flushes_in_error
-  const std::error_code no_error_{};       // as RDMAChannel's
 };
 
 }  // namespace rdmacomm

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,17 +52,64 @@ enum class PostFlags : std::uint8_t {
   return (static_cast<std::uint8_t>(flags) & static_cast<std::uint8_t>(flag)) != 0;
 }
 
+/// 32 bits that a SEND or WRITE carries to the peer's completion, in host byte order. A value; empty by default, and 0 is not empty.
+class Immediate {
+ public:
+  constexpr Immediate() noexcept = default;
+  constexpr Immediate(std::uint32_t value) noexcept
+      : value_(value), given_(true) {}  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] constexpr bool given() const noexcept { return given_; }
+  [[nodiscard]] constexpr std::uint32_t value() const noexcept { return value_; }
+
+ private:
+  std::uint32_t value_ = 0;
+  bool given_ = false;
+};
+
+namespace detail {
+/// The first member of an aggregate that is filled by names only: nothing but its name converts to it.
+struct ByName {};
+}  // namespace detail
+
+/// What every post function takes besides its operands, by name: `{.id = 7, .immediate = 42}`. A value of 16 bytes, so that it is passed in
+/// registers.
+struct PostOptions {
+  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set: `{7, 42}` does not compile
+  std::uint64_t id = 0;                            ///< comes back in Completion::id
+  [[no_unique_address]] Immediate immediate{};     ///< SEND and WRITE; makes it a SEND_WITH_IMM or WRITE_WITH_IMM
+  PostFlags flags = PostFlags::kNone;              ///< send-side requests
+};
+static_assert(sizeof(PostOptions) == 16);
+
+/// The operand of post_fetch_add().
+struct FetchAdd {
+  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  std::uint64_t addend = 0;
+};
+/// The operands of post_compare_swap().
+struct CompareSwap {
+  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  std::uint64_t expected = 0;
+  std::uint64_t desired = 0;
+};
+
 /// One send-side request, for post_chain().
 struct SendRequest {
-  Operation operation = Operation::kSend;  ///< any but kRecv and kRecvWriteImm
+  Operation operation = Operation::kSend;  ///< kSend, kWrite, kRead, kFetchAdd or kCompareSwap
   std::span<const BufferSlice> local{};    ///< a view of slices that live until post_chain() returns
   RemoteRegion remote{};                   ///< WRITE, READ, atomics
-  std::uint64_t id = 0;
-  bool has_immediate = false;   ///< kSend; kWriteImm always has one
-  std::uint32_t immediate = 0;  ///< host byte order
-  std::uint64_t operand = 0;    ///< fetch_add: the addend; compare_swap: the expected value
-  std::uint64_t swap = 0;       ///< compare_swap: the new value
-  PostFlags flags = PostFlags::kNone;
+  PostOptions options{};
+  std::uint64_t operand = 0;  ///< kFetchAdd: the addend; kCompareSwap: the expected value
+  std::uint64_t desired = 0;  ///< kCompareSwap: the new value
+};
+
+/// How far post_chain() came. A value.
+struct [[nodiscard]] PostedChain {
+  std::size_t count = 0;  ///< requests that were accepted: the first ones
+  Outcome outcome{};      ///< why the next one was not; ok: all were accepted
+
+  [[nodiscard]] bool ok() const noexcept { return outcome.ok(); }
+  explicit operator bool() const noexcept { return ok(); }
 };
 
 /// Ordered, reliable operations to one peer. A resource: neither copyable nor movable.
@@ -114,54 +162,49 @@ class RDMAChannel {
   [[nodiscard]] int outstanding_sends() const noexcept { return static_cast<int>(send_.outstanding()); }
   [[nodiscard]] int outstanding_recvs() const noexcept { return static_cast<int>(recv_.outstanding()); }
 
-  /// Posts one SEND of `local`, which the peer's oldest posted receive takes.
-  /// local    unchanged until its completion (kInline: until the call returns)
+  /// Posts one SEND of `local`, which the peer's oldest posted receive takes. Its completion there has the immediate, if one is given.
+  ///
+  /// local           must not change until the completion (kInline: until the call returns)
   /// Completes with  kRemoteInvalidRequest: the peer's receive is too short; kRnrRetryExceeded: none was posted
-  /// Source   ibv_post_send(3)
-  [[nodiscard]] std::error_code post_send(SliceList local, std::uint64_t id,
-                                          PostFlags flags = PostFlags::kNone) noexcept;
-  /// The same with 32 bits of immediate data for the peer's completion.
-  [[nodiscard]] std::error_code post_send_imm(SliceList local, std::uint32_t immediate, std::uint64_t id,
-                                              PostFlags flags = PostFlags::kNone) noexcept;
-  /// Posts one receive: `local` is where an incoming SEND goes. May be empty, for WRITE_WITH_IMM and empty SENDs.
-  /// local    not to be touched until its completion
+  /// Source          ibv_post_send(3)
+  [[nodiscard]] Outcome post_send(SliceList local, PostOptions options = {}) noexcept;
+  /// Posts one receive: an incoming SEND is written to `local`, which may be empty for WRITE_WITH_IMM and empty SENDs.
+  ///
+  /// local           must not be used until the completion
+  /// options         only `id` is used
   /// Completes with  kLocalLength: the message was longer than `local`
-  /// Source   ibv_post_recv(3)
-  [[nodiscard]] std::error_code post_recv(SliceList local, std::uint64_t id) noexcept;
-  /// Posts one RDMA WRITE of `local` to the start of `remote`. The peer is not told. Its completion says that `local` may be
-  /// used again; that the bytes are in the peer's memory it says on InfiniBand and RoCE, on iWARP a READ, or the peer's
-  /// receipt of a SEND, that was posted after it (RFC 5040, 5.5).
-  /// remote   at least as long as `local`
-  /// Completes with  kRemoteAccess: wrong rkey, outside the peer's buffer, or it does not allow kWrite
-  [[nodiscard]] std::error_code post_write(SliceList local, const RemoteRegion& remote, std::uint64_t id,
-                                           PostFlags flags = PostFlags::kNone) noexcept;
-  /// The same, and it consumes one posted receive of the peer's, whose completion carries `immediate`.
-  [[nodiscard]] std::error_code post_write_imm(SliceList local, const RemoteRegion& remote, std::uint32_t immediate,
-                                               std::uint64_t id, PostFlags flags = PostFlags::kNone) noexcept;
+  /// Source          ibv_post_recv(3)
+  [[nodiscard]] Outcome post_recv(SliceList local, PostOptions options = {}) noexcept;
+  /// Posts one RDMA WRITE of `local` to the start of `remote`. Without an immediate the peer's application does not notice it. With one it
+  /// is a WRITE_WITH_IMM: it takes the peer's oldest posted receive, whose completion carries the immediate.
+  ///
+  /// On completion `local` may be reused. On InfiniBand and RoCE the data is then also in the peer's memory. On iWARP that is guaranteed
+  /// only when a later READ completes or the peer receives a later SEND (RFC 5040, 5.5).
+  ///
+  /// remote          at least as long as `local`
+  /// Completes with  kRemoteAccess: wrong rkey, outside the peer's buffer, or the buffer does not allow kWrite
+  [[nodiscard]] Outcome post_write(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
   /// Posts one RDMA READ of as many bytes as `local` has, from the start of `remote`.
-  /// local    not to be touched until its completion
+  ///
+  /// local           must not be used until the completion
   /// Completes with  kRemoteAccess: as post_write, for kRead
-  [[nodiscard]] std::error_code post_read(SliceList local, const RemoteRegion& remote, std::uint64_t id,
-                                          PostFlags flags = PostFlags::kNone) noexcept;
-  /// Adds `addend` to the 8 bytes at `remote` (aligned to 8, host byte order) and puts the old value into
-  /// `result` (8 bytes).  Completes with  kRemoteAccess: as post_write, for kAtomic
-  [[nodiscard]] std::error_code fetch_add(const BufferSlice& result, const RemoteRegion& remote, std::uint64_t addend,
-                                          std::uint64_t id, PostFlags flags = PostFlags::kNone) noexcept;
-  /// Replaces the 8 bytes at `remote` by `desired` if they equal `expected`; `result` gets the old value.
-  [[nodiscard]] std::error_code compare_swap(const BufferSlice& result, const RemoteRegion& remote,
-                                             std::uint64_t expected, std::uint64_t desired, std::uint64_t id,
-                                             PostFlags flags = PostFlags::kNone) noexcept;
-  /// Posts `requests` in order, with one doorbell for up to kMaxChain of them. `posted` says how many were
-  /// accepted when the result is an error; the rest were not touched.
-  [[nodiscard]] std::error_code post_chain(std::span<const SendRequest> requests, std::size_t& posted) noexcept;
+  [[nodiscard]] Outcome post_read(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
+  /// Adds `operand.addend` to the 8 bytes at `remote` (aligned to 8, host byte order) and puts the old value into `result` (8 bytes).
+  ///
+  /// Completes with  kRemoteAccess: as post_write, for kAtomic
+  [[nodiscard]] Outcome post_fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
+                                       PostOptions options = {}) noexcept;
+  /// Replaces the 8 bytes at `remote` by `operands.desired` if they equal `operands.expected`; `result` gets the old value.
+  [[nodiscard]] Outcome post_compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
+                                          PostOptions options = {}) noexcept;
+  /// Posts `requests` in order, with one doorbell for up to kMaxChain of them. Requests behind one that is refused are not touched.
+  [[nodiscard]] PostedChain post_chain(std::span<const SendRequest> requests) noexcept;
   static constexpr std::size_t kMaxChain = 32;
 
-  /// Takes up to out.size() completions, without blocking. `count` says how many.
-  /// Only where this channel alone reports to its CompletionQueue; shared ones are polled by CompletionPoller.
-  /// Returns  ok, or kCompletionFailed when the completion queue itself has failed (overrun, device lost)
-  [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count) noexcept;
-  /// The same, each completion handed to `handler`; at most `limit`.
-  [[nodiscard]] std::error_code poll(CompletionHandler& handler, std::size_t& count, std::size_t limit = 64);
+  /// Takes up to out.size() completions, without blocking, and returns the part of `out` that it filled.
+  /// Only if this channel alone reports to its CompletionQueue; shared ones are polled by CompletionPoller.
+  /// Errors  kCompletionFailed: the completion queue itself has failed (overrun, device lost)
+  [[nodiscard]] Polled poll(std::span<Completion> out) noexcept;
 
   /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and
   /// no post is accepted any more. The caller polls until drained(): then no buffer is in use. For channels on a shared
@@ -177,10 +220,11 @@ class RDMAChannel {
   }
   /// A poll that began after begin_drain() has found the completion queue empty: no receive of a pool is still in it.
   void found_empty() noexcept { pool_settled_.store(true, std::memory_order_relaxed); }
-  /// begin_drain(), then takes completions until nothing is outstanding. What comes is handed to `handler` where
-  /// there is one, else dropped. Only where poll() may be called.
-  /// Returns  kTimeout: the device did not hand all completions out in time
-  [[nodiscard]] Status drain(Deadline deadline, CompletionHandler* handler = nullptr);
+  /// begin_drain(), then takes completions until nothing is outstanding, and passes each to `function`. Only if poll() may be called.
+  ///
+  /// function  empty: the completions are dropped
+  /// Returns   kTimeout: the device did not hand all completions out in time
+  [[nodiscard]] Status drain(Deadline deadline, const std::function<void(const Completion&)>& function = {});
 
  private:
   friend class CompletionPoller;
@@ -239,19 +283,19 @@ class RDMAChannel {
   // channel_post.cc
   [[nodiscard]] Errc check(const SendRequest& request, std::uint32_t& bytes) const noexcept;
   [[nodiscard]] Errc prepare(const SendRequest& request, std::uint32_t position, ibv_send_wr& wr) noexcept;
-  [[nodiscard]] std::error_code post_one(const SendRequest& request) noexcept;
-  [[nodiscard]] std::error_code post_some(std::span<const SendRequest> requests, std::size_t& posted) noexcept;
-  [[nodiscard]] std::error_code take_back(std::uint32_t position, int number) noexcept;
-  [[nodiscard]] std::error_code post_marker() noexcept;
+  [[nodiscard]] Outcome post_one(const SendRequest& request) noexcept;
+  [[nodiscard]] PostedChain post_some(std::span<const SendRequest> requests) noexcept;
+  [[nodiscard]] Outcome take_back(std::uint32_t position, int number) noexcept;
+  [[nodiscard]] Outcome post_marker() noexcept;
   // channel_poll.cc
   [[nodiscard]] bool complete(const ibv_wc& wc, Completion& out) noexcept;
   void describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept;
   [[nodiscard]] bool complete_pooled(const ibv_wc& wc, Completion& out) noexcept;
   [[nodiscard]] Errc no_room_for_recv() const noexcept;
-  [[nodiscard]] std::error_code poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
-  [[nodiscard]] std::error_code poll_on(int got, std::span<const ibv_wc> taken, std::span<Completion> out,
-                                        std::size_t& count) noexcept;
-  [[nodiscard]] std::error_code poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] Errc poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] Polled poll_on(int got, bool first_reported, std::span<const ibv_wc> taken,
+                               std::span<Completion> out) noexcept;
+  [[nodiscard]] Errc poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
   // The end of a drain where the device does not tell of every request's end: between look_for_end() and settle() the
   // completion queue was polled and found empty.
   void look_for_end() noexcept { end_seen_ = untold_end_.load(std::memory_order_acquire); }
@@ -260,8 +304,7 @@ class RDMAChannel {
   const std::string name_;
   const std::shared_ptr<ReceivePool> pool_;  // before the adapter, whose queue pair uses its queue
   const std::unique_ptr<RDMAAdapter> adapter_;
-  // Copies of what the hot functions need, side by side. Making a std::error_code takes a call; copying one does not.
-  const std::error_code no_error_{};
+  // Copies of what the hot functions need, side by side.
   ibv_qp* const qp_;
   ibv_cq* const send_cq_;
   ibv_cq* const recv_cq_;

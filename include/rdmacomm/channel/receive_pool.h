@@ -61,10 +61,10 @@ class ReceivePool {
   /// Posts the receive again: its message is not to be looked at any more. Also after the channel has ended.
   /// Returns  kWrongState: it was given back already; or what the device said (the receive is then of no more use)
   /// Cost     no allocation, lock, log or system call in the library, but once for each time that the pool was low
-  [[nodiscard]] std::error_code give_back(const Completion& completion) noexcept;
+  [[nodiscard]] Outcome give_back(const Completion& completion) noexcept;
   /// Of `completions`, of whatever channels and pools, gives all receives back that were not kept, many with one doorbell.
   /// Returns  what a device said first
-  static std::error_code give_back_unkept(std::span<const Completion> completions) noexcept;
+  static Outcome give_back_unkept(std::span<const Completion> completions) noexcept;
 
   /// Receives that are with the device.
   [[nodiscard]] int posted() const noexcept { return posted_.load(std::memory_order_relaxed); }
@@ -93,7 +93,7 @@ class ReceivePool {
   ReceivePool(std::shared_ptr<RDMADevice> device, const ReceivePoolOptions& options, std::unique_ptr<RDMABuffer> memory,
               std::unique_ptr<SharedReceiveQueue> queue);
   [[nodiscard]] Status post_all();
-  [[nodiscard]] std::error_code post(std::span<Receive*> receives) noexcept;
+  [[nodiscard]] Outcome post(std::span<Receive*> receives) noexcept;
   void arm_again() noexcept;
   /// The receive of a completion of the device's, which has it no more.
   static Receive& take(std::uint64_t wr_id) noexcept;

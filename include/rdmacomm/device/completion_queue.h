@@ -52,7 +52,7 @@ class CompletionQueue {
   [[nodiscard]] int fd() const noexcept { return channel_ ? channel_->fd : -1; }
   /// Asks for one event at the next completion. The order that loses no wake-up: arm, poll once more, sleep.
   /// kNotSupported: no channel.
-  [[nodiscard]] std::error_code arm() noexcept;
+  [[nodiscard]] Outcome arm() noexcept;
   /// Takes the events that wait, without blocking. Acknowledges them in batches.
   void consume_events() noexcept;
 

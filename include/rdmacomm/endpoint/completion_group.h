@@ -47,23 +47,21 @@ class CompletionGroup {
   [[nodiscard]] Status make_room_for(const std::shared_ptr<ReceivePool>& pool);
 
   /// As CompletionPoller::poll.
-  [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count) noexcept {
-    return poller_.poll(out, count);
-  }
+  [[nodiscard]] Polled poll(std::span<Completion> out) noexcept { return poller_.poll(out); }
   /// One step of waiting, as CompletionWaiter::step. Returns with completions, or without any when there may be some,
   /// after notify(), or when the deadline has passed (a step that spins: at once).
-  [[nodiscard]] std::error_code wait_step(std::span<Completion> out, std::size_t& count, Deadline deadline) noexcept {
-    std::error_code failed = no_error_;
+  [[nodiscard]] Polled wait_step(std::span<Completion> out, Deadline deadline) noexcept {
+    Polled polled;
     const auto poll_now = [&]() noexcept {
-      failed = poller_.poll(out, count, waiter_->polls_at_a_time());
-      return failed || count > 0;
+      polled = poller_.poll(out, waiter_->polls_at_a_time());
+      return !polled || !polled.empty();
     };
     // A notice that came before is not slept through: wake() has made this step, or the next one, short.
     (void)waiter_->step(poll_now, deadline);
-    return failed;
+    return polled;
   }
   /// The same for who sleeps on waiter().fd(), as CompletionWaiter::step_outside.
-  [[nodiscard]] std::error_code wait_step_outside(std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] Polled wait_step_outside(std::span<Completion> out) noexcept;
   /// Ends the wait_step() that is under way, or the next one, and makes take_notice() true.
   void notify() noexcept;
   /// Whether notify() was called since the last time. Cost: one load where it was not.
@@ -83,7 +81,6 @@ class CompletionGroup {
   const std::unique_ptr<CompletionWaiter> waiter_;
   CompletionPoller poller_;
   std::atomic<bool> noticed_{false};
-  const std::error_code no_error_{};  // as RDMAChannel's
 };
 
 }  // namespace rdmacomm

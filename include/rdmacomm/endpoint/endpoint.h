@@ -110,28 +110,29 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
 
   // Completions; in ThreadMode::kApplication only ---------------------------------------------------------------
 
-  /// Takes up to out.size() completions of all channels (but those with a completion queue of their own), without
-  /// blocking. `count` says how many.
-  /// Returns  kWrongState: a thread of the session polls; kCompletionFailed: the completion queue has failed
-  [[nodiscard]] std::error_code poll(std::span<Completion> out, std::size_t& count) noexcept;
-  /// The same, each completion handed to `handler`; at most `limit`.
-  [[nodiscard]] std::error_code poll(CompletionHandler& handler, std::size_t& count, std::size_t limit = 64);
-  /// Waits until there is at least one completion, in the way that HcaConfig::polling_mode says.
+  /// Takes up to out.size() completions of all channels (except those with a completion queue of their own), without
+  /// blocking, and returns the part of `out` that it filled.
+  /// Errors  kWrongState: a thread of the session polls; kCompletionFailed: the completion queue has failed
+  [[nodiscard]] Polled poll(std::span<Completion> out) noexcept;
+  /// Waits until there is at least one completion, in the way that HcaConfig::polling_mode says, and returns the part of `out` that it
+  /// filled. A request that fails is a completion, not an error of this call.
   ///
-  /// Returns  kPeerLost: the peer's connection ended (the context names the peer and says how) and all completions
-  ///          have been taken; kStopped: stop() or close(); what else status() may say; kTimeout; as poll()
-  /// A request that fails is a completion, not an error of this call.
-  [[nodiscard]] Status wait(std::span<Completion> out, std::size_t& count, Deadline deadline);
-  /// The same for a channel with a completion queue of its own (ChannelConfig::own_completion_queue, or device), in every
-  /// ThreadMode but where a thread of the session polls it. One thread at a time for each channel.
-  /// Returns  kWrongState also: the channel has none of its own
-  [[nodiscard]] Status wait(RDMAChannel& channel, std::span<Completion> out, std::size_t& count, Deadline deadline);
+  /// Errors  kPeerLost: the peer's connection ended (the context names the peer and says how) and all completions
+  ///         have been taken; kStopped: stop() or close(); any other that status() returns; kTimeout; as poll()
+  [[nodiscard]] Result<std::span<Completion>> wait(std::span<Completion> out, Deadline deadline);
+  /// Waits for one completion and returns it. Errors as wait().
+  [[nodiscard]] Result<Completion> next(Deadline deadline);
+  /// The same two for a channel with a completion queue of its own (ChannelConfig::own_completion_queue, or device), in every
+  /// ThreadMode, unless a thread of the session polls it. One thread at a time for each channel.
+  /// Errors  kWrongState also: the channel has none of its own
+  [[nodiscard]] Result<std::span<Completion>> wait(RDMAChannel& channel, std::span<Completion> out, Deadline deadline);
+  [[nodiscard]] Result<Completion> next(RDMAChannel& channel, Deadline deadline);
   /// For loops of the application's own, by epoll(7), poll(2) or a framework; PollingMode::kEpoll only. As poll(); when it
-  /// finds nothing (count is 0), fd() becomes readable once there may be completions or the endpoint has ended. So: call
+  /// finds nothing, fd() becomes readable once there may be completions or the endpoint has ended. So: call
   /// it until it finds nothing, sleep on fd(), and call it again.
   ///
   /// Returns  kNotSupported: another polling mode; or as wait(), but for kTimeout
-  [[nodiscard]] Status poll_before_sleep(std::span<Completion> out, std::size_t& count);
+  [[nodiscard]] Result<std::span<Completion>> poll_before_sleep(std::span<Completion> out);
 
   // Waiting; in every ThreadMode --------------------------------------------------------------------------------
   // What wait() waits for: the completion queue that the channels share. Where each channel has a thread and a queue of its own
@@ -295,16 +296,16 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   void follow(PeerState peer_state);
   Status connect_channel(RDMAChannel& channel, Deadline deadline);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
-  [[nodiscard]] Status not_waitable() const;
-  [[nodiscard]] Status waited_in_vain() const;
-  [[nodiscard]] Status queue_failed(std::error_code failed) const;
+  [[nodiscard]] Error not_waitable() const;
+  [[nodiscard]] Error waited_in_vain() const;
+  [[nodiscard]] Error queue_failed(Outcome failed) const;
   [[nodiscard]] Status why_over() const;
   [[nodiscard]] bool served_by_this_thread() const;
   void detach();
   Status drain(Deadline deadline);
   Status drain_group(CompletionGroup& group, Deadline deadline);
-  [[nodiscard]] Status wait_on(CompletionGroup& group, std::span<Completion> out, std::size_t& count,
-                               Deadline deadline);
+  [[nodiscard]] Result<std::span<Completion>> wait_on(CompletionGroup& group, std::span<Completion> out,
+                                                      Deadline deadline);
 
   const std::shared_ptr<RDMADevice> device_;
   const std::shared_ptr<Connector> connector_;

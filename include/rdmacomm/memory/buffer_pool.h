@@ -111,14 +111,14 @@ class BufferPool {
   /// The protection domain that its memory is registered in.
   [[nodiscard]] ibv_pd* pd() const noexcept;
 
-  /// Leases a block of at least `bytes`, and puts it into `lease`, which gives back what it had before. Blocks have sizes
-  /// of smallest_block times a power of two; what is in them is what was there.
+  /// Leases a block of at least `bytes`. Blocks have sizes of smallest_block times a power of two. Their bytes are those that the last lease
+  /// left there.
   ///
-  /// bytes    1..largest_block
-  /// Returns  ok; kInvalidArgument: bytes; kPoolExhausted: no block of that size is free, also not in other threads' caches:
-  ///          give some back, and try again
-  /// Cost     no allocation or system call; a lock that threads share once in so many as a cache holds
-  [[nodiscard]] std::error_code take(std::size_t bytes, BufferLease& lease) noexcept;
+  /// bytes   1..largest_block
+  /// Errors  kInvalidArgument: bytes; kPoolExhausted: no block of that size is free, not in the caches of other threads either:
+  ///         give some back, and try again
+  /// Cost    no allocation or system call; takes the lock that all threads share once per refill of the thread's cache
+  [[nodiscard]] Result<BufferLease> take(std::size_t bytes) noexcept;
 
   [[nodiscard]] BufferPoolCounts counts() const noexcept;
 

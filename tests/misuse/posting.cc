@@ -1,0 +1,44 @@
+// Posting requests with swapped or unnamed numbers, and calls whose result is dropped or taken for an error code.
+//
+// UNNAMED_ID: PostOptions
+// UNNAMED_NUMBERS: post_write
+// BRACED_NUMBERS: (ByName|PostOptions)
+// UNNAMED_OPERANDS: (ByName|CompareSwap)
+// BARE_CODE: error_code
+// DROPPED: (nodiscard|unused-result|unused-value)
+// DROPPED_POLL: (nodiscard|unused-result|unused-value)
+#include "rdmacomm/rdmacomm.h"
+
+using namespace rdmacomm;
+
+Status post(RDMAChannel& channel, const BufferSlice& slice, const RemoteRegion& region) {
+  if (Outcome posted = channel.post_write(slice, region, {.id = 7, .immediate = 42}); !posted) return posted;
+#ifdef UNNAMED_ID
+  if (!channel.post_write(slice, region, 7)) return {};
+#endif
+#ifdef UNNAMED_NUMBERS
+  if (!channel.post_write(slice, region, 42, 7)) return {};
+#endif
+#ifdef BRACED_NUMBERS
+  if (!channel.post_write(slice, region, {42, 7})) return {};
+#endif
+  if (!channel.post_compare_swap(slice, region, {.expected = 1, .desired = 2})) return {};
+#ifdef UNNAMED_OPERANDS
+  if (!channel.post_compare_swap(slice, region, {1, 2})) return {};
+#endif
+#ifdef BARE_CODE
+  const std::error_code failed = channel.post_send(slice);
+  if (failed) return {};
+#endif
+#ifdef DROPPED
+  channel.post_send(slice);
+#endif
+  Completion batch[4];
+  for (const Completion& each : channel.poll(batch)) {
+    if (!each.ok()) return each.status();
+  }
+#ifdef DROPPED_POLL
+  channel.poll(batch);
+#endif
+  return {};
+}
