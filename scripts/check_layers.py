@@ -57,6 +57,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 # Standard output belongs to the program; standard error to glog.
 PRINTING = re.compile(r"\bstd::(cout|cerr|clog|puts|printf)\b|(?<![\w:.>])(printf|puts|putchar|perror|vprintf)\s*\(|\b(stdout|stderr)\b")
 ERRNO = re.compile(r"\berrno\b")
+# A program's flag in a text of the library: "--device". Errors name the library's options, and programs say which flag sets them.
+FLAG = re.compile(r'"[^"\n]*--[a-z][a-z-]+')
 KNOWS_SOFTDEV = re.compile(r'"soft0"|\bsoftdev::|\bis_software\s*\(|\bkDeviceName\b')
 CMAKE_LAYER = re.compile(r"^\s*rdmacomm_layer\(\s*(\w+)(?:\s+DEPENDS\s+([\w\s]+?))?\s*\)", re.M)
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
@@ -127,6 +129,8 @@ def check_code(where, line_number, line, code, layer, in_layer):
         yield f"{here}: the library does not print ({found.group(0).strip(' (')}); return an Error or use base/log.h"
     if ERRNO.search(code) and not in_layer.startswith(ERRNO_ALLOWED):
         yield f"{here}: errno is read in base/, verbs/call.h and softdev/ only; use their helpers"
+    if FLAG.search(line) and not in_layer.startswith("softdev/preload/"):
+        yield f"{here}: the library names no flag; name its own option"
     order = list(LAYERS)
     if order.index(layer) >= order.index(DEVICE_BLIND_FROM) and KNOWS_SOFTDEV.search(line):
         yield f"{here}: above the device layer no code tells soft0 from other devices"

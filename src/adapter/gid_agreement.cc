@@ -56,7 +56,7 @@ Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs) {
     return make_error(Errc::kIncompatiblePeer,
                       "the ends have different transports; this end: " + verbs::to_text(ours.transport) +
                           "; the peer: " + verbs::to_text(theirs.transport) +
-                          ": choose devices of one kind (--device)");
+                          ": choose devices of one kind (DeviceOptions::name)");
   }
   auto pair = first_pair(ours, theirs, [](const OfferedGid& a, const OfferedGid& b) {
     return can_work(a, b) && verbs::same_subnet(a.gid, b.gid);
@@ -67,7 +67,7 @@ Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs) {
   return make_error(Errc::kIncompatiblePeer,
                     "no GIDs of the two ends work together; this end: " + text_of(ours) +
                         "; the peer: " + text_of(theirs) +
-                        ": a pair takes one GID type, one IP version and one reach (gid_type, gid_index)");
+                        ": a pair takes one GID type, one IP version and one reach (DeviceOptions::gid_type, DeviceOptions::gid_index)");
 }
 
 std::string router_warning(verbs::Transport transport, const ibv_gid& ours, const ibv_gid& theirs) {
@@ -75,7 +75,7 @@ std::string router_warning(verbs::Transport transport, const ibv_gid& ours, cons
   return "this end and the peer are on two InfiniBand subnets, " + verbs::to_text(ours) + " and " +
          verbs::to_text(theirs) +
          ", and only the subnet manager knows the router between them: expect kRetryExceeded, or connect by rdma_cm, "
-         "which asks it (--connector=cm)";
+         "which asks it (ConnectorKind::kCm)";
 }
 
 }  // namespace rdmacomm

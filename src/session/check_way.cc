@@ -5,7 +5,7 @@
 namespace rdmacomm {
 namespace {
 
-constexpr const char* kByGid = ": rdma_cm goes by addresses; leave the GID to it, or connect by TCP (--connector=tcp)";
+constexpr const char* kByGid = ": rdma_cm goes by addresses; leave the GID to it, or connect by TCP (ConnectorKind::kTcp)";
 
 std::string text_of(const GidEntry* entry, int index) {
   return entry != nullptr ? entry->to_text() : "index " + std::to_string(index) + ", which is empty";
@@ -32,12 +32,12 @@ Status check_way(const RdmaWay& way, const RDMADevice& device, const std::string
   };
   if (way.device != device.name()) {
     return refusal("the device " + way.device,
-                   "the session at this end uses " + device.name() + ": name the right one (--device)");
+                   "the session at this end uses " + device.name() + ": name the right one (DeviceOptions::name)");
   }
   if (way.port != device.port()) {
     return refusal(
         "port " + std::to_string(way.port) + " of " + way.device,
-        "the session at this end uses port " + std::to_string(device.port()) + ": name the right one (--ib-port)");
+        "the session at this end uses port " + std::to_string(device.port()) + ": name the right one (DeviceOptions::port)");
   }
   if (!way.gid_index) return {};
   const std::vector<GidEntry> gids = device.gids();

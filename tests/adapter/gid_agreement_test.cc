@@ -63,7 +63,7 @@ TEST(GidAgreement, TwoInfinibandSubnetsAreWarnedOf) {
   const auto warning = [&](Transport transport, const char* peer) {
     return router_warning(transport, here, ib(peer).gid);
   };
-  EXPECT_THAT(warning(Transport::kInfiniBand, "fec0:0:0:2::1"), HasSubstr("--connector=cm"));
+  EXPECT_THAT(warning(Transport::kInfiniBand, "fec0:0:0:2::1"), HasSubstr("ConnectorKind::kCm"));
   EXPECT_EQ(warning(Transport::kInfiniBand, "fec0:0:0:1::2"), "");
   EXPECT_EQ(warning(Transport::kRoce, "fec0:0:0:2::1"), "") << "Ethernet's routers are found by the host";
 }

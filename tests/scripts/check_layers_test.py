@@ -122,6 +122,13 @@ class CheckLayers(unittest.TestCase):
         self.write("src/memory/bad.cc", "int f() { return errno; }\n")
         self.assert_caught("src/memory/bad.cc:1", "errno")
 
+    def test_a_flag_of_a_program(self):
+        self.write("src/softdev/preload/a.cc", 'const char* usage = "softdev-run [--devices=N]";\n')
+        self.write("src/memory/a.cc", "int f(int i) { return --i; }  // \"--device\"\n")
+        self.assert_clean()
+        self.write("src/memory/bad.cc", 'const char* why = "name the right one (--ib-port)";\n')
+        self.assert_caught("src/memory/bad.cc:1", "names no flag")
+
     def test_knowing_the_software_device(self):
         self.write("src/device/a.cc", 'bool f() { return name == "soft0"; }\n')
         self.assert_clean()

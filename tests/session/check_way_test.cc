@@ -49,11 +49,11 @@ TEST_F(CheckWay, AnotherDeviceOrPortIsRefusedWithBoth) {
   const Status device = check({}, {.device = "fake7", .port = 1});
   EXPECT_EQ(device.code(), Errc::kInvalidArgument);
   EXPECT_THAT(device.message(), HasSubstr("connects 10.0.0.1:7 with 10.0.0.9:2020 by the device fake7"));
-  EXPECT_THAT(device.message(), HasSubstr("uses fake0: name the right one (--device)"));
+  EXPECT_THAT(device.message(), HasSubstr("uses fake0: name the right one (DeviceOptions::name)"));
   const Status port = check({}, {.device = "fake0", .port = 2});
   EXPECT_EQ(port.code(), Errc::kInvalidArgument);
   EXPECT_THAT(port.message(), HasSubstr("by port 2 of fake0"));
-  EXPECT_THAT(port.message(), HasSubstr("uses port 1: name the right one (--ib-port)"));
+  EXPECT_THAT(port.message(), HasSubstr("uses port 1: name the right one (DeviceOptions::port)"));
 }
 
 TEST_F(CheckWay, AnotherGidThanTheOneAskedForIsRefusedWithBoth) {
@@ -61,7 +61,7 @@ TEST_F(CheckWay, AnotherGidThanTheOneAskedForIsRefusedWithBoth) {
   EXPECT_EQ(other.code(), Errc::kInvalidArgument);
   EXPECT_THAT(other.message(), HasSubstr("by GID index 0 ::ffff:10.0.0.1 (RoCE v2) of fake0"));
   EXPECT_THAT(other.message(), HasSubstr("asked for at this end is GID index 2 ::ffff:10.0.0.2 (RoCE v2)"));
-  EXPECT_THAT(other.message(), HasSubstr("--connector=tcp"));
+  EXPECT_THAT(other.message(), HasSubstr("ConnectorKind::kTcp"));
 }
 
 TEST_F(CheckWay, AnotherGidTypeThanTheOneAskedForIsRefusedWithBoth) {

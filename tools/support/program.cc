@@ -3,6 +3,7 @@
 #include <gflags/gflags.h>
 
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <sstream>
 #include <string_view>
@@ -28,6 +29,25 @@ std::string& mutable_program_name() {
 std::string with_dashes(std::string name) {
   std::ranges::replace(name, '_', '-');
   return name;
+}
+
+/// Options of the library as its errors name them, and the flags by which programs set them.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kFlagOfOption = {{
+    {"DeviceOptions::name", "--device"},
+    {"DeviceOptions::port", "--ib-port"},
+    {"DeviceOptions::gid_type", "--gid-type"},
+    {"DeviceOptions::gid_index", "--gid-index"},
+    {"ConnectorKind::kTcp", "--connector=tcp"},
+    {"ConnectorKind::kCm", "--connector=cm"},
+}};
+
+std::string with_flags(std::string text) {
+  for (const auto& [option, flag] : kFlagOfOption) {
+    for (std::size_t at = 0; (at = text.find(option, at)) != std::string::npos; at += flag.size()) {
+      text.replace(at, option.size(), flag);
+    }
+  }
+  return text;
 }
 
 /// gflags shows a double with all its digits: 0.10000000000000001.
@@ -142,7 +162,7 @@ std::string number_given(double value) {
 }
 
 std::string reason_text(const Status& failure) {
-  return failure.code() == Errc::kAborted ? failure.error().context : failure.message();
+  return with_flags(failure.code() == Errc::kAborted ? failure.error().context : failure.message());
 }
 
 void say(const std::string& text) {

@@ -44,7 +44,8 @@ struct Help {
 /// A flag's value as people write it: "0.5", "1e+300".
 [[nodiscard]] std::string number_given(double value);
 
-/// The message of a failure. That of a peer that has given up ends with what the peer says.
+/// The message of a failure, with this program's flags instead of the library's options: the library says what an option is called in a
+/// program that sets it, "DeviceOptions::name", and knows no flags. The message of a peer that has given up ends with what the peer says.
 [[nodiscard]] std::string reason_text(const Status& failure);
 
 /// Prints "<program>: <text>" as one line on standard error, with '?' for characters that steer a terminal: `text` may name what

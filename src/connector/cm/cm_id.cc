@@ -71,7 +71,7 @@ Status CmId::open_channel() {
       return make_error(why.code, why.context + ": raise the limit with `ulimit -n`");
     }
     return make_error(Errc::kNotSupported,
-                      why.message() + ": load the kernel module rdma_ucm, or connect by TCP (--connector=tcp)");
+                      why.message() + ": load the kernel module rdma_ucm, or connect by TCP (ConnectorKind::kTcp)");
   }
   if (Status status = set_nonblocking(channel_->fd); !status) return status;
   return verbs::from_minus_one(fcntl(channel_->fd, F_SETFD, FD_CLOEXEC), "set up an event channel");

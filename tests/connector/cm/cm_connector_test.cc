@@ -30,7 +30,7 @@ TEST(CmConnector, WithoutRdmaCmItSaysWhatToDo) {
   EXPECT_THAT(connected.error().context, HasSubstr("rdma_ucm"));
   const auto listening = CmListener::listen({"", 0});
   EXPECT_EQ(listening.code(), Errc::kNotSupported);
-  EXPECT_THAT(listening.error().context, HasSubstr("--connector=tcp"));
+  EXPECT_THAT(listening.error().context, HasSubstr("ConnectorKind::kTcp"));
 }
 
 TEST(CmListener, AnAddressThatIsNotOfThisHostIsNotInUse) {
