@@ -38,7 +38,7 @@ function(rdmacomm_layer name)
   add_library(${target} STATIC ${sources})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CXX CXX_EXTENSIONS OFF)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${target} PRIVATE rdmacomm_flags PUBLIC PkgConfig::GLOG PkgConfig::IBVERBS Threads::Threads)
+  target_link_libraries(${target} PRIVATE rdmacomm_flags PkgConfig::GLOG PUBLIC PkgConfig::IBVERBS Threads::Threads)
   foreach(below IN LISTS layer_DEPENDS)
     target_link_libraries(${target} PUBLIC rdmacomm_${below})
   endforeach()
@@ -61,7 +61,8 @@ function(rdmacomm_add_library target kind)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_link_libraries(${target} PUBLIC PkgConfig::IBVERBS PkgConfig::RDMACM PkgConfig::GLOG Threads::Threads)
+  # glog is where log lines go by default; no public header knows it.
+  target_link_libraries(${target} PUBLIC PkgConfig::IBVERBS PkgConfig::RDMACM Threads::Threads PRIVATE PkgConfig::GLOG)
 endfunction()
 
 # Target rdmacomm, shared or static as BUILD_SHARED_LIBS says; with RDMACOMM_BUILD_BOTH the other kind too.

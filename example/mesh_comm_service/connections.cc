@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "rdmacomm/base/log.h"
+#include "base/logging.h"
 #include "rdmacomm/session/open_device.h"
 #include "support/client_domain.h"
 

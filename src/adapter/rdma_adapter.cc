@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-#include "rdmacomm/base/log.h"
+#include "base/logging.h"
 #include "rdmacomm/verbs/call.h"
 #include "rdmacomm/verbs/describe.h"
 

@@ -1,8 +1,61 @@
+// The one place that knows glog.
 #include "rdmacomm/base/log.h"
 
+#include <glog/logging.h>
+
 #include <cstdlib>
+#include <mutex>
+#include <shared_mutex>
+
+#include "base/logging.h"
 
 namespace rdmacomm {
+namespace {
+
+struct Sink {
+  std::shared_mutex mutex;  // shared while the function runs
+  LogSink function;
+};
+/// Never deleted: destructors of static objects log, too.
+Sink& sink() {
+  static auto* const one = new Sink();
+  return *one;
+}
+
+thread_local bool in_sink = false;
+
+int glog_severity(LogSeverity severity) noexcept {
+  switch (severity) {
+    case LogSeverity::kInfo: return google::GLOG_INFO;
+    case LogSeverity::kWarning: return google::GLOG_WARNING;
+    case LogSeverity::kError: break;
+  }
+  return google::GLOG_ERROR;
+}
+
+bool write_to_sink(LogSeverity severity, std::string_view line) {
+  if (in_sink) return false;
+  const std::shared_lock lock(sink().mutex);
+  if (!sink().function) return false;
+  in_sink = true;
+  sink().function(severity, line);
+  in_sink = false;
+  return true;
+}
+
+}  // namespace
+
+void set_log_sink(LogSink function) {
+  const std::unique_lock lock(sink().mutex);
+  sink().function.swap(
+      function);  // the former one is destroyed when the lock has been given back: what it owns may log
+}
+
+LogLine::~LogLine() {
+  const std::string_view text = buffer_.text();
+  if (write_to_sink(severity_, text)) return;
+  google::LogMessage(file_, line_, glog_severity(severity_)).stream() << "rdmacomm: " << text;
+}
 
 int max_vlog_level() noexcept {
   static const int level = [] {

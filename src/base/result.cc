@@ -2,12 +2,12 @@
 
 #include <cstdlib>
 
-#include "rdmacomm/base/log.h"
+#include "base/logging.h"
 
 namespace rdmacomm::detail {
 
 void die_of_misuse(const char* what, const Error* failure) noexcept {
-  RDMACOMM_LOG(FATAL) << "a bug of this program: " << what << (failure != nullptr ? ": " + failure->message() : "");
+  RDMACOMM_LOG(ERROR) << "a bug of this program: " << what << (failure != nullptr ? ": " + failure->message() : "");
   std::abort();
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/logging.h"
 #include "channel/request_id.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/channel/rdma_channel.h"
 #include "rdmacomm/verbs/call.h"
 

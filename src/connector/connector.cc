@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "connector/byte_stream.h"
 #include "connector/socket.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/base/printable.h"
 
 namespace rdmacomm {

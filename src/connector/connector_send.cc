@@ -1,7 +1,7 @@
 // The sending half of Connector.
+#include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "connector/byte_stream.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/connector/connector.h"
 
 namespace rdmacomm {

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "rdmacomm/base/log.h"
+#include "base/logging.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/verbs/call.h"
 #include "rdmacomm/verbs/transport.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/logging.h"
 #include "device/device_scan.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/softdev/softdev.h"
 #include "rdmacomm/verbs/call.h"
 #include "rdmacomm/verbs/describe.h"

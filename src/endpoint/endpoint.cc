@@ -4,11 +4,11 @@
 #include <array>
 #include <cstdio>
 
+#include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "endpoint/channel_talk.h"
 #include "endpoint/hook_scope.h"
 #include "rdmacomm/adapter/gid_agreement.h"
-#include "rdmacomm/base/log.h"
 
 namespace rdmacomm {
 namespace {

@@ -1,6 +1,6 @@
 #include "memory/buddy_blocks.h"
 
-#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/result.h"
 
 namespace rdmacomm {
 
@@ -38,7 +38,8 @@ std::uint32_t BuddyBlocks::take(std::uint32_t order) noexcept {
 }
 
 void BuddyBlocks::give_back(std::uint32_t unit, std::uint32_t order) noexcept {
-  CHECK_EQ(units_[unit].free_order, kNone) << "block " << unit << " is free already";
+  if (units_[unit].free_order != kNone) [[unlikely]]
+    detail::die_of_misuse("a block of a pool is given back that is free already", nullptr);
   for (; order < top_order_; ++order) {
     const std::uint32_t buddy = unit ^ (std::uint32_t{1} << order);
     if (units_[buddy].free_order != order) break;

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "rdmacomm/base/log.h"
+#include "rdmacomm/base/result.h"
 #include "rdmacomm/device/protection_domain.h"
 #include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/verbs/call.h"
@@ -170,7 +170,11 @@ Result<std::unique_ptr<RDMABuffer>> RDMABuffer::register_memory(std::unique_ptr<
 }
 
 BufferSlice RDMABuffer::at(std::size_t index) const {
-  CHECK_LT(index, block_count()) << "buffer \"" << name() << "\" has no such block";
+  if (index >= block_count()) [[unlikely]] {
+    const std::string what =
+        "RDMABuffer::at(): buffer \"" + name() + "\" has no such block as " + std::to_string(index);
+    detail::die_of_misuse(what.c_str(), nullptr);
+  }
   return {{reinterpret_cast<std::uintptr_t>(data()) + index * block_bytes(), static_cast<std::uint32_t>(block_bytes()),
            mr_->lkey}};
 }

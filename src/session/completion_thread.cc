@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/logging.h"
 #include "base/start_thread.h"
-#include "rdmacomm/base/log.h"
 
 namespace rdmacomm {
 namespace {

@@ -4,8 +4,8 @@
 #include <array>
 #include <system_error>
 
+#include "base/logging.h"
 #include "base/out_of_memory.h"
-#include "rdmacomm/base/log.h"
 #include "session/check_way.h"
 
 namespace rdmacomm {

@@ -5,8 +5,8 @@
 #include <exception>
 #include <string>
 
+#include "base/logging.h"
 #include "endpoint/hook_scope.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/base/printable.h"
 
 namespace rdmacomm {

@@ -3,10 +3,10 @@
 
 #include <array>
 
+#include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "base/start_thread.h"
 #include "connector/socket.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "session/session_core.h"
 

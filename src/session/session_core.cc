@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/logging.h"
 #include "base/start_thread.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/session/open_device.h"
 #include "rdmacomm/session/rdma_session.h"

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "connector/retry.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/session/server_session.h"
 #include "session/session_connectors.h"

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "base/hot_inline.h"
-#include "rdmacomm/base/log.h"
+#include "base/logging.h"
 #include "stream/stream_link_guard.h"
 
 namespace rdmacomm {

@@ -1,7 +1,6 @@
 // The engine of streams: messages. Small ones are data; of large ones the peer is told where they are, and reads them.
 #include <algorithm>
 
-#include "rdmacomm/base/log.h"
 #include "stream/stream_link.h"
 #include "stream/stream_link_guard.h"
 

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/hot_inline.h"
-#include "rdmacomm/base/log.h"
 #include "stream/stream_link.h"
 #include "stream/stream_link_guard.h"
 
@@ -60,7 +59,8 @@ Status StreamLink::find_block(Guard& guard, Deadline deadline) {
 
 Status StreamLink::commit(std::size_t count) {
   const Guard guard(*this);
-  CHECK_LE(count, current_ == kNoBlock ? 0 : block_bytes_ - filled_) << "more is committed than was lent";
+  if (count > (current_ == kNoBlock ? 0 : block_bytes_ - filled_)) [[unlikely]]
+    detail::die_of_misuse("RDMAStream::commit(): more is committed than was lent", nullptr);
   filled_ += count;
   if (filled_ == block_bytes_) queue_block();
   push();
@@ -144,7 +144,8 @@ RDMACOMM_HOT_INLINE void StreamLink::push() {
 
 Status StreamLink::commit_message(std::size_t count) {
   const Guard guard(*this);
-  CHECK(current_ != kNoBlock && count <= block_bytes_) << "more is committed than was lent: " << count;
+  if (current_ == kNoBlock || count > block_bytes_) [[unlikely]]
+    detail::die_of_misuse("MessageStream::commit(): more is committed than was lent", nullptr);
   filled_ = count;
   queue_block();
   push();

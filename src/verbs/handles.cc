@@ -1,6 +1,6 @@
 #include "rdmacomm/verbs/handles.h"
 
-#include "rdmacomm/base/log.h"
+#include "base/logging.h"
 #include "rdmacomm/verbs/call.h"
 
 namespace rdmacomm::verbs {

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/device/device_events.h"
 #include "rdmacomm/device/rdma_device.h"
 #include "rdmacomm/softdev/softdev.h"

@@ -109,11 +109,14 @@ class CheckLayers(unittest.TestCase):
                 self.write("src/verbs/bad.cc", code + "\n")
                 self.assert_caught("src/verbs/bad.cc:1", "does not print")
 
-    def test_glog_outside_of_log_h(self):
-        self.header("base", "log.h", "#include <glog/logging.h>")
+    def test_glog_outside_of_log_cc(self):
+        self.write("src/base/log.cc", "#include <glog/logging.h>\n")
         self.assert_clean()
         self.write("src/verbs/bad.cc", "#include <glog/logging.h>\n")
         self.assert_caught("src/verbs/bad.cc:1", "glog")
+        self.write("src/verbs/bad.cc", "")
+        self.header("base", "bad.h", "#include <glog/logging.h>")
+        self.assert_caught("include/rdmacomm/base/bad.h:4", "glog")
 
     def test_errno(self):
         self.header("verbs", "call.h", "inline int f() { return errno; }")

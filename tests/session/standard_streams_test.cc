@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "rdmacomm/base/log.h"
+#include "base/logging.h"
 #include "session/session_test_tools.h"
 #include "support/this_program.h"
 

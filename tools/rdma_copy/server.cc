@@ -1,5 +1,6 @@
 #include "rdma_copy/server.h"
 
+#include <glog/logging.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -18,7 +19,6 @@
 #include "rdma_copy/seats.h"
 #include "rdma_copy/sink.h"
 #include "rdma_copy/source.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/connector/source_network.h"
 #include "rdmacomm/session/server_session.h"

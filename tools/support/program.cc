@@ -1,6 +1,7 @@
 #include "support/program.h"
 
 #include <gflags/gflags.h>
+#include <glog/logging.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/base/printable.h"
 #include "rdmacomm/base/version.h"
 #include "support/command_line.h"

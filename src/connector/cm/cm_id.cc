@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "rdmacomm/base/log.h"
+#include "base/logging.h"
 #include "rdmacomm/base/system_call.h"
 #include "rdmacomm/verbs/call.h"
 

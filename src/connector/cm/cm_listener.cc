@@ -3,12 +3,12 @@
 #include <poll.h>
 
 #include "base/log_pace.h"
+#include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "base/start_thread.h"
 #include "connector/cm/cm_id.h"
 #include "connector/cm/cm_requests.h"
 #include "connector/cm/cm_stream.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/connector/cm_connector.h"
 #include "rdmacomm/verbs/call.h"
 

@@ -7,8 +7,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/logging.h"
 #include "connector/cm/cm_refusal.h"
-#include "rdmacomm/base/log.h"
 #include "rdmacomm/verbs/call.h"
 
 namespace rdmacomm {
