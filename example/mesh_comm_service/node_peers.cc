@@ -21,7 +21,7 @@ std::string name_of(const Peer& peer) {
 /// Whether one was there that does not fit, or that ended before it could say so: the right one may be started yet.
 bool is_misfit(const std::error_code& code) {
   return code == Errc::kIncompatiblePeer || code == Errc::kPeerRefused || code == Errc::kVersionMismatch ||
-         code == Errc::kPeerLost;
+         code == Errc::kPeerLost || code == Errc::kPeerClosed;
 }
 
 /// Why it ended, in words.

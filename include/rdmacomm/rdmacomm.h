@@ -6,6 +6,7 @@
 #include "rdmacomm/adapter/gid_agreement.h"
 #include "rdmacomm/adapter/qp_transition.h"
 #include "rdmacomm/adapter/rdma_adapter.h"
+#include "rdmacomm/base/context.h"
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/descriptor_set.h"
 #include "rdmacomm/base/errc.h"

@@ -33,6 +33,7 @@ const char* sentence(Errc e) {
     case Errc::kDeviceLost: return "RDMA device lost";
     case Errc::kTimeout: return "timed out";
     case Errc::kPeerLost: return "peer lost";
+    case Errc::kPeerClosed: return "peer closed the connection";
     case Errc::kPeerRefused: return "refused by the peer";
     case Errc::kVersionMismatch: return "version mismatch";
     case Errc::kBadMessage: return "bad message";

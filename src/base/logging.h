@@ -6,7 +6,7 @@
 #include <ostream>
 #include <streambuf>
 
-#include "base/logging.h"
+#include "rdmacomm/base/log.h"
 
 namespace rdmacomm {
 

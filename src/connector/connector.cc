@@ -315,7 +315,7 @@ void Connector::sort_in(Message message) {
                    << " bytes";
   if (message.type == MessageType::kHeartbeat) return;
   if (message.type == MessageType::kGoodbye) {
-    return end(PeerState::kLeft, make_error(Errc::kPeerLost, "said goodbye"));
+    return end(PeerState::kLeft, make_error(Errc::kPeerClosed, "said goodbye"));
   }
   if (message.type == MessageType::kReject) {
     auto reject = Reject::decode(message.payload);

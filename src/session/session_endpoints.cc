@@ -115,7 +115,8 @@ void SessionCore::end_handshake(const std::string& peer_address, const Error& wh
 }
 
 void SessionCore::log_failed(const std::string& peer, const Error& why) {
-  const bool stranger = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost;
+  const bool stranger = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost ||
+                        why.code == Errc::kPeerClosed;
   if (stranger) {
     RDMACOMM_VLOG(1) << "a connection from " << peer << " came to nothing: " << why.message();
   } else if (const auto others = refusal_pace_.due()) {

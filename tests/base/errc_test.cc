@@ -62,7 +62,8 @@ TEST(Errc, NumbersStayAsTheyAre) {
                                           {31, Errc::kPoolExhausted},
                                           {32, Errc::kAborted},
                                           {33, Errc::kHookFailed},
-                                          {34, Errc::kServerBusy}};
+                                          {34, Errc::kServerBusy},
+                                          {35, Errc::kPeerClosed}};
   EXPECT_EQ(std::size(numbers), static_cast<std::size_t>(kLast) + 1);
   for (const auto& [number, code] : numbers) {
     EXPECT_EQ(static_cast<int>(code), number) << make_error_code(code).message();

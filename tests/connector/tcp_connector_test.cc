@@ -342,11 +342,11 @@ TEST(TCPConnector, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
   ASSERT_TRUE(got);
   EXPECT_EQ(as_text(*got), "last words");
   auto end = pair.server->receive_message(MessageType::kUser, soon());
-  EXPECT_EQ(end.code(), Errc::kPeerLost);
+  EXPECT_EQ(end.code(), Errc::kPeerClosed);
   EXPECT_THAT(end.error().context, HasSubstr("said goodbye"));
   EXPECT_EQ(pair.server->check_peer(), PeerState::kLeft);
-  EXPECT_EQ(pair.server->status().code(), Errc::kPeerLost);
-  EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kPeerLost);
+  EXPECT_EQ(pair.server->status().code(), Errc::kPeerClosed);
+  EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kPeerClosed);
 }
 
 TEST(TCPConnector, ReceivingGoesOnAfterOnesOwnGoodbye) {

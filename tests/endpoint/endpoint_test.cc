@@ -208,7 +208,7 @@ TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
   EXPECT_FALSE(pair.server->alive());
   EXPECT_EQ(wait_one(*pair.server).id, 1U);
   const Status waited = wait_none(*pair.server, Deadline::never());
-  EXPECT_EQ(waited.code(), Errc::kPeerLost);
+  EXPECT_EQ(waited.code(), Errc::kPeerClosed);
   EXPECT_THAT(waited.message(), HasSubstr("said goodbye"));
   EXPECT_TRUE(pair.server->ended_in_order());
 }

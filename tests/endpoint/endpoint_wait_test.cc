@@ -147,7 +147,7 @@ TEST(EndPointWait, ALostPeerWakesALoopOfTheApplications) {
   ASSERT_TRUE(next_completion(*pair.client, sent).ok());
   pair.client->stop();
   EndPointPair::watch(*pair.server);
-  EXPECT_EQ(loop.get(), std::tuple(std::error_code(), std::uint64_t{7}, make_error_code(Errc::kPeerLost)));
+  EXPECT_EQ(loop.get(), std::tuple(std::error_code(), std::uint64_t{7}, make_error_code(Errc::kPeerClosed)));
 }
 
 TEST(EndPointWait, OnlyEpollHasADescriptor) {

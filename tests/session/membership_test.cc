@@ -158,7 +158,7 @@ TEST_P(Membership, AServerComesBackAtItsPort) {
   ASSERT_TRUE(server_->record.wait_for("established")) << "who is being set up when it stops is refused";
   stop_server();
   ASSERT_TRUE(client->record.wait_for("disconnected ok"));
-  EXPECT_EQ(first->status().code(), Errc::kPeerLost);
+  EXPECT_EQ(first->status().code(), Errc::kPeerClosed);
   auto coming = std::async(std::launch::async, [&] { return client->connect(); });  // while nobody is there
   start_server(port);
   const auto second = coming.get().value();

@@ -163,7 +163,7 @@ TEST_P(SessionDeviceTest, WhatHadEndedBeforeKeepsItsReason) {
   EXPECT_TRUE(endpoint->close().ok());
   ASSERT_TRUE(server_->record.wait_for("disconnected ok"));
   there->fail(make_error(Errc::kDeviceLost, "too late"));
-  EXPECT_EQ(there->status().code(), Errc::kPeerLost);
+  EXPECT_EQ(there->status().code(), Errc::kPeerClosed);
   EXPECT_TRUE(there->ended_in_order());
 }
 

@@ -180,6 +180,60 @@ TEST(HooksThatThrow, ACompletionHookEndsItsEndpointAlone) {
   receiving.server->stop();
 }
 
+// Context -------------------------------------------------------------------------------------------------------------
+
+/// What a server keeps for one client.
+struct ClientState {
+  std::unique_ptr<RDMABuffer> buffer;
+  std::atomic<int> received{0};
+};
+
+TEST(HooksContext, IsTheClientsOwnStateAsLongAsItsEndpoint) {
+  const auto server = make_server();
+  server->configure = [](HcaConfig& hca, const PeerInfo&) {
+    hca.thread_mode = ThreadMode::kThreadPerEndPoint;
+    return Status();
+  };
+  std::weak_ptr<ClientState> last;
+  server->connecting = [&](EndPoint& endpoint) -> Status {
+    const auto state = std::make_shared<ClientState>();
+    state->buffer = make_buffer(endpoint.device());
+    last = state;
+    endpoint.set_context(state);
+    endpoint.data()->set_context(state);
+    return endpoint.data()->post_recv(state->buffer->at(0), {.id = 1});
+  };
+  std::atomic<bool> found{true};
+  server->received = [&](EndPoint& endpoint, const Completion& completion) {
+    auto* const state = endpoint.context<ClientState>();
+    found = found && state != nullptr && completion.channel->context<ClientState>() == state &&
+            endpoint.context<int>() == nullptr;
+    if (state != nullptr && completion.ok()) ++state->received;
+  };
+  std::atomic<int> most{0};
+  server->ended = [&](EndPoint& endpoint, const Status&) {
+    most = std::max<int>(most, endpoint.context<ClientState>()->received);
+  };
+  ASSERT_TRUE(server->start().ok());
+  const auto client = make_client(*server);
+  const auto sends = [&] {
+    const auto endpoint = client->connect();
+    ASSERT_TRUE(endpoint) << endpoint.status().message();
+    const auto buffer = make_buffer(*client->device());
+    ASSERT_TRUE((*endpoint)->data()->post_send(buffer->at(1), {.id = 1}));
+    EXPECT_TRUE(wait_one(**endpoint).ok());
+    EXPECT_TRUE((*endpoint)->close().ok());
+  };
+  for (int i = 1; i <= 2; ++i) {
+    sends();
+    EXPECT_TRUE(server->ends.wait_for("ok", i));
+  }
+  server->stop();
+  EXPECT_TRUE(found);
+  EXPECT_EQ(most, 1) << "each client has its own";
+  EXPECT_TRUE(last.expired());
+}
+
 // close() -------------------------------------------------------------------------------------------------------------
 
 TEST(CloseInAHook, DoesNotWaitWhicheverEndpointItCloses) {

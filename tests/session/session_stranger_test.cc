@@ -177,7 +177,7 @@ TEST(PeerProcessBody, DISABLED_ConnectsAndWaits) {
   const auto endpoint = client.connect();
   ASSERT_TRUE(endpoint) << endpoint.status().message();
   // Until it is killed, or the test that started it ends.
-  EXPECT_EQ((*endpoint)->next(Deadline::never()).code(), Errc::kPeerLost);
+  EXPECT_EQ((*endpoint)->next(Deadline::never()).code(), Errc::kPeerClosed);
 }
 
 TEST(SessionPeerDeath, AKilledClientEndsTheServersWaitWithItsName) {

@@ -323,7 +323,7 @@ TEST(SessionStop, EndsWaitsOfTheApplicationAndTellsThePeer) {
   EXPECT_EQ(waiter.get(), Errc::kStopped);
   EXPECT_EQ(pair.server->record.count("disconnected ok"), 1);
   ASSERT_TRUE(pair.client->record.wait_for("disconnected ok"));
-  EXPECT_EQ(at_client->status().code(), Errc::kPeerLost);
+  EXPECT_EQ(at_client->status().code(), Errc::kPeerClosed);
 }
 
 /// Of a client that goes on trying.

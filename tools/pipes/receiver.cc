@@ -338,8 +338,9 @@ Result<std::shared_ptr<EndPoint>> wait_for_sender(Door& door, std::optional<std:
 /// Whether a run that brought nothing has ended by what the sender did, or did not do; not by its own word, nor for want of
 /// something on this side.
 bool is_senders_fault(std::error_code code) {
-  const auto faults = {Errc::kPeerLost,         Errc::kTimeout,     Errc::kBadMessage, Errc::kVersionMismatch,
-                       Errc::kIncompatiblePeer, Errc::kLocalLength, Errc::kFlushed,    Errc::kLocalQueuePair};
+  const auto faults = {Errc::kPeerLost,    Errc::kPeerClosed,      Errc::kTimeout,
+                       Errc::kBadMessage,  Errc::kVersionMismatch, Errc::kIncompatiblePeer,
+                       Errc::kLocalLength, Errc::kFlushed,         Errc::kLocalQueuePair};
   return std::ranges::any_of(faults, [code](Errc fault) { return code == fault; });
 }
 

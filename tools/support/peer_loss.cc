@@ -20,9 +20,10 @@ bool may_be_ahead(const EndPoint& endpoint, std::error_code code) {
 Status with_cause(const EndPoint& endpoint, Status failure) {
   constexpr std::chrono::milliseconds kPatience{500};
   constexpr std::chrono::milliseconds kLongPatience{5000};
-  if (failure.ok() || failure.code() == Errc::kPeerLost || failure.code() == Errc::kPeerRefused ||
-      failure.code() == Errc::kServerBusy)
+  if (failure.ok() || failure.code() == Errc::kPeerLost || failure.code() == Errc::kPeerClosed ||
+      failure.code() == Errc::kPeerRefused || failure.code() == Errc::kServerBusy) {
     return failure;
+  }
   if (failure.code() == std::errc::io_error) return failure;
   const Deadline deadline = Deadline::after(may_be_ahead(endpoint, failure.code()) ? kLongPatience : kPatience);
   while (endpoint.alive() && !deadline.passed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));

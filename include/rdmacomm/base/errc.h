@@ -44,9 +44,10 @@ enum class Errc : int {
   // Devices.
   kDeviceLost = 23,  ///< the device has failed, or was removed while it was open
   // Peers.
-  kTimeout = 24,           ///< a deadline passed
-  kPeerLost = 25,          ///< the peer's process or host is gone, or closed the connection
-  kPeerRefused = 26,       ///< the peer answered, and said no; the context has its reason
+  kTimeout = 24,      ///< a deadline passed
+  kPeerClosed = 35,   ///< the peer has ended the connection in order, by stop() or close()
+  kPeerLost = 25,     ///< the peer's process or host is gone, or closed the connection without a word. Not kPeerClosed
+  kPeerRefused = 26,  ///< the peer answered, and said no; the context has its reason
   kVersionMismatch = 27,   ///< the peer speaks another version of the handshake
   kBadMessage = 28,        ///< bytes that are not a message of this protocol
   kIncompatiblePeer = 29,  ///< both sides work, but not together (GID types, MTU, link layer)
@@ -60,7 +61,7 @@ enum class Errc : int {
 };
 
 /// The largest number that is a code.
-inline constexpr int kMaxErrc = static_cast<int>(Errc::kServerBusy);
+inline constexpr int kMaxErrc = static_cast<int>(Errc::kPeerClosed);
 
 /// The category of Errc: name() is "rdmacomm", message(e) is one short sentence. Cost: none.
 [[nodiscard]] const std::error_category& errc_category() noexcept;

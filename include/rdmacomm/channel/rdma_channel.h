@@ -11,6 +11,7 @@
 #include <string>
 
 #include "rdmacomm/adapter/rdma_adapter.h"
+#include "rdmacomm/base/context.h"
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/channel/completion.h"
@@ -154,6 +155,15 @@ class RDMAChannel {
   [[nodiscard]] const RDMAAdapter& adapter() const noexcept { return *adapter_; }
   [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept { return max_inline_bytes_; }
   [[nodiscard]] std::uint32_t max_message_bytes() const noexcept { return max_message_bytes_; }
+  /// As EndPoint::set_context() and context(), for one channel.
+  template <typename T>
+  void set_context(std::shared_ptr<T> context) noexcept {
+    context_.set(std::move(context));
+  }
+  template <typename T>
+  [[nodiscard]] T* context() const noexcept {
+    return context_.get<T>();
+  }
   /// Where its receives come from; nullptr: from post_recv().
   [[nodiscard]] ReceivePool* receive_pool() const noexcept { return pool_.get(); }
   [[nodiscard]] int send_depth() const noexcept { return static_cast<int>(send_.depth); }
@@ -320,6 +330,7 @@ class RDMAChannel {
   std::atomic<bool> untold_end_{false};
   bool end_seen_ = false;  // the polling thread's
   std::atomic<bool> pool_settled_{false};
+  Context context_;
 };
 
 }  // namespace rdmacomm

@@ -56,7 +56,8 @@ struct RdmaWay {
 ///
 /// All functions that send or receive return, besides what they list,
 ///   kTimeout      the deadline passed. A message that was sent in part by then breaks the connection for good
-///   kPeerLost     the peer closed the connection (the context says whether it said goodbye), or its host is silent
+///   kPeerClosed   the peer ended the connection in order
+///   kPeerLost     the connection ended without a word of the peer's, or its host is silent
 ///   kDeviceLost   by rdma_cm: the RDMA device of this side is being removed
 ///   kPeerRefused  the peer sent a kReject; the context has its reason. kServerBusy: that was the reason
 ///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; the peer was told by a kReject

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "rdmacomm/base/context.h"
 #include "rdmacomm/base/deadline.h"
 #include "rdmacomm/base/result.h"
 #include "rdmacomm/channel/completion.h"
@@ -93,6 +94,20 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   /// Where the channels with pooled_receives take their receives from; nullptr: there are none.
   [[nodiscard]] const std::shared_ptr<ReceivePool>& receive_pool() const noexcept { return pool_; }
 
+  // The application's own --------------------------------------------------------------------------------------
+
+  /// Keeps something of the application's with the endpoint, as long as it or until another set_context(): what hooks need for this peer.
+  /// post_connecting() is the place to call it. Threads: not while another thread calls it or context()
+  template <typename T>
+  void set_context(std::shared_ptr<T> context) noexcept {
+    context_.set(std::move(context));
+  }
+  /// What set_context() was given; nullptr: nothing, or something of another type than T. Cost: a comparison.
+  template <typename T>
+  [[nodiscard]] T* context() const noexcept {
+    return context_.get<T>();
+  }
+
   // Beside the channels, by the connector ---------------------------------------------------------------------
 
   /// As Connector::sync_with_peer. Tags that begin with "rdmacomm." are the library's.
@@ -117,8 +132,8 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   /// Waits until there is at least one completion, in the way that HcaConfig::polling_mode says, and returns the part of `out` that it
   /// filled. A request that fails is a completion, not an error of this call.
   ///
-  /// Errors  kPeerLost: the peer's connection ended (the context names the peer and says how) and all completions
-  ///         have been taken; kStopped: stop() or close(); any other that status() returns; kTimeout; as poll()
+  /// Errors  kPeerClosed, kPeerLost: the peer has ended the connection in order, or is gone (the context names it and says how), and all
+  ///         completions have been taken; kStopped: stop() or close(); any other that status() returns; kTimeout; as poll()
   [[nodiscard]] Result<std::span<Completion>> wait(std::span<Completion> out, Deadline deadline);
   /// Waits for one completion and returns it. Errors as wait().
   [[nodiscard]] Result<Completion> next(Deadline deadline);
@@ -159,10 +174,10 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
 
   /// Whether it is established, and neither side has ended it. Cost: one load.
   [[nodiscard]] bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::kEstablished; }
-  /// ok until it ends; then why: kPeerLost (the context says whether the peer said goodbye), kStopped, or what a session
+  /// ok until it ends; then why: kPeerClosed (in order), kPeerLost, kStopped (by this side), or what a session
   /// has heard from the device: kDeviceLost, kLocalQueuePair, kCompletionFailed.
   [[nodiscard]] Status status() const;
-  /// Whether it has ended in order: by a goodbye of the peer's, or by stop() or close() of this side.
+  /// Whether it has ended in order: by stop() or close() of the peer (kPeerClosed) or of this side (kStopped).
   [[nodiscard]] bool ended_in_order() const;
   /// Ends it, from any thread, without waiting for anything to finish: says goodbye to the peer, moves the queue
   /// pairs to ERR (posts return kNotConnected from then on) and ends every wait with kStopped. Connected by rdma_cm, up
@@ -336,6 +351,7 @@ class EndPoint : public std::enable_shared_from_this<EndPoint> {
   bool ended_in_order_ = false;
   std::vector<std::thread::id> servers_;
   std::set<std::string> names_tried_;  // by open_channel()
+  Context context_;
 };
 
 }  // namespace rdmacomm
