@@ -8,17 +8,19 @@
 //        channel_overhead --count=raw|channel OPERATIONS       no timing: for an instruction counter, see
 //                                                              count_instructions.sh
 #include <benchmark/benchmark.h>
+#include <infiniband/verbs.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/channel/rdma_channel.h"
+#include "rdmacomm/channel.h"
 
 namespace rdmacomm {
 namespace {
@@ -44,15 +46,16 @@ void must(const Status& status) {
 class Bench {
  public:
   explicit Bench(const std::string& device_name) {
-    for (End* end : {&here_, &there_}) make(*end, device_name);
-    must(here_.channel->adapter().connect(there_.channel->adapter().address()));
-    must(there_.channel->adapter().connect(here_.channel->adapter().address()));
-    slice_ = here_.buffer->at(0);
-    remote_ = there_.buffer->remote_region();
+    End* const ends[] = {&here_, &there_};
+    RDMAAdapter adapters[] = {make(here_, device_name), make(there_, device_name)};
+    for (int i = 0; i < 2; ++i) must(adapters[i].connect(adapters[1 - i].address()));
+    for (int i = 0; i < 2; ++i) ends[i]->channel = must(RDMAChannel::create("bench", std::move(adapters[i])));
+    slice_ = here_.buffer.at(0);
+    remote_ = there_.buffer.remote_region();
     prepare_raw();
   }
 
-  [[nodiscard]] std::string device_text() const { return here_.device->to_text(); }
+  [[nodiscard]] std::string device_text() const { return here_.device.to_text(); }
 
   // Posts `count` WRITEs and polls until they are complete; false when something failed.
   [[gnu::noinline]] bool by_channel(int count) {
@@ -89,27 +92,21 @@ class Bench {
 
  private:
   struct End {
-    std::unique_ptr<RDMADevice> device;
-    std::unique_ptr<CompletionQueue> cq;
-    std::unique_ptr<RDMABuffer> buffer;
-    std::unique_ptr<RDMAChannel> channel;
+    RDMADevice device;
+    RDMABuffer buffer;
+    std::shared_ptr<RDMAChannel> channel;
   };
 
-  static void make(End& end, const std::string& device_name) {
+  static RDMAAdapter make(End& end, const std::string& device_name) {
     end.device = must(RDMADevice::open({.name = device_name}));
-    const AdapterConfig config = AdapterConfig{}.fitted(end.device->limits());
-    end.cq = must(CompletionQueue::create(*end.device, {.depth = *config.send_depth + *config.recv_depth}));
-    end.buffer =
-        must(RDMABuffer::allocate(*end.device, {.block_bytes = kBytes, .remote_access = RemoteAccess::kWrite}));
-    const GidEntry gid = must(end.device->choose_gid());
-    end.channel =
-        must(RDMAChannel::create("bench", must(RDMAAdapter::create(*end.device, *end.cq, *end.cq, gid, config))));
+    end.buffer = must(RDMABuffer::allocate(end.device, {.block_bytes = kBytes, .remote_access = RemoteAccess::kWrite}));
+    return must(RDMAAdapter::create(end.device));
   }
 
   void prepare_raw() {
-    qp_ = here_.channel->adapter().qp();
-    cq_ = here_.cq->get();
-    sge_ = slice_.sge;
+    qp_ = here_.channel->native_handle();
+    cq_ = qp_->send_cq;
+    sge_ = {slice_.address, slice_.length, slice_.lkey};
     wr_.sg_list = &sge_;
     wr_.num_sge = 1;
     wr_.opcode = IBV_WR_RDMA_WRITE;

@@ -13,8 +13,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "rdmacomm/session/client_session.h"
-#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/session.h"
 #include "support/child_process.h"
 #include "support/client_domain.h"
 #include "support/descriptor_limit.h"
@@ -46,16 +45,26 @@ void fit(HcaConfig& hca) {
   hca.shared_queue_key = "all";
 }
 
-template <typename Base>
-class Fitted final : public Base {
- public:
-  using Base::Base;
-  Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
+SessionFunctions client_hooks() {
+  return {.lazy_config_hca = [](HcaConfig& hca, const PeerInfo& /*peer*/) {
     fit(hca);
-    constexpr bool serves = std::is_base_of_v<ServerSession, Base>;
-    return serves && FLAGS_domains ? programs::give_own_domain(hca, this->device()) : Status();
-  }
-};
+    return Status();
+  }};
+}
+
+SessionFunctions server_hooks() {
+  const auto opened = std::make_shared<RDMADevice>();
+  return {.init_session =
+              [opened](const RDMADevice& device) {
+                *opened = device;
+                return Status();
+              },
+          .lazy_config_hca =
+              [opened](HcaConfig& hca, const PeerInfo& /*peer*/) {
+                fit(hca);
+                return FLAGS_domains ? programs::give_own_domain(hca, *opened) : Status();
+              }};
+}
 
 std::uint64_t resident_bytes() {
   std::ifstream status("/proc/self/status");
@@ -77,17 +86,17 @@ SessionOptions options_for(std::uint16_t port) {
 
 /// Says what its connections take when all of them are there, and ends when they have left.
 int serve(const std::function<void(std::uint16_t)>& listening) {
-  const auto server = make_session<Fitted<ServerSession>>(options_for(0));
-  if (Status started = server->start(); !started.ok()) return programs::exit_status(started);
+  const ServerSession server(options_for(0), server_hooks());
+  if (Status started = server.start(); !started.ok()) return programs::exit_status(started);
   const std::uint64_t before = resident_bytes();
-  listening(server->port());
+  listening(server.port());
   for (int i = 0; i < FLAGS_clients; ++i) {
-    const auto endpoint = server->wait_for_endpoint(Deadline::after(std::chrono::seconds(120)));
+    const auto endpoint = server.accept(Deadline::after(std::chrono::seconds(120)));
     if (!endpoint) return programs::exit_status(endpoint.error());
   }
   std::cout << "server: " << (resident_bytes() - before) / static_cast<std::uint64_t>(FLAGS_clients)
             << " bytes of memory a connection" << std::endl;
-  while (!server->endpoints().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (!server.endpoints().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return 0;
 }
 
@@ -100,28 +109,28 @@ Status check_rate(double rate) {
 }
 
 Status connect_all(std::uint16_t port) {
-  const auto first = make_session<Fitted<ClientSession>>(options_for(port));
-  std::vector<SessionPtr<Fitted<ClientSession>>> sessions;
+  const ClientSession first(options_for(port), client_hooks());
+  std::vector<ClientSession> sessions;
   // The device is opened, and the first session started, before the clock runs.
-  auto opened = first->connect();
+  auto opened = first.connect();
   if (!opened) return opened.status();
   for (int i = 1; FLAGS_sessions && i < FLAGS_clients; ++i) {
     SessionOptions options = options_for(port);
-    options.shared_device = first->device();
-    options.queues_of = first.get();
-    sessions.push_back(make_session<Fitted<ClientSession>>(options));
+    options.shared_device = first.device();
+    options.queues_of = &first;
+    sessions.emplace_back(options, client_hooks());
   }
   const std::uint64_t before = resident_bytes();
   std::atomic<int> next{1};
   std::vector<Status> outcomes(static_cast<std::size_t>(FLAGS_threads));
-  std::vector<std::shared_ptr<EndPoint>> endpoints(static_cast<std::size_t>(FLAGS_clients));
+  std::vector<EndPoint> endpoints(static_cast<std::size_t>(FLAGS_clients));
   const auto began = std::chrono::steady_clock::now();
   std::vector<std::thread> threads;
   for (Status& outcome : outcomes) {
     threads.emplace_back([&] {
       for (int i = next++; i < FLAGS_clients && outcome.ok(); i = next++) {
-        auto& session = FLAGS_sessions ? sessions[static_cast<std::size_t>(i - 1)] : first;
-        auto endpoint = session->connect();
+        const ClientSession& session = FLAGS_sessions ? sessions[static_cast<std::size_t>(i - 1)] : first;
+        auto endpoint = session.connect();
         if (endpoint) endpoints[static_cast<std::size_t>(i)] = std::move(*endpoint);
         outcome = endpoint.status();
       }
@@ -138,8 +147,8 @@ Status connect_all(std::uint16_t port) {
             << " bytes of memory a connection\n"
             << FLAGS_clients << " connections, " << FLAGS_threads << " at a time: " << rate << " a second, "
             << elapsed.count() / count * 1e6 << " us each" << std::endl;
-  for (auto& session : sessions) session->stop();
-  first->stop();
+  for (auto& session : sessions) session.stop();
+  first.stop();
   return check_rate(rate);
 }
 

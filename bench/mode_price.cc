@@ -6,6 +6,7 @@
 //        mode_price --part=idle --polling=P --threads=T       64 connections, on which nothing happens for --seconds
 //        mode_price --part=raw                                busy polling against a raw loop on the same queue pairs
 #include <gflags/gflags.h>
+#include <infiniband/verbs.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,8 +24,7 @@
 #include <mutex>
 #include <vector>
 
-#include "rdmacomm/session/client_session.h"
-#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/session.h"
 #include "support/mode_flags.h"
 
 DEFINE_string(part, "latency", "latency, idle or raw");
@@ -106,7 +106,7 @@ class Price {
 };
 
 /// One side's memory: a message to send, and receives.
-std::unique_ptr<RDMABuffer> make_memory(RDMADevice& device) {
+RDMABuffer make_memory(const RDMADevice& device) {
   auto memory = RDMABuffer::allocate(device, {.block_bytes = kBytes, .block_count = 1 + kReceives});
   if (!memory) fail(memory.error().message());
   return std::move(*memory);
@@ -129,35 +129,34 @@ Status configure(HcaConfig& hca) {
 }
 
 /// Both sides: answers what comes, by hooks or in a loop; the client begins, and stops after so many.
-template <typename Base>
-class Player : public Base {
+class Player final : public SessionHooks {
  public:
-  using Base::Base;
+  explicit Player(bool is_client) : is_client_(is_client) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override { return configure(hca); }
-  Status post_connecting(EndPoint& endpoint) override {
+  Status post_connecting(const EndPoint& endpoint) override {
     if (FLAGS_part == "idle") return {};
     if (!memory_) memory_ = make_memory(endpoint.device());
     for (RDMAChannel* channel : endpoint.channels()) {
       if (channel->name() == kRawChannel) continue;
-      for (std::uint64_t id = 1; id <= kReceives; ++id) must(channel->post_recv(memory_->at(id), {.id = id}));
+      for (std::uint64_t id = 1; id <= kReceives; ++id) must(channel->post_recv(memory_.at(id), {.id = id}));
     }
     return {};
   }
-  void on_recv_done(EndPoint& endpoint, const Completion& completion) override {
-    if (answer(*endpoint.data(), completion)) return;
+  void on_recv_done(const EndPoint& endpoint, const Completion& completion) override {
+    if (answer(endpoint.channel(), completion)) return;
     const std::lock_guard lock(mutex_);
     done_ = true;
     changed_.notify_all();
   }
 
   /// The client's part. Returns the halves of the times there and back, in microseconds.
-  std::vector<double> play(EndPoint& endpoint, int count) {
+  std::vector<double> play(const EndPoint& endpoint, int count) {
     left_ = count;
     times_.clear();
     times_.reserve(static_cast<std::size_t>(count));
     sent_at_ = Clock::now();
-    send(*endpoint.data());
+    send(endpoint.channel());
     if (endpoint.config().thread_mode == ThreadMode::kApplication) {
       answer_all(endpoint);
     } else {
@@ -167,26 +166,26 @@ class Player : public Base {
     return times_;
   }
   /// Answers until the peer goes.
-  void answer_all(EndPoint& endpoint) {
+  void answer_all(const EndPoint& endpoint) {
     std::array<Completion, kReceives> batch;
     for (;;) {
       const auto waited = endpoint.wait(batch, Deadline::never());
       if (!waited) return;
       for (const Completion& each : *waited) {
-        if (each.operation == Operation::kRecv && !answer(*endpoint.data(), each)) return;
+        if (each.operation == Operation::kRecv && !answer(endpoint.channel(), each)) return;
       }
     }
   }
   void send(RDMAChannel& channel) {
-    must(channel.post_send(memory_->at(0), {.flags = PostFlags::kInline | PostFlags::kUnsignaled}));
+    must(channel.post_send(memory_.at(0), {.flags = PostFlags::kInline | PostFlags::kUnsignaled}));
   }
-  [[nodiscard]] RDMABuffer& memory() { return *memory_; }
+  [[nodiscard]] RDMABuffer& memory() { return memory_; }
 
  private:
   /// False after the client's last.
   bool answer(RDMAChannel& channel, const Completion& completion) {
-    must(channel.post_recv(memory_->at(completion.id), {.id = completion.id}));
-    if constexpr (std::same_as<Base, ClientSession>) {
+    must(channel.post_recv(memory_.at(completion.id), {.id = completion.id}));
+    if (is_client_) {
       const auto now = Clock::now();
       times_.push_back(std::chrono::duration<double, std::micro>(now - sent_at_).count() / 2);
       if (--left_ == 0) return false;
@@ -196,7 +195,8 @@ class Player : public Base {
     return true;
   }
 
-  std::unique_ptr<RDMABuffer> memory_;
+  const bool is_client_;
+  RDMABuffer memory_;
   std::vector<double> times_;
   Clock::time_point sent_at_;
   int left_ = 0;
@@ -211,14 +211,17 @@ SessionOptions options(std::uint16_t port) {
 
 // ---- The raw loop
 
+ibv_sge sge_of(const BufferSlice& slice) {
+  return {slice.address, slice.length, slice.lkey};
+}
+
 /// One end of a channel, driven by bare verbs.
 class RawEnd {
  public:
-  RawEnd(RDMAChannel& channel, RDMABuffer& memory)
-      : qp_(channel.adapter().qp()), cq_(channel.adapter().send_cq().get()) {
-    out_ = memory.at(0).sge;
+  RawEnd(RDMAChannel& channel, RDMABuffer& memory) : qp_(channel.native_handle()), cq_(qp_->send_cq) {
+    out_ = sge_of(memory.at(0));
     for (std::uint64_t id = 1; id <= kReceives; ++id) {
-      in_[id] = memory.at(id).sge;
+      in_[id] = sge_of(memory.at(id));
       receive(id);
     }
     wr_.sg_list = &out_;
@@ -264,12 +267,11 @@ class RawEnd {
 };
 
 /// A channel by the library: EndPoint::wait(), or RDMAChannel::poll() on a completion queue of its own.
-template <typename Session>
 struct LibraryEnd {
-  Session& session;
-  EndPoint& endpoint;
+  Player& player;
+  const EndPoint& endpoint;
   RDMAChannel& channel;
-  RDMABuffer& memory = session.memory();
+  RDMABuffer& memory = player.memory();
   const bool direct = channel.name() == kDirectChannel;
   const BufferSlice out = memory.at(0);  // as the raw loop has its slices
   std::uint64_t taken = 0;
@@ -306,12 +308,11 @@ double round_of(End& end, bool is_client, int count) {
 }
 
 /// The three in turns: what the machine does to one round, it does to its neighbours.
-template <typename Session>
-std::array<std::vector<double>, 3> take_turns(Session& session, EndPoint& endpoint, bool is_client) {
-  const auto raw_memory = make_memory(endpoint.device());
-  RawEnd raw(*endpoint.channel(kRawChannel), *raw_memory);
-  LibraryEnd<Session> waiting{session, endpoint, *endpoint.data()};
-  LibraryEnd<Session> direct{session, endpoint, *endpoint.channel(kDirectChannel)};
+std::array<std::vector<double>, 3> take_turns(Player& player, const EndPoint& endpoint, bool is_client) {
+  auto raw_memory = make_memory(endpoint.device());
+  RawEnd raw(endpoint.channel(kRawChannel), raw_memory);
+  LibraryEnd waiting{player, endpoint, endpoint.channel()};
+  LibraryEnd direct{player, endpoint, endpoint.channel(kDirectChannel)};
   must(endpoint.sync_with_peer("posted", Deadline::after(std::chrono::seconds(20))));
   std::array<std::vector<double>, 3> times;
   for (int round = 0; round < kRounds; ++round) {
@@ -328,15 +329,16 @@ std::array<std::vector<double>, 3> take_turns(Session& session, EndPoint& endpoi
 /// Until the client's end of the pipe is closed.
 int serve(int port_out, int end_in) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  auto session = make_session<Player<ServerSession>>(options(0));
-  must(session->start());
-  const std::uint16_t port = session->port();
+  const auto player = std::make_shared<Player>(false);
+  const ServerSession session(options(0), player);
+  must(session.start());
+  const std::uint16_t port = session.port();
   if (write(port_out, &port, sizeof(port)) != sizeof(port)) return 1;
   if (FLAGS_part != "idle") {
-    auto endpoint = session->wait_for_endpoint(Deadline::after(std::chrono::seconds(20)));
+    auto endpoint = session.accept(Deadline::after(std::chrono::seconds(20)));
     if (!endpoint) fail(endpoint.error().message());
-    if (FLAGS_part == "raw") (void)take_turns(*session, **endpoint, false);
-    if ((*endpoint)->config().thread_mode == ThreadMode::kApplication) session->answer_all(**endpoint);
+    if (FLAGS_part == "raw") (void)take_turns(*player, *endpoint, false);
+    if (endpoint->config().thread_mode == ThreadMode::kApplication) player->answer_all(*endpoint);
   }
   char end = 0;
   (void)!read(end_in, &end, 1);
@@ -349,16 +351,16 @@ double quantile(std::vector<double> values, double part) {
   return *place;
 }
 
-void measure(Player<ClientSession>& session, pid_t server) {
+void measure(const ClientSession& session, Player& player, pid_t server) {
   const int connections = FLAGS_part == "idle" ? FLAGS_connections : 1;
-  std::vector<std::shared_ptr<EndPoint>> endpoints;
+  std::vector<EndPoint> endpoints;
   for (int i = 0; i < connections; ++i) {
     auto endpoint = session.connect();
     if (!endpoint) fail(endpoint.error().message());
     endpoints.push_back(std::move(*endpoint));
   }
   if (FLAGS_part == "raw") {
-    const auto times = take_turns(session, *endpoints.front(), true);
+    const auto times = take_turns(player, endpoints.front(), true);
     std::printf("part=raw raw=%.4f direct=%.4f wait=%.4f\n", quantile(times[0], 0.5), quantile(times[1], 0.5),
                 quantile(times[2], 0.5));
     return;
@@ -377,9 +379,9 @@ void measure(Player<ClientSession>& session, pid_t server) {
     }
     return;
   }
-  (void)session.play(*endpoints.front(), FLAGS_count / 10);
+  (void)player.play(endpoints.front(), FLAGS_count / 10);
   const Price price(server);
-  const std::vector<double> times = session.play(*endpoints.front(), FLAGS_count);
+  const std::vector<double> times = player.play(endpoints.front(), FLAGS_count);
   std::printf("part=latency median=%.3f p99=%.3f", quantile(times, 0.5), quantile(times, 0.99));
   (void)price.print(2.0 * FLAGS_count);
 }
@@ -397,8 +399,9 @@ int run() {
   std::uint16_t port = 0;
   if (read(port_pipe[0], &port, sizeof(port)) != sizeof(port)) fail("the server did not start");
   {
-    auto session = make_session<Player<ClientSession>>(options(port));
-    measure(*session, server);
+    const auto player = std::make_shared<Player>(true);
+    const ClientSession session(options(port), player);
+    measure(session, *player, server);
   }
   std::fflush(stdout);
   close(end_pipe[1]);

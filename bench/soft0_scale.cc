@@ -25,8 +25,8 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/softdev/softdev.h"
-#include "rdmacomm/verbs/handles.h"
+#include "softdev/common/api.h"
+#include "verbs/handles.h"
 
 DEFINE_uint32(processes, 2, "how many, 2 to 256; each is connected to each other one");
 DEFINE_uint32(queue_pairs, 1, "of each two processes, 1 to 4096");

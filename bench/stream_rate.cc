@@ -31,10 +31,9 @@
 #include <sstream>
 #include <vector>
 
-#include "rdmacomm/session/client_session.h"
-#include "rdmacomm/session/server_session.h"
-#include "rdmacomm/stream/message_stream.h"
-#include "rdmacomm/stream/rdma_stream.h"
+#include "rdmacomm/message_stream.h"
+#include "rdmacomm/session.h"
+#include "rdmacomm/stream.h"
 
 DEFINE_string(sizes, "4096,16384,65536,262144,1048576", "bytes of a block");
 DEFINE_string(ways, "write,send,stream,copied,message,large", "which of them; for a profiler");
@@ -110,22 +109,21 @@ HcaConfig config(End end) {
 
 /// What both sides have: memory for the raw ways, and a stream for each size.
 struct Side {
-  Side(std::shared_ptr<EndPoint> endpoint_, End end) : endpoint(std::move(endpoint_)) {
-    std::shared_ptr<RDMADevice> device(endpoint, &endpoint->device());
+  Side(EndPoint endpoint_, End end) : endpoint(std::move(endpoint_)) {
     const std::size_t largest = std::bit_ceil(std::ranges::max(sizes()));
-    const std::shared_ptr<BufferPool> pool = must(BufferPool::create(
-        std::move(device),
+    const BufferPool pool = must(BufferPool::create(
+        endpoint.device(),
         {.total_bytes = 16 * largest, .largest_block = largest, .remote_access = RemoteAccess::kRead}));
     leases = pool;
     for (const std::size_t size : sizes()) {
       const StreamOptions options = stream_of(size, end);
       messages[size] =
-          must(MessageStream::open(endpoint, *endpoint->channel(messages_name(size)), pool, options, soon()));
-      streams[size] = must(RDMAStream::open(endpoint, *endpoint->channel(stream_name(size)), options, soon()));
+          must(MessageStream::open(endpoint, endpoint.channel(messages_name(size)), pool, options, soon()));
+      streams[size] = must(RDMAStream::open(endpoint, endpoint.channel(stream_name(size)), options, soon()));
     }
   }
-  void meet() const { must(endpoint->sync_with_peer("turn", soon())); }
-  [[nodiscard]] RDMAChannel& raw() const { return *endpoint->channel(kRaw); }
+  void meet() const { must(endpoint.sync_with_peer("turn", soon())); }
+  [[nodiscard]] RDMAChannel& raw() const { return endpoint.channel(kRaw); }
   /// The next completions of the raw channel.
   std::size_t take(std::span<Completion> out) const {
     const Polled polled = raw().poll(out);
@@ -136,29 +134,29 @@ struct Side {
   }
 
   mutable unsigned empty_polls_ = 0;
-  std::shared_ptr<EndPoint> endpoint;
-  std::shared_ptr<BufferPool> leases;
-  std::map<std::size_t, std::unique_ptr<RDMAStream>> streams;
-  std::map<std::size_t, std::unique_ptr<MessageStream>> messages;
+  EndPoint endpoint;
+  BufferPool leases;
+  std::map<std::size_t, RDMAStream> streams;
+  std::map<std::size_t, MessageStream> messages;
 };
 
-std::unique_ptr<RDMABuffer> make_memory(RDMADevice& device) {
+RDMABuffer make_memory(const RDMADevice& device) {
   auto memory = must(RDMABuffer::allocate(device, {.name = "blocks",
                                                    .block_bytes = std::ranges::max(sizes()),
                                                    .block_count = static_cast<std::size_t>(FLAGS_depth),
                                                    .remote_access = RemoteAccess::kWrite}));
-  std::memset(memory->data(), 1, memory->size());
+  std::memset(memory.data(), 1, memory.size());
   return memory;
 }
 
 /// One side's turn of one way: sends or takes `count` blocks of `size`.
 class Turn {
  public:
-  Turn(const Side& side, RDMABuffer& memory, std::size_t size, std::size_t count)
+  Turn(Side& side, RDMABuffer& memory, std::size_t size, std::size_t count)
       : side_(side),
         memory_(memory),
-        stream_(*side.streams.at(size)),
-        messages_(*side.messages.at(size)),
+        stream_(side.streams.at(size)),
+        messages_(side.messages.at(size)),
         size_(size),
         count_(count) {}
 
@@ -183,7 +181,7 @@ class Turn {
         return must(messages_.flush(soon_));
       case Way::kLarge:
         for (std::size_t i = 0; i < count_; ++i) {
-          must(messages_.send(must(side_.leases->take(size_)), soon_));
+          must(messages_.send(must(side_.leases.take(size_)), soon_));
         }
         return must(messages_.flush(soon_));
     }
@@ -211,7 +209,7 @@ class Turn {
     return must(memory_.slice(index % memory_.block_count() * size_, size_));
   }
   void send_raw(Way way) {
-    const auto region = side_.endpoint->remote_region("blocks");
+    const auto region = side_.endpoint.remote_region("blocks");
     const auto depth = static_cast<std::size_t>(FLAGS_depth);
     std::array<Completion, 16> done;
     for (std::size_t posted = 0, sent = 0; sent < count_;) {
@@ -241,7 +239,7 @@ class Turn {
   }
 
  private:
-  const Side& side_;
+  Side& side_;
   RDMABuffer& memory_;
   RDMAStream& stream_;
   MessageStream& messages_;
@@ -253,7 +251,7 @@ class Turn {
 
 /// A client says how many blocks a turn has, so that it takes about as long as it should.
 template <typename Play>
-void take_turns(const Side& side, RDMABuffer& memory, Play play) {
+void take_turns(Side& side, RDMABuffer& memory, Play play) {
   for (int round = 0; round < FLAGS_rounds; ++round) {
     for (const std::size_t size : sizes()) {
       for (const Way way : kWays) {
@@ -268,45 +266,29 @@ void take_turns(const Side& side, RDMABuffer& memory, Play play) {
   }
 }
 
-class Server : public ServerSession {
- public:
-  using ServerSession::ServerSession;
-  Status init_session() override {
-    memory_ = make_memory(*device());
-    return {};
-  }
-  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
-    hca = config(End::kReceiver);
-    hca.publish(*memory_);
-    return {};
-  }
-  [[nodiscard]] RDMABuffer& memory() { return *memory_; }
-
- private:
-  std::unique_ptr<RDMABuffer> memory_;
-};
-
-class Client : public ClientSession {
- public:
-  using ClientSession::ClientSession;
-  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
-    hca = config(End::kSender);
-    return {};
-  }
-};
-
 SessionOptions options(std::uint16_t port) {
   return {.device = {.name = "soft0"}, .address = {"127.0.0.1", port}};
 }
 
 int serve(int port_out) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  auto session = make_session<Server>(options(0));
-  must(session->start());
-  const std::uint16_t port = session->port();
+  const auto memory = std::make_shared<RDMABuffer>();
+  const ServerSession session(options(0), {.init_session =
+                                               [&](const RDMADevice& device) {
+                                                 *memory = make_memory(device);
+                                                 return Status();
+                                               },
+                                           .lazy_config_hca =
+                                               [&](HcaConfig& hca, const PeerInfo& /*peer*/) {
+                                                 hca = config(End::kReceiver);
+                                                 hca.publish(*memory);
+                                                 return Status();
+                                               }});
+  must(session.start());
+  const std::uint16_t port = session.port();
   if (write(port_out, &port, sizeof(port)) != sizeof(port)) return 1;
-  const Side side(must(session->wait_for_endpoint(soon())), End::kReceiver);
-  take_turns(side, session->memory(), [&](Turn& turn, Way way, std::size_t, std::size_t count) {
+  Side side(must(session.accept(soon())), End::kReceiver);
+  take_turns(side, *memory, [&](Turn& turn, Way way, std::size_t, std::size_t count) {
     const auto receives = std::min(count, static_cast<std::size_t>(FLAGS_depth));
     for (std::size_t i = 0; way == Way::kSend && i < receives; ++i) turn.post_receive();
     side.meet();
@@ -336,10 +318,10 @@ double bound_of(std::size_t size) {
 }
 
 /// Whether all bounds are kept.
-bool measure(const Side& side) {
-  const auto memory = make_memory(side.endpoint->device());
+bool measure(Side& side) {
+  RDMABuffer memory = make_memory(side.endpoint.device());
   std::map<std::pair<std::size_t, Way>, std::vector<double>> rates;
-  take_turns(side, *memory, [&](Turn& turn, Way way, std::size_t size, std::size_t count) {
+  take_turns(side, memory, [&](Turn& turn, Way way, std::size_t size, std::size_t count) {
     side.meet();
     const auto start = Clock::now();
     turn.send(way);
@@ -377,8 +359,11 @@ int run() {
   if (read(port_pipe[0], &port, sizeof(port)) != sizeof(port)) fail("the server did not start");
   bool kept = false;
   {
-    auto session = make_session<Client>(options(port));
-    const Side side(must(session->connect()), End::kSender);
+    const ClientSession session(options(port), {.lazy_config_hca = [](HcaConfig& hca, const PeerInfo& /*peer*/) {
+                                  hca = config(End::kSender);
+                                  return Status();
+                                }});
+    Side side(must(session.connect()), End::kSender);
     kept = measure(side);
   }
   int status = 0;

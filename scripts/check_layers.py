@@ -20,10 +20,10 @@ LAYERS = {
     "memory": ["base", "verbs", "device"],
     "adapter": ["base", "verbs", "device"],
     "connector": ["base", "verbs"],
-    "channel": ["base", "verbs", "memory", "adapter"],
-    "endpoint": ["base", "memory", "adapter", "channel", "connector"],
-    "session": ["base", "device", "memory", "adapter", "channel", "connector", "endpoint"],
-    "stream": ["base", "memory", "channel", "endpoint"],
+    "channel": ["base", "verbs", "device", "memory", "adapter"],
+    "endpoint": ["base", "verbs", "device", "memory", "adapter", "channel", "connector"],
+    "session": ["base", "verbs", "device", "memory", "adapter", "channel", "connector", "endpoint"],
+    "stream": ["base", "device", "memory", "adapter", "channel", "endpoint"],
 }
 
 # Rooms: the folders of a layer, from the bottom up, with the rooms that a file of each may include besides its own. "" are the files
@@ -43,8 +43,6 @@ ROOMS = {
         "preload": ["host", "context", "verbs"],
     },
 }
-# What the rooms are tied together by. Headers below know them by name only, so .cc files may include them from anywhere.
-ROOMS_TIED_BY = ("softdev/context/soft_context.h", "softdev/queues/soft_qp.h")
 
 # Where errno may be read. base/ holds the helpers for files and sockets, verbs/call.h those for verbs; softdev is
 # a device: it implements the verbs, whose contract is to *set* errno.
@@ -60,6 +58,11 @@ ERRNO = re.compile(r"\berrno\b")
 # A program's flag in a text of the library: "--device". Errors name the library's options, and programs say which flag sets them.
 FLAG = re.compile(r'"[^"\n]*--[a-z][a-z-]+')
 KNOWS_SOFTDEV = re.compile(r'"soft0"|\bsoftdev::|\bis_software\s*\(|\bkDeviceName\b')
+SAYS_LAYER = re.compile(r"^// Layer: (\w+)\.", re.M)
+# What a header declares for others: types at the top level of a namespace, which is not indented.
+DECLARED = re.compile(r"^(?:class|struct|enum class)\s+(?:\[\[nodiscard\]\]\s+)?(\w+)\b[^;{]*\{", re.M)
+NESTED = re.compile(r"\b(?:class|struct|enum class|typename)\s+(?:\[\[nodiscard\]\]\s+)?(\w+)\b")
+TYPE = re.compile(r"\b[A-Z]\w+\b")
 CMAKE_LAYER = re.compile(r"^\s*rdmacomm_layer\(\s*(\w+)(?:\s+DEPENDS\s+([\w\s]+?))?\s*\)", re.M)
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
@@ -72,17 +75,62 @@ def blanked(text, what):
     return TOKEN.sub(blank, text)
 
 
-def layer_of_include(name, own_dir):
-    """The layer that an #include reaches into; None for a system header, '?' for something unknown."""
-    if name.startswith("rdmacomm/"):
-        name = name[len("rdmacomm/"):]
-    elif "/" not in name:
-        return own_dir if own_dir in LAYERS else "?"
-    layer = name.split("/")[0]
-    return layer if layer in LAYERS else "?"
+def public_layer(header):
+    """The layer that a public header says it belongs to; None if it says none."""
+    said = SAYS_LAYER.search(header.read_text(encoding="utf-8"))
+    return said.group(1) if said else None
 
 
-def check_includes(where, line_number, line, layer):
+class Tree:
+    """Which layer each header belongs to, and which header declares each type."""
+
+    def __init__(self, root):
+        self.root = root
+        self.public = root / "include" / "rdmacomm"
+        self.layer_of_public = {f"rdmacomm/{path.name}": public_layer(path) for path in self.public.glob("*.h")}
+        self.layer_of_public.pop("rdmacomm/rdmacomm.h", None)
+        self.header_of = {}   # of a type
+        self.includes_of = {}  # of a header
+        self.nested_in = {}  # all names of types that a header declares, also inside of others
+        several = set()
+        for path in [*self.public.glob("*.h"), *(root / "src").rglob("*.h")]:
+            name = self.name_of(path)
+            text = blanked(path.read_text(encoding="utf-8"), "/\"'")
+            with_names = blanked(path.read_text(encoding="utf-8"), "/")
+            self.includes_of[name] = [match.group(2) for match in map(INCLUDE.match, with_names.splitlines()) if match]
+            self.nested_in[name] = set(NESTED.findall(text))
+            for declared in DECLARED.findall(text):
+                if self.header_of.setdefault(declared, name) != name:
+                    several.add(declared)
+        for name in several:  # of rooms that know nothing of each other
+            del self.header_of[name]
+
+    def name_of(self, path):
+        """The name that an #include of the file has."""
+        top = self.root / "include" if self.public in path.parents else self.root / "src"
+        return path.relative_to(top).as_posix()
+
+    def layer_of(self, name):
+        """The layer that an #include reaches into; '?' for something unknown."""
+        if name.startswith("rdmacomm/"):
+            return self.layer_of_public.get(name) or "?"
+        layer = name.split("/")[0]
+        return layer if "/" in name and layer in LAYERS else "?"
+
+    def reached(self, name, layer, text):
+        """The headers that a file includes itself, those that headers of its own layer include, and those of one layer that include each other."""
+        reached, waiting = {name}, [match.group(2) for match in map(INCLUDE.match, text.splitlines()) if match]
+        while waiting:
+            header = waiting.pop()
+            if header in reached:
+                continue
+            reached.add(header)
+            of = self.layer_of(header)
+            waiting += [each for each in self.includes_of.get(header, []) if layer == of or self.layer_of(each) == of]
+        return reached
+
+
+def check_includes(tree, where, line_number, line, layer):
     match = INCLUDE.match(line)
     if not match:
         return
@@ -90,14 +138,39 @@ def check_includes(where, line_number, line, layer):
     here = f"{where}:{line_number}"
     if name.startswith("glog/") and where != GLOG_ALLOWED:
         yield f"{here}: glog is included by {GLOG_ALLOWED} only; log by base/logging.h"
+    is_public = where.startswith("include/")
+    if is_public and name.startswith("infiniband/"):
+        yield f"{here}: public headers include nothing of the verbs; forward-declare what native_handle() returns"
     if quote == "<" and not name.startswith("rdmacomm/"):
         return
-    target = layer_of_include(name, layer)
+    if is_public and not name.startswith("rdmacomm/"):
+        yield f'{here}: a public header includes "{name}", which is not installed'
+        return
+    target = tree.layer_of(name)
     if target == "?":
         yield f'{here}: "{name}" belongs to no layer'
     elif target != layer and target not in LAYERS[layer]:
         allowed = ", ".join(LAYERS[layer]) or "nothing"
         yield f"{here}: layer {layer} includes layer {target}; allowed: {allowed}"
+
+
+def check_uses(tree, where, name, text, layer):
+    """Who uses a type of another layer includes its header; a header of another layer that happens to include it may cease to."""
+    code = blanked(text, "/\"'")
+    reached = None
+    for number, line in enumerate(code.splitlines(), 1):
+        for used in sorted(set(TYPE.findall(line))):
+            header = tree.header_of.get(used)
+            if header is None or tree.layer_of(header) in (layer, "?"):
+                continue
+            if reached is None:
+                reached = tree.reached(name, layer, text)
+                own = set(NESTED.findall(code)).union(*(tree.nested_in.get(each, ()) for each in reached
+                                                        if tree.layer_of(each) == layer))
+            if header in reached or used in own:
+                continue
+            yield f"{where}:{number}: uses {used} of layer {tree.layer_of(header)} without including {header}"
+            reached.add(header)  # once for each file
 
 
 def room_of(in_layer):
@@ -114,8 +187,6 @@ def check_rooms(where, line_number, line, layer, in_layer):
     room = room_of(in_layer)
     target = room_of(match.group(2))
     if target == room or target in ROOMS[layer].get(room, []):
-        return
-    if match.group(2) in ROOMS_TIED_BY and in_layer.endswith(".cc"):
         return
     allowed = ", ".join(f"{layer}/{each}" for each in ROOMS[layer].get(room, [])) or "none"
     yield f"{where}:{line_number}: room {layer}/{room} includes room {layer}/{target}; allowed: {allowed}"
@@ -136,22 +207,21 @@ def check_code(where, line_number, line, code, layer, in_layer):
         yield f"{here}: above the device layer no code tells soft0 from other devices"
 
 
-def check_file(root, path, layer):
-    where = path.relative_to(root).as_posix()
-    parts = path.relative_to(root).parts
-    in_layer = "/".join(parts[parts.index(layer):])
+def check_file(tree, path, layer):
+    where = path.relative_to(tree.root).as_posix()
+    parts = path.relative_to(tree.root).parts
+    in_layer = "/".join(parts[1:]) if parts[0] == "src" else path.name
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".h" and "#pragma once" not in text:
         yield f"{where}:1: no #pragma once"
-    if path.suffix == ".h" and where.startswith("include/") and f"\n// Layer: {layer}." not in text:
-        yield f'{where}:1: the head of the file does not say "Layer: {layer}."'
     if layer in ROOMS and where.startswith("src/") and room_of(in_layer) not in ROOMS[layer]:
         yield f"{where}:1: lies in no room of layer {layer}; there are: {', '.join(ROOMS[layer])}"
     lines = zip(blanked(text, "/").splitlines(), blanked(text, "/\"'").splitlines())
     for number, (line, code) in enumerate(lines, 1):
-        yield from check_includes(where, number, line, layer)
+        yield from check_includes(tree, where, number, line, layer)
         yield from check_rooms(where, number, line, layer, in_layer)
         yield from check_code(where, number, line, code, layer, in_layer)
+    yield from check_uses(tree, where, tree.name_of(path), text, layer)
 
 
 def check_cmake(root):
@@ -165,7 +235,7 @@ def check_cmake(root):
         elif sorted(depends) != sorted(LAYERS[name]):
             yield f"CMakeLists.txt:1: layer {name} DEPENDS {' '.join(depends)}; the law says {' '.join(LAYERS[name])}"
     for name in LAYERS:
-        exists = any(any((root / top / name).glob("*")) for top in ("src", "include/rdmacomm"))
+        exists = any((root / "src" / name).glob("*"))
         if exists and name not in said:
             yield f"CMakeLists.txt:1: layer {name} has files and no rdmacomm_layer line"
 
@@ -194,9 +264,9 @@ def check_umbrella(root):
     if not umbrella.exists():
         return
     included = set(re.findall(r'#include "(rdmacomm/[^"]+)"', umbrella.read_text(encoding="utf-8")))
-    for header in sorted(top.glob("*/*.h")):
-        name = f"rdmacomm/{header.relative_to(top).as_posix()}"
-        if name not in included:
+    for header in sorted(top.glob("*.h")):
+        name = f"rdmacomm/{header.name}"
+        if header != umbrella and name not in included:
             yield f"include/rdmacomm/rdmacomm.h:1: does not include {name}"
 
 
@@ -205,15 +275,25 @@ def check_tree(root):
     yield from check_law()
     yield from check_cmake(root)
     yield from check_umbrella(root)
-    for top in (root / "include" / "rdmacomm", root / "src"):
-        for path in sorted(top.rglob("*")):
-            if path.suffix not in (".h", ".cc") or path == root / "include" / "rdmacomm" / "rdmacomm.h":
-                continue
-            layer = path.relative_to(top).parts[0]
-            if layer not in LAYERS:
-                yield f"{path.relative_to(root).as_posix()}:1: {layer} is no layer"
+    tree = Tree(root)
+    for path in sorted(tree.public.rglob("*.h")):
+        where = path.relative_to(root).as_posix()
+        if path.parent != tree.public:
+            yield f"{where}:1: public headers lie in include/rdmacomm/ itself; others lie beside their sources"
+        elif path.name != "rdmacomm.h":
+            layer = public_layer(path)
+            if layer in LAYERS:
+                yield from check_file(tree, path, layer)
             else:
-                yield from check_file(root, path, layer)
+                yield f'{where}:1: the head of the file says no layer: "// Layer: base."'
+    for path in sorted((root / "src").rglob("*")):
+        if path.suffix not in (".h", ".cc"):
+            continue
+        layer = path.relative_to(root / "src").parts[0]
+        if layer in LAYERS:
+            yield from check_file(tree, path, layer)
+        else:
+            yield f"{path.relative_to(root).as_posix()}:1: {layer} is no layer"
 
 
 def main(arguments):

@@ -164,7 +164,7 @@ Result<CellRunner::Outcome> CellRunner::measure_part(std::uint32_t index, std::u
   const Cell& cell = cells_[index];
   const Order order{.cell = index, .iterations = static_cast<std::uint32_t>(iterations), .sequence = ++sequence_};
   const auto part = make_part(lane_, cell, order, cell.is_latency() ? &samples_ : nullptr);
-  EndPoint& endpoint = lane_.endpoint();
+  const EndPoint& endpoint = lane_.endpoint();
   if (Status ready = part->prepare(); !ready.ok()) return lane_.with_cause(ready).error();
   if (Status sent = endpoint.send_message(pack(order), Deadline::after(kPatience)); !sent.ok()) return sent.error();
   if (const auto ready = receive<Ready>(kPatience); !ready) return ready.error();

@@ -5,8 +5,7 @@
 #include "lat_bw_benchmark/cell_runner.h"
 #include "lat_bw_benchmark/results.h"
 #include "lat_bw_benchmark/session_parts.h"
-#include "rdmacomm/session/client_session.h"
-#include "rdmacomm/session/open_device.h"
+#include "rdmacomm/session.h"
 #include "support/cpu.h"
 #include "support/result_file.h"
 
@@ -14,10 +13,10 @@ namespace rdmacomm::benchmark {
 namespace {
 
 /// Tells the server the plan, and of the memory, before there are queue pairs.
-class BenchmarkClient final : public programs::DeliveringSession<ClientSession> {
+class BenchmarkClient final : public programs::DeliveringHooks {
  public:
-  BenchmarkClient(SessionOptions options, const ModesAndAdapter& connection, const Plan& plan, Workspace& workspace)
-      : DeliveringSession(std::move(options)), connection_(connection), plan_(plan), workspace_(workspace) {}
+  BenchmarkClient(const ModesAndAdapter& connection, const Plan& plan, Workspace& workspace)
+      : connection_(connection), plan_(plan), workspace_(workspace) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
     fit_hca(hca, connection_, plan_, workspace_);
@@ -38,12 +37,12 @@ Status check_json(const std::string& path) {
   return writable.ok() ? Status() : make_error(writable.code(), "--json: " + writable.error().context);
 }
 
-RunInfo describe(EndPoint& endpoint, const Reply& reply, int cpu, const programs::TickClock& clock) {
-  const RDMAAdapter& adapter = endpoint.data()->adapter();
+RunInfo describe(const EndPoint& endpoint, const Reply& reply, int cpu, const programs::TickClock& clock) {
+  const RDMAChannel& channel = endpoint.channel();
   RunInfo info;
-  info.client = programs::end_text(endpoint.device().to_text(), adapter.address());
-  info.server = programs::end_text(reply.device, adapter.remote_address().value_or(verbs::QpAddress{}));
-  info.path_mtu_bytes = adapter.path_mtu_bytes();
+  info.client = programs::end_text(endpoint.device().to_text(), channel.address());
+  info.server = programs::end_text(reply.device, channel.remote_address().value_or(QpAddress{}));
+  info.path_mtu_bytes = channel.path_mtu_bytes();
   info.client_cpu = cpu;
   info.server_cpu = reply.cpu;
   info.clock_cost_ns = clock.cost_ns();
@@ -51,7 +50,7 @@ RunInfo describe(EndPoint& endpoint, const Reply& reply, int cpu, const programs
 }
 
 /// Measures everything on an established connection.
-Status measure(EndPoint& endpoint, programs::Delivery& delivery, Workspace& workspace, const ClientOptions& options) {
+Status measure(const EndPoint& endpoint, Workspace& workspace, const ClientOptions& options) {
   const Plan& plan = options.plan;
   if (Status fits = check_workspace(endpoint, plan); !fits.ok()) return fits;
   const auto reply = unpack<Reply>(endpoint.peer_private_data());
@@ -66,7 +65,6 @@ Status measure(EndPoint& endpoint, programs::Delivery& delivery, Workspace& work
   if (!machine) return machine.error();
 
   Lane lane({.endpoint = endpoint,
-             .delivery = delivery,
              .workspace = workspace,
              .plan = plan,
              .clock = clock,
@@ -96,22 +94,23 @@ Status run_client(ClientOptions options) {
       asked.device,
       {.address = asked.address, .connector = asked.connector, .find_by = Deadline::after(asked.tcp.connect_timeout)});
   if (!opened) return opened.error();
-  const std::shared_ptr<RDMADevice> device = std::move(*opened);
-  if (Status fits = check_limits(*device, options.plan); !fits.ok()) return fits;
+  const RDMADevice device = std::move(*opened);
+  if (Status fits = check_limits(device, options.plan); !fits.ok()) return fits;
   options.plan.machine_id = programs::machine_id();
   options.plan.client_cpu = programs::two_cpus().first;
-  const auto workspace = Workspace::create(*device, options.plan);
+  const auto workspace = Workspace::create(device, options.plan);
   if (!workspace) return workspace.error();
   (*workspace)->touch();
 
   SessionOptions session_options = options.connection.session;
   session_options.shared_device = device;
-  const auto session = make_session<BenchmarkClient>(
-      session_options, ModesAndAdapter{options.connection.adapter, options.modes}, options.plan, **workspace);
-  const auto endpoint = session->connect();
+  const ClientSession session(
+      session_options, std::make_shared<BenchmarkClient>(ModesAndAdapter{options.connection.adapter, options.modes},
+                                                         options.plan, **workspace));
+  const auto endpoint = session.connect();
   if (!endpoint) return endpoint.error();
-  Status outcome = measure(**endpoint, session->delivery, **workspace, options);
-  Status closed = (*endpoint)->close();
+  Status outcome = measure(*endpoint, **workspace, options);
+  Status closed = endpoint->close();
   return outcome.ok() ? closed : outcome;
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lat_bw_benchmark/plan.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"
 
@@ -16,8 +16,8 @@ struct ClientOptions {
   programs::ModeFlags modes = {};
   Plan plan = {};
   std::string json_path = {};  ///< empty: no JSON
-  /// A round that would take longer is measured in several parts. During some parts the server sees nothing of the client, and it
-  /// takes a client that it has not seen for a minute for one that rests.
+  /// A round that would take longer is measured in several parts. During some parts the server sees nothing of the
+  /// client, and it takes a client that it has not seen for a minute for one that rests.
   std::chrono::nanoseconds longest_part = std::chrono::seconds(20);
 };
 

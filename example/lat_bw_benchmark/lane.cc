@@ -10,8 +10,7 @@ namespace rdmacomm::benchmark {
 
 Lane::Lane(const Parts& parts)
     : endpoint_(parts.endpoint),
-      delivery_(parts.delivery),
-      channel_(*parts.endpoint.data()),
+      channel_(parts.endpoint.channel()),
       direct_(parts.endpoint.config().channels.front().own_completion_queue),
       workspace_(parts.workspace),
       theirs_(parts.endpoint.remote_region(kWorkspace).value_or(RemoteRegion{})),
@@ -43,7 +42,7 @@ Outcome Lane::post(Op op, const Blocks& blocks, std::uint32_t block, std::uint64
 Status Lane::poll(std::span<const Completion>& completions) {
   completions = std::span<const Completion>(completions_).first(std::exchange(held_, 0));
   if (completions.empty()) {
-    const Polled polled = direct_ ? channel_.poll(completions_) : delivery_.poll(endpoint_, completions_);
+    const Polled polled = direct_ ? channel_.poll(completions_) : programs::poll_delivered(endpoint_, completions_);
     if (!polled) return make_error(polled.outcome().code(), "polling for completions of " + endpoint_.peer());
     completions = {polled.begin(), polled.end()};
   }
@@ -59,7 +58,7 @@ Status Lane::poll(std::span<const Completion>& completions) {
 
 Status Lane::idle() {
   if (direct_) return spin();
-  const auto waited = delivery_.wait(endpoint_, completions_, Deadline::after(still_));
+  const auto waited = programs::wait_delivered(endpoint_, completions_, Deadline::after(still_));
   if (waited) {
     held_ = waited->size();
     return {};

@@ -9,9 +9,9 @@
 
 #include "lat_bw_benchmark/plan.h"
 #include "lat_bw_benchmark/workspace.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/channel/rdma_channel.h"
-#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/channel.h"
+#include "rdmacomm/endpoint.h"
+#include "rdmacomm/result.h"
 #include "support/delivery.h"
 #include "support/guest_places.h"
 #include "support/peer_loss.h"
@@ -26,22 +26,21 @@ class Lane {
   enum class Side : std::uint8_t { kClient = 0, kServer = 1 };
 
   struct Parts {
-    EndPoint& endpoint;
-    programs::Delivery& delivery;  ///< of the endpoint's session
+    const EndPoint& endpoint;
     Workspace& workspace;
     const Plan& plan;
     const programs::TickClock& clock;
     Side side;
     bool yield_when_idle;              ///< where this process has one CPU only, which others need, too
     programs::Guest* guest = nullptr;  ///< of a server: the client, whose progress is noted
-    /// The peer is given up if for so long nothing is received and no operation completes. The largest message gets more
-    /// time than this: as time_on_slow_network().
+    /// The peer is given up if for so long nothing is received and no operation completes. The largest message gets
+    /// more time than this: as time_on_slow_network().
     std::chrono::milliseconds still{60'000};
   };
   explicit Lane(const Parts& parts);
 
   [[nodiscard]] Side side() const noexcept { return side_; }
-  [[nodiscard]] EndPoint& endpoint() noexcept { return endpoint_; }
+  [[nodiscard]] const EndPoint& endpoint() noexcept { return endpoint_; }
   [[nodiscard]] RDMAChannel& channel() noexcept { return channel_; }
   [[nodiscard]] const Plan& plan() const noexcept { return plan_; }
   [[nodiscard]] const programs::TickClock& clock() const noexcept { return clock_; }
@@ -92,8 +91,7 @@ class Lane {
  private:
   [[nodiscard]] Error no_progress() const;
 
-  EndPoint& endpoint_;
-  programs::Delivery& delivery_;
+  const EndPoint& endpoint_;
   RDMAChannel& channel_;
   const bool direct_;  // the channel has a completion queue of its own
   Workspace& workspace_;

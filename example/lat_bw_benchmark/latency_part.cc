@@ -2,8 +2,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/spin_lock.h"
 #include "lat_bw_benchmark/part.h"
-#include "rdmacomm/base/spin_lock.h"
 
 namespace rdmacomm::benchmark {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/connector/handshake.h"
+#include "base/printable.h"
+#include "connector/handshake.h"
 
 namespace rdmacomm::benchmark {
 namespace {

@@ -1,10 +1,10 @@
 // messages.h - what client and server of the benchmark say to each other over TCP.
 //
-// Plan and Reply are the private data of the handshake: the client's plan is known before the server makes queue pairs, so
-// that these, and its memory, can be fit to it, and a plan that the server cannot follow refuses the connection with a
-// reason. The memory of each side is published as the region kWorkspace.
-// User messages follow: for each part of each cell Order -> Ready, both measure, Finish -> Report. In between the server
-// sleeps, so that the machine can be measured undisturbed. The client ends the run with Done.
+// Plan and Reply are the private data of the handshake: the client's plan is known before the server makes queue pairs,
+// so that these, and its memory, can be fit to it, and a plan that the server cannot follow refuses the connection with
+// a reason. The memory of each side is published as the region kWorkspace. User messages follow: for each part of each
+// cell Order -> Ready, both measure, Finish -> Report. In between the server sleeps, so that the machine can be
+// measured undisturbed. The client ends the run with Done.
 //
 //   each message:  magic u32 "RDLB" | version u16 | kind u16 | the fields of its struct, in order, little-endian
 #pragma once
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "lat_bw_benchmark/plan.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::benchmark {
 

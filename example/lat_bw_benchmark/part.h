@@ -63,12 +63,13 @@ class Part {
   std::uint32_t next_receive_block_ = 0;
 
  private:
-  /// Returns when the WRITEs are in the peer's memory. Their completion promises that on InfiniBand only; on iWARP it says
-  /// that this side's memory is free again (RFC 5040, 5.5). A READ is answered after the WRITEs before it.
+  /// Returns when the WRITEs are in the peer's memory. Their completion promises that on InfiniBand only; on iWARP it
+  /// says that this side's memory is free again (RFC 5040, 5.5). A READ is answered after the WRITEs before it.
   [[nodiscard]] Status settle();
 };
 
-/// The half of `side` of a part. `samples` gets the latencies in ticks, where the cell has some and the side is the client.
+/// The half of `side` of a part. `samples` gets the latencies in ticks, where the cell has some and the side is the
+/// client.
 [[nodiscard]] std::unique_ptr<Part> make_part(Lane& lane, const Cell& cell, const Order& order,
                                               programs::Samples* samples);
 /// The two kinds of parts: latency_part.cc, stream_part.cc.

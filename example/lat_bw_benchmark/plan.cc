@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "rdmacomm/base/printable.h"
+#include "base/printable.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::benchmark {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::benchmark {
 

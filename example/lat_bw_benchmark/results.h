@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lat_bw_benchmark/plan.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/machine_baseline.h"
 #include "support/statistics.h"
 #include "support/table.h"

@@ -8,7 +8,7 @@
 
 #include "lat_bw_benchmark/part.h"
 #include "lat_bw_benchmark/session_parts.h"
-#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/session.h"
 #include "support/arrivals.h"
 #include "support/client_domain.h"
 #include "support/client_report.h"
@@ -36,23 +36,27 @@ int choose_cpu(const Plan& plan) {
 }
 
 /// Makes a job of each plan that it accepts, one at a time.
-class BenchmarkServer final : public programs::DeliveringSession<ServerSession> {
+class BenchmarkServer final : public programs::DeliveringHooks {
  public:
   /// One client at a time is measured with; it has all the memory.
   BenchmarkServer(const ServerOptions& options, const ModesAndAdapter& connection)
-      : DeliveringSession(options.connection.session),
-        places_({.guests = 1, .guests_of_a_host = 1, .rest = options.rest}),
+      : places_({.guests = 1, .guests_of_a_host = 1, .rest = options.rest}),
         place_patience_(options.place_patience),
         connection_(connection) {}
+
+  Status init_session(const RDMADevice& device) override {
+    device_ = device;
+    return {};
+  }
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     auto plan = unpack<Plan>(peer.private_data);
     if (!plan) return plan.error();
-    if (Status fits = check_limits(*device(), *plan); !fits.ok()) return fits;
+    if (Status fits = check_limits(device_, *plan); !fits.ok()) return fits;
     auto guest = places_.admit(peer.address, Workspace::bytes_for(*plan), Deadline::after(place_patience_));
     if (!guest) return guest.error();
-    const Status apart = programs::give_own_domain(hca, device());
-    auto workspace = apart.ok() ? Workspace::create(*device(), *plan, hca.domain) : apart.error();
+    const Status apart = programs::give_own_domain(hca, device_);
+    auto workspace = apart.ok() ? Workspace::create(device_, *plan, hca.domain) : apart.error();
     if (!workspace) {
       places_.leave(peer.address);
       return workspace.error();
@@ -62,41 +66,36 @@ class BenchmarkServer final : public programs::DeliveringSession<ServerSession> 
                .guest = std::move(*guest),
                .plan = std::move(*plan),
                .workspace = std::move(*workspace)};
-    job_->reply = {.device = device()->to_text(), .cpu = choose_cpu(job_->plan)};
+    job_->reply = {.device = device_.to_text(), .cpu = choose_cpu(job_->plan)};
     fit_hca(hca, connection_, job_->plan, *job_->workspace);
     hca.private_data = pack(job_->reply);
     return {};
   }
 
-  Status post_connecting(EndPoint& endpoint) override {
+  Status post_connecting(const EndPoint& endpoint) override {
+    if (Status ready = DeliveringHooks::post_connecting(endpoint); !ready) return ready;
     Job* const job = job_of(endpoint);
     if (job == nullptr) return make_error(Errc::kWrongState, "no plan of " + endpoint.peer());
-    places_.set_dismissal(*job->guest, [weak = endpoint.weak_from_this()](const Error& why) {
-      const auto held = weak.lock();
-      if (!held) return;
-      held->connector().give_up(why);
-      held->stop();
+    places_.set_dismissal(*job->guest, [weak = WeakEndPoint(endpoint)](const Error& why) {
+      if (const EndPoint held = weak.lock()) held.abort(why);
     });
     return {};
   }
 
-  void on_established(EndPoint& endpoint) override { arrivals.put(endpoint); }
+  void on_established(const EndPoint& endpoint) override { arrivals.put(endpoint); }
 
-  void on_connect_failed(const std::string& peer, const Error& why) override {
-    ServerSession::on_connect_failed(peer, why);
+  bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
     leave(peer.substr(0, peer.find(" (")));
+    return false;
   }
 
   /// What is to be done with a client that has been connected; no other one has a job before job_done().
   [[nodiscard]] Job* job_of(const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
-    return job_ && job_->address == endpoint.connector().peer_address() ? &*job_ : nullptr;
+    return job_ && job_->address == endpoint.peer_address() ? &*job_ : nullptr;
   }
   /// Frees the memory of the job; the next client may come.
-  void job_done(const EndPoint& endpoint) {
-    delivery.forget(endpoint);
-    leave(endpoint.connector().peer_address());
-  }
+  void job_done(const EndPoint& endpoint) { leave(endpoint.peer_address()); }
   /// As GuestPlaces::explained().
   [[nodiscard]] Status explained(const Job& job, Status outcome) const {
     return places_.explained(*job.guest, std::move(outcome));
@@ -115,6 +114,7 @@ class BenchmarkServer final : public programs::DeliveringSession<ServerSession> 
     places_.leave(address);
   }
 
+  RDMADevice device_;
   programs::GuestPlaces places_;
   const std::chrono::milliseconds place_patience_;
   const ModesAndAdapter connection_;
@@ -126,10 +126,9 @@ class BenchmarkServer final : public programs::DeliveringSession<ServerSession> 
 class Follower {
  public:
   /// options  its times
-  Follower(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
-           bool yield_when_idle, const ServerOptions& options)
+  Follower(const EndPoint& endpoint, Job& job, const programs::TickClock& clock, bool yield_when_idle,
+           const ServerOptions& options)
       : lane_({.endpoint = endpoint,
-               .delivery = delivery,
                .workspace = *job.workspace,
                .plan = job.plan,
                .clock = clock,
@@ -188,7 +187,7 @@ class Follower {
   Status carry_out(const Order& order) {
     if (order.cell >= cells_.size())
       return make_error(Errc::kBadMessage, "the client orders a cell that its plan has not");
-    EndPoint& endpoint = lane_.endpoint();
+    const EndPoint& endpoint = lane_.endpoint();
     const auto part = make_part(lane_, cells_[order.cell], order, nullptr);
     if (Status ready = part->prepare(); !ready.ok()) return ready;
     pause(longest_step(order));
@@ -232,50 +231,51 @@ struct Run {
 };
 
 /// One client's run, from the established connection to its end.
-Run serve(EndPoint& endpoint, programs::Delivery& delivery, Job& job, const programs::TickClock& clock,
-          bool yield_when_idle, const ServerOptions& options) {
+Run serve(const EndPoint& endpoint, Job& job, const programs::TickClock& clock, bool yield_when_idle,
+          const ServerOptions& options) {
   if (Status fits = check_workspace(endpoint, job.plan); !fits.ok()) return {.outcome = fits};
   if (job.reply.cpu >= 0) {
     if (Status pinned = programs::pin_this_thread(job.reply.cpu); !pinned.ok()) return {.outcome = pinned};
   }
-  Follower follower(endpoint, delivery, job, clock, yield_when_idle, options);
+  Follower follower(endpoint, job, clock, yield_when_idle, options);
   Run run{.outcome = follower.follow()};
   run.ordered = follower.ordered();
   // The client is told why, unless it has gone before.
-  if (!run.outcome.ok() && endpoint.alive()) endpoint.connector().refuse(run.outcome.error());
+  if (!run.outcome.ok() && endpoint.alive()) endpoint.abort(run.outcome.error());
   return run;
 }
 
 }  // namespace
 
 Status run_server(const ServerOptions& options) {
-  const auto session =
-      make_session<BenchmarkServer>(options, ModesAndAdapter{options.connection.adapter, options.modes});
-  if (Status started = session->start(); !started.ok()) return started;
-  options.listening(session->port());
+  const auto hooks =
+      std::make_shared<BenchmarkServer>(options, ModesAndAdapter{options.connection.adapter, options.modes});
+  const ServerSession session(options.connection.session, hooks);
+  if (Status started = session.start(); !started.ok()) return started;
+  options.listening(session.port());
   const programs::TickClock clock;
   programs::ClientReport report;
   const bool one_cpu = programs::two_cpus().second < 0;
   for (;;) {
-    const auto endpoint = session->arrivals.next();
-    while (session->wait_for_endpoint(Deadline::after({}))) {  // which holds those that are served already, too
+    const auto endpoint = hooks->arrivals.next();
+    while (session.accept(Deadline::after({}))) {  // which holds those that are served already, too
     }
-    Job* const job = session->job_of(*endpoint);
-    Run run = job != nullptr ? serve(*endpoint, session->delivery, *job, clock, one_cpu, options)
-                             : Run{.outcome = make_error(Errc::kWrongState, "no plan for " + endpoint->peer())};
-    if (job != nullptr) run.outcome = session->explained(*job, run.outcome);
-    Status closed = endpoint->close();
-    session->job_done(*endpoint);
+    Job* const job = hooks->job_of(endpoint);
+    Run run = job != nullptr ? serve(endpoint, *job, clock, one_cpu, options)
+                             : Run{.outcome = make_error(Errc::kWrongState, "no plan for " + endpoint.peer())};
+    if (job != nullptr) run.outcome = hooks->explained(*job, run.outcome);
+    Status closed = endpoint.close();
+    hooks->job_done(endpoint);
     if (run.outcome.ok()) run.outcome = closed;
     if (!options.connection.keep_serving && run.ordered) {
-      session->close_places();
+      hooks->close_places();
       return run.outcome;
     }
     if (run.outcome.ok()) {
-      report.served(endpoint->peer());
+      report.served(endpoint.peer());
     } else {
       report.failed(
-          endpoint->peer(),
+          endpoint.peer(),
           run.outcome.message() +
               (options.connection.keep_serving ? "" : "; it had ordered nothing: the next client is waited for"));
     }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"
 
@@ -19,8 +19,8 @@ struct ServerOptions {
   std::chrono::milliseconds rest{1000};
   /// How long a client may compute between two orders. After that it gives way, too.
   std::chrono::milliseconds thinking{60'000};
-  /// How long a client may measure without the server seeing anything of it, whatever its plan says. After that it gives way,
-  /// too; where the server takes part in the measurement, it then ends it even if no other client waits.
+  /// How long a client may measure without the server seeing anything of it, whatever its plan says. After that it
+  /// gives way, too; where the server takes part in the measurement, it then ends it even if no other client waits.
   std::chrono::milliseconds unseen{60'000};
   /// How long a client waits for its turn: less than it waits for the server's answer.
   std::chrono::milliseconds place_patience{5000};
@@ -28,8 +28,8 @@ struct ServerOptions {
 
 /// Serves one client after the other: one, or any number with keep_serving. A client that comes while another one is
 /// being served waits some seconds for its turn, and is refused then; so is one with a plan that this device cannot
-/// follow, or that needs more memory than there is. These do not count as the one client, nor does one that leaves before
-/// it has ordered anything.
+/// follow, or that needs more memory than there is. These do not count as the one client, nor does one that leaves
+/// before it has ordered anything.
 /// Returns  as ServerSession::start; kPeerLost: the client died during its run; or as the operations
 [[nodiscard]] Status run_server(const ServerOptions& options);
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/device.h"
+#include "rdmacomm/endpoint.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::benchmark {

@@ -4,8 +4,8 @@
 #include "lat_bw_benchmark/messages.h"
 #include "lat_bw_benchmark/plan.h"
 #include "lat_bw_benchmark/workspace.h"
-#include "rdmacomm/endpoint/endpoint.h"
-#include "rdmacomm/endpoint/hca_config.h"
+#include "rdmacomm/config.h"
+#include "rdmacomm/endpoint.h"
 #include "support/mode_flags.h"
 
 namespace rdmacomm::benchmark {
@@ -16,8 +16,8 @@ struct ModesAndAdapter {
   programs::ModeFlags modes = {};
 };
 
-/// Fits one data channel to the plan; publishes the workspace. The channel has a completion queue of its own, the shortest
-/// way there is, where the modes are those by default.
+/// Fits one data channel to the plan; publishes the workspace. The channel has a completion queue of its own, the
+/// shortest way there is, where the modes are those by default.
 /// connection  what the connection flags say of the queue pair
 void fit_hca(HcaConfig& hca, const ModesAndAdapter& connection, const Plan& plan, Workspace& workspace);
 

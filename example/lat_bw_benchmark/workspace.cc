@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "lat_bw_benchmark/messages.h"
-#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/device.h"
 #include "support/client_domain.h"
 
 namespace rdmacomm::benchmark {
@@ -18,8 +18,8 @@ std::uint64_t Workspace::bytes_for(const Plan& plan) {
   return 2 * plan.area_bytes() + kPage;
 }
 
-Result<std::unique_ptr<Workspace>> Workspace::create(RDMADevice& device, const Plan& plan,
-                                                     const std::shared_ptr<ProtectionDomain>& domain) {
+Result<std::unique_ptr<Workspace>> Workspace::create(const RDMADevice& device, const Plan& plan,
+                                                     const ProtectionDomain& domain) {
   BufferOptions options;
   options.name = kWorkspace;
   options.block_bytes = kPage;
@@ -33,7 +33,7 @@ Result<std::unique_ptr<Workspace>> Workspace::create(RDMADevice& device, const P
 }
 
 void Workspace::touch() noexcept {
-  std::memset(buffer_->data(), 0x5a, buffer_->size());
+  std::memset(buffer_.data(), 0x5a, buffer_.size());
 }
 
 Blocks::Blocks(Workspace& mine, const RemoteRegion& theirs, const Plan& plan, const Cell& cell)

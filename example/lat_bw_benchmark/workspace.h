@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "lat_bw_benchmark/plan.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/buffer.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::benchmark {
 
@@ -19,24 +19,23 @@ class Workspace {
  public:
   /// Allocates and registers what `plan` needs. Returns as RDMABuffer::allocate.
   /// domain  HcaConfig::domain of the endpoint; nullptr: the device's own
-  [[nodiscard]] static Result<std::unique_ptr<Workspace>> create(
-      RDMADevice& device, const Plan& plan, const std::shared_ptr<ProtectionDomain>& domain = nullptr);
+  [[nodiscard]] static Result<std::unique_ptr<Workspace>> create(const RDMADevice& device, const Plan& plan,
+                                                                 const ProtectionDomain& domain = {});
   /// Writes to all of it, so that no page fault is left for the measurement. Until then no page of it is in use.
   void touch() noexcept;
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  [[nodiscard]] RDMABuffer& buffer() noexcept { return *buffer_; }
+  [[nodiscard]] RDMABuffer& buffer() noexcept { return buffer_; }
   [[nodiscard]] std::uint64_t in_offset() const noexcept { return area_bytes_; }
   [[nodiscard]] std::uint64_t counter_offset() const noexcept { return 2 * area_bytes_; }
   /// The size of a workspace for `plan`: what the peer's must be, too.
   [[nodiscard]] static std::uint64_t bytes_for(const Plan& plan);
 
  private:
-  Workspace(std::unique_ptr<RDMABuffer> buffer, std::uint64_t area_bytes)
-      : buffer_(std::move(buffer)), area_bytes_(area_bytes) {}
+  Workspace(RDMABuffer buffer, std::uint64_t area_bytes) : buffer_(std::move(buffer)), area_bytes_(area_bytes) {}
 
-  std::unique_ptr<RDMABuffer> buffer_;
+  RDMABuffer buffer_;
   std::uint64_t area_bytes_;
 };
 
@@ -58,14 +57,14 @@ class Blocks {
   [[nodiscard]] RemoteRegion their_in(std::uint32_t block) const noexcept {
     return {their_in_ + at(block), bytes_, rkey_};
   }
-  [[nodiscard]] BufferSlice counter_slice() const noexcept { return {{counter_, 8, lkey_}}; }
+  [[nodiscard]] BufferSlice counter_slice() const noexcept { return {counter_, 8, lkey_}; }
   [[nodiscard]] RemoteRegion their_counter() const noexcept { return {their_counter_, 8, rkey_}; }
   [[nodiscard]] std::uint64_t* counter() const noexcept { return reinterpret_cast<std::uint64_t*>(counter_); }
 
  private:
   [[nodiscard]] std::uint64_t at(std::uint32_t block) const noexcept { return stride_ * block; }
   [[nodiscard]] BufferSlice slice(std::uint64_t area, std::uint32_t block) const noexcept {
-    return {{area + at(block), static_cast<std::uint32_t>(bytes_), lkey_}};
+    return {area + at(block), static_cast<std::uint32_t>(bytes_), lkey_};
   }
 
   std::uint64_t bytes_;

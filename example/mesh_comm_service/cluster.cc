@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "rdmacomm/base/printable.h"
+#include "base/printable.h"
 #include "support/host_text.h"
 
 namespace rdmacomm::mesh {

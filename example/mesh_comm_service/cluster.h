@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/tcp_options.h"
+#include "rdmacomm/connector.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::mesh {
 
@@ -19,8 +19,8 @@ using Cluster = std::vector<HostPort>;
 
 /// "h1[:port],h2,...", also with blanks. A host without a port gets `port`, and where it is named so more than once,
 /// `port` + 1, `port` + 2, ... for its second, third, ... place. IPv6 addresses with a port are written in brackets.
-/// Returns  kInvalidArgument: fewer than kMinNodes or more than kMaxNodes, an empty name, a port that is none, or the same
-///          host and port twice
+/// Returns  kInvalidArgument: fewer than kMinNodes or more than kMaxNodes, an empty name, a port that is none, or the
+///          same host and port twice
 [[nodiscard]] Result<Cluster> parse_cluster(std::string_view text, std::uint16_t port);
 /// The same of a file's content: one node a line, from "#" on a comment. "h1 slots=3", as MPI has it, stands for three
 /// lines "h1". Returns  kInvalidArgument: as parse_cluster; the context names the line

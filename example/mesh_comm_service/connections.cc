@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/logging.h"
-#include "rdmacomm/session/open_device.h"
+#include "rdmacomm/session.h"
 #include "support/client_domain.h"
 
 namespace rdmacomm::mesh {
@@ -13,7 +13,7 @@ namespace {
 
 /// How long a process must have given no sign of life for another one to take its place, as when its host has been started
 /// again.
-constexpr auto kSilentBeforeSuccessor = 3 * Connector::kHeartbeatPeriod;
+constexpr std::chrono::seconds kSilentBeforeSuccessor{3};
 
 /// Each endpoint that comes and goes is told to the node's own thread. While that does not keep up, no more are let in.
 constexpr std::size_t kMaxUnread = 64;
@@ -39,20 +39,12 @@ bool is_life(const EndPoint& endpoint, const Introduction& introduction) {
   return present && present->incarnation == introduction.incarnation;
 }
 
-/// The endpoint as the session holds it; empty: it has ended already.
-std::shared_ptr<EndPoint> held_by(const RDMASession& session, const EndPoint& endpoint) {
-  for (std::shared_ptr<EndPoint>& each : session.endpoints()) {
-    if (each.get() == &endpoint) return std::move(each);
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 /// Where the others' traffic arrives.
-class Connections::Server final : public LinkSession<ServerSession> {
+class Connections::Server final : public LinkHooks {
  public:
-  Server(Connections& all, SessionOptions options) : LinkSession(std::move(options)), all_(all) {}
+  explicit Server(Connections& all) : all_(all) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     const auto link = all_.admit(peer);
@@ -61,36 +53,39 @@ class Connections::Server final : public LinkSession<ServerSession> {
       const std::lock_guard lock(mutex_);
       admitted_[peer.address] = *link;
     }
-    if (Status apart = programs::give_own_domain(hca, device()); !apart.ok()) return apart;
-    if (Status ready = (*link)->prepare(device(), hca.domain); !ready.ok()) return ready;
+    if (Status apart = programs::give_own_domain(hca, all_.device_); !apart.ok()) return apart;
+    if (Status ready = (*link)->prepare(all_.device_, hca.domain); !ready.ok()) return ready;
     all_.fit(hca, **link);
     Introduction self = all_.parts_.self;
     all_.parts_.moment(self);
     hca.private_data = self.encode();
     return {};
   }
-  Status post_connecting(EndPoint& endpoint) override {
+  Status post_connecting(const EndPoint& endpoint) override {
     const std::lock_guard lock(mutex_);
-    return all_.attach(endpoint, *admitted_.at(endpoint.connector().peer_address()));
+    return all_.attach(endpoint, *admitted_.at(endpoint.peer_address()));
   }
-  void on_established(EndPoint& endpoint) override {
+  void on_established(const EndPoint& endpoint) override {
     const std::shared_ptr<Link> link = all_.link_of(endpoint);
-    (void)take_admitted(endpoint.connector().peer_address());
-    all_.parts_.happenings->put(
-        {.kind = Happening::Kind::kArrived, .rank = link->peer(), .link = link, .endpoint = held_by(*this, endpoint)});
+    (void)take_admitted(endpoint.peer_address());
+    all_.parts_.happenings->put({.kind = Happening::Kind::kArrived,
+                                 .rank = link->peer(),
+                                 .link = link,
+                                 .endpoint = endpoint.alive() ? endpoint : EndPoint()});
   }
-  void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
-  void on_ended(EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
+  void on_disconnected(const EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
+  void on_ended(const EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
   /// Strangers are nobody's business; of nodes that have refused this one, or gone, this one's client hears.
-  void on_connect_failed(const std::string& peer, const Error& why) override {
+  bool on_connect_failed(const std::string& peer, const Error& why) override {
     RDMACOMM_VLOG(1) << "no endpoint for " << peer << ": " << why.message();
     if (const auto link = take_admitted(handshake_of(peer))) all_.forget(*link);
-    if (why.code != Errc::kIncompatiblePeer) return;
+    if (why.code != Errc::kIncompatiblePeer) return true;
     const auto line = [&] {
       const std::lock_guard lock(mutex_);
       return refusals_.line(handshake_of(peer), peer + ": " + why.context, programs::HostPace::Clock::now());
     }();
     if (line) all_.parts_.happenings->put({.kind = Happening::Kind::kMisfit, .status = make_error(why.code, *line)});
+    return true;
   }
 
  private:
@@ -108,24 +103,23 @@ class Connections::Server final : public LinkSession<ServerSession> {
 };
 
 /// The way to one other node.
-class Connections::Client final : public LinkSession<ClientSession> {
+class Connections::Client final : public LinkHooks {
  public:
-  Client(Connections& all, int rank, SessionOptions options)
-      : LinkSession(std::move(options)), all_(all), rank_(rank) {}
+  Client(Connections& all, int rank) : all_(all), rank_(rank) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     forget_link();  // of an attempt that has failed
     all_.know_host(peer.address);
     link_ = std::make_shared<Outbound>(all_.link_parts(rank_), *all_.parts_.clock);
     all_.keep(link_);
-    if (Status ready = link_->prepare(device(), hca.domain); !ready.ok()) return ready;
+    if (Status ready = link_->prepare(all_.device_, hca.domain); !ready.ok()) return ready;
     all_.fit(hca, *link_);
     Introduction self = all_.parts_.self;
     all_.parts_.moment(self);
     hca.private_data = self.encode();
     return {};
   }
-  Status post_connecting(EndPoint& endpoint) override {
+  Status post_connecting(const EndPoint& endpoint) override {
     const auto peer = meet(all_.parts_.self, endpoint.peer_private_data());
     if (!peer) return peer.error();
     if (peer->rank == static_cast<std::uint32_t>(rank_)) return all_.attach(endpoint, *link_);
@@ -133,8 +127,8 @@ class Connections::Client final : public LinkSession<ClientSession> {
                                                    ", and node " + std::to_string(rank_) +
                                                    " was expected: give all nodes the same list");
   }
-  void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
-  void on_ended(EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
+  void on_disconnected(const EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
+  void on_ended(const EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
 
   // On the thread that connects:
   [[nodiscard]] std::shared_ptr<Outbound> take_link() noexcept { return std::exchange(link_, nullptr); }
@@ -146,6 +140,12 @@ class Connections::Client final : public LinkSession<ClientSession> {
   Connections& all_;
   const int rank_;
   std::shared_ptr<Outbound> link_;  // of the endpoint that is being connected
+};
+
+/// A session, and its hooks.
+struct Connections::ClientParts {
+  std::shared_ptr<Client> hooks;
+  ClientSession session;
 };
 
 Connections::Connections(ConnectionParts parts)
@@ -161,7 +161,7 @@ Status Connections::listen(const HostPort& at) {
       open_device(parts_.session.device, {.address = at, .is_server = true, .connector = parts_.session.connector});
   if (!device) return device.status();
   device_ = std::move(*device);
-  if (Status able = parts_.self.terms.check(*device_); !able.ok()) return able;
+  if (Status able = parts_.self.terms.check(device_); !able.ok()) return able;
   SessionOptions options = parts_.session;
   options.shared_device = device_;
   options.address = at;
@@ -169,7 +169,7 @@ Status Connections::listen(const HostPort& at) {
   options.max_endpoints = static_cast<int>(2 * parts_.self.nodes) + 2 * options.handshake_slots;
   options.max_endpoints_per_source = options.max_endpoints;  // all nodes may be of one host
   know_host(at.host);                                        // the nodes of this one
-  server_ = make_session<Server>(*this, options);
+  server_.emplace(options, std::make_shared<Server>(*this));
   return server_->start();
 }
 
@@ -181,12 +181,13 @@ void Connections::connect(int rank, const HostPort& to) {
   know_host(to.host);
   std::thread& thread = connecting_[rank];
   if (thread.joinable()) thread.join();
-  std::unique_ptr<Client, StopAndDelete>& client = clients_[rank];
+  std::unique_ptr<ClientParts>& client = clients_[rank];
   if (!client) {
     SessionOptions options = parts_.session;
     options.shared_device = device_;
-    options.queues_of = server_.get();  // what is shared, is shared by the whole node
-    client = make_session<Client>(*this, rank, options);
+    options.queues_of = &*server_;  // what is shared, is shared by the whole node
+    auto hooks = std::make_shared<Client>(*this, rank);
+    client = std::make_unique<ClientParts>(ClientParts{.hooks = hooks, .session = ClientSession(options, hooks)});
   }
   try {
     thread = std::thread([this, &client = *client, rank, to] { connect_now(client, rank, to); });
@@ -197,8 +198,8 @@ void Connections::connect(int rank, const HostPort& to) {
   }
 }
 
-void Connections::connect_now(Client& client, int rank, const HostPort& to) {
-  auto endpoint = client.connect(to);
+void Connections::connect_now(ClientParts& client, int rank, const HostPort& to) {
+  auto endpoint = client.session.connect(to);
   Happening happening{.kind = Happening::Kind::kNotReached, .rank = rank};
   if (endpoint) {
     {
@@ -206,11 +207,11 @@ void Connections::connect_now(Client& client, int rank, const HostPort& to) {
       reached_[rank] = *endpoint;
     }
     happening.kind = Happening::Kind::kConnected;
-    happening.link = client.take_link();
+    happening.link = client.hooks->take_link();
     happening.endpoint = std::move(*endpoint);
   } else {
     happening.status = endpoint.status();
-    client.forget_link();
+    client.hooks->forget_link();
   }
   parts_.happenings->put(std::move(happening));
 }
@@ -228,20 +229,18 @@ std::size_t Connections::links() const {
 /// No endpoint has come of it. If one has, or is being made, its requests may still name the link: then ended() or drop() sees to it.
 void Connections::forget(Link& link) {
   const std::lock_guard lock(mutex_);
-  if (std::ranges::any_of(by_endpoint_, [&](const auto& each) { return each.second == &link; })) return;
+  if (attached_.contains(&link)) return;
   std::erase_if(links_, [&](const auto& each) { return each.get() == &link; });
 }
 
 /// In on_ended(): the last hook of an endpoint for which attach() was called. One that was established has been in ended().
-void Connections::drop(EndPoint& endpoint) {
-  std::shared_ptr<Link> link;
+void Connections::drop(const EndPoint& endpoint) {
+  if (endpoint.context<Link>() == nullptr) return;  // refused before it had one
+  const std::shared_ptr<Link> link = link_of(endpoint);
   {
     const std::lock_guard lock(mutex_);
-    const auto found = by_endpoint_.extract(&endpoint);
-    if (!found) return;
-    const auto kept = std::ranges::find(links_, found.mapped(), &std::shared_ptr<Link>::get);
-    link = std::move(*kept);
-    links_.erase(kept);
+    if (attached_.erase(link.get()) == 0) return;
+    std::erase(links_, link);
   }
   link->release();
 }
@@ -264,37 +263,36 @@ void Connections::close_the_door() {
 }
 
 /// In post_connecting().
-Status Connections::attach(EndPoint& endpoint, Link& link) {
+Status Connections::attach(const EndPoint& endpoint, Link& link) {
   {
     const std::lock_guard lock(mutex_);
-    by_endpoint_[&endpoint] = &link;
+    attached_.insert(&link);
   }
+  endpoint.set_context(link.shared_from_this());
   return link.attach(endpoint);
 }
 
 std::shared_ptr<Link> Connections::link_of(const EndPoint& endpoint) {
-  const std::lock_guard lock(mutex_);
-  const Link* const link = by_endpoint_.at(&endpoint);
-  return *std::ranges::find(links_, link, &std::shared_ptr<Link>::get);
+  return endpoint.context<Link>()->shared_from_this();
 }
 
 /// In on_disconnected(): nothing of it is in use any more, except that the node may still want its figures.
-void Connections::ended(EndPoint& endpoint) {
+void Connections::ended(const EndPoint& endpoint) {
   const std::shared_ptr<Link> link = link_of(endpoint);
   const bool others_go_on = open_.load(std::memory_order_relaxed);
   others_go_on ? link->release() : link->detach();
   {
     const std::lock_guard lock(mutex_);
-    by_endpoint_.erase(&endpoint);
+    attached_.erase(link.get());
     if (others_go_on) std::erase(links_, link);
   }
   parts_.happenings->put(
-      {.kind = Happening::Kind::kEnded, .rank = link->peer(), .ended = &endpoint, .status = endpoint.status()});
+      {.kind = Happening::Kind::kEnded, .rank = link->peer(), .ended = endpoint, .status = endpoint.status()});
 }
 
 void Connections::stop() {
   close_the_door();
-  for (auto& [rank, client] : clients_) client->stop();
+  for (auto& [rank, client] : clients_) client->session.stop();
   if (server_) server_->stop();
   for (auto& [rank, thread] : connecting_) {
     if (thread.joinable()) thread.join();
@@ -361,33 +359,32 @@ Status Connections::take_place(int rank, const std::string& address) {
 Status Connections::check_free(const Introduction& newcomer, const std::string& address) {
   const int rank = static_cast<int>(newcomer.rank);
   const bool known = knows_host(address);
-  const auto lives = [&](EndPoint& endpoint) {
-    if (known) endpoint.keep_alive(std::chrono::steady_clock::now(), kSilentBeforeSuccessor);
-    return endpoint.alive();
+  const auto lives = [&](const EndPoint& endpoint) {
+    return known ? endpoint.check_alive(kSilentBeforeSuccessor) : endpoint.alive();
   };
   const auto refuse = [&](Errc code, const EndPoint& present) {
     return make_error(code, "node " + std::to_string(rank) + " is there already: " + present.peer() +
                                 "; each node is one process, and has a --rank of its own");
   };
-  const std::shared_ptr<EndPoint> certain = reached(rank);
-  const bool is_certain = certain && lives(*certain);
-  if (is_certain && !is_life(*certain, newcomer)) return refuse(Errc::kPeerRefused, *certain);
-  for (const std::shared_ptr<EndPoint>& endpoint : server_->endpoints()) {
-    const auto present = Introduction::decode(endpoint->peer_private_data());
-    if (!present || present->rank != newcomer.rank || !lives(*endpoint)) continue;
-    const bool comes_first = known && !is_of_known_host(*endpoint);
+  const EndPoint certain = reached(rank);
+  const bool is_certain = certain && lives(certain);
+  if (is_certain && !is_life(certain, newcomer)) return refuse(Errc::kPeerRefused, certain);
+  for (const EndPoint& endpoint : server_->endpoints()) {
+    const auto present = Introduction::decode(endpoint.peer_private_data());
+    if (!present || present->rank != newcomer.rank || !lives(endpoint)) continue;
+    const bool comes_first = known && !is_of_known_host(endpoint);
     const bool is_same = present->incarnation == newcomer.incarnation;
     if (is_same && comes_first) continue;  // the node's own thread replaces it
-    if (is_same || !(is_certain || comes_first)) return refuse(Errc::kServerBusy, *endpoint);
-    endpoint->fail(make_error(Errc::kPeerRefused, "another process is node " + std::to_string(rank)));
+    if (is_same || !(is_certain || comes_first)) return refuse(Errc::kServerBusy, endpoint);
+    endpoint.abort(make_error(Errc::kPeerRefused, "another process is node " + std::to_string(rank)));
   }
   return {};
 }
 
-std::shared_ptr<EndPoint> Connections::reached(int rank) const {
+EndPoint Connections::reached(int rank) const {
   const std::lock_guard lock(mutex_);
   const auto found = reached_.find(rank);
-  return found == reached_.end() ? nullptr : found->second.lock();
+  return found == reached_.end() ? EndPoint() : found->second.lock();
 }
 
 bool Connections::knows_host(const std::string& address) const {
@@ -396,7 +393,7 @@ bool Connections::knows_host(const std::string& address) const {
 }
 
 bool Connections::is_of_known_host(const EndPoint& endpoint) const {
-  return knows_host(endpoint.connector().peer_address());
+  return knows_host(endpoint.peer_address());
 }
 
 void Connections::fit(HcaConfig& hca, const Link& link) const {

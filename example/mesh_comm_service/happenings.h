@@ -7,9 +7,9 @@
 #include <memory>
 #include <mutex>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/stop_event.h"
-#include "rdmacomm/endpoint/endpoint.h"
+#include "connector/stop_event.h"
+#include "rdmacomm/endpoint.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::mesh {
 
@@ -30,8 +30,8 @@ struct Happening {
   int rank = 0;
   std::shared_ptr<Link> link = nullptr;  ///< of kArrived and kConnected
   const Link* of = nullptr;              ///< of kProgress and kTrouble; to be compared only
-  std::shared_ptr<EndPoint> endpoint = nullptr;
-  const EndPoint* ended = nullptr;  ///< to be compared only
+  EndPoint endpoint = {};
+  EndPoint ended = {};
   Status status = {};
 };
 

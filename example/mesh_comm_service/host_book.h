@@ -6,14 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "connector/host_address.h"
 #include "mesh_comm_service/cluster.h"
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/host_address.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::mesh {
 
-/// Looks each host up once. Names whose name server does not answer take, all together, until one deadline. Threads: one at a time.
+/// Looks each host up once. Names whose name server does not answer take, all together, until one deadline. Threads:
+/// one at a time.
 class HostBook {
  public:
   using Addresses = Result<std::vector<HostAddress>>;
@@ -27,7 +28,8 @@ class HostBook {
 
   /// Looks up the hosts that are not known yet, kAtOnce at a time.
   void look_up(const Cluster& nodes);
-  /// The addresses of a node's host; looks it up first if that has not been done. The reference is valid until the next call.
+  /// The addresses of a node's host; looks it up first if that has not been done. The reference is valid until the next
+  /// call.
   /// Returns  as find_server()
   [[nodiscard]] const Addresses& of(const HostPort& node);
 

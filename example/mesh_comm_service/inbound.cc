@@ -6,7 +6,7 @@
 
 namespace rdmacomm::mesh {
 
-Status Inbound::prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain) {
+Status Inbound::prepare(RDMADevice device, ProtectionDomain domain) {
   const std::lock_guard lock(mutex_);
   device_ = std::move(device);
   domain_ = std::move(domain);
@@ -15,20 +15,20 @@ Status Inbound::prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<Prot
   const bool sent = terms.op == Operation::kSend;  // to where receives say
   const RemoteAccess access = sent ? RemoteAccess::kNone : read ? RemoteAccess::kRead : RemoteAccess::kWrite;
   if (Status made = make_payload(terms.depth, access); !made.ok()) return made;
-  for (std::size_t i = 0; read && i < payload_->block_count(); ++i) {
-    programs::fill_pattern(payload_->at(i).bytes(), message_seed(parts_.self, parts_.peer, i));
+  for (std::size_t i = 0; read && i < payload_.block_count(); ++i) {
+    programs::fill_pattern(payload_.at(i).bytes(), message_seed(parts_.self, parts_.peer, i));
   }
   return make_notes();
 }
 
 void Inbound::publish(HcaConfig& hca) const {
   const std::lock_guard lock(mutex_);
-  hca.publish(*payload_);
+  hca.publish(payload_);
 }
 
-Status Inbound::attach(EndPoint& endpoint) {
+Status Inbound::attach(const EndPoint& endpoint) {
   const std::lock_guard lock(mutex_);
-  channel_ = endpoint.data();
+  channel_ = &endpoint.channel();
   if (!parts_.terms.is_counted()) return {};
   const std::uint64_t receives = parts_.terms.op == Operation::kWrite ? Terms::kNotes : parts_.terms.depth;
   for (std::uint64_t i = 0; i < receives; ++i) {
@@ -63,7 +63,7 @@ Tally Inbound::tally() const {
 Outcome Inbound::post_receive(std::uint64_t number) {
   switch (parts_.terms.op) {
     case Operation::kSend:
-      return channel_->post_recv(payload_->at(static_cast<std::size_t>(number % parts_.terms.depth)), {.id = id()});
+      return channel_->post_recv(payload_.at(static_cast<std::size_t>(number % parts_.terms.depth)), {.id = id()});
     case Operation::kWrite: return channel_->post_recv(incoming_note(number), {.id = id()});
     default: return channel_->post_recv({}, {.id = id()});
   }
@@ -119,7 +119,7 @@ std::string Inbound::difference_of(std::uint64_t message, std::uint32_t bytes,
     return (immediate ? "the immediate value " + std::to_string(*immediate) : "no immediate value") + " where " +
            std::to_string(immediate_of(message)) + " was due";
   }
-  const auto arrived = payload_->at(static_cast<std::size_t>(message % parts_.terms.depth)).first(bytes).bytes();
+  const auto arrived = payload_.at(static_cast<std::size_t>(message % parts_.terms.depth)).first(bytes).bytes();
   const std::uint64_t seed = message_seed(parts_.peer, parts_.self, message);
   const std::size_t at = programs::first_difference(arrived, seed);
   return at == arrived.size() ? "" : programs::difference_text(arrived, at, seed);

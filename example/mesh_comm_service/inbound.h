@@ -17,9 +17,9 @@ class Inbound final : public Link {
  public:
   explicit Inbound(const LinkParts& parts) : Link(parts) {}
 
-  Status prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain) override;
+  Status prepare(RDMADevice device, ProtectionDomain domain) override;
   void publish(HcaConfig& hca) const override;
-  Status attach(EndPoint& endpoint) override;
+  Status attach(const EndPoint& endpoint) override;
 
   /// The peer has finished, with so many messages. From now on kProgress tells when they are here.
   void expect(std::uint64_t messages);

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "rdmacomm/base/printable.h"
+#include "base/printable.h"
 
 namespace rdmacomm::mesh {
 namespace {

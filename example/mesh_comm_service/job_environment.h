@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mesh_comm_service/cluster.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::mesh {
 
@@ -27,10 +27,10 @@ using Environment = std::function<const char*(const char*)>;
 /// SLURM_NTASKS, in this order: the innermost launcher counts.
 /// Returns  empty: none of them; kInvalidArgument: a variable that is not what it should be, or more than kMaxNodes
 [[nodiscard]] Result<std::optional<Job>> find_job(const Environment& environment);
-/// The hosts of its processes, by rank: this machine where all are on it, else Slurm's list, in its order with all tasks of a
-/// host side by side (--distribution=block). `port` is that of the first node on each host.
-/// Returns  kInvalidArgument: nobody says where they are; a variable that is not what it should be; ranks that are distributed
-///          otherwise; or as parse_cluster
+/// The hosts of its processes, by rank: this machine where all are on it, else Slurm's list, in its order with all
+/// tasks of a host side by side (--distribution=block). `port` is that of the first node on each host.
+/// Returns  kInvalidArgument: nobody says where they are; a variable that is not what it should be; ranks that are
+///          distributed otherwise; or as parse_cluster
 [[nodiscard]] Result<Cluster> find_hosts(const Environment& environment, const Job& job, std::uint16_t port);
 
 /// "node[01-03,7],login" as Slurm writes lists of hosts: node01, node02, node03, node7, login. An element may

@@ -19,9 +19,9 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/system_call.h"
+#include "base/unique_fd.h"
+#include "rdmacomm/deadline.h"
 #include "support/program.h"
 
 namespace rdmacomm::mesh {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "rdmacomm/base/wire.h"
-#include "rdmacomm/device/rdma_device.h"
+#include "base/wire.h"
+#include "rdmacomm/device.h"
 #include "support/client_domain.h"
 
 namespace rdmacomm::mesh {
@@ -23,10 +23,10 @@ void Link::detach() {
 void Link::release() {
   const std::lock_guard lock(mutex_);
   channel_ = nullptr;
-  payload_.reset();
-  notes_.reset();
-  domain_.reset();
-  device_.reset();
+  payload_ = {};
+  notes_ = {};
+  domain_ = {};
+  device_ = {};
 }
 
 Status Link::trouble() const {
@@ -51,7 +51,7 @@ Status Link::make_payload(std::size_t blocks, RemoteAccess access) {
   options.block_bytes = parts_.terms.block_bytes();
   options.block_count = blocks;
   options.remote_access = access;
-  auto made = programs::allocate_for(*device_, domain_, options);
+  auto made = programs::allocate_for(device_, domain_, options);
   if (made) payload_ = std::move(*made);
   return made.status();
 }
@@ -61,18 +61,18 @@ Status Link::make_notes() {
   options.name = "notes";
   options.block_bytes = kNoteBytes;
   options.block_count = Terms::kNotes + static_cast<std::size_t>(parts_.terms.queue_depth());
-  auto made = programs::allocate_for(*device_, domain_, options);
+  auto made = programs::allocate_for(device_, domain_, options);
   if (made) notes_ = std::move(*made);
   return made.status();
 }
 
 BufferSlice Link::incoming_note(std::uint64_t number) const {
-  return notes_->at(static_cast<std::size_t>(number % Terms::kNotes));
+  return notes_.at(static_cast<std::size_t>(number % Terms::kNotes));
 }
 
 bool Link::send_note(std::uint64_t messages, std::uint64_t bytes) {
   const std::uint64_t place = notes_sent_ % static_cast<std::uint64_t>(parts_.terms.queue_depth());
-  const BufferSlice note = notes_->at(static_cast<std::size_t>(Terms::kNotes + place));
+  const BufferSlice note = notes_.at(static_cast<std::size_t>(Terms::kNotes + place));
   write_note(note.bytes(), messages, bytes);
   const Outcome posted = channel_->post_send(note, {.id = id()});
   if (!posted && posted != Errc::kSendQueueFull && posted != Errc::kNotConnected) fail_locked(posted);

@@ -1,7 +1,6 @@
 // link.h - one end of the traffic from one node to another; and the sessions whose hooks drive it.
 #pragma once
 
-#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -9,11 +8,11 @@
 
 #include "mesh_comm_service/happenings.h"
 #include "mesh_comm_service/terms.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/endpoint/endpoint.h"
-#include "rdmacomm/endpoint/hca_config.h"
-#include "rdmacomm/memory/rdma_buffer.h"
-#include "rdmacomm/session/rdma_session.h"
+#include "rdmacomm/buffer.h"
+#include "rdmacomm/config.h"
+#include "rdmacomm/endpoint.h"
+#include "rdmacomm/result.h"
+#include "rdmacomm/session.h"
 
 namespace rdmacomm::mesh {
 
@@ -31,9 +30,9 @@ struct LinkParts {
 /// receiving side tells how far it is, so that the sending side may go on; and a sender of plain WRITEs that are to be
 /// verified tells how far it is, which the other side cannot see.
 /// Threads: on_completion from the hooks of its endpoint; the rest from any.
-/// Lifetime: until the last hook of its endpoint, and while the node wants its figures; at the end of a run until its session has
-/// been stopped.
-class Link {
+/// Lifetime: until the last hook of its endpoint, and while the node wants its figures; at the end of a run until its
+/// session has been stopped.
+class Link : public std::enable_shared_from_this<Link> {
  public:
   static constexpr std::uint32_t kNoteBytes = 16;
 
@@ -45,19 +44,18 @@ class Link {
   [[nodiscard]] const Terms& terms() const noexcept { return parts_.terms; }
 
   /// Before there is an endpoint: makes the memory on the device, which the link keeps.
-  /// domain   HcaConfig::domain of the endpoint; nullptr: the device's own
+  /// domain   HcaConfig::domain of the endpoint; empty: the device's own
   /// Returns  as RDMABuffer::allocate
-  [[nodiscard]] virtual Status prepare(std::shared_ptr<RDMADevice> device,
-                                       std::shared_ptr<ProtectionDomain> domain) = 0;
+  [[nodiscard]] virtual Status prepare(RDMADevice device, ProtectionDomain domain) = 0;
   /// Has the memory that the other end must reach published.
   virtual void publish(HcaConfig& hca) const = 0;
   /// In post_connecting(): posts the receives. Returns  as RDMAChannel::post_recv
-  [[nodiscard]] virtual Status attach(EndPoint& endpoint) = 0;
+  [[nodiscard]] virtual Status attach(const EndPoint& endpoint) = 0;
   void on_completion(const Completion& completion);
   /// With the endpoint's last hook: nothing is posted any more.
   void detach();
-  /// detach(), and frees the memory. A device may have to look at all its queue pairs for that: where all of them are going,
-  /// it is cheaper to do it when they are gone.
+  /// detach(), and frees the memory. A device may have to look at all its queue pairs for that: where all of them are
+  /// going, it is cheaper to do it when they are gone.
   void release();
 
   /// Why a request failed; ok where none has.
@@ -82,14 +80,14 @@ class Link {
   [[nodiscard]] bool send_note(std::uint64_t messages, std::uint64_t bytes);
 
   const LinkParts parts_;
-  mutable std::mutex mutex_;            // guards what follows, and all members of derived classes
-  std::shared_ptr<RDMADevice> device_;  // before the buffers, which go first
-  std::shared_ptr<ProtectionDomain> domain_;
+  mutable std::mutex mutex_;  // guards what follows, and all members of derived classes
+  RDMADevice device_;         // before the buffers, which go first
+  ProtectionDomain domain_;
   RDMAChannel* channel_ = nullptr;  // while there is an endpoint
-  std::unique_ptr<RDMABuffer> payload_;
+  RDMABuffer payload_;
 
  private:
-  std::unique_ptr<RDMABuffer> notes_;
+  RDMABuffer notes_;
   std::uint64_t notes_sent_ = 0;
   Status trouble_;
 };
@@ -99,22 +97,12 @@ class Link {
   return *reinterpret_cast<Link*>(static_cast<std::uintptr_t>(completion.id));
 }
 
-/// A session whose completions go to the links that have posted the requests.
-template <std::derived_from<RDMASession> Base>
-class LinkSession : public Base {
+/// Hooks that pass completions on to the links that have posted the requests.
+class LinkHooks : public SessionHooks {
  public:
-  using Base::Base;
-
-  void on_send_done(EndPoint&, const Completion& completion) override { link_of(completion).on_completion(completion); }
-  void on_recv_done(EndPoint&, const Completion& completion) override { link_of(completion).on_completion(completion); }
-  void on_write_done(EndPoint&, const Completion& completion) override {
+  void on_completion(const EndPoint& /*endpoint*/, const Completion& completion) override {
     link_of(completion).on_completion(completion);
   }
-  void on_read_done(EndPoint&, const Completion& completion) override { link_of(completion).on_completion(completion); }
-  void on_recv_write_imm_done(EndPoint&, const Completion& completion) override {
-    link_of(completion).on_completion(completion);
-  }
-  void on_failed(EndPoint&, const Completion& completion) override { link_of(completion).on_completion(completion); }
 };
 
 /// What each message is filled with: no two are alike.

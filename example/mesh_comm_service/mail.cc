@@ -1,8 +1,8 @@
 #include "mesh_comm_service/mail.h"
 
+#include "base/printable.h"
+#include "connector/handshake.h"
 #include "mesh_comm_service/cluster.h"
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/connector/handshake.h"
 
 namespace rdmacomm::mesh {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mesh_comm_service/node_result.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::mesh {
 

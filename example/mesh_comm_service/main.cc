@@ -9,6 +9,8 @@
 #include <iostream>
 #include <thread>
 
+#include "base/system_call.h"
+#include "base/unique_fd.h"
 #include "mesh_comm_service/cluster.h"
 #include "mesh_comm_service/heat_map.h"
 #include "mesh_comm_service/host_book.h"
@@ -19,8 +21,6 @@
 #include "mesh_comm_service/process_figures.h"
 #include "mesh_comm_service/report.h"
 #include "mesh_comm_service/terms.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/base/unique_fd.h"
 #include "support/available_memory.h"
 #include "support/connection_flags.h"
 #include "support/descriptor_limit.h"

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "base/descriptor_set.h"
 #include "mesh_comm_service/cluster.h"
 #include "mesh_comm_service/connections.h"
 #include "mesh_comm_service/node_result.h"
 #include "mesh_comm_service/peer.h"
-#include "rdmacomm/base/descriptor_set.h"
 #include "support/connection_flags.h"
 #include "support/host_pace.h"
 #include "support/mode_flags.h"
@@ -49,7 +49,8 @@ struct NodeOptions {
 ///   kClosing     until the lowest rank that is there has all figures (kResult) and says that it is over (kOver)
 ///
 /// A node that is lost is named on standard error and then left out of all that is waited for (OnFailure::kContinue),
-/// or the run ends (kStop). One that comes back while there is traffic connects to all others, which connect to it again.
+/// or the run ends (kStop). One that comes back while there is traffic connects to all others, which connect to it
+/// again.
 class Node {
  public:
   explicit Node(NodeOptions options);

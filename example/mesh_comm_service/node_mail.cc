@@ -26,7 +26,7 @@ void Node::read_mail() {
 /// Nothing of a process that says that it is node `peer`, until this node has reached it.
 void Node::read_mail_of(Peer& peer) {
   while (peer.is_linked() && phase_ != Phase::kOver) {
-    const auto message = peer.now.from->receive_message(Deadline::after({}));
+    const auto message = peer.now.from.receive_message(Deadline::after({}));
     if (!message) return;  // none, or none any more: then kEnded says so
     auto mail = Mail::decode(*message);
     if (!mail) return lose(peer, mail.error().context);
@@ -66,7 +66,7 @@ void Node::stop_asked(const Mail& mail) {
 void Node::send(Peer& peer, const Mail& mail) {
   if (!peer.now.to) return;
   // What cannot be sent will not be missed: its endpoint has ended, or is about to, and that is told.
-  (void)peer.now.to->send_message(mail.encode(), Deadline::after(kSendTime)).ok();
+  (void)peer.now.to.send_message(mail.encode(), Deadline::after(kSendTime)).ok();
 }
 
 }  // namespace rdmacomm::mesh

@@ -70,9 +70,9 @@ bool Node::is_second(const Peer& peer, const EndPoint& endpoint) {
   const bool other =
       introduction && peer.now.introduction && peer.now.introduction->incarnation != introduction->incarnation;
   if (!other) return false;
-  const bool reached = peer.now.to && peer.now.to->alive();
-  const bool was_first = peer.now.from && peer.now.from->alive() &&
-                         (connections_->is_of_known_host(*peer.now.from) || !connections_->is_of_known_host(endpoint));
+  const bool reached = peer.now.to && peer.now.to.alive();
+  const bool was_first = peer.now.from && peer.now.from.alive() &&
+                         (connections_->is_of_known_host(peer.now.from) || !connections_->is_of_known_host(endpoint));
   if (!reached && !was_first) return false;
   const auto line = seconds_.line(endpoint.peer(), "refused a second " + name_of(peer) + ": " + endpoint.peer(),
                                   programs::HostPace::Clock::now());
@@ -102,13 +102,13 @@ bool Node::introduce(Peer& peer, const EndPoint& endpoint) {
 /// Node `peer` has connected to this one. If it was gone, it is back, and this one connects to it again.
 void Node::welcome(Peer& peer, Happening& happening) {
   if (!happening.endpoint) return;
-  if (phase_ == Phase::kClosing) return happening.endpoint->stop();  // slipped in as the door was closed
-  if (is_second(peer, *happening.endpoint)) return happening.endpoint->stop();
-  if (!introduce(peer, *happening.endpoint)) return;
+  if (phase_ == Phase::kClosing) return happening.endpoint.stop();  // slipped in as the door was closed
+  if (is_second(peer, happening.endpoint)) return happening.endpoint.stop();
+  if (!introduce(peer, happening.endpoint)) return;
   leave_mailbox(peer);
   peer.now.from = std::move(happening.endpoint);
   peer.now.inbound = std::static_pointer_cast<Inbound>(happening.link);
-  const Status added = descriptors_->add(peer.now.from->connector().watched().fd, EPOLLIN | EPOLLET,
+  const Status added = descriptors_->add(peer.now.from.messages_fd(), EPOLLIN | EPOLLET,
                                          [this, rank = peer.rank](std::uint32_t) { has_mail_.push_back(rank); });
   if (!added.ok()) return lose(peer, reason(added));
   if (!peer.now.to) connect_to(peer);
@@ -118,11 +118,11 @@ void Node::welcome(Peer& peer, Happening& happening) {
 /// This node has connected to `peer`.
 void Node::connected(Peer& peer, Happening& happening) {
   peer.connecting = false;
-  if (peer.is_gone()) return happening.endpoint->stop();  // if it lives, it will come by itself
-  if (!introduce(peer, *happening.endpoint)) {
+  if (peer.is_gone()) return happening.endpoint.stop();  // if it lives, it will come by itself
+  if (!introduce(peer, happening.endpoint)) {
     // It has ended meanwhile. Where the node has just come back, that was its former life's.
     if (peer.now.from) return connect_to(peer);
-    return lose(peer, reason(happening.endpoint->status()));
+    return lose(peer, reason(happening.endpoint.status()));
   }
   peer.now.to = std::move(happening.endpoint);
   peer.now.outbound = std::static_pointer_cast<Outbound>(happening.link);
@@ -137,7 +137,7 @@ void Node::not_reached(Peer& peer, const Happening& happening) {
   const std::string why = "cannot connect to it: " + reason(happening.status);
   // Where none of the others fits, it is this one that does not.
   const bool reached_another =
-      std::ranges::any_of(peers_, [](const Peer& other) { return other.now.to && other.now.to->alive(); });
+      std::ranges::any_of(peers_, [](const Peer& other) { return other.now.to && other.now.to.alive(); });
   const bool in_time = phase_ == Phase::kConnecting && !connected_by_.passed();
   if (!in_time || !reached_another || !is_misfit(happening.status.code())) return lose(peer, why);
   if (!peer.try_again) say(name_of(peer) + " is awaited: " + why);
@@ -160,18 +160,19 @@ void Node::look_if_here(Peer& peer) {
 
 void Node::leave_mailbox(Peer& peer) {
   if (!peer.now.from) return;
-  descriptors_->remove(peer.now.from->connector().watched().fd);
-  peer.now.from->stop();
+  descriptors_->remove(peer.now.from.messages_fd());
+  peer.now.from.stop();
 }
 
 void Node::endpoint_ended(Peer& peer, const Happening& happening) {
-  const bool known = happening.ended == peer.now.to.get() || happening.ended == peer.now.from.get();
+  const bool known = happening.ended == peer.now.to || happening.ended == peer.now.from;
   if (!known || peer.is_gone()) return;
   read_mail_of(peer);  // its last words may explain it
   if (phase_ == Phase::kOver || peer.is_gone()) return;
   if (!peer.now.to) return forget_unproven(peer, reason(happening.status));
-  const EndPoint& endpoint = happening.ended == peer.now.to.get() ? *peer.now.to : *peer.now.from;
-  if (!endpoint.ended_in_order()) return lose(peer, reason(happening.status));
+  const EndPoint& endpoint = happening.ended == peer.now.to ? peer.now.to : peer.now.from;
+  const std::error_code why = endpoint.status().code();
+  if (why != Errc::kPeerClosed && why != Errc::kStopped) return lose(peer, reason(happening.status));
   if (phase_ == Phase::kClosing) {
     end_life(peer);
     peer.state = Peer::State::kLeft;
@@ -240,7 +241,7 @@ void Node::end_life(Peer& peer) {
   Peer::Life& life = peer.now;
   if (phase_ != Phase::kClosing && phase_ != Phase::kOver) keep_figures(peer);
   leave_mailbox(peer);
-  if (life.to) life.to->stop();
+  if (life.to) life.to.stop();
   life = {};
 }
 

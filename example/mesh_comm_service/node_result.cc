@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/printable.h"
+#include "connector/handshake.h"
 #include "mesh_comm_service/cluster.h"
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/connector/handshake.h"
 
 namespace rdmacomm::mesh {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
+#include "rdmacomm/result.h"
 #include "support/latency_histogram.h"
 #include "support/statistics.h"
 
@@ -48,7 +48,8 @@ struct NodeResult {
   [[nodiscard]] std::uint64_t bytes() const noexcept;
   [[nodiscard]] double gb_per_s() const noexcept;
   [[nodiscard]] double mops_per_s() const noexcept;
-  /// The slowest peer's rate through the fastest one's, of those that are there; 1 where there is none, or nothing moved.
+  /// The slowest peer's rate through the fastest one's, of those that are there; 1 where there is none, or nothing
+  /// moved.
   [[nodiscard]] double fairness() const noexcept;
 
   void encode(WireWriter& writer) const;

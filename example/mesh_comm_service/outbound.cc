@@ -8,7 +8,7 @@
 
 namespace rdmacomm::mesh {
 
-Status Outbound::prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain) {
+Status Outbound::prepare(RDMADevice device, ProtectionDomain domain) {
   const std::lock_guard lock(mutex_);
   device_ = std::move(device);
   domain_ = std::move(domain);
@@ -16,11 +16,11 @@ Status Outbound::prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<Pro
   const std::size_t blocks = terms.has_own_places() ? terms.depth : 1;
   if (Status made = make_payload(blocks, RemoteAccess::kNone); !made.ok()) return made;
   posted_at_.resize(terms.depth);
-  programs::fill_pattern(payload_->bytes(), message_seed(parts_.self, parts_.peer, 0));
+  programs::fill_pattern(payload_.bytes(), message_seed(parts_.self, parts_.peer, 0));
   return make_notes();
 }
 
-Status Outbound::attach(EndPoint& endpoint) {
+Status Outbound::attach(const EndPoint& endpoint) {
   const std::lock_guard lock(mutex_);
   const auto region = endpoint.remote_region(kTrafficRegion);
   const std::uint64_t needed = parts_.terms.block_bytes() * parts_.terms.depth;
@@ -30,7 +30,7 @@ Status Outbound::attach(EndPoint& endpoint) {
                       endpoint.peer() + " has not published the memory that the traffic needs");
   }
   theirs_ = region.value_or(RemoteRegion{});
-  channel_ = endpoint.data();
+  channel_ = &endpoint.channel();
   if (!parts_.terms.is_counted()) return {};
   for (std::uint64_t i = 0; i < Terms::kNotes; ++i) {
     if (const Outcome posted = channel_->post_recv(incoming_note(i), {.id = id()}); !posted) {
@@ -166,7 +166,7 @@ void Outbound::note_arrived() {
 }
 
 BufferSlice Outbound::block(std::uint64_t message) const {
-  return payload_->at(static_cast<std::size_t>(message % payload_->block_count()));
+  return payload_.at(static_cast<std::size_t>(message % payload_.block_count()));
 }
 
 }  // namespace rdmacomm::mesh

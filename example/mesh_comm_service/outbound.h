@@ -27,9 +27,9 @@ class Outbound final : public Link {
  public:
   Outbound(const LinkParts& parts, const programs::TickClock& clock) : Link(parts), clock_(clock) {}
 
-  Status prepare(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain) override;
+  Status prepare(RDMADevice device, ProtectionDomain domain) override;
   void publish(HcaConfig&) const override {}
-  Status attach(EndPoint& endpoint) override;
+  Status attach(const EndPoint& endpoint) override;
 
   /// Begins. until_ticks  when to end, where Terms::duration_us says how long
   void start(std::uint64_t until_ticks);

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "rdmacomm/device/host_network.h"
-#include "rdmacomm/verbs/gid.h"
+#include "device/host_network.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::mesh {
 namespace {

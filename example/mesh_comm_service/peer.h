@@ -11,8 +11,8 @@
 #include "mesh_comm_service/mail.h"
 #include "mesh_comm_service/outbound.h"
 #include "mesh_comm_service/terms.h"
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/endpoint.h"
 
 namespace rdmacomm::mesh {
 
@@ -25,8 +25,8 @@ struct PastLives {
   void add(const OutboundFigures& sent, const Tally& arrived_there, const Tally& received);
 };
 
-/// One of the others, as the node's own thread sees it. What `now` has is of its present life: all of it starts again when
-/// the node comes back.
+/// One of the others, as the node's own thread sees it. What `now` has is of its present life: all of it starts again
+/// when the node comes back.
 struct Peer {
   enum class State : std::uint8_t {
     kAwaited,  ///< not connected in both directions yet
@@ -36,8 +36,8 @@ struct Peer {
   };
   struct Life {
     std::optional<Introduction> introduction = {};
-    std::shared_ptr<EndPoint> to = nullptr;    ///< of this node's client session
-    std::shared_ptr<EndPoint> from = nullptr;  ///< of its server session
+    EndPoint to = {};    ///< of this node's client session
+    EndPoint from = {};  ///< of its server session
     std::shared_ptr<Outbound> outbound = nullptr;
     std::shared_ptr<Inbound> inbound = nullptr;
     bool ready = false;  ///< it has said so, or was running already
@@ -63,7 +63,7 @@ struct Peer {
   [[nodiscard]] bool is_gone() const noexcept { return state == State::kLost || state == State::kLeft; }
   /// One of its endpoints is up, and has not been silent for too long: it may be busy with others that do not answer.
   [[nodiscard]] bool gives_signs_of_life() const {
-    return (now.to && now.to->alive()) || (now.from && now.from->alive());
+    return (now.to && now.to.alive()) || (now.from && now.from.alive());
   }
   [[nodiscard]] bool is_linked() const noexcept { return now.to && now.from; }
 };

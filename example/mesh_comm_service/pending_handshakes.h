@@ -13,14 +13,14 @@
 #include <string>
 #include <string_view>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::mesh {
 
-/// Keeps connections that say which node they are, and then rest in the handshake, from keeping that node out, and from holding memory.
-/// Each node has a few places for handshakes from hosts of the mesh, which the process may have to share with others on its host. If they
-/// are taken, handshakes wait in the order of their arrival. Handshakes from other hosts have one place, while those have none.
-/// A pure policy: time is passed in. Threads: one at a time.
+/// Keeps connections that say which node they are, and then rest in the handshake, from keeping that node out, and from
+/// holding memory. Each node has a few places for handshakes from hosts of the mesh, which the process may have to
+/// share with others on its host. If they are taken, handshakes wait in the order of their arrival. Handshakes from
+/// other hosts have one place, while those have none. A pure policy: time is passed in. Threads: one at a time.
 class PendingHandshakes {
  public:
   using Clock = std::chrono::steady_clock;
@@ -37,7 +37,8 @@ class PendingHandshakes {
   /// places  1..kMaxPlaces
   explicit PendingHandshakes(std::size_t places = kMaxPlaces) : places_(places) {}
 
-  /// Handshakes from this address take the place of those from addresses that are not of the mesh, and never the reverse.
+  /// Handshakes from this address take the place of those from addresses that are not of the mesh, and never the
+  /// reverse.
   /// host  an address ("10.0.0.2", "[2001:db8::1]"), also with a port behind it. No effect if it is a name
   void know_host(std::string_view host);
   /// Whether that address, which may have a port behind it, is one of those.
@@ -47,7 +48,8 @@ class PendingHandshakes {
   ///
   /// address  PeerInfo::address
   /// Returns  the address of the handshake whose place it takes, which is to be ended; empty: the place was free.
-  ///          kServerBusy: there is no place. If it waits() then, ask again, at the latest at next_look(); else a later try may help
+  ///          kServerBusy: there is no place. If it waits() then, ask again, at the latest at next_look(); else a later
+  ///          try may help
   [[nodiscard]] Result<std::optional<std::string>> enter(int rank, const std::string& address, Clock::time_point now);
   [[nodiscard]] bool waits(int rank, const std::string& address) const;
   /// When a handshake of node `rank` may have to give up its place, if none ends before.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "mesh_comm_service/cluster.h"
-#include "rdmacomm/base/printable.h"
 #include "support/sizes.h"
 #include "support/table.h"
 

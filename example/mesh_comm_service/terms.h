@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/wire.h"
-#include "rdmacomm/channel/completion.h"
-#include "rdmacomm/device/rdma_device.h"
+#include "base/wire.h"
+#include "rdmacomm/completion.h"
+#include "rdmacomm/device.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::mesh {
 
@@ -37,8 +37,8 @@ struct Terms {
   /// Requests that either queue of a queue pair must have room for: messages, and what is told after each batch.
   [[nodiscard]] int queue_depth() const noexcept { return static_cast<int>(depth + kNotes); }
   [[nodiscard]] std::uint64_t block_bytes() const noexcept { return (size + 63) / 64 * 64; }
-  /// Whether the messages that are on the way have a place each at their sender. Else all are alike, and leave from one place;
-  /// what is READ goes to a place of its own each.
+  /// Whether the messages that are on the way have a place each at their sender. Else all are alike, and leave from one
+  /// place; what is READ goes to a place of its own each.
   [[nodiscard]] bool has_own_places() const noexcept { return verify || op == Operation::kRead; }
   /// What a node's messages with one other node take at this node, in both directions.
   [[nodiscard]] std::uint64_t bytes_per_peer() const noexcept {

@@ -5,10 +5,9 @@
 #include <iomanip>
 #include <iostream>
 
+#include "base/printable.h"
 #include "ping_pong/common.h"
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/session/client_session.h"
-#include "rdmacomm/session/open_device.h"
+#include "rdmacomm/session.h"
 #include "support/peer_loss.h"
 #include "support/sizes.h"
 #include "support/statistics.h"
@@ -18,11 +17,11 @@
 namespace rdmacomm::ping_pong {
 namespace {
 
-class PingPongClient final : public programs::DeliveringSession<ClientSession> {
+class PingPongClient final : public programs::DeliveringHooks {
  public:
-  PingPongClient(SessionOptions options, const AdapterConfig& adapter, const programs::ModeFlags& modes,
-                 const Terms& terms, const Memory& memory)
-      : DeliveringSession(std::move(options)), adapter_(adapter), modes_(modes), terms_(terms), memory_(memory) {}
+  PingPongClient(const AdapterConfig& adapter, const programs::ModeFlags& modes, const Terms& terms,
+                 const Memory& memory)
+      : adapter_(adapter), modes_(modes), terms_(terms), memory_(memory) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
     for (ChannelConfig& channel : hca.channels) channel.adapter = adapter_;
@@ -42,8 +41,8 @@ class PingPongClient final : public programs::DeliveringSession<ClientSession> {
 /// One connection to a server, and what is done on it.
 class ClientGame {
  public:
-  ClientGame(EndPoint& endpoint, programs::Delivery& delivery, Memory& memory, const Terms& terms)
-      : endpoint_(endpoint), delivery_(delivery), channel_(*endpoint.data()), memory_(memory), terms_(terms) {}
+  ClientGame(const EndPoint& endpoint, Memory& memory, const Terms& terms)
+      : endpoint_(endpoint), channel_(endpoint.channel()), memory_(memory), terms_(terms) {}
 
   Status play() {
     const auto theirs = endpoint_.remote_region(kBufferName);
@@ -59,13 +58,12 @@ class ClientGame {
 
  private:
   void describe() const {
-    const RDMAAdapter& adapter = channel_.adapter();
     const auto device = endpoint_.peer_private_data();
     const std::string theirs(reinterpret_cast<const char*>(device.data()), device.size());
-    std::cout << "client  " << programs::end_text(endpoint_.device().to_text(), adapter.address()) << '\n'
+    std::cout << "client  " << programs::end_text(endpoint_.device().to_text(), channel_.address()) << '\n'
               << "server  "
-              << programs::end_text(printable(theirs, 200), adapter.remote_address().value_or(verbs::QpAddress{}))
-              << "\npath MTU " << adapter.path_mtu_bytes() << "\n"
+              << programs::end_text(printable(theirs, 200), channel_.remote_address().value_or(QpAddress{}))
+              << "\npath MTU " << channel_.path_mtu_bytes() << "\n"
               << std::endl;
   }
 
@@ -115,7 +113,7 @@ class ClientGame {
     if (const Outcome posted = channel_.post_write(memory_.out(), memory_.their_in(theirs_), {.id = 1}); !posted) {
       return finish(posted, step);
     }
-    if (Status complete = wait_for(delivery_, endpoint_, 1, done_); !complete.ok()) return complete;
+    if (Status complete = wait_for(endpoint_, 1, done_); !complete.ok()) return complete;
     // On iWARP that completion is this side's only. A READ is answered after the WRITEs before it (RFC 5040, 5.5).
     return finish(channel_.post_read(memory_.counter(), memory_.their_counter(theirs_), {.id = 1}), step);
   }
@@ -153,7 +151,7 @@ class ClientGame {
       return make_error(posted.code(), "cannot post a receive");
     }
     if (Status asked = ask(step); !asked.ok()) return asked;
-    if (Status received = wait_for(delivery_, endpoint_, 1, done_); !received.ok()) return received;
+    if (Status received = wait_for(endpoint_, 1, done_); !received.ok()) return received;
     if (done_.front().bytes != terms_.size) {
       return make_error(
           std::make_error_code(std::errc::io_error),
@@ -165,7 +163,7 @@ class ClientGame {
   /// Waits for the completion of what was posted with result `posted`, then asks the server what it saw.
   Status finish(Outcome posted, Step step) {
     if (!posted) return make_error(posted.code(), "cannot post to " + endpoint_.peer());
-    if (Status complete = wait_for(delivery_, endpoint_, 1, done_); !complete.ok()) return complete;
+    if (Status complete = wait_for(endpoint_, 1, done_); !complete.ok()) return complete;
     return ask(step);
   }
   /// Tells the server which step was done; it answers with an empty message, or with what is wrong.
@@ -201,7 +199,7 @@ class ClientGame {
       const std::uint64_t before = clock.now();
       const Outcome posted = channel_.post_send(memory_.out(), {.id = i, .flags = PostFlags::kUnsignaled});
       if (!posted) return make_error(posted.code(), "cannot post to " + endpoint_.peer());
-      if (Status answered = wait_for(delivery_, endpoint_, 1, done_); !answered.ok()) return answered;
+      if (Status answered = wait_for(endpoint_, 1, done_); !answered.ok()) return answered;
       samples.add((clock.now() - before) / 2);
     }
     const programs::Summary us = samples.summarize().scaled(clock.ns_per_tick() / 1000);
@@ -215,8 +213,7 @@ class ClientGame {
     return endpoint_.sync_with_peer("the end", Deadline::after(kPatience));
   }
 
-  EndPoint& endpoint_;
-  programs::Delivery& delivery_;
+  const EndPoint& endpoint_;
   RDMAChannel& channel_;
   Memory& memory_;
   const Terms terms_;
@@ -232,21 +229,21 @@ Status run_client(const programs::ConnectionFlags& connection, const Terms& term
                                               .connector = connection.session.connector,
                                               .find_by = Deadline::after(connection.session.tcp.connect_timeout)});
   if (!opened) return opened.error();
-  const std::shared_ptr<RDMADevice> device = std::move(*opened);
-  if (terms.size > device->limits().max_message_bytes) {
+  const RDMADevice device = std::move(*opened);
+  if (terms.size > device.limits().max_message_bytes) {
     return make_error(Errc::kBeyondDeviceLimit, "--size: a message of " + programs::size_text(terms.size) +
-                                                    " bytes: the largest of " + device->to_text() + " is " +
-                                                    programs::size_text(device->limits().max_message_bytes));
+                                                    " bytes: the largest of " + device.to_text() + " is " +
+                                                    programs::size_text(device.limits().max_message_bytes));
   }
-  const auto memory = Memory::create(*device, terms);
+  const auto memory = Memory::create(device, terms);
   if (!memory) return memory.error();
   SessionOptions options = connection.session;
   options.shared_device = device;
-  const auto session = make_session<PingPongClient>(options, connection.adapter, modes, terms, **memory);
-  const auto endpoint = session->connect();
+  const ClientSession session(options, std::make_shared<PingPongClient>(connection.adapter, modes, terms, **memory));
+  const auto endpoint = session.connect();
   if (!endpoint) return endpoint.error();
-  Status outcome = ClientGame(**endpoint, session->delivery, **memory, terms).play();
-  Status closed = (*endpoint)->close();
+  Status outcome = ClientGame(*endpoint, **memory, terms).play();
+  Status closed = endpoint->close();
   return outcome.ok() ? closed : outcome;
 }
 

@@ -3,14 +3,14 @@
 #include <array>
 #include <cstring>
 
-#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/device.h"
 #include "support/client_domain.h"
 #include "support/pattern.h"
 
 namespace rdmacomm::ping_pong {
 
-Result<std::unique_ptr<Memory>> Memory::create(RDMADevice& device, const Terms& terms,
-                                               const std::shared_ptr<ProtectionDomain>& domain) {
+Result<std::unique_ptr<Memory>> Memory::create(const RDMADevice& device, const Terms& terms,
+                                               const ProtectionDomain& domain) {
   BufferOptions options;
   options.name = kBufferName;
   options.block_bytes = block_bytes(terms);
@@ -27,13 +27,13 @@ void Memory::fill_for_peer() {
   std::memcpy(counter().data(), &kCounterStart, sizeof(kCounterStart));
 }
 
-Status wait_for(programs::Delivery& delivery, EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done) {
+Status wait_for(const EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done) {
   done.clear();
   const Deadline deadline = Deadline::after(kPatience);
   while (done.size() < wanted) {
     std::array<Completion, 4> batch;
-    const auto waited =
-        delivery.wait(endpoint, std::span(batch).first(std::min(batch.size(), wanted - done.size())), deadline);
+    const auto waited = programs::wait_delivered(
+        endpoint, std::span(batch).first(std::min(batch.size(), wanted - done.size())), deadline);
     if (!waited) return waited.error();
     for (const Completion& completion : *waited) {
       if (!completion.ok()) return completion.explain();

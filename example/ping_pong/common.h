@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "ping_pong/terms.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/endpoint/endpoint.h"
-#include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/buffer.h"
+#include "rdmacomm/endpoint.h"
+#include "rdmacomm/result.h"
 #include "support/delivery.h"
 
 namespace rdmacomm::ping_pong {
@@ -29,26 +29,26 @@ inline constexpr std::uint64_t kCounterStart = 1000;
 class Memory {
  public:
   /// domain  HcaConfig::domain of the endpoint; nullptr: the device's own
-  [[nodiscard]] static Result<std::unique_ptr<Memory>> create(
-      RDMADevice& device, const Terms& terms, const std::shared_ptr<ProtectionDomain>& domain = nullptr);
+  [[nodiscard]] static Result<std::unique_ptr<Memory>> create(const RDMADevice& device, const Terms& terms,
+                                                              const ProtectionDomain& domain = {});
   /// How many bytes that allocates.
   [[nodiscard]] static std::uint64_t bytes_for(const Terms& terms) noexcept { return kBlocks * block_bytes(terms); }
   /// Writes what the peer is to find by READ and atomics. create() does not: until then no page of it is in use.
   void fill_for_peer();
 
-  [[nodiscard]] const RDMABuffer& buffer() const noexcept { return *buffer_; }
-  [[nodiscard]] BufferSlice out() const { return buffer_->at(0).first(bytes_); }
-  [[nodiscard]] BufferSlice in() const { return buffer_->at(1).first(bytes_); }
-  [[nodiscard]] BufferSlice counter() const { return buffer_->at(2).first(8); }
+  [[nodiscard]] const RDMABuffer& buffer() const noexcept { return buffer_; }
+  [[nodiscard]] BufferSlice out() const { return buffer_.at(0).first(bytes_); }
+  [[nodiscard]] BufferSlice in() const { return buffer_.at(1).first(bytes_); }
+  [[nodiscard]] BufferSlice counter() const { return buffer_.at(2).first(8); }
   /// The same places in the peer's memory, which is laid out alike.
   [[nodiscard]] RemoteRegion their_out(const RemoteRegion& theirs) const noexcept {
     return {theirs.address, bytes_, theirs.rkey};
   }
   [[nodiscard]] RemoteRegion their_in(const RemoteRegion& theirs) const noexcept {
-    return {theirs.address + buffer_->block_bytes(), bytes_, theirs.rkey};
+    return {theirs.address + buffer_.block_bytes(), bytes_, theirs.rkey};
   }
   [[nodiscard]] RemoteRegion their_counter(const RemoteRegion& theirs) const noexcept {
-    return {theirs.address + 2 * buffer_->block_bytes(), 8, theirs.rkey};
+    return {theirs.address + 2 * buffer_.block_bytes(), 8, theirs.rkey};
   }
 
  private:
@@ -57,15 +57,14 @@ class Memory {
     return std::max<std::uint64_t>((terms.size + 63) / 64 * 64, 64);
   }
 
-  Memory(std::unique_ptr<RDMABuffer> buffer, std::uint32_t bytes) : buffer_(std::move(buffer)), bytes_(bytes) {}
-  std::unique_ptr<RDMABuffer> buffer_;
+  Memory(RDMABuffer buffer, std::uint32_t bytes) : buffer_(std::move(buffer)), bytes_(bytes) {}
+  RDMABuffer buffer_;
   std::uint32_t bytes_;
 };
 
 /// Waits until as many of the endpoint's requests as `wanted` says are complete.
 /// Returns  the first failed one as an error; or as EndPoint::wait
-[[nodiscard]] Status wait_for(programs::Delivery& delivery, EndPoint& endpoint, std::size_t wanted,
-                              std::vector<Completion>& done);
+[[nodiscard]] Status wait_for(const EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done);
 
 /// ok where `bytes` are the pattern of `step`; else what differs.
 [[nodiscard]] Status check_pattern(std::span<const std::byte> bytes, Step step);

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "ping_pong/common.h"
-#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/session.h"
 #include "support/arrivals.h"
 #include "support/client_domain.h"
 #include "support/client_report.h"
@@ -38,12 +38,11 @@ struct Seat {
   std::shared_ptr<Memory> memory = nullptr;
 };
 
-class PingPongServer final : public programs::DeliveringSession<ServerSession> {
+class PingPongServer final : public programs::DeliveringHooks {
  public:
   /// Clients are served beside each other: one that rests does not hold the others up.
   explicit PingPongServer(const ServerOptions& options)
-      : DeliveringSession(options.connection.session),
-        places_({.guests = ServerOptions::kGuests,
+      : places_({.guests = ServerOptions::kGuests,
                  .guests_of_a_host = ServerOptions::kGuestsOfAHost,
                  .shared_bytes = ServerOptions::kSharedBytes,
                  .rest = options.rest,
@@ -52,6 +51,11 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
         adapter_(options.connection.adapter),
         modes_(options.modes) {}
 
+  Status init_session(const RDMADevice& device) override {
+    device_ = device;
+    return {};
+  }
+
   /// The client's terms are known before there are queue pairs: the memory is made to fit them.
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     const auto terms = Terms::decode(peer.private_data);
@@ -59,8 +63,8 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
     auto guest = places_.admit(peer.address, Memory::bytes_for(*terms), Deadline::after(place_patience_));
     if (!guest) return guest.error();
     (*guest)->set_pause(longest_pause(*terms));
-    const Status apart = programs::give_own_domain(hca, device());
-    auto memory = apart.ok() ? Memory::create(*device(), *terms, hca.domain) : apart.error();
+    const Status apart = programs::give_own_domain(hca, device_);
+    auto memory = apart.ok() ? Memory::create(device_, *terms, hca.domain) : apart.error();
     if (!memory) {
       places_.leave(peer.address);
       return memory.error();
@@ -68,7 +72,7 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
     for (ChannelConfig& channel : hca.channels) channel.adapter = adapter_;
     modes_.apply(hca);
     hca.publish((*memory)->buffer());
-    const std::string device_text = device()->to_text();
+    const std::string device_text = device_.to_text();
     const auto bytes = std::as_bytes(std::span(device_text));
     hca.private_data.assign(bytes.begin(), bytes.end());
     const std::lock_guard lock(mutex_);
@@ -77,35 +81,30 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
   }
 
   /// The client's first message may come as soon as both sides are connected: a receive must wait for it.
-  Status post_connecting(EndPoint& endpoint) override {
+  Status post_connecting(const EndPoint& endpoint) override {
+    if (Status ready = DeliveringHooks::post_connecting(endpoint); !ready) return ready;
     const Seat seat = seat_of(endpoint);
     if (seat.memory == nullptr) return make_error(Errc::kWrongState, "no terms of " + endpoint.peer());
-    places_.set_dismissal(*seat.guest, [weak = endpoint.weak_from_this()](const Error& why) {
-      const auto held = weak.lock();
-      if (!held) return;
-      held->connector().give_up(why);
-      held->stop();
+    places_.set_dismissal(*seat.guest, [weak = WeakEndPoint(endpoint)](const Error& why) {
+      if (const EndPoint held = weak.lock()) held.abort(why);
     });
-    const Outcome posted = endpoint.data()->post_recv(seat.memory->in());
+    const Outcome posted = endpoint.channel().post_recv(seat.memory->in());
     return posted ? Status() : make_error(posted.code(), "cannot post a receive");
   }
 
-  void on_established(EndPoint& endpoint) override { arrivals.put(endpoint); }
+  void on_established(const EndPoint& endpoint) override { arrivals.put(endpoint); }
 
-  void on_connect_failed(const std::string& peer, const Error& why) override {
-    ServerSession::on_connect_failed(peer, why);
+  bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
     leave(peer.substr(0, peer.find(" (")));
+    return false;
   }
 
   [[nodiscard]] Seat seat_of(const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
-    const auto found = seats_.find(endpoint.connector().peer_address());
+    const auto found = seats_.find(endpoint.peer_address());
     return found == seats_.end() ? Seat{} : found->second;
   }
-  void forget(const EndPoint& endpoint) {
-    delivery.forget(endpoint);
-    leave(endpoint.connector().peer_address());
-  }
+  void forget(const EndPoint& endpoint) { leave(endpoint.peer_address()); }
   /// As GuestPlaces::explained().
   [[nodiscard]] Status explained(const Seat& seat, Status outcome) const {
     return places_.explained(*seat.guest, std::move(outcome));
@@ -127,6 +126,7 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
     places_.leave(address);
   }
 
+  RDMADevice device_;
   programs::GuestPlaces places_;
   const std::chrono::milliseconds place_patience_;
   const AdapterConfig adapter_;
@@ -138,10 +138,9 @@ class PingPongServer final : public programs::DeliveringSession<ServerSession> {
 /// One client's game, from the server's side.
 class ServerGame {
  public:
-  ServerGame(EndPoint& endpoint, programs::Delivery& delivery, const Seat& seat)
+  ServerGame(const EndPoint& endpoint, const Seat& seat)
       : endpoint_(endpoint),
-        delivery_(delivery),
-        channel_(*endpoint.data()),
+        channel_(endpoint.channel()),
         memory_(*seat.memory),
         guest_(*seat.guest),
         terms_(seat.terms) {}
@@ -177,7 +176,7 @@ class ServerGame {
     return result;
   }
   Status wait_for_completion() {
-    return with_client([&] { return wait_for(delivery_, endpoint_, 1, done_); });
+    return with_client([&] { return wait_for(endpoint_, 1, done_); });
   }
   Status synchronize(std::string_view tag) {
     return with_client([&] { return endpoint_.sync_with_peer(tag, Deadline::after(kPatience)); });
@@ -250,8 +249,7 @@ class ServerGame {
     return synchronize("the end");
   }
 
-  EndPoint& endpoint_;
-  programs::Delivery& delivery_;
+  const EndPoint& endpoint_;
   RDMAChannel& channel_;
   Memory& memory_;
   programs::Guest& guest_;
@@ -267,15 +265,15 @@ struct Run {
   bool asked = false;  ///< for anything: else it was none of a client's runs
 };
 
-Run serve(PingPongServer& session, EndPoint& endpoint) {
+Run serve(PingPongServer& session, const EndPoint& endpoint) {
   Run run;
   {
     const Seat seat = session.seat_of(endpoint);
-    ServerGame game(endpoint, session.delivery, seat);
+    ServerGame game(endpoint, seat);
     run.outcome = session.explained(seat, programs::with_cause(endpoint, game.play()));
     run.asked = game.asked();
     // The client is told why, unless it has gone before.
-    if (!run.outcome.ok() && endpoint.alive()) endpoint.connector().refuse(run.outcome.error());
+    if (!run.outcome.ok() && endpoint.alive()) endpoint.abort(run.outcome.error());
     Status closed = endpoint.close();
     if (run.outcome.ok()) run.outcome = closed;
   }
@@ -291,7 +289,7 @@ class Servers {
   Servers& operator=(const Servers&) = delete;
   ~Servers() { join(); }
 
-  void start(const std::shared_ptr<EndPoint>& endpoint) {
+  void start(const EndPoint& endpoint) {
     threads_.remove_if([](Server& each) {
       if (!each.over.load()) return false;
       each.thread.join();
@@ -300,15 +298,15 @@ class Servers {
     Server& server = threads_.emplace_back();
     try {
       server.thread = std::thread([this, endpoint, &server] {
-        finished(*endpoint, serve(session_, *endpoint));
+        finished(endpoint, serve(session_, endpoint));
         server.over.store(true);
       });
     } catch (const std::system_error& error) {  // no more threads for this user: others go on
       threads_.pop_back();
-      report_.failed(endpoint->peer(), endpoint->peer() + " is not served: cannot start a thread: " + error.what());
-      endpoint->connector().refuse(make_error(error.code(), "the server cannot start a thread"));
-      (void)endpoint->close();
-      session_.forget(*endpoint);
+      report_.failed(endpoint.peer(), endpoint.peer() + " is not served: cannot start a thread: " + error.what());
+      endpoint.abort(make_error(error.code(), "the server cannot start a thread"));
+      (void)endpoint.close();
+      session_.forget(endpoint);
     }
   }
   void join() {
@@ -353,17 +351,18 @@ class Servers {
 }  // namespace
 
 Status run_server(const ServerOptions& options) {
-  const auto session = make_session<PingPongServer>(options);
-  if (Status started = session->start(); !started.ok()) return started;
-  options.listening(session->port());
-  Servers servers(*session, options.connection.keep_serving);
-  while (const auto endpoint = session->arrivals.next()) {
-    while (session->wait_for_endpoint(Deadline::after({}))) {  // which holds those that are served already, too
+  const auto hooks = std::make_shared<PingPongServer>(options);
+  const ServerSession session(options.connection.session, hooks);
+  if (Status started = session.start(); !started.ok()) return started;
+  options.listening(session.port());
+  Servers servers(*hooks, options.connection.keep_serving);
+  while (const auto endpoint = hooks->arrivals.next()) {
+    while (session.accept(Deadline::after({}))) {  // which holds those that are served already, too
     }
     servers.start(endpoint);
   }
-  session->close_places();
-  session->stop();
+  hooks->close_places();
+  session.stop();
   servers.join();
   return servers.outcome();
 }

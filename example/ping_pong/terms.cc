@@ -1,6 +1,6 @@
 #include "ping_pong/terms.h"
 
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
 
 namespace rdmacomm::ping_pong {
 namespace {

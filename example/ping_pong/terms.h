@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::ping_pong {
 

@@ -1,10 +1,9 @@
-#include "rdmacomm/adapter/adapter_config.h"
-
 #include <algorithm>
 #include <array>
 #include <string>
 
-#include "rdmacomm/verbs/describe.h"
+#include "rdmacomm/adapter.h"
+#include "verbs/describe.h"
 
 namespace rdmacomm {
 namespace {

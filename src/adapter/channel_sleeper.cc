@@ -2,7 +2,9 @@
 
 #include <sys/eventfd.h>
 
-#include "rdmacomm/verbs/call.h"
+#include "rdmacomm/errc.h"
+#include "rdmacomm/result.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 

@@ -1,16 +1,19 @@
-// channel_sleeper.h - arming a completion queue and being woken, for the waiters that sleep. Private to the adapter layer.
+// channel_sleeper.h - arming a completion queue and being woken, for the waiters that sleep. Private to the adapter
+// layer.
 #pragma once
 
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/device/completion_queue.h"
+#include "base/unique_fd.h"
+#include "device/completion_queue.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
 /// The two descriptors that end a sleep: the completion channel's, and one for wake().
 ///
 /// Once armed, the queue is not armed again until its event was taken: a completion since the arming has either made
-/// the channel readable, or will. So there is never more than one event, however often somebody gets ready and does not sleep.
+/// the channel readable, or will. So there is never more than one event, however often somebody gets ready and does not
+/// sleep.
 /// Threads: wake from any, the rest from one at a time.
 class ChannelSleeper {
  public:

@@ -1,4 +1,4 @@
-#include "rdmacomm/adapter/completion_waiter.h"
+#include "adapter/completion_waiter.h"
 
 #include <utility>
 

@@ -1,10 +1,10 @@
-#include "rdmacomm/adapter/gid_agreement.h"
+#include "adapter/gid_agreement.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "rdmacomm/verbs/describe.h"
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/describe.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
@@ -41,39 +41,37 @@ void OfferedGid::encode(WireWriter& writer) const {
 Result<OfferedGid> OfferedGid::decode(WireReader& reader) {
   OfferedGid offered;
   offered.type = reader.get<std::uint8_t>();
-  std::ranges::copy(reader.take(sizeof(offered.gid.raw)), reinterpret_cast<std::byte*>(offered.gid.raw));
+  std::ranges::copy(reader.take(offered.gid.raw.size()), reinterpret_cast<std::byte*>(offered.gid.raw.data()));
   if (!reader.ok()) return make_error(Errc::kBadMessage, "a GID ends too early");
   if (verbs::is_empty(offered.gid)) return make_error(Errc::kBadMessage, "a GID is all zeroes");
   return offered;
 }
 
 std::string OfferedGid::to_text() const {
-  return verbs::gid_type_text(type) + " " + verbs::to_text(gid);
+  return verbs::gid_type_text(type) + " " + gid.to_text();
 }
 
 Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs) {
   if (ours.transport != theirs.transport) {
     return make_error(Errc::kIncompatiblePeer,
-                      "the ends have different transports; this end: " + verbs::to_text(ours.transport) +
-                          "; the peer: " + verbs::to_text(theirs.transport) +
-                          ": choose devices of one kind (DeviceOptions::name)");
+                      "the ends have different transports; this end: " + to_text(ours.transport) + "; the peer: " +
+                          to_text(theirs.transport) + ": choose devices of one kind (DeviceOptions::name)");
   }
   auto pair = first_pair(ours, theirs, [](const OfferedGid& a, const OfferedGid& b) {
     return can_work(a, b) && verbs::same_subnet(a.gid, b.gid);
   });
-  const bool subnets_matter = ours.transport == verbs::Transport::kInfiniBand;
+  const bool subnets_matter = ours.transport == Transport::kInfiniBand;
   if (!pair || !subnets_matter) pair = first_pair(ours, theirs, can_work);
   if (pair) return *pair;
-  return make_error(Errc::kIncompatiblePeer,
-                    "no GIDs of the two ends work together; this end: " + text_of(ours) +
-                        "; the peer: " + text_of(theirs) +
-                        ": a pair takes one GID type, one IP version and one reach (DeviceOptions::gid_type, DeviceOptions::gid_index)");
+  return make_error(Errc::kIncompatiblePeer, "no GIDs of the two ends work together; this end: " + text_of(ours) +
+                                                 "; the peer: " + text_of(theirs) +
+                                                 ": a pair takes one GID type, one IP version and one reach "
+                                                 "(DeviceOptions::gid_type, DeviceOptions::gid_index)");
 }
 
-std::string router_warning(verbs::Transport transport, const ibv_gid& ours, const ibv_gid& theirs) {
-  if (transport != verbs::Transport::kInfiniBand || verbs::same_subnet(ours, theirs)) return {};
-  return "this end and the peer are on two InfiniBand subnets, " + verbs::to_text(ours) + " and " +
-         verbs::to_text(theirs) +
+std::string router_warning(Transport transport, const Gid& ours, const Gid& theirs) {
+  if (transport != Transport::kInfiniBand || verbs::same_subnet(ours, theirs)) return {};
+  return "this end and the peer are on two InfiniBand subnets, " + ours.to_text() + " and " + theirs.to_text() +
          ", and only the subnet manager knows the router between them: expect kRetryExceeded, or connect by rdma_cm, "
          "which asks it (ConnectorKind::kCm)";
 }

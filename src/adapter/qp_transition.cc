@@ -1,9 +1,9 @@
-#include "rdmacomm/adapter/qp_transition.h"
+#include "adapter/qp_transition.h"
 
 #include <algorithm>
 
-#include "rdmacomm/verbs/describe.h"
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/describe.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
@@ -19,7 +19,7 @@ ibv_ah_attr address_handle(const AdapterConfig& config, const QpPath& path) {
   handle.dlid = path.remote.lid;
   if (path.needs_global_route()) {
     handle.is_global = 1;
-    handle.grh.dgid = path.remote.gid;
+    handle.grh.dgid = verbs::to_ibv(path.remote.gid);
     handle.grh.sgid_index = static_cast<std::uint8_t>(path.gid_index);
     handle.grh.hop_limit = config.hop_limit;
     handle.grh.traffic_class = config.traffic_class;
@@ -44,8 +44,8 @@ Status QpPath::check_compatible() const {
                       what + "; this end: " + local.to_text() + ", the peer: " + remote.to_text());
   };
   if (local.transport != remote.transport) {
-    return incompatible("the ends have different transports, " + verbs::to_text(local.transport) + " and " +
-                        verbs::to_text(remote.transport) + ": choose devices of one kind");
+    return incompatible("the ends have different transports, " + to_text(local.transport) + " and " +
+                        to_text(remote.transport) + ": choose devices of one kind");
   }
   if (local.link_layer != remote.link_layer) {
     return incompatible("the ends have different link layers, " + verbs::link_layer_text(local.link_layer) + " and " +

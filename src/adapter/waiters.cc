@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "rdmacomm/base/spin_lock.h"
+#include "base/spin_lock.h"
 
 namespace rdmacomm {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "adapter/channel_sleeper.h"
-#include "rdmacomm/adapter/completion_waiter.h"
+#include "adapter/completion_waiter.h"
 
 namespace rdmacomm {
 
@@ -15,8 +15,8 @@ namespace rdmacomm {
   return options.yield_every == 0 ? kBarePolls : std::min(kBarePolls, options.yield_every - 1);
 }
 
-/// Spins. The caller polls between two waits, so each of them is one pause: it needs neither the clock nor a flag, since
-/// returning is all that wake() and the deadline can ask of it.
+/// Spins. The caller polls between two waits, so each of them is one pause: it needs neither the clock nor a flag,
+/// since returning is all that wake() and the deadline can ask of it.
 class BusyPollWaiter final : public CompletionWaiter {
  public:
   explicit BusyPollWaiter(const WaitOptions& options)

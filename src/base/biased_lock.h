@@ -2,8 +2,8 @@
 // Layer: base.   Why so: docs/adr/0005-biased-lock.md
 //
 // A locked instruction waits until all stores before it have left the processor's store buffer: after a copy of 64 KiB
-// that costs more than all the rest of a post. Nearly always it is one thread that takes the lock, its owner, so that one
-// enters by plain stores: it says that it is inside, then looks whether anybody else wants in. Others take the lock
+// that costs more than all the rest of a post. Nearly always it is one thread that takes the lock, its owner, so that
+// one enters by plain stores: it says that it is inside, then looks whether anybody else wants in. Others take the lock
 // among themselves, say that they want in, make the owner's store visible by membarrier(2), and wait until it is out.
 // That is dear, and rare. Once a second thread has taken it as its owner would, it is an ordinary lock for ever.
 #pragma once
@@ -13,19 +13,19 @@
 #include <atomic>
 
 #include "base/membarrier.h"
-#include "rdmacomm/base/spin_lock.h"
+#include "base/spin_lock.h"
 
 namespace rdmacomm {
 
-/// Threads: any. BasicLockable for visitors, who leave the bias as it is; whoever may be the owner takes it by BiasedGuard, or
-/// by enter() and leave().
+/// Threads: any. BasicLockable for visitors, who leave the bias as it is; whoever may be the owner takes it by
+/// BiasedGuard, or by enter() and leave().
 class BiasedLock {
  public:
   /// by_membarrier: the process has registered for it; otherwise this is a SpinLock.
   explicit BiasedLock(bool by_membarrier) noexcept : by_membarrier_(by_membarrier) {}
 
-  /// Takes it for a thread that may be its owner, and makes the first one that. Returns  what leave() wants: whether that was
-  /// by plain stores
+  /// Takes it for a thread that may be its owner, and makes the first one that. Returns  what leave() wants: whether
+  /// that was by plain stores
   [[nodiscard]] bool enter() noexcept {
     if (enter_alone()) [[likely]]
       return true;
@@ -52,8 +52,8 @@ class BiasedLock {
     unlock();
     return false;
   }
-  /// Returns when whoever was inside when this thread last called await_visibility() has left. Others may be inside by then: they see
-  /// what this thread stored before that call. Cost: no system call, so one serves for many locks.
+  /// Returns when whoever was inside when this thread last called await_visibility() has left. Others may be inside by
+  /// then: they see what this thread stored before that call. Cost: no system call, so one serves for many locks.
   void wait_until_left() noexcept {
     lock_.lock();
     lock_.unlock();

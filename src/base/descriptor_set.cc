@@ -1,11 +1,11 @@
-#include "rdmacomm/base/descriptor_set.h"
+#include "base/descriptor_set.h"
 
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 
 namespace rdmacomm {
 

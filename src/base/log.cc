@@ -1,5 +1,5 @@
 // The one place that knows glog.
-#include "rdmacomm/base/log.h"
+#include "rdmacomm/log.h"
 
 #include <glog/logging.h>
 

@@ -6,15 +6,15 @@
 #include <ostream>
 #include <streambuf>
 
-#include "rdmacomm/base/log.h"
+#include "rdmacomm/log.h"
 
 namespace rdmacomm {
 
 /// The value of RCL_MAX_VLOG_LEVEL; 0 if it is unset or no number. Cost: one load.
 [[nodiscard]] int max_vlog_level() noexcept;
 
-/// One line in the making: its destructor hands it to the sink. It allocates nothing, so that a lack of memory can be logged, too; text
-/// beyond its room is cut off.
+/// One line in the making: its destructor hands it to the sink. It allocates nothing, so that a lack of memory can be
+/// logged, too; text beyond its room is cut off.
 class LogLine {
  public:
   LogLine(LogSeverity severity, const char* file, int line) noexcept

@@ -1,10 +1,10 @@
 // membarrier.h - one thread's barrier in place of all others'.
 // Layer: base.
 //
-// Where one thread stores, then loads, and another does the same the other way round, either must see the other's store before its
-// own load. That takes a full barrier on both sides; or, far cheaper for the one that does it often, nothing but the order of its
-// instructions there, and on the other side a membarrier(2) system call, which makes every processor that runs a registered
-// process pass a barrier.
+// Where one thread stores, then loads, and another does the same the other way round, either must see the other's store
+// before its own load. That takes a full barrier on both sides; or, far cheaper for the one that does it often, nothing
+// but the order of its instructions there, and on the other side a membarrier(2) system call, which makes every
+// processor that runs a registered process pass a barrier.
 #pragma once
 
 #include <linux/membarrier.h>
@@ -18,7 +18,8 @@
 
 namespace rdmacomm {
 
-/// Whether register_for_membarrier() has succeeded in this process: other threads and processes may rely on it from then on.
+/// Whether register_for_membarrier() has succeeded in this process: other threads and processes may rely on it from
+/// then on.
 inline std::atomic<bool>& is_relied_on_for_barriers() noexcept {
   static std::atomic<bool> is{false};
   return is;
@@ -41,12 +42,13 @@ void await_visibility_or(Pause&& pause) noexcept {
   if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0) return;
   std::atomic<int> here{0};
   here.exchange(1, std::memory_order_seq_cst);
-  // Refused although it was granted: a filter for system calls came later (seccomp), and others make no barriers of their own. A processor empties
-  // its store buffer by itself, within microseconds.
+  // Refused although it was granted: a filter for system calls came later (seccomp), and others make no barriers of
+  // their own. A processor empties its store buffer by itself, within microseconds.
   if (is_relied_on_for_barriers().load(std::memory_order_relaxed)) pause();
 }
 
-/// Between the store and the load of the side that does it seldom. Cost: a system call, and an interrupt of other processors.
+/// Between the store and the load of the side that does it seldom. Cost: a system call, and an interrupt of other
+/// processors.
 inline void await_visibility() noexcept {
   await_visibility_or([] {
     const timespec longer_than_any_store_waits{0, 1'000'000};

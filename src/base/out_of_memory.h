@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
@@ -27,8 +27,8 @@ template <typename Make>
   });
 }
 
-/// What `call` returns (a Status or a Result), or std::errc::not_enough_memory if it throws std::bad_alloc. Everything that `call` had
-/// taken is released by then. For the roots of a thread's work, and for public functions.
+/// What `call` returns (a Status or a Result), or std::errc::not_enough_memory if it throws std::bad_alloc. Everything
+/// that `call` had taken is released by then. For the roots of a thread's work, and for public functions.
 template <typename Call>
 [[nodiscard]] auto or_out_of_memory(Call&& call) -> std::invoke_result_t<Call> {
   try {

@@ -1,7 +1,7 @@
 #include "base/route.h"
 
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/system_call.h"
+#include "base/unique_fd.h"
 
 namespace rdmacomm {
 

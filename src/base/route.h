@@ -3,7 +3,7 @@
 
 #include <sys/socket.h>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

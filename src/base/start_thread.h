@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/out_of_memory.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

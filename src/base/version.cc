@@ -1,4 +1,4 @@
-#include "rdmacomm/base/version.h"
+#include "rdmacomm/version.h"
 
 #define RDMACOMM_TEXT_OF(number) #number
 #define RDMACOMM_DOTTED(major, minor, patch) \

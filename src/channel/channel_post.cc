@@ -1,12 +1,13 @@
-// Posting: the hot half of RDMAChannel. No allocation, lock, log, string or system call in this file.
+// Posting: the hot half of a channel. No allocation, lock, log, string or system call in this file.
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 
 #include "base/hot_inline.h"
+#include "channel/channel_core.h"
 #include "channel/request_id.h"
 #include "channel/request_ring.h"
-#include "rdmacomm/channel/rdma_channel.h"
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {
@@ -15,6 +16,10 @@ static_assert(static_cast<unsigned>(PostFlags::kFence) == IBV_SEND_FENCE);
 static_assert(static_cast<unsigned>(PostFlags::kUnsignaled) == IBV_SEND_SIGNALED, "its opposite, in its place");
 static_assert(static_cast<unsigned>(PostFlags::kSolicited) == IBV_SEND_SOLICITED);
 static_assert(static_cast<unsigned>(PostFlags::kInline) == IBV_SEND_INLINE);
+
+static_assert(sizeof(BufferSlice) == sizeof(ibv_sge) && offsetof(BufferSlice, address) == offsetof(ibv_sge, addr) &&
+              offsetof(BufferSlice, length) == offsetof(ibv_sge, length) &&
+              offsetof(BufferSlice, lkey) == offsetof(ibv_sge, lkey));
 
 // The verbs take a non-const list, which they do not write to.
 ibv_sge* sge_list(std::span<const BufferSlice> slices) noexcept {
@@ -82,7 +87,7 @@ RDMACOMM_HOT_INLINE void fill_operation(const SendRequest& request, ibv_send_wr&
 }  // namespace
 
 // Looks for what the caller can get wrong; sets `bytes` to the payload's size.
-RDMACOMM_HOT_INLINE Errc RDMAChannel::check(const SendRequest& request, std::uint32_t& bytes) const noexcept {
+RDMACOMM_HOT_INLINE Errc ChannelCore::check(const SendRequest& request, std::uint32_t& bytes) const noexcept {
   const Operation operation = request.operation;
   std::uint64_t total = 0;
   if (request.local.size() == 1) [[likely]] {
@@ -107,7 +112,7 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::check(const SendRequest& request, std::uin
 }
 
 // Enters `request` into the ring at `position`, which is not published yet, and makes its `wr`.
-RDMACOMM_HOT_INLINE Errc RDMAChannel::prepare(const SendRequest& request, std::uint32_t position,
+RDMACOMM_HOT_INLINE Errc ChannelCore::prepare(const SendRequest& request, std::uint32_t position,
                                               ibv_send_wr& wr) noexcept {
   std::uint32_t bytes = 0;
   if (const Errc wrong = check(request, bytes); wrong != Errc::kOk) [[unlikely]]
@@ -117,7 +122,7 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::prepare(const SendRequest& request, std::u
     return Errc::kSendQueueFull;
 
   const bool unsignaled = has(request.options.flags, PostFlags::kUnsignaled);
-  // See RDMAChannel on unsignaled requests. Since the last place is never taken silently, a queue with a silent
+  // See ChannelCore on unsignaled requests. Since the last place is never taken silently, a queue with a silent
   // tail has room for post_marker().
   const bool silent = unsignaled && send_.silent_run < send_.max_silent_run && room > 1;
   send_.silent_run = silent ? send_.silent_run + 1 : 0;
@@ -135,7 +140,7 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::prepare(const SendRequest& request, std::u
 }
 
 // Takes what was prepared from `position` on back, since the device refused it for `number`.
-[[gnu::cold]] Outcome RDMAChannel::take_back(std::uint32_t position, int number) noexcept {
+[[gnu::cold]] Outcome ChannelCore::take_back(std::uint32_t position, int number) noexcept {
   send_.posted.store(position, std::memory_order_release);
   // How long the silent run is now is not worth remembering on every post. What matters is that begin_drain() knows
   // that there may be one; too long a run only makes the library ask for a completion earlier.
@@ -144,7 +149,7 @@ RDMACOMM_HOT_INLINE Errc RDMAChannel::prepare(const SendRequest& request, std::u
 }
 
 // The post functions differ in constants only; with this inlined, each becomes the straight line for its own operation.
-RDMACOMM_HOT_INLINE Outcome RDMAChannel::post_one(const SendRequest& request) noexcept {
+RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one(const SendRequest& request) noexcept {
   if (!adapter_->connected()) [[unlikely]]
     return Errc::kNotConnected;
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
@@ -161,48 +166,51 @@ RDMACOMM_HOT_INLINE Outcome RDMAChannel::post_one(const SendRequest& request) no
 }
 
 Outcome RDMAChannel::post_send(SliceList local, PostOptions options) noexcept {
-  return post_one({.operation = Operation::kSend, .local = local.slices(), .options = options});
+  return core_of(*this).post_one({.operation = Operation::kSend, .local = local.slices(), .options = options});
 }
 
 Outcome RDMAChannel::post_write(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
-  return post_one({.operation = Operation::kWrite, .local = local.slices(), .remote = remote, .options = options});
+  return core_of(*this).post_one(
+      {.operation = Operation::kWrite, .local = local.slices(), .remote = remote, .options = options});
 }
 
 Outcome RDMAChannel::post_read(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
-  return post_one({.operation = Operation::kRead, .local = local.slices(), .remote = remote, .options = options});
+  return core_of(*this).post_one(
+      {.operation = Operation::kRead, .local = local.slices(), .remote = remote, .options = options});
 }
 
 Outcome RDMAChannel::post_fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
                                     PostOptions options) noexcept {
-  return post_one({.operation = Operation::kFetchAdd,
-                   .local = {&result, 1},
-                   .remote = remote,
-                   .options = options,
-                   .operand = operand.addend});
+  return core_of(*this).post_one({.operation = Operation::kFetchAdd,
+                                  .local = {&result, 1},
+                                  .remote = remote,
+                                  .options = options,
+                                  .operand = operand.addend});
 }
 
 Outcome RDMAChannel::post_compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
                                        PostOptions options) noexcept {
-  return post_one({.operation = Operation::kCompareSwap,
-                   .local = {&result, 1},
-                   .remote = remote,
-                   .options = options,
-                   .operand = operands.expected,
-                   .desired = operands.desired});
+  return core_of(*this).post_one({.operation = Operation::kCompareSwap,
+                                  .local = {&result, 1},
+                                  .remote = remote,
+                                  .options = options,
+                                  .operand = operands.expected,
+                                  .desired = operands.desired});
 }
 
 PostedChain RDMAChannel::post_chain(std::span<const SendRequest> requests) noexcept {
+  ChannelCore& core = core_of(*this);
   PostedChain all;
-  if (!adapter_->connected()) return {.outcome = Errc::kNotConnected};
+  if (!core.adapter().connected()) return {.outcome = Errc::kNotConnected};
   while (all.count < requests.size() && all.ok()) {
-    const PostedChain some = post_some(requests.subspan(all.count));
+    const PostedChain some = core.post_some(requests.subspan(all.count));
     all = {.count = all.count + some.count, .outcome = some.outcome};
   }
   return all;
 }
 
 // Posts the first of `requests`, up to kMaxChain, with one call.
-PostedChain RDMAChannel::post_some(std::span<const SendRequest> requests) noexcept {
+PostedChain ChannelCore::post_some(std::span<const SendRequest> requests) noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
   ibv_send_wr wrs[kMaxChain];  // filled as far as used
   Errc stopped = Errc::kOk;
@@ -223,12 +231,11 @@ PostedChain RDMAChannel::post_some(std::span<const SendRequest> requests) noexce
 }
 
 // With a pool the channel's own receive queue has no place at all.
-[[gnu::cold]] Errc RDMAChannel::no_room_for_recv() const noexcept {
-  return pool_ == nullptr ? Errc::kReceiveQueueFull : Errc::kNotSupported;
+[[gnu::cold]] Errc ChannelCore::no_room_for_recv() const noexcept {
+  return !pool_ ? Errc::kReceiveQueueFull : Errc::kNotSupported;
 }
 
-Outcome RDMAChannel::post_recv(SliceList local, PostOptions options) noexcept {
-  const std::span<const BufferSlice> slices = local.slices();
+RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one_recv(std::span<const BufferSlice> slices, std::uint64_t id) noexcept {
   if (adapter_->state() == IBV_QPS_ERR) [[unlikely]]
     return Errc::kNotConnected;
   const std::uint32_t position = recv_.posted.load(std::memory_order_relaxed);
@@ -236,7 +243,7 @@ Outcome RDMAChannel::post_recv(SliceList local, PostOptions options) noexcept {
     return no_room_for_recv();
   if (slices.size() > max_recv_slices_) [[unlikely]]
     return Errc::kInvalidArgument;
-  recv_.at(position) = RequestRing::Entry(options.id, 0, Operation::kRecv, Report::kAlways);
+  recv_.at(position) = RequestRing::Entry(id, 0, Operation::kRecv, Report::kAlways);
   ibv_recv_wr wr;
   wr.wr_id = recv_request_id(position);
   wr.next = nullptr;
@@ -251,9 +258,13 @@ Outcome RDMAChannel::post_recv(SliceList local, PostOptions options) noexcept {
   return refusal(refused, Errc::kReceiveQueueFull);
 }
 
+Outcome RDMAChannel::post_recv(SliceList local, PostOptions options) noexcept {
+  return core_of(*this).post_one_recv(local.slices(), options.id);
+}
+
 // Posts one request that only makes the device report, to a queue pair in ERR, which flushes it: on its completion
 // every silent request before it is out of the queue. prepare() left room for it.
-Outcome RDMAChannel::post_marker() noexcept {
+Outcome ChannelCore::post_marker() noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
   send_.at(position) = RequestRing::Entry(0, 0, Operation::kSend, Report::kNever);
   ibv_send_wr wr{};

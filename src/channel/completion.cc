@@ -1,20 +1,21 @@
-#include "rdmacomm/channel/completion.h"
+#include "rdmacomm/completion.h"
 
 #include <chrono>
 #include <cstdio>
 #include <thread>
 
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/channel/rdma_channel.h"
-#include "rdmacomm/verbs/describe.h"
-#include "rdmacomm/verbs/transport.h"
+#include "channel/channel_core.h"
+#include "device/device_core.h"
+#include "rdmacomm/deadline.h"
+#include "verbs/describe.h"
+#include "verbs/transport.h"
 
 namespace rdmacomm {
 namespace {
 
 // "to QPN 0x000211", or nothing where the channel is not connected.
 std::string peer_text(const RDMAChannel& channel) {
-  const auto& remote = channel.adapter().remote_address();
+  const auto& remote = channel.remote_address();
   if (!remote) return {};
   char text[32];
   std::snprintf(text, sizeof(text), " to QPN 0x%06x", remote->qpn);
@@ -26,7 +27,7 @@ std::string peer_text(const RDMAChannel& channel) {
 constexpr std::chrono::milliseconds kPortLag{200};
 
 // Ok, or that the port is down.
-Status ask_port(const RDMADevice& device, Errc error) {
+Status ask_port(const DeviceCore& device, Errc error) {
   const Deadline deadline = Deadline::after(error == Errc::kLocalQueuePair ? kPortLag : std::chrono::milliseconds(0));
   for (;;) {
     Status port = device.check_port();
@@ -39,7 +40,7 @@ Status ask_port(const RDMADevice& device, Errc error) {
 std::string advice(const RDMAChannel* channel, Errc error) {
   const std::string text(verbs::completion_advice(error));
   const bool is_queue_pair = channel != nullptr && error == Errc::kLocalQueuePair;
-  if (!is_queue_pair || !verbs::fails_with_connection(*channel->adapter().device().context())) return text;
+  if (!is_queue_pair || !verbs::fails_with_connection(*core_of(*channel).adapter().device().context())) return text;
   return "its connection has ended, for which the endpoint's status has the reason; or " + text;
 }
 
@@ -76,7 +77,7 @@ Status Completion::explain() const {
   const bool may_be_the_port =
       error == Errc::kLocalQueuePair || error == Errc::kRetryExceeded || error == Errc::kFlushed;
   if (channel == nullptr || !may_be_the_port) return status();
-  const Status port = ask_port(channel->adapter().device(), error);
+  const Status port = ask_port(core_of(*channel).adapter().device(), error);
   return port ? status() : failure(port.error().context);
 }
 

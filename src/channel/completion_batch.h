@@ -9,8 +9,8 @@
 #include <span>
 
 #include "base/hot_inline.h"
-#include "rdmacomm/base/errc.h"
-#include "rdmacomm/channel/completion.h"
+#include "rdmacomm/completion.h"
+#include "rdmacomm/errc.h"
 
 namespace rdmacomm {
 
@@ -20,7 +20,8 @@ inline constexpr std::size_t kCompletionBatch = 16;  // taken from the device at
   return static_cast<int>(std::min(room, kCompletionBatch));
 }
 
-/// Describes `taken` behind the first `count` of `out`, which has room for them, and adds to `count` how many are reported.
+/// Describes `taken` behind the first `count` of `out`, which has room for them, and adds to `count` how many are
+/// reported.
 ///
 /// report  bool(const ibv_wc&, Completion&): whether somebody is to hear of it; `noexcept`
 template <typename Report>

@@ -1,4 +1,4 @@
-#include "rdmacomm/channel/completion_poller.h"
+#include "channel/completion_poller.h"
 
 #include <sched.h>
 
@@ -6,8 +6,8 @@
 #include <mutex>
 
 #include "channel/completion_batch.h"
+#include "channel/receive_pool_core.h"
 #include "channel/request_ring.h"
-#include "rdmacomm/channel/receive_pool.h"
 
 namespace rdmacomm {
 /// Who changes the channels goes before who polls, and would hardly ever find the lock free.
@@ -28,21 +28,21 @@ class CompletionPoller::Change {
   CompletionPoller& poller_;
 };
 
-void CompletionPoller::attach(RDMAChannel& channel) {
+void CompletionPoller::attach(ChannelCore& channel) {
   const std::uint32_t qpn = channel.adapter().address().qpn;
   const Change change(*this);
   by_qpn_.insert(std::ranges::lower_bound(by_qpn_, qpn, {}, &Entry::qpn), {qpn, &channel});
   tells_every_end_ = channel.adapter().device().limits().flushes_in_error;
 }
 
-void CompletionPoller::detach(RDMAChannel& channel) {
+void CompletionPoller::detach(ChannelCore& channel) {
   const Change change(*this);
   std::erase_if(by_qpn_, [&](const Entry& each) { return each.channel == &channel; });
   last_ = {};
 }
 
 // Whose completion it is; nullptr: nobody's any more. Mostly the one who had the one before.
-RDMACOMM_HOT_INLINE RDMAChannel* CompletionPoller::owner_of(const ibv_wc& wc) noexcept {
+RDMACOMM_HOT_INLINE ChannelCore* CompletionPoller::owner_of(const ibv_wc& wc) noexcept {
   if (last_.channel != nullptr && last_.qpn == wc.qp_num) [[likely]]
     return last_.channel;
   const auto found = std::ranges::lower_bound(by_qpn_, wc.qp_num, {}, &Entry::qpn);
@@ -53,14 +53,14 @@ RDMACOMM_HOT_INLINE RDMAChannel* CompletionPoller::owner_of(const ibv_wc& wc) no
 
 // false: nobody is to hear of it.
 RDMACOMM_HOT_INLINE bool CompletionPoller::deliver(const ibv_wc& wc, Completion& out) noexcept {
-  RDMAChannel* const owner = owner_of(wc);
+  ChannelCore* const owner = owner_of(wc);
   if (owner != nullptr) [[likely]]
     return owner->complete(wc, out);
   drop(wc);
   return false;
 }
 
-// As RDMAChannel::poll_more().
+// As ChannelCore::poll_more().
 [[gnu::noinline]] Errc CompletionPoller::take_more(std::span<Completion> out, std::size_t& count) noexcept {
   return report_more(cq_.get(), out, count, [this](const ibv_wc& wc, Completion& into) { return deliver(wc, into); });
 }
@@ -94,7 +94,7 @@ Polled CompletionPoller::poll(std::span<Completion> out, std::uint32_t times) no
   return tells_every_end_ || count > 0 ? Polled(out.data(), count) : poll_for_end(out);
 }
 
-// As RDMAChannel::poll_for_end().
+// As ChannelCore::poll_for_end().
 [[gnu::noinline]] Polled CompletionPoller::poll_for_end(std::span<Completion> out) noexcept {
   std::size_t count = 0;
   for (const Entry& each : by_qpn_) each.channel->look_for_end();
@@ -108,7 +108,7 @@ Polled CompletionPoller::poll(std::span<Completion> out, std::uint32_t times) no
 // The channel was detached: it is nobody's any more.
 void CompletionPoller::drop(const ibv_wc& wc) noexcept {
   if (!is_pooled_request(wc.wr_id)) return;
-  ReceivePool::Receive* receive = &ReceivePool::take(wc.wr_id);
+  ReceivePoolCore::Receive* receive = &ReceivePoolCore::take(wc.wr_id);
   (void)receive->pool->post({&receive, 1});  // where that fails, the device says so to everybody
 }
 

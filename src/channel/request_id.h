@@ -9,8 +9,8 @@
 
 namespace rdmacomm {
 
-/// A receive of a pool, which has no position in any channel's queue: the rest is its address. The bits that tell the kinds
-/// apart are those that alignment leaves free in an address; its upper ones may be in use as tags (HWASan, MTE).
+/// A receive of a pool, which has no position in any channel's queue: the rest is its address. The bits that tell the
+/// kinds apart are those that alignment leaves free in an address; its upper ones may be in use as tags (HWASan, MTE).
 constexpr std::uint64_t kPoolBit = 1;
 constexpr std::uint64_t kRecvQueueBit = 2;
 constexpr int kPositionShift = 32;

@@ -1,23 +1,23 @@
-// request_ring.h - the hot functions of RDMAChannel's request rings and completions, inline for the two pollers.
+// request_ring.h - the hot functions of ChannelCore's request rings and completions, inline for the two pollers.
 // Layer: channel, internal.
 #pragma once
 
 #include <arpa/inet.h>
 
+#include "channel/channel_core.h"
 #include "channel/request_id.h"
-#include "rdmacomm/channel/rdma_channel.h"
-#include "rdmacomm/verbs/describe.h"
+#include "verbs/describe.h"
 
 namespace rdmacomm {
 
-inline std::uint32_t RDMAChannel::RequestRing::room(std::uint32_t position) noexcept {
+inline std::uint32_t ChannelCore::RequestRing::room(std::uint32_t position) noexcept {
   // The last place counts as seldom as none: whoever takes it has something to decide (prepare()).
   if (position - completed_seen + 1 >= depth) completed_seen = completed.load(std::memory_order_acquire);
   return depth - (position - completed_seen);
 }
 
 // Takes one completion off its ring and describes it in `out`. Returns false where the caller is not to hear of it.
-inline bool RDMAChannel::complete(const ibv_wc& wc, Completion& out) noexcept {
+inline bool ChannelCore::complete(const ibv_wc& wc, Completion& out) noexcept {
   if (is_pooled_request(wc.wr_id)) return complete_pooled(wc, out);
   const bool is_recv = is_recv_request(wc.wr_id);
   const std::uint32_t position = request_position(wc.wr_id);
@@ -37,7 +37,7 @@ inline bool RDMAChannel::complete(const ibv_wc& wc, Completion& out) noexcept {
 }
 
 // What does not depend on where the request was posted.
-inline void RDMAChannel::describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept {
+inline void ChannelCore::describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept {
   out.channel = this;
   out.has_immediate = false;
   out.immediate = 0;

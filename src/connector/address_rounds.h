@@ -11,17 +11,18 @@
 
 #include "connector/retry.h"
 #include "connector/socket.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/tcp_options.h"
+#include "rdmacomm/connector.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
-/// Whether connecting may succeed later although it has failed with this now: nobody listens yet, the host is not up or does not
-/// answer yet, this host's own link is down or has no address or route yet, or a server that ends resets its connections.
+/// Whether connecting may succeed later although it has failed with this now: nobody listens yet, the host is not up or
+/// does not answer yet, this host's own link is down or has no address or route yet, or a server that ends resets its
+/// connections.
 [[nodiscard]] bool may_connect_later(std::error_code why) noexcept;
 
-/// Tries all addresses of a host, one after the other, and again until one is reached, or until options.connect_timeout has
-/// passed. A name that the resolver cannot look up for now is looked up again, too. Threads: one at a time.
+/// Tries all addresses of a host, one after the other, and again until one is reached, or until options.connect_timeout
+/// has passed. A name that the resolver cannot look up for now is looked up again, too. Threads: one at a time.
 class AddressRounds {
  public:
   /// Finds the addresses of a host; as resolve().
@@ -42,8 +43,8 @@ class AddressRounds {
   /// try_one   (const SocketAddress&, Deadline) -> Result<Made>
   /// Returns   kInvalidArgument: options.validate(), no port, or a host that has no address; kStopped;
   ///           std::errc::resource_unavailable_try_again: the resolver had no answer until the end; else a refusal
-  ///           if there was one, or the last error of try_one's that says more than that time had passed: the last round
-  ///           may be cut short
+  ///           if there was one, or the last error of try_one's that says more than that time had passed: the last
+  ///           round may be cut short
   template <typename Made, typename TryOne>
   [[nodiscard]] Result<Made> run(TryOne&& try_one) {
     if (Status usable = check(); !usable) return usable.error();

@@ -9,8 +9,8 @@
 #include <string>
 #include <system_error>
 
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/connector/connector.h"
+#include "connector/connector.h"
+#include "rdmacomm/deadline.h"
 
 namespace rdmacomm {
 
@@ -53,7 +53,7 @@ class ByteStream {
   [[nodiscard]] virtual WatchedFd watched() const noexcept = 0;
   [[nodiscard]] virtual const std::string& local_address() const noexcept = 0;
   [[nodiscard]] virtual const std::string& peer_address() const noexcept = 0;
-  [[nodiscard]] virtual const ibv_gid& local_gid() const noexcept = 0;
+  [[nodiscard]] virtual const Gid& local_gid() const noexcept = 0;
 };
 
 }  // namespace rdmacomm

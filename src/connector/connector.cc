@@ -1,12 +1,12 @@
-#include "rdmacomm/connector/connector.h"
+#include "connector/connector.h"
 
 #include <algorithm>
 
 #include "base/logging.h"
 #include "base/out_of_memory.h"
+#include "base/printable.h"
 #include "connector/byte_stream.h"
 #include "connector/socket.h"
-#include "rdmacomm/base/printable.h"
 
 namespace rdmacomm {
 
@@ -14,8 +14,8 @@ Connector::Connector(std::unique_ptr<ByteStream> stream) : stream_(std::move(str
 
 Connector::~Connector() = default;
 
-std::unique_ptr<verbs::QueuePairLink> Connector::link(const verbs::QpAddress& /*local*/,
-                                                      const verbs::QpAddress& /*remote*/, Deadline /*deadline*/) {
+std::unique_ptr<verbs::QueuePairLink> Connector::link(const QpAddress& /*local*/, const QpAddress& /*remote*/,
+                                                      Deadline /*deadline*/) {
   return nullptr;
 }
 
@@ -27,7 +27,7 @@ const std::string& Connector::local_address() const noexcept {
   return stream_->local_address();
 }
 
-const ibv_gid& Connector::local_gid_hint() const noexcept {
+const Gid& Connector::local_gid_hint() const noexcept {
   return stream_->local_gid();
 }
 

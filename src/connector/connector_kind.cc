@@ -1,6 +1,6 @@
-#include "rdmacomm/connector/connector_kind.h"
-
 #include <string>
+
+#include "rdmacomm/connector.h"
 
 namespace rdmacomm {
 

@@ -2,7 +2,7 @@
 #include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "connector/byte_stream.h"
-#include "rdmacomm/connector/connector.h"
+#include "connector/connector.h"
 
 namespace rdmacomm {
 

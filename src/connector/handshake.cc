@@ -1,4 +1,4 @@
-#include "rdmacomm/connector/handshake.h"
+#include "connector/handshake.h"
 
 #include <sys/random.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/wire.h"
+#include "base/printable.h"
+#include "base/wire.h"
 
 namespace rdmacomm {
 namespace {

@@ -1,7 +1,7 @@
-#include "rdmacomm/connector/host_address.h"
+#include "connector/host_address.h"
 
 #include "connector/host_addresses.h"
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 
@@ -16,8 +16,8 @@ std::vector<HostAddress> as_host_addresses(const std::vector<SocketAddress>& res
 }
 
 bool HostAddress::is_any() const noexcept {
-  const ibv_gid any_ipv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}};
-  return verbs::is_empty(gid) || verbs::equal(gid, any_ipv4);
+  const Gid any_ipv4{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}};
+  return verbs::is_empty(gid) || (gid == any_ipv4);
 }
 
 Result<std::vector<HostAddress>> find_addresses(const HostPort& where) {

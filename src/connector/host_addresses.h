@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "connector/host_address.h"
 #include "connector/socket.h"
-#include "rdmacomm/connector/host_address.h"
 
 namespace rdmacomm {
 

@@ -11,7 +11,7 @@
 
 #include "base/out_of_memory.h"
 #include "base/start_thread.h"
-#include "rdmacomm/connector/stop_event.h"
+#include "connector/stop_event.h"
 
 namespace rdmacomm {
 namespace {

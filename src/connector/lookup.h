@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "connector/socket.h"
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/tcp_options.h"
+#include "rdmacomm/connector.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
-/// resolve(where, false), for at most that long: getaddrinfo(3) itself knows no deadline, and takes 10 s and more if no name server
-/// answers. A name is looked up on a thread, which this leaves behind if it takes too long: it ends by itself, and keeps neither its caller
-/// nor the end of the process waiting.
+/// resolve(where, false), for at most that long: getaddrinfo(3) itself knows no deadline, and takes 10 s and more if no
+/// name server answers. A name is looked up on a thread, which this leaves behind if it takes too long: it ends by
+/// itself, and keeps neither its caller nor the end of the process waiting.
 ///
 /// cancel_fd  becomes readable to give up; -1: none
 /// Returns    as resolve(); std::errc::resource_unavailable_try_again: also if no answer came in time; kStopped

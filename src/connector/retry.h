@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "connector/socket.h"
-#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/deadline.h"
 
 namespace rdmacomm {
 

@@ -12,9 +12,9 @@
 #include <memory>
 
 #include "base/route.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/verbs/call.h"
-#include "rdmacomm/verbs/gid.h"
+#include "base/system_call.h"
+#include "verbs/call.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
@@ -119,8 +119,8 @@ std::string SocketAddress::to_text() const {
   return host_port_text(host(), port());
 }
 
-ibv_gid SocketAddress::as_gid() const noexcept {
-  return verbs::gid_of(*get());
+Gid SocketAddress::as_gid() const noexcept {
+  return verbs::from_ibv(verbs::gid_of(*get()));
 }
 
 Result<SocketAddress> SocketAddress::of_local_end(int fd) {

@@ -1,4 +1,4 @@
-// socket.h - addresses and sockets below TCPListener and TCPConnector. Private to the connector layer.
+// socket.h - addresses and sockets below TcpListenSocket and TcpConnection. Private to the connector layer.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -10,10 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/connector/tcp_options.h"
+#include "base/unique_fd.h"
+#include "rdmacomm/connector.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/qp_address.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
@@ -31,7 +32,7 @@ struct SocketAddress {
   /// with its interface: "fe80::1%eth0".
   [[nodiscard]] std::string host() const;
   [[nodiscard]] std::string to_text() const;  ///< "10.0.0.1:2020", "[::1]:2020"
-  [[nodiscard]] ibv_gid as_gid() const noexcept;
+  [[nodiscard]] Gid as_gid() const noexcept;
 
   [[nodiscard]] static Result<SocketAddress> of_local_end(int fd);
   [[nodiscard]] static Result<SocketAddress> of_peer(int fd);
@@ -56,8 +57,8 @@ struct SocketAddress {
 
 /// A TCP socket that is neither inherited by programs nor blocking.
 [[nodiscard]] Result<UniqueFd> open_socket(int family);
-/// The marks of its packets alone: for a socket that is not connected yet. The ways in which a dead connection is noticed would
-/// end a connect() that nobody answers after options.dead_host_after, whatever time it has.
+/// The marks of its packets alone: for a socket that is not connected yet. The ways in which a dead connection is
+/// noticed would end a connect() that nobody answers after options.dead_host_after, whatever time it has.
 [[nodiscard]] Status mark_socket(int fd, const TcpOptions& options);
 /// Marks, and the ways in which a dead connection is noticed.
 [[nodiscard]] Status set_up_socket(int fd, const TcpOptions& options);

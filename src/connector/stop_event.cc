@@ -1,10 +1,10 @@
-#include "rdmacomm/connector/stop_event.h"
+#include "connector/stop_event.h"
 
 #include <sys/eventfd.h>
 
 #include <cstdint>
 
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 

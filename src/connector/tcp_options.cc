@@ -1,6 +1,5 @@
-#include "rdmacomm/connector/tcp_options.h"
-
 #include "connector/socket.h"
+#include "rdmacomm/connector.h"
 
 namespace rdmacomm {
 namespace {

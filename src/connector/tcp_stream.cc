@@ -4,8 +4,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/system_call.h"
 #include "connector/socket.h"
-#include "rdmacomm/base/system_call.h"
 
 namespace rdmacomm {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <memory>
 
+#include "base/unique_fd.h"
 #include "connector/byte_stream.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/connector/tcp_options.h"
+#include "rdmacomm/connector.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
@@ -26,7 +26,7 @@ class TcpStream final : public ByteStream {
   [[nodiscard]] WatchedFd watched() const noexcept override;
   [[nodiscard]] const std::string& local_address() const noexcept override { return local_address_; }
   [[nodiscard]] const std::string& peer_address() const noexcept override { return peer_address_; }
-  [[nodiscard]] const ibv_gid& local_gid() const noexcept override { return local_gid_; }
+  [[nodiscard]] const Gid& local_gid() const noexcept override { return local_gid_; }
 
  private:
   explicit TcpStream(UniqueFd socket) : socket_(std::move(socket)) {}
@@ -34,7 +34,7 @@ class TcpStream final : public ByteStream {
   UniqueFd socket_;
   std::string peer_address_;
   std::string local_address_;
-  ibv_gid local_gid_{};
+  Gid local_gid_{};
 };
 
 }  // namespace rdmacomm

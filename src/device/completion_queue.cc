@@ -1,12 +1,12 @@
-#include "rdmacomm/device/completion_queue.h"
+#include "device/completion_queue.h"
 
 #include <fcntl.h>
 
 #include <algorithm>
 #include <string>
 
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/verbs/call.h"
+#include "device/device_core.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {
@@ -22,7 +22,7 @@ Status make_non_blocking(int fd) {
   return verbs::from_minus_one(fcntl(fd, F_SETFL, flags | O_NONBLOCK), "make the completion channel non-blocking");
 }
 
-Result<verbs::CompChannelHandle> create_channel(RDMADevice& device) {
+Result<verbs::CompChannelHandle> create_channel(DeviceCore& device) {
   const std::string what = "create a completion channel on " + device.to_text();
   const auto channel = verbs::from_null(device.api().create_comp_channel(device.context()), what);
   if (!channel) return channel.error();
@@ -45,7 +45,7 @@ Status CompletionQueueOptions::validate(int device_limit) const {
   return {};
 }
 
-Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(RDMADevice& device,
+Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(DeviceCore& device,
                                                                  const CompletionQueueOptions& options) {
   if (Status status = options.validate(device.limits().max_cqe); !status.ok()) return status.error();
   verbs::CompChannelHandle channel;

@@ -1,14 +1,12 @@
 // Which device, and which port of it, to use towards a peer.
 #include <algorithm>
 
-#include "rdmacomm/device/addressing.h"
-#include "rdmacomm/verbs/describe.h"
-#include "rdmacomm/verbs/gid.h"
+#include "device/addressing.h"
+#include "verbs/describe.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
-
-using verbs::Transport;
 
 /// How good a port is; the better first.
 enum class Fit : std::uint8_t { kOnRoute, kUsable, kLinkLocalOnly, kSoftware, kNoUsableGid };

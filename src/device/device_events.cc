@@ -1,4 +1,4 @@
-#include "rdmacomm/device/device_events.h"
+#include "device/device_events.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/logging.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/verbs/call.h"
-#include "rdmacomm/verbs/transport.h"
+#include "base/system_call.h"
+#include "verbs/call.h"
+#include "verbs/transport.h"
 
 namespace rdmacomm {
 namespace {
@@ -79,25 +79,25 @@ void log_event(const ibv_context& context, const ibv_async_event& event) {
 // Subscriptions -------------------------------------------------------------------------------------------------------
 
 DeviceEvents::Subscription::Subscription(Subscription&& other) noexcept
-    : events_(std::exchange(other.events_, nullptr)), subscriber_(other.subscriber_) {}
+    : events_(std::exchange(other.events_, nullptr)), id_(other.id_) {}
 
 DeviceEvents::Subscription& DeviceEvents::Subscription::operator=(Subscription&& other) noexcept {
   if (this != &other) {
     reset();
     events_ = std::exchange(other.events_, nullptr);
-    subscriber_ = other.subscriber_;
+    id_ = other.id_;
   }
   return *this;
 }
 
 void DeviceEvents::Subscription::reset() noexcept {
-  if (DeviceEvents* events = std::exchange(events_, nullptr)) events->unsubscribe(*subscriber_);
+  if (DeviceEvents* events = std::exchange(events_, nullptr)) events->unsubscribe(id_);
 }
 
 DeviceEvents::DeviceEvents(const verbs::Api& api, ibv_context& context)
     : api_(api), context_(context), directory_(number_of(context.device->dev_path)) {}
 
-Result<DeviceEvents::Subscription> DeviceEvents::subscribe(Subscriber& subscriber) {
+Result<DeviceEvents::Subscription> DeviceEvents::subscribe(std::function<void(const DeviceEvent&)> function) {
   const std::lock_guard lock(mutex_);
   if (!readable_) {
     const std::string what = "watch the events of " + name_of(context_);
@@ -107,13 +107,13 @@ Result<DeviceEvents::Subscription> DeviceEvents::subscribe(Subscriber& subscribe
     if (!status) return status.error();
     readable_ = true;
   }
-  subscribers_.push_back(&subscriber);
-  return Subscription(*this, subscriber);
+  subscribers_.emplace(++last_id_, std::move(function));
+  return Subscription(*this, last_id_);
 }
 
-void DeviceEvents::unsubscribe(const Subscriber& subscriber) noexcept {
+void DeviceEvents::unsubscribe(std::uint64_t id) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase(subscribers_, &subscriber);
+  subscribers_.erase(id);
 }
 
 // Taking --------------------------------------------------------------------------------------------------------------
@@ -127,24 +127,23 @@ void DeviceEvents::take() {
 
 void DeviceEvents::read_all() {
   while (health()) {
-    DeviceEvent event;
-    const Status got = verbs::from_minus_one(api_.get_async_event(&context_, &event.verbs), "");
+    ibv_async_event event{};
+    const Status got = verbs::from_minus_one(api_.get_async_event(&context_, &event), "");
     if (got.code() == std::errc::interrupted) continue;
     if (got.code() == std::errc::operation_would_block) return;
     if (!got) return lose_device("its events cannot be read any more: " + got.code().message());
-    if (event.verbs.event_type == IBV_EVENT_DEVICE_FATAL) {
-      lose_device(std::string("it says: ") + ibv_event_type_str(event.verbs.event_type));
+    if (event.event_type == IBV_EVENT_DEVICE_FATAL) {
+      lose_device(std::string("it says: ") + ibv_event_type_str(event.event_type));
     } else {
-      event.failure = failure_of(event.verbs);
-      log_event(context_, event.verbs);
-      show(event);
+      log_event(context_, event);
+      show({event, failure_of(event)});
     }
-    api_.ack_async_event(&event.verbs);
+    api_.ack_async_event(&event);
   }
 }
 
 void DeviceEvents::show(const DeviceEvent& event) {
-  for (Subscriber* subscriber : subscribers_) subscriber->on_device_event(event);
+  for (const auto& [id, function] : subscribers_) function(event);
 }
 
 /// A driver that cannot take a device from under its users waits for them, and tells them nothing; then this is all that
@@ -164,10 +163,9 @@ void DeviceEvents::lose_device(const std::string& why) {
     const std::lock_guard lock(failure_mutex_);
     failure_ = lost;
   }
-  DeviceEvent event;
-  event.verbs.event_type = IBV_EVENT_DEVICE_FATAL;
-  event.failure = std::move(lost);
-  show(event);
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_DEVICE_FATAL;
+  show({event, std::move(lost)});
 }
 
 Status DeviceEvents::health() const {

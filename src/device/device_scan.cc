@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <system_error>
 
-#include "rdmacomm/softdev/softdev.h"
-#include "rdmacomm/verbs/call.h"
-#include "rdmacomm/verbs/gid.h"
+#include "softdev/common/api.h"
+#include "verbs/call.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
@@ -69,14 +69,14 @@ std::vector<ScannedDevice> scan_devices(const verbs::Api& api, const std::string
   return scanned;
 }
 
-verbs::Transport transport_of(const verbs::Api& api, const ibv_context& context, const ibv_port_attr& port) noexcept {
-  if (&api == &softdev::api()) return verbs::Transport::kSoftware;
+Transport transport_of(const verbs::Api& api, const ibv_context& context, const ibv_port_attr& port) noexcept {
+  if (&api == &softdev::api()) return Transport::kSoftware;
   switch (context.device->transport_type) {
-    case IBV_TRANSPORT_IWARP: return verbs::Transport::kIwarp;
+    case IBV_TRANSPORT_IWARP: return Transport::kIwarp;
     case IBV_TRANSPORT_IB:
     case IBV_TRANSPORT_UNKNOWN:  // drivers that do not say are of InfiniBand's family
-      return port.link_layer == IBV_LINK_LAYER_ETHERNET ? verbs::Transport::kRoce : verbs::Transport::kInfiniBand;
-    default: return verbs::Transport::kUnknown;
+      return port.link_layer == IBV_LINK_LAYER_ETHERNET ? Transport::kRoce : Transport::kInfiniBand;
+    default: return Transport::kUnknown;
   }
 }
 
@@ -89,7 +89,7 @@ std::vector<GidEntry> read_gids(const verbs::Api& api, ibv_context* context, std
     // An empty entry is reported as an error by some devices and as zeroes by others.
     if (api.query_gid_entry(context, port, static_cast<std::uint32_t>(index), &entry) != 0) continue;
     if (verbs::is_empty(entry.gid)) continue;
-    entries.push_back({index, static_cast<GidType>(entry.gid_type), entry.gid, entry.ndev_ifindex});
+    entries.push_back({index, static_cast<GidType>(entry.gid_type), verbs::from_ibv(entry.gid), entry.ndev_ifindex});
   }
   return entries;
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/device/addressing.h"
-#include "rdmacomm/verbs/handles.h"
+#include "device/addressing.h"
+#include "verbs/handles.h"
 
 namespace rdmacomm {
 
@@ -23,8 +23,8 @@ struct ScannedDevice {
 /// The devices of one table. With a name, only the device of that name is opened; of the others there is the name.
 [[nodiscard]] std::vector<ScannedDevice> scan_devices(const verbs::Api& api, const std::string& name);
 
-[[nodiscard]] verbs::Transport transport_of(const verbs::Api& api, const ibv_context& context,
-                                            const ibv_port_attr& port) noexcept;
+[[nodiscard]] Transport transport_of(const verbs::Api& api, const ibv_context& context,
+                                     const ibv_port_attr& port) noexcept;
 /// A port's GID table without its empty entries.
 [[nodiscard]] std::vector<GidEntry> read_gids(const verbs::Api& api, ibv_context* context, std::uint8_t port,
                                               const ibv_port_attr& attributes);

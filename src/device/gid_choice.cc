@@ -5,15 +5,14 @@
 #include <span>
 #include <tuple>
 
-#include "rdmacomm/device/addressing.h"
-#include "rdmacomm/verbs/describe.h"
-#include "rdmacomm/verbs/gid.h"
+#include "device/addressing.h"
+#include "verbs/describe.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
 
 using verbs::Reach;
-using verbs::Transport;
 
 constexpr std::size_t kMacBytes = 6;
 constexpr std::size_t kGuidBytes = 8;
@@ -26,24 +25,24 @@ const NetworkInterface* find_interface(const AddressingInput& input, unsigned in
 
 /// Whether `gid` is the link-local one that the kernel makes of a MAC address (modified EUI-64, RFC 4291, appendix A),
 /// whether or not the interface has that address itself. The middle two bytes differ on some devices.
-bool made_from_mac(const ibv_gid& gid, const NetworkInterface& interface) {
+bool made_from_mac(const Gid& gid, const NetworkInterface& interface) {
   const auto& mac = interface.hardware_address;
   if (mac.size() != kMacBytes) return false;
-  const std::uint8_t* id = gid.raw + 8;
+  const std::uint8_t* id = gid.raw.data() + 8;
   return (id[0] & 0xfd) == (mac[0] & 0xfd) && std::equal(id + 1, id + 3, mac.begin() + 1) &&
          std::equal(id + 5, id + 8, mac.begin() + 3);
 }
 
 /// iWARP devices have one GID: the MAC address, then zeroes.
-bool starts_with_mac(const ibv_gid& gid, const NetworkInterface& interface) {
+bool starts_with_mac(const Gid& gid, const NetworkInterface& interface) {
   const auto& mac = interface.hardware_address;
-  return mac.size() == kMacBytes && std::equal(mac.begin(), mac.end(), gid.raw);
+  return mac.size() == kMacBytes && std::equal(mac.begin(), mac.end(), gid.raw.begin());
 }
 
-bool is_ipoib_of(const ibv_gid& gid, const NetworkInterface& interface) {
+bool is_ipoib_of(const Gid& gid, const NetworkInterface& interface) {
   const auto& address = interface.hardware_address;
   return address.size() == kIpoibAddressBytes &&
-         std::equal(address.end() - kGuidBytes, address.end(), gid.raw + sizeof(gid.raw) - kGuidBytes);
+         std::equal(address.end() - kGuidBytes, address.end(), gid.raw.end() - kGuidBytes);
 }
 
 bool belongs_to(Transport transport, const GidEntry& entry, const NetworkInterface& interface) {
@@ -78,7 +77,7 @@ bool is_usable(const AddressingInput& input, Transport transport, const GidEntry
 
 RouteFit fit_of(const AddressingInput& input, Transport transport, const GidEntry& entry) {
   if (!input.route) return RouteFit::kElsewhere;
-  if (verbs::equal(entry.gid, input.route->source)) return RouteFit::kSource;
+  if ((entry.gid == input.route->source)) return RouteFit::kSource;
   const NetworkInterface* const interface = input.route_interface();
   const bool on_it = interface != nullptr && belongs_to(transport, entry, *interface);
   return on_it ? RouteFit::kInterface : RouteFit::kElsewhere;
@@ -110,7 +109,7 @@ std::string port_text(const PortFacts& port) {
 }
 
 std::string value_text(const GidEntry& entry) {
-  return std::to_string(entry.index) + " " + verbs::to_text(entry.gid) + " (" + to_text(entry.type) + ")";
+  return std::to_string(entry.index) + " " + entry.gid.to_text() + " (" + to_text(entry.type) + ")";
 }
 
 std::string gid_text(const GidEntry& entry) {
@@ -152,10 +151,10 @@ std::string reason_for(const AddressingInput& input, const PortFacts& port, cons
   }
   if (fit == RouteFit::kSource) return route_text(input) + ", whose address this is";
   if (fit == RouteFit::kInterface) {
-    return route_text(input) + ", to which this GID belongs; " + verbs::to_text(input.route->source) + " has none";
+    return route_text(input) + ", to which this GID belongs; " + input.route->source.to_text() + " has none";
   }
   if (port.transport == Transport::kInfiniBand) return "InfiniBand needs no IP route to " + input.route->text();
-  return route_text(input) + " from " + verbs::to_text(input.route->source) +
+  return route_text(input) + " from " + input.route->source.to_text() +
          ", which is no address of this port: it must reach the peer on a network of its own";
 }
 
@@ -182,8 +181,8 @@ std::string PeerRoute::text() const {
   return of_clients ? "clients of " + peer : peer;
 }
 
-bool NetworkInterface::owns(const ibv_gid& address) const noexcept {
-  return std::ranges::any_of(addresses, [&](const ibv_gid& own) { return verbs::equal(own, address); });
+bool NetworkInterface::owns(const Gid& address) const noexcept {
+  return std::ranges::any_of(addresses, [&](const Gid& own) { return (own == address); });
 }
 
 const NetworkInterface* AddressingInput::route_interface() const noexcept {

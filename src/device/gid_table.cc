@@ -1,19 +1,19 @@
 // The GIDs and P_Keys of a device's port, and which of them to use towards a peer.
 #include <endian.h>
 
+#include "device/device_core.h"
 #include "device/device_scan.h"
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/verbs/describe.h"
+#include "verbs/describe.h"
 
 namespace rdmacomm {
 namespace {
 
 constexpr std::uint16_t kPartition = 0x7fff;  // of a P_Key; the highest bit says: full member
 
-std::string table_text(const std::vector<RDMADevice::PKey>& pkeys) {
+std::string table_text(const std::vector<DeviceCore::PKey>& pkeys) {
   if (pkeys.empty()) return "has none";
   std::string text;
-  for (const RDMADevice::PKey& each : pkeys) {
+  for (const DeviceCore::PKey& each : pkeys) {
     text += (text.empty() ? "has " : ", ") + verbs::pkey_text(each.value) + " at index " + std::to_string(each.index);
   }
   return text;
@@ -21,20 +21,20 @@ std::string table_text(const std::vector<RDMADevice::PKey>& pkeys) {
 
 }  // namespace
 
-PortFacts RDMADevice::port_facts() const {
+PortFacts DeviceCore::port_facts() const {
   return {.device = name_, .number = port_, .transport = transport_, .state = port_attributes_.state, .gids = gids()};
 }
 
-std::vector<GidEntry> RDMADevice::gids() const {
+std::vector<GidEntry> DeviceCore::gids() const {
   return read_gids(api_, context_.get(), port_, port_attributes_);
 }
 
-Result<GidChoice> RDMADevice::choose_gids(const std::optional<PeerRoute>& route) const {
+Result<GidChoice> DeviceCore::choose_gids(const std::optional<PeerRoute>& route) const {
   const AddressingInput input{.interfaces = network_.interfaces(), .route = route, .options = options_};
   return rdmacomm::choose_gids(input, port_facts());
 }
 
-Result<GidEntry> RDMADevice::choose_gid(const std::optional<ibv_gid>& local_address) const {
+Result<GidEntry> DeviceCore::choose_gid(const std::optional<Gid>& local_address) const {
   std::optional<PeerRoute> route;
   if (local_address) route = PeerRoute{.source = *local_address, .peer = "the peer"};
   auto choice = choose_gids(route);
@@ -42,7 +42,7 @@ Result<GidEntry> RDMADevice::choose_gid(const std::optional<ibv_gid>& local_addr
   return choice->gids.front();
 }
 
-std::vector<RDMADevice::PKey> RDMADevice::pkeys() const {
+std::vector<DeviceCore::PKey> DeviceCore::pkeys() const {
   std::vector<PKey> found;
   for (int index = 0; index < port_attributes_.pkey_tbl_len; ++index) {
     __be16 pkey = 0;
@@ -52,7 +52,7 @@ std::vector<RDMADevice::PKey> RDMADevice::pkeys() const {
   return found;
 }
 
-Result<RDMADevice::PKey> RDMADevice::find_pkey(std::uint16_t pkey) const {
+Result<DeviceCore::PKey> DeviceCore::find_pkey(std::uint16_t pkey) const {
   const std::vector<PKey> table = pkeys();
   std::optional<PKey> found;
   for (const PKey& each : table) {

@@ -1,4 +1,4 @@
-#include "rdmacomm/device/host_network.h"
+#include "device/host_network.h"
 
 #include <ifaddrs.h>
 #include <linux/if_packet.h>
@@ -9,7 +9,7 @@
 #include <cstddef>
 
 #include "base/route.h"
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
@@ -39,7 +39,7 @@ std::vector<NetworkInterface> interfaces() {
     switch (one->ifa_addr->sa_family) {
       case AF_PACKET: interface.hardware_address = hardware_address(one->ifa_addr); break;
       case AF_INET:
-      case AF_INET6: interface.addresses.push_back(verbs::gid_of(*one->ifa_addr)); break;
+      case AF_INET6: interface.addresses.push_back(verbs::from_ibv(verbs::gid_of(*one->ifa_addr))); break;
       default: break;
     }
   }
@@ -49,11 +49,11 @@ std::vector<NetworkInterface> interfaces() {
 
 constexpr std::uint16_t kAnyPort = 9;  // "discard"; nothing is sent
 
-std::optional<ibv_gid> source_of_route(const ibv_gid& peer, std::uint32_t scope) {
+std::optional<Gid> source_of_route(const Gid& peer, std::uint32_t scope) {
   const verbs::SocketAddress to = verbs::socket_address_of(peer, kAnyPort, scope);
   const auto source = source_towards(to.get(), to.length);
   if (!source) return {};
-  return verbs::gid_of(reinterpret_cast<const sockaddr&>(*source));
+  return verbs::from_ibv(verbs::gid_of(reinterpret_cast<const sockaddr&>(*source)));
 }
 
 constexpr HostNetwork kSystem = {.interfaces = interfaces, .source_towards = source_of_route};
@@ -64,7 +64,7 @@ const HostNetwork& HostNetwork::system() noexcept {
   return kSystem;
 }
 
-std::optional<PeerRoute> find_route(const HostNetwork& network, const ibv_gid& peer, std::uint32_t scope,
+std::optional<PeerRoute> find_route(const HostNetwork& network, const Gid& peer, std::uint32_t scope,
                                     const std::string& name) {
   const auto source = network.source_towards(peer, scope);
   if (!source) return {};

@@ -1,11 +1,11 @@
-#include "rdmacomm/device/protection_domain.h"
-
-#include "rdmacomm/verbs/call.h"
+#include "device/protection_domain_core.h"
+#include "rdmacomm/device.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {
 
-Error no_domain(const Error& cause, const RDMADevice& device) {
+Error no_domain(const Error& cause, const DeviceCore& device) {
   const int most = device.limits().max_protection_domains;
   if (most <= 0) return cause;
   return make_error(cause.code, cause.context + ": all processes together can have " + std::to_string(most) +
@@ -14,12 +14,27 @@ Error no_domain(const Error& cause, const RDMADevice& device) {
 
 }  // namespace
 
-Result<std::shared_ptr<ProtectionDomain>> ProtectionDomain::create(std::shared_ptr<RDMADevice> device) {
+Result<std::shared_ptr<ProtectionDomainCore>> ProtectionDomainCore::create(std::shared_ptr<DeviceCore> device) {
   const verbs::Api& api = device->api();
   const auto pd =
       verbs::from_null(api.alloc_pd(device->context()), "allocate one more protection domain on " + device->to_text());
   if (!pd) return no_domain(pd.error(), *device);
-  return std::shared_ptr<ProtectionDomain>(new ProtectionDomain(std::move(device), verbs::PdHandle(api, *pd)));
+  return std::shared_ptr<ProtectionDomainCore>(new ProtectionDomainCore(std::move(device), verbs::PdHandle(api, *pd)));
+}
+
+Result<ProtectionDomain> ProtectionDomain::create(const RDMADevice& device) {
+  if (!device) return make_error(Errc::kInvalidArgument, "a protection domain needs a device that is open");
+  auto core = ProtectionDomainCore::create(device.core());
+  if (!core) return std::move(core).error();
+  return ProtectionDomain(std::move(core).value());
+}
+
+RDMADevice ProtectionDomain::device() const {
+  return RDMADevice(object().device());
+}
+
+ibv_pd* ProtectionDomain::native_handle() const {
+  return object().pd();
 }
 
 }  // namespace rdmacomm

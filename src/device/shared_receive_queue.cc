@@ -1,9 +1,9 @@
-#include "rdmacomm/device/shared_receive_queue.h"
+#include "device/shared_receive_queue.h"
 
 #include <string>
 
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/verbs/call.h"
+#include "device/device_core.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {
@@ -27,7 +27,7 @@ Status SharedReceiveQueueOptions::validate(const DeviceLimits& limits) const {
   return check("max_slices", max_slices, limits.max_sge);
 }
 
-Result<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::create(RDMADevice& device,
+Result<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::create(DeviceCore& device,
                                                                        const SharedReceiveQueueOptions& options) {
   if (Status status = options.validate(device.limits()); !status) {
     return make_error(status.code(), device.to_text() + ": " + status.error().context);

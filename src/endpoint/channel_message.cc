@@ -1,6 +1,7 @@
 #include "endpoint/channel_message.h"
 
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
+#include "endpoint/check_name.h"
 
 namespace rdmacomm {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/handshake.h"
-#include "rdmacomm/endpoint/endpoint_card.h"
+#include "connector/handshake.h"
+#include "endpoint/endpoint_card.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

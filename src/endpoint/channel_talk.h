@@ -7,11 +7,11 @@
 #include <mutex>
 #include <string>
 
+#include "connector/connector.h"
 #include "endpoint/channel_message.h"
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/connector.h"
-#include "rdmacomm/endpoint/endpoint_card.h"
+#include "endpoint/endpoint_card.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

@@ -1,6 +1,7 @@
-#include <algorithm>
+#include "endpoint/check_name.h"
 
-#include "rdmacomm/endpoint/hca_config.h"
+#include <algorithm>
+#include <string>
 
 namespace rdmacomm {
 

@@ -1,10 +1,13 @@
-#include "rdmacomm/endpoint/completion_group.h"
+#include "endpoint/completion_group.h"
 
 #include <algorithm>
 
+#include "device/completion_queue.h"
+#include "device/device_core.h"
+
 namespace rdmacomm {
 
-Result<std::shared_ptr<CompletionGroup>> CompletionGroup::create(std::shared_ptr<RDMADevice> device,
+Result<std::shared_ptr<CompletionGroup>> CompletionGroup::create(std::shared_ptr<DeviceCore> device,
                                                                  const CompletionGroupOptions& options) {
   auto queue = CompletionQueue::create(
       *device, {.depth = options.depth, .with_channel = sleeps(options.polling_mode), .may_grow = options.may_grow});
@@ -15,11 +18,11 @@ Result<std::shared_ptr<CompletionGroup>> CompletionGroup::create(std::shared_ptr
       new CompletionGroup(std::move(device), options.polling_mode, std::move(*queue), std::move(*waiter)));
 }
 
-CompletionGroup::CompletionGroup(std::shared_ptr<RDMADevice> device, PollingMode mode,
+CompletionGroup::CompletionGroup(std::shared_ptr<DeviceCore> device, PollingMode mode,
                                  std::unique_ptr<CompletionQueue> queue, std::unique_ptr<CompletionWaiter> waiter)
     : device_(std::move(device)), mode_(mode), queue_(std::move(queue)), waiter_(std::move(waiter)), poller_(*queue_) {}
 
-Status CompletionGroup::make_room_for(const std::shared_ptr<ReceivePool>& pool) {
+Status CompletionGroup::make_room_for(const std::shared_ptr<ReceivePoolCore>& pool) {
   const std::lock_guard lock(pools_mutex_);
   if (std::ranges::find(pools_, pool) != pools_.end()) return {};
   if (Status room = queue_->reserve(pool->options().depth); !room) return room;

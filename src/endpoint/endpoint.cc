@@ -1,531 +1,130 @@
-#include "rdmacomm/endpoint/endpoint.h"
+// What users see of endpoints, without poll() and wait(), which are in endpoint_poll.cc.
+#include "rdmacomm/endpoint.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdio>
+#include <chrono>
 
-#include "base/logging.h"
-#include "base/out_of_memory.h"
-#include "endpoint/channel_talk.h"
-#include "endpoint/hook_scope.h"
-#include "rdmacomm/adapter/gid_agreement.h"
+#include "endpoint/endpoint_core.h"
 
 namespace rdmacomm {
-namespace {
 
-/// By TCP the ends know each other's LIDs, which mean nothing in another subnet.
-void warn_of_router(const verbs::QpAddress& ours, const verbs::QpAddress& theirs) {
-  const std::string warning = router_warning(ours.transport, ours.gid, theirs.gid);
-  if (!warning.empty()) RDMACOMM_LOG(WARNING) << warning;
+RDMAChannel& EndPoint::channel(std::string_view name) const {
+  if (RDMAChannel* const found = object().channel(name)) return *found;
+  std::string there;
+  for (const RDMAChannel* each : object().channels()) there += (there.empty() ? "" : ", ") + each->name();
+  const std::string what = "EndPoint::channel(): there is no channel '" + std::string(name) + "', only: " + there;
+  detail::die_of_misuse(what.c_str(), nullptr);
 }
 
-}  // namespace
-
-static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every GID that is chosen can be offered");
-
-EndPoint::EndPoint(EndPointParts parts)
-    : device_(std::move(parts.device)),
-      connector_(std::move(parts.connector)),
-      config_(parts.config.fitted(device_->limits())),
-      pool_(std::move(parts.receive_pool)),
-      serve_(std::move(parts.serve)),
-      group_(std::move(parts.shared_queue)),
-      inbox_(std::make_unique<ChannelInbox>()) {}
-
-EndPoint::~EndPoint() {
-  stop();
-  [[maybe_unused]] const Status logged = or_out_of_memory([&] {
-    const Status closed = finish(Deadline::after(kCloseTime));
-    if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << peer() << ": " << closed.message();
-    return Status();
-  });
-  detach();
-}
-
-// The channels and the peer -------------------------------------------------------------------------------------------
-
-Result<std::shared_ptr<EndPoint>> EndPoint::create(EndPointParts parts) {
-  if (Status valid = parts.config.validate(parts.device->limits()); !valid) return valid.error();
-  std::shared_ptr<EndPoint> endpoint(new EndPoint(std::move(parts)));
-  if (Status made = or_out_of_memory([&] { return endpoint->make_channels(); }); !made) {
-    // Not an end to be said goodbye for: the caller may still tell the peer the reason.
-    endpoint->move_to(State::kClosed, {});
-    endpoint->drained_ = true;
-    return made.error();
-  }
-  return endpoint;
-}
-
-Status EndPoint::choose_gids() {
-  auto choice =
-      device_->choose_gids(PeerRoute{.source = connector_->local_gid_hint(), .peer = connector_->peer_address()});
-  if (!choice) return choice.status();
-  const auto way = connector_->rdma_way();
-  if (!way) return way.status();
-  gids_ = std::move(choice->gids);
-  if (!*way || !(*way)->gid_index) {
-    RDMACOMM_VLOG(1) << "offers " << connector_->peer_address() << " " << choice->explanation;
-    return {};
-  }
-  // Not a question any more: the queue pairs are connected by the GID that rdma_cm goes by.
-  for (const GidEntry& each : device_->gids()) {
-    if (each.index == *(*way)->gid_index) gids_ = {each};
-  }
-  RDMACOMM_VLOG(1) << "reaches " << connector_->peer_address() << " by GID " << gids_.front().to_text()
-                   << ": rdma_cm has chosen it";
-  return {};
-}
-
-/// What is published in another domain than the queue pairs' would fail when the peer uses it, far from its cause.
-Status EndPoint::check_domains() const {
-  if (config_.domain && config_.domain->device() != device_) {
-    return make_error(Errc::kInvalidArgument,
-                      "HcaConfig::domain is not on the endpoint's device, " + device_->to_text());
-  }
-  std::vector<const ibv_pd*> own = {config_.domain ? config_.domain->pd() : device_->pd()};
-  for (const ChannelConfig& each : config_.channels) {
-    if (each.device) own.push_back(each.device->pd());
-  }
-  for (const PublishedRegion& each : config_.published) {
-    if (each.pd == nullptr || std::ranges::find(own, each.pd) != own.end()) continue;
-    return make_error(Errc::kInvalidArgument, "the published region '" + each.name +
-                                                  "' is registered in another protection domain than the endpoint's: "
-                                                  "make the buffer in HcaConfig::domain, or on the endpoint's device");
-  }
-  return {};
-}
-
-Status EndPoint::make_channels() {
-  if (Status domains = check_domains(); !domains) return domains;
-  if (Status chosen = choose_gids(); !chosen) return chosen;
-  if (!group_) {
-    // Also where every channel has its own queue: stop() ends waits by the group.
-    const ChannelConfig& first = config_.channels.front();
-    const bool per_channel = config_.thread_mode == ThreadMode::kThreadPerChannel;
-    const int depth = per_channel ? first.queue_depth(config_.receive_pool) : config_.queue_depth();
-    auto group = CompletionGroup::create(device_, {.polling_mode = config_.polling_mode,
-                                                   .waiting = config_.waiting,
-                                                   .depth = std::max(1, depth),
-                                                   .may_grow = true});
-    if (!group) return group.status();
-    group_ = std::move(*group);
-  }
-  for (const ChannelConfig& each : config_.channels) {
-    if (each.device) continue;  // by open_more()
-    auto line = make_line(each, gids_);
-    if (!line) return make_error(line.code(), "channel '" + each.name + "': " + line.error().context);
-    (*line)->ready.store(true, std::memory_order_relaxed);
-    add_line(std::move(*line));
-  }
-  if (line_count_.load(std::memory_order_relaxed) > 0) return {};
-  return make_error(Errc::kInvalidArgument, "an endpoint needs at least one channel on its own device");
-}
-
-/// Where the completions of a channel go: to the queue of all, or to one of its own.
-Result<std::shared_ptr<CompletionGroup>> EndPoint::group_for(const ChannelConfig& config) {
-  if (!config.own_completion_queue && !config.device) {
-    if (config_.thread_mode != ThreadMode::kThreadPerChannel) return group_;
-    const std::lock_guard lock(lines_mutex_);
-    if (!std::exchange(group_taken_, true)) return group_;
-  }
-  return CompletionGroup::create(config.device ? config.device : device_,
-                                 {.polling_mode = config_.polling_mode,
-                                  .waiting = config_.waiting,
-                                  .depth = config.queue_depth(config_.receive_pool)});
-}
-
-Result<std::unique_ptr<EndPoint::Line>> EndPoint::make_line(const ChannelConfig& config, std::vector<GidEntry> gids) {
-  auto line = std::make_unique<Line>();
-  line->device = config.device ? config.device : device_;
-  line->gids = std::move(gids);
-  line->served = served_elsewhere() && !config.own_completion_queue;
-  auto group = group_for(config);
-  if (!group) return group.error();
-  line->group = std::move(*group);
-  const std::shared_ptr<ReceivePool> pool = config.pooled_receives ? pool_ : nullptr;
-  if (pool) {
-    if (Status room = line->group->make_room_for(pool); !room) return room.error();
-  }
-  CompletionQueue& queue = line->group->queue();
-  auto adapter = RDMAAdapter::create(*line->device, queue, queue, line->gids.front(), config.adapter,
-                                     pool ? &pool->queue() : nullptr, config.device ? nullptr : config_.domain);
-  if (!adapter) return adapter.error();
-  auto channel = RDMAChannel::create(config.name, std::move(*adapter), pool);
-  if (!channel) return channel.error();
-  line->channel = std::move(*channel);
-  return line;
-}
-
-EndPoint::Line& EndPoint::add_line(std::unique_ptr<Line> line) {
-  line->group->poller().attach(*line->channel);
-  const std::lock_guard lock(lines_mutex_);
-  const std::size_t index = line_count_.load(std::memory_order_relaxed);
-  lines_[index] = std::move(line);
-  line_count_.store(index + 1, std::memory_order_release);
-  return *lines_[index];
-}
-
-EndPointCard EndPoint::card() const {
-  EndPointCard card{.chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
-  for (const GidEntry& each : gids_) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
-  for (const auto& line : lines()) card.channels.push_back({line->channel->name(), line->channel->adapter().address()});
-  for (const ChannelConfig& each : config_.channels) {
-    if (each.device) card.more.push_back(each.name);
-  }
-  return card;
-}
-
-Status EndPoint::meet(EndPointCard remote) {
-  const std::string mine = card().channel_names();
-  const std::string theirs = remote.channel_names();
-  if (mine != theirs) {
-    return make_error(Errc::kIncompatiblePeer, "the channels of " + connector_->local_address() + " are: " + mine +
-                                                   "; those of " + connector_->peer_address() + ": " + theirs +
-                                                   "; give both the same names in lazy_config_hca()");
-  }
-  const auto agreed = agree_on_gids(gids_, device_->transport(), remote);
-  if (!agreed) return agreed.status();
-  chosen_gid_ = agreed->theirs;
-  for (const auto& line : lines()) {
-    if (Status used = line->channel->adapter().use_gid(agreed->ours); !used) return used;
-  }
-  const std::lock_guard lock(mutex_);  // stop() may be called by now, and names the peer
-  remote_ = std::move(remote);
-  return {};
-}
-
-Status EndPoint::connect(Deadline deadline) {
-  // Both sides in the same order: rdma_cm connects one queue pair after the other.
-  std::vector<RDMAChannel*> channels;
-  for (const auto& line : lines()) channels.push_back(line->channel.get());
-  std::ranges::sort(channels, {}, &RDMAChannel::name);
-  for (RDMAChannel* channel : channels) {
-    const Status connected = connect_channel(*channel, deadline);
-    if (!connected)
-      return make_error(connected.code(), "channel '" + channel->name() + "': " + connected.error().context);
-  }
-  connector_->all_linked();
-  return {};
-}
-
-/// Where the peer has not chosen, this side does, and enters it into the peer's addresses.
-Result<EndPoint::GidAgreement> EndPoint::agree_on_gids(const std::vector<GidEntry>& gids, verbs::Transport transport,
-                                                       EndPointCard& remote) const {
-  if (remote.chosen_gid) {
-    if (*remote.chosen_gid < gids.size()) return GidAgreement{gids[*remote.chosen_gid], {}};
-    return make_error(Errc::kBadMessage, connector_->peer_address() + " chose GID number " +
-                                             std::to_string(*remote.chosen_gid) + " of " + std::to_string(gids.size()) +
-                                             " that were offered");
-  }
-  std::vector<OfferedGid> ours;
-  for (const GidEntry& each : gids) ours.push_back({static_cast<std::uint8_t>(each.type), each.gid});
-  const GidOffer theirs{remote.channels.front().address.transport, remote.gids};
-  const auto pair = rdmacomm::agree_on_gids({transport, ours}, theirs);
-  if (!pair) return pair.error();
-  for (EndPointCard::Channel& each : remote.channels) {
-    each.address.gid_type = remote.gids[pair->theirs].type;
-    each.address.gid = remote.gids[pair->theirs].gid;
-  }
-  return GidAgreement{gids[pair->ours], pair->theirs};
-}
-
-Status EndPoint::connect_channel(RDMAChannel& channel, Deadline deadline) {
-  RDMAAdapter& adapter = channel.adapter();
-  const verbs::QpAddress& theirs = remote_.channel(channel.name())->address;
-  auto link = connector_->link(adapter.address(), theirs, deadline);
-  if (!link && &channel == lines_.front()->channel.get()) warn_of_router(adapter.address(), theirs);
-  return link ? adapter.connect(theirs, std::move(link)) : adapter.connect(theirs);
-}
-
-RDMAChannel* EndPoint::channel(std::string_view name) const noexcept {
-  for (const auto& line : lines()) {
-    if (line->ready.load(std::memory_order_acquire) && line->channel->name() == name) return line->channel.get();
-  }
-  return nullptr;
+RDMAChannel* EndPoint::find_channel(std::string_view name) const noexcept {
+  return object().channel(name);
 }
 
 std::vector<RDMAChannel*> EndPoint::channels() const {
-  std::vector<RDMAChannel*> all;
-  for (const auto& line : lines()) {
-    if (line->ready.load(std::memory_order_acquire)) all.push_back(line->channel.get());
-  }
-  return all;
+  const auto all = object().channels();
+  return {all.begin(), all.end()};
 }
 
-const EndPoint::Line* EndPoint::line_of(const RDMAChannel& channel) const noexcept {
-  const auto found = std::ranges::find(lines(), &channel, [](const auto& line) { return line->channel.get(); });
-  return found == lines().end() ? nullptr : found->get();
+Result<RDMAChannel*> EndPoint::open_channel(const ChannelConfig& config, Deadline deadline) const {
+  auto opened = object().open_channel(config, deadline);
+  if (!opened) return std::move(opened).error();
+  return *opened;
 }
 
 std::optional<RemoteRegion> EndPoint::remote_region(std::string_view name) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(remote_.regions, name, &PublishedRegion::name);
-  if (found == remote_.regions.end()) return {};
-  return found->region;
+  return object().remote_region(name);
+}
+
+std::span<const std::byte> EndPoint::peer_private_data() const {
+  return object().peer_private_data();
+}
+
+const std::string& EndPoint::peer_address() const {
+  return object().connector().peer_address();
 }
 
 std::string EndPoint::peer() const {
-  std::string text = connector_->peer_text();
-  const std::lock_guard lock(mutex_);
-  if (remote_.channels.empty()) return text;
-  const bool named = text.ends_with(')');
-  if (named) text.pop_back();
-  const char* separator = named ? "; " : " (";
-  for (const EndPointCard::Channel& each : remote_.channels) {
-    char number[16];
-    std::snprintf(number, sizeof(number), "0x%06x", each.address.qpn);
-    text += separator + each.name + " QPN " + number;
-    separator = ", ";
-  }
-  return text + ")";
+  return object().peer();
 }
 
-// Its end -------------------------------------------------------------------------------------------------------------
-
-/// The only place where state_ changes. States only go forward; the first reason for the end stays.
-bool EndPoint::move_to(State next, std::optional<Error> why) {
-  const auto rank = [](State state) {
-    return state == State::kPeerLost || state == State::kFailed ? State::kPeerLeft : state;
-  };
-  const std::lock_guard lock(mutex_);
-  const State now = state_.load(std::memory_order_relaxed);
-  if (rank(next) <= rank(now)) return false;
-  if (why && !end_) {
-    end_ = std::move(why);
-    ended_in_order_ = next != State::kPeerLost && next != State::kFailed;
-  }
-  state_.store(next, std::memory_order_release);
-  // Last: on_established may follow at once, on another thread, and finds it alive.
-  if (next == State::kEstablished) was_established_.store(true, std::memory_order_release);
-  return true;
+const HcaConfig& EndPoint::config() const {
+  return object().config();
 }
 
-Status EndPoint::mark_established() {
-  connector_->limit_inbox(Connector::kMaxInboxBytes);
-  if (!move_to(State::kEstablished, {})) return status();
-  notify_all();
-  return {};
+RDMADevice EndPoint::device() const {
+  return object().device();
+}
+
+const ProtectionDomain& EndPoint::domain() const {
+  return object().domain();
+}
+
+ReceivePool EndPoint::receive_pool() const {
+  return object().receive_pool();
+}
+
+Context& EndPoint::own_context() const {
+  return object().context();
+}
+
+Status EndPoint::sync_with_peer(std::string_view tag, Deadline deadline) const {
+  return object().sync_with_peer(tag, deadline);
+}
+
+Status EndPoint::send_message(std::span<const std::byte> message, Deadline deadline) const {
+  return object().send_message(message, deadline);
+}
+
+Result<std::vector<std::byte>> EndPoint::receive_message(Deadline deadline) const {
+  return object().receive_message(deadline);
+}
+
+int EndPoint::messages_fd() const {
+  return object().connector().watched().fd;
+}
+
+int EndPoint::fd() const {
+  return object().fd();
+}
+
+Status EndPoint::watch(int descriptor, std::uint32_t events, std::function<void(std::uint32_t)> function) const {
+  return object().watch(descriptor, events, std::move(function));
+}
+
+void EndPoint::unwatch(int descriptor) const noexcept {
+  object().unwatch(descriptor);
+}
+
+WaitCounts EndPoint::wait_counts() const {
+  return object().wait_counts();
+}
+
+WaitCounts EndPoint::wait_counts(const RDMAChannel& channel) const {
+  return object().wait_counts(core_of(channel));
+}
+
+bool EndPoint::alive() const {
+  return object().alive();
 }
 
 Status EndPoint::status() const {
-  const std::lock_guard lock(mutex_);
-  if (end_) return *end_;
-  return {};
+  return object().status();
 }
 
-bool EndPoint::ended_in_order() const {
-  const std::lock_guard lock(mutex_);
-  return end_ && ended_in_order_;
+bool EndPoint::check_alive(std::chrono::milliseconds silent_after) const {
+  object().keep_alive(std::chrono::steady_clock::now(), silent_after);
+  return object().alive();
 }
 
-Status EndPoint::why_over() const {
-  Status ended = status();
-  if (!ended) return ended;
-  return make_error(Errc::kNotConnected, "the endpoint to " + peer() + " is not established yet");
+void EndPoint::stop() const noexcept {
+  object().stop();
 }
 
-void EndPoint::check_connection() {
-  follow(connector_->check_peer());
+void EndPoint::abort(const Error& reason) const {
+  object().fail(reason);
 }
 
-void EndPoint::keep_alive(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after) {
-  follow(connector_->keep_alive(now, silent_after));
-}
-
-void EndPoint::follow(PeerState peer_state) {
-  if (peer_state == PeerState::kOpen) return;
-  const State next = peer_state == PeerState::kLeft ? State::kPeerLeft : State::kPeerLost;
-  Error why = connector_->status().error();
-  const std::string who = connector_->peer_text();
-  if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
-  if (move_to(next, std::move(why))) notify_all();
-}
-
-void EndPoint::notify_all() noexcept {
-  if (group_) group_->notify();
-  for (const auto& line : lines()) {
-    if (line->group != group_) line->group->notify();
-  }
-}
-
-void EndPoint::fail(const Error& why) {
-  const Error full = make_error(why.code, "the endpoint to " + peer() + " has ended: " + why.context);
-  if (!move_to(State::kFailed, full)) return;
-  connector_->give_up(why);
-  notify_all();
-}
-
-bool EndPoint::uses(const ibv_qp* queue_pair) const noexcept {
-  return std::ranges::any_of(lines(), [&](const auto& line) { return line->channel->adapter().qp() == queue_pair; });
-}
-
-bool EndPoint::uses(const ibv_cq* completion_queue) const noexcept {
-  return std::ranges::any_of(lines(), [&](const auto& line) {
-    const RDMAAdapter& adapter = line->channel->adapter();
-    return adapter.send_cq().get() == completion_queue || adapter.recv_cq().get() == completion_queue;
-  });
-}
-
-void EndPoint::stop() noexcept {
-  const bool first = move_to(State::kStopped, worded_if_possible(Errc::kStopped, [&] {
-                               return make_error(Errc::kStopped, "the endpoint to " + peer() + " was stopped");
-                             }));
-  if (!first) return;
-  connector_->say_goodbye();
-  connector_->shutdown();
-  const std::lock_guard lock(error_mutex_);
-  for (const auto& line : lines()) {
-    if (line->channel->adapter().state() == IBV_QPS_ERR) continue;
-    const Status stopped = or_out_of_memory([&] { return line->channel->adapter().to_error(); });
-    if (stopped) continue;
-    [[maybe_unused]] const Status logged = or_out_of_memory([&] {
-      RDMACOMM_LOG(ERROR) << "stopping the endpoint to " << peer() << ": " << stopped.message();
-      return Status();
-    });
-  }
-  notify_all();
-}
-
-Status EndPoint::close() {
-  stop();
-  if (HookScope::on_this_thread()) return {};
-  return finish(Deadline::after(kCloseTime));
-}
-
-Status EndPoint::finish(Deadline deadline) {
-  if (served_by_this_thread()) return {};
-  {
-    std::unique_lock lock(mutex_);
-    if (!served_.wait_until(lock, deadline.time_point(), [&] { return !finishing_; })) {
-      lock.unlock();
-      return make_error(Errc::kTimeout, "another thread is still closing the endpoint to " + peer());
-    }
-    finishing_ = true;
-  }
-  const Status finished = finish_alone(deadline);
-  const std::lock_guard lock(mutex_);
-  finishing_ = false;
-  served_.notify_all();
-  return finished;
-}
-
-/// By one thread at a time.
-Status EndPoint::finish_alone(Deadline deadline) {
-  {
-    std::unique_lock lock(mutex_);
-    if (!served_.wait_until(lock, deadline.time_point(), [&] { return servers_.empty(); })) {
-      lock.unlock();
-      return make_error(Errc::kTimeout,
-                        "a hook of the endpoint to " + peer() +
-                            ", or of another one on its thread, has not returned yet: its buffers may be "
-                            "in use; close it again later");
-    }
-  }
-  if (drained_) return {};
-  if (Status drained_all = drain(Deadline::after(kDrainTime)); !drained_all) return drained_all;
-  drained_ = true;
-  move_to(State::kClosed, {});
-  return {};
-}
-
-/// What no thread of the session does.
-Status EndPoint::drain(Deadline deadline) {
-  for (const auto& line : lines()) {
-    if (line->served) continue;
-    if (Status begun = begin_drain(*line->group); !begun) return begun;
-  }
-  for (const auto& line : lines()) {
-    if (line->served) continue;
-    if (Status done = drain_group(*line->group, deadline); !done) return done;
-  }
-  return {};
-}
-
-Status EndPoint::drain_group(CompletionGroup& group, Deadline deadline) {
-  while (!drained(group)) {
-    std::array<Completion, 16> dropped;
-    const Polled polled = group.poll(dropped);
-    if (!polled) return make_error(polled.outcome().code(), "cannot drain: the completion queue has failed");
-    (void)ReceivePool::give_back_unkept({polled.begin(), polled.end()});
-    if (!polled.empty()) continue;
-    found_empty(group);
-    if (deadline.passed() && !drained(group)) {
-      return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
-    }
-    std::this_thread::yield();
-  }
-  return {};
-}
-
-// Serving -------------------------------------------------------------------------------------------------------------
-
-std::vector<std::shared_ptr<CompletionGroup>> EndPoint::served_groups() const {
-  if (!served_elsewhere()) return {};
-  std::vector<std::shared_ptr<CompletionGroup>> groups = {group_};
-  for (const auto& line : lines()) {
-    if (line->served && line->group != group_) groups.push_back(line->group);
-  }
-  return groups;
-}
-
-bool EndPoint::owns(const RDMAChannel* channel, const CompletionGroup& group) const noexcept {
-  return std::ranges::any_of(
-      lines(), [&](const auto& line) { return line->group.get() == &group && line->channel.get() == channel; });
-}
-
-bool EndPoint::served_by_this_thread() const {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::find(servers_, std::this_thread::get_id()) != servers_.end();
-}
-
-void EndPoint::begin_serving(std::thread::id server) {
-  const std::lock_guard lock(mutex_);
-  servers_.push_back(server);
-}
-
-std::size_t EndPoint::servers() const {
-  const std::lock_guard lock(mutex_);
-  return servers_.size();
-}
-
-void EndPoint::mark_announced() {
-  announced_.store(true, std::memory_order_release);
-  for (const auto& line : lines()) {
-    if (line->served && line->group != group_) line->group->notify();
-  }
-}
-
-Status EndPoint::begin_drain(const CompletionGroup& group) {
-  const std::lock_guard lock(error_mutex_);
-  for (const auto& line : lines()) {
-    if (line->group.get() != &group) continue;
-    if (Status begun = line->channel->begin_drain(); !begun) return begun;
-  }
-  return {};
-}
-
-bool EndPoint::drained(const CompletionGroup& group) const noexcept {
-  return std::ranges::all_of(lines(),
-                             [&](const auto& line) { return line->group.get() != &group || line->channel->drained(); });
-}
-
-void EndPoint::found_empty(const CompletionGroup& group) noexcept {
-  for (const auto& line : lines()) {
-    if (line->group.get() == &group) line->channel->found_empty();
-  }
-}
-
-void EndPoint::end_serving(const CompletionGroup& group, std::thread::id server) {
-  for (const auto& line : lines()) {
-    if (line->group.get() == &group) line->group->poller().detach(*line->channel);
-  }
-  const std::lock_guard lock(mutex_);
-  servers_.erase(std::ranges::find(servers_, server));
-  served_.notify_all();
-}
-
-void EndPoint::detach() {
-  for (const auto& line : lines()) line->group->poller().detach(*line->channel);
+Status EndPoint::close() const {
+  return object().close();
 }
 
 }  // namespace rdmacomm

@@ -1,16 +1,18 @@
-#include "rdmacomm/endpoint/endpoint_card.h"
+#include "endpoint/endpoint_card.h"
 
 #include <algorithm>
 #include <set>
 
-#include "rdmacomm/base/wire.h"
-#include "rdmacomm/connector/handshake.h"
+#include "base/wire.h"
+#include "connector/handshake.h"
+#include "endpoint/check_name.h"
+#include "rdmacomm/qp_address.h"
 
 namespace rdmacomm {
 namespace {
 
 constexpr std::size_t kNameWire = 2 + HcaConfig::kMaxNameBytes;
-constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire + verbs::QpAddress::kWireBytes) + 4 +
+constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire + QpAddress::kWireBytes) + 4 +
                                   EndPointCard::kMaxGids * OfferedGid::kWireBytes +  //
                                   2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
                                   4 + HcaConfig::kMaxPrivateDataBytes;
@@ -29,8 +31,8 @@ class CardReader {
   explicit CardReader(std::span<const std::byte> payload) : reader_(payload) {}
 
   Status read_into(EndPointCard& card) {
-    Status status = read_list<EndPointCard::Channel, verbs::QpAddress>("channel", HcaConfig::kMaxChannels,
-                                                                       card.channels, &EndPointCard::Channel::address);
+    Status status = read_list<EndPointCard::Channel, QpAddress>("channel", HcaConfig::kMaxChannels, card.channels,
+                                                                &EndPointCard::Channel::address);
     if (status) status = read_more(card);
     if (status) status = read_gids(card);
     if (!status) return status;
@@ -52,7 +54,7 @@ class CardReader {
       entry.name = reader_.get_text();
       if (!check_name(what, entry.name)) return bad_card(std::string("with a ") + what + " of no proper name");
       if (!names.insert(entry.name).second) return bad_card(std::string("with two ") + what + "s '" + entry.name + "'");
-      auto decoded = Value::decode(reader_);
+      auto decoded = Value::decode(reader_.take(Value::kWireBytes));
       if (!decoded) return bad_card("where, in " + (what + (" '" + entry.name)) + "', " + decoded.error().context);
       entry.*value = *decoded;
       list.push_back(std::move(entry));
@@ -129,7 +131,7 @@ std::vector<std::byte> EndPointCard::encode() const {
   writer.put(static_cast<std::uint16_t>(channels.size()));
   for (const Channel& each : channels) {
     writer.put_text(each.name);
-    each.address.encode(writer);
+    writer.put_bytes(each.address.encode());
   }
   writer.put(static_cast<std::uint16_t>(more.size()));
   for (const std::string& each : more) writer.put_text(each);
@@ -139,7 +141,7 @@ std::vector<std::byte> EndPointCard::encode() const {
   writer.put(static_cast<std::uint16_t>(regions.size()));
   for (const PublishedRegion& each : regions) {
     writer.put_text(each.name);
-    each.region.encode(writer);
+    writer.put_bytes(each.region.encode());
   }
   writer.put(static_cast<std::uint32_t>(private_data.size()));
   writer.put_bytes(private_data);

@@ -1,14 +1,16 @@
-// EndPoint: channels that are opened when others are connected already.
+// EndPointCore: channels that are opened when others are connected already.
 #include <algorithm>
 
+#include "device/addressing.h"
+#include "device/device_core.h"
 #include "endpoint/channel_talk.h"
-#include "rdmacomm/endpoint/endpoint.h"
+#include "endpoint/endpoint_core.h"
 
 namespace rdmacomm {
 
 using Step = ChannelMessage::Step;
 
-Status EndPoint::check_more(const ChannelConfig& config) {
+Status EndPointCore::check_more(const ChannelConfig& config) {
   HcaConfig one = config_;
   one.channels = {config};
   if (!config.pooled_receives) one.receive_pool_key.clear();
@@ -28,18 +30,18 @@ Status EndPoint::check_more(const ChannelConfig& config) {
         Errc::kInvalidArgument,
         "a channel '" + config.name + "' exists already, or could not be opened before; choose another name");
   }
-  const auto first = std::ranges::count(config_.channels, nullptr, &ChannelConfig::device);
+  const auto first = std::ranges::count(config_.channels, RDMADevice(), &ChannelConfig::device);
   if (static_cast<std::size_t>(first) + names_tried_.size() <= HcaConfig::kMaxChannels) return {};
   return make_error(Errc::kInvalidArgument, "channel '" + config.name + "' is one too many: an endpoint has at most " +
                                                 std::to_string(HcaConfig::kMaxChannels));
 }
 
-Result<RDMAChannel*> EndPoint::open_channel(const ChannelConfig& config, Deadline deadline) {
+Result<ChannelCore*> EndPointCore::open_channel(const ChannelConfig& config, Deadline deadline) {
   if (!alive()) return why_over().error();
   return open_one(config, deadline);
 }
 
-Status EndPoint::open_more(Deadline deadline) {
+Status EndPointCore::open_more(Deadline deadline) {
   for (const ChannelConfig& each : config_.channels) {
     if (!each.device) continue;
     const auto opened = open_one(each, deadline);
@@ -48,7 +50,7 @@ Status EndPoint::open_more(Deadline deadline) {
   return {};
 }
 
-Result<RDMAChannel*> EndPoint::open_one(const ChannelConfig& config, Deadline deadline) {
+Result<ChannelCore*> EndPointCore::open_one(const ChannelConfig& config, Deadline deadline) {
   const auto about = [&](const Error& why) {
     return make_error(why.code, "channel '" + config.name + "': " + why.context);
   };
@@ -73,9 +75,9 @@ Result<RDMAChannel*> EndPoint::open_one(const ChannelConfig& config, Deadline de
 }
 
 /// The channel with a queue pair in INIT, in the list, and served, where it shall be: before the first completion.
-Result<EndPoint::Line*> EndPoint::begin_line(const ChannelConfig& config) {
+Result<EndPointCore::Line*> EndPointCore::begin_line(const ChannelConfig& config) {
   ChannelConfig fitted = config;
-  const std::shared_ptr<RDMADevice>& device = config.device ? config.device : device_;
+  const std::shared_ptr<DeviceCore>& device = config.device ? config.device.core() : device_;
   fitted.adapter = config.adapter.fitted(device->limits());
   std::vector<GidEntry> gids = gids_;
   if (config.device) {
@@ -92,7 +94,7 @@ Result<EndPoint::Line*> EndPoint::begin_line(const ChannelConfig& config) {
   return &added;
 }
 
-EndPointCard EndPoint::card_of(const Line& line) {
+EndPointCard EndPointCore::card_of(const Line& line) {
   EndPointCard card;
   for (const GidEntry& each : line.gids) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
   card.channels.push_back({line.channel->name(), line.channel->adapter().address()});
@@ -100,17 +102,17 @@ EndPointCard EndPoint::card_of(const Line& line) {
 }
 
 /// Uses the GIDs that go together, and connects. Returns which of the peer's was chosen, where this side chooses.
-Result<std::optional<std::size_t>> EndPoint::connect_line(Line& line, EndPointCard theirs) {
+Result<std::optional<std::size_t>> EndPointCore::connect_line(Line& line, EndPointCard theirs) {
   auto agreed = agree_on_gids(line.gids, line.device->transport(), theirs);
   if (!agreed) return agreed.error();
-  RDMAAdapter& adapter = line.channel->adapter();
+  AdapterCore& adapter = line.channel->adapter();
   Status status = adapter.use_gid(agreed->ours);
   if (status) status = adapter.connect(theirs.channel(line.channel->name())->address);
   if (!status) return status.error();
   return agreed->theirs;
 }
 
-Status EndPoint::offer_channel(Line& line, ChannelTalk& talk) {
+Status EndPointCore::offer_channel(Line& line, ChannelTalk& talk) {
   if (Status sent = talk.send(Step::kOffer, card_of(line)); !sent) return sent;
   auto answer = talk.receive(Step::kAnswer);
   if (!answer) return answer.status();
@@ -119,7 +121,7 @@ Status EndPoint::offer_channel(Line& line, ChannelTalk& talk) {
   return talk.send(Step::kReady);
 }
 
-Status EndPoint::answer_channel(Line& line, ChannelTalk& talk) {
+Status EndPointCore::answer_channel(Line& line, ChannelTalk& talk) {
   auto offer = talk.receive(Step::kOffer);
   if (!offer) return offer.status();
   const auto chosen = connect_line(line, std::move(*offer));

@@ -1,6 +1,6 @@
-// EndPoint's completions: the hot half. No allocation, log, string or system call but where it sleeps or fails.
+// EndPointCore's completions: the hot half. No allocation, log, string or system call but where it sleeps or fails.
 #include "base/hot_inline.h"
-#include "rdmacomm/endpoint/endpoint.h"
+#include "endpoint/endpoint_core.h"
 
 namespace rdmacomm {
 namespace {
@@ -10,27 +10,27 @@ constexpr unsigned kPollsPerClock = 32;
 
 }  // namespace
 
-Polled EndPoint::poll(std::span<Completion> out) noexcept {
+Polled EndPointCore::poll(std::span<Completion> out) noexcept {
   if (served_elsewhere()) [[unlikely]]
     return {out.data(), 0, Errc::kWrongState};
   return group_->poll(out);
 }
 
-[[gnu::cold]] Error EndPoint::not_waitable() const {
+[[gnu::cold]] Error EndPointCore::not_waitable() const {
   return make_error(Errc::kWrongState, "a thread of the session polls this endpoint and calls the hooks");
 }
 
-[[gnu::cold]] Error EndPoint::waited_in_vain() const {
+[[gnu::cold]] Error EndPointCore::waited_in_vain() const {
   return make_error(Errc::kTimeout, "no completion in time on the endpoint to " + peer());
 }
 
-[[gnu::cold]] Error EndPoint::queue_failed(Outcome failed) const {
+[[gnu::cold]] Error EndPointCore::queue_failed(Outcome failed) const {
   return make_error(failed.code(), "the completion queue of the endpoint to " + peer() + " has failed");
 }
 
 // Part of both callers: between the end of a poll and who waits there is nothing but the way back.
-RDMACOMM_HOT_INLINE Result<std::span<Completion>> EndPoint::wait_on(CompletionGroup& group, std::span<Completion> out,
-                                                                    Deadline deadline) {
+RDMACOMM_HOT_INLINE Result<std::span<Completion>> EndPointCore::wait_on(CompletionGroup& group,
+                                                                        std::span<Completion> out, Deadline deadline) {
   for (unsigned polls = 1;; ++polls) {
     // Asked before polling: what the peer did before it went is then in the queue already.
     const bool over = !alive();
@@ -43,13 +43,13 @@ RDMACOMM_HOT_INLINE Result<std::span<Completion>> EndPoint::wait_on(CompletionGr
   }
 }
 
-Result<std::span<Completion>> EndPoint::wait(std::span<Completion> out, Deadline deadline) {
+Result<std::span<Completion>> EndPointCore::wait(std::span<Completion> out, Deadline deadline) {
   if (served_elsewhere()) [[unlikely]]
     return not_waitable();
   return wait_on(*group_, out, deadline);
 }
 
-Result<std::span<Completion>> EndPoint::wait(RDMAChannel& channel, std::span<Completion> out, Deadline deadline) {
+Result<std::span<Completion>> EndPointCore::wait(ChannelCore& channel, std::span<Completion> out, Deadline deadline) {
   const Line* line = line_of(channel);
   if (line != nullptr && line->group != group_ && !line->served) return wait_on(*line->group, out, deadline);
   return make_error(Errc::kWrongState, "channel '" + channel.name() +
@@ -57,21 +57,21 @@ Result<std::span<Completion>> EndPoint::wait(RDMAChannel& channel, std::span<Com
                                            "own_completion_queue, or wait without naming it");
 }
 
-Result<Completion> EndPoint::next(Deadline deadline) {
+Result<Completion> EndPointCore::next(Deadline deadline) {
   Completion one;
   const auto waited = wait({&one, 1}, deadline);
   if (!waited) return waited.error();
   return one;
 }
 
-Result<Completion> EndPoint::next(RDMAChannel& channel, Deadline deadline) {
+Result<Completion> EndPointCore::next(ChannelCore& channel, Deadline deadline) {
   Completion one;
   const auto waited = wait(channel, {&one, 1}, deadline);
   if (!waited) return waited.error();
   return one;
 }
 
-WaitCounts EndPoint::wait_counts() const noexcept {
+WaitCounts EndPointCore::wait_counts() const noexcept {
   WaitCounts all = group_->waiter().counts();
   for (const auto& line : lines()) {
     if (line->group != group_) all += line->group->waiter().counts();
@@ -79,12 +79,12 @@ WaitCounts EndPoint::wait_counts() const noexcept {
   return all;
 }
 
-WaitCounts EndPoint::wait_counts(const RDMAChannel& channel) const noexcept {
+WaitCounts EndPointCore::wait_counts(const ChannelCore& channel) const noexcept {
   const Line* line = line_of(channel);
   return line == nullptr ? WaitCounts() : line->group->waiter().counts();
 }
 
-Result<std::span<Completion>> EndPoint::poll_before_sleep(std::span<Completion> out) {
+Result<std::span<Completion>> EndPointCore::poll_before_sleep(std::span<Completion> out) {
   if (served_elsewhere()) [[unlikely]]
     return not_waitable();
   if (fd() < 0) {
@@ -100,6 +100,32 @@ Result<std::span<Completion>> EndPoint::poll_before_sleep(std::span<Completion> 
   }
   if (!polled && polled.empty()) return queue_failed(polled.outcome());
   return std::span(polled.begin(), polled.size());
+}
+
+// What users see ------------------------------------------------------------------------------------------------------
+
+Polled EndPoint::poll(std::span<Completion> out) const noexcept {
+  return object().poll(out);
+}
+
+Result<std::span<Completion>> EndPoint::wait(std::span<Completion> out, Deadline deadline) const {
+  return object().wait(out, deadline);
+}
+
+Result<Completion> EndPoint::next(Deadline deadline) const {
+  return object().next(deadline);
+}
+
+Result<std::span<Completion>> EndPoint::wait(RDMAChannel& channel, std::span<Completion> out, Deadline deadline) const {
+  return object().wait(core_of(channel), out, deadline);
+}
+
+Result<Completion> EndPoint::next(RDMAChannel& channel, Deadline deadline) const {
+  return object().next(core_of(channel), deadline);
+}
+
+Result<std::span<Completion>> EndPoint::poll_before_sleep(std::span<Completion> out) const {
+  return object().poll_before_sleep(out);
 }
 
 }  // namespace rdmacomm

@@ -3,7 +3,8 @@
 
 namespace rdmacomm {
 
-/// While one lives, its thread is in a hook: of whichever session, so that no hook ever waits for another hook's end. Nests.
+/// While one lives, its thread is in a hook: of whichever session, so that no hook ever waits for another hook's end.
+/// Nests.
 class HookScope {
  public:
   HookScope() noexcept { ++depth_; }

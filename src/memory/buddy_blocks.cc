@@ -1,6 +1,6 @@
 #include "memory/buddy_blocks.h"
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

@@ -1,4 +1,4 @@
-#include "rdmacomm/memory/buffer_pool.h"
+#include "rdmacomm/buffer_pool.h"
 
 #include <algorithm>
 #include <bit>
@@ -68,48 +68,48 @@ void BufferLease::give_back() noexcept {
 
 // The pool ------------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<BufferPool>> BufferPool::create(std::shared_ptr<RDMADevice> device,
-                                                       const BufferPoolOptions& options) {
+namespace {
+
+Result<BufferPool> make_pool(const RDMADevice& device, const ProtectionDomain& domain,
+                             const BufferPoolOptions& options) {
   if (Status valid = options.validate(); !valid) return valid.error();
-  auto core = BufferPoolCore::create(std::move(device), nullptr, options);
+  if (!device) return make_error(Errc::kInvalidArgument, "a buffer pool needs a device that is open");
+  auto core = BufferPoolCore::create(device, domain, options);
   if (!core) return core.error();
-  return std::unique_ptr<BufferPool>(new BufferPool(std::move(*core)));
+  // It deletes itself, with the last lease.
+  return BufferPool(std::shared_ptr<BufferPoolCore>(core->release(), [](BufferPoolCore* pool) { pool->leave(); }));
 }
 
-Result<std::unique_ptr<BufferPool>> BufferPool::create(std::shared_ptr<ProtectionDomain> domain,
-                                                       const BufferPoolOptions& options) {
-  if (Status valid = options.validate(); !valid) return valid.error();
-  auto core = BufferPoolCore::create(domain->device(), domain, options);
-  if (!core) return core.error();
-  return std::unique_ptr<BufferPool>(new BufferPool(std::move(*core)));
-}
+}  // namespace
 
-BufferPool::BufferPool(std::unique_ptr<BufferPoolCore> core) : core_(core.release()) {}
-BufferPool::~BufferPool() {
-  core_->leave();
+Result<BufferPool> BufferPool::create(const RDMADevice& device, const BufferPoolOptions& options) {
+  return make_pool(device, {}, options);
 }
-const BufferPoolOptions& BufferPool::options() const noexcept {
-  return core_->options();
+Result<BufferPool> BufferPool::create(const ProtectionDomain& domain, const BufferPoolOptions& options) {
+  return make_pool(domain ? domain.device() : RDMADevice(), domain, options);
 }
-RDMADevice& BufferPool::device() const noexcept {
-  return core_->device();
+const BufferPoolOptions& BufferPool::options() const {
+  return object().options();
 }
-ibv_pd* BufferPool::pd() const noexcept {
-  return core_->pd();
+RDMADevice BufferPool::device() const {
+  return object().device();
 }
-Result<BufferLease> BufferPool::take(std::size_t bytes) noexcept {
-  return core_->take(bytes);
+ProtectionDomain BufferPool::domain() const {
+  return object().domain();
 }
-BufferPoolCounts BufferPool::counts() const noexcept {
-  return core_->counts();
+Result<BufferLease> BufferPool::take(std::size_t bytes) const {
+  return object().take(bytes);
+}
+BufferPoolCounts BufferPool::counts() const {
+  return object().counts();
 }
 
 // What both share -----------------------------------------------------------------------------------------------------
 
-BufferPoolCore::BufferPoolCore(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain,
+BufferPoolCore::BufferPoolCore(const RDMADevice& device, const ProtectionDomain& domain,
                                const BufferPoolOptions& options)
-    : device_(std::move(device)),
-      domain_(std::move(domain)),
+    : device_(device),
+      domain_(domain),
       options_(options),
       unit_shift_(log2_of(options.smallest_block)),
       top_order_(log2_of(options.largest_block) - unit_shift_),
@@ -120,10 +120,9 @@ BufferPoolCore::BufferPoolCore(std::shared_ptr<RDMADevice> device, std::shared_p
   }
 }
 
-Result<std::unique_ptr<BufferPoolCore>> BufferPoolCore::create(std::shared_ptr<RDMADevice> device,
-                                                               std::shared_ptr<ProtectionDomain> domain,
+Result<std::unique_ptr<BufferPoolCore>> BufferPoolCore::create(const RDMADevice& device, const ProtectionDomain& domain,
                                                                const BufferPoolOptions& options) {
-  std::unique_ptr<BufferPoolCore> core(new BufferPoolCore(std::move(device), std::move(domain), options));
+  std::unique_ptr<BufferPoolCore> core(new BufferPoolCore(device, domain, options));
   if (Status made = core->register_slabs(); !made) return made.error();
   return core;
 }
@@ -131,7 +130,7 @@ Result<std::unique_ptr<BufferPoolCore>> BufferPoolCore::create(std::shared_ptr<R
 /// In as few registrations as the device's largest allows; a block is never in two.
 Status BufferPoolCore::register_slabs() {
   const std::size_t block = options_.largest_block;
-  const std::size_t most = std::max<std::size_t>(1, device_->limits().max_region_bytes / block);
+  const std::size_t most = std::max<std::size_t>(1, device_.limits().max_region_bytes / block);
   const std::size_t all = options_.total_bytes / block;
   slab_units_ = std::min(most, all) * block >> unit_shift_;
   for (std::size_t done = 0; done < all; done += most) {
@@ -140,9 +139,11 @@ Status BufferPoolCore::register_slabs() {
                                 .block_count = std::min(most, all - done),
                                 .remote_access = options_.remote_access,
                                 .huge_pages = options_.huge_pages};
-    auto slab = domain_ ? RDMABuffer::allocate(domain_, of_slab) : RDMABuffer::allocate(*device_, of_slab);
+    auto slab = domain_ ? RDMABuffer::allocate(domain_, of_slab) : RDMABuffer::allocate(device_, of_slab);
     if (!slab) return slab.status();
-    slabs_.push_back(std::move(*slab));
+    const std::uint32_t lkey = slab->lkey();
+    const std::uint32_t rkey = slab->remote_region().rkey;
+    slabs_.push_back({.memory = std::move(*slab), .lkey = lkey, .rkey = rkey});
   }
   return {};
 }
@@ -176,12 +177,12 @@ Result<BufferLease> BufferPoolCore::take(std::size_t bytes) noexcept {
   }
   if (unit == BuddyBlocks::kNone) unit = take_shared(order, cache);
   if (unit == BuddyBlocks::kNone) return Error{Errc::kPoolExhausted, {}};
-  RDMABuffer& slab = *slabs_[unit / slab_units_];
-  std::byte* const at = slab.data() + (static_cast<std::size_t>(unit % slab_units_) << unit_shift_);
+  const Slab& slab = slabs_[unit / slab_units_];
+  std::byte* const at = slab.memory.data() + (static_cast<std::size_t>(unit % slab_units_) << unit_shift_);
   BufferLease lease;
   lease.core_ = this;
-  lease.slice_ = {{reinterpret_cast<std::uintptr_t>(at), static_cast<std::uint32_t>(bytes), slab.lkey()}};
-  lease.rkey_ = slab.remote_region().rkey;
+  lease.slice_ = {reinterpret_cast<std::uintptr_t>(at), static_cast<std::uint32_t>(bytes), slab.lkey};
+  lease.rkey_ = slab.rkey;
   lease.unit_ = unit;
   lease.order_ = order;
   return lease;

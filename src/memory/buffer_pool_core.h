@@ -8,28 +8,28 @@
 #include <memory>
 #include <vector>
 
+#include "base/spin_lock.h"
+#include "device/device_core.h"
+#include "device/protection_domain_core.h"
 #include "memory/buddy_blocks.h"
-#include "rdmacomm/base/spin_lock.h"
-#include "rdmacomm/device/protection_domain.h"
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/memory/buffer_pool.h"
+#include "rdmacomm/buffer_pool.h"
 
 namespace rdmacomm {
 
 /// Lives until the pool and all leases are gone, then deletes itself.
 ///
-/// Free blocks are in `blocks_` or in the caches. There are more caches than cores as a rule, and each thread has one of
-/// them, which is its own as long as there are no more threads than caches: its lock is then never waited for. That it
-/// has a lock is what lets others take blocks out of it when `blocks_` has none.
+/// Free blocks are in `blocks_` or in the caches. There are more caches than cores as a rule, and each thread has one
+/// of them, which is its own as long as there are no more threads than caches: its lock is then never waited for. That
+/// it has a lock is what lets others take blocks out of it when `blocks_` has none.
 class BufferPoolCore {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<BufferPoolCore>> create(std::shared_ptr<RDMADevice> device,
-                                                                      std::shared_ptr<ProtectionDomain> domain,
+  [[nodiscard]] static Result<std::unique_ptr<BufferPoolCore>> create(const RDMADevice& device,
+                                                                      const ProtectionDomain& domain,
                                                                       const BufferPoolOptions& options);
 
   [[nodiscard]] const BufferPoolOptions& options() const noexcept { return options_; }
-  [[nodiscard]] RDMADevice& device() const noexcept { return *device_; }
-  [[nodiscard]] ibv_pd* pd() const noexcept { return slabs_.front()->pd(); }
+  [[nodiscard]] const RDMADevice& device() const noexcept { return device_; }
+  [[nodiscard]] const ProtectionDomain& domain() const noexcept { return domain_; }
   [[nodiscard]] Result<BufferLease> take(std::size_t bytes) noexcept;
   void give_back(std::uint32_t unit, std::uint32_t order) noexcept;
   [[nodiscard]] BufferPoolCounts counts() noexcept;
@@ -64,8 +64,14 @@ class BufferPoolCore {
     }
   };
 
-  BufferPoolCore(std::shared_ptr<RDMADevice> device, std::shared_ptr<ProtectionDomain> domain,
-                 const BufferPoolOptions& options);
+  /// One registration.
+  struct Slab {
+    RDMABuffer memory;
+    std::uint32_t lkey = 0;
+    std::uint32_t rkey = 0;
+  };
+
+  BufferPoolCore(const RDMADevice& device, const ProtectionDomain& domain, const BufferPoolOptions& options);
   [[nodiscard]] Status register_slabs();
   [[nodiscard]] Cache& mine() noexcept;
   [[nodiscard]] std::uint32_t order_for(std::size_t bytes) const noexcept;
@@ -75,13 +81,13 @@ class BufferPoolCore {
   void reclaim() noexcept;
   void drop_references(std::int64_t count) noexcept;
 
-  const std::shared_ptr<RDMADevice> device_;
-  const std::shared_ptr<ProtectionDomain> domain_;  // nullptr: the device's own
+  const RDMADevice device_;
+  const ProtectionDomain domain_;  // empty: the device's own
   const BufferPoolOptions options_;
   const std::uint32_t unit_shift_;  // log2 of smallest_block
   const std::uint32_t top_order_;
   std::size_t slab_units_ = 0;  // of each slab but the last
-  std::vector<std::unique_ptr<RDMABuffer>> slabs_;
+  std::vector<Slab> slabs_;
   std::array<Cache, kCaches> caches_;
 
   SpinLock lock_;  // guards what follows; the lock of a cache may be taken under it, never the other way round

@@ -1,7 +1,10 @@
-#include "rdmacomm/memory/remote_region.h"
+#include "rdmacomm/remote_region.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
+
+#include "base/wire.h"
 
 namespace rdmacomm {
 
@@ -13,18 +16,24 @@ Result<RemoteRegion> RemoteRegion::slice(std::uint64_t offset, std::uint64_t len
   return RemoteRegion{address + offset, length_, rkey};
 }
 
-void RemoteRegion::encode(WireWriter& writer) const {
+std::array<std::byte, RemoteRegion::kWireBytes> RemoteRegion::encode() const {
+  WireWriter writer;
   writer.put(address);
   writer.put(length);
   writer.put(rkey);
+  std::array<std::byte, kWireBytes> bytes{};
+  std::ranges::copy(writer.bytes(), bytes.begin());
+  return bytes;
 }
 
-Result<RemoteRegion> RemoteRegion::decode(WireReader& reader) {
+Result<RemoteRegion> RemoteRegion::decode(std::span<const std::byte> bytes) {
+  WireReader reader(bytes);
   RemoteRegion region;
   region.address = reader.get<std::uint64_t>();
   region.length = reader.get<std::uint64_t>();
   region.rkey = reader.get<std::uint32_t>();
   if (!reader.ok()) return make_error(Errc::kBadMessage, "a remote region ends too early");
+  if (reader.remaining() > 0) return make_error(Errc::kBadMessage, "a remote region ends in something unknown");
   if (region.length > std::numeric_limits<std::uint64_t>::max() - region.address) {
     return make_error(Errc::kBadMessage, "a remote region leaves the address space: " + region.to_text());
   }

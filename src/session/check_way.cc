@@ -5,7 +5,8 @@
 namespace rdmacomm {
 namespace {
 
-constexpr const char* kByGid = ": rdma_cm goes by addresses; leave the GID to it, or connect by TCP (ConnectorKind::kTcp)";
+constexpr const char* kByGid =
+    ": rdma_cm goes by addresses; leave the GID to it, or connect by TCP (ConnectorKind::kTcp)";
 
 std::string text_of(const GidEntry* entry, int index) {
   return entry != nullptr ? entry->to_text() : "index " + std::to_string(index) + ", which is empty";
@@ -26,7 +27,7 @@ std::string other_gid(const DeviceOptions& asked, const std::vector<GidEntry>& g
 
 }  // namespace
 
-Status check_way(const RdmaWay& way, const RDMADevice& device, const std::string& connection) {
+Status check_way(const RdmaWay& way, const DeviceCore& device, const std::string& connection) {
   const auto refusal = [&connection](const std::string& chosen, const std::string& asked) {
     return make_error(Errc::kInvalidArgument, "rdma_cm connects " + connection + " by " + chosen + ", and " + asked);
   };
@@ -35,9 +36,9 @@ Status check_way(const RdmaWay& way, const RDMADevice& device, const std::string
                    "the session at this end uses " + device.name() + ": name the right one (DeviceOptions::name)");
   }
   if (way.port != device.port()) {
-    return refusal(
-        "port " + std::to_string(way.port) + " of " + way.device,
-        "the session at this end uses port " + std::to_string(device.port()) + ": name the right one (DeviceOptions::port)");
+    return refusal("port " + std::to_string(way.port) + " of " + way.device,
+                   "the session at this end uses port " + std::to_string(device.port()) +
+                       ": name the right one (DeviceOptions::port)");
   }
   if (!way.gid_index) return {};
   const std::vector<GidEntry> gids = device.gids();

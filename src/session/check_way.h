@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/connector.h"
-#include "rdmacomm/device/rdma_device.h"
+#include "connector/connector.h"
+#include "device/device_core.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
@@ -14,6 +14,6 @@ namespace rdmacomm {
 /// connection  "10.2.0.1:4711 with 10.2.0.2:2020", for the error
 /// Returns  kInvalidArgument: another device or port than that of `device`, whose queue pairs are to be connected; or
 ///          another GID than its options ask for. The context has what rdma_cm chose, and what was asked for
-[[nodiscard]] Status check_way(const RdmaWay& way, const RDMADevice& device, const std::string& connection);
+[[nodiscard]] Status check_way(const RdmaWay& way, const DeviceCore& device, const std::string& connection);
 
 }  // namespace rdmacomm

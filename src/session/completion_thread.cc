@@ -5,26 +5,13 @@
 
 #include "base/logging.h"
 #include "base/start_thread.h"
+#include "rdmacomm/channel.h"
 
 namespace rdmacomm {
 namespace {
 
 constexpr std::size_t kBusyFor = 256;  // completions
 constexpr std::size_t kBatch = 32;     // completions taken at a time
-
-void call_hook(SessionHooks& hooks, EndPoint& endpoint, const Completion& completion) {
-  if (!completion.ok()) return hooks.on_failed(endpoint, completion);
-  switch (completion.operation) {
-    case Operation::kSend: return hooks.on_send_done(endpoint, completion);
-    case Operation::kRecv: return hooks.on_recv_done(endpoint, completion);
-    case Operation::kWrite:
-    case Operation::kWriteImm: return hooks.on_write_done(endpoint, completion);
-    case Operation::kRead: return hooks.on_read_done(endpoint, completion);
-    case Operation::kFetchAdd:
-    case Operation::kCompareSwap: return hooks.on_atomic_done(endpoint, completion);
-    case Operation::kRecvWriteImm: return hooks.on_recv_write_imm_done(endpoint, completion);
-  }
-}
 
 }  // namespace
 
@@ -46,11 +33,11 @@ Status CompletionThread::start(const ThreadOptions& options, std::size_t index) 
   return pin_thread(thread_, cpu_.cpu());
 }
 
-void CompletionThread::add(std::shared_ptr<EndPoint> endpoint, const Session& session) {
+void CompletionThread::add(std::shared_ptr<EndPointCore> endpoint, const Session& session) {
   endpoint->begin_serving(thread_.get_id());
   {
     const std::lock_guard lock(mutex_);
-    newcomers_.push_back({.endpoint = std::move(endpoint), .session = session});
+    newcomers_.push_back({.endpoint = endpoint, .handle = endpoint, .session = session});
     changed_.notify_all();
   }
   group_->notify();
@@ -157,10 +144,10 @@ void CompletionThread::dispatch(std::span<const Completion> completions) {
         member->held.push_back(completion);  // no more than its queues are deep
         continue;
       }
-      call_hook(member->session.hooks, *member->endpoint, completion);
+      member->session.hooks.on_completion(member->handle, completion);
     }
     // Also what came too late for anybody to hear of it.
-    if (completion.channel->receive_pool() != nullptr) served[count++] = completion;
+    if (completion.channel->receive_pool()) served[count++] = completion;
   }
   give_back(std::span(served).first(count));
 }
@@ -179,10 +166,10 @@ void CompletionThread::announce(Member& member) {
   if (!member.leads && !member.endpoint->announced()) return;
   member.announced = true;
   if (member.leads) {
-    member.session.hooks.on_established(*member.endpoint);
+    member.session.hooks.on_established(member.handle);
     member.endpoint->mark_announced();
   }
-  for (const Completion& completion : member.held) call_hook(member.session.hooks, *member.endpoint, completion);
+  for (const Completion& completion : member.held) member.session.hooks.on_completion(member.handle, completion);
   give_back(member.held);
   member.held = {};
 }
@@ -211,7 +198,7 @@ bool CompletionThread::ready_to_end(const Member& member) const {
 
 void CompletionThread::begin_end(Member& member) {
   member.endpoint->stop();
-  drain(member, Deadline::after(EndPoint::kDrainTime));
+  drain(member, Deadline::after(EndPointCore::kDrainTime));
   const Status begun = member.endpoint->begin_drain(*group_);
   tending_ = true;  // nothing need come any more that would wake a sleeper
   if (begun) return;
@@ -220,15 +207,16 @@ void CompletionThread::begin_end(Member& member) {
 }
 
 void CompletionThread::end_member(Member& member) {
-  const std::shared_ptr<EndPoint> endpoint = std::move(member.endpoint);
+  const std::shared_ptr<EndPointCore> endpoint = std::move(member.endpoint);
   member.endpoint = nullptr;
+  member.handle = {};
   if (!endpoint->drained(*group_)) {
     RDMACOMM_LOG(ERROR) << "the device did not hand out all completions of the endpoint to " << endpoint->peer();
   }
   std::erase_if(by_channel_, [&](const auto& entry) { return entry.second == &member; });
   give_back(member.held);
   if (member.announced && member.leads) {
-    member.session.hooks.on_disconnected(*endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
+    member.session.hooks.on_disconnected(endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
   }
   endpoint->end_serving(*group_, std::this_thread::get_id());
   if (!member.leads) return endpoint->group()->notify();

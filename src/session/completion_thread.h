@@ -12,17 +12,19 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rdmacomm/endpoint/endpoint.h"
-#include "rdmacomm/session/session_hooks.h"
+#include "endpoint/endpoint_core.h"
+#include "rdmacomm/channel.h"
+#include "rdmacomm/session.h"
 #include "session/cpu_choice.h"
+#include "session/guarded_hooks.h"
 #include "session/session_threads.h"
 
 namespace rdmacomm {
 
 /// Serves endpoints on one CompletionGroup: on_established once an endpoint is, the completion hooks, then, when it has
 /// ended, its flushed completions and on_disconnected. Endpoints that are never established call no hook.
-/// Of an endpoint with several groups, the thread of EndPoint::group() leads: the others call hooks when its on_established
-/// has returned, and have called their last before its on_disconnected.
+/// Of an endpoint with several groups, the thread of EndPointCore::group() leads: the others call hooks when its
+/// on_established has returned, and have called their last before its on_disconnected.
 /// Threads: all functions from any, but the destructor.
 class CompletionThread {
  public:
@@ -30,13 +32,13 @@ class CompletionThread {
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void endpoint_ended(EndPoint& endpoint) = 0;
+    virtual void endpoint_ended(EndPointCore& endpoint) = 0;
     virtual void completion_thread_ended() = 0;
   };
 
   /// The session of an endpoint: they may differ.
   struct Session {
-    SessionHooks& hooks;
+    GuardedHooks& hooks;
     Owner& owner;
   };
 
@@ -49,8 +51,9 @@ class CompletionThread {
   /// index  of this thread among those of these options: a number for its name, and which of the CPUs is its
   /// Returns  as start_thread and pin_thread; no use can be made of it then
   [[nodiscard]] Status start(const ThreadOptions& options, std::size_t index);
-  /// Serves `endpoint`, one of whose groups is this one, with queue pairs that are not connected yet, until it has ended.
-  void add(std::shared_ptr<EndPoint> endpoint, const Session& session);
+  /// Serves `endpoint`, one of whose groups is this one, with queue pairs that are not connected yet, until it has
+  /// ended.
+  void add(std::shared_ptr<EndPointCore> endpoint, const Session& session);
   /// Nothing more will be added: the thread ends when all its endpoints have.
   void finish();
   /// finish(), and its endpoints are stopped, whosesoever they are.
@@ -61,7 +64,8 @@ class CompletionThread {
 
  private:
   struct Member {
-    std::shared_ptr<EndPoint> endpoint;
+    std::shared_ptr<EndPointCore> endpoint;
+    EndPoint handle;  ///< the same, as hooks are given it
     Session session;
     bool leads = true;                      ///< this thread's group is the endpoint's: it tells of beginning and end
     bool announced = false;                 ///< on_established was called

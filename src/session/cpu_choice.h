@@ -10,8 +10,9 @@
 
 namespace rdmacomm {
 
-/// One of several CPUs, from when it is chosen until this goes: of them the one that the fewest others have, and of those the first
-/// one. All choices of the process count: of what use is a CPU for each of two sessions' threads, if it is the same one?
+/// One of several CPUs, from when it is chosen until this goes: of them the one that the fewest others have, and of
+/// those the first one. All choices of the process count: of what use is a CPU for each of two sessions' threads, if it
+/// is the same one?
 /// Threads: any may make one and drop it.
 class CpuChoice {
  public:

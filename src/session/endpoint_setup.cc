@@ -6,6 +6,7 @@
 
 #include "base/logging.h"
 #include "base/out_of_memory.h"
+#include "channel/receive_pool_core.h"
 #include "session/check_way.h"
 
 namespace rdmacomm {
@@ -30,11 +31,15 @@ Result<EndPointCard> receive_card(Connector& connector, MessageType type, Deadli
   return card;
 }
 
-Status check_way(const Connector& connector, const RDMADevice& device) {
+Status check_way(const Connector& connector, const DeviceCore& device) {
   const auto way = connector.rdma_way();
   if (!way) return way.status();
   if (!*way) return {};
   return check_way(**way, device, connector.local_address() + " with " + connector.peer_address());
+}
+
+PeerInfo info_of(const Connector& connector, const Hello& hello) {
+  return {.address = connector.peer_address(), .node = hello.node, .pid = hello.pid, .instance = hello.instance};
 }
 
 /// Threads and descriptors come back when others end, so a client may try again.
@@ -48,8 +53,8 @@ Error for_client(const Error& why) {
 }  // namespace
 
 /// The peer hears the reason while the socket is still open: before the endpoint, which ends it, is dropped.
-Result<std::shared_ptr<EndPoint>> EndPointSetup::outcome(const Status& status, Connector& connector, const Made& made,
-                                                         bool is_server) const {
+Result<std::shared_ptr<EndPointCore>> EndPointSetup::outcome(const Status& status, Connector& connector,
+                                                             const Made& made, bool is_server) const {
   if (status) return made.endpoint;
   // Why the peer gave up says more than what that looks like from here.
   const bool gone = connector.check_peer() != PeerState::kOpen;
@@ -57,36 +62,37 @@ Result<std::shared_ptr<EndPoint>> EndPointSetup::outcome(const Status& status, C
   const bool ended_there = gone && (code == Errc::kPeerRefused || code == Errc::kServerBusy);
   const Error why = ended_there ? connector.status().error() : status.error();
   connector.refuse(is_server ? for_client(why) : why);
-  if (made.endpoint) end_unestablished(hooks, *made.endpoint, made.hook_knows, why);
+  if (made.endpoint) end_unestablished(hooks, made.endpoint, made.hook_knows, why);
   return why;
 }
 
-void end_unestablished(SessionHooks& hooks, EndPoint& endpoint, bool hook_knows, const Error& why) {
-  endpoint.stop();
+void end_unestablished(GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
+                       const Error& why) {
+  endpoint->stop();
   // What post_connecting() has posted is not in use any more when the failure is reported.
-  const Status finished = endpoint.finish(Deadline::after(EndPoint::kCloseTime));
-  if (!finished) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << endpoint.peer() << ": " << finished.message();
+  const Status finished = endpoint->finish(Deadline::after(EndPointCore::kCloseTime));
+  if (!finished) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << endpoint->peer() << ": " << finished.message();
   if (hook_knows) hooks.on_ended(endpoint, why);
 }
 
-Result<std::shared_ptr<EndPoint>> EndPointSetup::as_client(const std::shared_ptr<Connector>& connector) const {
+Result<std::shared_ptr<EndPointCore>> EndPointSetup::as_client(const std::shared_ptr<Connector>& connector) const {
   Made made;
   const Status done = or_out_of_memory([&] { return client_steps(connector, made); });
   return outcome(done, *connector, made, false);
 }
 
-Result<std::shared_ptr<EndPoint>> EndPointSetup::as_server(const std::shared_ptr<Connector>& connector) const {
+Result<std::shared_ptr<EndPointCore>> EndPointSetup::as_server(const std::shared_ptr<Connector>& connector) const {
   Made made;
   const Status done = or_out_of_memory([&] { return server_steps(connector, made); });
   return outcome(done, *connector, made, true);
 }
 
 Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
-  std::shared_ptr<EndPoint>& endpoint = made.endpoint;
+  std::shared_ptr<EndPointCore>& endpoint = made.endpoint;
   expect_offer(*connector);
   auto peer = connector->exchange_hello(hello, deadline());
   if (!peer) return peer.status();
-  const PeerInfo info{.address = connector->peer_address(), .hello = *peer};
+  const PeerInfo info = info_of(*connector, *peer);
   Status status = check_way(*connector, *device);
   if (status) status = admit();
   if (status) status = make_endpoint(connector, info, endpoint);
@@ -103,7 +109,7 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, 
 }
 
 Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
-  std::shared_ptr<EndPoint>& endpoint = made.endpoint;
+  std::shared_ptr<EndPointCore>& endpoint = made.endpoint;
   const Deadline offer_by = deadline();
   expect_offer(*connector);
   auto peer = connector->answer_hello(hello, offer_by);
@@ -111,8 +117,8 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, 
   if (Status way = check_way(*connector, *device); !way) return way;
   auto offer = receive_card(*connector, MessageType::kOffer, offer_by);
   if (!offer) return offer.status();
-  const PeerInfo info{
-      .address = connector->peer_address(), .hello = *peer, .private_data = std::move(offer->private_data)};
+  PeerInfo info = info_of(*connector, *peer);
+  info.private_data = std::move(offer->private_data);
   offer->private_data = info.private_data;
   Status status = admit();
   if (status) status = make_endpoint(connector, info, endpoint);
@@ -126,7 +132,7 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, 
 }
 
 Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
-                                    std::shared_ptr<EndPoint>& endpoint) const {
+                                    std::shared_ptr<EndPointCore>& endpoint) const {
   HcaConfig config;
   if (Status status = hooks.lazy_config_hca(config, peer); !status) return status;
   if (Status status = config.validate(device->limits()); !status) return status;
@@ -137,28 +143,28 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
     if (!group) return group.status();
     shared = std::move(*group);
   }
-  std::shared_ptr<ReceivePool> receives;
+  std::shared_ptr<ReceivePoolCore> receives;
   if (!config.receive_pool_key.empty()) {
     auto pool = receive_pool(config);
     if (!pool) return pool.status();
     receives = std::move(*pool);
   }
-  auto made = EndPoint::create({.device = device,
-                                .connector = connector,
-                                .config = std::move(config),
-                                .shared_queue = std::move(shared),
-                                .receive_pool = std::move(receives),
-                                .serve = serve});
+  auto made = EndPointCore::create({.device = device,
+                                    .connector = connector,
+                                    .config = std::move(config),
+                                    .shared_queue = std::move(shared),
+                                    .receive_pool = std::move(receives),
+                                    .serve = serve});
   if (!made) return made.status();
   endpoint = std::move(*made);
   return enlist(endpoint);
 }
 
 Status EndPointSetup::meet(Made& made) const {
-  EndPoint& endpoint = *made.endpoint;
+  EndPointCore& endpoint = *made.endpoint;
   if (Status opened = endpoint.open_more(deadline()); !opened) return opened;
   made.hook_knows = true;
-  if (Status status = hooks.post_connecting(endpoint); !status) return status;
+  if (Status status = hooks.post_connecting(made.endpoint); !status) return status;
   return endpoint.sync_with_peer(kEstablishedTag, deadline());
 }
 

@@ -4,9 +4,12 @@
 #include <functional>
 #include <memory>
 
-#include "rdmacomm/connector/connector.h"
-#include "rdmacomm/endpoint/endpoint.h"
-#include "rdmacomm/session/session_hooks.h"
+#include "channel/receive_pool_core.h"
+#include "connector/connector.h"
+#include "device/device_core.h"
+#include "endpoint/endpoint_core.h"
+#include "rdmacomm/session.h"
+#include "session/guarded_hooks.h"
 
 namespace rdmacomm {
 
@@ -14,43 +17,44 @@ namespace rdmacomm {
 /// connect, post_connecting, barrier. Whoever fails tells the other side why. The endpoint is not marked as established
 /// yet. If it fails after post_connecting, on_ended was called when it returns.
 struct EndPointSetup {
-  SessionHooks& hooks;
+  GuardedHooks& hooks;
   const TcpOptions& tcp;
-  std::shared_ptr<RDMADevice> device;
+  std::shared_ptr<DeviceCore> device;
   const Hello& hello;
   /// Whether there is room for one more endpoint. Called once the peer has proved to be one.
   std::function<Status()> admit;
   /// The shared completion group that a fitted configuration asks for.
   std::function<Result<std::shared_ptr<CompletionGroup>>(const HcaConfig&)> shared_group;
   /// The pool that it asks for, where it does.
-  std::function<Result<std::shared_ptr<ReceivePool>>(const HcaConfig&)> receive_pool;
+  std::function<Result<std::shared_ptr<ReceivePoolCore>>(const HcaConfig&)> receive_pool;
   /// Starts a thread for a further completion group of an endpoint, at any time of its life.
   decltype(EndPointParts::serve) serve;
   /// Hands the endpoint, whose queue pairs are in INIT, to the thread that will serve it: it must be there before the
   /// first completion can be.
-  std::function<Status(const std::shared_ptr<EndPoint>&)> enlist;
+  std::function<Status(const std::shared_ptr<EndPointCore>&)> enlist;
 
-  [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_client(const std::shared_ptr<Connector>& connector) const;
-  [[nodiscard]] Result<std::shared_ptr<EndPoint>> as_server(const std::shared_ptr<Connector>& connector) const;
+  [[nodiscard]] Result<std::shared_ptr<EndPointCore>> as_client(const std::shared_ptr<Connector>& connector) const;
+  [[nodiscard]] Result<std::shared_ptr<EndPointCore>> as_server(const std::shared_ptr<Connector>& connector) const;
 
  private:
   /// An endpoint on its way.
   struct Made {
-    std::shared_ptr<EndPoint> endpoint = nullptr;
+    std::shared_ptr<EndPointCore> endpoint = nullptr;
     bool hook_knows = false;  ///< post_connecting was called
   };
   Status client_steps(const std::shared_ptr<Connector>& connector, Made& made) const;
   Status server_steps(const std::shared_ptr<Connector>& connector, Made& made) const;
-  [[nodiscard]] Result<std::shared_ptr<EndPoint>> outcome(const Status& status, Connector& connector, const Made& made,
-                                                          bool is_server) const;
+  [[nodiscard]] Result<std::shared_ptr<EndPointCore>> outcome(const Status& status, Connector& connector,
+                                                              const Made& made, bool is_server) const;
   Status make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
-                       std::shared_ptr<EndPoint>& endpoint) const;
+                       std::shared_ptr<EndPointCore>& endpoint) const;
   Status meet(Made& made) const;
   [[nodiscard]] Deadline deadline() const { return Deadline::after(tcp.handshake_timeout); }
 };
 
-/// Ends an endpoint that was made and will not be established; calls on_ended if `hook_knows` of it. Returns when nothing is
-/// outstanding.
-void end_unestablished(SessionHooks& hooks, EndPoint& endpoint, bool hook_knows, const Error& why);
+/// Ends an endpoint that was made and will not be established; calls on_ended if `hook_knows` of it. Returns when
+/// nothing is outstanding.
+void end_unestablished(GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
+                       const Error& why);
 
 }  // namespace rdmacomm

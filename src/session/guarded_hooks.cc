@@ -3,11 +3,12 @@
 #include <cxxabi.h>
 
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "base/logging.h"
+#include "base/printable.h"
 #include "endpoint/hook_scope.h"
-#include "rdmacomm/base/printable.h"
 
 namespace rdmacomm {
 namespace {
@@ -44,62 +45,41 @@ Status guard_status(const char* hook, Call&& call) {
 }
 
 template <typename Call>
-void guard_endpoint(const char* hook, EndPoint& endpoint, Call&& call) {
-  if (const auto failed = guard(hook, call)) endpoint.fail(*failed);
+void guard_endpoint(const char* hook, const EndPoint& endpoint, Call&& call) {
+  if (const auto failed = guard(hook, call)) endpoint.abort(*failed);
 }
 
 }  // namespace
 
-Status GuardedHooks::init_session() {
-  return guard_status("init_session", [&] { return hooks_.init_session(); });
+Status GuardedHooks::init_session(const RDMADevice& device) const {
+  return guard_status("init_session", [&] { return hooks_->init_session(device); });
 }
-Status GuardedHooks::lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) {
-  return guard_status("lazy_config_hca", [&] { return hooks_.lazy_config_hca(hca, peer); });
+Status GuardedHooks::lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) const {
+  return guard_status("lazy_config_hca", [&] { return hooks_->lazy_config_hca(hca, peer); });
 }
-Status GuardedHooks::post_connecting(EndPoint& endpoint) {
-  return guard_status("post_connecting", [&] { return hooks_.post_connecting(endpoint); });
+Status GuardedHooks::post_connecting(const EndPoint& endpoint) const {
+  return guard_status("post_connecting", [&] { return hooks_->post_connecting(endpoint); });
 }
-void GuardedHooks::on_established(EndPoint& endpoint) {
-  guard_endpoint("on_established", endpoint, [&] { hooks_.on_established(endpoint); });
+void GuardedHooks::on_established(const EndPoint& endpoint) const {
+  guard_endpoint("on_established", endpoint, [&] { hooks_->on_established(endpoint); });
 }
-
-void GuardedHooks::done(const char* name, CompletionHook hook, EndPoint& endpoint, const Completion& completion) {
-  guard_endpoint(name, endpoint, [&] { (hooks_.*hook)(endpoint, completion); });
+void GuardedHooks::on_completion(const EndPoint& endpoint, const Completion& completion) const {
+  guard_endpoint("on_completion", endpoint, [&] { hooks_->on_completion(endpoint, completion); });
 }
-void GuardedHooks::on_send_done(EndPoint& endpoint, const Completion& completion) {
-  done("on_send_done", &SessionHooks::on_send_done, endpoint, completion);
-}
-void GuardedHooks::on_recv_done(EndPoint& endpoint, const Completion& completion) {
-  done("on_recv_done", &SessionHooks::on_recv_done, endpoint, completion);
-}
-void GuardedHooks::on_write_done(EndPoint& endpoint, const Completion& completion) {
-  done("on_write_done", &SessionHooks::on_write_done, endpoint, completion);
-}
-void GuardedHooks::on_read_done(EndPoint& endpoint, const Completion& completion) {
-  done("on_read_done", &SessionHooks::on_read_done, endpoint, completion);
-}
-void GuardedHooks::on_atomic_done(EndPoint& endpoint, const Completion& completion) {
-  done("on_atomic_done", &SessionHooks::on_atomic_done, endpoint, completion);
-}
-void GuardedHooks::on_recv_write_imm_done(EndPoint& endpoint, const Completion& completion) {
-  done("on_recv_write_imm_done", &SessionHooks::on_recv_write_imm_done, endpoint, completion);
-}
-void GuardedHooks::on_failed(EndPoint& endpoint, const Completion& completion) {
-  done("on_failed", &SessionHooks::on_failed, endpoint, completion);
-}
-
-void GuardedHooks::on_disconnected(EndPoint& endpoint, const Status& why) {
-  guard_endpoint("on_disconnected", endpoint, [&] { hooks_.on_disconnected(endpoint, why); });
+void GuardedHooks::on_disconnected(const EndPoint& endpoint, const Status& why) const {
+  guard_endpoint("on_disconnected", endpoint, [&] { hooks_->on_disconnected(endpoint, why); });
   on_ended(endpoint, why);
 }
-void GuardedHooks::on_ended(EndPoint& endpoint, const Status& why) {
-  guard_endpoint("on_ended", endpoint, [&] { hooks_.on_ended(endpoint, why); });
+void GuardedHooks::on_ended(const EndPoint& endpoint, const Status& why) const {
+  guard_endpoint("on_ended", endpoint, [&] { hooks_->on_ended(endpoint, why); });
 }
-void GuardedHooks::on_receives_low(ReceivePool& pool) {
-  (void)guard("on_receives_low", [&] { hooks_.on_receives_low(pool); });
+void GuardedHooks::on_receives_low(const ReceivePool& pool) const {
+  (void)guard("on_receives_low", [&] { hooks_->on_receives_low(pool); });
 }
-void GuardedHooks::on_connect_failed(const std::string& peer, const Error& why) {
-  (void)guard("on_connect_failed", [&] { hooks_.on_connect_failed(peer, why); });
+bool GuardedHooks::on_connect_failed(const std::string& peer, const Error& why) const {
+  bool handled = false;
+  (void)guard("on_connect_failed", [&] { handled = hooks_->on_connect_failed(peer, why); });
+  return handled;
 }
 
 }  // namespace rdmacomm

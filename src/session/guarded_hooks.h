@@ -1,45 +1,33 @@
 // guarded_hooks.h - the hooks of a session as the library calls them. Private to the session layer.
 #pragma once
 
-#include <optional>
-#include <typeinfo>
+#include <memory>
+#include <string>
 
-#include "rdmacomm/session/session_hooks.h"
+#include "rdmacomm/session.h"
 
 namespace rdmacomm {
 
-/// Passes each call on to the application's hooks. The only place that calls them: so what holds for every call is here. An
-/// exception becomes kHookFailed, which ends what the hook was called for; while a hook runs, its thread is in a HookScope;
-/// on_ended follows on_disconnected.
+/// Passes each call on to the application's hooks. The only place that calls them: so what holds for every call is
+/// here. An exception becomes kHookFailed, which ends what the hook was called for; while a hook runs, its thread is in
+/// a HookScope; on_ended follows on_disconnected.
 /// Threads: as SessionHooks.
-class GuardedHooks final : public SessionHooks {
+class GuardedHooks {
  public:
-  explicit GuardedHooks(SessionHooks& hooks) : hooks_(hooks) {}
+  explicit GuardedHooks(std::shared_ptr<SessionHooks> hooks) : hooks_(std::move(hooks)) {}
 
-  /// The application's class.
-  [[nodiscard]] const std::type_info& type() const { return typeid(hooks_); }
-
-  [[nodiscard]] Status init_session() override;
-  [[nodiscard]] Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override;
-  [[nodiscard]] Status post_connecting(EndPoint& endpoint) override;
-  void on_established(EndPoint& endpoint) override;
-  void on_send_done(EndPoint& endpoint, const Completion& completion) override;
-  void on_recv_done(EndPoint& endpoint, const Completion& completion) override;
-  void on_write_done(EndPoint& endpoint, const Completion& completion) override;
-  void on_read_done(EndPoint& endpoint, const Completion& completion) override;
-  void on_atomic_done(EndPoint& endpoint, const Completion& completion) override;
-  void on_recv_write_imm_done(EndPoint& endpoint, const Completion& completion) override;
-  void on_failed(EndPoint& endpoint, const Completion& completion) override;
-  void on_disconnected(EndPoint& endpoint, const Status& why) override;
-  void on_ended(EndPoint& endpoint, const Status& why) override;
-  void on_receives_low(ReceivePool& pool) override;
-  void on_connect_failed(const std::string& peer, const Error& why) override;
+  [[nodiscard]] Status init_session(const RDMADevice& device) const;
+  [[nodiscard]] Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) const;
+  [[nodiscard]] Status post_connecting(const EndPoint& endpoint) const;
+  void on_established(const EndPoint& endpoint) const;
+  void on_completion(const EndPoint& endpoint, const Completion& completion) const;
+  void on_disconnected(const EndPoint& endpoint, const Status& why) const;
+  void on_ended(const EndPoint& endpoint, const Status& why) const;
+  void on_receives_low(const ReceivePool& pool) const;
+  [[nodiscard]] bool on_connect_failed(const std::string& peer, const Error& why) const;
 
  private:
-  using CompletionHook = void (SessionHooks::*)(EndPoint&, const Completion&);
-  void done(const char* name, CompletionHook hook, EndPoint& endpoint, const Completion& completion);
-
-  SessionHooks& hooks_;
+  const std::shared_ptr<SessionHooks> hooks_;
 };
 
 }  // namespace rdmacomm

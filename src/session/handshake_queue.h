@@ -9,22 +9,24 @@
 #include <optional>
 #include <vector>
 
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/connector/source_network.h"
+#include "connector/source_network.h"
+#include "rdmacomm/deadline.h"
 
 namespace rdmacomm {
 
 /// Shares the places in the handshake among the sources of connections, so that no source can keep another one out.
 ///
-/// - A connection starts if a place is free and its source has fewer than `per_source`. The source with the fewest starts
+/// - A connection starts if a place is free and its source has fewer than `per_source`. The source with the fewest
+/// starts
 ///   first; connections of one source start in the order of their arrival.
 /// - If all places are taken, the connection waits. Once a handshake has lasted for `patience`, it may have to give its
 ///   place to a waiting connection whose source has fewer. The source with the most places loses one, chosen at random.
-/// - If more than `waiting` connections wait, the source with the most of them loses one, chosen at random. If each of them
+/// - If more than `waiting` connections wait, the source with the most of them loses one, chosen at random. If each of
+/// them
 ///   is of another source, it is full(): the caller accepts no more for now.
 ///
-/// sshd (MaxStartups) drops the connection that arrives. Here the longest-lasting handshakes of the largest source are dropped
-/// instead, because a real client takes milliseconds: it is never the one that has lasted.
+/// sshd (MaxStartups) drops the connection that arrives. Here the longest-lasting handshakes of the largest source are
+/// dropped instead, because a real client takes milliseconds: it is never the one that has lasted.
 ///
 /// A pure policy: it knows numbers, not sockets, and time and random numbers are passed in. Threads: one at a time.
 class HandshakeQueue {
@@ -53,8 +55,8 @@ class HandshakeQueue {
   void arrive(Id id, const SourceNetwork& source);
   /// A handshake that was started has ended. No effect on other ids.
   void finished(Id id);
-  /// Adds to `decision` what is to be done now. It throws if there is no memory. What it has added before that holds all the same;
-  /// the next call decides the rest.
+  /// Adds to `decision` what is to be done now. It throws if there is no memory. What it has added before that holds
+  /// all the same; the next call decides the rest.
   void decide(Clock::time_point now, Decision& decision);
   /// When decide() may have another answer although nothing arrives or finishes.
   [[nodiscard]] Deadline next_look() const;

@@ -1,6 +1,7 @@
-#include "rdmacomm/session/open_device.h"
-
-#include "rdmacomm/connector/host_address.h"
+#include "connector/host_address.h"
+#include "device/device_core.h"
+#include "device/host_network.h"
+#include "rdmacomm/session.h"
 
 namespace rdmacomm {
 namespace {
@@ -38,10 +39,12 @@ Result<std::optional<PeerRoute>> find_route(const OpenFor& purpose) {
 
 }  // namespace
 
-Result<std::unique_ptr<RDMADevice>> open_device(const DeviceOptions& options, const OpenFor& purpose) {
+Result<RDMADevice> open_device(const DeviceOptions& options, const OpenFor& purpose) {
   auto route = find_route(purpose);
   if (!route) return route.error();
-  return RDMADevice::open(options, {.route = std::move(*route), .connect_by = connect_by(purpose.connector)});
+  auto core = DeviceCore::open(options, {.route = std::move(*route), .connect_by = connect_by(purpose.connector)});
+  if (!core) return std::move(core).error();
+  return RDMADevice(std::move(core).value());
 }
 
 }  // namespace rdmacomm

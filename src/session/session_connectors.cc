@@ -1,15 +1,15 @@
 #include "session/session_connectors.h"
 
-#include "rdmacomm/connector/cm_connector.h"
-#include "rdmacomm/connector/cm_listener.h"
-#include "rdmacomm/connector/tcp_connector.h"
-#include "rdmacomm/connector/tcp_listener.h"
+#include "connector/cm/cm_connector.h"
+#include "connector/cm/cm_listener.h"
+#include "connector/tcp_connection.h"
+#include "connector/tcp_listen_socket.h"
 
 namespace rdmacomm {
 namespace {
 
 /// kCm or kTcp.
-Result<ConnectorKind> kind_for(ConnectorKind asked, const RDMADevice& device) {
+Result<ConnectorKind> kind_for(ConnectorKind asked, const DeviceCore& device) {
   if (asked == ConnectorKind::kTcp && device.needs_rdma_cm()) {
     return make_error(Errc::kNotSupported,
                       device.to_text() +
@@ -34,19 +34,19 @@ Result<std::unique_ptr<Base>> as(Made made) {
 }  // namespace
 
 Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, ConnectorKind connector, const TcpOptions& tcp,
-                                              const RDMADevice& device, int cancel_fd) {
+                                              const DeviceCore& device, int cancel_fd) {
   const auto kind = kind_for(connector, device);
   if (!kind) return kind.error();
   if (*kind == ConnectorKind::kTcp) {
-    return as<Connector>(TCPConnector::connect(server, tcp, cancel_fd));
+    return as<Connector>(TcpConnection::connect(server, tcp, cancel_fd));
   }
   return as<Connector>(CmConnector::connect(server, tcp, cancel_fd));
 }
 
-Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const RDMADevice& device) {
+Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const DeviceCore& device) {
   const auto kind = kind_for(options.connector, device);
   if (!kind) return kind.error();
-  if (*kind == ConnectorKind::kTcp) return as<Listener>(TCPListener::listen(options.address, options.tcp));
+  if (*kind == ConnectorKind::kTcp) return as<Listener>(TcpListenSocket::listen(options.address, options.tcp));
   return as<Listener>(CmListener::listen(options.address, options.tcp));
 }
 

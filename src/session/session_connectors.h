@@ -3,20 +3,20 @@
 
 #include <memory>
 
-#include "rdmacomm/connector/connector.h"
-#include "rdmacomm/connector/listener.h"
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/session/session_options.h"
+#include "connector/connector.h"
+#include "connector/listener.h"
+#include "device/device_core.h"
+#include "rdmacomm/session.h"
 
 namespace rdmacomm {
 
 /// Connects to `server` for endpoints on `device`.
-/// Returns  kNotSupported: this device cannot be connected so; as TCPConnector::connect and CmConnector::connect
+/// Returns  kNotSupported: this device cannot be connected so; as TcpConnection::connect and CmConnector::connect
 [[nodiscard]] Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, ConnectorKind connector,
-                                                            const TcpOptions& tcp, const RDMADevice& device,
+                                                            const TcpOptions& tcp, const DeviceCore& device,
                                                             int cancel_fd);
 /// Listens at options.address for endpoints on `device`.
-/// Returns  kNotSupported, as above; as TCPListener::listen and CmListener::listen
-[[nodiscard]] Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const RDMADevice& device);
+/// Returns  kNotSupported, as above; as TcpListenSocket::listen and CmListener::listen
+[[nodiscard]] Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const DeviceCore& device);
 
 }  // namespace rdmacomm

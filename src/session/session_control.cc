@@ -6,8 +6,8 @@
 #include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "base/start_thread.h"
+#include "base/system_call.h"
 #include "connector/socket.h"
-#include "rdmacomm/base/system_call.h"
 #include "session/session_core.h"
 
 namespace rdmacomm {
@@ -203,7 +203,7 @@ void SessionCore::listen_again() {
 // Watching ------------------------------------------------------------------------------------------------------------
 
 void SessionCore::check_endpoint(Id id) {
-  std::shared_ptr<EndPoint> endpoint;
+  std::shared_ptr<EndPointCore> endpoint;
   {
     const std::lock_guard lock(mutex_);
     const auto found = endpoints_.find(id);
@@ -217,7 +217,7 @@ void SessionCore::check_endpoint(Id id) {
 /// When the next ones are due: never, where there is nobody to give them to.
 Deadline SessionCore::give_signs_of_life() {
   if (!heartbeat_.passed()) return heartbeat_;
-  std::map<Id, std::shared_ptr<EndPoint>> endpoints;
+  std::map<Id, std::shared_ptr<EndPointCore>> endpoints;
   std::set<Id> watched;
   {
     const std::lock_guard lock(mutex_);
@@ -237,15 +237,15 @@ Deadline SessionCore::give_signs_of_life() {
   return heartbeat_;
 }
 
-void SessionCore::end_if_over(Id id, const std::shared_ptr<EndPoint>& endpoint) {
+void SessionCore::end_if_over(Id id, const std::shared_ptr<EndPointCore>& endpoint) {
   if (endpoint->alive() || endpoint->config().thread_mode != ThreadMode::kApplication) return;
   end_endpoint(id, endpoint);
 }
 
-void SessionCore::end_endpoint(Id id, const std::shared_ptr<EndPoint>& endpoint) {
+void SessionCore::end_endpoint(Id id, const std::shared_ptr<EndPointCore>& endpoint) {
   forget(id);
   RDMACOMM_VLOG(1) << "ended: " << endpoint->peer();
-  hooks_.on_disconnected(*endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
+  hooks_.on_disconnected(endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
 }
 
 /// Joins the threads that have ended.
@@ -278,7 +278,7 @@ void SessionCore::tear_down() {
   refuse_waiting();
   join_setups();
   end_endpoints();
-  std::deque<std::shared_ptr<EndPoint>> unclaimed;
+  std::deque<std::shared_ptr<EndPointCore>> unclaimed;
   std::vector<Failed> failed;
   const std::lock_guard lock(mutex_);
   unclaimed.swap(unclaimed_);
@@ -298,7 +298,7 @@ void SessionCore::join_setups() {
 }
 
 void SessionCore::end_endpoints() {
-  std::map<Id, std::shared_ptr<EndPoint>> endpoints;
+  std::map<Id, std::shared_ptr<EndPointCore>> endpoints;
   std::list<std::unique_ptr<CompletionThread>> completion_threads;
   {
     const std::lock_guard lock(mutex_);

@@ -1,16 +1,13 @@
 #include "session/session_core.h"
 
-#include <cxxabi.h>
 #include <sys/epoll.h>
 
-#include <cstdlib>
 #include <random>
 
 #include "base/logging.h"
 #include "base/start_thread.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/session/open_device.h"
-#include "rdmacomm/session/rdma_session.h"
+#include "base/system_call.h"
+#include "rdmacomm/session.h"
 #include "session/session_connectors.h"
 
 namespace rdmacomm {
@@ -44,10 +41,11 @@ HandshakeQueue::Random random_choice() {
 
 }  // namespace
 
-SessionCore::SessionCore(SessionHooks& hooks, SessionOptions options, bool is_server)
-    : hooks_(hooks),
+SessionCore::SessionCore(std::shared_ptr<SessionHooks> hooks, SessionOptions options, bool is_server)
+    : hooks_(std::move(hooks)),
       options_(std::move(options)),
       is_server_(is_server),
+      host_(options_.queues_of != nullptr ? options_.queues_of->core() : *this),
       hello_(Hello::of_this_process()),
       handshakes_(handshake_bounds(options_), random_choice()) {
   door_->core = this;
@@ -68,18 +66,6 @@ void SessionCore::move_to(State next) {
 bool SessionCore::stopping() const {
   const std::lock_guard lock(mutex_);
   return state_ >= State::kStopping;
-}
-
-void SessionCore::check_stopped_before(const std::type_info& destroyed_as) const {
-  const std::lock_guard lock(mutex_);
-  if (class_ == nullptr || *class_ == destroyed_as || state_ == State::kNew || state_ == State::kStopped) return;
-  int failed = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(class_->name(), nullptr, nullptr, &failed),
-                                                         &std::free);
-  RDMACOMM_LOG(ERROR)
-      << "a session of the class " << (name ? name.get() : class_->name())
-      << " is destroyed while it runs: its last hooks are lost, and one that is being called uses members "
-         "that are gone; make it with make_session(), or call stop() first thing in its destructor";
 }
 
 bool SessionCore::stopped() const {
@@ -107,7 +93,6 @@ Status SessionCore::ensure_running(const HostPort& address, Deadline reached_by)
   if (state_ == State::kRunning) return {};
   if (state_ != State::kNew) return is_stopped();
   move_to(State::kStarting);
-  class_ = &hooks_.type();
   lock.unlock();
   Status started = start_up(address, reached_by);
   if (started) return {};
@@ -135,12 +120,12 @@ Status SessionCore::start_up(const HostPort& address, Deadline reached_by) {
   Status status = options_.validate();
   if (status) status = make_stop_event();
   if (status) status = open_device(address, reached_by);
-  if (status && options_.queues_of != nullptr && options_.queues_of->device() != device()) {
+  if (status && &host_ != this && host_.device() != device()) {
     status =
         make_error(Errc::kInvalidArgument,
                    "SessionOptions::queues_of is not started, or on another device: give both the same shared_device");
   }
-  if (status && !initialised_) status = hooks_.init_session();
+  if (status && !initialised_) status = hooks_.init_session(device());
   if (!status) return status;
   initialised_ = true;
   if (is_server_) {
@@ -166,7 +151,7 @@ Status SessionCore::make_stop_event() {
 
 Status SessionCore::open_device(const HostPort& address, Deadline reached_by) {
   if (device()) return {};
-  std::shared_ptr<RDMADevice> device = options_.shared_device;
+  std::shared_ptr<DeviceCore> device = options_.shared_device.core();
   if (!device) {
     auto opened = rdmacomm::open_device(options_.device, {.address = address,
                                                           .is_server = is_server_,
@@ -174,7 +159,7 @@ Status SessionCore::open_device(const HostPort& address, Deadline reached_by) {
                                                           .find_by = reached_by,
                                                           .cancel_fd = stop_event_->fd()});
     if (!opened) return opened.status();
-    device = std::move(*opened);
+    device = opened->core();
   }
   const std::lock_guard lock(mutex_);
   device_ = std::move(device);
@@ -215,7 +200,7 @@ void SessionCore::stop() {
 
 /// Whether this thread may be in a hook of this session.
 bool SessionCore::is_inside() const {
-  const bool in_guest = options_.queues_of != nullptr && options_.queues_of->core_->serving_.contains_this_one();
+  const bool in_guest = &host_ != this && host_.serving_.contains_this_one();
   return in_guest || inside_.contains_this_one() || serving_.contains_this_one();
 }
 
@@ -245,16 +230,16 @@ void SessionCore::join_control(std::unique_lock<std::mutex>& lock) {
 
 // Looking -------------------------------------------------------------------------------------------------------------
 
-std::vector<std::shared_ptr<EndPoint>> SessionCore::endpoints() const {
+std::vector<std::shared_ptr<EndPointCore>> SessionCore::endpoints() const {
   const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<EndPoint>> alive;
+  std::vector<std::shared_ptr<EndPointCore>> alive;
   for (const auto& [id, endpoint] : endpoints_) {
     if (endpoint->alive()) alive.push_back(endpoint);
   }
   return alive;
 }
 
-std::shared_ptr<RDMADevice> SessionCore::device() const {
+std::shared_ptr<DeviceCore> SessionCore::device() const {
   const std::lock_guard lock(mutex_);
   return device_;
 }
@@ -264,7 +249,7 @@ std::uint16_t SessionCore::port() const {
   return port_;
 }
 
-Result<std::shared_ptr<EndPoint>> SessionCore::wait_for_endpoint(Deadline deadline) {
+Result<std::shared_ptr<EndPointCore>> SessionCore::accept(Deadline deadline) {
   std::unique_lock lock(mutex_);
   const auto over = [&] { return !unclaimed_.empty() || state_ >= State::kStopping; };
   if (deadline.is_never()) {
@@ -273,7 +258,7 @@ Result<std::shared_ptr<EndPoint>> SessionCore::wait_for_endpoint(Deadline deadli
     return make_error(Errc::kTimeout, "no client connected to port " + std::to_string(port_) + " in time");
   }
   if (unclaimed_.empty() || state_ >= State::kStopping) return is_stopped();
-  std::shared_ptr<EndPoint> endpoint = std::move(unclaimed_.front());
+  std::shared_ptr<EndPointCore> endpoint = std::move(unclaimed_.front());
   unclaimed_.pop_front();
   return endpoint;
 }

@@ -15,11 +15,13 @@
 #include <vector>
 
 #include "base/log_pace.h"
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/connector/listener.h"
-#include "rdmacomm/connector/stop_event.h"
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/session/session_hooks.h"
+#include "base/unique_fd.h"
+#include "channel/receive_pool_core.h"
+#include "connector/listener.h"
+#include "connector/stop_event.h"
+#include "device/device_core.h"
+#include "rdmacomm/polling.h"
+#include "rdmacomm/session.h"
 #include "session/completion_thread.h"
 #include "session/endpoint_setup.h"
 #include "session/guarded_hooks.h"
@@ -32,28 +34,22 @@ namespace rdmacomm {
 /// No hook is called, and nothing of the network or of the device is waited for, while mutex_ is held: no queue pair is
 /// destroyed, and no event taken.
 /// Threads: all functions from any. Lifetime: stop() before the destructor, from no thread of the session.
-class SessionCore final : private CompletionThread::Owner, private DeviceEvents::Subscriber {
+class SessionCore final : private CompletionThread::Owner {
  public:
-  SessionCore(SessionHooks& hooks, SessionOptions options, bool is_server);
+  SessionCore(std::shared_ptr<SessionHooks> hooks, SessionOptions options, bool is_server);
   SessionCore(const SessionCore&) = delete;
   SessionCore& operator=(const SessionCore&) = delete;
   ~SessionCore() override;
 
   [[nodiscard]] Status start_server();
-  [[nodiscard]] Result<std::shared_ptr<EndPoint>> connect(const HostPort& server);
-  [[nodiscard]] Result<std::shared_ptr<EndPoint>> wait_for_endpoint(Deadline deadline);
+  [[nodiscard]] Result<std::shared_ptr<EndPointCore>> connect(const HostPort& server);
+  [[nodiscard]] Result<std::shared_ptr<EndPointCore>> accept(Deadline deadline);
   void end_handshake(const std::string& peer_address, const Error& why);
   void stop();
 
-  /// Says so in the log if the session runs, and its class, which has hooks of its own, is destroyed already.
-  ///
-  /// destroyed_as  the class that is left of it
-  void check_stopped_before(const std::type_info& destroyed_as) const;
-  /// A connection did not become an endpoint.
-  void log_failed(const std::string& peer, const Error& why);
   [[nodiscard]] bool stopped() const;
-  [[nodiscard]] std::vector<std::shared_ptr<EndPoint>> endpoints() const;
-  [[nodiscard]] std::shared_ptr<RDMADevice> device() const;
+  [[nodiscard]] std::vector<std::shared_ptr<EndPointCore>> endpoints() const;
+  [[nodiscard]] std::shared_ptr<DeviceCore> device() const;
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] const SessionOptions& options() const noexcept { return options_; }
 
@@ -95,7 +91,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
 
   /// An endpoint that the device has ended: the control thread will say so to it.
   struct Failed {
-    std::shared_ptr<EndPoint> endpoint;
+    std::shared_ptr<EndPointCore> endpoint;
     Error why;
   };
 
@@ -113,36 +109,38 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   [[nodiscard]] bool is_inside() const;
 
   // Endpoints: session_endpoints.cc
-  Result<std::shared_ptr<EndPoint>> connect_once(const HostPort& server, Deadline reached_by);
-  Result<std::shared_ptr<EndPoint>> set_up_client(Id id, const std::shared_ptr<Connector>& connector);
+  Result<std::shared_ptr<EndPointCore>> connect_once(const HostPort& server, Deadline reached_by);
+  Result<std::shared_ptr<EndPointCore>> set_up_client(Id id, const std::shared_ptr<Connector>& connector);
+  void report_failed(const std::string& peer, const Error& why);
   void set_up_server(Id id, const std::shared_ptr<Connector>& connector);
   [[nodiscard]] EndPointSetup setup(Admission& admission);
   Status admit(Admission& admission);
   void give_up_locked(Admission& admission);
   void change_places_locked(const SourceNetwork& source, const Places& by);
   Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config);
-  [[nodiscard]] SessionCore& host() noexcept;
-  Status serve(const std::shared_ptr<EndPoint>& endpoint, const CompletionThread::Session& session);
-  Result<std::shared_ptr<ReceivePool>> receive_pool(const HcaConfig& config);
-  Status establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission);
-  Status enlist(const std::shared_ptr<EndPoint>& endpoint);
-  Status serve_group(const std::shared_ptr<EndPoint>& endpoint, const std::shared_ptr<CompletionGroup>& group);
-  Status serve_group_locked(const std::shared_ptr<EndPoint>& endpoint, const std::shared_ptr<CompletionGroup>& group);
+  [[nodiscard]] SessionCore& host() noexcept { return host_; }
+  Status serve(const std::shared_ptr<EndPointCore>& endpoint, const CompletionThread::Session& session);
+  Result<std::shared_ptr<ReceivePoolCore>> receive_pool(const HcaConfig& config);
+  Status establish(Id setup_id, const std::shared_ptr<EndPointCore>& endpoint, Admission& admission);
+  Status enlist(const std::shared_ptr<EndPointCore>& endpoint);
+  Status serve_group(const std::shared_ptr<EndPointCore>& endpoint, const std::shared_ptr<CompletionGroup>& group);
+  Status serve_group_locked(const std::shared_ptr<EndPointCore>& endpoint,
+                            const std::shared_ptr<CompletionGroup>& group);
   Result<std::shared_ptr<CompletionGroup>> new_shared_group_locked(SharedQueues& shared, const HcaConfig& config);
   Result<CompletionThread*> start_thread_locked(std::shared_ptr<CompletionGroup> group, const ThreadOptions& options,
                                                 std::size_t index);
-  Result<Id> enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission);
-  Status let_go_of(Id id, const std::shared_ptr<EndPoint>& endpoint, bool& watched);
-  Status offer(const std::shared_ptr<EndPoint>& endpoint);
-  Status watch_peer(Id id, EndPoint& endpoint);
+  Result<Id> enter(Id setup_id, const std::shared_ptr<EndPointCore>& endpoint, Admission& admission);
+  Status let_go_of(Id id, const std::shared_ptr<EndPointCore>& endpoint, bool& watched);
+  Status offer(const std::shared_ptr<EndPointCore>& endpoint);
+  Status watch_peer(Id id, EndPointCore& endpoint);
   void forget(Id id);
-  [[nodiscard]] std::vector<std::shared_ptr<EndPoint>> prune_unclaimed_locked();
-  void endpoint_ended(EndPoint& endpoint) override;
+  [[nodiscard]] std::vector<std::shared_ptr<EndPointCore>> prune_unclaimed_locked();
+  void endpoint_ended(EndPointCore& endpoint) override;
   void completion_thread_ended() override;
 
   // What the device reports: session_device.cc
   Status watch_device();
-  void on_device_event(const DeviceEvent& event) override;
+  void on_device_event(const DeviceEvent& event);
   void end_failed();
   void note_low_locked(const ibv_srq* queue);
   void tell_of_low_pools();
@@ -164,8 +162,8 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   void unwatch_listener();
   void check_endpoint(Id id);
   Deadline give_signs_of_life();
-  void end_if_over(Id id, const std::shared_ptr<EndPoint>& endpoint);
-  void end_endpoint(Id id, const std::shared_ptr<EndPoint>& endpoint);
+  void end_if_over(Id id, const std::shared_ptr<EndPointCore>& endpoint);
+  void end_endpoint(Id id, const std::shared_ptr<EndPointCore>& endpoint);
   void reap();
   void tear_down();
   void join_setups();
@@ -179,6 +177,8 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   GuardedHooks hooks_;
   const SessionOptions options_;
   const bool is_server_;
+  SessionCore&
+      host_;  // whose shared completion queues this session uses: its own, or those of SessionOptions::queues_of
   const Hello hello_;
   InsideThreads inside_;
   InsideThreads serving_;  // completion threads: inside this session, and inside those whose endpoints they serve, too
@@ -207,8 +207,7 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   State state_ = State::kNew;
   bool joining_ = false;
   bool initialised_ = false;
-  const std::type_info* class_ = nullptr;  // of the hooks, when the session was started
-  std::shared_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   std::uint16_t port_ = 0;
   std::vector<Failed> failed_;
   Id next_id_ = kFirstId;
@@ -216,14 +215,14 @@ class SessionCore final : private CompletionThread::Owner, private DeviceEvents:
   int client_setups_ = 0;
   int admitted_ = 0;                           // on their way to become endpoints
   std::map<SourceNetwork, Places> places_of_;  // a server's, by their source
-  std::map<Id, std::shared_ptr<EndPoint>> endpoints_;
+  std::map<Id, std::shared_ptr<EndPointCore>> endpoints_;
   std::set<Id> watched_;  // of endpoints_: their beginning has been told, so their end may be
-  std::deque<std::shared_ptr<EndPoint>> unclaimed_;
+  std::deque<std::shared_ptr<EndPointCore>> unclaimed_;
   std::list<std::unique_ptr<CompletionThread>> completion_threads_;
-  std::map<std::string, SharedQueues> shared_queues_;                  // by HcaConfig::shared_queue_key
-  std::map<std::string, std::shared_ptr<ReceivePool>> receive_pools_;  // by HcaConfig::receive_pool_key
-  int served_elsewhere_ = 0;                                           // endpoints on queues of host()
-  std::size_t endpoint_threads_ = 0;                                   // of one endpoint or channel each, ever started
+  std::map<std::string, SharedQueues> shared_queues_;                      // by HcaConfig::shared_queue_key
+  std::map<std::string, std::shared_ptr<ReceivePoolCore>> receive_pools_;  // by HcaConfig::receive_pool_key
+  int served_elsewhere_ = 0;                                               // endpoints on queues of host()
+  std::size_t endpoint_threads_ = 0;  // of one endpoint or channel each, ever started
 
   // Its calls take mutex_: it is taken and given back without. The last member: no call comes when the others go.
   DeviceEvents::Subscription device_events_;

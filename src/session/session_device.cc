@@ -1,13 +1,14 @@
 // SessionCore: what the device reports by itself.
 #include <sys/epoll.h>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
+#include "channel/receive_pool_core.h"
 #include "session/session_core.h"
 
 namespace rdmacomm {
 namespace {
 
-bool concerns(const ibv_async_event& event, const EndPoint& endpoint) {
+bool concerns(const ibv_async_event& event, const EndPointCore& endpoint) {
   switch (event.event_type) {
     case IBV_EVENT_DEVICE_FATAL: return true;
     case IBV_EVENT_CQ_ERR: return endpoint.uses(event.element.cq);
@@ -21,7 +22,7 @@ bool concerns(const ibv_async_event& event, const EndPoint& endpoint) {
 /// Before the control thread. The device may be shared: whichever session wakes takes the events, for all.
 Status SessionCore::watch_device() {
   DeviceEvents& events = device()->events();
-  auto subscribed = events.subscribe(*this);
+  auto subscribed = events.subscribe([this](const DeviceEvent& event) { on_device_event(event); });
   if (!subscribed) return subscribed.status();
   device_events_ = std::move(*subscribed);
   epoll_event event{};
@@ -34,10 +35,11 @@ Status SessionCore::watch_device() {
 /// On the control thread of any session that has this device, while the event is not acknowledged: nothing is ended here.
 void SessionCore::on_device_event(const DeviceEvent& event) {
   const std::lock_guard lock(mutex_);
-  if (event.verbs.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) return note_low_locked(event.verbs.element.srq);
-  if (!event.failure) return;
+  const ibv_async_event& native = event.native_handle();
+  if (native.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) return note_low_locked(native.element.srq);
+  if (!event.failure()) return;
   for (const auto& [id, endpoint] : endpoints_) {
-    if (concerns(event.verbs, *endpoint)) failed_.push_back({endpoint, *event.failure});
+    if (concerns(native, *endpoint)) failed_.push_back({endpoint, *event.failure()});
   }
   if (!failed_.empty() && wake_event_) wake_event_->signal();
 }
@@ -52,14 +54,14 @@ void SessionCore::note_low_locked(const ibv_srq* queue) {
 
 /// The device's events wake this thread; what only who polls has found, it finds with the next sign of life.
 void SessionCore::tell_of_low_pools() {
-  std::vector<std::shared_ptr<ReceivePool>> low;
+  std::vector<std::shared_ptr<ReceivePoolCore>> low;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, pool] : receive_pools_) {
       if (pool->take_low_notice()) low.push_back(pool);
     }
   }
-  for (const auto& pool : low) hooks_.on_receives_low(*pool);
+  for (const auto& pool : low) hooks_.on_receives_low(pool);
 }
 
 /// The hooks hear of it when their connection has ended, which fail() does: so on_established has been called by then.

@@ -5,9 +5,10 @@
 
 #include "base/logging.h"
 #include "base/out_of_memory.h"
+#include "base/system_call.h"
+#include "channel/receive_pool_core.h"
 #include "connector/retry.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/session.h"
 #include "session/session_connectors.h"
 #include "session/session_core.h"
 
@@ -20,7 +21,7 @@ constexpr int kUsualSharedQueueDepth = 4096;
 
 // Setting up ----------------------------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<EndPoint>> SessionCore::connect(const HostPort& server) {
+Result<std::shared_ptr<EndPointCore>> SessionCore::connect(const HostPort& server) {
   const Deadline reached_by = Deadline::after(options_.tcp.connect_timeout);  // whatever that takes
   if (Status running = ensure_running(server, reached_by); !running) return running.error();
   const InsideThreads::Guard inside(inside_);
@@ -33,7 +34,7 @@ Result<std::shared_ptr<EndPoint>> SessionCore::connect(const HostPort& server) {
   }
 }
 
-Result<std::shared_ptr<EndPoint>> SessionCore::connect_once(const HostPort& server, Deadline reached_by) {
+Result<std::shared_ptr<EndPointCore>> SessionCore::connect_once(const HostPort& server, Deadline reached_by) {
   /// stop() waits for it, however it ends.
   struct UnderWay {
     SessionCore& core;
@@ -60,14 +61,14 @@ Result<std::shared_ptr<EndPoint>> SessionCore::connect_once(const HostPort& serv
   return set_up_client(under_way.id, std::move(*connector));
 }
 
-Result<std::shared_ptr<EndPoint>> SessionCore::set_up_client(Id id, const std::shared_ptr<Connector>& connector) {
+Result<std::shared_ptr<EndPointCore>> SessionCore::set_up_client(Id id, const std::shared_ptr<Connector>& connector) {
   {
     const std::lock_guard lock(mutex_);
     if (state_ != State::kRunning) return make_error(Errc::kStopped, "the session was stopped");
     setups_[id].connector = connector;
   }
   Admission admission;
-  auto endpoint = or_out_of_memory([&]() -> Result<std::shared_ptr<EndPoint>> {
+  auto endpoint = or_out_of_memory([&]() -> Result<std::shared_ptr<EndPointCore>> {
     auto made = setup(admission).as_client(connector);
     if (!made) return made;
     if (Status established = establish(id, *made, admission); !established) return established.error();
@@ -91,7 +92,7 @@ void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connect
   });
   if (!established && !stopping()) {
     [[maybe_unused]] const Status told = or_out_of_memory([&] {
-      hooks_.on_connect_failed(connector->peer_text(), established.error());
+      report_failed(connector->peer_text(), established.error());
       return Status();
     });
   }
@@ -114,7 +115,9 @@ void SessionCore::end_handshake(const std::string& peer_address, const Error& wh
   if (connector) connector->give_up(why);
 }
 
-void SessionCore::log_failed(const std::string& peer, const Error& why) {
+/// A connection did not become an endpoint.
+void SessionCore::report_failed(const std::string& peer, const Error& why) {
+  if (hooks_.on_connect_failed(peer, why)) return;
   const bool stranger = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost ||
                         why.code == Errc::kPeerClosed;
   if (stranger) {
@@ -126,20 +129,21 @@ void SessionCore::log_failed(const std::string& peer, const Error& why) {
 }
 
 EndPointSetup SessionCore::setup(Admission& admission) {
-  return {.hooks = hooks_,
-          .tcp = options_.tcp,
-          .device = device(),
-          .hello = hello_,
-          .admit = [this, &admission] { return admit(admission); },
-          .shared_group = [this](const HcaConfig& config) { return shared_group(config); },
-          .receive_pool = [this](const HcaConfig& config) { return receive_pool(config); },
-          .serve =
-              [door = door_](const std::shared_ptr<EndPoint>& endpoint, const std::shared_ptr<CompletionGroup>& group) {
-                const std::lock_guard lock(door->mutex);
-                if (door->core == nullptr) return Status(make_error(Errc::kStopped, "the session was stopped"));
-                return door->core->serve_group(endpoint, group);
-              },
-          .enlist = [this](const std::shared_ptr<EndPoint>& endpoint) { return enlist(endpoint); }};
+  return {
+      .hooks = hooks_,
+      .tcp = options_.tcp,
+      .device = device(),
+      .hello = hello_,
+      .admit = [this, &admission] { return admit(admission); },
+      .shared_group = [this](const HcaConfig& config) { return shared_group(config); },
+      .receive_pool = [this](const HcaConfig& config) { return receive_pool(config); },
+      .serve =
+          [door = door_](const std::shared_ptr<EndPointCore>& endpoint, const std::shared_ptr<CompletionGroup>& group) {
+            const std::lock_guard lock(door->mutex);
+            if (door->core == nullptr) return Status(make_error(Errc::kStopped, "the session was stopped"));
+            return door->core->serve_group(endpoint, group);
+          },
+      .enlist = [this](const std::shared_ptr<EndPointCore>& endpoint) { return enlist(endpoint); }};
 }
 
 Status SessionCore::admit(Admission& admission) {
@@ -180,11 +184,6 @@ void SessionCore::change_places_locked(const SourceNetwork& source, const Places
   if (places.taken() == 0) places_of_.erase(found);
 }
 
-/// The session whose shared completion queues this one uses: itself, but with SessionOptions::queues_of.
-SessionCore& SessionCore::host() noexcept {
-  return options_.queues_of != nullptr ? *options_.queues_of->core_ : *this;
-}
-
 /// The queue of the key with the fewest endpoints; a new one where the key may have more and none is free.
 Result<std::shared_ptr<CompletionGroup>> SessionCore::shared_group(const HcaConfig& config) {
   if (&host() != this) return host().shared_group(config);
@@ -222,7 +221,7 @@ Result<std::shared_ptr<CompletionGroup>> SessionCore::new_shared_group_locked(Sh
 }
 
 /// Under the lock, so that a second endpoint of the key waits for it: registering its memory takes a while for the first.
-Result<std::shared_ptr<ReceivePool>> SessionCore::receive_pool(const HcaConfig& config) {
+Result<std::shared_ptr<ReceivePoolCore>> SessionCore::receive_pool(const HcaConfig& config) {
   const std::lock_guard lock(mutex_);
   if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
   const auto found = receive_pools_.find(config.receive_pool_key);
@@ -231,7 +230,7 @@ Result<std::shared_ptr<ReceivePool>> SessionCore::receive_pool(const HcaConfig& 
     return make_error(Errc::kInvalidArgument, "the receive pool '" + config.receive_pool_key +
                                                   "' is in use with other values; choose another key");
   }
-  auto pool = ReceivePool::create(device_, config.receive_pool);
+  auto pool = ReceivePoolCore::create(device_, config.receive_pool);
   if (!pool) return pool.error();
   receive_pools_[config.receive_pool_key] = *pool;
   return pool;
@@ -246,7 +245,7 @@ Result<CompletionThread*> SessionCore::start_thread_locked(std::shared_ptr<Compl
   return completion_threads_.back().get();
 }
 
-Status SessionCore::enlist(const std::shared_ptr<EndPoint>& endpoint) {
+Status SessionCore::enlist(const std::shared_ptr<EndPointCore>& endpoint) {
   const HcaConfig& config = endpoint->config();
   if (config.thread_mode == ThreadMode::kApplication) return {};
   if (config.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
@@ -269,14 +268,14 @@ Status SessionCore::enlist(const std::shared_ptr<EndPoint>& endpoint) {
   return {};
 }
 
-Status SessionCore::serve_group(const std::shared_ptr<EndPoint>& endpoint,
+Status SessionCore::serve_group(const std::shared_ptr<EndPointCore>& endpoint,
                                 const std::shared_ptr<CompletionGroup>& group) {
   const std::lock_guard lock(mutex_);
   if (state_ >= State::kStopping) return make_error(Errc::kStopped, "the session was stopped");
   return serve_group_locked(endpoint, group);
 }
 
-Status SessionCore::serve_group_locked(const std::shared_ptr<EndPoint>& endpoint,
+Status SessionCore::serve_group_locked(const std::shared_ptr<EndPointCore>& endpoint,
                                        const std::shared_ptr<CompletionGroup>& group) {
   const auto thread = start_thread_locked(group, endpoint->config().threads, endpoint_threads_++);
   if (!thread) return thread.error();
@@ -286,7 +285,7 @@ Status SessionCore::serve_group_locked(const std::shared_ptr<EndPoint>& endpoint
 }
 
 /// Has the thread of its completion queue, which is this session's, serve an endpoint of `session`.
-Status SessionCore::serve(const std::shared_ptr<EndPoint>& endpoint, const CompletionThread::Session& session) {
+Status SessionCore::serve(const std::shared_ptr<EndPointCore>& endpoint, const CompletionThread::Session& session) {
   const std::lock_guard lock(mutex_);
   const std::vector<CompletionThread*>& threads = shared_queues_[endpoint->config().shared_queue_key].threads;
   const auto serving = std::ranges::find(threads, endpoint->group(), &CompletionThread::group);
@@ -297,10 +296,10 @@ Status SessionCore::serve(const std::shared_ptr<EndPoint>& endpoint, const Compl
 
 /// Enters an endpoint into the lists, lets it go, and watches it, in that order: on_disconnected can only follow
 /// on_established, and finds the endpoint in the lists.
-Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endpoint, Admission& admission) {
+Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPointCore>& endpoint, Admission& admission) {
   const auto entered = or_out_of_memory([&] { return enter(setup_id, endpoint, admission); });
   if (!entered) {
-    end_unestablished(hooks_, *endpoint, true, entered.error());
+    end_unestablished(hooks_, endpoint, true, entered.error());
     return entered.status();
   }
   const Id id = *entered;
@@ -309,7 +308,7 @@ Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endp
   if (let_go) return let_go;
   if (!endpoint->was_established()) {
     forget(id);
-    end_unestablished(hooks_, *endpoint, true, let_go.error());
+    end_unestablished(hooks_, endpoint, true, let_go.error());
     return let_go;
   }
   endpoint->stop();
@@ -319,20 +318,20 @@ Status SessionCore::establish(Id setup_id, const std::shared_ptr<EndPoint>& endp
 }
 
 /// watched  whether the control thread ends it from now on
-Status SessionCore::let_go_of(Id id, const std::shared_ptr<EndPoint>& endpoint, bool& watched) {
+Status SessionCore::let_go_of(Id id, const std::shared_ptr<EndPointCore>& endpoint, bool& watched) {
   // From here on its end is told to it; what was before that, nobody has told it.
   if (const Status healthy = device()->events().health(); !healthy) endpoint->fail(healthy.error());
   if (Status established = endpoint->mark_established(); !established) return established;
   RDMACOMM_VLOG(1) << "established with " << endpoint->peer();
-  if (endpoint->config().thread_mode == ThreadMode::kApplication) hooks_.on_established(*endpoint);
+  if (endpoint->config().thread_mode == ThreadMode::kApplication) hooks_.on_established(endpoint);
   if (Status watching = watch_peer(id, *endpoint); !watching) return watching;
   watched = true;
   return is_server_ ? offer(endpoint) : Status();
 }
 
-/// To wait_for_endpoint().
-Status SessionCore::offer(const std::shared_ptr<EndPoint>& endpoint) {
-  std::vector<std::shared_ptr<EndPoint>> dropped;
+/// To accept().
+Status SessionCore::offer(const std::shared_ptr<EndPointCore>& endpoint) {
+  std::vector<std::shared_ptr<EndPointCore>> dropped;
   const std::lock_guard lock(mutex_);
   unclaimed_.push_back(endpoint);
   dropped = prune_unclaimed_locked();
@@ -341,7 +340,7 @@ Status SessionCore::offer(const std::shared_ptr<EndPoint>& endpoint) {
 }
 
 /// Returns  the number under which the endpoint is in the lists; kStopped
-Result<SessionCore::Id> SessionCore::enter(Id setup_id, const std::shared_ptr<EndPoint>& endpoint,
+Result<SessionCore::Id> SessionCore::enter(Id setup_id, const std::shared_ptr<EndPointCore>& endpoint,
                                            Admission& admission) {
   const std::lock_guard lock(mutex_);
   if (state_ != State::kRunning) return make_error(Errc::kStopped, "the session was stopped");
@@ -356,7 +355,7 @@ Result<SessionCore::Id> SessionCore::enter(Id setup_id, const std::shared_ptr<En
   return id;
 }
 
-Status SessionCore::watch_peer(Id id, EndPoint& endpoint) {
+Status SessionCore::watch_peer(Id id, EndPointCore& endpoint) {
   const WatchedFd watched = endpoint.connector().watched();
   epoll_event event{};
   event.events = watched.events | EPOLLET;
@@ -373,7 +372,7 @@ Status SessionCore::watch_peer(Id id, EndPoint& endpoint) {
 // Out again -----------------------------------------------------------------------------------------------------------
 
 void SessionCore::forget(Id id) {
-  std::vector<std::shared_ptr<EndPoint>> dropped;  // destroyed, which may take a while, without the lock
+  std::vector<std::shared_ptr<EndPointCore>> dropped;  // destroyed, which may take a while, without the lock
   const std::lock_guard lock(mutex_);
   const auto found = endpoints_.find(id);
   if (found == endpoints_.end()) return;
@@ -390,11 +389,11 @@ void SessionCore::forget(Id id) {
 }
 
 /// Nobody need claim what hooks have served; what the application has not polled yet is kept for it, within bounds.
-std::vector<std::shared_ptr<EndPoint>> SessionCore::prune_unclaimed_locked() {
+std::vector<std::shared_ptr<EndPointCore>> SessionCore::prune_unclaimed_locked() {
   auto ended = std::ranges::count_if(unclaimed_, [](const auto& endpoint) { return !endpoint->alive(); });
-  std::vector<std::shared_ptr<EndPoint>> dropped;
+  std::vector<std::shared_ptr<EndPointCore>> dropped;
   dropped.reserve(static_cast<std::size_t>(ended));  // first: without memory for it, all stay in the list
-  std::erase_if(unclaimed_, [&](std::shared_ptr<EndPoint>& endpoint) {
+  std::erase_if(unclaimed_, [&](std::shared_ptr<EndPointCore>& endpoint) {
     const bool served = endpoint->config().thread_mode != ThreadMode::kApplication;
     const bool too_many = ended > static_cast<long>(ServerSession::kMaxEndedUnclaimed);
     const bool keep = ended == 0 || endpoint->alive() || !(served || too_many);
@@ -406,7 +405,7 @@ std::vector<std::shared_ptr<EndPoint>> SessionCore::prune_unclaimed_locked() {
   return dropped;
 }
 
-void SessionCore::endpoint_ended(EndPoint& endpoint) {
+void SessionCore::endpoint_ended(EndPointCore& endpoint) {
   std::optional<Id> id;
   {
     const std::lock_guard lock(mutex_);

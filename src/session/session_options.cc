@@ -1,4 +1,4 @@
-#include "rdmacomm/session/session_options.h"
+#include "rdmacomm/session.h"
 
 namespace rdmacomm {
 namespace {

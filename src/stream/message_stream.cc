@@ -1,8 +1,9 @@
-#include "rdmacomm/stream/message_stream.h"
+#include "rdmacomm/message_stream.h"
 
 #include <algorithm>
 
 #include "base/copy_bytes.h"
+#include "rdmacomm/channel.h"
 #include "stream/stream_link.h"
 
 namespace rdmacomm {
@@ -14,50 +15,60 @@ ChannelConfig MessageStream::channel(const StreamOptions& options, std::string n
   return config;
 }
 
-Result<std::unique_ptr<MessageStream>> MessageStream::open(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
-                                                           std::shared_ptr<BufferPool> pool,
-                                                           const StreamOptions& options, Deadline deadline) {
+Result<MessageStream> MessageStream::open(const EndPoint& endpoint, RDMAChannel& channel, const BufferPool& pool,
+                                          const StreamOptions& options, Deadline deadline) {
   if (!pool) return make_error(Errc::kInvalidArgument, "a stream of messages needs a pool");
-  auto link = StreamLink::open(std::move(endpoint), channel, pool, options, deadline);
+  auto link = StreamLink::open(endpoint, channel, pool, options, deadline);
   if (!link) return link.error();
-  return std::unique_ptr<MessageStream>(new MessageStream(std::move(*link), std::move(pool)));
+  return MessageStream(std::move(*link));
 }
 
-MessageStream::MessageStream(std::shared_ptr<StreamLink> link, std::shared_ptr<BufferPool> pool)
-    : link_(std::move(link)), pool_(std::move(pool)) {}
+MessageStream::MessageStream(std::shared_ptr<StreamLink> link) : link_(std::move(link)) {}
 
 MessageStream::~MessageStream() {
-  link_->leave();
+  if (link_) link_->leave();
+}
+
+MessageStream& MessageStream::operator=(MessageStream&& other) noexcept {
+  if (this == &other) return *this;
+  if (link_) link_->leave();
+  link_ = std::move(other.link_);
+  return *this;
+}
+
+StreamLink& MessageStream::link() const {
+  if (!link_) detail::die_of_misuse("a stream was used after it was moved from", nullptr);
+  return *link_;
 }
 
 Result<std::span<std::byte>> MessageStream::lend(Deadline deadline) {
-  return link_->lend(deadline);
+  return link().lend(deadline);
 }
 Status MessageStream::commit(std::size_t count) {
-  return link_->commit_message(count);
+  return link().commit_message(count);
 }
 
 Status MessageStream::send(std::span<const std::byte> message, Deadline deadline) {
   if (message.size() > block_bytes()) return send_large(message, deadline);
-  const auto room = link_->lend(deadline);
+  const auto room = link().lend(deadline);
   if (!room) return room.error();
   copy_bytes(room->data(), message.data(), message.size());
-  return link_->commit_message(message.size());
+  return link().commit_message(message.size());
 }
 
 Status MessageStream::send_large(std::span<const std::byte> message, Deadline deadline) {
-  const std::size_t most = link_->part_bytes();
+  const std::size_t most = link().part_bytes();
   for (std::size_t offset = 0; offset < message.size();) {
     const auto part = message.subspan(offset, std::min(most, message.size() - offset));
-    auto lease = link_->take(part.size(), deadline);
+    auto lease = link().take(part.size(), deadline);
     Status sent = lease.status();
     if (sent) {
       copy_bytes(lease->data(), part.data(), part.size());
-      sent = link_->announce(*std::move(lease), message.size(), offset, deadline);
+      sent = link().announce(*std::move(lease), message.size(), offset, deadline);
     }
     if (!sent) {
       // Half a message cannot be taken back.
-      if (offset > 0) link_->abort("a message could not be sent as a whole: " + sent.message());
+      if (offset > 0) link().abort("a message could not be sent as a whole: " + sent.message());
       return sent;
     }
     offset += part.size();
@@ -68,40 +79,40 @@ Status MessageStream::send_large(std::span<const std::byte> message, Deadline de
 Status MessageStream::send(BufferLease lease, Deadline deadline) {
   if (!lease) return send(std::span<const std::byte>(), deadline);
   const std::uint32_t bytes = lease.size();
-  if (bytes <= link_->part_bytes()) return link_->announce(std::move(lease), bytes, 0, deadline);
+  if (bytes <= link().part_bytes()) return link().announce(std::move(lease), bytes, 0, deadline);
   return send(lease.bytes(), deadline);
 }
 
 Status MessageStream::flush(Deadline deadline) {
-  return link_->flush(deadline);
+  return link().flush(deadline);
 }
 Status MessageStream::finish(Deadline deadline) {
-  return link_->finish(deadline);
+  return link().finish(deadline);
 }
 
 Result<MessagePart> MessageStream::receive(Deadline deadline) {
   StreamLink::Arrived arrived;
-  if (Status come = link_->next(deadline, arrived); !come) return come.error();
+  if (Status come = link().next(deadline, arrived); !come) return come.error();
   if (arrived.is_end) return MessagePart();
   if (arrived.part)
     return MessagePart(std::move(arrived.part->lease), arrived.part->message_bytes, arrived.part->offset);
-  return MessagePart(StreamBlock(*link_, arrived.slot, arrived.slice));
+  return MessagePart(StreamBlock(link(), arrived.slot, arrived.slice));
 }
 
-void MessageStream::abort(std::string_view reason) noexcept {
-  link_->abort(reason);
+void MessageStream::abort(std::string_view reason) {
+  link().abort(reason);
 }
 Status MessageStream::status() const {
-  return link_->status();
+  return link().status();
 }
-std::size_t MessageStream::block_bytes() const noexcept {
-  return link_->block_bytes();
+std::size_t MessageStream::block_bytes() const {
+  return link().block_bytes();
 }
-StreamCounts MessageStream::counts() const noexcept {
-  return link_->counts();
+StreamCounts MessageStream::counts() const {
+  return link().counts();
 }
-EndPoint& MessageStream::endpoint() const noexcept {
-  return link_->endpoint();
+const EndPoint& MessageStream::endpoint() const {
+  return link().endpoint();
 }
 
 }  // namespace rdmacomm

@@ -1,8 +1,8 @@
 #include "stream/segment.h"
 
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/wire.h"
-#include "rdmacomm/stream/stream_options.h"
+#include "base/printable.h"
+#include "base/wire.h"
+#include "rdmacomm/stream.h"
 
 namespace rdmacomm {
 namespace {
@@ -102,7 +102,7 @@ Result<StreamHello> StreamHello::decode(std::span<const std::byte> payload) {
 
 std::vector<std::byte> Announcement::encode() const {
   WireWriter writer;
-  region.encode(writer);
+  writer.put_bytes(region.encode());
   writer.put(message_bytes);
   writer.put(offset);
   return writer.take();
@@ -110,7 +110,7 @@ std::vector<std::byte> Announcement::encode() const {
 
 Result<Announcement> Announcement::decode(std::span<const std::byte> payload) {
   WireReader reader(payload);
-  const auto region = RemoteRegion::decode(reader);
+  const auto region = RemoteRegion::decode(reader.take(RemoteRegion::kWireBytes));
   if (!region) return bad_segment("where " + region.error().context);
   Announcement announcement{.region = *region};
   announcement.message_bytes = reader.get<std::uint64_t>();

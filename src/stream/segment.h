@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/memory/remote_region.h"
+#include "rdmacomm/remote_region.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
@@ -46,8 +46,8 @@ struct SegmentHeader {
                                                     std::size_t segment_bytes);
 };
 
-/// kData and kCredit as immediate data, where the devices have it: the bytes that follow are the stream's alone, and the
-/// receiver finds the rest in the completion.
+/// kData and kCredit as immediate data, where the devices have it: the bytes that follow are the stream's alone, and
+/// the receiver finds the rest in the completion.
 [[nodiscard]] constexpr std::uint32_t immediate_of(SegmentKind kind, std::uint32_t credit) noexcept {
   return static_cast<std::uint32_t>(kind) << 24 | credit;
 }

@@ -7,6 +7,9 @@
 
 #include "base/hot_inline.h"
 #include "base/logging.h"
+#include "rdmacomm/adapter.h"
+#include "rdmacomm/channel.h"
+#include "rdmacomm/completion.h"
 #include "stream/stream_link_guard.h"
 
 namespace rdmacomm {
@@ -29,15 +32,14 @@ std::uint32_t signals(const StreamOptions& options) noexcept {
 
 // Opening -------------------------------------------------------------------------------------------------------------
 
-StreamLink::StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel, std::shared_ptr<BufferPool> pool,
-                       const StreamOptions& options)
+StreamLink::StreamLink(EndPoint endpoint, RDMAChannel& channel, BufferPool pool, const StreamOptions& options)
     : endpoint_(std::move(endpoint)),
       channel_(channel),
       pool_(std::move(pool)),
       mode_(pool_ ? StreamMode::kMessages : StreamMode::kBytes),
       options_(options),
-      send_depth_(options.send_depth() + more_sends(pool_ != nullptr)),
-      immediate_(channel.adapter().device().limits().immediate_data),
+      send_depth_(options.send_depth() + more_sends(static_cast<bool>(pool_))),
+      immediate_(channel.device().limits().immediate_data),
       credit_step_(static_cast<std::uint32_t>(std::max(1, (options.read_blocks + kCreditShare - 1) / kCreditShare))),
       signal_every_(signals(options)),
       looks_early_(static_cast<std::size_t>(options.write_blocks) * options.block_bytes > kCached),
@@ -46,16 +48,15 @@ StreamLink::StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
       sent_(std::bit_ceil(static_cast<std::size_t>(send_depth_))),
       ready_(std::bit_ceil(
           static_cast<std::size_t>(options.write_blocks + options.borrowed_blocks + MessageStream::kMaxAnnounced))),
-      arrived_(static_cast<std::size_t>(options.recv_depth() + more_receives(options, pool_ != nullptr))),
+      arrived_(static_cast<std::size_t>(options.recv_depth() + more_receives(options, static_cast<bool>(pool_)))),
       queue_(std::bit_ceil(arrived_.size())) {
   for (int block = options.write_blocks - 1; block >= 0; --block) {
     free_blocks_.push_back(static_cast<std::uint32_t>(block));
   }
 }
 
-Result<std::shared_ptr<StreamLink>> StreamLink::open(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel,
-                                                     std::shared_ptr<BufferPool> pool, const StreamOptions& options,
-                                                     Deadline deadline) {
+Result<std::shared_ptr<StreamLink>> StreamLink::open(EndPoint endpoint, RDMAChannel& channel, BufferPool pool,
+                                                     const StreamOptions& options, Deadline deadline) {
   if (Status valid = options.validate(); !valid) return valid.error();
   std::shared_ptr<StreamLink> link(new StreamLink(std::move(endpoint), channel, std::move(pool), options));
   Status status = link->check_channel();
@@ -68,7 +69,7 @@ Result<std::shared_ptr<StreamLink>> StreamLink::open(std::shared_ptr<EndPoint> e
 }
 
 Status StreamLink::check_channel() const {
-  const AdapterConfig& adapter = channel_.adapter().config();
+  const AdapterConfig& adapter = channel_.config();
   const bool fits = channel_.send_depth() >= send_depth_ &&
                     channel_.recv_depth() >= static_cast<int>(arrived_.size()) && adapter.max_send_slices >= 2 &&
                     adapter.max_recv_slices >= 2;
@@ -78,14 +79,14 @@ Status StreamLink::check_channel() const {
                           "' is too small for the stream, or in use: make it by "
                           "StreamOptions::channel() (of messages: MessageStream::channel()), with the same options");
   }
-  const bool pool_serves =
-      !pool_ || (pool_->pd() == channel_.adapter().pd() && allows(pool_->options().remote_access, RemoteAccess::kRead));
+  const bool pool_serves = !pool_ || (pool_.device() == channel_.device() && pool_.domain() == channel_.domain() &&
+                                      allows(pool_.options().remote_access, RemoteAccess::kRead));
   if (!pool_serves) {
     return make_error(Errc::kInvalidArgument,
                       "the pool of a stream of messages is in the channel's protection domain, and lets "
                       "peers read: BufferPoolOptions::remote_access");
   }
-  const Status waitable = endpoint_->next(channel_, Deadline::after({})).status();
+  const Status waitable = endpoint_.next(channel_, Deadline::after({})).status();
   return waitable.code() == Errc::kTimeout ? Status() : waitable;
 }
 
@@ -100,26 +101,25 @@ Status StreamLink::prepare() {
                                 .block_bytes = block,
                                 .block_count = (all + block - 1) / block,
                                 .huge_pages = options_.huge_pages};
-  const RDMAAdapter& adapter = channel_.adapter();
-  auto memory = adapter.domain() ? RDMABuffer::allocate(adapter.domain(), of_memory)
-                                 : RDMABuffer::allocate(adapter.device(), of_memory);
+  auto memory = channel_.domain() ? RDMABuffer::allocate(channel_.domain(), of_memory)
+                                  : RDMABuffer::allocate(channel_.device(), of_memory);
   if (!memory) return memory.status();
   memory_ = std::move(*memory);
-  memory_begin_ = reinterpret_cast<std::uintptr_t>(memory_->data());
-  memory_key_ = memory_->lkey();
+  memory_begin_ = reinterpret_cast<std::uintptr_t>(memory_.data());
+  memory_key_ = memory_.lkey();
   const Guard guard(*this);
   for (std::uint32_t slot = 0; slot < arrived_.size() && !failed_; ++slot) post_receive(slot);
   return ended();
 }
 
 Status StreamLink::meet(Deadline deadline) {
-  if (Status met = endpoint_->sync_with_peer("rdmacomm.stream." + channel_.name(), deadline); !met) return met;
+  if (Status met = endpoint_.sync_with_peer("rdmacomm.stream." + channel_.name(), deadline); !met) return met;
   Guard guard(*this);
   const StreamHello hello{.mode = mode_,
                           .immediate = immediate_,
                           .block_bytes = static_cast<std::uint32_t>(options_.block_bytes),
                           .read_blocks = static_cast<std::uint32_t>(options_.read_blocks),
-                          .part_bytes = pool_ ? static_cast<std::uint32_t>(pool_->options().largest_block) : 0};
+                          .part_bytes = pool_ ? static_cast<std::uint32_t>(pool_.options().largest_block) : 0};
   (void)send_control(SegmentKind::kHello, hello.encode());
   if (Status waited = wait_until(guard, deadline, [this] { return peer_ || failed_; }); !waited) return waited;
   if (!peer_) return ended();
@@ -138,7 +138,7 @@ void StreamLink::leave() noexcept {
     if (!failed_) fail(make_error(Errc::kStopped, "the stream was closed on this side"));
   }
   const Status drained = channel_.drain(Deadline::after(EndPoint::kDrainTime));
-  if (!drained) RDMACOMM_LOG(ERROR) << "closing the stream to " << endpoint_->peer() << ": " << drained.message();
+  if (!drained) RDMACOMM_LOG(ERROR) << "closing the stream to " << endpoint_.peer() << ": " << drained.message();
   const Guard guard(*this);
   std::ranges::move(borrowed_, std::back_inserter(dropped_));
   borrowed_.clear();
@@ -155,7 +155,7 @@ void StreamLink::poll_now() {
     const Polled polled = channel_.poll(batch_);
     if (!polled) {
       return fail(make_error(polled.outcome().code(),
-                             "the completion queue of the stream to " + endpoint_->peer() + " has failed"));
+                             "the completion queue of the stream to " + endpoint_.peer() + " has failed"));
     }
     full = polled.size() == batch_.size();
     handle({polled.begin(), polled.end()});
@@ -171,7 +171,7 @@ Status StreamLink::sleep(Guard& guard, Deadline deadline) {
   Deadline until = failure_ ? deadline.sooner(failure_deadline_) : deadline;
   if (starved_) until = until.sooner(Deadline::after(kPoolRefills));  // of which nobody tells
   guard.unlock();
-  const auto waited = endpoint_->wait(channel_, batch_, until);
+  const auto waited = endpoint_.wait(channel_, batch_, until);
   guard.lock();
   polling_ = false;
   if (waited) handle(*waited);
@@ -181,7 +181,7 @@ Status StreamLink::sleep(Guard& guard, Deadline deadline) {
 }
 
 Status StreamLink::timed_out() const {
-  return make_error(Errc::kTimeout, "the stream to " + endpoint_->peer() + " has waited in vain");
+  return make_error(Errc::kTimeout, "the stream to " + endpoint_.peer() + " has waited in vain");
 }
 
 void StreamLink::handle(std::span<const Completion> completions) {
@@ -216,7 +216,7 @@ void StreamLink::note_failed(const Completion& completion) {
 }
 
 void StreamLink::settle_failure() {
-  if (const Status end = endpoint_->status(); !end) return fail(end.error());
+  if (const Status end = endpoint_.status(); !end) return fail(end.error());
   if (failure_deadline_.passed()) fail(failure_->explain().error());
 }
 
@@ -231,7 +231,7 @@ RDMACOMM_HOT_INLINE void StreamLink::post_receive(std::uint32_t slot) {
   const std::array<BufferSlice, 2> parts{read_header(slot), read_block(slot)};
   const auto list = std::span(parts).subspan(immediate_ ? 1 : 0);
   if (const Outcome posted = channel_.post_recv(list, {.id = slot}); !posted) {
-    fail(make_error(posted.code(), "cannot receive on the stream to " + endpoint_->peer()));
+    fail(make_error(posted.code(), "cannot receive on the stream to " + endpoint_.peer()));
   }
 }
 
@@ -296,7 +296,7 @@ Status StreamLink::on_control(const SegmentHeader& header, std::span<const std::
   }
   peer_aborted_ = true;
   const auto aborted = StreamAbort::decode(payload);
-  fail(make_error(Errc::kAborted, "the peer, " + endpoint_->peer() + ", has aborted the stream: " +
+  fail(make_error(Errc::kAborted, "the peer, " + endpoint_.peer() + ", has aborted the stream: " +
                                       (aborted ? aborted->reason : "its reason cannot be read")));
   return {};
 }

@@ -16,28 +16,29 @@
 #include <vector>
 
 #include "base/biased_lock.h"
-#include "rdmacomm/endpoint/endpoint.h"
-#include "rdmacomm/memory/buffer_pool.h"
-#include "rdmacomm/memory/rdma_buffer.h"
-#include "rdmacomm/stream/message_stream.h"
-#include "rdmacomm/stream/rdma_stream.h"
-#include "rdmacomm/stream/stream_options.h"
+#include "rdmacomm/buffer.h"
+#include "rdmacomm/buffer_pool.h"
+#include "rdmacomm/channel.h"
+#include "rdmacomm/completion.h"
+#include "rdmacomm/endpoint.h"
+#include "rdmacomm/message_stream.h"
+#include "rdmacomm/stream.h"
 #include "stream/segment.h"
 
 namespace rdmacomm {
 
-/// One end of a stream. What is sent is a queue of slices, which are sent as the peer's credits allow; what comes is a queue
-/// of slots, each a receive with a place for a header and one for a block.
+/// One end of a stream. What is sent is a queue of slices, which are sent as the peer's credits allow; what comes is a
+/// queue of slots, each a receive with a place for a header and one for a block.
 ///
-/// The peer has receives for as many data segments as it gives credits for, and control_receives() more for all others, which
-/// are bounded without credits: of each kind there is one (HELLO and FINISHED share theirs), but for kCredit and kTaken, which
-/// only who sends data is told. Each
-/// kCredit tells of a share of all blocks, or is sent when the peer has used up what the ones before have told: so at most
-/// kCreditShare are under way, and no segment ever waits for a receive. Those receives have blocks, too, where data can come,
-/// since any segment may meet any of them; so each one more is a block more that the data goes through.
+/// The peer has receives for as many data segments as it gives credits for, and control_receives() more for all others,
+/// which are bounded without credits: of each kind there is one (HELLO and FINISHED share theirs), but for kCredit and
+/// kTaken, which only who sends data is told. Each kCredit tells of a share of all blocks, or is sent when the peer has
+/// used up what the ones before have told: so at most kCreditShare are under way, and no segment ever waits for a
+/// receive. Those receives have blocks, too, where data can come, since any segment may meet any of them; so each one
+/// more is a block more that the data goes through.
 ///
-/// Threads: one writes, one reads, any releases. All state is behind lock_. Who waits polls for all: one at a time sleeps in
-/// EndPoint::wait() without the lock, the others wait for it to come back.
+/// Threads: one writes, one reads, any releases. All state is behind lock_. Who waits polls for all: one at a time
+/// sleeps in EndPoint::wait() without the lock, the others wait for it to come back.
 class StreamLink : public std::enable_shared_from_this<StreamLink> {
  public:
   static constexpr int kCreditShare = 2;
@@ -49,10 +50,10 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   static constexpr std::size_t kControlSlot = 512;  // of memory, for a segment's header, or all of a control segment
   static_assert(SegmentHeader::kBytes + kMaxControlBytes <= kControlSlot);
 
-  /// pool  of a stream of messages; nullptr: of one of bytes
-  [[nodiscard]] static Result<std::shared_ptr<StreamLink>> open(std::shared_ptr<EndPoint> endpoint,
-                                                                RDMAChannel& channel, std::shared_ptr<BufferPool> pool,
-                                                                const StreamOptions& options, Deadline deadline);
+  /// pool  of a stream of messages; empty: of one of bytes
+  [[nodiscard]] static Result<std::shared_ptr<StreamLink>> open(EndPoint endpoint, RDMAChannel& channel,
+                                                                BufferPool pool, const StreamOptions& options,
+                                                                Deadline deadline);
   /// For HELLO and, later, FINISHED; END; ABORT; and the peer's credits.
   [[nodiscard]] static int control_receives(const StreamOptions& options) noexcept {
     return 3 + (options.writes() ? kCreditShare : 0);
@@ -106,7 +107,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status status() const;
   [[nodiscard]] StreamCounts counts() const;
   [[nodiscard]] std::size_t block_bytes() const noexcept { return block_bytes_; }
-  [[nodiscard]] EndPoint& endpoint() const noexcept { return *endpoint_; }
+  [[nodiscard]] const EndPoint& endpoint() const noexcept { return endpoint_; }
 
  private:
   /// Holds lock_; what was kept for requests is dropped behind it, as that may lead into another stream, or this one.
@@ -136,15 +137,14 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
     bool done = false;
   };
 
-  StreamLink(std::shared_ptr<EndPoint> endpoint, RDMAChannel& channel, std::shared_ptr<BufferPool> pool,
-             const StreamOptions& options);
+  StreamLink(EndPoint endpoint, RDMAChannel& channel, BufferPool pool, const StreamOptions& options);
   [[nodiscard]] Status check_channel() const;
   [[nodiscard]] Status prepare();
   [[nodiscard]] Status meet(Deadline deadline);
 
   // Memory
   [[nodiscard]] BufferSlice at(std::size_t offset, std::size_t bytes) const noexcept {
-    return {{memory_begin_ + offset, static_cast<std::uint32_t>(bytes), memory_key_}};
+    return {memory_begin_ + offset, static_cast<std::uint32_t>(bytes), memory_key_};
   }
   [[nodiscard]] BufferSlice write_block(std::uint32_t index) const noexcept {
     return at(index * options_.block_bytes, options_.block_bytes);
@@ -245,9 +245,9 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   void fail_post(Outcome refused);
   void send_abort(std::string_view reason);
 
-  const std::shared_ptr<EndPoint> endpoint_;
+  const EndPoint endpoint_;
   RDMAChannel& channel_;
-  const std::shared_ptr<BufferPool> pool_;
+  const BufferPool pool_;
   const StreamMode mode_;
   const StreamOptions options_;
   const int send_depth_;
@@ -256,7 +256,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   const std::uint32_t signal_every_;  // data segments
   const bool looks_early_;            // for the block that was sent last: all of them are more than a cache has
   const std::size_t slot_bytes_;  // of a slot's block: a block, or, where no data comes, enough for control segments
-  std::unique_ptr<RDMABuffer> memory_;
+  RDMABuffer memory_;
   std::uintptr_t memory_begin_ = 0;
   std::uint32_t memory_key_ = 0;
   std::size_t slots_at_ =

@@ -7,7 +7,7 @@
 namespace rdmacomm {
 
 std::size_t StreamLink::part_bytes() const noexcept {
-  return std::min<std::size_t>(peer_->part_bytes, pool_->options().largest_block);
+  return std::min<std::size_t>(peer_->part_bytes, pool_.options().largest_block);
 }
 
 // Sending -------------------------------------------------------------------------------------------------------------
@@ -30,7 +30,7 @@ Result<BufferLease> StreamLink::take(std::size_t bytes, Deadline deadline) {
   Guard guard(*this);
   Result<BufferLease> taken = BufferLease();
   const Status waited = wait_until(guard, deadline, [&] {
-    taken = pool_->take(bytes);
+    taken = pool_.take(bytes);
     const bool exhausted = taken.code() == Errc::kPoolExhausted;
     if (exhausted) starved_ = true;
     return !exhausted || failed_;
@@ -68,7 +68,7 @@ Status StreamLink::on_announcement(std::uint32_t slot, std::span<const std::byte
   const auto announcement = Announcement::decode(payload);
   if (!announcement) return announcement.status();
   const std::uint64_t bytes = announcement->region.length;
-  if (!pool_ || bytes > pool_->options().largest_block) {
+  if (!pool_ || bytes > pool_.options().largest_block) {
     return broken("it announces " + std::to_string(bytes) + " bytes, which is more than it may");
   }
   if (parts_.size() - done_parts() >= static_cast<std::size_t>(MessageStream::kMaxAnnounced)) {
@@ -100,7 +100,7 @@ void StreamLink::read_parts() {
   }
   while (parts_waiting_ > 0 && free_slots() > kSlotsForReads) {
     Part& part = parts_[parts_.size() - parts_waiting_];
-    auto lease = pool_->take(part.announcement.region.length);
+    auto lease = pool_.take(part.announcement.region.length);
     if (!lease) {
       starved_ = true;
       return;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/hot_inline.h"
+#include "rdmacomm/channel.h"
 #include "stream/stream_link.h"
 #include "stream/stream_link_guard.h"
 
@@ -242,8 +243,8 @@ RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, Im
 }
 
 void StreamLink::fail_post(Outcome refused) {
-  const Status end = endpoint_->status();
-  fail(end ? make_error(refused.code(), "cannot send on the stream to " + endpoint_->peer()) : end.error());
+  const Status end = endpoint_.status();
+  fail(end ? make_error(refused.code(), "cannot send on the stream to " + endpoint_.peer()) : end.error());
 }
 
 void StreamLink::send_abort(std::string_view reason) {
@@ -264,7 +265,7 @@ void StreamLink::on_sent(std::uint64_t id) {
 
 /// Until all that the device tells of is sent, or will not be. A peer that has aborted waits for nothing, and may be gone.
 void StreamLink::wait_for_sends(Guard& guard, Deadline deadline) {
-  while (completed_ < told_ && !failure_ && !peer_aborted_ && endpoint_->alive() && !deadline.passed()) {
+  while (completed_ < told_ && !failure_ && !peer_aborted_ && endpoint_.alive() && !deadline.passed()) {
     poll_now();
     if (completed_ < told_) (void)sleep(guard, deadline);
   }

@@ -1,7 +1,6 @@
-#include "rdmacomm/stream/stream_options.h"
-
 #include <algorithm>
 
+#include "rdmacomm/stream.h"
 #include "stream/stream_link.h"
 
 namespace rdmacomm {

@@ -1,4 +1,4 @@
-#include "rdmacomm/verbs/describe.h"
+#include "verbs/describe.h"
 
 #include <arpa/inet.h>
 

@@ -1,4 +1,4 @@
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 #include <netinet/in.h>
 
@@ -22,6 +22,18 @@ bool is_loopback(const ibv_gid& gid) {
 }
 
 }  // namespace
+
+ibv_gid to_ibv(const Gid& gid) noexcept {
+  ibv_gid same;
+  std::memcpy(same.raw, gid.raw.data(), gid.raw.size());
+  return same;
+}
+
+Gid from_ibv(const ibv_gid& gid) noexcept {
+  Gid same;
+  std::memcpy(same.raw.data(), gid.raw, same.raw.size());
+  return same;
+}
 
 ibv_gid gid_of(const sockaddr& address) noexcept {
   ibv_gid gid{};

@@ -1,7 +1,7 @@
-#include "rdmacomm/verbs/handles.h"
+#include "verbs/handles.h"
 
 #include "base/logging.h"
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm::verbs {
 

@@ -3,7 +3,7 @@
 
 #include <cerrno>
 
-#include "rdmacomm/verbs/api.h"
+#include "verbs/api.h"
 
 namespace rdmacomm::verbs {
 namespace {

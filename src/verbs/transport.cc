@@ -1,6 +1,8 @@
-#include "rdmacomm/verbs/transport.h"
+#include "verbs/transport.h"
 
-namespace rdmacomm::verbs {
+#include "rdmacomm/qp_address.h"
+
+namespace rdmacomm {
 
 std::string to_text(Transport transport) {
   switch (transport) {
@@ -13,8 +15,8 @@ std::string to_text(Transport transport) {
   return "transport " + std::to_string(static_cast<unsigned>(transport));
 }
 
-bool fails_with_connection(const ibv_context& context) noexcept {
+bool verbs::fails_with_connection(const ibv_context& context) noexcept {
   return context.device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
-}  // namespace rdmacomm::verbs
+}  // namespace rdmacomm

@@ -1,7 +1,7 @@
-#include "rdmacomm/adapter/adapter_config.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "rdmacomm/adapter.h"
 
 namespace rdmacomm {
 namespace {

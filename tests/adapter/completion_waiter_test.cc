@@ -1,4 +1,4 @@
-#include "rdmacomm/adapter/completion_waiter.h"
+#include "adapter/completion_waiter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/device/rdma_device.h"
+#include "device/device_core.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 class CompletionWaiterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value());
     device_ = std::move(opened).value();
     auto queue = CompletionQueue::create(*device_, {.with_channel = true});
@@ -52,7 +52,7 @@ class CompletionWaiterTest : public ::testing::Test {
   static bool nothing() { return false; }
 
   FakeVerbs fake_;
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<CompletionQueue> queue_;
   int polls_ = 0;
 };

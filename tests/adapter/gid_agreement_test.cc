@@ -1,4 +1,4 @@
-#include "rdmacomm/adapter/gid_agreement.h"
+#include "adapter/gid_agreement.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -10,11 +10,10 @@ namespace rdmacomm {
 namespace {
 
 using ::testing::HasSubstr;
-using verbs::Transport;
 
 OfferedGid gid(std::uint8_t type, const char* text) {
   OfferedGid made{.type = type};
-  EXPECT_EQ(inet_pton(AF_INET6, text, made.gid.raw), 1) << text;
+  EXPECT_EQ(inet_pton(AF_INET6, text, made.gid.raw.data()), 1) << text;
   return made;
 }
 OfferedGid v1(const char* text) {
@@ -59,7 +58,7 @@ TEST(GidAgreement, InfinibandPrefersOneSubnet) {
 }
 
 TEST(GidAgreement, TwoInfinibandSubnetsAreWarnedOf) {
-  const ibv_gid here = ib("fec0:0:0:1::1").gid;
+  const Gid here = ib("fec0:0:0:1::1").gid;
   const auto warning = [&](Transport transport, const char* peer) {
     return router_warning(transport, here, ib(peer).gid);
   };

@@ -1,8 +1,8 @@
-// RDMAAdapter::connect() with a connection manager's help.
+// AdapterCore::connect() with a connection manager's help.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rdmacomm/adapter/rdma_adapter.h"
+#include "adapter/adapter_core.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -52,12 +52,12 @@ class FakeLink final : public verbs::QueuePairLink {
 class LinkedAdapter : public ::testing::Test {
  protected:
   /// An adapter of `config` whose connect() has returned; `connected_` is what.
-  std::unique_ptr<RDMAAdapter> connect(const AdapterConfig& config = {}) {
+  std::unique_ptr<AdapterCore> connect(const AdapterConfig& config = {}) {
     // Once: adapters of earlier calls use them.
-    if (device_ == nullptr) device_ = RDMADevice::open_from(FakeVerbs::api()).value();
+    if (device_ == nullptr) device_ = DeviceCore::open_from(FakeVerbs::api()).value();
     if (queue_ == nullptr) queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
-    auto adapter = RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config).value();
-    verbs::QpAddress peer = adapter->address();
+    auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config).value();
+    QpAddress peer = adapter->address();
     peer.qpn = 0xabc;
     peer.max_read_depth = 3;
     connected_ = adapter->connect(peer, std::make_unique<FakeLink>(script_));
@@ -65,7 +65,7 @@ class LinkedAdapter : public ::testing::Test {
   }
   FakeVerbs fake_;
   Script script_;
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<CompletionQueue> queue_;
   Status connected_;
 };

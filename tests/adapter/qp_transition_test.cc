@@ -1,4 +1,4 @@
-#include "rdmacomm/adapter/qp_transition.h"
+#include "adapter/qp_transition.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,15 +10,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ibv_gid gid(const char* sixteen_bytes) {
-  ibv_gid made{};
-  std::memcpy(made.raw, sixteen_bytes, sizeof(made.raw));
+Gid gid(const char* sixteen_bytes) {
+  Gid made{};
+  std::memcpy(made.raw.data(), sixteen_bytes, made.raw.size());
   return made;
 }
-const ibv_gid kIpv4 = gid("\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\1");
-const ibv_gid kIpv6 = gid("\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\1");
-const ibv_gid kSubnetA = gid("\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\1");
-const ibv_gid kSubnetB = gid("\xfe\xc0\0\0\0\0\0\1\0\0\0\0\0\0\0\2");
+const Gid kIpv4 = gid("\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\1");
+const Gid kIpv6 = gid("\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\1");
+const Gid kSubnetA = gid("\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\1");
+const Gid kSubnetB = gid("\xfe\xc0\0\0\0\0\0\1\0\0\0\0\0\0\0\2");
 
 QpPath ethernet() {
   QpPath path;
@@ -159,8 +159,8 @@ TEST(QpPath, EndsOfOneKindAreCompatible) {
 
 TEST(QpPath, OtherTransportsAreIncompatible) {
   QpPath path = ethernet();
-  path.local.transport = verbs::Transport::kRoce;
-  path.remote.transport = verbs::Transport::kSoftware;
+  path.local.transport = Transport::kRoce;
+  path.remote.transport = Transport::kSoftware;
   EXPECT_EQ(path.check_compatible().code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(path.check_compatible().error().context, HasSubstr("RoCE and software device"));
 }

@@ -1,11 +1,10 @@
-#include "rdmacomm/adapter/rdma_adapter.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "rdmacomm/softdev/softdev.h"
+#include "adapter/adapter_core.h"
+#include "rdmacomm/softdev.h"
 #include "support/environment_variable.h"
 #include "support/fake_verbs.h"
 
@@ -18,7 +17,7 @@ using ::testing::HasSubstr;
 class RDMAAdapterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
     auto queue = CompletionQueue::create(*device_, {.depth = 1000});
@@ -26,22 +25,22 @@ class RDMAAdapterTest : public ::testing::Test {
     queue_ = std::move(queue).value();
     gid_ = device_->choose_gid().value();
   }
-  Result<std::unique_ptr<RDMAAdapter>> create(const AdapterConfig& config = {}) {
-    return RDMAAdapter::create(*device_, *queue_, *queue_, gid_, config);
+  Result<std::unique_ptr<AdapterCore>> create(const AdapterConfig& config = {}) {
+    return AdapterCore::create(*device_, *queue_, *queue_, gid_, config);
   }
-  std::unique_ptr<RDMAAdapter> made(const AdapterConfig& config = {}) {
+  std::unique_ptr<AdapterCore> made(const AdapterConfig& config = {}) {
     auto adapter = create(config);
     EXPECT_TRUE(adapter.has_value()) << adapter.error().message();
     return std::move(adapter).value();
   }
-  static verbs::QpAddress peer_of(const RDMAAdapter& adapter) {
-    verbs::QpAddress peer = adapter.address();
+  static QpAddress peer_of(const AdapterCore& adapter) {
+    QpAddress peer = adapter.address();
     peer.qpn = 0x000abc;
     return peer;
   }
 
   FakeVerbs fake_;
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<CompletionQueue> queue_;
   GidEntry gid_;
 };
@@ -51,12 +50,12 @@ TEST_F(RDMAAdapterTest, IsInInitAndKnowsItsAddress) {
   EXPECT_EQ(adapter->state(), IBV_QPS_INIT);
   EXPECT_FALSE(adapter->connected());
   EXPECT_EQ(adapter->query_state().value(), IBV_QPS_INIT);
-  const verbs::QpAddress& address = adapter->address();
+  const QpAddress& address = adapter->address();
   EXPECT_EQ(address.qpn, adapter->qp()->qp_num);
   EXPECT_LE(address.psn, 0xffffffU);
   EXPECT_EQ(address.link_layer, IBV_LINK_LAYER_ETHERNET);
   EXPECT_EQ(address.gid_type, IBV_GID_TYPE_ROCE_V2);
-  EXPECT_EQ(std::memcmp(address.gid.raw, gid_.gid.raw, sizeof(gid_.gid.raw)), 0);
+  EXPECT_EQ(address.gid, gid_.gid);
   EXPECT_EQ(address.mtu_bytes, 2048U);
   EXPECT_EQ(address.max_read_depth, 16U);  // what the device can do
   EXPECT_EQ(adapter->path_mtu_bytes(), 0U);
@@ -77,7 +76,7 @@ TEST_F(RDMAAdapterTest, PacketSequenceNumbersAreRandom) {
 
 TEST_F(RDMAAdapterTest, ConnectsThroughRtrToRts) {
   const auto adapter = made();
-  verbs::QpAddress peer = peer_of(*adapter);
+  QpAddress peer = peer_of(*adapter);
   peer.mtu_bytes = 512;
   ASSERT_TRUE(adapter->connect(peer).ok());
   EXPECT_TRUE(adapter->connected());
@@ -110,7 +109,7 @@ TEST_F(RDMAAdapterTest, DoesNotConnectAfterError) {
 
 TEST_F(RDMAAdapterTest, AnIncompatiblePeerIsRefusedBeforeTheDeviceIsAsked) {
   const auto adapter = made();
-  verbs::QpAddress peer = peer_of(*adapter);
+  QpAddress peer = peer_of(*adapter);
   peer.gid_type = IBV_GID_TYPE_ROCE_V1;
   EXPECT_EQ(adapter->connect(peer).code(), Errc::kIncompatiblePeer);
   EXPECT_EQ(fake_.calls("modify_qp"), 1);
@@ -296,13 +295,13 @@ TEST_F(RDMAAdapterTest, AFailedQueryIsReturned) {
 class SoftAdapterTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    device_ = RDMADevice::open({.name = "soft0"}).value();
+    device_ = DeviceCore::open({.name = "soft0"}).value();
     queue_ = CompletionQueue::create(*device_, {}).value();
   }
-  Result<std::unique_ptr<RDMAAdapter>> create(const AdapterConfig& config = {}) {
-    return RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config);
+  Result<std::unique_ptr<AdapterCore>> create(const AdapterConfig& config = {}) {
+    return AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config);
   }
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<CompletionQueue> queue_;
 };
 
@@ -312,11 +311,11 @@ TEST_F(SoftAdapterTest, WithoutTcpAPeerOnAnotherHostIsOutOfReach) {
   const rdmacomm::testing::EnvironmentVariable variable(softdev::kTcpVariable, "memory");
   SetUp();
   const auto adapter = create().value();
-  verbs::QpAddress peer = adapter->address();
+  QpAddress peer = adapter->address();
   // 192.0.2.1 or 2001:db8::1: addresses that no host has (RFC 5737, RFC 3849).
   const bool ipv4 = peer.gid.raw[10] == 0xff && peer.gid.raw[11] == 0xff;
-  const ibv_gid nowhere = ipv4 ? ibv_gid{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1}}
-                               : ibv_gid{{0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  const Gid nowhere = ipv4 ? Gid{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1}}
+                           : Gid{{0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
   peer.gid = nowhere;
   const Status refused = adapter->connect(peer);
   EXPECT_EQ(refused.code(), std::errc::host_unreachable);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "rdmacomm/adapter/completion_waiter.h"
+#include "adapter/completion_waiter.h"
 #include "support/model_queue.h"
 
 namespace rdmacomm {

@@ -1,4 +1,4 @@
-#include "rdmacomm/base/context.h"
+#include "rdmacomm/context.h"
 
 #include <gtest/gtest.h>
 

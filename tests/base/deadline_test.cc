@@ -1,4 +1,4 @@
-#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/deadline.h"
 
 #include <gtest/gtest.h>
 

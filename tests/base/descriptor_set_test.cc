@@ -1,4 +1,4 @@
-#include "rdmacomm/base/descriptor_set.h"
+#include "base/descriptor_set.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "rdmacomm/base/errc.h"
+#include "rdmacomm/errc.h"
 
 #include <gtest/gtest.h>
 

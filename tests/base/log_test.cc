@@ -1,5 +1,5 @@
 // Where log lines go.
-#include "rdmacomm/base/log.h"
+#include "rdmacomm/log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

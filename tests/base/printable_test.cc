@@ -1,4 +1,4 @@
-#include "rdmacomm/base/printable.h"
+#include "base/printable.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

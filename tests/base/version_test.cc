@@ -1,4 +1,4 @@
-#include "rdmacomm/base/version.h"
+#include "rdmacomm/version.h"
 
 #include <gtest/gtest.h>
 

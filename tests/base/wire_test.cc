@@ -1,4 +1,4 @@
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
 
 #include <gtest/gtest.h>
 

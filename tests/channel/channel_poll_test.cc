@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/channel/completion_poller.h"
-#include "rdmacomm/channel/rdma_channel.h"
+#include "channel/channel_core.h"
+#include "channel/completion_poller.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -25,27 +25,27 @@ class ChannelPollTest : public ::testing::Test {
   void start() {
     channel_.reset();
     queue_.reset();
-    buffer_.reset();
+    buffer_ = {};
     device_.reset();
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
-    buffer_ = RDMABuffer::allocate(*device_, {}).value();
+    buffer_ = RDMABuffer::allocate(device_, {}).value();
     queue_ = CompletionQueue::create(*device_, {.depth = 4000}).value();
     channel_ = make("data", *queue_, *queue_, {});
   }
 
-  std::unique_ptr<RDMAChannel> make(const std::string& name, CompletionQueue& send_cq, CompletionQueue& recv_cq,
+  std::unique_ptr<ChannelCore> make(const std::string& name, CompletionQueue& send_cq, CompletionQueue& recv_cq,
                                     const AdapterConfig& config) {
-    auto adapter = RDMAAdapter::create(*device_, send_cq, recv_cq, device_->choose_gid().value(), config);
+    auto adapter = AdapterCore::create(*device_, send_cq, recv_cq, device_->choose_gid().value(), config);
     EXPECT_TRUE(adapter.has_value()) << adapter.error().message();
-    verbs::QpAddress peer = (*adapter)->address();
+    QpAddress peer = (*adapter)->address();
     peer.qpn = 0x211;
-    auto channel = RDMAChannel::create(name, std::move(adapter).value()).value();
+    auto channel = ChannelCore::create(name, std::move(adapter).value()).value();
     EXPECT_TRUE(channel->adapter().connect(peer).ok());
     return channel;
   }
-  BufferSlice slice() const { return buffer_->at(0).first(8); }
+  BufferSlice slice() const { return buffer_.at(0).first(8); }
   std::vector<Completion> poll(std::size_t limit = 64) {
     std::vector<Completion> completions(limit);
     const Polled polled = channel_->poll(completions);
@@ -55,10 +55,10 @@ class ChannelPollTest : public ::testing::Test {
   }
 
   FakeVerbs fake_;
-  std::unique_ptr<RDMADevice> device_;
-  std::unique_ptr<RDMABuffer> buffer_;
+  std::shared_ptr<DeviceCore> device_;
+  RDMABuffer buffer_;
   std::unique_ptr<CompletionQueue> queue_;
-  std::unique_ptr<RDMAChannel> channel_;
+  std::unique_ptr<ChannelCore> channel_;
 };
 
 TEST_F(ChannelPollTest, NothingThereIsNothing) {

@@ -6,8 +6,8 @@
 #include <array>
 #include <vector>
 
+#include "channel/channel_core.h"
 #include "channel/request_id.h"
-#include "rdmacomm/channel/rdma_channel.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -27,21 +27,21 @@ class ChannelPostTest : public ::testing::Test {
   void start(const AdapterConfig& config) {
     channel_.reset();
     queue_.reset();
-    buffer_.reset();
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    buffer_ = {};
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
-    buffer_ = RDMABuffer::allocate(*device_, {.block_bytes = 4096, .block_count = 4}).value();
+    buffer_ = RDMABuffer::allocate(device_, {.block_bytes = 4096, .block_count = 4}).value();
     queue_ = CompletionQueue::create(*device_, {.depth = 4000}).value();
-    auto adapter = RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config);
+    auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config);
     ASSERT_TRUE(adapter.has_value()) << adapter.error().message();
-    verbs::QpAddress peer = (*adapter)->address();
+    QpAddress peer = (*adapter)->address();
     peer.qpn = 0x211;
-    channel_ = RDMAChannel::create("data", std::move(adapter).value()).value();
+    channel_ = ChannelCore::create("data", std::move(adapter).value()).value();
     ASSERT_TRUE(channel_->adapter().connect(peer).ok());
   }
 
-  BufferSlice slice(std::uint32_t bytes = 8) const { return buffer_->at(0).first(bytes); }
+  BufferSlice slice(std::uint32_t bytes = 8) const { return buffer_.at(0).first(bytes); }
   std::vector<Completion> poll(std::size_t limit = 64) {
     std::vector<Completion> completions(limit);
     const Polled polled = channel_->poll(completions);
@@ -52,10 +52,10 @@ class ChannelPostTest : public ::testing::Test {
   const FakeVerbs::Post& last_post() const { return fake_.posts.back(); }
 
   FakeVerbs fake_;
-  std::unique_ptr<RDMADevice> device_;
-  std::unique_ptr<RDMABuffer> buffer_;
+  std::shared_ptr<DeviceCore> device_;
+  RDMABuffer buffer_;
   std::unique_ptr<CompletionQueue> queue_;
-  std::unique_ptr<RDMAChannel> channel_;
+  std::unique_ptr<ChannelCore> channel_;
 };
 
 // ---- What reaches the device
@@ -70,14 +70,14 @@ TEST_F(ChannelPostTest, AReadHasAsManySlicesAsTheDeviceScatters) {
 }
 
 TEST_F(ChannelPostTest, SendCarriesItsSlices) {
-  const std::array list{buffer_->at(0), buffer_->at(1).first(10), buffer_->at(3).part(8, 1)};
+  const std::array list{buffer_.at(0), buffer_.at(1).first(10), buffer_.at(3).part(8, 1)};
   ASSERT_TRUE(channel_->post_send(list, {.id = 1, .flags = PostFlags::kFence | PostFlags::kSolicited}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_SEND);
   EXPECT_EQ(last_post().wr.send_flags, static_cast<unsigned>(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED));
   ASSERT_EQ(last_post().slices.size(), 3U);
-  EXPECT_EQ(last_post().slices[1].addr, reinterpret_cast<std::uintptr_t>(buffer_->data()) + 4096);
+  EXPECT_EQ(last_post().slices[1].addr, reinterpret_cast<std::uintptr_t>(buffer_.data()) + 4096);
   EXPECT_EQ(last_post().slices[1].length, 10U);
-  EXPECT_EQ(last_post().slices[2].lkey, buffer_->lkey());
+  EXPECT_EQ(last_post().slices[2].lkey, buffer_.lkey());
 }
 
 TEST_F(ChannelPostTest, ImmediateDataTravelsInNetworkOrder) {
@@ -117,9 +117,9 @@ TEST_F(ChannelPostTest, AtomicsCarryTheirOperands) {
 
 TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
   const std::vector<BufferSlice> five(5, slice());
-  const std::array eight{slice(4), buffer_->at(1).first(4)};
+  const std::array eight{slice(4), buffer_.at(1).first(4)};
   BufferSlice huge = slice();
-  huge.sge.length = (1U << 30) + 1;
+  huge.length = (1U << 30) + 1;
   const RemoteRegion wide{0x10000, std::uint64_t{1} << 40, 1};
   EXPECT_EQ(channel_->post_send(five, {.id = 1}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_send(huge, {.id = 1}), Errc::kInvalidArgument);
@@ -149,7 +149,7 @@ TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
 
 TEST_F(ChannelPostTest, TheLargestAllowedIsAccepted) {
   BufferSlice largest = slice();
-  largest.sge.length = 1U << 30;
+  largest.length = 1U << 30;
   EXPECT_TRUE(channel_->post_send(largest, {.id = 1}));
   EXPECT_TRUE(channel_->post_send(slice(64), {.id = 1, .flags = PostFlags::kInline}));
   EXPECT_TRUE(channel_->post_write(slice(8), {0x10000, 8, 1}, {.id = 1}));
@@ -158,9 +158,9 @@ TEST_F(ChannelPostTest, TheLargestAllowedIsAccepted) {
 }
 
 TEST_F(ChannelPostTest, BeforeConnectingOnlyReceivesArePosted) {
-  auto adapter = RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {});
+  auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {});
   ASSERT_TRUE(adapter.has_value());
-  const auto channel = RDMAChannel::create("early", std::move(adapter).value()).value();
+  const auto channel = ChannelCore::create("early", std::move(adapter).value()).value();
   EXPECT_TRUE(channel->post_recv(slice(), {.id = 1}));
   EXPECT_EQ(channel->post_send(slice(), {.id = 2}), Errc::kNotConnected);
   const SendRequest request{.local = {}};
@@ -176,11 +176,11 @@ TEST_F(ChannelPostTest, AfterErrorNothingIsPosted) {
 }
 
 TEST_F(ChannelPostTest, AChannelNeedsAQueuePairInInit) {
-  EXPECT_EQ(RDMAChannel::create("x", nullptr).code(), Errc::kInvalidArgument);
-  auto adapter = RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {});
+  EXPECT_EQ(ChannelCore::create("x", nullptr).code(), Errc::kInvalidArgument);
+  auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {});
   ASSERT_TRUE(adapter.has_value());
   ASSERT_TRUE((*adapter)->to_error().ok());
-  const auto channel = RDMAChannel::create("x", std::move(adapter).value());
+  const auto channel = ChannelCore::create("x", std::move(adapter).value());
   EXPECT_EQ(channel.code(), Errc::kWrongState);
   EXPECT_THAT(channel.error().context, HasSubstr("in ERR"));
 }
@@ -312,7 +312,7 @@ TEST_F(ChannelPostTest, AChainIsOnePost) {
 }
 
 TEST_F(ChannelPostTest, ALongChainIsSeveralPosts) {
-  const std::vector<SendRequest> requests(RDMAChannel::kMaxChain * 2 + 1, {.operation = Operation::kSend});
+  const std::vector<SendRequest> requests(ChannelCore::kMaxChain * 2 + 1, {.operation = Operation::kSend});
   const PostedChain posted = channel_->post_chain(requests);
   ASSERT_TRUE(posted);
   EXPECT_EQ(posted.count, requests.size());

@@ -73,12 +73,12 @@ class HotPathTest : public ConnectedPairTest {
     source_ = left().buffer(4096);
     target_ = right().buffer(4096);
   }
-  BufferSlice from(std::uint32_t bytes) const { return source_->at(0).first(bytes); }
-  BufferSlice to(std::uint32_t bytes) const { return target_->at(0).first(bytes); }
-  RemoteRegion region() const { return target_->remote_region(); }
+  BufferSlice from(std::uint32_t bytes) const { return source_.at(0).first(bytes); }
+  BufferSlice to(std::uint32_t bytes) const { return target_.at(0).first(bytes); }
+  RemoteRegion region() const { return target_.remote_region(); }
 
   // Polls `channel` until one completion came.
-  static bool take_one(RDMAChannel& channel) {
+  static bool take_one(ChannelCore& channel) {
     Completion completion;
     Polled polled;
     while (polled && polled.empty()) polled = channel.poll({&completion, 1});
@@ -87,8 +87,8 @@ class HotPathTest : public ConnectedPairTest {
 
   // Each kind of request, posted and polled once; false when one fails.
   bool one_of_each(std::uint64_t id) {
-    RDMAChannel& l = *left().channel;
-    RDMAChannel& r = *right().channel;
+    ChannelCore& l = *left().channel;
+    ChannelCore& r = *right().channel;
     bool ok = l.post_write(from(8), region(), {.id = id}) && take_one(l);
     ok = ok && l.post_write(from(48), region(), {.id = id, .flags = PostFlags::kInline}) && take_one(l);
     ok = ok && l.post_read(from(4096), region(), {.id = id}) && take_one(l);
@@ -115,8 +115,8 @@ class HotPathTest : public ConnectedPairTest {
     return ok && l.post_chain(chain) && take_one(l);
   }
 
-  std::unique_ptr<RDMABuffer> source_;
-  std::unique_ptr<RDMABuffer> target_;
+  RDMABuffer source_;
+  RDMABuffer target_;
 };
 
 TEST_F(HotPathTest, TheCounterCounts) {

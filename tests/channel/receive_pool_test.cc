@@ -1,13 +1,12 @@
 // Receives for many peers: what the pool does with a device's answers by the fake, what peers see of it on soft0.
-#include "rdmacomm/channel/receive_pool.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstring>
 
-#include "rdmacomm/channel/completion_poller.h"
+#include "channel/completion_poller.h"
+#include "channel/receive_pool_core.h"
 #include "support/connected_pair.h"
 #include "support/fake_verbs.h"
 
@@ -27,15 +26,15 @@ class PoolOnFake : public ::testing::Test {
   void SetUp() override {
     fake_.devices[0]->attributes.max_srq = 10;
     fake_.devices[0]->attributes.max_srq_wr = 512;
-    device_ = RDMADevice::open_from(FakeVerbs::api(), {}).value();
+    device_ = DeviceCore::open_from(FakeVerbs::api(), {}).value();
     queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
-    pool_ = ReceivePool::create(device_, {.depth = 4, .message_bytes = 64, .low_water = 2}).value();
+    pool_ = ReceivePoolCore::create(device_, {.depth = 4, .message_bytes = 64, .low_water = 2}).value();
     channel_ = make_channel();
   }
-  std::unique_ptr<RDMAChannel> make_channel() {
+  std::unique_ptr<ChannelCore> make_channel() {
     auto adapter =
-        RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {}, &pool_->queue()).value();
-    return RDMAChannel::create("pooled", std::move(adapter), pool_).value();
+        AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {}, &pool_->queue()).value();
+    return ChannelCore::create("pooled", std::move(adapter), pool_).value();
   }
   Completion arrive() {
     fake_.complete_shared_recv(channel_->adapter().address().qpn, 8);
@@ -47,17 +46,17 @@ class PoolOnFake : public ::testing::Test {
   }
 
   FakeVerbs fake_;
-  std::shared_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<CompletionQueue> queue_;
-  std::shared_ptr<ReceivePool> pool_;
-  std::unique_ptr<RDMAChannel> channel_;
+  std::shared_ptr<ReceivePoolCore> pool_;
+  std::unique_ptr<ChannelCore> channel_;
 };
 
 TEST_F(PoolOnFake, ValuesOutsideTheirRangeAreRefused) {
-  EXPECT_EQ(ReceivePool::create(device_, {.depth = 0}).code(), Errc::kInvalidArgument);
-  EXPECT_EQ(ReceivePool::create(device_, {.depth = 513}).code(), Errc::kBeyondDeviceLimit);
-  EXPECT_EQ(ReceivePool::create(device_, {.depth = 8, .message_bytes = 0}).code(), Errc::kInvalidArgument);
-  const auto all_low = ReceivePool::create(device_, {.depth = 8, .low_water = 8});
+  EXPECT_EQ(ReceivePoolCore::create(device_, {.depth = 0}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(ReceivePoolCore::create(device_, {.depth = 513}).code(), Errc::kBeyondDeviceLimit);
+  EXPECT_EQ(ReceivePoolCore::create(device_, {.depth = 8, .message_bytes = 0}).code(), Errc::kInvalidArgument);
+  const auto all_low = ReceivePoolCore::create(device_, {.depth = 8, .low_water = 8});
   EXPECT_EQ(all_low.code(), Errc::kInvalidArgument);
   EXPECT_THAT(all_low.error().context, HasSubstr("low_water of a receive pool is 8; it must be 0..7"));
 }
@@ -66,7 +65,7 @@ TEST_F(PoolOnFake, FailuresOfTheDeviceAreReturnedAndNothingLeaks) {
   const int before = fake_.live();
   for (const char* verb : {"create_srq", "reg_mr", "post_srq_recv", "modify_srq"}) {
     fake_.fail(verb, EIO);
-    EXPECT_EQ(ReceivePool::create(device_, {.depth = 4, .low_water = 1}).code(), std::errc::io_error) << verb;
+    EXPECT_EQ(ReceivePoolCore::create(device_, {.depth = 4, .low_water = 1}).code(), std::errc::io_error) << verb;
     EXPECT_EQ(fake_.live(), before) << verb;
   }
 }
@@ -75,8 +74,8 @@ TEST_F(PoolOnFake, TheQueuePairHasNoReceivesOfItsOwn) {
   EXPECT_EQ(channel_->adapter().qp()->srq, pool_->queue().get());
   EXPECT_EQ(channel_->recv_depth(), 0);
   EXPECT_EQ(channel_->post_recv({}, {.id = 1}), Errc::kNotSupported);
-  const auto buffer = RDMABuffer::allocate(*device_, {}).value();
-  EXPECT_EQ(channel_->post_recv(buffer->at(0), {.id = 1}), Errc::kNotSupported);
+  const auto buffer = RDMABuffer::allocate(device_, {}).value();
+  EXPECT_EQ(channel_->post_recv(buffer.at(0), {.id = 1}), Errc::kNotSupported);
 }
 
 TEST_F(PoolOnFake, AReceiveIsGivenBackOnce) {
@@ -180,20 +179,20 @@ TEST_F(PoolOnFake, ADrainIsNotOverBeforeTheQueueWasFoundEmpty) {
 class PoolOnSoft0 : public ::testing::Test {
  protected:
   void SetUp() override {
-    device_ = RDMADevice::open({.name = "soft0"}).value();
+    device_ = DeviceCore::open({.name = "soft0"}).value();
     queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
-    pool_ = ReceivePool::create(device_, {.depth = 4, .message_bytes = 64}).value();
+    pool_ = ReceivePoolCore::create(device_, {.depth = 4, .message_bytes = 64}).value();
     poller_ = std::make_unique<CompletionPoller>(*queue_);
     for (int i = 0; i < 2; ++i) add_peer();
   }
   void add_peer() {
     peers_.push_back(ConnectedPair::make_end({}, "peer", {.rnr_retry = 1}, false).value());
-    auto adapter = RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(),
+    auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(),
                                        {.min_rnr_timer = 10us}, &pool_->queue())
                        .value();
-    channels_.push_back(RDMAChannel::create("pooled", std::move(adapter), pool_).value());
-    RDMAAdapter& mine = channels_.back()->adapter();
-    RDMAAdapter& theirs = peers_.back().channel->adapter();
+    channels_.push_back(ChannelCore::create("pooled", std::move(adapter), pool_).value());
+    AdapterCore& mine = channels_.back()->adapter();
+    AdapterCore& theirs = peers_.back().channel->adapter();
     ASSERT_TRUE(mine.connect(theirs.address()).ok());
     ASSERT_TRUE(theirs.connect(mine.address()).ok());
     poller_->attach(*channels_.back());
@@ -201,8 +200,8 @@ class PoolOnSoft0 : public ::testing::Test {
   /// Has a peer send a number, and returns what becomes of it there.
   Completion send(std::size_t peer, std::uint64_t number) {
     const auto buffer = peers_[peer].buffer(8);
-    std::memcpy(buffer->data(), &number, 8);
-    EXPECT_TRUE(peers_[peer].channel->post_send(buffer->at(0), {.id = 1}));
+    std::memcpy(buffer.data(), &number, 8);
+    EXPECT_TRUE(peers_[peer].channel->post_send(buffer.at(0), {.id = 1}));
     return peers_[peer].next();
   }
   Completion next() {
@@ -221,12 +220,12 @@ class PoolOnSoft0 : public ::testing::Test {
     return number;
   }
 
-  std::shared_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<CompletionQueue> queue_;
-  std::shared_ptr<ReceivePool> pool_;
+  std::shared_ptr<ReceivePoolCore> pool_;
   std::unique_ptr<CompletionPoller> poller_;
   std::vector<ChannelEnd> peers_;
-  std::vector<std::unique_ptr<RDMAChannel>> channels_;
+  std::vector<std::unique_ptr<ChannelCore>> channels_;
 };
 
 TEST_F(PoolOnSoft0, MessagesOfManyPeersTakeReceivesOfOnePool) {
@@ -249,7 +248,7 @@ TEST_F(PoolOnSoft0, AnEmptyPoolMakesSendersWaitAndThenFail) {
 
 TEST_F(PoolOnSoft0, AMessageThatIsTooLongFailsOnBothSidesAndItsReceiveComesBack) {
   const auto buffer = peers_[0].buffer(65);
-  ASSERT_TRUE(peers_[0].channel->post_send(buffer->at(0), {.id = 1}));
+  ASSERT_TRUE(peers_[0].channel->post_send(buffer.at(0), {.id = 1}));
   EXPECT_EQ(peers_[0].next().error, Errc::kRemoteInvalidRequest);
   const Completion failed = next();
   EXPECT_EQ(failed.error, Errc::kLocalLength);
@@ -262,9 +261,9 @@ TEST_F(PoolOnSoft0, AMessageThatIsTooLongFailsOnBothSidesAndItsReceiveComesBack)
 }
 
 TEST_F(PoolOnSoft0, AWriteWithImmediateTakesAReceiveAndLeavesItAlone) {
-  const auto target = RDMABuffer::allocate(*device_, {.remote_access = RemoteAccess::kWrite}).value();
+  const auto target = RDMABuffer::allocate(device_, {.remote_access = RemoteAccess::kWrite}).value();
   const auto source = peers_[0].buffer(8);
-  ASSERT_TRUE(peers_[0].channel->post_write(source->at(0), target->remote_region(), {.id = 1, .immediate = 77}));
+  ASSERT_TRUE(peers_[0].channel->post_write(source.at(0), target.remote_region(), {.id = 1, .immediate = 77}));
   ASSERT_TRUE(peers_[0].next().ok());
   const Completion told = next();
   EXPECT_EQ(told.operation, Operation::kRecvWriteImm);

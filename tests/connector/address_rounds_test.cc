@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "rdmacomm/connector/stop_event.h"
+#include "connector/stop_event.h"
 
 namespace rdmacomm {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "connector/socket.h"
-#include "rdmacomm/connector/tcp_connector.h"
-#include "rdmacomm/connector/tcp_listener.h"
+#include "connector/tcp_connection.h"
+#include "connector/tcp_listen_socket.h"
 #include "support/own_network.h"
 
 namespace rdmacomm {
@@ -39,7 +39,7 @@ class ConnectLater : public ::testing::Test {
     if (!network_.why_not().empty()) GTEST_SKIP() << network_.why_not();
   }
   static std::future<Status> connect_to(const char* host) {
-    return std::async(std::launch::async, [host] { return TCPConnector::connect({host, 2020}, kPatient).status(); });
+    return std::async(std::launch::async, [host] { return TcpConnection::connect({host, 2020}, kPatient).status(); });
   }
 
   OwnNetwork network_;
@@ -48,7 +48,7 @@ class ConnectLater : public ::testing::Test {
 TEST_F(ConnectLater, ThisHostsOwnLinkComesUp) {
   auto client = connect_to("127.0.0.1");  // "Network is unreachable" until then
   network_.ip("link set lo up");
-  const auto listener = TCPListener::listen({"127.0.0.1", 2020});
+  const auto listener = TcpListenSocket::listen({"127.0.0.1", 2020});
   ASSERT_TRUE(listener) << listener.status().message();
   const Status connected = client.get();
   EXPECT_TRUE(connected.ok()) << connected.message();
@@ -87,7 +87,7 @@ TEST_F(ConnectLater, AServerThatDoesNotAnswerComesUp) {
   FullServer server;
   // The time to connect is longer than a silent host may be silent for, once it is connected.
   const Status given_up =
-      TCPConnector::connect({"127.0.0.1", 2020}, {.connect_timeout = 1500ms, .dead_host_after = 1s}).status();
+      TcpConnection::connect({"127.0.0.1", 2020}, {.connect_timeout = 1500ms, .dead_host_after = 1s}).status();
   EXPECT_EQ(given_up.code(), Errc::kTimeout);
   EXPECT_THAT(given_up.message(), HasSubstr("no answer from 127.0.0.1:2020"));
   EXPECT_GE(seconds_given_up_after(given_up.message()).value_or(0), 1.5) << given_up.message();
@@ -99,14 +99,14 @@ TEST_F(ConnectLater, AServerThatDoesNotAnswerComesUp) {
 
 TEST_F(ConnectLater, ARouteComes) {
   network_.ip("link set lo up");
-  const Status given_up = TCPConnector::connect({"10.1.0.2", 2020}, {.connect_timeout = 50ms}).status();
+  const Status given_up = TcpConnection::connect({"10.1.0.2", 2020}, {.connect_timeout = 50ms}).status();
   EXPECT_EQ(given_up.code(), std::errc::network_unreachable);
   EXPECT_THAT(given_up.message(), HasSubstr("does a route lead there?"));
   EXPECT_GE(seconds_given_up_after(given_up.message()).value_or(0), 0.05) << given_up.message();
   auto client = connect_to("10.1.0.2");
   const auto listener = [&] {
     network_.ip("address add 10.1.0.2/32 dev lo");
-    return TCPListener::listen({"10.1.0.2", 2020});
+    return TcpListenSocket::listen({"10.1.0.2", 2020});
   }();
   ASSERT_TRUE(listener) << listener.status().message();
   EXPECT_TRUE(client.get().ok());

@@ -1,4 +1,4 @@
-#include "rdmacomm/connector/handshake.h"
+#include "connector/handshake.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <random>
 
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/wire.h"
+#include "base/printable.h"
+#include "base/wire.h"
 
 namespace rdmacomm {
 namespace {

@@ -1,4 +1,4 @@
-#include "rdmacomm/connector/host_address.h"
+#include "connector/host_address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -117,12 +117,12 @@ class NarrowStream final : public ByteStream {
   WatchedFd watched() const noexcept override { return {}; }
   const std::string& local_address() const noexcept override { return name_; }
   const std::string& peer_address() const noexcept override { return name_; }
-  const ibv_gid& local_gid() const noexcept override { return gid_; }
+  const Gid& local_gid() const noexcept override { return gid_; }
 
  private:
   static std::error_code would_block() { return std::make_error_code(std::errc::operation_would_block); }
   std::string name_ = "narrow";
-  ibv_gid gid_{};
+  Gid gid_{};
 };
 
 class NarrowConnector final : public Connector {

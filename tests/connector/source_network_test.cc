@@ -1,4 +1,4 @@
-#include "rdmacomm/connector/source_network.h"
+#include "connector/source_network.h"
 
 #include <gtest/gtest.h>
 

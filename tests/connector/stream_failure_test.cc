@@ -26,12 +26,12 @@ class FailingStream final : public ByteStream {
   WatchedFd watched() const noexcept override { return {}; }
   const std::string& local_address() const noexcept override { return address_; }
   const std::string& peer_address() const noexcept override { return address_; }
-  const ibv_gid& local_gid() const noexcept override { return gid_; }
+  const Gid& local_gid() const noexcept override { return gid_; }
 
  private:
   const Transfer answer_;
   const std::string address_ = "10.0.0.2:41234";
-  const ibv_gid gid_{};
+  const Gid gid_{};
 };
 
 class StreamConnector final : public Connector {

@@ -1,5 +1,3 @@
-#include "rdmacomm/connector/tcp_connector.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -11,8 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "connector/stop_event.h"
+#include "connector/tcp_connection.h"
 #include "connector/tcp_pair.h"
-#include "rdmacomm/connector/stop_event.h"
 
 namespace rdmacomm {
 namespace {
@@ -46,7 +45,7 @@ struct ClosedPort {
 
 TEST(TCPConnect, NobodyThereIsOneClearLine) {
   const ClosedPort closed;
-  auto client = TCPConnector::connect({"127.0.0.1", closed.port}, {.connect_timeout = milliseconds(30)});
+  auto client = TcpConnection::connect({"127.0.0.1", closed.port}, {.connect_timeout = milliseconds(30)});
   EXPECT_EQ(client.code(), std::errc::connection_refused);
   const std::string text = client.error().message();
   EXPECT_THAT(text, StartsWith("nobody listens at 127.0.0.1:" + std::to_string(closed.port) + "; gave up after "));
@@ -55,7 +54,7 @@ TEST(TCPConnect, NobodyThereIsOneClearLine) {
 
 TEST(TCPConnect, NamesAreShownWithTheirAddresses) {
   const ClosedPort closed;
-  auto client = TCPConnector::connect({"localhost", closed.port}, {.connect_timeout = milliseconds(30)});
+  auto client = TcpConnection::connect({"localhost", closed.port}, {.connect_timeout = milliseconds(30)});
   EXPECT_EQ(client.code(), std::errc::connection_refused);
   EXPECT_THAT(client.error().context, HasSubstr("localhost:" + std::to_string(closed.port) + " ("));
   EXPECT_THAT(client.error().context, HasSubstr("127.0.0.1"));
@@ -64,8 +63,8 @@ TEST(TCPConnect, NamesAreShownWithTheirAddresses) {
 TEST(TCPConnect, WaitsForAServerThatStartsLater) {
   const ClosedPort closed;
   const HostPort where{"127.0.0.1", closed.port};
-  ASSERT_FALSE(TCPConnector::connect(where, {.connect_timeout = milliseconds(1)}));
-  auto client = std::async(std::launch::async, [&] { return TCPConnector::connect(where).status(); });
+  ASSERT_FALSE(TcpConnection::connect(where, {.connect_timeout = milliseconds(1)}));
+  auto client = std::async(std::launch::async, [&] { return TcpConnection::connect(where).status(); });
   ASSERT_EQ(::listen(closed.fd.get(), 1), 0);
   EXPECT_TRUE(client.get().ok());
 }
@@ -76,19 +75,19 @@ TEST(TCPConnect, CancelEndsTheWait) {
   ASSERT_TRUE(stop);
   const TcpOptions hour{.connect_timeout = std::chrono::hours(1)};
   auto client = std::async(std::launch::async, [&] {
-    return TCPConnector::connect({"127.0.0.1", closed.port}, hour, stop->fd()).code();
+    return TcpConnection::connect({"127.0.0.1", closed.port}, hour, stop->fd()).code();
   });
   stop->signal();
   EXPECT_EQ(client.get(), Errc::kStopped);
 }
 
 TEST(TCPConnect, AskingForNonsense) {
-  EXPECT_EQ(TCPConnector::connect({"127.0.0.1", 0}).code(), Errc::kInvalidArgument);
-  EXPECT_EQ(TCPConnector::connect({"", 2020}).code(), Errc::kInvalidArgument);
-  auto nowhere = TCPConnector::connect({"no such host", 2020});
+  EXPECT_EQ(TcpConnection::connect({"127.0.0.1", 0}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(TcpConnection::connect({"", 2020}).code(), Errc::kInvalidArgument);
+  auto nowhere = TcpConnection::connect({"no such host", 2020});
   EXPECT_EQ(nowhere.code(), Errc::kInvalidArgument);
   EXPECT_THAT(nowhere.error().context, HasSubstr("no such host"));
-  EXPECT_EQ(TCPConnector::connect({"127.0.0.1", 2020}, {.connect_timeout = milliseconds(0)}).code(),
+  EXPECT_EQ(TcpConnection::connect({"127.0.0.1", 2020}, {.connect_timeout = milliseconds(0)}).code(),
             Errc::kInvalidArgument);
 }
 
@@ -103,7 +102,7 @@ TEST(TCPConnect, LocalGidHintIsTheMappedAddress) {
 
 // Messages --------------------------------------------------------------------------------------------------------
 
-TEST(TCPConnector, HelloIntroducesBothSides) {
+TEST(TcpConnection, HelloIntroducesBothSides) {
   const TcpPair pair;
   const Hello client_hello{.node = "alpha", .pid = 11, .instance = 1, .features = 0};
   const Hello server_hello{.node = "beta", .pid = 22, .instance = 2, .features = 0};
@@ -115,7 +114,7 @@ TEST(TCPConnector, HelloIntroducesBothSides) {
   EXPECT_EQ(pair.client->peer_text(), pair.client->peer_address() + " (beta, pid 22)");
 }
 
-TEST(TCPConnector, WhoIsConnectedToSaysNothingBeforeThePeerHas) {
+TEST(TcpConnection, WhoIsConnectedToSaysNothingBeforeThePeerHas) {
   const TcpPair pair;
   EXPECT_EQ(pair.server->answer_hello({.node = "beta"}, tiny()).code(), Errc::kTimeout);
   EXPECT_EQ(pair.client->receive_message(MessageType::kHello, tiny()).code(), Errc::kTimeout);
@@ -126,7 +125,7 @@ TEST(TCPConnector, WhoIsConnectedToSaysNothingBeforeThePeerHas) {
   EXPECT_EQ(at_server.get()->node, "alpha");
 }
 
-TEST(TCPConnector, MessagesArriveWholeAndInOrder) {
+TEST(TcpConnection, MessagesArriveWholeAndInOrder) {
   const TcpPair pair;
   const std::vector<std::size_t> sizes = {0, 1, 4096, 65536, 300'000, kMaxPayloadBytes};
   auto sender = std::async(std::launch::async, [&] {
@@ -145,7 +144,7 @@ TEST(TCPConnector, MessagesArriveWholeAndInOrder) {
   EXPECT_TRUE(sender.get().ok());
 }
 
-TEST(TCPConnector, MessagesOfSeveralSendersDoNotMix) {
+TEST(TcpConnection, MessagesOfSeveralSendersDoNotMix) {
   const TcpPair pair;
   const auto send_many = [&](char letter) {
     return std::async(std::launch::async, [&pair, letter] {
@@ -164,7 +163,7 @@ TEST(TCPConnector, MessagesOfSeveralSendersDoNotMix) {
   }
 }
 
-TEST(TCPConnector, ReceiversOfDifferentTypesDoNotDisturbEachOther) {
+TEST(TcpConnection, ReceiversOfDifferentTypesDoNotDisturbEachOther) {
   const TcpPair pair;
   for (int round = 0; round < 200; ++round) {
     auto user = std::async(std::launch::async,
@@ -177,7 +176,7 @@ TEST(TCPConnector, ReceiversOfDifferentTypesDoNotDisturbEachOther) {
   }
 }
 
-TEST(TCPConnector, TooLongAMessageIsRefusedHereAndTheConnectionStays) {
+TEST(TcpConnection, TooLongAMessageIsRefusedHereAndTheConnectionStays) {
   const TcpPair pair;
   const std::vector<std::byte> large(kMaxPayloadBytes + 1);
   EXPECT_EQ(pair.client->send_message(MessageType::kUser, large, soon()).code(), Errc::kInvalidArgument);
@@ -185,7 +184,7 @@ TEST(TCPConnector, TooLongAMessageIsRefusedHereAndTheConnectionStays) {
   EXPECT_EQ(as_text(*pair.server->receive_message(MessageType::kUser, soon())), "ok");
 }
 
-TEST(TCPConnector, ExpectRefusesAnotherType) {
+TEST(TcpConnection, ExpectRefusesAnotherType) {
   const TcpPair pair;
   ASSERT_TRUE(pair.client->send_message(MessageType::kOffer, as_bytes("x"), soon()).ok());
   auto got = pair.server->expect_message(MessageType::kHello, soon());
@@ -195,14 +194,14 @@ TEST(TCPConnector, ExpectRefusesAnotherType) {
   EXPECT_EQ(told.code(), Errc::kPeerRefused);
 }
 
-TEST(TCPConnector, DeadlinesEndWaits) {
+TEST(TcpConnection, DeadlinesEndWaits) {
   const TcpPair pair;
   EXPECT_EQ(pair.client->receive_message(MessageType::kUser, tiny()).code(), Errc::kTimeout);
   EXPECT_EQ(pair.client->exchange_hello(Hello::of_this_process(), tiny()).code(), Errc::kTimeout);
   EXPECT_EQ(pair.client->check_peer(), PeerState::kOpen);
 }
 
-TEST(TCPConnector, ATimeoutNamesTheMessagesThatWait) {
+TEST(TcpConnection, ATimeoutNamesTheMessagesThatWait) {
   const TcpPair pair;
   ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("x"), soon()).ok());
   ASSERT_TRUE(pair.client->send_message(MessageType::kOffer, as_bytes("y"), soon()).ok());
@@ -212,7 +211,7 @@ TEST(TCPConnector, ATimeoutNamesTheMessagesThatWait) {
   EXPECT_THAT(late.error().context, HasSubstr("1 messages of other types"));
 }
 
-TEST(TCPConnector, APeerThatDoesNotReadEndsTheSendAtItsDeadline) {
+TEST(TcpConnection, APeerThatDoesNotReadEndsTheSendAtItsDeadline) {
   const TcpPair pair;
   const std::vector<std::byte> large(kMaxPayloadBytes);
   Status sent;
@@ -220,9 +219,9 @@ TEST(TCPConnector, APeerThatDoesNotReadEndsTheSendAtItsDeadline) {
   EXPECT_EQ(sent.code(), Errc::kTimeout);
 }
 
-TEST(TCPConnector, AFullInboxHoldsThePeerBackAndLosesNothing) {
+TEST(TcpConnection, AFullInboxHoldsThePeerBackAndLosesNothing) {
   const TcpPair pair;
-  constexpr int kCount = 3 * static_cast<int>(TCPConnector::kMaxInboxMessages);
+  constexpr int kCount = 3 * static_cast<int>(TcpConnection::kMaxInboxMessages);
   auto sender = std::async(std::launch::async, [&] {
     for (int i = 0; i < kCount; ++i) {
       ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes(std::to_string(i)), soon()).ok());
@@ -239,7 +238,7 @@ TEST(TCPConnector, AFullInboxHoldsThePeerBackAndLosesNothing) {
   EXPECT_TRUE(barrier.get().ok());
 }
 
-TEST(TCPConnector, KeepsNoMoreForOthersThanItsLimit) {
+TEST(TcpConnection, KeepsNoMoreForOthersThanItsLimit) {
   const TcpPair pair;
   constexpr std::size_t kLimit = 1000;
   pair.server->limit_inbox(kLimit);
@@ -257,7 +256,7 @@ TEST(TCPConnector, KeepsNoMoreForOthersThanItsLimit) {
 
 // Barrier ---------------------------------------------------------------------------------------------------------
 
-TEST(TCPConnector, BarrierMeets) {
+TEST(TcpConnection, BarrierMeets) {
   const TcpPair pair;
   for (int i = 0; i < 20; ++i) {
     auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer("step", soon()); });
@@ -266,7 +265,7 @@ TEST(TCPConnector, BarrierMeets) {
   }
 }
 
-TEST(TCPConnector, DifferentBarriersNameBothTags) {
+TEST(TcpConnection, DifferentBarriersNameBothTags) {
   const TcpPair pair;
   EXPECT_EQ(pair.server->sync_with_peer("load", tiny()).code(), Errc::kTimeout);
   // The server's BARRIER has left, and arrives by the time that a later message has.
@@ -279,7 +278,7 @@ TEST(TCPConnector, DifferentBarriersNameBothTags) {
   EXPECT_TRUE(pair.client->sync_with_peer("load", soon()).ok()) << "nothing was lost by it";
 }
 
-TEST(TCPConnector, ABarrierThatTimedOutCanBeWaitedForAgain) {
+TEST(TcpConnection, ABarrierThatTimedOutCanBeWaitedForAgain) {
   const TcpPair pair;
   const Status late = pair.client->sync_with_peer("slow", tiny());
   EXPECT_EQ(late.code(), Errc::kTimeout);
@@ -291,7 +290,7 @@ TEST(TCPConnector, ABarrierThatTimedOutCanBeWaitedForAgain) {
   EXPECT_EQ(pair.server->sync_with_peer(std::string(256, 'x'), soon()).code(), Errc::kInvalidArgument);
 }
 
-TEST(TCPConnector, ManyThreadsAreAtBarriersAtATime) {
+TEST(TcpConnection, ManyThreadsAreAtBarriersAtATime) {
   const TcpPair pair;
   constexpr int kThreads = 8;
   constexpr int kRounds = 20;
@@ -316,13 +315,13 @@ TEST(TCPConnector, ManyThreadsAreAtBarriersAtATime) {
   EXPECT_EQ(failed.load(), 0);
 }
 
-TEST(TCPConnector, ABarrierWithoutAProperTagEndsTheConnection) {
+TEST(TcpConnection, ABarrierWithoutAProperTagEndsTheConnection) {
   const TcpPair pair;
   ASSERT_TRUE(pair.client->send_message(MessageType::kBarrier, as_bytes("\xff"), soon()).ok());
   EXPECT_EQ(pair.server->sync_with_peer("x", soon()).code(), Errc::kBadMessage);
 }
 
-TEST(TCPConnector, ATagMayHaveAsManyBytesAsItSays) {
+TEST(TcpConnection, ATagMayHaveAsManyBytesAsItSays) {
   const TcpPair pair;
   const std::string tag(255, 'x');
   auto server = std::async(std::launch::async, [&] { return pair.server->sync_with_peer(tag, soon()); });
@@ -333,7 +332,7 @@ TEST(TCPConnector, ATagMayHaveAsManyBytesAsItSays) {
 
 // Ends ------------------------------------------------------------------------------------------------------------
 
-TEST(TCPConnector, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
+TEST(TcpConnection, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
   const TcpPair pair;
   ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("last words"), soon()).ok());
   pair.client->say_goodbye();
@@ -349,14 +348,14 @@ TEST(TCPConnector, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
   EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kPeerClosed);
 }
 
-TEST(TCPConnector, ReceivingGoesOnAfterOnesOwnGoodbye) {
+TEST(TcpConnection, ReceivingGoesOnAfterOnesOwnGoodbye) {
   const TcpPair pair;
   ASSERT_TRUE(pair.server->send_message(MessageType::kUser, as_bytes("crossed"), soon()).ok());
   pair.client->say_goodbye();
   EXPECT_EQ(as_text(*pair.client->receive_message(MessageType::kUser, soon())), "crossed");
 }
 
-TEST(TCPConnector, AClosedPeerIsLostAndItsMessagesCanStillBeReceived) {
+TEST(TcpConnection, AClosedPeerIsLostAndItsMessagesCanStillBeReceived) {
   TcpPair pair;
   ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("one"), soon()).ok());
   pair.client.reset();
@@ -369,7 +368,7 @@ TEST(TCPConnector, AClosedPeerIsLostAndItsMessagesCanStillBeReceived) {
   EXPECT_THAT(end.error().context, HasSubstr("without a goodbye"));
 }
 
-TEST(TCPConnector, AWatcherAndAReceiverBothLearnOfTheEnd) {
+TEST(TcpConnection, AWatcherAndAReceiverBothLearnOfTheEnd) {
   for (int round = 0; round < 50; ++round) {
     TcpPair pair;
     auto receiver =
@@ -385,7 +384,7 @@ TEST(TCPConnector, AWatcherAndAReceiverBothLearnOfTheEnd) {
   }
 }
 
-TEST(TCPConnector, ShutdownEndsEveryWait) {
+TEST(TcpConnection, ShutdownEndsEveryWait) {
   const TcpPair pair;
   auto user = std::async(std::launch::async,
                          [&] { return pair.server->receive_message(MessageType::kUser, Deadline::never()).code(); });
@@ -397,7 +396,7 @@ TEST(TCPConnector, ShutdownEndsEveryWait) {
   EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kStopped);
 }
 
-TEST(TCPConnector, ShutdownEndsASendThatTheOtherSideDoesNotRead) {
+TEST(TcpConnection, ShutdownEndsASendThatTheOtherSideDoesNotRead) {
   const TcpPair pair;
   auto sender = std::async(std::launch::async, [&] {
     const std::vector<std::byte> large(kMaxPayloadBytes);
@@ -409,7 +408,7 @@ TEST(TCPConnector, ShutdownEndsASendThatTheOtherSideDoesNotRead) {
   EXPECT_EQ(sender.get(), Errc::kStopped);
 }
 
-TEST(TCPConnector, ARefusalReachesThePeerWithItsReason) {
+TEST(TcpConnection, ARefusalReachesThePeerWithItsReason) {
   const TcpPair pair;
   pair.server->refuse(make_error(Errc::kIncompatiblePeer, "GID types differ: RoCE v1 here"));
   auto told = pair.client->receive_message(MessageType::kAnswer, soon());
@@ -418,7 +417,7 @@ TEST(TCPConnector, ARefusalReachesThePeerWithItsReason) {
   EXPECT_EQ(pair.client->check_peer(), PeerState::kLost);
 }
 
-TEST(TCPConnector, ASenderLearnsWhyItWasRefused) {
+TEST(TcpConnection, ASenderLearnsWhyItWasRefused) {
   TcpPair pair;
   pair.server->refuse(make_error(Errc::kInvalidArgument, "go away"));
   pair.server.reset();

@@ -1,5 +1,3 @@
-#include "rdmacomm/connector/tcp_listener.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +7,7 @@
 
 #include <cstring>
 
+#include "connector/tcp_listen_socket.h"
 #include "connector/tcp_pair.h"
 #include "support/raw_socket.h"
 
@@ -28,63 +27,63 @@ int option_of(int fd, int level, int name) {
   return value;
 }
 
-TEST(TCPListener, AnyAddressServesIPv4AndIPv6) {
-  auto listener = TCPListener::listen({"", 0});
+TEST(TcpListenSocket, AnyAddressServesIPv4AndIPv6) {
+  auto listener = TcpListenSocket::listen({"", 0});
   ASSERT_TRUE(listener) << listener.status().message();
   EXPECT_NE((*listener)->port(), 0);
   for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
-    auto client = TCPConnector::connect({host, (*listener)->port()});
+    auto client = TcpConnection::connect({host, (*listener)->port()});
     ASSERT_TRUE(client) << client.status().message();
     ASSERT_NE(testing::accept_one(**listener), nullptr);
   }
 }
 
-TEST(TCPListener, IPv4PeersAreShownAsIPv4OnADualStackSocket) {
-  auto listener = TCPListener::listen({"", 0});
+TEST(TcpListenSocket, IPv4PeersAreShownAsIPv4OnADualStackSocket) {
+  auto listener = TcpListenSocket::listen({"", 0});
   ASSERT_TRUE(listener);
-  auto client = TCPConnector::connect({"127.0.0.1", (*listener)->port()});
+  auto client = TcpConnection::connect({"127.0.0.1", (*listener)->port()});
   ASSERT_TRUE(client);
   auto server = testing::accept_one(**listener);
   EXPECT_THAT(server->peer_address(), StartsWith("127.0.0.1:"));
   EXPECT_EQ(server->peer_address(), (*client)->local_address());
-  EXPECT_EQ(std::memcmp(server->local_gid_hint().raw, (*client)->local_gid_hint().raw, 16), 0);
+  EXPECT_EQ(server->local_gid_hint(), (*client)->local_gid_hint());
 }
 
-TEST(TCPListener, PortInUseIsOneClearLine) {
-  auto first = TCPListener::listen({"127.0.0.1", 0});
+TEST(TcpListenSocket, PortInUseIsOneClearLine) {
+  auto first = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(first);
-  auto second = TCPListener::listen({"127.0.0.1", (*first)->port()});
+  auto second = TcpListenSocket::listen({"127.0.0.1", (*first)->port()});
   EXPECT_EQ(second.code(), std::errc::address_in_use);
   EXPECT_THAT(second.error().context, HasSubstr("127.0.0.1:" + std::to_string((*first)->port())));
   EXPECT_THAT(second.error().context, HasSubstr("another program listens there"));
   EXPECT_THAT(second.error().message(), Not(HasSubstr("\n")));
-  auto anywhere = TCPListener::listen({"", (*first)->port()});
+  auto anywhere = TcpListenSocket::listen({"", (*first)->port()});
   EXPECT_EQ(anywhere.code(), std::errc::address_in_use);
 }
 
-TEST(TCPListener, ForeignAddressAndUnknownHost) {
-  EXPECT_EQ(TCPListener::listen({"192.0.2.1", 0}).code(), std::errc::address_not_available);
-  EXPECT_EQ(TCPListener::listen({"256.1.1.1.invalid:", 0}).code(), Errc::kInvalidArgument);
+TEST(TcpListenSocket, ForeignAddressAndUnknownHost) {
+  EXPECT_EQ(TcpListenSocket::listen({"192.0.2.1", 0}).code(), std::errc::address_not_available);
+  EXPECT_EQ(TcpListenSocket::listen({"256.1.1.1.invalid:", 0}).code(), Errc::kInvalidArgument);
 }
 
-TEST(TCPListener, BadOptionsAreRefused) {
+TEST(TcpListenSocket, BadOptionsAreRefused) {
   TcpOptions options;
   options.priority = 99;
-  auto listener = TCPListener::listen({"", 0}, options);
+  auto listener = TcpListenSocket::listen({"", 0}, options);
   EXPECT_EQ(listener.code(), Errc::kInvalidArgument);
   EXPECT_THAT(listener.error().context, HasSubstr("priority is 99"));
 }
 
-TEST(TCPListener, AcceptDoesNotBlock) {
-  auto listener = TCPListener::listen({"127.0.0.1", 0});
+TEST(TcpListenSocket, AcceptDoesNotBlock) {
+  auto listener = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(listener);
   auto nobody = (*listener)->accept();
   ASSERT_TRUE(nobody);
   EXPECT_EQ(*nobody, nullptr);
 }
 
-TEST(TCPListener, SomebodyWhoLeftBeforeAcceptIsNoError) {
-  auto listener = TCPListener::listen({"127.0.0.1", 0});
+TEST(TcpListenSocket, SomebodyWhoLeftBeforeAcceptIsNoError) {
+  auto listener = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(listener);
   RawSocket stranger((*listener)->port());
   const linger reset{1, 0};  // close by a reset instead of an orderly end

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "rdmacomm/connector/tcp_connector.h"
-#include "rdmacomm/connector/tcp_listener.h"
+#include "connector/tcp_connection.h"
+#include "connector/tcp_listen_socket.h"
 
 namespace rdmacomm::testing {
 
@@ -19,7 +19,7 @@ inline Deadline tiny() {
   return Deadline::after(std::chrono::milliseconds(5));
 }  // to be reached
 
-inline std::unique_ptr<Connector> accept_one(TCPListener& listener) {
+inline std::unique_ptr<Connector> accept_one(TcpListenSocket& listener) {
   pollfd waited{listener.fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&waited, 1, 20'000), 1);
   auto accepted = listener.accept();
@@ -36,16 +36,16 @@ inline std::string as_text(std::span<const std::byte> bytes) {
 
 struct TcpPair {
   explicit TcpPair(const std::string& host = "127.0.0.1", const TcpOptions& options = {}) {
-    auto listening = TCPListener::listen({host, 0}, options);
+    auto listening = TcpListenSocket::listen({host, 0}, options);
     EXPECT_TRUE(listening.has_value()) << listening.status().message();
     listener = std::move(*listening);
-    auto connected = TCPConnector::connect({host, listener->port()}, options);
+    auto connected = TcpConnection::connect({host, listener->port()}, options);
     EXPECT_TRUE(connected.has_value()) << connected.status().message();
     client = std::move(*connected);
     server = accept_one(*listener);
   }
-  std::unique_ptr<TCPListener> listener;
-  std::unique_ptr<TCPConnector> client;
+  std::unique_ptr<TcpListenSocket> listener;
+  std::unique_ptr<TcpConnection> client;
   std::unique_ptr<Connector> server;
 };
 

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/wire.h"
+#include "connector/tcp_connection.h"
 #include "connector/tcp_pair.h"
-#include "rdmacomm/base/wire.h"
-#include "rdmacomm/connector/tcp_connector.h"
 #include "support/raw_socket.h"
 
 namespace rdmacomm {
@@ -18,13 +18,13 @@ using testing::tiny;
 
 /// A listener, a stranger connected to it, and the server's end.
 struct Stranger {
-  Stranger() : listener(std::move(*TCPListener::listen({"127.0.0.1", 0}))), socket(listener->port()) {
+  Stranger() : listener(std::move(*TcpListenSocket::listen({"127.0.0.1", 0}))), socket(listener->port()) {
     server = testing::accept_one(*listener);
   }
   Status hello(Deadline deadline = soon()) {
     return server->exchange_hello(Hello::of_this_process(), deadline).status();
   }
-  std::unique_ptr<TCPListener> listener;
+  std::unique_ptr<TcpListenSocket> listener;
   RawSocket socket;
   std::unique_ptr<Connector> server;
 };

@@ -14,7 +14,7 @@ namespace rdmacomm::contract {
 /// Takes the events of a device, without blocking. Each is acknowledged at once.
 class AsyncEvents {
  public:
-  explicit AsyncEvents(const RDMADevice& device) : device_(device) {
+  explicit AsyncEvents(const DeviceCore& device) : device_(device) {
     EXPECT_EQ(fcntl(device.context()->async_fd, F_SETFL, O_NONBLOCK), 0);
   }
   /// Waits until an event of type `wanted` comes; others are remembered. false: none came by the deadline.
@@ -37,7 +37,7 @@ class AsyncEvents {
   [[nodiscard]] const std::string& seen() const { return seen_; }
 
  private:
-  const RDMADevice& device_;
+  const DeviceCore& device_;
   std::string seen_;
 };
 

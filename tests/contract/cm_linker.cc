@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "connector/cm/cm_id.h"
-#include "rdmacomm/verbs/call.h"
-#include "rdmacomm/verbs/describe.h"
+#include "verbs/call.h"
+#include "verbs/describe.h"
 
 namespace rdmacomm::contract {
 namespace {

@@ -34,7 +34,7 @@ void ContractTest::fence() {
   if (has(Trait::kAcknowledges)) return;
   const auto here = left().buffer(1);
   const auto there = right().buffer(1);
-  ASSERT_TRUE(left().channel->post_read(here->at(0), there->remote_region(), {.id = ~std::uint64_t{0}}));
+  ASSERT_TRUE(left().channel->post_read(here.at(0), there.remote_region(), {.id = ~std::uint64_t{0}}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok()) << completion.explain().message();
 }

@@ -27,8 +27,8 @@ using testing::PairOptions;
 struct LinkedPair {
   ConnectedPair ends;
   PairLinker::Both links{};
-  std::unique_ptr<RDMABuffer> left_inbox{};
-  std::unique_ptr<RDMABuffer> right_inbox{};
+  RDMABuffer left_inbox{};
+  RDMABuffer right_inbox{};
 
   /// Two ends in INIT on the devices under test; the devices in `options` do not matter.
   [[nodiscard]] static Result<LinkedPair> make(PairOptions options = {});
@@ -52,7 +52,7 @@ class ContractTest : public ::testing::Test {
   [[nodiscard]] bool has(Trait trait) { return contract::has(kind_of(*left().device), trait); }
   /// A place for messages that are empty: not all devices take a receive without one.
   [[nodiscard]] BufferSlice inbox(const ChannelEnd& end) {
-    return (&end == &left() ? pairs_.back().left_inbox : pairs_.back().right_inbox)->at(0);
+    return (&end == &left() ? pairs_.back().left_inbox : pairs_.back().right_inbox).at(0);
   }
   [[nodiscard]] ibv_device_attr attributes() { return attributes_of(*left().device); }
 

@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/softdev/softdev.h"
+#include "rdmacomm/result.h"
+#include "rdmacomm/softdev.h"
 
 namespace rdmacomm::contract {
 namespace {

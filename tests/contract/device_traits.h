@@ -10,12 +10,12 @@
 #include <string>
 #include <string_view>
 
-#include "rdmacomm/base/errc.h"
+#include "rdmacomm/errc.h"
 
 namespace rdmacomm::contract {
 
-/// What a device is: the columns of the tables. All iWARP is one column: what the RFCs say of it, and of siw, by which it
-/// was tried.
+/// What a device is: the columns of the tables. All iWARP is one column: what the RFCs say of it, and of siw, by which
+/// it was tried.
 enum class DeviceKind : std::uint8_t { kSoft0, kRxe, kIwarp, kHardware, kSoft0Tcp };
 inline constexpr std::size_t kDeviceKinds = 5;
 [[nodiscard]] std::string_view to_text(DeviceKind kind);

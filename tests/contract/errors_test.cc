@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "channel/completion_poller.h"
 #include "contract/raw_end.h"
-#include "rdmacomm/channel/completion_poller.h"
-#include "rdmacomm/device/protection_domain.h"
+#include "device/protection_domain_core.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -17,32 +17,32 @@ class ErrorsTest : public ContractTest {};
 TEST_F(ErrorsTest, WrongKey) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
-  RemoteRegion region = target->remote_region();
+  RemoteRegion region = target.remote_region();
   region.rkey ^= 0x55;
-  expect_failure(left().channel->post_write(source->at(0), region, {.id = 1}), Fault::kRemoteAccess);
+  expect_failure(left().channel->post_write(source.at(0), region, {.id = 1}), Fault::kRemoteAccess);
   expect_error_state(left());
 }
 
 TEST_F(ErrorsTest, WrongKeyOfARead) {
   const auto target = left().buffer(8);
   const auto source = right().buffer(8);
-  RemoteRegion region = source->remote_region();
+  RemoteRegion region = source.remote_region();
   region.rkey ^= 0x5500;
-  expect_failure(left().channel->post_read(target->at(0), region, {.id = 1}), Fault::kRemoteAccess);
+  expect_failure(left().channel->post_read(target.at(0), region, {.id = 1}), Fault::kRemoteAccess);
 }
 
 TEST_F(ErrorsTest, KeyOfARegistrationGivenUp) {
   const auto source = left().buffer(8);
   auto target = right().buffer(8);
-  const RemoteRegion region = target->remote_region();
-  target.reset();
+  const RemoteRegion region = target.remote_region();
+  target = {};
   const auto successor = right().buffer(8);  // may well take its place
-  expect_failure(left().channel->post_write(source->at(0), region, {.id = 1}), Fault::kRemoteAccess);
+  expect_failure(left().channel->post_write(source.at(0), region, {.id = 1}), Fault::kRemoteAccess);
 }
 
 /// A protection domain on an end's device, which the end outlives.
-std::shared_ptr<ProtectionDomain> domain_on(const ChannelEnd& end) {
-  auto domain = ProtectionDomain::create(std::shared_ptr<RDMADevice>(std::shared_ptr<void>(), end.device.get()));
+ProtectionDomain domain_on(const ChannelEnd& end) {
+  auto domain = ProtectionDomain::create(std::shared_ptr<DeviceCore>(std::shared_ptr<void>(), end.device.get()));
   EXPECT_TRUE(domain.has_value()) << domain.status().message();
   return *domain;
 }
@@ -52,9 +52,9 @@ TEST_F(ErrorsTest, KeyOfAnotherProtectionDomain) {
   const auto domain = domain_on(right());
   const auto target = RDMABuffer::allocate(domain, {.block_bytes = 8, .remote_access = right().all_access()}).value();
   const auto source = left().buffer(8);
-  std::ranges::fill(source->bytes(), std::byte{1});
-  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1}), Fault::kRemoteAccess);
-  EXPECT_TRUE(std::ranges::all_of(target->bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
+  std::ranges::fill(source.bytes(), std::byte{1});
+  expect_failure(left().channel->post_write(source.at(0), target.remote_region(), {.id = 1}), Fault::kRemoteAccess);
+  EXPECT_TRUE(std::ranges::all_of(target.bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
   expect_error_state(left());
 }
 
@@ -63,14 +63,14 @@ TEST_F(ErrorsTest, KeyOfAReadOfAnotherProtectionDomain) {
   const auto domain = domain_on(right());
   const auto source = RDMABuffer::allocate(domain, {.block_bytes = 8, .remote_access = right().all_access()}).value();
   const auto target = left().buffer(8);
-  expect_failure(left().channel->post_read(target->at(0), source->remote_region(), {.id = 1}), Fault::kRemoteAccess);
+  expect_failure(left().channel->post_read(target.at(0), source.remote_region(), {.id = 1}), Fault::kRemoteAccess);
 }
 
 TEST_F(ErrorsTest, LocalMemoryOfAnotherProtectionDomain) {
   const auto domain = domain_on(left());
   const auto source = RDMABuffer::allocate(domain, {.block_bytes = 8}).value();
   const auto target = right().buffer(8);
-  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1}), Fault::kLocalKey);
+  expect_failure(left().channel->post_write(source.at(0), target.remote_region(), {.id = 1}), Fault::kLocalKey);
 }
 
 TEST_F(ErrorsTest, OutOfBounds) {
@@ -79,23 +79,23 @@ TEST_F(ErrorsTest, OutOfBounds) {
     start();
     const auto source = left().buffer(4096);
     const auto target = right().buffer(4096);
-    RemoteRegion wrong = target->remote_region();
+    RemoteRegion wrong = target.remote_region();
     wrong.address += shift;
-    expect_failure(left().channel->post_write(source->at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
+    expect_failure(left().channel->post_write(source.at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
   }
 }
 
 TEST_F(ErrorsTest, WrappingAroundTheAddressSpace) {
   const auto source = left().buffer(4096);
   const auto target = right().buffer(4096);
-  const RemoteRegion wrong{0xffffffffffffff00, 4096, target->remote_region().rkey};
-  expect_failure(left().channel->post_write(source->at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
+  const RemoteRegion wrong{0xffffffffffffff00, 4096, target.remote_region().rkey};
+  expect_failure(left().channel->post_write(source.at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
 }
 
 TEST_F(ErrorsTest, BeyondTheRegionItselfIsRefusedAtPosting) {
   const auto source = left().buffer(4096);
   const auto target = right().buffer(4096);
-  EXPECT_EQ(left().channel->post_write(source->at(0), target->remote_region().from(1), {.id = 1}),
+  EXPECT_EQ(left().channel->post_write(source.at(0), target.remote_region().from(1), {.id = 1}),
             Errc::kInvalidArgument);
   expect_state(left(), IBV_QPS_RTS);
 }
@@ -118,18 +118,18 @@ TEST_P(MissingAccessTest, IsRefusedAndTheMemoryUntouched) {
   const auto source = left().buffer(8);
   const auto granted = static_cast<std::uint8_t>(GetParam().granted) & static_cast<std::uint8_t>(right().all_access());
   const auto target = right().buffer(8, static_cast<RemoteAccess>(granted));
-  std::ranges::fill(source->bytes(), std::byte{1});
+  std::ranges::fill(source.bytes(), std::byte{1});
   ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 70}));
-  const BufferSlice slice = source->at(0);
+  const BufferSlice slice = source.at(0);
   const SendRequest request{.operation = immediate ? Operation::kWrite : GetParam().operation,
                             .local = {&slice, 1},
-                            .remote = target->remote_region(),
+                            .remote = target.remote_region(),
                             .options = {.id = 1, .immediate = immediate ? Immediate(5) : Immediate()},
                             .operand = 0,
                             .desired = 5};
   expect_failure(left().channel->post_chain({&request, 1}).outcome, Fault::kRemoteAccess);
-  EXPECT_TRUE(std::ranges::all_of(target->bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
-  EXPECT_TRUE(std::ranges::all_of(source->bytes(), [](std::byte byte) { return byte == std::byte{1}; }));
+  EXPECT_TRUE(std::ranges::all_of(target.bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
+  EXPECT_TRUE(std::ranges::all_of(source.bytes(), [](std::byte byte) { return byte == std::byte{1}; }));
 }
 
 constexpr auto kAllBut = [](RemoteAccess access) {
@@ -150,14 +150,14 @@ TEST_F(ErrorsTest, MemoryOfAnotherProtectionDomain) {
   auto other = LinkedPair::make();
   ASSERT_TRUE(other.has_value());
   const auto foreign = other->ends.right.buffer(8);
-  expect_failure(left().channel->post_write(source->at(0), foreign->remote_region(), {.id = 1}), Fault::kRemoteAccess);
+  expect_failure(left().channel->post_write(source.at(0), foreign.remote_region(), {.id = 1}), Fault::kRemoteAccess);
 }
 
 TEST_F(ErrorsTest, LocalMemoryThatIsNotRegistered) {
   const auto target = right().buffer(8);
   std::byte plain[8]{};
-  const BufferSlice unregistered{{reinterpret_cast<std::uintptr_t>(plain), 8, 0x12345}};
-  expect_failure(left().channel->post_write(unregistered, target->remote_region(), {.id = 1}), Fault::kLocalKey);
+  const BufferSlice unregistered{reinterpret_cast<std::uintptr_t>(plain), 8, 0x12345};
+  expect_failure(left().channel->post_write(unregistered, target.remote_region(), {.id = 1}), Fault::kLocalKey);
   start();
   expect_failure(left().channel->post_send(unregistered, {.id = 1}), Fault::kLocalKey);
 }
@@ -165,22 +165,22 @@ TEST_F(ErrorsTest, LocalMemoryThatIsNotRegistered) {
 TEST_F(ErrorsTest, LocalMemoryGivenUp) {
   const auto target = right().buffer(8);
   auto source = left().buffer(8);
-  const BufferSlice slice = source->at(0);
-  source.reset();
-  expect_failure(left().channel->post_write(slice, target->remote_region(), {.id = 1}), Fault::kLocalKey);
+  const BufferSlice slice = source.at(0);
+  source = {};
+  expect_failure(left().channel->post_write(slice, target.remote_region(), {.id = 1}), Fault::kLocalKey);
 }
 
 TEST_F(ErrorsTest, LocalSliceOutOfBounds) {
   const auto target = right().buffer(8192);
   const auto source = left().buffer(4096);
-  BufferSlice slice = source->at(0);
-  slice.sge.length = 4097;
-  expect_failure(left().channel->post_write(slice, target->remote_region(), {.id = 1}), Fault::kLocalKey);
+  BufferSlice slice = source.at(0);
+  slice.length = 4097;
+  expect_failure(left().channel->post_write(slice, target.remote_region(), {.id = 1}), Fault::kLocalKey);
   start();
   const auto again = left().buffer(4096);
-  slice = again->at(0);
-  slice.sge.addr -= 1;
-  expect_failure(left().channel->post_write(slice, target->remote_region(), {.id = 1}), Fault::kLocalKey);
+  slice = again.at(0);
+  slice.address -= 1;
+  expect_failure(left().channel->post_write(slice, target.remote_region(), {.id = 1}), Fault::kLocalKey);
 }
 
 TEST_F(ErrorsTest, ReceiveMemoryGivenUpBeforeTheMessageComes) {
@@ -188,9 +188,9 @@ TEST_F(ErrorsTest, ReceiveMemoryGivenUpBeforeTheMessageComes) {
     start();
     const auto source = left().buffer(4096);
     auto inbox = right().buffer(4096);
-    ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = 70}));
-    inbox.reset();
-    expect_failure(left().channel->post_send(source->at(0).first(bytes), {.id = 1}), Fault::kSentToLostMemory);
+    ASSERT_TRUE(right().channel->post_recv(inbox.at(0), {.id = 70}));
+    inbox = {};
+    expect_failure(left().channel->post_send(source.at(0).first(bytes), {.id = 1}), Fault::kSentToLostMemory);
     expect_received(Fault::kReceivedIntoLostMemory, 70);
     expect_error_state(right());
   }
@@ -201,8 +201,8 @@ TEST_F(ErrorsTest, ReceiveBufferTooShort) {
     start();
     const auto source = left().buffer(bytes);
     const auto inbox = right().buffer(bytes);
-    ASSERT_TRUE(right().channel->post_recv(inbox->at(0).first(bytes - 1), {.id = 70}));
-    expect_failure(left().channel->post_send(source->at(0), {.id = 1}), Fault::kSentTooMuch);
+    ASSERT_TRUE(right().channel->post_recv(inbox.at(0).first(bytes - 1), {.id = 70}));
+    expect_failure(left().channel->post_send(source.at(0), {.id = 1}), Fault::kSentTooMuch);
     expect_received(Fault::kReceivedTooMuch, 70);
     expect_error_state(left());
     expect_error_state(right());
@@ -216,7 +216,7 @@ TEST_F(ErrorsTest, ReceiverNeverReady) {
     options.right.min_rnr_timer = 1ms;
     start(options);
     const auto source = left().buffer(8);
-    expect_failure(left().channel->post_send(source->at(0), {.id = 1}), Fault::kNoReceive);
+    expect_failure(left().channel->post_send(source.at(0), {.id = 1}), Fault::kNoReceive);
     expect_error_state(left());
   }
 }
@@ -228,7 +228,7 @@ TEST_F(ErrorsTest, ReceiverNeverReadyForAWriteWithImmediate) {
   start(options);
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
-  expect_failure(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1, .immediate = 1}),
+  expect_failure(left().channel->post_write(source.at(0), target.remote_region(), {.id = 1, .immediate = 1}),
                  Fault::kNoReceive);
 }
 
@@ -236,10 +236,10 @@ TEST_F(ErrorsTest, ReceiverReadyLaterIsNoError) {
   if (!has(Trait::kReceiverNotReadyWaits)) GTEST_SKIP() << "property: a receiver that is not ready ends the connection";
   const auto source = left().buffer(8);
   const auto inbox = right().buffer(8);
-  for (std::uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = i}));
+  for (std::uint64_t i = 0; i < 20; ++i) ASSERT_TRUE(left().channel->post_send(source.at(0), {.id = i}));
   EXPECT_TRUE(left().quiet());
   for (std::uint64_t i = 0; i < 20; ++i) {
-    ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = i}));
+    ASSERT_TRUE(right().channel->post_recv(inbox.at(0), {.id = i}));
     ASSERT_TRUE(right().next().ok());
     EXPECT_EQ(left().next().id, i);
   }
@@ -250,12 +250,12 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto inbox = left().buffer(8);
-  ASSERT_TRUE(left().channel->post_recv(inbox->at(0), {.id = 50}));
-  const BufferSlice good = source->at(0);
+  ASSERT_TRUE(left().channel->post_recv(inbox.at(0), {.id = 50}));
+  const BufferSlice good = source.at(0);
   BufferSlice bad = good;
-  bad.sge.lkey ^= 0x5500;
+  bad.lkey ^= 0x5500;
   std::vector<SendRequest> requests(
-      4, {.operation = Operation::kWrite, .local = {&good, 1}, .remote = target->remote_region()});
+      4, {.operation = Operation::kWrite, .local = {&good, 1}, .remote = target.remote_region()});
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].options.id = i;
   requests[1].local = {&bad, 1};
   requests[2].options.flags = PostFlags::kUnsignaled;
@@ -284,7 +284,7 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
   if (!has(Trait::kFlushesSendsPostedInError)) return;
   // The device went to ERR by itself; the channel takes requests until it is told, and they are flushed as well.
-  ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = 9}));
+  ASSERT_TRUE(left().channel->post_write(source.at(0), target.remote_region(), {.id = 9}));
   const Completion late = left().next();
   EXPECT_EQ(late.id, 9U);
   EXPECT_EQ(late.error, Errc::kFlushed);
@@ -295,7 +295,7 @@ TEST_F(ErrorsTest, AReceivePostedInErrorIsFlushed) {
   const auto inbox = left().buffer(8);
   RawEnd end(*left().device);
   end.to_error();
-  ASSERT_EQ(end.post_recv(inbox->at(0).sge, 60), 0);
+  ASSERT_EQ(end.post_recv(sge_of(inbox.at(0)), 60), 0);
   const ibv_wc late = end.next();
   EXPECT_EQ(late.wr_id, 60U);
   EXPECT_EQ(late.status, IBV_WC_WR_FLUSH_ERR);
@@ -305,10 +305,10 @@ TEST_F(ErrorsTest, WhatFollowsARefusalIsFlushed) {
   if (!has(Trait::kAcknowledges)) GTEST_SKIP() << "property: requests complete before the peer has seen them";
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
-  RemoteRegion wrong = target->remote_region();
+  RemoteRegion wrong = target.remote_region();
   wrong.rkey ^= 0x55;
-  ASSERT_TRUE(left().channel->post_write(source->at(0), wrong, {.id = 1, .flags = PostFlags::kUnsignaled}));
-  ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = 2}));
+  ASSERT_TRUE(left().channel->post_write(source.at(0), wrong, {.id = 1, .flags = PostFlags::kUnsignaled}));
+  ASSERT_TRUE(left().channel->post_write(source.at(0), target.remote_region(), {.id = 2}));
   EXPECT_EQ(left().next().error, Errc::kRemoteAccess);
   const Completion second = left().next();
   EXPECT_EQ(second.id, 2U);
@@ -322,7 +322,7 @@ TEST_F(ErrorsTest, AFullSendQueueRecovers) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto write = [&](std::uint64_t id) {
-    return left().channel->post_write(source->at(0), target->remote_region(), {.id = id});
+    return left().channel->post_write(source.at(0), target.remote_region(), {.id = id});
   };
   for (std::uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(write(i));
   EXPECT_EQ(write(4), Errc::kSendQueueFull) << "nothing was polled";
@@ -337,13 +337,13 @@ TEST_F(ErrorsTest, AFullReceiveQueueRecovers) {
   start(options);
   const auto source = left().buffer(8);
   const auto inbox = right().buffer(8);
-  for (std::uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = i}));
-  EXPECT_EQ(right().channel->post_recv(inbox->at(0), {.id = 2}), Errc::kReceiveQueueFull);
+  for (std::uint64_t i = 0; i < 2; ++i) ASSERT_TRUE(right().channel->post_recv(inbox.at(0), {.id = i}));
+  EXPECT_EQ(right().channel->post_recv(inbox.at(0), {.id = 2}), Errc::kReceiveQueueFull);
   for (std::uint64_t i = 0; i < 4; ++i) {
-    ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = i}));
+    ASSERT_TRUE(left().channel->post_send(source.at(0), {.id = i}));
     EXPECT_EQ(left().next().id, i);
     EXPECT_TRUE(right().next().ok());
-    ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = 9}));
+    ASSERT_TRUE(right().channel->post_recv(inbox.at(0), {.id = 9}));
   }
 }
 
@@ -352,8 +352,8 @@ TEST(WrongState, PostingBeforeConnecting) {
   ASSERT_TRUE(pair.has_value()) << pair.error().message();
   const ChannelEnd& left = pair->ends.left;
   const auto buffer = left.buffer(8);
-  EXPECT_EQ(left.channel->post_send(buffer->at(0), {.id = 1}), Errc::kNotConnected);
-  EXPECT_TRUE(left.channel->post_recv(buffer->at(0), {.id = 1}));
+  EXPECT_EQ(left.channel->post_send(buffer.at(0), {.id = 1}), Errc::kNotConnected);
+  EXPECT_TRUE(left.channel->post_recv(buffer.at(0), {.id = 1}));
   const Status linked = pair->link();
   ASSERT_TRUE(linked.ok()) << linked.message();
   EXPECT_EQ(left.channel->adapter().connect(pair->ends.right.channel->adapter().address()).code(), Errc::kWrongState);
@@ -372,7 +372,7 @@ TEST(WrongState, APeerThatIsNotConnectedYet) {
   const ChannelEnd& left = pair->ends.left;
   const auto buffer = left.buffer(8);
   ASSERT_TRUE(left.channel->adapter().connect(pair->ends.right.channel->adapter().address()).ok());
-  ASSERT_TRUE(left.channel->post_send(buffer->at(0), {.id = 1}));
+  ASSERT_TRUE(left.channel->post_send(buffer.at(0), {.id = 1}));
   EXPECT_EQ(left.next().error, Errc::kRetryExceeded);
 }
 
@@ -383,14 +383,14 @@ TEST_F(ErrorsTest, APeerThatLeft) {
   start(options);
   const auto source = left().buffer(8);
   right().channel.reset();
-  expect_failure(left().channel->post_send(source->at(0), {.id = 1}), Fault::kPeerGone);
+  expect_failure(left().channel->post_send(source.at(0), {.id = 1}), Fault::kPeerGone);
   expect_error_state(left());
 }
 
 TEST_F(ErrorsTest, AtomicsOnAnAddressThatIsNotAligned) {
   const auto result = left().buffer(8);
   const auto target = right().buffer(16);
-  EXPECT_EQ(left().channel->post_fetch_add(result->at(0), target->remote_region().from(4), {.addend = 1}, {.id = 1}),
+  EXPECT_EQ(left().channel->post_fetch_add(result.at(0), target.remote_region().from(4), {.addend = 1}, {.id = 1}),
             Errc::kInvalidArgument);
 }
 
@@ -404,9 +404,9 @@ TEST_F(ErrorsTest, TheSmallerMtuIsAgreedOn) {
   EXPECT_EQ(right().channel->adapter().path_mtu_bytes(), 256U);
   const auto source = left().buffer(10'000);
   const auto target = right().buffer(10'000);
-  ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1}));
+  ASSERT_TRUE(left().channel->post_write(source.at(0), target.remote_region(), {.id = 1}));
   EXPECT_TRUE(left().next().ok());
-  ASSERT_TRUE(right().channel->post_read(target->at(0), source->remote_region(), {.id = 1}));
+  ASSERT_TRUE(right().channel->post_read(target.at(0), source.remote_region(), {.id = 1}));
   EXPECT_TRUE(right().next().ok());
 }
 
@@ -424,16 +424,16 @@ TEST(Mtu, ADisagreementFailsOnMessagesLongerThanTheSmallerOne) {
   if (links_by_cm() || !has(kind_of(*left.device), Trait::kPathPerQueuePair)) {
     GTEST_SKIP() << "property: the MTU is TCP's, or rdma_cm's";
   }
-  verbs::QpAddress right_address = right.channel->adapter().address();
-  const verbs::QpAddress left_address = left.channel->adapter().address();
+  QpAddress right_address = right.channel->adapter().address();
+  const QpAddress left_address = left.channel->adapter().address();
   right_address.mtu_bytes = 4096;  // the lie
   ASSERT_TRUE(left.channel->adapter().connect(right_address).ok());
   ASSERT_TRUE(right.channel->adapter().connect(left_address).ok());
   const auto source = left.buffer(4096);
   const auto target = right.buffer(4096);
-  ASSERT_TRUE(left.channel->post_write(source->at(0).first(256), target->remote_region(), {.id = 1}));
+  ASSERT_TRUE(left.channel->post_write(source.at(0).first(256), target.remote_region(), {.id = 1}));
   EXPECT_TRUE(left.next().ok());
-  ASSERT_TRUE(left.channel->post_write(source->at(0), target->remote_region(), {.id = 2}));
+  ASSERT_TRUE(left.channel->post_write(source.at(0), target.remote_region(), {.id = 2}));
   const Completion completion = left.next();
   EXPECT_FALSE(completion.ok());
   EXPECT_NE(completion.error, Errc::kTimeout);
@@ -444,13 +444,13 @@ TEST(SharedQueue, HoldsSoManyQueuePairsAndNoMore) {
   CompletionQueue* const queue = device->shared_completion_queue("all", {.depth = 300}).value();
   const GidEntry gid = device->choose_gid().value();
   const AdapterConfig config{.send_depth = 64, .recv_depth = 64};
-  std::vector<std::unique_ptr<RDMAAdapter>> fitting;
+  std::vector<std::unique_ptr<AdapterCore>> fitting;
   for (int i = 0; i < queue->depth() / 128; ++i) {
-    auto made = RDMAAdapter::create(*device, *queue, *queue, gid, config);
+    auto made = AdapterCore::create(*device, *queue, *queue, gid, config);
     ASSERT_TRUE(made.has_value()) << made.error().message();
     fitting.push_back(std::move(*made));
   }
-  const auto one_more = RDMAAdapter::create(*device, *queue, *queue, gid, config);
+  const auto one_more = AdapterCore::create(*device, *queue, *queue, gid, config);
   EXPECT_EQ(one_more.code(), Errc::kCompletionQueueFull);
   EXPECT_THAT(one_more.error().context, HasSubstr("of depth " + std::to_string(queue->depth()) + " has room for "));
 }
@@ -463,16 +463,16 @@ TEST(SharedQueue, ServesSeveralChannels) {
   auto right = peers.choice().open().value();
   CompletionQueue* const queue = left->shared_completion_queue("all", {.depth = 4096}).value();
   CompletionQueue* const other = right->shared_completion_queue("all", {.depth = 4096}).value();
-  const auto make = [](RDMADevice& device, CompletionQueue& cq) {
-    auto adapter = RDMAAdapter::create(device, cq, cq, device.choose_gid().value(), {});
-    return RDMAChannel::create("c", std::move(adapter).value()).value();
+  const auto make = [](DeviceCore& device, CompletionQueue& cq) {
+    auto adapter = AdapterCore::create(device, cq, cq, device.choose_gid().value(), {});
+    return ChannelCore::create("c", std::move(adapter).value()).value();
   };
   CompletionPoller poller(*queue);
-  std::vector<std::unique_ptr<RDMAChannel>> lefts;
-  std::vector<std::unique_ptr<RDMAChannel>> rights;
+  std::vector<std::unique_ptr<ChannelCore>> lefts;
+  std::vector<std::unique_ptr<ChannelCore>> rights;
   std::vector<PairLinker::Both> links;
-  const auto source = RDMABuffer::allocate(*left, {.block_bytes = 64}).value();
-  const auto target = RDMABuffer::allocate(*right, {.block_bytes = 64, .remote_access = RemoteAccess::kWrite}).value();
+  const auto source = RDMABuffer::allocate(left, {.block_bytes = 64}).value();
+  const auto target = RDMABuffer::allocate(right, {.block_bytes = 64, .remote_access = RemoteAccess::kWrite}).value();
   for (int i = 0; i < kPairs; ++i) {
     lefts.push_back(make(*left, *queue));
     rights.push_back(make(*right, *other));
@@ -483,7 +483,7 @@ TEST(SharedQueue, ServesSeveralChannels) {
     links.push_back(std::move(*linked));
   }
   for (std::uint64_t i = 0; i < kPairs; ++i) {
-    ASSERT_TRUE(lefts[i]->post_write(source->at(0), target->remote_region(), {.id = 100 + i}));
+    ASSERT_TRUE(lefts[i]->post_write(source.at(0), target.remote_region(), {.id = 100 + i}));
   }
   std::vector<Completion> completions(64);
   const Deadline deadline = patience();
@@ -509,26 +509,26 @@ TEST_F(ErrorsTest, DrainLeavesNothingOutstanding) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto inbox = left().buffer(8);
-  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(left().channel->post_recv(inbox->at(0), {.id = i}));
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(left().channel->post_recv(inbox.at(0), {.id = i}));
   ASSERT_TRUE(
-      left().channel->post_write(source->at(0), target->remote_region(), {.id = 1, .flags = PostFlags::kUnsignaled}));
+      left().channel->post_write(source.at(0), target.remote_region(), {.id = 1, .flags = PostFlags::kUnsignaled}));
   ASSERT_TRUE(
-      left().channel->post_send(source->at(0), {.id = 2}));  // the peer has posted no receive: it waits, or fails
-  ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = 3, .flags = PostFlags::kUnsignaled}));
+      left().channel->post_send(source.at(0), {.id = 2}));  // the peer has posted no receive: it waits, or fails
+  ASSERT_TRUE(left().channel->post_send(source.at(0), {.id = 3, .flags = PostFlags::kUnsignaled}));
   const Status drained = left().channel->drain(Deadline::after(10s));
   ASSERT_TRUE(drained.ok()) << drained.message();
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
   EXPECT_EQ(left().channel->outstanding_recvs(), 0);
-  EXPECT_EQ(left().channel->post_send(source->at(0), {.id = 2}), Errc::kNotConnected);
+  EXPECT_EQ(left().channel->post_send(source.at(0), {.id = 2}), Errc::kNotConnected);
 }
 
 TEST_F(ErrorsTest, DrainOfSignaledRequestsAndReceives) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
   const auto inbox = left().buffer(8);
-  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(left().channel->post_recv(inbox->at(0), {.id = i}));
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(left().channel->post_recv(inbox.at(0), {.id = i}));
   for (std::uint64_t i = 0; i < 10; ++i) {
-    ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = i}));
+    ASSERT_TRUE(left().channel->post_write(source.at(0), target.remote_region(), {.id = i}));
   }
   const Status drained = left().channel->drain(Deadline::after(10s));
   ASSERT_TRUE(drained.ok()) << drained.message();
@@ -541,7 +541,7 @@ TEST_F(ErrorsTest, DrainAfterSilentSuccessesOnly) {
   const auto target = right().buffer(8);
   for (std::uint64_t i = 0; i < 5; ++i) {
     ASSERT_TRUE(
-        left().channel->post_write(source->at(0), target->remote_region(), {.id = i, .flags = PostFlags::kUnsignaled}));
+        left().channel->post_write(source.at(0), target.remote_region(), {.id = i, .flags = PostFlags::kUnsignaled}));
   }
   const Status drained = left().channel->drain(Deadline::after(10s));
   ASSERT_TRUE(drained.ok()) << drained.message();
@@ -551,9 +551,9 @@ TEST_F(ErrorsTest, DrainAfterSilentSuccessesOnly) {
 TEST_F(ErrorsTest, AFailureIsOneLineThatNamesThePeer) {
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
-  BufferSlice slice = source->at(0);
-  slice.sge.lkey ^= 0x55;
-  ASSERT_TRUE(left().channel->post_write(slice, target->remote_region(), {.id = 42}));
+  BufferSlice slice = source.at(0);
+  slice.lkey ^= 0x55;
+  ASSERT_TRUE(left().channel->post_write(slice, target.remote_region(), {.id = 42}));
   const std::string line = left().next().status().message();
   char peer[32];
   std::snprintf(peer, sizeof(peer), "to QPN 0x%06x", right().channel->adapter().address().qpn);

@@ -74,7 +74,7 @@ TEST_F(EventsTest, SolicitedOnlyWaitsForASolicitedWriteWithImmediate) {
     EXPECT_FALSE(readable(right()));
     ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 1}));
     ASSERT_TRUE(
-        left().channel->post_write(source->at(0), target->remote_region(), {.id = 2, .immediate = 1, .flags = flags}));
+        left().channel->post_write(source.at(0), target.remote_region(), {.id = 2, .immediate = 1, .flags = flags}));
     ASSERT_TRUE(left().next().ok());
     ASSERT_TRUE(right().next().ok());
   }
@@ -111,9 +111,9 @@ TEST_F(EventsTest, TheResponderHearsOfABrokenRule) {
   AsyncEvents events(*right().device);
   const auto source = left().buffer(8);
   const auto target = right().buffer(8);
-  RemoteRegion wrong = target->remote_region();
+  RemoteRegion wrong = target.remote_region();
   wrong.rkey ^= 0x55;
-  expect_failure(left().channel->post_write(source->at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
+  expect_failure(left().channel->post_write(source.at(0), wrong, {.id = 1}), Fault::kRemoteAccess);
   EXPECT_TRUE(events.comes_one_of({IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_FATAL}))
       << "came instead:" << events.seen();
 }

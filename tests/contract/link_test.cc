@@ -45,21 +45,21 @@ class LinkTest : public ::testing::Test {
   }
   /// Gives everything back, so that the device can go.
   void disconnect() {
-    source_.reset();
-    target_.reset();
+    source_ = {};
+    target_ = {};
     pair_.reset();
   }
   [[nodiscard]] ChannelEnd& left() { return pair_->ends.left; }
   [[nodiscard]] ChannelEnd& right() { return pair_->ends.right; }
 
   Completion write() {
-    EXPECT_TRUE(left().channel->post_write(source_->at(0), target_->remote_region(), {.id = 1}));
+    EXPECT_TRUE(left().channel->post_write(source_.at(0), target_.remote_region(), {.id = 1}));
     return left().next();
   }
   void expect_writes_fail() {
     if (!has(kind_of(*left().device), Trait::kAcknowledges)) {
       EXPECT_TRUE(pair_->links.active->ends(patience()));
-      EXPECT_TRUE(left().channel->post_write(source_->at(0), target_->remote_region(), {.id = 1}));
+      EXPECT_TRUE(left().channel->post_write(source_.at(0), target_.remote_region(), {.id = 1}));
       return expect_last_words(left(), Fault::kLinkDown, 1);
     }
     Completion last = write();
@@ -72,8 +72,8 @@ class LinkTest : public ::testing::Test {
   }
 
   std::optional<LinkedPair> pair_;
-  std::unique_ptr<RDMABuffer> source_;
-  std::unique_ptr<RDMABuffer> target_;
+  RDMABuffer source_;
+  RDMABuffer target_;
 };
 
 class LinkDownTest : public LinkTest {
@@ -98,11 +98,11 @@ TEST_F(LinkDownTest, RequestsFailAndADrainEnds) {
 
 // Whichever request it is that fails first, and however: not all devices fail a WRITE that waits for an answer.
 TEST_F(LinkDownTest, TheFirstFailureNamesThePort) {
-  ASSERT_TRUE(left().channel->post_recv(pair_->left_inbox->at(0), {.id = 7}));
+  ASSERT_TRUE(left().channel->post_recv(pair_->left_inbox.at(0), {.id = 7}));
   std::thread taking([this] { take_down(); });
   Completion first;
   for (const Deadline deadline = patience(); first.ok() && !deadline.passed();) {
-    (void)left().channel->post_write(source_->at(0), target_->remote_region(), {.id = 1});
+    (void)left().channel->post_write(source_.at(0), target_.remote_region(), {.id = 1});
     first = left().next(Deadline::after(100ms));
     if (first.error == Errc::kTimeout) first.error = Errc::kOk;  // it was not taken any more
   }
@@ -158,9 +158,9 @@ class RemovalTest : public LinkTest {
 
 TEST_F(RemovalTest, ADeviceInUseIsDrainedAndClosed) {
   EXPECT_TRUE(write().ok());
-  ASSERT_TRUE(left().channel->post_recv(pair_->left_inbox->at(0), {.id = 7}));
+  ASSERT_TRUE(left().channel->post_recv(pair_->left_inbox.at(0), {.id = 7}));
   ASSERT_NO_FATAL_FAILURE(remove());
-  ASSERT_TRUE(left().channel->post_write(source_->at(0), target_->remote_region(), {.id = 8}));
+  ASSERT_TRUE(left().channel->post_write(source_.at(0), target_.remote_region(), {.id = 8}));
   expect_drain_ends();
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
   EXPECT_EQ(left().channel->outstanding_recvs(), 0);

@@ -6,13 +6,13 @@
 
 #include <future>
 
+#include "connector/cm/cm_connector.h"
+#include "connector/cm/cm_listener.h"
 #include "connector/cm/cm_stream.h"
+#include "connector/tcp_connection.h"
+#include "connector/tcp_listen_socket.h"
 #include "contract/contract_test.h"
-#include "rdmacomm/connector/cm_connector.h"
-#include "rdmacomm/connector/cm_listener.h"
-#include "rdmacomm/connector/connector_kind.h"
-#include "rdmacomm/connector/tcp_connector.h"
-#include "rdmacomm/connector/tcp_listener.h"
+#include "rdmacomm/connector.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -31,12 +31,12 @@ Result<std::unique_ptr<To>> as_base(Result<std::unique_ptr<From>> made) {
 
 Listening listen_by(ConnectorKind kind, const std::string& ip) {
   if (kind == ConnectorKind::kCm) return as_base<Listener>(CmListener::listen({ip, 0}));
-  return as_base<Listener>(TCPListener::listen({ip, 0}));
+  return as_base<Listener>(TcpListenSocket::listen({ip, 0}));
 }
 
 Connected connect_by(ConnectorKind kind, const HostPort& where) {
   if (kind == ConnectorKind::kCm) return as_base<Connector>(CmConnector::connect(where));
-  return as_base<Connector>(TCPConnector::connect(where));
+  return as_base<Connector>(TcpConnection::connect(where));
 }
 
 Connected accept_one(Listener& listener) {

@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "contract/cm_linker.h"
 #include "contract/test_device.h"
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -37,8 +37,8 @@ class ModifyLinker final : public PairLinker {
   }
 };
 
-/// The moves of a bare queue pair, as RDMAAdapter does them for its own.
-Status move_bare(RDMADevice& device, ibv_qp* qp, const AdapterConfig& config, const QpPath& path) {
+/// The moves of a bare queue pair, as AdapterCore does them for its own.
+Status move_bare(DeviceCore& device, ibv_qp* qp, const AdapterConfig& config, const QpPath& path) {
   for (const QpTransition& transition : {QpTransition::to_rtr(config, path), QpTransition::to_rts(config, path)}) {
     ibv_qp_attr attributes = transition.attributes;
     Status status =
@@ -75,15 +75,14 @@ Result<PairLinker::Both> PairLinker::link_both(const LinkEnd& active, const Link
   return Both{std::move(*here), std::move(**there)};
 }
 
-LinkEnd link_end(RDMAAdapter& adapter, const std::string& ip) {
-  return {
-      adapter.device(), adapter.qp(), adapter.address(),
-      adapter.config(), ip,           [&adapter](const verbs::QpAddress& remote) { return adapter.connect(remote); }};
+LinkEnd link_end(AdapterCore& adapter, const std::string& ip) {
+  return {adapter.device(), adapter.qp(), adapter.address(),
+          adapter.config(), ip,           [&adapter](const QpAddress& remote) { return adapter.connect(remote); }};
 }
 
-LinkEnd link_end(RDMADevice& device, ibv_qp* qp, const GidEntry& gid, const AdapterConfig& config,
+LinkEnd link_end(DeviceCore& device, ibv_qp* qp, const GidEntry& gid, const AdapterConfig& config,
                  const std::string& ip) {
-  verbs::QpAddress own;
+  QpAddress own;
   own.qpn = qp->qp_num;
   own.lid = device.lid();
   own.link_layer = device.link_layer();
@@ -92,20 +91,17 @@ LinkEnd link_end(RDMADevice& device, ibv_qp* qp, const GidEntry& gid, const Adap
   own.mtu_bytes = std::min(config.mtu_bytes, device.limits().mtu_bytes);
   own.max_read_depth = 1;
   const AdapterConfig fitted = config.fitted(device.limits());
-  const auto move = [&device, qp, own, fitted, index = gid.index](const verbs::QpAddress& remote) {
+  const auto move = [&device, qp, own, fitted, index = gid.index](const QpAddress& remote) {
     return move_bare(device, qp, fitted, {.local = own, .remote = remote, .gid_index = index, .port = device.port()});
   };
   return {device, qp, own, fitted, ip, move};
 }
 
-Result<verbs::QpAddress> exchange_addresses(const verbs::QpAddress& mine, int line) {
-  WireWriter writer;
-  mine.encode(writer);
-  if (Status status = send_bytes(line, writer.bytes()); !status.ok()) return status.error();
-  std::vector<std::byte> theirs(writer.bytes().size());  // both ends are this program
+Result<QpAddress> exchange_addresses(const QpAddress& mine, int line) {
+  if (Status status = send_bytes(line, mine.encode()); !status.ok()) return status.error();
+  std::array<std::byte, QpAddress::kWireBytes> theirs{};  // both ends are this program
   if (Status status = receive_bytes(line, theirs); !status.ok()) return status.error();
-  WireReader reader(theirs);
-  return verbs::QpAddress::decode(reader);
+  return QpAddress::decode(theirs);
 }
 
 Status meet(int line) {

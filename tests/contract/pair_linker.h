@@ -5,20 +5,21 @@
 #include <memory>
 #include <string>
 
-#include "rdmacomm/adapter/rdma_adapter.h"
-#include "rdmacomm/base/deadline.h"
+#include "adapter/adapter_core.h"
+#include "rdmacomm/deadline.h"
 
 namespace rdmacomm::contract {
 
 /// One end that is to be linked: a queue pair in INIT.
 struct LinkEnd {
-  RDMADevice& device;
+  DeviceCore& device;
   ibv_qp* qp;
-  verbs::QpAddress address;  ///< what the other end must know of it
+  QpAddress address;  ///< what the other end must know of it
   AdapterConfig config;
   std::string ip;  ///< of `device`, for rdma_cm
-  /// Moves the queue pair to RTS, towards `remote`. After rdma_cm has done so, it only takes note (see cm_linked_api()).
-  std::function<Status(const verbs::QpAddress& remote)> move;
+  /// Moves the queue pair to RTS, towards `remote`. After rdma_cm has done so, it only takes note (see
+  /// cm_linked_api()).
+  std::function<Status(const QpAddress& remote)> move;
 };
 
 /// What a connection needs as long as it lives.
@@ -45,7 +46,8 @@ class PairLinker {
   /// By rdma_cm or by modify_qp, as links_by_cm() says.
   [[nodiscard]] static std::unique_ptr<PairLinker> create();
 
-  /// Links one end; meanwhile another thread or process links the other, in the other role. Returns when both are linked.
+  /// Links one end; meanwhile another thread or process links the other, in the other role. Returns when both are
+  /// linked.
   /// line   one end of a socket pair between the two
   [[nodiscard]] virtual Result<std::unique_ptr<Link>> link(const LinkEnd& end, Role role, int line) = 0;
 
@@ -58,16 +60,16 @@ class PairLinker {
 };
 
 /// A channel's queue pair as an end.
-[[nodiscard]] LinkEnd link_end(RDMAAdapter& adapter, const std::string& ip);
+[[nodiscard]] LinkEnd link_end(AdapterCore& adapter, const std::string& ip);
 /// A bare queue pair, in INIT, as an end.
-[[nodiscard]] LinkEnd link_end(RDMADevice& device, ibv_qp* qp, const GidEntry& gid, const AdapterConfig& config,
+[[nodiscard]] LinkEnd link_end(DeviceCore& device, ibv_qp* qp, const GidEntry& gid, const AdapterConfig& config,
                                const std::string& ip);
 
 /// libibverbs, for queue pairs that rdma_cm moves: its modify_qp takes RTR and RTS for done.
 [[nodiscard]] const verbs::Api& cm_linked_api();
 
 /// Sends `mine` over `line` and waits for the other end's. An end that died is an error.
-[[nodiscard]] Result<verbs::QpAddress> exchange_addresses(const verbs::QpAddress& mine, int line);
+[[nodiscard]] Result<QpAddress> exchange_addresses(const QpAddress& mine, int line);
 /// Returns when both ends have called it.
 [[nodiscard]] Status meet(int line);
 

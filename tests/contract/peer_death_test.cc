@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <atomic>
 
+#include "connector/connector.h"
+#include "connector/tcp_connection.h"
+#include "connector/tcp_listen_socket.h"
 #include "contract/contract_test.h"
-#include "rdmacomm/connector/connector.h"
-#include "rdmacomm/connector/tcp_connector.h"
-#include "rdmacomm/connector/tcp_listener.h"
 #include "support/forked_child.h"
 
 namespace rdmacomm::contract {
@@ -46,10 +46,10 @@ using Body = void (*)(int line, std::uint16_t port);
 
 void idle(int line, std::uint16_t port) {
   DyingSide side(TestDevice::peers(), Role::kPassive, line, {});
-  auto tcp = TCPConnector::connect({"127.0.0.1", port});
+  auto tcp = TcpConnection::connect({"127.0.0.1", port});
   ASSERT_TRUE(tcp.has_value()) << tcp.error().message();
   const auto buffer = side.end.buffer(4096);
-  send_card(line, *buffer);
+  send_card(line, buffer);
   (void)pause();
 }
 
@@ -59,15 +59,15 @@ constexpr auto kWritten = std::byte{0xab};
 /// Writes to the buffer that it is told of all the time.
 void keep_writing(int line, std::uint16_t port) {
   DyingSide side(TestDevice::peers(), Role::kPassive, line, {});
-  auto tcp = TCPConnector::connect({"127.0.0.1", port});
+  auto tcp = TcpConnection::connect({"127.0.0.1", port});
   ASSERT_TRUE(tcp.has_value()) << tcp.error().message();
   const auto buffer = side.end.buffer(kLongBytes);
-  std::fill_n(buffer->data(), buffer->size(), kWritten);
-  send_card(line, *buffer);
+  std::fill_n(buffer.data(), buffer.size(), kWritten);
+  send_card(line, buffer);
   RegionCard target;
   ASSERT_EQ(::recv(line, &target, sizeof(target), MSG_WAITALL), static_cast<ssize_t>(sizeof(target)));
   do {
-    ASSERT_TRUE(side.end.channel->post_write(buffer->at(0), {target.address, kLongBytes, target.rkey}, {.id = 1}));
+    ASSERT_TRUE(side.end.channel->post_write(buffer.at(0), {target.address, kLongBytes, target.rkey}, {.id = 1}));
   } while (side.end.next(patience()).ok());
   (void)pause();
 }
@@ -79,7 +79,7 @@ class PeerDeathTest : public ::testing::Test {
     ASSERT_EQ(TestDevice::peers().why_not(), "");
   }
   void start(const AdapterConfig& config = {}, Body body = idle) {
-    listener_ = TCPListener::listen({"127.0.0.1", 0}).value();
+    listener_ = TcpListenSocket::listen({"127.0.0.1", 0}).value();
     child_ = std::make_unique<testing::ForkedChild>([this, body](int line) { body(line, listener_->port()); });
     side_ = std::make_unique<DyingSide>(TestDevice::own(), Role::kActive, child_->line(), config);
     ASSERT_NE(side_->link, nullptr);
@@ -94,13 +94,13 @@ class PeerDeathTest : public ::testing::Test {
   [[nodiscard]] const ChannelEnd& end() const { return side_->end; }
   /// One WRITE; what it completes with.
   Completion write() {
-    EXPECT_TRUE(end().channel->post_write(source_->at(0), remote_, {.id = 1}));
+    EXPECT_TRUE(end().channel->post_write(source_.at(0), remote_, {.id = 1}));
     return end().next();
   }
   void expect_peer_gone() {
     if (!has(kind(), Trait::kAcknowledges)) {
       EXPECT_TRUE(side_->link->ends(patience()));
-      EXPECT_TRUE(end().channel->post_write(source_->at(0), remote_, {.id = 1}));
+      EXPECT_TRUE(end().channel->post_write(source_.at(0), remote_, {.id = 1}));
       return expect_last_words(end(), Fault::kPeerGone, 1);
     }
     // The peer's kernel or device may still answer for a moment.
@@ -110,10 +110,10 @@ class PeerDeathTest : public ::testing::Test {
   }
   [[nodiscard]] DeviceKind kind() const { return kind_of(*end().device); }
 
-  std::unique_ptr<TCPListener> listener_;
+  std::unique_ptr<TcpListenSocket> listener_;
   std::unique_ptr<testing::ForkedChild> child_;
   std::unique_ptr<DyingSide> side_;
-  std::unique_ptr<RDMABuffer> source_;
+  RDMABuffer source_;
   RemoteRegion remote_;
 };
 
@@ -138,9 +138,9 @@ TEST_F(PeerDeathTest, RequestsToAKilledPeerFail) {
 // Devices that never give up by themselves need a library that does.
 TEST_F(PeerDeathTest, ADrainEndsWhatWaitsForAKilledPeer) {
   start({.ack_timeout = 67ms, .retry_count = 7});
-  ASSERT_TRUE(end().channel->post_recv(source_->at(0), {.id = 5}));
+  ASSERT_TRUE(end().channel->post_recv(source_.at(0), {.id = 5}));
   child_->kill();
-  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(end().channel->post_write(source_->at(0), remote_, {.id = i}));
+  for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(end().channel->post_write(source_.at(0), remote_, {.id = i}));
   const Status drained = end().channel->drain(patience());
   EXPECT_TRUE(drained.ok()) << drained.message();
   EXPECT_EQ(end().channel->outstanding_sends(), 0);
@@ -162,7 +162,7 @@ TEST_F(PeerDeathTest, AStoppedPeerIsStillWrittenTo) {
     const Completion written = write();
     ASSERT_TRUE(written.ok()) << written.status().message();
   }
-  ASSERT_TRUE(end().channel->post_read(source_->at(0), remote_, {.id = 2}));
+  ASSERT_TRUE(end().channel->post_read(source_.at(0), remote_, {.id = 2}));
   EXPECT_TRUE(end().next().ok());
   EXPECT_EQ(side_->tcp->check_peer(), PeerState::kOpen);
 }
@@ -172,16 +172,16 @@ TEST_F(PeerDeathTest, AStoppedPeerKeepsNobodyFromEnding) {
   for (int round = 0; round < 3; ++round) {
     start({.ack_timeout = 4ms, .retry_count = 3}, keep_writing);
     auto target = end().buffer(kLongBytes);
-    send_card(child_->line(), *target);
-    const std::atomic_ref<std::byte> first(*target->data());
+    send_card(child_->line(), target);
+    const std::atomic_ref<std::byte> first(*target.data());
     for (const Deadline deadline = patience(); first.load() != kWritten && !deadline.passed();) sched_yield();
     EXPECT_EQ(first.load(), kWritten);
-    ASSERT_TRUE(end().channel->post_recv(source_->at(0), {.id = 5}));
+    ASSERT_TRUE(end().channel->post_recv(source_.at(0), {.id = 5}));
     child_->stop();
     const Status drained = end().channel->drain(patience());
     EXPECT_TRUE(drained.ok()) << drained.message();
-    target.reset();
-    source_.reset();
+    target = {};
+    source_ = {};
     side_.reset();
     child_.reset();
   }

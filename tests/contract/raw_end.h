@@ -7,6 +7,10 @@
 
 namespace rdmacomm::contract {
 
+[[nodiscard]] inline ibv_sge sge_of(const BufferSlice& slice) noexcept {
+  return {slice.address, slice.length, slice.lkey};
+}
+
 /// How a bare queue pair is made.
 struct RawOptions {
   ibv_srq* srq = nullptr;
@@ -16,7 +20,7 @@ struct RawOptions {
 /// A queue pair in INIT, with a completion queue of its own, on `device`. Members in creation order.
 class RawEnd {
  public:
-  RawEnd(RDMADevice& device, const RawOptions& options = {}) : device_(device), options_(options) {
+  RawEnd(DeviceCore& device, const RawOptions& options = {}) : device_(device), options_(options) {
     const verbs::Api& api = device.api();
     cq_ = verbs::CqHandle(api, api.create_cq(device.context(), 256, nullptr, nullptr, 0));
     EXPECT_TRUE(static_cast<bool>(cq_));
@@ -78,7 +82,7 @@ class RawEnd {
     EXPECT_EQ(device_.api().modify_qp(qp_.get(), &attributes, transition.mask), 0);
   }
 
-  RDMADevice& device_;
+  DeviceCore& device_;
   RawOptions options_;
   verbs::CqHandle cq_;
   verbs::QpHandle qp_;

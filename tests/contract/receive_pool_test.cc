@@ -1,13 +1,12 @@
 // Receive pools: the messages of several channels go to the receives of one pool.
-#include "rdmacomm/channel/receive_pool.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>
 
+#include "channel/completion_poller.h"
+#include "channel/receive_pool_core.h"
 #include "contract/contract_test.h"
-#include "rdmacomm/channel/completion_poller.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -27,7 +26,7 @@ class ReceivePoolTest : public ::testing::Test {
     ASSERT_EQ(TestDevice::own().why_not(), "");
     device_ = TestDevice::own().choice().open().value();
     if (device_->limits().max_srq == 0) GTEST_SKIP() << "capability: max_srq is 0";
-    pool_ = ReceivePool::create(device_, {.depth = kPoolDepth, .message_bytes = 64}).value();
+    pool_ = ReceivePoolCore::create(device_, {.depth = kPoolDepth, .message_bytes = 64}).value();
     queue_ = CompletionQueue::create(*device_, {.depth = 256}).value();
     poller_ = std::make_unique<CompletionPoller>(*queue_);
     for (std::size_t i = 0; i < kChannels; ++i) add_channel();
@@ -38,9 +37,9 @@ class ReceivePoolTest : public ::testing::Test {
   }
 
   void add_channel() {
-    auto adapter = RDMAAdapter::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {}, &pool_->queue());
+    auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {}, &pool_->queue());
     ASSERT_TRUE(adapter.has_value()) << adapter.error().message();
-    receivers_.push_back(RDMAChannel::create("pooled", std::move(*adapter), pool_).value());
+    receivers_.push_back(ChannelCore::create("pooled", std::move(*adapter), pool_).value());
     poller_->attach(*receivers_.back());
     senders_.push_back(ConnectedPair::make_end(TestDevice::peers().choice(), "sender", {}, false).value());
     sources_.push_back(senders_.back().buffer(sizeof(Message)));
@@ -52,8 +51,8 @@ class ReceivePoolTest : public ::testing::Test {
   }
   void send(std::size_t sender, std::uint64_t number) {
     const Message message{sender, number};
-    std::memcpy(sources_[sender]->data(), &message, sizeof(message));
-    ASSERT_TRUE(senders_[sender].channel->post_send(sources_[sender]->at(0), {.id = number}));
+    std::memcpy(sources_[sender].data(), &message, sizeof(message));
+    ASSERT_TRUE(senders_[sender].channel->post_send(sources_[sender].at(0), {.id = number}));
     const Completion sent = senders_[sender].next();
     ASSERT_TRUE(sent.ok()) << sent.status().message();
   }
@@ -83,13 +82,13 @@ class ReceivePoolTest : public ::testing::Test {
     EXPECT_EQ(message.number, number);
   }
 
-  std::shared_ptr<RDMADevice> device_;
-  std::shared_ptr<ReceivePool> pool_;
+  std::shared_ptr<DeviceCore> device_;
+  std::shared_ptr<ReceivePoolCore> pool_;
   std::unique_ptr<CompletionQueue> queue_;
   std::unique_ptr<CompletionPoller> poller_;
-  std::vector<std::unique_ptr<RDMAChannel>> receivers_;
+  std::vector<std::unique_ptr<ChannelCore>> receivers_;
   std::vector<ChannelEnd> senders_;
-  std::vector<std::unique_ptr<RDMABuffer>> sources_;
+  std::vector<RDMABuffer> sources_;
   std::vector<PairLinker::Both> links_;
 };
 

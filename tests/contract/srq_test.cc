@@ -3,7 +3,7 @@
 
 #include "contract/async_events.h"
 #include "contract/raw_end.h"
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -25,8 +25,8 @@ class SrqTest : public ::testing::Test {
     srq_ = verbs::SrqHandle(api, api.create_srq(receiver_->pd(), &init));
     ASSERT_TRUE(static_cast<bool>(srq_)) << strerror(errno);
     depth_ = queries() ? query().max_wr : init.attr.max_wr;  // devices round up, and not all say so when they make it
-    inbox_ = RDMABuffer::allocate(*receiver_, {.block_bytes = 64, .block_count = kSrqDepth}).value();
-    source_ = RDMABuffer::allocate(*sender_, {.block_bytes = 64}).value();
+    inbox_ = RDMABuffer::allocate(receiver_, {.block_bytes = 64, .block_count = kSrqDepth}).value();
+    source_ = RDMABuffer::allocate(sender_, {.block_bytes = 64}).value();
     for (int i = 0; i < 2; ++i) link_one();
   }
 
@@ -39,7 +39,7 @@ class SrqTest : public ::testing::Test {
     links_.push_back(std::move(*linked));
   }
   int post_receive(std::uint64_t id) {
-    ibv_sge slice = inbox_->at(id % kSrqDepth).sge;
+    ibv_sge slice = sge_of(inbox_.at(id % kSrqDepth));
     ibv_recv_wr wr{};
     wr.wr_id = id;
     wr.sg_list = &slice;
@@ -48,7 +48,7 @@ class SrqTest : public ::testing::Test {
     return ibv_post_srq_recv(srq_.get(), &wr, &bad);
   }
   void send(std::size_t which) {
-    ASSERT_EQ(senders_[which]->post_send(source_->at(0).sge, 1), 0);
+    ASSERT_EQ(senders_[which]->post_send(sge_of(source_.at(0)), 1), 0);
     ASSERT_EQ(senders_[which]->next().status, IBV_WC_SUCCESS);
   }
   [[nodiscard]] bool queries() const { return has(kind_of(*receiver_), Trait::kQueriesSrq); }
@@ -58,12 +58,12 @@ class SrqTest : public ::testing::Test {
     return attributes;
   }
 
-  std::unique_ptr<RDMADevice> sender_;
-  std::unique_ptr<RDMADevice> receiver_;
+  std::shared_ptr<DeviceCore> sender_;
+  std::shared_ptr<DeviceCore> receiver_;
   verbs::SrqHandle srq_;
   std::uint32_t depth_ = 0;
-  std::unique_ptr<RDMABuffer> inbox_;
-  std::unique_ptr<RDMABuffer> source_;
+  RDMABuffer inbox_;
+  RDMABuffer source_;
   std::vector<std::unique_ptr<RawEnd>> senders_;
   std::vector<std::unique_ptr<RawEnd>> receivers_;
   std::vector<PairLinker::Both> links_;
@@ -72,14 +72,14 @@ class SrqTest : public ::testing::Test {
 TEST_F(SrqTest, QueuePairsTakeReceivesInTheOrderOfMessages) {
   for (std::uint64_t i = 0; i < 6; ++i) ASSERT_EQ(post_receive(i), 0);
   for (std::uint64_t i = 0; i < 6; ++i) {
-    std::memset(source_->data(), static_cast<int>(i + 1), 64);
+    std::memset(source_.data(), static_cast<int>(i + 1), 64);
     send(i % 2);
     const ibv_wc received = receivers_[i % 2]->next();
     EXPECT_EQ(received.status, IBV_WC_SUCCESS);
     EXPECT_EQ(received.wr_id, i);
     EXPECT_EQ(received.byte_len, 64U);
     EXPECT_EQ(received.qp_num, receivers_[i % 2]->qp()->qp_num);
-    EXPECT_EQ(inbox_->at(i).data()[63], static_cast<std::byte>(i + 1));
+    EXPECT_EQ(inbox_.at(i).data()[63], static_cast<std::byte>(i + 1));
   }
 }
 

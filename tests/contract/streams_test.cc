@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <future>
+#include <optional>
 
 #include "contract/contract_test.h"
-#include "rdmacomm/session/client_session.h"
-#include "rdmacomm/session/server_session.h"
-#include "rdmacomm/stream/message_stream.h"
+#include "rdmacomm/message_stream.h"
+#include "rdmacomm/session.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -20,16 +20,12 @@ constexpr std::size_t kLargest = 32768;  // of the pools
 constexpr const char* kBytes = "bytes";
 constexpr const char* kMessages = "messages";
 
-template <typename Base>
-struct StreamSide : Base {
-  using Base::Base;
-  Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
-    hca.polling_mode = PollingMode::kAdaptive;
-    hca.channels = {kOptions.channel(kBytes), MessageStream::channel(kOptions, kMessages)};
-    for (ChannelConfig& each : hca.channels) each.adapter.rnr_retry = 0;
-    return {};
-  }
-};
+Status add_channels(HcaConfig& hca, const PeerInfo& /*peer*/) {
+  hca.polling_mode = PollingMode::kAdaptive;
+  hca.channels = {kOptions.channel(kBytes), MessageStream::channel(kOptions, kMessages)};
+  for (ChannelConfig& each : hca.channels) each.adapter.rnr_retry = 0;
+  return {};
+}
 
 std::vector<std::byte> pattern(std::size_t bytes) {
   std::vector<std::byte> data(bytes);
@@ -45,28 +41,27 @@ class StreamsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string ip = TestDevice::peers().address.empty() ? "127.0.0.1" : TestDevice::peers().address;
-    server_ = make_session<StreamSide<ServerSession>>(options(TestDevice::peers(), ip, 0));
+    server_.emplace(options(TestDevice::peers(), ip, 0), SessionFunctions{.lazy_config_hca = add_channels});
     const Status started = server_->start();
     ASSERT_TRUE(started.ok()) << started.message();
-    client_ = make_session<StreamSide<ClientSession>>(options(TestDevice::own(), ip, server_->port()));
+    client_.emplace(options(TestDevice::own(), ip, server_->port()), SessionFunctions{.lazy_config_hca = add_channels});
     auto near = client_->connect();
     ASSERT_TRUE(near.has_value()) << near.status().message();
     near_ = std::move(*near);
-    auto far = server_->wait_for_endpoint(patience());
+    auto far = server_->accept(patience());
     ASSERT_TRUE(far.has_value()) << far.status().message();
     far_ = std::move(*far);
   }
-  static Result<std::unique_ptr<RDMAStream>> bytes(const std::shared_ptr<EndPoint>& endpoint) {
-    return RDMAStream::open(endpoint, *endpoint->channel(kBytes), kOptions, patience());
+  static Result<RDMAStream> bytes(const EndPoint& endpoint) {
+    return RDMAStream::open(endpoint, endpoint.channel(kBytes), kOptions, patience());
   }
-  static Result<std::unique_ptr<MessageStream>> messages(const std::shared_ptr<EndPoint>& endpoint) {
+  static Result<MessageStream> messages(const EndPoint& endpoint) {
     // Where READs go, iWARP's devices want to be written to by peers.
     const RemoteAccess access = RemoteAccess::kRead | RemoteAccess::kWrite;
-    std::shared_ptr<RDMADevice> device(endpoint, &endpoint->device());
-    auto pool = BufferPool::create(std::move(device),
+    auto pool = BufferPool::create(endpoint.device(),
                                    {.total_bytes = 8 * kLargest, .largest_block = kLargest, .remote_access = access});
     if (!pool) return pool.error();
-    return MessageStream::open(endpoint, *endpoint->channel(kMessages), std::move(*pool), kOptions, patience());
+    return MessageStream::open(endpoint, endpoint.channel(kMessages), *pool, kOptions, patience());
   }
   template <typename Open>
   auto open_both(Open open) {
@@ -75,13 +70,14 @@ class StreamsTest : public ::testing::Test {
     EXPECT_TRUE(one.has_value()) << one.status().message();
     auto opened = other.get();
     EXPECT_TRUE(opened.has_value()) << opened.status().message();
-    return std::pair(one ? std::move(*one) : nullptr, opened ? std::move(*opened) : nullptr);
+    using Stream = std::remove_cvref_t<decltype(*one)>;
+    return std::pair(one ? std::move(*one) : Stream(), opened ? std::move(*opened) : Stream());
   }
 
-  SessionPtr<StreamSide<ServerSession>> server_;
-  SessionPtr<StreamSide<ClientSession>> client_;
-  std::shared_ptr<EndPoint> near_;
-  std::shared_ptr<EndPoint> far_;
+  std::optional<ServerSession> server_;
+  std::optional<ClientSession> client_;
+  EndPoint near_;
+  EndPoint far_;
 };
 
 void expect_bytes(RDMAStream& from, RDMAStream& to, std::size_t bytes) {
@@ -103,21 +99,21 @@ void expect_bytes(RDMAStream& from, RDMAStream& to, std::size_t bytes) {
 }
 
 TEST_F(StreamsTest, BytesArriveBothWaysAndEnd) {
-  const auto [near, far] = open_both(bytes);
+  auto [near, far] = open_both(bytes);
   ASSERT_TRUE(near && far);
-  expect_bytes(*near, *far, 300'001);
-  expect_bytes(*far, *near, 300'001);
+  expect_bytes(near, far, 300'001);
+  expect_bytes(far, near, 300'001);
 }
 
 TEST_F(StreamsTest, WhoHasReadTheEndMayLeaveAtOnce) {
   auto [near, far] = open_both(bytes);
   ASSERT_TRUE(near && far);
-  auto finished = std::async(std::launch::async, [&stream = *near] { return stream.finish(patience()); });
-  const auto end = far->next(patience());
+  auto finished = std::async(std::launch::async, [&stream = near] { return stream.finish(patience()); });
+  const auto end = far.next(patience());
   ASSERT_TRUE(end.has_value()) << end.status().message();
   EXPECT_FALSE(*end);
-  far.reset();
-  EXPECT_TRUE(far_->close().ok());
+  far = {};
+  EXPECT_TRUE(far_.close().ok());
   const Status status = finished.get();
   EXPECT_TRUE(status.ok()) << status.message();
 }
@@ -125,18 +121,18 @@ TEST_F(StreamsTest, WhoHasReadTheEndMayLeaveAtOnce) {
 TEST_F(StreamsTest, AnAbortArrivesWithItsReason) {
   auto [near, far] = open_both(bytes);
   ASSERT_TRUE(near && far);
-  near->abort("the disk is full");
-  near.reset();
-  const auto read = far->next(patience());
+  near.abort("the disk is full");
+  near = {};
+  const auto read = far.next(patience());
   EXPECT_EQ(read.code(), Errc::kAborted);
   EXPECT_THAT(read.status().message(), HasSubstr("the disk is full"));
 }
 
 TEST_F(StreamsTest, MessagesArriveAsTheyWereSent) {
-  const auto [near, far] = open_both(messages);
+  auto [near, far] = open_both(messages);
   ASSERT_TRUE(near && far);
   const std::vector<std::size_t> sizes = {0, 1, 4096, 4097, kLargest, 3 * kLargest + 5, 0, 20};
-  auto sent = std::async(std::launch::async, [&stream = *near, &sizes] {
+  auto sent = std::async(std::launch::async, [&stream = near, &sizes] {
     for (const std::size_t size : sizes) {
       if (Status status = stream.send(pattern(size), patience()); !status) return status;
     }
@@ -144,7 +140,7 @@ TEST_F(StreamsTest, MessagesArriveAsTheyWereSent) {
   });
   std::vector<std::byte> message;
   for (std::size_t i = 0; i < sizes.size();) {
-    const auto part = far->receive(patience());
+    const auto part = far.receive(patience());
     ASSERT_TRUE(part.has_value()) << part.status().message();
     ASSERT_TRUE(*part);
     message.insert(message.end(), part->bytes().begin(), part->bytes().end());
@@ -153,7 +149,7 @@ TEST_F(StreamsTest, MessagesArriveAsTheyWereSent) {
     message.clear();
     ++i;
   }
-  EXPECT_FALSE(far->receive(patience()).value());
+  EXPECT_FALSE(far.receive(patience()).value());
   const Status status = sent.get();
   EXPECT_TRUE(status.ok()) << status.message();
 }

@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "contract/pair_linker.h"
-#include "rdmacomm/device/device_list.h"
+#include "rdmacomm/device.h"
 
 namespace rdmacomm::contract {
 namespace {
@@ -58,13 +58,13 @@ unsigned rounds(unsigned count) {
   return std::max(1U, static_cast<unsigned>(count * std::strtoul(percent.c_str(), nullptr, 10) / 100));
 }
 
-ibv_device_attr attributes_of(const RDMADevice& device) {
+ibv_device_attr attributes_of(const DeviceCore& device) {
   ibv_device_attr attributes{};
   EXPECT_EQ(device.api().query_device(device.context(), &attributes), 0);
   return attributes;
 }
 
-DeviceKind kind_of(const RDMADevice& device) {
+DeviceKind kind_of(const DeviceCore& device) {
   return kind_of(device.is_software(), device.context()->device->transport_type, attributes_of(device));
 }
 

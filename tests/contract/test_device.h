@@ -4,7 +4,8 @@
 //   RDMACOMM_TEST_PEER_DEVICE    the other end's; the same device where it is not set
 //   RDMACOMM_TEST_ADDRESS        the device's IP address, where connections are made by rdma_cm
 //   RDMACOMM_TEST_PEER_ADDRESS   the other end's
-//   RDMACOMM_TEST_LINK           "cm" or "modify": how queue pairs are connected; where it is not set, the device decides
+//   RDMACOMM_TEST_LINK           "cm" or "modify": how queue pairs are connected; where it is not set, the device
+//                                decides
 //   RDMACOMM_TEST_ROUNDS         percent of the rounds of long tests, 100 where it is not set: for emulated machines
 //   RDMACOMM_TEST_MAY_BREAK_LINK the device's network interface, if the tests may take it down and remove the device
 #pragma once
@@ -12,7 +13,7 @@
 #include <string>
 
 #include "contract/device_traits.h"
-#include "rdmacomm/device/rdma_device.h"
+#include "device/device_core.h"
 #include "support/connected_pair.h"
 
 namespace rdmacomm::contract {
@@ -38,7 +39,7 @@ struct TestDevice {
 /// `count` rounds, or fewer on a machine that RDMACOMM_TEST_ROUNDS calls slow; at least 1.
 [[nodiscard]] unsigned rounds(unsigned count);
 
-[[nodiscard]] ibv_device_attr attributes_of(const RDMADevice& device);
-[[nodiscard]] DeviceKind kind_of(const RDMADevice& device);
+[[nodiscard]] ibv_device_attr attributes_of(const DeviceCore& device);
+[[nodiscard]] DeviceKind kind_of(const DeviceCore& device);
 
 }  // namespace rdmacomm::contract

@@ -52,8 +52,8 @@ class VerbsBySizeTest : public ContractTest {
       size_ = size;
       source_ = left().buffer(size + 2 * kGuardBytes);
       target_ = right().buffer(size + 2 * kGuardBytes);
-      std::ranges::fill(target_->bytes(), kGuard);
-      std::ranges::fill(source_->bytes(), kGuard);
+      std::ranges::fill(target_.bytes(), kGuard);
+      std::ranges::fill(source_.bytes(), kGuard);
       body();
       if (HasFatalFailure()) return;
     }
@@ -78,15 +78,15 @@ class VerbsBySizeTest : public ContractTest {
   }
 
   std::uint32_t size_ = 0;
-  std::unique_ptr<RDMABuffer> source_;
-  std::unique_ptr<RDMABuffer> target_;
+  RDMABuffer source_;
+  RDMABuffer target_;
 };
 
 TEST_F(VerbsBySizeTest, Send) {
   each_size([this] {
-    fill(payload(*source_), 1);
-    ASSERT_TRUE(right().channel->post_recv(slice(*target_), {.id = 70}));
-    ASSERT_TRUE(left().channel->post_send(slice(*source_), {.id = 7}));
+    fill(payload(source_), 1);
+    ASSERT_TRUE(right().channel->post_recv(slice(target_), {.id = 70}));
+    ASSERT_TRUE(left().channel->post_send(slice(source_), {.id = 7}));
     expect_done(7, Operation::kSend);
     const Completion received = right().next();
     ASSERT_TRUE(received.ok()) << received.status().message();
@@ -94,36 +94,36 @@ TEST_F(VerbsBySizeTest, Send) {
     EXPECT_EQ(received.operation, Operation::kRecv);
     EXPECT_EQ(received.bytes, size());
     EXPECT_FALSE(received.has_immediate);
-    EXPECT_TRUE(has_pattern(payload(*target_), 1));
-    expect_guards(*target_);
+    EXPECT_TRUE(has_pattern(payload(target_), 1));
+    expect_guards(target_);
   });
 }
 
 TEST_F(VerbsBySizeTest, SendWithImmediate) {
   if (!has(Trait::kCarriesImmediateData)) GTEST_SKIP() << "property: no immediate data";
   each_size([this] {
-    fill(payload(*source_), 2);
-    ASSERT_TRUE(right().channel->post_recv(slice(*target_), {.id = 70}));
-    ASSERT_TRUE(left().channel->post_send(slice(*source_), {.id = 7, .immediate = 0xdeadbeef}));
+    fill(payload(source_), 2);
+    ASSERT_TRUE(right().channel->post_recv(slice(target_), {.id = 70}));
+    ASSERT_TRUE(left().channel->post_send(slice(source_), {.id = 7, .immediate = 0xdeadbeef}));
     expect_done(7, Operation::kSend);
     const Completion received = right().next();
     ASSERT_TRUE(received.ok()) << received.status().message();
     EXPECT_TRUE(received.has_immediate);
     EXPECT_EQ(received.immediate, 0xdeadbeefU);
     EXPECT_EQ(received.bytes, size());
-    EXPECT_TRUE(has_pattern(payload(*target_), 2));
-    expect_guards(*target_);
+    EXPECT_TRUE(has_pattern(payload(target_), 2));
+    expect_guards(target_);
   });
 }
 
 TEST_F(VerbsBySizeTest, Write) {
   each_size([this] {
-    fill(payload(*source_), 3);
-    ASSERT_TRUE(left().channel->post_write(slice(*source_), region(*target_), {.id = 7}));
+    fill(payload(source_), 3);
+    ASSERT_TRUE(left().channel->post_write(slice(source_), region(target_), {.id = 7}));
     expect_done(7, Operation::kWrite);
     fence();
-    EXPECT_TRUE(has_pattern(payload(*target_), 3));
-    expect_guards(*target_);
+    EXPECT_TRUE(has_pattern(payload(target_), 3));
+    expect_guards(target_);
     EXPECT_TRUE(right().quiet());
   });
 }
@@ -131,9 +131,9 @@ TEST_F(VerbsBySizeTest, Write) {
 TEST_F(VerbsBySizeTest, WriteWithImmediate) {
   if (!has(Trait::kCarriesImmediateData)) GTEST_SKIP() << "property: no immediate data";
   each_size([this] {
-    fill(payload(*source_), 4);
+    fill(payload(source_), 4);
     ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 70}));
-    ASSERT_TRUE(left().channel->post_write(slice(*source_), region(*target_), {.id = 7, .immediate = 0x01020304}));
+    ASSERT_TRUE(left().channel->post_write(slice(source_), region(target_), {.id = 7, .immediate = 0x01020304}));
     expect_done(7, Operation::kWriteImm);
     const Completion received = right().next();
     ASSERT_TRUE(received.ok()) << received.status().message();
@@ -141,18 +141,18 @@ TEST_F(VerbsBySizeTest, WriteWithImmediate) {
     EXPECT_EQ(received.operation, Operation::kRecvWriteImm);
     EXPECT_EQ(received.bytes, size());
     EXPECT_EQ(received.immediate, 0x01020304U);
-    EXPECT_TRUE(has_pattern(payload(*target_), 4));
-    expect_guards(*target_);
+    EXPECT_TRUE(has_pattern(payload(target_), 4));
+    expect_guards(target_);
   });
 }
 
 TEST_F(VerbsBySizeTest, Read) {
   each_size([this] {
-    fill(payload(*target_), 5);
-    ASSERT_TRUE(left().channel->post_read(slice(*source_), region(*target_), {.id = 7}));
+    fill(payload(target_), 5);
+    ASSERT_TRUE(left().channel->post_read(slice(source_), region(target_), {.id = 7}));
     expect_done(7, Operation::kRead);
-    EXPECT_TRUE(has_pattern(payload(*source_), 5));
-    expect_guards(*source_);
+    EXPECT_TRUE(has_pattern(payload(source_), 5));
+    expect_guards(source_);
     EXPECT_TRUE(right().quiet());
   });
 }
@@ -162,8 +162,8 @@ TEST_F(VerbsBySizeTest, SlicesScatterAndGather) {
   each_size([this] {
     const std::uint32_t first = size() / 3;
     const std::uint32_t second = size() - first;
-    const BufferSlice from = slice(*source_);
-    const BufferSlice to = slice(*target_);
+    const BufferSlice from = slice(source_);
+    const BufferSlice to = slice(target_);
     const BufferSlice to_read = from;
     std::vector<BufferSlice> gather{from.first(first), from.part(first, second)};
     if (has(Trait::kTakesEmptySlices)) {
@@ -172,29 +172,29 @@ TEST_F(VerbsBySizeTest, SlicesScatterAndGather) {
       return;
     }
     const std::array scatter{to.first(second), to.part(second, first)};
-    fill(payload(*source_), 6);
+    fill(payload(source_), 6);
 
     ASSERT_TRUE(right().channel->post_recv(scatter, {.id = 70}));
     ASSERT_TRUE(left().channel->post_send(gather, {.id = 7}));
     expect_done(7, Operation::kSend);
     EXPECT_EQ(right().next().bytes, size());
-    EXPECT_TRUE(has_pattern(payload(*target_), 6));
+    EXPECT_TRUE(has_pattern(payload(target_), 6));
 
-    fill(payload(*source_), 8);
-    ASSERT_TRUE(left().channel->post_write(gather, region(*target_), {.id = 8}));
+    fill(payload(source_), 8);
+    ASSERT_TRUE(left().channel->post_write(gather, region(target_), {.id = 8}));
     expect_done(8, Operation::kWrite);
     fence();
-    EXPECT_TRUE(has_pattern(payload(*target_), 8));
+    EXPECT_TRUE(has_pattern(payload(target_), 8));
 
     // Some devices scatter the answer to a READ less than they gather.
     const int most = attributes().max_sge_rd;
     const std::span<const BufferSlice> whole(&to_read, 1);
-    fill(payload(*target_), 9);
-    ASSERT_TRUE(left().channel->post_read(most < 3 ? whole : std::span(gather), region(*target_), {.id = 9}));
+    fill(payload(target_), 9);
+    ASSERT_TRUE(left().channel->post_read(most < 3 ? whole : std::span(gather), region(target_), {.id = 9}));
     expect_done(9, Operation::kRead);
-    EXPECT_TRUE(has_pattern(payload(*source_), 9));
-    expect_guards(*source_);
-    expect_guards(*target_);
+    EXPECT_TRUE(has_pattern(payload(source_), 9));
+    expect_guards(source_);
+    expect_guards(target_);
   });
 }
 
@@ -223,32 +223,32 @@ class AtomicsTest : public VerbsTest {
 TEST_F(AtomicsTest, FetchAddReturnsTheOldValueAndAdds) {
   const auto result = left().buffer(8);
   const auto counter = right().buffer(8);
-  set_word(*counter, 0xffffffffffffffff);
-  ASSERT_TRUE(left().channel->post_fetch_add(result->at(0), counter->remote_region(), {.addend = 3}, {.id = 7}));
+  set_word(counter, 0xffffffffffffffff);
+  ASSERT_TRUE(left().channel->post_fetch_add(result.at(0), counter.remote_region(), {.addend = 3}, {.id = 7}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok()) << completion.status().message();
   EXPECT_EQ(completion.operation, Operation::kFetchAdd);
   EXPECT_EQ(completion.bytes, 8U);
-  EXPECT_EQ(word(*result), 0xffffffffffffffff);
-  EXPECT_EQ(word(*counter), 2U);
+  EXPECT_EQ(word(result), 0xffffffffffffffff);
+  EXPECT_EQ(word(counter), 2U);
 }
 
 TEST_F(AtomicsTest, CompareSwapReplacesOnlyWhatItExpects) {
   const auto result = left().buffer(8);
   const auto target = right().buffer(8);
-  set_word(*target, 5);
-  ASSERT_TRUE(left().channel->post_compare_swap(result->at(0), target->remote_region(), {.expected = 4, .desired = 9},
+  set_word(target, 5);
+  ASSERT_TRUE(left().channel->post_compare_swap(result.at(0), target.remote_region(), {.expected = 4, .desired = 9},
                                                 {.id = 1}));
   ASSERT_TRUE(left().next().ok());
-  EXPECT_EQ(word(*result), 5U);
-  EXPECT_EQ(word(*target), 5U);
-  ASSERT_TRUE(left().channel->post_compare_swap(result->at(0), target->remote_region(), {.expected = 5, .desired = 9},
+  EXPECT_EQ(word(result), 5U);
+  EXPECT_EQ(word(target), 5U);
+  ASSERT_TRUE(left().channel->post_compare_swap(result.at(0), target.remote_region(), {.expected = 5, .desired = 9},
                                                 {.id = 2}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok());
   EXPECT_EQ(completion.operation, Operation::kCompareSwap);
-  EXPECT_EQ(word(*result), 5U);
-  EXPECT_EQ(word(*target), 9U);
+  EXPECT_EQ(word(result), 5U);
+  EXPECT_EQ(word(target), 9U);
 }
 
 // Both ends add to one counter at the same time, one of them in its own memory through its own channel.
@@ -259,18 +259,18 @@ TEST_F(AtomicsTest, AtomicsOfBothEndsLoseNothing) {
   const auto run = [adds](ChannelEnd& end, const RemoteRegion& region) {
     const auto result = end.buffer(8);
     for (int i = 0; i < adds; ++i) {
-      if (!end.channel->post_fetch_add(result->at(0), region, {.addend = 1}, {.id = 1})) return false;
+      if (!end.channel->post_fetch_add(result.at(0), region, {.addend = 1}, {.id = 1})) return false;
       if (!end.next().ok()) return false;
     }
     return true;
   };
   bool left_ok = false;
-  std::thread adder([&] { left_ok = run(left(), counter->remote_region()); });
-  const bool right_ok = run(right(), own_counter->remote_region());
+  std::thread adder([&] { left_ok = run(left(), counter.remote_region()); });
+  const bool right_ok = run(right(), own_counter.remote_region());
   adder.join();
   EXPECT_TRUE(left_ok && right_ok);
-  EXPECT_EQ(word(*counter), static_cast<std::uint64_t>(adds));
-  EXPECT_EQ(word(*own_counter), static_cast<std::uint64_t>(adds));
+  EXPECT_EQ(word(counter), static_cast<std::uint64_t>(adds));
+  EXPECT_EQ(word(own_counter), static_cast<std::uint64_t>(adds));
 }
 
 TEST_F(VerbsTest, InlinePayloadMayBeOverwrittenAtOnce) {
@@ -278,18 +278,18 @@ TEST_F(VerbsTest, InlinePayloadMayBeOverwrittenAtOnce) {
   const auto source = left().buffer(bytes);
   const auto target = right().buffer(bytes * 2);
   for (std::uint32_t size = 0; size <= bytes; ++size) {
-    fill(source->bytes(), size);
-    ASSERT_TRUE(right().channel->post_recv(target->slice(0, bytes).value(), {.id = 70}));
-    ASSERT_TRUE(left().channel->post_send(source->at(0).first(size), {.id = 7, .flags = PostFlags::kInline}));
-    ASSERT_TRUE(left().channel->post_write(source->at(0).first(size), target->remote_region().from(bytes),
+    fill(source.bytes(), size);
+    ASSERT_TRUE(right().channel->post_recv(target.slice(0, bytes).value(), {.id = 70}));
+    ASSERT_TRUE(left().channel->post_send(source.at(0).first(size), {.id = 7, .flags = PostFlags::kInline}));
+    ASSERT_TRUE(left().channel->post_write(source.at(0).first(size), target.remote_region().from(bytes),
                                            {.id = 8, .flags = PostFlags::kInline}));
-    std::ranges::fill(source->bytes(), kGuard);
+    std::ranges::fill(source.bytes(), kGuard);
     ASSERT_TRUE(left().next().ok());
     ASSERT_TRUE(left().next().ok());
     ASSERT_TRUE(right().next().ok());
     fence();
-    EXPECT_TRUE(has_pattern(target->bytes().first(size), size));
-    EXPECT_TRUE(has_pattern(target->bytes().subspan(bytes, size), size));
+    EXPECT_TRUE(has_pattern(target.bytes().first(size), size));
+    EXPECT_TRUE(has_pattern(target.bytes().subspan(bytes, size), size));
   }
 }
 
@@ -298,45 +298,44 @@ TEST_F(VerbsTest, InlinePayloadSurvivesAReceiverThatIsNotReady) {
   if (!has(Trait::kReceiverNotReadyWaits)) GTEST_SKIP() << "property: a receiver that is not ready ends the connection";
   const auto source = left().buffer(32);
   const auto target = right().buffer(32);
-  fill(source->bytes(), 1);
-  ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = 7, .flags = PostFlags::kInline}));
-  std::ranges::fill(source->bytes(), kGuard);
-  ASSERT_TRUE(right().channel->post_recv(target->at(0), {.id = 70}));
+  fill(source.bytes(), 1);
+  ASSERT_TRUE(left().channel->post_send(source.at(0), {.id = 7, .flags = PostFlags::kInline}));
+  std::ranges::fill(source.bytes(), kGuard);
+  ASSERT_TRUE(right().channel->post_recv(target.at(0), {.id = 70}));
   ASSERT_TRUE(left().next().ok());
   ASSERT_TRUE(right().next().ok());
-  EXPECT_TRUE(has_pattern(target->bytes(), 1));
+  EXPECT_TRUE(has_pattern(target.bytes(), 1));
 }
 
 TEST_F(VerbsTest, InlinePayloadNeedsNoRegistration) {
   std::vector<std::byte> plain(32);
   fill(plain, 4);
   const auto target = right().buffer(32);
-  const BufferSlice unregistered{{reinterpret_cast<std::uintptr_t>(plain.data()), 32, 0}};
-  ASSERT_TRUE(
-      left().channel->post_write(unregistered, target->remote_region(), {.id = 1, .flags = PostFlags::kInline}));
+  const BufferSlice unregistered{reinterpret_cast<std::uintptr_t>(plain.data()), 32, 0};
+  ASSERT_TRUE(left().channel->post_write(unregistered, target.remote_region(), {.id = 1, .flags = PostFlags::kInline}));
   ASSERT_TRUE(left().next().ok());
   fence();
-  EXPECT_TRUE(has_pattern(target->bytes(), 4));
+  EXPECT_TRUE(has_pattern(target.bytes(), 4));
 }
 
 TEST_F(VerbsTest, MemoryOfTheCallersWorksAsWell) {
   std::vector<std::byte> ours(10'000);
   std::vector<std::byte> theirs(10'000);
   const BufferOptions options{.block_bytes = 10'000, .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite};
-  const auto source = RDMABuffer::adopt(*left().device, ours, options).value();
-  const auto target = RDMABuffer::adopt(*right().device, theirs, options).value();
+  const auto source = RDMABuffer::adopt(left().device, ours, options).value();
+  const auto target = RDMABuffer::adopt(right().device, theirs, options).value();
   fill(ours, 1);
-  ASSERT_TRUE(left().channel->post_write(source->at(0), target->remote_region(), {.id = 1}));
+  ASSERT_TRUE(left().channel->post_write(source.at(0), target.remote_region(), {.id = 1}));
   ASSERT_TRUE(left().next().ok());
   fence();
   EXPECT_TRUE(has_pattern(theirs, 1));
   fill(theirs, 2);
-  ASSERT_TRUE(left().channel->post_read(source->at(0), target->remote_region(), {.id = 2}));
+  ASSERT_TRUE(left().channel->post_read(source.at(0), target.remote_region(), {.id = 2}));
   ASSERT_TRUE(left().next().ok());
   EXPECT_TRUE(has_pattern(ours, 2));
   fill(ours, 3);
-  ASSERT_TRUE(right().channel->post_recv(target->at(0), {.id = 3}));
-  ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = 3}));
+  ASSERT_TRUE(right().channel->post_recv(target.at(0), {.id = 3}));
+  ASSERT_TRUE(left().channel->post_send(source.at(0), {.id = 3}));
   ASSERT_TRUE(left().next().ok());
   ASSERT_TRUE(right().next().ok());
   EXPECT_TRUE(has_pattern(theirs, 3));
@@ -345,18 +344,17 @@ TEST_F(VerbsTest, MemoryOfTheCallersWorksAsWell) {
 TEST_F(VerbsTest, UnsignaledRequestsCompleteWithoutAWord) {
   const auto source = left().buffer(4096);
   const auto target = right().buffer(4096);
-  fill(source->bytes(), 1);
+  fill(source.bytes(), 1);
   for (std::uint32_t i = 0; i < 3; ++i) {
-    ASSERT_TRUE(left().channel->post_write(source->at(0).part(i * 1000, 1000), target->remote_region().from(i * 1000),
+    ASSERT_TRUE(left().channel->post_write(source.at(0).part(i * 1000, 1000), target.remote_region().from(i * 1000),
                                            {.id = i, .flags = PostFlags::kUnsignaled}));
   }
-  ASSERT_TRUE(
-      left().channel->post_write(source->at(0).part(3000, 1096), target->remote_region().from(3000), {.id = 99}));
+  ASSERT_TRUE(left().channel->post_write(source.at(0).part(3000, 1096), target.remote_region().from(3000), {.id = 99}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok());
   EXPECT_EQ(completion.id, 99U);
   fence();
-  EXPECT_TRUE(has_pattern(target->bytes(), 1));
+  EXPECT_TRUE(has_pattern(target.bytes(), 1));
   EXPECT_TRUE(left().quiet());
   EXPECT_EQ(left().channel->outstanding_sends(), 0);
 }
@@ -367,10 +365,10 @@ TEST_F(VerbsTest, UnsignaledRequestsGoOnForEver) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   const std::uint64_t writes = rounds(10'000);
   std::uint64_t written = 0;
-  set_word(*source, writes);  // and not changed: the WRITEs are in flight until the READ behind them is complete
+  set_word(source, writes);  // and not changed: the WRITEs are in flight until the READ behind them is complete
   while (written < writes) {
     ASSERT_FALSE(deadline.passed()) << "stopped after " << written;
-    const Outcome result = left().channel->post_write(source->at(0), target->remote_region(),
+    const Outcome result = left().channel->post_write(source.at(0), target.remote_region(),
                                                       {.id = written, .flags = PostFlags::kUnsignaled});
     if (result) {
       ++written;
@@ -381,12 +379,12 @@ TEST_F(VerbsTest, UnsignaledRequestsGoOnForEver) {
     }
   }
   const auto last = left().buffer(8);
-  while (left().channel->post_read(last->at(0), target->remote_region(), {.id = 1}) == Errc::kSendQueueFull) {
+  while (left().channel->post_read(last.at(0), target.remote_region(), {.id = 1}) == Errc::kSendQueueFull) {
     ASSERT_FALSE(deadline.passed());
     ASSERT_TRUE(left().quiet());
   }
   ASSERT_TRUE(left().next().ok());
-  EXPECT_EQ(word(*last), writes);
+  EXPECT_EQ(word(last), writes);
 }
 
 TEST_F(VerbsTest, AChainMixesOperationsInOrder) {
@@ -394,23 +392,23 @@ TEST_F(VerbsTest, AChainMixesOperationsInOrder) {
   const auto source = left().buffer(64);
   const auto target = right().buffer(64);
   const auto inbox = right().buffer(64);
-  fill(source->bytes().first(32), 1);
-  ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = 70}));
-  ASSERT_TRUE(right().channel->post_recv(inbox->at(0), {.id = 71}));
-  const BufferSlice out = source->at(0).first(32);
-  const BufferSlice back = source->at(0).part(32, 32);
+  fill(source.bytes().first(32), 1);
+  ASSERT_TRUE(right().channel->post_recv(inbox.at(0), {.id = 70}));
+  ASSERT_TRUE(right().channel->post_recv(inbox.at(0), {.id = 71}));
+  const BufferSlice out = source.at(0).first(32);
+  const BufferSlice back = source.at(0).part(32, 32);
   const std::array<SendRequest, 4> requests{
       SendRequest{.operation = Operation::kWrite,
                   .local = {&out, 1},
-                  .remote = target->remote_region(),
+                  .remote = target.remote_region(),
                   .options = {.id = 1, .flags = PostFlags::kUnsignaled}},
       SendRequest{
-          .operation = Operation::kRead, .local = {&back, 1}, .remote = target->remote_region(), .options = {.id = 2}},
+          .operation = Operation::kRead, .local = {&back, 1}, .remote = target.remote_region(), .options = {.id = 2}},
       SendRequest{.operation = Operation::kSend,
                   .local = {&back, 1},
                   .options = {.id = 3, .immediate = 5, .flags = PostFlags::kFence}},
       SendRequest{
-          .operation = Operation::kWrite, .remote = target->remote_region(), .options = {.id = 4, .immediate = 6}}};
+          .operation = Operation::kWrite, .remote = target.remote_region(), .options = {.id = 4, .immediate = 6}}};
   const PostedChain posted = left().channel->post_chain(requests);
   ASSERT_TRUE(posted);
   EXPECT_EQ(posted.count, 4U);
@@ -426,7 +424,7 @@ TEST_F(VerbsTest, AChainMixesOperationsInOrder) {
   EXPECT_EQ(second.id, 71U);
   EXPECT_EQ(second.operation, Operation::kRecvWriteImm);
   EXPECT_EQ(second.immediate, 6U);
-  EXPECT_TRUE(has_pattern(inbox->bytes().first(32), 1)) << "the READ saw the WRITE, the SEND saw the READ";
+  EXPECT_TRUE(has_pattern(inbox.bytes().first(32), 1)) << "the READ saw the WRITE, the SEND saw the READ";
 }
 
 // A READ takes a way there and back; what follows it only one.
@@ -437,13 +435,13 @@ TEST_F(VerbsTest, RequestsCompleteInTheOrderTheyWerePosted) {
   const auto word = left().buffer(8);
   const auto elsewhere = right().buffer(8);  // without a fence, a WRITE may overtake a READ of the same place
   for (unsigned round = 0; round < 20; ++round) {
-    fill(source->bytes(), round);
+    fill(source.bytes(), round);
     ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 1}));
-    ASSERT_TRUE(left().channel->post_read(place->at(0), source->remote_region(), {.id = 1}));
-    ASSERT_TRUE(left().channel->post_send(word->at(0), {.id = 2}));
-    ASSERT_TRUE(left().channel->post_write(word->at(0), elsewhere->remote_region(), {.id = 3}));
+    ASSERT_TRUE(left().channel->post_read(place.at(0), source.remote_region(), {.id = 1}));
+    ASSERT_TRUE(left().channel->post_send(word.at(0), {.id = 2}));
+    ASSERT_TRUE(left().channel->post_write(word.at(0), elsewhere.remote_region(), {.id = 3}));
     ASSERT_EQ(left().next().id, 1U);
-    EXPECT_TRUE(has_pattern(place->bytes(), round)) << "the READ is not complete";
+    EXPECT_TRUE(has_pattern(place.bytes(), round)) << "the READ is not complete";
     ASSERT_EQ(left().next().id, 2U);
     ASSERT_EQ(left().next().id, 3U);
     ASSERT_TRUE(right().next().ok());
@@ -462,11 +460,11 @@ TEST_F(VerbsTest, ReceivesCompleteInTheOrderTheyWerePosted) {
   const auto source = left().buffer(8);
   const auto inbox = right().buffer(8 * 100);
   for (std::uint32_t i = 0; i < 100; ++i) {
-    ASSERT_TRUE(right().channel->post_recv(inbox->at(0).part(i * 8, 8), {.id = i}));
+    ASSERT_TRUE(right().channel->post_recv(inbox.at(0).part(i * 8, 8), {.id = i}));
   }
   for (std::uint64_t i = 0; i < 100; ++i) {
-    set_word(*source, i);
-    ASSERT_TRUE(left().channel->post_send(source->at(0), {.id = i}));
+    set_word(source, i);
+    ASSERT_TRUE(left().channel->post_send(source.at(0), {.id = i}));
     ASSERT_TRUE(left().next().ok());
   }
   for (std::uint64_t i = 0; i < 100; ++i) {
@@ -474,7 +472,7 @@ TEST_F(VerbsTest, ReceivesCompleteInTheOrderTheyWerePosted) {
     ASSERT_TRUE(received.ok());
     EXPECT_EQ(received.id, i);
     std::uint64_t value = 0;
-    std::memcpy(&value, inbox->data() + 8 * i, 8);
+    std::memcpy(&value, inbox.data() + 8 * i, 8);
     EXPECT_EQ(value, i);
   }
 }
@@ -515,12 +513,12 @@ class Exchange {
   static constexpr unsigned kUnderWay = 8;
   static constexpr unsigned kReceives = 2 * kUnderWay;
 
-  [[nodiscard]] BufferSlice out(unsigned i) const { return out_->at(0).part(i % kUnderWay * kBytes, kBytes); }
-  [[nodiscard]] BufferSlice in(unsigned i) const { return in_->at(0).part(i % kReceives * kBytes, kBytes); }
+  [[nodiscard]] BufferSlice out(unsigned i) const { return out_.at(0).part(i % kUnderWay * kBytes, kBytes); }
+  [[nodiscard]] BufferSlice in(unsigned i) const { return in_.at(0).part(i % kReceives * kBytes, kBytes); }
 
   const ChannelEnd& end_;
-  const std::unique_ptr<RDMABuffer> out_ = end_.buffer(kBytes * kUnderWay);
-  const std::unique_ptr<RDMABuffer> in_ = end_.buffer(kBytes * kReceives);
+  const RDMABuffer out_ = end_.buffer(kBytes * kUnderWay);
+  const RDMABuffer in_ = end_.buffer(kBytes * kReceives);
 };
 
 TEST_F(VerbsTest, BothDirectionsAtOnce) {
@@ -553,7 +551,7 @@ TEST_F(VerbsTest, TwoThreadsPostAndPollOneChannel) {
   });
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   for (std::uint64_t id = 0; id < writes && !deadline.passed();) {
-    const Outcome result = left().channel->post_write(source->at(0), target->remote_region(), {.id = id});
+    const Outcome result = left().channel->post_write(source.at(0), target.remote_region(), {.id = id});
     if (result) {
       ++id;
     } else {
@@ -575,19 +573,19 @@ TEST_F(VerbsTest, SlicesUpToTheConfiguredNumber) {
   start(options);
   const auto source = left().buffer(most * 5);
   const auto target = right().buffer(most * 5);
-  fill(source->bytes(), 3);
+  fill(source.bytes(), 3);
   std::vector<BufferSlice> gather;
   std::vector<BufferSlice> scatter;
   for (std::uint32_t i = 0; i < most; ++i) {
-    gather.push_back(source->at(0).part(i * 5, 5));
-    scatter.push_back(target->at(0).part(i * 5, 5));
+    gather.push_back(source.at(0).part(i * 5, 5));
+    scatter.push_back(target.at(0).part(i * 5, 5));
   }
   ASSERT_TRUE(right().channel->post_recv(scatter, {.id = 1}));
   ASSERT_TRUE(left().channel->post_send(gather, {.id = 1}));
   ASSERT_TRUE(left().next().ok());
   ASSERT_TRUE(right().next().ok());
-  EXPECT_TRUE(has_pattern(target->bytes(), 3));
-  gather.push_back(source->at(0).first(1));
+  EXPECT_TRUE(has_pattern(target.bytes(), 3));
+  gather.push_back(source.at(0).first(1));
   EXPECT_EQ(left().channel->post_send(gather, {.id = 2}), Errc::kInvalidArgument) << "one more than configured";
 }
 

@@ -3,8 +3,8 @@
 
 #include <atomic>
 
+#include "adapter/completion_waiter.h"
 #include "contract/contract_test.h"
-#include "rdmacomm/adapter/completion_waiter.h"
 #include "support/polling_modes.h"
 
 namespace rdmacomm::contract {

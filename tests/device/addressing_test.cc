@@ -1,7 +1,7 @@
 // Tables of real machines, and the choice made in each. Where a layout was seen in public, `seen` says where; addresses
 // are shortened. "kernel": drivers/infiniband/core/{cache,roce_gid_mgmt}.c lay the table out so. "rxe", "siw": seen on
 // Linux 6.1.
-#include "rdmacomm/device/addressing.h"
+#include "device/addressing.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -11,13 +11,12 @@ namespace rdmacomm {
 namespace {
 
 using ::testing::HasSubstr;
-using verbs::Transport;
 
 constexpr const char* kNvidia = "docs.nvidia.com/networking, RDMA over Converged Ethernet, GID table";
 
-ibv_gid gid(const char* text) {
-  ibv_gid made{};
-  EXPECT_EQ(inet_pton(AF_INET6, text, made.raw), 1) << text;
+Gid gid(const char* text) {
+  Gid made{};
+  EXPECT_EQ(inet_pton(AF_INET6, text, made.raw.data()), 1) << text;
   return made;
 }
 GidEntry v1(int index, const char* address, unsigned interface) {
@@ -78,8 +77,8 @@ NetworkInterface lo() {
 /// IP over InfiniBand: 4 bytes of flags and QPN, then the port's GID.
 NetworkInterface ipoib(unsigned index, const char* name, const char* address, const char* port_gid) {
   Bytes hardware(20);
-  const ibv_gid of_port = gid(port_gid);
-  std::copy(of_port.raw, of_port.raw + 16, hardware.begin() + 4);
+  const Gid of_port = gid(port_gid);
+  std::copy(of_port.raw.begin(), of_port.raw.end(), hardware.begin() + 4);
   return interface(index, name, {address}, hardware);
 }
 

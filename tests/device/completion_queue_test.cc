@@ -1,4 +1,4 @@
-#include "rdmacomm/device/completion_queue.h"
+#include "device/completion_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/device/rdma_device.h"
+#include "device/device_core.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 class CompletionQueueTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
   }
@@ -34,7 +34,7 @@ class CompletionQueueTest : public ::testing::Test {
   }
 
   FakeVerbs fake_;
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
 };
 
 TEST_F(CompletionQueueTest, HasTheDepthAskedFor) {

@@ -1,4 +1,4 @@
-#include "rdmacomm/device/device_events.h"
+#include "device/device_events.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/device/rdma_device.h"
+#include "device/device_core.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -25,12 +25,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 /// Remembers what it is shown, and how much of it was acknowledged by then.
-class Remembering final : public DeviceEvents::Subscriber {
+class Remembering final {
  public:
   explicit Remembering(const FakeVerbs& fake) : fake_(fake) {}
-  void on_device_event(const DeviceEvent& event) override {
-    types.push_back(event.verbs.event_type);
-    failures.push_back(event.failure ? *event.failure : Error{});
+  void operator()(const DeviceEvent& event) {
+    types.push_back(event.native_handle().event_type);
+    failures.push_back(event.failure() ? *event.failure() : Error{});
     acknowledged_before.push_back(fake_.acknowledged_async.size());
   }
   std::vector<ibv_event_type> types;
@@ -44,10 +44,10 @@ class Remembering final : public DeviceEvents::Subscriber {
 class DeviceEventsTest : public ::testing::Test {
  protected:
   void open() {
-    auto opened = RDMADevice::open_from(FakeVerbs::api());
+    auto opened = DeviceCore::open_from(FakeVerbs::api());
     ASSERT_TRUE(opened) << opened.error().message();
     device_ = std::move(*opened);
-    auto subscribed = events().subscribe(subscriber_);
+    auto subscribed = events().subscribe(std::ref(subscriber_));
     ASSERT_TRUE(subscribed) << subscribed.error().message();
     subscription_ = std::move(*subscribed);
   }
@@ -67,14 +67,14 @@ class DeviceEventsTest : public ::testing::Test {
 
   FakeVerbs fake_;
   Remembering subscriber_{fake_};
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   DeviceEvents::Subscription subscription_;
 };
 
 TEST_F(DeviceEventsTest, EachIsShownToAllAndAcknowledgedAfterThat) {
   open();
   Remembering other(fake_);
-  auto others = events().subscribe(other);
+  auto others = events().subscribe(std::ref(other));
   ASSERT_TRUE(others);
   raise(IBV_EVENT_PORT_ACTIVE);
   raise(IBV_EVENT_SM_CHANGE);
@@ -98,7 +98,7 @@ TEST_F(DeviceEventsTest, ItIsReadableWhileOneWaitsAndTakingDoesNotBlock) {
 }
 
 TEST_F(DeviceEventsTest, BeforeTheFirstSubscriptionTheDescriptorIsLeftAlone) {
-  auto opened = RDMADevice::open_from(FakeVerbs::api());
+  auto opened = DeviceCore::open_from(FakeVerbs::api());
   ASSERT_TRUE(opened);
   device_ = std::move(*opened);
   EXPECT_EQ(fcntl(events().fd(), F_GETFL) & O_NONBLOCK, 0);
@@ -229,7 +229,7 @@ TEST_F(DeviceEventsTest, OneThatCannotBeWatchedIsAnError) {
   const int fd = device_->context()->async_fd;
   device_->context()->async_fd = -1;
   DeviceEvents again(FakeVerbs::api(), *device_->context());
-  const auto subscribed = again.subscribe(subscriber_);
+  const auto subscribed = again.subscribe(std::ref(subscriber_));
   device_->context()->async_fd = fd;
   ASSERT_FALSE(subscribed);
   EXPECT_EQ(subscribed.code(), std::errc::bad_file_descriptor);

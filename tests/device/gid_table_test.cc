@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "rdmacomm/device/rdma_device.h"
+#include "device/device_core.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -22,9 +22,9 @@ constexpr const char kLinkIpv6[] = "\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\1";      
 constexpr const char kGlobalIpv6[] = "\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\1";  // 2001:db8::1
 constexpr const char kEmpty[] = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
-ibv_gid gid_of_bytes(const char* sixteen_bytes) {
-  ibv_gid made{};
-  std::memcpy(made.raw, sixteen_bytes, sizeof(made.raw));
+Gid gid_of_bytes(const char* sixteen_bytes) {
+  Gid made{};
+  std::memcpy(made.raw.data(), sixteen_bytes, made.raw.size());
   return made;
 }
 
@@ -34,8 +34,8 @@ class GidTableTest : public ::testing::Test {
   FakeDevice& device() { return *fake_.devices[0]; }
 
   // The index that is chosen, or -1.
-  int chosen(const DeviceOptions& options = {}, const std::optional<ibv_gid>& local_address = {}) {
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), options);
+  int chosen(const DeviceOptions& options = {}, const std::optional<Gid>& local_address = {}) {
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), options);
     if (!opened) return -1;
     const auto entry = (*opened)->choose_gid(local_address);
     return entry ? entry->index : -1;
@@ -48,7 +48,7 @@ TEST_F(GidTableTest, LeavesEmptyAndUnreadableEntriesOut) {
   device().add_gid(kEmpty, IBV_GID_TYPE_ROCE_V2);
   device().add_gid(kIpv4, IBV_GID_TYPE_ROCE_V1);
   device().add_gid(kLinkIpv6, IBV_GID_TYPE_ROCE_V2);
-  auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+  auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
   ASSERT_TRUE(opened.has_value());
   auto entries = (*opened)->gids();
   ASSERT_EQ(entries.size(), 2U);
@@ -98,7 +98,7 @@ TEST_F(GidTableTest, AnExplicitIndexWinsOverEverything) {
 TEST_F(GidTableTest, AnEmptyExplicitIndexListsTheTable) {
   device().add_gid(kEmpty, IBV_GID_TYPE_ROCE_V2);
   device().add_gid(kIpv4, IBV_GID_TYPE_ROCE_V2);
-  auto opened = RDMADevice::open_from(FakeVerbs::api(), {.gid_index = 0});
+  auto opened = DeviceCore::open_from(FakeVerbs::api(), {.gid_index = 0});
   ASSERT_TRUE(opened.has_value());
   const auto entry = (*opened)->choose_gid();
   EXPECT_EQ(entry.code(), Errc::kNoUsableGid);
@@ -108,7 +108,7 @@ TEST_F(GidTableTest, AnEmptyExplicitIndexListsTheTable) {
 
 TEST_F(GidTableTest, NoEntryOfTheWantedTypeListsTheTable) {
   device().add_gid(kIpv4, IBV_GID_TYPE_ROCE_V2);
-  auto opened = RDMADevice::open_from(FakeVerbs::api(), {.gid_type = GidType::kRoceV1});
+  auto opened = DeviceCore::open_from(FakeVerbs::api(), {.gid_type = GidType::kRoceV1});
   ASSERT_TRUE(opened.has_value());
   const auto entry = (*opened)->choose_gid();
   EXPECT_EQ(entry.code(), Errc::kNoUsableGid);
@@ -116,7 +116,7 @@ TEST_F(GidTableTest, NoEntryOfTheWantedTypeListsTheTable) {
 }
 
 TEST_F(GidTableTest, AnEmptyTableSaysWhatToDo) {
-  auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+  auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
   ASSERT_TRUE(opened.has_value());
   const auto entry = (*opened)->choose_gid();
   EXPECT_EQ(entry.code(), Errc::kNoUsableGid);
@@ -125,7 +125,7 @@ TEST_F(GidTableTest, AnEmptyTableSaysWhatToDo) {
 
 TEST_F(GidTableTest, PartitionsAreFoundByKeyAndTheFullMemberIsPreferred) {
   device().set_pkeys({0xffff, 0, 0x0001, 0x8001, 0x0002});
-  auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+  auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
   ASSERT_TRUE(opened.has_value());
   EXPECT_EQ((*opened)->pkeys().size(), 4U);
   EXPECT_EQ((*opened)->find_pkey(0x0001)->index, 3);
@@ -137,13 +137,13 @@ TEST_F(GidTableTest, PartitionsAreFoundByKeyAndTheFullMemberIsPreferred) {
 
 TEST_F(GidTableTest, AnUnknownPartitionListsTheTable) {
   device().set_pkeys({0xffff, 0x8001});
-  auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+  auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
   ASSERT_TRUE(opened.has_value());
   const auto found = (*opened)->find_pkey(0x8003);
   EXPECT_EQ(found.code(), Errc::kInvalidArgument);
   EXPECT_THAT(found.error().context, HasSubstr("P_Key 0x8003: its table has 0xffff at index 0, 0x8001 at index 1"));
   device().set_pkeys({});
-  auto without = RDMADevice::open_from(FakeVerbs::api(), {});
+  auto without = DeviceCore::open_from(FakeVerbs::api(), {});
   EXPECT_THAT((*without)->find_pkey(0xffff).error().context, HasSubstr("its table has none"));
 }
 

@@ -1,4 +1,4 @@
-#include "rdmacomm/device/host_network.h"
+#include "device/host_network.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -6,14 +6,14 @@
 
 #include <algorithm>
 
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm {
 namespace {
 
-ibv_gid gid_of_address(const char* text) {
-  ibv_gid made{};
-  EXPECT_EQ(inet_pton(AF_INET6, text, made.raw), 1) << text;
+Gid gid_of_address(const char* text) {
+  Gid made{};
+  EXPECT_EQ(inet_pton(AF_INET6, text, made.raw.data()), 1) << text;
   return made;
 }
 
@@ -31,15 +31,15 @@ TEST(HostNetwork, FindsTheLoopbackInterfaceOnce) {
 
 TEST(HostNetwork, EveryAddressOfThisHostIsItsOwnSource) {
   for (const NetworkInterface& interface : HostNetwork::system().interfaces()) {
-    for (const ibv_gid& address : interface.addresses) {
+    for (const Gid& address : interface.addresses) {
       const auto source = HostNetwork::system().source_towards(address, interface.index);
       if (!source) continue;  // an address that is still tentative
-      EXPECT_TRUE(verbs::equal(*source, address)) << interface.name;
+      EXPECT_EQ(*source, address) << interface.name;
     }
   }
   const auto loopback = HostNetwork::system().source_towards(gid_of_address("::ffff:127.0.0.1"), 0);
   ASSERT_TRUE(loopback);
-  EXPECT_TRUE(verbs::equal(*loopback, gid_of_address("::ffff:127.0.0.1")));
+  EXPECT_TRUE(*loopback == gid_of_address("::ffff:127.0.0.1"));
 }
 
 TEST(HostNetwork, ThereIsNoRouteToNowhere) {

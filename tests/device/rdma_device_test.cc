@@ -1,11 +1,10 @@
-#include "rdmacomm/device/rdma_device.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "rdmacomm/device/protection_domain.h"
-#include "rdmacomm/softdev/softdev.h"
+#include "device/device_core.h"
+#include "device/protection_domain_core.h"
+#include "rdmacomm/softdev.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -17,8 +16,8 @@ using ::testing::HasSubstr;
 
 class RDMADeviceTest : public ::testing::Test {
  protected:
-  Result<std::unique_ptr<RDMADevice>> open(const DeviceOptions& options = {}) {
-    return RDMADevice::open_from(FakeVerbs::api(), options);
+  Result<std::shared_ptr<DeviceCore>> open(const DeviceOptions& options = {}) {
+    return DeviceCore::open_from(FakeVerbs::api(), options);
   }
   FakeDevice& device(std::size_t index = 0) { return *fake_.devices[index]; }
 
@@ -28,7 +27,7 @@ class RDMADeviceTest : public ::testing::Test {
 TEST_F(RDMADeviceTest, ReadsWhatTheDeviceCanDo) {
   const auto opened = open();
   ASSERT_TRUE(opened.has_value()) << opened.error().message();
-  const RDMADevice& rdma = **opened;
+  const DeviceCore& rdma = **opened;
   EXPECT_EQ(rdma.name(), "fake0");
   EXPECT_EQ(rdma.port(), 1);
   EXPECT_FALSE(rdma.is_software());
@@ -74,12 +73,12 @@ TEST_F(RDMADeviceTest, WhatADeviceDoesNotHaveIsNotThere) {
 }
 
 TEST_F(RDMADeviceTest, KnowsWhatItsQueuePairsSpeak) {
-  EXPECT_EQ((*open().value()).transport(), verbs::Transport::kRoce);
+  EXPECT_EQ((*open().value()).transport(), Transport::kRoce);
   device().ports[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
-  EXPECT_EQ((*open().value()).transport(), verbs::Transport::kInfiniBand);
+  EXPECT_EQ((*open().value()).transport(), Transport::kInfiniBand);
   device().transport_type = IBV_TRANSPORT_IWARP;
-  EXPECT_EQ((*open({.name = "fake0"}).value()).transport(), verbs::Transport::kIwarp);
-  EXPECT_EQ((*RDMADevice::open({.name = softdev::kDeviceName}).value()).transport(), verbs::Transport::kSoftware);
+  EXPECT_EQ((*open({.name = "fake0"}).value()).transport(), Transport::kIwarp);
+  EXPECT_EQ((*DeviceCore::open({.name = softdev::kDeviceName}).value()).transport(), Transport::kSoftware);
 }
 
 TEST_F(RDMADeviceTest, PicksTheDeviceOnTheRouteToThePeer) {
@@ -87,7 +86,7 @@ TEST_F(RDMADeviceTest, PicksTheDeviceOnTheRouteToThePeer) {
   device(1).clear_gids();
   device(1).add_gid("\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\2", IBV_GID_TYPE_ROCE_V2);
   const PeerRoute route{.source = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2}}, .peer = "10.0.0.9"};
-  const auto opened = RDMADevice::open_from(FakeVerbs::api(), {}, {.route = route});
+  const auto opened = DeviceCore::open_from(FakeVerbs::api(), {}, {.route = route});
   ASSERT_TRUE(opened.has_value()) << opened.error().message();
   EXPECT_EQ((*opened)->name(), "fake1");
   EXPECT_EQ((*opened)->choose_gids(route)->explanation,
@@ -184,7 +183,7 @@ TEST_F(RDMADeviceTest, FailuresOfTheSystemAreReturnedAndNothingLeaks) {
 }
 
 TEST_F(RDMADeviceTest, WithoutAnotherProtectionDomainTheErrorNamesTheLimit) {
-  const std::shared_ptr<RDMADevice> rdma = open({.name = "fake0"}).value();
+  const std::shared_ptr<DeviceCore> rdma = open({.name = "fake0"}).value();
   EXPECT_EQ(rdma->limits().max_protection_domains, 50);
   EXPECT_TRUE(ProtectionDomain::create(rdma).has_value());
   fake_.fail("alloc_pd", ENOMEM);
@@ -250,7 +249,7 @@ TEST_F(RDMADeviceTest, AFailedSharedQueueCanBeTriedAgain) {
 // Without hardware open() takes soft0 and says so once. Where there is hardware, it is taken instead.
 TEST(RDMADeviceOpen, FindsADeviceByItself) {
   ::testing::internal::CaptureStderr();
-  const auto opened = RDMADevice::open();
+  const auto opened = DeviceCore::open();
   const std::string log = ::testing::internal::GetCapturedStderr();
   ASSERT_TRUE(opened.has_value()) << opened.error().message();
   if (!(*opened)->is_software()) GTEST_SKIP() << "there is hardware here: " << (*opened)->to_text();
@@ -262,7 +261,7 @@ TEST(RDMADeviceOpen, FindsADeviceByItself) {
 
 TEST(RDMADeviceOpen, BynameWarnsOfNothing) {
   ::testing::internal::CaptureStderr();
-  const auto opened = RDMADevice::open({.name = softdev::kDeviceName});
+  const auto opened = DeviceCore::open({.name = softdev::kDeviceName});
   const std::string log = ::testing::internal::GetCapturedStderr();
   ASSERT_TRUE(opened.has_value()) << opened.error().message();
   EXPECT_TRUE((*opened)->is_software());
@@ -273,7 +272,7 @@ TEST(RDMADeviceOpen, BynameWarnsOfNothing) {
 }
 
 TEST(RDMADeviceOpen, UnknownNameListsTheSoftwareDeviceToo) {
-  const auto opened = RDMADevice::open({.name = "nope"});
+  const auto opened = DeviceCore::open({.name = "nope"});
   EXPECT_EQ(opened.code(), Errc::kNoDevice);
   EXPECT_THAT(opened.error().context, HasSubstr("soft0"));
 }
@@ -284,7 +283,7 @@ TEST(RDMADeviceOpen, NamesTheLimitThatKeepsTheSoftwareDeviceFromOpening) {
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit low{rlim_t{4} << 20, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
-  const auto opened = RDMADevice::open({.name = softdev::kDeviceName});
+  const auto opened = DeviceCore::open({.name = softdev::kDeviceName});
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   ASSERT_FALSE(opened.has_value());
   EXPECT_THAT(opened.error().message(), HasSubstr("ulimit -f"));

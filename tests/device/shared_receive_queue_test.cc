@@ -1,9 +1,9 @@
-#include "rdmacomm/device/shared_receive_queue.h"
+#include "device/shared_receive_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rdmacomm/device/rdma_device.h"
+#include "device/device_core.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -14,10 +14,10 @@ using ::testing::HasSubstr;
 
 class SharedReceiveQueueTest : public ::testing::Test {
  protected:
-  std::unique_ptr<RDMADevice> open(int max_srq = 10) {
+  std::shared_ptr<DeviceCore> open(int max_srq = 10) {
     fake_.devices[0]->attributes.max_srq = max_srq;
     fake_.devices[0]->attributes.max_srq_wr = 512;
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     EXPECT_TRUE(opened.has_value()) << opened.error().message();
     return std::move(opened).value();
   }

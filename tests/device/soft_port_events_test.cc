@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/device/device_events.h"
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/softdev/softdev.h"
+#include "device/device_core.h"
+#include "device/device_events.h"
+#include "softdev/common/api.h"
 #include "support/own_network.h"
 
 namespace rdmacomm {
@@ -18,11 +18,11 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class PortEventsSeen final : public DeviceEvents::Subscriber {
+class PortEventsSeen final {
  public:
-  void on_device_event(const DeviceEvent& event) override {
-    types.push_back(event.verbs.event_type);
-    EXPECT_FALSE(event.failure) << "ends nothing";
+  void operator()(const DeviceEvent& event) {
+    types.push_back(event.native_handle().event_type);
+    EXPECT_FALSE(event.failure()) << "ends nothing";
   }
   std::vector<ibv_event_type> types;
 };
@@ -31,11 +31,11 @@ TEST(SoftPortEvents, AreShownAndLoggedAndEndNothing) {
   const testing::OwnNetwork network;
   if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
   network.ip("link set lo up");
-  const auto device = RDMADevice::open_from(softdev::api());
+  const auto device = DeviceCore::open_from(softdev::api());
   ASSERT_TRUE(device) << device.error().message();
   DeviceEvents& events = (*device)->events();
   PortEventsSeen subscriber;
-  const auto subscription = events.subscribe(subscriber);
+  const auto subscription = events.subscribe(std::ref(subscriber));
   ASSERT_TRUE(subscription) << subscription.error().message();
   ::testing::internal::CaptureStderr();
   network.ip("address add 10.9.1.1/32 dev lo");
@@ -54,7 +54,7 @@ TEST(SoftPortEvents, AreShownAndLoggedAndEndNothing) {
 TEST(SoftPortEvents, APortThatIsDownIsNotChosen) {
   const testing::OwnNetwork network;
   if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
-  const auto device = RDMADevice::open_from(softdev::api());
+  const auto device = DeviceCore::open_from(softdev::api());
   ASSERT_FALSE(device);
   EXPECT_THAT(device.error().message(), HasSubstr("soft0"));
 }

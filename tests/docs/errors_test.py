@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 def codes():
     """Every enumerator of Errc but kOk."""
-    text = (ROOT / "include/rdmacomm/base/errc.h").read_text(encoding="utf-8")
+    text = (ROOT / "include/rdmacomm/errc.h").read_text(encoding="utf-8")
     body = re.search(r"enum class Errc[^{]*\{(.*?)\};", text, re.S).group(1)
     names = re.findall(r"^\s*(k\w+)\s*(?:=\s*\w+)?,", body, re.M)
     return [name for name in names if name != "kOk"]

@@ -15,7 +15,7 @@ def read(path):
 class WireFormat(unittest.TestCase):
     def setUp(self):
         self.said = read("docs/wire_format.md")
-        self.header = read("include/rdmacomm/connector/handshake.h")
+        self.header = read("src/connector/handshake.h")
 
     def test_every_message_and_no_other(self):
         body = re.search(r"enum class MessageType[^{]*\{(.*?)\};", self.header, re.S).group(1)
@@ -41,8 +41,8 @@ class WireFormat(unittest.TestCase):
         self.assertEqual(re.findall(r"^\| (\d+) \| ([a-z ]+) \| (?:client|source|sink|both) \|", self.said, re.M), kinds[1:])
 
     def test_bounds_of_cards_are_those_in_use(self):
-        config = read("include/rdmacomm/endpoint/hca_config.h")
-        card = read("include/rdmacomm/endpoint/endpoint_card.h")
+        config = read("include/rdmacomm/config.h")
+        card = read("src/endpoint/endpoint_card.h")
         for text, pattern, source in (("u16 channels (1..{})", r"kMaxChannels = (\d+);", config),
                                       ("u16 regions (0..{})", r"kMaxRegions = (\d+);", config),
                                       ("u8 GIDs (0..{})", r"kMaxGids = (\d+);", card)):

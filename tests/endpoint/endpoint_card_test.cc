@@ -1,11 +1,11 @@
-#include "rdmacomm/endpoint/endpoint_card.h"
+#include "endpoint/endpoint_card.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "rdmacomm/connector/handshake.h"
+#include "connector/handshake.h"
 
 namespace rdmacomm {
 namespace {

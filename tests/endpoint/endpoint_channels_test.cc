@@ -7,7 +7,7 @@
 
 #include "endpoint/channel_talk.h"
 #include "endpoint/endpoint_pair.h"
-#include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/buffer.h"
 
 namespace rdmacomm {
 namespace {
@@ -16,8 +16,8 @@ using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the
 using ::testing::HasSubstr;
 
 struct Opened {
-  Result<RDMAChannel*> client = make_error(Errc::kTimeout, "not tried");
-  Result<RDMAChannel*> server = make_error(Errc::kTimeout, "not tried");
+  Result<ChannelCore*> client = make_error(Errc::kTimeout, "not tried");
+  Result<ChannelCore*> server = make_error(Errc::kTimeout, "not tried");
 };
 
 Opened open_both(const EndPointPair& pair, const ChannelConfig& client, const ChannelConfig& server,
@@ -29,11 +29,11 @@ Opened open_both(const EndPointPair& pair, const ChannelConfig& client, const Ch
   return opened;
 }
 
-std::unique_ptr<RDMABuffer> buffer_on(RDMADevice& device) {
+RDMABuffer buffer_on(const RDMADevice& device) {
   return RDMABuffer::allocate(device, {.block_bytes = 64}).value();
 }
 
-Completion next_of(EndPoint& endpoint, RDMAChannel* own = nullptr) {
+Completion next_of(EndPointCore& endpoint, ChannelCore* own = nullptr) {
   const auto completion = own == nullptr ? endpoint.next(soon()) : endpoint.next(*own, soon());
   EXPECT_TRUE(completion) << completion.status().message();
   return completion ? *completion : Completion();
@@ -41,17 +41,17 @@ Completion next_of(EndPoint& endpoint, RDMAChannel* own = nullptr) {
 
 /// A message from one to the other, and what both ends hear of it.
 void expect_message(const EndPointPair& pair, const Opened& opened, bool own_queues) {
-  const auto from = buffer_on(opened.client.value()->adapter().device());
-  const auto to = buffer_on(opened.server.value()->adapter().device());
-  std::memcpy(from->data(), "over there", 10);
-  ASSERT_TRUE((*opened.server)->post_recv(to->at(0), {.id = 1}));
-  ASSERT_TRUE((*opened.client)->post_send(from->at(0), {.id = 2}));
+  const auto from = buffer_on(opened.client.value()->device());
+  const auto to = buffer_on(opened.server.value()->device());
+  std::memcpy(from.data(), "over there", 10);
+  ASSERT_TRUE((*opened.server)->post_recv(to.at(0), {.id = 1}));
+  ASSERT_TRUE((*opened.client)->post_send(from.at(0), {.id = 2}));
   const Completion sent = next_of(*pair.client, own_queues ? *opened.client : nullptr);
   EXPECT_TRUE(sent.ok());
   EXPECT_EQ(sent.channel, *opened.client);
   const Completion received = next_of(*pair.server, own_queues ? *opened.server : nullptr);
   EXPECT_EQ(received.channel, *opened.server);
-  EXPECT_EQ(std::memcmp(to->data(), "over there", 10), 0);
+  EXPECT_EQ(std::memcmp(to.data(), "over there", 10), 0);
 }
 
 TEST(EndPointChannels, OneMoreIsOpenedWhileConnected) {
@@ -87,8 +87,8 @@ TEST(EndPointChannels, EachOfSeveralThreadsOpensItsOwn) {
 
 TEST(EndPointChannels, OnAnotherDevice) {
   const EndPointPair pair;
-  const std::shared_ptr<RDMADevice> here = open_soft_device();
-  const std::shared_ptr<RDMADevice> there = open_soft_device();
+  const std::shared_ptr<DeviceCore> here = open_soft_device();
+  const std::shared_ptr<DeviceCore> there = open_soft_device();
   const Opened opened = open_both(pair, {.name = "second", .device = here}, {.name = "second", .device = there});
   ASSERT_TRUE(opened.client.has_value()) << opened.client.error().message();
   ASSERT_TRUE(opened.server.has_value()) << opened.server.error().message();

@@ -13,7 +13,7 @@ namespace {
 class CountingConnector final : public Connector {
  public:
   explicit CountingConnector(std::unique_ptr<ByteStream> stream) : Connector(std::move(stream)) {}
-  std::unique_ptr<verbs::QueuePairLink> link(const verbs::QpAddress& /*local*/, const verbs::QpAddress& /*remote*/,
+  std::unique_ptr<verbs::QueuePairLink> link(const QpAddress& /*local*/, const QpAddress& /*remote*/,
                                              Deadline deadline) override {
     ++links;
     deadlines.push_back(deadline.time_point());
@@ -27,14 +27,14 @@ class CountingConnector final : public Connector {
 };
 
 TEST(EndPointLinks, HaveOneDeadlineAndTheConnectorHearsWhenThereAreNoMore) {
-  const auto listener = TCPListener::listen({"127.0.0.1", 0}).value();
+  const auto listener = TcpListenSocket::listen({"127.0.0.1", 0}).value();
   const testing::RawSocket socket(listener->port());
   auto counting = std::make_shared<CountingConnector>(TcpStream::adopt(UniqueFd(::dup(socket.fd())), {}).value());
   const std::shared_ptr<Connector> other = testing::accept_one(*listener);
   testing::EndPointPair::introduce(*counting, *other);
   const auto device = testing::open_soft_device();
-  const auto here = EndPoint::create({.device = device, .connector = counting, .config = {}}).value();
-  const auto there = EndPoint::create({.device = device, .connector = other, .config = {}}).value();
+  const auto here = EndPointCore::create({.device = device, .connector = counting, .config = {}}).value();
+  const auto there = EndPointCore::create({.device = device, .connector = other, .config = {}}).value();
   ASSERT_TRUE(here->meet(there->card()).ok());
   const Deadline deadline = testing::soon();
   ASSERT_TRUE(here->connect(deadline).ok());

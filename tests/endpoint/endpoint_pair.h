@@ -8,12 +8,12 @@
 #include <memory>
 
 #include "connector/tcp_pair.h"
-#include "rdmacomm/endpoint/endpoint.h"
+#include "endpoint/endpoint_core.h"
 
 namespace rdmacomm::testing {
 
-inline std::shared_ptr<RDMADevice> open_soft_device() {
-  auto device = RDMADevice::open({.name = "soft0"});
+inline std::shared_ptr<DeviceCore> open_soft_device() {
+  auto device = DeviceCore::open({.name = "soft0"});
   EXPECT_TRUE(device.has_value()) << device.status().message();
   return std::move(*device);
 }
@@ -21,7 +21,7 @@ inline std::shared_ptr<RDMADevice> open_soft_device() {
 struct EndPointPair {
   explicit EndPointPair(const HcaConfig& config = {}) : EndPointPair(config, config) {}
   EndPointPair(const HcaConfig& client_config, const HcaConfig& server_config,
-               std::shared_ptr<RDMADevice> on = open_soft_device())
+               std::shared_ptr<DeviceCore> on = open_soft_device())
       : device(std::move(on)) {
     TcpPair tcp;
     introduce(*tcp.client, *tcp.server);
@@ -36,14 +36,14 @@ struct EndPointPair {
   }
 
   /// Waits for the end of the other side's TCP connection, as a session's control thread does.
-  static void watch(EndPoint& endpoint) {
+  static void watch(EndPointCore& endpoint) {
     const WatchedFd watched = endpoint.connector().watched();
     pollfd waited{watched.fd, static_cast<short>(watched.events), 0};
     EXPECT_EQ(::poll(&waited, 1, 20'000), 1);
     endpoint.check_connection();
   }
 
-  static Status join(EndPoint& one, const EndPoint& other) {
+  static Status join(EndPointCore& one, const EndPointCore& other) {
     Status met = one.meet(other.card());
     return met ? one.connect(soon()) : met;
   }
@@ -54,15 +54,15 @@ struct EndPointPair {
     EXPECT_FALSE(other.get());
   }
 
-  std::shared_ptr<EndPoint> make(std::unique_ptr<Connector> connector, const HcaConfig& config) {
-    auto made = EndPoint::create({.device = device, .connector = std::move(connector), .config = config});
+  std::shared_ptr<EndPointCore> make(std::unique_ptr<Connector> connector, const HcaConfig& config) {
+    auto made = EndPointCore::create({.device = device, .connector = std::move(connector), .config = config});
     EXPECT_TRUE(made.has_value()) << made.status().message();
     return made ? std::move(*made) : nullptr;
   }
 
-  std::shared_ptr<RDMADevice> device;
-  std::shared_ptr<EndPoint> client;
-  std::shared_ptr<EndPoint> server;
+  std::shared_ptr<DeviceCore> device;
+  std::shared_ptr<EndPointCore> client;
+  std::shared_ptr<EndPointCore> server;
   Status connected;
 };
 

@@ -20,8 +20,8 @@ TEST(EndPointStop, MayComeWhileThePeersCardIsTakenIn) {
     TcpPair tcp;
     EndPointPair::introduce(*tcp.client, *tcp.server);
     const auto device = testing::open_soft_device();
-    auto client = EndPoint::create({.device = device, .connector = std::move(tcp.client), .config = {}});
-    auto server = EndPoint::create({.device = device, .connector = std::move(tcp.server), .config = {}});
+    auto client = EndPointCore::create({.device = device, .connector = std::move(tcp.client), .config = {}});
+    auto server = EndPointCore::create({.device = device, .connector = std::move(tcp.server), .config = {}});
     ASSERT_TRUE(client && server);
     EndPointCard card = (*server)->card();
     std::latch both(2);

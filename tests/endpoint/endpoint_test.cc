@@ -1,5 +1,3 @@
-#include "rdmacomm/endpoint/endpoint.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <cstring>
 #include <future>
 
+#include "endpoint/endpoint_core.h"
 #include "endpoint/endpoint_pair.h"
 #include "support/polling_modes.h"
 
@@ -20,21 +19,21 @@ using ::testing::HasSubstr;
 using testing::soon;
 using testing::tiny;
 
-std::unique_ptr<RDMABuffer> make_buffer(RDMADevice& device, RemoteAccess access = RemoteAccess::kNone,
-                                        const std::string& name = "buffer") {
+RDMABuffer make_buffer(const RDMADevice& device, RemoteAccess access = RemoteAccess::kNone,
+                       const std::string& name = "buffer") {
   auto buffer =
       RDMABuffer::allocate(device, {.name = name, .block_bytes = 64, .block_count = 8, .remote_access = access});
   EXPECT_TRUE(buffer.has_value()) << buffer.status().message();
   return std::move(*buffer);
 }
 
-Completion wait_one(EndPoint& endpoint) {
+Completion wait_one(EndPointCore& endpoint) {
   const auto completion = endpoint.next(soon());
   EXPECT_TRUE(completion) << completion.status().message();
   return completion ? *completion : Completion();
 }
 
-Status wait_none(EndPoint& endpoint, Deadline deadline) {
+Status wait_none(EndPointCore& endpoint, Deadline deadline) {
   return endpoint.next(deadline).status();
 }
 
@@ -103,7 +102,7 @@ TEST(EndPoint, BadConfigurationsAndParts) {
   HcaConfig config;
   config.channels.clear();
   const auto device = testing::open_soft_device();
-  auto made = EndPoint::create({.device = device, .connector = std::move(tcp.client), .config = config});
+  auto made = EndPointCore::create({.device = device, .connector = std::move(tcp.client), .config = config});
   EXPECT_EQ(made.code(), Errc::kInvalidArgument);
 }
 
@@ -118,22 +117,22 @@ TEST(EndPoint, CarriesMessagesAndBarriersByTcp) {
 
 TEST_P(EachPollingMode, WaitsForCompletionsOfAllChannels) {
   const EndPointPair pair(config());
-  const auto from = make_buffer(*pair.device);
-  const auto to = make_buffer(*pair.device);
-  std::memcpy(from->data(), "hello", 5);
-  ASSERT_TRUE(pair.server->data()->post_recv(to->at(0), {.id = 1}));
-  ASSERT_TRUE(pair.server->control()->post_recv(to->at(1), {.id = 2}));
+  const auto from = make_buffer(pair.device);
+  const auto to = make_buffer(pair.device);
+  std::memcpy(from.data(), "hello", 5);
+  ASSERT_TRUE(pair.server->data()->post_recv(to.at(0), {.id = 1}));
+  ASSERT_TRUE(pair.server->control()->post_recv(to.at(1), {.id = 2}));
   auto received = std::async(std::launch::async, [&] {
     const Completion first = wait_one(*pair.server);
     const Completion second = wait_one(*pair.server);
     return first.id + second.id;
   });
-  ASSERT_TRUE(pair.client->data()->post_send(from->at(0).first(5), {.id = 3}));
+  ASSERT_TRUE(pair.client->data()->post_send(from.at(0).first(5), {.id = 3}));
   EXPECT_EQ(wait_one(*pair.client).id, 3U);
-  ASSERT_TRUE(pair.client->control()->post_send(from->at(0).first(5), {.id = 4}));
+  ASSERT_TRUE(pair.client->control()->post_send(from.at(0).first(5), {.id = 4}));
   EXPECT_EQ(wait_one(*pair.client).id, 4U);
   EXPECT_EQ(received.get(), 3U);
-  EXPECT_EQ(as_text(to->bytes().first(5)), "hello");
+  EXPECT_EQ(as_text(to.bytes().first(5)), "hello");
 }
 
 TEST_P(EachPollingMode, WaitEndsAtItsDeadline) {
@@ -188,7 +187,7 @@ TEST(EndPoint, KnowsItsQueues) {
   config.channels[1].own_completion_queue = true;
   const EndPointPair pair(config);
   for (const ChannelConfig& each : config.channels) {
-    const RDMAAdapter& adapter = pair.client->channel(each.name)->adapter();
+    const AdapterCore& adapter = pair.client->channel(each.name)->adapter();
     EXPECT_TRUE(pair.client->uses(adapter.qp()));
     EXPECT_TRUE(pair.client->uses(adapter.send_cq().get()));
     EXPECT_FALSE(pair.server->uses(adapter.qp()));
@@ -198,10 +197,10 @@ TEST(EndPoint, KnowsItsQueues) {
 
 TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
   const EndPointPair pair(config());
-  const auto from = make_buffer(*pair.device);
-  const auto to = make_buffer(*pair.device);
-  ASSERT_TRUE(pair.server->data()->post_recv(to->at(0), {.id = 1}));
-  ASSERT_TRUE(pair.client->data()->post_send(from->at(0), {.id = 2}));
+  const auto from = make_buffer(pair.device);
+  const auto to = make_buffer(pair.device);
+  ASSERT_TRUE(pair.server->data()->post_recv(to.at(0), {.id = 1}));
+  ASSERT_TRUE(pair.client->data()->post_send(from.at(0), {.id = 2}));
   EXPECT_EQ(wait_one(*pair.client).id, 2U);
   EXPECT_TRUE(pair.client->close().ok());
   EndPointPair::watch(*pair.server);
@@ -215,9 +214,9 @@ TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
 
 TEST(EndPoint, AFailedRequestIsACompletion) {
   const EndPointPair pair;
-  const auto from = make_buffer(*pair.device);
-  const auto to = make_buffer(*pair.device);  // without remote access
-  ASSERT_TRUE(pair.client->data()->post_write(from->at(0), to->remote_region(), {.id = 9}));
+  const auto from = make_buffer(pair.device);
+  const auto to = make_buffer(pair.device);  // without remote access
+  ASSERT_TRUE(pair.client->data()->post_write(from.at(0), to.remote_region(), {.id = 9}));
   const Completion completion = wait_one(*pair.client);
   EXPECT_EQ(completion.id, 9U);
   EXPECT_EQ(completion.error, Errc::kRemoteAccess);
@@ -227,10 +226,10 @@ TEST(EndPoint, AFailedRequestIsACompletion) {
 TEST(EndPoint, PollAndWaitReturnThePartThatTheyFilled) {
   std::vector<std::uint64_t> ids;
   const EndPointPair pair;
-  const auto from = make_buffer(*pair.device);
-  const auto to = make_buffer(*pair.device, RemoteAccess::kWrite);
+  const auto from = make_buffer(pair.device);
+  const auto to = make_buffer(pair.device, RemoteAccess::kWrite);
   for (std::uint64_t id = 0; id < 40; ++id) {
-    ASSERT_TRUE(pair.client->data()->post_write(from->at(0), to->remote_region(), {.id = id}));
+    ASSERT_TRUE(pair.client->data()->post_write(from.at(0), to.remote_region(), {.id = id}));
   }
   const Deadline deadline = soon();
   std::array<Completion, 7> batch;
@@ -252,9 +251,9 @@ TEST(EndPoint, AChannelWithItsOwnQueueIsPolledByItself) {
   HcaConfig config;
   config.channel("data")->own_completion_queue = true;
   const EndPointPair pair(config);
-  const auto from = make_buffer(*pair.device);
-  const auto to = make_buffer(*pair.device, RemoteAccess::kWrite);
-  ASSERT_TRUE(pair.client->data()->post_write(from->at(0), to->remote_region(), {.id = 5}));
+  const auto from = make_buffer(pair.device);
+  const auto to = make_buffer(pair.device, RemoteAccess::kWrite);
+  ASSERT_TRUE(pair.client->data()->post_write(from.at(0), to.remote_region(), {.id = 5}));
   EXPECT_EQ(wait_none(*pair.client, tiny()).code(), Errc::kTimeout);
   std::array<Completion, 4> completions;
   const Deadline deadline = soon();
@@ -262,32 +261,32 @@ TEST(EndPoint, AChannelWithItsOwnQueueIsPolledByItself) {
   while (polled && polled.empty() && !deadline.passed()) polled = pair.client->data()->poll(completions);
   ASSERT_EQ(polled.size(), 1U);
   EXPECT_EQ(polled[0].id, 5U);
-  ASSERT_TRUE(pair.client->data()->post_recv(from->at(0), {.id = 6}));
+  ASSERT_TRUE(pair.client->data()->post_recv(from.at(0), {.id = 6}));
   EXPECT_TRUE(pair.client->close().ok());
   EXPECT_EQ(pair.client->data()->outstanding_recvs(), 0);
 }
 
 TEST(EndPoint, CloseLeavesNothingOutstanding) {
   const EndPointPair pair;
-  const auto buffer = make_buffer(*pair.device);
+  const auto buffer = make_buffer(pair.device);
   for (std::uint64_t id = 0; id < 8; ++id) {
-    ASSERT_TRUE(pair.client->data()->post_recv(buffer->at(id), {.id = id}));
-    ASSERT_TRUE(pair.client->control()->post_recv(buffer->at(id), {.id = id}));
+    ASSERT_TRUE(pair.client->data()->post_recv(buffer.at(id), {.id = id}));
+    ASSERT_TRUE(pair.client->control()->post_recv(buffer.at(id), {.id = id}));
   }
   const Status closed = pair.client->close();
   EXPECT_TRUE(closed.ok()) << closed.message();
   EXPECT_EQ(pair.client->data()->outstanding_recvs(), 0);
   EXPECT_EQ(pair.client->control()->outstanding_recvs(), 0);
-  EXPECT_EQ(pair.client->data()->post_send(buffer->at(0), {.id = 1}), Errc::kNotConnected);
+  EXPECT_EQ(pair.client->data()->post_send(buffer.at(0), {.id = 1}), Errc::kNotConnected);
   EXPECT_TRUE(pair.client->close().ok());
   EXPECT_EQ(pair.client->status().code(), Errc::kStopped);
 }
 
 TEST(EndPoint, PostsFailOnceItWasStopped) {
   const EndPointPair pair;
-  const auto buffer = make_buffer(*pair.device);
+  const auto buffer = make_buffer(pair.device);
   pair.client->stop();
-  EXPECT_EQ(pair.client->data()->post_send(buffer->at(0), {.id = 1}), Errc::kNotConnected);
+  EXPECT_EQ(pair.client->data()->post_send(buffer.at(0), {.id = 1}), Errc::kNotConnected);
   EXPECT_EQ(pair.client->send_message(as_bytes("x"), soon()).code(), Errc::kStopped);
 }
 
@@ -301,12 +300,12 @@ TEST(EndPoint, ThreadModesLeavePollingToTheSession) {
 }
 
 TEST(EndPoint, MayOutliveWhoeverHeldTheDevice) {
-  std::shared_ptr<EndPoint> kept;
+  std::shared_ptr<EndPointCore> kept;
   {
     EndPointPair pair;
     kept = pair.client;
   }
-  EXPECT_EQ(kept->device().name(), "soft0");
+  EXPECT_EQ(kept->device()->name(), "soft0");
   EXPECT_TRUE(kept->close().ok());
 }
 

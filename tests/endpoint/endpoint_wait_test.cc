@@ -10,7 +10,7 @@
 #include <future>
 
 #include "endpoint/endpoint_pair.h"
-#include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/buffer.h"
 
 namespace rdmacomm {
 namespace {
@@ -27,7 +27,7 @@ HcaConfig with(PollingMode mode) {
 }
 
 /// An application's loop: sleeps by poll(2), in which it could have any descriptors.
-Status next_completion(EndPoint& endpoint, Completion& out) {
+Status next_completion(EndPointCore& endpoint, Completion& out) {
   for (;;) {
     const auto polled = endpoint.poll_before_sleep(std::span(&out, 1));
     if (!polled || !polled->empty()) return polled.status();
@@ -38,20 +38,21 @@ Status next_completion(EndPoint& endpoint, Completion& out) {
 
 class Buffers {
  public:
-  explicit Buffers(RDMADevice& device) : buffer_(RDMABuffer::allocate(device, {.block_bytes = 64, .block_count = 4})) {
+  explicit Buffers(const RDMADevice& device)
+      : buffer_(RDMABuffer::allocate(device, {.block_bytes = 64, .block_count = 4})) {
     EXPECT_TRUE(buffer_.has_value()) << buffer_.status().message();
   }
-  [[nodiscard]] BufferSlice at(std::size_t block) const { return (*buffer_)->at(block); }
+  [[nodiscard]] BufferSlice at(std::size_t block) const { return (*buffer_).at(block); }
 
  private:
-  Result<std::unique_ptr<RDMABuffer>> buffer_;
+  Result<RDMABuffer> buffer_;
 };
 
 TEST(EndPointWait, ALoopOfTheApplicationsLosesNoWakeUp) {
   constexpr int kMessages = 2000;
   const EndPointPair pair(with(PollingMode::kEpoll));
-  const Buffers buffers(*pair.device);
-  const auto side = [&](EndPoint& endpoint, std::size_t block, bool starts) {
+  const Buffers buffers(pair.device);
+  const auto side = [&](EndPointCore& endpoint, std::size_t block, bool starts) {
     if (starts && !endpoint.data()->post_send(buffers.at(block), {.id = 1})) return false;
     for (int received = 0, sent = 0; received < kMessages || sent < kMessages;) {
       Completion completion;
@@ -97,7 +98,7 @@ TEST(EndPointWait, OneEpollServesManyEndPoints) {
   };
   for (std::size_t i = 0; i < kPairs; ++i) {
     pairs.push_back(std::make_unique<EndPointPair>(with(PollingMode::kEpoll)));
-    buffers.push_back(std::make_unique<Buffers>(*pairs[i]->device));
+    buffers.push_back(std::make_unique<Buffers>(pairs[i]->device));
     for (int k = 0; k < 4; ++k) ASSERT_TRUE(pairs[i]->server->data()->post_recv(buffers[i]->at(0)));
     ASSERT_TRUE((*epoll)->add(pairs[i]->server->fd(), EPOLLIN, [&serve, i](std::uint32_t) { serve(i); }).ok());
     serve(i);
@@ -106,7 +107,7 @@ TEST(EndPointWait, OneEpollServesManyEndPoints) {
     bool all_sent = true;
     for (int round = 0; round < kRounds; ++round) {
       for (std::size_t i = 0; i < kPairs; ++i) {
-        EndPoint& client = *pairs[i]->client;
+        EndPointCore& client = *pairs[i]->client;
         Completion sent;
         all_sent =
             client.data()->post_send(buffers[i]->at(1), {.id = 1}) && next_completion(client, sent).ok() && all_sent;
@@ -133,7 +134,7 @@ TEST(EndPointWait, StopWakesALoopOfTheApplications) {
 
 TEST(EndPointWait, ALostPeerWakesALoopOfTheApplications) {
   const EndPointPair pair(with(PollingMode::kEpoll));
-  const Buffers buffers(*pair.device);
+  const Buffers buffers(pair.device);
   ASSERT_TRUE(pair.server->data()->post_recv(buffers.at(0), {.id = 7}));
   auto loop = std::async(std::launch::async, [&] {
     Completion received;
@@ -172,7 +173,7 @@ TEST(EndPointWait, LeavesServedEndPointsToTheSession) {
 
 TEST(EndPointWait, DescriptorsOfTheApplicationsAreServedWhileItWaits) {
   const EndPointPair pair(with(PollingMode::kEpoll));
-  const Buffers buffers(*pair.device);
+  const Buffers buffers(pair.device);
   ASSERT_TRUE(pair.client->data()->post_recv(buffers.at(0), {.id = 1}));
   const UniqueFd order(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // What comes in by the descriptor makes the other side send, which ends the wait.
@@ -207,7 +208,7 @@ TEST(EndPointWait, CountsEachQueueAndAllTogether) {
   HcaConfig config = with(PollingMode::kCompletionChannel);
   config.channels.push_back({.name = "own", .own_completion_queue = true});
   const EndPointPair pair(config);
-  RDMAChannel& own = *pair.client->channel("own");
+  ChannelCore& own = *pair.client->channel("own");
   const auto wait_in_vain = [&](auto... channel) {
     EXPECT_EQ(pair.client->next(channel..., Deadline::after(1ms)).code(), Errc::kTimeout);
   };
@@ -228,7 +229,7 @@ TEST(EndPointWait, AdaptiveDoesNotSleepWhereTheAnswerIsThereSoonEnough) {
   HcaConfig config = with(PollingMode::kAdaptive);
   config.waiting.spin = WaitOptions::kMaxSpin;
   const EndPointPair pair(config);
-  const Buffers buffers(*pair.device);
+  const Buffers buffers(pair.device);
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(pair.server->data()->post_recv(buffers.at(1)));
     ASSERT_TRUE(pair.client->data()->post_send(buffers.at(0), {.id = 1}));

@@ -10,16 +10,16 @@ namespace {
 using ::testing::HasSubstr;
 
 struct Ends {
-  std::shared_ptr<EndPoint> client;
-  std::shared_ptr<EndPoint> server;
+  std::shared_ptr<EndPointCore> client;
+  std::shared_ptr<EndPointCore> server;
 };
 
-std::shared_ptr<EndPoint> make(std::unique_ptr<Connector> connector, const DeviceOptions& options) {
+std::shared_ptr<EndPointCore> make(std::unique_ptr<Connector> connector, const DeviceOptions& options) {
   DeviceOptions named = options;
   named.name = "soft0";
-  auto device = RDMADevice::open(named);
+  auto device = DeviceCore::open(named);
   EXPECT_TRUE(device) << device.status().message();
-  auto made = EndPoint::create({.device = std::move(*device), .connector = std::move(connector), .config = {}});
+  auto made = EndPointCore::create({.device = std::move(*device), .connector = std::move(connector), .config = {}});
   EXPECT_TRUE(made) << made.status().message();
   return std::move(*made);
 }
@@ -30,7 +30,7 @@ Ends make_ends(const DeviceOptions& client, const DeviceOptions& server) {
   return {make(std::move(tcp.client), client), make(std::move(tcp.server), server)};
 }
 
-const verbs::QpAddress& address(const EndPoint& endpoint) {
+const QpAddress& address(const EndPointCore& endpoint) {
   return endpoint.data()->adapter().address();
 }
 
@@ -81,7 +81,7 @@ TEST(GidNegotiation, WishesThatExcludeEachOtherAreRefusedWithBothOffers) {
 TEST(GidNegotiation, APeerOfAnotherTransportIsRefused) {
   const Ends ends = make_ends({}, {});
   EndPointCard card = ends.client->card();
-  for (auto& channel : card.channels) channel.address.transport = verbs::Transport::kRoce;
+  for (auto& channel : card.channels) channel.address.transport = Transport::kRoce;
   const Status refused = ends.server->meet(card);
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(refused.error().context, HasSubstr("this end: software device; the peer: RoCE"));

@@ -1,9 +1,8 @@
-#include "rdmacomm/endpoint/hca_config.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "endpoint/endpoint_pair.h"
+#include "rdmacomm/config.h"
 
 namespace rdmacomm {
 namespace {
@@ -140,13 +139,13 @@ TEST(HcaConfig, PublishedAndPrivateDataAreBounded) {
 
 TEST(HcaConfig, PublishesABufferUnderItsName) {
   const auto device = testing::open_soft_device();
-  auto buffer = RDMABuffer::allocate(*device, {.name = "inbox", .remote_access = RemoteAccess::kWrite});
+  auto buffer = RDMABuffer::allocate(device, {.name = "inbox", .remote_access = RemoteAccess::kWrite});
   ASSERT_TRUE(buffer);
   HcaConfig config;
-  config.publish(**buffer);
+  config.publish(*buffer);
   ASSERT_EQ(config.published.size(), 1U);
   EXPECT_EQ(config.published[0].name, "inbox");
-  EXPECT_EQ(config.published[0].region.rkey, (*buffer)->remote_region().rkey);
+  EXPECT_EQ(config.published[0].region.rkey, (*buffer).remote_region().rkey);
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 // What two endpoints tell each other of themselves: the card, and messages about one more channel.
 #include <set>
 
+#include "connector/handshake.h"
 #include "endpoint/channel_message.h"
+#include "endpoint/check_name.h"
+#include "endpoint/endpoint_card.h"
 #include "fuzz/properties.h"
-#include "rdmacomm/connector/handshake.h"
-#include "rdmacomm/endpoint/endpoint_card.h"
 
 namespace rdmacomm::fuzz {
 namespace {
@@ -43,7 +44,7 @@ void run(Bytes input) {
   }
 }
 
-verbs::QpAddress address(std::uint32_t qpn) {
+QpAddress address(std::uint32_t qpn) {
   return {.qpn = qpn,
           .psn = 0x123456,
           .link_layer = IBV_LINK_LAYER_ETHERNET,
@@ -52,7 +53,7 @@ verbs::QpAddress address(std::uint32_t qpn) {
           .mtu_bytes = 1024,
           .max_read_depth = 16,
           .pkey = 0xffff,
-          .transport = verbs::Transport::kInfiniBand};
+          .transport = Transport::kInfiniBand};
 }
 
 std::vector<Seed> seeds() {

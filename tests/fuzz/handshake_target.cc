@@ -2,8 +2,8 @@
 #include <cstring>
 #include <limits>
 
+#include "connector/handshake.h"
 #include "fuzz/properties.h"
-#include "rdmacomm/connector/handshake.h"
 
 namespace rdmacomm::fuzz {
 namespace {

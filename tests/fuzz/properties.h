@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.h"
+#include "base/wire.h"
 #include "fuzz/target.h"
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/wire.h"
+#include "rdmacomm/result.h"
 
 /// Ends the program, with the place and the condition, unless the condition holds.
 #define RDMACOMM_FUZZ_CHECK(condition) \
@@ -31,7 +31,8 @@ namespace rdmacomm::fuzz {
 /// Messages are longer than that only if they repeat an input without a bound.
 constexpr std::size_t kLongestMessage = 8192;
 
-/// Whether it has printable ASCII characters alone. Not instrumented: libFuzzer is not to collect texts of different lengths.
+/// Whether it has printable ASCII characters alone. Not instrumented: libFuzzer is not to collect texts of different
+/// lengths.
 #ifdef __clang__
 __attribute__((no_sanitize("coverage")))
 #endif
@@ -113,7 +114,8 @@ std::pair<Result<T>, std::size_t> unpacked(Bytes bytes) {
 /// Whether each accepted input is the one wire form of its value.
 enum class Form { kOnlyOne, kSeveral };
 
-/// Parses the input as a T. An accepted value has a wire form that is parsed to the same value again; an error is a good one.
+/// Parses the input as a T. An accepted value has a wire form that is parsed to the same value again; an error is a
+/// good one.
 template <typename T>
 std::optional<T> check_decode(Bytes input, Form form = Form::kSeveral) {
   auto [value, read] = unpacked<T>(input);

@@ -1,14 +1,13 @@
 // A range of a peer's memory, and parts of it.
+#include <algorithm>
 #include <limits>
 
 #include "fuzz/properties.h"
-#include "rdmacomm/memory/remote_region.h"
+#include "rdmacomm/remote_region.h"
 
 namespace rdmacomm::fuzz {
 namespace {
 namespace region_target {
-
-constexpr std::size_t kRegionBytes = 20;
 
 bool is_inside(const RemoteRegion& part, const RemoteRegion& whole) {
   return part.rkey == whole.rkey && part.address >= whole.address && part.address - whole.address <= whole.length &&
@@ -17,11 +16,12 @@ bool is_inside(const RemoteRegion& part, const RemoteRegion& whole) {
 
 /// A region, then an offset and a length.
 void run(Bytes input) {
-  const auto region = check_decode<RemoteRegion>(input, Form::kOnlyOne);
+  const auto region =
+      check_decode<RemoteRegion>(input.first(std::min(input.size(), RemoteRegion::kWireBytes)), Form::kOnlyOne);
   if (!region) return;
   RDMACOMM_FUZZ_CHECK(region->length <= std::numeric_limits<std::uint64_t>::max() - region->address);
   check_harmless(region->to_text());
-  WireReader reader(input.subspan(kRegionBytes));
+  WireReader reader(input.subspan(RemoteRegion::kWireBytes));
   const auto offset = reader.get<std::uint64_t>();
   const auto length = reader.get<std::uint64_t>();
   const auto part = region->slice(offset, length);
@@ -36,7 +36,7 @@ void run(Bytes input) {
 
 std::vector<std::byte> sliced(const RemoteRegion& region, std::uint64_t offset, std::uint64_t length) {
   WireWriter writer;
-  region.encode(writer);
+  writer.put_bytes(region.encode());
   writer.put(offset);
   writer.put(length);
   return writer.take();

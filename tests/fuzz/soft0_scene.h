@@ -11,15 +11,15 @@
 #include <memory>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "fuzz/properties.h"
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/softdev/softdev.h"
-#include "rdmacomm/verbs/handles.h"
+#include "softdev/common/api.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/local/peer.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/shared/control_protocol.h"
 #include "softdev/shared/unix_packet.h"
+#include "verbs/handles.h"
 
 namespace rdmacomm::fuzz {
 

@@ -1,6 +1,6 @@
 // Segments of streams: headers, also as immediate data, and what follows them.
 #include "fuzz/properties.h"
-#include "rdmacomm/stream/stream_options.h"
+#include "rdmacomm/stream.h"
 #include "stream/segment.h"
 
 namespace rdmacomm::fuzz {

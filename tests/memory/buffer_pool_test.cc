@@ -1,4 +1,4 @@
-#include "rdmacomm/memory/buffer_pool.h"
+#include "rdmacomm/buffer_pool.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/device/rdma_device.h"
+#include "device/device_core.h"
 #include "support/allocation_counter.h"
 #include "support/fake_verbs.h"
 
@@ -36,22 +36,22 @@ class BufferPoolTest : public ::testing::Test {
   void SetUp() override { open(); }
   void open() {
     device_.reset();
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(*opened);
   }
-  std::unique_ptr<BufferPool> make(const BufferPoolOptions& options) {
+  BufferPool make(const BufferPoolOptions& options) {
     auto made = BufferPool::create(device_, options);
     EXPECT_TRUE(made.has_value()) << made.status().message();
-    return made ? std::move(*made) : nullptr;
+    return made ? std::move(*made) : BufferPool();
   }
-  static BufferLease take(BufferPool& pool, std::size_t bytes) {
+  static BufferLease take(const BufferPool& pool, std::size_t bytes) {
     auto lease = pool.take(bytes);
     EXPECT_TRUE(lease);
     return lease ? *std::move(lease) : BufferLease();
   }
   /// Takes until nothing is left.
-  static std::vector<BufferLease> take_all(BufferPool& pool, std::size_t bytes) {
+  static std::vector<BufferLease> take_all(const BufferPool& pool, std::size_t bytes) {
     std::vector<BufferLease> leases;
     for (;;) {
       auto lease = pool.take(bytes);
@@ -64,7 +64,7 @@ class BufferPoolTest : public ::testing::Test {
   }
 
   FakeVerbs fake_;
-  std::shared_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
 };
 
 TEST_F(BufferPoolTest, OptionsOutsideTheirRangesAreRefused) {
@@ -89,9 +89,9 @@ TEST_F(BufferPoolTest, RegistersOnceAndNeverAgain) {
   const auto pool = make(small(4 * kKiB));
   EXPECT_EQ(fake_.calls("reg_mr"), 1);
   for (int round = 0; round < 100; ++round) {
-    auto a = take(*pool, 1);
-    auto b = take(*pool, 16 * kKiB);
-    auto c = take_all(*pool, 3 * kKiB);
+    auto a = take(pool, 1);
+    auto b = take(pool, 16 * kKiB);
+    auto c = take_all(pool, 3 * kKiB);
   }
   EXPECT_EQ(fake_.calls("reg_mr"), 1);
   EXPECT_EQ(fake_.calls("dereg_mr"), 0);
@@ -102,7 +102,7 @@ TEST_F(BufferPoolTest, IsRegisteredInPartsWhereTheDeviceWantsThat) {
   open();
   const auto pool = make(small());
   EXPECT_EQ(fake_.calls("reg_mr"), 2);
-  const auto all = take_all(*pool, 16 * kKiB);
+  const auto all = take_all(pool, 16 * kKiB);
   EXPECT_EQ(all.size(), 4U);
   for (const BufferLease& lease : all) std::memset(lease.data(), 1, lease.size());
 }
@@ -117,11 +117,11 @@ TEST_F(BufferPoolTest, AFailureToRegisterIsTheCallers) {
 
 TEST_F(BufferPoolTest, LeasesWhatWasAskedForInBlocksThatAreLargeEnough) {
   const auto pool = make(small());
-  const auto lease = take(*pool, 1500);
+  const auto lease = take(pool, 1500);
   ASSERT_TRUE(lease);
   EXPECT_EQ(lease.size(), 1500U);
   EXPECT_EQ(lease.bytes().size(), 1500U);
-  EXPECT_EQ(pool->counts().leased_bytes, 2 * kKiB);
+  EXPECT_EQ(pool.counts().leased_bytes, 2 * kKiB);
   EXPECT_EQ(lease.remote_region().length, 1500U);
   EXPECT_EQ(lease.remote_region().address, reinterpret_cast<std::uintptr_t>(lease.data()));
   EXPECT_EQ(fake_.registered_access.back(), IBV_ACCESS_LOCAL_WRITE);
@@ -136,82 +136,82 @@ TEST_F(BufferPoolTest, GrantsPeersWhatItWasToldTo) {
 
 TEST_F(BufferPoolTest, SizesThatItHasNotAreRefused) {
   const auto pool = make(small());
-  EXPECT_EQ(pool->take(0).code(), Errc::kInvalidArgument);
-  EXPECT_EQ(pool->take(16 * kKiB + 1).code(), Errc::kInvalidArgument);
-  EXPECT_EQ(pool->counts().refused, 0U);
+  EXPECT_EQ(pool.take(0).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(pool.take(16 * kKiB + 1).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(pool.counts().refused, 0U);
 }
 
 TEST_F(BufferPoolTest, WhatIsUsedUpIsRefusedUntilSomeIsGivenBack) {
   const auto pool = make(small());
-  auto all = take_all(*pool, kKiB);
+  auto all = take_all(pool, kKiB);
   EXPECT_EQ(all.size(), 64U);
-  EXPECT_EQ(pool->counts().refused, 1U);
-  EXPECT_EQ(pool->counts().leased_bytes, 64 * kKiB);
+  EXPECT_EQ(pool.counts().refused, 1U);
+  EXPECT_EQ(pool.counts().leased_bytes, 64 * kKiB);
   all.pop_back();
-  EXPECT_TRUE(take(*pool, kKiB));
+  EXPECT_TRUE(take(pool, kKiB));
 }
 
 TEST_F(BufferPoolTest, SmallBlocksBecomeLargeOnesAgain) {
   const auto pool = make(small());
-  auto all = take_all(*pool, kKiB);
-  EXPECT_EQ(pool->take(16 * kKiB).code(), Errc::kPoolExhausted);
+  auto all = take_all(pool, kKiB);
+  EXPECT_EQ(pool.take(16 * kKiB).code(), Errc::kPoolExhausted);
   all.clear();
-  EXPECT_EQ(take_all(*pool, 16 * kKiB).size(), 4U);
+  EXPECT_EQ(take_all(pool, 16 * kKiB).size(), 4U);
 }
 
 TEST_F(BufferPoolTest, ALeaseThatMovesHasTheBlockAndTheOtherHasNone) {
   const auto pool = make(small());
-  auto first = take(*pool, 10);
+  auto first = take(pool, 10);
   std::byte* const at = first.data();
   BufferLease second = std::move(first);
   EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): that is the question
   EXPECT_EQ(first.size(), 0U);
   EXPECT_EQ(second.data(), at);
-  second = take(*pool, 20);
-  EXPECT_EQ(pool->counts().given_back, 1U);
+  second = take(pool, 20);
+  EXPECT_EQ(pool.counts().given_back, 1U);
   second.reset();
   second.reset();
-  EXPECT_EQ(pool->counts().given_back, 2U);
-  EXPECT_EQ(pool->counts().leased_bytes, 0U);
+  EXPECT_EQ(pool.counts().given_back, 2U);
+  EXPECT_EQ(pool.counts().leased_bytes, 0U);
 }
 
 TEST_F(BufferPoolTest, AssigningToALeaseGivesBackWhatItHad) {
   const auto pool = make(small());
-  auto all = take_all(*pool, 2 * kKiB);
+  auto all = take_all(pool, 2 * kKiB);
   all.back() = BufferLease();
-  all.front() = take(*pool, 2 * kKiB);
-  EXPECT_EQ(pool->counts().leased_bytes, 62 * kKiB);
+  all.front() = take(pool, 2 * kKiB);
+  EXPECT_EQ(pool.counts().leased_bytes, 62 * kKiB);
 }
 
 TEST_F(BufferPoolTest, CachesServeWithoutTheSharedLock) {
   const auto pool = make(small(16 * kKiB));
-  { const auto first = take(*pool, kKiB); }
-  const std::uint64_t before = pool->counts().from_cache;
-  for (int i = 0; i < 1000; ++i) const auto lease = take(*pool, kKiB);
-  EXPECT_EQ(pool->counts().from_cache, before + 1000);
+  { const auto first = take(pool, kKiB); }
+  const std::uint64_t before = pool.counts().from_cache;
+  for (int i = 0; i < 1000; ++i) const auto lease = take(pool, kKiB);
+  EXPECT_EQ(pool.counts().from_cache, before + 1000);
 }
 
 TEST_F(BufferPoolTest, WhatLiesInTheCachesOfOtherThreadsIsFoundBeforeAnybodyIsRefused) {
   const auto pool = make(small(64 * kKiB));
-  std::thread([&] { take_all(*pool, kKiB).clear(); }).join();
-  EXPECT_EQ(take_all(*pool, 16 * kKiB).size(), 4U);
-  EXPECT_GT(pool->counts().reclaimed, 0U);
+  std::thread([&] { take_all(pool, kKiB).clear(); }).join();
+  EXPECT_EQ(take_all(pool, 16 * kKiB).size(), 4U);
+  EXPECT_GT(pool.counts().reclaimed, 0U);
 }
 
 TEST_F(BufferPoolTest, AnyThreadMayGiveBack) {
   const auto pool = make(small(2 * kKiB));
-  auto all = take_all(*pool, kKiB);
+  auto all = take_all(pool, kKiB);
   std::thread([&] { all.clear(); }).join();
-  EXPECT_EQ(pool->counts().leased_bytes, 0U);
-  EXPECT_EQ(take_all(*pool, kKiB).size(), 64U);
+  EXPECT_EQ(pool.counts().leased_bytes, 0U);
+  EXPECT_EQ(take_all(pool, kKiB).size(), 64U);
 }
 
 TEST_F(BufferPoolTest, MemoryAndDeviceStayUntilTheLastLeaseIsGivenBack) {
   auto pool = make(small(4 * kKiB));
-  auto here = take(*pool, 16 * kKiB);
-  auto there = take(*pool, kKiB);
+  auto here = take(pool, 16 * kKiB);
+  auto there = take(pool, kKiB);
   device_.reset();
-  pool.reset();
+  pool = {};
   EXPECT_EQ(fake_.calls("dereg_mr"), 0);
   std::memset(here.data(), 7, here.size());
   std::thread([&] { there.reset(); }).join();
@@ -224,8 +224,8 @@ TEST_F(BufferPoolTest, MemoryAndDeviceStayUntilTheLastLeaseIsGivenBack) {
 
 TEST_F(BufferPoolTest, WithoutLeasesItGoesAtOnce) {
   auto pool = make(small(4 * kKiB));
-  take_all(*pool, kKiB).clear();
-  pool.reset();
+  take_all(pool, kKiB).clear();
+  pool = {};
   EXPECT_EQ(fake_.calls("dereg_mr"), 1);
 }
 
@@ -235,7 +235,7 @@ TEST_F(BufferPoolTest, TakingAndGivingBackAllocateNothing) {
   for (int i = 0; i < 1000; ++i) {
     std::array<BufferLease, 16> leases;
     for (BufferLease& lease : leases) {
-      auto taken = pool->take(kKiB);
+      auto taken = pool.take(kKiB);
       ASSERT_TRUE(taken);
       lease = *std::move(taken);
     }
@@ -264,7 +264,7 @@ TEST_F(BufferPoolTest, ThreadsNeverHaveTheSameBlock) {
   const auto work = [&](unsigned number) {
     std::mt19937 random(seed + number);
     for (int i = 0; i < 2000; ++i) {
-      auto lease = pool->take(1 + random() % (4 * kKiB));
+      auto lease = pool.take(1 + random() % (4 * kKiB));
       if (!lease) continue;
       Marked mine{.lease = *std::move(lease), .mark = static_cast<std::byte>(random())};
       std::memset(mine.lease.data(), static_cast<int>(mine.mark), mine.lease.size());
@@ -280,7 +280,7 @@ TEST_F(BufferPoolTest, ThreadsNeverHaveTheSameBlock) {
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < 4; ++i) threads.emplace_back(work, i);
   for (std::thread& each : threads) each.join();
-  pool.reset();
+  pool = {};
   for (const Marked& each : handed_on) check(each);
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(fake_.calls("dereg_mr"), 0);
@@ -292,7 +292,7 @@ TEST_F(BufferPoolTest, ThreadsNeverHaveTheSameBlock) {
 TEST_F(BufferPoolTest, GoesOnceWhereItsLeasesGoAtTheSameTime) {
   for (int round = 0; round < 200; ++round) {
     auto pool = make(small(4 * kKiB));
-    auto leases = take_all(*pool, 4 * kKiB);
+    auto leases = take_all(pool, 4 * kKiB);
     std::vector<BufferLease> others;
     while (leases.size() > 8) {
       others.push_back(std::move(leases.back()));
@@ -300,7 +300,7 @@ TEST_F(BufferPoolTest, GoesOnceWhereItsLeasesGoAtTheSameTime) {
     }
     std::thread first([&] { leases.clear(); });
     std::thread second([&] { others.clear(); });
-    pool.reset();
+    pool = {};
     first.join();
     second.join();
     ASSERT_EQ(fake_.calls("dereg_mr"), round + 1);

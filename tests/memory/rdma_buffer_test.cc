@@ -1,5 +1,3 @@
-#include "rdmacomm/memory/rdma_buffer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -9,7 +7,8 @@
 #include <limits>
 #include <vector>
 
-#include "rdmacomm/device/rdma_device.h"
+#include "device/device_core.h"
+#include "rdmacomm/buffer.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -23,18 +22,18 @@ class RDMABufferTest : public ::testing::Test {
   void SetUp() override { open(); }
   void open() {
     device_.reset();
-    auto opened = RDMADevice::open_from(FakeVerbs::api(), {});
+    auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
   }
-  std::unique_ptr<RDMABuffer> allocate(const BufferOptions& options) {
-    auto made = RDMABuffer::allocate(*device_, options);
+  RDMABuffer allocate(const BufferOptions& options) {
+    auto made = RDMABuffer::allocate(device_, options);
     EXPECT_TRUE(made.has_value()) << made.error().message();
     return std::move(made).value();
   }
 
   FakeVerbs fake_;
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
 };
 
 // Sets the soft limit on locked memory for as long as it lives.
@@ -57,52 +56,52 @@ class LockedMemoryLimit {
 
 TEST_F(RDMABufferTest, HasBlocksSideBySide) {
   const auto buffer = allocate({.name = "ring", .block_bytes = 100, .block_count = 3});
-  EXPECT_EQ(buffer->name(), "ring");
-  EXPECT_EQ(buffer->size(), 300U);
-  EXPECT_EQ(buffer->block_bytes(), 100U);
-  EXPECT_EQ(buffer->block_count(), 3U);
+  EXPECT_EQ(buffer.name(), "ring");
+  EXPECT_EQ(buffer.size(), 300U);
+  EXPECT_EQ(buffer.block_bytes(), 100U);
+  EXPECT_EQ(buffer.block_count(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(buffer->at(i).data(), buffer->data() + 100 * i);
-    EXPECT_EQ(buffer->at(i).size(), 100U);
-    EXPECT_EQ(buffer->at(i).sge.lkey, buffer->lkey());
+    EXPECT_EQ(buffer.at(i).data(), buffer.data() + 100 * i);
+    EXPECT_EQ(buffer.at(i).size(), 100U);
+    EXPECT_EQ(buffer.at(i).lkey, buffer.lkey());
   }
-  EXPECT_EQ(buffer->last().data(), buffer->at(2).data());
+  EXPECT_EQ(buffer.last().data(), buffer.at(2).data());
 }
 
 TEST_F(RDMABufferTest, NextGoesRound) {
-  const auto buffer = allocate({.block_bytes = 8, .block_count = 3});
-  for (const int expected : {0, 1, 2, 0, 1}) EXPECT_EQ(buffer->next().data(), buffer->data() + 8 * expected);
+  auto buffer = allocate({.block_bytes = 8, .block_count = 3});
+  for (const int expected : {0, 1, 2, 0, 1}) EXPECT_EQ(buffer.next().data(), buffer.data() + 8 * expected);
 }
 
 TEST_F(RDMABufferTest, ABlockBeyondTheLastEndsTheProgram) {
   const auto buffer = allocate({.block_bytes = 8, .block_count = 2});
-  EXPECT_DEATH((void)buffer->at(2), "has no such block");
+  EXPECT_DEATH((void)buffer.at(2), "has no such block");
 }
 
 TEST_F(RDMABufferTest, SlicesStayInside) {
   const auto buffer = allocate({.block_bytes = 100, .block_count = 2});
-  const auto across = buffer->slice(90, 20);
+  const auto across = buffer.slice(90, 20);
   ASSERT_TRUE(across.has_value());
-  EXPECT_EQ(across->data(), buffer->data() + 90);
+  EXPECT_EQ(across->data(), buffer.data() + 90);
   EXPECT_EQ(across->bytes().size(), 20U);
-  EXPECT_TRUE(buffer->slice(200, 0).has_value());
-  EXPECT_EQ(buffer->slice(0, 201).code(), Errc::kInvalidArgument);
-  EXPECT_EQ(buffer->slice(201, 0).code(), Errc::kInvalidArgument);
-  EXPECT_EQ(buffer->slice(1, std::numeric_limits<std::size_t>::max()).code(), Errc::kInvalidArgument);
+  EXPECT_TRUE(buffer.slice(200, 0).has_value());
+  EXPECT_EQ(buffer.slice(0, 201).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(buffer.slice(201, 0).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(buffer.slice(1, std::numeric_limits<std::size_t>::max()).code(), Errc::kInvalidArgument);
 }
 
 TEST_F(RDMABufferTest, PartsOfASlice) {
   const auto buffer = allocate({.block_bytes = 100});
-  const BufferSlice block = buffer->at(0);
+  const BufferSlice block = buffer.at(0);
   EXPECT_EQ(block.first(10).size(), 10U);
-  EXPECT_EQ(block.part(30, 10).data(), buffer->data() + 30);
-  EXPECT_EQ(block.part(30, 10).sge.lkey, buffer->lkey());
+  EXPECT_EQ(block.part(30, 10).data(), buffer.data() + 30);
+  EXPECT_EQ(block.part(30, 10).lkey, buffer.lkey());
 }
 
 TEST_F(RDMABufferTest, GrantsNothingByDefault) {
   const auto buffer = allocate({});
   EXPECT_EQ(fake_.registered_access.back(), IBV_ACCESS_LOCAL_WRITE);
-  EXPECT_EQ(buffer->remote_access(), RemoteAccess::kNone);
+  EXPECT_EQ(buffer.remote_access(), RemoteAccess::kNone);
 }
 
 TEST_F(RDMABufferTest, GrantsWhatIsAskedForAndNoMore) {
@@ -119,14 +118,14 @@ TEST_F(RDMABufferTest, GrantsWhatIsAskedForAndNoMore) {
 
 TEST_F(RDMABufferTest, TellsPeersWhereItIs) {
   const auto buffer = allocate({.block_bytes = 100, .block_count = 2});
-  const RemoteRegion region = buffer->remote_region();
-  EXPECT_EQ(region.address, reinterpret_cast<std::uintptr_t>(buffer->data()));
+  const RemoteRegion region = buffer.remote_region();
+  EXPECT_EQ(region.address, reinterpret_cast<std::uintptr_t>(buffer.data()));
   EXPECT_EQ(region.length, 200U);
   EXPECT_EQ(region.rkey, 0x200U);
 }
 
 TEST_F(RDMABufferTest, OptionsOutsideTheirRangeAreRefused) {
-  const auto refused = [this](const BufferOptions& options) { return RDMABuffer::allocate(*device_, options).code(); };
+  const auto refused = [this](const BufferOptions& options) { return RDMABuffer::allocate(device_, options).code(); };
   EXPECT_EQ(refused({.block_bytes = 0}), Errc::kInvalidArgument);
   EXPECT_EQ(refused({.block_bytes = std::size_t{1} << 32}), Errc::kInvalidArgument);
   EXPECT_EQ(refused({.block_count = 0}), Errc::kInvalidArgument);
@@ -135,7 +134,7 @@ TEST_F(RDMABufferTest, OptionsOutsideTheirRangeAreRefused) {
 }
 
 TEST_F(RDMABufferTest, LargerThanARegistrationMayBe) {
-  const auto made = RDMABuffer::allocate(*device_, {.name = "big", .block_bytes = 1U << 30, .block_count = 2});
+  const auto made = RDMABuffer::allocate(device_, {.name = "big", .block_bytes = 1U << 30, .block_count = 2});
   EXPECT_EQ(made.code(), Errc::kBeyondDeviceLimit);
   EXPECT_THAT(made.error().context, HasSubstr("buffer \"big\" of 2147483648 bytes"));
   EXPECT_THAT(made.error().context, HasSubstr("1073741824 bytes"));
@@ -145,8 +144,8 @@ TEST_F(RDMABufferTest, LargerThanARegistrationMayBe) {
 TEST_F(RDMABufferTest, AsLargeAsARegistrationMayBe) {
   fake_.devices[0]->attributes.max_mr_size = 8192;
   open();
-  EXPECT_TRUE(RDMABuffer::allocate(*device_, {.block_bytes = 4096, .block_count = 2}).has_value());
-  const auto beyond = RDMABuffer::allocate(*device_, {.block_bytes = 8193});
+  EXPECT_TRUE(RDMABuffer::allocate(device_, {.block_bytes = 4096, .block_count = 2}).has_value());
+  const auto beyond = RDMABuffer::allocate(device_, {.block_bytes = 8193});
   EXPECT_EQ(beyond.code(), Errc::kBeyondDeviceLimit);
   EXPECT_THAT(beyond.error().context, HasSubstr("of 8193 bytes is beyond"));
   EXPECT_THAT(beyond.error().context, HasSubstr("8192 bytes"));
@@ -154,20 +153,20 @@ TEST_F(RDMABufferTest, AsLargeAsARegistrationMayBe) {
 
 TEST_F(RDMABufferTest, OnDemandPagingNeedsADeviceThatHasIt) {
   const BufferOptions options{.name = "paged", .on_demand_paging = true};
-  const auto refused = RDMABuffer::allocate(*device_, options);
+  const auto refused = RDMABuffer::allocate(device_, options);
   EXPECT_EQ(refused.code(), Errc::kNotSupported);
   EXPECT_THAT(refused.error().context, HasSubstr("has no on-demand paging; buffer \"paged\" must be pinned"));
   fake_.devices[0]->odp.general_caps = IBV_ODP_SUPPORT;
   open();
-  ASSERT_TRUE(RDMABuffer::allocate(*device_, options).has_value());
+  ASSERT_TRUE(RDMABuffer::allocate(device_, options).has_value());
   EXPECT_NE(fake_.registered_access.back() & IBV_ACCESS_ON_DEMAND, 0);
 }
 
 TEST_F(RDMABufferTest, RemoteAtomicsNeedADeviceThatHasThem) {
   fake_.devices[0]->attributes.atomic_cap = IBV_ATOMIC_NONE;
   open();
-  EXPECT_EQ(RDMABuffer::allocate(*device_, {.remote_access = RemoteAccess::kAtomic}).code(), Errc::kNotSupported);
-  EXPECT_TRUE(RDMABuffer::allocate(*device_, {.remote_access = RemoteAccess::kWrite}).has_value());
+  EXPECT_EQ(RDMABuffer::allocate(device_, {.remote_access = RemoteAccess::kAtomic}).code(), Errc::kNotSupported);
+  EXPECT_TRUE(RDMABuffer::allocate(device_, {.remote_access = RemoteAccess::kWrite}).has_value());
 }
 
 TEST_F(RDMABufferTest, BeyondTheLockedMemoryLimitNamesLimitAndRemedy) {
@@ -175,7 +174,7 @@ TEST_F(RDMABufferTest, BeyondTheLockedMemoryLimitNamesLimitAndRemedy) {
   if (!limit.set()) GTEST_SKIP() << "RLIMIT_MEMLOCK cannot be set to 8 MiB here";
   const int before = fake_.live();
   fake_.fail("reg_mr", ENOMEM);
-  const auto made = RDMABuffer::allocate(*device_, {.name = "big", .block_bytes = 64 << 20});
+  const auto made = RDMABuffer::allocate(device_, {.name = "big", .block_bytes = 64 << 20});
   EXPECT_EQ(made.code(), Errc::kLockedMemoryLimit);
   EXPECT_THAT(made.error().context, HasSubstr("cannot register 64 MiB for buffer \"big\""));
   EXPECT_THAT(made.error().context, HasSubstr("(RLIMIT_MEMLOCK) of this process is 8 MiB"));
@@ -188,16 +187,16 @@ TEST_F(RDMABufferTest, WithoutALimitOutOfMemoryIsOutOfMemory) {
   const LockedMemoryLimit limit(RLIM_INFINITY);
   if (!limit.set()) GTEST_SKIP() << "RLIMIT_MEMLOCK cannot be lifted here";
   fake_.fail("reg_mr", ENOMEM);
-  EXPECT_EQ(RDMABuffer::allocate(*device_, {}).code(), std::errc::not_enough_memory);
+  EXPECT_EQ(RDMABuffer::allocate(device_, {}).code(), std::errc::not_enough_memory);
 }
 
 TEST_F(RDMABufferTest, WithoutHugePagesSaysHowToGetSome) {
   fake_.fail("allocate_memory", ENOMEM);
-  const auto made = RDMABuffer::allocate(*device_, {.name = "big", .huge_pages = true});
+  const auto made = RDMABuffer::allocate(device_, {.name = "big", .huge_pages = true});
   EXPECT_EQ(made.code(), std::errc::not_enough_memory);
   EXPECT_THAT(made.error().context, HasSubstr("/proc/sys/vm/nr_hugepages"));
   fake_.fail("allocate_memory", ENOMEM);
-  const auto plain = RDMABuffer::allocate(*device_, {.name = "plain"});
+  const auto plain = RDMABuffer::allocate(device_, {.name = "plain"});
   EXPECT_EQ(plain.code(), std::errc::not_enough_memory);
   EXPECT_EQ(plain.error().context, "cannot allocate 4096 bytes for buffer \"plain\"");
 }
@@ -206,7 +205,7 @@ TEST_F(RDMABufferTest, ReleasesRegistrationBeforeMemory) {
   const int before = fake_.live();
   auto buffer = allocate({});
   fake_.fail("free_memory", EBUSY);  // counts only; free_memory has no result
-  buffer.reset();
+  buffer = {};
   EXPECT_EQ(fake_.calls("dereg_mr"), 1);
   EXPECT_EQ(fake_.calls("free_memory"), 1);
   EXPECT_EQ(fake_.live(), before);
@@ -215,10 +214,10 @@ TEST_F(RDMABufferTest, ReleasesRegistrationBeforeMemory) {
 TEST_F(RDMABufferTest, AdoptsMemoryAndLeavesItToItsOwner) {
   std::vector<std::byte> memory(300);
   {
-    const auto buffer = RDMABuffer::adopt(*device_, memory, {.block_bytes = 100, .block_count = 3});
+    const auto buffer = RDMABuffer::adopt(device_, memory, {.block_bytes = 100, .block_count = 3});
     ASSERT_TRUE(buffer.has_value()) << buffer.error().message();
-    EXPECT_EQ((*buffer)->data(), memory.data());
-    EXPECT_EQ((*buffer)->at(1).data(), memory.data() + 100);
+    EXPECT_EQ((*buffer).data(), memory.data());
+    EXPECT_EQ((*buffer).at(1).data(), memory.data() + 100);
   }
   EXPECT_EQ(fake_.calls("dereg_mr"), 1);
   EXPECT_EQ(fake_.calls("free_memory"), 0);
@@ -226,19 +225,17 @@ TEST_F(RDMABufferTest, AdoptsMemoryAndLeavesItToItsOwner) {
 
 TEST_F(RDMABufferTest, AdoptsOnlyWhatTheBlocksCover) {
   std::vector<std::byte> memory(300);
-  const auto refused = [&](const BufferOptions& options) {
-    return RDMABuffer::adopt(*device_, memory, options).code();
-  };
+  const auto refused = [&](const BufferOptions& options) { return RDMABuffer::adopt(device_, memory, options).code(); };
   EXPECT_EQ(refused({.block_bytes = 100, .block_count = 2}), Errc::kInvalidArgument);
   EXPECT_EQ(refused({.block_bytes = 301, .block_count = 1}), Errc::kInvalidArgument);
   EXPECT_EQ(refused({.block_bytes = 300, .block_count = 1, .huge_pages = true}), Errc::kInvalidArgument);
-  EXPECT_EQ(RDMABuffer::adopt(*device_, {}, {.block_bytes = 1}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(RDMABuffer::adopt(device_, {}, {.block_bytes = 1}).code(), Errc::kInvalidArgument);
 }
 
 TEST_F(RDMABufferTest, MemoryThatIsNotMappedIsABadAddress) {
   std::vector<std::byte> memory(8);
   fake_.fail("reg_mr", EFAULT);
-  const auto made = RDMABuffer::adopt(*device_, memory, {.block_bytes = 8});
+  const auto made = RDMABuffer::adopt(device_, memory, {.block_bytes = 8});
   EXPECT_EQ(made.code(), std::errc::bad_address);
   EXPECT_THAT(made.error().context, HasSubstr("not mapped, or not writable"));
 }
@@ -247,27 +244,27 @@ TEST_F(RDMABufferTest, MemoryThatIsNotMappedIsABadAddress) {
 class SoftBufferTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto opened = RDMADevice::open({.name = "soft0"});
+    auto opened = DeviceCore::open({.name = "soft0"});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
   }
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
 };
 
 TEST_F(SoftBufferTest, AllocatesZeroedPageAlignedMemory) {
-  const auto buffer = RDMABuffer::allocate(*device_, {.block_bytes = 10'000, .block_count = 3});
+  const auto buffer = RDMABuffer::allocate(device_, {.block_bytes = 10'000, .block_count = 3});
   ASSERT_TRUE(buffer.has_value()) << buffer.error().message();
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>((*buffer)->data()) % 4096, 0U);
-  EXPECT_TRUE(std::ranges::all_of((*buffer)->bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
-  std::ranges::fill((*buffer)->bytes(), std::byte{0x5a});
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>((*buffer).data()) % 4096, 0U);
+  EXPECT_TRUE(std::ranges::all_of((*buffer).bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
+  std::ranges::fill((*buffer).bytes(), std::byte{0x5a});
 }
 
 TEST_F(SoftBufferTest, MemoryIsZeroedAgainWhenItIsReused) {
   for (int round = 0; round < 3; ++round) {
-    const auto buffer = RDMABuffer::allocate(*device_, {.block_bytes = 65'536});
+    const auto buffer = RDMABuffer::allocate(device_, {.block_bytes = 65'536});
     ASSERT_TRUE(buffer.has_value());
-    EXPECT_TRUE(std::ranges::all_of((*buffer)->bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
-    std::ranges::fill((*buffer)->bytes(), std::byte{0xff});
+    EXPECT_TRUE(std::ranges::all_of((*buffer).bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
+    std::ranges::fill((*buffer).bytes(), std::byte{0xff});
   }
 }
 
@@ -276,21 +273,20 @@ TEST_F(SoftBufferTest, RefusesToAdoptWhatIsNotMappedOrNotWritable) {
   void* const mapped = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(mapped, MAP_FAILED);
   const std::span<std::byte> memory(static_cast<std::byte*>(mapped), kBytes);
-  EXPECT_EQ(RDMABuffer::adopt(*device_, memory, {.block_bytes = kBytes}).code(), std::errc::bad_address);
+  EXPECT_EQ(RDMABuffer::adopt(device_, memory, {.block_bytes = kBytes}).code(), std::errc::bad_address);
   munmap(mapped, kBytes);
   // Not there: another thread may have it by now. The lowest addresses nobody is given unasked.
   const std::span<std::byte> nowhere(reinterpret_cast<std::byte*>(4096), kBytes);
-  EXPECT_EQ(RDMABuffer::adopt(*device_, nowhere, {.block_bytes = kBytes}).code(), std::errc::bad_address);
+  EXPECT_EQ(RDMABuffer::adopt(device_, nowhere, {.block_bytes = kBytes}).code(), std::errc::bad_address);
 }
 
 TEST_F(SoftBufferTest, HugePagesComeFromThePoolOrNotAtAll) {
   // No pool has a terabyte.
-  const auto buffer =
-      RDMABuffer::allocate(*device_, {.block_bytes = 1U << 30, .block_count = 1000, .huge_pages = true});
+  const auto buffer = RDMABuffer::allocate(device_, {.block_bytes = 1U << 30, .block_count = 1000, .huge_pages = true});
   ASSERT_FALSE(buffer.has_value());
   EXPECT_EQ(buffer.code(), std::errc::not_enough_memory);
   EXPECT_THAT(buffer.error().message(), HasSubstr("/proc/sys/vm/nr_hugepages"));
-  const auto modest = RDMABuffer::allocate(*device_, {.block_bytes = std::size_t{2} << 20, .huge_pages = true});
+  const auto modest = RDMABuffer::allocate(device_, {.block_bytes = std::size_t{2} << 20, .huge_pages = true});
   if (!modest) {
     EXPECT_THAT(modest.error().context, HasSubstr("/proc/sys/vm/nr_hugepages"));
   }
@@ -298,7 +294,7 @@ TEST_F(SoftBufferTest, HugePagesComeFromThePoolOrNotAtAll) {
 
 TEST_F(SoftBufferTest, RegistrationsCanBeMadeAndGivenBackForEver) {
   for (int round = 0; round < 20'000; ++round) {
-    ASSERT_TRUE(RDMABuffer::allocate(*device_, {}).has_value()) << "round " << round;
+    ASSERT_TRUE(RDMABuffer::allocate(device_, {}).has_value()) << "round " << round;
   }
 }
 

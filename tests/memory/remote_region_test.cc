@@ -1,4 +1,4 @@
-#include "rdmacomm/memory/remote_region.h"
+#include "rdmacomm/remote_region.h"
 
 #include <gtest/gtest.h>
 
@@ -12,14 +12,12 @@ constexpr RemoteRegion kRegion{0x7f0012345000, 4096, 0x101};
 constexpr std::size_t kWireBytes = 20;
 
 std::vector<std::byte> encoded(const RemoteRegion& region) {
-  WireWriter writer;
-  region.encode(writer);
-  return writer.take();
+  const auto bytes = region.encode();
+  return {bytes.begin(), bytes.end()};
 }
 
 Result<RemoteRegion> decoded(std::span<const std::byte> bytes) {
-  WireReader reader(bytes);
-  return RemoteRegion::decode(reader);
+  return RemoteRegion::decode(bytes);
 }
 
 TEST(RemoteRegion, TravelsUnchanged) {

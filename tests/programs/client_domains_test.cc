@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 
+#include "connector/stop_event.h"
 #include "lat_bw_benchmark/client.h"
 #include "lat_bw_benchmark/messages.h"
 #include "lat_bw_benchmark/server.h"
@@ -17,8 +18,8 @@
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/server.h"
-#include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/rdmacomm.h"
+#include "support/acting_session.h"
 
 namespace rdmacomm::client_domains {
 namespace {
@@ -28,9 +29,9 @@ Deadline soon() {
 }
 
 /// A client that gets through the handshake of a server.
-struct Intruder : ClientSession {
+struct Intruder : ActingSession<ClientSession> {
   Intruder(std::uint16_t port, std::function<void(HcaConfig&)> says)
-      : ClientSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
+      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
         configure(std::move(says)) {}
   ~Intruder() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
@@ -39,10 +40,10 @@ struct Intruder : ClientSession {
   }
   /// Whether a READ of the server's memory succeeds. If not, the server may end the connection before the client takes the
   /// completion: that is refused, too.
-  bool reads(EndPoint& endpoint, RDMAChannel& channel, RemoteRegion region) {
-    const auto mine = RDMABuffer::allocate(*device(), {.block_bytes = 64}).value();
+  bool reads(const EndPoint& endpoint, RDMAChannel& channel, RemoteRegion region) {
+    const auto mine = RDMABuffer::allocate(device(), {.block_bytes = 64}).value();
     region.length = 64;
-    EXPECT_TRUE(channel.post_read(mine->at(0), region, {.id = 1}));
+    EXPECT_TRUE(channel.post_read(mine.at(0), region, {.id = 1}));
     for (;;) {
       const auto completion = endpoint.next(soon());
       EXPECT_NE(completion.code(), Errc::kTimeout);
@@ -54,13 +55,12 @@ struct Intruder : ClientSession {
   const std::function<void(HcaConfig&)> configure;
 };
 
-using IntruderPtr = std::unique_ptr<Intruder, StopAndDelete>;
+using IntruderPtr = std::unique_ptr<Intruder>;
 
 /// Memory on a server's device that the server has made for none of its clients.
 struct ServersDevice {
-  std::shared_ptr<RDMADevice> device = std::shared_ptr(RDMADevice::open({.name = "soft0"}).value());
-  std::unique_ptr<RDMABuffer> secret =
-      RDMABuffer::allocate(*device, {.block_bytes = 4096, .remote_access = RemoteAccess::kRead}).value();
+  RDMADevice device = RDMADevice::open({.name = "soft0"}).value();
+  RDMABuffer secret = RDMABuffer::allocate(device, {.block_bytes = 4096, .remote_access = RemoteAccess::kRead}).value();
 
   [[nodiscard]] programs::ConnectionFlags flags() const {
     programs::ConnectionFlags flags;
@@ -100,15 +100,15 @@ TEST(ClientDomains, PlayersReachTheirOwnMemoryAndNobodyElses) {
   auto outcome = start<ping_pong::ServerOptions>(ping_pong::run_server, servers, port);
   const auto terms = [](HcaConfig& hca) { hca.private_data = ping_pong::Terms{.size = 64}.encode(); };
   std::array<IntruderPtr, 3> players;
-  std::array<std::shared_ptr<EndPoint>, 3> ends;
+  std::array<EndPoint, 3> ends;
   for (std::size_t i = 0; i < players.size(); ++i) {
-    players[i] = make_session<Intruder>(port, terms);
+    players[i] = std::make_unique<Intruder>(port, terms);
     ends[i] = players[i]->connect().value();
   }
-  const RemoteRegion victim = *ends[0]->remote_region("ping_pong");
-  EXPECT_TRUE(players[0]->reads(*ends[0], *ends[0]->data(), victim));
-  EXPECT_FALSE(players[1]->reads(*ends[1], *ends[1]->data(), victim));
-  EXPECT_FALSE(players[2]->reads(*ends[2], *ends[2]->data(), servers.secret->remote_region()));
+  const RemoteRegion victim = *ends[0].remote_region("ping_pong");
+  EXPECT_TRUE(players[0]->reads(ends[0], ends[0].channel(), victim));
+  EXPECT_FALSE(players[1]->reads(ends[1], ends[1].channel(), victim));
+  EXPECT_FALSE(players[2]->reads(ends[2], ends[2].channel(), servers.secret.remote_region()));
   testing::internal::CaptureStdout();
   EXPECT_TRUE(ping_pong::run_client(flags_to(port), {.size = 64, .iterations = 10}, kModes).ok());
   EXPECT_TRUE(outcome.get().ok());
@@ -122,15 +122,15 @@ TEST(ClientDomains, AClientOfTheBenchmarkReachesItsWorkspaceAlone) {
   const benchmark::Plan plan = benchmark::short_plan();
   std::unique_ptr<benchmark::Workspace> workspace;
   IntruderPtr client;
-  client = make_session<Intruder>(port, [&](HcaConfig& hca) {
-    workspace = benchmark::Workspace::create(*client->device(), plan).value();
+  client = std::make_unique<Intruder>(port, [&](HcaConfig& hca) {
+    workspace = benchmark::Workspace::create(client->device(), plan).value();
     hca.publish(workspace->buffer());
     hca.channels = {ChannelConfig{.name = kDataChannel}};
     hca.private_data = benchmark::pack(plan);
   });
   const auto endpoint = client->connect().value();
-  EXPECT_TRUE(client->reads(*endpoint, *endpoint->data(), *endpoint->remote_region(benchmark::kWorkspace)));
-  EXPECT_FALSE(client->reads(*endpoint, *endpoint->data(), servers.secret->remote_region()));
+  EXPECT_TRUE(client->reads(endpoint, endpoint.channel(), *endpoint.remote_region(benchmark::kWorkspace)));
+  EXPECT_FALSE(client->reads(endpoint, endpoint.channel(), servers.secret.remote_region()));
   client->stop();
   workspace.reset();  // before its device
   client.reset();
@@ -154,13 +154,13 @@ TEST(ClientDomains, AClientThatCopiesReachesNothingElse) {
                                 .listening = [port_of](std::uint16_t at) { port_of->set_value(at); }},
                                stop.fd());
   });
-  const auto client = make_session<Intruder>(listening.get_future().get(), [](HcaConfig& hca) {
+  const auto client = std::make_unique<Intruder>(listening.get_future().get(), [](HcaConfig& hca) {
     hca.channels = {copying::stream_options().channel(copying::kChannel)};
     hca.channels[0].own_completion_queue = false;
     hca.private_data = copying::greeting();
   });
   const auto endpoint = client->connect().value();
-  EXPECT_FALSE(client->reads(*endpoint, *endpoint->channel(copying::kChannel), servers.secret->remote_region()));
+  EXPECT_FALSE(client->reads(endpoint, endpoint.channel(copying::kChannel), servers.secret.remote_region()));
   stop.signal();
   EXPECT_TRUE(outcome.get().ok());
 }

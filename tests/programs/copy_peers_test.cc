@@ -11,13 +11,14 @@
 #include <future>
 #include <thread>
 
+#include "connector/stop_event.h"
 #include "rdma_copy/aligned_bytes.h"
 #include "rdma_copy/client.h"
 #include "rdma_copy/file_reader.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/server.h"
-#include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/rdmacomm.h"
+#include "support/acting_session.h"
 
 namespace rdmacomm::copying {
 namespace {
@@ -75,9 +76,9 @@ struct CopyPeers : testing::Test {
 };
 
 /// A client that says what a test wants.
-struct Forged : ClientSession {
+struct Forged : ActingSession<ClientSession> {
   Forged(std::uint16_t port, std::vector<std::byte> said)
-      : ClientSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
+      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
         hello(std::move(said)) {}
   ~Forged() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
@@ -86,19 +87,19 @@ struct Forged : ClientSession {
     hca.private_data = hello;
     return {};
   }
-  Result<std::unique_ptr<RDMAStream>> open() {
+  Result<RDMAStream> open() {
     const auto endpoint = connect();
     if (!endpoint) return endpoint.error();
-    return RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+    return RDMAStream::open(*endpoint, (*endpoint).channel(kChannel), stream_options(), soon());
   }
   /// What the server says of that in the end.
   std::string says(const std::function<void(RDMAStream&, FrameWriter&)>& talk) {
-    const auto stream = open();
+    auto stream = open();
     if (!stream) return stream.error().message();
-    FrameWriter writer(**stream);
-    talk(**stream, writer);
+    FrameWriter writer(*stream);
+    talk(*stream, writer);
     (void)writer.flush();
-    FrameReader reader(**stream);
+    FrameReader reader(*stream);
     for (;;) {
       const auto frame = reader.next(soon());
       if (!frame) return frame.error().message();
@@ -150,8 +151,8 @@ TEST_F(CopyPeers, OthersAreRefused) {
 }
 
 /// A server that speaks another version.
-struct LaterServer : ServerSession {
-  LaterServer() : ServerSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
+struct LaterServer : ActingSession<ServerSession> {
+  LaterServer() : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
   ~LaterServer() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {stream_options().channel(kChannel)};
@@ -262,9 +263,9 @@ TEST_F(CopyPeers, ChecksumsAreCompared) {
     checksum.update(std::vector<std::byte>(3, std::byte{right ? std::uint8_t{7} : std::uint8_t{8}}));
     std::string failure;
     Forged forged(port, greeting());
-    const auto stream = forged.open();
+    auto stream = forged.open();
     ASSERT_TRUE(stream.has_value());
-    FrameWriter writer(**stream);
+    FrameWriter writer(*stream);
     put(writer, FrameKind::kJob, Job{.sources = 1}.encode());
     put(writer, FrameKind::kPath);
     put(writer, FrameKind::kFile, file_of(3));
@@ -274,7 +275,7 @@ TEST_F(CopyPeers, ChecksumsAreCompared) {
     put(writer, FrameKind::kFileEnd, FileEnd{.id = 1, .checksum = checksum.value()}.encode());
     put(writer, FrameKind::kEnd);
     ASSERT_TRUE(writer.flush().ok());
-    FrameReader reader(**stream);
+    FrameReader reader(*stream);
     auto frame = reader.next(soon());
     ASSERT_TRUE(frame.has_value() && *frame);
     if ((*frame)->kind == FrameKind::kFailure) failure = Failure::decode((*frame)->payload)->text;
@@ -309,9 +310,9 @@ TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
   std::ofstream(top / "root/first") << std::string(100, 'x');
   std::ofstream(top / "root/second") << 'y';
   Forged forged(port, greeting());
-  const auto stream = forged.open();
+  auto stream = forged.open();
   ASSERT_TRUE(stream.has_value());
-  FrameWriter writer(**stream);
+  FrameWriter writer(*stream);
   put(writer, FrameKind::kJob, Job{.direction = Direction::kPull, .sources = 2}.encode());
   for (const std::string_view path : {"first", "second"}) {
     ASSERT_TRUE(writer.put(FrameKind::kPath, std::as_bytes(std::span(path))).ok());
@@ -320,7 +321,7 @@ TEST_F(CopyPeers, DataAreAlignedOnBothSides) {
     EXPECT_TRUE(is_aligned(*lent));
   }
   ASSERT_TRUE(writer.flush().ok());
-  FrameReader reader(**stream);
+  FrameReader reader(*stream);
   std::vector<std::size_t> sizes;
   while (sizes.size() < 2) {
     const auto frame = reader.next(soon());
@@ -370,9 +371,9 @@ TEST_F(CopyPeers, AnUnchangedFileHasTheSizeOfTheOldOne) {
 }
 
 /// A server that sends what a test wants, whatever it was asked for.
-struct ForgedServer : ServerSession {
+struct ForgedServer : ActingSession<ServerSession> {
   explicit ForgedServer(Talk said)
-      : ServerSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}), talk(std::move(said)) {
+      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}), talk(std::move(said)) {
     EXPECT_TRUE(start().ok());
     thread = std::thread([this] { serve(); });
   }
@@ -387,23 +388,23 @@ struct ForgedServer : ServerSession {
     return {};
   }
   void serve() {
-    const auto endpoint = wait_for_endpoint(soon());
+    const auto endpoint = accept(soon());
     ASSERT_TRUE(endpoint.has_value()) << endpoint.error().message();
-    const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon());
+    auto stream = RDMAStream::open(*endpoint, (*endpoint).channel(kChannel), stream_options(), soon());
     ASSERT_TRUE(stream.has_value()) << stream.error().message();
-    FrameReader reader(**stream);
+    FrameReader reader(*stream);
     auto frame = reader.next(soon());
     ASSERT_TRUE(frame.has_value() && *frame);
     const auto job = Job::decode((*frame)->payload);
     ASSERT_TRUE(job.has_value());
     for (std::uint32_t i = 0; i < job->paths(); ++i) ASSERT_TRUE(reader.next(soon()).has_value());
-    FrameWriter writer(**stream);
+    FrameWriter writer(*stream);
     talk(writer);
     (void)writer.flush();
     // Until the client has had enough, or has said in a pull what it has written.
     while (frame && *frame && (*frame)->kind != FrameKind::kResult) frame = reader.next(soon());
     frame = std::optional<Frame>();  // its block, too, is to be released before the end
-    if ((*stream)->finish(soon()).ok()) (void)reader.next(soon());
+    if ((*stream).finish(soon()).ok()) (void)reader.next(soon());
   }
 
   const Talk talk;

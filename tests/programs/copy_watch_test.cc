@@ -16,13 +16,14 @@
 #include <thread>
 #include <vector>
 
+#include "connector/stop_event.h"
 #include "rdma_copy/client.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/seats.h"
 #include "rdma_copy/server.h"
 #include "rdma_copy/watch.h"
-#include "rdmacomm/connector/stop_event.h"
 #include "rdmacomm/rdmacomm.h"
+#include "support/acting_session.h"
 
 namespace {
 
@@ -108,9 +109,9 @@ Deadline in_time() {
 }
 
 /// A client that rests where a test wants it to.
-struct Resting : ClientSession {
+struct Resting : ActingSession<ClientSession> {
   explicit Resting(const HostPort& server)
-      : ClientSession(SessionOptions{.device = {.name = "soft0"}, .address = server}) {}
+      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = server}) {}
   ~Resting() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {stream_options().channel(kChannel)};
@@ -122,20 +123,20 @@ struct Resting : ClientSession {
     auto met = connect();
     if (!met) return met.error();
     endpoint = *met;
-    auto opened = RDMAStream::open(endpoint, *endpoint->channel(kChannel), stream_options(), in_time());
+    auto opened = RDMAStream::open(endpoint, endpoint.channel(kChannel), stream_options(), in_time());
     if (!opened) return opened.error();
     stream = std::move(*opened);
     return {};
   }
   Status say(const Job& job, std::string_view path) {
-    FrameWriter writer(*stream);
+    FrameWriter writer(stream);
     if (Status said = writer.put(FrameKind::kJob, job.encode()); !said.ok()) return said;
     if (Status said = writer.put(FrameKind::kPath, std::as_bytes(std::span(path))); !said.ok()) return said;
     return writer.flush();
   }
   /// What the server says of that in the end.
   std::string hear_end() {
-    FrameReader reader(*stream);
+    FrameReader reader(stream);
     for (;;) {
       const auto frame = reader.next(in_time());
       if (!frame) return frame.error().message();
@@ -143,8 +144,8 @@ struct Resting : ClientSession {
     }
   }
 
-  std::shared_ptr<EndPoint> endpoint;
-  std::unique_ptr<RDMAStream> stream;
+  EndPoint endpoint;
+  RDMAStream stream;
 };
 
 struct CopyWatch : testing::Test {
@@ -217,15 +218,15 @@ TEST_F(CopyWatch, EndsClientsThatRest) {
   ASSERT_TRUE(pulling.say({.direction = Direction::kPull, .sources = 1}, "big").ok());
   EXPECT_THAT(pushing.hear_end(), HasSubstr(kStalled));
   const Deadline deadline = in_time();
-  while (pulling.endpoint->alive() && !deadline.passed()) std::this_thread::yield();
-  EXPECT_FALSE(pulling.endpoint->alive());
+  while (pulling.endpoint.alive() && !deadline.passed()) std::this_thread::yield();
+  EXPECT_FALSE(pulling.endpoint.alive());
   EXPECT_NE(opened.hear_end(), "the end");
   EXPECT_EQ(push("127.0.0.1", kShort).message(), Status().message());
 }
 
 TEST_F(CopyWatch, EndsACopyFromAServerThatRests) {
-  struct RestingServer : ServerSession {
-    RestingServer() : ServerSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
+  struct RestingServer : ActingSession<ServerSession> {
+    RestingServer() : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
     ~RestingServer() override { stop(); }
     Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
       hca.channels = {stream_options().channel(kChannel)};
@@ -247,9 +248,9 @@ TEST_F(CopyWatch, EndsACopyFromAServerThatRests) {
                          .timeout = kShort},
                         {}, counts);
     });
-    const auto endpoint = server.wait_for_endpoint(in_time());
+    const auto endpoint = server.accept(in_time());
     ASSERT_TRUE(endpoint.has_value());
-    const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), in_time());
+    auto stream = RDMAStream::open(*endpoint, (*endpoint).channel(kChannel), stream_options(), in_time());
     ASSERT_TRUE(stream.has_value());
     EXPECT_THAT(copying.get().message(), HasSubstr(kStalled));
   }
@@ -259,13 +260,13 @@ TEST_F(CopyWatch, EndsACopyFromAServerThatRests) {
 TEST_F(CopyWatch, LeavesThoseAloneWhoAreAtWork) {
   serve(kShort);
   const auto wait_for_words = [](Resting& hears) {  // the server is at work, and says so four times within the limit
-    for (int i = 0; i < 6; ++i) ASSERT_TRUE(hears.endpoint->receive_message(in_time()).has_value());
+    for (int i = 0; i < 6; ++i) ASSERT_TRUE(hears.endpoint.receive_message(in_time()).has_value());
   };
   disk.stop();
   Resting other({"127.0.0.1", port});
   ASSERT_TRUE(other.open().ok());
   ASSERT_TRUE(other.say({.options = {.checksum = false, .sync = true}, .sources = 1}, "other").ok());
-  FrameWriter writer(*other.stream);
+  FrameWriter writer(other.stream);
   ASSERT_TRUE(writer.put(FrameKind::kFile, Entry{.id = 1, .name = "other"}.encode()).ok());
   ASSERT_TRUE(writer.put(FrameKind::kFileEnd, FileEnd{.id = 1}.encode()).ok());
   ASSERT_TRUE(writer.flush().ok());

@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "rdmacomm/base/spin_lock.h"
+#include "base/spin_lock.h"
 #include "support/cpu.h"
 
 namespace rdmacomm::programs {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "mesh_comm_service/launcher.h"
-#include "rdmacomm/base/deadline.h"
+#include "rdmacomm/deadline.h"
 
 namespace rdmacomm::mesh {
 namespace {

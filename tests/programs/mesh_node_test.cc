@@ -11,12 +11,14 @@
 #include <mutex>
 #include <thread>
 
+#include "base/unique_fd.h"
+#include "connector/handshake.h"
+#include "endpoint/endpoint_core.h"
 #include "mesh_comm_service/connections.h"
 #include "mesh_comm_service/node.h"
 #include "mesh_comm_service/process_figures.h"
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/connector/handshake.h"
-#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session.h"
+#include "support/acting_session.h"
 #include "support/pattern.h"
 
 namespace rdmacomm::mesh {
@@ -37,10 +39,10 @@ Introduction introduction_of(std::uint32_t rank, std::uint32_t nodes, const Term
 }
 
 /// Says that it is a node.
-class Impostor final : public ClientSession {
+class Impostor final : public ActingSession<ClientSession> {
  public:
   Impostor(const Introduction& introduction, std::uint16_t port, std::string channel = kDataChannel)
-      : ClientSession([&] {
+      : ActingSession([&] {
           SessionOptions options = session_options();
           options.address = {"127.0.0.1", port};
           return options;
@@ -48,20 +50,21 @@ class Impostor final : public ClientSession {
         introduction_(introduction),
         channel_(std::move(channel)) {}
 
+  ~Impostor() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.channels = {{.name = channel_, .adapter = {.send_depth = 32, .recv_depth = 32}}};
     hca.private_data = introduction_.encode();
     return {};
   }
-  Status post_connecting(EndPoint& endpoint) override {
+  Status post_connecting(const EndPoint& endpoint) override {
     if (refuses) return make_error(Errc::kWrongState, "it leaves before the barrier");
     note_ = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = Link::kNoteBytes, .block_count = 1});
-    return endpoint.data()->post_recv(note_->at(0), {.id = 1});
+    return endpoint.channel().post_recv(note_.at(0), {.id = 1});
   }
 
   /// The bytes of a client's handshake, up to where the server expects it at the barrier.
   [[nodiscard]] std::vector<std::byte> opening(const EndPoint& endpoint) const {
-    EndPointCard card = endpoint.card();
+    EndPointCard card = endpoint.core()->card();
     card.private_data = introduction_.encode();
     auto bytes = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
     const auto offer = *frame_message(MessageType::kOffer, card.encode());
@@ -69,16 +72,16 @@ class Impostor final : public ClientSession {
     return bytes;
   }
   /// Its message is not what a node would send; returns when that has been taken.
-  void send_wrong_message(EndPoint& endpoint) {
+  void send_wrong_message(const EndPoint& endpoint) {
     const auto size = static_cast<std::uint32_t>(introduction_.terms.size);
     const auto buffer = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = size, .block_count = 1});
-    const BufferSlice message = buffer->at(0).first(size);
+    const BufferSlice message = buffer.at(0).first(size);
     if (introduction_.terms.op == Operation::kSend) {
-      EXPECT_TRUE(endpoint.data()->post_send(message, {.id = 2}));
+      EXPECT_TRUE(endpoint.channel().post_send(message, {.id = 2}));
     } else {  // the right bytes with a wrong number
       programs::fill_pattern(message.bytes(), message_seed(static_cast<int>(introduction_.rank), 0, 0));
       EXPECT_TRUE(
-          endpoint.data()->post_write(message, *endpoint.remote_region(kTrafficRegion), {.id = 2, .immediate = 77}));
+          endpoint.channel().post_write(message, *endpoint.remote_region(kTrafficRegion), {.id = 2, .immediate = 77}));
     }
     for (bool told = false; !told;) {  // that it has arrived
       const auto completion = endpoint.next(Deadline::after(kLong));
@@ -88,10 +91,10 @@ class Impostor final : public ClientSession {
     }
   }
   /// Whether a READ of the node's memory succeeds; the node may end the connection before that is known.
-  static bool reads(EndPoint& endpoint, RemoteRegion region) {
+  static bool reads(const EndPoint& endpoint, RemoteRegion region) {
     const auto mine = *RDMABuffer::allocate(endpoint.device(), {.block_bytes = 64, .block_count = 1});
     region.length = 64;
-    EXPECT_TRUE(endpoint.data()->post_read(mine->at(0), region, {.id = 3}));
+    EXPECT_TRUE(endpoint.channel().post_read(mine.at(0), region, {.id = 3}));
     for (;;) {
       const auto completion = endpoint.next(Deadline::after(kLong));
       EXPECT_NE(completion.code(), Errc::kTimeout);
@@ -100,7 +103,7 @@ class Impostor final : public ClientSession {
     }
   }
   /// Makes the node lose it; returns when it has.
-  static void be_lost(EndPoint& endpoint) {
+  static void be_lost(const EndPoint& endpoint) {
     const std::array<std::byte, 3> no_mail{};
     ASSERT_TRUE(endpoint.send_message(no_mail, Deadline::after(kLong)).ok());
     Status ended;
@@ -113,7 +116,7 @@ class Impostor final : public ClientSession {
  private:
   const Introduction introduction_;
   const std::string channel_;
-  std::unique_ptr<RDMABuffer> note_;
+  RDMABuffer note_;
 };
 
 /// Where the nodes of a test listen: each waits for all of them.
@@ -252,10 +255,10 @@ std::vector<std::byte> opening_of(const Introduction& introduction) {
   Introduction other = introduction;
   other.rank = 0;
   const Address zero(other);
-  const auto impostor = make_session<Impostor>(introduction, zero.port());
+  const auto impostor = std::make_unique<Impostor>(introduction, zero.port());
   const auto endpoint = impostor->connect();
   EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
-  return impostor->opening(**endpoint);
+  return impostor->opening(*endpoint);
 }
 
 /// One on which nobody listens.
@@ -327,11 +330,11 @@ TEST_P(WrongMessages, OfANodeThatIsLostAreNotForgotten) {
   ports.set(1, one.port());
   const Cluster cluster = ports.wait_for_all();
   for (const std::size_t rank : {0U, 2U}) {
-    const auto impostor = make_session<Impostor>(introduction_of(1, 3, terms), cluster[rank].port);
+    const auto impostor = std::make_unique<Impostor>(introduction_of(1, 3, terms), cluster[rank].port);
     const auto endpoint = impostor->connect();
     ASSERT_TRUE(endpoint.has_value()) << endpoint.status().message();
-    if (rank == 0) impostor->send_wrong_message(**endpoint);
-    Impostor::be_lost(**endpoint);
+    if (rank == 0) impostor->send_wrong_message(*endpoint);
+    Impostor::be_lost(*endpoint);
   }
   const Status outcome = zero.outcome();
   EXPECT_TRUE(two.outcome().ok());
@@ -410,15 +413,15 @@ TEST_F(Door, IsOpenForOneProcessOfEachNode) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
   auto one = std::make_unique<Address>(node_1(1));
   connections_->connect(1, {"127.0.0.1", one->port()});
-  const auto first = make_session<Impostor>(node_1(1), connections_->port());
-  const auto second = make_session<Impostor>(node_1(2), connections_->port());
+  const auto first = std::make_unique<Impostor>(node_1(1), connections_->port());
+  const auto second = std::make_unique<Impostor>(node_1(2), connections_->port());
   const auto present = first->connect();
   ASSERT_TRUE(present.has_value()) << present.status().message();
   wait_for(Happening::Kind::kArrived, Happening::Kind::kConnected);  // which node 0 may notice later than node 1
   const auto refused = second->connect();
   EXPECT_EQ(refused.code(), Errc::kPeerRefused);
   EXPECT_THAT(refused.status().message(), HasSubstr("node 1 is there already"));
-  EXPECT_TRUE((*present)->alive());
+  EXPECT_TRUE((*present).alive());
   first->stop();
   one.reset();
   wait_for(Happening::Kind::kEnded, Happening::Kind::kEnded);
@@ -428,13 +431,13 @@ TEST_F(Door, IsOpenForOneProcessOfEachNode) {
 
 TEST_F(Door, IsOpenForANodeWhileOthersRestInItsName) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kWrite, .size = 64, .total = 64, .depth = 2}));
-  const auto node = make_session<Impostor>(node_1(1), connections_->port());
+  const auto node = std::make_unique<Impostor>(node_1(1), connections_->port());
   std::vector<std::byte> opening;
   {
     const auto endpoint = node->connect();
     ASSERT_TRUE(endpoint.has_value()) << endpoint.status().message();
     wait_for(Happening::Kind::kArrived);
-    opening = node->opening(**endpoint);
+    opening = node->opening(*endpoint);
     node->stop();
   }
   wait_for_end();
@@ -444,7 +447,7 @@ TEST_F(Door, IsOpenForANodeWhileOthersRestInItsName) {
     ASSERT_EQ(::send(resting.back().get(), opening.data(), opening.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(opening.size()));
   }
-  const auto again = make_session<Impostor>(node_1(2), connections_->port());
+  const auto again = std::make_unique<Impostor>(node_1(2), connections_->port());
   const auto endpoint = again->connect();
   EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
 }
@@ -479,29 +482,29 @@ TEST_F(Door, LetsNobodyInWhileTheNodeDoesNotKeepUp) {
   }
   wait_for_end();
   EXPECT_LT(happenings_->take().size(), kMany / 2);
-  const auto node = make_session<Impostor>(node_1(2), connections_->port());
+  const auto node = std::make_unique<Impostor>(node_1(2), connections_->port());
   const auto endpoint = node->connect();
   EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
 }
 
 TEST_F(Door, GivesEachNodeItsOwnMemoryAlone) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kRead, .size = 64, .total = 64, .depth = 2}, 3));
-  std::array<std::unique_ptr<Impostor, StopAndDelete>, 2> nodes;
-  std::array<std::shared_ptr<EndPoint>, 2> ends;
+  std::array<std::unique_ptr<Impostor>, 2> nodes;
+  std::array<EndPoint, 2> ends;
   for (std::uint32_t i = 0; i < 2; ++i) {
-    nodes[i] = make_session<Impostor>(introduction_of(1 + i, 3, terms_), connections_->port());
+    nodes[i] = std::make_unique<Impostor>(introduction_of(1 + i, 3, terms_), connections_->port());
     ends[i] = nodes[i]->connect().value();
   }
-  const RemoteRegion victim = *ends[0]->remote_region(kTrafficRegion);
-  EXPECT_FALSE(Impostor::reads(*ends[1], victim));
-  EXPECT_TRUE(Impostor::reads(*ends[0], victim));
+  const RemoteRegion victim = *ends[0].remote_region(kTrafficRegion);
+  EXPECT_FALSE(Impostor::reads(ends[1], victim));
+  EXPECT_TRUE(Impostor::reads(ends[0], victim));
 }
 
 TEST_F(Door, KeepsNoMemoryForThoseThatDoNotComeIn) {
   constexpr int kTries = 40;
   constexpr std::uint64_t kEach = std::uint64_t{8} << 20;  // filled, for READs
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kRead, .size = kEach / 2, .total = kEach, .depth = 2}));
-  const auto impostor = make_session<Impostor>(node_1(1), connections_->port(), "other");
+  const auto impostor = std::make_unique<Impostor>(node_1(1), connections_->port(), "other");
   EXPECT_EQ(impostor->connect().code(), Errc::kPeerRefused);
   const std::uint64_t before = process_figures().memory_bytes;
   for (int i = 0; i < kTries; ++i) EXPECT_EQ(impostor->connect().code(), Errc::kPeerRefused);
@@ -511,7 +514,7 @@ TEST_F(Door, KeepsNoMemoryForThoseThatDoNotComeIn) {
 TEST_F(Door, ForgetsThoseThatLeaveBeforeTheBarrier) {
   ASSERT_NO_FATAL_FAILURE(open({.op = Operation::kSend, .size = 64, .total = 64, .depth = 2}));
   for (int i = 0; i < 5; ++i) {
-    const auto impostor = make_session<Impostor>(node_1(1), connections_->port());
+    const auto impostor = std::make_unique<Impostor>(node_1(1), connections_->port());
     impostor->refuses = true;
     EXPECT_EQ(impostor->connect().code(), Errc::kWrongState);
     wait_for_end();

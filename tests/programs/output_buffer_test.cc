@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace rdmacomm::programs {
 namespace {

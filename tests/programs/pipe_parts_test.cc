@@ -12,10 +12,10 @@
 #include <sstream>
 #include <thread>
 
+#include "connector/stop_event.h"
 #include "pipes/pipe_flags.h"
 #include "pipes/standard_streams.h"
 #include "pipes/terms.h"
-#include "rdmacomm/connector/stop_event.h"
 #include "support/checksum.h"
 #include "support/checksum_queue.h"
 #include "support/host_text.h"

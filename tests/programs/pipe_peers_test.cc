@@ -17,6 +17,7 @@
 #include "pipes/receiver.h"
 #include "pipes/sender.h"
 #include "rdmacomm/rdmacomm.h"
+#include "support/acting_session.h"
 #include "support/checksum.h"
 
 namespace rdmacomm::pipes {
@@ -74,9 +75,9 @@ struct RunningReceiver {
 };
 
 /// A sender that says what a test wants.
-struct ForgedSender : ClientSession {
+struct ForgedSender : ActingSession<ClientSession> {
   ForgedSender(std::uint16_t port, std::vector<std::byte> said)
-      : ClientSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
+      : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", port}}),
         hello(std::move(said)) {}
   ~ForgedSender() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
@@ -89,29 +90,29 @@ struct ForgedSender : ClientSession {
     ASSERT_TRUE(connected.has_value()) << connected.error().message();
     open_stream(*connected);
   }
-  void open_stream(std::shared_ptr<EndPoint> connected) {
+  void open_stream(EndPoint connected) {
     endpoint = std::move(connected);
-    auto opened = RDMAStream::open(endpoint, *endpoint->channel(kChannel), sender_stream(Terms{}, 4), soon());
+    auto opened = RDMAStream::open(endpoint, endpoint.channel(kChannel), sender_stream(Terms{}, 4), soon());
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     stream = std::move(*opened);
   }
   /// Sends some bytes, and what a test says that they were. Returns the verdict.
   std::string send(std::string_view text, const Total& total) {
-    auto memory = RDMABuffer::allocate(*device(), {});
+    auto memory = RDMABuffer::allocate(device(), {});
     EXPECT_TRUE(memory.has_value());
-    const std::shared_ptr<RDMABuffer> keep(std::move(*memory));
+    const auto keep = std::make_shared<RDMABuffer>(std::move(*memory));
     std::memcpy(keep->data(), text.data(), text.size());
-    EXPECT_TRUE(stream->write_from(keep->at(0).first(static_cast<std::uint32_t>(text.size())), keep, soon()).ok());
-    EXPECT_TRUE(endpoint->send_message(total.encode(), soon()).ok());
-    EXPECT_TRUE(stream->finish(soon()).ok());
-    const auto verdict = endpoint->receive_message(soon());
+    EXPECT_TRUE(stream.write_from(keep->at(0).first(static_cast<std::uint32_t>(text.size())), keep, soon()).ok());
+    EXPECT_TRUE(endpoint.send_message(total.encode(), soon()).ok());
+    EXPECT_TRUE(stream.finish(soon()).ok());
+    const auto verdict = endpoint.receive_message(soon());
     if (!verdict) return verdict.error().message();
     return Verdict::decode(*verdict)->failure.value_or("fine");
   }
 
   const std::vector<std::byte> hello;
-  std::shared_ptr<EndPoint> endpoint;
-  std::unique_ptr<RDMAStream> stream;
+  EndPoint endpoint;
+  RDMAStream stream;
 };
 
 std::optional<std::uint64_t> sum_of(std::string_view text) {
@@ -126,7 +127,7 @@ TEST(PipeReceiver, ComparesTheChecksum) {
     ForgedSender sender(receiver.port, Terms{}.encode());
     sender.open();
     const std::string verdict = sender.send("hello", {.bytes = 5, .checksum = sum_of(right ? "hello" : "hallo")});
-    sender.endpoint->stop();
+    sender.endpoint.stop();
     const std::string expected = right ? "ok" : "the checksums differ";
     EXPECT_THAT(receiver.says(), HasSubstr(expected));
     EXPECT_THAT(verdict, HasSubstr(right ? "fine" : expected));
@@ -141,7 +142,7 @@ TEST(PipeReceiver, LeavesTheChecksumToThoseBehindIt) {
     ForgedSender sender(middle.port, Terms{}.encode());
     sender.open();
     const std::string verdict = sender.send("hello", {.bytes = 5, .checksum = sum_of(right ? "hello" : "hallo")});
-    sender.endpoint->stop();
+    sender.endpoint.stop();
     const std::string expected = right ? "ok" : "the checksums differ";
     EXPECT_THAT(last.says(), HasSubstr(expected));
     EXPECT_THAT(middle.says(), HasSubstr(expected));
@@ -183,7 +184,7 @@ TEST(PipeReceiver, RefusesOthersAndGoesOnWaiting) {
   ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
   sender.open();
   EXPECT_EQ(sender.send("x", {.bytes = 1}), "fine");
-  sender.endpoint->stop();
+  sender.endpoint.stop();
   EXPECT_EQ(receiver.says(), "ok");
 }
 
@@ -192,18 +193,18 @@ TEST(PipeReceiver, SaysThatTheSenderLeftEarly) {
     RunningReceiver receiver;
     ForgedSender sender(receiver.port, Terms{}.encode());
     sender.open();
-    sender.stream.reset();
+    sender.stream = {};
     EXPECT_THAT(receiver.says(), HasSubstr("the stream was closed before its end"));
   }
   RunningReceiver receiver;
   ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
   sender.open();
-  auto memory = RDMABuffer::allocate(*sender.device(), {});
+  auto memory = RDMABuffer::allocate(sender.device(), {});
   ASSERT_TRUE(memory.has_value());
-  const std::shared_ptr<RDMABuffer> keep(std::move(*memory));
-  EXPECT_TRUE(sender.stream->write_from(keep->at(0).first(1), keep, soon()).ok());
-  EXPECT_TRUE(sender.stream->flush(soon()).ok());
-  sender.endpoint->stop();
+  const auto keep = std::make_shared<RDMABuffer>(std::move(*memory));
+  EXPECT_TRUE(sender.stream.write_from(keep->at(0).first(1), keep, soon()).ok());
+  EXPECT_TRUE(sender.stream.flush(soon()).ok());
+  sender.endpoint.stop();
   EXPECT_FALSE(receiver.outcome.get().ok());
 }
 
@@ -227,11 +228,11 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneLeavesBeforeItSendsAnything) {
   connect_in_turn(sender, receiver.port);  // and leaves before there is a stream
   connect_in_turn(sender, receiver.port);
   sender->open_stream(sender->endpoint);
-  sender->endpoint->stop();
+  sender->endpoint.stop();
   connect_in_turn(sender, receiver.port);
   sender->open_stream(sender->endpoint);
   EXPECT_EQ(sender->send("x", {.bytes = 1}), "fine");
-  sender->endpoint->stop();
+  sender->endpoint.stop();
   EXPECT_EQ(receiver.says(), "ok");
 }
 
@@ -245,7 +246,7 @@ TEST(PipeReceiver, SendersThatLeaveAtOnceDoNotFillItsOutput) {
     connect_in_turn(sender, receiver.port);
     sender->open_stream(sender->endpoint);
     EXPECT_EQ(sender->send("x", {.bytes = 1}), "fine");
-    sender->endpoint->stop();
+    sender->endpoint.stop();
     EXPECT_EQ(receiver.says(), "ok");
   }
   const std::string said = testing::internal::GetCapturedStderr();
@@ -267,7 +268,7 @@ void expect_the_next_is_served(RunningReceiver& receiver, std::optional<ForgedSe
   connect_in_turn(sender, receiver.port);
   sender->open_stream(sender->endpoint);
   EXPECT_EQ(sender->send("x", {.bytes = 1}), "fine");
-  sender->endpoint->stop();
+  sender->endpoint.stop();
   EXPECT_EQ(receiver.says(), "ok");
 }
 
@@ -279,7 +280,7 @@ TEST(PipeReceiver, PassesOnTheNextSendersBytesWhereOneLeavesBefore) {
   connect_in_turn(sender, middle.port);  // and leaves before there is a stream
   connect_in_turn(sender, middle.port);
   sender->open_stream(sender->endpoint);
-  sender->endpoint->stop();
+  sender->endpoint.stop();
   expect_the_next_is_served(middle, sender);
   EXPECT_EQ(last.says(), "ok");
 }
@@ -290,11 +291,11 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneSendsNoStream) {
   std::optional<ForgedSender> sender;
   for (const std::size_t bytes : {std::size_t{64}, std::size_t{1} << 20}) {
     connect_in_turn(sender, middle.port);
-    const auto garbage = RDMABuffer::allocate(*sender->device(), {.block_bytes = bytes}).value();
-    std::memset(garbage->data(), 0xa5, bytes);
-    EXPECT_TRUE(sender->endpoint->channel(kChannel)->post_send(garbage->at(0), {.id = 1}));
-    (void)sender->endpoint->sync_with_peer(std::string("rdmacomm.stream.") + kChannel, soon());
-    while (sender->endpoint->receive_message(soon())) {  // until the receiver ends the connection
+    const auto garbage = RDMABuffer::allocate(sender->device(), {.block_bytes = bytes}).value();
+    std::memset(garbage.data(), 0xa5, bytes);
+    EXPECT_TRUE(sender->endpoint.channel(kChannel).post_send(garbage.at(0), {.id = 1}));
+    (void)sender->endpoint.sync_with_peer(std::string("rdmacomm.stream.") + kChannel, soon());
+    while (sender->endpoint.receive_message(soon())) {  // until the receiver ends the connection
     }
   }
   expect_the_next_is_served(middle, sender);
@@ -305,7 +306,7 @@ TEST(PipeReceiver, WaitsForTheNextWhereOneOpensNoStream) {
   RunningReceiver receiver({}, std::chrono::seconds(2));
   std::optional<ForgedSender> sender;
   connect_in_turn(sender, receiver.port);
-  EXPECT_FALSE(sender->endpoint->receive_message(soon()));
+  EXPECT_FALSE(sender->endpoint.receive_message(soon()));
   expect_the_next_is_served(receiver, sender);
 }
 
@@ -315,7 +316,7 @@ TEST(PipeReceiver, ASenderThatHasSentNothingGivesWayToOneThatWaits) {
   resting.open();
   std::optional<ForgedSender> sender;
   expect_the_next_is_served(receiver, sender);
-  EXPECT_FALSE(resting.endpoint->receive_message(soon()));
+  EXPECT_FALSE(resting.endpoint.receive_message(soon()));
 }
 
 TEST(PipeReceiver, ASenderThatGivesWayIsToldThatItMayTryAgain) {
@@ -324,7 +325,7 @@ TEST(PipeReceiver, ASenderThatGivesWayIsToldThatItMayTryAgain) {
   resting.open();
   std::optional<ForgedSender> sender;
   expect_the_next_is_served(receiver, sender);
-  EXPECT_EQ(resting.endpoint->receive_message(soon()).code(), Errc::kServerBusy);
+  EXPECT_EQ(resting.endpoint.receive_message(soon()).code(), Errc::kServerBusy);
 }
 
 TEST(PipeReceiver, ASenderThatSendsNothingDoesNotHoldItBeyondItsTimeout) {
@@ -335,9 +336,9 @@ TEST(PipeReceiver, ASenderThatSendsNothingDoesNotHoldItBeyondItsTimeout) {
     ForgedSender sender(receiver.port, Terms{.checksum = false}.encode());
     auto connected = sender.connect();
     if (does != Does::kNothing && connected) {
-      auto opened = RDMAStream::open(*connected, *(*connected)->channel(kChannel), sender_stream(Terms{}, 4), soon());
+      auto opened = RDMAStream::open(*connected, (*connected).channel(kChannel), sender_stream(Terms{}, 4), soon());
       if (opened) sender.stream = std::move(*opened);
-      if (opened && does == Does::kEnds) (void)sender.stream->finish(soon());
+      if (opened && does == Does::kEnds) (void)sender.stream.finish(soon());
     }
     EXPECT_EQ(receiver.outcome.wait_for(std::chrono::seconds(20)), std::future_status::ready);
     sender.stop();
@@ -349,7 +350,7 @@ TEST(PipeReceiver, ASenderThatSendsNothingDoesNotHoldItBeyondItsTimeout) {
 struct StalledSender : ForgedSender {
   using ForgedSender::ForgedSender;
   ~StalledSender() override { stop(); }
-  Status post_connecting(EndPoint&) override {
+  Status post_connecting(const EndPoint&) override {
     answered.set_value();
     go_on.get_future().wait();
     return {};
@@ -376,13 +377,13 @@ TEST(PipeReceiver, ASenderThatHasSentAByteMayRest) {
   EXPECT_EQ(sender.send("x", {.bytes = 1}), "fine");
   ForgedSender another(receiver.port, Terms{}.encode());
   EXPECT_EQ(another.connect().code(), Errc::kPeerRefused);
-  sender.endpoint->stop();
+  sender.endpoint.stop();
   EXPECT_EQ(receiver.says(), "ok");
 }
 
 /// A receiver that says what a test wants.
-struct ForgedReceiver : ServerSession {
-  ForgedReceiver() : ServerSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
+struct ForgedReceiver : ActingSession<ServerSession> {
+  ForgedReceiver() : ActingSession(SessionOptions{.device = {.name = "soft0"}, .address = {"127.0.0.1", 0}}) {}
   ~ForgedReceiver() override { stop(); }
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     if (before_connection) before_connection();
@@ -392,16 +393,16 @@ struct ForgedReceiver : ServerSession {
   enum class When { kConnected, kOpen };
   /// Lets another sender go first.
   void send_away(When when) {
-    auto endpoint = wait_for_endpoint(soon());
+    auto endpoint = accept(soon());
     ASSERT_TRUE(endpoint.has_value());
-    std::unique_ptr<RDMAStream> stream;
+    RDMAStream stream;
     if (when == When::kOpen) {
-      auto opened = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), receiver_stream(Terms{}), soon());
+      auto opened = RDMAStream::open(*endpoint, (*endpoint).channel(kChannel), receiver_stream(Terms{}), soon());
       ASSERT_TRUE(opened.has_value()) << opened.error().message();
       stream = std::move(*opened);
     }
-    (*endpoint)->connector().give_up(make_error(Errc::kServerBusy, "another sender waits"));
-    (*endpoint)->stop();
+    (*endpoint).abort(make_error(Errc::kServerBusy, "another sender waits"));
+    (*endpoint).stop();
   }
   /// Takes one sender's bytes, all of them, and answers.
   void serve(std::vector<std::byte> answer) {
@@ -409,28 +410,28 @@ struct ForgedReceiver : ServerSession {
     serve_opened(std::move(answer));
   }
   void open() {
-    auto connected = wait_for_endpoint(soon());
+    auto connected = accept(soon());
     ASSERT_TRUE(connected.has_value());
     endpoint = std::move(*connected);
-    auto opened = RDMAStream::open(endpoint, *endpoint->channel(kChannel), receiver_stream(Terms{}), soon());
+    auto opened = RDMAStream::open(endpoint, endpoint.channel(kChannel), receiver_stream(Terms{}), soon());
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     stream = std::move(*opened);
   }
   void serve_opened(std::vector<std::byte> answer) {
     for (bool more = true; more;) {
-      const auto block = stream->next(soon());
+      const auto block = stream.next(soon());
       ASSERT_TRUE(block.has_value()) << block.error().message();
       more = static_cast<bool>(*block);
       if (more) blocks.push_back(block->size());
     }
-    ASSERT_TRUE(endpoint->receive_message(soon()).has_value());
-    EXPECT_TRUE(endpoint->send_message(answer, soon()).ok());
-    (void)endpoint->receive_message(soon());
+    ASSERT_TRUE(endpoint.receive_message(soon()).has_value());
+    EXPECT_TRUE(endpoint.send_message(answer, soon()).ok());
+    (void)endpoint.receive_message(soon());
   }
 
   std::function<void()> before_connection = {};  ///< called before each one is let in
-  std::shared_ptr<EndPoint> endpoint = nullptr;
-  std::unique_ptr<RDMAStream> stream = nullptr;
+  EndPoint endpoint = {};
+  RDMAStream stream = {};
   std::vector<std::size_t> blocks = {};  ///< their sizes
 };
 
@@ -474,8 +475,8 @@ void expect_a_quiet_sender_comes_back(bool direct, std::size_t bytes) {
                                .say = [&](const std::string& line) { said.set_value(line); }};
   if (direct) callbacks.may_go_on = [] { return Status(); };
   std::optional<Outlets> sender;
-  Outlets& outlets =
-      sender.emplace(OutletsOptions{.connection = flags_for(address).connection, .terms = Terms{}}, nullptr, callbacks);
+  Outlets& outlets = sender.emplace(OutletsOptions{.connection = flags_for(address).connection, .terms = Terms{}},
+                                    RDMADevice(), callbacks);
   auto serving = std::async(std::launch::async, [&] {
     receiver.send_away(ForgedReceiver::When::kOpen);
     receiver.serve(Verdict{}.encode());
@@ -525,10 +526,11 @@ struct TwoReceivers {
   ForgedReceiver second;
   std::promise<std::string> said;
   std::promise<Status> over;
-  std::optional<Outlets> outlets{
-      std::in_place, OutletsOptions{.connection = flags_for({"127.0.0.1", 0}).connection, .terms = Terms{}}, nullptr,
-      Outlets::Callbacks{.over = [this](const Status& why) { over.set_value(why); },
-                         .say = [this](const std::string& line) { said.set_value(line); }}};
+  std::optional<Outlets> outlets{std::in_place,
+                                 OutletsOptions{.connection = flags_for({"127.0.0.1", 0}).connection, .terms = Terms{}},
+                                 RDMADevice(),
+                                 Outlets::Callbacks{.over = [this](const Status& why) { over.set_value(why); },
+                                                    .say = [this](const std::string& line) { said.set_value(line); }}};
 };
 
 // One that has got nothing may be asked to let another sender go first, and connecting may take long.
@@ -539,7 +541,7 @@ TEST(PipeSender, SendsToThoseItIsConnectedToBeforeItConnectsToOthersAgain) {
   auto store = BlockStore::create(both.outlets->device(), 4096, 2);
   ASSERT_TRUE(store.has_value());
   auto first = std::async(std::launch::async, [&] {
-    if (const auto got = both.first.stream->next(soon()); got) {
+    if (const auto got = both.first.stream.next(soon()); got) {
       both.first.blocks.push_back(got->size());
     } else {
       ADD_FAILURE() << got.error().message();
@@ -565,12 +567,12 @@ TEST(PipeSender, SendsNothingToAReceiverThatItReachesAgainIfItHasLostAnotherOneM
   auto store = BlockStore::create(both.outlets->device(), 4096, 2);
   ASSERT_TRUE(store.has_value());
   auto first = std::async(std::launch::async, [&] {
-    EXPECT_TRUE(both.first.stream->next(soon()).has_value());
-    both.first.endpoint->stop();
+    EXPECT_TRUE(both.first.stream.next(soon()).has_value());
+    both.first.endpoint.stop();
   });
   auto second = std::async(std::launch::async, [&] {
     both.second.open();
-    const auto block = both.second.stream->next(soon());
+    const auto block = both.second.stream.next(soon());
     EXPECT_EQ(block.code(), Errc::kAborted);
   });
   const auto block = (*store)->take();

@@ -15,6 +15,7 @@
 #include "ping_pong/server.h"
 #include "programs/short_plan.h"
 #include "rdmacomm/rdmacomm.h"
+#include "support/acting_session.h"
 
 namespace rdmacomm::programs {
 namespace {
@@ -67,9 +68,9 @@ struct RunningServer {
 };
 
 /// A client that gets through the handshake, and then does nothing.
-struct RestingClient : ClientSession {
+struct RestingClient : ActingSession<ClientSession> {
   RestingClient(std::uint16_t port, std::vector<std::byte> said, std::size_t published = 0)
-      : ClientSession(SessionOptions{.device = {.name = "soft0"},
+      : ActingSession(SessionOptions{.device = {.name = "soft0"},
                                      .tcp = {.connect_timeout = milliseconds(2000)},
                                      .address = {"127.0.0.1", port}}),
         says(std::move(said)),
@@ -78,22 +79,22 @@ struct RestingClient : ClientSession {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
     hca.private_data = says;
     if (published_bytes == 0) return {};
-    auto made = RDMABuffer::allocate(*device(), {.name = benchmark::kWorkspace,
-                                                 .block_bytes = published_bytes,
-                                                 .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite});
+    auto made = RDMABuffer::allocate(device(), {.name = benchmark::kWorkspace,
+                                                .block_bytes = published_bytes,
+                                                .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite});
     if (!made) return made.error();
     memory = std::move(*made);
-    hca.publish(*memory);
+    hca.publish(memory);
     hca.channels = {ChannelConfig{.name = kDataChannel}};  // as a client of the benchmark has it
     return {};
   }
 
   const std::vector<std::byte> says;
   const std::size_t published_bytes;
-  std::unique_ptr<RDMABuffer> memory;
+  RDMABuffer memory;
 };
 
-using RestingClients = std::vector<std::unique_ptr<RestingClient, StopAndDelete>>;
+using RestingClients = std::vector<std::unique_ptr<RestingClient>>;
 
 /// All at once, as strangers come.
 std::size_t connect_all(const RestingClients& clients) {
@@ -109,7 +110,7 @@ std::size_t connect_all(const RestingClients& clients) {
 RestingClients resting_players(int count, std::uint16_t port, std::uint64_t size) {
   RestingClients clients;
   for (int i = 0; i < count; ++i) {
-    clients.push_back(make_session<RestingClient>(port, ping_pong::Terms{.size = size}.encode()));
+    clients.push_back(std::make_unique<RestingClient>(port, ping_pong::Terms{.size = size}.encode()));
   }
   return clients;
 }
@@ -174,20 +175,20 @@ TEST(PingPongServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTak
   constexpr std::uint64_t kLarge = 44 * kMiB;  // one such client at a time
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1), ThreadMode::kApplication,
                                                  milliseconds(300));
-  const auto client = make_session<RestingClient>(server.port, ping_pong::Terms{.size = kLarge}.encode());
+  const auto client = std::make_unique<RestingClient>(server.port, ping_pong::Terms{.size = kLarge}.encode());
   const auto endpoint = client->connect();
   ASSERT_TRUE(endpoint.has_value());
   const auto is_answered = [&](std::uint8_t step) {
     const std::byte question{step};
     const Deadline soon = Deadline::after(std::chrono::seconds(20));
-    return (*endpoint)->send_message({&question, 1}, soon).ok() && (*endpoint)->receive_message(soon).has_value();
+    return (*endpoint).send_message({&question, 1}, soon).ok() && (*endpoint).receive_message(soon).has_value();
   };
   for (const std::uint8_t read_or_fetch_add : {std::uint8_t{4}, std::uint8_t{5}}) {
     const Status refused = ping_pong::run_client(asking_once(server.port), {.size = kLarge}, sleeping());
     EXPECT_THAT(refused.message(), testing::HasSubstr("busy"));
     ASSERT_TRUE(is_answered(read_or_fetch_add));
   }
-  (*endpoint)->stop();
+  (*endpoint).stop();
   EXPECT_FALSE(server.outcome.get().ok());
 }
 
@@ -228,14 +229,14 @@ TEST(PingPongServer, ClientsThatLeaveAtOnceDoNotFillItsOutput) {
 
 TEST(PingPongServer, AClientThatAsksForAStepAgainIsRefused) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1000));
-  const auto client = make_session<RestingClient>(server.port, ping_pong::Terms{.size = 64}.encode());
+  const auto client = std::make_unique<RestingClient>(server.port, ping_pong::Terms{.size = 64}.encode());
   const auto endpoint = client->connect();
   ASSERT_TRUE(endpoint.has_value());
   const std::byte read{4};
   const Deadline soon = Deadline::after(std::chrono::seconds(20));
   for (const bool again : {false, true}) {
-    ASSERT_TRUE((*endpoint)->send_message({&read, 1}, soon).ok());
-    EXPECT_EQ((*endpoint)->receive_message(soon).has_value(), !again);
+    ASSERT_TRUE((*endpoint).send_message({&read, 1}, soon).ok());
+    EXPECT_EQ((*endpoint).receive_message(soon).has_value(), !again);
   }
   EXPECT_THAT(server.outcome.get().message(), testing::HasSubstr("asks for the same step again"));
 }
@@ -270,9 +271,9 @@ TEST(BenchmarkClient, MeasuresALongRoundInPartsAndKeepsAllItsLatencies) {
   EXPECT_TRUE(server.outcome.get().ok());
 }
 
-std::unique_ptr<RestingClient, StopAndDelete> resting_measurer(std::uint16_t port) {
+std::unique_ptr<RestingClient> resting_measurer(std::uint16_t port) {
   const benchmark::Plan plan = benchmark::short_plan();
-  return make_session<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
+  return std::make_unique<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
 }
 
 TEST(BenchmarkServer, AClientThatOrdersNothingGivesWay) {
@@ -285,7 +286,7 @@ TEST(BenchmarkServer, AClientThatOrdersNothingGivesWay) {
 }
 
 /// A client that gives an order, and rests before or behind the part's end.
-void order(EndPoint& endpoint, bool to_its_end, std::uint32_t iterations = 1) {
+void order(const EndPoint& endpoint, bool to_its_end, std::uint32_t iterations = 1) {
   const auto soon = [] { return Deadline::after(std::chrono::seconds(20)); };
   const benchmark::Order first{.cell = 0, .iterations = iterations, .sequence = 1};
   ASSERT_TRUE(endpoint.send_message(benchmark::pack(first), soon()).ok());
@@ -308,10 +309,10 @@ TEST(BenchmarkServer, AClientThatOrdersOnceAndRestsGivesWay) {
         },
         milliseconds(1));
     const auto stranger =
-        make_session<RestingClient>(server.port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
+        std::make_unique<RestingClient>(server.port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
     const auto endpoint = stranger->connect();
     ASSERT_TRUE(endpoint.has_value()) << endpoint.error().message();
-    ASSERT_NO_FATAL_FAILURE(order(**endpoint, to_its_end));
+    ASSERT_NO_FATAL_FAILURE(order(*endpoint, to_its_end));
     EXPECT_FALSE(measure({"127.0.0.1", server.port}).ok()) << "the stranger's was the one run";
     stranger->stop();
     EXPECT_THAT(server.outcome.get().message(), testing::HasSubstr("did nothing while another one waited"));
@@ -332,10 +333,11 @@ std::string end_of_ordering_and_resting(benchmark::TestKind test, std::uint32_t 
   options.listening = [&listening](std::uint16_t at) { listening.set_value(at); };
   auto outcome = std::async(std::launch::async, [&] { return benchmark::run_server(options); });
   const std::uint16_t port = listening.get_future().get();
-  const auto stranger = make_session<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
+  const auto stranger =
+      std::make_unique<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
   const auto endpoint = stranger->connect();
   EXPECT_TRUE(endpoint.has_value());
-  if (endpoint) order(**endpoint, false, iterations);
+  if (endpoint) order(*endpoint, false, iterations);
   if (others_wait) {
     EXPECT_FALSE(measure({"127.0.0.1", port}).ok()) << "the stranger's was the one run";
     stranger->stop();  // a server that still waits for it ends, and says something else
@@ -363,12 +365,12 @@ TEST(BenchmarkServer, AClientWithLargeMessagesKeepsItsPlaceForTheTimeThatTheseTa
   RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1), ThreadMode::kApplication,
                                                  milliseconds(1000));
   const auto client =
-      make_session<RestingClient>(server.port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
+      std::make_unique<RestingClient>(server.port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
   const auto endpoint = client->connect();
   ASSERT_TRUE(endpoint.has_value()) << endpoint.error().message();
-  ASSERT_NO_FATAL_FAILURE(order(**endpoint, false));
+  ASSERT_NO_FATAL_FAILURE(order(*endpoint, false));
   EXPECT_THAT(measure(asking_once(server.port)).message(), testing::HasSubstr("busy"));
-  EXPECT_TRUE((*endpoint)->alive());
+  EXPECT_TRUE((*endpoint).alive());
   client->stop();
   EXPECT_FALSE(server.outcome.get().ok());
 }
@@ -396,7 +398,7 @@ TEST(BenchmarkServer, DoesNotSpinForeverForAClientThatSendsNothing) {
   }
 }
 
-// ServerSession::wait_for_endpoint() does not hand out what has ended in these modes: its place was lost for ever.
+// ServerSession::accept() does not hand out what has ended in these modes: its place was lost for ever.
 TEST(BenchmarkServer, AClientThatLeavesAtOnceHasHadNoRunInAnyMode) {
   for (const ThreadMode threads : {ThreadMode::kThreadPerCompletionQueue, ThreadMode::kThreadPerChannel}) {
     SCOPED_TRACE(static_cast<int>(threads));

@@ -20,7 +20,7 @@ class CheckLayers(unittest.TestCase):
                    "rdmacomm_layer(device DEPENDS base verbs softdev)\n"
                    "rdmacomm_layer(memory DEPENDS base verbs device)\n")
         self.header("base", "result.h")
-        self.write("src/base/result.cc", '#include "rdmacomm/base/result.h"\n#include <cstdio>\nint x = errno;\n')
+        self.write("src/base/result.cc", '#include "rdmacomm/result.h"\n#include <cstdio>\nint x = errno;\n')
 
     def tearDown(self):
         self.directory.cleanup()
@@ -31,7 +31,11 @@ class CheckLayers(unittest.TestCase):
         target.write_text(text)
 
     def header(self, layer, name, body=""):
-        self.write(f"include/rdmacomm/{layer}/{name}", GOOD_HEADER.format(layer=layer, body=body))
+        """A public one."""
+        self.write(f"include/rdmacomm/{name}", GOOD_HEADER.format(layer=layer, body=body))
+
+    def private_header(self, layer, name, body=""):
+        self.write(f"src/{layer}/{name}", f"#pragma once\n{body}\n")
 
     def run_tool(self):
         ran = subprocess.run([sys.executable, str(TOOL), str(self.root)], capture_output=True, text=True, check=False)
@@ -49,12 +53,12 @@ class CheckLayers(unittest.TestCase):
             self.assertIn(part, out)
 
     def test_a_clean_tree_passes(self):
-        self.write("src/verbs/a.cc", '#include "rdmacomm/base/result.h"\n// printf("x") errno soft0\n'
+        self.write("src/verbs/a.cc", '#include "rdmacomm/result.h"\n// printf("x") errno soft0\n'
                    'auto s = std::snprintf(b, 3, "printf(");\n')
         self.assert_clean()
 
     def test_upward_include(self):
-        self.write("src/base/bad.cc", '#include "rdmacomm/verbs/api.h"\n')
+        self.write("src/base/bad.cc", '#include "verbs/api.h"\n')
         self.assert_caught("src/base/bad.cc:1", "layer base includes layer verbs")
 
     def test_upward_include_between_rooms(self):
@@ -65,11 +69,15 @@ class CheckLayers(unittest.TestCase):
         self.write("src/softdev/memory/bad.cc", '#include "softdev/host/gid_table.h"\n')
         self.assert_caught("room softdev/memory includes room softdev/host")
 
-    def test_what_ties_rooms_together_is_for_source_files_only(self):
-        self.write("src/softdev/tcp/good.cc", '#include "softdev/context/soft_context.h"\n')
+    def test_source_files_obey_between_rooms(self):
+        self.write("src/softdev/context/good.cc", '#include "softdev/queues/soft_qp.h"\n')
         self.assert_clean()
-        self.write("src/softdev/tcp/bad.h", '#pragma once\n#include "softdev/context/soft_context.h"\n')
-        self.assert_caught("src/softdev/tcp/bad.h:2", "room softdev/tcp includes room softdev/context")
+        self.write("src/softdev/queues/bad.cc", '#include "softdev/context/soft_context.h"\n')
+        self.assert_caught("src/softdev/queues/bad.cc:1", "room softdev/queues includes room softdev/context")
+
+    def test_headers_obey_between_rooms(self):
+        self.write("src/softdev/tcp/bad.h", '#pragma once\n#include "softdev/queues/soft_qp.h"\n')
+        self.assert_caught("src/softdev/tcp/bad.h:2", "room softdev/tcp includes room softdev/queues")
 
     def test_files_in_no_folder_do_not_include_a_room_above_them(self):
         self.write("CMakeLists.txt", (self.root / "CMakeLists.txt").read_text() + "rdmacomm_layer(connector DEPENDS base verbs)\n")
@@ -87,12 +95,44 @@ class CheckLayers(unittest.TestCase):
         self.assert_caught("src/softdev/host/bad.cc:2", "layer softdev includes layer device")
 
     def test_upward_include_in_angle_brackets(self):
-        self.write("src/softdev/host/bad.cc", "#include <rdmacomm/memory/rdma_buffer.h>\n")
+        self.header("memory", "buffer.h")
+        self.write("src/softdev/host/bad.cc", "#include <rdmacomm/buffer.h>\n")
         self.assert_caught("layer softdev includes layer memory")
 
     def test_layer_below_that_is_not_listed(self):
-        self.write("src/memory/bad.cc", '#include "rdmacomm/softdev/softdev.h"\n')
+        self.header("softdev", "softdev.h")
+        self.write("src/memory/bad.cc", '#include "rdmacomm/softdev.h"\n')
         self.assert_caught("layer memory includes layer softdev")
+
+    def test_a_public_header_includes_no_private_one(self):
+        self.private_header("base", "wire.h")
+        self.header("base", "bad.h", '#include "base/wire.h"')
+        self.assert_caught("include/rdmacomm/bad.h:4", "which is not installed")
+
+    def test_a_public_header_includes_nothing_of_the_verbs(self):
+        self.write("src/verbs/good.cc", "#include <infiniband/verbs.h>\n")
+        self.assert_clean()
+        self.header("verbs", "bad.h", "#include <infiniband/verbs.h>")
+        self.assert_caught("include/rdmacomm/bad.h:4", "nothing of the verbs")
+
+    def test_public_headers_lie_flat(self):
+        self.write("include/rdmacomm/base/bad.h", GOOD_HEADER.format(layer="base", body=""))
+        self.assert_caught("include/rdmacomm/base/bad.h:1", "public headers lie in include/rdmacomm/ itself")
+
+    def test_a_type_that_is_used_without_its_header(self):
+        self.private_header("verbs", "api.h", "struct Api {\n  struct Call {};\n};")
+        self.private_header("device", "core.h", '#include "verbs/api.h"\nclass Core {\n};')
+        self.private_header("memory", "pool.h", '#include "device/core.h"\n#include "verbs/api.h"\nclass Pool {\n};')
+        self.write("src/memory/good.cc", '#include "memory/pool.h"\nApi table;  // by a header of its own layer\n')
+        self.write("src/memory/own.cc", '#include "device/core.h"\nstruct Api {\n};\nApi mine;\nstd::string s = "Api";\n')
+        self.assert_clean()
+        self.write("src/memory/bad.cc", '#include "device/core.h"\nCore core;\nApi table;\n')
+        self.assert_caught("src/memory/bad.cc:3", "uses Api of layer verbs without including verbs/api.h")
+
+    def test_a_type_may_be_declared_instead(self):
+        self.private_header("verbs", "api.h", "struct Api {\n};")
+        self.write("src/memory/good.h", "#pragma once\nclass Api;\nApi& table();\n")
+        self.assert_clean()
 
     def test_umbrella_header_is_not_for_the_library(self):
         self.write("src/memory/bad.cc", '#include "rdmacomm/rdmacomm.h"\n')
@@ -116,10 +156,10 @@ class CheckLayers(unittest.TestCase):
         self.assert_caught("src/verbs/bad.cc:1", "glog")
         self.write("src/verbs/bad.cc", "")
         self.header("base", "bad.h", "#include <glog/logging.h>")
-        self.assert_caught("include/rdmacomm/base/bad.h:4", "glog")
+        self.assert_caught("include/rdmacomm/bad.h:4", "glog")
 
     def test_errno(self):
-        self.header("verbs", "call.h", "inline int f() { return errno; }")
+        self.private_header("verbs", "call.h", "inline int f() { return errno; }")
         self.write("src/softdev/host/a.cc", "void f() { errno = 3; }\n")
         self.assert_clean()
         self.write("src/memory/bad.cc", "int f() { return errno; }\n")
@@ -153,18 +193,18 @@ class CheckLayers(unittest.TestCase):
         self.assert_caught("layer extras is not in the law")
 
     def test_header_without_guard(self):
-        self.write("include/rdmacomm/base/bad.h", "// bad.h\n// Layer: base.\n")
+        self.write("include/rdmacomm/bad.h", "// bad.h\n// Layer: base.\n")
         self.assert_caught("no #pragma once")
 
     def test_header_that_does_not_say_its_layer(self):
-        self.write("include/rdmacomm/base/bad.h", "// bad.h\n// Layer: verbs.\n#pragma once\n")
-        self.assert_caught('"Layer: base."')
+        self.write("include/rdmacomm/bad.h", "// bad.h\n#pragma once\n")
+        self.assert_caught("include/rdmacomm/bad.h:1", "says no layer")
 
     def test_umbrella_header_misses_a_header(self):
-        self.write("include/rdmacomm/rdmacomm.h", '#include "rdmacomm/base/result.h"\n')
+        self.write("include/rdmacomm/rdmacomm.h", '#include "rdmacomm/result.h"\n')
         self.assert_clean()
         self.header("base", "wire.h")
-        self.assert_caught("does not include rdmacomm/base/wire.h")
+        self.assert_caught("does not include rdmacomm/wire.h")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ class CheckWay : public ::testing::Test {
     fake_.devices[0]->add_gid("\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\0\0\2", IBV_GID_TYPE_ROCE_V2);
   }
   static Status check(const DeviceOptions& asked, const RdmaWay& chosen) {
-    const auto device = RDMADevice::open_from(FakeVerbs::api(), asked);
+    const auto device = DeviceCore::open_from(FakeVerbs::api(), asked);
     if (!device) return device.status();
     return check_way(chosen, **device, "10.0.0.1:7 with 10.0.0.9:2020");
   }

@@ -7,6 +7,7 @@
 #include <future>
 #include <tuple>
 
+#include "endpoint/endpoint_core.h"
 #include "session/session_test_tools.h"
 #include "support/polling_modes.h"
 #include "support/thread_modes.h"
@@ -29,17 +30,17 @@ class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, Pollin
 
   void start_server(std::uint16_t port = 0) {
     device_ = RDMADevice::open({.name = "soft0"}).value();
-    memory_ = RDMABuffer::allocate(*device_, {.name = "places",
-                                              .block_bytes = sizeof(std::uint64_t),
-                                              .block_count = kPlaces,
-                                              .remote_access = RemoteAccess::kWrite})
+    memory_ = RDMABuffer::allocate(device_, {.name = "places",
+                                             .block_bytes = sizeof(std::uint64_t),
+                                             .block_count = kPlaces,
+                                             .remote_access = RemoteAccess::kWrite})
                   .value();
     SessionOptions options = local_options(port);
     options.shared_device = device_;
     server_ = make_server(std::move(options));
-    server_->configure = [this](HcaConfig& hca, const PeerInfo&) {
+    server_.hooks->configure = [this](HcaConfig& hca, const PeerInfo&) {
       configure(hca);
-      hca.publish(*memory_);
+      hca.publish(memory_);
       return Status();
     };
     const Status started = server_->start();
@@ -47,7 +48,7 @@ class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, Pollin
   }
   void stop_server() {
     server_->stop();
-    memory_.reset();
+    memory_ = {};
   }
 
   static void configure(HcaConfig& hca) {
@@ -58,25 +59,26 @@ class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, Pollin
   }
   [[nodiscard]] static bool served() { return std::get<0>(GetParam()) != ThreadMode::kApplication; }
 
-  SessionPtr<TestClient> make_peer() {
+  TestClient make_peer() {
     auto client = make_client(*server_);
-    client->configure = [](HcaConfig& hca, const PeerInfo&) {
+    client.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
       configure(hca);
       return Status();
     };
     return client;
   }
   /// Writes 1, 2, ... `count` at one place, each after the other is complete.
-  static void write_numbers(TestClient& client, EndPoint& endpoint, std::size_t place, std::uint64_t count) {
+  static void write_numbers(const TestClient& client, const EndPoint& endpoint, std::size_t place,
+                            std::uint64_t count) {
     const auto buffer = make_buffer(endpoint.device());
     const RemoteRegion all = *endpoint.remote_region("places");
     const RemoteRegion target{all.address + place * sizeof(std::uint64_t), sizeof(std::uint64_t), all.rkey};
-    const int before = client.record.count("write 1");
+    const int before = client.hooks->record.count("write 1");
     for (std::uint64_t number = 1; number <= count; ++number) {
-      std::memcpy(buffer->data(), &number, sizeof(number));
-      ASSERT_TRUE(endpoint.data()->post_write(buffer->at(0).first(sizeof(number)), target, {.id = 1}));
+      std::memcpy(buffer.data(), &number, sizeof(number));
+      ASSERT_TRUE(endpoint.channel().post_write(buffer.at(0).first(sizeof(number)), target, {.id = 1}));
       if (served()) {
-        ASSERT_TRUE(client.record.wait_for("write 1", before + static_cast<int>(number)));
+        ASSERT_TRUE(client.hooks->record.wait_for("write 1", before + static_cast<int>(number)));
       } else {
         ASSERT_TRUE(wait_one(endpoint).ok());
       }
@@ -84,7 +86,7 @@ class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, Pollin
   }
   [[nodiscard]] std::uint64_t number_at(std::size_t place) const {
     std::uint64_t number = 0;
-    std::memcpy(&number, memory_->at(place).data(), sizeof(number));
+    std::memcpy(&number, memory_.at(place).data(), sizeof(number));
     return number;
   }
   /// As many endpoints as there are peers, now or soon.
@@ -94,9 +96,9 @@ class Membership : public ::testing::TestWithParam<std::tuple<ThreadMode, Pollin
     EXPECT_EQ(server_->endpoints().size(), count);
   }
 
-  std::shared_ptr<RDMADevice> device_;
-  std::unique_ptr<RDMABuffer> memory_;
-  SessionPtr<TestServer> server_;
+  RDMADevice device_;
+  RDMABuffer memory_;
+  TestServer server_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Modes, Membership,
@@ -111,25 +113,28 @@ INSTANTIATE_TEST_SUITE_P(Modes, Membership,
 TEST_P(Membership, OthersGoOnWhilePeersJoinLeaveDieAndComeBack) {
   constexpr std::size_t kSteady = 3;
   constexpr std::uint64_t kNumbers = 300;
-  std::vector<SessionPtr<TestClient>> steady;
+  std::vector<TestClient> steady;
+  steady.reserve(kSteady);  // threads have their addresses
   std::vector<std::future<void>> work;
   for (std::size_t place = 0; place < kSteady; ++place) {
     steady.push_back(make_peer());
     const auto endpoint = steady.back()->connect().value();
-    work.push_back(std::async(std::launch::async, [client = steady.back().get(), endpoint, place] {
-      write_numbers(*client, *endpoint, place, kNumbers);
+    work.push_back(std::async(std::launch::async, [client = &steady.back(), endpoint, place] {
+      write_numbers(*client, endpoint, place, kNumbers);
     }));
   }
-  SessionPtr<TestClient> coming = make_peer();
+  TestClient coming = make_peer();
   std::uint64_t round = 0;
   for (int again = 0; again < 4; ++again) {
     for (const Way way : {Way::kClose, Way::kVanish, Way::kStopSession}) {
       const auto endpoint = coming->connect().value();
-      write_numbers(*coming, *endpoint, kSteady, ++round);
+      write_numbers(*coming, endpoint, kSteady, ++round);
       EXPECT_EQ(number_at(kSteady), round) << "it is the same peer as before, at its old place";
       switch (way) {
-        case Way::kClose: EXPECT_TRUE(endpoint->close().ok()); break;
-        case Way::kVanish: endpoint->connector().shutdown(); break;  // as the kernel does for a process that dies
+        case Way::kClose: EXPECT_TRUE(endpoint.close().ok()); break;
+        case Way::kVanish:
+          endpoint.core()->connector().shutdown();
+          break;  // as the kernel does for a process that dies
         case Way::kStopSession: coming = make_peer(); break;
       }
     }
@@ -137,16 +142,16 @@ TEST_P(Membership, OthersGoOnWhilePeersJoinLeaveDieAndComeBack) {
   for (auto& each : work) each.get();
   for (std::size_t place = 0; place < kSteady; ++place) EXPECT_EQ(number_at(place), kNumbers);
   expect_members(kSteady);
-  EXPECT_TRUE(server_->record.wait_for("disconnected ok", 8));
-  EXPECT_TRUE(server_->record.wait_for("disconnected peer lost", 4));
-  EXPECT_EQ(server_->record.count("established"), static_cast<int>(kSteady + round));
-  for (const auto& each : steady) EXPECT_EQ(each->record.count("disconnected ok"), 0);
+  EXPECT_TRUE(server_.hooks->record.wait_for("disconnected ok", 8));
+  EXPECT_TRUE(server_.hooks->record.wait_for("disconnected peer lost", 4));
+  EXPECT_EQ(server_.hooks->record.count("established"), static_cast<int>(kSteady + round));
+  for (const auto& each : steady) EXPECT_EQ(each.hooks->record.count("disconnected ok"), 0);
 }
 
 TEST_P(Membership, AServerComesBackAtItsPort) {
   const std::uint16_t port = server_->port();
   const auto other = make_server();
-  other->configure = [](HcaConfig& hca, const PeerInfo&) {
+  other.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
     configure(hca);
     return Status();
   };
@@ -154,17 +159,17 @@ TEST_P(Membership, AServerComesBackAtItsPort) {
   const auto client = make_peer();
   const auto stays = client->connect({"127.0.0.1", other->port()}).value();
   const auto first = client->connect().value();
-  write_numbers(*client, *first, 0, 5);
-  ASSERT_TRUE(server_->record.wait_for("established")) << "who is being set up when it stops is refused";
+  write_numbers(*client, first, 0, 5);
+  ASSERT_TRUE(server_.hooks->record.wait_for("established")) << "who is being set up when it stops is refused";
   stop_server();
-  ASSERT_TRUE(client->record.wait_for("disconnected ok"));
-  EXPECT_EQ(first->status().code(), Errc::kPeerClosed);
+  ASSERT_TRUE(client.hooks->record.wait_for("disconnected ok"));
+  EXPECT_EQ(first.status().code(), Errc::kPeerClosed);
   auto coming = std::async(std::launch::async, [&] { return client->connect(); });  // while nobody is there
   start_server(port);
   const auto second = coming.get().value();
-  write_numbers(*client, *second, 0, 7);
+  write_numbers(*client, second, 0, 7);
   EXPECT_EQ(number_at(0), 7U);
-  EXPECT_TRUE(stays->alive());
+  EXPECT_TRUE(stays.alive());
   client->stop();
   other->stop();
 }
@@ -178,11 +183,11 @@ TEST_P(Membership, WhatLeftLeavesNothing) {
   const auto steady = make_peer();
   const auto endpoint = steady->connect().value();
   expect_members(1);
-  ASSERT_TRUE(server_->record.wait_for("disconnected ok"));
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok"));
   const std::size_t descriptors = open_descriptors();
   const std::size_t threads = running_threads();
   for (int round = 0; round < 5; ++round) {
-    std::vector<SessionPtr<TestClient>> peers;
+    std::vector<TestClient> peers;
     for (int i = 0; i < 4; ++i) {
       peers.push_back(make_peer());
       ASSERT_TRUE(peers.back()->connect().has_value());
@@ -192,10 +197,10 @@ TEST_P(Membership, WhatLeftLeavesNothing) {
   expect_members(1);
   if (!served()) {
     // Nobody has asked for them: some that ended are kept for who does.
-    while (server_->wait_for_endpoint(tiny()).has_value()) continue;
+    while (server_->accept(tiny()).has_value()) continue;
   }
   expect_back_to(descriptors, threads);
-  write_numbers(*steady, *endpoint, 0, 3);
+  write_numbers(*steady, endpoint, 0, 3);
   EXPECT_EQ(number_at(0), 3U);
 }
 

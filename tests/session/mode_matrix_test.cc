@@ -73,21 +73,12 @@ class Tally {
   int failures_ = 0;
 };
 
-/// A session whose hooks count.
-template <typename Base>
-class Counting : public Base {
+/// Hooks that count.
+class Counting final : public SessionHooks {
  public:
-  using Base::Base;
-
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override { return configure_hca(hca, peer); }
-  void on_established(EndPoint&) override { established.add("established"); }
-  void on_send_done(EndPoint&, const Completion& completion) override { tally.add(completion); }
-  void on_recv_done(EndPoint&, const Completion& completion) override { tally.add(completion); }
-  void on_write_done(EndPoint&, const Completion& completion) override { tally.add(completion); }
-  void on_read_done(EndPoint&, const Completion& completion) override { tally.add(completion); }
-  void on_atomic_done(EndPoint&, const Completion& completion) override { tally.add(completion); }
-  void on_recv_write_imm_done(EndPoint&, const Completion& completion) override { tally.add(completion); }
-  void on_failed(EndPoint&, const Completion& completion) override { tally.add(completion); }
+  void on_established(const EndPoint&) override { established.add("established"); }
+  void on_completion(const EndPoint&, const Completion& completion) override { tally.add(completion); }
 
   std::function<Status(HcaConfig&, const PeerInfo&)> configure_hca;
   Record established;
@@ -99,7 +90,7 @@ constexpr std::uint32_t kImmediate = 77;
 enum Block : std::size_t { kOut, kIn, kCounter, kBlocks };
 
 /// One side's memory for one connection.
-std::unique_ptr<RDMABuffer> make_memory(RDMADevice& device) {
+RDMABuffer make_memory(const RDMADevice& device) {
   auto buffer = RDMABuffer::allocate(
       device, {.name = "memory",
                .block_bytes = kBytes,
@@ -111,16 +102,16 @@ std::unique_ptr<RDMABuffer> make_memory(RDMADevice& device) {
 
 /// A connection, seen from both ends.
 struct Line {
-  std::unique_ptr<RDMABuffer> near = nullptr;  ///< the client's
-  std::unique_ptr<RDMABuffer> far = nullptr;   ///< the server's
-  std::shared_ptr<EndPoint> client = nullptr;
-  std::shared_ptr<EndPoint> server = nullptr;
+  RDMABuffer near = {};  ///< the client's
+  RDMABuffer far = {};   ///< the server's
+  EndPoint client = {};
+  EndPoint server = {};
 
   [[nodiscard]] RemoteRegion theirs(Block block, std::uint32_t bytes = kBytes) const {
-    const RemoteRegion all = far->remote_region();
-    return {all.address + block * far->block_bytes(), bytes, all.rkey};
+    const RemoteRegion all = far.remote_region();
+    return {all.address + block * far.block_bytes(), bytes, all.rkey};
   }
-  [[nodiscard]] std::uint64_t& number(RDMABuffer& buffer) const {
+  [[nodiscard]] std::uint64_t& number(const RDMABuffer& buffer) const {
     return *reinterpret_cast<std::uint64_t*>(buffer.at(kCounter).data());
   }
 };
@@ -144,49 +135,49 @@ struct Verb {
 };
 
 bool reached_server(const Line& line) {
-  return same(*line.near, *line.far);
+  return same(line.near, line.far);
 }
 
 constexpr std::array<Verb, 7> kVerbs = {{
     {"SEND", Operation::kSend, Operation::kRecv,
-     [](const Line& line) { return line.client->data()->post_send(line.near->at(kOut), {.id = 1}); }, reached_server},
+     [](const Line& line) { return line.client.channel().post_send(line.near.at(kOut), {.id = 1}); }, reached_server},
     {"SEND_WITH_IMM", Operation::kSend, Operation::kRecv,
      [](const Line& line) {
-       return line.client->data()->post_send(line.near->at(kOut), {.id = 1, .immediate = kImmediate});
+       return line.client.channel().post_send(line.near.at(kOut), {.id = 1, .immediate = kImmediate});
      },
      reached_server, true},
     {"WRITE",
      Operation::kWrite,
      {},
-     [](const Line& line) { return line.client->data()->post_write(line.near->at(kOut), line.theirs(kIn), {.id = 1}); },
+     [](const Line& line) { return line.client.channel().post_write(line.near.at(kOut), line.theirs(kIn), {.id = 1}); },
      reached_server},
     {"WRITE_WITH_IMM", Operation::kWriteImm, Operation::kRecvWriteImm,
      [](const Line& line) {
-       return line.client->data()->post_write(line.near->at(kOut), line.theirs(kIn),
-                                              {.id = 1, .immediate = kImmediate});
+       return line.client.channel().post_write(line.near.at(kOut), line.theirs(kIn),
+                                               {.id = 1, .immediate = kImmediate});
      },
      reached_server, true},
     {"READ",
      Operation::kRead,
      {},
-     [](const Line& line) { return line.client->data()->post_read(line.near->at(kIn), line.theirs(kOut), {.id = 1}); },
-     [](const Line& line) { return same(*line.far, *line.near); }},
+     [](const Line& line) { return line.client.channel().post_read(line.near.at(kIn), line.theirs(kOut), {.id = 1}); },
+     [](const Line& line) { return same(line.far, line.near); }},
     {"FETCH_ADD",
      Operation::kFetchAdd,
      {},
      [](const Line& line) {
-       return line.client->data()->post_fetch_add(line.near->at(kCounter).first(8), line.theirs(kCounter, 8),
-                                                  {.addend = 5}, {.id = 1});
+       return line.client.channel().post_fetch_add(line.near.at(kCounter).first(8), line.theirs(kCounter, 8),
+                                                   {.addend = 5}, {.id = 1});
      },
-     [](const Line& line) { return line.number(*line.near) == 1000 && line.number(*line.far) == 1005; }},
+     [](const Line& line) { return line.number(line.near) == 1000 && line.number(line.far) == 1005; }},
     {"COMPARE_SWAP",
      Operation::kCompareSwap,
      {},
      [](const Line& line) {
-       return line.client->data()->post_compare_swap(line.near->at(kCounter).first(8), line.theirs(kCounter, 8),
-                                                     {.expected = 1000, .desired = 3}, {.id = 1});
+       return line.client.channel().post_compare_swap(line.near.at(kCounter).first(8), line.theirs(kCounter, 8),
+                                                      {.expected = 1000, .desired = 3}, {.id = 1});
      },
-     [](const Line& line) { return line.number(*line.near) == 1000 && line.number(*line.far) == 3; }},
+     [](const Line& line) { return line.number(line.near) == 1000 && line.number(line.far) == 3; }},
 }};
 
 class ModeMatrix : public ::testing::TestWithParam<std::tuple<PollingMode, Threads, int>> {
@@ -201,15 +192,15 @@ class ModeMatrix : public ::testing::TestWithParam<std::tuple<PollingMode, Threa
   }
 
   void SetUp() override {
-    server_ = make_session<Counting<ServerSession>>(local_options());
-    server_->configure_hca = [this](HcaConfig& hca, const PeerInfo&) {
+    server_ = Hooked<ServerSession, Counting>(local_options());
+    server_.hooks->configure_hca = [this](HcaConfig& hca, const PeerInfo&) {
       configure(hca, polling_, threads_);
       return Status();
     };
     ASSERT_TRUE(server_->start().ok());
-    client_ = make_session<Counting<ClientSession>>(local_options(server_->port()));
+    client_ = Hooked<ClientSession, Counting>(local_options(server_->port()));
     std::uint32_t index = 0;
-    client_->configure_hca = [&](HcaConfig& hca, const PeerInfo&) {
+    client_.hooks->configure_hca = [&](HcaConfig& hca, const PeerInfo&) {
       configure(hca, polling_, threads_);
       const auto bytes = std::as_bytes(std::span(&index, 1));
       hca.private_data.assign(bytes.begin(), bytes.end());
@@ -221,38 +212,38 @@ class ModeMatrix : public ::testing::TestWithParam<std::tuple<PollingMode, Threa
       line.client = std::move(*endpoint);
       ++index;
     }
-    ASSERT_TRUE(server_->established.wait_for("established", static_cast<int>(lines_.size())));
+    ASSERT_TRUE(server_.hooks->established.wait_for("established", static_cast<int>(lines_.size())));
     for (const auto& endpoint : server_->endpoints()) {
-      std::memcpy(&index, endpoint->peer_private_data().data(), sizeof(index));
+      std::memcpy(&index, endpoint.peer_private_data().data(), sizeof(index));
       lines_[index].server = endpoint;
     }
     for (Line& line : lines_) {
-      line.near = make_memory(line.client->device());
-      line.far = make_memory(line.server->device());
+      line.near = make_memory(line.client.device());
+      line.far = make_memory(line.server.device());
     }
   }
 
   void prepare(const Verb& verb) {
     std::uint64_t seed = static_cast<std::uint64_t>(&verb - kVerbs.data()) << 16;
     for (Line& line : lines_) {
-      fill(*line.near, kOut, ++seed);
-      fill(*line.far, kOut, ++seed);
-      line.number(*line.near) = 0;
-      line.number(*line.far) = 1000;
+      fill(line.near, kOut, ++seed);
+      fill(line.far, kOut, ++seed);
+      line.number(line.near) = 0;
+      line.number(line.far) = 1000;
       if (!verb.arrives) continue;
-      ASSERT_TRUE(line.server->data()->post_recv(line.far->at(kIn), {.id = 2}));
+      ASSERT_TRUE(line.server.channel().post_recv(line.far.at(kIn), {.id = 2}));
     }
   }
 
   /// Where nobody else polls: one completion of each endpoint.
-  void take_one(EndPoint& endpoint, Tally& tally) const {
+  void take_one(const EndPoint& endpoint, Tally& tally) const {
     if (threads_ == Threads::kNone) tally.add(wait_one(endpoint));
   }
 
   const PollingMode polling_;
   const Threads threads_;
-  SessionPtr<Counting<ServerSession>> server_;
-  SessionPtr<Counting<ClientSession>> client_;
+  Hooked<ServerSession, Counting> server_;
+  Hooked<ClientSession, Counting> client_;
   std::vector<Line> lines_;
 };
 
@@ -280,17 +271,17 @@ TEST_P(ModeMatrix, EveryVerbMovesItsData) {
     SCOPED_TRACE(verb.name);
     ASSERT_NO_FATAL_FAILURE(prepare(verb));
     for (const Line& line : lines_) ASSERT_TRUE(verb.post(line));
-    for (const Line& line : lines_) take_one(*line.client, client_->tally);
-    ASSERT_TRUE(client_->tally.wait_for(verb.done, at_client[verb.done] += count));
+    for (const Line& line : lines_) take_one(line.client, client_.hooks->tally);
+    ASSERT_TRUE(client_.hooks->tally.wait_for(verb.done, at_client[verb.done] += count));
     if (verb.arrives) {
-      for (const Line& line : lines_) take_one(*line.server, server_->tally);
-      ASSERT_TRUE(server_->tally.wait_for(*verb.arrives, at_server[*verb.arrives] += count));
+      for (const Line& line : lines_) take_one(line.server, server_.hooks->tally);
+      ASSERT_TRUE(server_.hooks->tally.wait_for(*verb.arrives, at_server[*verb.arrives] += count));
       const std::vector<std::uint32_t> due(verb.has_immediate ? lines_.size() : 0, kImmediate);
-      EXPECT_EQ(server_->tally.take_immediates(), due);
+      EXPECT_EQ(server_.hooks->tally.take_immediates(), due);
     }
     for (const Line& line : lines_) EXPECT_TRUE(verb.arrived(line)) << "line " << &line - lines_.data();
   }
-  EXPECT_EQ(client_->tally.failures() + server_->tally.failures(), 0);
+  EXPECT_EQ(client_.hooks->tally.failures() + server_.hooks->tally.failures(), 0);
 }
 
 // Nothing is on the way that would wake anybody.
@@ -298,8 +289,8 @@ TEST_P(ModeMatrix, EndsWhileAllIsIdle) {
   client_->stop();
   server_->stop();
   for (const Line& line : lines_) {
-    EXPECT_FALSE(line.client->alive());
-    EXPECT_FALSE(line.server->alive());
+    EXPECT_FALSE(line.client.alive());
+    EXPECT_FALSE(line.server.alive());
   }
 }
 

@@ -1,6 +1,6 @@
-#include "rdmacomm/session/open_device.h"
-
 #include <gtest/gtest.h>
+
+#include "rdmacomm/session.h"
 
 namespace rdmacomm {
 namespace {
@@ -10,7 +10,7 @@ const DeviceOptions kSoft{.name = "soft0"};
 TEST(OpenDevice, TowardsAServerOnThisHost) {
   const auto device = open_device(kSoft, {.address = {.host = "127.0.0.1"}});
   ASSERT_TRUE(device) << device.status().message();
-  EXPECT_EQ((*device)->name(), "soft0");
+  EXPECT_EQ((*device).name(), "soft0");
 }
 
 TEST(OpenDevice, ForAServerEverywhereOrAtAnAddress) {
@@ -30,7 +30,7 @@ TEST(OpenDevice, AHostWithoutAnAddressIsTold) {
 
 TEST(OpenDevice, ByRdmaCmTheSoftwareDeviceIsNotPicked) {
   const auto device = open_device({}, {.address = {.host = "127.0.0.1"}, .connector = ConnectorKind::kCm});
-  if (device) GTEST_SKIP() << "there is hardware here: " << (*device)->to_text();
+  if (device) GTEST_SKIP() << "there is hardware here: " << (*device).to_text();
   EXPECT_EQ(device.code(), Errc::kNoActivePort);
   EXPECT_NE(device.status().message().find("rdma_cm does not know"), std::string::npos) << device.status().message();
 }

@@ -3,7 +3,8 @@
 
 #include <future>
 
-#include "rdmacomm/session/open_device.h"
+#include "endpoint/endpoint_core.h"
+#include "rdmacomm/session.h"
 #include "session/session_test_tools.h"
 
 namespace rdmacomm {
@@ -25,13 +26,13 @@ class QueuesOf : public ::testing::Test {
     auto device = open_device({.name = "soft0"}, {});
     EXPECT_TRUE(device.has_value()) << device.status().message();
     device_ = std::move(*device);
-    buffer_ = make_buffer(*device_, RemoteAccess::kWrite);
-    other_->configure = on_one_queue;
-    other_->connecting = [this](EndPoint& endpoint) { return post_receive(endpoint); };
+    buffer_ = make_buffer(device_, RemoteAccess::kWrite);
+    other_.hooks->configure = on_one_queue;
+    other_.hooks->connecting = [this](const EndPoint& endpoint) { return post_receive(endpoint); };
     EXPECT_TRUE(other_->start().ok());
     host_ = make_server(on_device());
-    host_->configure = on_one_queue;
-    host_->connecting = [this](EndPoint& endpoint) { return post_receive(endpoint); };
+    host_.hooks->configure = on_one_queue;
+    host_.hooks->connecting = [this](const EndPoint& endpoint) { return post_receive(endpoint); };
     EXPECT_TRUE(host_->start().ok());
     guest_ = make_guest();
   }
@@ -47,45 +48,45 @@ class QueuesOf : public ::testing::Test {
     options.shared_device = device_;
     return options;
   }
-  SessionPtr<TestClient> make_guest() {
+  TestClient make_guest() {
     SessionOptions options = on_device();
     options.address.port = other_->port();
-    options.queues_of = host_.get();
-    auto guest = make_session<TestClient>(options);
-    guest->configure = on_one_queue;
+    options.queues_of = &static_cast<const ServerSession&>(host_);
+    auto guest = TestClient(options);
+    guest.hooks->configure = on_one_queue;
     return guest;
   }
   /// Where nobody looks at what arrives.
-  Status post_receive(EndPoint& endpoint) {
-    return endpoint.data()->post_recv(other_buffer(endpoint).at(0), {.id = 7});
+  Status post_receive(const EndPoint& endpoint) {
+    return endpoint.channel().post_recv(other_buffer(endpoint).at(0), {.id = 7});
   }
-  const RDMABuffer& other_buffer(EndPoint& endpoint) {
-    if (&endpoint.device() == device_.get()) return *buffer_;
+  const RDMABuffer& other_buffer(const EndPoint& endpoint) {
+    if (endpoint.device() == device_) return buffer_;
     const std::lock_guard lock(mutex_);
     if (!other_buffer_) other_buffer_ = make_buffer(endpoint.device());
-    return *other_buffer_;
+    return other_buffer_;
   }
-  std::shared_ptr<EndPoint> connect(TestClient& client) {
-    auto endpoint = client.connect();
+  EndPoint connect(const TestClient& client) {
+    auto endpoint = client->connect();
     EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
-    return endpoint ? *endpoint : nullptr;
+    return endpoint ? *endpoint : EndPoint();
   }
   /// A client of the host's: on_established has been called there.
-  std::shared_ptr<EndPoint> connect_to_host() {
+  EndPoint connect_to_host() {
     client_ = make_client(*host_);
     auto endpoint = connect(*client_);
-    EXPECT_TRUE(host_->record.wait_for("established"));
+    EXPECT_TRUE(host_.hooks->record.wait_for("established"));
     return endpoint;
   }
 
-  std::shared_ptr<RDMADevice> device_;
-  std::unique_ptr<RDMABuffer> buffer_;
-  SessionPtr<TestServer> other_ = make_server();
+  RDMADevice device_;
+  RDMABuffer buffer_;
+  TestServer other_ = make_server();
   std::mutex mutex_;
-  std::unique_ptr<RDMABuffer> other_buffer_;
-  SessionPtr<TestServer> host_;
-  SessionPtr<TestClient> guest_;
-  SessionPtr<TestClient> client_ = make_session<TestClient>(local_options());
+  RDMABuffer other_buffer_;
+  TestServer host_;
+  TestClient guest_;
+  TestClient client_ = TestClient(local_options());
 };
 
 TEST_F(QueuesOf, PutsEndPointsOfBothOnOneQueueAndCallsTheHooksOfEach) {
@@ -93,15 +94,15 @@ TEST_F(QueuesOf, PutsEndPointsOfBothOnOneQueueAndCallsTheHooksOfEach) {
   const auto to_host = connect_to_host();
   ASSERT_TRUE(of_guest && to_host);
   ASSERT_EQ(host_->endpoints().size(), 1U);
-  EXPECT_EQ(of_guest->group(), host_->endpoints().front()->group());
-  ASSERT_TRUE(of_guest->data()->post_send(buffer_->at(1), {.id = 1}));
-  EXPECT_TRUE(guest_->record.wait_for("send 1"));
-  const auto letter = make_buffer(to_host->device());
-  ASSERT_TRUE(to_host->data()->post_send(letter->at(0), {.id = 2}));
-  EXPECT_TRUE(host_->record.wait_for("recv 7"));
-  EXPECT_EQ(guest_->record.count("recv 7"), 0);
-  EXPECT_EQ(host_->record.count("send 1"), 0);
-  EXPECT_TRUE(to_host->close().ok());
+  EXPECT_EQ(of_guest.core()->group(), host_->endpoints().front().core()->group());
+  ASSERT_TRUE(of_guest.channel().post_send(buffer_.at(1), {.id = 1}));
+  EXPECT_TRUE(guest_.hooks->record.wait_for("send 1"));
+  const auto letter = make_buffer(to_host.device());
+  ASSERT_TRUE(to_host.channel().post_send(letter.at(0), {.id = 2}));
+  EXPECT_TRUE(host_.hooks->record.wait_for("recv 7"));
+  EXPECT_EQ(guest_.hooks->record.count("recv 7"), 0);
+  EXPECT_EQ(host_.hooks->record.count("send 1"), 0);
+  EXPECT_TRUE(to_host.close().ok());
 }
 
 TEST_F(QueuesOf, AGuestThatStopsLeavesItsHostAlone) {
@@ -109,54 +110,54 @@ TEST_F(QueuesOf, AGuestThatStopsLeavesItsHostAlone) {
   const auto to_host = connect_to_host();
   ASSERT_TRUE(of_guest && to_host);
   guest_->stop();
-  EXPECT_EQ(guest_->record.count("disconnected ok"), 1);  // its last hook was before the end of stop()
-  const auto letter = make_buffer(to_host->device());
-  ASSERT_TRUE(to_host->data()->post_send(letter->at(0), {.id = 2}));
-  EXPECT_TRUE(host_->record.wait_for("recv 7"));
-  EXPECT_TRUE(to_host->close().ok());
+  EXPECT_EQ(guest_.hooks->record.count("disconnected ok"), 1);  // its last hook was before the end of stop()
+  const auto letter = make_buffer(to_host.device());
+  ASSERT_TRUE(to_host.channel().post_send(letter.at(0), {.id = 2}));
+  EXPECT_TRUE(host_.hooks->record.wait_for("recv 7"));
+  EXPECT_TRUE(to_host.close().ok());
 }
 
 TEST_F(QueuesOf, AHostThatStopsFirstEndsWhatIsOnItsQueues) {
   const auto of_guest = connect(*guest_);
   ASSERT_TRUE(of_guest);
   host_->stop();
-  EXPECT_EQ(guest_->record.count("disconnected ok"), 1);
-  EXPECT_FALSE(of_guest->alive());
+  EXPECT_EQ(guest_.hooks->record.count("disconnected ok"), 1);
+  EXPECT_FALSE(of_guest.alive());
   const auto late = guest_->connect();
   EXPECT_EQ(late.code(), Errc::kStopped);
   guest_->stop();
 }
 
 TEST_F(QueuesOf, AGuestMayStopItselfInAHook) {
-  other_->received = [this](EndPoint& endpoint, const Completion&) {
-    EXPECT_TRUE(endpoint.data()->post_send(other_buffer(endpoint).at(0), {.id = 1}));  // an answer
+  other_.hooks->received = [this](const EndPoint& endpoint, const Completion&) {
+    EXPECT_TRUE(endpoint.channel().post_send(other_buffer(endpoint).at(0), {.id = 1}));  // an answer
   };
-  guest_->connecting = [this](EndPoint& endpoint) { return post_receive(endpoint); };
-  guest_->received = [this](EndPoint&, const Completion&) { guest_->stop(); };
+  guest_.hooks->connecting = [this](const EndPoint& endpoint) { return post_receive(endpoint); };
+  guest_.hooks->received = [this](const EndPoint&, const Completion&) { guest_->stop(); };
   const auto of_guest = connect(*guest_);
   ASSERT_TRUE(of_guest);
-  ASSERT_TRUE(of_guest->data()->post_send(buffer_->at(1), {.id = 1}));
-  EXPECT_TRUE(guest_->record.wait_for("disconnected ok"));
+  ASSERT_TRUE(of_guest.channel().post_send(buffer_.at(1), {.id = 1}));
+  EXPECT_TRUE(guest_.hooks->record.wait_for("disconnected ok"));
   guest_->stop();
 }
 
 TEST_F(QueuesOf, ManyGuestsComeAndGo) {
   constexpr int kGuests = 8;
   for (int round = 0; round < 3; ++round) {
-    std::vector<SessionPtr<TestClient>> guests;
+    std::vector<TestClient> guests;
     std::vector<std::future<bool>> connected;
     for (int i = 0; i < kGuests; ++i) guests.push_back(make_guest());
     for (auto& guest : guests) {
       connected.push_back(std::async(std::launch::async, [&guest] {
         const auto endpoint = guest->connect();
-        return endpoint && (*endpoint)->data()->post_send({}, {.id = 3});
+        return endpoint && (*endpoint).channel().post_send({}, {.id = 3});
       }));
     }
     for (auto& each : connected) EXPECT_TRUE(each.get());
     for (auto& guest : guests) {
       guest->stop();
-      EXPECT_EQ(guest->record.count("disconnected ok"), 1);
-      EXPECT_EQ(guest->record.count("send 3") + guest->record.count("failed flushed"), 1);
+      EXPECT_EQ(guest.hooks->record.count("disconnected ok"), 1);
+      EXPECT_EQ(guest.hooks->record.count("send 3") + guest.hooks->record.count("failed flushed"), 1);
     }
   }
 }
@@ -164,12 +165,12 @@ TEST_F(QueuesOf, ManyGuestsComeAndGo) {
 TEST_F(QueuesOf, AHostThatIsNotStartedOrOnAnotherDeviceIsRefused) {
   const auto not_started = make_server(on_device());
   SessionOptions options = on_device();
-  options.queues_of = not_started.get();
-  const auto refused = make_session<TestClient>(options)->connect();
+  options.queues_of = &static_cast<const ServerSession&>(not_started);
+  const auto refused = TestClient(options)->connect();
   EXPECT_EQ(refused.code(), Errc::kInvalidArgument);
   EXPECT_THAT(refused.error().context, ::testing::HasSubstr("queues_of"));
-  options.queues_of = other_.get();
-  EXPECT_EQ(make_session<TestClient>(options)->connect().code(), Errc::kInvalidArgument);
+  options.queues_of = &static_cast<const ServerSession&>(other_);
+  EXPECT_EQ(TestClient(options)->connect().code(), Errc::kInvalidArgument);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 class SessionDeviceTest : public ::testing::TestWithParam<ThreadMode> {
  protected:
   SessionDeviceTest() {
-    server_->configure = [](HcaConfig& hca, const PeerInfo&) {
+    server_.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
       hca.thread_mode = GetParam();
       if (hca.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
         hca.shared_queue_key = "all";
@@ -28,38 +28,38 @@ class SessionDeviceTest : public ::testing::TestWithParam<ThreadMode> {
     };
     const Status started = server_->start();
     EXPECT_TRUE(started.ok()) << started.message();
-    client_ = make_session<TestClient>(options_on(InjectedEvents::open(), server_->port()));
+    client_ = TestClient(options_on(InjectedEvents::open(), server_->port()));
   }
-  static SessionOptions options_on(std::shared_ptr<RDMADevice> device, std::uint16_t port = 0) {
+  static SessionOptions options_on(RDMADevice device, std::uint16_t port = 0) {
     SessionOptions options = local_options(port);
     options.shared_device = std::move(device);
     options.connector = ConnectorKind::kTcp;
     return options;
   }
 
-  std::shared_ptr<EndPoint> connect() {
+  EndPoint connect() {
     auto endpoint = client_->connect();
     EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
-    return endpoint ? *endpoint : nullptr;
+    return endpoint ? *endpoint : EndPoint();
   }
-  std::shared_ptr<EndPoint> accept() {
-    auto endpoint = server_->wait_for_endpoint(soon());
+  EndPoint accept() {
+    auto endpoint = server_->accept(soon());
     EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
-    return endpoint ? *endpoint : nullptr;
+    return endpoint ? *endpoint : EndPoint();
   }
-  void raise(ibv_event_type type) { injected_.raise(*device_, type); }
+  void raise(ibv_event_type type) { injected_.raise(*device_.core(), type); }
   static ibv_async_event event_at(ibv_event_type type, const RDMAChannel& channel) {
     ibv_async_event event{};
     event.event_type = type;
-    event.element.qp = channel.adapter().qp();
-    if (type == IBV_EVENT_CQ_ERR) event.element.cq = channel.adapter().send_cq().get();
+    event.element.qp = channel.native_handle();
+    if (type == IBV_EVENT_CQ_ERR) event.element.cq = channel.native_handle()->send_cq;
     return event;
   }
 
   InjectedEvents injected_;
-  const std::shared_ptr<RDMADevice> device_ = InjectedEvents::open();
-  SessionPtr<TestServer> server_ = make_server(options_on(device_));
-  SessionPtr<TestClient> client_;
+  const RDMADevice device_ = InjectedEvents::open();
+  TestServer server_ = make_server(options_on(device_));
+  TestClient client_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Modes, SessionDeviceTest,
@@ -74,40 +74,40 @@ TEST_P(SessionDeviceTest, ALostDeviceEndsAllItsEndpoints) {
   const auto there = accept();
   ASSERT_TRUE(there && accept());
   raise(IBV_EVENT_DEVICE_FATAL);
-  ASSERT_TRUE(server_->record.wait_for("disconnected RDMA device lost", 2));
-  EXPECT_EQ(there->status().code(), Errc::kDeviceLost);
-  EXPECT_THAT(there->status().message(), AllOf(HasSubstr(there->peer()), HasSubstr("RDMA device soft0 was removed")));
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected RDMA device lost", 2));
+  EXPECT_EQ(there.status().code(), Errc::kDeviceLost);
+  EXPECT_THAT(there.status().message(), AllOf(HasSubstr(there.peer()), HasSubstr("RDMA device soft0 was removed")));
   // What waits beside the channels ends with the cause, too; and the peer is told.
-  EXPECT_EQ(there->receive_message(soon()).code(), Errc::kDeviceLost);
-  ASSERT_TRUE(client_->record.wait_for("disconnected refused by the peer", 2));
-  EXPECT_THAT(first->status().message(), HasSubstr("RDMA device soft0 was removed"));
-  EXPECT_TRUE(there->close().ok());
+  EXPECT_EQ(there.receive_message(soon()).code(), Errc::kDeviceLost);
+  ASSERT_TRUE(client_.hooks->record.wait_for("disconnected refused by the peer", 2));
+  EXPECT_THAT(first.status().message(), HasSubstr("RDMA device soft0 was removed"));
+  EXPECT_TRUE(there.close().ok());
   EXPECT_EQ(injected_.acknowledged(), 1U);
 }
 
 TEST_P(SessionDeviceTest, NobodyHearsOfTheEndBeforeTheBeginningIsTold) {
-  server_->established = [this](EndPoint& endpoint) {
+  server_.hooks->established = [this](const EndPoint& endpoint) {
     raise(IBV_EVENT_DEVICE_FATAL);
     const Deadline deadline = soon();
     while (endpoint.alive() && !deadline.passed()) std::this_thread::yield();
     EXPECT_FALSE(endpoint.alive());
     // Longer than from one heartbeat to the next, which look at all endpoints.
     const Deadline next = Deadline::after(Connector::kHeartbeatPeriod * 3 / 2);
-    EXPECT_FALSE(server_->record.wait_until(next, "disconnected RDMA device lost"));
+    EXPECT_FALSE(server_.hooks->record.wait_until(next, "disconnected RDMA device lost"));
   };
   (void)client_->connect();
-  EXPECT_TRUE(server_->record.wait_for("disconnected RDMA device lost"));
+  EXPECT_TRUE(server_.hooks->record.wait_for("disconnected RDMA device lost"));
 }
 
 TEST_P(SessionDeviceTest, OnALostDeviceNobodyConnects) {
   ASSERT_TRUE(connect());
   ASSERT_TRUE(accept());
   raise(IBV_EVENT_DEVICE_FATAL);
-  ASSERT_TRUE(server_->record.wait_for("disconnected RDMA device lost"));
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected RDMA device lost"));
   const auto refused = client_->connect();
   EXPECT_EQ(refused.code(), Errc::kPeerRefused);
   EXPECT_THAT(refused.status().message(), HasSubstr("RDMA device soft0 was removed"));
-  ASSERT_TRUE(server_->record.wait_for("connect_failed RDMA device lost"));
+  ASSERT_TRUE(server_.hooks->record.wait_for("connect_failed RDMA device lost"));
 }
 
 TEST_P(SessionDeviceTest, AFailedQueuePairEndsItsEndpointOnly) {
@@ -118,12 +118,12 @@ TEST_P(SessionDeviceTest, AFailedQueuePairEndsItsEndpointOnly) {
     const auto other = connect();
     const auto other_there = accept();
     ASSERT_TRUE(failing && there && other && other_there);
-    injected_.raise(*device_, event_at(type, *there->data()));
-    ASSERT_TRUE(server_->record.wait_for("disconnected local queue pair operation error", ++failed));
-    EXPECT_THAT(there->status().message(), HasSubstr("queue pair 0x")) << ibv_event_type_str(type);
-    EXPECT_TRUE(other_there->alive());
-    EXPECT_TRUE(other->alive());
-    EXPECT_TRUE(other->close().ok());
+    injected_.raise(*device_.core(), event_at(type, there.channel()));
+    ASSERT_TRUE(server_.hooks->record.wait_for("disconnected local queue pair operation error", ++failed));
+    EXPECT_THAT(there.status().message(), HasSubstr("queue pair 0x")) << ibv_event_type_str(type);
+    EXPECT_TRUE(other_there.alive());
+    EXPECT_TRUE(other.alive());
+    EXPECT_TRUE(other.close().ok());
   }
 }
 
@@ -133,11 +133,11 @@ TEST_P(SessionDeviceTest, AFailedCompletionQueueEndsWhoeverIsOnIt) {
   const auto other = connect();
   const auto other_there = accept();
   ASSERT_TRUE(failing && there && other && other_there);
-  injected_.raise(*device_, event_at(IBV_EVENT_CQ_ERR, *there->data()));
-  ASSERT_TRUE(server_->record.wait_for("disconnected completion failed"));
+  injected_.raise(*device_.core(), event_at(IBV_EVENT_CQ_ERR, there.channel()));
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected completion failed"));
   const bool shared = GetParam() == ThreadMode::kThreadPerCompletionQueue;
-  ASSERT_TRUE(!shared || server_->record.wait_for("disconnected completion failed", 2));
-  EXPECT_EQ(other_there->alive(), !shared);
+  ASSERT_TRUE(!shared || server_.hooks->record.wait_for("disconnected completion failed", 2));
+  EXPECT_EQ(other_there.alive(), !shared);
 }
 
 TEST_P(SessionDeviceTest, APortThatLosesItsLinkEndsNothing) {
@@ -150,9 +150,9 @@ TEST_P(SessionDeviceTest, APortThatLosesItsLinkEndsNothing) {
   const Deadline deadline = soon();
   while (injected_.acknowledged() < 3 && !deadline.passed()) std::this_thread::yield();
   EXPECT_EQ(injected_.acknowledged(), 3U);
-  EXPECT_TRUE(there->alive());
-  auto received = std::async(std::launch::async, [&] { return endpoint->receive_message(soon()).code(); });
-  EXPECT_TRUE(there->send_message({}, soon()).ok());
+  EXPECT_TRUE(there.alive());
+  auto received = std::async(std::launch::async, [&] { return endpoint.receive_message(soon()).code(); });
+  EXPECT_TRUE(there.send_message({}, soon()).ok());
   EXPECT_FALSE(received.get());
 }
 
@@ -160,17 +160,16 @@ TEST_P(SessionDeviceTest, WhatHadEndedBeforeKeepsItsReason) {
   const auto endpoint = connect();
   const auto there = accept();
   ASSERT_TRUE(endpoint && there);
-  EXPECT_TRUE(endpoint->close().ok());
-  ASSERT_TRUE(server_->record.wait_for("disconnected ok"));
-  there->fail(make_error(Errc::kDeviceLost, "too late"));
-  EXPECT_EQ(there->status().code(), Errc::kPeerClosed);
-  EXPECT_TRUE(there->ended_in_order());
+  EXPECT_TRUE(endpoint.close().ok());
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok"));
+  there.abort(make_error(Errc::kDeviceLost, "too late"));
+  EXPECT_EQ(there.status().code(), Errc::kPeerClosed);
 }
 
 /// One context for both: whichever of the control threads takes the event, both sessions hear of it. One may hear of it from
 /// its peer first, who was told first and says why it ended.
 TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
-  const auto client = make_session<TestClient>(options_on(device_, server_->port()));
+  const auto client = TestClient(options_on(device_, server_->port()));
   const auto here = client->connect();
   ASSERT_TRUE(here) << here.status().message();
   const auto there = accept();
@@ -178,8 +177,8 @@ TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
   raise(IBV_EVENT_DEVICE_FATAL);
   const Deadline deadline = soon();
   for (const auto& endpoint : {*here, there}) {
-    while (endpoint->alive() && !deadline.passed()) std::this_thread::yield();
-    EXPECT_THAT(endpoint->status().message(), HasSubstr("RDMA device soft0 was removed"));
+    while (endpoint.alive() && !deadline.passed()) std::this_thread::yield();
+    EXPECT_THAT(endpoint.status().message(), HasSubstr("RDMA device soft0 was removed"));
   }
   EXPECT_EQ(injected_.acknowledged(), 1U);
 }
@@ -190,18 +189,18 @@ TEST_P(SessionDeviceTest, APeerThatBreaksARuleEndsTheEndpointAndHoldsUpNothing) 
     const auto endpoint = connect();
     const auto there = accept();
     ASSERT_TRUE(endpoint && there);
-    const auto local = make_buffer(endpoint->device());
-    const auto remote = make_buffer(there->device(), RemoteAccess::kWrite);
-    RemoteRegion wrong = remote->remote_region();
+    const auto local = make_buffer(endpoint.device());
+    const auto remote = make_buffer(there.device(), RemoteAccess::kWrite);
+    RemoteRegion wrong = remote.remote_region();
     wrong.rkey ^= 0xff00;
-    ASSERT_TRUE(endpoint->data()->post_write(local->at(0), wrong, {.id = 1}));
-    EXPECT_EQ(wait_one(*endpoint).error, Errc::kRemoteAccess);
+    ASSERT_TRUE(endpoint.channel().post_write(local.at(0), wrong, {.id = 1}));
+    EXPECT_EQ(wait_one(endpoint).error, Errc::kRemoteAccess);
     if (i % 2 == 0) {
-      EXPECT_TRUE(there->close().ok());
+      EXPECT_TRUE(there.close().ok());
     } else {
-      ASSERT_TRUE(server_->record.wait_for("disconnected local queue pair operation error", (i + 1) / 2));
+      ASSERT_TRUE(server_.hooks->record.wait_for("disconnected local queue pair operation error", (i + 1) / 2));
     }
-    EXPECT_TRUE(endpoint->close().ok());
+    EXPECT_TRUE(endpoint.close().ok());
   }
 }
 

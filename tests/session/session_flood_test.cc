@@ -5,7 +5,7 @@
 #include <list>
 #include <vector>
 
-#include "rdmacomm/connector/handshake.h"
+#include "connector/handshake.h"
 #include "session/session_test_tools.h"
 #include "support/own_network.h"
 #include "support/raw_socket.h"
@@ -16,7 +16,7 @@ namespace {
 using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
 
 /// A server whose handshakes take as long as they like: nothing but its bounds ends one.
-SessionPtr<TestServer> patient_server(SessionOptions options = local_options()) {
+TestServer patient_server(SessionOptions options = local_options()) {
   options.tcp.handshake_timeout = std::chrono::hours(1);
   auto server = make_server(options);
   EXPECT_TRUE(server->start().ok());
@@ -54,7 +54,7 @@ TEST(SessionFlood, HostsThatFillAllPlacesLoseTheirLateOnes) {
   const auto client = make_client(*server);
   const auto endpoint = client->connect();
   EXPECT_TRUE(endpoint) << endpoint.status().message();
-  EXPECT_TRUE(server->record.wait_for("connect_failed timed out"));
+  EXPECT_TRUE(server.hooks->record.wait_for("connect_failed timed out"));
 }
 
 TEST(SessionFlood, WhatIsDroppedIsToldWhy) {
@@ -89,7 +89,7 @@ TEST(SessionFlood, ClientsForWhichThereIsNoPlaceTryAgain) {
   ASSERT_TRUE(server->start().ok());
   options = local_options(server->port());
   options.tcp.connect_timeout = std::chrono::minutes(1);
-  const auto client = make_session<TestClient>(options);
+  const auto client = TestClient(options);
   std::vector<std::future<Status>> connecting;
   for (int i = 0; i < 20; ++i) {
     connecting.push_back(std::async(std::launch::async, [&] { return client->connect().status(); }));
@@ -121,8 +121,8 @@ TEST(SessionFlood, ClientsThatRestLeaveEndpointsToOtherHosts) {
   const auto other = client->connect({"10.0.0.2", server->port()});
   EXPECT_TRUE(other) << other.status().message();
   // One that leaves makes room for the next of its source.
-  EXPECT_TRUE((*first)->close().ok());
-  ASSERT_TRUE(server->record.wait_for("disconnected ok"));
+  EXPECT_TRUE((*first).close().ok());
+  ASSERT_TRUE(server.hooks->record.wait_for("disconnected ok"));
   const auto again = client->connect();
   EXPECT_TRUE(again) << again.status().message();
 }

@@ -62,11 +62,11 @@ namespace {
 using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
 using ::testing::HasSubstr;
 
-SessionPtr<TestClient> client_of(const char* host, std::uint16_t port, std::chrono::milliseconds connect_timeout) {
+TestClient client_of(const char* host, std::uint16_t port, std::chrono::milliseconds connect_timeout) {
   SessionOptions options = local_options(port);
   options.address.host = host;
   options.tcp.connect_timeout = connect_timeout;
-  return make_session<TestClient>(options);
+  return TestClient(options);
 }
 
 TEST(SessionLookup, IsTriedAgainForTheDeviceAndForTheConnection) {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <future>
 
-#include "rdmacomm/connector/handshake.h"
+#include "connector/handshake.h"
 #include "session/session_test_tools.h"
 #include "support/allocation_counter.h"
 #include "support/raw_socket.h"
@@ -48,7 +48,7 @@ TEST(SessionMemory, AnyAllocationForAClientThatIsNotLetInMayFail) {
   const auto server = make_server();
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
-  server->configure = [](HcaConfig&, const PeerInfo&) { return make_error(Errc::kPeerRefused, "not now"); };
+  server.hooks->configure = [](HcaConfig&, const PeerInfo&) { return make_error(Errc::kPeerRefused, "not now"); };
   int number = 0;
   for (bool reached = true; reached;) {
     const FailingAllocation failing({.thread = "rdma-handshake", .number = ++number});
@@ -57,8 +57,8 @@ TEST(SessionMemory, AnyAllocationForAClientThatIsNotLetInMayFail) {
     reached = failing.reached();
   }
   EXPECT_GT(number, 20) << "a handshake takes more memory than that";
-  EXPECT_GT(server->record.count("connect_failed Cannot allocate memory"), 10);
-  server->configure = nullptr;
+  EXPECT_GT(server.hooks->record.count("connect_failed Cannot allocate memory"), 10);
+  server.hooks->configure = nullptr;
   const auto endpoint = client->connect();
   EXPECT_TRUE(endpoint) << endpoint.status().message();
 }
@@ -68,7 +68,7 @@ TEST(SessionMemory, AnyAllocationOfTheControlThreadMayFail) {
   const auto server = make_server();
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
-  server->configure = [](HcaConfig&, const PeerInfo&) { return make_error(Errc::kPeerRefused, "not now"); };
+  server.hooks->configure = [](HcaConfig&, const PeerInfo&) { return make_error(Errc::kPeerRefused, "not now"); };
   constexpr int kMoreThanItNeeds = 40;
   int reached = 0;
   for (int number = 1; number <= kMoreThanItNeeds; ++number) {
@@ -82,7 +82,7 @@ TEST(SessionMemory, AnyAllocationOfTheControlThreadMayFail) {
     if (failing.reached()) ++reached;
   }
   EXPECT_GT(reached, 10);
-  server->configure = nullptr;
+  server.hooks->configure = nullptr;
   const auto endpoint = client->connect();
   EXPECT_TRUE(endpoint) << endpoint.status().message();
 }
@@ -95,7 +95,7 @@ TEST(SessionMemory, AMessageThatCannotBeKeptEndsItsConnectionAlone) {
   const auto other = make_client(*server);
   const auto endpoint = client->connect();
   ASSERT_TRUE(endpoint) << endpoint.status().message();
-  const auto at_server = server->wait_for_endpoint(soon());
+  const auto at_server = server->accept(soon());
   ASSERT_TRUE(at_server);
   const std::vector<std::byte> large(kMaxPayloadBytes);
   std::promise<void> starved;
@@ -103,12 +103,12 @@ TEST(SessionMemory, AMessageThatCannotBeKeptEndsItsConnectionAlone) {
     pthread_setname_np(pthread_self(), "starved");
     const FailingAllocation failing({.thread = "starved", .from_bytes = 4096});
     starved.set_value();
-    return (*at_server)->receive_message(soon());
+    return (*at_server).receive_message(soon());
   });
   starved.get_future().wait();
-  (void)(*endpoint)->send_message(large, soon());
+  (void)(*endpoint).send_message(large, soon());
   EXPECT_EQ(received.get().code(), std::errc::not_enough_memory);
-  EXPECT_TRUE(client->record.wait_for("disconnected refused by the peer")) << "the peer is told";
+  EXPECT_TRUE(client.hooks->record.wait_for("disconnected refused by the peer")) << "the peer is told";
   const auto next = other->connect();
   EXPECT_TRUE(next) << next.status().message();
 }
@@ -117,12 +117,12 @@ TEST(SessionMemory, NoMessageLongerThanAnOfferIsReadBeforeTheOffer) {
   const auto server = make_server();  // with a handshake_timeout far beyond this test
   ASSERT_TRUE(server->start().ok());
   for (const auto type : {MessageType::kOffer, MessageType::kUser}) {
-    const int before = server->record.count("connect_failed bad message");
+    const int before = server.hooks->record.count("connect_failed bad message");
     const RawSocket stranger(server->port());
     ASSERT_TRUE(stranger.send(hello_and_promise(type, kMaxOfferBytes + 1)));
-    EXPECT_TRUE(server->record.wait_for("connect_failed bad message", before + 1));
+    EXPECT_TRUE(server.hooks->record.wait_for("connect_failed bad message", before + 1));
   }
-  EXPECT_THAT(server->reasons.lines().back(), ::testing::HasSubstr("at most " + std::to_string(kMaxOfferBytes)));
+  EXPECT_THAT(server.hooks->reasons.lines().back(), ::testing::HasSubstr("at most " + std::to_string(kMaxOfferBytes)));
 }
 
 }  // namespace

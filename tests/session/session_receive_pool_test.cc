@@ -26,7 +26,7 @@ void use_pool(HcaConfig& hca) {
   hca.channel(kDataChannel)->pooled_receives = true;
 }
 
-struct Message {
+struct Letter {
   std::uint64_t peer = 0;
   std::uint64_t number = 0;
 };
@@ -34,7 +34,7 @@ struct Message {
 /// Sums up what has arrived, from any thread: of each peer, in order.
 class Arrivals {
  public:
-  void add(const Message& message) {
+  void add(const Letter& message) {
     const std::lock_guard lock(mutex_);
     if (next_[message.peer]++ != message.number) in_order_ = false;
     ++count_;
@@ -57,7 +57,7 @@ class Arrivals {
 class PooledServer : public ::testing::TestWithParam<std::tuple<ThreadMode, int, PollingMode>> {
  protected:
   void start(const std::function<void(HcaConfig&)>& change = {}) {
-    server_->configure = [change](HcaConfig& hca, const PeerInfo&) {
+    server_.hooks->configure = [change](HcaConfig& hca, const PeerInfo&) {
       std::tie(hca.thread_mode, hca.shared_queues, hca.polling_mode) = GetParam();
       hca.waiting.yield_every = 1;
       hca.shared_queue_key = "all";
@@ -65,7 +65,9 @@ class PooledServer : public ::testing::TestWithParam<std::tuple<ThreadMode, int,
       if (change) change(hca);
       return Status();
     };
-    server_->received = [this](EndPoint& endpoint, const Completion& completion) { note(endpoint, completion); };
+    server_.hooks->received = [this](const EndPoint& endpoint, const Completion& completion) {
+      note(endpoint, completion);
+    };
     ASSERT_TRUE(server_->start().ok());
     client_ = make_client(*server_);
   }
@@ -75,34 +77,34 @@ class PooledServer : public ::testing::TestWithParam<std::tuple<ThreadMode, int,
   }
   [[nodiscard]] static bool served() { return std::get<0>(GetParam()) != ThreadMode::kApplication; }
 
-  void note(EndPoint& endpoint, const Completion& completion) {
-    const auto bytes = endpoint.receive_pool()->message(completion);
-    Message message;
+  void note(const EndPoint& endpoint, const Completion& completion) {
+    const auto bytes = endpoint.receive_pool().message(completion);
+    Letter message;
     ASSERT_EQ(bytes.size(), sizeof(message));
     std::memcpy(&message, bytes.data(), sizeof(message));
     arrivals_.add(message);
   }
   /// Sends all messages of one peer, as many at a time as its queue takes.
-  void send_all(EndPoint& endpoint, std::uint64_t peer) const {
+  void send_all(const EndPoint& endpoint, std::uint64_t peer) const {
     const auto buffer =
-        RDMABuffer::allocate(endpoint.device(), {.block_bytes = sizeof(Message), .block_count = 8}).value();
+        RDMABuffer::allocate(endpoint.device(), {.block_bytes = sizeof(Letter), .block_count = 8}).value();
     for (std::uint64_t number = 0; number < kMessages; ++number) {
-      const BufferSlice slice = buffer->at(number % 8);
-      const Message message{peer, number};
+      const BufferSlice slice = buffer.at(number % 8);
+      const Letter message{peer, number};
       if (number >= 8) {
         ASSERT_TRUE(wait_one(endpoint).ok());
       }
       std::memcpy(slice.data(), &message, sizeof(message));
-      ASSERT_TRUE(endpoint.data()->post_send(slice, {.id = number}));
+      ASSERT_TRUE(endpoint.channel().post_send(slice, {.id = number}));
     }
     for (int left = 0; left < 8; ++left) ASSERT_TRUE(wait_one(endpoint).ok());
   }
   /// Where no thread of the session does: takes what arrives, and gives the receives back.
-  void take_all(EndPoint& endpoint) {
+  void take_all(const EndPoint& endpoint) {
     for (std::uint64_t number = 0; number < kMessages; ++number) {
       const Completion completion = wait_one(endpoint);
       note(endpoint, completion);
-      EXPECT_TRUE(endpoint.receive_pool()->give_back(completion));
+      EXPECT_TRUE(endpoint.receive_pool().give_back(completion));
     }
   }
   /// All receives are with the device again, now or soon: the last are given back when their hooks have returned.
@@ -113,8 +115,8 @@ class PooledServer : public ::testing::TestWithParam<std::tuple<ThreadMode, int,
   }
 
   Arrivals arrivals_;
-  SessionPtr<TestServer> server_ = make_server();
-  SessionPtr<TestClient> client_;
+  TestServer server_ = make_server();
+  TestClient client_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Modes, PooledServer,
@@ -130,61 +132,61 @@ INSTANTIATE_TEST_SUITE_P(Modes, PooledServer,
 
 TEST_P(PooledServer, ManyPeersSendMoreThanItHolds) {
   start();
-  std::vector<std::shared_ptr<EndPoint>> near;
+  std::vector<EndPoint> near;
   std::vector<std::future<void>> work;
   for (std::uint64_t peer = 0; peer < kPeers; ++peer) near.push_back(client_->connect().value());
-  ASSERT_TRUE(server_->record.wait_for("established", kPeers));
-  std::shared_ptr<ReceivePool> pool;
+  ASSERT_TRUE(server_.hooks->record.wait_for("established", kPeers));
+  ReceivePool pool;
   for (const auto& far : server_->endpoints()) {
-    pool = far->receive_pool();
-    if (!served()) work.push_back(std::async(std::launch::async, [this, far] { take_all(*far); }));
+    pool = far.receive_pool();
+    if (!served()) work.push_back(std::async(std::launch::async, [this, far] { take_all(far); }));
   }
   for (std::uint64_t peer = 0; peer < kPeers; ++peer) {
-    work.push_back(std::async(std::launch::async, [&, peer] { send_all(*near[peer], peer); }));
+    work.push_back(std::async(std::launch::async, [&, peer] { send_all(near[peer], peer); }));
   }
   for (auto& each : work) each.get();
   EXPECT_TRUE(arrivals_.wait_for_all());
   EXPECT_TRUE(arrivals_.in_order());
-  expect_full(*pool);
+  expect_full(pool);
 }
 
 TEST_P(PooledServer, PeersComeAndGoAndTheReceivesStay) {
   start();
   const auto stays = client_->connect().value();
-  ASSERT_TRUE(server_->record.wait_for("established"));
-  const std::shared_ptr<ReceivePool> pool = server_->endpoints().front()->receive_pool();
+  ASSERT_TRUE(server_.hooks->record.wait_for("established"));
+  const ReceivePool pool = server_->endpoints().front().receive_pool();
   for (int round = 1; round <= 3; ++round) {
     const auto leaves = client_->connect().value();
-    const auto buffer = make_buffer(leaves->device());
+    const auto buffer = make_buffer(leaves.device());
     // Perhaps nobody has looked at it when the peer goes.
-    ASSERT_TRUE(leaves->data()->post_send(buffer->at(0).first(sizeof(Message)), {.id = 1}));
-    ASSERT_TRUE(wait_one(*leaves).ok());
-    ASSERT_TRUE(leaves->close().ok());
-    ASSERT_TRUE(server_->record.wait_for("disconnected ok", round));
+    ASSERT_TRUE(leaves.channel().post_send(buffer.at(0).first(sizeof(Letter)), {.id = 1}));
+    ASSERT_TRUE(wait_one(leaves).ok());
+    ASSERT_TRUE(leaves.close().ok());
+    ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok", round));
   }
   if (!served()) {
-    for (int left = 0; left < 3; ++left) (void)server_->wait_for_endpoint(soon()).status();  // and are dropped
-    (void)server_->wait_for_endpoint(tiny()).status();
+    for (int left = 0; left < 3; ++left) (void)server_->accept(soon()).status();  // and are dropped
+    (void)server_->accept(tiny()).status();
   }
-  expect_full(*pool);
-  EXPECT_TRUE(stays->alive());
+  expect_full(pool);
+  EXPECT_TRUE(stays.alive());
 }
 
 TEST_P(PooledServer, StopsWhileAllIsIdle) {
   start();
   const auto near = client_->connect().value();
-  ASSERT_TRUE(server_->record.wait_for("established"));
+  ASSERT_TRUE(server_.hooks->record.wait_for("established"));
   const auto far = server_->endpoints().front();
   server_->stop();
-  EXPECT_FALSE(far->alive());
-  EXPECT_TRUE(far->close().ok());
-  EXPECT_EQ(far->receive_pool()->posted(), kReceives);
+  EXPECT_FALSE(far.alive());
+  EXPECT_TRUE(far.close().ok());
+  EXPECT_EQ(far.receive_pool().posted(), kReceives);
 }
 
 class ReceivePools : public ::testing::Test {
  protected:
   void start(const std::function<Status(HcaConfig&)>& change) {
-    server_->configure = [change](HcaConfig& hca, const PeerInfo&) {
+    server_.hooks->configure = [change](HcaConfig& hca, const PeerInfo&) {
       hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
       hca.shared_queue_key = "all";
       hca.polling_mode = PollingMode::kCompletionChannel;
@@ -194,8 +196,8 @@ class ReceivePools : public ::testing::Test {
     ASSERT_TRUE(server_->start().ok());
     client_ = make_client(*server_);
   }
-  SessionPtr<TestServer> server_ = make_server();
-  SessionPtr<TestClient> client_;
+  TestServer server_ = make_server();
+  TestClient client_;
 };
 
 TEST_F(ReceivePools, AKeyHasOneSetOfValues) {
@@ -222,16 +224,15 @@ TEST_F(ReceivePools, ACompletionQueueThatHasNoRoomForItIsRefused) {
 
 // Hooks that keep receives bring the pool down to its low water, hear so, and stop.
 TEST_F(ReceivePools, LowWaterIsTold) {
-  struct Server final : TestServer {
-    using TestServer::TestServer;
-    void on_recv_done(EndPoint& endpoint, const Completion& completion) override {
+  struct Server final : Recording {
+    void on_recv_done(const EndPoint& endpoint, const Completion& completion) override {
       record.add("message");
       const std::lock_guard lock(mutex);
       if (!keeps) return;
-      endpoint.receive_pool()->keep(completion);
+      endpoint.receive_pool().keep(completion);
       kept.push_back(completion);
     }
-    void on_receives_low(ReceivePool& pool) override {
+    void on_receives_low(const ReceivePool& pool) override {
       const std::lock_guard lock(mutex);
       keeps = false;
       for (const Completion& each : kept) EXPECT_TRUE(pool.give_back(each));
@@ -242,8 +243,8 @@ TEST_F(ReceivePools, LowWaterIsTold) {
     bool keeps = true;
     std::vector<Completion> kept;
   };
-  auto server = make_session<Server>(local_options());
-  server->configure = [](HcaConfig& hca, const PeerInfo&) {
+  Hooked<ServerSession, Server> server(local_options());
+  server.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
     hca.thread_mode = ThreadMode::kThreadPerEndPoint;
     hca.polling_mode = PollingMode::kCompletionChannel;
     use_pool(hca);
@@ -253,23 +254,23 @@ TEST_F(ReceivePools, LowWaterIsTold) {
   ASSERT_TRUE(server->start().ok());
   client_ = make_client(*server);
   const auto near = client_->connect().value();
-  const auto buffer = make_buffer(near->device());
-  ASSERT_TRUE(server->record.wait_for("established"));
-  const std::shared_ptr<ReceivePool> pool = server->endpoints().front()->receive_pool();
+  const auto buffer = make_buffer(near.device());
+  ASSERT_TRUE(server.hooks->record.wait_for("established"));
+  const ReceivePool pool = server->endpoints().front().receive_pool();
   for (int round = 1; round <= 3; ++round) {
     // Twice as many as there are receives: without on_receives_low() the last would wait for ever.
     for (std::uint64_t number = 0; number < 2 * kReceives; ++number) {
-      ASSERT_TRUE(near->data()->post_send(buffer->at(0), {.id = number}));
-      ASSERT_TRUE(wait_one(*near).ok());
+      ASSERT_TRUE(near.channel().post_send(buffer.at(0), {.id = number}));
+      ASSERT_TRUE(wait_one(near).ok());
     }
-    ASSERT_TRUE(server->record.wait_for("low", round));
-    EXPECT_GE(pool->times_low(), round);
+    ASSERT_TRUE(server.hooks->record.wait_for("low", round));
+    EXPECT_GE(pool.times_low(), round);
     // Also those that were on their way when it was told: who keeps more of them then is not told again.
-    ASSERT_TRUE(server->record.wait_for("message", round * 2 * kReceives));
+    ASSERT_TRUE(server.hooks->record.wait_for("message", round * 2 * kReceives));
     const Deadline deadline = soon();
-    while (pool->posted() < kReceives && !deadline.passed()) std::this_thread::yield();
-    const std::lock_guard lock(server->mutex);
-    server->keeps = true;
+    while (pool.posted() < kReceives && !deadline.passed()) std::this_thread::yield();
+    const std::lock_guard lock(server.hooks->mutex);
+    server.hooks->keeps = true;
   }
   client_->stop();
   server->stop();

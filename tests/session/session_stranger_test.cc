@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <future>
 
-#include "rdmacomm/base/wire.h"
-#include "rdmacomm/connector/handshake.h"
-#include "rdmacomm/connector/tcp_listener.h"
+#include "base/wire.h"
+#include "connector/handshake.h"
+#include "connector/tcp_listen_socket.h"
 #include "session/session_test_tools.h"
 #include "support/raw_socket.h"
 #include "support/this_program.h"
@@ -18,7 +18,7 @@ namespace {
 
 using namespace rdmacomm::testing;  // NOLINT(google-build-using-namespace): the tools of this test
 
-SessionPtr<TestServer> impatient_server(int slots) {
+TestServer impatient_server(int slots) {
   SessionOptions options = local_options();
   options.handshake_slots = slots;
   options.tcp.handshake_timeout = std::chrono::seconds(1);  // enough for a real client, too
@@ -31,16 +31,16 @@ TEST(SessionStranger, GarbageHalvesAndSilenceAreToldApart) {
   const auto server = impatient_server(8);
   const RawSocket garbage(server->port());
   ASSERT_TRUE(garbage.send("GET / HTTP/1.1\r\n\r\n"));
-  EXPECT_TRUE(server->record.wait_for("connect_failed bad message"));
+  EXPECT_TRUE(server.hooks->record.wait_for("connect_failed bad message"));
   const RawSocket half(server->port());
   ASSERT_TRUE(half.send("RDCM\x01"));
-  EXPECT_TRUE(server->record.wait_for("connect_failed timed out", 1));
+  EXPECT_TRUE(server.hooks->record.wait_for("connect_failed timed out", 1));
   const RawSocket silent(server->port());
-  EXPECT_TRUE(server->record.wait_for("connect_failed timed out", 2));
+  EXPECT_TRUE(server.hooks->record.wait_for("connect_failed timed out", 2));
   RawSocket leaves(server->port());
   leaves.close();
-  EXPECT_TRUE(server->record.wait_for("connect_failed peer lost"));
-  EXPECT_EQ(server->record.count("config"), 0);
+  EXPECT_TRUE(server.hooks->record.wait_for("connect_failed peer lost"));
+  EXPECT_EQ(server.hooks->record.count("config"), 0);
   const auto client = make_client(*server);
   EXPECT_TRUE(client->connect());
 }
@@ -53,8 +53,9 @@ TEST(SessionStranger, ASilentOneIsServedAroundMeanwhile) {
   ASSERT_TRUE(half.send("RDCM\x01"));
   const auto client = make_client(*server);
   EXPECT_TRUE(client->connect());
-  EXPECT_TRUE(server->record.wait_for("established"));
-  EXPECT_EQ(server->record.lines().size(), 4U);  // of the client alone: init, config, post_connecting, established
+  EXPECT_TRUE(server.hooks->record.wait_for("established"));
+  EXPECT_EQ(server.hooks->record.lines().size(),
+            4U);  // of the client alone: init, config, post_connecting, established
 }
 
 TEST(SessionStranger, WhenAllSlotsAreTakenClientsWaitTheirTurn) {
@@ -65,7 +66,7 @@ TEST(SessionStranger, WhenAllSlotsAreTakenClientsWaitTheirTurn) {
   const auto client = make_client(*server);
   const auto endpoint = client->connect();
   EXPECT_TRUE(endpoint) << endpoint.status().message();
-  EXPECT_GE(server->record.count("connect_failed timed out"), 2);
+  EXPECT_GE(server.hooks->record.count("connect_failed timed out"), 2);
 }
 
 TEST(SessionStranger, StopDoesNotWaitForThem) {
@@ -77,7 +78,7 @@ TEST(SessionStranger, StopDoesNotWaitForThem) {
   const auto client = make_client(*server);
   ASSERT_TRUE(client->connect());  // accepted after the stranger, which therefore has its slot
   server->stop();
-  EXPECT_EQ(server->record.count("connect_failed stopped"), 0);
+  EXPECT_EQ(server.hooks->record.count("connect_failed stopped"), 0);
 }
 
 TEST(SessionStranger, AnotherVersionIsToldSo) {
@@ -86,8 +87,8 @@ TEST(SessionStranger, AnotherVersionIsToldSo) {
   auto hello = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
   hello[4] = std::byte{99};
   ASSERT_TRUE(stranger.send(hello));
-  EXPECT_TRUE(server->record.wait_for("connect_failed version mismatch"));
-  EXPECT_THAT(server->reasons.lines().front(), ::testing::HasSubstr("version 99"));
+  EXPECT_TRUE(server.hooks->record.wait_for("connect_failed version mismatch"));
+  EXPECT_THAT(server.hooks->reasons.lines().front(), ::testing::HasSubstr("version 99"));
 }
 
 TEST(SessionStranger, WhoSaysNothingLearnsNothing) {
@@ -107,12 +108,12 @@ TEST(SessionStranger, WhatAClientSendsBeforeTheBarrierIsKeptForTheApplication) {
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
   const std::vector<std::byte> early(Connector::kMaxInboxBytesInHandshake - 1);
-  client->connecting = [&](EndPoint& endpoint) { return endpoint.send_message(early, soon()); };
+  client.hooks->connecting = [&](const EndPoint& endpoint) { return endpoint.send_message(early, soon()); };
   const auto endpoint = client->connect();
   ASSERT_TRUE(endpoint) << endpoint.status().message();
-  const auto at_server = server->wait_for_endpoint(soon());
+  const auto at_server = server->accept(soon());
   ASSERT_TRUE(at_server);
-  const auto received = (*at_server)->receive_message(soon());
+  const auto received = (*at_server).receive_message(soon());
   ASSERT_TRUE(received) << received.status().message();
   EXPECT_EQ(received->size(), early.size());
 }
@@ -122,12 +123,12 @@ TEST(SessionStranger, AnOfferThatIsNoneIsRefusedInWords) {
   const RawSocket stranger(server->port());
   ASSERT_TRUE(stranger.send(*frame_message(MessageType::kHello, Hello::of_this_process().encode())));
   ASSERT_TRUE(stranger.send(*frame_message(MessageType::kOffer, std::as_bytes(std::span("nonsense")))));
-  EXPECT_TRUE(server->record.wait_for("connect_failed bad message"));
-  EXPECT_EQ(server->record.count("config"), 0);
+  EXPECT_TRUE(server.hooks->record.wait_for("connect_failed bad message"));
+  EXPECT_EQ(server.hooks->record.count("config"), 0);
 }
 
 TEST(SessionStranger, AServerOfAnotherVersionIsNamedByTheClient) {
-  auto listener = TCPListener::listen({"127.0.0.1", 0});
+  auto listener = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(listener);
   auto other = std::async(std::launch::async, [&] {
     pollfd waited{(*listener)->fd(), POLLIN, 0};
@@ -138,7 +139,7 @@ TEST(SessionStranger, AServerOfAnotherVersionIsNamedByTheClient) {
     ::send((*accepted)->watched().fd, hello.data(), hello.size(), MSG_NOSIGNAL);
     return std::move(*accepted);
   });
-  const auto client = make_session<TestClient>(local_options((*listener)->port()));
+  const auto client = TestClient(local_options((*listener)->port()));
   const auto endpoint = client->connect();
   EXPECT_EQ(endpoint.code(), Errc::kVersionMismatch);
   EXPECT_THAT(endpoint.error().context, ::testing::HasSubstr("version 7"));
@@ -177,46 +178,46 @@ TEST(PeerProcessBody, DISABLED_ConnectsAndWaits) {
   const auto endpoint = client.connect();
   ASSERT_TRUE(endpoint) << endpoint.status().message();
   // Until it is killed, or the test that started it ends.
-  EXPECT_EQ((*endpoint)->next(Deadline::never()).code(), Errc::kPeerClosed);
+  EXPECT_EQ((*endpoint).next(Deadline::never()).code(), Errc::kPeerClosed);
 }
 
 TEST(SessionPeerDeath, AKilledClientEndsTheServersWaitWithItsName) {
   const auto server = make_server();
   ASSERT_TRUE(server->start().ok());
   PeerProcess peer(server->port());
-  const auto endpoint = server->wait_for_endpoint(soon());
+  const auto endpoint = server->accept(soon());
   ASSERT_TRUE(endpoint) << endpoint.status().message();
-  auto waiter = std::async(std::launch::async, [&] { return (*endpoint)->next(soon()).status(); });
+  auto waiter = std::async(std::launch::async, [&] { return (*endpoint).next(soon()).status(); });
   peer.kill();
   const Status waited = waiter.get();
   EXPECT_EQ(waited.code(), Errc::kPeerLost);
   EXPECT_THAT(waited.message(), ::testing::HasSubstr("pid "));
   EXPECT_THAT(waited.message(), ::testing::HasSubstr("data QPN"));
-  EXPECT_TRUE(server->record.wait_for("disconnected peer lost"));
-  EXPECT_TRUE((*endpoint)->close().ok());
+  EXPECT_TRUE(server.hooks->record.wait_for("disconnected peer lost"));
+  EXPECT_TRUE((*endpoint).close().ok());
 }
 
 TEST(SessionPeerDeath, AStoppedClientIsLostAfterTheTimeGiven) {
   SessionOptions options = local_options(0);
   options.silent_peer_after = std::chrono::seconds(3);
-  const auto server = make_session<TestServer>(options);
+  const auto server = TestServer(options);
   ASSERT_TRUE(server->start().ok());
   PeerProcess peer(server->port());
-  const auto endpoint = server->wait_for_endpoint(soon());
+  const auto endpoint = server->accept(soon());
   ASSERT_TRUE(endpoint) << endpoint.status().message();
   peer.freeze();
-  const Status waited = (*endpoint)->next(soon()).status();
+  const Status waited = (*endpoint).next(soon()).status();
   EXPECT_EQ(waited.code(), Errc::kPeerLost);
   EXPECT_THAT(waited.message(), ::testing::HasSubstr("pid "));
   EXPECT_THAT(waited.message(), ::testing::HasSubstr("has been silent for"));
-  EXPECT_TRUE(server->record.wait_for("disconnected peer lost"));
+  EXPECT_TRUE(server.hooks->record.wait_for("disconnected peer lost"));
 }
 
 TEST(SessionPeerDeath, AClientInAnotherProcessSeesTheServersStop) {
   const auto server = make_server();
   ASSERT_TRUE(server->start().ok());
   PeerProcess peer(server->port());
-  ASSERT_TRUE(server->wait_for_endpoint(soon()));
+  ASSERT_TRUE(server->accept(soon()));
   server->stop();
 }
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/memory/rdma_buffer.h"
-#include "rdmacomm/session/client_session.h"
-#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/buffer.h"
+#include "rdmacomm/session.h"
+#include "support/hooked.h"
 
 namespace rdmacomm::testing {
 
@@ -58,13 +58,10 @@ class Record {
   std::vector<std::string> lines_;
 };
 
-/// A session whose hooks record, and do what a test asks for.
-template <typename Base>
-class Recording : public Base {
+/// Hooks that record, and do what a test asks for.
+class Recording : public SessionHooks {
  public:
-  using Base::Base;
-
-  Status init_session() override {
+  Status init_session(const RDMADevice& /*device*/) override {
     record.add("init");
     if (initialise) initialise();
     return init_result;
@@ -73,37 +70,40 @@ class Recording : public Base {
     record.add("config");
     return configure ? configure(hca, peer) : Status();
   }
-  Status post_connecting(EndPoint& endpoint) override {
+  Status post_connecting(const EndPoint& endpoint) override {
     record.add("post_connecting");
     return connecting ? connecting(endpoint) : Status();
   }
-  void on_established(EndPoint& endpoint) override {
+  void on_established(const EndPoint& endpoint) override {
     record.add("established");
     if (established) established(endpoint);
   }
-  void on_send_done(EndPoint&, const Completion& completion) override { record_done("send", completion); }
-  void on_recv_done(EndPoint& endpoint, const Completion& completion) override {
+  void on_send_done(const EndPoint&, const Completion& completion) override { record_done("send", completion); }
+  void on_recv_done(const EndPoint& endpoint, const Completion& completion) override {
     record_done("recv", completion);
     if (received) received(endpoint, completion);
   }
-  void on_write_done(EndPoint&, const Completion& completion) override { record_done("write", completion); }
-  void on_read_done(EndPoint&, const Completion& completion) override { record_done("read", completion); }
-  void on_atomic_done(EndPoint&, const Completion& completion) override { record_done("atomic", completion); }
-  void on_recv_write_imm_done(EndPoint&, const Completion& completion) override { record_done("recv_imm", completion); }
-  void on_failed(EndPoint&, const Completion& completion) override {
+  void on_write_done(const EndPoint&, const Completion& completion) override { record_done("write", completion); }
+  void on_read_done(const EndPoint&, const Completion& completion) override { record_done("read", completion); }
+  void on_atomic_done(const EndPoint&, const Completion& completion) override { record_done("atomic", completion); }
+  void on_recv_write_imm_done(const EndPoint&, const Completion& completion) override {
+    record_done("recv_imm", completion);
+  }
+  void on_failed(const EndPoint&, const Completion& completion) override {
     record.add("failed " + make_error_code(completion.error).message());
   }
-  void on_disconnected(EndPoint& endpoint, const Status& why) override {
+  void on_disconnected(const EndPoint& endpoint, const Status& why) override {
     record.add(why ? "disconnected ok" : "disconnected " + why.code().message());
     if (disconnected) disconnected(endpoint, why);
   }
-  void on_ended(EndPoint& endpoint, const Status& why) override {
+  void on_ended(const EndPoint& endpoint, const Status& why) override {
     ends.add(why ? "ok" : why.code().message());
     if (ended) ended(endpoint, why);
   }
-  void on_connect_failed(const std::string&, const Error& why) override {
+  bool on_connect_failed(const std::string&, const Error& why) override {
     reasons.add(why.context);  // first: it is there when a test has waited for the record
     record.add("connect_failed " + why.code.message());
+    return true;
   }
 
   Record record;
@@ -112,38 +112,38 @@ class Recording : public Base {
   Status init_result;
   std::function<void()> initialise;
   std::function<Status(HcaConfig&, const PeerInfo&)> configure;
-  std::function<Status(EndPoint&)> connecting;
-  std::function<void(EndPoint&)> established;
-  std::function<void(EndPoint&, const Completion&)> received;
-  std::function<void(EndPoint&, const Status&)> disconnected;
-  std::function<void(EndPoint&, const Status&)> ended;
+  std::function<Status(const EndPoint&)> connecting;
+  std::function<void(const EndPoint&)> established;
+  std::function<void(const EndPoint&, const Completion&)> received;
+  std::function<void(const EndPoint&, const Status&)> disconnected;
+  std::function<void(const EndPoint&, const Status&)> ended;
 
  private:
   void record_done(const char* what, const Completion& completion) {
     record.add(what + (" " + std::to_string(completion.id)));
   }
 };
-using TestServer = Recording<ServerSession>;
-using TestClient = Recording<ClientSession>;
+using TestServer = Hooked<ServerSession, Recording>;
+using TestClient = Hooked<ClientSession, Recording>;
 
 inline SessionOptions local_options(std::uint16_t port = 0) {
   return {.device = {.name = "soft0"}, .address = {"127.0.0.1", port}};
 }
 
-inline SessionPtr<TestServer> make_server(SessionOptions options = local_options()) {
-  return make_session<TestServer>(std::move(options));
+inline TestServer make_server(SessionOptions options = local_options()) {
+  return TestServer(std::move(options));
 }
-inline SessionPtr<TestClient> make_client(const ServerSession& server) {
-  return make_session<TestClient>(local_options(server.port()));
+inline TestClient make_client(const ServerSession& server) {
+  return TestClient(local_options(server.port()));
 }
 
-inline std::unique_ptr<RDMABuffer> make_buffer(RDMADevice& device, RemoteAccess access = RemoteAccess::kNone) {
+inline RDMABuffer make_buffer(const RDMADevice& device, RemoteAccess access = RemoteAccess::kNone) {
   auto buffer = RDMABuffer::allocate(device, {.block_bytes = 64, .block_count = 8, .remote_access = access});
   EXPECT_TRUE(buffer.has_value()) << buffer.status().message();
   return std::move(*buffer);
 }
 
-inline Completion wait_one(EndPoint& endpoint) {
+inline Completion wait_one(const EndPoint& endpoint) {
   const auto completion = endpoint.next(soon());
   EXPECT_TRUE(completion) << completion.status().message();
   return completion ? *completion : Completion();

@@ -9,6 +9,7 @@
 #include <thread>
 #include <tuple>
 
+#include "endpoint/endpoint_core.h"
 #include "session/session_test_tools.h"
 #include "support/polling_modes.h"
 #include "support/thread_modes.h"
@@ -27,21 +28,21 @@ class ServedSession : public ::testing::TestWithParam<std::tuple<ThreadMode, Pol
       hca.shared_queue_depth = 16384;  // for all endpoints of a test, also where the server is behind in ending them
       return Status();
     };
-    server_->configure = serve;
-    server_->connecting = [this](EndPoint& endpoint) { return post_receives(endpoint); };
+    server_.hooks->configure = serve;
+    server_.hooks->connecting = [this](const EndPoint& endpoint) { return post_receives(endpoint); };
     EXPECT_TRUE(server_->start().ok());
     client_ = make_client(*server_);
-    client_->configure = serve;
+    client_.hooks->configure = serve;
   }
 
   ~ServedSession() override {
     client_->stop();
     server_->stop();
-    server_buffer_.reset();  // no longer in use, and before its device goes
+    server_buffer_ = {};  // no longer in use, and before its device goes
   }
 
   /// Four receives, all into one buffer: nobody looks at what arrives.
-  Status post_receives(EndPoint& endpoint) {
+  Status post_receives(const EndPoint& endpoint) {
     {
       const std::lock_guard lock(mutex_);
       if (!server_buffer_)
@@ -49,21 +50,21 @@ class ServedSession : public ::testing::TestWithParam<std::tuple<ThreadMode, Pol
             make_buffer(endpoint.device(), RemoteAccess::kRead | RemoteAccess::kWrite | RemoteAccess::kAtomic);
     }
     for (std::uint64_t id = 0; id < 4; ++id) {
-      if (Outcome posted = endpoint.data()->post_recv(server_buffer_->at(id), {.id = id}); !posted) return posted;
+      if (Outcome posted = endpoint.channel().post_recv(server_buffer_.at(id), {.id = id}); !posted) return posted;
     }
     return {};
   }
 
-  std::shared_ptr<EndPoint> connect() {
+  EndPoint connect() {
     auto endpoint = client_->connect();
     EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
-    return endpoint ? *endpoint : nullptr;
+    return endpoint ? *endpoint : EndPoint();
   }
 
   std::mutex mutex_;
-  std::unique_ptr<RDMABuffer> server_buffer_;
-  SessionPtr<TestServer> server_ = make_server();
-  SessionPtr<TestClient> client_;
+  RDMABuffer server_buffer_;
+  TestServer server_ = make_server();
+  TestClient client_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Modes, ServedSession,
@@ -78,64 +79,64 @@ INSTANTIATE_TEST_SUITE_P(Modes, ServedSession,
 TEST_P(ServedSession, EachOperationCallsItsHook) {
   const auto endpoint = connect();
   ASSERT_TRUE(endpoint);
-  const auto local = make_buffer(endpoint->device());
-  const RemoteRegion remote = server_buffer_->remote_region();
-  RDMAChannel& data = *endpoint->data();
-  ASSERT_TRUE(data.post_send(local->at(0), {.id = 1}));
-  ASSERT_TRUE(data.post_write(local->at(0), remote, {.id = 2}));
-  ASSERT_TRUE(data.post_write(local->at(0), remote, {.id = 3, .immediate = 77}));
-  ASSERT_TRUE(data.post_read(local->at(1), remote, {.id = 4}));
-  ASSERT_TRUE(data.post_fetch_add(local->at(2).first(8), remote, {.addend = 1}, {.id = 5}));
+  const auto local = make_buffer(endpoint.device());
+  const RemoteRegion remote = server_buffer_.remote_region();
+  RDMAChannel& data = endpoint.channel();
+  ASSERT_TRUE(data.post_send(local.at(0), {.id = 1}));
+  ASSERT_TRUE(data.post_write(local.at(0), remote, {.id = 2}));
+  ASSERT_TRUE(data.post_write(local.at(0), remote, {.id = 3, .immediate = 77}));
+  ASSERT_TRUE(data.post_read(local.at(1), remote, {.id = 4}));
+  ASSERT_TRUE(data.post_fetch_add(local.at(2).first(8), remote, {.addend = 1}, {.id = 5}));
   for (const char* line : {"send 1", "write 2", "write 3", "read 4", "atomic 5"}) {
-    EXPECT_TRUE(client_->record.wait_for(line)) << line;
+    EXPECT_TRUE(client_.hooks->record.wait_for(line)) << line;
   }
-  EXPECT_TRUE(server_->record.wait_for("recv 0"));
-  EXPECT_TRUE(server_->record.wait_for("recv_imm 1"));
+  EXPECT_TRUE(server_.hooks->record.wait_for("recv 0"));
+  EXPECT_TRUE(server_.hooks->record.wait_for("recv_imm 1"));
   RemoteRegion wrong = remote;
   wrong.rkey ^= 0xff00;
-  ASSERT_TRUE(data.post_write(local->at(0), wrong, {.id = 6}));
-  EXPECT_TRUE(client_->record.wait_for("failed remote access error"));
+  ASSERT_TRUE(data.post_write(local.at(0), wrong, {.id = 6}));
+  EXPECT_TRUE(client_.hooks->record.wait_for("failed remote access error"));
   client_->stop();
 }
 
 TEST_P(ServedSession, ReceivesThatAreLeftComeBackFlushedBeforeTheEnd) {
   const auto endpoint = connect();
   ASSERT_TRUE(endpoint);
-  EXPECT_TRUE(endpoint->close().ok());
-  EXPECT_EQ(client_->record.lines().back(), "disconnected ok");
-  ASSERT_TRUE(server_->record.wait_for("disconnected ok"));
-  const auto lines = server_->record.lines();
+  EXPECT_TRUE(endpoint.close().ok());
+  EXPECT_EQ(client_.hooks->record.lines().back(), "disconnected ok");
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok"));
+  const auto lines = server_.hooks->record.lines();
   EXPECT_EQ(lines.back(), "disconnected ok");
-  EXPECT_EQ(server_->record.count("failed flushed"), 4);
+  EXPECT_EQ(server_.hooks->record.count("failed flushed"), 4);
 }
 
 TEST_P(ServedSession, HooksMayEchoAndClose) {
-  std::unique_ptr<RDMABuffer> echo;
-  server_->received = [&](EndPoint& endpoint, const Completion& completion) {
-    EXPECT_TRUE(endpoint.data()->post_send(server_buffer_->at(completion.id), {.id = 100}));
+  RDMABuffer echo;
+  server_.hooks->received = [&](const EndPoint& endpoint, const Completion& completion) {
+    EXPECT_TRUE(endpoint.channel().post_send(server_buffer_.at(completion.id), {.id = 100}));
   };
-  client_->connecting = [&](EndPoint& endpoint) -> Status {
+  client_.hooks->connecting = [&](const EndPoint& endpoint) -> Status {
     echo = make_buffer(endpoint.device());
-    return endpoint.data()->post_recv(echo->at(7), {.id = 200});
+    return endpoint.channel().post_recv(echo.at(7), {.id = 200});
   };
-  client_->received = [](EndPoint& endpoint, const Completion&) { EXPECT_TRUE(endpoint.close().ok()); };
-  client_->established = [&](EndPoint& endpoint) {
-    std::memcpy(echo->data(), "ping", 4);
-    EXPECT_TRUE(endpoint.data()->post_send(echo->at(0), {.id = 1}));
+  client_.hooks->received = [](const EndPoint& endpoint, const Completion&) { EXPECT_TRUE(endpoint.close().ok()); };
+  client_.hooks->established = [&](const EndPoint& endpoint) {
+    std::memcpy(echo.data(), "ping", 4);
+    EXPECT_TRUE(endpoint.channel().post_send(echo.at(0), {.id = 1}));
   };
-  ASSERT_NE(connect(), nullptr);
-  ASSERT_TRUE(client_->record.wait_for("disconnected ok"));
-  EXPECT_EQ(std::memcmp(echo->at(7).data(), "ping", 4), 0);
-  ASSERT_TRUE(server_->record.wait_for("disconnected ok"));
+  ASSERT_TRUE(connect());
+  ASSERT_TRUE(client_.hooks->record.wait_for("disconnected ok"));
+  EXPECT_EQ(std::memcmp(echo.at(7).data(), "ping", 4), 0);
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok"));
 }
 
 TEST_P(ServedSession, StopFromACompletionHook) {
-  server_->received = [&](EndPoint&, const Completion&) { server_->stop(); };
+  server_.hooks->received = [&](const EndPoint&, const Completion&) { server_->stop(); };
   const auto endpoint = connect();
   ASSERT_TRUE(endpoint);
-  const auto local = make_buffer(endpoint->device());
-  ASSERT_TRUE(endpoint->data()->post_send(local->at(0), {.id = 1}));
-  ASSERT_TRUE(server_->record.wait_for("disconnected ok"));
+  const auto local = make_buffer(endpoint.device());
+  ASSERT_TRUE(endpoint.channel().post_send(local.at(0), {.id = 1}));
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok"));
   server_->stop();
   EXPECT_TRUE(server_->endpoints().empty());
   client_->stop();
@@ -143,33 +144,33 @@ TEST_P(ServedSession, StopFromACompletionHook) {
 
 TEST_P(ServedSession, ManyEndpointsComeAndGo) {
   for (int round = 0; round < 3; ++round) {
-    std::vector<std::shared_ptr<EndPoint>> endpoints;
+    std::vector<EndPoint> endpoints;
     for (int i = 0; i < 6; ++i) {
       endpoints.push_back(connect());
       ASSERT_TRUE(endpoints.back());
     }
     for (const auto& endpoint : endpoints) {
-      const auto local = make_buffer(endpoint->device());
-      ASSERT_TRUE(endpoint->data()->post_send(local->at(0), {.id = 9}));
-      ASSERT_TRUE(endpoint->close().ok());
+      const auto local = make_buffer(endpoint.device());
+      ASSERT_TRUE(endpoint.channel().post_send(local.at(0), {.id = 9}));
+      ASSERT_TRUE(endpoint.close().ok());
     }
   }
-  EXPECT_TRUE(server_->record.wait_for("disconnected ok", 18));
-  EXPECT_EQ(client_->record.count("disconnected ok"), 18);
-  EXPECT_EQ(client_->record.count("send 9") + client_->record.count("failed flushed"), 18);
+  EXPECT_TRUE(server_.hooks->record.wait_for("disconnected ok", 18));
+  EXPECT_EQ(client_.hooks->record.count("disconnected ok"), 18);
+  EXPECT_EQ(client_.hooks->record.count("send 9") + client_.hooks->record.count("failed flushed"), 18);
 }
 
 TEST_P(ServedSession, ALostPeerIsReportedToTheHook) {
   const auto endpoint = connect();
   ASSERT_TRUE(endpoint);
-  endpoint->connector().shutdown();  // an end without a goodbye, as the kernel makes it for a process that dies
-  EXPECT_TRUE(server_->record.wait_for("disconnected peer lost"));
+  endpoint.core()->connector().shutdown();  // an end without a goodbye, as the kernel makes it for a process that dies
+  EXPECT_TRUE(server_.hooks->record.wait_for("disconnected peer lost"));
   client_->stop();
 }
 
 TEST(SharedQueue, AFullOneRefusesWithNumbers) {
   const auto server = make_server();
-  server->configure = [](HcaConfig& hca, const PeerInfo&) {
+  server.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
     hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
     hca.shared_queue_key = "small";
     hca.shared_queue_depth = 512;  // one endpoint of two channels with 128 + 128 requests
@@ -182,14 +183,14 @@ TEST(SharedQueue, AFullOneRefusesWithNumbers) {
   const auto second = client->connect();
   EXPECT_EQ(second.code(), Errc::kPeerRefused);
   EXPECT_THAT(second.error().context, ::testing::HasSubstr("512"));
-  EXPECT_TRUE((*first)->close().ok());
-  ASSERT_TRUE(server->record.wait_for("disconnected ok"));
+  EXPECT_TRUE((*first).close().ok());
+  ASSERT_TRUE(server.hooks->record.wait_for("disconnected ok"));
 }
 
 TEST(SharedQueue, OneKeyHasOnePollingMode) {
   const auto server = make_server();
   std::atomic<int> calls{0};
-  server->configure = [&](HcaConfig& hca, const PeerInfo&) {
+  server.hooks->configure = [&](HcaConfig& hca, const PeerInfo&) {
     hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
     hca.shared_queue_key = "k";
     hca.polling_mode = calls++ == 0 ? PollingMode::kCompletionChannel : PollingMode::kBusyPoll;
@@ -207,12 +208,11 @@ TEST(SharedQueue, OneKeyHasOnePollingMode) {
 /// A client with a queue for all, and one endpoint that never lets it become empty: each completion posts the next request.
 class BusyQueue : public ::testing::TestWithParam<PollingMode> {
  protected:
-  class Client final : public TestClient {
+  class Client final : public Recording {
    public:
-    using TestClient::TestClient;
-    void on_write_done(EndPoint& endpoint, const Completion& completion) override {
+    void on_write_done(const EndPoint& endpoint, const Completion& completion) override {
       done.fetch_add(1);
-      if (completion.id == kBusy && endpoint.alive()) (void)endpoint.data()->post_write({}, {}, {.id = kBusy});
+      if (completion.id == kBusy && endpoint.alive()) (void)endpoint.channel().post_write({}, {}, {.id = kBusy});
     }
     std::atomic<int> done{0};
   };
@@ -220,8 +220,8 @@ class BusyQueue : public ::testing::TestWithParam<PollingMode> {
 
   BusyQueue() {
     EXPECT_TRUE(server_->start().ok());
-    client_ = make_session<Client>(local_options(server_->port()));
-    client_->configure = [](HcaConfig& hca, const PeerInfo&) {
+    client_ = Hooked<ClientSession, Client>(local_options(server_->port()));
+    client_.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
       hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
       hca.polling_mode = GetParam();
       hca.shared_queue_key = "all";
@@ -229,31 +229,31 @@ class BusyQueue : public ::testing::TestWithParam<PollingMode> {
     };
   }
   /// The server's end, too: the newest.
-  std::pair<std::shared_ptr<EndPoint>, std::shared_ptr<EndPoint>> connect() {
+  std::pair<EndPoint, EndPoint> connect() {
     auto endpoint = client_->connect();
     EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
-    auto theirs = server_->wait_for_endpoint(soon());
+    auto theirs = server_->accept(soon());
     EXPECT_TRUE(theirs.has_value()) << theirs.status().message();
-    return {endpoint ? *endpoint : nullptr, theirs ? *theirs : nullptr};
+    return {endpoint ? *endpoint : EndPoint(), theirs ? *theirs : EndPoint()};
   }
 
-  SessionPtr<TestServer> server_ = make_server();
-  SessionPtr<Client> client_;
+  TestServer server_ = make_server();
+  Hooked<ClientSession, Client> client_;
 };
 INSTANTIATE_TEST_SUITE_P(Modes, BusyQueue, every_polling_mode());
 
 TEST_P(BusyQueue, ComingsAndGoingsOfOthersAreToldAllTheSame) {
   const auto [busy, at_server] = connect();
   ASSERT_TRUE(busy && at_server);
-  ASSERT_TRUE(busy->data()->post_write({}, {}, {.id = kBusy}));
+  ASSERT_TRUE(busy.channel().post_write({}, {}, {.id = kBusy}));
   const auto [passing, passing_at_server] = connect();
   ASSERT_TRUE(passing && passing_at_server);
-  EXPECT_TRUE(client_->record.wait_for("established", 2));
-  EXPECT_TRUE(passing_at_server->close().ok());
-  EXPECT_TRUE(client_->record.wait_for("disconnected ok"));
-  const int done = client_->done.load();
-  while (busy->alive() && client_->done.load() == done) std::this_thread::yield();
-  EXPECT_TRUE(busy->alive());
+  EXPECT_TRUE(client_.hooks->record.wait_for("established", 2));
+  EXPECT_TRUE(passing_at_server.close().ok());
+  EXPECT_TRUE(client_.hooks->record.wait_for("disconnected ok"));
+  const int done = client_.hooks->done.load();
+  while (busy.alive() && client_.hooks->done.load() == done) std::this_thread::yield();
+  EXPECT_TRUE(busy.alive());
   client_->stop();
 }
 
@@ -261,7 +261,7 @@ TEST_P(BusyQueue, ComingsAndGoingsOfOthersAreToldAllTheSame) {
 class Sharding : public ::testing::Test {
  protected:
   void start(const std::function<void(HcaConfig&)>& change = {}) {
-    server_->configure = [change](HcaConfig& hca, const PeerInfo&) {
+    server_.hooks->configure = [change](HcaConfig& hca, const PeerInfo&) {
       hca.thread_mode = ThreadMode::kThreadPerCompletionQueue;
       hca.polling_mode = PollingMode::kCompletionChannel;
       hca.shared_queue_key = "k";
@@ -282,38 +282,38 @@ class Sharding : public ::testing::Test {
   /// Of the server's: how many endpoints each completion queue has.
   std::vector<int> loads() {
     std::map<const CompletionGroup*, int> loads;
-    for (const auto& endpoint : server_->endpoints()) ++loads[endpoint->group().get()];
+    for (const auto& endpoint : server_->endpoints()) ++loads[endpoint.core()->group().get()];
     std::vector<int> sorted;
     for (const auto& [group, load] : loads) sorted.push_back(load);
     std::ranges::sort(sorted);
     return sorted;
   }
 
-  SessionPtr<TestServer> server_ = make_server();
-  SessionPtr<TestClient> client_;
-  std::vector<std::shared_ptr<EndPoint>> endpoints_;
+  TestServer server_ = make_server();
+  TestClient client_;
+  std::vector<EndPoint> endpoints_;
 };
 
 TEST_F(Sharding, SpreadsTheEndPointsEvenly) {
   start();
   connect(1);
-  ASSERT_TRUE(server_->record.wait_for("established", 1));
+  ASSERT_TRUE(server_.hooks->record.wait_for("established", 1));
   EXPECT_EQ(loads(), (std::vector<int>{1}));
   connect(6);
-  ASSERT_TRUE(server_->record.wait_for("established", 7));
+  ASSERT_TRUE(server_.hooks->record.wait_for("established", 7));
   EXPECT_EQ(loads(), (std::vector<int>{2, 2, 3}));
 }
 
 TEST_F(Sharding, NewOnesTakeThePlacesOfThoseThatHaveLeft) {
   start();
   connect(6);
-  ASSERT_TRUE(server_->record.wait_for("established", 6));
-  for (int i : {0, 3}) EXPECT_TRUE(endpoints_[static_cast<std::size_t>(i)]->close().ok());  // both of the first queue
-  ASSERT_TRUE(server_->record.wait_for("disconnected ok", 2));
+  ASSERT_TRUE(server_.hooks->record.wait_for("established", 6));
+  for (int i : {0, 3}) EXPECT_TRUE(endpoints_[static_cast<std::size_t>(i)].close().ok());  // both of the first queue
+  ASSERT_TRUE(server_.hooks->record.wait_for("disconnected ok", 2));
   const Deadline deadline = soon();
   while (loads() != std::vector<int>{2, 2} && !deadline.passed()) std::this_thread::yield();
   connect(2);
-  ASSERT_TRUE(server_->record.wait_for("established", 8));
+  ASSERT_TRUE(server_.hooks->record.wait_for("established", 8));
   EXPECT_EQ(loads(), (std::vector<int>{2, 2, 2}));
 }
 
@@ -341,7 +341,7 @@ std::vector<std::string> thread_names(const std::string& prefix) {
 TEST_F(Sharding, ThreadsHaveNamesAndNumbers) {
   start([](HcaConfig& hca) { hca.threads.name = "shard"; });
   connect(7);
-  ASSERT_TRUE(server_->record.wait_for("established", 7));
+  ASSERT_TRUE(server_.hooks->record.wait_for("established", 7));
   EXPECT_EQ(thread_names("shard"), (std::vector<std::string>{"shard-0", "shard-1", "shard-2"}));
   EXPECT_EQ(thread_names("rdma-control").size(), 2U);
 }
@@ -350,14 +350,14 @@ TEST_F(Sharding, ThreadsRunOnTheirCpus) {
   std::mutex mutex;
   std::set<int> cpus;
   start([](HcaConfig& hca) { hca.threads.cpus = {sched_getcpu()}; });
-  server_->established = [&](EndPoint&) {
+  server_.hooks->established = [&](const EndPoint&) {
     cpu_set_t mine;
     ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
     const std::lock_guard lock(mutex);
     cpus.insert(CPU_COUNT(&mine));
   };
   connect(3);
-  ASSERT_TRUE(server_->record.wait_for("established", 3));
+  ASSERT_TRUE(server_.hooks->record.wait_for("established", 3));
   server_->stop();
   EXPECT_EQ(cpus, std::set<int>{1});
 }
@@ -386,25 +386,25 @@ TEST_F(Sharding, AQueueGrowsWithItsEndPoints) {
     hca.channels[0].adapter.recv_depth = 1000;
   };
   start(deep);
-  client_->configure = [&](HcaConfig& hca, const PeerInfo&) {
+  client_.hooks->configure = [&](HcaConfig& hca, const PeerInfo&) {
     deep(hca);
     return Status();
   };
   connect(5);
-  ASSERT_TRUE(server_->record.wait_for("established", 5));
+  ASSERT_TRUE(server_.hooks->record.wait_for("established", 5));
   const auto there = server_->endpoints();
   EXPECT_EQ(loads(), (std::vector<int>{5}));
-  EXPECT_GE(there.front()->group()->queue().depth(), 5 * 2000);
+  EXPECT_GE(there.front().core()->group()->queue().depth(), 5 * 2000);
   // All five as full as they may be, at once: 1000 receives of each.
-  const auto buffer = make_buffer(there.front()->device());
+  const auto buffer = make_buffer(there.front().device());
   for (const auto& endpoint : there) {
-    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(endpoint->data()->post_recv(buffer->at(0), {.id = 1}));
+    for (int i = 0; i < 1000; ++i) ASSERT_TRUE(endpoint.channel().post_recv(buffer.at(0), {.id = 1}));
   }
   for (const auto& endpoint : endpoints_) {
     for (int i = 0; i < 1000; ++i)
-      ASSERT_TRUE(endpoint->data()->post_send({}, {.id = 2, .flags = PostFlags::kUnsignaled}));
+      ASSERT_TRUE(endpoint.channel().post_send({}, {.id = 2, .flags = PostFlags::kUnsignaled}));
   }
-  EXPECT_TRUE(server_->record.wait_for("recv 1", 5000));
+  EXPECT_TRUE(server_.hooks->record.wait_for("recv 1", 5000));
   server_->stop();
 }
 

@@ -28,28 +28,28 @@ bool becomes_free(int fd) {
 /// In a process of its own, run by the test below.
 TEST(StandardStreamsBody, DISABLED_ConnectsWithoutThem) {
   const auto server = make_server();
-  server->configure = [](HcaConfig& hca, const PeerInfo&) {
+  server.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
     hca.polling_mode = PollingMode::kEpoll;  // has the most descriptors
     return Status();
   };
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
-  client->configure = server->configure;
+  client.hooks->configure = server.hooks->configure;
   const auto at_client = client->connect();
   ASSERT_TRUE(at_client) << at_client.status().message();
-  const auto at_server = server->wait_for_endpoint(soon());
+  const auto at_server = server->accept(soon());
   ASSERT_TRUE(at_server) << at_server.status().message();
   for (const int fd : {0, 1, 2}) EXPECT_TRUE(becomes_free(fd)) << fd << " is in use";
   RDMACOMM_LOG(ERROR) << std::string(8192, 'x');  // into the control segment, if that had number 2
-  const auto buffer = make_buffer((*at_client)->device());
-  const auto receiving = make_buffer((*at_server)->device());
-  ASSERT_TRUE((*at_server)->data()->post_recv(receiving->at(0), {.id = 1}));
-  ASSERT_TRUE((*at_client)->data()->post_send(buffer->at(0), {.id = 2}));
-  const Completion sent = wait_one(**at_client);
+  const auto buffer = make_buffer((*at_client).device());
+  const auto receiving = make_buffer((*at_server).device());
+  ASSERT_TRUE((*at_server).channel().post_recv(receiving.at(0), {.id = 1}));
+  ASSERT_TRUE((*at_client).channel().post_send(buffer.at(0), {.id = 2}));
+  const Completion sent = wait_one(*at_client);
   EXPECT_TRUE(sent.ok()) << sent.status().message();
-  EXPECT_TRUE(wait_one(**at_server).ok());
-  EXPECT_TRUE((*at_client)->close().ok());
-  EXPECT_TRUE((*at_server)->close().ok());
+  EXPECT_TRUE(wait_one(*at_server).ok());
+  EXPECT_TRUE((*at_client).close().ok());
+  EXPECT_TRUE((*at_server).close().ok());
 }
 
 TEST(StandardStreams, AreNotTakenByTheLibraryWhenTheyAreClosed) {

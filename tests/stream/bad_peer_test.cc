@@ -24,7 +24,7 @@ class BadPeerTest : public ::testing::Test {
     });
     peer_ = std::make_unique<RawStreamPeer>(ends_.server, kStreamChannel);
   }
-  ~BadPeerTest() override { stream_.reset(); }
+  ~BadPeerTest() override { stream_ = {}; }
 
   static HcaConfig peers_config() {
     StreamOptions large = small_stream();
@@ -41,14 +41,14 @@ class BadPeerTest : public ::testing::Test {
   /// Whoever reads is told so, and so is the peer.
   void expect_refused(const char* why, Errc code = Errc::kBadMessage) {
     for (;;) {
-      const auto read = stream_->next(soon());
+      const auto read = stream_.next(soon());
       if (read.has_value()) continue;
       EXPECT_EQ(read.code(), code) << read.status().message();
       EXPECT_THAT(read.status().message(), HasSubstr(why));
       break;
     }
     EXPECT_THAT(peer_->hear_abort(), HasSubstr(why));
-    EXPECT_EQ(stream_->write(pattern(1), soon()).code(), code);
+    EXPECT_EQ(stream_.write(pattern(1), soon()).code(), code);
   }
   Status opened_status() {
     const auto opened = opening_.get();
@@ -56,9 +56,9 @@ class BadPeerTest : public ::testing::Test {
   }
 
   EndPointPair ends_;
-  std::future<Result<std::unique_ptr<RDMAStream>>> opening_;
+  std::future<Result<RDMAStream>> opening_;
   std::unique_ptr<RawStreamPeer> peer_;
-  std::unique_ptr<RDMAStream> stream_;
+  RDMAStream stream_;
 };
 
 TEST_F(BadPeerTest, AnotherVersion) {
@@ -158,16 +158,16 @@ TEST_F(BadPeerTest, ACreditBeyondItsRange) {
 
 TEST_F(BadPeerTest, ACreditTooMany) {
   meet();
-  ASSERT_TRUE(stream_->write(pattern(2048), soon()).ok());
-  ASSERT_TRUE(stream_->flush(soon()).ok());
+  ASSERT_TRUE(stream_.write(pattern(2048), soon()).ok());
+  ASSERT_TRUE(stream_.flush(soon()).ok());
   (void)peer_->send({.kind = SegmentKind::kCredit, .credit = 3});
   expect_refused("credit for 3 blocks, and has 2");
 }
 
 TEST_F(BadPeerTest, ACreditThatIsTakenBack) {
   meet();
-  ASSERT_TRUE(stream_->write(pattern(2048), soon()).ok());
-  ASSERT_TRUE(stream_->flush(soon()).ok());
+  ASSERT_TRUE(stream_.write(pattern(2048), soon()).ok());
+  ASSERT_TRUE(stream_.flush(soon()).ok());
   (void)peer_->send({.kind = SegmentKind::kCredit, .credit = 2});
   (void)peer_->send({.kind = SegmentKind::kCredit, .credit = 1});
   expect_refused("credit for 16777215 blocks");
@@ -186,7 +186,7 @@ TEST_F(BadPeerTest, MoreBlocksThanItMay) {
   }
   std::vector<StreamBlock> held;
   for (std::size_t i = 0; i < 4; ++i) {
-    auto block = stream_->next(soon());
+    auto block = stream_.next(soon());
     if (!block.has_value()) break;
     EXPECT_TRUE(std::ranges::equal(block->bytes(), pattern(1024, i * 1024)));
     held.push_back(std::move(*block));
@@ -200,7 +200,7 @@ TEST_F(BadPeerTest, ABlockThatIsTooLarge) {
   meet();
   const Completion sent = peer_->send_data(pattern(1025));
   EXPECT_FALSE(sent.ok());
-  const auto read = stream_->next(soon());
+  const auto read = stream_.next(soon());
   EXPECT_EQ(read.code(), Errc::kBadMessage) << read.status().message();
   EXPECT_THAT(read.status().message(), HasSubstr("more than 1024 bytes"));
 }
@@ -225,8 +225,8 @@ TEST_F(BadPeerTest, BytesAfterTheEnd) {
   (void)peer_->send({.kind = SegmentKind::kEnd}, std::vector<std::byte>(8));
   (void)peer_->send_data(pattern(10));
   std::vector<std::byte> none;
-  EXPECT_FALSE(stream_->next(soon()).value());  // it was the end
-  EXPECT_EQ(stream_->write(pattern(10'000), soon()).code(), Errc::kBadMessage);
+  EXPECT_FALSE(stream_.next(soon()).value());  // it was the end
+  EXPECT_EQ(stream_.write(pattern(10'000), soon()).code(), Errc::kBadMessage);
 }
 
 TEST_F(BadPeerTest, SaysThatAllIsTakenBeforeTheEnd) {
@@ -237,8 +237,8 @@ TEST_F(BadPeerTest, SaysThatAllIsTakenBeforeTheEnd) {
 
 TEST_F(BadPeerTest, SaysThatAllIsTakenWithBlocksInHand) {
   meet();
-  ASSERT_TRUE(stream_->write(pattern(10), soon()).ok());
-  auto finishing = std::async(std::launch::async, [this] { return stream_->finish(soon()); });
+  ASSERT_TRUE(stream_.write(pattern(10), soon()).ok());
+  auto finishing = std::async(std::launch::async, [this] { return stream_.finish(soon()); });
   EXPECT_EQ(peer_->hear().header.kind, SegmentKind::kData);
   EXPECT_EQ(peer_->hear().header.kind, SegmentKind::kEnd);
   (void)peer_->send({.kind = SegmentKind::kFinished, .credit = 0});
@@ -248,7 +248,7 @@ TEST_F(BadPeerTest, SaysThatAllIsTakenWithBlocksInHand) {
 TEST_F(BadPeerTest, AnAbortWithoutReason) {
   meet();
   (void)peer_->send({.kind = SegmentKind::kAbort}, pattern(1));
-  EXPECT_EQ(stream_->next(soon()).code(), Errc::kAborted);
+  EXPECT_EQ(stream_.next(soon()).code(), Errc::kAborted);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "rdmacomm/stream/message_stream.h"
+#include "rdmacomm/message_stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ HcaConfig config(PollingMode mode = PollingMode::kBusyPoll, const StreamOptions&
   return hca;
 }
 
-std::shared_ptr<BufferPool> make_pool(const std::shared_ptr<RDMADevice>& device, std::size_t bytes = 16 * kLargest,
-                                      RemoteAccess access = RemoteAccess::kRead) {
+BufferPool make_pool(const std::shared_ptr<DeviceCore>& device, std::size_t bytes = 16 * kLargest,
+                     RemoteAccess access = RemoteAccess::kRead) {
   auto pool = BufferPool::create(
       device, {.total_bytes = bytes, .smallest_block = 1024, .largest_block = kLargest, .remote_access = access});
   EXPECT_TRUE(pool.has_value()) << pool.status().message();
@@ -55,19 +55,18 @@ struct MessagePair {
     client = open(ends.client, client_pool, client_options);
     server = opening.get();
   }
-  static std::unique_ptr<MessageStream> open(const std::shared_ptr<EndPoint>& endpoint,
-                                             const std::shared_ptr<BufferPool>& pool,
-                                             const StreamOptions& options = small_stream()) {
+  static MessageStream open(const std::shared_ptr<EndPointCore>& endpoint, const BufferPool& pool,
+                            const StreamOptions& options = small_stream()) {
     auto opened = MessageStream::open(endpoint, *endpoint->channel(kStreamChannel), pool, options, soon());
     EXPECT_TRUE(opened.has_value()) << opened.status().message();
-    return opened ? std::move(*opened) : nullptr;
+    return opened ? std::move(*opened) : MessageStream();
   }
 
   EndPointPair ends;
-  std::shared_ptr<BufferPool> client_pool;
-  std::shared_ptr<BufferPool> server_pool;
-  std::unique_ptr<MessageStream> client;
-  std::unique_ptr<MessageStream> server;
+  BufferPool client_pool;
+  BufferPool server_pool;
+  MessageStream client;
+  MessageStream server;
 };
 
 /// The next message as a whole; empty: the end, or a failure, which fails the test.
@@ -109,16 +108,16 @@ void expect_arrive(MessageStream& from, MessageStream& to, const std::vector<std
 TEST(MessageStreamTest, MessagesOfEverySizeArriveAsTheyWereSent) {
   for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel}) {
     MessagePair pair(mode);
-    expect_arrive(*pair.client, *pair.server, kSizes);
-    expect_arrive(*pair.server, *pair.client, kSizes);
-    EXPECT_EQ(pair.client_pool->counts().leased_bytes, 0U);
-    EXPECT_EQ(pair.server_pool->counts().leased_bytes, 0U);
+    expect_arrive(pair.client, pair.server, kSizes);
+    expect_arrive(pair.server, pair.client, kSizes);
+    EXPECT_EQ(pair.client_pool.counts().leased_bytes, 0U);
+    EXPECT_EQ(pair.server_pool.counts().leased_bytes, 0U);
   }
 }
 
 TEST(MessageStreamTest, WithoutImmediateDataTheyDoTheSame) {
   MessagePair pair(PollingMode::kBusyPoll, 16 * kLargest, false);
-  expect_arrive(*pair.client, *pair.server, kSizes);
+  expect_arrive(pair.client, pair.server, kSizes);
 }
 
 TEST(MessageStreamTest, ManyOfRandomSizesGoBothWays) {
@@ -132,57 +131,57 @@ TEST(MessageStreamTest, ManyOfRandomSizesGoBothWays) {
     there.push_back(random() % 4 == 0 ? random() % 40'000 : random() % 1500);
     back.push_back(random() % 4 == 0 ? random() % 40'000 : random() % 1500);
   }
-  auto other = std::async(std::launch::async, [&] { expect_arrive(*pair.server, *pair.client, back); });
-  expect_arrive(*pair.client, *pair.server, there);
+  auto other = std::async(std::launch::async, [&] { expect_arrive(pair.server, pair.client, back); });
+  expect_arrive(pair.client, pair.server, there);
   other.get();
 }
 
 TEST(MessageStreamTest, BothSidesMaySendLargeOnesAtOnceBeforeTheyReceive) {
   MessagePair pair;
   auto other = std::async(std::launch::async, [&] {
-    expect_ok(pair.server->send(pattern(6 * kLargest, 1), soon()));
-    EXPECT_TRUE(receive(*pair.server) == pattern(6 * kLargest, 2));
-    expect_ok(pair.server->flush(soon()));
+    expect_ok(pair.server.send(pattern(6 * kLargest, 1), soon()));
+    EXPECT_TRUE(receive(pair.server) == pattern(6 * kLargest, 2));
+    expect_ok(pair.server.flush(soon()));
   });
-  expect_ok(pair.client->send(pattern(6 * kLargest, 2), soon()));
-  EXPECT_TRUE(receive(*pair.client) == pattern(6 * kLargest, 1));
-  expect_ok(pair.client->flush(soon()));  // what the peer had no room for yet goes by calls only
+  expect_ok(pair.client.send(pattern(6 * kLargest, 2), soon()));
+  EXPECT_TRUE(receive(pair.client) == pattern(6 * kLargest, 1));
+  expect_ok(pair.client.flush(soon()));  // what the peer had no room for yet goes by calls only
   other.get();
 }
 
 /// More than both pools have: who sends waits until the peer receives.
 TEST(MessageStreamTest, MessagesMayBeLargerThanThePool) {
   MessagePair pair(PollingMode::kBusyPoll, 2 * kLargest);
-  expect_arrive(*pair.client, *pair.server, {50 * kLargest, 3, 20 * kLargest + 1});
+  expect_arrive(pair.client, pair.server, {50 * kLargest, 3, 20 * kLargest + 1});
 }
 
 TEST(MessageStreamTest, APeerThatDoesNotReceiveIsWaitedForUntilTheDeadline) {
   MessagePair pair(PollingMode::kBusyPoll, 2 * kLargest);
-  EXPECT_EQ(pair.client->send(pattern(50 * kLargest), tiny()).code(), Errc::kTimeout);
-  EXPECT_EQ(pair.client->status().code(), Errc::kAborted);  // half a message cannot be taken back
-  EXPECT_EQ(pair.client->send(pattern(1), soon()).code(), Errc::kAborted);
+  EXPECT_EQ(pair.client.send(pattern(50 * kLargest), tiny()).code(), Errc::kTimeout);
+  EXPECT_EQ(pair.client.status().code(), Errc::kAborted);  // half a message cannot be taken back
+  EXPECT_EQ(pair.client.send(pattern(1), soon()).code(), Errc::kAborted);
 }
 
 TEST(MessageStreamTest, LentMemoryAndLeasesAreSentWithoutACopy) {
   MessagePair pair;
-  const auto room = pair.client->lend(soon());
+  const auto room = pair.client.lend(soon());
   ASSERT_TRUE(room.has_value());
   EXPECT_EQ(room->size(), 1024U);
   std::ranges::copy(pattern(100), room->begin());
-  expect_ok(pair.client->commit(100));
-  ASSERT_TRUE(pair.client->lend(soon()).has_value());
-  expect_ok(pair.client->commit(0));
-  auto lease = pair.client_pool->take(500);
+  expect_ok(pair.client.commit(100));
+  ASSERT_TRUE(pair.client.lend(soon()).has_value());
+  expect_ok(pair.client.commit(0));
+  auto lease = pair.client_pool.take(500);
   ASSERT_TRUE(lease);
   std::ranges::copy(pattern(500, 3), lease->data());
-  expect_ok(pair.client->send(*std::move(lease), soon()));
-  EXPECT_EQ(receive(*pair.server).value(), pattern(100));
-  EXPECT_EQ(receive(*pair.server).value().size(), 0U);
-  EXPECT_EQ(receive(*pair.server).value(), pattern(500, 3));
-  auto finished = std::async(std::launch::async, [&] { return pair.client->finish(soon()); });
-  EXPECT_FALSE(receive(*pair.server).has_value());
+  expect_ok(pair.client.send(*std::move(lease), soon()));
+  EXPECT_EQ(receive(pair.server).value(), pattern(100));
+  EXPECT_EQ(receive(pair.server).value().size(), 0U);
+  EXPECT_EQ(receive(pair.server).value(), pattern(500, 3));
+  auto finished = std::async(std::launch::async, [&] { return pair.client.finish(soon()); });
+  EXPECT_FALSE(receive(pair.server).has_value());
   expect_ok(finished.get());
-  EXPECT_EQ(pair.client_pool->counts().leased_bytes, 0U);
+  EXPECT_EQ(pair.client_pool.counts().leased_bytes, 0U);
 }
 
 TEST(MessageStreamTest, APartMayOutliveItsStreamAndItsPool) {
@@ -190,10 +189,10 @@ TEST(MessageStreamTest, APartMayOutliveItsStreamAndItsPool) {
   MessagePart small;
   {
     MessagePair pair;
-    auto sent = sending(*pair.client, {5000, 10});
-    large = std::move(*pair.server->receive(soon()));
-    small = std::move(*pair.server->receive(soon()));
-    pair.server->abort("enough");
+    auto sent = sending(pair.client, {5000, 10});
+    large = std::move(*pair.server.receive(soon()));
+    small = std::move(*pair.server.receive(soon()));
+    pair.server.abort("enough");
     EXPECT_EQ(sent.get().code(), Errc::kAborted);
   }
   EXPECT_TRUE(std::ranges::equal(large.bytes(), pattern(5000, 5000)));
@@ -202,20 +201,19 @@ TEST(MessageStreamTest, APartMayOutliveItsStreamAndItsPool) {
 
 TEST(MessageStreamTest, APeerThatIsLostEndsAllWaits) {
   MessagePair pair;
-  auto sent = sending(*pair.client, std::vector<std::size_t>(100, 30'000));
+  auto sent = sending(pair.client, std::vector<std::size_t>(100, 30'000));
   pair.ends.server->connector().shutdown();
   EndPointPair::watch(*pair.ends.client);
   EXPECT_EQ(sent.get().code(), Errc::kPeerLost);
-  EXPECT_EQ(pair.client->receive(soon()).code(), Errc::kPeerLost);
+  EXPECT_EQ(pair.client.receive(soon()).code(), Errc::kPeerLost);
 }
 
 TEST(MessageStreamTest, APoolThatPeersCannotReadIsRefused) {
   EndPointPair ends(config());
-  const auto open = [&](std::shared_ptr<BufferPool> pool) {
-    return MessageStream::open(ends.client, *ends.client->channel(kStreamChannel), std::move(pool), small_stream(),
-                               soon());
+  const auto open = [&](const BufferPool& pool) {
+    return MessageStream::open(ends.client, *ends.client->channel(kStreamChannel), pool, small_stream(), soon());
   };
-  EXPECT_EQ(open(nullptr).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(open({}).code(), Errc::kInvalidArgument);
   EXPECT_EQ(open(make_pool(ends.device, kLargest, RemoteAccess::kNone)).code(), Errc::kInvalidArgument);
   EXPECT_EQ(open(make_pool(rdmacomm::testing::open_soft_device())).code(), Errc::kInvalidArgument);
 }
@@ -228,14 +226,14 @@ TEST(MessageStreamTest, OneWay) {
   writer.read_blocks = 0;
   EXPECT_EQ(reader.recv_depth(), reader.read_blocks + 3);
   MessagePair pair(writer, reader);
-  EXPECT_EQ(pair.server->send(pattern(10), soon()).code(), Errc::kWrongState);
-  EXPECT_EQ(pair.server->send(pattern(5000), soon()).code(), Errc::kWrongState);
+  EXPECT_EQ(pair.server.send(pattern(10), soon()).code(), Errc::kWrongState);
+  EXPECT_EQ(pair.server.send(pattern(5000), soon()).code(), Errc::kWrongState);
   constexpr int kMessages = 300;
   const auto size_of = [](int i) -> std::size_t { return i % 3 == 0 ? 1025 + 97 * static_cast<std::size_t>(i) : 1024; };
   auto received = std::async(std::launch::async, [&] {
     std::vector<std::byte> message;
     for (int i = 0; i < kMessages;) {
-      const auto part = pair.server->receive(soon());
+      const auto part = pair.server.receive(soon());
       if (!part || !*part) return i;
       message.insert(message.end(), part->bytes().begin(), part->bytes().end());
       if (!part->last()) continue;
@@ -246,12 +244,12 @@ TEST(MessageStreamTest, OneWay) {
     return kMessages;
   });
   for (int i = 0; i < kMessages; ++i) {
-    expect_ok(pair.client->send(pattern(size_of(i), static_cast<std::size_t>(i)), soon()));
+    expect_ok(pair.client.send(pattern(size_of(i), static_cast<std::size_t>(i)), soon()));
   }
-  expect_ok(pair.client->flush(soon()));
+  expect_ok(pair.client.flush(soon()));
   EXPECT_EQ(received.get(), kMessages);
-  auto ended = std::async(std::launch::async, [&] { return pair.client->finish(soon()); });
-  EXPECT_FALSE(pair.server->receive(soon()).value());
+  auto ended = std::async(std::launch::async, [&] { return pair.client.finish(soon()); });
+  EXPECT_FALSE(pair.server.receive(soon()).value());
   expect_ok(ended.get());
 }
 
@@ -278,7 +276,7 @@ class BadMessagesTest : public ::testing::Test {
   }
   Status received() {
     for (;;) {
-      const auto part = stream_->receive(soon());
+      const auto part = stream_.receive(soon());
       if (!part) return part.error();
       if (!*part) return {};
     }
@@ -291,9 +289,9 @@ class BadMessagesTest : public ::testing::Test {
   }
 
   EndPointPair ends_;
-  std::shared_ptr<BufferPool> pool_ = make_pool(ends_.device);
+  BufferPool pool_ = make_pool(ends_.device);
   std::unique_ptr<RawStreamPeer> peer_;
-  std::unique_ptr<MessageStream> stream_;
+  MessageStream stream_;
 };
 
 TEST_F(BadMessagesTest, APartThatIsTooLarge) {

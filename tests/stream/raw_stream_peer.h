@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
 #include "stream/segment.h"
 #include "stream/stream_pair.h"
 
@@ -20,13 +20,13 @@ class RawStreamPeer {
   static constexpr std::uint64_t kSlots = 24;
 
   /// Meets a stream's open() at the barrier, with receives posted.
-  RawStreamPeer(std::shared_ptr<EndPoint> endpoint, std::string name)
+  RawStreamPeer(std::shared_ptr<EndPointCore> endpoint, std::string name)
       : endpoint_(std::move(endpoint)), channel_(*endpoint_->channel(name)) {
     memory_ = RDMABuffer::allocate(endpoint_->device(), {.block_bytes = kSlotBytes,
                                                          .block_count = kSlots + 1,
                                                          .remote_access = RemoteAccess::kRead | RemoteAccess::kWrite})
                   .value();
-    for (std::uint64_t i = 0; i < kReceives; ++i) EXPECT_TRUE(channel_.post_recv(memory_->at(i), {.id = i}));
+    for (std::uint64_t i = 0; i < kReceives; ++i) EXPECT_TRUE(channel_.post_recv(memory_.at(i), {.id = i}));
     const Status met = endpoint_->sync_with_peer("rdmacomm.stream." + name, soon());
     EXPECT_TRUE(met.ok()) << met.message();
   }
@@ -76,7 +76,7 @@ class RawStreamPeer {
     }
     const Completion oldest = heard_.front();
     heard_.erase(heard_.begin());
-    const auto bytes = memory_->at(oldest.id).bytes().first(oldest.bytes);
+    const auto bytes = memory_.at(oldest.id).bytes().first(oldest.bytes);
     if (oldest.has_immediate) return {header_of(oldest.immediate, oldest.bytes).value(), bytes};
     const auto header = SegmentHeader::decode(bytes.first<SegmentHeader::kBytes>(), bytes.size());
     EXPECT_TRUE(header.has_value()) << header.status().message();
@@ -92,16 +92,16 @@ class RawStreamPeer {
       return reader.get_text();
     }
   }
-  [[nodiscard]] EndPoint& endpoint() { return *endpoint_; }
+  [[nodiscard]] EndPointCore& endpoint() { return *endpoint_; }
   [[nodiscard]] RDMAChannel& channel() { return channel_; }
-  [[nodiscard]] RDMABuffer& memory() { return *memory_; }
+  [[nodiscard]] RDMABuffer& memory() { return memory_; }
 
  private:
   static constexpr std::uint64_t kReceives = 12;
   static constexpr std::uint64_t kSent = 1000;
 
   BufferSlice filled(std::span<const std::byte> bytes) {
-    const BufferSlice slot = memory_->at(kSlots).first(static_cast<std::uint32_t>(bytes.size()));
+    const BufferSlice slot = memory_.at(kSlots).first(static_cast<std::uint32_t>(bytes.size()));
     std::ranges::copy(bytes, slot.data());
     return slot;
   }
@@ -120,9 +120,9 @@ class RawStreamPeer {
     return completion ? *completion : Completion{.error = Errc::kTimeout};
   }
 
-  const std::shared_ptr<EndPoint> endpoint_;
-  RDMAChannel& channel_;
-  std::unique_ptr<RDMABuffer> memory_;
+  const std::shared_ptr<EndPointCore> endpoint_;
+  ChannelCore& channel_;
+  RDMABuffer memory_;
   std::vector<Completion> heard_;
 };
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "endpoint/endpoint_pair.h"
-#include "rdmacomm/stream/rdma_stream.h"
+#include "rdmacomm/stream.h"
 
 namespace rdmacomm::testing {
 
@@ -67,16 +67,16 @@ struct StreamPair {
     client = open(ends.client, client_options);
     server = opening.get();
   }
-  static std::unique_ptr<RDMAStream> open(const std::shared_ptr<EndPoint>& endpoint, const StreamOptions& options,
-                                          const std::string& name = kStreamChannel) {
+  static RDMAStream open(const std::shared_ptr<EndPointCore>& endpoint, const StreamOptions& options,
+                         const std::string& name = kStreamChannel) {
     auto opened = RDMAStream::open(endpoint, *endpoint->channel(name), options, soon());
     EXPECT_TRUE(opened.has_value()) << opened.status().message();
-    return opened ? std::move(*opened) : nullptr;
+    return opened ? std::move(*opened) : RDMAStream();
   }
 
   EndPointPair ends;
-  std::unique_ptr<RDMAStream> client;
-  std::unique_ptr<RDMAStream> server;
+  RDMAStream client;
+  RDMAStream server;
 };
 
 /// Reads up to the end.

@@ -1,5 +1,5 @@
-// allocation_counter.h - what a test program allocates by operator new. For programs that link allocation_counter.cc, which
-// puts its own operators in place of the standard library's.
+// allocation_counter.h - what a test program allocates by operator new. For programs that link allocation_counter.cc,
+// which puts its own operators in place of the standard library's.
 #pragma once
 
 #include <cstddef>

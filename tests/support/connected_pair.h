@@ -1,4 +1,4 @@
-// connected_pair.h - two connected channels in one process, each on an RDMADevice of its own: what most tests of
+// connected_pair.h - two connected channels in one process, each on an DeviceCore of its own: what most tests of
 // the layers from channel up start with.
 #pragma once
 
@@ -12,15 +12,15 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/channel/rdma_channel.h"
+#include "channel/channel_core.h"
 
 namespace rdmacomm::testing {
 
 /// One end: device, completion queue, channel. Members in creation order.
 struct ChannelEnd {
-  std::unique_ptr<RDMADevice> device;
+  std::shared_ptr<DeviceCore> device;
   std::unique_ptr<CompletionQueue> cq;
-  std::unique_ptr<RDMAChannel> channel;
+  std::unique_ptr<ChannelCore> channel;
 
   ChannelEnd() = default;
   ChannelEnd(ChannelEnd&&) = default;
@@ -32,11 +32,11 @@ struct ChannelEnd {
     return device->limits().atomics ? access | RemoteAccess::kAtomic : access;
   }
   /// A buffer on this end's device, which peers may do anything with.
-  [[nodiscard]] std::unique_ptr<RDMABuffer> buffer(std::size_t bytes) const { return buffer(bytes, all_access()); }
-  [[nodiscard]] std::unique_ptr<RDMABuffer> buffer(std::size_t bytes, RemoteAccess access) const {
-    auto made = RDMABuffer::allocate(*device, {.block_bytes = bytes, .remote_access = access});
+  [[nodiscard]] RDMABuffer buffer(std::size_t bytes) const { return buffer(bytes, all_access()); }
+  [[nodiscard]] RDMABuffer buffer(std::size_t bytes, RemoteAccess access) const {
+    auto made = RDMABuffer::allocate(device, {.block_bytes = bytes, .remote_access = access});
     EXPECT_TRUE(made.has_value()) << made.error().message();
-    return made ? std::move(made).value() : nullptr;
+    return made ? std::move(made).value() : RDMABuffer();
   }
   /// The next completion; an empty one with kTimeout when none comes in time. Polls, bounded by the deadline.
   [[nodiscard]] Completion next(Deadline deadline = Deadline::after(std::chrono::seconds(10))) const {
@@ -64,10 +64,10 @@ struct ChannelEnd {
 /// Where an end's device comes from.
 struct DeviceChoice {
   std::string name = "soft0";
-  const verbs::Api* api = nullptr;  ///< the table to open it from; nullptr: RDMADevice::open finds it
+  const verbs::Api* api = nullptr;  ///< the table to open it from; nullptr: DeviceCore::open finds it
 
-  [[nodiscard]] Result<std::unique_ptr<RDMADevice>> open() const {
-    return api == nullptr ? RDMADevice::open({.name = name}) : RDMADevice::open_from(*api, {.name = name});
+  [[nodiscard]] Result<std::shared_ptr<DeviceCore>> open() const {
+    return api == nullptr ? DeviceCore::open({.name = name}) : DeviceCore::open_from(*api, {.name = name});
   }
 };
 
@@ -86,8 +86,8 @@ struct ConnectedPair {
   ChannelEnd right;
 
   [[nodiscard]] Status connect() {
-    const verbs::QpAddress left_address = left.channel->adapter().address();
-    const verbs::QpAddress right_address = right.channel->adapter().address();
+    const QpAddress left_address = left.channel->adapter().address();
+    const QpAddress right_address = right.channel->adapter().address();
     if (Status status = left.channel->adapter().connect(right_address); !status.ok()) return status;
     return right.channel->adapter().connect(left_address);
   }
@@ -105,9 +105,9 @@ struct ConnectedPair {
     end.cq = std::move(cq).value();
     const auto gid = end.device->choose_gid();
     if (!gid) return gid.error();
-    auto adapter = RDMAAdapter::create(*end.device, *end.cq, *end.cq, *gid, config);
+    auto adapter = AdapterCore::create(*end.device, *end.cq, *end.cq, *gid, config);
     if (!adapter) return std::move(adapter).error();
-    auto channel = RDMAChannel::create(name, std::move(adapter).value());
+    auto channel = ChannelCore::create(name, std::move(adapter).value());
     if (!channel) return std::move(channel).error();
     end.channel = std::move(channel).value();
     return end;

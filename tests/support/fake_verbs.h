@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/verbs/api.h"
+#include "verbs/api.h"
 
 namespace rdmacomm::testing {
 

@@ -12,14 +12,14 @@
 #include <mutex>
 #include <utility>
 
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/softdev/softdev.h"
+#include "base/unique_fd.h"
+#include "device/device_core.h"
+#include "softdev/common/api.h"
 
 namespace rdmacomm::testing {
 
-/// One at a time in a program: the table's entries have no argument to find it by. Its devices look like RoCE: connect by
-/// TCP. Threads: any.
+/// One at a time in a program: the table's entries have no argument to find it by. Its devices look like RoCE: connect
+/// by TCP. Threads: any.
 class InjectedEvents {
  public:
   InjectedEvents() { current() = this; }
@@ -27,13 +27,13 @@ class InjectedEvents {
   InjectedEvents& operator=(const InjectedEvents&) = delete;
   ~InjectedEvents() { current() = nullptr; }
 
-  [[nodiscard]] static std::shared_ptr<RDMADevice> open() {
-    auto opened = RDMADevice::open_from(api(), {.name = "soft0"});
+  [[nodiscard]] static std::shared_ptr<DeviceCore> open() {
+    auto opened = DeviceCore::open_from(api(), {.name = "soft0"});
     EXPECT_TRUE(opened.has_value()) << opened.status().message();
     return std::move(*opened);
   }
   /// The next to be taken from `device`. One that is taken and not acknowledged yet keeps no queue pair from going.
-  void raise(const RDMADevice& device, const ibv_async_event& event) {
+  void raise(const DeviceCore& device, const ibv_async_event& event) {
     const std::lock_guard lock(mutex_);
     waiting_.push_back({device.context(), event});
     // soft0's descriptor is an epoll one. EEXIST: this is not the first event.
@@ -42,7 +42,7 @@ class InjectedEvents {
     (void)epoll_ctl(device.context()->async_fd, EPOLL_CTL_ADD, wake_.get(), &readable);
     EXPECT_EQ(eventfd_write(wake_.get(), 1), 0);
   }
-  void raise(const RDMADevice& device, ibv_event_type type) {
+  void raise(const DeviceCore& device, ibv_event_type type) {
     ibv_async_event event{};
     event.event_type = type;
     raise(device, event);

@@ -1,5 +1,5 @@
-// model_queue.h - a completion queue between whose calls the rest of the world acts as a test says, and the enumeration of
-// all ways in which it may.
+// model_queue.h - a completion queue between whose calls the rest of the world acts as a test says, and the enumeration
+// of all ways in which it may.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,14 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/device/completion_queue.h"
-#include "rdmacomm/device/rdma_device.h"
+#include "device/completion_queue.h"
+#include "device/device_core.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm::testing {
 
-/// Enumerates choices: a run asks choose() again and again, and next() makes the following run choose otherwise, until all
-/// sequences of choices have been made.
+/// Enumerates choices: a run asks choose() again and again, and next() makes the following run choose otherwise, until
+/// all sequences of choices have been made.
 class Choices {
  public:
   /// 0..options-1.
@@ -50,21 +50,21 @@ class Choices {
   std::size_t at_ = 0;
 };
 
-/// A completion queue that does what the verbs promise and not a bit more: a queue that is armed fires one event for the
-/// next completion after that, none for those that are there already. Between any two of the waiter's calls, any number
-/// of the steps of `script` happen, in their order:
+/// A completion queue that does what the verbs promise and not a bit more: a queue that is armed fires one event for
+/// the next completion after that, none for those that are there already. Between any two of the waiter's calls, any
+/// number of the steps of `script` happen, in their order:
 ///   P  a completion is in the queue
 ///   N  and the device looks whether the queue is armed for it
 ///   W  another thread wants the waiter to stop: it says so, and calls wake()
-/// Sleeping is a look at the descriptors: a sleep ends when it would be woken, and the world having moved on while it lasted
-/// is the same as having done so just before it. One at a time in a program.
+/// Sleeping is a look at the descriptors: a sleep ends when it would be woken, and the world having moved on while it
+/// lasted is the same as having done so just before it. One at a time in a program.
 class ModelQueue {
  public:
   ModelQueue(std::string script, Choices& choices) : script_(std::move(script)), choices_(choices) {
     self() = this;
     table_ = FakeVerbs::api();
     table_.get_cq_event = get_cq_event;
-    auto device = RDMADevice::open_from(table_, {});
+    auto device = DeviceCore::open_from(table_, {});
     EXPECT_TRUE(device.has_value());
     device_ = std::move(*device);
     device_->context()->ops.poll_cq = poll_cq;
@@ -155,7 +155,7 @@ class ModelQueue {
 
   FakeVerbs fake_;
   verbs::Api table_;
-  std::unique_ptr<RDMADevice> device_;
+  std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<CompletionQueue> queue_;
 };
 

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace rdmacomm::testing {
 
@@ -43,8 +43,8 @@ class OwnNetwork {
   void ip(const std::string& arguments) const { run("ip " + arguments); }
   /// The same for any command of the shell.
   void run(const std::string& command) const { EXPECT_EQ(status_of(command), 0) << command; }
-  /// A cable whose one end is `name`, with a link-local address, and whose other end is `name`_end, without any. Both are
-  /// up, and addresses can be used at once.
+  /// A cable whose one end is `name`, with a link-local address, and whose other end is `name`_end, without any. Both
+  /// are up, and addresses can be used at once.
   void add_interface(const std::string& name) const {
     const std::string end = name + "_end";
     ip("link add " + name + " type veth peer name " + end);

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "rdmacomm/adapter/completion_waiter.h"
+#include "adapter/completion_waiter.h"
 
 namespace rdmacomm::testing {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace rdmacomm::testing {
 

@@ -8,7 +8,8 @@
 
 namespace rdmacomm::testing {
 
-/// Replaces the calling process, a child of fork(), by this test program, which runs one disabled test and nothing else.
+/// Replaces the calling process, a child of fork(), by this test program, which runs one disabled test and nothing
+/// else.
 ///
 /// test  its full name, "Suite.DISABLED_Test"
 [[noreturn]] inline void become_disabled_test(const std::string& test) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "rdmacomm/endpoint/hca_config.h"
+#include "rdmacomm/config.h"
 
 namespace rdmacomm::testing {
 

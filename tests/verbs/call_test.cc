@@ -1,4 +1,4 @@
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 #include <gtest/gtest.h>
 

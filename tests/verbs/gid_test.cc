@@ -1,4 +1,4 @@
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 #include <arpa/inet.h>
 #include <gtest/gtest.h>

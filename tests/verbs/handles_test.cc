@@ -1,4 +1,4 @@
-#include "rdmacomm/verbs/handles.h"
+#include "verbs/handles.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "rdmacomm/verbs/transport.h"
+#include "verbs/transport.h"
 
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>

@@ -1,17 +1,16 @@
 #include "pipes/block_store.h"
 
-#include "rdmacomm/device/rdma_device.h"
+#include "rdmacomm/device.h"
 
 namespace rdmacomm::pipes {
 
-Result<std::shared_ptr<BlockStore>> BlockStore::create(std::shared_ptr<RDMADevice> device, std::size_t block_bytes,
-                                                       std::size_t blocks) {
-  auto memory = RDMABuffer::allocate(*device, {.name = "input", .block_bytes = block_bytes, .block_count = blocks});
+Result<std::shared_ptr<BlockStore>> BlockStore::create(RDMADevice device, std::size_t block_bytes, std::size_t blocks) {
+  auto memory = RDMABuffer::allocate(device, {.name = "input", .block_bytes = block_bytes, .block_count = blocks});
   if (!memory) return memory.error();
   std::shared_ptr<BlockStore> store(new BlockStore());
   store->device_ = std::move(device);
   store->memory_ = std::move(*memory);
-  for (std::size_t i = blocks; i-- > 0;) store->free_.push_back(store->memory_->at(i));
+  for (std::size_t i = blocks; i-- > 0;) store->free_.push_back(store->memory_.at(i));
   return store;
 }
 

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/buffer.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::pipes {
 
@@ -17,8 +17,8 @@ namespace rdmacomm::pipes {
 class BlockStore : public std::enable_shared_from_this<BlockStore> {
  public:
   /// Returns  as RDMABuffer::allocate
-  [[nodiscard]] static Result<std::shared_ptr<BlockStore>> create(std::shared_ptr<RDMADevice> device,
-                                                                  std::size_t block_bytes, std::size_t blocks);
+  [[nodiscard]] static Result<std::shared_ptr<BlockStore>> create(RDMADevice device, std::size_t block_bytes,
+                                                                  std::size_t blocks);
 
   /// Waits for a block that nobody has. It is free again when the last copy of the pointer is gone. nullptr: stop() was
   /// called.
@@ -30,8 +30,8 @@ class BlockStore : public std::enable_shared_from_this<BlockStore> {
   BlockStore() = default;
   void give_back(const BufferSlice& block);
 
-  std::shared_ptr<RDMADevice> device_;
-  std::unique_ptr<RDMABuffer> memory_;
+  RDMADevice device_;
+  RDMABuffer memory_;
   std::mutex mutex_;
   std::condition_variable freed_;
   std::vector<BufferSlice> free_;

@@ -14,8 +14,7 @@ constexpr std::chrono::milliseconds kAsk{200};
 
 }  // namespace
 
-DirectOutlet::DirectOutlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream, Failed failed,
-                           std::function<Status()> may_go_on)
+DirectOutlet::DirectOutlet(EndPoint endpoint, RDMAStream stream, Failed failed, std::function<Status()> may_go_on)
     : Outlet(std::move(endpoint), std::move(stream), std::move(failed)), may_go_on_(std::move(may_go_on)) {}
 
 DirectOutlet::~DirectOutlet() {
@@ -30,16 +29,16 @@ void DirectOutlet::push(const BufferSlice& slice, std::shared_ptr<const void> ke
 void DirectOutlet::abort(const std::string& reason) {
   if (outcome_) return;
   outcome_ = make_error(Errc::kAborted, "given up on this side");
-  stream_->abort(reason);
+  stream_.abort(reason);
 }
 
 Status DirectOutlet::join() {
-  if (!outcome_ && total_) end(programs::explained(*endpoint_, conclude(*total_)));
+  if (!outcome_ && total_) end(programs::explained(endpoint_, conclude(*total_)));
   return outcome_ ? *outcome_ : make_error(Errc::kWrongState, "join() wants finish() or abort() before");
 }
 
 void DirectOutlet::look() {
-  if (!outcome_ && !endpoint_->alive()) end(programs::explained(*endpoint_, why_ended()));
+  if (!outcome_ && !endpoint_.alive()) end(programs::explained(endpoint_, why_ended()));
 }
 
 void DirectOutlet::end(Status outcome) {
@@ -57,11 +56,11 @@ Status DirectOutlet::send(const BufferSlice& slice, const std::shared_ptr<const 
       if (!stopped.ok()) return stopped;
     }
   };
-  Status sent = patiently([&](Deadline deadline) { return stream_->write_from(slice, keep, deadline); });
+  Status sent = patiently([&](Deadline deadline) { return stream_.write_from(slice, keep, deadline); });
   // Nothing is sent but by calls: before this thread waits for the next block, all must be out.
-  if (sent.ok()) sent = patiently([&](Deadline deadline) { return stream_->flush(deadline); });
-  if (stopped.ok()) return programs::explained(*endpoint_, std::move(sent));
-  stream_->abort(programs::reason_text(stopped));
+  if (sent.ok()) sent = patiently([&](Deadline deadline) { return stream_.flush(deadline); });
+  if (stopped.ok()) return programs::explained(endpoint_, std::move(sent));
+  stream_.abort(programs::reason_text(stopped));
   return stopped;
 }
 

@@ -15,8 +15,7 @@ namespace rdmacomm::pipes {
 class DirectOutlet final : public Outlet {
  public:
   /// may_go_on  ok, or why nothing is to be sent any more. Asked now and then while the receiver takes nothing
-  DirectOutlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream, Failed failed,
-               std::function<Status()> may_go_on);
+  DirectOutlet(EndPoint endpoint, RDMAStream stream, Failed failed, std::function<Status()> may_go_on);
   ~DirectOutlet() override;
 
   void push(const BufferSlice& slice, std::shared_ptr<const void> keep) override;

@@ -6,14 +6,14 @@
 #include <string>
 
 #include "pipes/terms.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/endpoint/endpoint.h"
-#include "rdmacomm/stream/rdma_stream.h"
+#include "rdmacomm/endpoint.h"
+#include "rdmacomm/result.h"
+#include "rdmacomm/stream.h"
 
 namespace rdmacomm::pipes {
 
-/// Sends blocks of registered memory to one receiver, and hears from it what became of them. A resource; its destructor gives
-/// up what was not finished.
+/// Sends blocks of registered memory to one receiver, and hears from it what became of them. A resource; its destructor
+/// gives up what was not finished.
 /// Threads: one for all functions but abort() and endpoint_has_ended(); the classes below say which may call those.
 class Outlet {
  public:
@@ -37,18 +37,18 @@ class Outlet {
   /// To be called now and then while nothing is pushed: where it has ended, that is told before this returns.
   virtual void look() {}
 
-  [[nodiscard]] const EndPoint& endpoint() const noexcept { return *endpoint_; }
+  [[nodiscard]] const EndPoint& endpoint() const noexcept { return endpoint_; }
 
  protected:
-  Outlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream, Failed failed);
+  Outlet(EndPoint endpoint, RDMAStream stream, Failed failed);
 
   /// Everything is sent: says so, and waits for the verdict.
   [[nodiscard]] Status conclude(const Total& total);
   /// The endpoint has ended. What the receiver has said before that is still there, and says more.
   [[nodiscard]] Status why_ended();
 
-  const std::shared_ptr<EndPoint> endpoint_;
-  const std::unique_ptr<RDMAStream> stream_;
+  const EndPoint endpoint_;
+  RDMAStream stream_;
   const Failed failed_;
 };
 

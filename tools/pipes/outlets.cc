@@ -19,9 +19,9 @@ std::string lost_another(const Status& why) {
 
 }  // namespace
 
-class Outlets::Session final : public ClientSession {
+class Outlets::Hooks final : public SessionHooks {
  public:
-  Session(SessionOptions options, Outlets& outlets) : ClientSession(std::move(options)), outlets_(outlets) {}
+  explicit Hooks(Outlets& outlets) : outlets_(outlets) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
     const OutletsOptions& options = outlets_.options_;
@@ -30,17 +30,17 @@ class Outlets::Session final : public ClientSession {
     hca.private_data = options.terms.encode();
     return {};
   }
-  void on_disconnected(EndPoint& /*endpoint*/, const Status& /*why*/) override { outlets_.on_disconnected(); }
+  void on_disconnected(const EndPoint& /*endpoint*/, const Status& /*why*/) override { outlets_.on_disconnected(); }
 
  private:
   Outlets& outlets_;
 };
 
-Outlets::Outlets(OutletsOptions options, std::shared_ptr<RDMADevice> device, Callbacks callbacks)
+Outlets::Outlets(OutletsOptions options, RDMADevice device, Callbacks callbacks)
     : options_(std::move(options)), callbacks_(std::move(callbacks)) {
   SessionOptions session = options_.connection.session;
   session.shared_device = std::move(device);
-  session_ = make_session<Session>(session, *this);
+  session_.emplace(std::move(session), std::make_shared<Hooks>(*this));
 }
 
 Outlets::~Outlets() {
@@ -68,34 +68,34 @@ Status Outlets::connect(const std::vector<HostPort>& receivers) {
 Status Outlets::connect_one(const HostPort& receiver) {
   const TcpOptions& tcp = options_.connection.session.tcp;
   const Deadline reached_by = Deadline::after(tcp.connect_timeout);
-  std::shared_ptr<EndPoint> endpoint;
-  std::unique_ptr<RDMAStream> stream;
+  EndPoint endpoint;
+  std::optional<RDMAStream> stream;
   // A receiver that lets another sender go first has got nothing of this one: nothing is lost by asking again.
   for (;;) {
     auto connected = session_->connect(receiver);
     if (!connected) return connected.error();
     endpoint = std::move(*connected);
-    auto opened = RDMAStream::open(endpoint, *endpoint->channel(kChannel),
-                                   sender_stream(options_.terms, options_.borrowed_blocks),
-                                   Deadline::after(tcp.handshake_timeout));
+    auto opened =
+        RDMAStream::open(endpoint, endpoint.channel(kChannel), sender_stream(options_.terms, options_.borrowed_blocks),
+                         Deadline::after(tcp.handshake_timeout));
     if (opened) {
       stream = std::move(*opened);
       break;
     }
-    const Status why = programs::explained(*endpoint, opened.status());
+    const Status why = programs::explained(endpoint, opened.status());
     if (why.code() != Errc::kServerBusy || reached_by.passed()) return why;
-    endpoint->stop();
+    endpoint.stop();
   }
   auto failed = [this, receiver](const Outlet& outlet, const Status& why) { on_outlet_failure(outlet, receiver, why); };
   // Held from before the outlet looks whether its endpoint lives: if that ends later, on_disconnected() finds the outlet.
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Outlet> outlet;
   if (callbacks_.may_go_on) {
-    outlet =
-        std::make_unique<DirectOutlet>(std::move(endpoint), std::move(stream), std::move(failed), callbacks_.may_go_on);
+    outlet = std::make_unique<DirectOutlet>(std::move(endpoint), std::move(*stream), std::move(failed),
+                                            callbacks_.may_go_on);
   } else {
     try {
-      outlet = std::make_unique<QueueOutlet>(std::move(endpoint), std::move(stream), std::move(failed));
+      outlet = std::make_unique<QueueOutlet>(std::move(endpoint), std::move(*stream), std::move(failed));
     } catch (const std::system_error& error) {
       return make_error(error.code(), "cannot start a thread for another receiver; see `ulimit -u`");
     }

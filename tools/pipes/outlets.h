@@ -9,8 +9,8 @@
 
 #include "pipes/outlet.h"
 #include "pipes/terms.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/result.h"
+#include "rdmacomm/session.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"
 
@@ -41,21 +41,22 @@ class Outlets {
     std::function<Status()> may_go_on = {};
   };
   /// device  nullptr: the one on the route to the first receiver
-  Outlets(OutletsOptions options, std::shared_ptr<RDMADevice> device, Callbacks callbacks);
+  Outlets(OutletsOptions options, RDMADevice device, Callbacks callbacks);
   Outlets(const Outlets&) = delete;
   Outlets& operator=(const Outlets&) = delete;
   ~Outlets();
 
   /// Connects to all of them.
-  /// Returns  as ClientSession::connect and RDMAStream::open, or no more threads for this user; with kContinue only where none
-  ///          is left
+  /// Returns  as ClientSession::connect and RDMAStream::open, or no more threads for this user; with kContinue only
+  ///          where none is left
   [[nodiscard]] Status connect(const std::vector<HostPort>& receivers);
-  [[nodiscard]] std::shared_ptr<RDMADevice> device() const { return session_->device(); }
+  [[nodiscard]] RDMADevice device() const { return session_->device(); }
   /// Those that it is connected to, for messages.
   [[nodiscard]] std::vector<std::string> peers() const;
 
-  /// To all of them. `keep` owns the slice. The first time, and at the latest in finish(), it then connects again to those that have
-  /// let another sender go first because nothing came: they have got nothing of this one, and get this when they are connected.
+  /// To all of them. `keep` owns the slice. The first time, and at the latest in finish(), it then connects again to
+  /// those that have let another sender go first because nothing came: they have got nothing of this one, and get this
+  /// when they are connected.
   void push(const BufferSlice& slice, const std::shared_ptr<const void>& keep);
   /// As Outlet::look, of all of them.
   void look();
@@ -67,7 +68,7 @@ class Outlets {
   [[nodiscard]] Status status();
 
  private:
-  class Session;
+  class Hooks;
 
   /// A receiver that has told this sender to give way to another one.
   struct GaveWay {
@@ -93,7 +94,7 @@ class Outlets {
   bool sends_ = false;  // something was pushed, or all is
   std::vector<GaveWay> gave_way_;
   Status failure_;  // the first one
-  SessionPtr<ClientSession> session_;
+  std::optional<ClientSession> session_;
 };
 
 }  // namespace rdmacomm::pipes

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "rdmacomm/base/printable.h"
+#include "base/printable.h"
 #include "support/host_text.h"
 #include "support/sizes.h"
 

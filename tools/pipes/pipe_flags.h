@@ -8,7 +8,7 @@
 
 #include "pipes/outlets.h"
 #include "pipes/terms.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"
 #include "support/program.h"

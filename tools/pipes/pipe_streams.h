@@ -2,8 +2,8 @@
 #pragma once
 
 #include "pipes/terms.h"
-#include "rdmacomm/endpoint/hca_config.h"
-#include "rdmacomm/stream/stream_options.h"
+#include "rdmacomm/config.h"
+#include "rdmacomm/stream.h"
 
 namespace rdmacomm::pipes {
 

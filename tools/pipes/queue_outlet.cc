@@ -13,7 +13,7 @@ constexpr std::chrono::milliseconds kAbortTime{300};
 
 }  // namespace
 
-QueueOutlet::QueueOutlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream, Failed failed)
+QueueOutlet::QueueOutlet(EndPoint endpoint, RDMAStream stream, Failed failed)
     : Outlet(std::move(endpoint), std::move(stream), std::move(failed)) {
   thread_ = std::thread([this] { run(); });
 }
@@ -46,7 +46,7 @@ void QueueOutlet::abort(const std::string& reason) {
     if (over_ || std::exchange(aborted_, true)) return;
   }
   changed_.notify_all();
-  stream_->abort(reason);
+  stream_.abort(reason);
 }
 
 void QueueOutlet::endpoint_has_ended() {
@@ -57,7 +57,7 @@ void QueueOutlet::endpoint_has_ended() {
 
 /// Afterwards the owner knows of an end that has come before.
 void QueueOutlet::look() {
-  if (!endpoint_->alive()) (void)join();
+  if (!endpoint_.alive()) (void)join();
 }
 
 Status QueueOutlet::join() {
@@ -68,13 +68,13 @@ Status QueueOutlet::join() {
     changed_.wait(lock, [this] { return over_ || aborted_; });
     over = changed_.wait_for(lock, kAbortTime, [this] { return over_; });
   }
-  if (!over) endpoint_->stop();  // its receiver answers nothing: it is stopped, or its host is gone
+  if (!over) endpoint_.stop();  // its receiver answers nothing: it is stopped, or its host is gone
   thread_.join();
   return outcome_;
 }
 
 void QueueOutlet::run() {
-  Status outcome = programs::explained(*endpoint_, send_all());
+  Status outcome = programs::explained(endpoint_, send_all());
   std::deque<Piece> dropped;
   bool aborted = false;
   {
@@ -92,7 +92,7 @@ void QueueOutlet::run() {
 Status QueueOutlet::send_all() {
   for (;;) {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !pieces_.empty() || total_ || aborted_ || !endpoint_->alive(); });
+    changed_.wait(lock, [this] { return !pieces_.empty() || total_ || aborted_ || !endpoint_.alive(); });
     if (aborted_) return make_error(Errc::kAborted, "given up on this side");
     if (pieces_.empty() && total_) {
       const Total total = *total_;
@@ -112,9 +112,9 @@ Status QueueOutlet::send_all() {
 }
 
 Status QueueOutlet::send(Piece piece, bool last_for_now) {
-  const Status written = stream_->write_from(piece.slice, std::move(piece.keep), Deadline::never());
+  const Status written = stream_.write_from(piece.slice, std::move(piece.keep), Deadline::never());
   // Nothing is sent but by calls: before this thread sleeps, all must be out.
-  return written.ok() && last_for_now ? stream_->flush(Deadline::never()) : written;
+  return written.ok() && last_for_now ? stream_.flush(Deadline::never()) : written;
 }
 
 }  // namespace rdmacomm::pipes

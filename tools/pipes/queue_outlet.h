@@ -13,13 +13,13 @@
 
 namespace rdmacomm::pipes {
 
-/// How many blocks wait here is not bounded but by those there are: who fills them waits for one to be free. There must be
-/// more than the stream borrows.
+/// How many blocks wait here is not bounded but by those there are: who fills them waits for one to be free. There must
+/// be more than the stream borrows.
 /// Threads: abort() from any. `failed` is called on the thread of this.
 class QueueOutlet final : public Outlet {
  public:
   /// Throws  std::system_error: no more threads for this user
-  QueueOutlet(std::shared_ptr<EndPoint> endpoint, std::unique_ptr<RDMAStream> stream, Failed failed);
+  QueueOutlet(EndPoint endpoint, RDMAStream stream, Failed failed);
   ~QueueOutlet() override;
 
   void push(const BufferSlice& slice, std::shared_ptr<const void> keep) override;

@@ -6,10 +6,10 @@
 #include <sstream>
 #include <utility>
 
+#include "connector/stop_event.h"
 #include "pipes/pipe_streams.h"
 #include "pipes/standard_streams.h"
-#include "rdmacomm/connector/stop_event.h"
-#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/session.h"
 #include "support/checksum.h"
 #include "support/client_report.h"
 #include "support/guest_places.h"
@@ -34,12 +34,12 @@ Error reader_is_gone() {
 }
 
 /// Takes one sender. Until its first byte has come it gives way to others, which wait for its place; then they are refused.
-class Door final : public ServerSession {
+class Door final : public SessionHooks {
  public:
   /// wake  signalled when the sender's endpoint ends
   /// rest  as in ReceiverOptions
-  Door(SessionOptions options, const PipeFlags& flags, const StopEvent& wake, std::chrono::milliseconds rest)
-      : ServerSession(std::move(options)), places_({.guests = 1, .rest = rest}), flags_(flags), wake_(wake) {}
+  Door(const PipeFlags& flags, const StopEvent& wake, std::chrono::milliseconds rest)
+      : places_({.guests = 1, .rest = rest}), flags_(flags), wake_(wake) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     const auto terms = Terms::decode(peer.private_data);
@@ -53,29 +53,28 @@ class Door final : public ServerSession {
     return {};
   }
   /// From here on a sender can be told to give way, also if it does not finish the handshake.
-  Status post_connecting(EndPoint& endpoint) override {
+  Status post_connecting(const EndPoint& endpoint) override {
     const std::lock_guard lock(mutex_);
-    if (sender_.address != endpoint.connector().peer_address()) {
+    if (sender_.address != endpoint.peer_address()) {
       return make_error(Errc::kWrongState, "no terms of " + endpoint.peer());
     }
-    places_.set_dismissal(*sender_.guest, [this, weak = endpoint.weak_from_this()](const Error& why) {
-      const auto held = weak.lock();
+    places_.set_dismissal(*sender_.guest, [this, weak = WeakEndPoint(endpoint)](const Error& why) {
+      const EndPoint held = weak.lock();
       if (!held) return;
-      gave_way(held->connector().peer_address());
-      held->connector().give_up(why);
-      held->stop();
+      gave_way(held.peer_address());
+      held.abort(why);
     });
     return {};
   }
   /// A sender that did not get through the handshake leaves its place to another one.
-  void on_connect_failed(const std::string& peer, const Error& why) override {
-    ServerSession::on_connect_failed(peer, why);
+  bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
     leave(peer.substr(0, peer.find(" (")));
+    return false;
   }
 
-  void on_disconnected(EndPoint& endpoint, const Status& /*why*/) override {
+  void on_disconnected(const EndPoint& endpoint, const Status& /*why*/) override {
     const std::lock_guard lock(mutex_);
-    if (sender_.address == endpoint.connector().peer_address()) wake_.signal();
+    if (sender_.address == endpoint.peer_address()) wake_.signal();
   }
   /// Names a sender that has connected, at the pace of HostPace: it can be anyone who reaches the port.
   void name(const EndPoint& sender) {
@@ -97,7 +96,7 @@ class Door final : public ServerSession {
     return {};
   }
   /// The sender has gone, and another one may take its place.
-  void wait_for_another(const EndPoint& sender) { leave(sender.connector().peer_address()); }
+  void wait_for_another(const EndPoint& sender) { leave(sender.peer_address()); }
 
   [[nodiscard]] Terms terms() {
     const std::lock_guard lock(mutex_);
@@ -156,9 +155,8 @@ class Door final : public ServerSession {
 /// Everything from the first block to the last word.
 class Receiver {
  public:
-  Receiver(const ReceiverOptions& options, const Terms& terms, std::shared_ptr<RDMADevice> device,
-           std::shared_ptr<EndPoint> sender, std::unique_ptr<RDMAStream> stream, Output* output, const StopEvent& wake,
-           std::function<Status()> take_sender, Deadline begins_by)
+  Receiver(const ReceiverOptions& options, const Terms& terms, RDMADevice device, EndPoint sender, RDMAStream stream,
+           Output* output, const StopEvent& wake, std::function<Status()> take_sender, Deadline begins_by)
       : options_(options),
         terms_(terms),
         sender_(std::move(sender)),
@@ -199,13 +197,13 @@ class Receiver {
   /// Who only passes on to one does nothing beside that, and so needs no thread for it.
   std::function<Status()> when_to_stop() {
     if (output_ || options_.forward.size() > 1) return {};
-    return [this] { return sender_->alive() ? Status() : why_sender_ended(); };
+    return [this] { return sender_.alive() ? Status() : why_sender_ended(); };
   }
 
   /// From any thread, when a receiver that this one passes on to has failed: that is no use any more.
   void over(const Status& why) {
     wake_.signal();
-    stream_->abort("it cannot be passed on: " + programs::reason_text(why));
+    stream_.abort("it cannot be passed on: " + programs::reason_text(why));
   }
 
   /// The sender has sent something. Only now does this receiver connect to those that it passes on to: a client that sends
@@ -219,8 +217,8 @@ class Receiver {
 
   Status receive_all() {
     for (;;) {
-      auto block = stream_->next(Deadline::after(kLookAtReader));
-      if (!block && block.code() != Errc::kTimeout) return programs::explained(*sender_, block.status());
+      auto block = stream_.next(Deadline::after(kLookAtReader));
+      if (!block && block.code() != Errc::kTimeout) return programs::explained(sender_, block.status());
       if (!block && !begun_ && begins_by_.passed()) {
         return make_error(Errc::kTimeout, "the sender has sent nothing within --timeout");
       }
@@ -245,8 +243,8 @@ class Receiver {
 
   /// All has come: is it right, is it written, have the others got it?
   Status conclude() {
-    const auto message = sender_->receive_message(begun_ ? Deadline::never() : begins_by_);
-    if (!message) return programs::explained(*sender_, message.status());
+    const auto message = sender_.receive_message(begun_ ? Deadline::never() : begins_by_);
+    if (!message) return programs::explained(sender_, message.status());
     const auto total = Total::decode(*message);
     if (!total) return total.error();
     if (Status begun = begin(); !begun.ok()) return begun;
@@ -272,29 +270,29 @@ class Receiver {
       why = why_sender_ended();
     }
     if (outlets_) outlets_->abort(programs::reason_text(why));
-    if (sender_->alive()) (void)tell(why);
-    stream_->abort(programs::reason_text(why));
+    if (sender_.alive()) (void)tell(why);
+    stream_.abort(programs::reason_text(why));
     return why;
   }
 
   /// Its last word is behind the blocks that nobody wants any more.
   Status why_sender_ended() {
     for (;;) {
-      const auto block = stream_->next(Deadline::after({}));
-      if (!block && block.code() != Errc::kTimeout) return programs::explained(*sender_, block.status());
-      if (!block || !*block) return sender_->status();
+      const auto block = stream_.next(Deadline::after({}));
+      if (!block && block.code() != Errc::kTimeout) return programs::explained(sender_, block.status());
+      if (!block || !*block) return sender_.status();
     }
   }
 
   /// The sender hears what has become of it all. Where all is well, it leaves then.
   Status tell(const Status& outcome) {
     const Verdict verdict = outcome.ok() ? Verdict{} : Verdict{.failure = programs::reason_text(outcome)};
-    Status told = sender_->send_message(verdict.encode(), Deadline::after(kGoodbye));
+    Status told = sender_.send_message(verdict.encode(), Deadline::after(kGoodbye));
     if (!told.ok()) {
       return make_error(told.code(),
                         "all is written, but the sender is gone, and was not told: " + told.error().context);
     }
-    if (outcome.ok()) (void)sender_->receive_message(Deadline::after(kGoodbye));
+    if (outcome.ok()) (void)sender_.receive_message(Deadline::after(kGoodbye));
     return {};
   }
 
@@ -307,8 +305,8 @@ class Receiver {
 
   const ReceiverOptions& options_;
   const Terms terms_;
-  const std::shared_ptr<EndPoint> sender_;
-  const std::unique_ptr<RDMAStream> stream_;
+  const EndPoint sender_;
+  RDMAStream stream_;
   Output* const output_;
   const StopEvent& wake_;
   const std::function<Status()> take_sender_;
@@ -322,10 +320,10 @@ class Receiver {
 };
 
 /// Waits as long as --timeout says, and as somebody would read what comes.
-Result<std::shared_ptr<EndPoint>> wait_for_sender(Door& door, std::optional<std::chrono::milliseconds> timeout,
-                                                  Deadline deadline, const std::optional<Output>& output) {
+Result<EndPoint> wait_for_sender(const ServerSession& session, std::optional<std::chrono::milliseconds> timeout,
+                                 Deadline deadline, const std::optional<Output>& output) {
   for (;;) {
-    auto sender = door.wait_for_endpoint(Deadline::after(kLookAtReader).sooner(deadline));
+    auto sender = session.accept(Deadline::after(kLookAtReader).sooner(deadline));
     if (sender || sender.code() != Errc::kTimeout) return sender;
     if (output && output->reader_is_gone()) return reader_is_gone();
     if (!deadline.passed()) continue;
@@ -346,16 +344,15 @@ bool is_senders_fault(std::error_code code) {
 
 /// begins_by  until then its first byte is waited for
 /// received   becomes true when there is something of this sender's
-Status receive_from(const std::shared_ptr<EndPoint>& sender, const ReceiverOptions& options, Door& door, Output* output,
-                    const StopEvent& wake, Deadline begins_by, bool& received) {
+Status receive_from(const EndPoint& sender, const ReceiverOptions& options, Door& door, const RDMADevice& device,
+                    Output* output, const StopEvent& wake, Deadline begins_by, bool& received) {
   const Terms terms = door.terms();
   auto stream =
-      RDMAStream::open(sender, *sender->channel(kChannel), receiver_stream(terms),
+      RDMAStream::open(sender, sender.channel(kChannel), receiver_stream(terms),
                        Deadline::after(options.flags.connection.session.tcp.handshake_timeout).sooner(begins_by));
-  if (!stream) return programs::explained(*sender, stream.status());
+  if (!stream) return programs::explained(sender, stream.status());
   Receiver receiver(
-      options, terms, door.device(), sender, std::move(*stream), output, wake, [&] { return door.take(*sender); },
-      begins_by);
+      options, terms, device, sender, std::move(*stream), output, wake, [&] { return door.take(sender); }, begins_by);
   Status outcome = receiver.run();
   received = receiver.has_received();
   return outcome;
@@ -373,25 +370,27 @@ Status run_receiver(const ReceiverOptions& options) {
     if (!opened) return opened.error();
     output.emplace(std::move(*opened));
   }
-  const auto door = make_session<Door>(options.flags.connection.session, options.flags, *wake, options.rest);
-  if (Status started = door->start(); !started.ok()) return started;
-  if (options.listening) options.listening(door->port());
-  programs::say(programs::listening_text(options.flags.connection.session.address.host, door->port()));
+  const auto door = std::make_shared<Door>(options.flags, *wake, options.rest);
+  const ServerSession session(options.flags.connection.session, door);
+  if (Status started = session.start(); !started.ok()) return started;
+  if (options.listening) options.listening(session.port());
+  programs::say(programs::listening_text(options.flags.connection.session.address.host, session.port()));
   const Deadline deadline = options.timeout ? Deadline::after(*options.timeout) : Deadline::never();
   programs::ClientReport report;
   for (;;) {
-    const auto sender = wait_for_sender(*door, options.timeout, deadline, output);
+    const auto sender = wait_for_sender(session, options.timeout, deadline, output);
     if (!sender) return sender.error();
-    door->name(**sender);
+    door->name(*sender);
     bool received = false;
-    Status outcome = receive_from(*sender, options, *door, output ? &*output : nullptr, *wake, deadline, received);
+    Status outcome =
+        receive_from(*sender, options, *door, session.device(), output ? &*output : nullptr, *wake, deadline, received);
     if (received || !(is_senders_fault(outcome.code()) || door->has_given_way())) return outcome;
-    report.failed((*sender)->peer(),
-                  (door->has_given_way() ? (*sender)->peer() + " gives way to another sender that waits"
+    report.failed((*sender).peer(),
+                  (door->has_given_way() ? (*sender).peer() + " gives way to another sender that waits"
                                          : programs::reason_text(outcome)) +
                       "; it had sent nothing: the next sender is waited for");
-    (void)(*sender)->close();
-    door->wait_for_another(**sender);
+    (void)(*sender).close();
+    door->wait_for_another(*sender);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "pipes/pipe_flags.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::pipes {
 
@@ -24,8 +24,10 @@ struct ReceiverOptions {
   std::function<void(std::uint16_t port)> listening = {};  ///< called once a sender can connect
 };
 
-/// Waits for one sender, and writes what it sends. One that goes, breaks the rules, or gives way to another one before it has sent
-/// anything is none: the next one is waited for. Others wait for its place until its first byte has come, and are refused then. Those that it passes on to are connected when the first byte has come. Returns  ok: all has come, is written and passed on, and is the same
+/// Waits for one sender, and writes what it sends. One that goes, breaks the rules, or gives way to another one before
+/// it has sent anything is none: the next one is waited for. Others wait for its place until its first byte has come,
+/// and are refused then. Those that it passes on to are connected when the first byte has come. Returns  ok: all has
+/// come, is written and passed on, and is the same
 [[nodiscard]] Status run_receiver(const ReceiverOptions& options);
 
 }  // namespace rdmacomm::pipes

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <iostream>
 
+#include "connector/stop_event.h"
 #include "pipes/block_store.h"
 #include "pipes/standard_streams.h"
-#include "rdmacomm/connector/stop_event.h"
 #include "support/checksum.h"
 #include "support/checksum_queue.h"
 #include "support/program.h"
@@ -33,7 +33,7 @@ class Sender {
                   .terms = options.terms,
                   .borrowed_blocks = options.terms.blocks,
                   .on_failure = options.flags.on_failure},
-                 nullptr,
+                 RDMADevice(),
                  {.over = [&](const Status& /*why*/) { over(wake); },
                   .say = [&](const std::string& line) { progress_.say(line); }}) {}
 

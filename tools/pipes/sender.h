@@ -5,7 +5,7 @@
 
 #include "pipes/pipe_flags.h"
 #include "pipes/terms.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::pipes {
 

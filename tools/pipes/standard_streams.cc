@@ -10,7 +10,7 @@
 #include <climits>
 #include <string>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 
 namespace rdmacomm::pipes {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <span>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::pipes {
 

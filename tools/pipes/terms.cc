@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
 #include "support/sizes.h"
 
 namespace rdmacomm::pipes {

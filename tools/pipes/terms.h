@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::pipes {
 

@@ -7,9 +7,9 @@
 
 namespace rdmacomm::copying {
 
-/// Where bytes of a file begin in memory, on both sides, the address is a multiple of it. The system copies them from and to pages
-/// of the file, and Zen 3 and Zen 4 do that at a quarter of their speed where they are 1 to 31 bytes further in a page here than
-/// there, as what malloc() made is (base/copy_bytes.h has the same for copies in memory).
+/// Where bytes of a file begin in memory, on both sides, the address is a multiple of it. The system copies them from
+/// and to pages of the file, and Zen 3 and Zen 4 do that at a quarter of their speed where they are 1 to 31 bytes
+/// further in a page here than there, as what malloc() made is (base/copy_bytes.h has the same for copies in memory).
 inline constexpr std::size_t kDataAlignment = 64;
 
 /// What std::vector takes its memory from. A value without content.

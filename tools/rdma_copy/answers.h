@@ -16,7 +16,8 @@
 
 namespace rdmacomm::copying {
 
-/// Reads on a thread of its own, so that the sink never waits for its source to listen. A resource; does not own the stream.
+/// Reads on a thread of its own, so that the sink never waits for its source to listen. A resource; does not own the
+/// stream.
 /// Threads: one calls.
 class Answers {
  public:
@@ -34,7 +35,8 @@ class Answers {
   /// Entries are sent from this directory until leave().
   void enter(std::uint32_t id) { folders_.push_back(id); }
   void leave() { folders_.pop_back(); }
-  /// Whether the sink does not want the rest of the file, or of a directory that it is in. `id`  0: of directories alone
+  /// Whether the sink does not want the rest of the file, or of a directory that it is in. `id`  0: of directories
+  /// alone
   [[nodiscard]] bool has_failed(std::uint32_t id = 0) const noexcept;
   [[nodiscard]] std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_relaxed); }
   /// Waits for what it says at the end.

@@ -15,7 +15,8 @@ using BlockHash = std::array<std::byte, 16>;
 
 [[nodiscard]] BlockHash hash_of(std::span<const std::byte> block) noexcept;
 
-/// A sum over a window of bytes that moves on by one at little cost (rsync's: of the bytes, and of the bytes times their place).
+/// A sum over a window of bytes that moves on by one at little cost (rsync's: of the bytes, and of the bytes times
+/// their place).
 class RollingSum {
  public:
   explicit RollingSum(std::span<const std::byte> window) noexcept;

@@ -9,12 +9,12 @@
 
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/messages.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 
-/// Goes over a file from front to back. First it looks whether the sink goes on where it was the same last, which costs a
-/// hash for each block; only where that ends, at each byte, for a block that it has anywhere.
+/// Goes over a file from front to back. First it looks whether the sink goes on where it was the same last, which costs
+/// a hash for each block; only where that ends, at each byte, for a block that it has anywhere.
 /// Threads: one.
 class BlockSearch {
  public:
@@ -23,7 +23,8 @@ class BlockSearch {
 
   BlockSearch(const Have& have, SumsOf sums_of);
 
-  /// Bytes in a block: as many are to be in `bytes`, at least, unless the file (or what is looked at of it) ends with them.
+  /// Bytes in a block: as many are to be in `bytes`, at least, unless the file (or what is looked at of it) ends with
+  /// them.
   [[nodiscard]] std::size_t block_bytes() const noexcept { return have_.block_bytes; }
 
   /// Where in `bytes` something is that the sink has.

@@ -7,15 +7,15 @@
 #include "rdma_copy/frames.h"
 #include "rdma_copy/sink.h"
 #include "rdma_copy/source.h"
-#include "rdmacomm/session/client_session.h"
+#include "rdmacomm/session.h"
 #include "support/peer_loss.h"
 
 namespace rdmacomm::copying {
 namespace {
 
-class CopySession final : public ClientSession {
+class CopyHooks final : public SessionHooks {
  public:
-  explicit CopySession(const ClientOptions& options) : ClientSession(options.connection.session), options_(options) {}
+  explicit CopyHooks(const ClientOptions& options) : options_(options) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& /*peer*/) override {
     options_.modes.apply(hca);
@@ -38,7 +38,7 @@ Status say(RDMAStream& stream, const Job& job, const std::vector<std::string>& p
   return writer.flush();
 }
 
-Status copy(const ClientOptions& options, EndPoint& endpoint, RDMAStream& stream, const Events& events,
+Status copy(const ClientOptions& options, const EndPoint& endpoint, RDMAStream& stream, const Events& events,
             Counts& counts) {
   const auto watch = Watch::start(endpoint, stream, options.timeout);
   if (!watch) return watch.error();
@@ -59,14 +59,14 @@ Status copy(const ClientOptions& options, EndPoint& endpoint, RDMAStream& stream
 }  // namespace
 
 Status run_client(const ClientOptions& options, const Events& events, Counts& counts) {
-  const auto session = make_session<CopySession>(options);
-  const auto endpoint = session->connect();
+  const ClientSession session(options.connection.session, std::make_shared<CopyHooks>(options));
+  const auto endpoint = session.connect();
   if (!endpoint) return endpoint.error();
-  if (Status greeted = check_greeting((*endpoint)->peer_private_data()); !greeted.ok()) return greeted;
+  if (Status greeted = check_greeting(endpoint->peer_private_data()); !greeted.ok()) return greeted;
   const auto soon = Deadline::after(options.connection.session.tcp.handshake_timeout);
-  const auto stream = RDMAStream::open(*endpoint, *(*endpoint)->channel(kChannel), stream_options(), soon);
-  if (!stream) return programs::explained(**endpoint, stream.status());
-  return programs::explained(**endpoint, copy(options, **endpoint, **stream, events, counts));
+  auto stream = RDMAStream::open(*endpoint, endpoint->channel(kChannel), stream_options(), soon);
+  if (!stream) return programs::explained(*endpoint, stream.status());
+  return programs::explained(*endpoint, copy(options, *endpoint, *stream, events, counts));
 }
 
 }  // namespace rdmacomm::copying

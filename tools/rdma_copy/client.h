@@ -8,7 +8,7 @@
 #include "rdma_copy/events.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/watch.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"
 

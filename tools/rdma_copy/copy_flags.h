@@ -7,7 +7,7 @@
 
 #include "rdma_copy/client.h"
 #include "rdma_copy/server.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 

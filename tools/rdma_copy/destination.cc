@@ -7,8 +7,8 @@
 #include <climits>
 #include <utility>
 
+#include "base/system_call.h"
 #include "rdma_copy/new_file.h"
-#include "rdmacomm/base/system_call.h"
 
 namespace rdmacomm::copying {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "rdma_copy/messages.h"
 #include "rdma_copy/place.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 
@@ -24,8 +24,8 @@ struct Target : Spot {
   bool is_absent = false;  ///< a dry run would make the folder; `folder` is one above it
 };
 
-/// Finds out whether `to` is a directory, or the name that the first thing that comes gets: one that nothing has, or a file or
-/// a link.
+/// Finds out whether `to` is a directory, or the name that the first thing that comes gets: one that nothing has, or a
+/// file or a link.
 /// Returns  an error that names the path and why nothing can be copied there
 [[nodiscard]] Result<Target> open_destination(const Place& place, const Destination& to, const CopyOptions& options);
 

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <string_view>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 
 namespace rdmacomm::copying {
 

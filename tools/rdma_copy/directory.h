@@ -5,8 +5,8 @@
 
 #include <memory>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 

@@ -7,7 +7,8 @@
 
 namespace rdmacomm::copying {
 
-/// Functions may be empty. They are called from the thread that copies, and `failed` from another one, too, at the same time.
+/// Functions may be empty. They are called from the thread that copies, and `failed` from another one, too, at the same
+/// time.
 struct Events {
   /// A file, directory or link is next; `size`: of a file.
   std::function<void(const std::string& path, std::uint64_t size)> entry = {};

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 
 namespace rdmacomm::copying {
 namespace {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/system_call.h"
 #include "rdma_copy/block_hashes.h"
 #include "rdma_copy/file_reader.h"
-#include "rdmacomm/base/system_call.h"
 
 namespace rdmacomm::copying {
 namespace {

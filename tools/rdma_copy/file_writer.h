@@ -10,7 +10,7 @@
 #include "rdma_copy/frames.h"
 #include "rdma_copy/messages.h"
 #include "rdma_copy/new_file.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/checksum.h"
 #include "support/checksum_queue.h"
 

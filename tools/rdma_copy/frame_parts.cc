@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
 
 namespace rdmacomm::copying {
 namespace {

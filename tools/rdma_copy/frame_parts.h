@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 

@@ -9,9 +9,9 @@
 
 #include "rdma_copy/frame_parts.h"
 #include "rdma_copy/work.h"
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/stream/rdma_stream.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/result.h"
+#include "rdmacomm/stream.h"
 
 namespace rdmacomm::copying {
 
@@ -31,8 +31,9 @@ class FrameWriter {
 
   /// kInvalidArgument: more than a block has.
   [[nodiscard]] Status put(FrameKind kind, std::span<const std::byte> payload);
-  /// Room for data of a file: `wanted` bytes, or less, then whole pages, out of the block that is sent, at a multiple of
-  /// kDataAlignment. The same until commit_data(), which says how many of them there are (0: none), and where in the file they belong.
+  /// Room for data of a file: `wanted` bytes, or less, then whole pages, out of the block that is sent, at a multiple
+  /// of kDataAlignment. The same until commit_data(), which says how many of them there are (0: none), and where in the
+  /// file they belong.
   ///
   /// wanted  1 or more
   [[nodiscard]] Result<std::span<std::byte>> lend_data(std::uint64_t wanted);

@@ -9,12 +9,12 @@
 #include <iostream>
 #include <string_view>
 
+#include "base/system_call.h"
+#include "base/unique_fd.h"
 #include "rdma_copy/client.h"
 #include "rdma_copy/copy_flags.h"
 #include "rdma_copy/report.h"
 #include "rdma_copy/server.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/base/unique_fd.h"
 #include "support/listening_text.h"
 #include "support/program.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/wire.h"
+#include "base/printable.h"
+#include "base/wire.h"
 
 namespace rdmacomm::copying {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "rdma_copy/block_hashes.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 
@@ -189,8 +189,8 @@ struct Counts {
 /// kBadMessage: it is another program; kVersionMismatch: the context names both versions.
 [[nodiscard]] Status check_greeting(std::span<const std::byte> bytes);
 
-/// Text of the other side's, or a name: what is not printable is escaped, so that it stays one line and does nothing to a
-/// terminal. UTF-8 stays.
+/// Text of the other side's, or a name: what is not printable is escaped, so that it stays one line and does nothing to
+/// a terminal. UTF-8 stays.
 [[nodiscard]] std::string escaped(std::string_view text);
 
 }  // namespace rdmacomm::copying

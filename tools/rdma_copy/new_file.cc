@@ -11,7 +11,7 @@
 #include <random>
 #include <utility>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 
 namespace rdmacomm::copying {
 namespace {

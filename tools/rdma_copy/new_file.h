@@ -8,17 +8,18 @@
 #include <string>
 #include <string_view>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 
 struct LeftFile;
 
-/// A file in the making: in the directory where it will be, as ".NAME.rdma_copy-partial" (or, of long names, a short one
-/// that is made from it; or, if another user has that one or may hold its lock, one that nobody can foresee), locked, so that nobody else
-/// writes it. It gets its name by publish(); what goes without stays as it is, for reopen(), unless discard() is called; but of
-/// create_unnamed() nothing stays. A resource that moves; does not own the directory.
+/// A file in the making: in the directory where it will be, as ".NAME.rdma_copy-partial" (or, of long names, a short
+/// one that is made from it; or, if another user has that one or may hold its lock, one that nobody can foresee),
+/// locked, so that nobody else writes it. It gets its name by publish(); what goes without stays as it is, for
+/// reopen(), unless discard() is called; but of create_unnamed() nothing stays. A resource that moves; does not own the
+/// directory.
 class NewFile {
  public:
   NewFile() = default;
@@ -26,12 +27,13 @@ class NewFile {
   NewFile& operator=(NewFile&& other) noexcept = default;
   ~NewFile() = default;
 
-  /// An empty one. What another copy of this user's has left behind under its name is removed. Until it is published nobody else may open
-  /// it: who may can hold its lock.
-  /// Returns  std::errc::text_file_busy: another copy of this user's writes it just now; filename_too_long; the system's error
+  /// An empty one. What another copy of this user's has left behind under its name is removed. Until it is published
+  /// nobody else may open it: who may can hold its lock.
+  /// Returns  std::errc::text_file_busy: another copy of this user's writes it just now; filename_too_long; the
+  ///          system's error
   [[nodiscard]] static Result<NewFile> create(int folder, const std::string& name, unsigned mode);
-  /// The same, but it has no name at all until publish(). For what is written at once: with ext4 that takes two thirds of
-  /// the time. On file systems that cannot do it (O_TMPFILE), and where /proc is missing: as create().
+  /// The same, but it has no name at all until publish(). For what is written at once: with ext4 that takes two thirds
+  /// of the time. On file systems that cannot do it (O_TMPFILE), and where /proc is missing: as create().
   /// new_folder  nobody can have left anything there: it is not looked for
   [[nodiscard]] static Result<NewFile> create_unnamed(int folder, const std::string& name, unsigned mode,
                                                       bool new_folder = false);
@@ -40,7 +42,8 @@ class NewFile {
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// That it got when it was made: not always the one that was asked for, as a directory may say otherwise. Of a reopened one, that it has.
+  /// That it got when it was made: not always the one that was asked for, as a directory may say otherwise. Of a
+  /// reopened one, that it has.
   [[nodiscard]] unsigned made_mode() const noexcept { return made_mode_; }
   /// That it has.
   [[nodiscard]] unsigned mode() const noexcept { return identity_.st_mode & 07777; }

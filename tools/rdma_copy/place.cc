@@ -8,8 +8,8 @@
 
 #include <utility>
 
+#include "base/system_call.h"
 #include "rdma_copy/messages.h"
-#include "rdmacomm/base/system_call.h"
 #include "support/links.h"
 
 namespace rdmacomm::copying {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 
@@ -35,7 +35,8 @@ class Place {
   /// Returns  kWrongState: another directory has the path, or is mounted over it; the system's error: none has it
   [[nodiscard]] Status check_root() const;
   /// As open(2). An empty path is the root, or the working directory.
-  /// Returns  kInvalidArgument: a path that leads out of the root; the system's error. The context does not name the path
+  /// Returns  kInvalidArgument: a path that leads out of the root; the system's error. The context does not name the
+  ///          path
   [[nodiscard]] Result<UniqueFd> open(const std::string& path, int flags) const;
   /// Returns  as open(), of the directory
   [[nodiscard]] Result<Spot> find(const std::string& path) const;
@@ -48,7 +49,8 @@ class Place {
   std::string path_;
 };
 
-/// Whether the name is in /proc, or is a link that leads there, as /dev/stdout is: to an open file, which has no name that a copy could get.
+/// Whether the name is in /proc, or is a link that leads there, as /dev/stdout is: to an open file, which has no name
+/// that a copy could get.
 [[nodiscard]] bool leads_into_proc(const Spot& spot);
 
 /// "dir/name"; either may be empty.

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/host_text.h"
 
 namespace rdmacomm::copying {
@@ -16,7 +16,8 @@ struct RemotePath {
   std::string path = {};
 };
 
-/// HOST:PATH, HOST:PORT:PATH or [IPV6]:PATH. What has a '/' before its first ':', or no ':', is a path of this machine: empty.
+/// HOST:PATH, HOST:PORT:PATH or [IPV6]:PATH. What has a '/' before its first ':', or no ':', is a path of this machine:
+/// empty.
 /// Returns  kInvalidArgument: as programs::parse_host
 [[nodiscard]] Result<std::optional<RemotePath>> parse_remote_path(std::string_view word);
 

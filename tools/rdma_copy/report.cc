@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/system_call.h"
 #include "rdma_copy/total_size.h"
-#include "rdmacomm/base/system_call.h"
 #include "support/display.h"
 #include "support/program.h"
 

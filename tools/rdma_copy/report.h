@@ -12,7 +12,7 @@
 
 #include "rdma_copy/events.h"
 #include "rdma_copy/messages.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/progress.h"
 
 namespace rdmacomm::copying {

@@ -5,11 +5,12 @@
 #include <mutex>
 #include <string>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 
-/// Clients of one address, as SourceNetwork counts addresses, have at most half of the seats, so that they cannot keep all others out.
+/// Clients of one address, as SourceNetwork counts addresses, have at most half of the seats, so that they cannot keep
+/// all others out.
 /// Threads: any.
 class Seats {
  public:

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/system_call.h"
+#include "connector/source_network.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/seats.h"
 #include "rdma_copy/sink.h"
 #include "rdma_copy/source.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/connector/source_network.h"
-#include "rdmacomm/session/server_session.h"
+#include "rdmacomm/session.h"
 #include "support/client_domain.h"
 #include "support/client_report.h"
 #include "support/peer_loss.h"
@@ -37,15 +37,19 @@ constexpr std::chrono::milliseconds kGoodbye{500};
 /// So many copies are made at once: each has threads, registered memory and open directories.
 constexpr int kSeats = 64;
 
-class Door final : public ServerSession {
+class Door final : public SessionHooks {
  public:
-  Door(const ServerOptions& options, const Seats& seats)
-      : ServerSession(options.connection.session), options_(options), seats_(seats) {}
+  Door(const ServerOptions& options, const Seats& seats) : options_(options), seats_(seats) {}
+
+  Status init_session(const RDMADevice& device) override {
+    device_ = device;
+    return {};
+  }
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     if (Status greeted = check_greeting(peer.private_data); !greeted.ok()) return greeted;
     if (Status free = seats_.offer(SourceNetwork::of(peer.address).to_text()); !free.ok()) return free;
-    if (Status apart = programs::give_own_domain(hca, device()); !apart.ok()) return apart;
+    if (Status apart = programs::give_own_domain(hca, device_); !apart.ok()) return apart;
     options_.modes.apply(hca);
     hca.channels = {programs::with_flags(stream_options().channel(kChannel), options_.connection.adapter)};
     hca.private_data = greeting();
@@ -55,14 +59,14 @@ class Door final : public ServerSession {
  private:
   const ServerOptions& options_;
   const Seats& seats_;
+  RDMADevice device_;
 };
 
 /// One client, and the thread that serves it.
 class Guest {
  public:
   /// leave  is called at its end, once
-  Guest(const ServerOptions& options, const Place& place, std::shared_ptr<EndPoint> endpoint,
-        std::function<void()> leave)
+  Guest(const ServerOptions& options, const Place& place, EndPoint endpoint, std::function<void()> leave)
       : options_(options), place_(place), endpoint_(std::move(endpoint)), leave_(std::move(leave)) {
     thread_ = std::thread([this] { run(); });
   }
@@ -75,31 +79,31 @@ class Guest {
   void dismiss() {
     const std::lock_guard lock(mutex_);
     dismissed_ = true;
-    if (stream_) stream_->abort("the server ends");
+    if (stream_) stream_.abort("the server ends");
   }
-  void stop() { endpoint_->stop(); }
+  void stop() { endpoint_.stop(); }
 
  private:
   void run() {
-    const Status served = programs::explained(*endpoint_, serve());
-    if (!served.ok()) VLOG(1) << endpoint_->peer() << ": " << served.message();
-    (void)endpoint_->close();
+    const Status served = programs::explained(endpoint_, serve());
+    if (!served.ok()) VLOG(1) << endpoint_.peer() << ": " << served.message();
+    (void)endpoint_.close();
     leave_();
     gone_.store(true);
   }
 
   Status serve() {
-    auto opened = RDMAStream::open(endpoint_, *endpoint_->channel(kChannel), stream_options(), patience());
+    auto opened = RDMAStream::open(endpoint_, endpoint_.channel(kChannel), stream_options(), patience());
     if (!opened) return opened.error();
     {
       const std::lock_guard lock(mutex_);
       stream_ = std::move(*opened);
-      if (dismissed_) stream_->abort("the server ends");
+      if (dismissed_) stream_.abort("the server ends");
     }
-    Status outcome = copy(*stream_);
-    if (!outcome.ok()) stream_->abort(outcome.message());
+    Status outcome = copy(stream_);
+    if (!outcome.ok()) stream_.abort(outcome.message());
     const std::lock_guard lock(mutex_);
-    stream_.reset();
+    stream_ = {};
     return outcome;
   }
 
@@ -132,7 +136,7 @@ class Guest {
   }
 
   Status copy(RDMAStream& stream) const {
-    const auto watch = Watch::start(*endpoint_, stream, options_.timeout);
+    const auto watch = Watch::start(endpoint_, stream, options_.timeout);
     if (!watch) return watch.error();
     Work& work = (*watch)->work();
     FrameReader reader(stream, &work);
@@ -156,23 +160,23 @@ class Guest {
 
   const ServerOptions& options_;
   const Place& place_;
-  const std::shared_ptr<EndPoint> endpoint_;
+  const EndPoint endpoint_;
   const std::function<void()> leave_;
   std::atomic<bool> gone_{false};
   std::mutex mutex_;
   bool dismissed_ = false;
-  std::unique_ptr<RDMAStream> stream_;
+  RDMAStream stream_;
   std::thread thread_;
 };
 
 class Guests {
  public:
-  void add(const ServerOptions& options, const Place& place, const std::shared_ptr<EndPoint>& endpoint) {
+  void add(const ServerOptions& options, const Place& place, const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
-    const std::string holder = SourceNetwork::of(endpoint->peer()).to_text();
+    const std::string holder = SourceNetwork::of(endpoint.peer()).to_text();
     if (Status seated = seats_.take(holder); !seated.ok()) {  // others of those who were offered it were faster
-      VLOG(1) << endpoint->peer() << " is not served: " << seated.message();
-      endpoint->stop();
+      VLOG(1) << endpoint.peer() << " is not served: " << seated.message();
+      endpoint.stop();
       return;
     }
     try {
@@ -180,8 +184,8 @@ class Guests {
           std::make_unique<Guest>(options, place, endpoint, [this, holder] { seats_.give_back(holder); }));
     } catch (const std::system_error& error) {  // no more threads for this user: others go on
       seats_.give_back(holder);
-      report_.failed(endpoint->peer(), endpoint->peer() + " is not served: cannot start a thread: " + error.what());
-      endpoint->stop();
+      report_.failed(endpoint.peer(), endpoint.peer() + " is not served: cannot start a thread: " + error.what());
+      endpoint.stop();
     }
   }
   /// Lets go of what those held who have gone.
@@ -215,14 +219,14 @@ Status run_server(const ServerOptions& options, int stop_fd) {
   const auto place = Place::below(options.root);
   if (!place) return place.error();
   Guests guests;
-  const auto door = make_session<Door>(options, guests.seats());
-  if (Status started = door->start(); !started.ok()) return started;
+  const ServerSession session(options.connection.session, std::make_shared<Door>(options, guests.seats()));
+  if (Status started = session.start(); !started.ok()) return started;
   std::atomic<bool> over{false};
   std::thread waiter;
   try {
     waiter = std::thread([&] {
       while (!over.load()) {
-        const auto endpoint = door->wait_for_endpoint(Deadline::after(std::chrono::milliseconds(200)));
+        const auto endpoint = session.accept(Deadline::after(std::chrono::milliseconds(200)));
         guests.tidy();
         if (endpoint) guests.add(options, *place, *endpoint);
       }
@@ -230,13 +234,13 @@ Status run_server(const ServerOptions& options, int stop_fd) {
   } catch (const std::system_error& error) {
     return make_error(error.code(), "cannot start a thread to serve with");
   }
-  if (options.listening) options.listening(door->port());
+  if (options.listening) options.listening(session.port());
   pollfd stop{.fd = stop_fd, .events = POLLIN, .revents = 0};
   (void)retry_interrupted([&] { return ::poll(&stop, 1, -1); });
   over.store(true);
   waiter.join();
   guests.dismiss_all();
-  door->stop();
+  session.stop();
   return {};
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "rdma_copy/watch.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"
 
@@ -22,7 +22,8 @@ struct ServerOptions {
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
 };
 
-/// Serves clients, each on a thread of its own, until `stop_fd` is readable: then those that are there are told, and it ends.
+/// Serves clients, each on a thread of its own, until `stop_fd` is readable: then those that are there are told, and it
+/// ends.
 /// Returns  ok; or why it cannot serve
 [[nodiscard]] Status run_server(const ServerOptions& options, int stop_fd);
 

@@ -14,12 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/system_call.h"
 #include "rdma_copy/asked_for.h"
 #include "rdma_copy/crew.h"
 #include "rdma_copy/file_writer.h"
 #include "rdma_copy/new_file.h"
 #include "rdma_copy/target_folder.h"
-#include "rdmacomm/base/system_call.h"
 
 namespace rdmacomm::copying {
 namespace {

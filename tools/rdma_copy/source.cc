@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/system_call.h"
 #include "rdma_copy/answers.h"
 #include "rdma_copy/directory.h"
 #include "rdma_copy/file_reader.h"
 #include "rdma_copy/new_file.h"
 #include "rdma_copy/rate_limit.h"
-#include "rdmacomm/base/system_call.h"
 
 namespace rdmacomm::copying {
 namespace {

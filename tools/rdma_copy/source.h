@@ -8,13 +8,13 @@
 #include "rdma_copy/messages.h"
 #include "rdma_copy/place.h"
 #include "rdma_copy/work.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/stream/rdma_stream.h"
+#include "rdmacomm/result.h"
+#include "rdmacomm/stream.h"
 
 namespace rdmacomm::copying {
 
-/// Sends everything at `paths`, and hears what has become of it. What cannot be read is said by events.failed, as is what
-/// the sink could not write, and all else goes on.
+/// Sends everything at `paths`, and hears what has become of it. What cannot be read is said by events.failed, as is
+/// what the sink could not write, and all else goes on.
 ///
 /// stream  on which a sink is at the other end; it is finished then, or aborted by whoever calls this
 /// counts  what was sent, also where it fails

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 
 namespace rdmacomm::copying {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "rdma_copy/messages.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::copying {
 

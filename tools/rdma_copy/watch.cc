@@ -31,13 +31,14 @@ bool StallClock::step(TimePoint now, bool moved) noexcept {
   return limit_.count() > 0 && idle_ >= limit_;
 }
 
-Watch::Watch(EndPoint& endpoint, RDMAStream& stream, std::chrono::milliseconds limit)
+Watch::Watch(const EndPoint& endpoint, RDMAStream& stream, std::chrono::milliseconds limit)
     : endpoint_(endpoint),
       stream_(stream),
       limit_(limit),
       period_(limit.count() > 0 ? std::clamp(limit / 4, std::chrono::milliseconds(1), kPeriod) : kPeriod) {}
 
-Result<std::unique_ptr<Watch>> Watch::start(EndPoint& endpoint, RDMAStream& stream, std::chrono::milliseconds limit) {
+Result<std::unique_ptr<Watch>> Watch::start(const EndPoint& endpoint, RDMAStream& stream,
+                                            std::chrono::milliseconds limit) {
   std::unique_ptr<Watch> watch(new Watch(endpoint, stream, limit));
   try {
     watch->thread_ = std::thread([watch = watch.get()] { watch->run(); });

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "rdma_copy/work.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/endpoint/endpoint.h"
-#include "rdmacomm/stream/rdma_stream.h"
+#include "rdmacomm/endpoint.h"
+#include "rdmacomm/result.h"
+#include "rdmacomm/stream.h"
 
 namespace rdmacomm::copying {
 
@@ -23,7 +23,8 @@ class StallClock {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   /// limit   0: none
-  /// period  about how often step() is called: of longer times between two calls this process was stopped, and has not waited
+  /// period  about how often step() is called: of longer times between two calls this process was stopped, and has not
+  ///         waited
   StallClock(std::chrono::milliseconds limit, std::chrono::milliseconds period, TimePoint now)
       : limit_(limit), period_(period), last_(now) {}
 
@@ -38,15 +39,15 @@ class StallClock {
   std::chrono::steady_clock::duration idle_{0};
 };
 
-/// Looks after a copy on a thread of its own: while this side is at work without sending anything (it reads a large file that the
-/// peer has already, or waits for its disk), it says so to the peer once a second. When this side only waits, and the peer sends and
-/// takes no data and does not say that it is at work either, the stream is aborted.
-/// A resource; does not own the stream. Threads: one.
+/// Looks after a copy on a thread of its own: while this side is at work without sending anything (it reads a large
+/// file that the peer has already, or waits for its disk), it says so to the peer once a second. When this side only
+/// waits, and the peer sends and takes no data and does not say that it is at work either, the stream is aborted. A
+/// resource; does not own the stream. Threads: one.
 class Watch {
  public:
   /// limit    so long both may rest; 0: for ever
   /// Returns  std::errc::resource_unavailable_try_again: no more threads for this user
-  [[nodiscard]] static Result<std::unique_ptr<Watch>> start(EndPoint& endpoint, RDMAStream& stream,
+  [[nodiscard]] static Result<std::unique_ptr<Watch>> start(const EndPoint& endpoint, RDMAStream& stream,
                                                             std::chrono::milliseconds limit);
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -56,12 +57,12 @@ class Watch {
   [[nodiscard]] Work& work() noexcept { return work_; }
 
  private:
-  Watch(EndPoint& endpoint, RDMAStream& stream, std::chrono::milliseconds limit);
+  Watch(const EndPoint& endpoint, RDMAStream& stream, std::chrono::milliseconds limit);
   void run();
   [[nodiscard]] bool hear();
   [[nodiscard]] bool has_moved();
 
-  EndPoint& endpoint_;
+  const EndPoint& endpoint_;
   RDMAStream& stream_;
   const std::chrono::milliseconds limit_;
   const std::chrono::milliseconds period_;

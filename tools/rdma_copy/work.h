@@ -6,8 +6,8 @@
 
 namespace rdmacomm::copying {
 
-/// Counts the threads of one copy that are at work: all the time, except while they wait for the peer (Rest). At first that is one, the
-/// thread that copies. A resource. Threads: any.
+/// Counts the threads of one copy that are at work: all the time, except while they wait for the peer (Rest). At first
+/// that is one, the thread that copies. A resource. Threads: any.
 class Work {
  public:
   Work() = default;

@@ -6,27 +6,27 @@
 #include <memory>
 #include <mutex>
 
-#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/endpoint.h"
 
 namespace rdmacomm::programs {
 
 /// Every endpoint that on_established() names is handed out once, also if its peer has left meanwhile, so that a server
-/// frees what it has allocated for each of them. (ServerSession::wait_for_endpoint() leaves out those that have ended where
+/// frees what it has allocated for each of them. (ServerSession::accept() leaves out those that have ended where
 /// the session's threads serve them.) Threads: any.
 class Arrivals {
  public:
   /// In on_established().
-  void put(EndPoint& endpoint) {
+  void put(const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
-    endpoints_.push_back(endpoint.shared_from_this());
+    endpoints_.push_back(endpoint);
     changed_.notify_one();
   }
-  /// Waits for the next one. nullptr: stop() was called.
-  [[nodiscard]] std::shared_ptr<EndPoint> next() {
+  /// Waits for the next one. An empty one: stop() was called.
+  [[nodiscard]] EndPoint next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopped_ || !endpoints_.empty(); });
-    if (stopped_) return nullptr;
-    std::shared_ptr<EndPoint> endpoint = std::move(endpoints_.front());
+    if (stopped_) return {};
+    EndPoint endpoint = std::move(endpoints_.front());
     endpoints_.pop_front();
     return endpoint;
   }
@@ -39,7 +39,7 @@ class Arrivals {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<EndPoint>> endpoints_;
+  std::deque<EndPoint> endpoints_;
   bool stopped_ = false;
 };
 

@@ -5,12 +5,12 @@
 #include <optional>
 #include <string>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 
-/// Bytes that this process can allocate and use: the machine's MemAvailable, or less if a control group (version 1 or 2)
-/// that the process is in has a limit. Page cache that the kernel can drop counts as available.
+/// Bytes that this process can allocate and use: the machine's MemAvailable, or less if a control group (version 1 or
+/// 2) that the process is in has a limit. Page cache that the kernel can drop counts as available.
 ///
 /// root     "" for this machine; tests give a directory that has "proc" and "sys" in it
 /// Returns  nullopt: the kernel does not say

@@ -13,8 +13,8 @@
 
 namespace rdmacomm::programs {
 
-/// Adds bytes to checksums, in order: on a thread of its own, or at once. A resource. It has no bound of its own: whoever
-/// adds has a bounded number of blocks.
+/// Adds bytes to checksums, in order: on a thread of its own, or at once. A resource. It has no bound of its own:
+/// whoever adds has a bounded number of blocks.
 /// Threads: one calls.
 /// Cost: on a thread of its own, bytes go from one processor's cache to another's.
 class ChecksumQueue {
@@ -23,8 +23,8 @@ class ChecksumQueue {
     kAtOnce,  // add() does it, and does not return before
     kBeside,  // by a thread
   };
-  /// way  by default by a thread only where one that reads and one that sends or writes leave it a processor: with two of
-  ///      them, a pipe is a seventh faster at once (bench/pipes.py)
+  /// way  by default by a thread only where one that reads and one that sends or writes leave it a processor: with two
+  ///      of them, a pipe is a seventh faster at once (bench/pipes.py)
   /// Throws  std::system_error: no more threads for this user (kBeside)
   explicit ChecksumQueue(Way way = std::thread::hardware_concurrency() > 2 ? Way::kBeside : Way::kAtOnce);
   ChecksumQueue(const ChecksumQueue&) = delete;

@@ -13,8 +13,8 @@
 #include <iostream>
 #include <string>
 
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
+#include "rdmacomm/deadline.h"
 
 namespace rdmacomm::programs {
 namespace {

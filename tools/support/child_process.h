@@ -8,8 +8,8 @@
 #include <functional>
 #include <memory>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 
@@ -18,7 +18,8 @@ namespace rdmacomm::programs {
 /// Threads: one at a time.
 class ServerProcess {
  public:
-  /// What the process does: `listening` is to be called with the port once clients can connect. Returns its exit status.
+  /// What the process does: `listening` is to be called with the port once clients can connect. Returns its exit
+  /// status.
   using Main = std::function<int(const std::function<void(std::uint16_t port)>& listening)>;
 
   /// Forks, runs `main` there, and waits until it listens. Call before anything else is opened or started: what this

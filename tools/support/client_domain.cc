@@ -4,15 +4,15 @@
 
 namespace rdmacomm::programs {
 
-Status give_own_domain(HcaConfig& hca, std::shared_ptr<RDMADevice> device) {
+Status give_own_domain(HcaConfig& hca, RDMADevice device) {
   auto domain = ProtectionDomain::create(std::move(device));
   if (!domain) return domain.status();
   hca.domain = std::move(*domain);
   return {};
 }
 
-Result<std::unique_ptr<RDMABuffer>> allocate_for(RDMADevice& device, const std::shared_ptr<ProtectionDomain>& domain,
-                                                 const BufferOptions& options) {
+Result<RDMABuffer> allocate_for(const RDMADevice& device, const ProtectionDomain& domain,
+                                const BufferOptions& options) {
   return domain ? RDMABuffer::allocate(domain, options) : RDMABuffer::allocate(device, options);
 }
 

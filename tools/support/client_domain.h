@@ -3,23 +3,23 @@
 
 #include <memory>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/device/protection_domain.h"
-#include "rdmacomm/endpoint/hca_config.h"
-#include "rdmacomm/memory/rdma_buffer.h"
+#include "rdmacomm/buffer.h"
+#include "rdmacomm/config.h"
+#include "rdmacomm/device.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 
-/// Puts a client's endpoint into a protection domain of its own, in lazy_config_hca(). The client reaches memory that is
-/// made in hca.domain. It reaches nothing else on the server, whatever addresses and keys it knows. Why: docs/adr/0016.
+/// Puts a client's endpoint into a protection domain of its own, in lazy_config_hca(). The client reaches memory that
+/// is made in hca.domain. It reaches nothing else on the server, whatever addresses and keys it knows. Why:
+/// docs/adr/0016.
 /// Returns  as ProtectionDomain::create
-[[nodiscard]] Status give_own_domain(HcaConfig& hca, std::shared_ptr<RDMADevice> device);
+[[nodiscard]] Status give_own_domain(HcaConfig& hca, RDMADevice device);
 
 /// Allocates memory of an endpoint: in its domain, or on the device if it has none.
 /// domain   HcaConfig::domain of the endpoint; nullptr: the device's own
 /// Returns  as RDMABuffer::allocate
-[[nodiscard]] Result<std::unique_ptr<RDMABuffer>> allocate_for(RDMADevice& device,
-                                                               const std::shared_ptr<ProtectionDomain>& domain,
-                                                               const BufferOptions& options);
+[[nodiscard]] Result<RDMABuffer> allocate_for(const RDMADevice& device, const ProtectionDomain& domain,
+                                              const BufferOptions& options);
 
 }  // namespace rdmacomm::programs

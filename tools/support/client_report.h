@@ -11,8 +11,8 @@
 
 namespace rdmacomm::programs {
 
-/// Says it at the pace of HostPace, because everyone who can reach the port can cause such lines. What was left out is said when
-/// this object ends, unless a signal ends the server. Threads: any.
+/// Says it at the pace of HostPace, because everyone who can reach the port can cause such lines. What was left out is
+/// said when this object ends, unless a signal ends the server. Threads: any.
 class ClientReport {
  public:
   /// clock  by which it keeps the pace

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <utility>
 
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/system_call.h"
+#include "base/unique_fd.h"
 
 namespace rdmacomm::programs {
 namespace {

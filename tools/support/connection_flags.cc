@@ -7,8 +7,8 @@
 #include <chrono>
 #include <optional>
 
-#include "rdmacomm/verbs/describe.h"
 #include "support/program.h"
+#include "verbs/describe.h"
 
 DEFINE_string(role, "",
               "server, client, or both: a server and a client process on this machine. master and slave are "
@@ -196,7 +196,7 @@ Help::Group device_help() {
            {"gid_idx", "N"}}};
 }
 
-std::string end_text(const std::string& device, const verbs::QpAddress& address) {
+std::string end_text(const std::string& device, const QpAddress& address) {
   return device + ", " + address.to_text();
 }
 

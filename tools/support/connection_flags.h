@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/adapter/adapter_config.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/endpoint/hca_config.h"
-#include "rdmacomm/session/session_options.h"
-#include "rdmacomm/verbs/qp_address.h"
+#include "rdmacomm/adapter.h"
+#include "rdmacomm/config.h"
+#include "rdmacomm/qp_address.h"
+#include "rdmacomm/result.h"
+#include "rdmacomm/session.h"
 #include "support/program.h"
 
 namespace rdmacomm::programs {
@@ -38,6 +38,6 @@ struct ConnectionFlags {
 [[nodiscard]] Help::Group device_help();
 
 /// "soft0 port 1 (Ethernet, MTU 4096), QPN 0x000211 GID ::ffff:10.0.0.1 (RoCE v2) MTU 4096"
-[[nodiscard]] std::string end_text(const std::string& device, const verbs::QpAddress& address);
+[[nodiscard]] std::string end_text(const std::string& device, const QpAddress& address);
 
 }  // namespace rdmacomm::programs

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 
 namespace rdmacomm::programs {
 

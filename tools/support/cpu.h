@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 

@@ -1,51 +1,84 @@
 #include "support/delivery.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
 
 namespace rdmacomm::programs {
+namespace {
 
-void Delivery::put(const EndPoint& endpoint, const Completion& completion) {
-  const std::lock_guard lock(mutex_);
-  inboxes_[&endpoint].completions.push_back(completion);
-  changed_.notify_all();
+/// The completions of one endpoint on their way from the thread that calls hooks to the one that waits. Threads: any.
+class Inbox {
+ public:
+  void put(const Completion& completion) {
+    const std::lock_guard lock(mutex_);
+    completions_.push_back(completion);
+    changed_.notify_all();
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  std::span<Completion> take(std::span<Completion> out) {
+    const std::lock_guard lock(mutex_);
+    return take_locked(out);
+  }
+  /// Returns  none: the end, or the deadline has passed, which `in_time` tells apart
+  std::span<Completion> wait(std::span<Completion> out, Deadline deadline, bool& in_time) {
+    std::unique_lock lock(mutex_);
+    in_time = changed_.wait_until(lock, deadline.time_point(), [&] { return !completions_.empty() || ended_; });
+    return take_locked(out);
+  }
+
+ private:
+  std::span<Completion> take_locked(std::span<Completion> out) {
+    const std::size_t count = std::min(out.size(), completions_.size());
+    const auto end = completions_.begin() + static_cast<std::ptrdiff_t>(count);
+    std::copy(completions_.begin(), end, out.begin());
+    completions_.erase(completions_.begin(), end);
+    return out.first(count);
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Completion> completions_;
+  bool ended_ = false;
+};
+
+bool served(const EndPoint& endpoint) {
+  return endpoint.config().thread_mode != ThreadMode::kApplication;
 }
 
-void Delivery::end(const EndPoint& endpoint) {
-  const std::lock_guard lock(mutex_);
-  inboxes_[&endpoint].ended = true;
-  changed_.notify_all();
+}  // namespace
+
+Status DeliveringHooks::post_connecting(const EndPoint& endpoint) {
+  endpoint.set_context(std::make_shared<Inbox>());
+  return {};
 }
 
-void Delivery::forget(const EndPoint& endpoint) {
-  const std::lock_guard lock(mutex_);
-  inboxes_.erase(&endpoint);
+void DeliveringHooks::on_completion(const EndPoint& endpoint, const Completion& completion) {
+  endpoint.context<Inbox>()->put(completion);
 }
 
-std::span<Completion> Delivery::take(Inbox& inbox, std::span<Completion> out) {
-  const std::size_t count = std::min(out.size(), inbox.completions.size());
-  const auto end = inbox.completions.begin() + static_cast<std::ptrdiff_t>(count);
-  std::copy(inbox.completions.begin(), end, out.begin());
-  inbox.completions.erase(inbox.completions.begin(), end);
-  return out.first(count);
+void DeliveringHooks::on_disconnected(const EndPoint& endpoint, const Status& /*why*/) {
+  endpoint.context<Inbox>()->end();
 }
 
-Polled Delivery::poll(EndPoint& endpoint, std::span<Completion> out) {
+Polled poll_delivered(const EndPoint& endpoint, std::span<Completion> out) {
   if (!served(endpoint)) return endpoint.poll(out);
-  const std::lock_guard lock(mutex_);
-  const std::span<Completion> taken = take(inboxes_[&endpoint], out);
+  const std::span<Completion> taken = endpoint.context<Inbox>()->take(out);
   return {taken.data(), taken.size()};
 }
 
-Result<std::span<Completion>> Delivery::wait(EndPoint& endpoint, std::span<Completion> out, Deadline deadline) {
+Result<std::span<Completion>> wait_delivered(const EndPoint& endpoint, std::span<Completion> out, Deadline deadline) {
   if (!served(endpoint)) return endpoint.wait(out, deadline);
-  std::unique_lock lock(mutex_);
-  Inbox& inbox = inboxes_[&endpoint];
-  const auto over = [&] { return !inbox.completions.empty() || inbox.ended; };
-  if (!changed_.wait_until(lock, deadline.time_point(), over)) {
-    return make_error(Errc::kTimeout, "no completion in time on the endpoint to " + endpoint.peer());
-  }
-  const std::span<Completion> taken = take(inbox, out);
+  bool in_time = false;
+  const std::span<Completion> taken = endpoint.context<Inbox>()->wait(out, deadline, in_time);
   if (!taken.empty()) return taken;
+  if (!in_time) return make_error(Errc::kTimeout, "no completion in time on the endpoint to " + endpoint.peer());
   if (const Status end = endpoint.status(); !end) return end.error();
   return make_error(Errc::kPeerLost, "the endpoint to " + endpoint.peer() + " has ended");
 }

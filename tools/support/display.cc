@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "rdmacomm/base/printable.h"
+#include "base/printable.h"
 
 namespace rdmacomm::programs {
 namespace {

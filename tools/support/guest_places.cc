@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/connector/source_network.h"
+#include "connector/source_network.h"
 #include "support/available_memory.h"
 #include "support/sizes.h"
 

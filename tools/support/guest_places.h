@@ -13,8 +13,8 @@
 #include <string>
 #include <utility>
 
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 
@@ -23,8 +23,8 @@ struct PlaceLimits {
   int guests = 1;              ///< at a time, at least 1
   int guests_of_a_host = 1;    ///< of these, of one host
   int waiting_of_a_host = 16;  ///< for a place, at least 1
-  /// Bytes of memory of all guests together, and half of it those of one host. A guest that needs more than half of it is served
-  /// beside them, one such at a time.
+  /// Bytes of memory of all guests together, and half of it those of one host. A guest that needs more than half of it
+  /// is served beside them, one such at a time.
   std::uint64_t shared_bytes = 0;
   /// A guest for which the server has waited this long gives its place to a client that waits for one.
   std::chrono::milliseconds rest{1000};
@@ -69,15 +69,20 @@ class Guest {
   Clock::time_point seen_at_ = {};
 };
 
-/// The places of one server, shared among the hosts that its clients come from, so that no host can keep another one out.
+/// The places of one server, shared among the hosts that its clients come from, so that no host can keep another one
+/// out.
 ///
-/// - A free place is given to the waiting client whose host has the fewest; of several, to one whose host has not lost the last
+/// - A free place is given to the waiting client whose host has the fewest; of several, to one whose host has not lost
+/// the last
 ///   place; then in the order of their arrival.
-/// - If none is free, a guest in the way is dismissed: one that rests, or, if none does, one of a host with a larger share than the
-///   client's host would then have. That one has had its place for PlaceLimits::rest. The host with the largest share loses a
-///   guest, the one that has been there longest: a client that is not made to hold a place is done before the others.
+/// - If none is free, a guest in the way is dismissed: one that rests, or, if none does, one of a host with a larger
+/// share than the
+///   client's host would then have. That one has had its place for PlaceLimits::rest. The host with the largest share
+///   loses a guest, the one that has been there longest: a client that is not made to hold a place is done before the
+///   others.
 /// - If no host has a larger share, PlaceLimits::turn decides.
-/// - If more than PlaceLimits::waiting_of_a_host clients of one host wait, one of those that waited before is refused, chosen at
+/// - If more than PlaceLimits::waiting_of_a_host clients of one host wait, one of those that waited before is refused,
+/// chosen at
 ///   random: clients that rest and come again keep none of their host's other clients from waiting.
 ///
 /// Clients that are refused or dismissed hear kServerBusy, so that those that have no connection yet try again.

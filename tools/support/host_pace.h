@@ -9,12 +9,13 @@
 #include <string>
 #include <utility>
 
-#include "rdmacomm/connector/source_network.h"
+#include "connector/source_network.h"
 
 namespace rdmacomm::programs {
 
-/// One line, or as many as the constructor is told, for each host (SourceNetwork) in each kPeriod. At most kMaxHosts hosts at a time have a line of their own; all others share
-/// one. A pure policy: time is passed in. Threads: one at a time.
+/// One line, or as many as the constructor is told, for each host (SourceNetwork) in each kPeriod. At most kMaxHosts
+/// hosts at a time have a line of their own; all others share one. A pure policy: time is passed in. Threads: one at a
+/// time.
 class HostPace {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,7 +29,8 @@ class HostPace {
   ///
   /// peer     as EndPoint::peer(): "10.0.0.2:41234 (...)"
   /// text     what the line says about this client
-  /// Returns  `text`, with the number of that host's clients that were left out since its last line; empty: this one is left out, too
+  /// Returns  `text`, with the number of that host's clients that were left out since its last line; empty: this one is
+  ///          left out, too
   [[nodiscard]] std::optional<std::string> line(const std::string& peer, const std::string& text,
                                                 Clock::time_point now);
   /// "3 of 10.0.0.2, 7 of other hosts": the clients that were left out and are in no line. Empty: all are told.

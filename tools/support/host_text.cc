@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "rdmacomm/base/printable.h"
+#include "base/printable.h"
 
 namespace rdmacomm::programs {
 namespace {

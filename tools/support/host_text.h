@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 

@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
+#include "rdmacomm/result.h"
 #include "support/statistics.h"
 
 namespace rdmacomm::programs {
 
-/// Counts samples in buckets, 32 for each power of two: percentiles are right to within 1/32, smallest, largest and mean
-/// are exact. Where samples are few, Samples keeps each of them. A value. Threads: one at a time.
+/// Counts samples in buckets, 32 for each power of two: percentiles are right to within 1/32, smallest, largest and
+/// mean are exact. Where samples are few, Samples keeps each of them. A value. Threads: one at a time.
 class LatencyHistogram {
  public:
   /// Cost: a few instructions.

@@ -5,11 +5,12 @@
 
 namespace rdmacomm::programs {
 
-/// The system follows at most this many links of a path; one with more is an endless loop. Source: path_resolution(7), Linux.
+/// The system follows at most this many links of a path; one with more is an endless loop. Source: path_resolution(7),
+/// Linux.
 inline constexpr int kMostLinks = 40;
 
-/// The text of the link that has this name in `folder`, or, if `name` is empty, of the link that `folder` is itself (opened by O_PATH and
-/// O_NOFOLLOW). Empty: there is none, or it cannot be read.
+/// The text of the link that has this name in `folder`, or, if `name` is empty, of the link that `folder` is itself
+/// (opened by O_PATH and O_NOFOLLOW). Empty: there is none, or it cannot be read.
 [[nodiscard]] std::string link_text(int folder, const std::string& name);
 
 /// Whether what is open lies in /proc, whose links lead to open files and not to names.

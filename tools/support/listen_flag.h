@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/connection_flags.h"
 
 namespace rdmacomm::programs {

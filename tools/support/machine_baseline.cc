@@ -9,7 +9,7 @@
 #include <span>
 #include <thread>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 #include "support/cpu.h"
 #include "support/statistics.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 #include "support/tick_clock.h"
 
 namespace rdmacomm::programs {

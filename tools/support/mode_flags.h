@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/endpoint/hca_config.h"
+#include "rdmacomm/config.h"
+#include "rdmacomm/result.h"
 #include "support/program.h"
 
 namespace rdmacomm::programs {
@@ -24,8 +24,8 @@ struct ModeFlags {
 /// kAlways: it has no other way, and neither --threads nor --shards.
 enum class OwnThread : std::uint8_t { kPossible, kNever, kAlways };
 
-/// kInvalidArgument: an unknown mode, a number outside its range, or a flag that says nothing to this program or in this
-/// mode; the context names the flag, its value, and what is possible.
+/// kInvalidArgument: an unknown mode, a number outside its range, or a flag that says nothing to this program or in
+/// this mode; the context names the flag, its value, and what is possible.
 [[nodiscard]] Result<ModeFlags> read_mode_flags(OwnThread own = OwnThread::kPossible);
 /// How the flags are listed in --help.
 [[nodiscard]] Help::Group mode_help(OwnThread own = OwnThread::kPossible);

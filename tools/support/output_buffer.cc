@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "rdmacomm/base/system_call.h"
+#include "base/system_call.h"
 
 namespace rdmacomm::programs {
 

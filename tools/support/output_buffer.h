@@ -10,11 +10,11 @@
 
 namespace rdmacomm::programs {
 
-/// Writes to a descriptor, which stays the caller's. A terminal gets each line when it ends, other files when 16 KiB are full or the stream is
-/// flushed. After an error nothing more is written.
+/// Writes to a descriptor, which stays the caller's. A terminal gets each line when it ends, other files when 16 KiB
+/// are full or the stream is flushed. After an error nothing more is written.
 ///
-/// Threads: any, as with std::cout. It has no put area of std::streambuf's, which threads would share without a lock. (A thread that writes to
-/// std::cerr flushes std::cout, too, because the two are tied.)
+/// Threads: any, as with std::cout. It has no put area of std::streambuf's, which threads would share without a lock.
+/// (A thread that writes to std::cerr flushes std::cout, too, because the two are tied.)
 class OutputBuffer final : public std::streambuf {
  public:
   explicit OutputBuffer(int descriptor);

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <thread>
 
-#include "rdmacomm/device/rdma_device.h"
-#include "rdmacomm/verbs/transport.h"
+#include "rdmacomm/device.h"
+#include "verbs/transport.h"
 
 namespace rdmacomm::programs {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 /// What a device reports by itself when a connection ends, and may report long before anybody knows why.
 bool may_be_ahead(const EndPoint& endpoint, std::error_code code) {
   if (code == Errc::kFlushed) return true;
-  return code == Errc::kLocalQueuePair && verbs::fails_with_connection(*endpoint.device().context());
+  return code == Errc::kLocalQueuePair && verbs::fails_with_connection(*endpoint.device().native_handle());
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // peer_loss.h - why an operation failed, where the reason is that the peer has ended.
 #pragma once
 
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/endpoint/endpoint.h"
+#include "rdmacomm/endpoint.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 
@@ -13,8 +13,9 @@ namespace rdmacomm::programs {
 /// failure that has no such cause gets the peer's name. Payloads that are wrong (std::errc::io_error) have none.
 [[nodiscard]] Status with_cause(const EndPoint& endpoint, Status failure);
 
-/// The same of a stream, or of a job that is done by one. Reasons for which this side ends it, and the peer after that, are
-/// returned as they are: the system's errors (of files), kBadMessage and kInvalidArgument; and so is an abort, which has its own.
+/// The same of a stream, or of a job that is done by one. Reasons for which this side ends it, and the peer after that,
+/// are returned as they are: the system's errors (of files), kBadMessage and kInvalidArgument; and so is an abort,
+/// which has its own.
 [[nodiscard]] Status explained(const EndPoint& endpoint, Status failure);
 
 }  // namespace rdmacomm::programs

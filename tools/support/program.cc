@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/base/printable.h"
-#include "rdmacomm/base/version.h"
+#include "base/printable.h"
+#include "rdmacomm/version.h"
 #include "support/command_line.h"
 #include "support/crash_trace.h"
 #include "support/process_setup.h"

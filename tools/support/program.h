@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 
@@ -31,11 +31,12 @@ struct Help {
   std::map<char, const char*> letters = {};
 };
 
-/// Sets the process up (process_setup.h), parses the flags, sets logging up (glog, to standard error) and installs the crash traces.
+/// Sets the process up (process_setup.h), parses the flags, sets logging up (glog, to standard error) and installs the
+/// crash traces.
 ///
 /// words    where arguments that are no flags go; nullptr: there are none to be
-/// Returns  the exit status if the program is to end at once: 0 after --help (on standard output), 1 after one line about an
-///          argument, or a line of a flag file, that is no flag or has no such value (command_line.h)
+/// Returns  the exit status if the program is to end at once: 0 after --help (on standard output), 1 after one line
+///          about an argument, or a line of a flag file, that is no flag or has no such value (command_line.h)
 [[nodiscard]] std::optional<int> start(int argc, char** argv, const Help& help,
                                        std::vector<std::string>* words = nullptr);
 
@@ -44,12 +45,13 @@ struct Help {
 /// A flag's value as people write it: "0.5", "1e+300".
 [[nodiscard]] std::string number_given(double value);
 
-/// The message of a failure, with this program's flags instead of the library's options: the library says what an option is called in a
-/// program that sets it, "DeviceOptions::name", and knows no flags. The message of a peer that has given up ends with what the peer says.
+/// The message of a failure, with this program's flags instead of the library's options: the library says what an
+/// option is called in a program that sets it, "DeviceOptions::name", and knows no flags. The message of a peer that
+/// has given up ends with what the peer says.
 [[nodiscard]] std::string reason_text(const Status& failure);
 
-/// Prints "<program>: <text>" as one line on standard error, with '?' for characters that steer a terminal: `text` may name what
-/// somebody else chose, or a script passed on.
+/// Prints "<program>: <text>" as one line on standard error, with '?' for characters that steer a terminal: `text` may
+/// name what somebody else chose, or a script passed on.
 void say(const std::string& text);
 
 /// How a program ends: 0 where `outcome` is ok and all that was printed is written; else 1, and "<program>: <its

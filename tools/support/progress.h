@@ -19,8 +19,8 @@
 
 namespace rdmacomm::programs {
 
-/// "12.3 MB  1.20 GB/s  45 %  0:12 left": bytes so far of `total` (where it is known), and at what rate. Units of 10^6 and
-/// 10^9 bytes, as rates of networks have.
+/// "12.3 MB  1.20 GB/s  45 %  0:12 left": bytes so far of `total` (where it is known), and at what rate. Units of 10^6
+/// and 10^9 bytes, as rates of networks have.
 [[nodiscard]] std::string progress_text(std::uint64_t bytes, std::optional<std::uint64_t> total,
                                         double bytes_per_second);
 /// "12.3 MB", in the same units.

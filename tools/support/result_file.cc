@@ -14,8 +14,8 @@
 #include <filesystem>
 #include <random>
 
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/system_call.h"
+#include "base/unique_fd.h"
 #include "support/links.h"
 #include "support/standard_output.h"
 

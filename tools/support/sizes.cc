@@ -4,7 +4,7 @@
 #include <bit>
 #include <charconv>
 
-#include "rdmacomm/base/printable.h"
+#include "base/printable.h"
 
 namespace rdmacomm::programs {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 

@@ -3,12 +3,12 @@
 
 #include <cstddef>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm::programs {
 
-/// std::cout writes to descriptor 1 by a buffer that keeps the first error of the system's: a stream keeps only that there
-/// was one. A terminal gets each line when it ends. Call it once, before anything is printed.
+/// std::cout writes to descriptor 1 by a buffer that keeps the first error of the system's: a stream keeps only that
+/// there was one. A terminal gets each line when it ends. Call it once, before anything is printed.
 void set_up_standard_output();
 
 /// How many characters a line has room for: of the terminal, as it was when the program began; SIZE_MAX: it is none.

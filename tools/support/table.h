@@ -35,8 +35,8 @@ class Table {
   std::size_t gap_ = 2;  // between columns
 };
 
-/// A number with two to four significant digits, for tables: "2.8e-4", "0.123", "12.30", "1234". Of 1e-9 to 999999 none has more
-/// than 6 characters.
+/// A number with two to four significant digits, for tables: "2.8e-4", "0.123", "12.30", "1234". Of 1e-9 to 999999 none
+/// has more than 6 characters.
 [[nodiscard]] std::string number_text(double value);
 /// "2.31x", or "-" where there is nothing to compare with.
 [[nodiscard]] std::string ratio_text(double value, double base);

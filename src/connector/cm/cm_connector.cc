@@ -1,10 +1,10 @@
-#include "rdmacomm/connector/cm_connector.h"
+#include "connector/cm/cm_connector.h"
 
 #include "connector/address_rounds.h"
 #include "connector/cm/cm_link.h"
 #include "connector/cm/cm_requests.h"
 #include "connector/cm/cm_stream.h"
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {
@@ -51,7 +51,7 @@ void CmConnector::all_linked() noexcept {
   requests_->close();
 }
 
-std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const verbs::QpAddress& local, const verbs::QpAddress& remote,
+std::unique_ptr<verbs::QueuePairLink> CmConnector::link(const QpAddress& local, const QpAddress& remote,
                                                         Deadline deadline) {
   const CmLinkContext context{.local = messages_.id().local(),
                               .peer = messages_.id().peer(),

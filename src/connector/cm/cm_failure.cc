@@ -1,7 +1,7 @@
 #include "connector/cm/cm_failure.h"
 
-#include "rdmacomm/verbs/describe.h"
-#include "rdmacomm/verbs/transport.h"
+#include "verbs/describe.h"
+#include "verbs/transport.h"
 
 namespace rdmacomm {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/logging.h"
-#include "rdmacomm/base/system_call.h"
-#include "rdmacomm/verbs/call.h"
+#include "base/system_call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {

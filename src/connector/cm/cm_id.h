@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "connector/connector.h"
 #include "connector/socket.h"
-#include "rdmacomm/base/deadline.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/connector.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

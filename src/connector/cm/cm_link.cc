@@ -1,7 +1,7 @@
 #include "connector/cm/cm_link.h"
 
-#include "rdmacomm/verbs/call.h"
-#include "rdmacomm/verbs/describe.h"
+#include "verbs/call.h"
+#include "verbs/describe.h"
 
 namespace rdmacomm {
 

@@ -6,8 +6,8 @@
 
 #include "connector/cm/cm_id.h"
 #include "connector/cm/cm_requests.h"
-#include "rdmacomm/verbs/qp_address.h"
-#include "rdmacomm/verbs/queue_pair_link.h"
+#include "rdmacomm/qp_address.h"
+#include "verbs/queue_pair_link.h"
 
 namespace rdmacomm {
 

@@ -1,4 +1,4 @@
-#include "rdmacomm/connector/cm_listener.h"
+#include "connector/cm/cm_listener.h"
 
 #include <poll.h>
 
@@ -6,11 +6,11 @@
 #include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "base/start_thread.h"
+#include "connector/cm/cm_connector.h"
 #include "connector/cm/cm_id.h"
 #include "connector/cm/cm_requests.h"
 #include "connector/cm/cm_stream.h"
-#include "rdmacomm/connector/cm_connector.h"
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "rdmacomm/base/wire.h"
-#include "rdmacomm/connector/handshake.h"
+#include "base/wire.h"
+#include "connector/handshake.h"
 
 namespace rdmacomm {
 

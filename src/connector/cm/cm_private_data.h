@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

@@ -1,7 +1,7 @@
 #include "connector/cm/cm_refusal.h"
 
 #include "connector/cm/cm_private_data.h"
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "connector/cm/cm_id.h"
-#include "rdmacomm/base/result.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

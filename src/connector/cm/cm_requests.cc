@@ -2,7 +2,7 @@
 
 #include <sys/random.h>
 
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 

@@ -10,8 +10,8 @@
 
 #include "connector/cm/cm_id.h"
 #include "connector/cm/cm_private_data.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/stop_event.h"
+#include "connector/stop_event.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 

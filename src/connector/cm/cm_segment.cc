@@ -1,6 +1,6 @@
 #include "connector/cm/cm_segment.h"
 
-#include "rdmacomm/base/wire.h"
+#include "base/wire.h"
 
 namespace rdmacomm {
 

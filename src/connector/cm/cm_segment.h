@@ -20,8 +20,8 @@ struct CmSegment {
   std::uint16_t flags = 0;    ///< unknown ones are ignored
 
   [[nodiscard]] std::array<std::byte, kHeaderBytes> encode() const noexcept;
-  /// The header at the beginning of a received segment. Empty: the segment is shorter than a header, or has another length than its
-  /// header says.
+  /// The header at the beginning of a received segment. Empty: the segment is shorter than a header, or has another
+  /// length than its header says.
   [[nodiscard]] static std::optional<CmSegment> decode(std::span<const std::byte> segment) noexcept;
 };
 

@@ -9,7 +9,7 @@
 
 #include "base/logging.h"
 #include "connector/cm/cm_refusal.h"
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {

@@ -16,9 +16,9 @@
 #include "connector/cm/cm_private_data.h"
 #include "connector/cm/cm_segment.h"
 #include "connector/cm/segment_window.h"
-#include "rdmacomm/base/result.h"
-#include "rdmacomm/connector/stop_event.h"
-#include "rdmacomm/verbs/handles.h"
+#include "connector/stop_event.h"
+#include "rdmacomm/result.h"
+#include "verbs/handles.h"
 
 namespace rdmacomm {
 
@@ -51,7 +51,7 @@ class CmStream final : public ByteStream {
   [[nodiscard]] WatchedFd watched() const noexcept override;
   [[nodiscard]] const std::string& local_address() const noexcept override { return local_text_; }
   [[nodiscard]] const std::string& peer_address() const noexcept override { return peer_text_; }
-  [[nodiscard]] const ibv_gid& local_gid() const noexcept override { return local_gid_; }
+  [[nodiscard]] const Gid& local_gid() const noexcept override { return local_gid_; }
   [[nodiscard]] const CmId& id() const noexcept { return *id_; }
   /// Readable once the stream was shut down on this side.
   [[nodiscard]] int stop_fd() const noexcept { return stop_->fd(); }
@@ -105,7 +105,7 @@ class CmStream final : public ByteStream {
   std::optional<StopEvent> nudge_;  ///< wakes the leader: another thread has taken what it would have woken for
   std::string local_text_;
   std::string peer_text_;
-  ibv_gid local_gid_{};
+  Gid local_gid_{};
 
   std::mutex mutex_;
   std::condition_variable changed_;

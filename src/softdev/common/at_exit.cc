@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "rdmacomm/base/spin_lock.h"
+#include "base/spin_lock.h"
 
 namespace rdmacomm::softdev {
 namespace {

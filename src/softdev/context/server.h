@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/context/unproven.h"
 #include "softdev/shared/access_proof.h"
 #include "softdev/shared/control_protocol.h"

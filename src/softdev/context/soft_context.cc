@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "rdmacomm/softdev/softdev.h"
+#include "rdmacomm/softdev.h"
 #include "softdev/queues/soft_qp.h"
 
 namespace rdmacomm::softdev {

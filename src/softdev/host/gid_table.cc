@@ -17,8 +17,8 @@
 #include <map>
 #include <string_view>
 
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/verbs/gid.h"
+#include "base/unique_fd.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/common/event_queue.h"
 #include "softdev/host/soft_device.h"
 
@@ -28,10 +28,10 @@ class HostLinks {
   std::set<int> up_;
 };
 
-/// Is told of changes by a netlink socket, and says which of them are events: a port that goes down with the last interface
-/// or comes up with the first, a GID table that differs. A thread reads the socket. Most messages are no events, and
-/// only a program can tell: so the socket itself cannot make the context's async_fd readable. The watch knows the GID
-/// table, too, without asking for all addresses.
+/// Is told of changes by a netlink socket, and says which of them are events: a port that goes down with the last
+/// interface or comes up with the first, a GID table that differs. A thread reads the socket. Most messages are no
+/// events, and only a program can tell: so the socket itself cannot make the context's async_fd readable. The watch
+/// knows the GID table, too, without asking for all addresses.
 /// Threads: any.
 class PortWatch {
  public:
@@ -40,8 +40,8 @@ class PortWatch {
   PortWatch& operator=(const PortWatch&) = delete;
   ~PortWatch() { stop(); }
 
-  /// Watches this thread's network namespace from now on, and tells `events`, which must live until stop(). 0, or an errno value:
-  /// there will be no events.
+  /// Watches this thread's network namespace from now on, and tells `events`, which must live until stop(). 0, or an
+  /// errno value: there will be no events.
   [[nodiscard]] int start(const DeviceIdentity& identity, EventQueue& events);
   /// Tells of nothing more.
   void stop() noexcept;

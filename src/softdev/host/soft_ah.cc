@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

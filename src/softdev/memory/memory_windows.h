@@ -14,9 +14,9 @@ namespace rdmacomm::softdev {
 class SoftContext;
 class SoftQp;
 
-/// A window has a place in the table of registrations, empty while it is not bound. The upper 24 bits of its key stay; each binding
-/// has other lower bits: chosen by the caller for a window of type 2, counted for one of type 1. A
-/// window of type 2 serves the queue pair that bound it, and nobody else (type 2B).
+/// A window has a place in the table of registrations, empty while it is not bound. The upper 24 bits of its key stay;
+/// each binding has other lower bits: chosen by the caller for a window of type 2, counted for one of type 1. A window
+/// of type 2 serves the queue pair that bound it, and nobody else (type 2B).
 /// Threads: any.
 class MemoryWindows {
  public:

@@ -13,12 +13,12 @@ namespace rdmacomm::softdev {
 class SoftQp;
 class SoftSrq;
 
-/// An initiator that is stopped in the middle of a request keeps its flag up until it is continued, or dies. As a NIC does not
-/// wait for its peers, the target goes on without it after kLongestRequest. What the initiator may have found before, and may
-/// still write to, is given back later: when its flag is down.
+/// An initiator that is stopped in the middle of a request keeps its flag up until it is continued, or dies. As a NIC
+/// does not wait for its peers, the target goes on without it after kLongestRequest. What the initiator may have found
+/// before, and may still write to, is given back later: when its flag is down.
 ///
-/// What was made after its queue pair was destroyed it cannot have found, so that is given back at once: a program that goes on
-/// for long beside a stopped peer does not grow.
+/// What was made after its queue pair was destroyed it cannot have found, so that is given back at once: a program that
+/// goes on for long beside a stopped peer does not grow.
 /// Threads: any.
 class Stragglers {
  public:
@@ -38,7 +38,8 @@ class Stragglers {
   void retire(const SoftQp& target);
   /// The queue is destroyed: no straggler gives it anything back.
   void forget(const SoftSrq& queue);
-  /// Calls `give_back`, which must not fail, when no straggler can be using what was made at that moment; now, if none can.
+  /// Calls `give_back`, which must not fail, when no straggler can be using what was made at that moment; now, if none
+  /// can.
   void defer(std::uint64_t made_at, std::function<void()> give_back);
   /// Looks who has let go, and gives back what waited for them. Cost: one lock while there is none.
   void sweep();

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "rdmacomm/softdev/softdev.h"
+#include "rdmacomm/softdev.h"
 
 namespace rdmacomm::softdev::preload {
 namespace {

@@ -14,8 +14,9 @@
 
 namespace rdmacomm::softdev {
 
-/// Carries each request of a datagram queue pair to the target that its address handle and number say, or to all members
-/// of a group. Those of other hosts are reached by TCP, and those of another user on this host, which share no memory.
+/// Carries each request of a datagram queue pair to the target that its address handle and number say, or to all
+/// members of a group. Those of other hosts are reached by TCP, and those of another user on this host, which share no
+/// memory.
 class DatagramWire final : public Wire {
  public:
   explicit DatagramWire(const LocalEnd& own) : nobody_(own, 0), targets_(own), own_(own) {}

@@ -11,7 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "rdmacomm/verbs/gid.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"
@@ -24,6 +23,7 @@
 #include "softdev/queues/soft_srq.h"
 #include "softdev/queues/soft_xrcd.h"
 #include "softdev/shared/hazard.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

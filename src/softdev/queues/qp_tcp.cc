@@ -1,12 +1,12 @@
 // The send queue of a queue pair that is connected to another host: what TcpWire has under way, and what comes back.
 #include <mutex>
 
-#include "rdmacomm/verbs/gid.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/memory/requests.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_connection.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "rdmacomm/base/spin_lock.h"
+#include "base/spin_lock.h"
 #include "softdev/common/event_queue.h"
 #include "softdev/queues/cq_cursor.h"
 #include "softdev/shared/completion_event.h"
@@ -28,15 +28,15 @@ struct SoftChannel : ibv_comp_channel {
   std::mutex mutex;
   std::vector<SoftCq*> queues;
 
-  /// A queue of this channel that has fired, its event taken. Where none has, although an event was read (see fire_for_the_dead()), it
-  /// is for any: the application polls it and finds nothing. nullptr: there is none.
+  /// A queue of this channel that has fired, its event taken. Where none has, although an event was read (see
+  /// fire_for_the_dead()), it is for any: the application polls it and finds nothing. nullptr: there is none.
   [[nodiscard]] SoftCq* take_event();
 };
 
 /// A completion queue. It holds no completions itself: they lie in the queue pairs that report to it, send
 /// completions in their send queues, receive completions in their inbound slots, and poll() merges them. So no
-/// two processes ever share a queue, and none is ever lost: where more wait than the queue has been made for, it fails as a
-/// device's does that has nowhere to put them.
+/// two processes ever share a queue, and none is ever lost: where more wait than the queue has been made for, it fails
+/// as a device's does that has nowhere to put them.
 /// Threads: any.
 class SoftCq : public ibv_cq_ex {
  public:

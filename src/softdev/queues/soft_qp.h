@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/biased_lock.h"
-#include "rdmacomm/base/spin_lock.h"
-#include "rdmacomm/base/unique_fd.h"
+#include "base/spin_lock.h"
+#include "base/unique_fd.h"
 #include "softdev/common/event_queue.h"
 #include "softdev/common/reusing_queue.h"
 #include "softdev/host/multicast.h"
@@ -44,11 +44,12 @@ struct QpKind {
   SoftXrcd* xrc_domain = nullptr;  ///< of IBV_QPT_XRC_RECV, and of Service::kXrcQueue
 };
 
-/// A queue pair, RC, UC, UD or XRC; or the receiving side of an XRC shared receive queue, to which no handle is given out
-/// (Service::kXrcQueue): a queue pair that receives alone, from many initiators in turn. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
-/// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
-/// retrying thread and by poll_cq. In a context that is late, all wait for these. Requests to another host are kept until
-/// they are answered; the context's TcpService calls when there is something to do for them.
+/// A queue pair, RC, UC, UD or XRC; or the receiving side of an XRC shared receive queue, to which no handle is given
+/// out (Service::kXrcQueue): a queue pair that receives alone, from many initiators in turn. Requests are executed by
+/// the thread that posts them, in order; one that cannot be executed yet (receiver not ready, target not reachable)
+/// waits with all that come after it, and is tried again by the retrying thread and by poll_cq. In a context that is
+/// late, all wait for these. Requests to another host are kept until they are answered; the context's TcpService calls
+/// when there is something to do for them.
 ///
 /// Threads: any. Locks, outermost first: the completion queue's, the send queue's.
 /// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user. The device's own threads
@@ -145,16 +146,16 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
 
   // The initiator at the other end: who holds the hazard flag up.
   [[nodiscard]] bool busy() const noexcept { return view_.shared->busy.load(std::memory_order_seq_cst) != 0; }
-  /// The process of `initiator_qpn` is gone: whatever it was doing here, it is not doing it any more. false: that is not
-  /// the queue pair that this one is connected to, and the flag is not its.
+  /// The process of `initiator_qpn` is gone: whatever it was doing here, it is not doing it any more. false: that is
+  /// not the queue pair that this one is connected to, and the flag is not its.
   bool forget_initiator(std::uint32_t initiator_qpn) noexcept;
   /// How the initiator is waited for. Whichever: one that is known to be stopped is not waited for again.
   enum class Wait : std::uint8_t {
     kBounded,         ///< until the deadline
     kUnlessByAddress  ///< longer, while it may be writing to memory by its address
   };
-  /// Waits, asleep, until no initiator is at work here. false: it does not let go, and is one of the context's Stragglers
-  /// from now on.
+  /// Waits, asleep, until no initiator is at work here. false: it does not let go, and is one of the context's
+  /// Stragglers from now on.
   [[nodiscard]] bool wait_for_initiators(Clock::time_point deadline, Wait how = Wait::kBounded) noexcept;
   /// The same, where the caller has called await_visibility() already, once for many queue pairs.
   [[nodiscard]] bool wait_for_seen_initiators(Clock::time_point deadline, Wait how = Wait::kBounded) noexcept;
@@ -188,7 +189,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept;
   /// Whether this queue pair has sent that greeting to `target_qpn`.
   [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept;
-  /// Whether the initiator that has shown this secret is the one that it is connected to. `own`: the secret to be shown to it.
+  /// Whether the initiator that has shown this secret is the one that it is connected to. `own`: the secret to be shown
+  /// to it.
   [[nodiscard]] bool admits(const TcpSecret& shown, TcpSecret& own) noexcept;
   /// Somebody who greets as its peer is asked back. false: somebody is already.
   [[nodiscard]] bool begin_question() noexcept { return !is_questioned_.exchange(true, std::memory_order_relaxed); }
@@ -201,8 +203,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool is_one_way() noexcept;
   /// Goes by this connection from now on; what the one before has brought is heard first.
   void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept;
-  // What the connection has brought for this queue pair's own requests, see TcpWire. false: no target that follows the protocol
-  // says that.
+  // What the connection has brought for this queue pair's own requests, see TcpWire. false: no target that follows the
+  // protocol says that.
   [[nodiscard]] bool heard(TcpConnection& connection, std::uint32_t done) noexcept;
   [[nodiscard]] bool take(TcpConnection& connection, const TcpAnswer& answer) noexcept;
   /// The next of `left` bytes that a READ of its brings.
@@ -276,7 +278,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[gnu::noinline]] void settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
-  /// Where there are more completions than before. With the send queue held: after destroy() the completion queue may be gone.
+  /// Where there are more completions than before. With the send queue held: after destroy() the completion queue may
+  /// be gone.
   void notify_sender(std::uint32_t reported_before) noexcept {
     if (send_reported_ != reported_before) notify_of_sends();
   }
@@ -336,7 +339,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   std::unique_ptr<Wire> wire_;  // nullptr where tcp_ is there
   TcpPairing pairing_;          // with a queue pair of another host
   std::atomic<bool> is_questioned_{false};
-  // TcpService's thread does not wait for the send queue of another one, which may be looking for a process that is stopped.
+  // TcpService's thread does not wait for the send queue of another one, which may be looking for a process that is
+  // stopped.
   std::atomic<bool> goes_by_tcp_{false};
   std::unique_ptr<TcpWire> tcp_;  // connected to another host
   Route route_;

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "rdmacomm/base/spin_lock.h"
+#include "base/spin_lock.h"
 #include "softdev/common/event_queue.h"
 #include "softdev/memory/posted_receive.h"
 #include "softdev/shared/layout.h"
@@ -19,9 +19,9 @@ namespace rdmacomm::softdev {
 class SoftContext;
 class SoftQp;
 
-/// A queue of receives that several queue pairs take from, each message the one that was posted first. Initiators of all
-/// of them, in whatever process, take entries in turn; which one a message took lies in its inbound slot, and the entry is
-/// free again once the message's completion was polled.
+/// A queue of receives that several queue pairs take from, each message the one that was posted first. Initiators of
+/// all of them, in whatever process, take entries in turn; which one a message took lies in its inbound slot, and the
+/// entry is free again once the message's completion was polled.
 /// Threads: any.
 class SoftSrq : public ibv_srq {
  public:
@@ -39,8 +39,8 @@ class SoftSrq : public ibv_srq {
   void query(ibv_srq_attr& attributes) noexcept;
 
   // For the queue pairs.
-  /// Whether `entry`, which a message says that it has taken, was posted and not polled since. Whoever posted it may be a thread
-  /// that this one need not know otherwise.
+  /// Whether `entry`, which a message says that it has taken, was posted and not polled since. Whoever posted it may be
+  /// a thread that this one need not know otherwise.
   [[nodiscard]] bool holds(std::uint32_t entry) const noexcept {
     (void)view_.shared->posted.load(std::memory_order_acquire);
     return entry < in_use_.size() && in_use_[entry] != 0;

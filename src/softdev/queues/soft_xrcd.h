@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/shared/control_protocol.h"
 #include "softdev/shared/shared_file.h"

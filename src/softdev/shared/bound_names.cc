@@ -16,7 +16,7 @@
 #include <optional>
 #include <string_view>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace rdmacomm::softdev {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

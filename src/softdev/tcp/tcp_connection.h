@@ -9,7 +9,7 @@
 #include <optional>
 #include <span>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/tcp/tcp_input.h"
 #include "softdev/tcp/tcp_output.h"
 #include "softdev/tcp/tcp_protocol.h"
@@ -22,9 +22,11 @@ class SoftContext;
 class SoftQp;
 class TcpWire;
 
-/// One connection for both directions. What is read is the other end's requests, which its TcpTarget carries out, and answers, which
-/// are for the queue pair's TcpWire: reading never stops for either. What goes out is whole frames, answers before requests.
-/// Threads: reads, and carries out, one thread at a time, see TcpService; to send is the part of who holds the send queue.
+/// One connection for both directions. What is read is the other end's requests, which its TcpTarget carries out, and
+/// answers, which are for the queue pair's TcpWire: reading never stops for either. What goes out is whole frames,
+/// answers before requests.
+/// Threads: reads, and carries out, one thread at a time, see TcpService; to send is the part of who holds the send
+/// queue.
 /// Lifetime: shared by TcpService and the TcpWire that goes by it.
 class TcpConnection final : public TcpServed, public std::enable_shared_from_this<TcpConnection> {
  public:
@@ -38,8 +40,8 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   ~TcpConnection() override;
 
   // For the holder of the send queue.
-  /// Sends what can be sent: answers, then requests. `requests` may be nullptr. 0: all of it; EAGAIN: there will be more; another
-  /// errno value: it is over.
+  /// Sends what can be sent: answers, then requests. `requests` may be nullptr. 0: all of it; EAGAIN: there will be
+  /// more; another errno value: it is over.
   [[nodiscard]] int send(TcpWire* requests);
   /// Sends and answers no more.
   void cut() noexcept;

@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/verbs/gid.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/memory/requests.h"
 #include "softdev/queues/soft_qp.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/local/local_wire.h"
 #include "softdev/tcp/tcp_input.h"
 #include "softdev/tcp/tcp_served.h"
@@ -14,8 +14,8 @@
 
 namespace rdmacomm::softdev {
 
-/// Datagrams of one queue pair for one of this context's: nothing is answered, and one that finds no receive waits for a moment
-/// with all behind it. It may be anybody's, and is little until one has been taken.
+/// Datagrams of one queue pair for one of this context's: nothing is answered, and one that finds no receive waits for
+/// a moment with all behind it. It may be anybody's, and is little until one has been taken.
 /// Threads: one at a time, see TcpService.
 class TcpDatagramTarget final : public TcpServed {
  public:

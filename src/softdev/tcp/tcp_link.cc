@@ -6,10 +6,10 @@
 #include <random>
 #include <utility>
 
-#include "rdmacomm/verbs/gid.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/memory/requests.h"
 #include "softdev/tcp/tcp_service.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

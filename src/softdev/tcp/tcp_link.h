@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/local/local_wire.h"
 #include "softdev/tcp/tcp_introduction.h"
 #include "softdev/tcp/tcp_pairing.h"
@@ -23,7 +23,8 @@ class SoftContext;
 
 /// Whether the connection carries requests one way alone: its ends are of two kinds, or one and the same.
 [[nodiscard]] bool is_one_way(Service service, const Route& route, std::uint32_t own, std::uint32_t other) noexcept;
-/// Which of two queue pairs, both of which send, has to connect: the one with the lesser GID, on one host the lesser number.
+/// Which of two queue pairs, both of which send, has to connect: the one with the lesser GID, on one host the lesser
+/// number.
 [[nodiscard]] bool connects_to_other(Service service, const Route& route, std::uint32_t own,
                                      std::uint32_t other) noexcept;
 

@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 

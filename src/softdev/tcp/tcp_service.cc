@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rdmacomm/base/spin_lock.h"
+#include "base/spin_lock.h"
 #include "softdev/common/service_thread.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/queues/soft_qp.h"

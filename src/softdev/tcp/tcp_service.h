@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/common/at_exit.h"
 #include "softdev/tcp/tcp_protocol.h"
 #include "softdev/tcp/tcp_served.h"
@@ -25,9 +25,9 @@ namespace rdmacomm::softdev {
 
 class SoftContext;
 
-/// Has the requests of other hosts carried out, and brings the answers to this context's own. A thread of its own waits for
-/// them, so that the application need not do anything; whoever polls a completion queue in vain looks, too, and saves the
-/// time that a thread takes to wake up.
+/// Has the requests of other hosts carried out, and brings the answers to this context's own. A thread of its own waits
+/// for them, so that the application need not do anything; whoever polls a completion queue in vain looks, too, and
+/// saves the time that a thread takes to wake up.
 /// Threads: any.
 class TcpService {
  public:
@@ -36,8 +36,8 @@ class TcpService {
   TcpService& operator=(const TcpService&) = delete;
   ~TcpService() { stop(); }
 
-  /// Listens for requests to queue pair `qpn` at an address of this host. 0, or an errno value: EADDRINUSE, somebody else has its port;
-  /// EADDRNOTAVAIL, it is not one of kListenVariable's.
+  /// Listens for requests to queue pair `qpn` at an address of this host. 0, or an errno value: EADDRINUSE, somebody
+  /// else has its port; EADDRNOTAVAIL, it is not one of kListenVariable's.
   [[nodiscard]] int serve(std::uint32_t qpn, const ibv_gid& address);
   /// The same at all addresses that kListenVariable allows.
   [[nodiscard]] int serve_everywhere(std::uint32_t qpn);

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/sanitizer.h"
-#include "rdmacomm/verbs/gid.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

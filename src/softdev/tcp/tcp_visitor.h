@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/tcp/tcp_input.h"
 #include "softdev/tcp/tcp_introduction.h"
 #include "softdev/tcp/tcp_protocol.h"

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/queues/soft_cq.h"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "rdmacomm/softdev/softdev.h"
+#include "rdmacomm/softdev.h"
 #include "softdev/common/device_clock.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"

@@ -1,5 +1,5 @@
 // rdma_cm where there is none, and choosing it. What it does where there is one, the kernel's devices show (docs/testing.md).
-#include "rdmacomm/connector/cm_connector.h"
+#include "connector/cm/cm_connector.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,10 @@
 
 #include <future>
 
+#include "connector/cm/cm_listener.h"
 #include "connector/cm/cm_requests.h"
 #include "connector/tcp_pair.h"
-#include "rdmacomm/connector/cm_listener.h"
-#include "rdmacomm/connector/connector_kind.h"
+#include "rdmacomm/connector.h"
 
 namespace rdmacomm {
 namespace {

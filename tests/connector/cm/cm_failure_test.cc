@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rdmacomm/verbs/call.h"
+#include "verbs/call.h"
 
 namespace rdmacomm {
 namespace {

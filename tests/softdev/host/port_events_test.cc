@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/verbs/raw_verbs.h"
 #include "softdev/verbs/soft_verbs.h"
 #include "support/own_network.h"

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/local/peer.h"
 #include "softdev/local/two_processes.h"

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <string>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/local/two_processes.h"
 #include "softdev/verbs/soft_verbs.h"
 

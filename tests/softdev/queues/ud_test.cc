@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/local/dead_initiator.h"

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/local/dead_initiator.h"
 #include "softdev/local/two_processes.h"
 #include "softdev/queues/xrc_scene.h"

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace rdmacomm::softdev {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 
 namespace rdmacomm::softdev::test {
 namespace {

@@ -11,8 +11,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "rdmacomm/base/unique_fd.h"
-#include "rdmacomm/softdev/softdev.h"
+#include "base/unique_fd.h"
+#include "rdmacomm/softdev.h"
 #include "softdev/shared/control_protocol.h"
 #include "softdev/shared/unix_packet.h"
 #include "softdev/tcp/tcp_protocol.h"

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <string>
 
-#include "rdmacomm/base/unique_fd.h"
+#include "base/unique_fd.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/local/local_wire.h"
 #include "softdev/queues/xrc_scene.h"

@@ -13,8 +13,8 @@
 #include <span>
 #include <vector>
 
-#include "rdmacomm/softdev/softdev.h"
-#include "rdmacomm/verbs/handles.h"
+#include "softdev/common/api.h"
+#include "verbs/handles.h"
 
 namespace rdmacomm::softdev::test {
 

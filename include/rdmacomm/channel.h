@@ -1,0 +1,254 @@
+// channel.h - the verbs operations on one connected queue pair.
+// Layer: channel. Uses: base, verbs, device, memory, adapter.   See docs/architecture.md "One write through every
+// layer".
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "rdmacomm/adapter.h"
+#include "rdmacomm/buffer.h"
+#include "rdmacomm/completion.h"
+#include "rdmacomm/context.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/device.h"
+#include "rdmacomm/qp_address.h"
+#include "rdmacomm/remote_region.h"
+#include "rdmacomm/result.h"
+
+namespace rdmacomm {
+
+class ReceivePool;
+
+/// The slices of one request: a single slice, or any contiguous list of them. A view; it does not own what it
+/// shows, and is meant as a function's argument.
+class SliceList {
+ public:
+  SliceList() = default;                                 ///< no bytes
+  SliceList(const BufferSlice& one) : list_(&one, 1) {}  // NOLINT(google-explicit-constructor)
+  template <std::convertible_to<std::span<const BufferSlice>> Slices>
+  SliceList(const Slices& list) : list_(list) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] std::span<const BufferSlice> slices() const noexcept { return list_; }
+
+ private:
+  std::span<const BufferSlice> list_;
+};
+
+/// Flags of a send-side request. Combine with |. Numbered as IBV_SEND_* are, except that kUnsignaled stands where
+/// IBV_SEND_SIGNALED does and means its opposite.
+enum class PostFlags : std::uint8_t {
+  kNone = 0,
+  kFence = 1,       ///< starts after all earlier READs and atomics of this channel are complete
+  kUnsignaled = 2,  ///< no completion on success; freed from the queue by a later one. See RDMAChannel
+  kSolicited = 4,   ///< SEND and WRITE_WITH_IMM: wakes a peer that waits for solicited completions only
+  kInline = 8,      ///< the payload is copied now and may be overwritten at once; at most max_inline_bytes()
+};
+[[nodiscard]] constexpr PostFlags operator|(PostFlags a, PostFlags b) noexcept {
+  return static_cast<PostFlags>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
+}
+[[nodiscard]] constexpr bool has(PostFlags flags, PostFlags flag) noexcept {
+  return (static_cast<std::uint8_t>(flags) & static_cast<std::uint8_t>(flag)) != 0;
+}
+
+/// 32 bits that a SEND or WRITE carries to the peer's completion, in host byte order. A value; empty by default, and 0
+/// is not empty.
+class Immediate {
+ public:
+  constexpr Immediate() noexcept = default;
+  constexpr Immediate(std::uint32_t value) noexcept
+      : value_(value), given_(true) {}  // NOLINT(google-explicit-constructor)
+  [[nodiscard]] constexpr bool given() const noexcept { return given_; }
+  [[nodiscard]] constexpr std::uint32_t value() const noexcept { return value_; }
+
+ private:
+  std::uint32_t value_ = 0;
+  bool given_ = false;
+};
+
+namespace detail {
+/// The first member of an aggregate that is filled by names only: nothing but its name converts to it.
+struct ByName {};
+}  // namespace detail
+
+/// What every post function takes besides its operands, by name: `{.id = 7, .immediate = 42}`. A value of 16 bytes, so
+/// that it is passed in registers.
+struct PostOptions {
+  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set: `{7, 42}` does not compile
+  std::uint64_t id = 0;                            ///< comes back in Completion::id
+  [[no_unique_address]] Immediate immediate{};     ///< SEND and WRITE; makes it a SEND_WITH_IMM or WRITE_WITH_IMM
+  PostFlags flags = PostFlags::kNone;              ///< send-side requests
+};
+static_assert(sizeof(PostOptions) == 16);
+
+/// The operand of post_fetch_add().
+struct FetchAdd {
+  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  std::uint64_t addend = 0;
+};
+/// The operands of post_compare_swap().
+struct CompareSwap {
+  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  std::uint64_t expected = 0;
+  std::uint64_t desired = 0;
+};
+
+/// One send-side request, for post_chain().
+struct SendRequest {
+  Operation operation = Operation::kSend;  ///< kSend, kWrite, kRead, kFetchAdd or kCompareSwap
+  std::span<const BufferSlice> local{};    ///< a view of slices that live until post_chain() returns
+  RemoteRegion remote{};                   ///< WRITE, READ, atomics
+  PostOptions options{};
+  std::uint64_t operand = 0;  ///< kFetchAdd: the addend; kCompareSwap: the expected value
+  std::uint64_t desired = 0;  ///< kCompareSwap: the new value
+};
+
+/// How far post_chain() came. A value.
+struct [[nodiscard]] PostedChain {
+  std::size_t count = 0;  ///< requests that were accepted: the first ones
+  Outcome outcome{};      ///< why the next one was not; ok: all were accepted
+
+  [[nodiscard]] bool ok() const noexcept { return outcome.ok(); }
+  explicit operator bool() const noexcept { return ok(); }
+};
+
+/// Ordered, reliable operations to one peer. A resource: neither copyable nor movable.
+///
+/// Threads: post_send, post_write, ... from one thread at a time; post_recv from one thread at a time; poll
+/// from one thread at a time; the three may differ. state and counters from any.
+/// Lifetime: must not outlive its DeviceCore and its CompletionQueue. Buffers in flight belong to the channel
+/// until their completion was polled.
+/// Every post returns at once; the outcome arrives in poll() under the request's id. Requests of one queue
+/// complete in the order in which they were posted.
+///
+/// Unsignaled requests report failures only. They leave the queue when a later request completes; so that they
+/// can never fill it for good, the library asks for a completion of its own at least every send_depth() / 2
+/// requests and for the one that takes the last place, and keeps it to itself. The caller's part is to go on calling
+/// poll(), which also says nothing about them.
+///
+/// All post functions return
+///   ok                 accepted
+///   kSendQueueFull     (post_recv: kReceiveQueueFull) as many outstanding as the depth: poll, then retry
+///   kNotConnected      the adapter has not reached RTS, or was moved to ERR (post_recv: was moved to ERR)
+///   kNotSupported      post_recv: the channel takes its receives from a pool
+///   kInvalidArgument   more slices than configured, an inline payload beyond max_inline_bytes(), kInline on a READ
+///                      or an atomic, a message beyond max_message_bytes() or longer than `remote`, an atomic whose
+///                      result slice is not 8 bytes or whose remote address is not a multiple of 8
+///   std::errc          what else the device said
+/// and cost no allocation, lock, log or system call in the library.
+class RDMAChannel {
+ public:
+  /// Makes a channel over a queue pair that the program has made itself, before or after RDMAAdapter::connect(). It is
+  /// polled by poll().
+  ///
+  /// adapter  is taken over; adapter.address() and the like are to be asked before. In the state INIT
+  /// Returns  kInvalidArgument: no adapter; kWrongState: the queue pair is in another state than INIT or RTS
+  [[nodiscard]] static Result<std::shared_ptr<RDMAChannel>> create(std::string name, RDMAAdapter adapter);
+  RDMAChannel(const RDMAChannel&) = delete;
+  RDMAChannel& operator=(const RDMAChannel&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept;
+  /// The attributes of its queue pair, with everything that was left empty filled in.
+  [[nodiscard]] const AdapterConfig& config() const noexcept;
+  [[nodiscard]] RDMADevice device() const noexcept;
+  /// The protection domain that its slices must be of; empty: the device's own.
+  [[nodiscard]] ProtectionDomain domain() const noexcept;
+  [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept;
+  [[nodiscard]] std::uint32_t max_message_bytes() const noexcept;
+  /// The addresses of this queue pair and of the peer's; the peer's is empty before they are connected.
+  [[nodiscard]] const QpAddress& address() const noexcept;
+  [[nodiscard]] const std::optional<QpAddress>& remote_address() const noexcept;
+  /// The smaller of both ends' MTUs; 0 before they are connected.
+  [[nodiscard]] std::uint32_t path_mtu_bytes() const noexcept;
+  /// Whether sends may be posted: the queue pair has reached RTS, and this side has not ended it. Cost: one load.
+  [[nodiscard]] bool connected() const noexcept;
+  /// As EndPoint::set_context() and context(), for one channel.
+  template <typename T>
+  void set_context(std::shared_ptr<T> context) noexcept {
+    context_.set(std::move(context));
+  }
+  template <typename T>
+  [[nodiscard]] T* context() const noexcept {
+    return context_.get<T>();
+  }
+  /// Where its receives come from; empty: from post_recv().
+  [[nodiscard]] const ReceivePool& receive_pool() const noexcept;
+  [[nodiscard]] int send_depth() const noexcept;
+  [[nodiscard]] int recv_depth() const noexcept;
+  /// Requests posted and not yet polled. Unsignaled ones count until a later completion frees them.
+  [[nodiscard]] int outstanding_sends() const noexcept;
+  [[nodiscard]] int outstanding_recvs() const noexcept;
+  /// For ibv_query_qp(3) and what this library does not do.
+  [[nodiscard]] ibv_qp* native_handle() const noexcept;
+
+  /// Posts one SEND of `local`, which the peer's oldest posted receive takes. Its completion there has the immediate,
+  /// if one is given.
+  ///
+  /// local           must not change until the completion (kInline: until the call returns)
+  /// Completes with  kRemoteInvalidRequest: the peer's receive is too short; kRnrRetryExceeded: none was posted
+  /// Source          ibv_post_send(3)
+  [[nodiscard]] Outcome post_send(SliceList local, PostOptions options = {}) noexcept;
+  /// Posts one receive: an incoming SEND is written to `local`, which may be empty for WRITE_WITH_IMM and empty SENDs.
+  ///
+  /// local           must not be used until the completion
+  /// options         only `id` is used
+  /// Completes with  kLocalLength: the message was longer than `local`
+  /// Source          ibv_post_recv(3)
+  [[nodiscard]] Outcome post_recv(SliceList local, PostOptions options = {}) noexcept;
+  /// Posts one RDMA WRITE of `local` to the start of `remote`. Without an immediate the peer's application does not
+  /// notice it. With one it is a WRITE_WITH_IMM: it takes the peer's oldest posted receive, whose completion carries
+  /// the immediate.
+  ///
+  /// On completion `local` may be reused. On InfiniBand and RoCE the data is then also in the peer's memory. On iWARP
+  /// that is guaranteed only when a later READ completes or the peer receives a later SEND (RFC 5040, 5.5).
+  ///
+  /// remote          at least as long as `local`
+  /// Completes with  kRemoteAccess: wrong rkey, outside the peer's buffer, or the buffer does not allow kWrite
+  [[nodiscard]] Outcome post_write(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
+  /// Posts one RDMA READ of as many bytes as `local` has, from the start of `remote`.
+  ///
+  /// local           must not be used until the completion
+  /// Completes with  kRemoteAccess: as post_write, for kRead
+  [[nodiscard]] Outcome post_read(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
+  /// Adds `operand.addend` to the 8 bytes at `remote` (aligned to 8, host byte order) and puts the old value into
+  /// `result` (8 bytes).
+  ///
+  /// Completes with  kRemoteAccess: as post_write, for kAtomic
+  [[nodiscard]] Outcome post_fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
+                                       PostOptions options = {}) noexcept;
+  /// Replaces the 8 bytes at `remote` by `operands.desired` if they equal `operands.expected`; `result` gets the old
+  /// value.
+  [[nodiscard]] Outcome post_compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
+                                          PostOptions options = {}) noexcept;
+  /// Posts `requests` in order, with one doorbell for up to kMaxChain of them. Requests behind one that is refused are
+  /// not touched.
+  [[nodiscard]] PostedChain post_chain(std::span<const SendRequest> requests) noexcept;
+  static constexpr std::size_t kMaxChain = 32;
+
+  /// Takes up to out.size() completions, without blocking, and returns the part of `out` that it filled.
+  /// Only for a channel with a completion queue of its own: of create(), or of ChannelConfig::own_completion_queue.
+  /// Errors  kCompletionFailed: the completion queue itself has failed (overrun, device lost)
+  [[nodiscard]] Polled poll(std::span<Completion> out) noexcept;
+
+  /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and no
+  /// post is accepted any more. Then takes completions until nothing is outstanding, and passes each to `function`: no
+  /// buffer is in use then. Only if poll() may be called, and while nobody else posts.
+  ///
+  /// function  empty: the completions are dropped
+  /// Returns   kTimeout: the device did not hand all completions out in time
+  [[nodiscard]] Status drain(Deadline deadline, const std::function<void(const Completion&)>& function = {});
+
+ protected:
+  RDMAChannel() noexcept = default;
+  ~RDMAChannel() = default;
+
+ private:
+  Context context_;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,82 @@
+// completion.h - what became of one posted request.
+// Layer: channel. Uses: base, verbs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "rdmacomm/result.h"
+
+namespace rdmacomm {
+
+class RDMAChannel;
+
+/// Which request a completion belongs to.
+enum class Operation : std::uint8_t {
+  kSend,      ///< post_send
+  kWrite,     ///< post_write
+  kWriteImm,  ///< post_write with an immediate, on the writing side
+  kRead,      ///< post_read
+  kFetchAdd,
+  kCompareSwap,
+  kRecv,          ///< a posted receive that a SEND filled
+  kRecvWriteImm,  ///< a posted receive that a peer's WRITE_WITH_IMM consumed; its buffers are untouched
+};
+[[nodiscard]] const char* to_text(Operation operation) noexcept;  ///< "SEND", "WRITE_WITH_IMM", ...
+
+/// The outcome of one request. A value.
+struct Completion {
+  std::uint64_t id = 0;                    ///< what the request was posted with
+  RDMAChannel* channel = nullptr;          ///< where it was posted
+  Operation operation = Operation::kSend;  ///< right on errors too
+  bool has_immediate = false;
+  Errc error = Errc::kOk;          ///< kOk, or one of the completion codes of errc.h
+  std::uint32_t immediate = 0;     ///< host byte order; where has_immediate
+  std::uint32_t vendor_error = 0;  ///< the device's own code; on errors
+  std::uint32_t bytes = 0;         ///< moved: sent, written, read, received or (kRecvWriteImm) written by the peer
+
+  [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
+  /// ok, or an Error that names the operation, the id, the channel, the peer's queue pair, the cause and what to do.
+  /// On iWARP kLocalQueuePair may be the end of the connection, for which EndPoint::status() has the reason. Only while
+  /// `channel` lives. Cost on errors: strings; the device is not asked, so a hook may call it.
+  [[nodiscard]] Status status() const;
+  /// The same, after a look at the port: one that is down by now counts as the cause. For the line that a program ends
+  /// with.
+  /// Cost on errors: may ask the device, and for kLocalQueuePair wait up to 200 ms for the port to say that it is down.
+  /// Not for hooks: a completion thread serves other endpoints, too.
+  [[nodiscard]] Status explain() const;
+
+ private:
+  [[nodiscard]] Status failure(const std::string& advice) const;
+};
+
+/// The completions that a poll has taken, in the array that the caller gave it. A view, 16 bytes.
+///
+///     for (const Completion& each : channel.poll(batch)) ...
+class [[nodiscard]] Polled {
+ public:
+  constexpr Polled() noexcept = default;  ///< none
+  constexpr Polled(Completion* first, std::size_t count, Errc error = Errc::kOk) noexcept
+      : first_(first), count_(static_cast<std::uint32_t>(count)), error_(error) {}
+
+  /// False: the completion queue has failed, and no further completion will come out of it. It may still have brought
+  /// some.
+  [[nodiscard]] constexpr bool ok() const noexcept { return error_ == Errc::kOk; }
+  constexpr explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] constexpr Outcome outcome() const noexcept { return error_; }
+
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] constexpr bool empty() const noexcept { return count_ == 0; }
+  [[nodiscard]] constexpr Completion* begin() const noexcept { return first_; }
+  [[nodiscard]] constexpr Completion* end() const noexcept { return first_ + count_; }
+  /// index  less than size()
+  [[nodiscard]] constexpr Completion& operator[](std::size_t index) const noexcept { return first_[index]; }
+
+ private:
+  Completion* first_ = nullptr;
+  std::uint32_t count_ = 0;
+  Errc error_ = Errc::kOk;
+};
+
+}  // namespace rdmacomm

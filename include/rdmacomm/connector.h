@@ -1,0 +1,132 @@
+// connector.h - how peers meet: addresses, time limits, and TCP connections that carry messages.
+// Layer: connector. Uses: base.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/handle.h"
+#include "rdmacomm/result.h"
+
+namespace rdmacomm {
+
+class Connector;
+class TcpListenSocket;
+
+/// By what peers meet, and connect their queue pairs. Both sides choose the same. Which is right when:
+/// docs/addressing.md "TCP or rdma_cm".
+enum class ConnectorKind : std::uint8_t {
+  kAuto,  ///< rdma_cm where the device is iWARP, which knows no other way; else TCP
+  kTcp,   ///< TcpConnection
+  kCm,    ///< CmConnector
+};
+
+[[nodiscard]] const char* to_text(ConnectorKind kind) noexcept;  ///< "auto", "tcp", "cm"
+/// kInvalidArgument: none of the three.
+[[nodiscard]] Result<ConnectorKind> connector_kind_from(std::string_view text);
+
+inline constexpr std::uint16_t kDefaultPort = 2020;
+
+/// A host and a TCP port. A value.
+struct HostPort {
+  std::string host = {};  ///< a name or an address ("10.0.0.1", "::1", "[::1]"); listeners: empty is any address
+  std::uint16_t port = kDefaultPort;  ///< 1..65535; listeners: 0 lets the system pick one
+
+  [[nodiscard]] std::string to_text() const;  ///< "node7:2020", "[::1]:2020"
+};
+
+/// Time limits and marks of TCP connections. A value.
+struct TcpOptions {
+  /// How long to try to reach a server, which may start later than the client. 1 ms..1 h.
+  std::chrono::milliseconds connect_timeout{10'000};
+  /// How long a peer may take for each part of the handshake: its hello; its answer and the connecting of all queue
+  /// pairs; the final barrier. 1 ms..1 h.
+  std::chrono::milliseconds handshake_timeout{10'000};
+  /// How long a host may be silent before its connections count as lost. 1 s..1 h, in steps of 1 s. A *process*
+  /// that dies is noticed at once; this is for hosts and networks. Once the buffers of a connection are full (some
+  /// 100 KiB of user messages that the peer's application leaves unread), it limits the wait for room, too.
+  std::chrono::seconds dead_host_after{4};
+  std::optional<std::uint8_t> type_of_service =
+      {};                            ///< IP_TOS or IPV6_TCLASS: DSCP (6 bits) and ECN (2 bits); empty: system's
+  std::optional<int> priority = {};  ///< SO_PRIORITY, 0..6 (7: with CAP_NET_ADMIN); empty: system's
+
+  /// kInvalidArgument: a value outside its range; the context names it.
+  [[nodiscard]] Status validate() const;
+};
+
+/// A TCP connection to a peer that carries whole messages, by which both sides tell each other what they need to
+/// connect their queue pairs. Endpoints have one: EndPoint::send_message() and the like. This class is for programs
+/// that have no sessions, and make their queue pairs by RDMAAdapter. A handle: copies share the connection, which
+/// closes with the last one.
+///
+/// Threads  all functions from any. Messages of several senders never mix
+/// All functions that send or receive return, besides what they list,
+///   kTimeout      the deadline passed. A message that was sent in part by then breaks the connection for good
+///   kPeerClosed   the peer has called close()
+///   kPeerLost     the connection ended without a word of the peer's, or its host is silent
+///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; nothing more will be received
+///   kStopped      this side has called close()
+/// What had arrived before the connection ended can still be received.
+class TCPConnector : public detail::SharedHandle<Connector> {
+ public:
+  using SharedHandle::SharedHandle;
+  static constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 20;
+
+  /// Connects to a server that listens by TCPListener. Tries every address of the host in turn, and again while they
+  /// refuse, until options.connect_timeout has passed: the server may start later than its client.
+  ///
+  /// Returns    std::errc::connection_refused: nobody listens there; kTimeout: no answer at all;
+  ///            kInvalidArgument: options.validate(), or a host that has no address;
+  ///            std::errc::operation_not_permitted: a priority that needs CAP_NET_ADMIN; else what the system said
+  /// A thread that waits for the resolver may outlive the call (getaddrinfo(3) knows no deadline); it ends by itself.
+  [[nodiscard]] static Result<TCPConnector> connect(const HostPort& server, const TcpOptions& options = {});
+
+  /// Sends one message of up to kMaxMessageBytes. Returns when the system has taken the bytes: that the peer has read
+  /// them, only an answer can tell.
+  [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) const;
+  /// Waits for the next message of the peer's send_message().
+  [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) const;
+  /// A barrier: returns when both sides have called it with the same tag, at most 255 bytes.
+  /// Returns  kTimeout: may be called again with the same tag, to go on waiting; kWrongState: the same, and the peer
+  ///          waits at another tag
+  [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline) const;
+  /// Tells the peer that this side ends in order, and ends all waits on this side. Waits at most 50 ms.
+  void close() const;
+
+  [[nodiscard]] const std::string& peer_address() const;   ///< "10.0.0.2:41234"
+  [[nodiscard]] const std::string& local_address() const;  ///< "10.0.0.1:2020"
+};
+
+/// Accepts TCP connections, one after the other. Servers of many clients have a ServerSession, which does that by
+/// several threads, and turns away who takes too long. A handle: copies share the socket. Threads: accept() by one
+/// thread at a time; the rest by any
+class TCPListener : public detail::SharedHandle<TcpListenSocket> {
+ public:
+  using SharedHandle::SharedHandle;
+
+  /// Listens at `where`; an empty host is every address, IPv6 and IPv4; port 0 lets the system pick one.
+  ///
+  /// Returns  std::errc::address_in_use: another program listens there; kInvalidArgument: options.validate(), or a
+  ///          host that has no address; std::errc::address_not_available: the address is not of this host;
+  ///          std::errc::permission_denied: a port below 1024 without the right to use it
+  /// Waits for the resolver without a deadline if `where.host` is a name, as getaddrinfo(3) does.
+  [[nodiscard]] static Result<TCPListener> listen(const HostPort& where, const TcpOptions& options = {});
+
+  /// Waits for the next client that connects and greets.
+  /// Returns  kTimeout; what the system said, e.g. std::errc::too_many_files_open: pause before trying again. A client
+  ///          that does not greet within TcpOptions::handshake_timeout, or sends something else, is dropped, and the
+  ///          next one is waited for
+  [[nodiscard]] Result<TCPConnector> accept(Deadline deadline) const;
+  [[nodiscard]] std::uint16_t port() const;          ///< the real one, also if 0 was asked for
+  [[nodiscard]] const std::string& address() const;  ///< "[::]:2020"
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,33 @@
+// context.h - something of the application's that an object of the library keeps for it.
+// Layer: base.
+#pragma once
+
+#include <memory>
+#include <typeinfo>
+#include <utility>
+
+#include "rdmacomm/version.h"
+
+namespace rdmacomm {
+
+/// A shared pointer to an object of any one type, which is asked for by its type. Threads: get() by several at a time;
+/// set() alone.
+class Context {
+ public:
+  template <typename T>
+  void set(std::shared_ptr<T> object) noexcept {
+    type_ = object ? &typeid(T) : nullptr;
+    object_ = std::move(object);
+  }
+  /// nullptr: there is none, or one that was set as another type.
+  template <typename T>
+  [[nodiscard]] T* get() const noexcept {
+    return type_ != nullptr && *type_ == typeid(T) ? static_cast<T*>(object_.get()) : nullptr;
+  }
+
+ private:
+  std::shared_ptr<void> object_;
+  const std::type_info* type_ = nullptr;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,62 @@
+// deadline.h - a point in time after which a wait ends.
+// Layer: base.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace rdmacomm {
+
+/// A point on the steady clock, or never. A value. Every wait of the library takes one, so that a chain of
+/// waits shares one budget.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// So that a wait may be given a time: `wait(5s)`. A loop makes one Deadline before it starts, or each round waits
+  /// anew.
+  template <typename Rep, typename Period>
+  Deadline(std::chrono::duration<Rep, Period> from_now)  // NOLINT(google-explicit-constructor): see above
+      : Deadline(in(from_now)) {}
+
+  /// `from_now` later than now. Negative counts as zero: passed at once. Beyond what the clock can count: never.
+  [[nodiscard]] static Deadline after(Clock::duration from_now) {
+    const auto now = Clock::now();
+    return from_now < Clock::time_point::max() - now ? Deadline(now + from_now) : never();
+  }
+  [[nodiscard]] static Deadline at(Clock::time_point point) { return Deadline(point); }
+  /// Never passes. For waits that the caller ends by another way (stop()).
+  [[nodiscard]] static Deadline never() { return Deadline(Clock::time_point::max()); }
+
+  [[nodiscard]] bool is_never() const noexcept { return point_ == Clock::time_point::max(); }
+  [[nodiscard]] bool passed() const { return !is_never() && Clock::now() >= point_; }
+  [[nodiscard]] Clock::time_point time_point() const noexcept { return point_; }
+
+  /// What is left, at least zero; Clock::duration::max() for never().
+  [[nodiscard]] Clock::duration remaining() const {
+    if (is_never()) return Clock::duration::max();
+    return std::max(point_ - Clock::now(), Clock::duration::zero());
+  }
+  /// What is left for poll(2): milliseconds rounded up, capped at one hour; -1 for never().
+  [[nodiscard]] int poll_timeout_ms() const {
+    if (is_never()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(remaining()).count();
+    return static_cast<int>(std::min<long>(left, 3'600'000));
+  }
+  /// The earlier of the two.
+  [[nodiscard]] Deadline sooner(Deadline other) const noexcept { return point_ <= other.point_ ? *this : other; }
+
+ private:
+  explicit Deadline(Clock::time_point point) : point_(point) {}
+  /// Times that the clock's own unit cannot express are cut off at both ends.
+  template <typename Duration>
+  [[nodiscard]] static Deadline in(Duration from_now) {
+    if (from_now <= Duration::zero()) return after(Clock::duration::zero());
+    if (from_now >= std::chrono::duration_cast<Duration>(Clock::duration::max())) return never();
+    return after(std::chrono::ceil<Clock::duration>(from_now));
+  }
+
+  Clock::time_point point_;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,148 @@
+// result.h - how calls say what went wrong: Outcome on the hot path, Status and Result<T> everywhere else.
+// Layer: base.   For all three, `true` and ok() mean success.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "rdmacomm/errc.h"
+
+namespace rdmacomm {
+
+/// A failure: a code to branch on and a sentence to show. A value.
+///
+/// `context` says what failed, with which values, the likely cause and the next thing to do.
+struct Error {
+  std::error_code code;
+  std::string context;
+
+  /// One line for people: the context, and the code's own words where the context does not end in them.
+  [[nodiscard]] std::string message() const {
+    if (context.empty()) return code.message();
+    return context + " (" + code.message() + ")";
+  }
+};
+
+/// Makes an Error from an Errc (or a std::errc) and its context.
+[[nodiscard]] inline Error make_error(std::error_code code, std::string context) {
+  return Error{code, std::move(context)};
+}
+
+namespace detail {
+/// For callers that ask a Result or Status for what it does not have: a bug of the program's. Logs it, with the failure
+/// where there is one, and ends the program by abort().
+[[noreturn]] void die_of_misuse(const char* what, const Error* failure) noexcept;
+}  // namespace detail
+
+/// Success, or a code without words: what a call returns that is made for each message. A value of 8 bytes, made and
+/// copied without a call. It becomes a Status where one is returned or wanted.
+class [[nodiscard]] Outcome {
+ public:
+  constexpr Outcome() noexcept = default;  ///< success
+  constexpr Outcome(Errc code) noexcept
+      : Outcome(Kind::kErrc, static_cast<int>(code)) {}  // NOLINT(google-explicit-constructor)
+  /// A failure of the operating system. number: an errno, not 0.
+  [[nodiscard]] static constexpr Outcome of_system(int number) noexcept { return {Kind::kSystem, number}; }
+
+  [[nodiscard]] constexpr bool ok() const noexcept { return number_ == 0; }
+  constexpr explicit operator bool() const noexcept { return ok(); }
+  /// The failure's code, or a false std::error_code.
+  [[nodiscard]] std::error_code code() const noexcept {
+    if (ok()) return {};
+    return {number_, kind_ == Kind::kErrc ? errc_category() : std::generic_category()};
+  }
+  /// The code's sentence, or "ok".
+  [[nodiscard]] std::string message() const { return ok() ? "ok" : code().message(); }
+
+  friend constexpr bool operator==(Outcome, Outcome) noexcept = default;
+  friend bool operator==(Outcome outcome, std::errc condition) noexcept { return outcome.code() == condition; }
+
+ private:
+  enum class Kind : std::int32_t { kErrc, kSystem };
+  constexpr Outcome(Kind kind, int number) noexcept : number_(number), kind_(kind) {}
+
+  std::int32_t number_ = 0;
+  Kind kind_ = Kind::kErrc;
+};
+
+/// Success, or an Error. A value; [[nodiscard]], so that no failure is dropped by accident.
+class [[nodiscard]] Status {
+ public:
+  // Not defaulted: `return {};` would then clear the Error's place, too, and waiting returns one for each message.
+  Status() noexcept {}                               // NOLINT(modernize-use-equals-default)
+  Status(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor): reads as `return error;`
+  Status(Outcome outcome) {                          // NOLINT(google-explicit-constructor): the same
+    if (!outcome.ok()) error_ = Error{outcome.code(), {}};
+  }
+
+  [[nodiscard]] bool ok() const noexcept { return !error_.has_value(); }
+  explicit operator bool() const noexcept { return ok(); }
+
+  /// The failure. Call it only if !ok(); otherwise the program ends, because the caller has a bug.
+  [[nodiscard]] const Error& error() const noexcept {
+    if (!error_) [[unlikely]]
+      detail::die_of_misuse("Status::error() was called, but the status is ok", nullptr);
+    return *error_;
+  }
+  /// The failure's code, or a false std::error_code.
+  [[nodiscard]] std::error_code code() const noexcept { return ok() ? std::error_code() : error_->code; }
+  /// The failure's line for people, or "ok".
+  [[nodiscard]] std::string message() const { return ok() ? "ok" : error_->message(); }
+
+ private:
+  std::optional<Error> error_;
+};
+
+/// A T, or an Error, with the names of std::expected<T, Error>.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  using value_type = T;
+
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return has_value(); }
+
+  /// The value. Only where has_value(); anything else is a bug of the caller's and ends the program.
+  [[nodiscard]] T& value() & { return *pointer(); }
+  [[nodiscard]] const T& value() const& { return *const_cast<Result*>(this)->pointer(); }
+  [[nodiscard]] T&& value() && { return std::move(*pointer()); }
+  [[nodiscard]] T& operator*() & { return value(); }
+  [[nodiscard]] const T& operator*() const& { return value(); }
+  [[nodiscard]] T&& operator*() && { return std::move(*this).value(); }
+  [[nodiscard]] T* operator->() { return pointer(); }
+  [[nodiscard]] const T* operator->() const { return &value(); }
+
+  /// The failure. Only where !has_value(); anything else is a bug of the caller's and ends the program.
+  [[nodiscard]] const Error& error() const& noexcept { return *failure(); }
+  [[nodiscard]] Error&& error() && noexcept { return std::move(*const_cast<Error*>(failure())); }
+
+  /// Success or the failure, without the value.
+  [[nodiscard]] Status status() const { return has_value() ? Status() : Status(error()); }
+  [[nodiscard]] std::error_code code() const noexcept { return has_value() ? std::error_code() : error().code; }
+
+ private:
+  T* pointer() {
+    T* value = std::get_if<0>(&state_);
+    if (value == nullptr) [[unlikely]]
+      detail::die_of_misuse("Result::value() was called, but the call that returned it has failed",
+                            std::get_if<1>(&state_));
+    return value;
+  }
+  const Error* failure() const noexcept {
+    const Error* error = std::get_if<1>(&state_);
+    if (error == nullptr) [[unlikely]]
+      detail::die_of_misuse("Result::error() was called, but the result has a value", nullptr);
+    return error;
+  }
+
+  std::variant<T, Error> state_;
+};
+
+}  // namespace rdmacomm

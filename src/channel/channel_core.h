@@ -1,0 +1,159 @@
+// channel_core.h - what an RDMAChannel is.
+// Layer: channel. Uses: base, verbs, memory, adapter.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "adapter/adapter_core.h"
+#include "rdmacomm/channel.h"
+#include "rdmacomm/receive_pool.h"
+
+namespace rdmacomm {
+
+/// The functions of RDMAChannel are this class's; each begins with a cast from the one to the other, which costs
+/// nothing. A resource: neither copyable nor movable. Must not outlive its device and its completion queue.
+class ChannelCore final : public RDMAChannel {
+ public:
+  /// Makes a channel over a queue pair in INIT or RTS. It takes the adapter over.
+  ///
+  /// pool  whose queue() the adapter was made with; empty: the queue pair has receives of its own
+  [[nodiscard]] static Result<std::unique_ptr<ChannelCore>> create(std::string name,
+                                                                   std::unique_ptr<AdapterCore> adapter,
+                                                                   ReceivePool pool = {});
+  /// Flushes and forgets what is outstanding; see drain() for the orderly way.
+  ~ChannelCore();
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] AdapterCore& adapter() noexcept { return *adapter_; }
+  [[nodiscard]] const AdapterCore& adapter() const noexcept { return *adapter_; }
+  [[nodiscard]] const ReceivePool& receive_pool() const noexcept { return pool_; }
+  [[nodiscard]] int outstanding_sends() const noexcept { return static_cast<int>(send_.outstanding()); }
+  [[nodiscard]] int outstanding_recvs() const noexcept { return static_cast<int>(recv_.outstanding()); }
+
+  /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and
+  /// no post is accepted any more. The caller polls until drained(): then no buffer is in use. For channels on a shared
+  /// CompletionQueue, which drain() cannot poll.
+  /// Threads: while nobody else posts. Calling it again is harmless.
+  [[nodiscard]] Status begin_drain();
+  /// Whether nothing is outstanding. After begin_drain() that comes about by polling, also on devices that do not tell
+  /// of every request's end (DeviceLimits::flushes_in_error): there, a poll that finds the queue empty is the end of
+  /// all. With a pool, whose receives are not flushed, it comes about by found_empty().
+  [[nodiscard]] bool drained() const noexcept {
+    return outstanding_sends() == 0 && outstanding_recvs() == 0 &&
+           (!pool_ || pool_settled_.load(std::memory_order_relaxed));
+  }
+  /// A poll that began after begin_drain() has found the completion queue empty: no receive of a pool is still in it.
+  void found_empty() noexcept { pool_settled_.store(true, std::memory_order_relaxed); }
+
+ private:
+  friend class RDMAChannel;
+  friend class CompletionPoller;
+
+  /// Whether the caller hears of a request's completion.
+  enum class Report : std::uint8_t { kAlways, kOnError, kNever };
+
+  /// The requests outstanding in one queue, in posting order: index = position modulo size.
+  struct RequestRing {
+    struct Entry {
+      std::uint64_t id;
+      /// Payload bytes (32 bits), operation (8), report (8): packed by hand, because one wide load of several narrow
+      /// stores stalls the core for longer than all the rest of a post takes.
+      std::uint64_t what;
+
+      Entry() = default;
+      Entry(std::uint64_t id_, std::uint32_t bytes, Operation operation, Report report) noexcept
+          : id(id_),
+            what(bytes | std::uint64_t{static_cast<std::uint8_t>(operation)} << 32 |
+                 std::uint64_t{static_cast<std::uint8_t>(report)} << 40) {}
+      [[nodiscard]] std::uint32_t bytes() const noexcept { return static_cast<std::uint32_t>(what); }
+      [[nodiscard]] Operation operation() const noexcept { return static_cast<Operation>(what >> 32 & 0xff); }
+      [[nodiscard]] Report report() const noexcept { return static_cast<Report>(what >> 40 & 0xff); }
+    };
+    std::unique_ptr<Entry[]> entries;
+    std::uint32_t depth = 0;           ///< requests, as configured
+    std::uint32_t mask = 0;            ///< size - 1; size is depth rounded up to a power of two
+    std::uint32_t max_silent_run = 0;  ///< after so many the library asks for a completion itself
+
+    // Written by the posting thread.
+    alignas(64) std::atomic<std::uint32_t> posted{0};  ///< how many ever, modulo 2^32
+    std::uint32_t completed_seen = 0;  ///< `completed` when the posting thread last looked: spares it the cache line
+    std::uint32_t silent_run = 0;      ///< requests since the last one that the device reports on success
+
+    /// Of the newest requests, so many whose end the device will not tell. Set in a drain.
+    std::atomic<std::uint32_t> untold{0};
+
+    // Written by the polling thread. Positions are passed in order, so this is also the oldest one outstanding.
+    alignas(64) std::atomic<std::uint32_t> completed{0};
+
+    void allocate(int depth_);
+    [[nodiscard]] Entry& at(std::uint32_t position) const noexcept { return entries[position & mask]; }
+    /// Places left after `position`, as the posting thread sees it; looks again only when there seem to be none.
+    [[nodiscard]] std::uint32_t room(std::uint32_t position) noexcept;
+    [[nodiscard]] std::uint32_t outstanding() const noexcept {
+      // In this order: what completes in between is then missing from neither count.
+      const std::uint32_t done = completed.load(std::memory_order_acquire);
+      const std::uint32_t open = posted.load(std::memory_order_acquire) - done;
+      const std::uint32_t told = open - untold.load(std::memory_order_relaxed);
+      return told <= open ? told : 0;
+    }
+  };
+
+  ChannelCore(std::string name, std::unique_ptr<AdapterCore> adapter, ReceivePool pool);
+
+  // channel_post.cc
+  [[nodiscard]] Errc check(const SendRequest& request, std::uint32_t& bytes) const noexcept;
+  [[nodiscard]] Errc prepare(const SendRequest& request, std::uint32_t position, ibv_send_wr& wr) noexcept;
+  [[nodiscard]] Outcome post_one(const SendRequest& request) noexcept;
+  [[nodiscard]] PostedChain post_some(std::span<const SendRequest> requests) noexcept;
+  [[nodiscard]] Outcome take_back(std::uint32_t position, int number) noexcept;
+  [[nodiscard]] Outcome post_marker() noexcept;
+  [[nodiscard]] Outcome post_one_recv(std::span<const BufferSlice> slices, std::uint64_t id) noexcept;
+  // channel_poll.cc
+  [[nodiscard]] Polled poll_now(std::span<Completion> out) noexcept;
+  [[nodiscard]] bool complete(const ibv_wc& wc, Completion& out) noexcept;
+  void describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept;
+  [[nodiscard]] bool complete_pooled(const ibv_wc& wc, Completion& out) noexcept;
+  [[nodiscard]] Errc no_room_for_recv() const noexcept;
+  [[nodiscard]] Errc poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
+  [[nodiscard]] Polled poll_on(int got, bool first_reported, std::span<const ibv_wc> taken,
+                               std::span<Completion> out) noexcept;
+  [[nodiscard]] Errc poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
+  // The end of a drain where the device does not tell of every request's end: between look_for_end() and settle() the
+  // completion queue was polled and found empty.
+  void look_for_end() noexcept { end_seen_ = untold_end_.load(std::memory_order_acquire); }
+  void settle() noexcept;
+
+  const std::string name_;
+  const ReceivePool pool_;  // before the adapter, whose queue pair uses its queue
+  const std::unique_ptr<AdapterCore> adapter_;
+  // Copies of what the hot functions need, side by side.
+  ibv_qp* const qp_;
+  ibv_cq* const send_cq_;
+  ibv_cq* const recv_cq_;
+  const std::uint32_t max_send_slices_;
+  const std::uint32_t max_read_slices_;
+  const std::uint32_t max_recv_slices_;
+  const std::uint32_t max_inline_bytes_;
+  const std::uint32_t max_message_bytes_;
+  const unsigned order_flags_;  // with all requests but READs: DeviceLimits::completes_in_order
+  RequestRing send_;
+  RequestRing recv_;
+  /// All that the device will ever tell is in the completion queue. Set by begin_drain(), on such devices only.
+  std::atomic<bool> untold_end_{false};
+  bool end_seen_ = false;  // the polling thread's
+  std::atomic<bool> pool_settled_{false};
+};
+
+/// Every RDMAChannel is a ChannelCore.
+[[nodiscard]] inline ChannelCore& core_of(RDMAChannel& channel) noexcept {
+  return static_cast<ChannelCore&>(channel);
+}
+[[nodiscard]] inline const ChannelCore& core_of(const RDMAChannel& channel) noexcept {
+  return static_cast<const ChannelCore&>(channel);
+}
+
+}  // namespace rdmacomm

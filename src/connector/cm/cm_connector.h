@@ -1,0 +1,57 @@
+// cm_connector.h - a connection to a peer by rdma_cm, the RDMA connection manager.
+// Layer: connector. Uses: base, verbs.   Messages: handshake.h
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "connector/connector.h"
+#include "rdmacomm/connector.h"
+#include "rdmacomm/result.h"
+
+namespace rdmacomm {
+
+class CmRegistry;
+class CmRequests;
+class CmStream;
+
+/// A Connector by rdma_cm: no TCP connection beside the RDMA ones. Its messages go over a queue pair of its own, and
+/// each queue pair of the endpoint becomes a connection of rdma_cm: the only way for iWARP, and the one that asks the
+/// subnet manager for the path on InfiniBand. Which way is right when: docs/addressing.md "TCP or rdma_cm".
+/// Needs a device of the kernel's and rdma_cm (/dev/infiniband/rdma_cm); soft0 has none.
+class CmConnector final : public Connector {
+ public:
+  /// Connects to a server, which listens by CmListener. Tries every address of the host, and again while nobody listens
+  /// there, until options.connect_timeout has passed.
+  ///
+  /// The exception is siw, which connects its TCP in the kernel before rdma_connect(3) returns: towards a host that is
+  /// there and drops TCP's SYN packets (a firewall), neither options.connect_timeout nor cancel_fd is looked at until
+  /// TCP gives up: 127 s with the usual net.ipv4.tcp_syn_retries of 6, 15 s with 3. The same goes for link().
+  ///
+  /// cancel_fd  becomes readable (and stays so) to give up; -1: none
+  /// Returns    std::errc::connection_refused: nobody listens there; kPeerRefused; kTimeout: no answer; kStopped;
+  ///            kNoDevice: no RDMA device on the way to the server; kNotSupported: no rdma_cm on this machine;
+  ///            kInvalidArgument: options.validate(), or a host that has no address; kVersionMismatch;
+  ///            an errno of rdma_cm's, such as std::errc::connection_reset: it answered, and connecting failed
+  [[nodiscard]] static Result<std::unique_ptr<CmConnector>> connect(const HostPort& server,
+                                                                    const TcpOptions& options = {}, int cancel_fd = -1);
+  ~CmConnector() override;
+
+  [[nodiscard]] std::unique_ptr<verbs::QueuePairLink> link(const QpAddress& local, const QpAddress& remote,
+                                                           Deadline deadline) override;
+  void all_linked() noexcept override;
+  [[nodiscard]] Result<std::optional<RdmaWay>> rdma_way() const override;
+  void shutdown() noexcept override;
+
+ private:
+  friend class CmListener;
+  CmConnector(std::unique_ptr<CmStream> stream, std::uint64_t token);
+
+  CmStream& messages_;  // the stream that Connector owns
+  const std::uint64_t token_;
+  std::shared_ptr<CmRegistry> registry_;  // server: where requests_ are known by token_
+  std::shared_ptr<CmRequests> requests_;  // server: of this peer's queue pairs
+};
+
+}  // namespace rdmacomm

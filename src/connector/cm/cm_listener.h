@@ -1,0 +1,71 @@
+// cm_listener.h - where clients knock by rdma_cm.
+// Layer: connector. Uses: base, verbs.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "connector/listener.h"
+#include "connector/stop_event.h"
+#include "rdmacomm/connector.h"
+#include "rdmacomm/result.h"
+
+namespace rdmacomm {
+
+class CmId;
+class CmRegistry;
+class LogPace;
+struct CmEvent;
+struct SocketAddress;
+
+/// Listens by rdma_cm on all RDMA devices of this host, or on the one of an address. A thread of its own sorts what
+/// comes: new peers are kept for accept(), and requests for queue pairs go to the connector they belong to. At one
+/// address it ends with the device of that address; a warning in the log says so.
+class CmListener final : public Listener {
+ public:
+  /// Listens at `where`: all addresses where where.host is empty.
+  ///
+  /// Returns  std::errc::address_in_use; std::errc::address_not_available: the address is not of this host;
+  ///          kNoDevice: it is not of an RDMA device; kNotSupported: no rdma_cm on this machine; kInvalidArgument
+  [[nodiscard]] static Result<std::unique_ptr<CmListener>> listen(const HostPort& where,
+                                                                  const TcpOptions& options = {});
+  ~CmListener() override;
+
+  [[nodiscard]] Result<std::unique_ptr<Connector>> accept() override;
+  [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
+  [[nodiscard]] const std::string& address() const noexcept override { return address_; }
+  [[nodiscard]] int fd() const noexcept override { return knocked_.fd(); }
+
+  /// New peers that may wait for accept(); more are refused.
+  static constexpr std::size_t kMostWaiting = 128;
+
+ private:
+  struct Newcomer;
+
+  CmListener(StopEvent knocked, StopEvent stop);
+  Status listen_anywhere(std::uint16_t port);
+  Status listen_at(SocketAddress address);
+  void run();
+  void handle(const CmEvent& event, const CmId& listening);
+  void sort_in(Newcomer newcomer);
+  Result<std::unique_ptr<Connector>> welcome(Newcomer newcomer);
+  void warn(const std::string& what, const Error& why);
+
+  std::vector<std::unique_ptr<CmId>> ids_;  // one for each family of addresses
+  StopEvent knocked_;
+  StopEvent stop_;
+  std::uint16_t port_ = 0;
+  std::string address_;
+  std::shared_ptr<CmRegistry> registry_;
+  std::mutex mutex_;
+  std::deque<Newcomer> waiting_;
+  const std::unique_ptr<LogPace> pace_;
+  std::thread thread_;
+};
+
+}  // namespace rdmacomm

@@ -1,0 +1,40 @@
+// host_address.h - the addresses of a host.
+// Layer: connector. Uses: base, verbs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "rdmacomm/connector.h"
+#include "rdmacomm/deadline.h"
+#include "rdmacomm/qp_address.h"
+#include "rdmacomm/result.h"
+
+namespace rdmacomm {
+
+/// One address of a host. A value.
+struct HostAddress {
+  Gid gid{};                ///< IPv4 in its mapped form
+  std::uint32_t scope = 0;  ///< of a link-local IPv6 address: index of the interface; else 0
+  std::string text{};       ///< "10.0.0.1", "2001:db8::1", "fe80::1%eth0"
+
+  /// Whether it is 0.0.0.0 or ::, which for a listener is every address.
+  [[nodiscard]] bool is_any() const noexcept;
+};
+
+/// The addresses of a host, in the order in which TcpConnection::connect tries them; at least one.
+/// Returns  kInvalidArgument: it has none, or `where.host` is empty or a link-local address without its interface
+/// Waits for the resolver without a deadline where the host is a name (getaddrinfo(3) knows none).
+[[nodiscard]] Result<std::vector<HostAddress>> find_addresses(const HostPort& where);
+
+/// The same for a client, which waits for the resolver as TcpConnection::connect does: until `deadline`, and it asks
+/// again while a name cannot be looked up for now.
+///
+/// cancel_fd  becomes readable to give up; -1: none
+/// Returns    as find_addresses; std::errc::resource_unavailable_try_again: the resolver had no answer until the end;
+///            kStopped
+[[nodiscard]] Result<std::vector<HostAddress>> find_server(const HostPort& server, Deadline deadline,
+                                                           int cancel_fd = -1);
+
+}  // namespace rdmacomm

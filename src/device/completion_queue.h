@@ -1,0 +1,74 @@
+// completion_queue.h - one completion queue, with or without a completion channel.
+// Layer: device. Uses: base, verbs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/unique_fd.h"
+#include "rdmacomm/result.h"
+#include "verbs/handles.h"
+
+namespace rdmacomm {
+
+class DeviceCore;
+
+/// How big a completion queue is and whether it can be slept on.
+struct CompletionQueueOptions {
+  int depth = 256;            ///< completions it holds, 1..device limit; the device may round up
+  bool with_channel = false;  ///< whether it has a completion channel, so that a thread can sleep on fd()
+  bool may_grow = false;      ///< whether reserve() makes it deeper, up to the device's limit, when it is full
+
+  [[nodiscard]] Status validate(int device_limit) const;
+};
+
+/// Owns an ibv_cq (and its ibv_comp_channel). A resource: neither copyable nor movable.
+/// Threads: reserve/release from any; arm and consume_events from one thread at a time.
+/// Lifetime: must not outlive its DeviceCore, and must outlive the queue pairs that report to it.
+class CompletionQueue {
+ public:
+  /// Returns  kInvalidArgument, kBeyondDeviceLimit: options.validate(); or what the operating system said
+  [[nodiscard]] static Result<std::unique_ptr<CompletionQueue>> create(DeviceCore& device,
+                                                                       const CompletionQueueOptions& options);
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+  ~CompletionQueue();
+
+  [[nodiscard]] ibv_cq* get() const noexcept { return cq_.get(); }
+  [[nodiscard]] int depth() const noexcept { return depth_.load(std::memory_order_relaxed); }
+
+  /// Sets room aside for a queue pair that can have `requests` requests outstanding, so that the queue can
+  /// never overrun. May be called while the queue is polled, slept on, and full.
+  /// Returns  kCompletionQueueFull: less room than that is left, and the queue may not, or cannot grow (some devices
+  ///          cannot resize); the context has the numbers
+  [[nodiscard]] Status reserve(int requests);
+  /// Gives room back once the queue pair is destroyed.
+  void release(int requests) noexcept;
+
+  /// The completion channel's descriptor, readable while events wait; -1 without a channel.
+  [[nodiscard]] int fd() const noexcept { return channel_ ? channel_->fd : -1; }
+  /// Asks for one event at the next completion. The order that loses no wake-up: arm, poll once more, sleep.
+  /// kNotSupported: no channel.
+  [[nodiscard]] Outcome arm() noexcept;
+  /// Takes the events that wait, without blocking. Acknowledges them in batches.
+  void consume_events() noexcept;
+
+ private:
+  CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq, int depth_limit);
+  [[nodiscard]] Error full_locked(int requests, const std::string& why_not_deeper) const;
+  [[nodiscard]] Status grow_locked(int requests);
+
+  const verbs::Api& api_;
+  verbs::CompChannelHandle channel_;
+  verbs::CqHandle cq_;
+  const int depth_limit_;  // how deep it may become
+  std::atomic<int> depth_;
+  std::mutex mutex_;  // guards what follows, and changes of depth_
+  int reserved_ = 0;
+  unsigned unacknowledged_events_ = 0;
+};
+
+}  // namespace rdmacomm

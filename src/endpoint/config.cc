@@ -1,0 +1,155 @@
+#include "rdmacomm/config.h"
+
+#include <algorithm>
+#include <set>
+
+#include "endpoint/check_name.h"
+
+namespace rdmacomm {
+namespace {
+
+Error too_many(const char* what, std::size_t count, std::size_t most) {
+  return make_error(Errc::kInvalidArgument, "an endpoint with " + std::to_string(count) + " " + what + ": at most " +
+                                                std::to_string(most) + " are possible");
+}
+
+template <typename Named>
+Status check_names(std::string_view what, const std::vector<Named>& list) {
+  std::set<std::string_view> seen;
+  for (const Named& each : list) {
+    if (Status status = check_name(what, each.name); !status) return status;
+    if (!seen.insert(each.name).second) {
+      return make_error(Errc::kInvalidArgument, "two " + std::string(what) + "s are called '" + each.name + "'");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+ChannelConfig* HcaConfig::channel(std::string_view name) noexcept {
+  const auto found = std::ranges::find(channels, name, &ChannelConfig::name);
+  return found == channels.end() ? nullptr : &*found;
+}
+
+void HcaConfig::publish(const RDMABuffer& buffer) {
+  published.push_back(
+      {.name = buffer.name(), .region = buffer.remote_region(), .device = buffer.device(), .domain = buffer.domain()});
+}
+
+Status ThreadOptions::validate() const {
+  if (Status status = check_name("thread", name); !status) return status;
+  if (name.size() > kMaxNameBytes) {
+    return make_error(Errc::kInvalidArgument, "threads.name '" + name + "' has " + std::to_string(name.size()) +
+                                                  " bytes; the system shows " + std::to_string(kMaxNameBytes) +
+                                                  " of them and a number");
+  }
+  const auto negative = std::ranges::find_if(cpus, [](int cpu) { return cpu < 0; });
+  if (negative == cpus.end()) return {};
+  return make_error(Errc::kInvalidArgument, "threads.cpus has " + std::to_string(*negative) + ", which is no CPU");
+}
+
+Status HcaConfig::validate(const DeviceLimits& limits) const {
+  if (channels.empty()) return make_error(Errc::kInvalidArgument, "an endpoint needs at least one channel");
+  if (channels.size() > kMaxChannels) return too_many("channels", channels.size(), kMaxChannels);
+  if (published.size() > kMaxRegions) return too_many("published regions", published.size(), kMaxRegions);
+  if (private_data.size() > kMaxPrivateDataBytes) {
+    return too_many("bytes of private data", private_data.size(), kMaxPrivateDataBytes);
+  }
+  if (Status status = waiting.validate(); !status) return status;
+  if (Status status = check_names("channel", channels); !status) return status;
+  if (Status status = check_names("published region", published); !status) return status;
+  for (const ChannelConfig& each : channels) {
+    if (Status status = check_channel(each, limits); !status) return status;
+  }
+  if (Status status = check_receive_pool(limits); !status) return status;
+  if (Status status = check_domain(); !status) return status;
+  const int queued = fitted(limits).queue_depth();
+  if (queued > limits.max_cqe) {
+    return make_error(Errc::kBeyondDeviceLimit, "the channels' depths add up to " + std::to_string(queued) +
+                                                    " completions; the device's completion queues hold " +
+                                                    std::to_string(limits.max_cqe));
+  }
+  if (Status status = threads.validate(); !status) return status;
+  return check_shared_queues(limits);
+}
+
+Status HcaConfig::check_channel(const ChannelConfig& channel, const DeviceLimits& limits) const {
+  const auto about = [&](const std::string& why) { return "channel '" + channel.name + "': " + why; };
+  const Status status = channel.adapter.validate(channel.device ? channel.device.limits() : limits);
+  if (!status) return make_error(status.code(), about(status.error().context));
+  if (!channel.device || !channel.pooled_receives) return {};
+  return make_error(Errc::kInvalidArgument,
+                    about("it is on a device of its own, and a pool's receives are on the endpoint's: leave "
+                          "pooled_receives off"));
+}
+
+Status HcaConfig::check_shared_queues(const DeviceLimits& limits) const {
+  if (thread_mode != ThreadMode::kThreadPerCompletionQueue) return {};
+  if (Status status = check_name("shared queue", shared_queue_key); !status) return status;
+  if (shared_queues < 1 || shared_queues > kMaxSharedQueues) {
+    return make_error(Errc::kInvalidArgument, "shared_queues is " + std::to_string(shared_queues) + "; it must be 1.." +
+                                                  std::to_string(kMaxSharedQueues));
+  }
+  if (!shared_queue_depth || (*shared_queue_depth >= 1 && *shared_queue_depth <= limits.max_cqe)) return {};
+  return make_error(*shared_queue_depth < 1 ? Errc::kInvalidArgument : Errc::kBeyondDeviceLimit,
+                    "shared_queue_depth is " + std::to_string(*shared_queue_depth) + "; it must be 1.." +
+                        std::to_string(limits.max_cqe) + " on this device");
+}
+
+Status HcaConfig::check_receive_pool(const DeviceLimits& limits) const {
+  const auto pooled = std::ranges::find(channels, true, &ChannelConfig::pooled_receives);
+  if (pooled == channels.end() && receive_pool_key.empty()) return {};
+  if (pooled == channels.end()) {
+    return make_error(Errc::kInvalidArgument,
+                      "receive_pool_key is '" + receive_pool_key +
+                          "', and no channel has pooled_receives: set it, or leave the key empty");
+  }
+  if (receive_pool_key.empty()) {
+    return make_error(Errc::kInvalidArgument,
+                      "channel '" + pooled->name + "' has pooled_receives, and receive_pool_key is empty: name a pool");
+  }
+  if (Status status = check_name("receive pool", receive_pool_key); !status) return status;
+  Status status = receive_pool.validate(limits);
+  if (!status) return make_error(status.code(), "receive pool '" + receive_pool_key + "': " + status.error().context);
+  return {};
+}
+
+Status HcaConfig::check_domain() const {
+  if (!domain) return {};
+  for (const ChannelConfig& each : channels) {
+    const char* const why = each.pooled_receives ? "pooled_receives, whose pool serves endpoints of several domains"
+                            : each.device        ? "a device of its own, which the domain is not on"
+                                                 : nullptr;
+    if (why == nullptr) continue;
+    return make_error(Errc::kInvalidArgument,
+                      "channel '" + each.name + "' has " + why + ": leave that off, or HcaConfig::domain empty");
+  }
+  return {};
+}
+
+HcaConfig HcaConfig::fitted(const DeviceLimits& limits) const {
+  HcaConfig fitted = *this;
+  for (ChannelConfig& each : fitted.channels) {
+    each.adapter = each.adapter.fitted(each.device ? each.device.limits() : limits);
+  }
+  return fitted;
+}
+
+int ChannelConfig::queue_depth(const ReceivePoolOptions& pool) const noexcept {
+  return adapter.send_depth.value_or(0) + (pooled_receives ? pool.depth : adapter.recv_depth.value_or(0));
+}
+
+int HcaConfig::queue_depth() const noexcept {
+  const auto shares_both = [](const ChannelConfig& each) { return each.pooled_receives && !each.own_completion_queue; };
+  // A pool's receives cannot be more than there are, whoever has them.
+  int depth = std::ranges::any_of(channels, shares_both) ? receive_pool.depth : 0;
+  for (const ChannelConfig& each : channels) {
+    if (each.own_completion_queue || each.device) continue;
+    depth += each.adapter.send_depth.value_or(0);
+    if (!each.pooled_receives) depth += each.adapter.recv_depth.value_or(0);
+  }
+  return depth;
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,47 @@
+// endpoint_card.h - what each side tells the other of its end: the contents of kOffer and kAnswer.
+// Layer: endpoint. Uses: base, memory, adapter, connector.   Wire form: docs/wire_format.md "EndPointCard"
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapter/adapter_core.h"
+#include "adapter/gid_agreement.h"
+#include "rdmacomm/config.h"
+#include "rdmacomm/qp_address.h"
+#include "rdmacomm/result.h"
+
+namespace rdmacomm {
+
+/// One side's channels, GIDs, published regions and private data. A value; bounds as in HcaConfig.
+struct EndPointCard {
+  struct Channel {
+    std::string name = {};
+    QpAddress address = {};
+  };
+
+  static constexpr std::size_t kMaxGids = 12;
+
+  std::vector<Channel> channels = {};
+  std::vector<std::string> more = {};       ///< names of channels on devices of their own, which follow by kChannel
+  std::vector<OfferedGid> gids = {};        ///< by which this end can be reached, the best first; at most kMaxGids
+  std::optional<std::size_t> chosen_gid{};  ///< kAnswer: which of the reader's `gids` is to be used; kOffer: empty
+  std::vector<PublishedRegion> regions = {};
+  std::vector<std::byte> private_data = {};
+
+  /// The channel of that name; nullptr: there is none.
+  [[nodiscard]] const Channel* channel(std::string_view name) const noexcept;
+  /// "control, data, stripe (on another device)": the names in alphabetical order.
+  [[nodiscard]] std::string channel_names() const;
+
+  [[nodiscard]] std::vector<std::byte> encode() const;
+  /// kBadMessage: truncated, bytes left over, a name twice or not printable, or a count beyond its bound. The context
+  /// says which.
+  [[nodiscard]] static Result<EndPointCard> decode(std::span<const std::byte> payload);
+};
+
+}  // namespace rdmacomm

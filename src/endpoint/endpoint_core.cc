@@ -1,0 +1,536 @@
+#include "endpoint/endpoint_core.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "adapter/gid_agreement.h"
+#include "base/logging.h"
+#include "base/out_of_memory.h"
+#include "device/addressing.h"
+#include "device/completion_queue.h"
+#include "endpoint/channel_talk.h"
+#include "endpoint/hook_scope.h"
+#include "rdmacomm/qp_address.h"
+
+namespace rdmacomm {
+namespace {
+
+/// By TCP the ends know each other's LIDs, which mean nothing in another subnet.
+void warn_of_router(const QpAddress& ours, const QpAddress& theirs) {
+  const std::string warning = router_warning(ours.transport, ours.gid, theirs.gid);
+  if (!warning.empty()) RDMACOMM_LOG(WARNING) << warning;
+}
+
+}  // namespace
+
+static_assert(kMaxGidChoices <= EndPointCard::kMaxGids, "every GID that is chosen can be offered");
+
+EndPointCore::EndPointCore(EndPointParts parts)
+    : device_(std::move(parts.device)),
+      connector_(std::move(parts.connector)),
+      config_(parts.config.fitted(device_->limits())),
+      pool_(std::move(parts.receive_pool)),
+      serve_(std::move(parts.serve)),
+      group_(std::move(parts.shared_queue)),
+      inbox_(std::make_unique<ChannelInbox>()) {}
+
+EndPointCore::~EndPointCore() {
+  stop();
+  [[maybe_unused]] const Status logged = or_out_of_memory([&] {
+    const Status closed = finish(Deadline::after(kCloseTime));
+    if (!closed) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << peer() << ": " << closed.message();
+    return Status();
+  });
+  detach();
+}
+
+// The channels and the peer -------------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<EndPointCore>> EndPointCore::create(EndPointParts parts) {
+  if (Status valid = parts.config.validate(parts.device->limits()); !valid) return valid.error();
+  std::shared_ptr<EndPointCore> endpoint(new EndPointCore(std::move(parts)));
+  if (Status made = or_out_of_memory([&] { return endpoint->make_channels(); }); !made) {
+    // Not an end to be said goodbye for: the caller may still tell the peer the reason.
+    endpoint->move_to(State::kClosed, {});
+    endpoint->drained_ = true;
+    return made.error();
+  }
+  return endpoint;
+}
+
+Status EndPointCore::choose_gids() {
+  auto choice =
+      device_->choose_gids(PeerRoute{.source = connector_->local_gid_hint(), .peer = connector_->peer_address()});
+  if (!choice) return choice.status();
+  const auto way = connector_->rdma_way();
+  if (!way) return way.status();
+  gids_ = std::move(choice->gids);
+  if (!*way || !(*way)->gid_index) {
+    RDMACOMM_VLOG(1) << "offers " << connector_->peer_address() << " " << choice->explanation;
+    return {};
+  }
+  // Not a question any more: the queue pairs are connected by the GID that rdma_cm goes by.
+  for (const GidEntry& each : device_->gids()) {
+    if (each.index == *(*way)->gid_index) gids_ = {each};
+  }
+  RDMACOMM_VLOG(1) << "reaches " << connector_->peer_address() << " by GID " << gids_.front().to_text()
+                   << ": rdma_cm has chosen it";
+  return {};
+}
+
+/// What is published in another domain than the queue pairs' would fail when the peer uses it, far from its cause.
+Status EndPointCore::check_domains() const {
+  if (config_.domain && config_.domain.core()->device() != device_) {
+    return make_error(Errc::kInvalidArgument,
+                      "HcaConfig::domain is not on the endpoint's device, " + device_->to_text());
+  }
+  using Place = std::pair<RDMADevice, ProtectionDomain>;
+  std::vector<Place> own = {{device_, config_.domain}};
+  for (const ChannelConfig& each : config_.channels) {
+    if (each.device) own.emplace_back(each.device, ProtectionDomain());
+  }
+  for (const PublishedRegion& each : config_.published) {
+    if (!each.device || std::ranges::find(own, Place(each.device, each.domain)) != own.end()) continue;
+    return make_error(Errc::kInvalidArgument, "the published region '" + each.name +
+                                                  "' is registered in another protection domain than the endpoint's: "
+                                                  "make the buffer in HcaConfig::domain, or on the endpoint's device");
+  }
+  return {};
+}
+
+Status EndPointCore::make_channels() {
+  if (Status domains = check_domains(); !domains) return domains;
+  if (Status chosen = choose_gids(); !chosen) return chosen;
+  if (!group_) {
+    // Also where every channel has its own queue: stop() ends waits by the group.
+    const ChannelConfig& first = config_.channels.front();
+    const bool per_channel = config_.thread_mode == ThreadMode::kThreadPerChannel;
+    const int depth = per_channel ? first.queue_depth(config_.receive_pool) : config_.queue_depth();
+    auto group = CompletionGroup::create(device_, {.polling_mode = config_.polling_mode,
+                                                   .waiting = config_.waiting,
+                                                   .depth = std::max(1, depth),
+                                                   .may_grow = true});
+    if (!group) return group.status();
+    group_ = std::move(*group);
+  }
+  for (const ChannelConfig& each : config_.channels) {
+    if (each.device) continue;  // by open_more()
+    auto line = make_line(each, gids_);
+    if (!line) return make_error(line.code(), "channel '" + each.name + "': " + line.error().context);
+    (*line)->ready.store(true, std::memory_order_relaxed);
+    add_line(std::move(*line));
+  }
+  if (line_count_.load(std::memory_order_relaxed) > 0) return {};
+  return make_error(Errc::kInvalidArgument, "an endpoint needs at least one channel on its own device");
+}
+
+/// Where the completions of a channel go: to the queue of all, or to one of its own.
+Result<std::shared_ptr<CompletionGroup>> EndPointCore::group_for(const ChannelConfig& config) {
+  if (!config.own_completion_queue && !config.device) {
+    if (config_.thread_mode != ThreadMode::kThreadPerChannel) return group_;
+    const std::lock_guard lock(lines_mutex_);
+    if (!std::exchange(group_taken_, true)) return group_;
+  }
+  return CompletionGroup::create(config.device ? config.device.core() : device_,
+                                 {.polling_mode = config_.polling_mode,
+                                  .waiting = config_.waiting,
+                                  .depth = config.queue_depth(config_.receive_pool)});
+}
+
+Result<std::unique_ptr<EndPointCore::Line>> EndPointCore::make_line(const ChannelConfig& config,
+                                                                    std::vector<GidEntry> gids) {
+  auto line = std::make_unique<Line>();
+  line->device = config.device ? config.device.core() : device_;
+  line->gids = std::move(gids);
+  line->served = served_elsewhere() && !config.own_completion_queue;
+  auto group = group_for(config);
+  if (!group) return group.error();
+  line->group = std::move(*group);
+  const std::shared_ptr<ReceivePoolCore> pool = config.pooled_receives ? pool_ : nullptr;
+  if (pool) {
+    if (Status room = line->group->make_room_for(pool); !room) return room.error();
+  }
+  CompletionQueue& queue = line->group->queue();
+  auto adapter = AdapterCore::create(*line->device, queue, queue, line->gids.front(), config.adapter,
+                                     pool ? &pool->queue() : nullptr, config.device ? nullptr : config_.domain.core());
+  if (!adapter) return adapter.error();
+  auto channel = ChannelCore::create(config.name, std::move(*adapter), pool);
+  if (!channel) return channel.error();
+  line->channel = std::move(*channel);
+  return line;
+}
+
+EndPointCore::Line& EndPointCore::add_line(std::unique_ptr<Line> line) {
+  line->group->poller().attach(*line->channel);
+  const std::lock_guard lock(lines_mutex_);
+  const std::size_t index = line_count_.load(std::memory_order_relaxed);
+  lines_[index] = std::move(line);
+  line_count_.store(index + 1, std::memory_order_release);
+  return *lines_[index];
+}
+
+EndPointCard EndPointCore::card() const {
+  EndPointCard card{.chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
+  for (const GidEntry& each : gids_) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
+  for (const auto& line : lines()) card.channels.push_back({line->channel->name(), line->channel->adapter().address()});
+  for (const ChannelConfig& each : config_.channels) {
+    if (each.device) card.more.push_back(each.name);
+  }
+  return card;
+}
+
+Status EndPointCore::meet(EndPointCard remote) {
+  const std::string mine = card().channel_names();
+  const std::string theirs = remote.channel_names();
+  if (mine != theirs) {
+    return make_error(Errc::kIncompatiblePeer, "the channels of " + connector_->local_address() + " are: " + mine +
+                                                   "; those of " + connector_->peer_address() + ": " + theirs +
+                                                   "; give both the same names in lazy_config_hca()");
+  }
+  const auto agreed = agree_on_gids(gids_, device_->transport(), remote);
+  if (!agreed) return agreed.status();
+  chosen_gid_ = agreed->theirs;
+  for (const auto& line : lines()) {
+    if (Status used = line->channel->adapter().use_gid(agreed->ours); !used) return used;
+  }
+  const std::lock_guard lock(mutex_);  // stop() may be called by now, and names the peer
+  remote_ = std::move(remote);
+  return {};
+}
+
+Status EndPointCore::connect(Deadline deadline) {
+  // Both sides in the same order: rdma_cm connects one queue pair after the other.
+  std::vector<ChannelCore*> channels;
+  for (const auto& line : lines()) channels.push_back(line->channel.get());
+  std::ranges::sort(channels, {}, &ChannelCore::name);
+  for (ChannelCore* channel : channels) {
+    const Status connected = connect_channel(*channel, deadline);
+    if (!connected)
+      return make_error(connected.code(), "channel '" + channel->name() + "': " + connected.error().context);
+  }
+  connector_->all_linked();
+  return {};
+}
+
+/// Where the peer has not chosen, this side does, and enters it into the peer's addresses.
+Result<EndPointCore::GidAgreement> EndPointCore::agree_on_gids(const std::vector<GidEntry>& gids, Transport transport,
+                                                               EndPointCard& remote) const {
+  if (remote.chosen_gid) {
+    if (*remote.chosen_gid < gids.size()) return GidAgreement{gids[*remote.chosen_gid], {}};
+    return make_error(Errc::kBadMessage, connector_->peer_address() + " chose GID number " +
+                                             std::to_string(*remote.chosen_gid) + " of " + std::to_string(gids.size()) +
+                                             " that were offered");
+  }
+  std::vector<OfferedGid> ours;
+  for (const GidEntry& each : gids) ours.push_back({static_cast<std::uint8_t>(each.type), each.gid});
+  const GidOffer theirs{remote.channels.front().address.transport, remote.gids};
+  const auto pair = rdmacomm::agree_on_gids({transport, ours}, theirs);
+  if (!pair) return pair.error();
+  for (EndPointCard::Channel& each : remote.channels) {
+    each.address.gid_type = remote.gids[pair->theirs].type;
+    each.address.gid = remote.gids[pair->theirs].gid;
+  }
+  return GidAgreement{gids[pair->ours], pair->theirs};
+}
+
+Status EndPointCore::connect_channel(ChannelCore& channel, Deadline deadline) {
+  AdapterCore& adapter = channel.adapter();
+  const QpAddress& theirs = remote_.channel(channel.name())->address;
+  auto link = connector_->link(adapter.address(), theirs, deadline);
+  if (!link && &channel == lines_.front()->channel.get()) warn_of_router(adapter.address(), theirs);
+  return link ? adapter.connect(theirs, std::move(link)) : adapter.connect(theirs);
+}
+
+ChannelCore* EndPointCore::channel(std::string_view name) const noexcept {
+  for (const auto& line : lines()) {
+    if (line->ready.load(std::memory_order_acquire) && line->channel->name() == name) return line->channel.get();
+  }
+  return nullptr;
+}
+
+std::vector<ChannelCore*> EndPointCore::channels() const {
+  std::vector<ChannelCore*> all;
+  for (const auto& line : lines()) {
+    if (line->ready.load(std::memory_order_acquire)) all.push_back(line->channel.get());
+  }
+  return all;
+}
+
+const EndPointCore::Line* EndPointCore::line_of(const ChannelCore& channel) const noexcept {
+  const auto found = std::ranges::find(lines(), &channel, [](const auto& line) { return line->channel.get(); });
+  return found == lines().end() ? nullptr : found->get();
+}
+
+std::optional<RemoteRegion> EndPointCore::remote_region(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(remote_.regions, name, &PublishedRegion::name);
+  if (found == remote_.regions.end()) return {};
+  return found->region;
+}
+
+std::string EndPointCore::peer() const {
+  std::string text = connector_->peer_text();
+  const std::lock_guard lock(mutex_);
+  if (remote_.channels.empty()) return text;
+  const bool named = text.ends_with(')');
+  if (named) text.pop_back();
+  const char* separator = named ? "; " : " (";
+  for (const EndPointCard::Channel& each : remote_.channels) {
+    char number[16];
+    std::snprintf(number, sizeof(number), "0x%06x", each.address.qpn);
+    text += separator + each.name + " QPN " + number;
+    separator = ", ";
+  }
+  return text + ")";
+}
+
+// Its end -------------------------------------------------------------------------------------------------------------
+
+/// The only place where state_ changes. States only go forward; the first reason for the end stays.
+bool EndPointCore::move_to(State next, std::optional<Error> why) {
+  const auto rank = [](State state) {
+    return state == State::kPeerLost || state == State::kFailed ? State::kPeerLeft : state;
+  };
+  const std::lock_guard lock(mutex_);
+  const State now = state_.load(std::memory_order_relaxed);
+  if (rank(next) <= rank(now)) return false;
+  if (why && !end_) {
+    end_ = std::move(why);
+    ended_in_order_ = next != State::kPeerLost && next != State::kFailed;
+  }
+  state_.store(next, std::memory_order_release);
+  // Last: on_established may follow at once, on another thread, and finds it alive.
+  if (next == State::kEstablished) was_established_.store(true, std::memory_order_release);
+  return true;
+}
+
+Status EndPointCore::mark_established() {
+  connector_->limit_inbox(Connector::kMaxInboxBytes);
+  if (!move_to(State::kEstablished, {})) return status();
+  notify_all();
+  return {};
+}
+
+Status EndPointCore::status() const {
+  const std::lock_guard lock(mutex_);
+  if (end_) return *end_;
+  return {};
+}
+
+bool EndPointCore::ended_in_order() const {
+  const std::lock_guard lock(mutex_);
+  return end_ && ended_in_order_;
+}
+
+Status EndPointCore::why_over() const {
+  Status ended = status();
+  if (!ended) return ended;
+  return make_error(Errc::kNotConnected, "the endpoint to " + peer() + " is not established yet");
+}
+
+void EndPointCore::check_connection() {
+  follow(connector_->check_peer());
+}
+
+void EndPointCore::keep_alive(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after) {
+  follow(connector_->keep_alive(now, silent_after));
+}
+
+void EndPointCore::follow(PeerState peer_state) {
+  if (peer_state == PeerState::kOpen) return;
+  const State next = peer_state == PeerState::kLeft ? State::kPeerLeft : State::kPeerLost;
+  Error why = connector_->status().error();
+  const std::string who = connector_->peer_text();
+  if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
+  if (move_to(next, std::move(why))) notify_all();
+}
+
+void EndPointCore::notify_all() noexcept {
+  if (group_) group_->notify();
+  for (const auto& line : lines()) {
+    if (line->group != group_) line->group->notify();
+  }
+}
+
+void EndPointCore::fail(const Error& why) {
+  const Error full = make_error(why.code, "the endpoint to " + peer() + " has ended: " + why.context);
+  if (!move_to(State::kFailed, full)) return;
+  connector_->give_up(why);
+  notify_all();
+}
+
+bool EndPointCore::uses(const ibv_qp* queue_pair) const noexcept {
+  return std::ranges::any_of(lines(), [&](const auto& line) { return line->channel->adapter().qp() == queue_pair; });
+}
+
+bool EndPointCore::uses(const ibv_cq* completion_queue) const noexcept {
+  return std::ranges::any_of(lines(), [&](const auto& line) {
+    const AdapterCore& adapter = line->channel->adapter();
+    return adapter.send_cq().get() == completion_queue || adapter.recv_cq().get() == completion_queue;
+  });
+}
+
+void EndPointCore::stop() noexcept {
+  const bool first = move_to(State::kStopped, worded_if_possible(Errc::kStopped, [&] {
+                               return make_error(Errc::kStopped, "the endpoint to " + peer() + " was stopped");
+                             }));
+  if (!first) return;
+  connector_->say_goodbye();
+  connector_->shutdown();
+  const std::lock_guard lock(error_mutex_);
+  for (const auto& line : lines()) {
+    if (line->channel->adapter().state() == IBV_QPS_ERR) continue;
+    const Status stopped = or_out_of_memory([&] { return line->channel->adapter().to_error(); });
+    if (stopped) continue;
+    [[maybe_unused]] const Status logged = or_out_of_memory([&] {
+      RDMACOMM_LOG(ERROR) << "stopping the endpoint to " << peer() << ": " << stopped.message();
+      return Status();
+    });
+  }
+  notify_all();
+}
+
+Status EndPointCore::close() {
+  stop();
+  if (HookScope::on_this_thread()) return {};
+  return finish(Deadline::after(kCloseTime));
+}
+
+Status EndPointCore::finish(Deadline deadline) {
+  if (served_by_this_thread()) return {};
+  {
+    std::unique_lock lock(mutex_);
+    if (!served_.wait_until(lock, deadline.time_point(), [&] { return !finishing_; })) {
+      lock.unlock();
+      return make_error(Errc::kTimeout, "another thread is still closing the endpoint to " + peer());
+    }
+    finishing_ = true;
+  }
+  const Status finished = finish_alone(deadline);
+  const std::lock_guard lock(mutex_);
+  finishing_ = false;
+  served_.notify_all();
+  return finished;
+}
+
+/// By one thread at a time.
+Status EndPointCore::finish_alone(Deadline deadline) {
+  {
+    std::unique_lock lock(mutex_);
+    if (!served_.wait_until(lock, deadline.time_point(), [&] { return servers_.empty(); })) {
+      lock.unlock();
+      return make_error(Errc::kTimeout,
+                        "a hook of the endpoint to " + peer() +
+                            ", or of another one on its thread, has not returned yet: its buffers may be "
+                            "in use; close it again later");
+    }
+  }
+  if (drained_) return {};
+  if (Status drained_all = drain(Deadline::after(kDrainTime)); !drained_all) return drained_all;
+  drained_ = true;
+  move_to(State::kClosed, {});
+  return {};
+}
+
+/// What no thread of the session does.
+Status EndPointCore::drain(Deadline deadline) {
+  for (const auto& line : lines()) {
+    if (line->served) continue;
+    if (Status begun = begin_drain(*line->group); !begun) return begun;
+  }
+  for (const auto& line : lines()) {
+    if (line->served) continue;
+    if (Status done = drain_group(*line->group, deadline); !done) return done;
+  }
+  return {};
+}
+
+Status EndPointCore::drain_group(CompletionGroup& group, Deadline deadline) {
+  while (!drained(group)) {
+    std::array<Completion, 16> dropped;
+    const Polled polled = group.poll(dropped);
+    if (!polled) return make_error(polled.outcome().code(), "cannot drain: the completion queue has failed");
+    (void)ReceivePool::give_back_unkept({polled.begin(), polled.end()});
+    if (!polled.empty()) continue;
+    found_empty(group);
+    if (deadline.passed() && !drained(group)) {
+      return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
+    }
+    std::this_thread::yield();
+  }
+  return {};
+}
+
+// Serving -------------------------------------------------------------------------------------------------------------
+
+std::vector<std::shared_ptr<CompletionGroup>> EndPointCore::served_groups() const {
+  if (!served_elsewhere()) return {};
+  std::vector<std::shared_ptr<CompletionGroup>> groups = {group_};
+  for (const auto& line : lines()) {
+    if (line->served && line->group != group_) groups.push_back(line->group);
+  }
+  return groups;
+}
+
+bool EndPointCore::owns(const RDMAChannel* channel, const CompletionGroup& group) const noexcept {
+  return std::ranges::any_of(
+      lines(), [&](const auto& line) { return line->group.get() == &group && line->channel.get() == channel; });
+}
+
+bool EndPointCore::served_by_this_thread() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::find(servers_, std::this_thread::get_id()) != servers_.end();
+}
+
+void EndPointCore::begin_serving(std::thread::id server) {
+  const std::lock_guard lock(mutex_);
+  servers_.push_back(server);
+}
+
+std::size_t EndPointCore::servers() const {
+  const std::lock_guard lock(mutex_);
+  return servers_.size();
+}
+
+void EndPointCore::mark_announced() {
+  announced_.store(true, std::memory_order_release);
+  for (const auto& line : lines()) {
+    if (line->served && line->group != group_) line->group->notify();
+  }
+}
+
+Status EndPointCore::begin_drain(const CompletionGroup& group) {
+  const std::lock_guard lock(error_mutex_);
+  for (const auto& line : lines()) {
+    if (line->group.get() != &group) continue;
+    if (Status begun = line->channel->begin_drain(); !begun) return begun;
+  }
+  return {};
+}
+
+bool EndPointCore::drained(const CompletionGroup& group) const noexcept {
+  return std::ranges::all_of(lines(),
+                             [&](const auto& line) { return line->group.get() != &group || line->channel->drained(); });
+}
+
+void EndPointCore::found_empty(const CompletionGroup& group) noexcept {
+  for (const auto& line : lines()) {
+    if (line->group.get() == &group) line->channel->found_empty();
+  }
+}
+
+void EndPointCore::end_serving(const CompletionGroup& group, std::thread::id server) {
+  for (const auto& line : lines()) {
+    if (line->group.get() == &group) line->group->poller().detach(*line->channel);
+  }
+  const std::lock_guard lock(mutex_);
+  servers_.erase(std::ranges::find(servers_, server));
+  served_.notify_all();
+}
+
+void EndPointCore::detach() {
+  for (const auto& line : lines()) line->group->poller().detach(*line->channel);
+}
+
+}  // namespace rdmacomm

@@ -1,0 +1,73 @@
+// api.h - the seam: the control verbs as a table of function pointers.
+// Layer: verbs. Uses: base.
+//
+// In <infiniband/verbs.h> ibv_post_send, ibv_post_recv, ibv_post_srq_recv, ibv_poll_cq and ibv_req_notify_cq are inline
+// calls through ibv_context::ops; every device, in the kernel's driver or in user space, is reached by them as it is.
+// All other verbs enter libibverbs, which knows only the kernel's devices. The library calls those through this table.
+// It has two instances: libibverbs_api(), and softdev::api() of the software device. Each entry behaves as the verb of
+// its name does in its man page, errno dialect included (see call.h).
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rdmacomm::verbs {
+
+/// A table of the control verbs. A value that lives as long as the program. Threads: any, as for the verbs.
+struct Api {
+  const char* name;  ///< "libibverbs" or "softdev", for messages
+
+  ibv_device** (*get_device_list)(int* count);
+  void (*free_device_list)(ibv_device** list);
+  ibv_context* (*open_device)(ibv_device* device);
+  int (*close_device)(ibv_context* context);
+
+  int (*query_device)(ibv_context* context, ibv_device_attr* attributes);
+  /// The same and more: on-demand paging. All zeroes beyond orig_attr where the device has nothing to say.
+  int (*query_device_ex)(ibv_context* context, ibv_device_attr_ex* attributes);
+  int (*query_port)(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
+  int (*query_gid_entry)(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry);
+  int (*query_pkey)(ibv_context* context, std::uint8_t port, int index, __be16* pkey);
+
+  ibv_pd* (*alloc_pd)(ibv_context* context);
+  int (*dealloc_pd)(ibv_pd* pd);
+  ibv_mr* (*reg_mr)(ibv_pd* pd, void* address, std::size_t length, int access);
+  int (*dereg_mr)(ibv_mr* mr);
+
+  ibv_comp_channel* (*create_comp_channel)(ibv_context* context);
+  int (*destroy_comp_channel)(ibv_comp_channel* channel);
+  ibv_cq* (*create_cq)(ibv_context* context, int depth, void* cq_context, ibv_comp_channel* channel, int vector);
+  int (*destroy_cq)(ibv_cq* cq);
+  int (*resize_cq)(ibv_cq* cq, int depth);
+  int (*get_cq_event)(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);
+  void (*ack_cq_events)(ibv_cq* cq, unsigned count);
+
+  ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attributes);
+  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
+  int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
+  int (*destroy_qp)(ibv_qp* qp);
+
+  ibv_srq* (*create_srq)(ibv_pd* pd, ibv_srq_init_attr* attributes);
+  int (*modify_srq)(ibv_srq* srq, ibv_srq_attr* attributes, int mask);
+  int (*query_srq)(ibv_srq* srq, ibv_srq_attr* attributes);
+  int (*destroy_srq)(ibv_srq* srq);
+
+  int (*get_async_event)(ibv_context* context, ibv_async_event* event);
+  void (*ack_async_event)(ibv_async_event* event);
+
+  /// Memory that this device reaches best, zeroed and page-aligned, not yet registered: private anonymous
+  /// memory for hardware, memory that peers can map for the software device. Not inherited by fork().
+  /// length  > 0 bytes, rounded up to whole pages. huge_pages: from the huge page pool, or fail.
+  /// Returns the address, or nullptr with errno set (ENOMEM: no memory, or no huge pages left).
+  void* (*allocate_memory)(ibv_context* context, std::size_t length, bool huge_pages);
+  /// Gives memory from allocate_memory() back; `length` and `huge_pages` as they were given there. Only after
+  /// dereg_mr, and before close_device.
+  void (*free_memory)(ibv_context* context, void* address, std::size_t length, bool huge_pages);
+};
+
+/// The kernel's devices, by libibverbs.
+[[nodiscard]] const Api& libibverbs_api() noexcept;
+
+}  // namespace rdmacomm::verbs

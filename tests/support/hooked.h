@@ -1,0 +1,34 @@
+// hooked.h - a session together with the hooks that it calls.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <utility>
+
+#include "rdmacomm/session.h"
+
+namespace rdmacomm::testing {
+
+/// `->` leads to the session, `hooks` to the hooks. Movable; may be empty.
+template <typename Session, std::derived_from<SessionHooks> Hooks>
+class Hooked {
+ public:
+  Hooked() = default;
+  explicit Hooked(SessionOptions options, std::shared_ptr<Hooks> with = std::make_shared<Hooks>())
+      : hooks(std::move(with)), session_(std::make_unique<Session>(std::move(options), hooks)) {}
+
+  explicit operator bool() const noexcept { return session_ != nullptr; }
+  [[nodiscard]] const Session* operator->() const noexcept { return session_.get(); }
+  // `*server` of a pointer-like thing that is passed on as what it is, or as its session.
+  [[nodiscard]] Hooked& operator*() noexcept { return *this; }
+  [[nodiscard]] const Hooked& operator*() const noexcept { return *this; }
+  operator const Session&() const noexcept { return *session_; }  // NOLINT(google-explicit-constructor)
+  void reset() { *this = {}; }
+
+  std::shared_ptr<Hooks> hooks;
+
+ private:
+  std::unique_ptr<Session> session_;  // after the hooks: it goes first
+};
+
+}  // namespace rdmacomm::testing
