@@ -85,9 +85,9 @@ void run(Bytes input) {
   scene.connect();
   scene.post_receives(scene.connected());
   Soft0Input ends(translated(input, scene));
-  const auto own = scene.soft(scene.connected());
+  const auto own = scene.soft(scene.connected())->as_tcp_owner();
   const auto connection = std::make_shared<TcpConnection>(
-      scene.context(), std::move(ends.socket), own,
+      scene.context().premises().tcp, std::move(ends.socket), own,
       TcpConnection::Ends{1, true, true, {scene.peer(), 4096, softdev::Service::kReliable}});
   own->adopt(connection);
   const std::uint64_t sends = scene.post_sends();

@@ -103,7 +103,7 @@ void run(Bytes input) {
   check_answer(input);
   const auto said = translated(input, scene);
   Soft0Input ends(said);
-  softdev::TcpVisitor visitor(scene.context(), std::move(ends.socket), way_back(said, scene), 1);
+  softdev::TcpVisitor visitor(scene.context().premises().tcp, std::move(ends.socket), way_back(said, scene), 1);
   bool goes_on = true;
   for (int round = 0; goes_on && round < kRounds; ++round) goes_on = visitor.progress();
   const auto successor = visitor.successor();

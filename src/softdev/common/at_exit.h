@@ -5,9 +5,9 @@
 
 namespace rdmacomm::softdev {
 
-/// Has a function called when the process ends by exit() or the end of main(), if this object is still there. Not in
-/// children that fork() made. A signal handler may call exit(), as programs do though the standard forbids it: the
-/// function must not wait without a bound for what the interrupted thread may hold.
+/// Has a function called when the process ends by exit() or the end of main(), if this object is still there. Not in children that
+/// fork() made. A signal handler may call exit(), as programs do though the standard forbids it: the function must not wait without a
+/// bound for what the interrupted thread may hold.
 /// Threads: any.
 class AtExit {
  public:

@@ -11,9 +11,9 @@ namespace rdmacomm::softdev {
 
 /// Copies the messages of one queue pair that go straight from one place in memory to another. Threads: one at a time.
 ///
-/// Long ones there and back by turns, in pieces: what was touched last is still in the core's cache. Where a buffer
-/// leaves again as it is, that is where the copy before has ended; where it has been filled meanwhile, its end, every
-/// other time. See docs/adr/0013-long-copies-turn.md.
+/// Long ones there and back by turns, in pieces: what was touched last is still in the core's cache. Where a buffer leaves
+/// again as it is, that is where the copy before has ended; where it has been filled meanwhile, its end, every other
+/// time. See docs/adr/0013-long-copies-turn.md.
 class Copier {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;

@@ -20,8 +20,8 @@ struct EventSource {
   bool retired = false;
 };
 
-/// What get_async_event hands out. Its descriptor (ibv_context::async_fd) is readable while events wait, and only then:
-/// a program that found it readable calls get_async_event, which blocks if there is no event.
+/// What get_async_event hands out. Its descriptor (ibv_context::async_fd) is readable while events wait, and only then: a program
+/// that found it readable calls get_async_event, which blocks if there is no event.
 /// Threads: any.
 class EventQueue {
  public:

@@ -8,8 +8,8 @@
 
 namespace rdmacomm::softdev {
 
-/// First in, first out. What leaves stays behind as an empty place, with the memory that it has, for one that comes;
-/// and each keeps its address while it is in the queue. Threads: one at a time.
+/// First in, first out. What leaves stays behind as an empty place, with the memory that it has, for one that comes; and each keeps
+/// its address while it is in the queue. Threads: one at a time.
 template <typename T>
 class ReusingQueue {
  public:

@@ -251,7 +251,7 @@ int Server::reply_proof(const Request& request, Watched& initiator, Answer& answ
 
 void Server::reply_queue_pair(const Request& request, Watched& initiator, Answer& answer) {
   const auto qp = context_.queue_pairs().find(request.qpn);
-  if (qp == nullptr || !qp->describe(answer)) {
+  if (qp == nullptr || !qp->initiators().describe(answer)) {
     answer.error = ENOENT;
     return;
   }
@@ -261,7 +261,7 @@ void Server::reply_queue_pair(const Request& request, Watched& initiator, Answer
 UniqueFd Server::reply_channel(const Request& request, Answer& answer) {
   const auto qp = context_.queue_pairs().find(request.qpn);
   UniqueFd wake_fd;
-  answer.error = qp == nullptr ? ENOENT : qp->channel_descriptor(wake_fd);
+  answer.error = qp == nullptr ? ENOENT : qp->initiators().channel_descriptor(wake_fd);
   return wake_fd;
 }
 
@@ -312,7 +312,7 @@ bool Server::take_report(const Request& request, Watched& initiator) {
   if (request.kind == RequestKind::kReleased) context_.stragglers().sweep();
   if (request.kind == RequestKind::kFail) return take_failure(request, qp.get());
   if (qp == nullptr) return true;
-  request.kind == RequestKind::kReleased ? qp->notify_receiver() : qp->raise_srq_limit();
+  request.kind == RequestKind::kReleased ? qp->initiators().notify_receiver() : qp->initiators().raise_srq_limit();
   return true;
 }
 
@@ -331,9 +331,9 @@ void Server::initiator_gone(const Watched& initiator) {
   unproven_.remove(initiator.id);
   std::vector<const SoftCq*> made_up_for;
   for (const Attachment& attachment : initiator.targets) {
-    attachment.target->make_up_for_event(made_up_for);
-    if (!attachment.target->forget_initiator(attachment.initiator_qpn)) continue;
-    attachment.target->notify_receiver();
+    QpInitiators& initiators = attachment.target->initiators();
+    initiators.make_up_for_event(made_up_for);
+    if (initiators.forget(attachment.initiator_qpn)) initiators.notify_receiver();
   }
   context_.stragglers().sweep();
 }

@@ -13,12 +13,12 @@
 
 #include "base/unique_fd.h"
 #include "softdev/context/unproven.h"
+#include "softdev/local/peer_directory.h"
 #include "softdev/shared/access_proof.h"
 #include "softdev/shared/control_protocol.h"
 
 namespace rdmacomm::softdev {
 
-class Peer;
 class SoftContext;
 class SoftQp;
 
@@ -26,12 +26,10 @@ class SoftQp;
 /// mapped, and watches all connections, theirs and this context's own. It never waits for a peer, so that two
 /// contexts that ask each other cannot lock each other up.
 /// Threads: any. Lifetime: stop() before the context's other parts go.
-class Server {
+class Server final : public PeerServer {
  public:
   explicit Server(SoftContext& context);
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
-  ~Server() { stop(); }
+  ~Server() override { stop(); }
 
   /// 0, or an errno value.
   [[nodiscard]] int start();
@@ -39,12 +37,9 @@ class Server {
 
   /// Answers at `listener` from now on.
   void add_listener(UniqueFd listener);
-  /// A connection to this context itself, which needs no name to be found by. Not valid, and errno.
-  [[nodiscard]] UniqueFd connect_to_itself();
-  /// Whether the context's own queue pairs have this number, or may have it.
-  [[nodiscard]] bool serves(std::uint32_t qpn);
-  /// Marks `peer` as dead once its connection ends.
-  void watch(const std::shared_ptr<Peer>& peer);
+  [[nodiscard]] UniqueFd connect_to_itself() override;
+  [[nodiscard]] bool serves(std::uint32_t qpn) override;
+  void watch(const std::shared_ptr<Peer>& peer) override;
   /// Waits until no access to memory is under way that began before. One that begins later looks at the registration.
   void wait_for_access() { const std::scoped_lock lock(access_mutex_); }
 

@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstddef>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "rdmacomm/softdev.h"
 #include "softdev/queues/soft_qp.h"
 
 namespace rdmacomm::softdev {
@@ -23,23 +20,10 @@ namespace {
   (void)register_for_membarrier();
 }
 
-/// What kLateVariable says. 0, or EINVAL.
-int read_lateness(std::chrono::milliseconds& lateness) noexcept {
-  constexpr unsigned kMost = 60'000;
-  const char* const value = ::secure_getenv(kLateVariable);
-  const std::string_view text = value == nullptr ? "" : value;
-  if (text.empty()) return 0;
-  unsigned milliseconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), milliseconds);
-  if (error != std::errc{} || end != text.data() + text.size() || milliseconds > kMost) return EINVAL;
-  lateness = std::chrono::milliseconds(milliseconds);
-  return 0;
-}
-
 }  // namespace
 
-SoftContext::SoftContext(std::shared_ptr<SoftDevice> device, SetVerbs set_verbs)
-    : verbs_context{}, device_(std::move(device)) {
+SoftContext::SoftContext(std::shared_ptr<SoftDevice> device, Settings settings, SetVerbs set_verbs)
+    : verbs_context{}, device_(std::move(device)), settings_(std::move(settings)) {
   sz = sizeof(verbs_context);
   context.device = device_.get();
   context.cmd_fd = segment_.fd();
@@ -51,22 +35,19 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device, SetVerbs set_verbs)
 }
 
 SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device, SetVerbs set_verbs) {
-  std::unique_ptr<SoftContext> context(new SoftContext(std::move(device), set_verbs));
-  int error = read_lateness(context->lateness_);
-  const char* const use = ::secure_getenv(kTcpVariable);
-  if (error == 0 && !read_tcp_use(use == nullptr ? "" : use, context->tcp_use_)) error = EINVAL;
-  // In a program with more rights than its user has, too: it takes addresses away and adds none.
-  const char* const listen = std::getenv(kListenVariable);
-  const bool is_listed = listen != nullptr && *listen != '\0';
-  if (is_listed && !TcpAddresses::read(listen, context->tcp_addresses_.emplace())) error = EINVAL;
-  if (error == 0) error = context->events_.open();
-  if (error != 0) {
+  Settings settings;
+  if (const int error = read_settings(settings); error != 0) {
+    errno = error;
+    return nullptr;
+  }
+  std::unique_ptr<SoftContext> context(new SoftContext(std::move(device), std::move(settings), set_verbs));
+  if (const int error = context->events_.open(); error != 0) {
     errno = error;
     return nullptr;
   }
   context->verbs()->async_fd = context->events_.fd();
   // Without netlink (a sandbox may refuse it) or another thread there are no events of the port, and all else works.
-  (void)context->port_.start(context->identity(), context->events_);
+  (void)context->port_.start(context->identity());
   if (!context->registrations_.create()) return nullptr;
   return context.release();
 }
@@ -97,36 +78,22 @@ bool SoftContext::is_command_fd(int fd) noexcept {
 
 int SoftContext::next_event(ibv_async_event& event) {
   for (;;) {
-    port_.look(events_);
+    port_.look();
     if (events_.take(event)) return 0;
     if (events_.wait() != 0) return -1;
   }
 }
 
-int SoftContext::ensure_threads() {
-  const std::scoped_lock lock(threads_mutex_);
-  if (threads_running_) return 0;
-  int error = server_.start();
-  if (error == 0) error = retrier_.start();
-  if (error != 0) {
-    server_.stop();
-    return error;
-  }
-  threads_running_ = true;
-  return 0;
-}
-
 bool SoftContext::wait_until_idle() {
   await_visibility();  // one for all: it is a system call, and an interrupt of all processors
   const auto deadline = SoftQp::Clock::now() + kLongestRequest;
-  std::vector<std::shared_ptr<SoftQp>> targets = queue_pairs_.all();
+  std::vector<std::shared_ptr<InitiatorTarget>> targets;
+  for (const auto& qp : queue_pairs_.all()) targets.push_back(qp->as_initiator_target());
   for (auto& target : stragglers_.targets()) {  // those that are destroyed, too; each once
     if (std::ranges::find(targets, target) == targets.end()) targets.push_back(std::move(target));
   }
   bool idle = true;
-  for (const auto& qp : targets) {
-    idle = qp->wait_until_seen_idle(deadline, SoftQp::Wait::kUnlessByAddress) && idle;
-  }
+  for (const auto& target : targets) idle = target->wait_until_seen_idle(deadline) && idle;
   server_.wait_for_access();
   return idle;
 }
@@ -135,7 +102,7 @@ bool SoftContext::wait_for_initiators() {
   await_visibility();
   const auto deadline = SoftQp::Clock::now() + kLongestRequest;
   bool idle = true;
-  for (const auto& qp : queue_pairs_.all()) idle = qp->wait_for_seen_initiators(deadline) && idle;
+  for (const auto& qp : queue_pairs_.all()) idle = qp->initiators().wait_seen(deadline) && idle;
   return idle;
 }
 

@@ -7,26 +7,26 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 #include "softdev/common/event_queue.h"
 #include "softdev/common/objects.h"
-#include "softdev/context/peer_directory.h"
+#include "softdev/context/context_threads.h"
 #include "softdev/context/retrier.h"
 #include "softdev/context/server.h"
+#include "softdev/context/settings.h"
 #include "softdev/host/port_watch.h"
 #include "softdev/host/soft_device.h"
-#include "softdev/host/target_route.h"
+#include "softdev/local/local_wire.h"
+#include "softdev/local/peer_directory.h"
 #include "softdev/memory/memory_windows.h"
 #include "softdev/memory/mr_table.h"
 #include "softdev/memory/shared_memory.h"
 #include "softdev/memory/stragglers.h"
+#include "softdev/queues/premises.h"
 #include "softdev/queues/queue_pairs.h"
 #include "softdev/shared/hazard.h"
 #include "softdev/shared/shared_file.h"
-#include "softdev/tcp/tcp_addresses.h"
 #include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
@@ -52,6 +52,8 @@ class SoftContext : private verbs_context {
   /// Whether it is the cmd_fd of one of these: there is nothing to be imported by it.
   [[nodiscard]] static bool is_command_fd(int fd) noexcept;
   [[nodiscard]] ibv_context* verbs() noexcept { return &this->context; }
+  /// For its queues.
+  [[nodiscard]] const Premises& premises() const noexcept { return premises_; }
 
   [[nodiscard]] const DeviceIdentity& identity() const noexcept { return device_->identity(); }
   [[nodiscard]] SharedFile& segment() noexcept { return segment_; }
@@ -65,24 +67,15 @@ class SoftContext : private verbs_context {
   [[nodiscard]] PeerDirectory& peers() noexcept { return peers_; }
   [[nodiscard]] EventQueue& events() noexcept { return events_; }
   /// As PortWatch::gids.
-  [[nodiscard]] int gid_table(std::vector<ibv_gid_entry>& table) { return port_.gids(table, events_); }
+  [[nodiscard]] int gid_table(std::vector<ibv_gid_entry>& table) { return port_.gids(table); }
   /// As ibv_get_async_event.
   int next_event(ibv_async_event& event);
   [[nodiscard]] Retrier& retrier() noexcept { return retrier_; }
   [[nodiscard]] Server& server() noexcept { return server_; }
-  [[nodiscard]] TcpService& tcp() noexcept { return tcp_; }
-  [[nodiscard]] TcpUse tcp_use() const noexcept { return tcp_use_; }
-  /// What kListenVariable says; nullptr: nothing.
-  [[nodiscard]] const TcpAddresses* tcp_addresses() const noexcept {
-    return tcp_addresses_ ? &*tcp_addresses_ : nullptr;
-  }
+  [[nodiscard]] TcpUse tcp_use() const noexcept { return settings_.tcp_use; }
 
-  /// Starts the threads with the first queue pair. 0, or an errno value.
-  [[nodiscard]] int ensure_threads();
-  /// Whether this process can take part in membarrier(2), see hazard.h.
-  [[nodiscard]] bool membarrier() const noexcept { return membarrier_; }
   /// How long requests wait for a poll before they are carried out, see kLateVariable; 0: not at all.
-  [[nodiscard]] std::chrono::milliseconds lateness() const noexcept { return lateness_; }
+  [[nodiscard]] std::chrono::milliseconds lateness() const noexcept { return settings_.lateness; }
   [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
   [[nodiscard]] std::uint32_t next_channel_number() noexcept { return next_channel_number_.fetch_add(1); }
   /// Waits until nobody is at work in this context's memory any more who was when this was called: no initiator, no
@@ -98,32 +91,36 @@ class SoftContext : private verbs_context {
   void free_memory(void* address);
 
  private:
-  SoftContext(std::shared_ptr<SoftDevice> device, SetVerbs set_verbs);
+  SoftContext(std::shared_ptr<SoftDevice> device, Settings settings, SetVerbs set_verbs);
 
   std::shared_ptr<SoftDevice> device_;
+  const Settings settings_;
   SharedFile segment_{"soft0-control", kPage, 0};
   SharedMemory memory_;
   MrTable registrations_;
+  const LocalPremises local_{registrations_, peers_, register_for_membarrier()};
+  const Premises premises_{context,           device_->identity(),
+                           settings_.tcp_use, settings_.lateness.count() != 0,
+                           segment_,          local_,
+                           windows_,          stragglers_,
+                           events_,           port_,
+                           queue_pairs_,      tcp_,
+                           threads_};
   Stragglers stragglers_;
-  MemoryWindows windows_{*this};
+  MemoryWindows windows_{registrations_, stragglers_, [this] { (void)wait_for_initiators(); }};
   Objects<SoftCq> completion_queues_;
   Objects<SoftSrq> shared_receive_queues_;
   Objects<SoftXrcd> xrc_domains_;
   QueuePairs queue_pairs_;
   EventQueue events_;
-  PortWatch port_;
-  const bool membarrier_ = register_for_membarrier();
-  std::chrono::milliseconds lateness_{};  // these three are set by open() for good
-  TcpUse tcp_use_ = TcpUse::kOtherHosts;
-  std::optional<TcpAddresses> tcp_addresses_;
+  PortWatch port_{events_};
   std::atomic<std::uint32_t> next_pd_number_{1};
   std::atomic<std::uint32_t> next_channel_number_{1};
-  std::mutex threads_mutex_;
-  bool threads_running_ = false;
   Server server_{*this};
   Retrier retrier_{*this};
+  ContextThreads threads_{server_, retrier_};
   PeerDirectory peers_{server_};
-  TcpService tcp_{*this};
+  TcpService tcp_{{local_, queue_pairs_, port_, retrier_.finder(), settings_.addresses}};
 };
 
 }  // namespace rdmacomm::softdev

@@ -1,5 +1,4 @@
-// unproven.h - connections of processes that have not proven yet that they may share memory: how many there may be, and
-// which goes.
+// unproven.h - connections of processes that have not proven yet that they may share memory: how many there may be, and which goes.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +12,8 @@
 
 namespace rdmacomm::softdev {
 
-/// To prove it takes two packets. Whoever only holds connections makes room for others: first the process that has the
-/// most of them, then, where each has one, those that have had their time.
+/// To prove it takes two packets. Whoever only holds connections makes room for others: first the process that has the most of
+/// them, then, where each has one, those that have had their time.
 /// Threads: one at a time.
 class Unproven {
  public:

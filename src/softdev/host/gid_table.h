@@ -10,8 +10,8 @@
 
 namespace rdmacomm::softdev {
 
-/// A number that is the same for all processes of this host until it boots again, and for none of another: node GUID
-/// and interface id of the device with this index. Network namespaces of one machine are different hosts.
+/// A number that is the same for all processes of this host until it boots again, and for none of another: node GUID and
+/// interface id of the device with this index. Network namespaces of one machine are different hosts.
 [[nodiscard]] std::uint64_t device_guid(unsigned index);
 
 /// The LID of the device with this index, where its port says it is InfiniBand.
@@ -22,8 +22,7 @@ namespace rdmacomm::softdev {
 /// address of the first interface that is up, then for each IPv4 address (mapped), each IPv6 address, the link-local
 /// addresses of the other interfaces; loopback last. Each names its interface. Where no interface has a link-local
 /// address the first pair is made of the device's GUID, and of no interface (0). InfiniBand: the default GID.
-/// Returns  0, or an errno value where the system does not tell the addresses: EMFILE, ENFILE, ENOMEM; `table` is as it
-///          was
+/// Returns  0, or an errno value where the system does not tell the addresses: EMFILE, ENFILE, ENOMEM; `table` is as it was
 /// Cost: system calls.
 [[nodiscard]] int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table);
 

@@ -13,8 +13,7 @@
 
 namespace rdmacomm::softdev {
 
-/// The queue pair number that means "all members of the group". Source: InfiniBand specification, volume 1, section
-/// 10.5.
+/// The queue pair number that means "all members of the group". Source: InfiniBand specification, volume 1, section 10.5.
 inline constexpr std::uint32_t kMulticastQpn = 0xffffff;
 
 /// The groups that one queue pair is in. Membership is a bound socket with an abstract name, as block_socket_name() is

@@ -16,9 +16,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "verbs/gid.h"
 #include "softdev/common/service_thread.h"
 #include "softdev/host/gid_table.h"
-#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -63,10 +63,10 @@ int HostLinks::read() {
   return 0;
 }
 
-int PortWatch::start(const DeviceIdentity& identity, EventQueue& events) {
+int PortWatch::start(const DeviceIdentity& identity) {
   if (const int error = open(identity); error != 0) return error;
   stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  const int error = stop_ ? start_service_thread(thread_, "soft0-port", [this, &events] { run(events); }) : errno;
+  const int error = stop_ ? start_service_thread(thread_, "soft0-port", [this] { run(); }) : errno;
   if (error != 0) socket_.reset();
   return error;
 }
@@ -78,13 +78,13 @@ void PortWatch::stop() noexcept {
   thread_.join();
 }
 
-void PortWatch::run(EventQueue& events) {
+void PortWatch::run() {
   constexpr int kAgainMs = 1000;
   for (;;) {
     std::array<pollfd, 2> sockets{{{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
     (void)poll(sockets.data(), sockets.size(), is_behind() ? kAgainMs : -1);
     if (sockets[1].revents != 0) return;
-    look(events);
+    look();
   }
 }
 
@@ -109,30 +109,30 @@ int PortWatch::open(const DeviceIdentity& identity) {
   return 0;
 }
 
-void PortWatch::look(EventQueue& events) {
+void PortWatch::look() {
   if (!socket_) return;
   const std::scoped_lock lock(mutex_);
-  read_messages(events);
+  read_messages();
   // What the system does not tell now, as to a process without a free descriptor, is asked for again the next time.
   if (HostLinks links; old_links_ && links.read() == 0) {
     old_links_ = false;
-    take_links(std::move(links), events);
+    take_links(std::move(links));
   }
   if (std::vector<ibv_gid_entry> gids; old_gids_ && gid_table(identity_, gids) == 0) {
     old_gids_ = false;
-    take_gids(std::move(gids), events);
+    take_gids(std::move(gids));
   }
 }
 
-int PortWatch::gids(std::vector<ibv_gid_entry>& table, EventQueue& events) {
-  look(events);
+int PortWatch::gids(std::vector<ibv_gid_entry>& table) {
+  look();
   const std::scoped_lock lock(mutex_);
   if (!socket_ || old_gids_) return gid_table(identity_, table);
   table = gids_;
   return 0;
 }
 
-void PortWatch::read_messages(EventQueue& events) {
+void PortWatch::read_messages() {
   alignas(nlmsghdr) std::array<std::byte, 16384> buffer;
   for (;;) {
     ssize_t left = recv(socket_.get(), buffer.data(), buffer.size(), 0);
@@ -144,28 +144,28 @@ void PortWatch::read_messages(EventQueue& events) {
     const auto* message = reinterpret_cast<const nlmsghdr*>(buffer.data());
     for (; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
       HostLinks links = links_;
-      if (apply(*message, links)) take_links(std::move(links), events);
+      if (apply(*message, links)) take_links(std::move(links));
     }
   }
 }
 
-void PortWatch::take_gids(std::vector<ibv_gid_entry> gids, EventQueue& events) {
+void PortWatch::take_gids(std::vector<ibv_gid_entry> gids) {
   if (same_table(gids, gids_)) return;
   gids_ = std::move(gids);
-  tell(IBV_EVENT_GID_CHANGE, events);
+  tell(IBV_EVENT_GID_CHANGE);
 }
 
-void PortWatch::take_links(HostLinks links, EventQueue& events) {
+void PortWatch::take_links(HostLinks links) {
   const bool was_up = links_.any_up();
   links_ = std::move(links);
-  if (links_.any_up() != was_up) tell(was_up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE, events);
+  if (links_.any_up() != was_up) tell(was_up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
 }
 
-void PortWatch::tell(ibv_event_type type, EventQueue& events) {
+void PortWatch::tell(ibv_event_type type) {
   ibv_async_event event{};
   event.event_type = type;
   event.element.port_num = 1;
-  events.push(event, source_);
+  events_.push(event, source_);
 }
 
 }  // namespace rdmacomm::softdev

@@ -28,38 +28,39 @@ class HostLinks {
   std::set<int> up_;
 };
 
-/// Is told of changes by a netlink socket, and says which of them are events: a port that goes down with the last
-/// interface or comes up with the first, a GID table that differs. A thread reads the socket. Most messages are no
-/// events, and only a program can tell: so the socket itself cannot make the context's async_fd readable. The watch
-/// knows the GID table, too, without asking for all addresses.
+/// Is told of changes by a netlink socket, and says which of them are events: a port that goes down with the last interface
+/// or comes up with the first, a GID table that differs. A thread reads the socket. Most messages are no events, and
+/// only a program can tell: so the socket itself cannot make the context's async_fd readable. The watch knows the GID
+/// table, too, without asking for all addresses.
 /// Threads: any.
 class PortWatch {
  public:
-  PortWatch() = default;
+  /// events  is told; lives until stop()
+  explicit PortWatch(EventQueue& events) : events_(events) {}
   PortWatch(const PortWatch&) = delete;
   PortWatch& operator=(const PortWatch&) = delete;
   ~PortWatch() { stop(); }
 
-  /// Watches this thread's network namespace from now on, and tells `events`, which must live until stop(). 0, or an
-  /// errno value: there will be no events.
-  [[nodiscard]] int start(const DeviceIdentity& identity, EventQueue& events);
+  /// Watches this thread's network namespace from now on. 0, or an errno value: there will be no events.
+  [[nodiscard]] int start(const DeviceIdentity& identity);
   /// Tells of nothing more.
   void stop() noexcept;
-  /// Tells `events` what has happened since the last time, without waiting for the thread.
-  void look(EventQueue& events);
+  /// Tells what has happened since the last time, without waiting for the thread.
+  void look();
   /// The port's GID table as it is now; looks first. Returns  as gid_table(), also where the watch is not open
   /// Cost: one system call, but where something has changed: the kernel has said so before the change is done.
-  [[nodiscard]] int gids(std::vector<ibv_gid_entry>& table, EventQueue& events);
+  [[nodiscard]] int gids(std::vector<ibv_gid_entry>& table);
 
  private:
   [[nodiscard]] int open(const DeviceIdentity& identity);
-  void run(EventQueue& events);
+  void run();
   [[nodiscard]] bool is_behind();
-  void read_messages(EventQueue& events);
-  void take_links(HostLinks links, EventQueue& events);
-  void take_gids(std::vector<ibv_gid_entry> gids, EventQueue& events);
-  void tell(ibv_event_type type, EventQueue& events);
+  void read_messages();
+  void take_links(HostLinks links);
+  void take_gids(std::vector<ibv_gid_entry> gids);
+  void tell(ibv_event_type type);
 
+  EventQueue& events_;
   DeviceIdentity identity_;
   UniqueFd socket_;
   UniqueFd stop_;  ///< an eventfd: the thread is to end

@@ -7,8 +7,8 @@
 #include "softdev/common/copy.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/common/prefetch.h"
-#include "softdev/context/soft_context.h"
 #include "softdev/host/soft_ah.h"
+#include "softdev/local/peer_directory.h"
 #include "softdev/memory/mr_table.h"
 #include "softdev/memory/requests.h"
 #include "softdev/shared/completion_event.h"
@@ -72,7 +72,7 @@ LocalWire::LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept
       target_qpn_(target_qpn),
       link_(link_word(target_qpn, takes_turns(own.service) ? 0 : own.qpn, own.service,
                       own.by_tcp && !takes_turns(own.service))),
-      own_registrations_(own.context->registrations().entries()) {}
+      own_registrations_(own.premises->registrations.entries()) {}
 
 LocalWire::~LocalWire() {
   if (remote_ == nullptr) return;
@@ -89,14 +89,14 @@ int LocalWire::connect() {
 class LocalWire::Search final : public TargetSearch {
  public:
   explicit Search(const LocalWire& wire) noexcept
-      : peer(wire.peer_), context_(*wire.own_.context), target_qpn_(wire.target_qpn_), own_qpn_(wire.own_.qpn) {}
+      : peer(wire.peer_), peers_(wire.own_.premises->peers), target_qpn_(wire.target_qpn_), own_qpn_(wire.own_.qpn) {}
   ~Search() override {
     if (remote == nullptr) return;
     remote.reset();
     peer->detach(target_qpn_, own_qpn_);
   }
   void run() noexcept override {
-    if (peer == nullptr) peer = context_.peers().get(target_qpn_, error);
+    if (peer == nullptr) peer = peers_.get(target_qpn_, error);
     if (peer != nullptr) remote = peer->attach(target_qpn_, own_qpn_, error);
   }
 
@@ -105,7 +105,7 @@ class LocalWire::Search final : public TargetSearch {
   std::unique_ptr<RemoteQp> remote;
 
  private:
-  SoftContext& context_;
+  PeerDirectory& peers_;
   const std::uint32_t target_qpn_;
   const std::uint32_t own_qpn_;
 };
@@ -135,7 +135,7 @@ void LocalWire::take_found(TargetSearch& found) noexcept {
   if (srq_.shared != nullptr) eager_bytes_ = SharedReceive::kEagerBytes;
   if (own_.service == Service::kXrcQueue) eager_bytes_ = XrcRoute::kEagerBytes;
   next_line_ = &view_.slot(target_->taken);
-  by_membarrier_ = own_.context->membarrier() && target_->membarrier.load(std::memory_order_relaxed) != 0;
+  by_membarrier_ = own_.premises->membarrier && target_->membarrier.load(std::memory_order_relaxed) != 0;
 }
 
 std::uint32_t LocalWire::rnr_timer_code() const noexcept {
@@ -199,7 +199,7 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   slot.bytes = bytes;
   slot.immediate = wr.imm_data;
   if (srq_.shared != nullptr) {
-    // In this order: who dies in between leaves word of what it took, see SoftQp::withdraw_unpublished().
+    // In this order: who dies in between leaves word of what it took, and QpInitiators withdraws that.
     SharedReceive::entry(slot) = target.claimed - 1;
     std::atomic_signal_fence(std::memory_order_release);
     target.claimed = 0;

@@ -15,11 +15,19 @@
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
+class MrTable;
+class PeerDirectory;
+
+/// What the wires of a context use of it. Lives longer than they do.
+struct LocalPremises {
+  const MrTable& registrations;
+  PeerDirectory& peers;
+  const bool membarrier;  ///< this process can take part in membarrier(2), see hazard.h
+};
 
 /// What the wire must know of its own end.
 struct LocalEnd {
-  SoftContext* context = nullptr;
+  const LocalPremises* premises = nullptr;
   std::uint32_t qpn = 0;
   std::uint32_t pd = 0;
   std::uint32_t path_mtu = 0;                        ///< bytes
@@ -29,8 +37,8 @@ struct LocalEnd {
 
   /// What it holds up where initiators take turns. Another host's number says nothing here, and is none of this host's.
   [[nodiscard]] std::uint32_t turn() const noexcept { return by_tcp ? 1U << 31 | qpn : qpn; }
-  /// The same end at the shared receive queues that XRC requests by queue pair `target_qpn` name. Another host's is
-  /// there under the number of that queue pair, which is one of this host's: who owns the queue sees its process die.
+  /// The same end at the shared receive queues that XRC requests by queue pair `target_qpn` name. Another host's is there
+  /// under the number of that queue pair, which is one of this host's: who owns the queue sees its process die.
   [[nodiscard]] LocalEnd at_xrc_queue(std::uint32_t target_qpn) const noexcept {
     LocalEnd end = *this;
     end.service = Service::kXrcQueue;
@@ -63,8 +71,7 @@ class LocalWire final : public Wire {
   LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept;
   ~LocalWire() override;
 
-  /// 0: the target was found, or may come yet; EPERM, EPROTO: it never can be reached; is_own_shortage(): not as things
-  /// are here.
+  /// 0: the target was found, or may come yet; EPERM, EPROTO: it never can be reached; is_own_shortage(): not as things are here.
   [[nodiscard]] int connect();
   /// Looks for the target, where it is not found yet. May wait for it to answer.
   void attach() noexcept { (void)find_target(); }
@@ -74,19 +81,19 @@ class LocalWire final : public Wire {
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
   /// The same for a datagram. A target that has no receive is kReceiverNotReady.
   [[nodiscard]] ExecResult send_datagram(const ibv_send_wr& wr) noexcept;
-  /// The same for an XRC request, whose target is the queue pair at this wire's other end and, for all that lies in
-  /// memory, the shared receive queue at the end of `queue`. kBusy: another initiator is at work there, and a request
+  /// The same for an XRC request, whose target is the queue pair at this wire's other end and, for all that lies in memory,
+  /// the shared receive queue at the end of `queue`. kBusy: another initiator is at work there, and a request
   /// of another host does not wait for it.
   [[nodiscard]] ExecResult exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept;
-  /// Whether a READ or WRITE of `total` bytes, which need not be here yet, would be carried out: done() with no bytes,
-  /// or what exec_xrc() would say.
+  /// Whether a READ or WRITE of `total` bytes, which need not be here yet, would be carried out: done() with no bytes, or what
+  /// exec_xrc() would say.
   [[nodiscard]] ExecResult check_xrc(const ibv_send_wr& wr, std::uint32_t total, LocalWire& queue) noexcept;
   /// Whether the target is there and accepts requests from here.
   [[nodiscard]] bool is_up() const noexcept;
-  /// A target in this process only: carries out the next part of a SEND, WRITE or READ of `total` bytes, of which
-  /// `done` are. Its bytes come from or go to `mover` instead of the request's slices. One of a WRITE with immediate
-  /// data is the part without bytes that comes last. Done with success: so many bytes more, none where there are none
-  /// for now.
+  /// A target in this process only: carries out the next part of a SEND, WRITE or READ of `total` bytes, of which `done`
+  /// are. Its bytes come from or go to `mover` instead of the request's slices. One of a WRITE with immediate data is the
+  /// part without bytes that comes last.
+  /// Done with success: so many bytes more, none where there are none for now.
   [[nodiscard]] ExecResult exec_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
                                      PartMover& mover) noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
@@ -107,8 +114,8 @@ class LocalWire final : public Wire {
   /// The same for a request whose slices are looked up first; `work` is given the payload's size.
   template <typename Work>
   ExecResult checked_at_target(const ibv_send_wr& wr, Work&& work) noexcept;
-  /// A WRITE of one packet and one slice between the registrations of the WRITE before it. false: it is not, or
-  /// something about it has changed, and nothing is done.
+  /// A WRITE of one packet and one slice between the registrations of the WRITE before it. false: it is not, or something
+  /// about it has changed, and nothing is done.
   [[nodiscard]] bool write_again(const ibv_send_wr& wr) noexcept;
   [[gnu::noinline]] ExecResult exec_otherwise(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] bool exceeds_mtu(std::uint32_t bytes) const noexcept;
@@ -186,8 +193,7 @@ class LocalWire final : public Wire {
   std::span<const MrEntry> target_registrations_;
   bool by_membarrier_ = false;
   const void* next_line_ = nullptr;  // that a SEND will write first
-  // Of the last WRITE of one slice: its own end, and the target's, with how far from requests' addresses it is mapped
-  // here.
+  // Of the last WRITE of one slice: its own end, and the target's, with how far from requests' addresses it is mapped here.
   KnownRegistration written_from_;
   KnownRegistration written_to_;
   Copier copier_;

@@ -25,8 +25,7 @@ class NamedTargets {
     return wire;
   }
 
-  /// The same for a thread that must not wait: `finder` looks. nullptr: it does so still, or another number is waited
-  /// for; ask again.
+  /// The same for a thread that must not wait: `finder` looks. nullptr: it does so still, or another number is waited for; ask again.
   [[nodiscard]] LocalWire* get(std::uint32_t number, TargetFinder& finder) {
     if (LocalWire* const there = known(number)) return there;
     if (search_ == nullptr) {
@@ -43,8 +42,7 @@ class NamedTargets {
     return &wire->second;
   }
 
-  /// The wire to `number` if get() has found it and it is still up, else nullptr. Looks for nothing, so it waits for
-  /// nobody.
+  /// The wire to `number` if get() has found it and it is still up, else nullptr. Looks for nothing, so it waits for nobody.
   [[nodiscard]] LocalWire* known(std::uint32_t number) noexcept {
     const auto found = by_number_.find(number);
     return found != by_number_.end() && found->second.is_up() ? &found->second : nullptr;

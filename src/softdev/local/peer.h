@@ -53,8 +53,7 @@ class Peer {
 
   /// The same by a connection to process `pid` that is there.
   [[nodiscard]] static std::shared_ptr<Peer> connect_by(UniqueFd socket, pid_t pid, int& error);
-  /// Whether somebody who is not to share memory with this process has the name of `qpn`'s block, as far as the name's
-  /// owner says.
+  /// Whether somebody who is not to share memory with this process has the name of `qpn`'s block, as far as the name's owner says.
   [[nodiscard]] static bool is_another_users(std::uint32_t qpn);
 
   Peer(UniqueFd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
@@ -65,22 +64,21 @@ class Peer {
   [[nodiscard]] bool dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
   void mark_dead() noexcept { dead_.store(true, std::memory_order_relaxed); }
 
-  /// Maps the target's queue pair `qpn`, announcing that `own_qpn` will use it. nullptr and `error`: ENOENT, there is
-  /// none (yet); is_own_shortage(): this process has no descriptor, or no memory.
+  /// Maps the target's queue pair `qpn`, announcing that `own_qpn` will use it. nullptr and `error`: ENOENT, there is none (yet);
+  /// is_own_shortage(): this process has no descriptor, or no memory.
   [[nodiscard]] std::unique_ptr<RemoteQp> attach(std::uint32_t qpn, std::uint32_t own_qpn, int& error);
 
   [[nodiscard]] std::span<const MrEntry> registrations() const noexcept { return registrations_; }
   /// Where `entry`'s memory lies in this process; nullptr: it cannot be mapped. Valid while the registration is.
   [[nodiscard]] std::byte* map_registration(const MrEntry& entry);
 
-  /// Whether system calls reach the target's unmapped memory. 0: they do. EPERM: they are not allowed here; the caller
-  /// goes by request(). ESRCH: the target has ended. Cost: a system call.
+  /// Whether system calls reach the target's unmapped memory. 0: they do. EPERM: they are not allowed here; the caller goes by
+  /// request(). ESRCH: the target has ended. Cost: a system call.
   [[nodiscard]] int check_system_calls() const noexcept;
   /// Copies from that memory. 0, or an errno value: of check_system_calls(), or of the call.
   [[nodiscard]] int read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept;
-  /// Copies `length` bytes to where `write` says, and then `flag`, by one system call. The caller has called
-  /// check_system_calls(). 0: `length` is how many were copied, none if the call was interrupted. EFAULT: also if the
-  /// target has taken `write` back.
+  /// Copies `length` bytes to where `write` says, and then `flag`, by one system call. The caller has called check_system_calls().
+  /// 0: `length` is how many were copied, none if the call was interrupted. EFAULT: also if the target has taken `write` back.
   [[nodiscard]] int write_by_system_call(std::byte* own, AddressWrite& write, std::size_t& length,
                                          std::uint32_t flag) noexcept;
   /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap, kInvalidate. 0, or an errno value.
@@ -95,9 +93,8 @@ class Peer {
   void report_release(std::uint32_t qpn) noexcept { tell(RequestKind::kReleased, qpn, 0, 0); }
   /// Tells the target that what attach(qpn, own_qpn) returned is unmapped.
   void detach(std::uint32_t qpn, std::uint32_t own_qpn) noexcept { tell(RequestKind::kDetach, qpn, own_qpn, 0); }
-  /// A report that finds no room (the target is stopped) is kept, and sent later, behind those before it: nobody waits
-  /// for a target that does not read. `watch` is called with true when there is one to send, and the socket is to be
-  /// looked after: has it room, tell_kept() is due.
+  /// A report that finds no room (the target is stopped) is kept, and sent later, behind those before it: nobody waits for a target that does not
+  /// read. `watch` is called with true when there is one to send, and the socket is to be looked after: has it room, tell_kept() is due.
   void keep_reports_with(std::function<void(bool wanted)> watch);
   /// Sends what is kept, as far as there is room; then calls `watch` again: true, some is left.
   void tell_kept() noexcept;
@@ -109,8 +106,8 @@ class Peer {
     std::byte* start = nullptr;
   };
 
-  /// The process has ended, or runs another program (exec): its process number and its addresses mean something else.
-  /// Cost: a system call.
+  /// The process has ended, or runs another program (exec): its process number and its addresses mean something else. Cost: a system
+  /// call.
   [[nodiscard]] bool has_ended() const noexcept;
   [[nodiscard]] int error_of_call(ssize_t moved) noexcept;
   int hello();
@@ -137,8 +134,7 @@ class Peer {
   std::uint32_t next_sequence_ = 1;
   std::map<Arena, UniqueFd> arena_fds_;
   std::map<std::uint32_t, MappedRegistration> mapped_;  // by index in the table
-  // By number. One descriptor serves all queue pairs that report to a channel: there may be more of them than
-  // descriptors.
+  // By number. One descriptor serves all queue pairs that report to a channel: there may be more of them than descriptors.
   std::map<std::uint32_t, std::weak_ptr<const UniqueFd>> channels_;
 
   std::mutex reports_mutex_;  // guards what follows

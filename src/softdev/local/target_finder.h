@@ -13,8 +13,8 @@ namespace rdmacomm::softdev {
 
 class LaterSearch;
 
-/// Looks for targets that are not found yet, on a thread that is there from the first of them on: one that is stopped
-/// is waited for, and whoever waits for something else must not be held up by it.
+/// Looks for targets that are not found yet, on a thread that is there from the first of them on: one that is stopped is waited for, and
+/// whoever waits for something else must not be held up by it.
 /// Threads: any.
 class TargetFinder {
  public:

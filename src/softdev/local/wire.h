@@ -1,8 +1,8 @@
 // wire.h - how the requests of one send queue reach their target.
 //
-// The queue pair (soft_qp.h) keeps queues, order, retries and completions; a wire carries one request out: through
-// shared memory on one host (local_wire.h), and datagrams to wherever they go (datagram_wire.h). Requests of connected
-// queue pairs to other hosts are under way for a while, many at a time: that is not a Wire, but a TcpWire (tcp_wire.h).
+// The queue pair (soft_qp.h) keeps queues, order, retries and completions; a wire carries one request out: through shared
+// memory on one host (local_wire.h), and datagrams to wherever they go (datagram_wire.h). Requests of connected queue pairs
+// to other hosts are under way for a while, many at a time: that is not a Wire, but a TcpWire (tcp_wire.h).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -50,8 +50,7 @@ class ExecResult {
   std::uint64_t word_;
 };
 
-/// Looks for a target without the queue pair: one that is stopped is waited for, and holds up nobody but those who look
-/// for it.
+/// Looks for a target without the queue pair: one that is stopped is waited for, and holds up nobody but those who look for it.
 class TargetSearch {
  public:
   TargetSearch() = default;

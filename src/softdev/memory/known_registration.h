@@ -8,8 +8,8 @@
 
 namespace rdmacomm::softdev {
 
-/// What one send queue knows of a registration that it may use. As long as the registration has the same stamp, all
-/// that was checked then holds still: its domain, what it grants, whom it is for, and where it lies. Left: the range.
+/// What one send queue knows of a registration that it may use. As long as the registration has the same stamp, all that was
+/// checked then holds still: its domain, what it grants, whom it is for, and where it lies. Left: the range.
 /// Threads: one at a time; that of a target is asked with the hazard flag up, see hazard.h.
 class KnownRegistration {
  public:

@@ -2,16 +2,14 @@
 
 #include <cerrno>
 
-#include "softdev/context/soft_context.h"
 #include "softdev/memory/soft_pd.h"
-#include "softdev/queues/soft_qp.h"
 
 namespace rdmacomm::softdev {
 namespace {
 
 constexpr unsigned kGranted = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-bool can_be_bound(const SoftMw& window, const SoftQp& qp, const ibv_mw_bind_info& info) {
+bool can_be_bound(const SoftMw& window, const MemoryWindows::Binder& qp, const ibv_mw_bind_info& info) {
   const SoftMr& mr = SoftMr::from(info.mr);
   const std::uint64_t offset = info.addr - mr.iova;
   const bool inside = offset <= mr.length && info.length <= mr.length - offset;
@@ -20,13 +18,13 @@ bool can_be_bound(const SoftMw& window, const SoftQp& qp, const ibv_mw_bind_info
   return inside && (mr.access & IBV_ACCESS_MW_BIND) != 0 && (!changes || (mr.access & IBV_ACCESS_LOCAL_WRITE) != 0) &&
          // Source: InfiniBand specification, volume 1, o10-36.2.2, as the kernel's rxe has it.
          ((info.mw_access_flags & IBV_ACCESS_ZERO_BASED) == 0 || window.type == IBV_MW_TYPE_2) &&
-         pd == SoftPd::from(mr.pd).number && pd == qp.pd_number();
+         pd == SoftPd::from(mr.pd).number && pd == qp.pd;
 }
 
 }  // namespace
 
 int MemoryWindows::add(SoftMw& window) {
-  const std::uint32_t key = context_.registrations().reserve();
+  const std::uint32_t key = registrations_.reserve();
   if (key == 0) return ENOMEM;
   window.rkey = window.handle = key;
   const std::scoped_lock lock(mutex_);
@@ -40,18 +38,18 @@ void MemoryWindows::remove(SoftMw& window) {
     unbind_locked(window);
     by_place_.erase(place_of(window.handle));
   }
-  (void)context_.wait_for_initiators();
-  context_.stragglers().defer(0, [this, key = window.handle] { context_.registrations().recycle(key); });
+  wait_for_initiators_();
+  stragglers_.defer(0, [this, key = window.handle] { registrations_.recycle(key); });
 }
 
 void MemoryWindows::unbind_locked(SoftMw& window) {
   if (window.bound_to == nullptr) return;
-  context_.registrations().invalidate(window.handle);
+  registrations_.invalidate(window.handle);
   --window.bound_to->windows;
   window.bound_to = nullptr;
 }
 
-ibv_wc_status MemoryWindows::bind(const SoftQp& qp, const ibv_send_wr& wr) {
+ibv_wc_status MemoryWindows::bind(const Binder& qp, const ibv_send_wr& wr) {
   SoftMw& window = SoftMw::from(wr.bind_mw.mw);
   const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
   bool was_bound = false;
@@ -65,20 +63,20 @@ ibv_wc_status MemoryWindows::bind(const SoftQp& qp, const ibv_send_wr& wr) {
     unbind_locked(window);
   }
   // Without the lock: an initiator at work here may be waiting for this process's serving thread, which takes it.
-  if (was_bound) (void)context_.wait_for_initiators();
+  if (was_bound) wait_for_initiators_();
   if (info.length == 0) return IBV_WC_SUCCESS;
-  context_.stragglers().sweep();
+  stragglers_.sweep();
   const std::scoped_lock lock(mutex_);
   // An initiator that is stopped may have read half of what was entered for the window.
-  if (window.was_bound && context_.stragglers().any()) return IBV_WC_MW_BIND_ERR;
+  if (window.was_bound && stragglers_.any()) return IBV_WC_MW_BIND_ERR;
   return bind_locked(window, qp, wr) ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }
 
-bool MemoryWindows::bind_locked(SoftMw& window, const SoftQp& qp, const ibv_send_wr& wr) {
+bool MemoryWindows::bind_locked(SoftMw& window, const Binder& qp, const ibv_send_wr& wr) {
   if (window.bound_to != nullptr) return false;  // by somebody else meanwhile
   const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
   SoftMr& mr = SoftMr::from(info.mr);
-  Registration registration = context_.registrations().find(mr.lkey);
+  Registration registration = registrations_.find(mr.lkey);
   registration.pd = (registration.pd & ~kWithIova) | kOfWindow;
   registration.access = info.mw_access_flags & kGranted;
   registration.arena_offset += info.addr - registration.address;
@@ -86,8 +84,8 @@ bool MemoryWindows::bind_locked(SoftMw& window, const SoftQp& qp, const ibv_send
   registration.address = zero_based ? 0 : info.addr;
   registration.shift += info.addr - registration.address;
   registration.length = info.length;
-  registration.qpn = window.type == IBV_MW_TYPE_2 ? qp.qp_base.qp_num : 0;
-  context_.registrations().replace(wr.bind_mw.rkey, registration);
+  registration.qpn = window.type == IBV_MW_TYPE_2 ? qp.qpn : 0;
+  registrations_.replace(wr.bind_mw.rkey, registration);
   window.bound_to = &mr;
   window.was_bound = true;
   ++mr.windows;
@@ -99,7 +97,7 @@ bool MemoryWindows::invalidate(std::uint32_t key, std::uint32_t qpn) {
   const auto found = by_place_.find(place_of(key));
   if (found == by_place_.end()) return false;
   SoftMw& window = *found->second;
-  const MrEntry& entry = context_.registrations().entries()[place_of(key)];
+  const MrEntry& entry = registrations_.entries()[place_of(key)];
   if (entry.key.load(std::memory_order_relaxed) != key || entry.qpn != qpn) return false;
   unbind_locked(window);
   return true;

@@ -58,9 +58,8 @@ struct Registration {
   std::uint64_t shift = 0;
 };
 
-/// Keys are drawn at random, place and all: who knows some of them cannot count on to others (the ReDMArk attacks,
-/// USENIX Security 2021). A key that has gone is valid again at the earliest when its place has been drawn 2^14 times
-/// more.
+/// Keys are drawn at random, place and all: who knows some of them cannot count on to others (the ReDMArk attacks, USENIX Security
+/// 2021). A key that has gone is valid again at the earliest when its place has been drawn 2^14 times more.
 ///
 /// The table of registrations, in a file of its own, which peers can only read: what is in it decides what they reach.
 /// Threads: any; entries() is read without a lock.

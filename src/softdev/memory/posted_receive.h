@@ -77,8 +77,8 @@ struct ReceiveMemory {
   }
 };
 
-/// Fills what initiators see of a receive. Returns the bytes up to which a message may be handed over unseen: all of
-/// it, or 0 where an lkey is wrong.
+/// Fills what initiators see of a receive. Returns the bytes up to which a message may be handed over unseen: all of it,
+/// or 0 where an lkey is wrong.
 inline std::uint32_t fill_entry(RecvEntry& entry, std::span<const ibv_sge> slices,
                                 const ReceiveMemory& memory) noexcept {
   entry.count = static_cast<std::uint32_t>(slices.size());
@@ -91,14 +91,13 @@ inline std::uint32_t fill_entry(RecvEntry& entry, std::span<const ibv_sge> slice
              : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
 }
 
-/// A receive was posted that no more than `bytes` may be handed over to unseen, or one can take no more than that any
-/// more. By the owner only.
+/// A receive was posted that no more than `bytes` may be handed over to unseen, or one can take no more than that any more.
+/// By the owner only.
 inline void lower_floor(std::atomic<std::uint32_t>& floor, std::uint32_t bytes) noexcept {
   if (bytes < floor.load(std::memory_order_relaxed)) floor.store(bytes, std::memory_order_relaxed);
 }
 
-/// A message is not to be handed over to a posted receive unseen, or at all: its memory was given up. By the owner
-/// only.
+/// A message is not to be handed over to a posted receive unseen, or at all: its memory was given up. By the owner only.
 inline void refuse(RecvEntry& entry, std::atomic<std::uint32_t>& floor) noexcept {
   if (entry.memory == RecvEntry::kRegistered) {
     std::atomic_ref(entry.memory).store(RecvEntry::kGivenUp, std::memory_order_relaxed);

@@ -12,8 +12,8 @@
 
 namespace rdmacomm::softdev {
 
-/// Whether a byte that another host has sent names an operation that a target carries out. What does not may be out of
-/// the range of ibv_wr_opcode, and a cast is not defined then.
+/// Whether a byte that another host has sent names an operation that a target carries out. What does not may be out of the range of
+/// ibv_wr_opcode, and a cast is not defined then.
 [[nodiscard]] constexpr bool is_remote_opcode(std::uint8_t byte) noexcept {
   static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_ATOMIC_FETCH_AND_ADD == 6);
   return byte <= IBV_WR_ATOMIC_FETCH_AND_ADD || byte == IBV_WR_SEND_WITH_INV;
@@ -68,8 +68,8 @@ namespace rdmacomm::softdev {
   return brings_bytes(opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
 }
 
-/// Whether each slice is registered in `table` for `pd`, as the request needs it, and lies where it says; inline ones
-/// need not be registered. Adds what they have together to `bytes`, which is right only where all are.
+/// Whether each slice is registered in `table` for `pd`, as the request needs it, and lies where it says; inline ones need
+/// not be registered. Adds what they have together to `bytes`, which is right only where all are.
 [[nodiscard]] RDMACOMM_HOT_INLINE bool slices_valid(std::span<const MrEntry> table, std::uint32_t pd,
                                                     const ibv_send_wr& wr, std::uint64_t& bytes) noexcept {
   const bool check = (wr.send_flags & IBV_SEND_INLINE) == 0;

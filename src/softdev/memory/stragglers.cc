@@ -4,7 +4,6 @@
 #include <iterator>
 #include <utility>
 
-#include "softdev/queues/soft_qp.h"
 #include "softdev/shared/hazard.h"
 
 namespace rdmacomm::softdev {
@@ -14,26 +13,26 @@ std::uint64_t Stragglers::moment() noexcept {
   return moment_++;
 }
 
-void Stragglers::add(const std::shared_ptr<SoftQp>& target) {
+void Stragglers::add(const std::shared_ptr<InitiatorTarget>& target) {
   const std::scoped_lock lock(mutex_);
   if (std::ranges::find(stragglers_, target, &Straggler::target) != stragglers_.end()) return;
   target->set_left_behind(true);
   stragglers_.push_back({target, next_number_++, kInService});
 }
 
-void Stragglers::suspect(const std::shared_ptr<SoftQp>& target) {
+void Stragglers::suspect(const std::shared_ptr<InitiatorTarget>& target) {
   const std::scoped_lock lock(mutex_);
   suspects_.push_back({target, Clock::now() + kLongestRequest});
 }
 
-void Stragglers::retire(const SoftQp& target) {
+void Stragglers::retire(const InitiatorTarget& target) {
   const std::scoped_lock lock(mutex_);
   for (Straggler& straggler : stragglers_) {
     if (straggler.target.get() == &target) straggler.retired_at = moment_++;
   }
 }
 
-void Stragglers::forget(const SoftSrq& queue) {
+void Stragglers::forget(const ibv_srq& queue) {
   for (const auto& target : targets()) target->forget_shared_receives(queue);
 }
 
@@ -63,7 +62,7 @@ void Stragglers::promote_suspects() {
   {
     const std::scoped_lock lock(mutex_);
     const auto over = [now = suspects_.empty() ? Clock::time_point() : Clock::now()](const Suspect& suspect) {
-      return now >= suspect.until || !suspect.target->busy();
+      return now >= suspect.until || !suspect.target->is_busy();
     };
     // Not by ranges: clang 14 does not take GCC 12's subrange.
     const auto rest = std::stable_partition(suspects_.begin(), suspects_.end(), over);
@@ -71,16 +70,17 @@ void Stragglers::promote_suspects() {
     suspects_.erase(suspects_.begin(), rest);
   }
   for (const Suspect& suspect : due) {
-    if (suspect.target->busy()) add(suspect.target);
+    if (suspect.target->is_busy()) add(suspect.target);
     suspect.target->notify_receiver();
   }
 }
 
 void Stragglers::drop_idle() {
-  std::vector<std::shared_ptr<SoftQp>> idle;  // goes after the lock: with the last of its owners a queue pair goes, too
+  std::vector<std::shared_ptr<InitiatorTarget>>
+      idle;  // goes after the lock: with the last of its owners a queue pair goes, too
   const std::scoped_lock lock(mutex_);
   std::erase_if(stragglers_, [&idle](const Straggler& straggler) {
-    if (straggler.target->busy()) return false;
+    if (straggler.target->is_busy()) return false;
     straggler.target->set_left_behind(false);
     straggler.target->settle_after_destruction();
     idle.push_back(straggler.target);
@@ -115,9 +115,9 @@ bool Stragglers::watched_for() {
   return !stragglers_.empty() || !suspects_.empty() || !deferred_.empty();
 }
 
-std::vector<std::shared_ptr<SoftQp>> Stragglers::targets() {
+std::vector<std::shared_ptr<InitiatorTarget>> Stragglers::targets() {
   const std::scoped_lock lock(mutex_);
-  std::vector<std::shared_ptr<SoftQp>> all;
+  std::vector<std::shared_ptr<InitiatorTarget>> all;
   for (const Straggler& straggler : stragglers_) all.push_back(straggler.target);
   return all;
 }

@@ -3,8 +3,8 @@
 
 namespace rdmacomm::softdev::preload {
 
-/// What the libibverbs behind has under this name; nullptr: there is none, or it is another release. How it is found is
-/// the difference between the library for LD_PRELOAD (next_by_order.cc) and the drop-in (next_by_path.cc).
+/// What the libibverbs behind has under this name; nullptr: there is none, or it is another release. How it is found is the
+/// difference between the library for LD_PRELOAD (next_by_order.cc) and the drop-in (next_by_path.cc).
 [[nodiscard]] void* symbol_behind(const char* name) noexcept;
 
 /// The function of libibverbs that one of this front's stands before; nullptr: there is none.

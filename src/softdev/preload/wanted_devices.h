@@ -8,8 +8,8 @@
 namespace rdmacomm::softdev::preload {
 
 /// The devices by RDMACOMM_SOFT0_NAMES (names with commas between; soft0 where there are none) and
-/// RDMACOMM_SOFT0_LINK_LAYER ("eth" or "ib"), as softdev-run sets and checks them. Names beyond the most a list can
-/// have are left out.
+/// RDMACOMM_SOFT0_LINK_LAYER ("eth" or "ib"), as softdev-run sets and checks them. Names beyond the most a list can have
+/// are left out.
 [[nodiscard]] std::span<const DeviceIdentity> wanted_devices();
 
 }  // namespace rdmacomm::softdev::preload

@@ -1,11 +1,12 @@
 #include "softdev/queues/datagram_wire.h"
 
-#include "softdev/context/soft_context.h"
 #include "softdev/host/multicast.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/host/target_route.h"
 #include "softdev/local/peer.h"
 #include "softdev/memory/requests.h"
+#include "softdev/queues/premises.h"
+#include "softdev/queues/queue_pairs.h"
 
 namespace rdmacomm::softdev {
 
@@ -26,8 +27,7 @@ ExecResult DatagramWire::send_here(const ibv_send_wr& wr) noexcept {
 }
 
 bool DatagramWire::is_another_users(std::uint32_t qpn) const {
-  return own_.context->tcp_use() != TcpUse::kNever && !own_.context->queue_pairs().owns(qpn) &&
-         Peer::is_another_users(qpn);
+  return premises_.tcp_use != TcpUse::kNever && !premises_.queue_pairs.owns(qpn) && Peer::is_another_users(qpn);
 }
 
 ExecResult DatagramWire::send_by_tcp(const ibv_send_wr& wr, const Route& route) noexcept {
@@ -37,7 +37,7 @@ ExecResult DatagramWire::send_by_tcp(const ibv_send_wr& wr, const Route& route) 
   auto found = remote_targets_.find(name);
   if (found == remote_targets_.end()) {
     if (remote_targets_.size() >= kMostRemoteTargets) remote_targets_.clear();
-    found = remote_targets_.try_emplace(name, own_, route, wr.wr.ud.remote_qpn).first;
+    found = remote_targets_.try_emplace(name, premises_.tcp, own_, route, wr.wr.ud.remote_qpn).first;
   }
   return found->second.send(wr, static_cast<std::uint32_t>(message_bytes(wr)));
 }

@@ -14,12 +14,14 @@
 
 namespace rdmacomm::softdev {
 
-/// Carries each request of a datagram queue pair to the target that its address handle and number say, or to all
-/// members of a group. Those of other hosts are reached by TCP, and those of another user on this host, which share no
-/// memory.
+struct Premises;
+
+/// Carries each request of a datagram queue pair to the target that its address handle and number say, or to all members
+/// of a group. Those of other hosts are reached by TCP, and those of another user on this host, which share no memory.
 class DatagramWire final : public Wire {
  public:
-  explicit DatagramWire(const LocalEnd& own) : nobody_(own, 0), targets_(own), own_(own) {}
+  DatagramWire(const Premises& premises, const LocalEnd& own)
+      : premises_(premises), nobody_(own, 0), targets_(own), own_(own) {}
 
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
   void advance() noexcept override;
@@ -31,6 +33,7 @@ class DatagramWire final : public Wire {
   ExecResult send_by_tcp(const ibv_send_wr& wr, const Route& route) noexcept;
   [[nodiscard]] bool is_another_users(std::uint32_t qpn) const;
 
+  const Premises& premises_;
   LocalWire nobody_;  ///< shows what is wrong with a request itself
   NamedTargets targets_;
   using RemoteTarget = std::pair<std::array<std::uint8_t, sizeof(ibv_gid)>, std::uint32_t>;

@@ -1,11 +1,12 @@
 // The receive queue: posting, and turning inbound slots into completions.
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
 
 #include "base/hot_inline.h"
-#include "softdev/context/soft_context.h"
+#include "softdev/memory/mr_table.h"
+#include "softdev/queues/premises.h"
+#include "softdev/queues/queue_pairs.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/queues/soft_srq.h"
@@ -26,7 +27,7 @@ ibv_wc_status known_status(std::uint8_t status) noexcept {
 }  // namespace
 
 ReceiveMemory SoftQp::memory() const noexcept {
-  return {soft_context_.registrations().entries(), pd_number_};
+  return {registrations_.entries(), pd_number_};
 }
 
 int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
@@ -110,7 +111,7 @@ void SoftQp::name_sender(InSlot& slot, ibv_wc& wc) const noexcept {
 
 void SoftQp::fail_receiver(std::uint32_t qpn) noexcept {
   if (service_ != Service::kXrcQueue) return enter_error();
-  const auto target = soft_context_.queue_pairs().find(qpn);
+  const auto target = premises_.queue_pairs.find(qpn);
   if (target == nullptr || target->service_ != Service::kXrc || target->xrc_domain_ == nullptr) return;
   if (target->xrc_domain_->identity() == xrc_domain_->identity()) target->enter_error();
 }
@@ -156,18 +157,6 @@ void SoftQp::return_shared_receives() noexcept {
   view_.shared->claimed = 0;
 }
 
-void SoftQp::notify_receiver() noexcept {
-  const std::scoped_lock guard(service_mutex_);
-  if (!destroyed_) recv_queue_.notify(true);
-}
-
-void SoftQp::make_up_for_event(std::vector<const SoftCq*>& done) noexcept {
-  const std::scoped_lock guard(service_mutex_);
-  if (destroyed_ || std::ranges::find(done, &recv_queue_) != done.end()) return;
-  recv_queue_.make_up_for_event();
-  done.push_back(&recv_queue_);
-}
-
 int SoftQp::waiting_receives(int enough) const noexcept {
   std::uint32_t position = recv_polled_.load(std::memory_order_relaxed);
   int count = 0;
@@ -176,6 +165,11 @@ int SoftQp::waiting_receives(int enough) const noexcept {
     ++count;
   }
   return count;
+}
+
+/// In ERR: whether a receive is posted there, and no initiator is at work that may yet fill it. Not inline: polls do not pay for it.
+bool SoftQp::can_flush(std::uint32_t position) const noexcept {
+  return position != recv_posted_.load(std::memory_order_acquire) && !initiators_.may_be_at_work();
 }
 
 int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
@@ -187,7 +181,7 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
     if (head.sequence != position + 1) {
       // Nothing came. In ERR nothing will, once no initiator is at work here: then what is posted is flushed.
       if (srq_ != nullptr || state_.load(std::memory_order_acquire) != IBV_QPS_ERR) break;
-      if (position == recv_posted_.load(std::memory_order_acquire) || may_be_at_work()) break;
+      if (!can_flush(position)) break;
       if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
       out[found] = {};
       out[found].wr_id = receives_.wr_id(position & view_.mask);

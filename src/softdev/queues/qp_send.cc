@@ -6,9 +6,10 @@
 
 #include "base/hot_inline.h"
 #include "softdev/common/device_limits.h"
-#include "softdev/context/soft_context.h"
+#include "softdev/memory/memory_windows.h"
 #include "softdev/memory/placed_slices.h"
 #include "softdev/memory/requests.h"
+#include "softdev/queues/premises.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_socket.h"
@@ -93,11 +94,11 @@ RDMACOMM_HOT_INLINE void SoftQp::finish(const ibv_send_wr& wr, ibv_wc_status sta
 }
 
 ExecResult SoftQp::execute_here(const ibv_send_wr& wr) noexcept {
-  MemoryWindows& windows = soft_context_.windows();
-  if (wr.opcode == IBV_WR_BIND_MW) return ExecResult::refused(windows.bind(*this, wr));
+  MemoryWindows& windows = premises_.windows;
+  if (wr.opcode == IBV_WR_BIND_MW) return ExecResult::refused(windows.bind({number(), pd_number_}, wr));
   if (!windows.invalidate(wr.invalidate_rkey, qp_base.qp_num)) return ExecResult::refused(IBV_WC_LOC_QP_OP_ERR);
   // Whoever is stopped there may still write to the window's memory, see docs/soft_device.md.
-  (void)wait_for_initiators();
+  (void)initiators_.wait();
   return ExecResult::done(0);
 }
 
@@ -250,27 +251,27 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
     waiting.wr.wr.ud.ah = &waiting.address;
   }
   pending_count_.fetch_add(1, std::memory_order_relaxed);
-  if (tcp_ != nullptr && !late_) return start_by_tcp_locked();
-  soft_context_.retrier().wake();
+  if (tcp_.wire() != nullptr && !late_) return tcp_.start_locked();
+  premises_.threads.wake_retrier();
 }
 
 std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
   // 4.096 us * 2^timeout for each try; a timeout of 0 waits for ever.
   const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
   const std::chrono::nanoseconds all = (attributes_.retry_cnt + 1) * once;
-  const bool connects = tcp_ != nullptr && outcome != ExecOutcome::kLost;
+  const bool connects = tcp_.wire() != nullptr && outcome != ExecOutcome::kLost;
   return connects ? std::max<std::chrono::nanoseconds>(all, kVanishedAfter) : all;
 }
 
 bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   status = outcome == ExecOutcome::kReceiverNotReady ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_RETRY_EXC_ERR;
   // By TCP, a target that was given up in good order looks like one that died: it has the time of all retries, as on a NIC.
-  if (outcome == ExecOutcome::kLost && (tcp_ == nullptr || attributes_.timeout == 0)) return true;
+  if (outcome == ExecOutcome::kLost && (tcp_.wire() == nullptr || attributes_.timeout == 0)) return true;
   const Clock::time_point now = Clock::now();
   if (waiting_for_ != outcome) {
     waiting_for_ = outcome;
     if (outcome == ExecOutcome::kReceiverNotReady) {
-      const std::uint32_t code = tcp_ == nullptr ? wire_->rnr_timer_code() : tcp_->rnr_timer_code();
+      const std::uint32_t code = tcp_.wire() == nullptr ? wire_->rnr_timer_code() : tcp_.wire()->rnr_timer_code();
       give_up_at_ = attributes_.rnr_retry == kInfiniteRnrRetry ? Clock::time_point::max()
                                                                : now + attributes_.rnr_retry * rnr_delay(code);
     } else if (outcome == ExecOutcome::kBusy || (attributes_.timeout == 0 && is_reliable(service_))) {
@@ -283,7 +284,7 @@ bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
 }
 
 void SoftQp::retry_pending_locked(std::size_t most) noexcept {
-  if (tcp_ != nullptr) return advance_by_tcp_locked();
+  if (tcp_.wire() != nullptr) return tcp_.advance_locked();
   for (; most != 0 && !pending_.empty() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS; --most) {
     const ibv_send_wr& wr = pending_.front().wr;
     ExecResult result = execute(wr);
@@ -306,23 +307,9 @@ void SoftQp::settle_first(const ExecResult& result) noexcept {
   if (result.status() != IBV_WC_SUCCESS) fail_sends_locked();
 }
 
-void SoftQp::advance() noexcept {
-  // A thread that posts a datagram may hold it for seconds, while it looks for a process that is stopped: epoll tells of the
-  // socket again.
-  const BiasedTry guard(send_lock_);
-  if (!guard) return;
-  const std::uint32_t reported = send_reported_;
-  if (tcp_ != nullptr) {
-    advance_by_tcp_locked();
-  } else if (wire_ != nullptr) {
-    wire_->advance();
-  }
-  notify_sender(reported);
-}
-
 bool SoftQp::retry_pending() noexcept {
   const std::scoped_lock guard(send_lock_);
-  if (pending_.empty() || (wire_ == nullptr && tcp_ == nullptr)) return true;
+  if (pending_.empty() || (wire_ == nullptr && tcp_.wire() == nullptr)) return true;
   const std::uint32_t reported = send_reported_;
   retry_pending_locked();
   notify_sender(reported);
@@ -349,7 +336,7 @@ void SoftQp::find_target() noexcept {
 }
 
 void SoftQp::flush_pending() noexcept {
-  if (tcp_ != nullptr) tcp_->abandon();
+  if (tcp_.wire() != nullptr) tcp_.wire()->abandon();
   for (std::size_t i = 0; i < pending_.size(); ++i) finish(pending_[i].wr, IBV_WC_WR_FLUSH_ERR, 0);
   pending_.clear();
   pending_count_.store(0, std::memory_order_relaxed);

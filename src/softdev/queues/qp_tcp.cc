@@ -1,133 +1,163 @@
-// The send queue of a queue pair that is connected to another host: what TcpWire has under way, and what comes back.
+#include "softdev/queues/qp_tcp.h"
+
 #include <mutex>
 
-#include "softdev/context/soft_context.h"
+#include "verbs/gid.h"
 #include "softdev/memory/requests.h"
+#include "softdev/queues/premises.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_connection.h"
-#include "verbs/gid.h"
+#include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
 
-void SoftQp::start_by_tcp_locked() noexcept {
-  while (tcp_->under_way() < pending_.size() && state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
-    const ibv_send_wr& wr = pending_[tcp_->under_way()].wr;
+int QpTcp::connect_locked(const Route& route, std::uint32_t target_qpn, bool sends) {
+  TcpService& service = qp_.premises_.tcp;
+  if (const int error = service.serve(number(), route.source); error != 0) return error;
+  if (const int error = pairing_.begin(route.target, target_qpn); error != 0) return error;
+  is_connected_.store(true, std::memory_order_release);
+  if (sends) wire_ = std::make_unique<TcpWire>(service, qp_.own_end(), route, target_qpn, pairing_);
+  return 0;
+}
+
+void QpTcp::forget_locked() noexcept {
+  end_sends_locked();
+  is_connected_.store(false, std::memory_order_relaxed);
+}
+
+void QpTcp::advance() noexcept {
+  // A thread that posts a datagram may hold it for seconds, while it looks for a process that is stopped: epoll tells of the
+  // socket again.
+  const BiasedTry guard(qp_.send_lock_);
+  if (!guard) return;
+  const std::uint32_t reported = qp_.send_reported_;
+  if (wire_ != nullptr) {
+    advance_locked();
+  } else if (qp_.wire_ != nullptr) {
+    qp_.wire_->advance();
+  }
+  qp_.notify_sender(reported);
+}
+
+void QpTcp::start_locked() noexcept {
+  while (wire_->under_way() < qp_.pending_.size() && qp_.state_.load(std::memory_order_relaxed) == IBV_QPS_RTS) {
+    const ibv_send_wr& wr = qp_.pending_[wire_->under_way()].wr;
     if (!is_for_here(wr.opcode)) {
-      if (!tcp_->start(wr, recv_polled_.load(std::memory_order_relaxed))) break;
-    } else if (tcp_->under_way() == 0) {
-      settle_first(execute_here(wr));
+      if (!wire_->start(wr, qp_.recv_polled_.load(std::memory_order_relaxed))) break;
+    } else if (wire_->under_way() == 0) {
+      qp_.settle_first(qp_.execute_here(wr));
     } else {
       break;  // what was posted before is to be done before
     }
   }
-  tcp_->send();
+  wire_->send();
   take_answers_locked();  // those that are wrong are known to be here
-  const bool under_way = tcp_->under_way() != 0 && tcp_->obstacle() == ExecOutcome::kDone;
-  under_way_.store(under_way, std::memory_order_relaxed);
-  if (!under_way && !pending_.empty()) soft_context_.retrier().wake();
+  const bool under_way = wire_->under_way() != 0 && wire_->obstacle() == ExecOutcome::kDone;
+  qp_.under_way_.store(under_way, std::memory_order_relaxed);
+  if (!under_way && !qp_.pending_.empty()) qp_.premises_.threads.wake_retrier();
 }
 
-void SoftQp::take_answers_locked() noexcept {
+void QpTcp::take_answers_locked() noexcept {
   ExecResult result(ExecOutcome::kDone);
-  while (!pending_.empty() && tcp_->take_answer(result)) settle_first(result);
+  while (!qp_.pending_.empty() && wire_->take_answer(result)) qp_.settle_first(result);
 }
 
-void SoftQp::advance_by_tcp_locked() noexcept {
-  tcp_->advance();
+void QpTcp::advance_locked() noexcept {
+  wire_->advance();
   take_answers_locked();
-  start_by_tcp_locked();
-  if (pending_.empty()) return;
-  const ExecOutcome obstacle = tcp_->obstacle();
+  start_locked();
+  if (qp_.pending_.empty()) return;
+  const ExecOutcome obstacle = wire_->obstacle();
   ibv_wc_status status{};
   if (obstacle == ExecOutcome::kDone) {
-    waiting_for_ = ExecOutcome::kDone;
-  } else if (give_up(obstacle, status)) {
-    const bool reliable = is_reliable(service_);
-    tcp_->abandon();
-    settle_first(reliable ? ExecResult::refused(status) : ExecResult::done(0));
+    qp_.waiting_for_ = ExecOutcome::kDone;
+  } else if (qp_.give_up(obstacle, status)) {
+    const bool reliable = is_reliable(qp_.service_);
+    wire_->abandon();
+    qp_.settle_first(reliable ? ExecResult::refused(status) : ExecResult::done(0));
   }
 }
 
-bool SoftQp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept {
-  if (service != service_ || view_.shared->link.load(std::memory_order_relaxed) == 0) return false;
-  if (service_ == Service::kDatagram) return true;
-  if (!goes_by_tcp_.load(std::memory_order_acquire)) return false;
-  const std::scoped_lock guard(send_lock_);
-  return !route_.by_memory && attributes_.dest_qp_num == initiator_qpn && verbs::equal(route_.target, from);
+bool QpTcp::expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept {
+  if (service != qp_.service_ || qp_.view_.shared->link.load(std::memory_order_relaxed) == 0) return false;
+  if (qp_.service_ == Service::kDatagram) return true;
+  if (!is_connected_.load(std::memory_order_acquire)) return false;
+  const std::scoped_lock guard(qp_.send_lock_);
+  return !qp_.route_.by_memory && qp_.attributes_.dest_qp_num == initiator_qpn && verbs::equal(qp_.route_.target, from);
 }
 
-bool SoftQp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept {
-  if (!goes_by_tcp_.load(std::memory_order_acquire)) return false;
-  const std::scoped_lock guard(send_lock_);
-  return tcp_ != nullptr && attributes_.dest_qp_num == target_qpn && tcp_->greeting().token == token;
+bool QpTcp::has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept {
+  if (!is_connected_.load(std::memory_order_acquire)) return false;
+  const std::scoped_lock guard(qp_.send_lock_);
+  return wire_ != nullptr && qp_.attributes_.dest_qp_num == target_qpn && wire_->greeting().token == token;
 }
 
-bool SoftQp::admits(const TcpSecret& shown, TcpSecret& own) noexcept {
-  const std::scoped_lock guard(send_lock_);
+bool QpTcp::admits(const TcpSecret& shown, TcpSecret& own) noexcept {
+  const std::scoped_lock guard(qp_.send_lock_);
   own = pairing_.own();
   return pairing_.is_peers(shown);
 }
 
-bool SoftQp::is_one_way_locked() const noexcept {
-  return softdev::is_one_way(service_, route_, number(), attributes_.dest_qp_num);
+bool QpTcp::is_one_way_locked() const noexcept {
+  return softdev::is_one_way(qp_.service_, qp_.route_, number(), qp_.attributes_.dest_qp_num);
 }
 
-bool SoftQp::is_one_way() noexcept {
-  const std::scoped_lock guard(send_lock_);
+bool QpTcp::is_one_way() noexcept {
+  const std::scoped_lock guard(qp_.send_lock_);
   return is_one_way_locked();
 }
 
-bool SoftQp::connects() noexcept {
-  if (!goes_by_tcp_.load(std::memory_order_acquire)) return false;
-  const std::scoped_lock guard(send_lock_);
-  return tcp_ != nullptr && !is_one_way_locked() && tcp_->greeting().kind == GreetingKind::kConnection;
+bool QpTcp::connects() noexcept {
+  if (!is_connected_.load(std::memory_order_acquire)) return false;
+  const std::scoped_lock guard(qp_.send_lock_);
+  return wire_ != nullptr && !is_one_way_locked() && wire_->greeting().kind == GreetingKind::kConnection;
 }
 
-void SoftQp::connect_now() noexcept {
-  const BiasedGuard guard(send_lock_);
-  if (tcp_ != nullptr) tcp_->connect_now();
+void QpTcp::connect_now() noexcept {
+  const BiasedGuard guard(qp_.send_lock_);
+  if (wire_ != nullptr) wire_->connect_now();
 }
 
-void SoftQp::adopt(const std::shared_ptr<TcpConnection>& connection) noexcept {
+void QpTcp::adopt(const std::shared_ptr<TcpConnection>& connection) noexcept {
   std::shared_ptr<TcpConnection> before;
   {
-    const BiasedGuard guard(send_lock_);
-    if (tcp_ != nullptr) before = tcp_->connection();
+    const BiasedGuard guard(qp_.send_lock_);
+    if (wire_ != nullptr) before = wire_->connection();
   }
   if (before != nullptr) (void)before->progress();
-  const BiasedGuard guard(send_lock_);
-  const std::uint32_t reported = send_reported_;
-  if (tcp_ != nullptr) {
+  const BiasedGuard guard(qp_.send_lock_);
+  const std::uint32_t reported = qp_.send_reported_;
+  if (wire_ != nullptr) {
     take_answers_locked();
-    tcp_->adopt(connection);
-    advance_by_tcp_locked();
+    wire_->adopt(connection);
+    advance_locked();
   }
-  notify_sender(reported);
+  qp_.notify_sender(reported);
 }
 
 /// Runs `work`, and completes what it has found to be done.
 template <typename Work>
-auto SoftQp::with_wire(TcpConnection& connection, Work&& work) noexcept {
-  const BiasedGuard guard(send_lock_);
-  const std::uint32_t reported = send_reported_;
-  const bool is_mine = tcp_ != nullptr && tcp_->goes_by(connection);
-  const auto result = work(is_mine ? tcp_.get() : nullptr);
+auto QpTcp::with_wire(TcpConnection& connection, Work&& work) noexcept {
+  const BiasedGuard guard(qp_.send_lock_);
+  const std::uint32_t reported = qp_.send_reported_;
+  const bool is_mine = wire_ != nullptr && wire_->goes_by(connection);
+  const auto result = work(is_mine ? wire_.get() : nullptr);
   if (is_mine) take_answers_locked();
-  if (is_mine && tcp_->under_way() < pending_.size()) start_by_tcp_locked();
-  notify_sender(reported);
+  if (is_mine && wire_->under_way() < qp_.pending_.size()) start_locked();
+  qp_.notify_sender(reported);
   return result;
 }
 
-bool SoftQp::heard(TcpConnection& connection, std::uint32_t done) noexcept {
+bool QpTcp::heard(TcpConnection& connection, std::uint32_t done) noexcept {
   return with_wire(connection, [&](TcpWire* wire) { return wire == nullptr || wire->heard(done); });
 }
 
-bool SoftQp::take(TcpConnection& connection, const TcpAnswer& answer) noexcept {
+bool QpTcp::take(TcpConnection& connection, const TcpAnswer& answer) noexcept {
   return with_wire(connection, [&](TcpWire* wire) { return wire == nullptr || wire->take(answer); });
 }
 
-Moved SoftQp::bring(TcpConnection& connection, TcpInput& input, std::uint32_t left) noexcept {
+Moved QpTcp::bring(TcpConnection& connection, TcpInput& input, std::uint32_t left) noexcept {
   return with_wire(connection, [&](TcpWire* wire) {
     Moved moved;
     if (left != 0) moved = wire == nullptr ? input.throw_away(left) : wire->bring(input, left);
@@ -137,31 +167,31 @@ Moved SoftQp::bring(TcpConnection& connection, TcpInput& input, std::uint32_t le
   });
 }
 
-void SoftQp::lose(TcpConnection& connection) noexcept {
-  const BiasedGuard guard(send_lock_);
-  const std::uint32_t reported = send_reported_;
-  if (tcp_ != nullptr) {
-    if (tcp_->goes_by(connection)) tcp_->lose();
+void QpTcp::lose(TcpConnection& connection) noexcept {
+  const BiasedGuard guard(qp_.send_lock_);
+  const std::uint32_t reported = qp_.send_reported_;
+  if (wire_ != nullptr) {
+    if (wire_->goes_by(connection)) wire_->lose();
     // Who accepts nothing any more does not connect again for nothing.
-    if (view_.shared->link.load(std::memory_order_relaxed) != 0 || !pending_.empty()) advance_by_tcp_locked();
+    if (qp_.view_.shared->link.load(std::memory_order_relaxed) != 0 || !qp_.pending_.empty()) advance_locked();
   }
-  notify_sender(reported);
+  qp_.notify_sender(reported);
 }
 
-void SoftQp::leave(TcpConnection& connection, bool for_good) noexcept {
-  const BiasedGuard guard(send_lock_);
-  if (tcp_ == nullptr || !tcp_->goes_by(connection)) return;
-  tcp_->lose();
-  if (for_good) tcp_->refuse();
+void QpTcp::leave(TcpConnection& connection, bool for_good) noexcept {
+  const BiasedGuard guard(qp_.send_lock_);
+  if (wire_ == nullptr || !wire_->goes_by(connection)) return;
+  wire_->lose();
+  if (for_good) wire_->refuse();
 }
 
-void SoftQp::send_by(TcpConnection& connection) noexcept {
-  const BiasedGuard guard(send_lock_);
-  const std::uint32_t reported = send_reported_;
-  const bool is_mine = tcp_ != nullptr && tcp_->goes_by(connection);
-  connection.respond(is_mine ? tcp_.get() : nullptr);
-  if (is_mine) advance_by_tcp_locked();
-  notify_sender(reported);
+void QpTcp::send_by(TcpConnection& connection) noexcept {
+  const BiasedGuard guard(qp_.send_lock_);
+  const std::uint32_t reported = qp_.send_reported_;
+  const bool is_mine = wire_ != nullptr && wire_->goes_by(connection);
+  connection.respond(is_mine ? wire_.get() : nullptr);
+  if (is_mine) advance_locked();
+  qp_.notify_sender(reported);
 }
 
 }  // namespace rdmacomm::softdev

@@ -88,6 +88,11 @@ std::shared_ptr<SoftQp> QueuePairs::find(std::uint32_t qpn) {
   return found == by_number_.end() ? nullptr : found->second;
 }
 
+std::shared_ptr<TcpOwner> QueuePairs::tcp_owner(std::uint32_t qpn) {
+  const auto qp = find(qpn);
+  return qp == nullptr ? nullptr : qp->as_tcp_owner();
+}
+
 bool QueuePairs::owns(std::uint32_t qpn) {
   const std::scoped_lock lock(mutex_);
   return std::ranges::find(blocks_, qpn >> kQpnBlockBits, &Block::number) != blocks_.end();

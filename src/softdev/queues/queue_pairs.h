@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "softdev/tcp/tcp_owner.h"
 
 namespace rdmacomm::softdev {
 
@@ -15,22 +16,21 @@ class SoftQp;
 
 /// The queue pairs of a context by number, and the numbers.
 /// Threads: any.
-class QueuePairs {
+class QueuePairs final : public TcpOwners {
  public:
-  /// A number nobody on this host has; 0 and errno: EADDRINUSE, all are other processes'. `listener` is valid where a
-  /// new block of numbers was taken: it must be served. `with_port`: other hosts are to reach it.
+  /// A number nobody on this host has; 0 and errno: EADDRINUSE, all are other processes'. `listener` is valid where a new block of numbers
+  /// was taken: it must be served. `with_port`: other hosts are to reach it.
   [[nodiscard]] std::uint32_t take_number(bool with_port, UniqueFd& listener);
-  /// The port of the number's block, which nobody else gets: for who will listen there. Not valid: it could not be
-  /// taken, was given out before, or is another network namespace's than the caller's.
-  [[nodiscard]] UniqueFd take_port(std::uint32_t qpn);
+  [[nodiscard]] UniqueFd take_port(std::uint32_t qpn) override;
   void insert(const std::shared_ptr<SoftQp>& qp);
   /// Forgets the queue pair, and keeps it alive for the caller.
   [[nodiscard]] std::shared_ptr<SoftQp> remove(std::uint32_t qpn);
   [[nodiscard]] std::shared_ptr<SoftQp> find(std::uint32_t qpn);
+  [[nodiscard]] std::shared_ptr<TcpOwner> tcp_owner(std::uint32_t qpn) override;
   /// Whether the number is one of this context's, given out or not.
   [[nodiscard]] bool owns(std::uint32_t qpn);
-  /// Whether other processes of this host find the number by the name of its block. Else another user has taken the
-  /// name, and they find it by its port alone.
+  /// Whether other processes of this host find the number by the name of its block. Else another user has taken the name, and
+  /// they find it by its port alone.
   [[nodiscard]] bool has_name(std::uint32_t qpn);
   [[nodiscard]] std::vector<std::shared_ptr<SoftQp>> all();
 

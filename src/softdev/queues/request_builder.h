@@ -12,8 +12,8 @@
 namespace rdmacomm::softdev {
 
 /// Collects requests from ibv_wr_start to ibv_wr_complete, which posts all of them or none. As ibv_wr_post(3) wants it:
-/// what is wrong with any of them is the answer of ibv_wr_complete, inline data is copied by the call that names it,
-/// and from start to complete or abort one thread has the queue pair to itself.
+/// what is wrong with any of them is the answer of ibv_wr_complete, inline data is copied by the call that names it, and
+/// from start to complete or abort one thread has the queue pair to itself.
 class RequestBuilder {
  public:
   /// What can be asked for (IBV_QP_EX_WITH_*) with a queue pair of this type.

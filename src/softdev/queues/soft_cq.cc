@@ -7,9 +7,10 @@
 #include <cerrno>
 #include <utility>
 
-#include "softdev/context/soft_context.h"
+#include "softdev/queues/premises.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/queues/soft_srq.h"
+#include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
 
@@ -22,13 +23,14 @@ SoftCq* SoftChannel::take_event() {
   return queues.front();
 }
 
-SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* user_context,
+SoftCq::SoftCq(const Premises& premises, SharedBlock block, int depth, void* user_context,
                SoftChannel* completion_channel)
     : ibv_cq_ex{},
-      soft_context_(soft_context),
+      tcp_(premises.tcp),
+      event_queue_(premises.events),
       block_(std::move(block)),
       shared_(reinterpret_cast<CqShared*>(block_.mapping.data())) {
-  context = soft_context.verbs();
+  context = &premises.verbs;
   channel = completion_channel;
   cq_context = user_context;
   cqe = depth;
@@ -38,8 +40,8 @@ SoftCq::SoftCq(SoftContext& soft_context, SharedBlock block, int depth, void* us
 
 int SoftCq::poll(int count, ibv_wc* out) noexcept {
   const int found = poll_here(count, out);
-  if (found != 0 || count == 0 || !soft_context_.tcp().active()) return found;
-  return soft_context_.tcp().poll() ? poll_here(count, out) : 0;
+  if (found != 0 || count == 0 || !tcp_.active()) return found;
+  return tcp_.poll() ? poll_here(count, out) : 0;
 }
 
 int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
@@ -83,7 +85,7 @@ void SoftCq::fail_locked() noexcept {
   ibv_async_event event{};
   event.event_type = IBV_EVENT_CQ_ERR;
   event.element.cq = verbs();
-  soft_context_.events().push(event, events);
+  event_queue_.push(event, events);
   for (SoftQp* const qp : senders_) qp->lose_completions();
   for (SoftQp* const qp : receivers_) qp->lose_completions();
 }
@@ -104,7 +106,7 @@ int SoftCq::arm(bool solicited_only) noexcept {
   }
   // Pairs with the fence in fire(): the caller's next poll sees whatever was published before this.
   full_fence();
-  if (soft_context_.tcp().active()) soft_context_.tcp().polls_end();
+  if (tcp_.active()) tcp_.polls_end();
   return 0;
 }
 

@@ -18,9 +18,10 @@
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
 class SoftCq;
 class SoftQp;
+class TcpService;
+struct Premises;
 
 /// A completion channel: an eventfd in semaphore mode, one count for each event that waits.
 struct SoftChannel : ibv_comp_channel {
@@ -28,19 +29,19 @@ struct SoftChannel : ibv_comp_channel {
   std::mutex mutex;
   std::vector<SoftCq*> queues;
 
-  /// A queue of this channel that has fired, its event taken. Where none has, although an event was read (see
-  /// fire_for_the_dead()), it is for any: the application polls it and finds nothing. nullptr: there is none.
+  /// A queue of this channel that has fired, its event taken. Where none has, although an event was read (see fire_for_the_dead()), it
+  /// is for any: the application polls it and finds nothing. nullptr: there is none.
   [[nodiscard]] SoftCq* take_event();
 };
 
 /// A completion queue. It holds no completions itself: they lie in the queue pairs that report to it, send
 /// completions in their send queues, receive completions in their inbound slots, and poll() merges them. So no
-/// two processes ever share a queue, and none is ever lost: where more wait than the queue has been made for, it fails
-/// as a device's does that has nowhere to put them.
+/// two processes ever share a queue, and none is ever lost: where more wait than the queue has been made for, it fails as a
+/// device's does that has nowhere to put them.
 /// Threads: any.
 class SoftCq : public ibv_cq_ex {
  public:
-  SoftCq(SoftContext& context, SharedBlock block, int depth, void* cq_context, SoftChannel* completion_channel);
+  SoftCq(const Premises& premises, SharedBlock block, int depth, void* cq_context, SoftChannel* completion_channel);
   SoftCq(const SoftCq&) = delete;
   SoftCq& operator=(const SoftCq&) = delete;
 
@@ -102,7 +103,8 @@ class SoftCq : public ibv_cq_ex {
   void fail_locked() noexcept;
   [[nodiscard]] int count_waiting_locked(int enough) const noexcept;
 
-  SoftContext& soft_context_;
+  TcpService& tcp_;
+  EventQueue& event_queue_;
   CqCursor cursor_;
   SharedBlock block_;
   CqShared* const shared_;

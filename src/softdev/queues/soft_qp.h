@@ -6,10 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,20 +20,19 @@
 #include "softdev/host/soft_ah.h"
 #include "softdev/local/wire.h"
 #include "softdev/memory/posted_receive.h"
+#include "softdev/queues/qp_initiators.h"
+#include "softdev/queues/qp_tcp.h"
 #include "softdev/queues/request_builder.h"
-#include "softdev/shared/control_protocol.h"
 #include "softdev/shared/layout.h"
 #include "softdev/shared/shared_file.h"
-#include "softdev/tcp/tcp_pairing.h"
-#include "softdev/tcp/tcp_wire.h"
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
+class MrTable;
 class SoftCq;
 class SoftSrq;
 class SoftXrcd;
-class TcpConnection;
+struct Premises;
 
 /// What is settled when a queue pair is created, beside its ibv_qp_init_attr.
 struct QpKind {
@@ -44,25 +41,24 @@ struct QpKind {
   SoftXrcd* xrc_domain = nullptr;  ///< of IBV_QPT_XRC_RECV, and of Service::kXrcQueue
 };
 
-/// A queue pair, RC, UC, UD or XRC; or the receiving side of an XRC shared receive queue, to which no handle is given
-/// out (Service::kXrcQueue): a queue pair that receives alone, from many initiators in turn. Requests are executed by
-/// the thread that posts them, in order; one that cannot be executed yet (receiver not ready, target not reachable)
-/// waits with all that come after it, and is tried again by the retrying thread and by poll_cq. In a context that is
-/// late, all wait for these. Requests to another host are kept until they are answered; the context's TcpService calls
-/// when there is something to do for them.
+/// A queue pair, RC, UC, UD or XRC; or the receiving side of an XRC shared receive queue, to which no handle is given out
+/// (Service::kXrcQueue): a queue pair that receives alone, from many initiators in turn. Requests are executed by the thread that posts them, in order; one that cannot be executed yet
+/// (receiver not ready, target not reachable) waits with all that come after it, and is tried again by the
+/// retrying thread and by poll_cq. In a context that is late, all wait for these. Requests to another host are kept until
+/// they are answered, see QpTcp.
 ///
 /// Threads: any. Locks, outermost first: the completion queue's, the send queue's.
 /// Lifetime: shared; destroy() takes it out of service, the memory goes with the last user. The device's own threads
-/// may be that, so they touch the completion queues under the send queue's lock or service_mutex_, and not after
+/// may be that, so they touch the completion queues under the send queue's lock or by QpInitiators, and not after
 /// destroy().
 class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// A new one, with a number of its own, served from now on; nullptr and errno. The completion queues must be told.
-  [[nodiscard]] static std::shared_ptr<SoftQp> create(SoftContext& context, const QpKind& kind,
+  [[nodiscard]] static std::shared_ptr<SoftQp> create(const Premises& premises, const QpKind& kind,
                                                       const ibv_qp_init_attr& attributes);
-  SoftQp(SoftContext& context, SharedBlock block, std::uint32_t qpn, const QpKind& kind,
+  SoftQp(const Premises& premises, SharedBlock block, std::uint32_t qpn, const QpKind& kind,
          const ibv_qp_init_attr& attributes);
   SoftQp(const SoftQp&) = delete;
   SoftQp& operator=(const SoftQp&) = delete;
@@ -107,8 +103,6 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool needs_retries() const noexcept {
     return has_pending() && !under_way_.load(std::memory_order_relaxed);
   }
-  /// Goes on with requests to other hosts, when there is something to send or to receive.
-  void advance() noexcept;
   /// Tries the waiting requests again, as the retrying thread does. false: their target has yet to be found.
   bool retry_pending() noexcept;
   /// Looks for the target, for as long as that takes, and tries them again then.
@@ -126,53 +120,17 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   /// The registration with this key is gone: where a posted receive has it, no message may be handed over before the
   /// sender has looked at that receive.
   void expect_refusal(std::uint32_t key) noexcept;
-  /// Wakes whoever sleeps on the receive completion queue: there may be something to flush.
-  void notify_receiver() noexcept;
-  /// The process of an initiator has died: see SoftCq::make_up_for_event(). Not again for a queue that is among `done`.
-  void make_up_for_event(std::vector<const SoftCq*>& done) noexcept;
 
-  [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
   [[nodiscard]] std::uint32_t pd_number() const noexcept { return pd_number_; }
-  [[nodiscard]] std::uint32_t path_mtu() const noexcept {
-    return view_.shared->path_mtu.load(std::memory_order_relaxed);
-  }
   /// For the thread that destroys it, and until then for any.
   [[nodiscard]] SoftSrq* shared_receives() const noexcept { return srq_; }
   /// The same; nullptr: it is in none.
   [[nodiscard]] SoftXrcd* xrc_domain() const noexcept { return xrc_domain_; }
-  /// For the serving thread: an initiator has found few receives left.
-  void raise_srq_limit();
   [[nodiscard]] const ibv_qp_cap& capabilities() const noexcept { return capabilities_; }
 
-  // The initiator at the other end: who holds the hazard flag up.
-  [[nodiscard]] bool busy() const noexcept { return view_.shared->busy.load(std::memory_order_seq_cst) != 0; }
-  /// The process of `initiator_qpn` is gone: whatever it was doing here, it is not doing it any more. false: that is
-  /// not the queue pair that this one is connected to, and the flag is not its.
-  bool forget_initiator(std::uint32_t initiator_qpn) noexcept;
-  /// How the initiator is waited for. Whichever: one that is known to be stopped is not waited for again.
-  enum class Wait : std::uint8_t {
-    kBounded,         ///< until the deadline
-    kUnlessByAddress  ///< longer, while it may be writing to memory by its address
-  };
-  /// Waits, asleep, until no initiator is at work here. false: it does not let go, and is one of the context's
-  /// Stragglers from now on.
-  [[nodiscard]] bool wait_for_initiators(Clock::time_point deadline, Wait how = Wait::kBounded) noexcept;
-  /// The same, where the caller has called await_visibility() already, once for many queue pairs.
-  [[nodiscard]] bool wait_for_seen_initiators(Clock::time_point deadline, Wait how = Wait::kBounded) noexcept;
-  [[nodiscard]] bool wait_for_initiators() noexcept;
-  /// The same, and then until no thread of this process is at work on a request or a completion of this queue pair.
-  [[nodiscard]] bool wait_until_idle(Clock::time_point deadline, Wait how) noexcept;
-  [[nodiscard]] bool wait_until_seen_idle(Clock::time_point deadline, Wait how) noexcept;
-  // For the Stragglers.
-  void set_left_behind(bool is) noexcept { left_behind_.store(is, std::memory_order_relaxed); }
-  /// Its initiator has let go: what was left undone, where the queue pair has been destroyed.
-  void settle_after_destruction() noexcept;
-  /// The shared receive queue is destroyed.
-  void forget_shared_receives(const SoftSrq& queue) noexcept;
-  /// What an initiator must know to map this queue pair. false: destroyed.
-  [[nodiscard]] bool describe(Answer& answer);
-  /// What wakes its receiver, duplicated. 0, or an errno value.
-  [[nodiscard]] int channel_descriptor(UniqueFd& wake_fd);
+  /// This queue pair for initiators of this host.
+  [[nodiscard]] QpInitiators& initiators() noexcept { return initiators_; }
+  [[nodiscard]] std::shared_ptr<InitiatorTarget> as_initiator_target() { return {shared_from_this(), &initiators_}; }
 
   // For the serving thread, which must not wait for the send queue's lock.
   /// Asks the retrying thread to move the queue pair to ERR, if it has not been RESET since. false: it has.
@@ -184,40 +142,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   /// For the retrying thread.
   void fail_if_requested() noexcept;
 
-  // For the serving of other hosts' requests.
-  /// Whether it accepts requests by TCP of queue pair `initiator_qpn` at address `from`.
-  [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept;
-  /// Whether this queue pair has sent that greeting to `target_qpn`.
-  [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept;
-  /// Whether the initiator that has shown this secret is the one that it is connected to. `own`: the secret to be shown
-  /// to it.
-  [[nodiscard]] bool admits(const TcpSecret& shown, TcpSecret& own) noexcept;
-  /// Somebody who greets as its peer is asked back. false: somebody is already.
-  [[nodiscard]] bool begin_question() noexcept { return !is_questioned_.exchange(true, std::memory_order_relaxed); }
-  void end_question() noexcept { is_questioned_.store(false, std::memory_order_relaxed); }
-  /// The other end, whose part that is not, asks this one to connect.
-  void connect_now() noexcept;
-  /// It is this one's part to connect, and not the other end's.
-  [[nodiscard]] bool connects() noexcept;
-  /// Its connection to another host carries requests one way alone.
-  [[nodiscard]] bool is_one_way() noexcept;
-  /// Goes by this connection from now on; what the one before has brought is heard first.
-  void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept;
-  // What the connection has brought for this queue pair's own requests, see TcpWire. false: no target that follows the
-  // protocol says that.
-  [[nodiscard]] bool heard(TcpConnection& connection, std::uint32_t done) noexcept;
-  [[nodiscard]] bool take(TcpConnection& connection, const TcpAnswer& answer) noexcept;
-  /// The next of `left` bytes that a READ of its brings.
-  [[nodiscard]] Moved bring(TcpConnection& connection, TcpInput& input, std::uint32_t left) noexcept;
-  void lose(TcpConnection& connection) noexcept;
-  /// It is over because of this end; for_good: this queue pair has failed, and takes no other.
-  void leave(TcpConnection& connection, bool for_good) noexcept;
-  /// Has the connection send what it can.
-  void send_by(TcpConnection& connection) noexcept;
-  [[nodiscard]] BiasedLock& send_lock() noexcept { return send_lock_; }
-  /// Messages that have come to this queue pair, and that were polled.
-  [[nodiscard]] std::uint32_t messages_arrived() const noexcept { return view_.shared->taken; }
-  [[nodiscard]] std::uint32_t messages_polled() const noexcept { return recv_polled_.load(std::memory_order_relaxed); }
+  /// This queue pair for other hosts' requests, and for the connections to them.
+  [[nodiscard]] std::shared_ptr<TcpOwner> as_tcp_owner() { return {shared_from_this(), &tcp_}; }
 
   /// Tells the application of an asynchronous event.
   void raise(ibv_event_type type);
@@ -225,6 +151,9 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   std::atomic<int> handles{1};  ///< how often it was created or opened (ibv_open_qp)
 
  private:
+  friend class QpInitiators;  // looks at what initiators fill, and at both queues
+  friend class QpTcp;         // works on the requests that wait, and completes them
+
   /// A finished request of the send queue, until poll takes it.
   struct SendRecord {
     std::uint64_t wr_id;
@@ -242,7 +171,6 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   };
 
   // qp_states.cc
-  int check_modify(const ibv_qp_attr& attributes, int mask, ibv_qp_state from, ibv_qp_state to) const;
   int to_rtr(const ibv_qp_attr& attributes);
   int connect_by_tcp();
   [[nodiscard]] LocalEnd own_end() noexcept;
@@ -253,12 +181,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   void publish_attributes() noexcept;
   void enter_error_locked() noexcept;
   void fail_locked() noexcept;
-  [[nodiscard]] bool may_be_at_work() const noexcept;
-  [[nodiscard]] bool may_write_still(std::uint32_t flag, Clock::time_point now,
-                                     std::optional<Clock::time_point>& end) noexcept;
   void fail_sends_locked() noexcept;
-  /// The initiator that was at work here died: the next one finds the slot that it had begun to fill.
-  void withdraw_unpublished() noexcept;
   [[nodiscard]] std::unique_ptr<Wire> make_wire(int& error);
 
   // qp_send.cc
@@ -278,8 +201,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[gnu::noinline]] void settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept;
   void keep(const ibv_send_wr& wr) noexcept;
   void finish(const ibv_send_wr& wr, ibv_wc_status status, std::uint32_t bytes) noexcept;
-  /// Where there are more completions than before. With the send queue held: after destroy() the completion queue may
-  /// be gone.
+  /// Where there are more completions than before. With the send queue held: after destroy() the completion queue may be gone.
   void notify_sender(std::uint32_t reported_before) noexcept {
     if (send_reported_ != reported_before) notify_of_sends();
   }
@@ -290,18 +212,13 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   [[nodiscard]] bool give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept;
   [[nodiscard]] std::chrono::nanoseconds patience(ExecOutcome outcome) const noexcept;
   void settle_first(const ExecResult& result) noexcept;
-  [[nodiscard]] bool is_one_way_locked() const noexcept;
-  void advance_by_tcp_locked() noexcept;
-  void start_by_tcp_locked() noexcept;
-  void take_answers_locked() noexcept;
-  template <typename Work>
-  auto with_wire(TcpConnection& connection, Work&& work) noexcept;
 
   // qp_recv.cc
   /// Messages of more than that many bytes are not handed over before the sender has looked at the receive.
   [[nodiscard]] ReceiveMemory memory() const noexcept;
   /// false: the slot says that it took a receive which is not posted. Nothing of it is used.
   [[nodiscard]] bool deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept;
+  [[nodiscard, gnu::noinline]] bool can_flush(std::uint32_t position) const noexcept;
   static void check_length(ibv_wc& wc) noexcept;
   void name_sender(InSlot& slot, ibv_wc& wc) const noexcept;
   /// A receive failed that a message to queue pair `qpn` took: this one, or one whose messages arrive here.
@@ -311,7 +228,8 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   /// Gives the shared receive queue what messages took that nobody will poll any more.
   void return_shared_receives() noexcept;
 
-  SoftContext& soft_context_;
+  const MrTable& registrations_;
+  const Premises& premises_;
   const bool late_;
   const Service service_;
   Memberships groups_;
@@ -328,21 +246,10 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
 
   // Send queue: positions count from 0 and wrap; finished_ <= posted, freed <= finished.
   BiasedLock send_lock_;
-  std::mutex service_mutex_;
-  SoftSrq* served_srq_;                   // under service_mutex_: srq_, until it may be gone
-  bool destroyed_ = false;                // under service_mutex_: the completion queues are not to be touched any more
-  std::atomic<bool> left_behind_{false};  // its initiator is one of the Stragglers
-  std::atomic<Clock::time_point> writes_end_{};  // of its initiator that were taken back, at the latest
   std::atomic<std::uint32_t> failed_life_{0};    // that the initiator has found a failure in; 0: none
   std::atomic<std::uint32_t> initiator_qpn_{0};  // the queue pair this one is connected to
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
-  std::unique_ptr<Wire> wire_;  // nullptr where tcp_ is there
-  TcpPairing pairing_;          // with a queue pair of another host
-  std::atomic<bool> is_questioned_{false};
-  // TcpService's thread does not wait for the send queue of another one, which may be looking for a process that is
-  // stopped.
-  std::atomic<bool> goes_by_tcp_{false};
-  std::unique_ptr<TcpWire> tcp_;  // connected to another host
+  std::unique_ptr<Wire> wire_;  // nullptr where tcp_ has one
   Route route_;
   bool keeps_all_ = late_;  // no request is carried out while it is posted
   std::unique_ptr<RequestBuilder> builder_;
@@ -353,7 +260,7 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   bool sends_failed_ = false;        // since the queue was notified last
   ReusingQueue<WaitingRequest> pending_;
   std::atomic<std::uint32_t> pending_count_{0};
-  std::atomic<bool> under_way_{false};  // tcp_ has them all, and nothing holds them up
+  std::atomic<bool> under_way_{false};  // all are on their way to another host, and nothing holds them up
   Clock::time_point give_up_at_{};      // for the first waiting request
   ExecOutcome waiting_for_ = ExecOutcome::kDone;
   alignas(64) std::atomic<std::uint32_t> send_finished_{0};
@@ -365,6 +272,9 @@ class SoftQp : public ibv_qp_ex, public std::enable_shared_from_this<SoftQp> {
   ReceiveTable receives_;
   alignas(64) std::atomic<std::uint32_t> recv_posted_{0};
   alignas(64) std::atomic<std::uint32_t> recv_polled_{0};
+
+  QpInitiators initiators_{*this};
+  QpTcp tcp_;
 };
 
 }  // namespace rdmacomm::softdev

@@ -5,20 +5,23 @@
 #include <mutex>
 #include <utility>
 
-#include "softdev/context/soft_context.h"
+#include "softdev/local/local_wire.h"
+#include "softdev/memory/mr_table.h"
+#include "softdev/queues/premises.h"
 
 namespace rdmacomm::softdev {
 
-SoftSrq::SoftSrq(SoftContext& soft_context, SharedBlock block, std::uint32_t pd_number, const ibv_srq_attr& attributes)
+SoftSrq::SoftSrq(const Premises& premises, SharedBlock block, std::uint32_t pd_number, const ibv_srq_attr& attributes)
     : ibv_srq{},
-      soft_context_(soft_context),
+      registrations_(premises.local.registrations),
+      event_queue_(premises.events),
       block_(std::move(block)),
       view_(block_.mapping.data(), entries(attributes), attributes.max_sge),
       pd_number_(pd_number),
       attributes_(attributes),
       receives_(entries(attributes), attributes.max_sge),
       in_use_(attributes.max_wr) {
-  context = soft_context.verbs();
+  context = &premises.verbs;
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
@@ -31,7 +34,7 @@ std::uint32_t SoftSrq::entries(const ibv_srq_attr& attributes) noexcept {
 }
 
 ReceiveMemory SoftSrq::memory() const noexcept {
-  return {soft_context_.registrations().entries(), pd_number_};
+  return {registrations_.entries(), pd_number_};
 }
 
 void SoftSrq::append_locked(std::uint32_t entry) noexcept {
@@ -122,7 +125,7 @@ void SoftSrq::raise(ibv_event_type type) {
   ibv_async_event event{};
   event.event_type = type;
   event.element.srq = this;
-  soft_context_.events().push(event, events);
+  event_queue_.push(event, events);
 }
 
 }  // namespace rdmacomm::softdev

@@ -16,16 +16,17 @@
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
+class MrTable;
 class SoftQp;
+struct Premises;
 
-/// A queue of receives that several queue pairs take from, each message the one that was posted first. Initiators of
-/// all of them, in whatever process, take entries in turn; which one a message took lies in its inbound slot, and the
-/// entry is free again once the message's completion was polled.
+/// A queue of receives that several queue pairs take from, each message the one that was posted first. Initiators of all
+/// of them, in whatever process, take entries in turn; which one a message took lies in its inbound slot, and the entry is
+/// free again once the message's completion was polled.
 /// Threads: any.
 class SoftSrq : public ibv_srq {
  public:
-  SoftSrq(SoftContext& context, SharedBlock block, std::uint32_t pd_number, const ibv_srq_attr& attributes);
+  SoftSrq(const Premises& premises, SharedBlock block, std::uint32_t pd_number, const ibv_srq_attr& attributes);
   SoftSrq(const SoftSrq&) = delete;
   SoftSrq& operator=(const SoftSrq&) = delete;
 
@@ -39,8 +40,8 @@ class SoftSrq : public ibv_srq {
   void query(ibv_srq_attr& attributes) noexcept;
 
   // For the queue pairs.
-  /// Whether `entry`, which a message says that it has taken, was posted and not polled since. Whoever posted it may be
-  /// a thread that this one need not know otherwise.
+  /// Whether `entry`, which a message says that it has taken, was posted and not polled since. Whoever posted it may be a thread
+  /// that this one need not know otherwise.
   [[nodiscard]] bool holds(std::uint32_t entry) const noexcept {
     (void)view_.shared->posted.load(std::memory_order_acquire);
     return entry < in_use_.size() && in_use_[entry] != 0;
@@ -76,7 +77,8 @@ class SoftSrq : public ibv_srq {
   void append_locked(std::uint32_t entry) noexcept;
   [[nodiscard]] std::uint32_t first_left() const noexcept;
 
-  SoftContext& soft_context_;
+  const MrTable& registrations_;
+  EventQueue& event_queue_;
   SharedBlock block_;
   SrqView view_;
   const std::uint32_t pd_number_;

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "softdev/context/soft_context.h"
+#include "softdev/queues/premises.h"
 #include "softdev/shared/bound_names.h"
 #include "softdev/shared/unix_packet.h"
 
@@ -55,9 +55,9 @@ UniqueFd enter_alone(const std::string& domain) {
 
 }  // namespace
 
-SoftXrcd::SoftXrcd(SoftContext& soft_context, SharedBlock block)
-    : ibv_xrcd{}, nowhere_(soft_context, std::move(block), 1, nullptr, nullptr) {
-  context = soft_context.verbs();
+SoftXrcd::SoftXrcd(const Premises& premises, SharedBlock block)
+    : ibv_xrcd{}, segment_(premises.segment), nowhere_(premises, std::move(block), 1, nullptr, nullptr) {
+  context = &premises.verbs;
 }
 
 int SoftXrcd::enter(int fd, int flags) {
@@ -85,7 +85,7 @@ int SoftXrcd::enter(int fd, int flags) {
 void SoftXrcd::leave() noexcept {
   marker_.reset();
   file_.reset();
-  SoftContext::from(context).segment().free(nowhere_.take_block());
+  segment_.free(nowhere_.take_block());
 }
 
 }  // namespace rdmacomm::softdev

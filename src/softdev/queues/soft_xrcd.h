@@ -18,7 +18,7 @@ namespace rdmacomm::softdev {
 /// Threads: any.
 class SoftXrcd : public ibv_xrcd {
  public:
-  SoftXrcd(SoftContext& context, SharedBlock block);
+  SoftXrcd(const Premises& premises, SharedBlock block);
   SoftXrcd(const SoftXrcd&) = delete;
   SoftXrcd& operator=(const SoftXrcd&) = delete;
 
@@ -35,6 +35,7 @@ class SoftXrcd : public ibv_xrcd {
   std::atomic<int> users{0};  ///< queue pairs, shared receive queues
 
  private:
+  SharedFile& segment_;
   XrcIdentity identity_;
   UniqueFd file_;    // keeps the inode's number from being given to another file
   UniqueFd marker_;  // says that the domain exists

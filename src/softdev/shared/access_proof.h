@@ -17,9 +17,8 @@ namespace rdmacomm::softdev {
 /// the same user and group, no capability less, in a process namespace that sees it, not kept out by `dumpable`, user
 /// namespaces or a security module. Whoever sends the numbers back has been let in by the kernel: docs/adr/0017.
 ///
-/// What is sent is masked with a number that only the other end and its inspectors know. So a process that stands
-/// between two others cannot pass the answer of one off as its own to the other, and learns nothing of a file that it
-/// named instead.
+/// What is sent is masked with a number that only the other end and its inspectors know. So a process that stands between two
+/// others cannot pass the answer of one off as its own to the other, and learns nothing of a file that it named instead.
 /// Threads: one at a time.
 class AccessProof {
  public:
@@ -29,8 +28,8 @@ class AccessProof {
   [[nodiscard]] int create();
   /// The descriptor that the peer must be told.
   [[nodiscard]] int descriptor() const noexcept { return file_.get(); }
-  /// Reads the numbers that process `pid` has in its descriptor `number`. 0, or an errno value; EPERM: the kernel does
-  /// not let this process in, or there are no such numbers.
+  /// Reads the numbers that process `pid` has in its descriptor `number`. 0, or an errno value; EPERM: the kernel does not
+  /// let this process in, or there are no such numbers.
   [[nodiscard]] int read_peer(pid_t pid, int number);
   /// To be sent to the peer. Only after read_peer() has succeeded, as the next one.
   [[nodiscard]] Number answer() const noexcept { return masked(peer_.shown, own_.mask); }

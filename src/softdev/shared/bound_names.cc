@@ -33,7 +33,7 @@ bool ask_for_unix_sockets(int socket) noexcept {
   request.what.sdiag_family = AF_UNIX;
   request.what.udiag_states = ~0U;
   request.what.udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
-  return send(socket, &request, sizeof(request), 0) == static_cast<ssize_t>(sizeof(request));
+  return ::send(socket, &request, sizeof(request), 0) == static_cast<ssize_t>(sizeof(request));
 }
 
 /// The abstract name of the socket that `message` tells of; empty: it has none, or is another user's.

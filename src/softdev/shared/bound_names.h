@@ -6,9 +6,8 @@
 
 namespace rdmacomm::softdev {
 
-/// What follows `prefix` in the abstract names of this network namespace that begin with it (without their 0 byte), of
-/// sockets that are this user's: any user may take any name. Where the kernel does not tell whose a socket is, all
-/// users' count.
+/// What follows `prefix` in the abstract names of this network namespace that begin with it (without their 0 byte), of sockets that are
+/// this user's: any user may take any name. Where the kernel does not tell whose a socket is, all users' count.
 /// Cost: reads the list of all UNIX sockets, some tens of microseconds.
 [[nodiscard]] std::vector<std::string> bound_names(const std::string& prefix);
 

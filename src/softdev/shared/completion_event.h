@@ -36,9 +36,8 @@ inline void fire(CqShared& cq, int wake_fd, bool solicited) noexcept {
   (void)!write(wake_fd, &one, sizeof(one));
 }
 
-/// An initiator died, and may have disarmed the queue before without waking its sleeper: wakes it, for nothing if it
-/// had not. It may have counted its event and not written it, too: where one is read that no queue has counted,
-/// get_cq_event() gives it to one of them.
+/// An initiator died, and may have disarmed the queue before without waking its sleeper: wakes it, for nothing if it had not. It may have
+/// counted its event and not written it, too: where one is read that no queue has counted, get_cq_event() gives it to one of them.
 inline void fire_for_the_dead(CqShared& cq, int wake_fd) noexcept {
   full_fence();
   if (cq.armed.load(std::memory_order_relaxed) != CqShared::kNot) return;

@@ -18,12 +18,12 @@
 
 namespace rdmacomm::softdev {
 
-/// A target waits that long for one initiator's flag: any request is carried out in that time, also by an initiator
-/// that has lost its core. One that needs longer is stopped: see stragglers.h.
+/// A target waits that long for one initiator's flag: any request is carried out in that time, also by an initiator that
+/// has lost its core. One that needs longer is stopped: see stragglers.h.
 inline constexpr std::chrono::milliseconds kLongestRequest{1000};
 
-/// A write by address goes in pieces of that many bytes, a system call each. Such a call ends although the initiator is
-/// stopped, so one that has begun is waited for: kLongestCall, also where each page has to be fetched from a disk.
+/// A write by address goes in pieces of that many bytes, a system call each. Such a call ends although the initiator is stopped, so one
+/// that has begun is waited for: kLongestCall, also where each page has to be fetched from a disk.
 inline constexpr std::size_t kLongestPiece = std::size_t{1} << 20;
 inline constexpr std::chrono::milliseconds kLongestCall{4000};
 
@@ -56,9 +56,9 @@ class Hazard {
   const bool by_membarrier_;
 };
 
-/// The target's half, where the queue pair goes into the error state: in this order. Whoever finds it there, and its
-/// flag down, flushes its receives, so by then no initiator may find the link word any more, and one that found it
-/// before shows its flag. `await`: await_visibility(), or what a test does at that moment.
+/// The target's half, where the queue pair goes into the error state: in this order. Whoever finds it there, and its flag down, flushes
+/// its receives, so by then no initiator may find the link word any more, and one that found it before shows its flag.
+/// `await`: await_visibility(), or what a test does at that moment.
 template <typename Await>
 void end_link(QpShared& target, std::atomic<ibv_qp_state>& state, Await&& await) noexcept {
   target.link.store(0, std::memory_order_seq_cst);
@@ -67,8 +67,7 @@ void end_link(QpShared& target, std::atomic<ibv_qp_state>& state, Await&& await)
 }
 
 /// Says beside the flag, which is up, that memory is written by its address. The initiator looks at link word and
-/// registration once more after this went up: if one is invalid by now, the target may have looked before, and does not
-/// wait.
+/// registration once more after this went up: if one is invalid by now, the target may have looked before, and does not wait.
 class ByAddress {
  public:
   /// By a thread of the target's own process.

@@ -1,9 +1,9 @@
 // layout.h - what a process shows of its queue pairs, queues and registrations to its peers.
 //
 // Everything here lies in the control segment (a memfd) of the process that owns the object, the target, and is
-// mapped by the processes whose queue pairs are connected to it, the initiators: but for the table of registrations,
-// which lies in a memfd that they can only read. What they write is checked by who reads it before it is used. Both run
-// the same layout version: the handshake in control_protocol.h sees to it.
+// mapped by the processes whose queue pairs are connected to it, the initiators: but for the table of registrations, which lies
+// in a memfd that they can only read. What they write is checked by who reads it before it is used. Both run the same layout
+// version: the handshake in control_protocol.h sees to it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -32,8 +32,8 @@ inline constexpr std::uint32_t kOfWindow = 1U << 31;
 /// that nobody else pays for it.
 inline constexpr std::uint32_t kWithIova = 1U << 30;
 
-/// Of a key, the place in the table: these bits, so looking it up is one index and one comparison. The others are drawn
-/// at random with the place, and the lower 8 are the caller's where it is a memory window of type 2.
+/// Of a key, the place in the table: these bits, so looking it up is one index and one comparison. The others are drawn at random
+/// with the place, and the lower 8 are the caller's where it is a memory window of type 2.
 inline constexpr std::uint32_t kPlaceBits = 18;
 /// Entries of a table of registrations. One is never used: no key is 0.
 inline constexpr std::uint32_t kRegistrationEntries = 1U << kPlaceBits;
@@ -65,12 +65,12 @@ struct alignas(64) CqShared {
   std::atomic<std::uint32_t> pending_events;  ///< fired and not yet taken by get_cq_event
 };
 
-/// Where a write by address goes: the places that the initiator's system call is given, in the order in which it fills
-/// them. They are here, and not in the initiator's memory, so that the target can take the write back from an initiator
-/// that is stopped before its call: the call reads them when it begins.
+/// Where a write by address goes: the places that the initiator's system call is given, in the order in which it fills them. They are
+/// here, and not in the initiator's memory, so that the target can take the write back from an initiator that is stopped before its
+/// call: the call reads them when it begins.
 struct AddressWrite {
-  /// Addresses are those of the target's process. First the data; then QpShared::busy, so that the flag goes down with
-  /// the last byte also where the initiator is stopped in its call.
+  /// Addresses are those of the target's process. First the data; then QpShared::busy, so that the flag goes down with the last byte
+  /// also where the initiator is stopped in its call.
   iovec places[2];
 
   void give(std::uint64_t address, std::size_t length, std::uint64_t flag_address) noexcept {
@@ -111,12 +111,11 @@ struct alignas(64) QpShared {
 };
 static_assert(sizeof(QpShared) == 192);
 
-/// In QpShared::busy: the initiator may be about to write to memory by its address in the target's process, which it
-/// does not map. What is there after such memory was given back is another's, so the target waits until this is down,
-/// or takes QpShared::write back.
+/// In QpShared::busy: the initiator may be about to write to memory by its address in the target's process, which it does
+/// not map. What is there after such memory was given back is another's, so the target waits until this is down, or takes
+/// QpShared::write back.
 inline constexpr std::uint32_t kByAddress = 1U << 30;
-/// The same where the initiator is a thread of the target's own process, which serves other hosts: it is not stopped
-/// alone.
+/// The same where the initiator is a thread of the target's own process, which serves other hosts: it is not stopped alone.
 inline constexpr std::uint32_t kInOwnProcess = 1U << 29;
 
 /// A shared receive queue. Behind it lie the numbers of the posted entries in the order of posting, a ring, then the
@@ -132,8 +131,7 @@ struct alignas(64) SrqShared {
 };
 static_assert(sizeof(SrqShared) == 128);
 
-/// What kind of queue pair it is; both ends are of one. kXrcQueue is where an XRC shared receive queue's messages
-/// arrive.
+/// What kind of queue pair it is; both ends are of one. kXrcQueue is where an XRC shared receive queue's messages arrive.
 enum class Service : std::uint8_t { kXrc = 1, kReliable, kUnreliable, kDatagram, kXrcQueue };
 
 /// Whether what becomes of a request is known at both ends.

@@ -64,8 +64,8 @@ class SharedFile {
   [[nodiscard]] static SharedRange unmap(SharedBlock block) noexcept { return {block.offset, block.mapping.size()}; }
   /// From now on peers that still map what is given back find it as it was: one of them is in the middle of using it.
   void keep_contents();
-  /// From now on nobody writes but by mappings that are there already: who is handed the descriptor can only read.
-  /// Linux before 5.1 does not know this, and lets them write.
+  /// From now on nobody writes but by mappings that are there already: who is handed the descriptor can only read. Linux before
+  /// 5.1 does not know this, and lets them write.
   void forbid_writing();
   /// The descriptor to hand to peers, who may ask before the first block is made; -1 and errno on failure.
   [[nodiscard]] int fd();

@@ -8,10 +8,9 @@
 
 namespace rdmacomm::softdev {
 
-/// A set of addresses of this host, or all that it has. A port is bound to all addresses, so that no other process gets
-/// it at one of them; a filter on the listening socket has the system drop connections to addresses outside the set, as
-/// if nobody was there. Some systems refuse filters to users without privileges; so whoever accepts a connection asks
-/// contains(), too.
+/// A set of addresses of this host, or all that it has. A port is bound to all addresses, so that no other process gets it at one of them;
+/// a filter on the listening socket has the system drop connections to addresses outside the set, as if nobody was there. Some systems
+/// refuse filters to users without privileges; so whoever accepts a connection asks contains(), too.
 /// Threads: one at a time.
 class TcpAddresses {
  public:

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "softdev/context/soft_context.h"
-#include "softdev/queues/soft_qp.h"
+#include "softdev/tcp/tcp_owner.h"
+#include "softdev/tcp/tcp_service.h"
 #include "softdev/tcp/tcp_wire.h"
 
 namespace rdmacomm::softdev {
@@ -30,14 +30,14 @@ constexpr std::uint32_t kLongRead = 16 * 1024;
 
 }  // namespace
 
-TcpConnection::TcpConnection(SoftContext& context, UniqueFd socket, std::shared_ptr<SoftQp> own, const Ends& ends)
-    : context_(context),
+TcpConnection::TcpConnection(TcpService& service, UniqueFd socket, std::shared_ptr<TcpOwner> own, const Ends& ends)
+    : service_(service),
       socket_(std::move(socket)),
       longest_send_(tcp_longest_send(socket_.get())),
       own_(std::move(own)),
       ends_(ends),
       input_(socket_.get(), TcpInput::kFirst) {
-  if (ends.receives) target_.emplace(context, *own_, ends.other, input_, output_);
+  if (ends.receives) target_.emplace(service, *own_, ends.other, input_, output_);
 }
 
 TcpConnection::~TcpConnection() = default;
@@ -92,7 +92,7 @@ Moved TcpConnection::send_pieces(std::span<iovec> pieces) noexcept {
 void TcpConnection::want_output(bool wanted) noexcept {
   if (blocked_.load(std::memory_order_relaxed) == wanted) return;
   blocked_.store(wanted, std::memory_order_relaxed);
-  context_.tcp().change_connection(socket(), ends_.id, wanted);
+  service_.change_connection(socket(), ends_.id, wanted);
 }
 
 void TcpConnection::leave_to_polls(bool left) {
@@ -103,13 +103,13 @@ void TcpConnection::leave_to_polls(bool left) {
 void TcpConnection::watch_or_not() {
   const bool is_watched = !left_to_polls_ && !(target_ && target_->stands_still());
   if (std::exchange(is_watched_, is_watched) == is_watched) return;
-  if (!is_watched) return context_.tcp().unwatch_connection(socket());
+  if (!is_watched) return service_.unwatch_connection(socket());
   bool wants_output = blocked_.load();
-  context_.tcp().watch_connection(socket(), ends_.id, wants_output);
+  service_.watch_connection(socket(), ends_.id, wants_output);
   // What was wanted meanwhile has found nothing to change.
   while (blocked_.load() != wants_output) {
     wants_output = !wants_output;
-    context_.tcp().change_connection(socket(), ends_.id, wants_output);
+    service_.change_connection(socket(), ends_.id, wants_output);
   }
 }
 

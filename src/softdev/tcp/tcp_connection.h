@@ -18,15 +18,13 @@
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
-class SoftQp;
+class TcpOwner;
+class TcpService;
 class TcpWire;
 
-/// One connection for both directions. What is read is the other end's requests, which its TcpTarget carries out, and
-/// answers, which are for the queue pair's TcpWire: reading never stops for either. What goes out is whole frames,
-/// answers before requests.
-/// Threads: reads, and carries out, one thread at a time, see TcpService; to send is the part of who holds the send
-/// queue.
+/// One connection for both directions. What is read is the other end's requests, which its TcpTarget carries out, and answers, which
+/// are for the queue pair's TcpWire: reading never stops for either. What goes out is whole frames, answers before requests.
+/// Threads: reads, and carries out, one thread at a time, see TcpService; to send is the part of who holds the send queue.
 /// Lifetime: shared by TcpService and the TcpWire that goes by it.
 class TcpConnection final : public TcpServed, public std::enable_shared_from_this<TcpConnection> {
  public:
@@ -36,12 +34,12 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
     bool receives;     ///< and come
     TcpTarget::Initiator other;
   };
-  TcpConnection(SoftContext& context, UniqueFd socket, std::shared_ptr<SoftQp> own, const Ends& ends);
+  TcpConnection(TcpService& service, UniqueFd socket, std::shared_ptr<TcpOwner> own, const Ends& ends);
   ~TcpConnection() override;
 
   // For the holder of the send queue.
-  /// Sends what can be sent: answers, then requests. `requests` may be nullptr. 0: all of it; EAGAIN: there will be
-  /// more; another errno value: it is over.
+  /// Sends what can be sent: answers, then requests. `requests` may be nullptr. 0: all of it; EAGAIN: there will be more; another
+  /// errno value: it is over.
   [[nodiscard]] int send(TcpWire* requests);
   /// Sends and answers no more.
   void cut() noexcept;
@@ -91,10 +89,10 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   void want_output(bool wanted) noexcept;
   void watch_or_not();
 
-  SoftContext& context_;
+  TcpService& service_;
   const UniqueFd socket_;
   const std::size_t longest_send_;
-  std::shared_ptr<SoftQp> own_;  // nullptr: nobody else uses this any more
+  std::shared_ptr<TcpOwner> own_;  // nullptr: nobody else uses this any more
   const Ends ends_;
   Stage stage_ = Stage::kServing;
   std::optional<std::chrono::steady_clock::time_point> leaving_since_;

@@ -6,13 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "verbs/gid.h"
 #include "softdev/common/device_limits.h"
-#include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"
+#include "softdev/host/port_watch.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/memory/requests.h"
-#include "softdev/queues/soft_qp.h"
-#include "verbs/gid.h"
+#include "softdev/tcp/tcp_owner.h"
+#include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -45,13 +46,14 @@ bool is_valid(const TcpRequest& request) noexcept {
 
 }  // namespace
 
-TcpDatagramTarget::TcpDatagramTarget(SoftContext& context, UniqueFd socket, const Route& back, const SoftQp& own,
+TcpDatagramTarget::TcpDatagramTarget(TcpService& service, UniqueFd socket, const Route& back, const TcpOwner& own,
                                      const TcpTarget::Initiator& initiator)
-    : context_(context),
+    : service_(service),
       socket_(std::move(socket)),
       back_(back),
       own_qpn_(own.number()),
-      wire_({&context, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr, true},
+      wire_({&service.premises().local, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr,
+             true},
             own.number()),
       input_(socket_.get(), kFirstBuffer) {
   wire_.attach();
@@ -95,7 +97,7 @@ bool TcpDatagramTarget::is_honest(const TcpDatagramAddress& address) {
 bool TcpDatagramTarget::is_this_hosts(const ibv_gid& source) {
   if (known_source_ && verbs::equal(*known_source_, source)) return true;
   std::vector<ibv_gid_entry> table;
-  if (context_.gid_table(table) != 0 || !is_local_gid(table, source)) return false;
+  if (service_.premises().port.gids(table) != 0 || !is_local_gid(table, source)) return false;
   known_source_ = source;
   return true;
 }

@@ -14,12 +14,12 @@
 
 namespace rdmacomm::softdev {
 
-/// Datagrams of one queue pair for one of this context's: nothing is answered, and one that finds no receive waits for
-/// a moment with all behind it. It may be anybody's, and is little until one has been taken.
+/// Datagrams of one queue pair for one of this context's: nothing is answered, and one that finds no receive waits for a moment
+/// with all behind it. It may be anybody's, and is little until one has been taken.
 /// Threads: one at a time, see TcpService.
 class TcpDatagramTarget final : public TcpServed {
  public:
-  TcpDatagramTarget(SoftContext& context, UniqueFd socket, const Route& back, const SoftQp& own,
+  TcpDatagramTarget(TcpService& service, UniqueFd socket, const Route& back, const TcpOwner& own,
                     const TcpTarget::Initiator& initiator);
 
   [[nodiscard]] bool progress() override;
@@ -38,7 +38,7 @@ class TcpDatagramTarget final : public TcpServed {
   [[nodiscard]] bool is_honest(const TcpDatagramAddress& address);
   [[nodiscard]] bool is_this_hosts(const ibv_gid& source);
 
-  SoftContext& context_;
+  TcpService& service_;
   UniqueFd socket_;
   const Route back_;
   std::optional<ibv_gid> known_source_;  // that is one of this host's

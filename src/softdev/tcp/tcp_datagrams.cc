@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "softdev/common/device_limits.h"
-#include "softdev/context/soft_context.h"
 #include "softdev/host/soft_ah.h"
+#include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -30,8 +30,8 @@ TcpDatagramAddress address_of(const SoftAh& ah) noexcept {
 
 }  // namespace
 
-TcpDatagrams::TcpDatagrams(const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
-    : own_(own), link_(*own.context, route, greeting_of(own, target_qpn), nullptr) {}
+TcpDatagrams::TcpDatagrams(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn)
+    : service_(service), own_(own), link_(service, route, greeting_of(own, target_qpn), nullptr) {}
 
 ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
   if (unsent() + sizeof(TcpRequest) + sizeof(TcpDatagramAddress) + bytes > kMostUnsent) {
@@ -74,7 +74,7 @@ void TcpDatagrams::close() {
 
 void TcpDatagrams::want_output(bool wanted) {
   if (std::exchange(wants_output_, wanted) == wanted) return;
-  own_.context->tcp().change_initiator(socket_.get(), own_.qpn, wanted);
+  service_.change_initiator(socket_.get(), own_.qpn, wanted);
 }
 
 void TcpDatagrams::connect() {

@@ -18,7 +18,7 @@ namespace rdmacomm::softdev {
 /// Threads: one at a time, the holder of the send queue.
 class TcpDatagrams {
  public:
-  TcpDatagrams(const LocalEnd& own, const Route& route, std::uint32_t target_qpn);
+  TcpDatagrams(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn);
 
   /// Done, or kBusy: no room for now. The request is known to be right.
   [[nodiscard]] ExecResult send(const ibv_send_wr& wr, std::uint32_t bytes);
@@ -33,6 +33,7 @@ class TcpDatagrams {
   void want_output(bool wanted);
   [[nodiscard]] std::size_t unsent() const noexcept { return out_.size() - out_done_; }
 
+  TcpService& service_;
   const LocalEnd own_;
   TcpLink link_;
   UniqueFd socket_;

@@ -41,9 +41,8 @@ class TcpInput {
     consume(sizeof(message));
   }
 
-  /// Gets more bytes, at least one, to have `needed` available; `exactly`: none that follow these. 0; EAGAIN: there are
-  /// none for now; others as tcp_receive() has them. A buffer of kFirst bytes or more that a read has filled grows, up
-  /// to kUsual.
+  /// Gets more bytes, at least one, to have `needed` available; `exactly`: none that follow these. 0; EAGAIN: there are none for
+  /// now; others as tcp_receive() has them. A buffer of kFirst bytes or more that a read has filled grows, up to kUsual.
   [[nodiscard]] int fill(std::size_t needed, bool exactly = false);
   /// For messages of `length`. The buffer grows with what has come, not with what is announced.
   void make_room(std::size_t length);
@@ -51,12 +50,11 @@ class TcpInput {
   void widen() {
     if (bytes_.size() < kFirst) bytes_.resize(kFirst);
   }
-  /// To close a socket with something unread would take back what was sent by it last. So it is read until the other
-  /// end has closed: a piece at each call, however much comes. false: it has closed, or has sent more than `most` bytes
-  /// in all calls.
+  /// To close a socket with something unread would take back what was sent by it last. So it is read until the other end has
+  /// closed: a piece at each call, however much comes. false: it has closed, or has sent more than `most` bytes in all calls.
   [[nodiscard]] bool linger(std::size_t most = SIZE_MAX);
-  /// Brings at most `most` bytes to `places`: what is available, else from the socket, and with the last of them up to
-  /// `ahead` of what follows (to here).
+  /// Brings at most `most` bytes to `places`: what is available, else from the socket, and with the last of them up to `ahead` of
+  /// what follows (to here).
   [[nodiscard]] Moved move(std::span<iovec> places, std::size_t most, std::size_t ahead = 0) noexcept;
 
  private:

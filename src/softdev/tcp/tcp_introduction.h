@@ -21,8 +21,8 @@ class TcpIntroduction {
   [[nodiscard]] int greet(int socket) noexcept;
   [[nodiscard]] bool has_begun() const noexcept { return sent_ != 0; }
   [[nodiscard]] bool is_sent() const noexcept { return sent_ == sizeof(greeting_); }
-  /// Once it is sent: what came back; nothing: that is still to come. Not yet: also where the connection has ended, or
-  /// what came is no welcome. Refused: also by another version.
+  /// Once it is sent: what came back; nothing: that is still to come. Not yet: also where the connection has ended, or what
+  /// came is no welcome. Refused: also by another version.
   [[nodiscard]] std::optional<TcpWelcome> welcome(int socket) noexcept;
 
  private:

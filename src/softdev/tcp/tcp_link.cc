@@ -6,10 +6,9 @@
 #include <random>
 #include <utility>
 
-#include "softdev/context/soft_context.h"
+#include "verbs/gid.h"
 #include "softdev/memory/requests.h"
 #include "softdev/tcp/tcp_service.h"
-#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -66,8 +65,8 @@ bool connects_to_other(Service service, const Route& route, std::uint32_t own, s
   return order == 0 ? own < other : order < 0;
 }
 
-TcpLink::TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting, TcpPairing* pairing) noexcept
-    : context_(context), route_(route), pairing_(pairing), introduction_(greeting) {}
+TcpLink::TcpLink(TcpService& service, const Route& route, const TcpGreeting& greeting, TcpPairing* pairing) noexcept
+    : service_(service), route_(route), pairing_(pairing), introduction_(greeting) {}
 
 std::optional<TcpLink::Welcomed> TcpLink::advance() {
   if (state_ == State::kClosed && Clock::now() >= next_try_) open();
@@ -83,7 +82,7 @@ void TcpLink::open() {
   state_ = State::kOpening;
   introduction_.begin();
   wants_output_ = true;
-  context_.tcp().watch_initiator(socket_.get(), greeting().initiator_qpn);
+  service_.watch_initiator(socket_.get(), greeting().initiator_qpn);
 }
 
 void TcpLink::greet() {
@@ -97,7 +96,7 @@ void TcpLink::greet() {
 
 void TcpLink::want_output(bool wanted) {
   if (std::exchange(wants_output_, wanted) == wanted) return;
-  context_.tcp().change_initiator(socket_.get(), greeting().initiator_qpn, wanted);
+  service_.change_initiator(socket_.get(), greeting().initiator_qpn, wanted);
 }
 
 std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {

@@ -14,7 +14,7 @@
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
+class TcpService;
 
 /// What queue pair `own` greets its target with, and a new token.
 [[nodiscard]] TcpGreeting greeting_of(const LocalEnd& own, std::uint32_t target_qpn);
@@ -23,8 +23,7 @@ class SoftContext;
 
 /// Whether the connection carries requests one way alone: its ends are of two kinds, or one and the same.
 [[nodiscard]] bool is_one_way(Service service, const Route& route, std::uint32_t own, std::uint32_t other) noexcept;
-/// Which of two queue pairs, both of which send, has to connect: the one with the lesser GID, on one host the lesser
-/// number.
+/// Which of two queue pairs, both of which send, has to connect: the one with the lesser GID, on one host the lesser number.
 [[nodiscard]] bool connects_to_other(Service service, const Route& route, std::uint32_t own,
                                      std::uint32_t other) noexcept;
 
@@ -43,7 +42,7 @@ class TcpLink {
   };
 
   /// pairing  by which the target is known again; nullptr: of datagrams, whose target may be anybody
-  TcpLink(SoftContext& context, const Route& route, const TcpGreeting& greeting, TcpPairing* pairing) noexcept;
+  TcpLink(TcpService& service, const Route& route, const TcpGreeting& greeting, TcpPairing* pairing) noexcept;
 
   /// Goes on as far as it can without waiting. A link that calls has nothing to give.
   [[nodiscard]] std::optional<Welcomed> advance();
@@ -66,7 +65,7 @@ class TcpLink {
   [[nodiscard]] std::optional<Welcomed> read_welcome();
   void try_again();
 
-  SoftContext& context_;
+  TcpService& service_;
   const Route route_;
   TcpPairing* const pairing_;
   TcpIntroduction introduction_;

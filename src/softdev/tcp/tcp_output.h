@@ -15,8 +15,8 @@
 
 namespace rdmacomm::softdev {
 
-/// Answers to the other end's requests. That one was carried out can be said by whatever goes out next; what a READ
-/// brings goes out as the connection takes it, and what comes after it waits.
+/// Answers to the other end's requests. That one was carried out can be said by whatever goes out next; what a READ brings goes out
+/// as the connection takes it, and what comes after it waits.
 /// Threads: the holder of the queue pair's send queue, unless it says otherwise.
 class TcpOutput {
  public:
@@ -62,8 +62,8 @@ class TcpOutput {
   void sent(std::size_t bytes) noexcept;
   /// The last words of a request that nobody will be able to finish: they go before all else.
   void go_first(std::span<const std::byte> bytes);
-  /// More is unsent than somebody can have asked for who knows how many READs and atomics may be under way, and hears
-  /// that a message waits for a receive before the next one does.
+  /// More is unsent than somebody can have asked for who knows how many READs and atomics may be under way, and hears that a message
+  /// waits for a receive before the next one does.
   [[nodiscard]] bool is_flooded() const noexcept { return responses_.size() + ends_.size() > kMostUnsent; }
   /// Bytes of memory.
   [[nodiscard]] std::size_t kept() const noexcept { return out_.capacity(); }

@@ -11,16 +11,15 @@
 
 namespace rdmacomm::softdev {
 
-/// The secrets of one connected queue pair and its peer. A number and its port are free when their process ends, and
-/// any program may take them then: it is not to be taken for the peer. So each queue pair draws a secret and shows it
-/// with every connection, and the secret that the peer shows first is the only one that is accepted afterwards. The
-/// secret is in each greeting, not only in the first: a peer whose first welcome was lost can connect again.
+/// The secrets of one connected queue pair and its peer. A number and its port are free when their process ends, and any program
+/// may take them then: it is not to be taken for the peer. So each queue pair draws a secret and shows it with every
+/// connection, and the secret that the peer shows first is the only one that is accepted afterwards. The secret is in each greeting,
+/// not only in the first: a peer whose first welcome was lost can connect again.
 /// Threads: one at a time, the holder of the send queue.
 class TcpPairing {
  public:
-  /// A connected life begins, with queue pair `qpn` at `address`. The own secret stays as long as that is the same: a
-  /// queue pair that was RESET may be connected with it again. 0, or the errno value of getrandom(2): there is no
-  /// secret.
+  /// A connected life begins, with queue pair `qpn` at `address`. The own secret stays as long as that is the same: a queue pair that
+  /// was RESET may be connected with it again. 0, or the errno value of getrandom(2): there is no secret.
   [[nodiscard]] int begin(const ibv_gid& address, std::uint32_t qpn) noexcept;
   /// The secret that is shown to the peer.
   [[nodiscard]] const TcpSecret& own() const noexcept { return own_; }

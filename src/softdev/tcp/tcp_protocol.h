@@ -1,11 +1,10 @@
 // tcp_protocol.h - what contexts of different hosts say to each other by TCP.
 //
-// One connection carries what two connected queue pairs say to each other, both ways: requests, and answers to the
-// other's. Those of XRC and datagrams go one way, as their queue pairs do. Its first message is a greeting; who is
-// greeted asks back, by a connection of its own to the port of the number that is named, whether the greeting is that
-// queue pair's: whoever has a number has its port, since both were drawn (QueuePairs), so nobody else can say yes. Of
-// two queue pairs the lesser connects (connects_to_other()); the other one calls it. All fields are little-endian;
-// GIDs, immediate data as they are in verbs.
+// One connection carries what two connected queue pairs say to each other, both ways: requests, and answers to the other's. Those of
+// XRC and datagrams go one way, as their queue pairs do. Its first message is a greeting; who is greeted asks back, by a
+// connection of its own to the port of the number that is named, whether the greeting is that queue pair's: whoever has a number
+// has its port, since both were drawn (QueuePairs), so nobody else can say yes. Of two queue pairs the lesser connects
+// (connects_to_other()); the other one calls it. All fields are little-endian; GIDs, immediate data as they are in verbs.
 #pragma once
 
 #include <infiniband/verbs.h>

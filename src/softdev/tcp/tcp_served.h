@@ -48,11 +48,10 @@ class TcpServed {
   /// Says it.
   virtual void answer_what_is_owed() {}
   /// Queue pair `qpn` of this host is not served any more.
-  /// `comes_again`: it may be connected once more, and the other end is to try that. false: this is not about that
-  /// queue pair.
+  /// `comes_again`: it may be connected once more, and the other end is to try that. false: this is not about that queue pair.
   virtual bool forget(std::uint32_t /*qpn*/, bool /*comes_again*/) { return false; }
-  /// Of who sends datagrams, and may have to make room for another: when one was taken last, time_point::min() where
-  /// none was yet. Nothing: it is not of these.
+  /// Of who sends datagrams, and may have to make room for another: when one was taken last, time_point::min() where none was yet.
+  /// Nothing: it is not of these.
   [[nodiscard]] virtual std::optional<std::chrono::steady_clock::time_point> last_taken() const noexcept { return {}; }
   /// A second socket that it waits for, at each edge; -1: there is none.
   [[nodiscard]] virtual int question() const noexcept { return -1; }

@@ -14,9 +14,9 @@
 
 #include "base/spin_lock.h"
 #include "softdev/common/service_thread.h"
-#include "softdev/context/soft_context.h"
-#include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_connection.h"
+#include "softdev/tcp/tcp_link.h"
+#include "softdev/tcp/tcp_owner.h"
 #include "softdev/tcp/tcp_protocol.h"
 #include "softdev/tcp/tcp_visitor.h"
 
@@ -83,15 +83,14 @@ int TcpService::start() {
 }
 
 int TcpService::serve(std::uint32_t qpn, const ibv_gid& address) {
-  const TcpAddresses* const allowed = context_.tcp_addresses();
-  if (allowed != nullptr && !allowed->contains(address)) return EADDRNOTAVAIL;
+  if (premises_.addresses && !premises_.addresses->contains(address)) return EADDRNOTAVAIL;
   TcpAddresses one;
   one.add(address);
   return serve_at(qpn, one);
 }
 
 int TcpService::serve_everywhere(std::uint32_t qpn) {
-  if (const TcpAddresses* const allowed = context_.tcp_addresses()) return serve_at(qpn, *allowed);
+  if (premises_.addresses) return serve_at(qpn, *premises_.addresses);
   TcpAddresses all;
   all.add_all();
   return serve_at(qpn, all);
@@ -107,7 +106,7 @@ int TcpService::serve_at(std::uint32_t qpn, const TcpAddresses& wanted) {
     if (is_more) (void)listener.addresses.apply_to(listener.socket.get());
     return 0;
   }
-  listener.socket = tcp_listen(port, context_.queue_pairs().take_port(qpn), listener.addresses);
+  listener.socket = tcp_listen(port, premises_.owners.take_port(qpn), listener.addresses);
   if (!listener.socket) return errno;
   const int socket = listener.socket.get();
   control(EPOLL_CTL_ADD, socket, EPOLLIN, Kind::kListener, static_cast<std::uint64_t>(socket));
@@ -178,12 +177,12 @@ void TcpService::receive_arrivals() {
 
 void TcpService::serve_arrival(Arrival arrival) {
   const TcpGreeting& greeting = arrival.greeting;
-  const auto own = context_.queue_pairs().find(greeting.initiator_qpn);
+  const auto own = premises_.owners.tcp_owner(greeting.initiator_qpn);
   if (own == nullptr || !own->has_greeted(greeting.target_qpn, greeting.token)) return;
   const bool one_way = is_one_way(greeting.service, arrival.route, greeting.initiator_qpn, greeting.target_qpn);
   const std::uint64_t id = next_id_++;
   const auto connection = std::make_shared<TcpConnection>(
-      context_, std::move(arrival.socket), own,
+      *this, std::move(arrival.socket), own,
       TcpConnection::Ends{id, true, !one_way, {greeting.target_qpn, arrival.path_mtu, greeting.service}});
   targets_.emplace(id, Watched{connection, -1, EPOLLIN});
   change_connection(connection->socket(), id, false);
@@ -400,7 +399,7 @@ void TcpService::handle(std::uint64_t what, std::uint32_t events) {
       (void)advance(id);
       break;
     case Kind::kInitiator:
-      if (const auto qp = context_.queue_pairs().find(static_cast<std::uint32_t>(id))) qp->advance();
+      if (const auto owner = premises_.owners.tcp_owner(static_cast<std::uint32_t>(id))) owner->advance();
       break;
   }
 }
@@ -452,7 +451,7 @@ void TcpService::accept_all(int listener) {
     if (!is_served_at(listener, back.source)) continue;
     make_room_for_newcomer();
     const std::uint64_t id = next_id_++;
-    targets_.emplace(id, Watched{std::make_shared<TcpVisitor>(context_, std::move(socket), back, id)});
+    targets_.emplace(id, Watched{std::make_shared<TcpVisitor>(*this, std::move(socket), back, id)});
     (void)advance(id);
   }
 }

@@ -17,27 +17,41 @@
 
 #include "base/unique_fd.h"
 #include "softdev/common/at_exit.h"
+#include "softdev/tcp/tcp_addresses.h"
 #include "softdev/tcp/tcp_protocol.h"
 #include "softdev/tcp/tcp_served.h"
 #include "softdev/tcp/tcp_socket.h"
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
+class PortWatch;
+class TargetFinder;
+class TcpOwners;
+struct LocalPremises;
 
-/// Has the requests of other hosts carried out, and brings the answers to this context's own. A thread of its own waits
-/// for them, so that the application need not do anything; whoever polls a completion queue in vain looks, too, and
-/// saves the time that a thread takes to wake up.
+/// What a TcpService uses of its context. Lives longer than the service.
+struct TcpPremises {
+  const LocalPremises& local;
+  TcpOwners& owners;
+  PortWatch& port;
+  TargetFinder& finder;
+  /// The addresses that it may listen at, see kListenVariable; nothing: all of them.
+  const std::optional<TcpAddresses>& addresses;
+};
+
+/// Has the requests of other hosts carried out, and brings the answers to this context's own. A thread of its own waits for
+/// them, so that the application need not do anything; whoever polls a completion queue in vain looks, too, and saves the
+/// time that a thread takes to wake up.
 /// Threads: any.
 class TcpService {
  public:
-  explicit TcpService(SoftContext& context) : context_(context) {}
+  explicit TcpService(const TcpPremises& premises) : premises_(premises) {}
   TcpService(const TcpService&) = delete;
   TcpService& operator=(const TcpService&) = delete;
   ~TcpService() { stop(); }
 
-  /// Listens for requests to queue pair `qpn` at an address of this host. 0, or an errno value: EADDRINUSE, somebody
-  /// else has its port; EADDRNOTAVAIL, it is not one of kListenVariable's.
+  /// Listens for requests to queue pair `qpn` at an address of this host. 0, or an errno value: EADDRINUSE, somebody else has its port;
+  /// EADDRNOTAVAIL, it is not one of kListenVariable's.
   [[nodiscard]] int serve(std::uint32_t qpn, const ibv_gid& address);
   /// The same at all addresses that kListenVariable allows.
   [[nodiscard]] int serve_everywhere(std::uint32_t qpn);
@@ -51,7 +65,7 @@ class TcpService {
   void polls_end() noexcept;
 
   // With the send queue held or not:
-  /// Tells queue pair `qpn` (SoftQp::advance) when this socket can send or receive, until it is closed or connected().
+  /// Tells queue pair `qpn` (TcpOwner::advance) when this socket can send or receive, until it is closed or connected().
   void watch_initiator(int socket, std::uint32_t qpn) noexcept;
   void change_initiator(int socket, std::uint32_t qpn, bool wants_output) noexcept;
   /// A queue pair's connection is made, and is to be served from now on: the queue pair is to adopt it.
@@ -66,6 +80,8 @@ class TcpService {
   void change_connection(int socket, std::uint64_t id,
                          bool wants_output) noexcept;  ///< without effect while it is not watched
   void unwatch_connection(int socket) noexcept;
+
+  [[nodiscard]] const TcpPremises& premises() const noexcept { return premises_; }
 
   /// Ends the connections of queue pair `qpn`. `comes_again`: those at the other end are to try to connect again.
   void forget_target(std::uint32_t qpn, bool comes_again);
@@ -123,7 +139,7 @@ class TcpService {
   [[nodiscard]] int pause();
   void control(int operation, int socket, std::uint32_t events, Kind kind, std::uint64_t id) noexcept;
 
-  SoftContext& context_;
+  const TcpPremises premises_;
   std::atomic<bool> active_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> polls_{0};

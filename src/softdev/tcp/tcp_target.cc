@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "softdev/common/device_limits.h"
-#include "softdev/context/soft_context.h"
 #include "softdev/memory/requests.h"
-#include "softdev/queues/soft_qp.h"
+#include "softdev/tcp/tcp_owner.h"
+#include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -104,16 +104,18 @@ ibv_send_wr work_request_of(const TcpRequest& request, ibv_sge& slice) noexcept 
   return wr;
 }
 
-TcpTarget::TcpTarget(SoftContext& context, SoftQp& own, const Initiator& initiator, TcpInput& input, TcpOutput& output)
+TcpTarget::TcpTarget(TcpService& service, TcpOwner& own, const Initiator& initiator, TcpInput& input, TcpOutput& output)
     : own_(own),
       in_(input),
       out_(output),
       service_(initiator.service),
-      wire_({&context, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr, true},
+      wire_({&service.premises().local, initiator.qpn, own.pd_number(), initiator.path_mtu, initiator.service, nullptr,
+             true},
             own.number()),
-      finder_(context.retrier().finder()) {
+      finder_(service.premises().finder) {
   if (service_ == Service::kXrc) {
-    const LocalEnd end{&context, initiator.qpn, own.pd_number(), initiator.path_mtu, service_, nullptr, true};
+    const LocalEnd end{
+        &service.premises().local, initiator.qpn, own.pd_number(), initiator.path_mtu, service_, nullptr, true};
     queues_.emplace(end.at_xrc_queue(own.number()));
   }
   wire_.attach();

@@ -19,8 +19,8 @@
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
-class SoftQp;
+class TcpOwner;
+class TcpService;
 class TargetFinder;
 
 /// What becomes of reading from a connection.
@@ -41,16 +41,15 @@ enum class TcpStep : std::uint8_t {
 [[nodiscard]] ibv_send_wr work_request_of(const TcpRequest& request, ibv_sge& slice) noexcept;
 
 /// Is the initiator of the requests that come by one connection: the same checks, copies and completions as on one host
-/// (LocalWire). Small messages go by a buffer, so that many of them cost one system call; large ones straight between
-/// the socket and the target's memory, but for those of XRC: theirs may be the memory of another process, and many
-/// initiators take turns at a queue, which one that sends half a message and then nothing must not keep. Those are
-/// gathered whole, once it is known that the memory that they name may be used. The answer to a long READ of XRC is
-/// copied to a buffer and sent from there, piece by piece.
+/// (LocalWire). Small messages go by a buffer, so that many of them cost one system call; large ones straight between the socket
+/// and the target's memory, but for those of XRC: theirs may be the memory of another process, and many initiators take turns at a
+/// queue, which one that sends half a message and then nothing must not keep. Those are gathered whole, once it is known that the
+/// memory that they name may be used. The answer to a long READ of XRC is copied to a buffer and sent from there, piece by piece.
 ///
-/// One that finds no receive is put aside, without its payload where that is long, and all that come behind it are
-/// thrown away, for answers may be among what follows. Once there is a receive the initiator hears where to begin
-/// again. An XRC request also waits while another initiator has its turn at the queue, and while the queue is looked
-/// for. Nothing behind it is read meanwhile.
+/// One that finds no receive is put aside, without its payload where that is long, and all that come behind it are thrown away,
+/// for answers may be among what follows. Once there is a receive the initiator hears where to begin again.
+/// An XRC request also waits while another initiator has its turn at the queue, and while the queue is looked for. Nothing behind it
+/// is read meanwhile.
 /// Threads: one at a time, see TcpService; what it answers, it says with the queue pair's send queue held.
 class TcpTarget {
  public:
@@ -59,7 +58,7 @@ class TcpTarget {
     std::uint32_t path_mtu;  ///< bytes
     Service service;
   };
-  TcpTarget(SoftContext& context, SoftQp& own, const Initiator& initiator, TcpInput& input, TcpOutput& output);
+  TcpTarget(TcpService& service, TcpOwner& own, const Initiator& initiator, TcpInput& input, TcpOutput& output);
 
   /// A request whose head has come.
   [[nodiscard]] TcpStep begin(const TcpRequest& request);
@@ -75,8 +74,8 @@ class TcpTarget {
   [[nodiscard]] TcpStep look_again();
   /// A request was refused: the queue pair has failed.
   [[nodiscard]] bool has_refused() const noexcept { return has_refused_; }
-  /// The next bytes of what a READ asks for, `longest` at the most; with the send queue held. EFAULT: they are not
-  /// there any more; EBUSY: they are not to be had now, and it waits().
+  /// The next bytes of what a READ asks for, `longest` at the most; with the send queue held. EFAULT: they are not there any more;
+  /// EBUSY: they are not to be had now, and it waits().
   [[nodiscard]] Moved read_part(const TcpOutput::Reading& reading, std::size_t longest) noexcept;
 
  private:
@@ -111,7 +110,7 @@ class TcpTarget {
   [[nodiscard]] bool say(TcpAnswer::Kind kind, ibv_wc_status status = IBV_WC_SUCCESS);
   void wake_after(std::size_t bytes) noexcept;
 
-  SoftQp& own_;
+  TcpOwner& own_;
   TcpInput& in_;
   TcpOutput& out_;
   const Service service_;

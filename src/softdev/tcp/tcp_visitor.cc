@@ -9,10 +9,10 @@
 #include <cstring>
 #include <utility>
 
-#include "softdev/context/soft_context.h"
-#include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_connection.h"
 #include "softdev/tcp/tcp_datagram_target.h"
+#include "softdev/tcp/tcp_owner.h"
+#include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -28,8 +28,8 @@ constexpr std::uint32_t kGreatestQpn = 0xffffff;
 
 }  // namespace
 
-TcpVisitor::TcpVisitor(SoftContext& context, UniqueFd socket, const Route& back, std::uint64_t id)
-    : context_(context), socket_(std::move(socket)), back_(back), id_(id), input_(socket_.get(), kBuffer) {}
+TcpVisitor::TcpVisitor(TcpService& service, UniqueFd socket, const Route& back, std::uint64_t id)
+    : service_(service), socket_(std::move(socket)), back_(back), id_(id), input_(socket_.get(), kBuffer) {}
 
 std::uint32_t TcpVisitor::events() const noexcept {
   return EPOLLIN;
@@ -76,7 +76,7 @@ TcpVisitor::Stage TcpVisitor::judge() {
   const bool has_number = greeting_.initiator_qpn != 0 && greeting_.initiator_qpn <= kGreatestQpn;
   if (!has_number) return reply(Welcome::kRefused);
   if (greeting_.kind == GreetingKind::kConfirm) return judge_confirm();
-  target_ = context_.queue_pairs().find(greeting_.target_qpn);
+  target_ = service_.premises().owners.tcp_owner(greeting_.target_qpn);
   const bool expected =
       target_ != nullptr && target_->expects(greeting_.initiator_qpn, greeting_.service, back_.target);
   if (!expected) return reply(Welcome::kNotYet);
@@ -86,13 +86,13 @@ TcpVisitor::Stage TcpVisitor::judge() {
 }
 
 TcpVisitor::Stage TcpVisitor::judge_confirm() {
-  const auto initiator = context_.queue_pairs().find(greeting_.initiator_qpn);
+  const auto initiator = service_.premises().owners.tcp_owner(greeting_.initiator_qpn);
   const bool mine = initiator != nullptr && initiator->has_greeted(greeting_.target_qpn, greeting_.token);
   return reply(mine ? Welcome::kYes : Welcome::kRefused);
 }
 
 /// Nothing follows from it but that the queue pair connects with the one that it is to be connected with.
-TcpVisitor::Stage TcpVisitor::judge_call(SoftQp& target) {
+TcpVisitor::Stage TcpVisitor::judge_call(TcpOwner& target) {
   if (!target.connects()) return reply(Welcome::kRefused);
   target.connect_now();
   return reply(Welcome::kNotYet);
@@ -156,10 +156,10 @@ std::shared_ptr<TcpServed> TcpVisitor::successor() {
   if (stage_ != Stage::kWelcome) return nullptr;
   const TcpTarget::Initiator initiator{greeting_.initiator_qpn, greeting_.path_mtu, greeting_.service};
   if (greeting_.service == Service::kDatagram) {
-    return std::make_shared<TcpDatagramTarget>(context_, std::move(socket_), back_, *target_, initiator);
+    return std::make_shared<TcpDatagramTarget>(service_, std::move(socket_), back_, *target_, initiator);
   }
   const bool both_ways = !target_->is_one_way();
-  const auto connection = std::make_shared<TcpConnection>(context_, std::move(socket_), target_,
+  const auto connection = std::make_shared<TcpConnection>(service_, std::move(socket_), target_,
                                                           TcpConnection::Ends{id_, both_ways, true, initiator});
   if (both_ways) target_->adopt(connection);
   return connection;

@@ -16,14 +16,14 @@
 
 namespace rdmacomm::softdev {
 
-class SoftContext;
-class SoftQp;
+class TcpOwner;
+class TcpService;
 
 /// Hears a greeting, asks back where that is needed, and says what is to be said to it. Who is welcome has a successor.
 /// Threads: one at a time, see TcpService.
 class TcpVisitor final : public TcpServed {
  public:
-  TcpVisitor(SoftContext& context, UniqueFd socket, const Route& back, std::uint64_t id);
+  TcpVisitor(TcpService& service, UniqueFd socket, const Route& back, std::uint64_t id);
   ~TcpVisitor() override { end_question(); }
 
   [[nodiscard]] bool progress() override;
@@ -43,13 +43,13 @@ class TcpVisitor final : public TcpServed {
   [[nodiscard]] bool begins_as_a_greeting() noexcept;
   [[nodiscard]] Stage judge();
   [[nodiscard]] Stage judge_confirm();
-  [[nodiscard]] Stage judge_call(SoftQp& target);
+  [[nodiscard]] Stage judge_call(TcpOwner& target);
   [[nodiscard]] Stage ask_back();
   void read_confirmation();
   void end_question() noexcept;
   [[nodiscard]] Stage reply(Welcome answer);
 
-  SoftContext& context_;
+  TcpService& service_;
   UniqueFd socket_;
   UniqueFd socket_of_question_;
   std::optional<TcpIntroduction> question_;
@@ -58,7 +58,7 @@ class TcpVisitor final : public TcpServed {
   const std::chrono::steady_clock::time_point accepted_at_ = std::chrono::steady_clock::now();
   Stage stage_ = Stage::kGreeting;
   TcpGreeting greeting_;
-  std::shared_ptr<SoftQp> target_;
+  std::shared_ptr<TcpOwner> target_;
   bool asks_ = false;   // target_'s question is this one's
   TcpSecret secret_{};  // that the welcome shows
   TcpInput input_;

@@ -6,10 +6,11 @@
 #include <utility>
 
 #include "softdev/common/device_limits.h"
-#include "softdev/context/soft_context.h"
+#include "softdev/memory/mr_table.h"
 #include "softdev/memory/placed_slices.h"
 #include "softdev/memory/requests.h"
 #include "softdev/tcp/tcp_connection.h"
+#include "softdev/tcp/tcp_service.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -58,13 +59,16 @@ std::size_t TcpWire::UnderWay::pieces(std::size_t done, std::span<iovec> to) {
   return count;
 }
 
-TcpWire::TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn, TcpPairing& pairing)
-    : own_(own), link_(*own.context, route, greeting_for(own, route, target_qpn, pairing.own()), &pairing) {}
+TcpWire::TcpWire(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn,
+                 TcpPairing& pairing)
+    : service_(service),
+      own_(own),
+      link_(service, route, greeting_for(own, route, target_qpn, pairing.own()), &pairing) {}
 
 TcpWire::~TcpWire() = default;
 
 ibv_wc_status TcpWire::check(const ibv_send_wr& wr, std::uint64_t& bytes, std::vector<ibv_sge>& placed) const {
-  const std::span<const MrEntry> table = own_.context->registrations().entries();
+  const std::span<const MrEntry> table = own_.premises->registrations.entries();
   placed.clear();
   if (!slices_valid(table, own_.pd, wr, bytes)) {
     PlacedSlices there;
@@ -103,7 +107,7 @@ void TcpWire::open() {
   std::optional<TcpLink::Welcomed> welcomed = link_.advance();
   if (!welcomed) return;
   comes_ = true;
-  own_.context->tcp().connected({std::move(welcomed->socket), link_.route(), link_.greeting(), welcomed->path_mtu});
+  service_.connected({std::move(welcomed->socket), link_.route(), link_.greeting(), welcomed->path_mtu});
 }
 
 void TcpWire::connect_now() {

@@ -29,11 +29,11 @@ class TcpConnection;
 class TcpWire {
  public:
   /// pairing  has begun with that target, and lives longer than this
-  TcpWire(const LocalEnd& own, const Route& route, std::uint32_t target_qpn, TcpPairing& pairing);
+  TcpWire(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn, TcpPairing& pairing);
   ~TcpWire();
 
-  /// Starts a request, in order, of a queue pair that has polled so many messages of the target's. It stays as it is,
-  /// slices and all, until it has been answered. false: not now, see obstacle().
+  /// Starts a request, in order, of a queue pair that has polled so many messages of the target's. It stays as it is, slices and
+  /// all, until it has been answered. false: not now, see obstacle().
   [[nodiscard]] bool start(const ibv_send_wr& wr, std::uint32_t polled);
   /// Connects if need be, and sends what can be sent, without waiting.
   void advance();
@@ -74,8 +74,8 @@ class TcpWire {
   // For who sends by the connection.
   /// One has gone out in part: nothing else may come before the rest of it.
   [[nodiscard]] bool is_in_request() const noexcept { return sent_bytes_ != 0; }
-  /// The next of what is to go out, which says of the other end's requests what `done` says; but of what is to come
-  /// after more of these than that, nothing. How many pieces.
+  /// The next of what is to go out, which says of the other end's requests what `done` says; but of what is to come after more of
+  /// these than that, nothing. How many pieces.
   [[nodiscard]] std::size_t gather(std::span<iovec> pieces, std::uint32_t done);
   void sent(std::size_t bytes);
   /// The memory of what is to go out is not there.
@@ -109,6 +109,7 @@ class TcpWire {
   void fail_here(std::size_t index, ibv_wc_status status);
   [[nodiscard]] ibv_wc_status check(const ibv_send_wr& wr, std::uint64_t& bytes, std::vector<ibv_sge>& placed) const;
 
+  TcpService& service_;
   const LocalEnd own_;
   TcpLink link_;
   std::shared_ptr<TcpConnection> connection_;

@@ -50,7 +50,7 @@ SoftCq* make_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_chan
   SharedBlock block = soft.segment().allocate(sizeof(CqShared));
   if (block.mapping.empty()) return nullptr;
   auto* const events = static_cast<SoftChannel*>(channel);
-  auto* cq = new SoftCq(soft, std::move(block), depth, cq_context, events);
+  auto* cq = new SoftCq(soft.premises(), std::move(block), depth, cq_context, events);
   if (events != nullptr) {
     const std::scoped_lock lock(events->mutex);
     events->queues.push_back(cq);

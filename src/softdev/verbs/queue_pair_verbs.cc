@@ -42,7 +42,7 @@ ibv_qp* create_xrc_receiver(const ibv_qp_init_attr_ex& init) {
   own.qp_type = IBV_QPT_XRC_RECV;
   own.qp_context = init.qp_context;
   own.send_cq = own.recv_cq = domain.nowhere().verbs();
-  const auto qp = SoftQp::create(SoftContext::from(init.xrcd->context), {Service::kXrc, 0, &domain}, own);
+  const auto qp = SoftQp::create(SoftContext::from(init.xrcd->context).premises(), {Service::kXrc, 0, &domain}, own);
   if (qp == nullptr) return nullptr;
   qp->qp_base.send_cq = qp->qp_base.recv_cq = nullptr;
   ++domain.users;
@@ -78,7 +78,8 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   ibv_qp_init_attr own = *init;
   if (sends_only) own.recv_cq = own.send_cq;
   if (own.send_cq == nullptr || own.recv_cq == nullptr || !fits(own.cap)) return fail<ibv_qp>(EINVAL);
-  const auto qp = SoftQp::create(SoftContext::from(pd->context), {service, SoftPd::from(pd).number, nullptr}, own);
+  const auto qp =
+      SoftQp::create(SoftContext::from(pd->context).premises(), {service, SoftPd::from(pd).number, nullptr}, own);
   if (qp == nullptr) return nullptr;
   qp->qp_base.pd = pd;
   qp->qp_base.recv_cq = init->recv_cq;

@@ -18,7 +18,8 @@ ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* init) {
   SoftContext& soft = SoftContext::from(pd->context);
   SharedBlock block = soft.segment().allocate(SrqView::bytes(SoftSrq::entries(wanted), wanted.max_sge));
   if (block.mapping.empty()) return nullptr;
-  auto* const srq = new SoftSrq(soft, std::move(block), SoftPd::from(pd).number, {wanted.max_wr, wanted.max_sge, 0});
+  auto* const srq =
+      new SoftSrq(soft.premises(), std::move(block), SoftPd::from(pd).number, {wanted.max_wr, wanted.max_sge, 0});
   srq->pd = pd;
   srq->srq_context = init->srq_context;
   soft.shared_receive_queues().insert(*srq);

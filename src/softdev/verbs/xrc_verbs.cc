@@ -20,7 +20,7 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* init) {
   SoftContext& soft = SoftContext::from(context);
   SharedBlock block = soft.segment().allocate(sizeof(CqShared));
   if (block.mapping.empty()) return nullptr;
-  auto domain = std::make_unique<SoftXrcd>(soft, std::move(block));
+  auto domain = std::make_unique<SoftXrcd>(soft.premises(), std::move(block));
   const int error = domain->enter(init->fd, init->oflags);
   if (error != 0) {
     soft.segment().free(domain->nowhere().take_block());
@@ -49,7 +49,7 @@ int make_reachable(SoftSrq& srq, SoftXrcd& domain, ibv_cq* cq) {
   init.send_cq = init.recv_cq = cq;
   init.srq = &srq;
   const auto arrivals =
-      SoftQp::create(SoftContext::from(srq.context), {Service::kXrcQueue, srq.pd_number(), &domain}, init);
+      SoftQp::create(SoftContext::from(srq.context).premises(), {Service::kXrcQueue, srq.pd_number(), &domain}, init);
   if (arrivals == nullptr) return errno;
   srq.arrivals = arrivals.get();
   SoftCq::from(cq).attach_receiver(*arrivals);

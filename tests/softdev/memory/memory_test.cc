@@ -193,7 +193,7 @@ TEST(SecondWrite, SeesThatTheQueuePairIsDown) {
 TEST(SecondWrite, HoldsNobodyUpAfterwards) {
   MemoryScene scene;
   for (int i = 0; i < 3; ++i) ASSERT_EQ(scene.write().status, IBV_WC_SUCCESS);
-  EXPECT_FALSE(SoftQp::from(scene.pair.b.qp.get()).busy());
+  EXPECT_FALSE(SoftQp::from(scene.pair.b.qp.get()).initiators().is_busy());
 }
 
 TEST(ParentDomain, StandsForItsDomain) {

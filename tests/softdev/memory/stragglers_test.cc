@@ -60,14 +60,14 @@ void send_datagrams(Line line) {
 /// Stops the child in the middle of a request to `target`. `meanwhile` is called again and again while it runs.
 template <typename Meanwhile>
 void stop_at_work(const Child& child, const Qp& target, Meanwhile&& meanwhile) {
-  const SoftQp& soft = SoftQp::from(target.qp.get());
+  const QpInitiators& initiators = SoftQp::from(target.qp.get()).initiators();
   for (;;) {
     child.stop();
-    if (soft.busy()) return;
+    if (initiators.is_busy()) return;
     child.resume();
     do {
       meanwhile();
-    } while (!soft.busy());
+    } while (!initiators.is_busy());
   }
 }
 void stop_at_work(const Child& child, const Qp& target) {
@@ -176,7 +176,7 @@ TEST(Stragglers, MemoryIsKeptAfterTheQueuePairIsDestroyed) {
   expect_end_of_connection(scene.outcome());
   EXPECT_EQ(scene.child.wait(), 0);
   EXPECT_TRUE(all_are(next, kOwn));
-  EXPECT_EQ(SoftQp::from(other.qp.get()).messages_arrived(), 0U);
+  EXPECT_EQ(SoftQp::from(other.qp.get()).as_tcp_owner()->messages_arrived(), 0U);
 }
 
 TEST(Stragglers, TheDeviceIsClosed) {
@@ -432,7 +432,7 @@ TEST(Stragglers, AQueuePairOfDatagramsIsDestroyed) {
   auto memory = std::make_unique<Memory>(node);
   qp->get_ready();
   child.line().send({qp->number(), 0, 0});
-  while (!SoftQp::from(qp->qp.get()).busy()) sched_yield();
+  while (!SoftQp::from(qp->qp.get()).initiators().is_busy()) sched_yield();
   stop_at_work(child, *qp);
   memory.reset();
   qp.reset();

@@ -105,7 +105,7 @@ TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
   (void)hear<TcpGreeting>(its_datagrams);
   welcome(its_datagrams);
   EXPECT_EQ(sender.qp.next().status, IBV_WC_SUCCESS);
-  const std::scoped_lock held(SoftQp::from(sender.qp.qp.get()).send_lock());
+  const std::scoped_lock held(SoftQp::from(sender.qp.qp.get()).as_tcp_owner()->send_lock());
   its_datagrams.reset();  // which the send queue is to be told of
   const UniqueFd other = come_as_sender(sender.qp.number());
   EXPECT_TRUE(other);

@@ -165,7 +165,7 @@ TEST(TcpHostile, AStrangerThatWasRefusedIsCutOff) {
 TEST(TcpHostile, NobodyThatNamesABusyQueuePairKeepsTheOthersWaiting) {
   ManualScene scene;
   Qp busy(scene.node);
-  const std::scoped_lock held(SoftQp::from(busy.qp.get()).send_lock());
+  const std::scoped_lock held(SoftQp::from(busy.qp.get()).as_tcp_owner()->send_lock());
   TcpGreeting greeting;
   greeting.service = Service::kReliable;
   for (const GreetingKind kind : {GreetingKind::kConnection, GreetingKind::kConfirm}) {

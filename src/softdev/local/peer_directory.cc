@@ -1,4 +1,4 @@
-#include "softdev/context/peer_directory.h"
+#include "softdev/local/peer_directory.h"
 
 #include <unistd.h>
 

@@ -1,0 +1,66 @@
+// qp_tcp.h - the part of a queue pair that has to do with other hosts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "softdev/host/route.h"
+#include "softdev/tcp/tcp_owner.h"
+#include "softdev/tcp/tcp_pairing.h"
+#include "softdev/tcp/tcp_wire.h"
+
+namespace rdmacomm::softdev {
+
+class SoftQp;
+
+/// What a queue pair has under way to another host, and its connection there. The connections know the queue pair by this.
+/// Threads: any. Functions whose name ends in _locked, and wire(), are for the holder of the send queue.
+class QpTcp final : public TcpOwner {
+ public:
+  QpTcp(SoftQp& qp, const Parts& parts) noexcept : TcpOwner(parts), qp_(qp) {}
+
+  /// Is connected to `target_qpn` at the other end of `route`, and listens for it. `sends`: it has requests of its own. 0, or an
+  /// errno value.
+  [[nodiscard]] int connect_locked(const Route& route, std::uint32_t target_qpn, bool sends);
+  /// Its own requests; nullptr: they do not go to another host.
+  [[nodiscard]] TcpWire* wire() const noexcept { return wire_.get(); }
+  /// It has no requests of its own any more.
+  void end_sends_locked() noexcept { wire_.reset(); }
+  /// It is not connected any more.
+  void forget_locked() noexcept;
+
+  /// Starts what can be started of the requests that wait, and completes what has been answered.
+  void start_locked() noexcept;
+  /// Goes on with all of it: connects, sends, completes, gives up.
+  void advance_locked() noexcept;
+
+  [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept override;
+  [[nodiscard]] bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept override;
+  [[nodiscard]] bool admits(const TcpSecret& shown, TcpSecret& own) noexcept override;
+  void connect_now() noexcept override;
+  [[nodiscard]] bool connects() noexcept override;
+  [[nodiscard]] bool is_one_way() noexcept override;
+  void advance() noexcept override;
+  void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept override;
+  [[nodiscard]] bool heard(TcpConnection& connection, std::uint32_t done) noexcept override;
+  [[nodiscard]] bool take(TcpConnection& connection, const TcpAnswer& answer) noexcept override;
+  [[nodiscard]] Moved bring(TcpConnection& connection, TcpInput& input, std::uint32_t left) noexcept override;
+  void lose(TcpConnection& connection) noexcept override;
+  void leave(TcpConnection& connection, bool for_good) noexcept override;
+  void send_by(TcpConnection& connection) noexcept override;
+
+ private:
+  [[nodiscard]] bool is_one_way_locked() const noexcept;
+  void take_answers_locked() noexcept;
+  template <typename Work>
+  auto with_wire(TcpConnection& connection, Work&& work) noexcept;
+
+  SoftQp& qp_;
+  TcpPairing pairing_;
+  // TcpService's thread does not wait for the send queue of another one, which may be looking for a process that is stopped.
+  std::atomic<bool> is_connected_{false};
+  std::unique_ptr<TcpWire> wire_;
+};
+
+}  // namespace rdmacomm::softdev
