@@ -36,7 +36,9 @@ function(rdmacomm_layer name)
   list(FILTER sources EXCLUDE REGEX "/softdev/preload/")  # libraries of their own
   set(target rdmacomm_${name})
   add_library(${target} STATIC ${sources})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CXX CXX_EXTENSIONS OFF)
+  # RDMACOMM_API (rdmacomm/version.h) says what is not hidden.
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON LINKER_LANGUAGE CXX CXX_EXTENSIONS OFF
+                        CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${target} PRIVATE rdmacomm_flags PkgConfig::GLOG PUBLIC PkgConfig::IBVERBS Threads::Threads)
   foreach(below IN LISTS layer_DEPENDS)
@@ -55,6 +57,11 @@ function(rdmacomm_add_library target kind)
     list(APPEND objects $<TARGET_OBJECTS:${layer}>)
   endforeach()
   add_library(${target} ${kind} ${objects})
+  if(kind STREQUAL "SHARED")
+    set(exports ${PROJECT_SOURCE_DIR}/src/exports.map)
+    target_link_options(${target} PRIVATE LINKER:--version-script=${exports})
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${exports})
+  endif()
   # While the major version is 0, a new minor version may change the ABI: it is part of the SONAME.
   set_target_properties(${target} PROPERTIES OUTPUT_NAME rdmacomm EXPORT_NAME rdmacomm LINKER_LANGUAGE CXX
                         VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})

@@ -15,10 +15,10 @@ struct ibv_qp;
 
 namespace rdmacomm {
 
-class OwnAdapter;
+class RDMACOMM_API OwnAdapter;
 
 /// Everything that can be chosen about one queue pair. A value; the defaults suit a request-response channel.
-struct AdapterConfig {
+struct RDMACOMM_API AdapterConfig {
   // Depths and sizes: 1..the device's limit. What is left empty adapts to the device; what is given is had, or refused.
   std::optional<int> send_depth{};       ///< send requests outstanding; empty: 128, or as many as the device has
   std::optional<int> recv_depth{};       ///< receive requests outstanding; empty: the same
@@ -65,7 +65,7 @@ struct AdapterConfig {
 };
 
 /// What a queue pair is made with besides its attributes. A value.
-struct AdapterParts {
+struct RDMACOMM_API AdapterParts {
   std::optional<GidEntry>
       gid{};  ///< what peers address, of RDMADevice::gids(); empty: what DeviceOptions say, else the best of the port
   ProtectionDomain domain{};  ///< on the same device; empty: the device's own
@@ -77,7 +77,7 @@ struct AdapterParts {
 ///
 /// Threads   connect() and to_error() by one thread at a time; the rest by any
 /// Lifetime  keeps its device open
-class RDMAAdapter {
+class RDMACOMM_API RDMAAdapter {
  public:
   /// Creates the queue pair and moves it to INIT.
   ///

@@ -14,7 +14,7 @@
 
 namespace rdmacomm {
 
-class BufferCore;
+class RDMACOMM_API BufferCore;
 
 /// What peers may do with a buffer. Combine with |. The default is nothing: least privilege.
 enum class RemoteAccess : std::uint8_t { kNone = 0, kRead = 1, kWrite = 2, kAtomic = 4 };
@@ -27,7 +27,7 @@ enum class RemoteAccess : std::uint8_t { kNone = 0, kRead = 1, kWrite = 2, kAtom
 
 /// A range inside a registered buffer: what requests carry. A value. Valid as long as its buffer. It is laid out as an
 /// ibv_sge, so that a list of slices is a scatter-gather list as it stands.
-struct BufferSlice {
+struct RDMACOMM_API BufferSlice {
   std::uint64_t address = 0;
   std::uint32_t length = 0;
   std::uint32_t lkey = 0;
@@ -44,7 +44,7 @@ struct BufferSlice {
 };
 static_assert(sizeof(BufferSlice) == 16);
 
-struct BufferOptions {
+struct RDMACOMM_API BufferOptions {
   std::string name = "buffer";     ///< for messages, and for publishing to peers
   std::size_t block_bytes = 4096;  ///< 1..4 GiB - 1
   std::size_t block_count = 1;     ///< >= 1
@@ -61,7 +61,7 @@ struct BufferOptions {
 ///
 /// Threads   all functions but next() from any thread; next() from one thread at a time
 /// Lifetime  keeps its device open. It must outlive every request that uses it, until the request's completion
-class RDMABuffer {
+class RDMACOMM_API RDMABuffer {
  public:
   /// No memory: data() is nullptr, size() 0, block_count() 0.
   RDMABuffer() noexcept;

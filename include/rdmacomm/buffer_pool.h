@@ -17,10 +17,10 @@
 
 namespace rdmacomm {
 
-class BufferPoolCore;
+class RDMACOMM_API BufferPoolCore;
 
 /// What a pool is made with. A value.
-struct BufferPoolOptions {
+struct RDMACOMM_API BufferPoolOptions {
   std::string name = "pool";                          ///< for messages
   std::size_t total_bytes = std::size_t{64} << 20;    ///< registered when the pool is made: a multiple of largest_block
   std::size_t smallest_block = 4096;                  ///< a power of two, 64..largest_block
@@ -34,7 +34,7 @@ struct BufferPoolOptions {
 };
 
 /// What a pool has done. A value.
-struct BufferPoolCounts {
+struct RDMACOMM_API BufferPoolCounts {
   std::uint64_t taken = 0;       ///< leases given out
   std::uint64_t given_back = 0;  ///< of these
   std::uint64_t from_cache = 0;  ///< of those taken: without the lock of all threads
@@ -49,7 +49,7 @@ struct BufferPoolCounts {
 /// Threads: one at a time; any, also another than the one that took it.
 /// Lifetime: may outlive its pool. The memory stays registered, and its device open, until the last lease is given
 /// back.
-class BufferLease {
+class RDMACOMM_API BufferLease {
  public:
   BufferLease() = default;  ///< holds nothing
   BufferLease(BufferLease&& other) noexcept
@@ -94,7 +94,7 @@ class BufferLease {
 ///
 /// Threads   all functions from any
 /// Lifetime  keeps its device open. It may go before its leases, see BufferLease
-class BufferPool : public detail::SharedHandle<BufferPoolCore> {
+class RDMACOMM_API BufferPool : public detail::SharedHandle<BufferPoolCore> {
  public:
   using SharedHandle::SharedHandle;
 

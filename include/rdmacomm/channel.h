@@ -27,7 +27,7 @@ class ReceivePool;
 
 /// The slices of one request: a single slice, or any contiguous list of them. A view; it does not own what it
 /// shows, and is meant as a function's argument.
-class SliceList {
+class RDMACOMM_API SliceList {
  public:
   SliceList() = default;                                 ///< no bytes
   SliceList(const BufferSlice& one) : list_(&one, 1) {}  // NOLINT(google-explicit-constructor)
@@ -58,7 +58,7 @@ enum class PostFlags : std::uint8_t {
 
 /// 32 bits that a SEND or WRITE carries to the peer's completion, in host byte order. A value; empty by default, and 0
 /// is not empty.
-class Immediate {
+class RDMACOMM_API Immediate {
  public:
   constexpr Immediate() noexcept = default;
   constexpr Immediate(std::uint32_t value) noexcept
@@ -73,12 +73,12 @@ class Immediate {
 
 namespace detail {
 /// The first member of an aggregate that is filled by names only: nothing but its name converts to it.
-struct ByName {};
+struct RDMACOMM_API ByName {};
 }  // namespace detail
 
 /// What every post function takes besides its operands, by name: `{.id = 7, .immediate = 42}`. A value of 16 bytes, so
 /// that it is passed in registers.
-struct PostOptions {
+struct RDMACOMM_API PostOptions {
   [[no_unique_address]] detail::ByName by_name{};  ///< not to be set: `{7, 42}` does not compile
   std::uint64_t id = 0;                            ///< comes back in Completion::id
   [[no_unique_address]] Immediate immediate{};     ///< SEND and WRITE; makes it a SEND_WITH_IMM or WRITE_WITH_IMM
@@ -87,19 +87,19 @@ struct PostOptions {
 static_assert(sizeof(PostOptions) == 16);
 
 /// The operand of post_fetch_add().
-struct FetchAdd {
+struct RDMACOMM_API FetchAdd {
   [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
   std::uint64_t addend = 0;
 };
 /// The operands of post_compare_swap().
-struct CompareSwap {
+struct RDMACOMM_API CompareSwap {
   [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
   std::uint64_t expected = 0;
   std::uint64_t desired = 0;
 };
 
 /// One send-side request, for post_chain().
-struct SendRequest {
+struct RDMACOMM_API SendRequest {
   Operation operation = Operation::kSend;  ///< kSend, kWrite, kRead, kFetchAdd or kCompareSwap
   std::span<const BufferSlice> local{};    ///< a view of slices that live until post_chain() returns
   RemoteRegion remote{};                   ///< WRITE, READ, atomics
@@ -109,7 +109,7 @@ struct SendRequest {
 };
 
 /// How far post_chain() came. A value.
-struct [[nodiscard]] PostedChain {
+struct [[nodiscard]] RDMACOMM_API PostedChain {
   std::size_t count = 0;  ///< requests that were accepted: the first ones
   Outcome outcome{};      ///< why the next one was not; ok: all were accepted
 
@@ -141,7 +141,7 @@ struct [[nodiscard]] PostedChain {
 ///                      result slice is not 8 bytes or whose remote address is not a multiple of 8
 ///   std::errc          what else the device said
 /// and cost no allocation, lock, log or system call in the library.
-class RDMAChannel {
+class RDMACOMM_API RDMAChannel {
  public:
   /// Makes a channel over a queue pair that the program has made itself, before or after RDMAAdapter::connect(). It is
   /// polled by poll().

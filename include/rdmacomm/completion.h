@@ -23,10 +23,10 @@ enum class Operation : std::uint8_t {
   kRecv,          ///< a posted receive that a SEND filled
   kRecvWriteImm,  ///< a posted receive that a peer's WRITE_WITH_IMM consumed; its buffers are untouched
 };
-[[nodiscard]] const char* to_text(Operation operation) noexcept;  ///< "SEND", "WRITE_WITH_IMM", ...
+[[nodiscard]] RDMACOMM_API const char* to_text(Operation operation) noexcept;  ///< "SEND", "WRITE_WITH_IMM", ...
 
 /// The outcome of one request. A value.
-struct Completion {
+struct RDMACOMM_API Completion {
   std::uint64_t id = 0;                    ///< what the request was posted with
   RDMAChannel* channel = nullptr;          ///< where it was posted
   Operation operation = Operation::kSend;  ///< right on errors too
@@ -54,7 +54,7 @@ struct Completion {
 /// The completions that a poll has taken, in the array that the caller gave it. A view, 16 bytes.
 ///
 ///     for (const Completion& each : channel.poll(batch)) ...
-class [[nodiscard]] Polled {
+class [[nodiscard]] RDMACOMM_API Polled {
  public:
   constexpr Polled() noexcept = default;  ///< none
   constexpr Polled(Completion* first, std::size_t count, Errc error = Errc::kOk) noexcept

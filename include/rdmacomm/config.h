@@ -33,7 +33,7 @@ enum class ThreadMode : std::uint8_t {
 };
 
 /// The threads that a session polls with. A value.
-struct ThreadOptions {
+struct RDMACOMM_API ThreadOptions {
   static constexpr std::size_t kMaxNameBytes = 10;
 
   /// 1..kMaxNameBytes printable characters, which `top -H` and debuggers show, followed by a number: "rdma-cq-3".
@@ -48,7 +48,7 @@ struct ThreadOptions {
 };
 
 /// One channel. A value.
-struct ChannelConfig {
+struct RDMACOMM_API ChannelConfig {
   std::string name = {};       ///< 1..64 printable characters; the peer's channel of the same name is the other end
   AdapterConfig adapter = {};  ///< the queue pair; the two ends may differ
   /// The channel gets a completion queue for itself, which nobody polls but the application, by RDMAChannel::poll(),
@@ -70,7 +70,7 @@ struct ChannelConfig {
 };
 
 /// A region of this side's memory that the peer is told of, by name. A value.
-struct PublishedRegion {
+struct RDMACOMM_API PublishedRegion {
   std::string name = {};  ///< 1..64 printable characters
   RemoteRegion region = {};
   // Where it is registered, as publish() knows it. These stay on this side.
@@ -79,7 +79,7 @@ struct PublishedRegion {
 };
 
 /// What lazy_config_hca() chooses for one endpoint. A value.
-struct HcaConfig {
+struct RDMACOMM_API HcaConfig {
   static constexpr std::size_t kMaxChannels = 64;
   static constexpr std::size_t kMaxRegions = 1024;
   static constexpr int kMaxSharedQueues = 256;

@@ -18,8 +18,8 @@
 
 namespace rdmacomm {
 
-class Connector;
-class TcpListenSocket;
+class RDMACOMM_API Connector;
+class RDMACOMM_API TcpListenSocket;
 
 /// By what peers meet, and connect their queue pairs. Both sides choose the same. Which is right when:
 /// docs/addressing.md "TCP or rdma_cm".
@@ -29,14 +29,14 @@ enum class ConnectorKind : std::uint8_t {
   kCm,    ///< CmConnector
 };
 
-[[nodiscard]] const char* to_text(ConnectorKind kind) noexcept;  ///< "auto", "tcp", "cm"
+[[nodiscard]] RDMACOMM_API const char* to_text(ConnectorKind kind) noexcept;  ///< "auto", "tcp", "cm"
 /// kInvalidArgument: none of the three.
-[[nodiscard]] Result<ConnectorKind> connector_kind_from(std::string_view text);
+[[nodiscard]] RDMACOMM_API Result<ConnectorKind> connector_kind_from(std::string_view text);
 
 inline constexpr std::uint16_t kDefaultPort = 2020;
 
 /// A host and a TCP port. A value.
-struct HostPort {
+struct RDMACOMM_API HostPort {
   std::string host = {};  ///< a name or an address ("10.0.0.1", "::1", "[::1]"); listeners: empty is any address
   std::uint16_t port = kDefaultPort;  ///< 1..65535; listeners: 0 lets the system pick one
 
@@ -44,7 +44,7 @@ struct HostPort {
 };
 
 /// Time limits and marks of TCP connections. A value.
-struct TcpOptions {
+struct RDMACOMM_API TcpOptions {
   /// How long to try to reach a server, which may start later than the client. 1 ms..1 h.
   std::chrono::milliseconds connect_timeout{10'000};
   /// How long a peer may take for each part of the handshake: its hello; its answer and the connecting of all queue
@@ -75,7 +75,7 @@ struct TcpOptions {
 ///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; nothing more will be received
 ///   kStopped      this side has called close()
 /// What had arrived before the connection ended can still be received.
-class TCPConnector : public detail::SharedHandle<Connector> {
+class RDMACOMM_API TCPConnector : public detail::SharedHandle<Connector> {
  public:
   using SharedHandle::SharedHandle;
   static constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 20;
@@ -108,7 +108,7 @@ class TCPConnector : public detail::SharedHandle<Connector> {
 /// Accepts TCP connections, one after the other. Servers of many clients have a ServerSession, which does that by
 /// several threads, and turns away who takes too long. A handle: copies share the socket. Threads: accept() by one
 /// thread at a time; the rest by any
-class TCPListener : public detail::SharedHandle<TcpListenSocket> {
+class RDMACOMM_API TCPListener : public detail::SharedHandle<TcpListenSocket> {
  public:
   using SharedHandle::SharedHandle;
 

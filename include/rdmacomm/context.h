@@ -12,7 +12,7 @@ namespace rdmacomm {
 
 /// A shared pointer to an object of any one type, which is asked for by its type. Threads: get() by several at a time;
 /// set() alone.
-class Context {
+class RDMACOMM_API Context {
  public:
   template <typename T>
   void set(std::shared_ptr<T> object) noexcept {

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rdmacomm/version.h"
+
 namespace rdmacomm {
 
 /// A point on the steady clock, or never. A value. Every wait of the library takes one, so that a chain of
 /// waits shares one budget.
-class Deadline {
+class RDMACOMM_API Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 

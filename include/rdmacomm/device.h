@@ -19,15 +19,15 @@ struct ibv_pd;
 
 namespace rdmacomm {
 
-class DeviceCore;
-class ProtectionDomainCore;
+class RDMACOMM_API DeviceCore;
+class RDMACOMM_API ProtectionDomainCore;
 
 /// Which kind of GID a connection uses. On InfiniBand there is only kIb.
 enum class GidType : std::uint8_t { kIb = 0, kRoceV1 = 1, kRoceV2 = 2 };
-[[nodiscard]] std::string to_text(GidType type);  ///< "IB", "RoCE v1", "RoCE v2"
+[[nodiscard]] RDMACOMM_API std::string to_text(GidType type);  ///< "IB", "RoCE v1", "RoCE v2"
 
 /// Which device and port to open. With all defaults, the library chooses them.
-struct DeviceOptions {
+struct RDMACOMM_API DeviceOptions {
   std::string name{};     ///< "mlx5_0", "soft0", ...; empty: the one on the way to the peer, see docs/addressing.md
   std::uint8_t port = 0;  ///< 1..number of ports; 0: chosen among the ACTIVE ones as the device is
   int gid_index = -1;     ///< 0..gid table size - 1; -1: chosen by type and reachability for each peer
@@ -37,7 +37,7 @@ struct DeviceOptions {
 };
 
 /// One entry of a port's GID table. A value.
-struct GidEntry {
+struct RDMACOMM_API GidEntry {
   int index = 0;
   GidType type = GidType::kIb;
   Gid gid{};
@@ -54,7 +54,7 @@ enum class AtomicScope : std::uint8_t {
 };
 
 /// Registering memory without pinning it, and what can be done with it over a reliable connection. A value.
-struct OnDemandPaging {
+struct RDMACOMM_API OnDemandPaging {
   bool supported = false;
   bool implicit = false;  ///< the whole address space at once
   bool send = false;
@@ -65,7 +65,7 @@ struct OnDemandPaging {
 };
 
 /// What the device can do, read from it when it was opened. A value.
-struct DeviceLimits {
+struct RDMACOMM_API DeviceLimits {
   int max_qp_wr = 0;                    ///< requests outstanding in one send or receive queue
   int max_sge = 0;                      ///< slices of one request
   int max_sge_rd = 0;                   ///< slices of one READ
@@ -93,15 +93,15 @@ struct DeviceLimits {
 };
 
 /// A device that can be opened. A value.
-struct DeviceInfo {
+struct RDMACOMM_API DeviceInfo {
   std::string name{};        ///< for DeviceOptions::name: "mlx5_0", "rxe0", "soft0"
   bool is_software = false;  ///< whether it is soft0, the software device of this library
 };
 /// All devices: first hardware and the kernel's rxe and siw, then soft0. Never empty. Cost: system calls.
-[[nodiscard]] std::vector<DeviceInfo> list_devices();
+[[nodiscard]] RDMACOMM_API std::vector<DeviceInfo> list_devices();
 
 /// What a device reports by itself. Good as long as the call that brings it.
-class DeviceEvent {
+class RDMACOMM_API DeviceEvent {
  public:
   DeviceEvent(const ibv_async_event& event, std::optional<Error> failure) noexcept
       : event_(event), failure_(std::move(failure)) {}
@@ -123,7 +123,7 @@ class DeviceEvent {
 
 /// A function that is called for each event of a device, as long as this exists. Movable. When the destructor or
 /// reset() has returned, the function is not running and will not be called again.
-class DeviceSubscription {
+class RDMACOMM_API DeviceSubscription {
  public:
   DeviceSubscription() noexcept = default;  ///< none
   void reset() noexcept { state_.reset(); }
@@ -138,7 +138,7 @@ class DeviceSubscription {
 /// share. A handle: copies share the device. It closes when the last handle is gone, and everything that was made on
 /// it.
 /// Threads  all functions from any
-class RDMADevice : public detail::SharedHandle<DeviceCore> {
+class RDMACOMM_API RDMADevice : public detail::SharedHandle<DeviceCore> {
  public:
   using SharedHandle::SharedHandle;
 
@@ -205,7 +205,7 @@ class RDMADevice : public detail::SharedHandle<DeviceCore> {
 /// A handle: copies share the domain. Queue pairs, buffers and pools that are made in it keep it, and it keeps its
 /// device.
 /// Threads  all functions from any
-class ProtectionDomain : public detail::SharedHandle<ProtectionDomainCore> {
+class RDMACOMM_API ProtectionDomain : public detail::SharedHandle<ProtectionDomainCore> {
  public:
   using SharedHandle::SharedHandle;
 

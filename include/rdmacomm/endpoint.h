@@ -26,7 +26,7 @@
 
 namespace rdmacomm {
 
-class EndPointCore;
+class RDMACOMM_API EndPointCore;
 
 /// A peer and the way to it: several channels (queue pairs), found by name, and one connection beside them, by which
 /// the peer's death is noticed. Sessions make endpoints. A handle: copies share the endpoint, and hooks may keep one.
@@ -37,7 +37,7 @@ class EndPointCore;
 ///           calls stop(), which makes their calls fail, and lets the last of them call close() (or drop its handle)
 /// Lifetime  keeps its device open. Buffers that are posted must live until close() has returned, or until the last
 ///           handle is gone
-class EndPoint : public detail::SharedHandle<EndPointCore> {
+class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
  public:
   using SharedHandle::SharedHandle;
 
@@ -196,7 +196,7 @@ class EndPoint : public detail::SharedHandle<EndPointCore> {
 };
 
 /// An endpoint that this does not keep: for those that may outlive it. A value. Threads: as for EndPoint
-class WeakEndPoint {
+class RDMACOMM_API WeakEndPoint {
  public:
   WeakEndPoint() noexcept = default;
   WeakEndPoint(const EndPoint& endpoint) noexcept : core_(endpoint.core()) {}  // NOLINT(google-explicit-constructor)

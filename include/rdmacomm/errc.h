@@ -64,7 +64,7 @@ enum class Errc : int {
 inline constexpr int kMaxErrc = static_cast<int>(Errc::kPeerClosed);
 
 /// The category of Errc: name() is "rdmacomm", message(e) is one short sentence. Cost: none.
-[[nodiscard]] const std::error_category& errc_category() noexcept;
+[[nodiscard]] RDMACOMM_API const std::error_category& errc_category() noexcept;
 
 [[nodiscard]] inline std::error_code make_error_code(Errc e) noexcept {
   return {static_cast<int>(e), errc_category()};

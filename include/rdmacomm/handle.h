@@ -17,7 +17,7 @@ namespace rdmacomm::detail {
 ///
 /// Threads  several threads may use copies, or one handle, at a time. Assigning to a handle needs it alone
 template <typename Core>
-class SharedHandle {
+class RDMACOMM_API SharedHandle {
  public:
   SharedHandle() noexcept = default;
   /// For the library: users have no Core.

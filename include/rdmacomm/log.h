@@ -31,6 +31,6 @@ using LogSink = std::function<void(LogSeverity severity, std::string_view line)>
 ///          causes itself, by calling the library, go to glog. It must not call set_log_sink(), which would wait for it
 ///          for ever
 /// Threads  any
-void set_log_sink(LogSink sink);
+RDMACOMM_API void set_log_sink(LogSink sink);
 
 }  // namespace rdmacomm

@@ -23,7 +23,7 @@ namespace rdmacomm {
 /// A message that was received, or a part of one that is larger than the pool's largest block. A handle: it moves, and
 /// does not copy. What it has is given back by release(), or by the destructor. Threads and lifetime as StreamBlock and
 /// BufferLease.
-class MessagePart {
+class RDMACOMM_API MessagePart {
  public:
   MessagePart() = default;  ///< the end: no more messages
 
@@ -63,7 +63,7 @@ class MessagePart {
 ///
 /// Both sides may send large messages at once: as long as what is sent and what comes have room in the pools together,
 /// nobody waits for the other's receive(). Beyond that a sender waits for the peer to receive, until its deadline.
-class MessageStream {
+class RDMACOMM_API MessageStream {
  public:
   /// Of larger messages, parts that the peer has not read yet: so many at a time.
   static constexpr int kMaxAnnounced = 4;

@@ -16,11 +16,11 @@ enum class PollingMode : std::uint8_t {
   kEpoll,              ///< the same by epoll: further descriptors can be waited for, and the whole has a descriptor
   kAdaptive,           ///< spins for a while, then sleeps: nearly the latency of the first while there is traffic
 };
-[[nodiscard]] const char* to_text(
+[[nodiscard]] RDMACOMM_API const char* to_text(
     PollingMode mode) noexcept;  ///< "busy poll", "completion channel", "epoll", "adaptive"
 
 /// What can be chosen about a way to wait. A value.
-struct WaitOptions {
+struct RDMACOMM_API WaitOptions {
   static constexpr std::chrono::microseconds kMaxSpin{1'000'000};
 
   /// kBusyPoll, kAdaptive: of so many polls in a row that find nothing, the last one gives the core to another thread
@@ -35,7 +35,7 @@ struct WaitOptions {
 };
 
 /// What waiting has come to so far. A value.
-struct WaitCounts {
+struct RDMACOMM_API WaitCounts {
   std::uint64_t waits = 0;            ///< times when there was nothing, and waiting began
   std::uint64_t slept = 0;            ///< of those, in which the thread slept, once or more often
   std::uint64_t sleeps = 0;           ///< times when the thread asked the system to put it to sleep

@@ -21,11 +21,11 @@ enum class Transport : std::uint8_t {
   kSoftware = 4,  ///< soft0
 };
 /// "InfiniBand", "RoCE", "iWARP", "software device"; "transport N" for anything else.
-[[nodiscard]] std::string to_text(Transport transport);
+[[nodiscard]] RDMACOMM_API std::string to_text(Transport transport);
 
 /// A global identifier, the address of a port, in network byte order: an IPv6 address, or an IPv4 address as
 /// ::ffff:a.b.c.d. All zeroes: none. A value.
-struct Gid {
+struct RDMACOMM_API Gid {
   std::array<std::uint8_t, 16> raw{};
 
   bool operator==(const Gid&) const = default;
@@ -33,7 +33,7 @@ struct Gid {
 };
 
 /// One end of a connection: queue pair, port and limits. A value.
-struct QpAddress {
+struct RDMACOMM_API QpAddress {
   static constexpr std::size_t kWireBytes = 40;
 
   std::uint32_t qpn = 0;             ///< queue pair number, 24 bits

@@ -13,10 +13,10 @@
 
 namespace rdmacomm {
 
-class ReceivePoolCore;
+class RDMACOMM_API ReceivePoolCore;
 
 /// What a pool is made with. A value.
-struct ReceivePoolOptions {
+struct RDMACOMM_API ReceivePoolOptions {
   int depth = 1024;                  ///< receives, of all channels together: 1..DeviceLimits::max_srq_wr
   std::size_t message_bytes = 4096;  ///< of each: the longest message that can arrive; >= 1
   int low_water = 0;                 ///< 0..depth - 1; fewer than so many posted: the device tells. 0: it does not
@@ -41,7 +41,7 @@ struct ReceivePoolOptions {
 ///
 /// Threads   all functions from any
 /// Lifetime  keeps its device open; endpoints keep their pool
-class ReceivePool : public detail::SharedHandle<ReceivePoolCore> {
+class RDMACOMM_API ReceivePool : public detail::SharedHandle<ReceivePoolCore> {
  public:
   using SharedHandle::SharedHandle;
 

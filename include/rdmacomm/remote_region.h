@@ -14,7 +14,7 @@ namespace rdmacomm {
 
 /// What one side must know to WRITE to or READ from the other's memory. A value. It is valid as long as the peer keeps
 /// its RDMABuffer. It grants nothing by itself: the peer's registration decides.
-struct RemoteRegion {
+struct RDMACOMM_API RemoteRegion {
   static constexpr std::size_t kWireBytes = 20;
 
   std::uint64_t address = 0;  ///< the peer's virtual address

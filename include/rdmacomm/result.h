@@ -16,7 +16,7 @@ namespace rdmacomm {
 /// A failure: a code to branch on and a sentence to show. A value.
 ///
 /// `context` says what failed, with which values, the likely cause and the next thing to do.
-struct Error {
+struct RDMACOMM_API Error {
   std::error_code code;
   std::string context;
 
@@ -35,12 +35,12 @@ struct Error {
 namespace detail {
 /// For callers that ask a Result or Status for what it does not have: a bug of the program's. Logs it, with the failure
 /// where there is one, and ends the program by abort().
-[[noreturn]] void die_of_misuse(const char* what, const Error* failure) noexcept;
+[[noreturn]] RDMACOMM_API void die_of_misuse(const char* what, const Error* failure) noexcept;
 }  // namespace detail
 
 /// Success, or a code without words: what a call returns that is made for each message. A value of 8 bytes, made and
 /// copied without a call. It becomes a Status where one is returned or wanted.
-class [[nodiscard]] Outcome {
+class [[nodiscard]] RDMACOMM_API Outcome {
  public:
   constexpr Outcome() noexcept = default;  ///< success
   constexpr Outcome(Errc code) noexcept
@@ -70,7 +70,7 @@ class [[nodiscard]] Outcome {
 };
 
 /// Success, or an Error. A value; [[nodiscard]], so that no failure is dropped by accident.
-class [[nodiscard]] Status {
+class [[nodiscard]] RDMACOMM_API Status {
  public:
   // Not defaulted: `return {};` would then clear the Error's place, too, and waiting returns one for each message.
   Status() noexcept {}                               // NOLINT(modernize-use-equals-default)
@@ -99,7 +99,7 @@ class [[nodiscard]] Status {
 
 /// A T, or an Error, with the names of std::expected<T, Error>.
 template <typename T>
-class [[nodiscard]] Result {
+class [[nodiscard]] RDMACOMM_API Result {
  public:
   using value_type = T;
 

@@ -23,10 +23,10 @@
 namespace rdmacomm {
 
 class RDMASession;
-class SessionCore;
+class RDMACOMM_API SessionCore;
 
 /// What a session is made with. A value.
-struct SessionOptions {
+struct RDMACOMM_API SessionOptions {
   DeviceOptions device = {};  ///< which device to open, where `shared_device` is empty
   /// One that is open already; empty: the session opens one. Sessions may share it, also with the application, which
   /// then reads its asynchronous events by RDMADevice::take_events() only.
@@ -67,7 +67,7 @@ struct SessionOptions {
 };
 
 /// What is known of a peer before there are queue pairs. A value.
-struct PeerInfo {
+struct RDMACOMM_API PeerInfo {
   std::string address = {};    ///< "10.0.0.2:41234"
   std::string node = {};       ///< its host name
   std::uint32_t pid = 0;       ///< its process
@@ -104,7 +104,7 @@ struct PeerInfo {
 /// init_session the start() or connect(); lazy_config_hca and post_connecting the connection, whose peer is refused;
 /// the hooks after them their endpoint. After on_disconnected, on_ended, on_receives_low and on_connect_failed nothing
 /// is left to end. Everything else goes on, and the hooks that follow are called as ever.
-class SessionHooks {
+class RDMACOMM_API SessionHooks {
  public:
   virtual ~SessionHooks() = default;
 
@@ -179,7 +179,7 @@ class SessionHooks {
 
 /// The hooks of a session as functions, by name: `{.lazy_config_hca = ..., .on_completion = ...}`. What is empty does
 /// nothing. For what each is, see SessionHooks; of the completion hooks there is only the general one.
-struct SessionFunctions {
+struct RDMACOMM_API SessionFunctions {
   std::function<Status(const RDMADevice& device)> init_session{};
   std::function<Status(HcaConfig& hca, const PeerInfo& peer)> lazy_config_hca{};
   std::function<Status(const EndPoint& endpoint)> post_connecting{};
@@ -196,7 +196,7 @@ struct SessionFunctions {
 /// The destructor calls stop(). Endpoints may outlive the session, ended.
 ///
 /// Threads  all functions from any; moving and destroying while nobody else uses it, and not by a hook
-class RDMASession {
+class RDMACOMM_API RDMASession {
  public:
   /// Ends everything: refuses newcomers, ends connect() and all waits with kStopped, stops the endpoints, and waits
   /// until the last hook has returned and all threads of the session have ended. Called by a hook it does not wait.
@@ -229,7 +229,7 @@ class RDMASession {
 /// A connection that sends nothing, garbage, or half a handshake costs one of SessionOptions::handshake_slots until its
 /// deadline; others are served meanwhile. However many of them come from one address, clients of other addresses get
 /// in; a client for which no place is left is told kServerBusy.
-class ServerSession final : public RDMASession {
+class RDMACOMM_API ServerSession final : public RDMASession {
  public:
   /// hooks  must not own the session; nullptr: none
   explicit ServerSession(SessionOptions options = {}, std::shared_ptr<SessionHooks> hooks = nullptr)
@@ -261,7 +261,7 @@ class ServerSession final : public RDMASession {
 };
 
 /// The side that connects. See RDMASession for threads, SessionHooks for what the application does when.
-class ClientSession final : public RDMASession {
+class RDMACOMM_API ClientSession final : public RDMASession {
  public:
   /// hooks  must not own the session; nullptr: none
   explicit ClientSession(SessionOptions options = {}, std::shared_ptr<SessionHooks> hooks = nullptr)
@@ -283,7 +283,7 @@ class ClientSession final : public RDMASession {
 };
 
 /// How the route to open_device() is found. A value.
-struct OpenFor {
+struct RDMACOMM_API OpenFor {
   HostPort address{};      ///< client: the server; server: where it listens, an empty host being everywhere
   bool is_server = false;  ///< whose address that is
   ConnectorKind connector = ConnectorKind::kAuto;
@@ -299,6 +299,6 @@ struct OpenFor {
 ///
 /// Returns  kInvalidArgument: a host that has no address; or as RDMADevice::open; for a client also as find_server
 /// For a server, waits for the resolver without a deadline where the host is a name.
-[[nodiscard]] Result<RDMADevice> open_device(const DeviceOptions& options, const OpenFor& purpose);
+[[nodiscard]] RDMACOMM_API Result<RDMADevice> open_device(const DeviceOptions& options, const OpenFor& purpose);
 
 }  // namespace rdmacomm

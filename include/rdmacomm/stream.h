@@ -20,11 +20,11 @@
 
 namespace rdmacomm {
 
-class StreamLink;
+class RDMACOMM_API StreamLink;
 
 /// What one end of a stream is made with. A value. The two ends may differ: a block that is sent is as large as both
 /// have. Defaults: docs/streams.md, "Block size and depth".
-struct StreamOptions {
+struct RDMACOMM_API StreamOptions {
   static constexpr std::size_t kLeastBlock = 1024;
   static constexpr std::size_t kMostBlock = std::size_t{1} << 30;
   static constexpr int kMostBlocks = 4096;
@@ -55,7 +55,7 @@ struct StreamOptions {
 /// by the destructor, or by another block that is moved here. A handle: it moves, and does not copy.
 /// Threads: one at a time; any, also another than the one that got it.
 /// Lifetime: may outlive its stream; the memory stays as long.
-class StreamBlock {
+class RDMACOMM_API StreamBlock {
  public:
   StreamBlock() = default;  ///< no bytes: also what stands for the end of a stream
   StreamBlock(StreamBlock&& other) noexcept
@@ -87,7 +87,7 @@ class StreamBlock {
 };
 
 /// What a stream has done. A value.
-struct StreamCounts {
+struct RDMACOMM_API StreamCounts {
   std::uint64_t bytes_written = 0;   ///< handed to the device
   std::uint64_t blocks_written = 0;  ///< in so many messages
   std::uint64_t bytes_read = 0;      ///< that have come, also those not read yet
@@ -111,7 +111,7 @@ struct StreamCounts {
 /// Threads: one that writes and one that reads, at the same time; abort() and counts() from any. Nothing is sent, and
 ///          no block becomes free, but by calls: who waits for something else calls flush() first.
 /// Lifetime: keeps its endpoint alive. The channel is of no use when its stream is gone.
-class RDMAStream {
+class RDMACOMM_API RDMAStream {
  public:
   /// Makes this end, and meets the other one. Both sides call it, in the same order where there are several, on an
   /// established endpoint.

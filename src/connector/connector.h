@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "connector/handshake.h"
+#include "rdmacomm/connector.h"
 #include "rdmacomm/deadline.h"
 #include "rdmacomm/qp_address.h"
 #include "rdmacomm/result.h"

@@ -16,9 +16,9 @@
 #include <cstddef>
 #include <utility>
 
-#include "verbs/gid.h"
 #include "softdev/common/service_thread.h"
 #include "softdev/host/gid_table.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cerrno>
 
-#include "verbs/gid.h"
 #include "softdev/host/gid_table.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 

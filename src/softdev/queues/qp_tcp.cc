@@ -2,13 +2,13 @@
 
 #include <mutex>
 
-#include "verbs/gid.h"
 #include "softdev/memory/requests.h"
 #include "softdev/queues/premises.h"
 #include "softdev/queues/soft_cq.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/tcp_connection.h"
 #include "softdev/tcp/tcp_service.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 

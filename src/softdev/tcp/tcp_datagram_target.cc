@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "verbs/gid.h"
 #include "softdev/common/device_limits.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/port_watch.h"
@@ -14,6 +13,7 @@
 #include "softdev/memory/requests.h"
 #include "softdev/tcp/tcp_owner.h"
 #include "softdev/tcp/tcp_service.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

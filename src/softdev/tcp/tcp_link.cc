@@ -6,9 +6,9 @@
 #include <random>
 #include <utility>
 
-#include "verbs/gid.h"
 #include "softdev/memory/requests.h"
 #include "softdev/tcp/tcp_service.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 namespace {

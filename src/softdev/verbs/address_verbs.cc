@@ -3,13 +3,13 @@
 #include <cerrno>
 #include <memory>
 
-#include "verbs/gid.h"
 #include "softdev/context/soft_context.h"
 #include "softdev/host/gid_table.h"
 #include "softdev/host/soft_ah.h"
 #include "softdev/memory/soft_pd.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/verbs/soft_verbs.h"
+#include "verbs/gid.h"
 
 namespace rdmacomm::softdev {
 

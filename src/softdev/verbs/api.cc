@@ -1,5 +1,6 @@
 // The table of soft0's verbs.
 #include "softdev/common/api.h"
+
 #include "softdev/verbs/soft_verbs.h"
 
 namespace rdmacomm::softdev {
