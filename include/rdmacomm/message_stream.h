@@ -25,7 +25,24 @@ namespace rdmacomm {
 /// BufferLease.
 class RDMACOMM_API MessagePart {
  public:
-  MessagePart() = default;  ///< the end: no more messages
+  MessagePart() = default;  ///< the end: no more messages; also what one is that was moved from
+  MessagePart(MessagePart&& other) noexcept
+      : is_message_(std::exchange(other.is_message_, false)),
+        message_bytes_(std::exchange(other.message_bytes_, 0)),
+        offset_(std::exchange(other.offset_, 0)),
+        last_(std::exchange(other.last_, false)),
+        block_(std::move(other.block_)),
+        lease_(std::move(other.lease_)) {}
+  MessagePart& operator=(MessagePart&& other) noexcept {
+    is_message_ = std::exchange(other.is_message_, false);
+    message_bytes_ = std::exchange(other.message_bytes_, 0);
+    offset_ = std::exchange(other.offset_, 0);
+    last_ = std::exchange(other.last_, false);
+    block_ = std::move(other.block_);
+    lease_ = std::move(other.lease_);
+    return *this;
+  }
+  ~MessagePart() = default;
 
   /// Whether it is of a message, also of one without bytes. Else it is the end.
   explicit operator bool() const noexcept { return is_message_; }
@@ -36,7 +53,8 @@ class RDMACOMM_API MessagePart {
   [[nodiscard]] std::uint64_t message_bytes() const noexcept { return message_bytes_; }
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
   /// Whether the message ends here.
-  [[nodiscard]] bool last() const noexcept { return offset_ + bytes().size() == message_bytes_; }
+  [[nodiscard]] bool last() const noexcept { return last_; }
+  /// bytes() are empty then; all else stays.
   void release() noexcept {
     block_.release();
     lease_.reset();
@@ -45,13 +63,18 @@ class RDMACOMM_API MessagePart {
  private:
   friend class MessageStream;
   explicit MessagePart(StreamBlock block) noexcept
-      : is_message_(true), message_bytes_(block.size()), block_(std::move(block)) {}
+      : is_message_(true), message_bytes_(block.size()), last_(true), block_(std::move(block)) {}
   MessagePart(BufferLease lease, std::uint64_t message_bytes, std::uint64_t offset) noexcept
-      : is_message_(true), message_bytes_(message_bytes), offset_(offset), lease_(std::move(lease)) {}
+      : is_message_(true),
+        message_bytes_(message_bytes),
+        offset_(offset),
+        last_(offset + lease.size() == message_bytes),
+        lease_(std::move(lease)) {}
 
   bool is_message_ = false;
   std::uint64_t message_bytes_ = 0;
   std::uint64_t offset_ = 0;
+  bool last_ = false;
   StreamBlock block_;
   BufferLease lease_;
 };
@@ -65,7 +88,7 @@ class RDMACOMM_API MessagePart {
 /// nobody waits for the other's receive(). Beyond that a sender waits for the peer to receive, until its deadline.
 class RDMACOMM_API MessageStream {
  public:
-  /// Of larger messages, parts that the peer has not read yet: so many at a time.
+  /// Parts of larger messages that the peer has not read yet, at most.
   static constexpr int kMaxAnnounced = 4;
 
   /// As StreamOptions::channel(), for a stream of messages.
@@ -116,7 +139,8 @@ class RDMACOMM_API MessageStream {
 
   // Both --------------------------------------------------------------------------------------------------------
 
-  void abort(std::string_view reason);  ///< as RDMAStream's, as what follows
+  [[nodiscard]] Status close(Deadline deadline);  ///< as RDMAStream's, as what follows
+  void abort(std::string_view reason);
   [[nodiscard]] Status status() const;
   /// The largest message that goes by lend() and commit().
   [[nodiscard]] std::size_t block_bytes() const;

@@ -32,8 +32,8 @@ struct RDMACOMM_API StreamOptions {
   std::size_t block_bytes = std::size_t{256} << 10;  ///< kLeastBlock..kMostBlock
   int write_blocks = 8;  ///< to fill while others are on their way: 0..kMostBlocks; 0: this end lends none
   int read_blocks = 8;   ///< for what comes: 0..kMostBlocks; 0: the peer can send nothing
-  /// Of write_from(), so many at a time: 0..kMostBlocks. Blocks that another stream has lent go back to it when they
-  /// are sent, so less than that one's read_blocks; else it may come to a stop.
+  /// Blocks of write_from() in flight at a time: 0..kMostBlocks. Blocks that another stream has lent go back to it when
+  /// they are sent, so less than that one's read_blocks; else it may come to a stop.
   int borrowed_blocks = 4;
   bool huge_pages = false;  ///< as BufferOptions::huge_pages
 
@@ -99,9 +99,9 @@ struct RDMACOMM_API StreamCounts {
 /// Bytes to a peer and from it, each way in order, over one channel, whose only user it is. The peer sends no more than
 /// this end has blocks free, so that nothing waits in the network for a reader. Movable, not copyable.
 ///
-/// Each way ends by itself, by finish(). abort() ends both with a reason, and so do the end of the endpoint, a request
-/// that fails, and a peer that breaks the rules; who waits then returns, with the reason. What came before is still
-/// read.
+/// Each way ends by itself, by finish(); close() ends both in order. abort() ends both at once, with a reason, and so
+/// do the end of the endpoint, a request that fails, and a peer that breaks the rules; who waits then returns, with the
+/// reason. What came before is still read.
 ///
 /// All waits return  kTimeout: in vain until the deadline; the call may be repeated
 ///                   kAborted: by either side; the context has the reason
@@ -172,6 +172,11 @@ class RDMACOMM_API RDMAStream {
 
   // Both --------------------------------------------------------------------------------------------------------
 
+  /// Ends both ways in order: sends this side's end, waits for the peer's, and then until each side knows that the
+  /// other has taken everything. Both sides may call it at the same time. May be repeated.
+  /// Returns  ok: both sides have all bytes; kAborted: bytes of the peer's have come that nobody has read, which ends
+  ///          the stream; kTimeout: also where the peer goes on writing nothing, and does not end; or as all waits
+  [[nodiscard]] Status close(Deadline deadline);
   /// Ends both ways at once: waits on both sides return kAborted. Of `reason` up to 400 bytes travel: the middle of a
   /// longer one is left out, and '?' stands for what is not printable. Without effect where the stream has ended
   /// otherwise.

@@ -37,7 +37,7 @@ MessageStream& MessageStream::operator=(MessageStream&& other) noexcept {
 }
 
 StreamLink& MessageStream::link() const {
-  if (!link_) detail::die_of_misuse("a stream was used after it was moved from", nullptr);
+  if (!link_) detail::die_of_misuse("an empty stream was used: it was never opened, or moved from", nullptr);
   return *link_;
 }
 
@@ -99,6 +99,9 @@ Result<MessagePart> MessageStream::receive(Deadline deadline) {
   return MessagePart(StreamBlock(link(), arrived.slot, arrived.slice));
 }
 
+Status MessageStream::close(Deadline deadline) {
+  return link().close(deadline);
+}
 void MessageStream::abort(std::string_view reason) {
   link().abort(reason);
 }

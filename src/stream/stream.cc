@@ -51,7 +51,7 @@ RDMAStream& RDMAStream::operator=(RDMAStream&& other) noexcept {
 }
 
 StreamLink& RDMAStream::link() const {
-  if (!link_) detail::die_of_misuse("a stream was used after it was moved from", nullptr);
+  if (!link_) detail::die_of_misuse("an empty stream was used: it was never opened, or moved from", nullptr);
   return *link_;
 }
 
@@ -69,6 +69,11 @@ Status RDMAStream::flush(Deadline deadline) {
 }
 Status RDMAStream::finish(Deadline deadline) {
   return link().finish(deadline);
+}
+
+Status RDMAStream::close(Deadline deadline) {
+  if (current_) link().abort("it was closed before all was read");
+  return link().close(deadline);
 }
 
 Status RDMAStream::write(std::span<const std::byte> bytes, Deadline deadline) {

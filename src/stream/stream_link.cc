@@ -240,8 +240,8 @@ void StreamLink::make_room_for_finished() {
   if (hello_slot_) post_receive(*std::exchange(hello_slot_, {}));
 }
 
-/// Without immediate data all segments have headers, which go to a place of their own: so blocks begin where they should.
-/// With it only those have headers that are no data, and they go to the block.
+/// Without immediate data all segments have headers, which go to a place of their own: so blocks begin where they
+/// should. With it only those have headers that are no data, and they go to the block.
 RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
   const auto slot = static_cast<std::uint32_t>(received.id);
   const BufferSlice block = read_block(slot);
@@ -377,10 +377,9 @@ void StreamLink::take_front(Arrived& arrived) {
 Status StreamLink::next(Deadline deadline, Arrived& arrived) {
   Guard guard(*this);
   if (!front_is_there()) {
-    const auto ended_in_order = [this] { return queue_count_ == 0 && end_received_; };
-    const Status waited = wait_until(guard, deadline, [&] { return front_is_there() || ended_in_order() || failed_; });
+    const Status waited = wait_until(guard, deadline, [&] { return front_is_there() || end_is_there() || failed_; });
     if (!front_is_there()) {
-      if (!ended_in_order()) return failed_ ? *failed_ : waited.error();
+      if (!end_is_there()) return failed_ ? *failed_ : waited.error();
       arrived.is_end = end_read_ = true;
       pump();
       // Who has read the end may leave at once: the word that it has must be out by then.

@@ -83,6 +83,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline);
   [[nodiscard]] Status flush(Deadline deadline);
   [[nodiscard]] Status finish(Deadline deadline);
+  [[nodiscard]] Status close(Deadline deadline);
   /// A data segment, or the end.
   struct Arrived {
     /// Of a large message, which was read.
@@ -188,6 +189,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   void enqueue(std::uint32_t slot, std::uint32_t length);
   void release_slot(std::uint32_t slot);
   [[nodiscard]] bool front_is_there() const noexcept;
+  [[nodiscard]] bool end_is_there() const noexcept { return queue_count_ == 0 && end_received_; }
   void take_front(Arrived& arrived);
   [[nodiscard]] Status on_end(std::span<const std::byte> payload);
   [[nodiscard]] Status on_credit(std::uint32_t credit);
@@ -244,6 +246,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   }
   void fail_post(Outcome refused);
   void send_abort(std::string_view reason);
+  void abort_locked(std::string_view reason);
 
   const EndPoint endpoint_;
   RDMAChannel& channel_;

@@ -41,8 +41,8 @@ Result<std::span<std::byte>> StreamLink::lend(Deadline deadline) {
   return write_block(current_).bytes().first(block_bytes_).subspan(filled_);
 }
 
-/// The block that was sent last: it is still in the processor's cache. So this looks for one that is done before it takes
-/// one that has been free for longer.
+/// The block that was sent last: it is still in the processor's cache. So this looks for one that is done before it
+/// takes one that has been free for longer.
 Status StreamLink::find_block(Guard& guard, Deadline deadline) {
   if (looks_early_ && std::exchange(looked_, told_) != told_) {
     poll_now();
@@ -109,8 +109,31 @@ Status StreamLink::finish(Deadline deadline) {
   return failed_ ? Status(*failed_) : waited;
 }
 
+Status StreamLink::close(Deadline deadline) {
+  Guard guard(*this);
+  const auto closed = [this] { return peer_finished_ && finished_sent_; };
+  if (!failed_) {
+    queue_current();
+    end_wanted_ = true;
+    const auto comes = [this] { return end_read_ || end_is_there() || front_is_there() || failed_; };
+    const Status waited = wait_until(guard, deadline, comes);
+    if (!comes()) return waited;
+    if (!end_is_there() && front_is_there()) abort_locked("it was closed before all was read");
+    if (!failed_) end_read_ = true;
+  }
+  const Status waited = wait_until(guard, deadline, [&] { return closed() || failed_; });
+  if (!closed()) return failed_ ? Status(*failed_) : waited;
+  // The peer waits for this side's last word, and this side may leave now.
+  wait_for_sends(guard, deadline);
+  return {};
+}
+
 void StreamLink::abort(std::string_view reason) noexcept {
   const Guard guard(*this);
+  abort_locked(reason);
+}
+
+void StreamLink::abort_locked(std::string_view reason) {
   if (failed_) return;
   send_abort(reason);
   fail(make_error(Errc::kAborted, "this side has aborted the stream: " + std::string(reason)));
@@ -263,7 +286,8 @@ void StreamLink::on_sent(std::uint64_t id) {
   }
 }
 
-/// Until all that the device tells of is sent, or will not be. A peer that has aborted waits for nothing, and may be gone.
+/// Until all that the device tells of is sent, or will not be. A peer that has aborted waits for nothing, and may be
+/// gone.
 void StreamLink::wait_for_sends(Guard& guard, Deadline deadline) {
   while (completed_ < told_ && !failure_ && !peer_aborted_ && endpoint_.alive() && !deadline.passed()) {
     poll_now();

@@ -184,6 +184,34 @@ TEST(MessageStreamTest, LentMemoryAndLeasesAreSentWithoutACopy) {
   EXPECT_EQ(pair.client_pool.counts().leased_bytes, 0U);
 }
 
+TEST(MessageStreamTest, CloseEndsBothWaysInOrder) {
+  MessagePair pair;
+  auto sent = sending(pair.client, {5000, 10});
+  EXPECT_EQ(receive(pair.server).value().size(), 5000U);
+  EXPECT_EQ(receive(pair.server).value().size(), 10U);
+  auto closing = std::async(std::launch::async, [&] { return pair.server.close(soon()); });
+  expect_ok(sent.get());
+  expect_ok(pair.client.close(soon()));
+  expect_ok(closing.get());
+}
+
+TEST(MessageStreamTest, APartKnowsWhereItEndsWhenItIsReleased) {
+  MessagePair pair;
+  auto sent = sending(pair.client, {10, 5000});
+  for (const std::size_t size : {10U, 5000U}) {
+    MessagePart part = std::move(*pair.server.receive(soon()));
+    part.release();
+    EXPECT_TRUE(part.last());
+    EXPECT_EQ(part.message_bytes(), size);
+    EXPECT_TRUE(part.bytes().empty());
+    const MessagePart moved = std::move(part);
+    EXPECT_TRUE(moved.last());
+    EXPECT_FALSE(part);  // NOLINT(bugprone-use-after-move): what is left is the end
+  }
+  EXPECT_FALSE(receive(pair.server).has_value());
+  expect_ok(sent.get());
+}
+
 TEST(MessageStreamTest, APartMayOutliveItsStreamAndItsPool) {
   MessagePart large;
   MessagePart small;
@@ -218,7 +246,8 @@ TEST(MessageStreamTest, APoolThatPeersCannotReadIsRefused) {
   EXPECT_EQ(open(make_pool(rdmacomm::testing::open_soft_device())).code(), Errc::kInvalidArgument);
 }
 
-/// An end that only reads has fewer receives, and one that only writes small ones: none is ever missing (rnr_retry is 0).
+/// An end that only reads has fewer receives, and one that only writes small ones: none is ever missing (rnr_retry is
+/// 0).
 TEST(MessageStreamTest, OneWay) {
   StreamOptions reader = small_stream();
   reader.write_blocks = reader.borrowed_blocks = 0;

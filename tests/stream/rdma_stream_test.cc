@@ -165,6 +165,10 @@ TEST(RDMAStreamTest, CommittingMoreThanWasLentIsABug) {
   EXPECT_DEATH((void)pair.client.commit(1025), "more is committed");
 }
 
+TEST(RDMAStreamTest, AnEmptyStreamIsNamedAsOne) {
+  EXPECT_DEATH((void)RDMAStream().counts(), "an empty stream was used");
+}
+
 TEST(RDMAStreamTest, CommittingWhatWasNotLentIsABug) {
   StreamPair pair;
   expect_ok(pair.client.commit(0));
@@ -391,6 +395,60 @@ TEST(RDMAStreamTest, FinishWaitsUntilThePeerHasTakenEverything) {
   expect_ok(pair.client.finish(soon()));
   expect_ok(pair.client.finish(soon()));
   EXPECT_EQ(pair.client.lend(soon()).code(), Errc::kWrongState);
+}
+
+TEST(RDMAStreamTest, CloseEndsBothWaysInOrder) {
+  for (const PollingMode mode : {PollingMode::kBusyPoll, PollingMode::kCompletionChannel}) {
+    StreamPair pair(small_stream(), mode);
+    expect_ok(pair.client.write(pattern(10), soon()));
+    auto closing = std::async(std::launch::async, [&] { return pair.client.close(soon()); });
+    std::array<std::byte, 100> some;
+    EXPECT_EQ(pair.server.read(some, soon()).value(), 10U);
+    expect_ok(pair.server.close(soon()));
+    expect_ok(closing.get());
+    expect_ok(pair.server.close(tiny()));
+    EXPECT_EQ(pair.server.lend(soon()).code(), Errc::kWrongState);
+    EXPECT_FALSE(pair.client.next(soon()).value());
+  }
+}
+
+TEST(RDMAStreamTest, CloseMayComeAfterTheEndWasReadAndFinishWasCalled) {
+  StreamPair pair;
+  auto written = writing(pair.client, pattern(3000));
+  EXPECT_TRUE(read_all(pair.server) == pattern(3000));
+  expect_ok(written.get());
+  auto closing = std::async(std::launch::async, [&] { return pair.client.close(soon()); });
+  expect_ok(pair.server.close(soon()));
+  expect_ok(closing.get());
+  pair.ends.client->stop();
+  EndPointPair::watch(*pair.ends.server);
+  expect_ok(pair.server.close(tiny()));  // what was done is done
+}
+
+TEST(RDMAStreamTest, CloseWaitsForThePeersEnd) {
+  StreamPair pair;
+  EXPECT_EQ(pair.client.close(tiny()).code(), Errc::kTimeout);
+  EXPECT_FALSE(pair.server.next(soon()).value());
+  EXPECT_EQ(pair.client.close(tiny()).code(), Errc::kTimeout);
+  auto finishing = std::async(std::launch::async, [&] { return pair.server.finish(soon()); });
+  expect_ok(pair.client.close(soon()));
+  expect_ok(finishing.get());
+}
+
+TEST(RDMAStreamTest, BytesThatNobodyHasReadMakeOfACloseAnAbort) {
+  for (const bool partly_read : {false, true}) {
+    StreamPair pair;
+    expect_ok(pair.client.write(pattern(10), soon()));
+    expect_ok(pair.client.flush(soon()));
+    std::array<std::byte, 4> some;
+    if (partly_read) {
+      EXPECT_EQ(pair.server.read(some, soon()).value(), 4U);
+    }
+    EXPECT_EQ(pair.server.close(soon()).code(), Errc::kAborted);
+    const Status there = pair.client.close(soon());
+    EXPECT_EQ(there.code(), Errc::kAborted);
+    EXPECT_THAT(there.message(), HasSubstr("before all was read"));
+  }
 }
 
 TEST(RDMAStreamTest, AnAbortHasAReasonOnBothSides) {
