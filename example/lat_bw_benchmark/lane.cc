@@ -7,13 +7,22 @@
 #include "lat_bw_benchmark/messages.h"
 
 namespace rdmacomm::benchmark {
+namespace {
+
+/// check_workspace() has seen it, where the plan needs it.
+RemoteRegion workspace_of(const EndPoint& peer) {
+  const auto region = peer.remote_region(kWorkspace);
+  return region ? *region : RemoteRegion();
+}
+
+}  // namespace
 
 Lane::Lane(const Parts& parts)
     : endpoint_(parts.endpoint),
       channel_(parts.endpoint.channel()),
       direct_(parts.endpoint.config().channels.front().own_completion_queue),
       workspace_(parts.workspace),
-      theirs_(parts.endpoint.remote_region(kWorkspace).value_or(RemoteRegion{})),
+      theirs_(workspace_of(parts.endpoint)),
       plan_(parts.plan),
       clock_(parts.clock),
       side_(parts.side),

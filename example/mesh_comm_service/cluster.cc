@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/printable.h"
-#include "support/host_text.h"
+#include "connector/host_text.h"
 
 namespace rdmacomm::mesh {
 namespace {
@@ -44,10 +44,8 @@ std::optional<int> number_in(std::string_view text, int low, int high) {
   return number;
 }
 
-using programs::HostText;
-
 Result<HostText> parse_entry(std::string_view text) {
-  auto parsed = programs::parse_host(text);
+  auto parsed = parse_host(text);
   if (!parsed) return bad_entry(text, parsed.error().context);
   return parsed;
 }

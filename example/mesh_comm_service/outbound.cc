@@ -29,7 +29,7 @@ Status Outbound::attach(const EndPoint& endpoint) {
     return make_error(Errc::kIncompatiblePeer,
                       endpoint.peer() + " has not published the memory that the traffic needs");
   }
-  theirs_ = region.value_or(RemoteRegion{});
+  theirs_ = region ? *region : RemoteRegion();
   channel_ = &endpoint.channel();
   if (!parts_.terms.is_counted()) return {};
   for (std::uint64_t i = 0; i < Terms::kNotes; ++i) {

@@ -1,5 +1,5 @@
 // buffer_pool.h - registered memory in blocks of many sizes, to be had without registering any.
-// Layer: memory. Uses: base, device.
+// Layer: memory. Uses: base.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,8 @@
 namespace rdmacomm {
 
 class RDMACOMM_API BufferPoolCore;
+template <>
+inline constexpr const char* detail::kHandleName<BufferPoolCore> = "BufferPool";
 
 /// What a pool is made with. A value.
 struct RDMACOMM_API BufferPoolOptions {
@@ -25,7 +27,7 @@ struct RDMACOMM_API BufferPoolOptions {
   std::size_t total_bytes = std::size_t{64} << 20;    ///< registered when the pool is made: a multiple of largest_block
   std::size_t smallest_block = 4096;                  ///< a power of two, 64..largest_block
   std::size_t largest_block = std::size_t{4} << 20;   ///< a power of two, at most 2 GiB
-  std::size_t cached_bytes = std::size_t{256} << 10;  ///< of each size, kept for each thread; 0: nothing is
+  std::size_t cached_bytes = std::size_t{256} << 10;  ///< free blocks kept for each thread, of each size; 0: none
   RemoteAccess remote_access = RemoteAccess::kNone;   ///< to all of it: of a peer that has one rkey, too
   bool huge_pages = false;                            ///< as BufferOptions::huge_pages
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "rdmacomm/adapter.h"
 #include "rdmacomm/buffer.h"
@@ -117,12 +118,41 @@ struct [[nodiscard]] RDMACOMM_API PostedChain {
   explicit operator bool() const noexcept { return ok(); }
 };
 
+/// A request that RDMAChannel::write() and the like have posted, to be waited for. A value, to be used while its
+/// channel lives; the buffers of the request belong to the channel until its completion was taken.
+class [[nodiscard]] RDMACOMM_API PostedRequest {
+ public:
+  /// Whether it was accepted. If not, nothing was posted, and wait() says why.
+  [[nodiscard]] Outcome posted() const noexcept { return outcome_; }
+  /// Waits for its completion, as EndPoint::next() does. What completes before it is kept, in order, for whoever polls
+  /// or waits next, and a PostedRequest among them may be waited for later.
+  ///
+  /// Threads  the one that may call EndPoint::poll() and wait()
+  /// Returns  the completion of a request that was executed; Completion::status() of one that failed, and the
+  ///          endpoint's status() of one that was flushed when it ended; what the post has returned; kTimeout: it is
+  ///          outstanding, and may be waited for again; kWrongState: a thread of the session takes the completions
+  ///          (HcaConfig::thread_mode), or this one's was taken already; std::errc::not_enough_memory; otherwise as
+  ///          EndPoint::next()
+  [[nodiscard]] Result<Completion> wait(Deadline deadline) const;
+
+ private:
+  friend class RDMAChannel;
+  friend class ChannelCore;
+  PostedRequest(RDMAChannel& channel, Outcome outcome, Operation operation, std::uint32_t position) noexcept
+      : channel_(&channel), outcome_(outcome), position_(position), operation_(operation) {}
+
+  RDMAChannel* channel_;
+  Outcome outcome_;
+  std::uint32_t position_;  // in its queue
+  Operation operation_;
+};
+
 /// Ordered, reliable operations to one peer. A resource: neither copyable nor movable.
 ///
 /// Threads: post_send, post_write, ... from one thread at a time; post_recv from one thread at a time; poll
 /// from one thread at a time; the three may differ. state and counters from any.
-/// Lifetime: must not outlive its DeviceCore and its CompletionQueue. Buffers in flight belong to the channel
-/// until their completion was polled.
+/// Lifetime: a channel of an endpoint lives as long as the endpoint; one of create() keeps its device and completion
+/// queue. Buffers in flight belong to the channel until their completion was polled.
 /// Every post returns at once; the outcome arrives in poll() under the request's id. Requests of one queue
 /// complete in the order in which they were posted.
 ///
@@ -146,9 +176,14 @@ class RDMACOMM_API RDMAChannel {
   /// Makes a channel over a queue pair that the program has made itself, before or after RDMAAdapter::connect(). It is
   /// polled by poll().
   ///
-  /// adapter  is taken over; adapter.address() and the like are to be asked before. In the state INIT
-  /// Returns  kInvalidArgument: no adapter; kWrongState: the queue pair is in another state than INIT or RTS
+  /// name     1..64 printable characters
+  /// adapter  is taken over. In the state INIT, for connect() to follow, or RTS
+  /// Returns  kInvalidArgument: the name, or no adapter; kWrongState: the queue pair is in another state
   [[nodiscard]] static Result<std::shared_ptr<RDMAChannel>> create(std::string name, RDMAAdapter adapter);
+  /// As RDMAAdapter::connect(), for a channel of create() whose queue pair is in INIT: receives that are posted before
+  /// are there for the peer's first message.
+  /// Returns  kWrongState: it is an endpoint's; otherwise as RDMAAdapter::connect()
+  [[nodiscard]] Status connect(const QpAddress& remote);
   RDMAChannel(const RDMAChannel&) = delete;
   RDMAChannel& operator=(const RDMAChannel&) = delete;
 
@@ -185,6 +220,24 @@ class RDMACOMM_API RDMAChannel {
   [[nodiscard]] int outstanding_recvs() const noexcept;
   /// For ibv_query_qp(3) and what this library does not do.
   [[nodiscard]] ibv_qp* native_handle() const noexcept;
+
+  // One request after the other ---------------------------------------------------------------------------------
+
+  /// Posts a request, as the function below whose name begins with post_ does, to be waited for:
+  ///
+  ///     if (auto written = channel.write(letter, inbox, {.immediate = 42}).wait(5s); !written) return written.error();
+  ///
+  /// For a program that does one thing at a time. Several may be posted before one is waited for. Not with kUnsignaled.
+  PostedRequest send(SliceList local, PostOptions options = {}) noexcept;
+  PostedRequest write(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
+  PostedRequest read(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
+  PostedRequest fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
+                          PostOptions options = {}) noexcept;
+  PostedRequest compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
+                             PostOptions options = {}) noexcept;
+  PostedRequest recv(SliceList local, PostOptions options = {}) noexcept;
+
+  // Many requests at a time -------------------------------------------------------------------------------------
 
   /// Posts one SEND of `local`, which the peer's oldest posted receive takes. Its completion there has the immediate,
   /// if one is given.
@@ -230,17 +283,18 @@ class RDMACOMM_API RDMAChannel {
   [[nodiscard]] PostedChain post_chain(std::span<const SendRequest> requests) noexcept;
   static constexpr std::size_t kMaxChain = 32;
 
-  /// Takes up to out.size() completions, without blocking, and returns the part of `out` that it filled.
-  /// Only for a channel with a completion queue of its own: of create(), or of ChannelConfig::own_completion_queue.
-  /// Errors  kCompletionFailed: the completion queue itself has failed (overrun, device lost)
+  /// Takes up to out.size() completions, without blocking, and returns the part of `out` that it filled. For a channel
+  /// that has its completion queue to itself: one of create(), or with ChannelConfig::own_completion_queue.
+  /// Errors  kWrongState: it shares its completion queue: EndPoint::poll() is for it; kCompletionFailed: the completion
+  ///         queue itself has failed (overrun, device lost)
   [[nodiscard]] Polled poll(std::span<Completion> out) noexcept;
 
   /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and no
   /// post is accepted any more. Then takes completions until nothing is outstanding, and passes each to `function`: no
-  /// buffer is in use then. Only if poll() may be called, and while nobody else posts.
+  /// buffer is in use then. Only while nobody else posts.
   ///
   /// function  empty: the completions are dropped
-  /// Returns   kTimeout: the device did not hand all completions out in time
+  /// Returns   kWrongState: as poll(); kTimeout: the device did not hand all completions out in time
   [[nodiscard]] Status drain(Deadline deadline, const std::function<void(const Completion&)>& function = {});
 
  protected:

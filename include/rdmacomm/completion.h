@@ -1,5 +1,5 @@
 // completion.h - what became of one posted request.
-// Layer: channel. Uses: base, verbs.
+// Layer: channel. Uses: base.
 #pragma once
 
 #include <cstddef>

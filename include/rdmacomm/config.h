@@ -1,5 +1,5 @@
 // config.h - what an endpoint is made of: channels, completion queues, threads, published memory.
-// Layer: endpoint. Uses: base, memory, adapter, channel.
+// Layer: endpoint. Uses: base, device, memory, adapter, channel.
 #pragma once
 
 #include <cstddef>
@@ -51,9 +51,9 @@ struct RDMACOMM_API ThreadOptions {
 struct RDMACOMM_API ChannelConfig {
   std::string name = {};       ///< 1..64 printable characters; the peer's channel of the same name is the other end
   AdapterConfig adapter = {};  ///< the queue pair; the two ends may differ
-  /// The channel gets a completion queue for itself, which nobody polls but the application, by RDMAChannel::poll(),
-  /// the shortest way there is, or by the EndPoint::wait() that names it: so several threads of the application can
-  /// wait, each on its channel. EndPoint::poll(), the other wait() and the hooks do not see its completions.
+  /// The channel has its own completion queue, which only the application polls: by RDMAChannel::poll() (fastest), or
+  /// by the EndPoint::wait() that names the channel. So several threads of the application can wait, each on its
+  /// channel. EndPoint::poll(), the other wait() and the hooks do not see its completions.
   bool own_completion_queue = false;
   /// The channel takes its receives from the pool of HcaConfig::receive_pool_key, with the channels of other endpoints,
   /// instead of post_recv().
@@ -90,8 +90,10 @@ struct RDMACOMM_API HcaConfig {
   PollingMode polling_mode = PollingMode::kBusyPoll;  ///< how wait() and the session's threads wait
   WaitOptions waiting = {};                           ///< the finer points of it
   ThreadMode thread_mode = ThreadMode::kApplication;
-  ThreadOptions threads = {};         ///< but in kApplication; of a shared queue the first endpoint of a key decides
-  std::string shared_queue_key = {};  ///< kThreadPerCompletionQueue: which queue; else not looked at
+  ThreadOptions threads = {};  ///< but in kApplication; of a shared queue the first endpoint of a key decides
+  /// kThreadPerCompletionQueue: which queue: all endpoints of a session with this key share one. 1..kMaxNameBytes
+  /// printable characters. Not looked at in the other modes.
+  std::string shared_queue_key = "shared";
   /// kThreadPerCompletionQueue: over how many queues, each with its thread, the endpoints of the key are spread. Each
   /// is made when an endpoint needs it, which then goes to the one with the fewest. 1..kMaxSharedQueues; the same for
   /// all endpoints of a key.
@@ -115,8 +117,9 @@ struct RDMACOMM_API HcaConfig {
 
   /// The channel of that name, to change it; nullptr: there is none.
   [[nodiscard]] ChannelConfig* channel(std::string_view name) noexcept;
-  /// Publishes a buffer under its name. The peer may do there what the buffer's RemoteAccess grants. The buffer must
-  /// live as long as the peer may use it, and be in the endpoint's domain.
+  /// Publishes a buffer under its name; an empty one is a mistake of the program, and ends it. The peer may do there
+  /// what the buffer's RemoteAccess grants. The buffer must live as long as the peer may use it, and be in the
+  /// endpoint's domain.
   void publish(const RDMABuffer& buffer);
 
   /// kInvalidArgument, kBeyondDeviceLimit: the context names the field, the value and the bound. kNotSupported:

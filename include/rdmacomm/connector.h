@@ -19,14 +19,18 @@
 namespace rdmacomm {
 
 class RDMACOMM_API Connector;
+template <>
+inline constexpr const char* detail::kHandleName<Connector> = "TCPConnector";
 class RDMACOMM_API TcpListenSocket;
+template <>
+inline constexpr const char* detail::kHandleName<TcpListenSocket> = "TCPListener";
 
 /// By what peers meet, and connect their queue pairs. Both sides choose the same. Which is right when:
 /// docs/addressing.md "TCP or rdma_cm".
 enum class ConnectorKind : std::uint8_t {
   kAuto,  ///< rdma_cm where the device is iWARP, which knows no other way; else TCP
-  kTcp,   ///< TcpConnection
-  kCm,    ///< CmConnector
+  kTcp,   ///< TCP
+  kCm,    ///< rdma_cm
 };
 
 [[nodiscard]] RDMACOMM_API const char* to_text(ConnectorKind kind) noexcept;  ///< "auto", "tcp", "cm"
@@ -40,6 +44,11 @@ struct RDMACOMM_API HostPort {
   std::string host = {};  ///< a name or an address ("10.0.0.1", "::1", "[::1]"); listeners: empty is any address
   std::uint16_t port = kDefaultPort;  ///< 1..65535; listeners: 0 lets the system pick one
 
+  /// Reads what people write: a host, or a host and its port as to_text() writes them.
+  ///
+  /// default_port  where none is written
+  /// Returns  kInvalidArgument: the context has the text, and what is wrong with it
+  [[nodiscard]] static Result<HostPort> parse(std::string_view text, std::uint16_t default_port = kDefaultPort);
   [[nodiscard]] std::string to_text() const;  ///< "node7:2020", "[::1]:2020"
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 
@@ -16,6 +17,7 @@ class RDMACOMM_API Context {
  public:
   template <typename T>
   void set(std::shared_ptr<T> object) noexcept {
+    static_assert(!std::is_const_v<T>, "a context is of a type that is not const");
     type_ = object ? &typeid(T) : nullptr;
     object_ = std::move(object);
   }

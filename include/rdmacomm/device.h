@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rdmacomm/handle.h"
@@ -20,7 +21,11 @@ struct ibv_pd;
 namespace rdmacomm {
 
 class RDMACOMM_API DeviceCore;
+template <>
+inline constexpr const char* detail::kHandleName<DeviceCore> = "RDMADevice";
 class RDMACOMM_API ProtectionDomainCore;
+template <>
+inline constexpr const char* detail::kHandleName<ProtectionDomainCore> = "ProtectionDomain";
 
 /// Which kind of GID a connection uses. On InfiniBand there is only kIb.
 enum class GidType : std::uint8_t { kIb = 0, kRoceV1 = 1, kRoceV2 = 2 };
@@ -126,6 +131,9 @@ class RDMACOMM_API DeviceEvent {
 class RDMACOMM_API DeviceSubscription {
  public:
   DeviceSubscription() noexcept = default;  ///< none
+  DeviceSubscription(DeviceSubscription&&) noexcept = default;
+  DeviceSubscription& operator=(DeviceSubscription&&) noexcept = default;
+  ~DeviceSubscription() = default;
   void reset() noexcept { state_.reset(); }
 
  private:
@@ -134,9 +142,8 @@ class RDMACOMM_API DeviceSubscription {
   std::shared_ptr<void> state_;
 };
 
-/// An open device, and one port of it: the verbs context, a protection domain, and the completion queues that endpoints
-/// share. A handle: copies share the device. It closes when the last handle is gone, and everything that was made on
-/// it.
+/// An open device, and one port of it: the verbs context and a protection domain. A handle: copies share the device. It
+/// closes when the last handle is gone, and everything that was made on it.
 /// Threads  all functions from any
 class RDMACOMM_API RDMADevice : public detail::SharedHandle<DeviceCore> {
  public:
@@ -177,7 +184,7 @@ class RDMACOMM_API RDMADevice : public detail::SharedHandle<DeviceCore> {
   ///
   /// function  is called by any thread that calls take_events(), one event at a time. It must not wait, destroy queue
   ///           pairs or completion queues, subscribe, end a subscription, or throw
-  /// Returns   what the system said; the context names the device
+  /// Returns   kInvalidArgument: an empty function; what the system said; the context names the device
   [[nodiscard]] Result<DeviceSubscription> subscribe(std::function<void(const DeviceEvent&)> function) const;
   /// Takes the events that wait, and looks whether the device is still there, which some drivers do not report: so call
   /// it every few seconds, too. Does not block. Does nothing before the first subscribe(). Cost: two system calls where

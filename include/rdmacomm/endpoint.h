@@ -1,5 +1,5 @@
 // endpoint.h - one peer: its connection and the named channels to it.
-// Layer: endpoint. Uses: base, device, memory, adapter, channel, connector.
+// Layer: endpoint. Uses: base, adapter, connector, channel.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +26,8 @@
 namespace rdmacomm {
 
 class RDMACOMM_API EndPointCore;
+template <>
+inline constexpr const char* detail::kHandleName<EndPointCore> = "EndPoint";
 
 /// A peer and the way to it: several channels (queue pairs), found by name, and one connection beside them, by which
 /// the peer's death is noticed. Sessions make endpoints. A handle: copies share the endpoint, and hooks may keep one.
@@ -61,8 +62,9 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   ///          reason); kTimeout: the peer did not call it in time; kNotConnected: not established; status() after the
   ///          end; or what the device said
   [[nodiscard]] Result<RDMAChannel*> open_channel(const ChannelConfig& config, Deadline deadline) const;
-  /// A region that the peer has published; empty: none of that name.
-  [[nodiscard]] std::optional<RemoteRegion> remote_region(std::string_view name) const;
+  /// A region that the peer has published (HcaConfig::publish()).
+  /// Returns  kIncompatiblePeer: none of that name; the context lists those that it has
+  [[nodiscard]] Result<RemoteRegion> remote_region(std::string_view name) const;
   /// What the peer's HcaConfig had as private_data.
   [[nodiscard]] std::span<const std::byte> peer_private_data() const;
   /// "10.0.0.2:41234".
@@ -78,13 +80,15 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   [[nodiscard]] ReceivePool receive_pool() const;
 
   /// Keeps something of the application's with the endpoint, as long as it or until another set_context(): what hooks
-  /// need for this peer. post_connecting() is the place to call it. Threads: not while another thread calls it or
-  /// context()
+  /// need for this peer. post_connecting() is the place to call it. It goes after the queue pairs, so it may have their
+  /// buffers. It must not have an EndPoint of this endpoint, as neither would ever go then: a WeakEndPoint may be in
+  /// it. set_context<T>(nullptr) removes it. Threads: not while another thread calls it or context()
   template <typename T>
   void set_context(std::shared_ptr<T> context) const {
     own_context().set(std::move(context));
   }
-  /// What set_context() was given; nullptr: nothing, or something of another type than T. Cost: a comparison.
+  /// What set_context() was given; nullptr: nothing, or something of another type than exactly T, a base of it too.
+  /// Cost: a comparison.
   template <typename T>
   [[nodiscard]] T* context() const {
     return own_context().get<T>();
@@ -146,8 +150,8 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// of epoll_ctl(2) that have come, on the thread that waits (ThreadMode::kApplication: in wait() and
   /// poll_before_sleep(); else the one that calls the hooks), when there are no completions to be taken. `function`
   /// must not throw. The descriptor stays the caller's.
-  /// Returns  kNotSupported: another polling mode; std::errc::file_exists: it is watched already; or what epoll_ctl(2)
-  ///          says
+  /// Returns  kNotSupported: another polling mode; kInvalidArgument: an empty function; std::errc::file_exists: it is
+  ///          watched already; or what epoll_ctl(2) says
   [[nodiscard]] Status watch(int descriptor, std::uint32_t events,
                              std::function<void(std::uint32_t events)> function) const;
   /// To be called before the descriptor is closed. A call of its function that has begun on another thread may go on

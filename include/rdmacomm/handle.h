@@ -1,4 +1,5 @@
-// handle.h - what RDMADevice, ProtectionDomain, BufferPool, ReceivePool, Connector and EndPoint have in common.
+// handle.h - what RDMADevice, ProtectionDomain, BufferPool, ReceivePool, TCPConnector, TCPListener and EndPoint have in
+// common.
 // Layer: base.
 #pragma once
 
@@ -8,6 +9,13 @@
 #include "rdmacomm/result.h"
 
 namespace rdmacomm::detail {
+
+/// What messages call a handle of a Core.
+template <typename Core>
+inline constexpr const char* kHandleName = nullptr;
+
+/// For callers that use an empty handle: a bug of the program's. Logs it, and ends the program by abort().
+[[noreturn]] RDMACOMM_API void die_of_misuse_of_empty(const char* handle) noexcept;
 
 /// A value through which an object of the library is used. Copies share the object. The object lives until the last
 /// copy is gone, and until everything that the library has made on it is gone.
@@ -32,7 +40,7 @@ class RDMACOMM_API SharedHandle {
 
  protected:
   [[nodiscard]] Core& object() const noexcept {
-    if (core_ == nullptr) die_of_misuse("an empty handle was used", nullptr);
+    if (core_ == nullptr) die_of_misuse_of_empty(kHandleName<Core>);
     return *core_;
   }
 

@@ -23,8 +23,8 @@ enum class PollingMode : std::uint8_t {
 struct RDMACOMM_API WaitOptions {
   static constexpr std::chrono::microseconds kMaxSpin{1'000'000};
 
-  /// kBusyPoll, kAdaptive: of so many polls in a row that find nothing, the last one gives the core to another thread
-  /// that wants it; 0: none does. The time of 1024 is a few ten microseconds.
+  /// kBusyPoll, kAdaptive: after so many empty polls in a row, yields the core once. 0: never. 1024 polls take a few
+  /// ten microseconds.
   std::uint32_t yield_every = 1024;
   /// kAdaptive: how long to spin before sleeping; 0..kMaxSpin. Twice the time of a round trip is a good choice: what a
   /// sleep and a wake-up cost is more than that on most machines.
@@ -41,7 +41,7 @@ struct RDMACOMM_API WaitCounts {
   std::uint64_t sleeps = 0;           ///< times when the thread asked the system to put it to sleep
   std::chrono::nanoseconds asleep{};  ///< how long it was, in all
 
-  /// Of the waits, the part that spinning was enough for: 0..1; 1 where there were none.
+  /// Share of the waits that ended without sleeping, 0..1; 1 if there were none.
   [[nodiscard]] double spun_share() const noexcept {
     return waits == 0 ? 1 : 1 - static_cast<double>(slept) / static_cast<double>(waits);
   }

@@ -14,6 +14,8 @@
 namespace rdmacomm {
 
 class RDMACOMM_API ReceivePoolCore;
+template <>
+inline constexpr const char* detail::kHandleName<ReceivePoolCore> = "ReceivePool";
 
 /// What a pool is made with. A value.
 struct RDMACOMM_API ReceivePoolOptions {
@@ -21,7 +23,8 @@ struct RDMACOMM_API ReceivePoolOptions {
   std::size_t message_bytes = 4096;  ///< of each: the longest message that can arrive; >= 1
   int low_water = 0;                 ///< 0..depth - 1; fewer than so many posted: the device tells. 0: it does not
 
-  /// As SharedReceiveQueueOptions::validate; kInvalidArgument also: low_water, message_bytes
+  /// Returns  kInvalidArgument: a value outside its range; kBeyondDeviceLimit: depth; kNotSupported: the device has no
+  ///          shared receive queues. The context names the value and the bound
   [[nodiscard]] Status validate(const DeviceLimits& limits) const;
   bool operator==(const ReceivePoolOptions&) const = default;
 };
@@ -55,8 +58,8 @@ class RDMACOMM_API ReceivePool : public detail::SharedHandle<ReceivePoolCore> {
   /// Returns  kWrongState: it was given back already; or what the device said (the receive is then of no more use)
   /// Cost     no allocation, lock, log or system call in the library, but once for each time that the pool was low
   [[nodiscard]] Outcome give_back(const Completion& completion) const;
-  /// Of `completions`, of whatever channels and pools, gives all receives back that were not kept, many with one
-  /// doorbell.
+  /// Of `completions` that poll() or wait() has filled, of whatever channels and pools, gives all receives back that
+  /// were not kept, many with one doorbell.
   /// Returns  what a device said first
   static Outcome give_back_unkept(std::span<const Completion> completions) noexcept;
 

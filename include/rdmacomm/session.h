@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rdmacomm/completion.h"
@@ -31,10 +32,10 @@ struct RDMACOMM_API SessionOptions {
   /// One that is open already; empty: the session opens one. Sessions may share it, also with the application, which
   /// then reads its asynchronous events by RDMADevice::take_events() only.
   RDMADevice shared_device = {};
-  /// Another session on the same shared_device, whose completion queues of ThreadMode::kThreadPerCompletionQueue, and
-  /// their threads, this one's endpoints use: with the same shared_queue_key, endpoints of both are on one queue. Hooks
-  /// remain each session's own. It has been started; its stop() ends this one's endpoints on its queues. Lifetime: it
-  /// is destroyed after this one. nullptr: queues of this session's own.
+  /// Another session, started, on the same shared_device. Endpoints of this session in
+  /// ThreadMode::kThreadPerCompletionQueue use that session's completion queues and threads: with the same
+  /// shared_queue_key, endpoints of both are on one queue. Hooks stay separate. If that session stops, these endpoints
+  /// end. It may be moved, and must be destroyed after this one. nullptr: queues of this session's own.
   const RDMASession* queues_of = nullptr;
   ConnectorKind connector = ConnectorKind::kAuto;  ///< by what peers meet; the same on both sides
   TcpOptions tcp = {};                             ///< also the time limits of rdma_cm
@@ -50,8 +51,9 @@ struct RDMACOMM_API SessionOptions {
   /// Server: of these, connections from one source, 1..1024. A source is one IPv4 address, or one IPv6 network of 64
   /// bits. So a host that connects and says nothing cannot keep clients of other addresses out.
   int handshakes_per_source = 32;
-  /// Server: how long a handshake keeps its slot for certain, 1 ms..1 h. If it takes longer, all slots are taken, and a
-  /// client waits whose source has fewer of them, the source with the most slots loses one, chosen at random.
+  /// Server: a handshake keeps its slot at least this long, 1 ms..1 h. After that the session may end it, if all slots
+  /// are taken and a client waits whose source has fewer slots. It is chosen at random among those of the source with
+  /// the most slots.
   std::chrono::milliseconds handshake_patience{1000};
   /// Server: connections that may wait for a slot, 1..4096. Each takes a descriptor. Beyond that the source with the
   /// most waiting connections loses one, chosen at random.
@@ -81,9 +83,9 @@ struct RDMACOMM_API PeerInfo {
 /// derive a class from this, override what they need, and give an object of it to a session, which shares its
 /// ownership. Several sessions may have the same. SessionFunctions is the same as a struct of functions.
 ///
-/// Threads. Hooks of one endpoint never overlap, and come in the order below; but in ThreadMode::kThreadPerChannel, and
-/// for channels on devices of their own, the completion hooks of different channels may, between on_established and
-/// on_disconnected. Hooks of different endpoints may run at the same time on different threads:
+/// Threads. Hooks of one endpoint never overlap and are called in the order below. Exception: between on_established
+/// and on_disconnected, completion hooks of different channels may overlap in ThreadMode::kThreadPerChannel, and for
+/// channels on devices of their own. Hooks of different endpoints may run at the same time on different threads:
 ///   init_session                   the thread that calls start() or the first connect()
 ///   lazy_config_hca,               client: the thread that calls connect(); server: a thread of the session for each
 ///   post_connecting                connection in the handshake
@@ -95,10 +97,11 @@ struct RDMACOMM_API PeerInfo {
 ///   on_receives_low                the session's control thread
 ///   on_connect_failed              server: as lazy_config_hca
 /// A hook may call anything of the library, stop() of its session and close() of any EndPoint too (they then do not
-/// wait), but must not destroy the session. A hook that blocks holds up what its thread does: the handshake of its
-/// peer, or the completions of its endpoints. On the control thread that is much: signs of life to all peers, who take
-/// this process for lost when they miss them for as long as they are told to (10 s), newcomers, and the ends of other
-/// endpoints. So what waits for a peer, as connect() does, belongs on a thread of the application's there.
+/// wait), but must not destroy the session. Do not block in a hook. A hook on the control thread delays signs of life
+/// to all peers: if it blocks for longer than their SessionOptions::silent_peer_after (10 s by default), they report
+/// this process as lost. It also delays newcomers and the ends of other endpoints. A hook on a completion thread delays
+/// the completions of all endpoints on that thread. Call connect(), and whatever else waits for a peer, on a thread of
+/// your own.
 ///
 /// Exceptions. Hooks should not throw. One that does is logged, and ends what it was called for with kHookFailed:
 /// init_session the start() or connect(); lazy_config_hca and post_connecting the connection, whose peer is refused;
@@ -122,15 +125,16 @@ class RDMACOMM_API SessionHooks {
     return {};
   }
 
-  /// The queue pairs are in RTS, and the peer waits at the barrier: post receives here, and nothing that the peer's
-  /// memory or receives must be ready for. Of EndPoint::send_message(), less than 1 MiB: the peer keeps no more before
-  /// the barrier. An error refuses the peer. on_ended follows in every case.
+  /// The queue pairs are in RTS, and the peer waits at the barrier. Post receives here. Do not start requests that need
+  /// the peer to be ready. Before the barrier the peer stores at most 1 MiB of EndPoint::send_message(). An error
+  /// refuses the peer. on_ended follows in every case.
   [[nodiscard]] virtual Status post_connecting(const EndPoint& endpoint) {
     (void)endpoint;
     return {};
   }
 
-  /// Both sides have posted: anything goes.
+  /// Both sides have posted: anything goes. Except in ThreadMode::kApplication, connect() and accept() may return
+  /// before it has been called.
   virtual void on_established(const EndPoint& endpoint) { (void)endpoint; }
 
   /// One request is complete, or has failed. `completion.id` is what it was posted with, `completion.channel` where. By
@@ -146,8 +150,8 @@ class RDMACOMM_API SessionHooks {
   /// A request of any kind failed; after the first one that is not kFlushed the channel is of no more use.
   virtual void on_failed(const EndPoint&, const Completion&) {}
 
-  /// The endpoint, which was established, has ended; on_ended follows. `why` is ok after a goodbye of the peer's and
-  /// after stop() or close() on this side, else it says what happened (kPeerLost, ...).
+  /// The endpoint, which was established, has ended; on_ended follows. `why` is ok if the peer has closed it in order,
+  /// and after stop() or close() on this side. Otherwise it says what happened (kPeerLost, ...).
   virtual void on_disconnected(const EndPoint& endpoint, const Status& why) {
     (void)endpoint;
     (void)why;
@@ -192,8 +196,9 @@ struct RDMACOMM_API SessionFunctions {
 };
 
 /// What ServerSession and ClientSession have in common: a device, the endpoints on it, and one control thread that
-/// watches their connections. So the death of a peer is noticed, whatever its queue pairs do. Movable, not copyable.
-/// The destructor calls stop(). Endpoints may outlive the session, ended.
+/// watches their connections. So the death of a peer is noticed, whatever its queue pairs do. Movable, not copyable:
+/// one that was moved from can only be assigned to and destroyed; any other call ends the program. The destructor calls
+/// stop(). Endpoints may outlive the session, ended.
 ///
 /// Threads  all functions from any; moving and destroying while nobody else uses it, and not by a hook
 class RDMACOMM_API RDMASession {
@@ -211,7 +216,9 @@ class RDMACOMM_API RDMASession {
   [[nodiscard]] RDMADevice device() const;
   [[nodiscard]] const SessionOptions& options() const;
 
- protected:
+ private:
+  friend class ServerSession;
+  friend class ClientSession;
   friend class SessionCore;  // of another session, with SessionOptions::queues_of
   RDMASession(SessionOptions options, std::shared_ptr<SessionHooks> hooks, bool is_server);
   RDMASession(SessionOptions options, SessionFunctions functions, bool is_server);
@@ -220,7 +227,6 @@ class RDMACOMM_API RDMASession {
   ~RDMASession();
   [[nodiscard]] SessionCore& core() const;
 
- private:
   std::unique_ptr<SessionCore> core_;
 };
 
@@ -297,7 +303,8 @@ struct RDMACOMM_API OpenFor {
 /// has the address at which a server listens, as far as `options` leave it open. For programs that need the device
 /// before there is a session, to make buffers on it.
 ///
-/// Returns  kInvalidArgument: a host that has no address; or as RDMADevice::open; for a client also as find_server
+/// Returns  kInvalidArgument: a host that has no address; or as RDMADevice::open; for a client also
+///          std::errc::connection_refused, kTimeout: as ClientSession::connect()
 /// For a server, waits for the resolver without a deadline where the host is a name.
 [[nodiscard]] RDMACOMM_API Result<RDMADevice> open_device(const DeviceOptions& options, const OpenFor& purpose);
 

@@ -1,5 +1,5 @@
 // qp_transition.h - the moves of a queue pair's life as data: RESET -> INIT -> RTR -> RTS, and to ERR.
-// Layer: adapter. Uses: base, verbs, device.   Source: ibv_modify_qp(3)
+// Layer: adapter. Uses: verbs.   Source: ibv_modify_qp(3)
 #pragma once
 
 #include <infiniband/verbs.h>

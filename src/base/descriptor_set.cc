@@ -16,6 +16,9 @@ Result<std::unique_ptr<DescriptorSet>> DescriptorSet::create() {
 }
 
 Status DescriptorSet::add(int fd, std::uint32_t events, Function function) {
+  if (!function) {
+    return make_error(Errc::kInvalidArgument, "descriptor " + std::to_string(fd) + " needs a function to call");
+  }
   const std::lock_guard lock(mutex_);
   // Not by `fd`: what epoll_wait() has told of a descriptor that was removed since must not be taken for news of the
   // next one of that number.

@@ -6,6 +6,12 @@
 
 namespace rdmacomm::detail {
 
+void die_of_misuse_of_empty(const char* handle) noexcept {
+  RDMACOMM_LOG(ERROR) << "a bug of this program: an empty " << handle
+                      << " was used: did the call fail that should have made it?";
+  std::abort();
+}
+
 void die_of_misuse(const char* what, const Error* failure) noexcept {
   RDMACOMM_LOG(ERROR) << "a bug of this program: " << what << (failure != nullptr ? ": " + failure->message() : "");
   std::abort();

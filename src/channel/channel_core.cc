@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "adapter/own_adapter.h"
+#include "base/check_name.h"
 #include "channel/receive_pool_core.h"
 #include "rdmacomm/qp_address.h"
 #include "verbs/describe.h"
@@ -37,7 +38,9 @@ ChannelCore::ChannelCore(std::string name, std::unique_ptr<AdapterCore> adapter,
       max_recv_slices_(static_cast<std::uint32_t>(*adapter_->config().max_recv_slices)),
       max_inline_bytes_(adapter_->max_inline_bytes()),
       max_message_bytes_(adapter_->device().limits().max_message_bytes),
-      order_flags_(adapter_->device().limits().completes_in_order ? 0U : static_cast<unsigned>(IBV_SEND_FENCE)) {
+      order_flags_(adapter_->device().limits().completes_in_order ? 0U : static_cast<unsigned>(IBV_SEND_FENCE)),
+      straight_(recv_cq_ == send_cq_),
+      own_source_(*this) {
   send_.allocate(*adapter_->config().send_depth);
   recv_.allocate(*adapter_->config().recv_depth);
 }
@@ -77,6 +80,7 @@ Status ChannelCore::begin_drain() {
 // What users see ------------------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<RDMAChannel>> RDMAChannel::create(std::string name, RDMAAdapter adapter) {
+  if (Status valid = check_name("channel", name); !valid) return valid.error();
   struct Whole {
     std::unique_ptr<OwnAdapter> own;  // before the channel, which needs its device and completion queue
     std::unique_ptr<ChannelCore> channel;
@@ -86,7 +90,14 @@ Result<std::shared_ptr<RDMAChannel>> RDMAChannel::create(std::string name, RDMAA
   auto channel = ChannelCore::create(std::move(name), whole->own ? whole->own->take_adapter() : nullptr);
   if (!channel) return std::move(channel).error();
   whole->channel = std::move(channel).value();
+  whole->channel->is_own_ = true;
   return std::shared_ptr<RDMAChannel>(whole, whole->channel.get());
+}
+
+Status RDMAChannel::connect(const QpAddress& remote) {
+  ChannelCore& core = core_of(*this);
+  if (core.is_own_) return core.adapter().connect(remote);
+  return make_error(Errc::kWrongState, "channel \"" + name() + "\" is connected by its endpoint");
 }
 
 const std::string& RDMAChannel::name() const noexcept {
@@ -155,8 +166,12 @@ ibv_qp* RDMAChannel::native_handle() const noexcept {
 
 Status RDMAChannel::drain(Deadline deadline, const std::function<void(const Completion&)>& function) {
   ChannelCore& core = core_of(*this);
+  if (!core.owns_queue()) {
+    return make_error(Errc::kWrongState,
+                      "channel \"" + name() + "\" shares its completion queue with others: close its endpoint instead");
+  }
   if (Status status = core.begin_drain(); !status.ok()) return status;
-  while (!core.drained()) {
+  while (!core.drained() || core.keeps_any()) {
     std::array<Completion, kDrainBatch> batch;
     const Polled polled = poll(batch);
     if (function) {

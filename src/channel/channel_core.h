@@ -1,5 +1,5 @@
 // channel_core.h - what an RDMAChannel is.
-// Layer: channel. Uses: base, verbs, memory, adapter.
+// Layer: channel. Uses: adapter.
 #pragma once
 
 #include <atomic>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "adapter/adapter_core.h"
+#include "channel/completion_source.h"
 #include "rdmacomm/channel.h"
 #include "rdmacomm/receive_pool.h"
 
@@ -48,6 +49,30 @@ class ChannelCore final : public RDMAChannel {
   }
   /// A poll that began after begin_drain() has found the completion queue empty: no receive of a pool is still in it.
   void found_empty() noexcept { pool_settled_.store(true, std::memory_order_relaxed); }
+
+  /// Where PostedRequest::wait() takes completions from; until this is called, from the channel's own queues. Before
+  /// anything is posted.
+  ///
+  /// source      lives as long as the channel; nullptr: a thread of the session takes them, and nobody can wait for one
+  /// owns_queue  nobody else's completions are in its completion queue, and no thread of the session polls it
+  void set_source(CompletionSource* source, bool owns_queue) noexcept {
+    source_ = source;
+    owns_queue_ = owns_queue;
+    note_kept(false);
+  }
+  /// Whether RDMAChannel::poll() and drain() are for it.
+  [[nodiscard]] bool owns_queue() const noexcept { return owns_queue_; }
+  /// Of the requests in the one queue or the other, the newest that is complete. Threads: who polls
+  [[nodiscard]] std::uint32_t newest_completed(bool is_recv) const noexcept {
+    return (is_recv ? recv_ : send_).completed.load(std::memory_order_relaxed) - 1;
+  }
+  /// Whether completions are kept that somebody else's wait has taken.
+  [[nodiscard]] bool keeps_any() const noexcept { return source_ != nullptr && source_->keeps_any(); }
+  /// As PostedRequest::wait().
+  [[nodiscard]] Result<Completion> wait_for(const PostedRequest& request, Deadline deadline);
+  /// Decides whether poll() may take its straight line: the completion queue is one, and its own, and nothing is kept.
+  /// Threads: who polls
+  void note_kept(bool any) noexcept { straight_ = !any && owns_queue_ && recv_cq_ == send_cq_; }
 
  private:
   friend class RDMAChannel;
@@ -114,18 +139,36 @@ class ChannelCore final : public RDMAChannel {
   [[nodiscard]] Outcome post_one_recv(std::span<const BufferSlice> slices, std::uint64_t id) noexcept;
   // channel_poll.cc
   [[nodiscard]] Polled poll_now(std::span<Completion> out) noexcept;
+  [[nodiscard]] Polled poll_aside(std::span<Completion> out) noexcept;
+  [[nodiscard]] Polled poll_rest(std::span<Completion> out, std::size_t count) noexcept;
   [[nodiscard]] bool complete(const ibv_wc& wc, Completion& out) noexcept;
   void describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept;
   [[nodiscard]] bool complete_pooled(const ibv_wc& wc, Completion& out) noexcept;
   [[nodiscard]] Errc no_room_for_recv() const noexcept;
   [[nodiscard]] Errc poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
-  [[nodiscard]] Polled poll_on(int got, bool first_reported, std::span<const ibv_wc> taken,
-                               std::span<Completion> out) noexcept;
+  [[nodiscard]] Polled poll_on(int got, std::span<const ibv_wc> taken, std::span<Completion> out) noexcept;
   [[nodiscard]] Errc poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
   // The end of a drain where the device does not tell of every request's end: between look_for_end() and settle() the
   // completion queue was polled and found empty.
   void look_for_end() noexcept { end_seen_ = untold_end_.load(std::memory_order_acquire); }
   void settle() noexcept;
+  // channel_wait.cc
+  [[nodiscard]] PostedRequest post_to_wait(const SendRequest& request) noexcept;
+  [[nodiscard]] Error not_posted(const PostedRequest& request) const;
+  [[nodiscard]] Error taken_already() const;
+  [[nodiscard]] Result<Completion> outcome_of(const Completion& completion) const;
+
+  /// The completions that its own queues bring.
+  class OwnSource final : public CompletionSource {
+   public:
+    explicit OwnSource(ChannelCore& channel) noexcept : channel_(channel) {}
+
+   private:
+    [[nodiscard]] Result<Completion> take_next(Deadline deadline) override;
+    void note_kept(bool any) noexcept override { channel_.note_kept(any); }
+
+    ChannelCore& channel_;
+  };
 
   const std::string name_;
   const ReceivePool pool_;  // before the adapter, whose queue pair uses its queue
@@ -145,6 +188,11 @@ class ChannelCore final : public RDMAChannel {
   /// All that the device will ever tell is in the completion queue. Set by begin_drain(), on such devices only.
   std::atomic<bool> untold_end_{false};
   bool end_seen_ = false;  // the polling thread's
+  bool owns_queue_ = true;
+  bool is_own_ = false;  // of RDMAChannel::create()
+  bool straight_;        // the polling thread's, see note_kept()
+  OwnSource own_source_;
+  CompletionSource* source_ = &own_source_;
   std::atomic<bool> pool_settled_{false};
 };
 

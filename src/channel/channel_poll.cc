@@ -22,39 +22,53 @@ namespace rdmacomm {
   return report_more(cq, out, count, [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
 }
 
-// What poll() does beyond its straight line. The first batch has brought `got`, of which `taken` are not completed yet. If `taken` is empty
-// and `got` is 1, that one has been completed, and was reported if `first_reported`.
-[[gnu::noinline]] Polled ChannelCore::poll_on(int got, bool first_reported, std::span<const ibv_wc> taken,
-                                              std::span<Completion> out) noexcept {
-  if (got < 0) return {out.data(), 0, Errc::kCompletionFailed};
-  std::size_t count = first_reported ? 1 : 0;
-  report_all(taken, out, count, [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
-  Errc failed = got < batch_for(out.size()) ? Errc::kOk : poll_more(send_cq_, out, count);
+// Polls every queue there is, as far as there is room behind the first `count` of `out`.
+[[gnu::noinline]] Polled ChannelCore::poll_rest(std::span<Completion> out, std::size_t count) noexcept {
+  Errc failed = poll_more(send_cq_, out, count);
   if (failed == Errc::kOk && recv_cq_ != send_cq_) failed = poll_more(recv_cq_, out, count);
   if (failed == Errc::kOk && count == 0 && untold_end_.load(std::memory_order_relaxed))
     failed = poll_for_end(out, count);
   return {out.data(), count, failed};
 }
 
-// The straight line is for a poll that finds nothing, or one completion: so it is nearly always, and then it counts. What the rest
-// can find out again is not kept for it.
+// What poll() does beyond its straight line. The first batch has brought `got`, of which `taken` are not completed yet;
+// one that is not among them was not to be reported.
+[[gnu::noinline]] Polled ChannelCore::poll_on(int got, std::span<const ibv_wc> taken,
+                                              std::span<Completion> out) noexcept {
+  if (got < 0) return {out.data(), 0, Errc::kCompletionFailed};
+  std::size_t count = 0;
+  report_all(taken, out, count, [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
+  const bool all_seen = got < batch_for(out.size());
+  if (all_seen && (count > 0 || !untold_end_.load(std::memory_order_relaxed))) return {out.data(), count};
+  return poll_rest(out, count);
+}
+
+// Off the straight line from the beginning: completions are kept, there are two queues, or others share the queue.
+[[gnu::noinline]] Polled ChannelCore::poll_aside(std::span<Completion> out) noexcept {
+  if (!owns_queue_) return {out.data(), 0, Errc::kWrongState};
+  if (!keeps_any()) return poll_rest(out, 0);
+  const std::span<Completion> kept = source_->take_kept(out);
+  return {kept.data(), kept.size()};
+}
+
+// The straight line is for a poll that finds nothing, or one completion: so it is nearly always, and then it counts.
+// An empty `out` takes it, too: the device is asked for no completion, and has none.
 RDMACOMM_HOT_INLINE Polled ChannelCore::poll_now(std::span<Completion> out) noexcept {
-  if (out.empty()) [[unlikely]]
-    return {};
+  if (!straight_) [[unlikely]]
+    return poll_aside(out);
   ibv_wc wcs[kCompletionBatch];  // written by the device as far as used
   const int got = ibv_poll_cq(send_cq_, batch_for(out.size()), wcs);
   if (got == 0) {
-    if (recv_cq_ == send_cq_ && !untold_end_.load(std::memory_order_relaxed)) [[likely]]
+    if (!untold_end_.load(std::memory_order_relaxed)) [[likely]]
       return {};
-    return poll_on(got, false, {}, out);
+    return poll_rest(out, 0);
   }
   if (got == 1) [[likely]] {
-    const bool reported = complete(wcs[0], out[0]);
-    if (reported && recv_cq_ == send_cq_) [[likely]]
+    if (complete(wcs[0], out[0])) [[likely]]
       return {out.data(), 1};
-    return poll_on(got, reported, {}, out);
+    return poll_on(got, {}, out);
   }
-  return poll_on(got, false, {wcs, static_cast<std::size_t>(std::max(got, 0))}, out);
+  return poll_on(got, {wcs, static_cast<std::size_t>(std::max(got, 0))}, out);
 }
 
 Polled RDMAChannel::poll(std::span<Completion> out) noexcept {
@@ -63,6 +77,7 @@ Polled RDMAChannel::poll(std::span<Completion> out) noexcept {
 
 // The queues were empty, but may have been so before the drain began: another look settles it.
 [[gnu::noinline]] Errc ChannelCore::poll_for_end(std::span<Completion> out, std::size_t& count) noexcept {
+  if (out.empty()) return Errc::kOk;
   look_for_end();
   Errc failed = poll_more(send_cq_, out, count);
   if (failed == Errc::kOk && recv_cq_ != send_cq_) failed = poll_more(recv_cq_, out, count);

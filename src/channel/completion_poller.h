@@ -1,5 +1,5 @@
 // completion_poller.h - completions of many channels from one completion queue.
-// Layer: channel. Uses: base, device, adapter.
+// Layer: channel. Uses: base, device.
 #pragma once
 
 #include <atomic>

@@ -182,8 +182,8 @@ PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::
   return PeerState::kLost;
 }
 
-/// How long nothing has come from the peer. After a long time without a look (this process was stopped itself), and with
-/// a full inbox, the silence is this side's.
+/// How long nothing has come from the peer. After a long time without a look (this process was stopped itself), and
+/// with a full inbox, the silence is this side's.
 std::chrono::milliseconds Connector::silence(std::chrono::steady_clock::time_point now,
                                              std::chrono::milliseconds silent_after) {
   const bool looked_lately = looked_at_ && now - *looked_at_ < silent_after;
@@ -267,8 +267,8 @@ void Connector::wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadl
   changed_.notify_all();
 }
 
-/// Moves what has arrived to the inbox, as far as it may go when `limited`. The one place where a peer's bytes are given memory: if there
-/// is none, this connection ends, on whichever thread that is found.
+/// Moves what has arrived to the inbox, as far as it may go when `limited`. The one place where a peer's bytes are
+/// given memory: if there is none, this connection ends, on whichever thread that is found.
 void Connector::pump(bool limited) {
   const Status kept = or_out_of_memory([&] {
     receive_all(limited);
@@ -300,7 +300,7 @@ void Connector::receive_all(bool limited) {
       end(PeerState::kLost,
           make_error(Errc::kPeerLost, assembler_.in_the_middle()
                                           ? "closed the connection in the middle of a message"
-                                          : "closed the connection without a goodbye: it ended or crashed"));
+                                          : "ended without closing the connection in order: it ended or crashed"));
       return;
     }
     bytes_received_ += got.bytes;
@@ -315,7 +315,7 @@ void Connector::sort_in(Message message) {
                    << " bytes";
   if (message.type == MessageType::kHeartbeat) return;
   if (message.type == MessageType::kGoodbye) {
-    return end(PeerState::kLeft, make_error(Errc::kPeerClosed, "said goodbye"));
+    return end(PeerState::kLeft, make_error(Errc::kPeerClosed, "closed the connection"));
   }
   if (message.type == MessageType::kReject) {
     auto reject = Reject::decode(message.payload);
@@ -331,8 +331,8 @@ void Connector::sort_in(Message message) {
   changed_.notify_all();
 }
 
-/// The only place where peer_state_ and end_ change because of the peer. (give_up() and shutdown() are of this side.) The
-/// first reason stays.
+/// The only place where peer_state_ and end_ change because of the peer. (give_up() and shutdown() are of this side.)
+/// The first reason stays.
 void Connector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;

@@ -1,5 +1,5 @@
 // listener.h - where clients knock, whatever they come by.
-// Layer: connector. Uses: base, verbs.
+// Layer: connector. Uses: base.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // source_network.h - whose share of a server's places and memory a client uses.
-// Layer: connector. Uses: base.
+// Layer: connector.
 #pragma once
 
 #include <array>

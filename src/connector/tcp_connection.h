@@ -1,5 +1,5 @@
 // tcp_connection.h - a connection to a peer by TCP.
-// Layer: connector. Uses: base, verbs.   Messages: handshake.h
+// Layer: connector. Uses: base.   Messages: handshake.h
 #pragma once
 
 #include <memory>

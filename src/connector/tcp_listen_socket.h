@@ -1,5 +1,5 @@
 // tcp_listen_socket.h - where clients knock.
-// Layer: connector. Uses: base, verbs.
+// Layer: connector. Uses: base.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // addressing.h - which device, port and GID lead to a peer: a function from what is known to an explained choice.
-// Layer: device. Uses: base, verbs.   How it decides, for people: docs/addressing.md
+// Layer: device. Uses: base.   How it decides, for people: docs/addressing.md
 #pragma once
 
 #include <infiniband/verbs.h>

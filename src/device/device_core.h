@@ -1,5 +1,5 @@
 // device_core.h - an opened RDMA device: verbs context, port, protection domain, shared completion queues.
-// Layer: device. Uses: base, verbs, softdev.
+// Layer: device. Uses: base, verbs.
 #pragma once
 
 #include <cstdint>

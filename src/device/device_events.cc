@@ -98,6 +98,7 @@ DeviceEvents::DeviceEvents(const verbs::Api& api, ibv_context& context)
     : api_(api), context_(context), directory_(number_of(context.device->dev_path)) {}
 
 Result<DeviceEvents::Subscription> DeviceEvents::subscribe(std::function<void(const DeviceEvent&)> function) {
+  if (!function) return make_error(Errc::kInvalidArgument, "subscribe() needs a function to call");
   const std::lock_guard lock(mutex_);
   if (!readable_) {
     const std::string what = "watch the events of " + name_of(context_);
@@ -146,8 +147,8 @@ void DeviceEvents::show(const DeviceEvent& event) {
   for (const auto& [id, function] : subscribers_) function(event);
 }
 
-/// A driver that cannot take a device from under its users waits for them, and tells them nothing; then this is all that
-/// is to be seen.
+/// A driver that cannot take a device from under its users waits for them, and tells them nothing; then this is all
+/// that is to be seen.
 void DeviceEvents::look_for_device() {
   if (!directory_ || !health()) return;
   const auto now = number_of(context_.device->dev_path);

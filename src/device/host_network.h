@@ -1,5 +1,5 @@
 // host_network.h - what the operating system knows of interfaces and routes. Needs no privilege and no sysfs.
-// Layer: device. Uses: base, verbs.
+// Layer: device.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,7 +1,7 @@
 #include "endpoint/channel_message.h"
 
+#include "base/check_name.h"
 #include "base/wire.h"
-#include "endpoint/check_name.h"
 
 namespace rdmacomm {
 namespace {

@@ -1,5 +1,5 @@
 // completion_group.h - one completion queue, with the means to poll it and to wait for it.
-// Layer: endpoint. Uses: base, adapter, channel.
+// Layer: endpoint. Uses: base, device, adapter, channel.
 #pragma once
 
 #include <atomic>

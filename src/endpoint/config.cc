@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "endpoint/check_name.h"
+#include "base/check_name.h"
 
 namespace rdmacomm {
 namespace {
@@ -32,7 +32,11 @@ ChannelConfig* HcaConfig::channel(std::string_view name) noexcept {
   return found == channels.end() ? nullptr : &*found;
 }
 
+static_assert(HcaConfig::kMaxNameBytes == kMaxNameBytes);
+
 void HcaConfig::publish(const RDMABuffer& buffer) {
+  if (!buffer)
+    detail::die_of_misuse("an empty RDMABuffer was published: did the call fail that should have made it?", nullptr);
   published.push_back(
       {.name = buffer.name(), .region = buffer.remote_region(), .device = buffer.device(), .domain = buffer.domain()});
 }
@@ -86,7 +90,8 @@ Status HcaConfig::check_channel(const ChannelConfig& channel, const DeviceLimits
 
 Status HcaConfig::check_shared_queues(const DeviceLimits& limits) const {
   if (thread_mode != ThreadMode::kThreadPerCompletionQueue) return {};
-  if (Status status = check_name("shared queue", shared_queue_key); !status) return status;
+  if (Status status = check_name("shared queue, HcaConfig::shared_queue_key,", shared_queue_key); !status)
+    return status;
   if (shared_queues < 1 || shared_queues > kMaxSharedQueues) {
     return make_error(Errc::kInvalidArgument, "shared_queues is " + std::to_string(shared_queues) + "; it must be 1.." +
                                                   std::to_string(kMaxSharedQueues));

@@ -30,7 +30,7 @@ Result<RDMAChannel*> EndPoint::open_channel(const ChannelConfig& config, Deadlin
   return *opened;
 }
 
-std::optional<RemoteRegion> EndPoint::remote_region(std::string_view name) const {
+Result<RemoteRegion> EndPoint::remote_region(std::string_view name) const {
   return object().remote_region(name);
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "base/check_name.h"
 #include "base/wire.h"
 #include "connector/handshake.h"
-#include "endpoint/check_name.h"
 #include "rdmacomm/qp_address.h"
 
 namespace rdmacomm {

@@ -1,5 +1,5 @@
 // endpoint_card.h - what each side tells the other of its end: the contents of kOffer and kAnswer.
-// Layer: endpoint. Uses: base, memory, adapter, connector.   Wire form: docs/wire_format.md "EndPointCard"
+// Layer: endpoint. Uses: base, verbs, adapter.   Wire form: docs/wire_format.md "EndPointCard"
 #pragma once
 
 #include <cstddef>

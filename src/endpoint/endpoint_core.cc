@@ -158,6 +158,10 @@ Result<std::unique_ptr<EndPointCore::Line>> EndPointCore::make_line(const Channe
   auto channel = ChannelCore::create(config.name, std::move(*adapter), pool);
   if (!channel) return channel.error();
   line->channel = std::move(*channel);
+  line->aside = line->served;
+  if (line->group != group_ && !line->served) line->source = std::make_unique<Source>(*this, line.get());
+  CompletionSource* const shared = line->served ? nullptr : &source_;
+  line->channel->set_source(line->source ? line->source.get() : shared, line->source != nullptr);
   return line;
 }
 
@@ -262,11 +266,20 @@ const EndPointCore::Line* EndPointCore::line_of(const ChannelCore& channel) cons
   return found == lines().end() ? nullptr : found->get();
 }
 
-std::optional<RemoteRegion> EndPointCore::remote_region(std::string_view name) const {
-  const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(remote_.regions, name, &PublishedRegion::name);
-  if (found == remote_.regions.end()) return {};
-  return found->region;
+Result<RemoteRegion> EndPointCore::remote_region(std::string_view name) const {
+  std::string names;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(remote_.regions, name, &PublishedRegion::name);
+    if (found != remote_.regions.end()) return found->region;
+    constexpr std::size_t kShown = 8;
+    for (const PublishedRegion& each : std::span(remote_.regions).first(std::min(kShown, remote_.regions.size()))) {
+      names += (names.empty() ? "" : ", ") + each.name;
+    }
+    if (remote_.regions.size() > kShown) names += ", and " + std::to_string(remote_.regions.size() - kShown) + " more";
+  }
+  return make_error(Errc::kIncompatiblePeer, peer() + " has published no region '" + std::string(name) +
+                                                 "'; its regions: " + (names.empty() ? "none" : names));
 }
 
 std::string EndPointCore::peer() const {
@@ -439,11 +452,20 @@ Status EndPointCore::drain(Deadline deadline) {
     if (line->served) continue;
     if (Status begun = begin_drain(*line->group); !begun) return begun;
   }
+  drop_kept(source_);
   for (const auto& line : lines()) {
     if (line->served) continue;
+    if (line->source) drop_kept(*line->source);
     if (Status done = drain_group(*line->group, deadline); !done) return done;
   }
   return {};
+}
+
+void EndPointCore::drop_kept(CompletionSource& source) noexcept {
+  while (source.keeps_any()) {
+    std::array<Completion, 16> dropped;
+    (void)ReceivePool::give_back_unkept(source.take_kept(dropped));
+  }
 }
 
 Status EndPointCore::drain_group(CompletionGroup& group, Deadline deadline) {

@@ -1,5 +1,5 @@
 // endpoint_core.h - what an EndPoint is a handle of: one peer, its connection and the channels to it.
-// Layer: endpoint. Uses: base, memory, adapter, channel, connector.
+// Layer: endpoint. Uses: base, verbs, device, connector, channel.
 #pragma once
 
 #include <array>
@@ -82,8 +82,8 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   ///          reason); kTimeout: the peer did not call it in time; kNotConnected: not established; status() after the
   ///          end; or as create() and connect()
   [[nodiscard]] Result<ChannelCore*> open_channel(const ChannelConfig& config, Deadline deadline);
-  /// A region that the peer has published; empty: none of that name.
-  [[nodiscard]] std::optional<RemoteRegion> remote_region(std::string_view name) const;
+  /// A region that the peer has published. kIncompatiblePeer: none of that name.
+  [[nodiscard]] Result<RemoteRegion> remote_region(std::string_view name) const;
   /// What the peer's HcaConfig had as private_data.
   /// After meet(): sessions give no endpoint to an application before that.
   [[nodiscard]] std::span<const std::byte> peer_private_data() const noexcept { return remote_.private_data; }
@@ -269,12 +269,30 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
  private:
   [[nodiscard]] Status finish_alone(Deadline deadline);
   enum class State : std::uint8_t { kSettingUp, kEstablished, kPeerLeft, kPeerLost, kFailed, kStopped, kClosed };
+  struct Line;
+  /// The completions of one group, for PostedRequest::wait().
+  class Source final : public CompletionSource {
+   public:
+    /// own  the channel that has the group to itself; nullptr: it is group_
+    Source(EndPointCore& endpoint, Line* own) noexcept : endpoint_(endpoint), own_(own) {}
+    [[nodiscard]] Status over() const override { return endpoint_.status(); }
+
+   private:
+    [[nodiscard]] Result<Completion> take_next(Deadline deadline) override;
+    void note_kept(bool any) noexcept override;
+
+    EndPointCore& endpoint_;
+    Line* own_;
+  };
+
   /// A channel, and where its completions go.
   struct Line {
     std::shared_ptr<DeviceCore> device;
     std::shared_ptr<CompletionGroup> group;
     std::vector<GidEntry> gids;
     bool served = false;  ///< by a thread of the session
+    bool aside = false;   ///< wait() must look at what else there is: it is served, or `source` keeps completions
+    std::unique_ptr<Source> source;  ///< of a queue of its own
     std::unique_ptr<ChannelCore> channel;
     std::atomic<bool> ready{false};  ///< the application may have it
   };
@@ -309,6 +327,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   void follow(PeerState peer_state);
   Status connect_channel(ChannelCore& channel, Deadline deadline);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
+  [[nodiscard]] Result<std::span<Completion>> wait_aside(std::span<Completion> out);
   [[nodiscard]] Error not_waitable() const;
   [[nodiscard]] Error waited_in_vain() const;
   [[nodiscard]] Error queue_failed(Outcome failed) const;
@@ -317,9 +336,11 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   void detach();
   Status drain(Deadline deadline);
   Status drain_group(CompletionGroup& group, Deadline deadline);
+  void drop_kept(CompletionSource& source) noexcept;
   [[nodiscard]] Result<std::span<Completion>> wait_on(CompletionGroup& group, std::span<Completion> out,
                                                       Deadline deadline);
 
+  Context context_;  // the first, so that it goes after the queue pairs that may use buffers in it
   const std::shared_ptr<DeviceCore> device_;
   const std::shared_ptr<Connector> connector_;
   const HcaConfig config_;
@@ -329,7 +350,9 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   // The first line_count_ are there, and stay as they are.
   std::array<std::unique_ptr<Line>, HcaConfig::kMaxChannels> lines_;
   std::atomic<std::size_t> line_count_{0};
-  bool group_taken_ = false;  // in kThreadPerChannel, by its first channel
+  Source source_{*this, nullptr};    // of group_, in ThreadMode::kApplication
+  bool aside_ = served_elsewhere();  // poll() and wait() must look at what else there is; the polling thread's
+  bool group_taken_ = false;         // in kThreadPerChannel, by its first channel
   std::vector<GidEntry> gids_;
   std::optional<std::size_t> chosen_gid_;  // of the peer's
   EndPointCard
@@ -349,7 +372,6 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   bool ended_in_order_ = false;
   std::vector<std::thread::id> servers_;
   std::set<std::string> names_tried_;  // by open_channel()
-  Context context_;
 };
 
 }  // namespace rdmacomm

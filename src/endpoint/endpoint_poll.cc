@@ -11,8 +11,11 @@ constexpr unsigned kPollsPerClock = 32;
 }  // namespace
 
 Polled EndPointCore::poll(std::span<Completion> out) noexcept {
-  if (served_elsewhere()) [[unlikely]]
-    return {out.data(), 0, Errc::kWrongState};
+  if (aside_) [[unlikely]] {
+    if (served_elsewhere()) return {out.data(), 0, Errc::kWrongState};
+    const std::span<Completion> kept = source_.take_kept(out);
+    return {kept.data(), kept.size()};
+  }
   return group_->poll(out);
 }
 
@@ -43,18 +46,43 @@ RDMACOMM_HOT_INLINE Result<std::span<Completion>> EndPointCore::wait_on(Completi
   }
 }
 
+Result<std::span<Completion>> EndPointCore::wait_aside(std::span<Completion> out) {
+  if (served_elsewhere()) return not_waitable();
+  return source_.take_kept(out);
+}
+
 Result<std::span<Completion>> EndPointCore::wait(std::span<Completion> out, Deadline deadline) {
-  if (served_elsewhere()) [[unlikely]]
-    return not_waitable();
+  if (aside_) [[unlikely]]
+    return wait_aside(out);
   return wait_on(*group_, out, deadline);
 }
 
 Result<std::span<Completion>> EndPointCore::wait(ChannelCore& channel, std::span<Completion> out, Deadline deadline) {
   const Line* line = line_of(channel);
-  if (line != nullptr && line->group != group_ && !line->served) return wait_on(*line->group, out, deadline);
+  if (line != nullptr && line->group != group_ && !line->aside) return wait_on(*line->group, out, deadline);
+  if (line != nullptr && line->source && line->source->keeps_any()) return line->source->take_kept(out);
+  if (line == nullptr) {
+    return make_error(Errc::kWrongState, "channel '" + channel.name() + "' is not one of the endpoint to " + peer());
+  }
   return make_error(Errc::kWrongState, "channel '" + channel.name() +
                                            "' has no completion queue that the application polls: set its " +
                                            "own_completion_queue, or wait without naming it");
+}
+
+Result<Completion> EndPointCore::Source::take_next(Deadline deadline) {
+  Completion one;
+  const auto waited = endpoint_.wait_on(own_ == nullptr ? *endpoint_.group_ : *own_->group, {&one, 1}, deadline);
+  if (!waited) return waited.error();
+  return one;
+}
+
+void EndPointCore::Source::note_kept(bool any) noexcept {
+  if (own_ == nullptr) {
+    endpoint_.aside_ = any;
+  } else {
+    own_->aside = any;
+    own_->channel->note_kept(any);
+  }
 }
 
 Result<Completion> EndPointCore::next(Deadline deadline) {
@@ -85,15 +113,16 @@ WaitCounts EndPointCore::wait_counts(const ChannelCore& channel) const noexcept 
 }
 
 Result<std::span<Completion>> EndPointCore::poll_before_sleep(std::span<Completion> out) {
-  if (served_elsewhere()) [[unlikely]]
-    return not_waitable();
+  if (served_elsewhere()) return not_waitable();
   if (fd() < 0) {
     return make_error(Errc::kNotSupported,
                       "an endpoint has a descriptor to sleep on in PollingMode::kEpoll only, not by " +
                           std::string(to_text(group_->mode())));
   }
+  if (source_.keeps_any()) return source_.take_kept(out);
   Polled polled = group_->wait_step_outside(out);
-  // Whoever ends it from now on makes fd() readable. If it was over already, that may have been after the poll, so it polls again.
+  // Whoever ends it from now on makes fd() readable. If it was over already, that may have been after the poll, so it
+  // polls again.
   if (polled && polled.empty() && !alive()) {
     polled = group_->poll(out);
     if (polled && polled.empty()) return why_over().error();

@@ -53,6 +53,8 @@ SessionCore::SessionCore(std::shared_ptr<SessionHooks> hooks, SessionOptions opt
 
 SessionCore::~SessionCore() {
   stop();
+  // Its threads, of which this is one, would go on without it.
+  if (is_inside()) detail::die_of_misuse("a session was destroyed, or assigned to, by one of its own hooks", nullptr);
   const std::lock_guard lock(door_->mutex);
   door_->core = nullptr;
 }

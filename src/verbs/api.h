@@ -1,5 +1,5 @@
 // api.h - the seam: the control verbs as a table of function pointers.
-// Layer: verbs. Uses: base.
+// Layer: verbs.
 //
 // In <infiniband/verbs.h> ibv_post_send, ibv_post_recv, ibv_post_srq_recv, ibv_poll_cq and ibv_req_notify_cq are inline
 // calls through ibv_context::ops; every device, in the kernel's driver or in user space, is reached by them as it is.

@@ -1,5 +1,5 @@
 // gid.h - what an address that is a GID says about itself.
-// Layer: verbs. Uses: base.
+// Layer: verbs.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,5 +1,5 @@
 // handles.h - one owning type for each C handle of the verbs.
-// Layer: verbs. Uses: base.
+// Layer: verbs.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -1,5 +1,5 @@
 // transport.h - what the transport of a device means for its queue pairs.
-// Layer: verbs. Uses: base.
+// Layer: verbs.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -342,7 +342,7 @@ TEST(TcpConnection, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
   EXPECT_EQ(as_text(*got), "last words");
   auto end = pair.server->receive_message(MessageType::kUser, soon());
   EXPECT_EQ(end.code(), Errc::kPeerClosed);
-  EXPECT_THAT(end.error().context, HasSubstr("said goodbye"));
+  EXPECT_THAT(end.error().context, HasSubstr("closed the connection"));
   EXPECT_EQ(pair.server->check_peer(), PeerState::kLeft);
   EXPECT_EQ(pair.server->status().code(), Errc::kPeerClosed);
   EXPECT_EQ(pair.server->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kPeerClosed);
@@ -365,7 +365,7 @@ TEST(TcpConnection, AClosedPeerIsLostAndItsMessagesCanStillBeReceived) {
   EXPECT_EQ(as_text(*pair.server->receive_message(MessageType::kUser, soon())), "one");
   auto end = pair.server->receive_message(MessageType::kUser, soon());
   EXPECT_EQ(end.code(), Errc::kPeerLost);
-  EXPECT_THAT(end.error().context, HasSubstr("without a goodbye"));
+  EXPECT_THAT(end.error().context, HasSubstr("without closing the connection in order"));
 }
 
 TEST(TcpConnection, AWatcherAndAReceiverBothLearnOfTheEnd) {

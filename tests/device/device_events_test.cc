@@ -71,6 +71,11 @@ class DeviceEventsTest : public ::testing::Test {
   DeviceEvents::Subscription subscription_;
 };
 
+TEST_F(DeviceEventsTest, AnEmptyFunctionIsRefused) {
+  open();
+  EXPECT_EQ(events().subscribe({}).code(), Errc::kInvalidArgument);
+}
+
 TEST_F(DeviceEventsTest, EachIsShownToAllAndAcknowledgedAfterThat) {
   open();
   Remembering other(fake_);

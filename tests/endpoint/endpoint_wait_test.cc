@@ -1,4 +1,5 @@
-// Ways to wait for an endpoint: under a loop of the application's own, with descriptors of its own, and what it came to.
+// Ways to wait for an endpoint: under a loop of the application's own, with descriptors of its own, and what it came
+// to.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -183,6 +184,7 @@ TEST(EndPointWait, DescriptorsOfTheApplicationsAreServedWhileItWaits) {
     EXPECT_EQ(eventfd_read(order.get(), &count), 0);
     EXPECT_TRUE(pair.server->data()->post_send(buffers.at(1), {.id = 2}));
   };
+  EXPECT_EQ(pair.client->watch(order.get(), EPOLLIN, {}).code(), Errc::kInvalidArgument);
   ASSERT_TRUE(pair.client->watch(order.get(), EPOLLIN, obey).ok());
   auto waiting = std::async(std::launch::async, [&] {
     const auto completion = pair.client->next(soon());

@@ -72,7 +72,9 @@ TEST(HcaConfig, DepthsAddUpWithinTheDevicesQueue) {
 TEST(HcaConfig, SharedQueuesNeedAKeyAndADepth) {
   HcaConfig config;
   config.thread_mode = ThreadMode::kThreadPerCompletionQueue;
-  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("shared queue"));
+  EXPECT_TRUE(config.validate(limits()).ok());  // with a key that all sessions have
+  config.shared_queue_key = "";
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("HcaConfig::shared_queue_key"));
   config.shared_queue_key = "all";
   EXPECT_TRUE(config.validate(limits()).ok());
   config.shared_queue_depth = 0;
@@ -101,7 +103,7 @@ TEST(HcaConfig, ThreadsAreChecked) {
   config.threads = {.name = "tenletters", .cpus = {0, 7}};
   EXPECT_TRUE(config.validate(limits()).ok());
   config.threads.name = "";
-  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("thread's name of 0 bytes"));
+  EXPECT_THAT(config.validate(limits()).message(), HasSubstr("the name of a thread has 0 bytes"));
   config.threads.name = "elevenbytes";
   EXPECT_THAT(config.validate(limits()).message(), HasSubstr("threads.name 'elevenbytes' has 11 bytes"));
   config.threads = {.cpus = {0, -3}};

@@ -1,9 +1,9 @@
 // What two endpoints tell each other of themselves: the card, and messages about one more channel.
 #include <set>
 
+#include "base/check_name.h"
 #include "connector/handshake.h"
 #include "endpoint/channel_message.h"
-#include "endpoint/check_name.h"
 #include "endpoint/endpoint_card.h"
 #include "fuzz/properties.h"
 

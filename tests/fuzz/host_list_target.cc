@@ -1,10 +1,10 @@
 // Nodes as people write them: --cluster, host files, HOST:PORT and HOST:PATH.
 #include <set>
 
+#include "connector/host_text.h"
 #include "fuzz/properties.h"
 #include "mesh_comm_service/cluster.h"
 #include "rdma_copy/remote_path.h"
-#include "support/host_text.h"
 
 namespace rdmacomm::fuzz {
 namespace {
@@ -29,12 +29,12 @@ void check_cluster(const Result<mesh::Cluster>& cluster) {
 }
 
 void check_host(std::string_view text) {
-  const auto host = programs::parse_host(text);
+  const auto host = parse_host(text);
   if (!check_outcome(host)) return;
   RDMACOMM_FUZZ_CHECK(!host->host.empty() && host->port.value_or(1) > 0);
   RDMACOMM_FUZZ_CHECK(text.starts_with(host->host));
   check_harmless(host->host);
-  const auto again = programs::parse_host(host->host + (host->port ? ":" + std::to_string(*host->port) : ""));
+  const auto again = parse_host(host->host + (host->port ? ":" + std::to_string(*host->port) : ""));
   RDMACOMM_FUZZ_CHECK(again.has_value() && again->host == host->host && again->port == host->port);
 }
 

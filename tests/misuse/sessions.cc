@@ -2,6 +2,8 @@
 //
 // DERIVED: final
 // DERIVED_CLIENT: final
+// DERIVED_BASE: private
+// COPIED_SUBSCRIPTION: deleted|delete
 // NO_HOOK: does not override|hides virtual member function
 // POSITIONAL_FUNCTIONS: SessionFunctions|no matching|could not convert
 // OTHER_HANDLE: RDMADevice
@@ -18,6 +20,12 @@ struct Server : ServerSession {
 #ifdef DERIVED_CLIENT
 struct Client : ClientSession {
   using ClientSession::ClientSession;
+};
+#endif
+
+#ifdef DERIVED_BASE
+struct Session : RDMASession {
+  Session() : RDMASession({}, SessionFunctions(), true) {}
 };
 #endif
 
@@ -43,6 +51,10 @@ Status serve(const ProtectionDomain& domain) {
 #endif
   const auto inside = RDMABuffer::allocate(domain, {});
   if (!inside) return inside.error();
+#ifdef COPIED_SUBSCRIPTION
+  const DeviceSubscription subscription;
+  const DeviceSubscription copied_subscription = subscription;
+#endif
 #ifdef COPIED_BUFFER
   const RDMABuffer copied = *buffer;
 #endif

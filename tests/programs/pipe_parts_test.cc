@@ -12,13 +12,13 @@
 #include <sstream>
 #include <thread>
 
+#include "connector/host_text.h"
 #include "connector/stop_event.h"
 #include "pipes/pipe_flags.h"
 #include "pipes/standard_streams.h"
 #include "pipes/terms.h"
 #include "support/checksum.h"
 #include "support/checksum_queue.h"
-#include "support/host_text.h"
 #include "support/progress.h"
 
 namespace rdmacomm::pipes {
@@ -369,13 +369,21 @@ TEST(PipeFlags, ReceiversHavePorts) {
 }
 
 TEST(HostText, IsAHostAndAPort) {
-  const auto parsed = programs::parse_host("[fe80::1%eth0]:7");
+  const auto parsed = parse_host("[fe80::1%eth0]:7");
   EXPECT_EQ(parsed->host, "[fe80::1%eth0]");
   EXPECT_EQ(parsed->port, 7);
-  EXPECT_EQ(programs::parse_host("fe80::1")->port, std::nullopt);
+  EXPECT_EQ(parse_host("fe80::1")->port, std::nullopt);
   for (const char* bad : {"", ":1", "a:", "a:0", "a:65536", "a:-1", "a b", "[::1:5", "[]"}) {
-    EXPECT_EQ(programs::parse_host(bad).code(), Errc::kInvalidArgument) << bad;
+    EXPECT_EQ(parse_host(bad).code(), Errc::kInvalidArgument) << bad;
   }
+}
+
+TEST(HostText, IsReadForApplications) {
+  EXPECT_EQ(HostPort::parse("node7:5")->to_text(), "node7:5");
+  EXPECT_EQ(HostPort::parse("::1", 7)->to_text(), "[::1]:7");
+  EXPECT_EQ(HostPort::parse("node7")->port, kDefaultPort);
+  EXPECT_THAT(HostPort::parse("node7:x\n").error().context,
+              HasSubstr("'node7:x?' is no HOST or HOST:PORT: its port is none of 1 to 65535"));
 }
 
 }  // namespace

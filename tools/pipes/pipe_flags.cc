@@ -7,7 +7,7 @@
 #include <csignal>
 
 #include "base/printable.h"
-#include "support/host_text.h"
+#include "connector/host_text.h"
 #include "support/sizes.h"
 
 DEFINE_int32(p, 0, "--port");
@@ -74,7 +74,7 @@ Result<Terms> read_terms() {
 Result<std::vector<HostPort>> read_receivers(const std::vector<std::string>& words, std::uint16_t port) {
   std::vector<HostPort> receivers;
   for (const std::string& word : words) {
-    auto parsed = programs::parse_host(word);
+    auto parsed = parse_host(word);
     if (!parsed) {
       return make_error(Errc::kInvalidArgument,
                         '"' + printable(word, 200) + "\" is no HOST[:PORT]: " + parsed.error().context);

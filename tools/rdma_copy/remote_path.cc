@@ -12,7 +12,7 @@ Result<std::optional<RemotePath>> parse_remote_path(std::string_view word) {
   const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
   // "HOST:2020" is a file of that name, "HOST:2020:" a port.
   if (digits > 0 && digits < rest.size() && rest[digits] == ':') colon += 1 + digits;
-  auto host = programs::parse_host(word.substr(0, colon));
+  auto host = parse_host(word.substr(0, colon));
   if (!host) return host.error();
   return std::optional(RemotePath{.host = std::move(*host), .path = std::string(word.substr(colon + 1))});
 }

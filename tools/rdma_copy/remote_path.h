@@ -5,20 +5,20 @@
 #include <string>
 #include <string_view>
 
+#include "connector/host_text.h"
 #include "rdmacomm/result.h"
-#include "support/host_text.h"
 
 namespace rdmacomm::copying {
 
 /// A path on a server. A value.
 struct RemotePath {
-  programs::HostText host = {};
+  HostText host = {};
   std::string path = {};
 };
 
 /// HOST:PATH, HOST:PORT:PATH or [IPV6]:PATH. What has a '/' before its first ':', or no ':', is a path of this machine:
 /// empty.
-/// Returns  kInvalidArgument: as programs::parse_host
+/// Returns  kInvalidArgument: as parse_host
 [[nodiscard]] Result<std::optional<RemotePath>> parse_remote_path(std::string_view word);
 
 }  // namespace rdmacomm::copying

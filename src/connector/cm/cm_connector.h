@@ -1,5 +1,5 @@
 // cm_connector.h - a connection to a peer by rdma_cm, the RDMA connection manager.
-// Layer: connector. Uses: base, verbs.   Messages: handshake.h
+// Layer: connector. Uses: base.   Messages: handshake.h
 #pragma once
 
 #include <cstdint>

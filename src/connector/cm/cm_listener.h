@@ -1,5 +1,5 @@
 // cm_listener.h - where clients knock by rdma_cm.
-// Layer: connector. Uses: base, verbs.
+// Layer: connector. Uses: base.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// rdma_cm where there is none, and choosing it. What it does where there is one, the kernel's devices show (docs/testing.md).
+// rdma_cm where there is none, and choosing it. What it does where there is one, the kernel's devices show
+// (docs/testing.md).
 #include "connector/cm/cm_connector.h"
 
 #include <gmock/gmock.h>
@@ -86,7 +87,7 @@ TEST(CmRequests, AWaitForOneEndsWithTheConnectionItIsFor) {
   pair.client.reset();
   const Status ended = taken.get();
   EXPECT_EQ(ended.code(), Errc::kPeerLost) << ended.message();
-  EXPECT_THAT(ended.message(), HasSubstr("closed the connection without a goodbye"));
+  EXPECT_THAT(ended.message(), HasSubstr("without closing the connection in order"));
 }
 
 TEST(CmRequests, AWaitForOneEndsWhenItComesAndWhenItIsCancelled) {

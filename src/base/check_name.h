@@ -1,15 +1,17 @@
 // check_name.h - what may be a name of a channel, a region, a queue or a thread.
-// Layer: endpoint.
+// Layer: base.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
-#include "rdmacomm/config.h"
 #include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
-/// ok, or kInvalidArgument with the reason: names are 1..HcaConfig::kMaxNameBytes printable ASCII characters.
+inline constexpr std::size_t kMaxNameBytes = 64;
+
+/// ok, or kInvalidArgument with the reason: names are 1..kMaxNameBytes printable ASCII characters.
 [[nodiscard]] Status check_name(std::string_view what, std::string_view name);
 
 }  // namespace rdmacomm

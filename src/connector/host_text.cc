@@ -1,11 +1,15 @@
-#include "support/host_text.h"
+#include "connector/host_text.h"
 
 #include <charconv>
 
 #include "base/printable.h"
+#include "rdmacomm/connector.h"
 
-namespace rdmacomm::programs {
+namespace rdmacomm {
 namespace {
+
+/// Of a text that is wrong, as many are shown.
+constexpr std::size_t kShownBytes = 100;
 
 bool is_printable(std::string_view text) {
   while (!text.empty()) {
@@ -47,4 +51,11 @@ Result<HostText> parse_host(std::string_view text) {
   return HostText{std::string(host), port};
 }
 
-}  // namespace rdmacomm::programs
+Result<HostPort> HostPort::parse(std::string_view text, std::uint16_t default_port) {
+  auto parsed = parse_host(text);
+  if (parsed) return HostPort{.host = std::move(parsed->host), .port = parsed->port.value_or(default_port)};
+  return make_error(parsed.code(),
+                    "'" + printable(text, kShownBytes) + "' is no HOST or HOST:PORT: " + parsed.error().context);
+}
+
+}  // namespace rdmacomm

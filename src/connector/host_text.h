@@ -1,4 +1,5 @@
 // host_text.h - hosts as people write them: "node7", "node7:2020", "[::1]:2020".
+// Layer: connector. Uses: base.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 #include "rdmacomm/result.h"
 
-namespace rdmacomm::programs {
+namespace rdmacomm {
 
 /// A host, and its port where one is written. A value.
 struct HostText {
@@ -20,4 +21,4 @@ struct HostText {
 /// Returns  kInvalidArgument: the context says what is wrong, not with which text
 [[nodiscard]] Result<HostText> parse_host(std::string_view text);
 
-}  // namespace rdmacomm::programs
+}  // namespace rdmacomm

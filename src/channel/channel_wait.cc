@@ -1,0 +1,130 @@
+// Posting a request and waiting for it: for programs that do one thing at a time.
+#include <thread>
+
+#include "channel/channel_core.h"
+#include "channel/completion_source.h"
+
+namespace rdmacomm {
+namespace {
+
+/// Spins for so many polls before it lets other threads run.
+constexpr unsigned kPollsPerYield = 64;
+
+}  // namespace
+
+PostedRequest ChannelCore::post_to_wait(const SendRequest& request) noexcept {
+  const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
+  if (source_ == nullptr) return {*this, Errc::kWrongState, request.operation, position};
+  if (has(request.options.flags, PostFlags::kUnsignaled))
+    return {*this, Errc::kInvalidArgument, request.operation, position};
+  return {*this, post_chain({&request, 1}).outcome, request.operation, position};
+}
+
+PostedRequest RDMAChannel::send(SliceList local, PostOptions options) noexcept {
+  return core_of(*this).post_to_wait({.operation = Operation::kSend, .local = local.slices(), .options = options});
+}
+
+PostedRequest RDMAChannel::write(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
+  return core_of(*this).post_to_wait(
+      {.operation = Operation::kWrite, .local = local.slices(), .remote = remote, .options = options});
+}
+
+PostedRequest RDMAChannel::read(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
+  return core_of(*this).post_to_wait(
+      {.operation = Operation::kRead, .local = local.slices(), .remote = remote, .options = options});
+}
+
+PostedRequest RDMAChannel::fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
+                                     PostOptions options) noexcept {
+  return core_of(*this).post_to_wait({.operation = Operation::kFetchAdd,
+                                      .local = {&result, 1},
+                                      .remote = remote,
+                                      .options = options,
+                                      .operand = operand.addend});
+}
+
+PostedRequest RDMAChannel::compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
+                                        PostOptions options) noexcept {
+  return core_of(*this).post_to_wait({.operation = Operation::kCompareSwap,
+                                      .local = {&result, 1},
+                                      .remote = remote,
+                                      .options = options,
+                                      .operand = operands.expected,
+                                      .desired = operands.desired});
+}
+
+PostedRequest RDMAChannel::recv(SliceList local, PostOptions options) noexcept {
+  ChannelCore& core = core_of(*this);
+  const std::uint32_t position = core.recv_.posted.load(std::memory_order_relaxed);
+  if (core.source_ == nullptr) return {*this, Errc::kWrongState, Operation::kRecv, position};
+  return {*this, post_recv(local, options), Operation::kRecv, position};
+}
+
+Result<Completion> PostedRequest::wait(Deadline deadline) const {
+  return core_of(*channel_).wait_for(*this, deadline);
+}
+
+Result<Completion> ChannelCore::wait_for(const PostedRequest& request, Deadline deadline) {
+  if (!request.outcome_) return not_posted(request);
+  const bool is_recv = request.operation_ == Operation::kRecv;
+  for (;;) {
+    if (const auto kept = source_->take_kept(*this, is_recv, request.position_)) return outcome_of(*kept);
+    const std::uint32_t newer = newest_completed(is_recv) - request.position_;
+    if (static_cast<std::int32_t>(newer) >= 0) return taken_already();
+    if (Status next = source_->keep_next(deadline); !next) return next.error();
+  }
+}
+
+Error ChannelCore::not_posted(const PostedRequest& request) const {
+  const Outcome outcome = request.outcome_;
+  const std::string what = std::string(to_text(request.operation_)) + " on channel \"" + name_ + "\" was not posted: ";
+  if (source_ == nullptr) {
+    return make_error(
+        Errc::kWrongState,
+        what +
+            "a thread of the session takes the channel's completions to the hooks, so nobody can wait for "
+            "one; post it with post_"
+            "..., or set ThreadMode::kApplication");
+  }
+  if (outcome == Errc::kNotConnected) {
+    if (const Status over = source_->over(); !over) return over.error();
+  }
+  if (outcome == Errc::kInvalidArgument) {
+    return make_error(outcome.code(),
+                      what + "it is unsignaled, or no such request; see RDMAChannel for what posting checks");
+  }
+  return make_error(outcome.code(), what + outcome.message());
+}
+
+Error ChannelCore::taken_already() const {
+  return make_error(Errc::kWrongState,
+                    "the request on channel \"" + name_ +
+                        "\" was waited for already, or its completion was taken by poll(), wait() or next()");
+}
+
+/// A request that was flushed has failed because of what ended the endpoint.
+Result<Completion> ChannelCore::outcome_of(const Completion& completion) const {
+  if (completion.ok()) return completion;
+  if (completion.error == Errc::kFlushed) {
+    if (const Status over = source_->over(); !over) return over.error();
+  }
+  return completion.status().error();
+}
+
+Result<Completion> ChannelCore::OwnSource::take_next(Deadline deadline) {
+  Completion one;
+  for (unsigned polls = 1;; ++polls) {
+    const Polled polled = channel_.poll_rest({&one, 1}, 0);
+    if (!polled.empty()) return one;
+    if (!polled) {
+      return make_error(polled.outcome().code(),
+                        "the completion queue of channel \"" + channel_.name() + "\" has failed");
+    }
+    if (deadline.passed()) {
+      return make_error(Errc::kTimeout, "no completion in time on channel \"" + channel_.name() + "\"");
+    }
+    if (polls % kPollsPerYield == 0) std::this_thread::yield();
+  }
+}
+
+}  // namespace rdmacomm

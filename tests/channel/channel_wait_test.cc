@@ -1,0 +1,172 @@
+// Posting a request and waiting for it, against the fake, which completes what a test tells it to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "channel/channel_core.h"
+#include "support/fake_verbs.h"
+
+namespace rdmacomm {
+namespace {
+
+using namespace std::chrono_literals;
+using rdmacomm::testing::FakeVerbs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ChannelWaitTest : public ::testing::Test {
+ protected:
+  void SetUp() override { start({}); }
+
+  void start(const AdapterConfig& config, bool two_queues = false) {
+    channel_.reset();
+    device_ = DeviceCore::open_from(FakeVerbs::api(), {}).value();
+    buffer_ = RDMABuffer::allocate(device_, {}).value();
+    queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
+    recv_queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
+    auto adapter = AdapterCore::create(*device_, *queue_, two_queues ? *recv_queue_ : *queue_,
+                                       device_->choose_gid().value(), config);
+    QpAddress peer = (*adapter)->address();
+    peer.qpn = 0x211;
+    channel_ = ChannelCore::create("data", std::move(adapter).value()).value();
+    ASSERT_TRUE(channel_->adapter().connect(peer).ok());
+  }
+  PostedRequest send(std::uint64_t id) { return channel_->send(buffer_.at(0).first(8), {.id = id}); }
+  PostedRequest recv(std::uint64_t id) { return channel_->recv(buffer_.at(0), {.id = id}); }
+  /// The ids that poll() brings, with room for `room` completions in one call.
+  std::vector<std::uint64_t> poll(std::size_t room = 8) {
+    std::vector<Completion> completions(room);
+    std::vector<std::uint64_t> ids;
+    for (const Completion& each : channel_->poll(completions)) ids.push_back(each.id);
+    return ids;
+  }
+
+  FakeVerbs fake_;
+  std::shared_ptr<DeviceCore> device_;
+  RDMABuffer buffer_;
+  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<CompletionQueue> recv_queue_;
+  std::unique_ptr<ChannelCore> channel_;
+};
+
+TEST_F(ChannelWaitTest, BringsTheCompletionOfItsRequest) {
+  const PostedRequest posted = send(5);
+  EXPECT_TRUE(posted.posted());
+  fake_.complete_send();
+  const auto done = posted.wait(1s);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(done->id, 5U);
+  EXPECT_EQ(done->operation, Operation::kSend);
+  EXPECT_THAT(poll(), IsEmpty());
+}
+
+TEST_F(ChannelWaitTest, KeepsInOrderWhatCompletesBefore) {
+  ASSERT_TRUE(recv(1).posted());
+  ASSERT_TRUE(send(2).posted());
+  ASSERT_TRUE(recv(3).posted());
+  const PostedRequest last = send(4);
+  fake_.complete_recv(8);
+  fake_.complete_send();
+  fake_.complete_recv(8);
+  fake_.complete_send();
+  const auto done = last.wait(1s);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(done->id, 4U);
+  EXPECT_THAT(poll(2), ElementsAre(1, 2));
+  ASSERT_TRUE(send(5).posted());
+  fake_.complete_send();  // newer than what is kept: after it
+  EXPECT_THAT(poll(), ElementsAre(3));
+  EXPECT_THAT(poll(), ElementsAre(5));
+  EXPECT_THAT(poll(), IsEmpty());
+}
+
+TEST_F(ChannelWaitTest, RequestsOfTheSameIdAreToldApart) {
+  const PostedRequest first = send(0);
+  const PostedRequest receive = recv(0);
+  const PostedRequest second = send(0);
+  fake_.complete_send();
+  fake_.complete_recv(7);
+  fake_.complete_send(IBV_WC_REM_ACCESS_ERR);
+  const auto failed = second.wait(1s);
+  EXPECT_EQ(failed.code(), Errc::kRemoteAccess);
+  EXPECT_THAT(failed.error().context, HasSubstr("SEND with id 0 on channel \"data\""));
+  EXPECT_TRUE(first.wait(1s));
+  const auto received = receive.wait(1s);
+  ASSERT_TRUE(received);
+  EXPECT_EQ(received->bytes, 7U);
+}
+
+TEST_F(ChannelWaitTest, MayBeWaitedForAgainAfterATimeout) {
+  const PostedRequest posted = send(5);
+  EXPECT_EQ(posted.wait(0ms).code(), Errc::kTimeout);
+  EXPECT_EQ(channel_->outstanding_sends(), 1);
+  fake_.complete_send();
+  EXPECT_TRUE(posted.wait(0ms));
+}
+
+TEST_F(ChannelWaitTest, SaysThatItsCompletionIsGone) {
+  const PostedRequest polled = send(5);
+  fake_.complete_send();
+  EXPECT_THAT(poll(), ElementsAre(5));
+  EXPECT_EQ(polled.wait(1s).code(), Errc::kWrongState);
+  const PostedRequest waited = send(6);
+  fake_.complete_send();
+  EXPECT_TRUE(waited.wait(1s));
+  EXPECT_EQ(waited.wait(1s).code(), Errc::kWrongState);
+}
+
+TEST_F(ChannelWaitTest, SaysWhyNothingWasPosted) {
+  const PostedRequest unsignaled = channel_->send(buffer_.at(0), {.flags = PostFlags::kUnsignaled});
+  EXPECT_EQ(unsignaled.posted(), Errc::kInvalidArgument);
+  EXPECT_EQ(unsignaled.wait(1s).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->outstanding_sends(), 0);
+  start({.send_depth = 1});
+  ASSERT_TRUE(send(1).posted());
+  const auto full = send(2).wait(1s);
+  EXPECT_EQ(full.code(), Errc::kSendQueueFull);
+  EXPECT_THAT(full.error().context, HasSubstr("SEND on channel \"data\" was not posted"));
+}
+
+TEST_F(ChannelWaitTest, NobodyWaitsWhereAThreadTakesTheCompletions) {
+  channel_->set_source(nullptr, false);
+  EXPECT_EQ(send(1).posted(), Errc::kWrongState);
+  EXPECT_EQ(recv(2).wait(1s).code(), Errc::kWrongState);
+  EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
+}
+
+TEST_F(ChannelWaitTest, TakesFromTwoQueues) {
+  start({}, true);
+  const PostedRequest receive = recv(1);
+  const PostedRequest sent = send(2);
+  ASSERT_TRUE(send(3).posted());
+  fake_.complete_send();
+  fake_.complete_send();
+  fake_.complete_recv(3);
+  EXPECT_TRUE(receive.wait(1s));
+  EXPECT_TRUE(sent.wait(1s));
+  EXPECT_THAT(poll(), ElementsAre(3));
+}
+
+TEST_F(ChannelWaitTest, DrainsWhatIsKept) {
+  ASSERT_TRUE(recv(1).posted());
+  fake_.complete_recv(8);
+  ASSERT_TRUE(send(2).posted());
+  const PostedRequest last = send(3);
+  fake_.complete_send();
+  fake_.complete_send();
+  ASSERT_TRUE(last.wait(1s));
+  std::vector<std::uint64_t> drained;
+  ASSERT_TRUE(channel_->drain(1s, [&](const Completion& each) { drained.push_back(each.id); }));
+  EXPECT_THAT(drained, ElementsAre(1, 2));
+}
+
+TEST_F(ChannelWaitTest, ACompletionQueueThatFailsEndsIt) {
+  const PostedRequest posted = send(1);
+  fake_.poll_fails = true;
+  EXPECT_EQ(posted.wait(1s).code(), Errc::kCompletionFailed);
+}
+
+}  // namespace
+}  // namespace rdmacomm
