@@ -6,6 +6,8 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+ECHO = ("kSlots", "Echo", "serve")
+TALK = ("kOptions", "add_channel", "open", "receive", "serve", "ask")
 RUNGS = sorted((ROOT / "example").glob("[0-9][0-9]_*.cc"))
 
 
@@ -47,11 +49,19 @@ class Ladder(unittest.TestCase):
         self.assertLessEqual(len(code_lines(text_of(1))), 40)
 
     def test_an_echo_server_is_short(self):
-        self.assertLessEqual(parts(text_of(5), "kSlots", "Echo", "serve"), 40)
+        self.assertLessEqual(parts(text_of(5), *ECHO), 40)
         self.assertLessEqual(parts(text_of(5), "ask"), 25)
 
     def test_questions_and_answers_are_short(self):
-        self.assertLessEqual(parts(text_of(10), "kOptions", "add_channel", "open", "receive", "serve", "ask"), 45)
+        self.assertLessEqual(parts(text_of(10), *TALK), 45)
+
+    def test_the_readme_has_these_lengths_and_all_rungs(self):
+        readme = (ROOT / "example/README.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| [^|]*\((\d+)\) \| (\d+)(?:, both)? \| (\d*)", readme, re.M)
+        self.assertEqual(rows, [("01", str(parts(text_of(1), "serve")), str(parts(text_of(1), "write_to"))),
+                                ("05", str(parts(text_of(5), *ECHO)), str(parts(text_of(5), "ask"))),
+                                ("10", str(parts(text_of(10), *TALK)), "")])
+        self.assertEqual(re.findall(r"^\| \[(\w+)\]", readme, re.M), [path.stem for path in RUNGS])
 
     def test_the_documents_show_what_is_compiled_and_run(self):
         for document, number in (("README.md", 1), ("docs/streams.md", 9)):
