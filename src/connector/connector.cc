@@ -300,7 +300,7 @@ void Connector::receive_all(bool limited) {
       end(PeerState::kLost,
           make_error(Errc::kPeerLost, assembler_.in_the_middle()
                                           ? "closed the connection in the middle of a message"
-                                          : "ended without closing the connection in order: it ended or crashed"));
+                                          : "closed the connection without notice: it ended or crashed"));
       return;
     }
     bytes_received_ += got.bytes;
