@@ -140,6 +140,7 @@ class ChannelCore final : public RDMAChannel {
   // channel_poll.cc
   [[nodiscard]] Polled poll_now(std::span<Completion> out) noexcept;
   [[nodiscard]] Polled poll_aside(std::span<Completion> out) noexcept;
+  [[nodiscard]] Errc poll_all(std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] Polled poll_rest(std::span<Completion> out, std::size_t count) noexcept;
   [[nodiscard]] bool complete(const ibv_wc& wc, Completion& out) noexcept;
   void describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept;

@@ -22,10 +22,15 @@ namespace rdmacomm {
   return report_more(cq, out, count, [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
 }
 
+// The same from every queue there is.
+Errc ChannelCore::poll_all(std::span<Completion> out, std::size_t& count) noexcept {
+  const Errc failed = poll_more(send_cq_, out, count);
+  return failed != Errc::kOk || recv_cq_ == send_cq_ ? failed : poll_more(recv_cq_, out, count);
+}
+
 // Polls every queue there is, as far as there is room behind the first `count` of `out`.
 [[gnu::noinline]] Polled ChannelCore::poll_rest(std::span<Completion> out, std::size_t count) noexcept {
-  Errc failed = poll_more(send_cq_, out, count);
-  if (failed == Errc::kOk && recv_cq_ != send_cq_) failed = poll_more(recv_cq_, out, count);
+  Errc failed = poll_all(out, count);
   if (failed == Errc::kOk && count == 0 && untold_end_.load(std::memory_order_relaxed))
     failed = poll_for_end(out, count);
   return {out.data(), count, failed};
@@ -79,8 +84,7 @@ Polled RDMAChannel::poll(std::span<Completion> out) noexcept {
 [[gnu::noinline]] Errc ChannelCore::poll_for_end(std::span<Completion> out, std::size_t& count) noexcept {
   if (out.empty()) return Errc::kOk;
   look_for_end();
-  Errc failed = poll_more(send_cq_, out, count);
-  if (failed == Errc::kOk && recv_cq_ != send_cq_) failed = poll_more(recv_cq_, out, count);
+  const Errc failed = poll_all(out, count);
   if (failed == Errc::kOk && count == 0) settle();
   return failed;
 }

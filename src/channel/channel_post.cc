@@ -5,6 +5,7 @@
 
 #include "base/hot_inline.h"
 #include "channel/channel_core.h"
+#include "channel/operations.h"
 #include "channel/request_id.h"
 #include "channel/request_ring.h"
 #include "verbs/call.h"
@@ -38,7 +39,7 @@ constexpr bool is_atomic(Operation operation) noexcept {
 
 /// Completions name these, requests do not.
 constexpr bool is_no_request(Operation operation) noexcept {
-  return operation == Operation::kWriteImm || operation == Operation::kRecv || operation == Operation::kRecvWriteImm;
+  return operation == Operation::kWriteImm || is_receive(operation);
 }
 
 /// What the completion names: a WRITE with an immediate is an operation of its own there.
@@ -166,36 +167,25 @@ RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one(const SendRequest& request) no
 }
 
 Outcome RDMAChannel::post_send(SliceList local, PostOptions options) noexcept {
-  return core_of(*this).post_one({.operation = Operation::kSend, .local = local.slices(), .options = options});
+  return core_of(*this).post_one(send_request(local, options));
 }
 
 Outcome RDMAChannel::post_write(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
-  return core_of(*this).post_one(
-      {.operation = Operation::kWrite, .local = local.slices(), .remote = remote, .options = options});
+  return core_of(*this).post_one(rdma_request(Operation::kWrite, local, remote, options));
 }
 
 Outcome RDMAChannel::post_read(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
-  return core_of(*this).post_one(
-      {.operation = Operation::kRead, .local = local.slices(), .remote = remote, .options = options});
+  return core_of(*this).post_one(rdma_request(Operation::kRead, local, remote, options));
 }
 
 Outcome RDMAChannel::post_fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
                                     PostOptions options) noexcept {
-  return core_of(*this).post_one({.operation = Operation::kFetchAdd,
-                                  .local = {&result, 1},
-                                  .remote = remote,
-                                  .options = options,
-                                  .operand = operand.addend});
+  return core_of(*this).post_one(fetch_add_request(result, remote, operand, options));
 }
 
 Outcome RDMAChannel::post_compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
                                        PostOptions options) noexcept {
-  return core_of(*this).post_one({.operation = Operation::kCompareSwap,
-                                  .local = {&result, 1},
-                                  .remote = remote,
-                                  .options = options,
-                                  .operand = operands.expected,
-                                  .desired = operands.desired});
+  return core_of(*this).post_one(compare_swap_request(result, remote, operands, options));
 }
 
 PostedChain RDMAChannel::post_chain(std::span<const SendRequest> requests) noexcept {

@@ -3,6 +3,7 @@
 
 #include "channel/channel_core.h"
 #include "channel/completion_source.h"
+#include "channel/operations.h"
 
 namespace rdmacomm {
 namespace {
@@ -21,36 +22,25 @@ PostedRequest ChannelCore::post_to_wait(const SendRequest& request) noexcept {
 }
 
 PostedRequest RDMAChannel::send(SliceList local, PostOptions options) noexcept {
-  return core_of(*this).post_to_wait({.operation = Operation::kSend, .local = local.slices(), .options = options});
+  return core_of(*this).post_to_wait(send_request(local, options));
 }
 
 PostedRequest RDMAChannel::write(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
-  return core_of(*this).post_to_wait(
-      {.operation = Operation::kWrite, .local = local.slices(), .remote = remote, .options = options});
+  return core_of(*this).post_to_wait(rdma_request(Operation::kWrite, local, remote, options));
 }
 
 PostedRequest RDMAChannel::read(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
-  return core_of(*this).post_to_wait(
-      {.operation = Operation::kRead, .local = local.slices(), .remote = remote, .options = options});
+  return core_of(*this).post_to_wait(rdma_request(Operation::kRead, local, remote, options));
 }
 
 PostedRequest RDMAChannel::fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
                                      PostOptions options) noexcept {
-  return core_of(*this).post_to_wait({.operation = Operation::kFetchAdd,
-                                      .local = {&result, 1},
-                                      .remote = remote,
-                                      .options = options,
-                                      .operand = operand.addend});
+  return core_of(*this).post_to_wait(fetch_add_request(result, remote, operand, options));
 }
 
 PostedRequest RDMAChannel::compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
                                         PostOptions options) noexcept {
-  return core_of(*this).post_to_wait({.operation = Operation::kCompareSwap,
-                                      .local = {&result, 1},
-                                      .remote = remote,
-                                      .options = options,
-                                      .operand = operands.expected,
-                                      .desired = operands.desired});
+  return core_of(*this).post_to_wait(compare_swap_request(result, remote, operands, options));
 }
 
 PostedRequest RDMAChannel::recv(SliceList local, PostOptions options) noexcept {
@@ -83,8 +73,7 @@ Error ChannelCore::not_posted(const PostedRequest& request) const {
         Errc::kWrongState,
         what +
             "a thread of the session takes the channel's completions to the hooks, so nobody can wait for "
-            "one; post it with post_"
-            "..., or set ThreadMode::kApplication");
+            "one; post it with post_..., or set ThreadMode::kApplication");
   }
   if (outcome == Errc::kNotConnected) {
     if (const Status over = source_->over(); !over) return over.error();

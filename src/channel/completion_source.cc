@@ -4,15 +4,9 @@
 
 #include "base/out_of_memory.h"
 #include "channel/channel_core.h"
+#include "channel/operations.h"
 
 namespace rdmacomm {
-namespace {
-
-bool is_receive(Operation operation) noexcept {
-  return operation == Operation::kRecv || operation == Operation::kRecvWriteImm;
-}
-
-}  // namespace
 
 Status CompletionSource::keep_next(Deadline deadline) {
   // Before one is taken, which would be lost if there were no room for it.

@@ -5,6 +5,7 @@
 
 #include "base/logging.h"
 #include "channel/channel_core.h"
+#include "channel/operations.h"
 #include "channel/request_id.h"
 #include "verbs/call.h"
 
@@ -12,10 +13,6 @@ namespace rdmacomm {
 namespace {
 
 constexpr std::size_t kBatch = 16;  // receives posted with one doorbell
-
-bool is_receive(const Completion& completion) noexcept {
-  return completion.operation == Operation::kRecv || completion.operation == Operation::kRecvWriteImm;
-}
 
 }  // namespace
 
@@ -142,7 +139,7 @@ Outcome ReceivePoolCore::give_back_unkept(std::span<const Completion> completion
   };
   for (const Completion& completion : completions) {
     ReceivePoolCore* pool = completion.channel->receive_pool().core().get();
-    if (pool == nullptr || !is_receive(completion)) continue;
+    if (pool == nullptr || !is_receive(completion.operation)) continue;
     Receive& receive = pool->receives_[completion.id];
     State delivered = State::kDelivered;
     if (!receive.state.compare_exchange_strong(delivered, State::kHeld, std::memory_order_relaxed)) continue;

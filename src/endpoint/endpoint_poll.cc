@@ -8,6 +8,15 @@ namespace {
 // A busy wait looks at the clock this seldom: reading it costs as much as an empty poll.
 constexpr unsigned kPollsPerClock = 32;
 
+// The one completion that `wait` waits for, into the room that it is given.
+template <typename Wait>
+RDMACOMM_HOT_INLINE Result<Completion> one_by(const Wait& wait) {
+  Completion one;
+  const Result<std::span<Completion>> waited = wait(std::span<Completion>(&one, 1));
+  if (!waited) return waited.error();
+  return one;
+}
+
 }  // namespace
 
 Polled EndPointCore::poll(std::span<Completion> out) noexcept {
@@ -70,10 +79,8 @@ Result<std::span<Completion>> EndPointCore::wait(ChannelCore& channel, std::span
 }
 
 Result<Completion> EndPointCore::Source::take_next(Deadline deadline) {
-  Completion one;
-  const auto waited = endpoint_.wait_on(own_ == nullptr ? *endpoint_.group_ : *own_->group, {&one, 1}, deadline);
-  if (!waited) return waited.error();
-  return one;
+  CompletionGroup& group = own_ == nullptr ? *endpoint_.group_ : *own_->group;
+  return one_by([&](std::span<Completion> room) { return endpoint_.wait_on(group, room, deadline); });
 }
 
 void EndPointCore::Source::note_kept(bool any) noexcept {
@@ -86,17 +93,11 @@ void EndPointCore::Source::note_kept(bool any) noexcept {
 }
 
 Result<Completion> EndPointCore::next(Deadline deadline) {
-  Completion one;
-  const auto waited = wait({&one, 1}, deadline);
-  if (!waited) return waited.error();
-  return one;
+  return one_by([&](std::span<Completion> room) { return wait(room, deadline); });
 }
 
 Result<Completion> EndPointCore::next(ChannelCore& channel, Deadline deadline) {
-  Completion one;
-  const auto waited = wait(channel, {&one, 1}, deadline);
-  if (!waited) return waited.error();
-  return one;
+  return one_by([&](std::span<Completion> room) { return wait(channel, room, deadline); });
 }
 
 WaitCounts EndPointCore::wait_counts() const noexcept {
