@@ -1,4 +1,4 @@
-// Atomics change 8 bytes of the server's memory, whoever else does so: many clients draw numbers, and none twice.
+// Atomics change 8 bytes of the server's memory in one step: many clients draw numbers, and no number is drawn twice.
 // The server's program does nothing for it: its device does.
 #include <cstring>
 

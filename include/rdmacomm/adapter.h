@@ -19,7 +19,7 @@ class RDMACOMM_API OwnAdapter;
 
 /// Everything that can be chosen about one queue pair. A value; the defaults suit a request-response channel.
 struct RDMACOMM_API AdapterConfig {
-  // Depths and sizes: 1..the device's limit. What is left empty adapts to the device; what is given is had, or refused.
+  // Depths and sizes: 1..the device's limit. If empty, it is chosen to fit the device; if given, it is used or refused.
   std::optional<int> send_depth{};       ///< send requests outstanding; empty: 128, or as many as the device has
   std::optional<int> recv_depth{};       ///< receive requests outstanding; empty: the same
   std::optional<int> max_send_slices{};  ///< slices (SGEs) of one send request; empty: 4, or as many as the device has

@@ -76,7 +76,7 @@ class RDMACOMM_API RDMABuffer {
   ///          kNotSupported: remote atomics, or on-demand paging, on a device that has none;
   ///          std::errc::not_enough_memory: no memory, or no huge pages (the context says how to get some)
   [[nodiscard]] static Result<RDMABuffer> allocate(const RDMADevice& device, const BufferOptions& options);
-  /// Registers memory of the caller's, who keeps owning it and keeps it mapped while this object lives.
+  /// Registers memory that the caller owns. The caller keeps it mapped while this object lives.
   ///
   /// memory   not empty. options.block_bytes x block_count must equal its size; huge_pages must be false
   /// Returns  as allocate(); std::errc::bad_address: not mapped, or not writable

@@ -91,8 +91,8 @@ class RDMACOMM_API BufferLease {
 };
 
 /// Registered memory for messages whose number and sizes are not known beforehand. All of it is registered when the
-/// pool is made, and nothing later: a block is had by halving larger ones, and neighbours that are free become one
-/// again. Each thread keeps some free blocks of each size for itself. A handle: copies share the pool.
+/// pool is made, and nothing later. Smaller blocks are made by halving larger ones; free neighbours are joined again.
+/// Each thread keeps some free blocks of each size for itself. A handle: copies share the pool.
 ///
 /// Threads   all functions from any
 /// Lifetime  keeps its device open. It may go before its leases, see BufferLease

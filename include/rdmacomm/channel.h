@@ -124,8 +124,8 @@ class [[nodiscard]] RDMACOMM_API PostedRequest {
  public:
   /// Whether it was accepted. If not, nothing was posted, and wait() says why.
   [[nodiscard]] Outcome posted() const noexcept { return outcome_; }
-  /// Waits for its completion, as EndPoint::next() does. What completes before it is kept, in order, for whoever polls
-  /// or waits next, and a PostedRequest among them may be waited for later.
+  /// Waits for the completion of this request, as EndPoint::next() does. Completions of other requests that come before
+  /// it are kept in order: the next poll or wait returns them, and so does wait() of their PostedRequest.
   ///
   /// Threads  the one that may call EndPoint::poll() and wait()
   /// Returns  the completion of a request that was executed; Completion::status() of one that failed, and the
@@ -195,7 +195,7 @@ class RDMACOMM_API RDMAChannel {
   [[nodiscard]] ProtectionDomain domain() const noexcept;
   [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept;
   [[nodiscard]] std::uint32_t max_message_bytes() const noexcept;
-  /// The addresses of this queue pair and of the peer's; the peer's is empty before they are connected.
+  /// The address of this queue pair, and of the peer's, which is empty until they are connected.
   [[nodiscard]] const QpAddress& address() const noexcept;
   [[nodiscard]] const std::optional<QpAddress>& remote_address() const noexcept;
   /// The smaller of both ends' MTUs; 0 before they are connected.

@@ -80,7 +80,7 @@ struct RDMACOMM_API TcpOptions {
 /// All functions that send or receive return, besides what they list,
 ///   kTimeout      the deadline passed. A message that was sent in part by then breaks the connection for good
 ///   kPeerClosed   the peer has called close()
-///   kPeerLost     the connection ended without a word of the peer's, or its host is silent
+///   kPeerLost     the connection ended without notice, or the peer's host is silent
 ///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; nothing more will be received
 ///   kStopped      this side has called close()
 /// What had arrived before the connection ended can still be received.
@@ -101,7 +101,7 @@ class RDMACOMM_API TCPConnector : public detail::SharedHandle<Connector> {
   /// Sends one message of up to kMaxMessageBytes. Returns when the system has taken the bytes: that the peer has read
   /// them, only an answer can tell.
   [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) const;
-  /// Waits for the next message of the peer's send_message().
+  /// Waits for the next message that the peer sends by send_message().
   [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) const;
   /// A barrier: returns when both sides have called it with the same tag, at most 255 bytes.
   /// Returns  kTimeout: may be called again with the same tag, to go on waiting; kWrongState: the same, and the peer

@@ -106,7 +106,7 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// Returns  kInvalidArgument: too long; kTimeout: a message that was sent in part by then ends the endpoint; status()
   ///          after the end
   [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) const;
-  /// Waits for the next message of the peer's send_message().
+  /// Waits for the next message that the peer sends by send_message().
   /// Returns  kTimeout; kPeerClosed, kPeerLost and the like when all that came before the end has been received
   [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) const;
   /// Readable, by edge-triggered epoll, when a message may have come. It stays the endpoint's.

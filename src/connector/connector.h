@@ -58,7 +58,7 @@ struct RdmaWay {
 /// All functions that send or receive return, besides what they list,
 ///   kTimeout      the deadline passed. A message that was sent in part by then breaks the connection for good
 ///   kPeerClosed   the peer ended the connection in order
-///   kPeerLost     the connection ended without a word of the peer's, or its host is silent
+///   kPeerLost     the connection ended without notice, or the peer's host is silent
 ///   kDeviceLost   by rdma_cm: the RDMA device of this side is being removed
 ///   kPeerRefused  the peer sent a kReject; the context has its reason. kServerBusy: that was the reason
 ///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; the peer was told by a kReject

@@ -113,7 +113,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) {
     return connector_->send_message(MessageType::kUser, message, deadline);
   }
-  /// Waits for the next message of the peer's send_message(). Returns as Connector::receive_message.
+  /// Waits for the next message that the peer sends by send_message(). Returns as Connector::receive_message.
   [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) {
     return connector_->receive_message(MessageType::kUser, deadline);
   }

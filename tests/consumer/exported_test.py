@@ -23,19 +23,19 @@ def exported(library):
 
 
 class Exported(unittest.TestCase):
-    library = None
+    binary = None
 
     def test_is_what_the_list_says(self):
         said = LIST.read_text(encoding="utf-8").splitlines()
         self.assertGreater(len(said), 200)
-        names = exported(self.library)
+        names = exported(self.binary)
         why = f"if that is intended: {sys.argv[0]} LIBRARY --write"
         self.assertEqual([name for name in names if name not in said], [], f"exported, and not in the list; {why}")
         self.assertEqual([name for name in said if name not in names], [], f"in the list, and not exported; {why}")
 
     def test_is_of_public_headers_alone(self):
         headers = "".join(path.read_text(encoding="utf-8") for path in sorted(HEADERS.glob("*.h")))
-        for name in exported(self.library):
+        for name in exported(self.binary):
             with self.subTest(name):
                 match = re.match(r"(?:(?:vtable|typeinfo|typeinfo name) for )?rdmacomm::(?:detail::)?(\w+)", name)
                 self.assertTrue(match, "it is not of namespace rdmacomm")
@@ -45,8 +45,8 @@ class Exported(unittest.TestCase):
 if __name__ == "__main__":
     if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--write"]):
         sys.exit(__doc__.strip())
-    Exported.library = sys.argv[1]
+    Exported.binary = sys.argv[1]
     if sys.argv[2:]:
-        LIST.write_text("\n".join(exported(Exported.library)) + "\n", encoding="utf-8")
+        LIST.write_text("\n".join(exported(Exported.binary)) + "\n", encoding="utf-8")
     else:
         unittest.main(argv=sys.argv[:1])
