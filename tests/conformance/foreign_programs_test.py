@@ -10,24 +10,18 @@ plainest of each program.
 import itertools
 import os
 import re
-import socket
 import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
+from held_ports import hold_ports  # noqa: E402
 from listening import listens  # noqa: E402
 
 RUN = os.path.join(os.environ.get("RDMACOMM_BIN", ""), "softdev-run")
 FULL = os.environ.get("RDMACOMM_CONFORMANCE") == "full"
 SECONDS = 120
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class ForeignProgramTest(unittest.TestCase):
@@ -57,7 +51,7 @@ class ForeignProgramTest(unittest.TestCase):
 
     def run_pair(self, *arguments, run_options=()):
         """A server, and once it listens a client; both must succeed. Returns what the client printed."""
-        port = free_port()
+        (port,) = hold_ports(self)
         server = self.start(*arguments, "-p", str(port), run_options=run_options)
         self.wait_until_listening(server, port)
         client = self.start(*arguments, "-p", str(port), "localhost", run_options=run_options)
@@ -228,7 +222,7 @@ class PingPong(ForeignProgramTest):
                 self.assertRegex(self.run_pair("ibv_xsrq_pingpong", "-d", "soft0", "-g", "3", *options), "(?m)^success$")
 
     def test_xrc_with_clients(self):
-        common = ("ibv_xsrq_pingpong", "-d", "soft0", "-g", "3", "-n", "200", "-p", str(free_port()))
+        common = ("ibv_xsrq_pingpong", "-d", "soft0", "-g", "3", "-n", "200", "-p", str(hold_ports(self)[0]))
         server = self.start(*common, "-c", "3")
         self.wait_until_listening(server, int(common[-1]))
         clients = [self.start(*common, "localhost") for _ in range(3)]

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """mesh_comm_service from outside: N nodes, every operation, every way to start them, and nodes that die, hang and come back."""
 
-import contextlib
 import glob
 import json
 import os
@@ -17,30 +16,12 @@ import xml.etree.ElementTree
 from program_runs import MESH, SLOW, ProgramTest, children_of, wait_until_gone
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from held_ports import hold_ports  # noqa: E402
 from hosts import Hosts, why_not  # noqa: E402
 
 OPS = ("write", "write_imm", "send", "read")
 COUNTED = ("write", "write_imm", "send")  # with --verify: the target takes note of each message
 LAUNCHERS = ("OMPI_", "PMI_", "SLURM_", "MPI_")
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def two_free_ports_in_a_row():
-    """The first of them."""
-    for _ in range(1000):
-        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError, OverflowError):
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            second.bind(("127.0.0.1", port + 1))
-            return port
-    raise AssertionError("no two free ports in a row")
 
 
 class MeshTest(ProgramTest):
@@ -89,7 +70,7 @@ class MeshTest(ProgramTest):
 
     def start_cluster(self, count, *flags, start=None):
         """`count` nodes, each started by itself, and their addresses. start: which of them."""
-        ports = free_ports(count)
+        ports = hold_ports(self, count)
         self.cluster = ",".join(f"127.0.0.1:{port}" for port in ports)
         self.flags = flags
         return [self.start_node(rank) for rank in (range(count) if start is None else start)]
@@ -218,7 +199,7 @@ class Runs(MeshTest):
             self.assert_success(node.finish())
 
     def test_a_list_of_words_and_a_file(self):
-        ports = free_ports(2)
+        ports = hold_ports(self, 2)
         path = os.path.join(self.folder, "hosts")
         with open(path, "w", encoding="utf-8") as file:
             file.write(f"# two\n127.0.0.1:{ports[0]}\nlocalhost:{ports[1]}\n")
@@ -238,7 +219,7 @@ class Runs(MeshTest):
         rest = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
         for environment in environments:
             with self.subTest(environment("0")):
-                port = two_free_ports_in_a_row()
+                port, _ = hold_ports(self, 2, in_a_row=True)
                 nodes = [self.start(MESH, f"--port={port}", "--total=4K", "--device=soft0",
                                     env=rest | environment(str(rank))) for rank in range(2)]
                 for node in nodes:
@@ -629,7 +610,7 @@ class Errors(MeshTest):
         """Nodes that wait for each other refuse one of another mesh, say so, and go on waiting."""
         first = self.start_cluster(2, "--total=4K", "--connect-timeout=60", start=[0])[0]
         mine = self.cluster
-        self.cluster = f"{mine.split(',')[0]},127.0.0.1:{free_ports(1)[0]},192.0.2.1"
+        self.cluster = f"{mine.split(',')[0]},127.0.0.1:{hold_ports(self)[0]},192.0.2.1"
         stranger = self.start_node(1)
         self.assert_one_line(stranger.finish(), "cannot connect to it", "2 nodes", "3")
         self.cluster = mine
@@ -643,7 +624,7 @@ class Errors(MeshTest):
         """The one that is there stays; the other one is told."""
         nodes = self.start_cluster(3, "--duration=2", "--connect-timeout=60", "--on-failure=continue", start=[0, 1])
         self.wait_until_connected(0, 1)
-        second = self.start(MESH, f"--cluster={self.cluster.split(',')[0]},127.0.0.1:{free_ports(1)[0]},192.0.2.1", "--rank=1",
+        second = self.start(MESH, f"--cluster={self.cluster.split(',')[0]},127.0.0.1:{hold_ports(self)[0]},192.0.2.1", "--rank=1",
                             "--device=soft0", "--duration=2", "--connect-timeout=60")
         self.assert_one_line(second.finish(), "cannot connect to it", "node 1 is there already", f"pid {nodes[1].pid}")
         nodes.append(self.start_node(2))

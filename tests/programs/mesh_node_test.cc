@@ -261,23 +261,31 @@ std::vector<std::byte> opening_of(const Introduction& introduction) {
   return impostor->opening(*endpoint);
 }
 
-/// One on which nobody listens.
-std::uint16_t free_port() {
-  const UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  socklen_t length = sizeof(address);
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  return ntohs(address.sin_port);
-}
+/// A port on which nobody listens. While this lives, the system gives it to nobody who asks for any port; who sets SO_REUSEADDR,
+/// as listeners of the library do, can listen there.
+class HeldPort {
+ public:
+  HeldPort() {
+    const int on = 1;
+    socklen_t length = sizeof(address_);
+    address_.sin_family = AF_INET;
+    address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address_), length), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address_), &length), 0);
+  }
+  std::uint16_t number() const { return ntohs(address_.sin_port); }
+
+ private:
+  const UniqueFd fd_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in address_{};
+};
 
 /// Who completes the handshake of node 1 before that is there: from an address of the mesh, or from another one.
 class Forerunner : public testing::TestWithParam<const char*> {
  protected:
   static constexpr Terms kTerms{.op = Operation::kSend, .size = 64, .total = 64, .depth = 2};
-  Forerunner() : opening_(opening_of(introduction_of(1, 2, kTerms))) { ports_.set(1, free_port()); }
+  Forerunner() : opening_(opening_of(introduction_of(1, 2, kTerms))) { ports_.set(1, port_of_one_.number()); }
 
   /// Node 1 comes, and both do what they are to do.
   void expect_run() {
@@ -290,6 +298,7 @@ class Forerunner : public testing::TestWithParam<const char*> {
   }
 
   const std::vector<std::byte> opening_;
+  const HeldPort port_of_one_;
   Ports ports_{2};
   RunningNode zero_{0, 2, kTerms, ports_};
 };
