@@ -58,25 +58,28 @@ class [[nodiscard]] RDMACOMM_API Polled {
  public:
   constexpr Polled() noexcept = default;  ///< none
   constexpr Polled(Completion* first, std::size_t count, Errc error = Errc::kOk) noexcept
-      : first_(first), count_(static_cast<std::uint32_t>(count)), error_(error) {}
+      : first_(first),
+        rest_(static_cast<std::uint32_t>(count) | std::uint64_t{static_cast<std::uint32_t>(error)} << 32) {}
+
+  /// The same completions as `same`, which are at `first`.
+  constexpr Polled(Completion* first, Polled same) noexcept : first_(first), rest_(same.rest_) {}
 
   /// False: the completion queue has failed, and no further completion will come out of it. It may still have brought
   /// some.
-  [[nodiscard]] constexpr bool ok() const noexcept { return error_ == Errc::kOk; }
+  [[nodiscard]] constexpr bool ok() const noexcept { return rest_ >> 32 == 0; }
   constexpr explicit operator bool() const noexcept { return ok(); }
-  [[nodiscard]] constexpr Outcome outcome() const noexcept { return error_; }
+  [[nodiscard]] constexpr Outcome outcome() const noexcept { return static_cast<Errc>(rest_ >> 32); }
 
-  [[nodiscard]] constexpr std::size_t size() const noexcept { return count_; }
-  [[nodiscard]] constexpr bool empty() const noexcept { return count_ == 0; }
+  [[nodiscard]] constexpr std::size_t size() const noexcept { return static_cast<std::uint32_t>(rest_); }
+  [[nodiscard]] constexpr bool empty() const noexcept { return size() == 0; }
   [[nodiscard]] constexpr Completion* begin() const noexcept { return first_; }
-  [[nodiscard]] constexpr Completion* end() const noexcept { return first_ + count_; }
+  [[nodiscard]] constexpr Completion* end() const noexcept { return first_ + size(); }
   /// index  less than size()
   [[nodiscard]] constexpr Completion& operator[](std::size_t index) const noexcept { return first_[index]; }
 
  private:
   Completion* first_ = nullptr;
-  std::uint32_t count_ = 0;
-  Errc error_ = Errc::kOk;
+  std::uint64_t rest_ = 0;  // the count and, above it, the error: one register
 };
 
 }  // namespace rdmacomm

@@ -38,7 +38,8 @@ ChannelCore::ChannelCore(std::string name, std::unique_ptr<AdapterCore> adapter,
       max_recv_slices_(static_cast<std::uint32_t>(*adapter_->config().max_recv_slices)),
       max_inline_bytes_(adapter_->max_inline_bytes()),
       max_message_bytes_(adapter_->device().limits().max_message_bytes),
-      order_flags_(adapter_->device().limits().completes_in_order ? 0U : static_cast<unsigned>(IBV_SEND_FENCE)),
+      usual_flags_(IBV_SEND_SIGNALED |
+                   (adapter_->device().limits().completes_in_order ? 0U : static_cast<unsigned>(IBV_SEND_FENCE))),
       straight_(recv_cq_ == send_cq_),
       own_source_(*this) {
   send_.allocate(*adapter_->config().send_depth);

@@ -15,6 +15,8 @@
 
 namespace rdmacomm {
 
+struct RequestView;
+
 /// The functions of RDMAChannel are this class's; each begins with a cast from the one to the other, which costs
 /// nothing. A resource: neither copyable nor movable. Must not outlive its device and its completion queue.
 class ChannelCore final : public RDMAChannel {
@@ -90,10 +92,12 @@ class ChannelCore final : public RDMAChannel {
       std::uint64_t what;
 
       Entry() = default;
-      Entry(std::uint64_t id_, std::uint32_t bytes, Operation operation, Report report) noexcept
+      /// operation  the number of an Operation
+      Entry(std::uint64_t id_, std::uint32_t bytes, unsigned operation, Report report) noexcept
           : id(id_),
-            what(bytes | std::uint64_t{static_cast<std::uint8_t>(operation)} << 32 |
-                 std::uint64_t{static_cast<std::uint8_t>(report)} << 40) {}
+            what(bytes | std::uint64_t{operation} << 32 | std::uint64_t{static_cast<std::uint8_t>(report)} << 40) {}
+      Entry(std::uint64_t id_, std::uint32_t bytes, Operation operation, Report report) noexcept
+          : Entry(id_, bytes, static_cast<unsigned>(operation), report) {}
       [[nodiscard]] std::uint32_t bytes() const noexcept { return static_cast<std::uint32_t>(what); }
       [[nodiscard]] Operation operation() const noexcept { return static_cast<Operation>(what >> 32 & 0xff); }
       [[nodiscard]] Report report() const noexcept { return static_cast<Report>(what >> 40 & 0xff); }
@@ -116,6 +120,10 @@ class ChannelCore final : public RDMAChannel {
 
     void allocate(int depth_);
     [[nodiscard]] Entry& at(std::uint32_t position) const noexcept { return entries[position & mask]; }
+    [[nodiscard]] Entry entry_of(std::uint32_t position) const noexcept;
+    void pass(std::uint32_t position) noexcept;
+    /// Whether there is room at `position`, and a place behind it, as the posting thread knows without looking again.
+    [[nodiscard]] bool has_room(std::uint32_t position) const noexcept { return position - completed_seen + 1 < depth; }
     /// Places left after `position`, as the posting thread sees it; looks again only when there seem to be none.
     [[nodiscard]] std::uint32_t room(std::uint32_t position) noexcept;
     [[nodiscard]] std::uint32_t outstanding() const noexcept {
@@ -130,11 +138,17 @@ class ChannelCore final : public RDMAChannel {
   ChannelCore(std::string name, std::unique_ptr<AdapterCore> adapter, ReceivePool pool);
 
   // channel_post.cc
-  [[nodiscard]] Errc check(const SendRequest& request, std::uint32_t& bytes) const noexcept;
-  [[nodiscard]] Errc prepare(const SendRequest& request, std::uint32_t position, ibv_send_wr& wr) noexcept;
-  [[nodiscard]] Outcome post_one(const SendRequest& request) noexcept;
+  template <typename Bytes>
+  [[nodiscard]] Errc check(const RequestView& request, Bytes bytes) const noexcept;
+  void enter(const RequestView& request, std::uint32_t bytes, std::uint32_t position, bool takes_last_place,
+             ibv_send_wr& wr) noexcept;
+  [[nodiscard]] Errc prepare(const RequestView& request, std::uint32_t position, ibv_send_wr& wr) noexcept;
+  [[nodiscard]] Outcome submit(std::uint32_t position, ibv_send_wr& wr) noexcept;
+  [[nodiscard]] Outcome post_any(const RequestView& request) noexcept;
+  template <typename Make>
+  [[nodiscard]] Outcome post_one(const Make& make) noexcept;
   [[nodiscard]] PostedChain post_some(std::span<const SendRequest> requests) noexcept;
-  [[nodiscard]] Outcome take_back(std::uint32_t position, int number) noexcept;
+  [[nodiscard]] Outcome take_back(std::uint32_t count, int number) noexcept;
   [[nodiscard]] Outcome post_marker() noexcept;
   [[nodiscard]] Outcome post_one_recv(std::span<const BufferSlice> slices, std::uint64_t id) noexcept;
   // channel_poll.cc
@@ -142,19 +156,20 @@ class ChannelCore final : public RDMAChannel {
   [[nodiscard]] Polled poll_aside(std::span<Completion> out) noexcept;
   [[nodiscard]] Errc poll_all(std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] Polled poll_rest(std::span<Completion> out, std::size_t count) noexcept;
+  [[nodiscard]] bool complete_straight(const ibv_wc& wc, Completion& out) noexcept;
   [[nodiscard]] bool complete(const ibv_wc& wc, Completion& out) noexcept;
+  [[nodiscard]] bool complete_any(const ibv_wc& wc, Completion& out) noexcept;
   void describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept;
-  [[nodiscard]] bool complete_pooled(const ibv_wc& wc, Completion& out) noexcept;
   [[nodiscard]] Errc no_room_for_recv() const noexcept;
   [[nodiscard]] Errc poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
-  [[nodiscard]] Polled poll_on(int got, std::span<const ibv_wc> taken, std::span<Completion> out) noexcept;
+  [[nodiscard]] Polled poll_on(int got, const ibv_wc* batch, std::span<Completion> out) noexcept;
   [[nodiscard]] Errc poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
   // The end of a drain where the device does not tell of every request's end: between look_for_end() and settle() the
   // completion queue was polled and found empty.
   void look_for_end() noexcept { end_seen_ = untold_end_.load(std::memory_order_acquire); }
   void settle() noexcept;
   // channel_wait.cc
-  [[nodiscard]] PostedRequest post_to_wait(const SendRequest& request) noexcept;
+  [[nodiscard]] PostedRequest post_to_wait(const RequestView& request) noexcept;
   [[nodiscard]] Error not_posted(const PostedRequest& request) const;
   [[nodiscard]] Error taken_already() const;
   [[nodiscard]] Result<Completion> outcome_of(const Completion& completion) const;
@@ -183,7 +198,8 @@ class ChannelCore final : public RDMAChannel {
   const std::uint32_t max_recv_slices_;
   const std::uint32_t max_inline_bytes_;
   const std::uint32_t max_message_bytes_;
-  const unsigned order_flags_;  // with all requests but READs: DeviceLimits::completes_in_order
+  const unsigned
+      usual_flags_;  // of all requests but READs: signaled, and what DeviceLimits::completes_in_order asks for
   RequestRing send_;
   RequestRing recv_;
   /// All that the device will ever tell is in the completion queue. Set by begin_drain(), on such devices only.

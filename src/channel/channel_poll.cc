@@ -6,14 +6,35 @@
 #include "channel/completion_batch.h"
 #include "channel/receive_pool_core.h"
 #include "channel/request_ring.h"
+#include "verbs/describe.h"
 
 namespace rdmacomm {
 
-// A receive that was posted for many channels: it is in no ring.
-[[gnu::noinline]] bool ChannelCore::complete_pooled(const ibv_wc& wc, Completion& out) noexcept {
-  out.id = ReceivePoolCore::take(wc.wr_id).index;
-  out.operation = Operation::kRecv;
-  describe(wc, true, 0, out);
+// What is not for complete_straight(): a request that has failed, or of whose success nobody is to hear, or a receive that was
+// posted for many channels and is in no ring.
+[[gnu::noinline]] bool ChannelCore::complete_any(const ibv_wc& wc, Completion& out) noexcept {
+  if (is_pooled_request(wc.wr_id)) {
+    out.id = ReceivePoolCore::take(wc.wr_id).index;
+    out.operation = Operation::kRecv;
+  } else {
+    const std::uint32_t position = request_position(wc.wr_id);
+    RequestRing& ring = is_recv_request(wc.wr_id) ? recv_ : send_;
+    const RequestRing::Entry entry = ring.entry_of(position);
+    ring.pass(position);
+    if (wc.status == IBV_WC_SUCCESS || entry.report() == Report::kNever) return false;
+    out.id = entry.id;
+    out.operation = entry.operation();
+  }
+  if (wc.status == IBV_WC_SUCCESS) {
+    describe(wc, true, 0, out);
+  } else {
+    out.channel = this;
+    out.has_immediate = false;
+    out.error = verbs::errc_of(wc.status);
+    out.immediate = 0;
+    out.vendor_error = wc.vendor_err;
+    out.bytes = 0;
+  }
   return true;
 }
 
@@ -36,13 +57,12 @@ Errc ChannelCore::poll_all(std::span<Completion> out, std::size_t& count) noexce
   return {out.data(), count, failed};
 }
 
-// What poll() does beyond its straight line. The first batch has brought `got`, of which `taken` are not completed yet;
-// one that is not among them was not to be reported.
-[[gnu::noinline]] Polled ChannelCore::poll_on(int got, std::span<const ibv_wc> taken,
-                                              std::span<Completion> out) noexcept {
+// What poll() does beyond its straight line. The first batch has brought `got`.
+[[gnu::noinline]] Polled ChannelCore::poll_on(int got, const ibv_wc* batch, std::span<Completion> out) noexcept {
   if (got < 0) return {out.data(), 0, Errc::kCompletionFailed};
   std::size_t count = 0;
-  report_all(taken, out, count, [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
+  report_all({batch, static_cast<std::size_t>(got)}, out, count,
+             [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
   const bool all_seen = got < batch_for(out.size());
   if (all_seen && (count > 0 || !untold_end_.load(std::memory_order_relaxed))) return {out.data(), count};
   return poll_rest(out, count);
@@ -63,17 +83,11 @@ RDMACOMM_HOT_INLINE Polled ChannelCore::poll_now(std::span<Completion> out) noex
     return poll_aside(out);
   ibv_wc wcs[kCompletionBatch];  // written by the device as far as used
   const int got = ibv_poll_cq(send_cq_, batch_for(out.size()), wcs);
-  if (got == 0) {
-    if (!untold_end_.load(std::memory_order_relaxed)) [[likely]]
-      return {};
-    return poll_rest(out, 0);
-  }
-  if (got == 1) [[likely]] {
-    if (complete(wcs[0], out[0])) [[likely]]
-      return {out.data(), 1};
-    return poll_on(got, {}, out);
-  }
-  return poll_on(got, {wcs, static_cast<std::size_t>(std::max(got, 0))}, out);
+  if (got == 1 && complete_straight(wcs[0], *out.data())) [[likely]]
+    return {out.data(), 1};
+  if (got == 0 && !untold_end_.load(std::memory_order_relaxed)) [[likely]]
+    return {out.data(), 0};
+  return Polled(out.data(), poll_on(got, wcs, out));
 }
 
 Polled RDMAChannel::poll(std::span<Completion> out) noexcept {

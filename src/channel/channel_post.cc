@@ -22,6 +22,8 @@ static_assert(sizeof(BufferSlice) == sizeof(ibv_sge) && offsetof(BufferSlice, ad
               offsetof(BufferSlice, length) == offsetof(ibv_sge, length) &&
               offsetof(BufferSlice, lkey) == offsetof(ibv_sge, lkey));
 
+constexpr unsigned kSignaled = IBV_SEND_SIGNALED;
+
 // The verbs take a non-const list, which they do not write to.
 ibv_sge* sge_list(std::span<const BufferSlice> slices) noexcept {
   return reinterpret_cast<ibv_sge*>(const_cast<BufferSlice*>(slices.data()));
@@ -43,35 +45,42 @@ constexpr bool is_no_request(Operation operation) noexcept {
 }
 
 /// What the completion names: a WRITE with an immediate is an operation of its own there.
-constexpr Operation completed_as(const SendRequest& request) noexcept {
-  return request.operation == Operation::kWrite && request.options.immediate.given() ? Operation::kWriteImm
-                                                                                     : request.operation;
+// As a number, since the compiler cuts an Operation to its 8 bits over and over.
+constexpr unsigned completed_as(const RequestView& request) noexcept {
+  static_assert(static_cast<unsigned>(Operation::kWriteImm) == static_cast<unsigned>(Operation::kWrite) + 1);
+  const auto number = static_cast<unsigned>(request.operation);
+  return request.operation == Operation::kWrite ? number + request.has_immediate : number;
+}
+
+// `plain`, or the same with an immediate.
+constexpr ibv_wr_opcode opcode_of(ibv_wr_opcode plain, const RequestView& request) noexcept {
+  static_assert(IBV_WR_SEND_WITH_IMM == IBV_WR_SEND + 1 && IBV_WR_RDMA_WRITE_WITH_IMM == IBV_WR_RDMA_WRITE + 1);
+  return static_cast<ibv_wr_opcode>(plain + request.has_immediate);
 }
 
 // Fills what the operation needs and leaves the rest of the request alone: the device reads no other field, and
 // zeroing 128 bytes for each request costs more than filling 60.
-RDMACOMM_HOT_INLINE void fill_operation(const SendRequest& request, ibv_send_wr& wr) noexcept {
-  const Immediate immediate = request.options.immediate;
+RDMACOMM_HOT_INLINE void fill_operation(const RequestView& request, ibv_send_wr& wr) noexcept {
   switch (request.operation) {
     case Operation::kSend:
-      wr.opcode = immediate.given() ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
-      wr.imm_data = htonl(immediate.value());
+      wr.opcode = opcode_of(IBV_WR_SEND, request);
+      wr.imm_data = htonl(request.immediate);
       return;
     case Operation::kWrite:
-      wr.opcode = immediate.given() ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
-      wr.imm_data = htonl(immediate.value());
+      wr.opcode = opcode_of(IBV_WR_RDMA_WRITE, request);
+      wr.imm_data = htonl(request.immediate);
       break;
     case Operation::kRead: wr.opcode = IBV_WR_RDMA_READ; break;
     default:
       wr.opcode = request.operation == Operation::kFetchAdd ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
-      wr.wr.atomic.remote_addr = request.remote.address;
-      wr.wr.atomic.rkey = request.remote.rkey;
+      wr.wr.atomic.remote_addr = request.remote->address;
+      wr.wr.atomic.rkey = request.remote->rkey;
       wr.wr.atomic.compare_add = request.operand;
       wr.wr.atomic.swap = request.desired;
       return;
   }
-  wr.wr.rdma.remote_addr = request.remote.address;
-  wr.wr.rdma.rkey = request.remote.rkey;
+  wr.wr.rdma.remote_addr = request.remote->address;
+  wr.wr.rdma.rkey = request.remote->rkey;
 }
 
 // What a device says when it refuses a request. ENOMEM is its word for a full queue (ibv_post_send(3)).
@@ -87,105 +96,128 @@ RDMACOMM_HOT_INLINE void fill_operation(const SendRequest& request, ibv_send_wr&
 
 }  // namespace
 
-// Looks for what the caller can get wrong; sets `bytes` to the payload's size.
-RDMACOMM_HOT_INLINE Errc ChannelCore::check(const SendRequest& request, std::uint32_t& bytes) const noexcept {
+// Looks for what the caller can get wrong.
+//
+// bytes  the payload, as 32 bits of one slice or 64 of many
+template <typename Bytes>
+RDMACOMM_HOT_INLINE Errc ChannelCore::check(const RequestView& request, Bytes bytes) const noexcept {
   const Operation operation = request.operation;
-  std::uint64_t total = 0;
-  if (request.local.size() == 1) [[likely]] {
-    total = request.local.front().size();
-  } else {
-    const std::uint32_t most = operation == Operation::kRead ? max_read_slices_ : max_send_slices_;
-    if (request.local.size() > most) return Errc::kInvalidArgument;
-    total = total_bytes(request.local);
-  }
-  if (total > max_message_bytes_) return Errc::kInvalidArgument;
-  if (operation != Operation::kSend && total > request.remote.length) return Errc::kInvalidArgument;
+  if (bytes > max_message_bytes_) return Errc::kInvalidArgument;
+  if (operation != Operation::kSend && bytes > request.remote->length) return Errc::kInvalidArgument;
   const bool result_comes_back = operation == Operation::kRead || is_atomic(operation);
-  if (has(request.options.flags, PostFlags::kInline) && (result_comes_back || total > max_inline_bytes_)) {
+  if (request.has(PostFlags::kInline) && (result_comes_back || bytes > max_inline_bytes_)) {
     return Errc::kInvalidArgument;
   }
-  if (is_atomic(operation) && (request.local.size() != 1 || total != 8 || request.remote.address % 8 != 0)) {
+  if (is_atomic(operation) && (request.local.size() != 1 || bytes != 8 || request.remote->address % 8 != 0)) {
     return Errc::kInvalidArgument;
   }
   if (is_no_request(operation)) return Errc::kInvalidArgument;
-  bytes = static_cast<std::uint32_t>(total);
   return Errc::kOk;
 }
 
-// Enters `request` into the ring at `position`, which is not published yet, and makes its `wr`.
-RDMACOMM_HOT_INLINE Errc ChannelCore::prepare(const SendRequest& request, std::uint32_t position,
-                                              ibv_send_wr& wr) noexcept {
-  std::uint32_t bytes = 0;
-  if (const Errc wrong = check(request, bytes); wrong != Errc::kOk) [[unlikely]]
-    return wrong;
-  const std::uint32_t room = send_.room(position);
-  if (room == 0) [[unlikely]]
-    return Errc::kSendQueueFull;
-
-  const bool unsignaled = has(request.options.flags, PostFlags::kUnsignaled);
-  // See ChannelCore on unsignaled requests. Since the last place is never taken silently, a queue with a silent
-  // tail has room for post_marker().
-  const bool silent = unsignaled && send_.silent_run < send_.max_silent_run && room > 1;
-  send_.silent_run = silent ? send_.silent_run + 1 : 0;
-  send_.at(position) = RequestRing::Entry(request.options.id, bytes, completed_as(request),
-                                          unsignaled ? Report::kOnError : Report::kAlways);
+// Enters `request`, of `bytes`, into the ring at `position`, which is not published yet, and makes its `wr`.
+RDMACOMM_HOT_INLINE void ChannelCore::enter(const RequestView& request, std::uint32_t bytes, std::uint32_t position,
+                                            bool takes_last_place, ibv_send_wr& wr) noexcept {
+  RequestRing::Entry entry(request.id, bytes, completed_as(request), Report::kAlways);
+  wr.send_flags = request.flags | (request.operation == Operation::kRead ? kSignaled : usual_flags_);
+  std::uint32_t silent_run = 0;
+  if (request.has(PostFlags::kUnsignaled)) {
+    entry = RequestRing::Entry(request.id, bytes, completed_as(request), Report::kOnError);
+    // See ChannelCore on unsignaled requests. Since the last place is never taken silently, a queue with a silent
+    // tail has room for post_marker().
+    if (send_.silent_run < send_.max_silent_run && !takes_last_place) {
+      silent_run = send_.silent_run + 1;
+      wr.send_flags &= ~kSignaled;
+    }
+  }
+  send_.silent_run = silent_run;
+  send_.at(position) = entry;
   wr.wr_id = send_request_id(position);
   wr.next = nullptr;
   wr.sg_list = sge_list(request.local);
   wr.num_sge = static_cast<int>(request.local.size());
-  wr.send_flags = (static_cast<unsigned>(request.options.flags) & ~static_cast<unsigned>(IBV_SEND_SIGNALED)) |
-                  (silent ? 0U : static_cast<unsigned>(IBV_SEND_SIGNALED)) |
-                  (request.operation == Operation::kRead ? 0U : order_flags_);
   fill_operation(request, wr);
+}
+
+// Looks at everything that may be wrong with a request, and then enters it.
+Errc ChannelCore::prepare(const RequestView& request, std::uint32_t position, ibv_send_wr& wr) noexcept {
+  const std::uint32_t most = request.operation == Operation::kRead ? max_read_slices_ : max_send_slices_;
+  if (request.local.size() > most) return Errc::kInvalidArgument;
+  const std::uint64_t bytes = total_bytes(request.local);
+  if (const Errc wrong = check(request, bytes); wrong != Errc::kOk) return wrong;
+  const std::uint32_t room = send_.room(position);
+  if (room == 0) return Errc::kSendQueueFull;
+  enter(request, static_cast<std::uint32_t>(bytes), position, room == 1, wr);
   return Errc::kOk;
 }
 
-// Takes what was prepared from `position` on back, since the device refused it for `number`.
-[[gnu::cold]] Outcome ChannelCore::take_back(std::uint32_t position, int number) noexcept {
-  send_.posted.store(position, std::memory_order_release);
+// Takes the newest `count` requests back, since the device refused them for `number`.
+[[gnu::cold]] Outcome ChannelCore::take_back(std::uint32_t count, int number) noexcept {
+  send_.posted.store(send_.posted.load(std::memory_order_relaxed) - count, std::memory_order_release);
   // How long the silent run is now is not worth remembering on every post. What matters is that begin_drain() knows
   // that there may be one; too long a run only makes the library ask for a completion earlier.
   send_.silent_run = std::max(send_.silent_run, 1U);
   return refusal(number, Errc::kSendQueueFull);
 }
 
-// The post functions differ in constants only; with this inlined, each becomes the straight line for its own operation.
-RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one(const SendRequest& request) noexcept {
-  if (!adapter_->connected()) [[unlikely]]
-    return Errc::kNotConnected;
-  const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
-  ibv_send_wr wr;  // filled by prepare(); not zeroed, see fill_operation()
-  if (const Errc wrong = prepare(request, position, wr); wrong != Errc::kOk) [[unlikely]]
-    return wrong;
+// Posts what was entered at `position`.
+RDMACOMM_HOT_INLINE Outcome ChannelCore::submit(std::uint32_t position, ibv_send_wr& wr) noexcept {
   // Published first: the polling thread may hold the completion before ibv_post_send returns.
   send_.posted.store(position + 1, std::memory_order_release);
   ibv_send_wr* bad = nullptr;
   const int refused = ibv_post_send(qp_, &wr, &bad);
   if (refused == 0) [[likely]]
     return {};
-  return take_back(position, refused);
+  return take_back(1, refused);
+}
+
+// Any request.
+[[gnu::noinline]] Outcome ChannelCore::post_any(const RequestView& request) noexcept {
+  if (!adapter_->connected()) return Errc::kNotConnected;
+  const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
+  ibv_send_wr wr;  // filled by prepare(); not zeroed, see fill_operation()
+  if (const Errc wrong = prepare(request, position, wr); wrong != Errc::kOk) return wrong;
+  return submit(position, wr);
+}
+
+// The straight line: of one slice, with nothing wrong with it, and room that is known without looking. The post functions
+// differ in constants only; with this inlined, each becomes the straight line for its own operation.
+//
+// make  makes the request: once for here, where it stays in registers, and once more for post_any(), which needs it in memory
+template <typename Make>
+RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one(const Make& make) noexcept {
+  const RequestView request = make();
+  const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
+  if (request.local.size() != 1 || !adapter_->connected() || !send_.has_room(position)) [[unlikely]]
+    return post_any(make());
+  const std::uint32_t bytes = request.local.front().length;
+  if (check(request, bytes) != Errc::kOk) [[unlikely]]
+    return post_any(make());
+  ibv_send_wr wr;  // filled by enter(); not zeroed, see fill_operation()
+  enter(request, bytes, position, false, wr);
+  return submit(position, wr);
 }
 
 Outcome RDMAChannel::post_send(SliceList local, PostOptions options) noexcept {
-  return core_of(*this).post_one(send_request(local, options));
+  return core_of(*this).post_one([&] { return send_request(local, options); });
 }
 
 Outcome RDMAChannel::post_write(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
-  return core_of(*this).post_one(rdma_request(Operation::kWrite, local, remote, options));
+  return core_of(*this).post_one([&] { return rdma_request(Operation::kWrite, local, remote, options); });
 }
 
 Outcome RDMAChannel::post_read(SliceList local, const RemoteRegion& remote, PostOptions options) noexcept {
-  return core_of(*this).post_one(rdma_request(Operation::kRead, local, remote, options));
+  return core_of(*this).post_one([&] { return rdma_request(Operation::kRead, local, remote, options); });
 }
 
 Outcome RDMAChannel::post_fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
                                     PostOptions options) noexcept {
-  return core_of(*this).post_one(fetch_add_request(result, remote, operand, options));
+  return core_of(*this).post_one([&] { return fetch_add_request(result, remote, operand, options); });
 }
 
 Outcome RDMAChannel::post_compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
                                        PostOptions options) noexcept {
-  return core_of(*this).post_one(compare_swap_request(result, remote, operands, options));
+  return core_of(*this).post_one([&] { return compare_swap_request(result, remote, operands, options); });
 }
 
 PostedChain RDMAChannel::post_chain(std::span<const SendRequest> requests) noexcept {
@@ -206,7 +238,7 @@ PostedChain ChannelCore::post_some(std::span<const SendRequest> requests) noexce
   Errc stopped = Errc::kOk;
   std::uint32_t count = 0;
   for (; count < requests.size() && count < kMaxChain; ++count) {
-    stopped = prepare(requests[count], position + count, wrs[count]);
+    stopped = prepare(view_of(requests[count]), position + count, wrs[count]);
     if (stopped != Errc::kOk) break;
     if (count > 0) wrs[count - 1].next = &wrs[count];
   }
@@ -217,7 +249,7 @@ PostedChain ChannelCore::post_some(std::span<const SendRequest> requests) noexce
   if (refused == 0) [[likely]]
     return {.count = count, .outcome = stopped};
   const auto accepted = static_cast<std::uint32_t>(bad - wrs);
-  return {.count = accepted, .outcome = take_back(position + accepted, refused)};
+  return {.count = accepted, .outcome = take_back(count - accepted, refused)};
 }
 
 // With a pool the channel's own receive queue has no place at all.

@@ -13,12 +13,11 @@ constexpr unsigned kPollsPerYield = 64;
 
 }  // namespace
 
-PostedRequest ChannelCore::post_to_wait(const SendRequest& request) noexcept {
+PostedRequest ChannelCore::post_to_wait(const RequestView& request) noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
   if (source_ == nullptr) return {*this, Errc::kWrongState, request.operation, position};
-  if (has(request.options.flags, PostFlags::kUnsignaled))
-    return {*this, Errc::kInvalidArgument, request.operation, position};
-  return {*this, post_chain({&request, 1}).outcome, request.operation, position};
+  if (request.has(PostFlags::kUnsignaled)) return {*this, Errc::kInvalidArgument, request.operation, position};
+  return {*this, post_any(request), request.operation, position};
 }
 
 PostedRequest RDMAChannel::send(SliceList local, PostOptions options) noexcept {

@@ -1,4 +1,4 @@
-// operations.h - which queue an operation is of, and the operands of each as one SendRequest. All inlined: each caller
+// operations.h - which queue an operation is of, and the operands of each as one RequestView. All inlined: each caller
 // becomes the straight line for its own operation.
 // Layer: channel.
 #pragma once
@@ -13,38 +13,56 @@ namespace rdmacomm {
   return operation == Operation::kRecv || operation == Operation::kRecvWriteImm;
 }
 
-[[nodiscard]] RDMACOMM_HOT_INLINE SendRequest send_request(const SliceList& local,
-                                                           const PostOptions& options) noexcept {
-  return {.operation = Operation::kSend, .local = local.slices(), .options = options};
+/// A SendRequest whose operands are where the caller has them, and whose options each have a register. A view, for arguments.
+struct RequestView {
+  RDMACOMM_HOT_INLINE RequestView(Operation operation_, std::span<const BufferSlice> local_,
+                                  const RemoteRegion* remote_, PostOptions options, std::uint64_t operand_ = 0,
+                                  std::uint64_t desired_ = 0) noexcept
+      : operation(operation_),
+        local(local_),
+        remote(remote_),
+        id(options.id),
+        immediate(options.immediate.value()),
+        has_immediate(options.immediate.given() ? 1 : 0),
+        flags(static_cast<unsigned>(options.flags)),
+        operand(operand_),
+        desired(desired_) {}
+  [[nodiscard]] bool has(PostFlags flag) const noexcept { return (flags & static_cast<unsigned>(flag)) != 0; }
+
+  Operation operation;
+  std::span<const BufferSlice> local;
+  const RemoteRegion* remote;  ///< nullptr: kSend
+  std::uint64_t id;
+  std::uint32_t immediate;  ///< host byte order; 0 where there is none
+  unsigned has_immediate;   ///< 0 or 1
+  unsigned flags;           ///< of PostFlags
+  std::uint64_t operand;
+  std::uint64_t desired;
+};
+
+[[nodiscard]] RDMACOMM_HOT_INLINE RequestView view_of(const SendRequest& request) noexcept {
+  return {request.operation, request.local, &request.remote, request.options, request.operand, request.desired};
+}
+
+[[nodiscard]] RDMACOMM_HOT_INLINE RequestView send_request(const SliceList& local, PostOptions options) noexcept {
+  return {Operation::kSend, local.slices(), nullptr, options};
 }
 
 /// operation  kWrite or kRead
-[[nodiscard]] RDMACOMM_HOT_INLINE SendRequest rdma_request(Operation operation, const SliceList& local,
-                                                           const RemoteRegion& remote,
-                                                           const PostOptions& options) noexcept {
-  return {.operation = operation, .local = local.slices(), .remote = remote, .options = options};
+[[nodiscard]] RDMACOMM_HOT_INLINE RequestView rdma_request(Operation operation, const SliceList& local,
+                                                           const RemoteRegion& remote, PostOptions options) noexcept {
+  return {operation, local.slices(), &remote, options};
 }
 
-[[nodiscard]] RDMACOMM_HOT_INLINE SendRequest fetch_add_request(const BufferSlice& result, const RemoteRegion& remote,
-                                                                const FetchAdd& operand,
-                                                                const PostOptions& options) noexcept {
-  return {.operation = Operation::kFetchAdd,
-          .local = {&result, 1},
-          .remote = remote,
-          .options = options,
-          .operand = operand.addend};
+[[nodiscard]] RDMACOMM_HOT_INLINE RequestView fetch_add_request(const BufferSlice& result, const RemoteRegion& remote,
+                                                                FetchAdd operand, PostOptions options) noexcept {
+  return {Operation::kFetchAdd, {&result, 1}, &remote, options, operand.addend};
 }
 
-[[nodiscard]] RDMACOMM_HOT_INLINE SendRequest compare_swap_request(const BufferSlice& result,
-                                                                   const RemoteRegion& remote,
-                                                                   const CompareSwap& operands,
-                                                                   const PostOptions& options) noexcept {
-  return {.operation = Operation::kCompareSwap,
-          .local = {&result, 1},
-          .remote = remote,
-          .options = options,
-          .operand = operands.expected,
-          .desired = operands.desired};
+[[nodiscard]] RDMACOMM_HOT_INLINE RequestView compare_swap_request(const BufferSlice& result,
+                                                                   const RemoteRegion& remote, CompareSwap operands,
+                                                                   PostOptions options) noexcept {
+  return {Operation::kCompareSwap, {&result, 1}, &remote, options, operands.expected, operands.desired};
 }
 
 }  // namespace rdmacomm

@@ -6,54 +6,68 @@
 
 #include "channel/channel_core.h"
 #include "channel/request_id.h"
-#include "verbs/describe.h"
 
 namespace rdmacomm {
 
 inline std::uint32_t ChannelCore::RequestRing::room(std::uint32_t position) noexcept {
   // The last place counts as seldom as none: whoever takes it has something to decide (prepare()).
-  if (position - completed_seen + 1 >= depth) completed_seen = completed.load(std::memory_order_acquire);
+  if (!has_room(position)) completed_seen = completed.load(std::memory_order_acquire);
   return depth - (position - completed_seen);
 }
 
-// Takes one completion off its ring and describes it in `out`. Returns false where the caller is not to hear of it.
-inline bool ChannelCore::complete(const ibv_wc& wc, Completion& out) noexcept {
-  if (is_pooled_request(wc.wr_id)) return complete_pooled(wc, out);
+// That of a request that has completed.
+inline ChannelCore::RequestRing::Entry ChannelCore::RequestRing::entry_of(std::uint32_t position) const noexcept {
+  // It was written by the posting thread, which only the device ties to this one: hence the acquire.
+  (void)posted.load(std::memory_order_acquire);
+  return at(position);
+}
+
+// Takes the request at `position` out of the ring, and with it, since requests complete in order, whatever is older and was
+// not reported.
+inline void ChannelCore::RequestRing::pass(std::uint32_t position) noexcept {
+  completed.store(position + 1, std::memory_order_release);
+}
+
+// Describes in `out` a request that was executed, but for its id and operation, which the poster knows.
+//
+// bytes  what a send-side request was posted with
+inline void ChannelCore::describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept {
+  out.channel = this;
+  out.has_immediate = false;
+  out.error = Errc::kOk;
+  out.immediate = 0;
+  out.vendor_error = 0;
+  out.bytes = bytes;
+  if (!is_recv) return;
+  out.bytes = wc.byte_len;
+  if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) out.operation = Operation::kRecvWriteImm;
+  out.has_immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
+  if (out.has_immediate) out.immediate = ntohl(wc.imm_data);
+}
+
+// The straight line of complete(): of a request of the channel's own, executed, and the caller is to hear of it. Otherwise
+// it does nothing, and returns false.
+inline bool ChannelCore::complete_straight(const ibv_wc& wc, Completion& out) noexcept {
+  if (wc.status != IBV_WC_SUCCESS || is_pooled_request(wc.wr_id)) [[unlikely]]
+    return false;
   const bool is_recv = is_recv_request(wc.wr_id);
   const std::uint32_t position = request_position(wc.wr_id);
   RequestRing& ring = is_recv ? recv_ : send_;
-  // The entry was written by the posting thread, which only the device ties to this one: hence the acquire.
-  (void)ring.posted.load(std::memory_order_acquire);
-  const RequestRing::Entry entry = ring.at(position);
-  // Requests complete in order: whatever is older and was not reported is done as well.
-  ring.completed.store(position + 1, std::memory_order_release);
-  const bool ok = wc.status == IBV_WC_SUCCESS;
-  const Report report = entry.report();
-  if (report != Report::kAlways && (ok || report == Report::kNever)) return false;
+  const RequestRing::Entry entry = ring.entry_of(position);
+  if (entry.report() != Report::kAlways) [[unlikely]]
+    return false;
+  ring.pass(position);
   out.id = entry.id;
   out.operation = entry.operation();
   describe(wc, is_recv, entry.bytes(), out);
   return true;
 }
 
-// What does not depend on where the request was posted.
-inline void ChannelCore::describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept {
-  out.channel = this;
-  out.has_immediate = false;
-  out.immediate = 0;
-  out.vendor_error = 0;
-  if (wc.status != IBV_WC_SUCCESS) [[unlikely]] {
-    out.error = verbs::errc_of(wc.status);
-    out.bytes = 0;
-    out.vendor_error = wc.vendor_err;
-    return;
-  }
-  out.error = Errc::kOk;
-  out.bytes = is_recv ? wc.byte_len : bytes;
-  if (!is_recv) return;
-  if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) out.operation = Operation::kRecvWriteImm;
-  out.has_immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0;
-  if (out.has_immediate) out.immediate = ntohl(wc.imm_data);
+// Takes one completion off its ring and describes it in `out`. Returns false where the caller is not to hear of it.
+inline bool ChannelCore::complete(const ibv_wc& wc, Completion& out) noexcept {
+  if (complete_straight(wc, out)) [[likely]]
+    return true;
+  return complete_any(wc, out);
 }
 
 }  // namespace rdmacomm
