@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "base/check_range.h"
 #include "rdmacomm/adapter.h"
 #include "verbs/describe.h"
 
@@ -27,22 +28,21 @@ constexpr std::array<microseconds, 32> kRnrSteps = {
     microseconds(81920),  microseconds(122880), microseconds(163840), microseconds(245760), microseconds(327680),
     microseconds(491520), microseconds(655360)};
 
-// One field and its bounds, inclusive. Empty: it adapts.
+/// A field and its bounds. Empty: it adapts.
 struct Bound {
   const char* field;
   std::optional<std::int64_t> value;
   std::int64_t low;
   std::int64_t high;
-  bool from_device;  // whether `high` is the device's
+  bool high_of_device;
+  const char* unit = "";
 };
 
 Status check(const Bound& bound) {
-  if (!bound.value || (*bound.value >= bound.low && *bound.value <= bound.high)) return {};
-  const bool beyond_device = bound.from_device && *bound.value > bound.high;
-  return make_error(beyond_device ? Errc::kBeyondDeviceLimit : Errc::kInvalidArgument,
-                    std::string("AdapterConfig::") + bound.field + " is " + std::to_string(*bound.value) +
-                        ", allowed are " + std::to_string(bound.low) + " to " + std::to_string(bound.high) +
-                        (bound.from_device ? " on this device" : ""));
+  if (!bound.value) return {};
+  return check_range(
+      std::string("AdapterConfig::") + bound.field, *bound.value,
+      {.low = bound.low, .high = bound.high, .unit = bound.unit, .high_of_device = bound.high_of_device});
 }
 
 // The device's own limit on inline data cannot be asked for; creating the queue pair finds it.
@@ -69,11 +69,11 @@ Status AdapterConfig::validate(const DeviceLimits& limits) const {
       Bound{"service_level", service_level, 0, 15, false},
       Bound{"service_level", service_level, 0, limits.max_service_level, true},
       Bound{"hop_limit", hop_limit, 1, 255, false},
-      Bound{"ack_timeout (us)", ack_timeout.count(), 0,
-            std::chrono::duration_cast<microseconds>(timeout_of(kMaxTimeoutCode)).count(), false},
+      Bound{"ack_timeout", ack_timeout.count(), 0,
+            std::chrono::duration_cast<microseconds>(timeout_of(kMaxTimeoutCode)).count(), false, " us"},
       Bound{"retry_count", retry_count, 0, 7, false},
       Bound{"rnr_retry", rnr_retry, 0, 7, false},
-      Bound{"min_rnr_timer (us)", min_rnr_timer.count(), 0, kRnrSteps.back().count(), false},
+      Bound{"min_rnr_timer", min_rnr_timer.count(), 0, kRnrSteps.back().count(), false, " us"},
       Bound{"max_read_depth", max_read_depth, 0, limits.max_read_depth_initiator, true},
       Bound{"max_read_depth_responder", max_read_depth_responder, 0, limits.max_read_depth, true},
   };
@@ -82,7 +82,7 @@ Status AdapterConfig::validate(const DeviceLimits& limits) const {
   }
   if (ibv_mtu mtu{}; !verbs::mtu_from_bytes(mtu_bytes, mtu)) {
     return make_error(Errc::kInvalidArgument, "AdapterConfig::mtu_bytes is " + std::to_string(mtu_bytes) +
-                                                  ", allowed are 256, 512, 1024, 2048 and 4096");
+                                                  "; it must be 256, 512, 1024, 2048 or 4096");
   }
   const int send_slices = *fitted(limits).max_send_slices;
   if (max_read_slices <= send_slices) return {};

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "adapter/waiters.h"
+#include "base/check_range.h"
 
 namespace rdmacomm {
 
@@ -17,9 +18,7 @@ const char* to_text(PollingMode mode) noexcept {
 }
 
 Status WaitOptions::validate() const {
-  if (spin >= std::chrono::microseconds(0) && spin <= kMaxSpin) return {};
-  return make_error(Errc::kInvalidArgument, "waiting.spin is " + std::to_string(spin.count()) + " us; it must be 0.." +
-                                                std::to_string(kMaxSpin.count()));
+  return check_range("waiting.spin", spin.count(), {.low = 0, .high = kMaxSpin.count(), .unit = " us"});
 }
 
 Result<std::unique_ptr<CompletionWaiter>> CompletionWaiter::create(PollingMode mode, CompletionQueue& cq,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/check_range.h"
 #include "base/logging.h"
 #include "channel/channel_core.h"
 #include "channel/operations.h"
@@ -21,9 +22,7 @@ Status ReceivePoolOptions::validate(const DeviceLimits& limits) const {
   if (message_bytes == 0) {
     return make_error(Errc::kInvalidArgument, "message_bytes of a receive pool is 0; it must be at least 1");
   }
-  if (low_water >= 0 && low_water < depth) return {};
-  return make_error(Errc::kInvalidArgument, "low_water of a receive pool is " + std::to_string(low_water) +
-                                                "; it must be 0.." + std::to_string(depth - 1) + ", below its depth");
+  return check_range("low_water of a receive pool", low_water, {.low = 0, .high = depth - 1});
 }
 
 Result<std::shared_ptr<ReceivePoolCore>> ReceivePoolCore::create(std::shared_ptr<DeviceCore> device,

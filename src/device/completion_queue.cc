@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/check_range.h"
 #include "device/device_core.h"
 #include "verbs/call.h"
 
@@ -34,15 +35,8 @@ Result<verbs::CompChannelHandle> create_channel(DeviceCore& device) {
 }  // namespace
 
 Status CompletionQueueOptions::validate(int device_limit) const {
-  if (depth < 1) {
-    return make_error(Errc::kInvalidArgument,
-                      "a completion queue needs a depth of at least 1, not " + std::to_string(depth));
-  }
-  if (depth > device_limit) {
-    return make_error(Errc::kBeyondDeviceLimit, "a completion queue of depth " + std::to_string(depth) +
-                                                    " is beyond the device's " + std::to_string(device_limit));
-  }
-  return {};
+  return check_range("the depth of a completion queue", depth,
+                     {.low = 1, .high = device_limit, .high_of_device = true});
 }
 
 Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(DeviceCore& device,

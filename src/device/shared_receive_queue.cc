@@ -2,20 +2,11 @@
 
 #include <string>
 
+#include "base/check_range.h"
 #include "device/device_core.h"
 #include "verbs/call.h"
 
 namespace rdmacomm {
-namespace {
-
-Status check(const char* name, int value, int most) {
-  if (value >= 1 && value <= most) return {};
-  return make_error(value < 1 ? Errc::kInvalidArgument : Errc::kBeyondDeviceLimit,
-                    std::string("the ") + name + " of a shared receive queue is " + std::to_string(value) +
-                        "; it must be 1.." + std::to_string(most) + " on this device");
-}
-
-}  // namespace
 
 Status SharedReceiveQueueOptions::validate(const DeviceLimits& limits) const {
   if (limits.max_srq == 0) {
@@ -23,8 +14,11 @@ Status SharedReceiveQueueOptions::validate(const DeviceLimits& limits) const {
                       "the device has no shared receive queues (its max_srq is 0): leave pooled_receives off, and "
                       "post receives on each channel");
   }
-  if (Status status = check("depth", depth, limits.max_srq_wr); !status) return status;
-  return check("max_slices", max_slices, limits.max_sge);
+  const Status depth_fits = check_range("the depth of a shared receive queue", depth,
+                                        {.low = 1, .high = limits.max_srq_wr, .high_of_device = true});
+  if (!depth_fits) return depth_fits;
+  return check_range("the max_slices of a shared receive queue", max_slices,
+                     {.low = 1, .high = limits.max_sge, .high_of_device = true});
 }
 
 Result<std::unique_ptr<SharedReceiveQueue>> SharedReceiveQueue::create(DeviceCore& device,

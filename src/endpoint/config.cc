@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check_name.h"
+#include "base/check_range.h"
 
 namespace rdmacomm {
 namespace {
@@ -92,14 +93,10 @@ Status HcaConfig::check_shared_queues(const DeviceLimits& limits) const {
   if (thread_mode != ThreadMode::kThreadPerCompletionQueue) return {};
   if (Status status = check_name("shared queue, HcaConfig::shared_queue_key,", shared_queue_key); !status)
     return status;
-  if (shared_queues < 1 || shared_queues > kMaxSharedQueues) {
-    return make_error(Errc::kInvalidArgument, "shared_queues is " + std::to_string(shared_queues) + "; it must be 1.." +
-                                                  std::to_string(kMaxSharedQueues));
-  }
-  if (!shared_queue_depth || (*shared_queue_depth >= 1 && *shared_queue_depth <= limits.max_cqe)) return {};
-  return make_error(*shared_queue_depth < 1 ? Errc::kInvalidArgument : Errc::kBeyondDeviceLimit,
-                    "shared_queue_depth is " + std::to_string(*shared_queue_depth) + "; it must be 1.." +
-                        std::to_string(limits.max_cqe) + " on this device");
+  const Status count = check_range("shared_queues", shared_queues, {.low = 1, .high = kMaxSharedQueues});
+  if (!count || !shared_queue_depth) return count;
+  return check_range("shared_queue_depth", *shared_queue_depth,
+                     {.low = 1, .high = limits.max_cqe, .high_of_device = true});
 }
 
 Status HcaConfig::check_receive_pool(const DeviceLimits& limits) const {

@@ -80,9 +80,9 @@ Status BufferOptions::validate() const {
     return make_error(Errc::kInvalidArgument, "buffer \"" + name + "\": " + what);
   };
   if (block_bytes < 1 || block_bytes > kMaxSliceBytes) {
-    return wrong("block_bytes is 1 to " + std::to_string(kMaxSliceBytes) + ", not " + std::to_string(block_bytes));
+    return wrong("block_bytes is " + std::to_string(block_bytes) + "; it must be 1.." + std::to_string(kMaxSliceBytes));
   }
-  if (block_count < 1) return wrong("block_count is at least 1, not 0");
+  if (block_count < 1) return wrong("block_count is 0; it must be at least 1");
   if (block_count > std::numeric_limits<std::size_t>::max() / block_bytes) {
     return wrong(std::to_string(block_count) + " blocks of " + std::to_string(block_bytes) +
                  " bytes are more than the address space");

@@ -1,34 +1,23 @@
+#include "base/check_range.h"
 #include "rdmacomm/session.h"
 
 namespace rdmacomm {
-namespace {
-
-using namespace std::chrono_literals;
-
-Status check_count(const char* name, int value, int most) {
-  if (value >= 1 && value <= most) return {};
-  return make_error(Errc::kInvalidArgument,
-                    std::string(name) + " is " + std::to_string(value) + "; it must be 1.." + std::to_string(most));
-}
-
-}  // namespace
 
 Status SessionOptions::validate() const {
-  if (Status status = tcp.validate(); !status) return status;
-  if (Status status = device.validate(); !status) return status;
-  if (Status status = check_count("handshake_slots", handshake_slots, 1024); !status) return status;
-  if (Status status = check_count("handshakes_per_source", handshakes_per_source, 1024); !status) return status;
-  if (Status status = check_count("waiting_handshakes", waiting_handshakes, 4096); !status) return status;
-  if (handshake_patience < 1ms || handshake_patience > 1h) {
-    return make_error(Errc::kInvalidArgument, "handshake_patience is " + std::to_string(handshake_patience.count()) +
-                                                  " ms; it must be 1..3600000 ms");
+  constexpr std::int64_t kHourMs = 3'600'000;
+  Status checked = tcp.validate();
+  if (checked) checked = device.validate();
+  if (checked) checked = check_range("handshake_slots", handshake_slots, {.low = 1, .high = 1024});
+  if (checked) checked = check_range("handshakes_per_source", handshakes_per_source, {.low = 1, .high = 1024});
+  if (checked) checked = check_range("waiting_handshakes", waiting_handshakes, {.low = 1, .high = 4096});
+  if (checked) {
+    checked = check_range("handshake_patience", handshake_patience.count(), {.low = 1, .high = kHourMs, .unit = " ms"});
   }
-  if (Status status = check_count("max_endpoints_per_source", max_endpoints_per_source, 65536); !status) return status;
-  if (silent_peer_after.count() != 0 && (silent_peer_after < 3s || silent_peer_after > 1h)) {
-    return make_error(Errc::kInvalidArgument, "silent_peer_after is " + std::to_string(silent_peer_after.count()) +
-                                                  " ms; it must be 3000..3600000, or 0 to wait for ever");
-  }
-  return check_count("max_endpoints", max_endpoints, 65536);
+  if (checked) checked = check_range("max_endpoints_per_source", max_endpoints_per_source, {.low = 1, .high = 65536});
+  if (checked) checked = check_range("max_endpoints", max_endpoints, {.low = 1, .high = 65536});
+  if (!checked || silent_peer_after.count() == 0) return checked;
+  return check_range("silent_peer_after", silent_peer_after.count(),
+                     {.low = 3000, .high = kHourMs, .unit = " ms (0: wait for ever)"});
 }
 
 }  // namespace rdmacomm

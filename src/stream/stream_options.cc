@@ -1,26 +1,18 @@
 #include <algorithm>
 
+#include "base/check_range.h"
 #include "rdmacomm/stream.h"
 #include "stream/stream_link.h"
 
 namespace rdmacomm {
 
 Status StreamOptions::validate() const {
-  const auto wrong = [](const char* field, auto value, auto least, auto most) {
-    return make_error(Errc::kInvalidArgument, std::string("stream: ") + field + " is " + std::to_string(value) +
-                                                  "; it must be " + std::to_string(least) + ".." +
-                                                  std::to_string(most));
-  };
-  if (block_bytes < kLeastBlock || block_bytes > kMostBlock) {
-    return wrong("block_bytes", block_bytes, kLeastBlock, kMostBlock);
-  }
-  const auto outside = [](int blocks) { return blocks < 0 || blocks > kMostBlocks; };
-  if (outside(write_blocks)) return wrong("write_blocks", write_blocks, 0, kMostBlocks);
-  if (outside(read_blocks)) return wrong("read_blocks", read_blocks, 0, kMostBlocks);
-  if (outside(borrowed_blocks)) {
-    return wrong("borrowed_blocks", borrowed_blocks, 0, kMostBlocks);
-  }
-  return {};
+  Status checked = check_range("stream: block_bytes", static_cast<std::int64_t>(block_bytes),
+                               {.low = kLeastBlock, .high = kMostBlock});
+  if (checked) checked = check_range("stream: write_blocks", write_blocks, {.low = 0, .high = kMostBlocks});
+  if (checked) checked = check_range("stream: read_blocks", read_blocks, {.low = 0, .high = kMostBlocks});
+  if (checked) checked = check_range("stream: borrowed_blocks", borrowed_blocks, {.low = 0, .high = kMostBlocks});
+  return checked;
 }
 
 int StreamOptions::send_depth() const noexcept {

@@ -100,7 +100,7 @@ TEST(AdapterConfig, TheErrorNamesFieldValueAndBounds) {
   AdapterConfig config;
   config.send_depth = 5000;
   EXPECT_EQ(config.validate(kLimits).error().context,
-            "AdapterConfig::send_depth is 5000, allowed are 1 to 1000 on this device");
+            "AdapterConfig::send_depth is 5000; it must be 1..1000 on this device");
   config = {};
   config.mtu_bytes = 1500;
   EXPECT_THAT(config.validate(kLimits).error().context, HasSubstr("256, 512, 1024, 2048 and 4096"));

@@ -216,10 +216,10 @@ TEST_F(RDMAAdapterTest, WhatIsLeftOpenAdaptsToASmallDevice) {
 TEST_F(RDMAAdapterTest, ReadDepthsBeyondTheDeviceAreRefused) {
   const auto initiator = create({.max_read_depth = 9});
   EXPECT_EQ(initiator.code(), Errc::kBeyondDeviceLimit);
-  EXPECT_THAT(initiator.error().context, HasSubstr("max_read_depth is 9, allowed are 0 to 8 on this device"));
+  EXPECT_THAT(initiator.error().context, HasSubstr("max_read_depth is 9; it must be 0..8 on this device"));
   const auto responder = create({.max_read_depth_responder = 17});
   EXPECT_EQ(responder.code(), Errc::kBeyondDeviceLimit);
-  EXPECT_THAT(responder.error().context, HasSubstr("max_read_depth_responder is 17, allowed are 0 to 16"));
+  EXPECT_THAT(responder.error().context, HasSubstr("max_read_depth_responder is 17; it must be 0..16"));
 }
 
 TEST_F(RDMAAdapterTest, ARefusalForOtherReasonsKeepsItsCode) {

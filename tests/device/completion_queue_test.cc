@@ -48,7 +48,7 @@ TEST_F(CompletionQueueTest, DepthOutsideTheDevicesRangeIsRefused) {
   EXPECT_EQ(CompletionQueue::create(*device_, {.depth = -1}).code(), Errc::kInvalidArgument);
   const auto too_deep = CompletionQueue::create(*device_, {.depth = 4097});
   EXPECT_EQ(too_deep.code(), Errc::kBeyondDeviceLimit);
-  EXPECT_EQ(too_deep.error().context, "a completion queue of depth 4097 is beyond the device's 4096");
+  EXPECT_EQ(too_deep.error().context, "the depth of a completion queue is 4097; it must be 1..4096 on this device");
   EXPECT_TRUE(CompletionQueue::create(*device_, {.depth = 4096}).has_value());
 }
 
