@@ -14,7 +14,7 @@ class StreamPart final : public Part {
         depth_(
             std::min<std::uint64_t>(lane.plan().queue_depth, static_cast<std::uint64_t>(lane.channel().send_depth()))),
         signal_every_(
-            std::clamp<std::uint64_t>(kMostUnsignaledBytes / cell.bytes, 1, std::max<std::uint64_t>(depth_ / 4, 1))) {}
+            std::clamp<std::uint64_t>(kMaxUnsignaledBytes / cell.bytes, 1, std::max<std::uint64_t>(depth_ / 4, 1))) {}
 
   Status operate() override {
     const std::uint64_t began = lane_.clock().now();
@@ -88,7 +88,7 @@ class StreamPart final : public Part {
   }
 
   /// Completions are also how progress is seen: on a slow network one comes every few seconds at least.
-  static constexpr std::uint64_t kMostUnsignaledBytes = std::uint64_t{256} << 20;
+  static constexpr std::uint64_t kMaxUnsignaledBytes = std::uint64_t{256} << 20;
 
   const std::uint64_t depth_;
   const std::uint64_t signal_every_;

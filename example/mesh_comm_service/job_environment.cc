@@ -9,7 +9,7 @@
 namespace rdmacomm::mesh {
 namespace {
 
-constexpr int kMostNodes = static_cast<int>(kMaxNodes);
+constexpr int kMaxCount = static_cast<int>(kMaxNodes);
 
 Error bad(const std::string& what, const std::string& value) {
   return make_error(Errc::kInvalidArgument, what + " is \"" + printable(value, 200) + "\", which was not expected");
@@ -55,7 +55,7 @@ Result<std::pair<int, int>> read_repeated(std::string_view part) {
   const auto value = to_number(part.substr(0, open));
   const auto times =
       open == std::string_view::npos ? 1 : to_number(part.substr(open + 2, part.size() - open - (closed ? 3 : 2)));
-  if (!closed || !value || !times || *value > kMostNodes || *times > kMostNodes)
+  if (!closed || !value || !times || *value > kMaxCount || *times > kMaxCount)
     return bad("a count of tasks", std::string(part));
   return std::pair(*value, *times);
 }
@@ -72,7 +72,7 @@ Status expand_range(std::string_view range, std::vector<std::string>& numbers) {
   const std::string_view low_text = range.substr(0, dash);
   const auto low = to_number(low_text);
   const auto high = dash == std::string_view::npos ? low : to_number(range.substr(dash + 1));
-  if (!low || !high || *high < *low || *high - *low >= kMostNodes) {
+  if (!low || !high || *high < *low || *high - *low >= kMaxCount) {
     return bad("a range of hosts", std::string(range));
   }
   for (int number = *low; number <= *high; ++number) numbers.push_back(padded(number, low_text.size()));
@@ -150,9 +150,9 @@ Result<std::vector<std::string>> slurm_hosts(const Environment& environment) {
 Result<std::optional<Job>> find_job(const Environment& environment) {
   for (const Names& names : kNames) {
     if (environment(names.rank) == nullptr || environment(names.size) == nullptr) continue;
-    const auto rank = read_number(environment, names.rank, kMostNodes);
+    const auto rank = read_number(environment, names.rank, kMaxCount);
     if (!rank) return rank.error();
-    const auto size = read_number(environment, names.size, kMostNodes);
+    const auto size = read_number(environment, names.size, kMaxCount);
     if (!size) return size.error();
     if (*rank >= *size) return bad(names.rank, environment(names.rank));
     const bool all_here = names.local_size != nullptr && to_number(text_of(environment, names.local_size)) == *size;
@@ -206,7 +206,7 @@ Result<std::vector<int>> expand_task_counts(const std::string& counts) {
     if (!repeated) return repeated.error();
     const auto [tasks, hosts] = *repeated;
     sum += tasks * hosts;
-    if (sum > kMostNodes || all.size() + static_cast<std::size_t>(hosts) > kMaxNodes) {
+    if (sum > kMaxCount || all.size() + static_cast<std::size_t>(hosts) > kMaxNodes) {
       return bad("a list of numbers of tasks", counts);
     }
     all.insert(all.end(), static_cast<std::size_t>(hosts), tasks);

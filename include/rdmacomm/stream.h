@@ -25,14 +25,14 @@ class RDMACOMM_API StreamLink;
 /// What one end of a stream is made with. A value. The two ends may differ: a block that is sent is as large as both
 /// have. Defaults: docs/streams.md, "Block size and depth".
 struct RDMACOMM_API StreamOptions {
-  static constexpr std::size_t kLeastBlock = 1024;
-  static constexpr std::size_t kMostBlock = std::size_t{1} << 30;
-  static constexpr int kMostBlocks = 4096;
+  static constexpr std::size_t kMinBlock = 1024;
+  static constexpr std::size_t kMaxBlock = std::size_t{1} << 30;
+  static constexpr int kMaxBlocks = 4096;
 
-  std::size_t block_bytes = std::size_t{256} << 10;  ///< kLeastBlock..kMostBlock
-  int write_blocks = 8;  ///< to fill while others are on their way: 0..kMostBlocks; 0: this end lends none
-  int read_blocks = 8;   ///< for what comes: 0..kMostBlocks; 0: the peer can send nothing
-  /// Blocks of write_from() in flight at a time: 0..kMostBlocks. Blocks that another stream has lent go back to it when
+  std::size_t block_bytes = std::size_t{256} << 10;  ///< kMinBlock..kMaxBlock
+  int write_blocks = 8;  ///< to fill while others are on their way: 0..kMaxBlocks; 0: this end lends none
+  int read_blocks = 8;   ///< for what comes: 0..kMaxBlocks; 0: the peer can send nothing
+  /// Blocks of write_from() in flight at a time: 0..kMaxBlocks. Blocks that another stream has lent go back to it when
   /// they are sent, so less than that one's read_blocks; else it may come to a stop.
   int borrowed_blocks = 4;
   bool huge_pages = false;  ///< as BufferOptions::huge_pages

@@ -42,7 +42,7 @@ Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& con
   if (!payload) return payload.status();
   auto message = ChannelMessage::decode(*payload);
   if (!message) return make_error(message.code(), connector.peer_text() + " sent " + message.error().context);
-  if (count_ == kMost) return bad_message("after " + std::to_string(kMost) + " that nobody has asked for");
+  if (count_ == kMax) return bad_message("after " + std::to_string(kMax) + " that nobody has asked for");
   ++count_;
   messages_[message->name].push_back(std::move(*message));
   return {};

@@ -20,9 +20,9 @@ namespace rdmacomm {
 class ChannelInbox {
  public:
   /// The next message about channel `name`.
-  /// Returns  as Connector::receive_message; kBadMessage also: more than kMost messages that nobody asks for
+  /// Returns  as Connector::receive_message; kBadMessage also: more than kMax messages that nobody asks for
   [[nodiscard]] Result<ChannelMessage> next(Connector& connector, const std::string& name, Deadline deadline);
-  static constexpr std::size_t kMost = 1024;
+  static constexpr std::size_t kMax = 1024;
 
  private:
   Status read_one(std::unique_lock<std::mutex>& lock, Connector& connector, Deadline deadline);

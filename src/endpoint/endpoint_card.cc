@@ -12,12 +12,12 @@ namespace rdmacomm {
 namespace {
 
 constexpr std::size_t kNameWire = 2 + HcaConfig::kMaxNameBytes;
-constexpr std::size_t kMostWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire + QpAddress::kWireBytes) + 4 +
-                                  EndPointCard::kMaxGids * OfferedGid::kWireBytes +  //
-                                  2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
-                                  4 + HcaConfig::kMaxPrivateDataBytes;
+constexpr std::size_t kMaxWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire + QpAddress::kWireBytes) + 4 +
+                                 EndPointCard::kMaxGids * OfferedGid::kWireBytes +  //
+                                 2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
+                                 4 + HcaConfig::kMaxPrivateDataBytes;
 // A CHANNEL has the name of its channel and a step before the card.
-static_assert(kMostWire + kNameWire + 1 <= kMaxOfferBytes, "every valid card fits into one message");
+static_assert(kMaxWire + kNameWire + 1 <= kMaxOfferBytes, "every valid card fits into one message");
 
 constexpr std::size_t kNoneChosen = 255;
 

@@ -9,8 +9,8 @@
 namespace rdmacomm {
 namespace {
 
-constexpr std::size_t kLeastBlock = 64;  // a cache line: neighbours belong to different threads
-constexpr std::size_t kMostBlock = std::size_t{1} << 31;
+constexpr std::size_t kMinBlock = 64;  // a cache line: neighbours belong to different threads
+constexpr std::size_t kMaxBlock = std::size_t{1} << 31;
 
 std::uint32_t log2_of(std::size_t power) {
   return static_cast<std::uint32_t>(std::countr_zero(power));
@@ -29,12 +29,12 @@ Status BufferPoolOptions::validate() const {
   const auto wrong = [this](const std::string& what) {
     return make_error(Errc::kInvalidArgument, "buffer pool \"" + name + "\": " + what);
   };
-  if (!std::has_single_bit(largest_block) || largest_block > kMostBlock) {
-    return wrong("largest_block is a power of two of at most " + std::to_string(kMostBlock) + ", not " +
+  if (!std::has_single_bit(largest_block) || largest_block > kMaxBlock) {
+    return wrong("largest_block is a power of two of at most " + std::to_string(kMaxBlock) + ", not " +
                  std::to_string(largest_block));
   }
-  if (!std::has_single_bit(smallest_block) || smallest_block < kLeastBlock || smallest_block > largest_block) {
-    return wrong("smallest_block is a power of two of " + std::to_string(kLeastBlock) + " to largest_block (" +
+  if (!std::has_single_bit(smallest_block) || smallest_block < kMinBlock || smallest_block > largest_block) {
+    return wrong("smallest_block is a power of two of " + std::to_string(kMinBlock) + " to largest_block (" +
                  std::to_string(largest_block) + "), not " + std::to_string(smallest_block));
   }
   if (total_bytes == 0 || total_bytes % largest_block != 0) {

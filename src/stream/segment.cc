@@ -89,8 +89,8 @@ Result<StreamHello> StreamHello::decode(std::span<const std::byte> payload) {
   }
   hello.mode = static_cast<StreamMode>(mode);
   hello.immediate = immediate == 1;
-  if (hello.block_bytes < StreamOptions::kLeastBlock || hello.block_bytes > StreamOptions::kMostBlock ||
-      hello.read_blocks > static_cast<std::uint32_t>(StreamOptions::kMostBlocks)) {
+  if (hello.block_bytes < StreamOptions::kMinBlock || hello.block_bytes > StreamOptions::kMaxBlock ||
+      hello.read_blocks > static_cast<std::uint32_t>(StreamOptions::kMaxBlocks)) {
     return bad_segment("is a HELLO with " + std::to_string(hello.read_blocks) + " blocks of " +
                        std::to_string(hello.block_bytes) + " bytes");
   }

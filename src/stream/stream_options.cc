@@ -7,11 +7,11 @@
 namespace rdmacomm {
 
 Status StreamOptions::validate() const {
-  Status checked = check_range("stream: block_bytes", static_cast<std::int64_t>(block_bytes),
-                               {.low = kLeastBlock, .high = kMostBlock});
-  if (checked) checked = check_range("stream: write_blocks", write_blocks, {.low = 0, .high = kMostBlocks});
-  if (checked) checked = check_range("stream: read_blocks", read_blocks, {.low = 0, .high = kMostBlocks});
-  if (checked) checked = check_range("stream: borrowed_blocks", borrowed_blocks, {.low = 0, .high = kMostBlocks});
+  Status checked =
+      check_range("stream: block_bytes", static_cast<std::int64_t>(block_bytes), {.low = kMinBlock, .high = kMaxBlock});
+  if (checked) checked = check_range("stream: write_blocks", write_blocks, {.low = 0, .high = kMaxBlocks});
+  if (checked) checked = check_range("stream: read_blocks", read_blocks, {.low = 0, .high = kMaxBlocks});
+  if (checked) checked = check_range("stream: borrowed_blocks", borrowed_blocks, {.low = 0, .high = kMaxBlocks});
   return checked;
 }
 

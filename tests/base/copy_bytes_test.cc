@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMargin = kPage;  // before and behind what is copied
-constexpr std::size_t kMost = 3 * kPage + 5;
-constexpr std::size_t kAll = kMargin + kPage + kMost + kMargin;
+constexpr std::size_t kMax = 3 * kPage + 5;
+constexpr std::size_t kAll = kMargin + kPage + kMax + kMargin;
 
 /// Pages, of which one byte in 255 is like the one before it.
 class Pages {
@@ -31,7 +31,7 @@ TEST(CopyBytes, CopiesAllAndNothingElse) {
   Pages from(std::byte{1});
   Pages to(std::byte{77});
   Pages before(std::byte{77});
-  for (const std::size_t count : {0UL, 1UL, 255UL, 2047UL, 2048UL, 2049UL, 2304UL, 2305UL, kPage, kMost}) {
+  for (const std::size_t count : {0UL, 1UL, 255UL, 2047UL, 2048UL, 2049UL, 2304UL, 2305UL, kPage, kMax}) {
     for (const std::size_t from_place : {0UL, 1UL, 16UL, 63UL, kPage - 1}) {
       for (const std::size_t further : {0UL, 1UL, 16UL, 31UL, 32UL, 64UL, kPage - 1}) {
         SCOPED_TRACE(testing::Message() << count << " bytes, from " << from_place << ", " << further << " further");

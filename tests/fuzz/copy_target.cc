@@ -15,7 +15,7 @@ void check_entry(Bytes payload) {
   RDMACOMM_FUZZ_CHECK(entry->name != "." && entry->name != ".." && entry->name.find('/') == std::string::npos);
   RDMACOMM_FUZZ_CHECK(entry->name.find('\0') == std::string::npos && entry->target.find('\0') == std::string::npos);
   RDMACOMM_FUZZ_CHECK(entry->mode <= 07777 && entry->modified.nanoseconds < 1'000'000'000);
-  RDMACOMM_FUZZ_CHECK(entry->size <= std::uint64_t{INT64_MAX} && entry->target.size() <= Job::kMostPath);
+  RDMACOMM_FUZZ_CHECK(entry->size <= std::uint64_t{INT64_MAX} && entry->target.size() <= Job::kMaxPath);
   check_harmless(escaped(entry->name));
   check_harmless(escaped(entry->target));
 }
@@ -23,7 +23,7 @@ void check_entry(Bytes payload) {
 void check_have(Bytes payload) {
   const auto have = check_decode<Have>(payload, Form::kOnlyOne);
   if (!have) return;
-  RDMACOMM_FUZZ_CHECK(have->blocks() <= Have::kMostBlocks && have->block_bytes >= Have::kLeastBlock);
+  RDMACOMM_FUZZ_CHECK(have->blocks() <= Have::kMaxBlocks && have->block_bytes >= Have::kMinBlock);
   RDMACOMM_FUZZ_CHECK(have->blocks() * have->block_bytes >= have->size);
 }
 
@@ -38,7 +38,7 @@ void check_data(Bytes payload) {
 void check_path(Bytes payload) {
   const auto path = take_path(payload);
   if (!check_outcome(path)) return;
-  RDMACOMM_FUZZ_CHECK(*path == text_of(payload) && path->size() <= Job::kMostPath);
+  RDMACOMM_FUZZ_CHECK(*path == text_of(payload) && path->size() <= Job::kMaxPath);
   check_harmless(escaped(*path));
 }
 

@@ -9,7 +9,7 @@ namespace rdmacomm::fuzz {
 namespace {
 namespace handshake_target {
 
-constexpr std::size_t kMostAhead = std::size_t{64} << 10;  // memory beyond what has arrived
+constexpr std::size_t kMaxAhead = std::size_t{64} << 10;  // memory beyond what has arrived
 
 struct Assembled {
   std::vector<Message> messages;
@@ -22,7 +22,7 @@ Assembled assemble(Bytes input, std::size_t piece) {
   MessageAssembler assembler;
   while (!input.empty()) {
     const auto room = assembler.room();
-    RDMACOMM_FUZZ_CHECK(!room.empty() && room.size() <= kMostAhead);
+    RDMACOMM_FUZZ_CHECK(!room.empty() && room.size() <= kMaxAhead);
     const auto arrived = input.first(std::min({piece, room.size(), input.size()}));
     std::memcpy(room.data(), arrived.data(), arrived.size());
     input = input.subspan(arrived.size());

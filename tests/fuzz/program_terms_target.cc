@@ -45,7 +45,7 @@ void check_benchmark(Bytes input) {
 void check_pipes(Bytes input) {
   if (const auto terms = check_decode<pipes::Terms>(input, Form::kOnlyOne)) {
     RDMACOMM_FUZZ_CHECK(terms->validate().ok());
-    RDMACOMM_FUZZ_CHECK(std::uint64_t{terms->block_bytes} * terms->blocks <= pipes::Terms::kMostBytes);
+    RDMACOMM_FUZZ_CHECK(std::uint64_t{terms->block_bytes} * terms->blocks <= pipes::Terms::kMaxBytes);
   }
   (void)check_decode<pipes::Total>(input, Form::kOnlyOne);
   if (const auto verdict = check_decode<pipes::Verdict>(input)) check_harmless(verdict->failure.value_or(""));

@@ -27,8 +27,8 @@ constexpr std::uint64_t kLife = 0x4546494c;
 constexpr std::uint32_t kLast = 0x7fffffff;  // `sequence` of the question that ends a run
 constexpr std::uint32_t kNoArena = 99;
 constexpr int kAnswerMs = 5000;
-constexpr int kMostRuns = 1000;  // by one connection: the server keeps which queue pairs it has asked for
-constexpr std::size_t kMostPackets = 8;
+constexpr int kMaxRuns = 1000;  // by one connection: the server keeps which queue pairs it has asked for
+constexpr std::size_t kMaxPackets = 8;
 
 /// The first byte says how many bytes the packet has behind its head, the second whether it is sent by a peer that has proven
 /// itself; an input has several packets.
@@ -39,7 +39,7 @@ struct Packet {
 
 std::vector<Packet> packets_of(Bytes input, Soft0Scene& scene) {
   std::vector<Packet> packets;
-  while (input.size() > 2 && packets.size() < kMostPackets) {
+  while (input.size() > 2 && packets.size() < kMaxPackets) {
     const std::size_t whole = sizeof(Request) + std::to_integer<std::size_t>(input[0]);
     Packet packet{.is_proven = input[1] != std::byte{1}, .bytes = {}};
     input = input.subspan(2);
@@ -93,7 +93,7 @@ class Client {
       if (answer.sequence != kLast) continue;
       // One that has tried to prove itself once more, and could not, has lost what it was allowed.
       RDMACOMM_FUZZ_CHECK(answer.error == EPERM || (proves_ && answer.error == ENOENT));
-      if (++runs_ >= kMostRuns || proves_ == (answer.error == EPERM)) connect();
+      if (++runs_ >= kMaxRuns || proves_ == (answer.error == EPERM)) connect();
       return;
     }
   }

@@ -42,9 +42,9 @@ void run(Bytes input) {
   check_immediate(input);
   for (const Bytes payload : {input, input.subspan(std::min(input.size(), SegmentHeader::kBytes))}) {
     if (const auto hello = check_decode<StreamHello>(payload, Form::kOnlyOne)) {
-      RDMACOMM_FUZZ_CHECK(hello->block_bytes >= StreamOptions::kLeastBlock &&
-                          hello->block_bytes <= StreamOptions::kMostBlock);
-      RDMACOMM_FUZZ_CHECK(hello->read_blocks <= static_cast<std::uint32_t>(StreamOptions::kMostBlocks));
+      RDMACOMM_FUZZ_CHECK(hello->block_bytes >= StreamOptions::kMinBlock &&
+                          hello->block_bytes <= StreamOptions::kMaxBlock);
+      RDMACOMM_FUZZ_CHECK(hello->read_blocks <= static_cast<std::uint32_t>(StreamOptions::kMaxBlocks));
     }
     if (const auto part = check_decode<Announcement>(payload, Form::kOnlyOne)) {
       RDMACOMM_FUZZ_CHECK(part->region.length > 0 && part->offset <= part->message_bytes);

@@ -135,14 +135,13 @@ TEST(CopyMessages, NamesLeadNowhere) {
 TEST(CopyMessages, HaveBounds) {
   EXPECT_EQ(Have::decode(Have{.size = 1, .block_bytes = 2048}.encode()).code(), Errc::kBadMessage);
   EXPECT_EQ(Have::decode(Have{.size = 1, .block_bytes = 5000}.encode()).code(), Errc::kBadMessage);
-  EXPECT_EQ(Have::decode(Have{.size = 1, .block_bytes = Have::kMostBlock}.encode()).code(), Errc::kBadMessage);
-  EXPECT_EQ(Have::decode(Have{.size = Have::kMostSize, .block_bytes = Have::kMostBlock}.encode())->size,
-            Have::kMostSize);
+  EXPECT_EQ(Have::decode(Have{.size = 1, .block_bytes = Have::kMaxBlock}.encode()).code(), Errc::kBadMessage);
+  EXPECT_EQ(Have::decode(Have{.size = Have::kMaxSize, .block_bytes = Have::kMaxBlock}.encode())->size, Have::kMaxSize);
   EXPECT_EQ(Have::decode(Have{.size = std::uint64_t{1} << 40, .block_bytes = 4096}.encode()).code(), Errc::kBadMessage);
   EXPECT_EQ(hash_block_bytes(0), 4096U);
   EXPECT_EQ(hash_block_bytes(std::uint64_t{1} << 30), 4096U);
-  for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 40, Have::kMostSize}) {
-    EXPECT_LE((Have{.size = size, .block_bytes = hash_block_bytes(size)}.blocks()), Have::kMostBlocks) << size;
+  for (const std::uint64_t size : {std::uint64_t{1} << 32, std::uint64_t{1} << 40, Have::kMaxSize}) {
+    EXPECT_LE((Have{.size = size, .block_bytes = hash_block_bytes(size)}.blocks()), Have::kMaxBlocks) << size;
   }
 }
 

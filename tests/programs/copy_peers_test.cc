@@ -196,7 +196,7 @@ TEST_F(CopyPeers, PathsFollowTheJob) {
   const Job pull{.direction = Direction::kPull, .sources = 1'000'000};
   EXPECT_THAT(said(pull,
                    [&](FrameWriter& w) {
-                     for (std::size_t i = 0; i < Job::kMostPaths / 4096 + 1; ++i) put_path(w, std::string(4096, 'x'));
+                     for (std::size_t i = 0; i < Job::kMaxPaths / 4096 + 1; ++i) put_path(w, std::string(4096, 'x'));
                    }),
               HasSubstr("too many paths"));
 }
@@ -569,15 +569,15 @@ std::uint64_t peak_bytes() {
 
 /// So large blocks are those of a file of 64 TiB: nobody makes room for them to read a file of 64 KiB.
 TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
-  const std::uint64_t size = Have::kMostSize;
-  EXPECT_EQ(hash_block_bytes(size), Have::kMostBlock);
-  std::ofstream(top / "file") << std::string(kLeastAsked, 'x');
+  const std::uint64_t size = Have::kMaxSize;
+  EXPECT_EQ(hash_block_bytes(size), Have::kMaxBlock);
+  std::ofstream(top / "file") << std::string(kMinAsked, 'x');
   ForgedServer server([&](FrameWriter& writer) {
     put(writer, FrameKind::kHave,
-        Have{.id = 1, .base = Have::Base::kOld, .size = size, .block_bytes = Have::kMostBlock}.encode());
+        Have{.id = 1, .base = Have::Base::kOld, .size = size, .block_bytes = Have::kMaxBlock}.encode());
     const std::vector<std::byte> sums(Hashes::kBytesOfBlock * 1024);
-    for (std::uint64_t block = 0; block < Have::kMostBlocks; block += 1024) put(writer, FrameKind::kHashes, sums);
-    put(writer, FrameKind::kResult, Counts{.files = 1, .bytes = kLeastAsked}.encode());
+    for (std::uint64_t block = 0; block < Have::kMaxBlocks; block += 1024) put(writer, FrameKind::kHashes, sums);
+    put(writer, FrameKind::kResult, Counts{.files = 1, .bytes = kMinAsked}.encode());
   });
   std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
   const std::uint64_t before = peak_bytes();
@@ -587,8 +587,8 @@ TEST_F(CopyFromOthers, ItsBlocksTakeNoMemory) {
                                     .sources = {top / "file"}},
                                    {}, counts);
   EXPECT_TRUE(copied.ok()) << copied.message();
-  EXPECT_EQ(counts.bytes_sent, kLeastAsked);
-  EXPECT_LT(peak_bytes(), before + 2 * Have::kMostBlock);
+  EXPECT_EQ(counts.bytes_sent, kMinAsked);
+  EXPECT_LT(peak_bytes(), before + 2 * Have::kMaxBlock);
 }
 
 TEST_F(CopyPeers, AClientMayGoWithoutAWord) {

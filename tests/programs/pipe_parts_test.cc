@@ -103,7 +103,7 @@ TEST(PipeMessages, GoThereAndBack) {
   EXPECT_FALSE(Verdict::decode(Verdict{}.encode()).value().failure.has_value());
   EXPECT_EQ(Verdict::decode(Verdict{.failure = "a\nb\x1b"}.encode()).value().failure, "a?b?");
   EXPECT_EQ(Verdict::decode(Verdict{.failure = std::string(5000, 'x')}.encode()).value().failure,
-            std::string(Verdict::kMostReason, 'x'));
+            std::string(Verdict::kMaxReason, 'x'));
 }
 
 // Checksum --------------------------------------------------------------------------------------------------------

@@ -53,8 +53,8 @@ Result<ReceiverOptions> read_options(const std::vector<std::string>& words) {
   auto flags = read_pipe_flags(programs::Role::kServer);
   if (!flags) return flags.error();
   if (Status listen = programs::apply_listen_flag(flags->connection); !listen.ok()) return listen.error();
-  constexpr double kMostSeconds = 1e6;
-  if (!(FLAGS_timeout >= 0 && FLAGS_timeout <= kMostSeconds)) {
+  constexpr double kMaxSeconds = 1e6;
+  if (!(FLAGS_timeout >= 0 && FLAGS_timeout <= kMaxSeconds)) {
     return make_error(Errc::kInvalidArgument,
                       "--timeout=" + programs::number_given(FLAGS_timeout) + ": possible are 0 to 1000000 seconds");
   }

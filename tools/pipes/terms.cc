@@ -49,17 +49,17 @@ std::optional<std::uint64_t> optional_number(std::uint8_t flag, std::uint64_t nu
 
 Status Terms::validate() const {
   using programs::size_text;
-  if (block_bytes < kLeastBlock || block_bytes > kMostBlock) {
+  if (block_bytes < kMinBlock || block_bytes > kMaxBlock) {
     return make_error(Errc::kInvalidArgument, "a block of " + size_text(block_bytes) + " bytes: possible are " +
-                                                  size_text(kLeastBlock) + " to " + size_text(kMostBlock));
+                                                  size_text(kMinBlock) + " to " + size_text(kMaxBlock));
   }
-  if (blocks < kLeastBlocks || blocks > kMostBlocks) {
+  if (blocks < kMinBlocks || blocks > kMaxBlocks) {
     return make_error(Errc::kInvalidArgument, std::to_string(blocks) + " blocks: possible are " +
-                                                  std::to_string(kLeastBlocks) + " to " + std::to_string(kMostBlocks));
+                                                  std::to_string(kMinBlocks) + " to " + std::to_string(kMaxBlocks));
   }
-  if (std::uint64_t{block_bytes} * blocks <= kMostBytes) return {};
+  if (std::uint64_t{block_bytes} * blocks <= kMaxBytes) return {};
   return make_error(Errc::kInvalidArgument, std::to_string(blocks) + " blocks of " + size_text(block_bytes) +
-                                                " bytes: possible are " + size_text(kMostBytes) + " in all");
+                                                " bytes: possible are " + size_text(kMaxBytes) + " in all");
 }
 
 std::vector<std::byte> Terms::encode() const {
@@ -114,7 +114,7 @@ Result<Total> Total::decode(std::span<const std::byte> bytes) {
 std::vector<std::byte> Verdict::encode() const {
   WireWriter writer = begin(Kind::kVerdict);
   writer.put(static_cast<std::uint8_t>(failure.has_value()));
-  writer.put_text(failure.value_or("").substr(0, kMostReason));
+  writer.put_text(failure.value_or("").substr(0, kMaxReason));
   return writer.take();
 }
 
@@ -123,7 +123,7 @@ Result<Verdict> Verdict::decode(std::span<const std::byte> bytes) {
   if (Status head = check_head(reader, Kind::kVerdict, "rdma_recv"); !head.ok()) return head.error();
   const auto failed = reader.get<std::uint8_t>();
   std::string reason = reader.get_text();
-  const bool bad = failed > 1 || (failed == 0 && !reason.empty()) || reason.size() > kMostReason;
+  const bool bad = failed > 1 || (failed == 0 && !reason.empty()) || reason.size() > kMaxReason;
   if (bad || !reader.ok() || reader.remaining() != 0) {
     return make_error(Errc::kBadMessage, "the verdict of the receiver cannot be read");
   }

@@ -16,14 +16,14 @@ inline constexpr const char* kChannel = "pipe";
 
 /// What the sender says first, as its private data: the receiver fits itself to it. A value.
 struct Terms {
-  static constexpr std::uint32_t kLeastBlock = 4096;
-  static constexpr std::uint32_t kMostBlock = std::uint32_t{64} << 20;
-  static constexpr std::uint16_t kLeastBlocks = 2;
-  static constexpr std::uint16_t kMostBlocks = 256;
-  static constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;  ///< of all blocks
+  static constexpr std::uint32_t kMinBlock = 4096;
+  static constexpr std::uint32_t kMaxBlock = std::uint32_t{64} << 20;
+  static constexpr std::uint16_t kMinBlocks = 2;
+  static constexpr std::uint16_t kMaxBlocks = 256;
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;  ///< of all blocks
 
-  std::uint32_t block_bytes = std::uint32_t{512} << 10;  ///< kLeastBlock..kMostBlock
-  std::uint16_t blocks = 4;                              ///< the receiver's: kLeastBlocks..kMostBlocks
+  std::uint32_t block_bytes = std::uint32_t{512} << 10;  ///< kMinBlock..kMaxBlock
+  std::uint16_t blocks = 4;                              ///< the receiver's: kMinBlocks..kMaxBlocks
   bool checksum = true;                                  ///< the sender will tell one
   std::optional<std::uint64_t> size = {};                ///< bytes that will come, where it is known
 
@@ -48,7 +48,7 @@ struct Total {
 
 /// From the receiver, by the connector, when it has written everything, or cannot. A value.
 struct Verdict {
-  static constexpr std::size_t kMostReason = 1000;
+  static constexpr std::size_t kMaxReason = 1000;
 
   std::optional<std::string> failure = {};  ///< empty: everything is where it should be
 

@@ -61,12 +61,12 @@ BlockIndex::BlockIndex(std::span<const BlockSums> blocks) : filter_((std::size_t
 
 std::optional<std::uint64_t> BlockIndex::find(std::uint32_t rolling, std::span<const std::byte> bytes) const {
   // So many different blocks of one sum are looked at; more are made on purpose.
-  constexpr int kMostTried = 8;
+  constexpr int kMaxTried = 8;
   auto at = std::lower_bound(known_.begin(), known_.end(), rolling,
                              [](const Known& known, std::uint32_t wanted) { return known.rolling < wanted; });
   if (at == known_.end() || at->rolling != rolling) return {};
   const BlockHash hash = hash_of(bytes);
-  for (int tried = 0; tried < kMostTried && at != known_.end() && at->rolling == rolling; ++tried, ++at) {
+  for (int tried = 0; tried < kMaxTried && at != known_.end() && at->rolling == rolling; ++tried, ++at) {
     if (at->hash == hash) return at->block;
   }
   return {};

@@ -74,9 +74,9 @@ Result<CopyOptions> read_copy_options() {
 
 /// Each side says once a second that it is at work.
 Result<std::chrono::milliseconds> read_timeout() {
-  constexpr double kLeast = 5;
-  constexpr double kMost = 7 * 24 * 3600;
-  if (FLAGS_timeout != 0 && !(FLAGS_timeout >= kLeast && FLAGS_timeout <= kMost)) {
+  constexpr double kMin = 5;
+  constexpr double kMax = 7 * 24 * 3600;
+  if (FLAGS_timeout != 0 && !(FLAGS_timeout >= kMin && FLAGS_timeout <= kMax)) {
     return bad_flag("timeout", "5 to 604800 seconds, or 0 for none");
   }
   return std::chrono::milliseconds(static_cast<std::int64_t>(FLAGS_timeout * 1000));
@@ -194,8 +194,8 @@ Result<ClientOptions> read_client_options(const std::vector<std::string>& words)
       server = host;
     }
     if (!*remote && words[i].empty()) return bad_word(words[i], "is no name: write . for the working directory");
-    if (*remote && (*remote)->path.size() > Job::kMostPath) {
-      return bad_word(words[i], "is too long: a path has " + std::to_string(Job::kMostPath) + " bytes at most");
+    if (*remote && (*remote)->path.size() > Job::kMaxPath) {
+      return bad_word(words[i], "is too long: a path has " + std::to_string(Job::kMaxPath) + " bytes at most");
     }
     std::string path = *remote ? std::move((*remote)->path) : words[i];
     if (last) {

@@ -5,7 +5,7 @@
 namespace rdmacomm::copying {
 namespace {
 
-constexpr std::size_t kMostJobs = 64;
+constexpr std::size_t kMaxJobs = 64;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ class Crew::Member {
   void add(std::function<void()> job) {
     std::unique_lock lock(mutex_);
     // Half of them at once: or two threads wake each other for each job.
-    if (jobs_.size() >= kMostJobs) changed_.wait(lock, [this] { return jobs_.size() <= kMostJobs / 2; });
+    if (jobs_.size() >= kMaxJobs) changed_.wait(lock, [this] { return jobs_.size() <= kMaxJobs / 2; });
     jobs_.push_back(std::move(job));
     if (jobs_.size() > 1) return;
     lock.unlock();
@@ -52,7 +52,7 @@ class Crew::Member {
       job = nullptr;  // with what it holds
       lock.lock();
       jobs_.pop_front();
-      if (jobs_.empty() || jobs_.size() == kMostJobs / 2) changed_.notify_all();
+      if (jobs_.empty() || jobs_.size() == kMaxJobs / 2) changed_.notify_all();
     }
   }
 

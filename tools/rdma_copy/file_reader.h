@@ -17,7 +17,7 @@
 namespace rdmacomm::copying {
 
 /// Of smaller files it is not asked what the sink has: sending them takes less time.
-inline constexpr std::uint64_t kLeastAsked = std::uint64_t{64} << 10;
+inline constexpr std::uint64_t kMinAsked = std::uint64_t{64} << 10;
 
 /// Sends what is in a file: data, holes where it has some, and, where the sink has a part of it, which blocks that is.
 /// Threads: one.

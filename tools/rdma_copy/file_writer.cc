@@ -16,9 +16,9 @@ namespace {
 
 constexpr unsigned kOwnerWrites = 0600;
 // For less it takes longer to wake a thread.
-constexpr std::size_t kLeastQueued = std::size_t{64} << 10;
+constexpr std::size_t kMinQueued = std::size_t{64} << 10;
 // Where so much comes at once, there is room for the next so many bytes before they are written.
-constexpr std::size_t kLeastReserved = std::size_t{256} << 10;
+constexpr std::size_t kMinReserved = std::size_t{256} << 10;
 constexpr std::uint64_t kReserved = std::uint64_t{8} << 20;
 
 Error failed(const char* what = "") {
@@ -77,7 +77,7 @@ Status FileWriter::find_base() {
     have_.base = Have::Base::kOld;
   }
   have_.size = static_cast<std::uint64_t>(is.st_size);
-  if (have_.size > Have::kMostSize) return make_error(std::make_error_code(std::errc::file_too_large), "");
+  if (have_.size > Have::kMaxSize) return make_error(std::make_error_code(std::errc::file_too_large), "");
   have_.block_bytes = hash_block_bytes(have_.size);
   return {};
 }
@@ -142,14 +142,14 @@ Status FileWriter::write(std::uint64_t offset, std::span<const std::byte> bytes,
     if (Status made = create(); !made.ok()) return made;
     if (Status kept = keep({.length = offset}); !kept.ok()) return kept;
   }
-  if (plan_.checksum && bytes.size() >= kLeastQueued) {
+  if (plan_.checksum && bytes.size() >= kMinQueued) {
     queue_.add(checksum_, bytes, std::move(keep_bytes));
     queued_ = true;
   } else {
     drain();
     checksum_.update(bytes);
   }
-  if (bytes.size() >= kLeastReserved) reserve(offset, bytes.size());
+  if (bytes.size() >= kMinReserved) reserve(offset, bytes.size());
   return write_all(offset, bytes);
 }
 

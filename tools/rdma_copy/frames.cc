@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 // Between the head and the data, so that these are aligned.
-constexpr std::size_t kMostPadding = kDataAlignment - 1;
+constexpr std::size_t kMaxPadding = kDataAlignment - 1;
 // Less than that at the end of a block is left empty, where a file has more.
-constexpr std::size_t kLeastData = std::size_t{64} << 10;
+constexpr std::size_t kMinData = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -52,8 +52,8 @@ Status FrameWriter::flush() {
 }
 
 Result<std::span<std::byte>> FrameWriter::lend_data(std::uint64_t wanted) {
-  const auto whole = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, kLeastData));
-  const auto lent = room(kDataHead + kMostPadding + whole);
+  const auto whole = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, kMinData));
+  const auto lent = room(kDataHead + kMaxPadding + whole);
   if (!lent) return lent.error();
   lent_ = *lent;
   padding_ = -(reinterpret_cast<std::uintptr_t>(lent_.data()) + kDataHead) % kDataAlignment;

@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::uint32_t kMagic = 0x59504352;  // the bytes "RCPY"
 constexpr std::uint16_t kVersion = 4;
-constexpr std::size_t kMostName = 255;
+constexpr std::size_t kMaxName = 255;
 
 Error bad(const char* what) {
   return make_error(Errc::kBadMessage, std::string("the other side's ") + what + " cannot be read");
 }
 
 bool is_name(std::string_view name) {
-  return name.size() <= kMostName && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
+  return name.size() <= kMaxName && name != "." && name != ".." && name.find('/') == std::string_view::npos &&
          name.find('\0') == std::string_view::npos;
 }
 
@@ -59,7 +59,7 @@ Result<Job> Job::decode(std::span<const std::byte> bytes) {
 
 Result<std::string> take_path(std::span<const std::byte> payload) {
   std::string path(reinterpret_cast<const char*>(payload.data()), payload.size());
-  if (path.size() > Job::kMostPath || path.find('\0') != std::string::npos) return bad("path");
+  if (path.size() > Job::kMaxPath || path.find('\0') != std::string::npos) return bad("path");
   return path;
 }
 
@@ -96,7 +96,7 @@ Result<Entry> Entry::decode(std::span<const std::byte> bytes) {
   entry.name = reader.get_text();
   entry.target = reader.get_text();
   const bool good = asks <= 1 && entry.mode <= 07777 && entry.modified.nanoseconds < 1'000'000'000 &&
-                    entry.size <= std::uint64_t{INT64_MAX} && entry.target.size() <= Job::kMostPath &&
+                    entry.size <= std::uint64_t{INT64_MAX} && entry.target.size() <= Job::kMaxPath &&
                     entry.target.find('\0') == std::string::npos;
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("entry");
   if (is_name(entry.name)) return entry;
@@ -119,7 +119,7 @@ Result<Have> Have::decode(std::span<const std::byte> bytes) {
   have.base = static_cast<Base>(base);
   have.size = reader.get<std::uint64_t>();
   have.block_bytes = reader.get<std::uint32_t>();
-  const bool good = base <= 2 && have.size <= kMostSize && have.block_bytes == hash_block_bytes(have.size);
+  const bool good = base <= 2 && have.size <= kMaxSize && have.block_bytes == hash_block_bytes(have.size);
   if (!good || !reader.ok() || reader.remaining() != 0) return bad("account of what it has");
   return have;
 }
@@ -147,8 +147,8 @@ Result<Hashes> Hashes::decode(std::span<const std::byte> bytes) {
 }
 
 std::uint32_t hash_block_bytes(std::uint64_t size) noexcept {
-  std::uint32_t bytes = Have::kLeastBlock;
-  while (bytes < Have::kMostBlock && size / bytes >= Have::kMostBlocks) bytes *= 2;
+  std::uint32_t bytes = Have::kMinBlock;
+  while (bytes < Have::kMaxBlock && size / bytes >= Have::kMaxBlocks) bytes *= 2;
   return bytes;
 }
 
@@ -208,14 +208,14 @@ Result<FileEnd> FileEnd::decode(std::span<const std::byte> bytes) {
 std::vector<std::byte> Failure::encode() const {
   WireWriter writer;
   writer.put(id);
-  writer.put_text(std::string_view(text).substr(0, kMostText));
+  writer.put_text(std::string_view(text).substr(0, kMaxText));
   return writer.take();
 }
 
 Result<Failure> Failure::decode(std::span<const std::byte> bytes) {
   WireReader reader(bytes);
   Failure failure{.id = reader.get<std::uint32_t>(), .text = reader.get_text()};
-  if (failure.text.size() > kMostText || !reader.ok() || reader.remaining() != 0) return bad("failure");
+  if (failure.text.size() > kMaxText || !reader.ok() || reader.remaining() != 0) return bad("failure");
   failure.text = escaped(failure.text);
   return failure;
 }

@@ -19,7 +19,7 @@
 namespace rdmacomm::copying {
 
 /// So deep are directories within each other at most: both sides have each one open that they are in.
-inline constexpr std::size_t kMostDepth = 300;
+inline constexpr std::size_t kMaxDepth = 300;
 
 /// What is wanted, whoever sends. A value.
 struct CopyOptions {
@@ -41,8 +41,8 @@ enum class Direction : std::uint8_t { kPush = 1, kPull = 2 };
 
 /// The first frame, from the client. A value.
 struct Job {
-  static constexpr std::size_t kMostPath = 4096;
-  static constexpr std::size_t kMostPaths = std::size_t{8} << 20;  ///< bytes of all together, and some for each
+  static constexpr std::size_t kMaxPath = 4096;
+  static constexpr std::size_t kMaxPaths = std::size_t{8} << 20;  ///< bytes of all together, and some for each
 
   Direction direction = Direction::kPush;
   CopyOptions options = {};
@@ -58,7 +58,7 @@ struct Job {
 };
 
 /// A path on the server, as a frame of its own carries it.
-/// kBadMessage: longer than Job::kMostPath, or it has a NUL
+/// kBadMessage: longer than Job::kMaxPath, or it has a NUL
 [[nodiscard]] Result<std::string> take_path(std::span<const std::byte> payload);
 
 /// A point in time of a file system. A value.
@@ -91,16 +91,16 @@ struct Entry {
 /// What a sink has of a file already: of kNone no hashes follow, else one for each block of it. A value.
 struct Have {
   enum class Base : std::uint8_t { kNone = 0, kPartial = 1, kOld = 2 };
-  static constexpr std::uint32_t kLeastBlock = 4096;
-  static constexpr std::uint32_t kMostBlock = std::uint32_t{1} << 26;
-  static constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 20;
+  static constexpr std::uint32_t kMinBlock = 4096;
+  static constexpr std::uint32_t kMaxBlock = std::uint32_t{1} << 26;
+  static constexpr std::uint64_t kMaxBlocks = std::uint64_t{1} << 20;
 
-  static constexpr std::uint64_t kMostSize = kMostBlock * kMostBlocks;
+  static constexpr std::uint64_t kMaxSize = kMaxBlock * kMaxBlocks;
 
   std::uint32_t id = 0;
   Base base = Base::kNone;
   std::uint64_t size = 0;
-  std::uint32_t block_bytes = kLeastBlock;  ///< hash_block_bytes(size)
+  std::uint32_t block_bytes = kMinBlock;  ///< hash_block_bytes(size)
 
   /// Hashes that follow: of all blocks, the last one of which may be short.
   [[nodiscard]] std::uint64_t blocks() const noexcept { return (size + block_bytes - 1) / block_bytes; }
@@ -119,7 +119,7 @@ struct Hashes {
   [[nodiscard]] static Result<Hashes> decode(std::span<const std::byte> bytes);
   bool operator==(const Hashes&) const = default;
 };
-/// The block size for a file of so many bytes: small, so that few bytes are sent for a change, and kMostBlocks at most.
+/// The block size for a file of so many bytes: small, so that few bytes are sent for a change, and kMaxBlocks at most.
 [[nodiscard]] std::uint32_t hash_block_bytes(std::uint64_t size) noexcept;
 
 /// A part of a file: a hole. A value.
@@ -161,7 +161,7 @@ struct FileEnd {
 
 /// One thing could not be copied; all else goes on. A value.
 struct Failure {
-  static constexpr std::size_t kMostText = 8192;
+  static constexpr std::size_t kMaxText = 8192;
   std::uint32_t id = 0;  ///< the entry's; 0: none was announced
   std::string text = {};
 

@@ -16,11 +16,11 @@
 namespace rdmacomm::copying {
 namespace {
 
-constexpr std::size_t kMostNameBytes = 255;
+constexpr std::size_t kMaxNameBytes = 255;
 constexpr const char* kSuffix = ".rdma_copy-partial";
 constexpr const char* kLinkSuffix = ".rdma_copy-link";
 /// How often a file is made anew if another user has locked it before its maker could.
-constexpr int kMostLocksLost = 10;
+constexpr int kMaxLocksLost = 10;
 
 Error new_file_failed() {
   return make_error(last_system_error(), "");
@@ -39,7 +39,7 @@ std::string numbered(std::uint64_t number, const char* suffix) {
 
 std::string partial_name(const std::string& name) {
   const std::string partial = '.' + name + kSuffix;
-  return partial.size() <= kMostNameBytes ? partial : numbered(XXH3_64bits(name.data(), name.size()), kSuffix);
+  return partial.size() <= kMaxNameBytes ? partial : numbered(XXH3_64bits(name.data(), name.size()), kSuffix);
 }
 
 /// Whether `name` is that of the file `opened`. While its lock is held that can only change by others than copies: who else
@@ -168,8 +168,8 @@ bool is_partial_name(std::string_view name) noexcept {
 }
 
 Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mode) {
-  if (name.size() > kMostNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
-  for (int tries = 0; tries < kMostLocksLost; ++tries) {
+  if (name.size() > kMaxNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
+  for (int tries = 0; tries < kMaxLocksLost; ++tries) {
     const std::string own = unforeseen_name(kSuffix);
     UniqueFd fd(::openat(folder, own.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!fd) return new_file_failed();
@@ -206,7 +206,7 @@ Status NewFile::close_to_others() {
 }
 
 Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, unsigned mode, bool new_folder) {
-  if (name.size() > kMostNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
+  if (name.size() > kMaxNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
   static const bool linkable = ::access("/proc/self/fd", X_OK) == 0;
   UniqueFd fd(linkable ? ::openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode) : -1);
   // Each file system has its own word for what it cannot do. Where it is something else, create() finds it, too.

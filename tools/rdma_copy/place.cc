@@ -16,7 +16,7 @@ namespace rdmacomm::copying {
 namespace {
 
 /// Of a path where somebody renames directories all the time.
-constexpr int kMostTries = 1000;
+constexpr int kMaxTries = 1000;
 
 /// As openat2(2), from Linux 5.6 on. The C library has no function for it.
 UniqueFd open_beneath(int root, const std::string& path, int flags) {
@@ -95,7 +95,7 @@ Result<UniqueFd> Place::open(const std::string& path, int flags) const {
     const std::error_code failed = last_system_error();
     if (failed == std::errc::interrupted) continue;
     // Something above was renamed meanwhile, or another program has a lease on the file, which it is to give up (O_NONBLOCK).
-    if (failed == std::errc::resource_unavailable_try_again && tries < kMostTries) continue;
+    if (failed == std::errc::resource_unavailable_try_again && tries < kMaxTries) continue;
     if (failed == std::errc::cross_device_link) {
       return make_error(Errc::kInvalidArgument, "it leads out of the server's root");
     }
@@ -107,7 +107,7 @@ bool leads_into_proc(const Spot& spot) {
   UniqueFd next;
   int folder = spot.folder.get();
   std::string name = spot.name;
-  for (int links = 0; links <= programs::kMostLinks; ++links) {
+  for (int links = 0; links <= programs::kMaxLinks; ++links) {
     if (programs::is_in_proc(folder)) return true;
     const std::string text = programs::link_text(folder, name);
     if (text.empty()) return false;

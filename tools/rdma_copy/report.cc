@@ -14,7 +14,7 @@ namespace rdmacomm::copying {
 namespace {
 
 /// In the JSON: a server may name as many as it likes.
-constexpr std::size_t kMostFailures = 10'000;
+constexpr std::size_t kMaxFailures = 10'000;
 
 std::string counted(std::uint64_t count, const char* one, const char* several) {
   return std::to_string(count) + ' ' + (count == 1 ? one : several);
@@ -29,7 +29,7 @@ Report::Report(const Options& options)
   events_.failed = [this](const std::string& text) {
     if (options_.json) {
       const std::lock_guard lock(mutex_);
-      if (failures_.size() < kMostFailures) {
+      if (failures_.size() < kMaxFailures) {
         failures_.push_back(text);
       } else {
         ++failures_left_out_;
@@ -75,15 +75,15 @@ void Report::moved(std::uint64_t bytes) {
 
 /// "big file 45 %, entry 12: ". What has no room is left out: first a part of the name.
 std::string Report::about(std::size_t room) {
-  constexpr std::size_t kMostName = 40;
-  constexpr std::size_t kLeastName = 5;
+  constexpr std::size_t kMaxName = 40;
+  constexpr std::size_t kMinName = 5;
   const std::lock_guard lock(mutex_);
   if (entries_ == 0) return "";
   const std::uint64_t percent = size_ == 0 ? 100 : std::min<std::uint64_t>(100, done_ / ((size_ + 99) / 100));
   const std::string numbers = ' ' + std::to_string(percent) + " %, entry " + std::to_string(entries_) + ": ";
-  if (room < numbers.size() + kLeastName) return "";
+  if (room < numbers.size() + kMinName) return "";
   const std::string name = escaped(path_.substr(path_.find_last_of('/') + 1));
-  return programs::fitted(name, std::min(kMostName, room - numbers.size())) + numbers;
+  return programs::fitted(name, std::min(kMaxName, room - numbers.size())) + numbers;
 }
 
 /// "3 files, 1 directory, 45.1 MB (1.20 MB sent), 120 MB/s, 0.4 s, 1 failed"

@@ -125,7 +125,7 @@ class Guest {
       auto path = take_path((*frame)->payload);
       if (!path) return path.error();
       bytes += path->size() + sizeof(std::string);
-      if (bytes > Job::kMostPaths) {
+      if (bytes > Job::kMaxPaths) {
         return make_error(Errc::kBadMessage,
                           "the other side names too many paths at once: copy the directory that they are in, "
                           "or fewer of them at a time");

@@ -25,9 +25,9 @@ namespace rdmacomm::copying {
 namespace {
 
 // Files of up to so many bytes come in one piece, and are written by the crew.
-constexpr std::uint64_t kMostSmall = 32 << 10;
+constexpr std::uint64_t kMaxSmall = 32 << 10;
 // More of them write to one directory no faster.
-constexpr unsigned kMostMembers = 4;
+constexpr unsigned kMaxMembers = 4;
 
 /// Nothing else can be written then, either.
 bool ends_all(std::error_code why) {
@@ -177,7 +177,7 @@ class Sink {
   }
 
   Status enter(Entry entry, bool left_out) {
-    if (folders_.size() > kMostDepth + 1) return make_error(Errc::kBadMessage, "the other side goes too deep");
+    if (folders_.size() > kMaxDepth + 1) return make_error(Errc::kBadMessage, "the other side goes too deep");
     before_others();
     const TargetFolder& parent = *folders_.back();  // others that are in it hold it, too
     const unsigned mode = mode_of(entry);
@@ -248,7 +248,7 @@ class Sink {
                             .resume = options_.resume,
                             .sync = options_.sync},
                    .path = path_};
-    if (!file.plan.entry.asks && size_ <= kMostSmall) {
+    if (!file.plan.entry.asks && size_ <= kMaxSmall) {
       small_ = std::move(file);
       return {};
     }
@@ -422,7 +422,7 @@ class Sink {
   std::string path_;
   std::mutex mutex_;  // the crew uses what is below, and counts_
   Status broken_;
-  Crew crew_{std::clamp(std::thread::hardware_concurrency(), 1U, kMostMembers)};
+  Crew crew_{std::clamp(std::thread::hardware_concurrency(), 1U, kMaxMembers)};
 };
 
 }  // namespace

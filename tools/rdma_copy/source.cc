@@ -158,7 +158,7 @@ class Source {
   Status send_directory(UniqueFd opened, const std::string& name, const std::string& path, std::size_t depth) {
     struct stat is = {};
     if (::fstat(opened.get(), &is) != 0) return fail(path, "cannot be read", last_system_error());
-    if (depth > kMostDepth) return fail(path, "is too deep: " + std::to_string(kMostDepth) + " directories at most");
+    if (depth > kMaxDepth) return fail(path, "is too deep: " + std::to_string(kMaxDepth) + " directories at most");
     auto directory = Directory::of(std::move(opened));
     if (!directory) return fail(path, "cannot be read", directory.code());
     announce(path, 0);
@@ -223,7 +223,7 @@ class Source {
     }
     Entry entry = entry_of(is, name);
     entry.size = static_cast<std::uint64_t>(is.st_size);
-    entry.asks = options_.looks_at_old() && !options_.dry_run && entry.size >= kLeastAsked;
+    entry.asks = options_.looks_at_old() && !options_.dry_run && entry.size >= kMinAsked;
     announce(path, entry.size);
     if (Status sent = writer_.put(FrameKind::kFile, entry.encode()); !sent.ok()) return sent;
     if (options_.dry_run) {

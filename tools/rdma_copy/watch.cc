@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kPeriod{1000};
 constexpr std::array kAtWork{std::byte{1}};
 /// Of words that have come at once.
-constexpr int kMostHeard = 1000;
+constexpr int kMaxHeard = 1000;
 
 std::string seconds_text(std::chrono::milliseconds time) {
   std::ostringstream text;
@@ -75,7 +75,7 @@ void Watch::run() {
 /// Whether the peer says that it is at work.
 bool Watch::hear() {
   int heard = 0;
-  while (heard < kMostHeard && endpoint_.receive_message(Deadline::after(std::chrono::seconds(0)))) ++heard;
+  while (heard < kMaxHeard && endpoint_.receive_message(Deadline::after(std::chrono::seconds(0)))) ++heard;
   return heard > 0;
 }
 

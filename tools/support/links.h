@@ -7,7 +7,7 @@ namespace rdmacomm::programs {
 
 /// The system follows at most this many links of a path; one with more is an endless loop. Source: path_resolution(7),
 /// Linux.
-inline constexpr int kMostLinks = 40;
+inline constexpr int kMaxLinks = 40;
 
 /// The text of the link that has this name in `folder`, or, if `name` is empty, of the link that `folder` is itself
 /// (opened by O_PATH and O_NOFOLLOW). Empty: there is none, or it cannot be read.

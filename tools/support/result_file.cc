@@ -107,7 +107,7 @@ bool leads_to_open_file(Place& place, const UniqueFd& link) {
 Result<Place> place_of(const std::string& path) {
   Place place;
   if (const std::error_code failed = enter(place, path)) return cannot_write(path, failed);
-  for (int links = 0; links <= kMostLinks; ++links) {
+  for (int links = 0; links <= kMaxLinks; ++links) {
     const UniqueFd found(::openat(place.directory.get(), place.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     if (!found && last_system_error() == std::errc::no_such_file_or_directory) {
       if (is_in_proc(place.directory.get()))

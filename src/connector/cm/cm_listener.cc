@@ -93,7 +93,7 @@ Status CmListener::listen_at(SocketAddress address) {
   const int set = rdma_set_option((*id)->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on, sizeof(on));
   Status listening = verbs::from_minus_one(set, "");
   if (listening) listening = verbs::from_minus_one(rdma_bind_addr((*id)->get(), address.get()), "");
-  if (listening) listening = verbs::from_minus_one(rdma_listen((*id)->get(), static_cast<int>(kMostWaiting)), "");
+  if (listening) listening = verbs::from_minus_one(rdma_listen((*id)->get(), static_cast<int>(kMaxWaiting)), "");
   if (!listening) return cannot_listen_by_cm(address, listening.code());
   port_ = ntohs(rdma_get_src_port((*id)->get()));
   address.set_port(port_);
@@ -150,7 +150,7 @@ void CmListener::sort_in(Newcomer newcomer) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (waiting_.size() >= kMostWaiting) return refuse(raw);
+  if (waiting_.size() >= kMaxWaiting) return refuse(raw);
   waiting_.push_back(std::move(newcomer));
   knocked_.signal();
 }

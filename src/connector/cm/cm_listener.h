@@ -42,7 +42,7 @@ class CmListener final : public Listener {
   [[nodiscard]] int fd() const noexcept override { return knocked_.fd(); }
 
   /// New peers that may wait for accept(); more are refused.
-  static constexpr std::size_t kMostWaiting = 128;
+  static constexpr std::size_t kMaxWaiting = 128;
 
  private:
   struct Newcomer;

@@ -8,7 +8,7 @@ namespace rdmacomm {
 
 bool CmRequests::has_room(std::uint32_t qpn) {
   const std::lock_guard lock(mutex_);
-  return !closed_ && waiting_.size() < kMost && !waiting_.contains(qpn);
+  return !closed_ && waiting_.size() < kMax && !waiting_.contains(qpn);
 }
 
 void CmRequests::add(std::uint32_t qpn, std::unique_ptr<CmId> id) {

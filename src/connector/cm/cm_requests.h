@@ -20,7 +20,7 @@ namespace rdmacomm {
 class CmRequests {
  public:
   /// That wait at once. A client connects one queue pair after the other, so more than one is a hurry of its own.
-  static constexpr std::size_t kMost = 16;
+  static constexpr std::size_t kMax = 16;
 
   /// knocked: to wake take() by.
   explicit CmRequests(StopEvent knocked) : knocked_(std::move(knocked)) {}

@@ -45,7 +45,7 @@ class ReusingQueue {
 
  private:
   // An empty queue has no more places than that.
-  static constexpr std::size_t kMostKept = 64;
+  static constexpr std::size_t kMaxKept = 64;
 
   void grow() {
     std::vector<std::unique_ptr<T>> more(size_ == 0 ? 1 : 2 * size_);
@@ -54,7 +54,7 @@ class ReusingQueue {
     first_ = 0;
   }
   void let_go() noexcept {
-    if (places_.size() <= kMostKept) return;
+    if (places_.size() <= kMaxKept) return;
     std::vector<std::unique_ptr<T>>().swap(places_);
     first_ = 0;
   }

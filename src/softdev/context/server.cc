@@ -36,11 +36,11 @@ namespace {
 
 /// More connections that have proven nothing are not kept at a time.
 std::size_t most_unproven() noexcept {
-  constexpr std::size_t kLeast = 16;
-  constexpr std::size_t kMost = 256;
+  constexpr std::size_t kMin = 16;
+  constexpr std::size_t kMax = 256;
   rlimit descriptors{};
-  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return kLeast;
-  return std::clamp<std::size_t>(descriptors.rlim_cur / 8, kLeast, kMost);  // each may have a second one, for its proof
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return kMin;
+  return std::clamp<std::size_t>(descriptors.rlim_cur / 8, kMin, kMax);  // each may have a second one, for its proof
 }
 
 }  // namespace

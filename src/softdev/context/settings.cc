@@ -18,11 +18,11 @@ std::string_view safe_value(const char* variable) noexcept {
 
 /// What kLateVariable says. false: nothing that it can.
 bool read_lateness(std::string_view text, std::chrono::milliseconds& lateness) noexcept {
-  constexpr unsigned kMost = 60'000;
+  constexpr unsigned kMax = 60'000;
   if (text.empty()) return true;
   unsigned milliseconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), milliseconds);
-  if (error != std::errc{} || end != text.data() + text.size() || milliseconds > kMost) return false;
+  if (error != std::errc{} || end != text.data() + text.size() || milliseconds > kMax) return false;
   lateness = std::chrono::milliseconds(milliseconds);
   return true;
 }

@@ -108,7 +108,7 @@ std::uint16_t local_lid(unsigned index) {
 }
 
 bool is_local_lid(std::uint16_t lid) {
-  return lid >= local_lid(0) && lid <= local_lid(DeviceIdentity::kMostDevices - 1);
+  return lid >= local_lid(0) && lid <= local_lid(DeviceIdentity::kMaxDevices - 1);
 }
 
 int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table) {

@@ -10,10 +10,10 @@ namespace rdmacomm::softdev {
 
 /// Who a soft device is, among those of one list.
 struct DeviceIdentity {
-  static constexpr unsigned kMostDevices = 64;
+  static constexpr unsigned kMaxDevices = 64;
 
   std::string name;
-  unsigned index = 0;       ///< 0 to kMostDevices - 1: makes its GUID and LID
+  unsigned index = 0;       ///< 0 to kMaxDevices - 1: makes its GUID and LID
   bool infiniband = false;  ///< what its port says of its link layer; else Ethernet
 };
 

@@ -232,14 +232,14 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
 
 int LocalWire::write_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {
   // A target takes a write back once for each time that it has waited in vain. One that goes on taking back does not keep this here.
-  constexpr int kMostTakenBack = 100;
+  constexpr int kMaxTakenBack = 100;
   int taken_back = 0;
   while (bytes != 0) {
     if (const int error = peer_->check_system_calls(); error != 0) return error;
     std::size_t piece = std::min(bytes, kLongestPiece);
     if (const int error = write_piece(own, address, key, piece); error != 0) {
       if (error != EAGAIN) return error;
-      if (++taken_back == kMostTakenBack) return EFAULT;
+      if (++taken_back == kMaxTakenBack) return EFAULT;
     }
     own += piece;
     address += piece;

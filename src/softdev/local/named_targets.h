@@ -50,11 +50,11 @@ class NamedTargets {
 
  private:
   /// More are not kept.
-  static constexpr std::size_t kMost = 4096;
+  static constexpr std::size_t kMax = 4096;
 
   LocalWire& anew(std::uint32_t number) {
     by_number_.erase(number);
-    if (by_number_.size() >= kMost) by_number_.clear();
+    if (by_number_.size() >= kMax) by_number_.clear();
     return by_number_.try_emplace(number, own_, number).first->second;
   }
 

@@ -21,7 +21,7 @@ std::vector<DeviceIdentity> read() {
   const bool infiniband = variable("RDMACOMM_SOFT0_LINK_LAYER") == "ib";
   std::string_view names = variable("RDMACOMM_SOFT0_NAMES");
   if (names.empty()) names = kDeviceName;
-  while (!names.empty() && devices.size() < DeviceIdentity::kMostDevices) {
+  while (!names.empty() && devices.size() < DeviceIdentity::kMaxDevices) {
     const std::string_view name = names.substr(0, names.find(','));
     names.remove_prefix(std::min(name.size() + 1, names.size()));
     if (name.empty()) continue;

@@ -36,7 +36,7 @@ ExecResult DatagramWire::send_by_tcp(const ibv_send_wr& wr, const Route& route) 
   const RemoteTarget name{std::to_array(route.target.raw), wr.wr.ud.remote_qpn};
   auto found = remote_targets_.find(name);
   if (found == remote_targets_.end()) {
-    if (remote_targets_.size() >= kMostRemoteTargets) remote_targets_.clear();
+    if (remote_targets_.size() >= kMaxRemoteTargets) remote_targets_.clear();
     found = remote_targets_.try_emplace(name, premises_.tcp, own_, route, wr.wr.ud.remote_qpn).first;
   }
   return found->second.send(wr, static_cast<std::uint32_t>(message_bytes(wr)));

@@ -38,7 +38,7 @@ class DatagramWire final : public Wire {
   NamedTargets targets_;
   using RemoteTarget = std::pair<std::array<std::uint8_t, sizeof(ibv_gid)>, std::uint32_t>;
   /// More of them than that are not kept.
-  static constexpr std::size_t kMostRemoteTargets = 4096;
+  static constexpr std::size_t kMaxRemoteTargets = 4096;
   const LocalEnd own_;
   std::map<RemoteTarget, TcpDatagrams> remote_targets_;
 };

@@ -12,15 +12,15 @@
 namespace rdmacomm::softdev {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
+constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
 /// The size of the sparse file: a bound on what one context can allocate, not memory. A limit on the size of files
 /// (ulimit -f) counts for it all the same, and who oversteps that is killed.
 std::uint64_t file_bytes() noexcept {
   rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMostBytes;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxBytes;
   constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
-  return std::min<std::uint64_t>(limit.rlim_cur / kHugePage * kHugePage, kMostBytes);
+  return std::min<std::uint64_t>(limit.rlim_cur / kHugePage * kHugePage, kMaxBytes);
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ SharedBlock SharedFile::allocate(std::size_t length) {
   if (!open_locked()) return {};
   const std::uint64_t offset = take_locked(length);
   if (offset == bytes_) {
-    errno = bytes_ < kMostBytes ? EFBIG : ENOMEM;  // the limit on the size of files is what it has met
+    errno = bytes_ < kMaxBytes ? EFBIG : ENOMEM;  // the limit on the size of files is what it has met
     return {};
   }
   Mapping mapping(fd_.get(), offset, length, true);

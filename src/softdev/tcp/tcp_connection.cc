@@ -19,10 +19,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostPieces = 128;
+constexpr std::size_t kMaxPieces = 128;
 constexpr std::size_t kFewBytes = 256;
 /// Frames, or parts of them, before others have their turn.
-constexpr int kMostSteps = 256;
+constexpr int kMaxSteps = 256;
 /// How long the other end may take to close.
 constexpr std::chrono::seconds kFarewell{10};
 /// A READ of more than that goes past the buffer.
@@ -46,7 +46,7 @@ TcpConnection::~TcpConnection() = default;
 
 int TcpConnection::send(TcpWire* requests) {
   while (!output_.is_reading()) {
-    std::array<iovec, kMostPieces> pieces;
+    std::array<iovec, kMaxPieces> pieces;
     std::size_t count = 0;
     const bool in_request = requests != nullptr && requests->is_in_request();
     const std::span<std::byte> answers = in_request ? std::span<std::byte>() : output_.bytes();
@@ -131,7 +131,7 @@ bool TcpConnection::go_first(std::span<const iovec> pieces) {
 }
 
 void TcpConnection::respond(TcpWire* requests) {
-  for (int steps = 0; steps < kMostSteps; ++steps) {
+  for (int steps = 0; steps < kMaxSteps; ++steps) {
     if (output_.is_reading()) {
       if (!send_reading()) return;
     } else if (send(requests) != 0 || !output_.next_response()) {
@@ -190,7 +190,7 @@ void TcpConnection::serve() {
   must_send_ = has_news_ = blocked_.load(std::memory_order_relaxed) || waits();
   if (waits()) end_if_over(target_->look_again());
   has_more_ = true;
-  for (int steps = 0; has_more_ && steps < kMostSteps && stage_ == Stage::kServing; ++steps) {
+  for (int steps = 0; has_more_ && steps < kMaxSteps && stage_ == Stage::kServing; ++steps) {
     const TcpStep next = step();
     has_more_ = next == TcpStep::kGoOn;
     has_news_ = has_news_ || next != TcpStep::kWait;

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Datagrams before others have their turn.
-constexpr int kMostDatagrams = 256;
+constexpr int kMaxDatagrams = 256;
 /// Bytes of the first buffer.
 constexpr std::size_t kFirstBuffer = 512;
 /// How long one waits for a receive.
@@ -67,7 +67,7 @@ std::uint32_t TcpDatagramTarget::events() const noexcept {
 bool TcpDatagramTarget::progress() {
   input_.begin_round();
   has_more_ = !over_;
-  for (int steps = 0; has_more_ && steps < kMostDatagrams; ++steps) {
+  for (int steps = 0; has_more_ && steps < kMaxDatagrams; ++steps) {
     const TcpStep next = step();
     has_more_ = next == TcpStep::kGoOn;
     over_ = next == TcpStep::kLeave || next == TcpStep::kBroken;

@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostUnsent = 256 * 1024;
+constexpr std::size_t kMaxUnsent = 256 * 1024;
 
 TcpDatagramAddress address_of(const SoftAh& ah) noexcept {
   TcpDatagramAddress address;
@@ -34,7 +34,7 @@ TcpDatagrams::TcpDatagrams(TcpService& service, const LocalEnd& own, const Route
     : service_(service), own_(own), link_(service, route, greeting_of(own, target_qpn), nullptr) {}
 
 ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
-  if (unsent() + sizeof(TcpRequest) + sizeof(TcpDatagramAddress) + bytes > kMostUnsent) {
+  if (unsent() + sizeof(TcpRequest) + sizeof(TcpDatagramAddress) + bytes > kMaxUnsent) {
     advance();
     if (unsent() != 0) {
       const bool lost = Clock::now() - moved_at_ > kVanishedAfter;
@@ -104,7 +104,7 @@ void TcpDatagrams::advance() {
   connect();
   flush();
   if (link_.state() == TcpLink::State::kRefused) link_.forgive();  // somebody else may have the number later
-  if (out_done_ > kMostUnsent) {
+  if (out_done_ > kMaxUnsent) {
     out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_done_));
     out_done_ = 0;
   }

@@ -13,9 +13,9 @@ namespace rdmacomm::softdev {
 namespace {
 
 /// Buffers that a message has made larger than that do not stay so.
-constexpr std::size_t kMostKept = 4 * 1024 * 1024;
+constexpr std::size_t kMaxKept = 4 * 1024 * 1024;
 /// Reads of one linger(): who sends without end does not keep its thread from the others.
-constexpr int kMostReads = 256;
+constexpr int kMaxReads = 256;
 
 /// Copies into memory of this process that an application may have given back meanwhile.
 bool copy_guarded(const iovec& to, const std::byte* from) noexcept {
@@ -43,7 +43,7 @@ int TcpInput::fill(std::size_t needed, bool exactly) {
   if (drained_) return EAGAIN;
   if (begin_ == end_) {
     begin_ = end_ = 0;
-    if (bytes_.size() > kMostKept) std::vector<std::byte>(kUsual).swap(bytes_);
+    if (bytes_.size() > kMaxKept) std::vector<std::byte>(kUsual).swap(bytes_);
   }
   if (is_too_small_) bytes_.resize(std::min(4 * bytes_.size(), std::max(kUsual, bytes_.size())));
   is_too_small_ = false;
@@ -66,7 +66,7 @@ void TcpInput::make_room(std::size_t length) {
 }
 
 bool TcpInput::linger(std::size_t most) {
-  for (int reads = 0; reads < kMostReads; ++reads) {
+  for (int reads = 0; reads < kMaxReads; ++reads) {
     lingered_ += skip(available());
     if (lingered_ > most) return false;
     const int error = fill(1);

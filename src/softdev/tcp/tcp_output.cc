@@ -4,7 +4,7 @@ namespace rdmacomm::softdev {
 namespace {
 
 /// Buffers that a message has made larger than that do not stay so.
-constexpr std::size_t kMostKeptOutput = 4 * 1024 * 1024;
+constexpr std::size_t kMaxKeptOutput = 4 * 1024 * 1024;
 
 bool is_behind(std::uint32_t count, std::uint32_t other) noexcept {
   return static_cast<std::int32_t>(count - other) < 0;
@@ -87,7 +87,7 @@ void TcpOutput::sent(std::size_t bytes) noexcept {
   sent_ = 0;
   if (!out_.empty()) return;
   ends_with_done_ = false;
-  if (out_.capacity() > kMostKeptOutput) out_.shrink_to_fit();
+  if (out_.capacity() > kMaxKeptOutput) out_.shrink_to_fit();
 }
 
 bool TcpOutput::next_response() {

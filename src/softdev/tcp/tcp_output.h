@@ -64,7 +64,7 @@ class TcpOutput {
   void go_first(std::span<const std::byte> bytes);
   /// More is unsent than somebody can have asked for who knows how many READs and atomics may be under way, and hears that a message
   /// waits for a receive before the next one does.
-  [[nodiscard]] bool is_flooded() const noexcept { return responses_.size() + ends_.size() > kMostUnsent; }
+  [[nodiscard]] bool is_flooded() const noexcept { return responses_.size() + ends_.size() > kMaxUnsent; }
   /// Bytes of memory.
   [[nodiscard]] std::size_t kept() const noexcept { return out_.capacity(); }
 
@@ -85,7 +85,7 @@ class TcpOutput {
     std::optional<TcpRequest> read;
   };
   /// kMaxReadDepth, kNotReady and kReady.
-  static constexpr std::size_t kMostUnsent = kMaxReadDepth + 2;
+  static constexpr std::size_t kMaxUnsent = kMaxReadDepth + 2;
 
   [[nodiscard]] bool holds_back() const noexcept { return is_reading() || has_responses(); }
   void append(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }

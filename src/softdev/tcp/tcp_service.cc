@@ -24,24 +24,24 @@ namespace rdmacomm::softdev {
 namespace {
 
 constexpr int kKindShift = 60;
-constexpr int kMostEvents = 64;
+constexpr int kMaxEvents = 64;
 // How often the thread looks after what no socket tells of.
 constexpr int kReceivePauseMs = 1;
 constexpr int kGreetingPauseMs = 1000;
 // More of them do not wait at a time: others stay in the listener's queue, until one gives way that was let in so long ago and has not
 // greeted yet.
-constexpr std::size_t kMostStrangers = 1024;
+constexpr std::size_t kMaxStrangers = 1024;
 constexpr std::chrono::milliseconds kTimeToGreet{200};
 constexpr int kFullPauseMs = 20;
 // From more of them datagrams are not taken at a time.
-constexpr std::size_t kMostSenders = 1024;
+constexpr std::size_t kMaxSenders = 1024;
 // While so many polls happen between two looks, a millisecond apart, or one that finds something, the thread sleeps: to be woken
 // for each message would only take time from those who poll. Where messages have waited for it all the same, as where a program
 // polls memory, it does not do so again for a while: at first for a short one, since who polls may only have lost its core.
 constexpr std::uint32_t kManyPolls = 64;
 constexpr int kPollersPauseMs = 1;
-constexpr std::chrono::milliseconds kLeastMistrust{1};
-constexpr std::chrono::milliseconds kMostMistrust{128};
+constexpr std::chrono::milliseconds kMinMistrust{1};
+constexpr std::chrono::milliseconds kMaxMistrust{128};
 // Of so many finds of polls the thread is told once, while it does not leave all to them.
 constexpr std::uint32_t kFindsToTell = 16;
 // So many polls in a row find somebody else at it before the next one yields: whoever that is may want this core.
@@ -54,7 +54,7 @@ constexpr int kPauses = 8;
 // How long exit() waits for the last answers.
 constexpr std::chrono::milliseconds kLastWords{500};
 // So many polls that find something, whosever it is, an answer waits at the most.
-constexpr std::uint32_t kMostOwingPolls = 16;
+constexpr std::uint32_t kMaxOwingPolls = 16;
 
 /// `most`, or what of the process's descriptors may be anybody's.
 std::size_t allowed(std::size_t most) noexcept {
@@ -233,7 +233,7 @@ void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
   polls_ended_.store(false, std::memory_order_relaxed);
   pollfd waiting{epoll_.get(), POLLIN, 0};
   if (!woken_ && ::poll(&waiting, 1, 0) > 0) {
-    mistrust_ = now - left_since_ > kMostMistrust ? kLeastMistrust : std::min(2 * mistrust_, kMostMistrust);
+    mistrust_ = now - left_since_ > kMaxMistrust ? kMinMistrust : std::min(2 * mistrust_, kMaxMistrust);
     trust_again_at_ = now + mistrust_;
   }
   get_ready_to_sleep();
@@ -268,12 +268,12 @@ void TcpService::get_ready_to_sleep() noexcept {
 }
 
 void TcpService::run() {
-  std::array<epoll_event, kMostEvents> events{};
+  std::array<epoll_event, kMaxEvents> events{};
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (leave_it_to_pollers()) continue;
     if (stopping_.load(std::memory_order_relaxed))
       break;  // of what it was woken for nothing is left, once that has taken it
-    const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, pause_ms_.load(std::memory_order_relaxed));
+    const int ready = epoll_wait(epoll_.get(), events.data(), kMaxEvents, pause_ms_.load(std::memory_order_relaxed));
     const std::scoped_lock lock(mutex_);
     handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
     get_ready_to_sleep();
@@ -318,8 +318,8 @@ bool TcpService::look() {
     advance_waiting();
     return false;
   }
-  std::array<epoll_event, kMostEvents> events;
-  const int ready = epoll_wait(epoll_.get(), events.data(), kMostEvents, 0);
+  std::array<epoll_event, kMaxEvents> events;
+  const int ready = epoll_wait(epoll_.get(), events.data(), kMaxEvents, 0);
   handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
   return found || ready > 0;
 }
@@ -425,19 +425,19 @@ bool TcpService::is_served_at(int listener, const ibv_gid& address) {
 }
 
 bool TcpService::has_room_for_newcomer() const {
-  if (!over_.empty() || unknown_.size() < allowed(kMostStrangers)) return true;
+  if (!over_.empty() || unknown_.size() < allowed(kMaxStrangers)) return true;
   return Clock::now() - targets_.at(*unknown_.begin()).since >= kTimeToGreet;
 }
 
 /// has_room_for_newcomer(). Those go first that have nothing to wait for.
 void TcpService::make_room_for_newcomer() {
-  if (unknown_.size() + over_.size() < allowed(kMostStrangers)) return;
+  if (unknown_.size() + over_.size() < allowed(kMaxStrangers)) return;
   drop(over_.empty() ? *unknown_.begin() : *over_.begin());
 }
 
 /// Some, so that others have their turn: connections that end at once make room for the next without end.
 void TcpService::accept_all(int listener) {
-  for (int count = 0; count < kMostEvents; ++count) {
+  for (int count = 0; count < kMaxEvents; ++count) {
     if (!has_room_for_newcomer()) {
       is_full_ = true;
       return stop_accepting(listener);
@@ -542,7 +542,7 @@ bool TcpService::advance(std::uint64_t id) {
   watch(id, watched);
   const bool has_news = watched.served->has_news();
   const bool comes = watched.served->last_taken() && senders_.insert(id).second;
-  if (comes && senders_.size() > allowed(kMostSenders)) make_room_for(id);
+  if (comes && senders_.size() > allowed(kMaxSenders)) make_room_for(id);
   return has_news;
 }
 
@@ -573,7 +573,7 @@ void TcpService::answer_owed(bool all) {
     const auto found = targets_.find(id);
     if (found == targets_.end()) return true;
     TcpServed& served = *found->second.served;
-    const bool may_wait = served.owes_answer() && !served.owes_much() && ++found->second.owing < kMostOwingPolls;
+    const bool may_wait = served.owes_answer() && !served.owes_much() && ++found->second.owing < kMaxOwingPolls;
     if (!all && may_wait) return false;
     found->second.owing = 0;
     if (served.owes_answer()) served.answer_what_is_owed();

@@ -23,7 +23,7 @@ constexpr std::size_t kBuffer = 256;
 /// How long one may take to say who he is, or to close.
 constexpr std::chrono::seconds kPatience{10};
 /// Bytes that are read of somebody who was answered and goes on sending. A peer sends none.
-constexpr std::size_t kMostAfterwards = 16 * 1024;
+constexpr std::size_t kMaxAfterwards = 16 * 1024;
 constexpr std::uint32_t kGreatestQpn = 0xffffff;
 
 }  // namespace
@@ -45,7 +45,7 @@ bool TcpVisitor::progress() {
   if (stage_ == Stage::kGreeting) read_greeting();
   if (stage_ == Stage::kAsking) read_confirmation();
   if (Clock::now() - accepted_at_ >= kPatience) return false;
-  return stage_ == Stage::kOver ? input_.linger(kMostAfterwards) : true;
+  return stage_ == Stage::kOver ? input_.linger(kMaxAfterwards) : true;
 }
 
 void TcpVisitor::read_greeting() {

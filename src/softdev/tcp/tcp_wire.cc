@@ -16,7 +16,7 @@ namespace rdmacomm::softdev {
 namespace {
 
 /// What is not sent yet of a request that is given up goes on from a copy; of more than that its connection is given up, too.
-constexpr std::size_t kMostCopied = 16 * 1024 * 1024;
+constexpr std::size_t kMaxCopied = 16 * 1024 * 1024;
 
 /// Bytes `done` to the end of what `slices` are together. How many pieces.
 std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::span<iovec> pieces) noexcept {
@@ -191,7 +191,7 @@ void TcpWire::finish_request() {
   std::array<iovec, kMaxSge + 1> pieces;
   UnderWay& one = under_way_[sending_];
   const std::size_t count = one.pieces(sent_bytes_, pieces);
-  if (one.whole() - sent_bytes_ > kMostCopied || !connection_->go_first(std::span(pieces).first(count))) {
+  if (one.whole() - sent_bytes_ > kMaxCopied || !connection_->go_first(std::span(pieces).first(count))) {
     connection_->cut();
   }
   sent_bytes_ = 0;

@@ -21,7 +21,7 @@ namespace {
 
 /// A list and its devices; contexts keep a device beyond the list.
 struct DeviceList {
-  ibv_device* list[DeviceIdentity::kMostDevices + 1] = {};
+  ibv_device* list[DeviceIdentity::kMaxDevices + 1] = {};
   std::vector<std::shared_ptr<SoftDevice>> devices;
 };
 

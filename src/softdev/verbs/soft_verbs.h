@@ -20,7 +20,7 @@ T* fail(int error) {
 }
 
 // The device
-/// A list of these devices, at most DeviceIdentity::kMostDevices; for free_device_list().
+/// A list of these devices, at most DeviceIdentity::kMaxDevices; for free_device_list().
 ibv_device** list_devices(std::span<const DeviceIdentity> identities);
 ibv_device** get_device_list(int* count);
 void free_device_list(ibv_device** list);

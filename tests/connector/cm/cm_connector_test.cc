@@ -67,14 +67,14 @@ TEST(CmRequests, AreFewAndHaveNumbersOfTheirOwn) {
   const auto entered = CmRegistry().enter();
   ASSERT_TRUE(entered);
   CmRequests& requests = *entered->second;
-  for (std::uint32_t qpn = 0; qpn < CmRequests::kMost; ++qpn) {
+  for (std::uint32_t qpn = 0; qpn < CmRequests::kMax; ++qpn) {
     ASSERT_TRUE(requests.has_room(qpn));
     requests.add(qpn, nullptr);
     EXPECT_FALSE(requests.has_room(qpn)) << "one of that number waits already";
   }
-  EXPECT_FALSE(requests.has_room(CmRequests::kMost));
+  EXPECT_FALSE(requests.has_room(CmRequests::kMax));
   ASSERT_TRUE(requests.take(7, {.deadline = Deadline::after({})}).has_value());
-  EXPECT_TRUE(requests.has_room(CmRequests::kMost));
+  EXPECT_TRUE(requests.has_room(CmRequests::kMax));
 }
 
 TEST(CmRequests, AWaitForOneEndsWithTheConnectionItIsFor) {

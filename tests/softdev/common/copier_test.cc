@@ -14,11 +14,11 @@ namespace rdmacomm::softdev {
 namespace {
 
 constexpr std::size_t kMargin = 64;
-constexpr std::size_t kMost = Copier::kTurnsFrom + Copier::kPieceBytes + 1;
+constexpr std::size_t kMax = Copier::kTurnsFrom + Copier::kPieceBytes + 1;
 
 class CopierTest : public ::testing::Test {
  protected:
-  CopierTest() : from_(kMost + 2 * kMargin), to_(from_.size()), empty_(from_.size()) {
+  CopierTest() : from_(kMax + 2 * kMargin), to_(from_.size()), empty_(from_.size()) {
     // No two pieces are alike, and no byte is what the target is filled with before.
     for (std::size_t i = 0; i < from_.size(); ++i) from_[i] = static_cast<std::byte>((i * 131 + (i >> 16)) % 251 + 1);
   }
@@ -28,7 +28,7 @@ class CopierTest : public ::testing::Test {
   template <typename Copy>
   void check(std::size_t shift, Copy&& copy) {
     for (const std::size_t count : std::initializer_list<std::size_t>{
-             0, 1, 7, 8, 9, 15, 16, Copier::kTurnsFrom - 1, Copier::kTurnsFrom, Copier::kTurnsFrom + 9, kMost}) {
+             0, 1, 7, 8, 9, 15, 16, Copier::kTurnsFrom - 1, Copier::kTurnsFrom, Copier::kTurnsFrom + 9, kMax}) {
       for (int round = 0; round < 2; ++round) {
         to_ = empty_;
         std::byte* const from = from_.data() + kMargin - shift;

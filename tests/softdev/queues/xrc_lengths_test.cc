@@ -15,12 +15,12 @@ namespace {
 /// In memory that peers map, and in memory of the application's own.
 class XrcSizes : public ::testing::TestWithParam<bool> {
  protected:
-  static constexpr std::size_t kMost = (3U << 20) + 5;
-  static constexpr std::array<std::size_t, 7> kSizes = {1,    XrcRoute::kEagerBytes + 1, 16384, 16385, 131072, 1U << 20,
-                                                        kMost};
+  static constexpr std::size_t kMax = (3U << 20) + 5;
+  static constexpr std::array<std::size_t, 7> kSizes = {1,   XrcRoute::kEagerBytes + 1, 16384, 16385, 131072, 1U << 20,
+                                                        kMax};
   Scene scene;
-  Memory source{scene.a, kMost, kAllRemote, GetParam()};
-  Memory target{scene.b, kMost, kAllRemote, GetParam()};
+  Memory source{scene.a, kMax, kAllRemote, GetParam()};
+  Memory target{scene.b, kMax, kAllRemote, GetParam()};
 
   void SetUp() override { source.fill(7); }
   void post(ibv_send_wr wr, ibv_sge slice) {
@@ -32,7 +32,7 @@ class XrcSizes : public ::testing::TestWithParam<bool> {
   }
   void expect_arrived(std::size_t bytes) {
     EXPECT_EQ(std::memcmp(source.data, target.data, bytes), 0) << bytes << " bytes";
-    std::memset(target.data, 0, kMost);
+    std::memset(target.data, 0, kMax);
   }
 };
 
@@ -65,7 +65,7 @@ TEST_P(XrcSizes, WriteWithImmediate) {
 TEST_P(XrcSizes, Read) {
   target.fill(7);
   for (const std::size_t bytes : kSizes) {
-    std::memset(source.data, 0, kMost);
+    std::memset(source.data, 0, kMax);
     post(rdma_request(IBV_WR_RDMA_READ, 2, target.address(), target.mr->rkey), source.slice(0, bytes));
     expect_sent(bytes);
     EXPECT_EQ(std::memcmp(source.data, target.data, bytes), 0) << bytes << " bytes";
@@ -89,21 +89,21 @@ TEST_P(XrcSizes, InOrder) {
 
 /// One that is refused at its end does not leave anything of itself: not in the queue, not for the next connection.
 TEST_P(XrcSizes, OneThatIsTooLong) {
-  ASSERT_EQ(scene.queue.post(1, target.slice(0, kMost - 1)), 0);
-  post(send_request(1), source.slice(0, kMost));
+  ASSERT_EQ(scene.queue.post(1, target.slice(0, kMax - 1)), 0);
+  post(send_request(1), source.slice(0, kMax));
   scene.expect_failed(IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
   EXPECT_EQ(scene.queue.next().status, IBV_WC_LOC_LEN_ERR);
   EXPECT_EQ(target.data[0], std::byte{0});
 }
 
 TEST_P(XrcSizes, MemoryThatMayNotBeUsed) {
-  post(rdma_request(IBV_WR_RDMA_READ, 2, target.address() + 1, target.mr->rkey), source.slice(0, kMost));
+  post(rdma_request(IBV_WR_RDMA_READ, 2, target.address() + 1, target.mr->rkey), source.slice(0, kMax));
   scene.expect_failed(IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
   Scene again;
-  const Memory memory(again.b, kMost, kAllRemote, GetParam());
-  const Memory from(again.a, kMost, kAllRemote, GetParam());
+  const Memory memory(again.b, kMax, kAllRemote, GetParam());
+  const Memory from(again.a, kMax, kAllRemote, GetParam());
   const auto write = rdma_request(IBV_WR_RDMA_WRITE, 2, memory.address() + 1, memory.mr->rkey);
-  ASSERT_EQ(again.sender.post(to_queue(again.queue.number(), write), from.slice(0, kMost)), 0);
+  ASSERT_EQ(again.sender.post(to_queue(again.queue.number(), write), from.slice(0, kMax)), 0);
   again.expect_failed(IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 

@@ -182,9 +182,9 @@ TEST(TcpStrangers, RequestsThatCannotBeEndTheConnection) {
 
 /// READs of the test's, and what they bring.
 struct Reads : ManualScene {
-  static constexpr std::uint32_t kMost = 64 * 1024;  // bytes of one
-  Memory large{node, kMost};
-  std::vector<std::byte> bytes = std::vector<std::byte>(kMost);
+  static constexpr std::uint32_t kMax = 64 * 1024;  // bytes of one
+  Memory large{node, kMax};
+  std::vector<std::byte> bytes = std::vector<std::byte>(kMax);
 
   void ask(std::uint32_t length, int count) const {
     TcpRequest read;
@@ -311,12 +311,12 @@ TEST(TcpXrc, AnInitiatorOfAnotherHostIsAtTheQueueAsTheQueuePairThatItIsConnected
 
 class TcpSizes : public ::testing::TestWithParam<bool> {
  protected:
-  static constexpr std::size_t kMost = (3U << 20) + 5;
+  static constexpr std::size_t kMax = (3U << 20) + 5;
   static constexpr std::array<std::size_t, 9> kSizes = {0, 1, 48, 4096, 16384, 16385, 65536, 1U << 20, (3U << 20) + 5};
   WireVariable variable{"tcp"};
   Pair pair;
-  Memory source{pair.a_node, kMost, kAllRemote, GetParam()};
-  Memory target{pair.b_node, kMost, kAllRemote, GetParam()};
+  Memory source{pair.a_node, kMax, kAllRemote, GetParam()};
+  Memory target{pair.b_node, kMax, kAllRemote, GetParam()};
 
   void SetUp() override { source.fill(7); }
   /// In three slices of uneven lengths, but for the shortest.
@@ -327,7 +327,7 @@ class TcpSizes : public ::testing::TestWithParam<bool> {
   }
   void expect_arrived(std::size_t bytes) {
     EXPECT_EQ(std::memcmp(source.data, target.data, bytes), 0) << bytes << " bytes";
-    std::memset(target.data, 0, kMost);
+    std::memset(target.data, 0, kMax);
   }
 };
 
