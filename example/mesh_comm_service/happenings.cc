@@ -3,7 +3,7 @@
 namespace rdmacomm::mesh {
 
 Result<std::unique_ptr<Happenings>> Happenings::create() {
-  auto event = StopEvent::create();
+  auto event = WakeEvent::create();
   if (!event) return event.error();
   return std::unique_ptr<Happenings>(new Happenings(std::move(*event)));
 }

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 #include "rdmacomm/endpoint.h"
 #include "rdmacomm/result.h"
 
@@ -48,9 +48,9 @@ class Happenings {
   [[nodiscard]] int fd() const noexcept { return event_.fd(); }
 
  private:
-  explicit Happenings(StopEvent event) : event_(std::move(event)) {}
+  explicit Happenings(WakeEvent event) : event_(std::move(event)) {}
 
-  const StopEvent event_;
+  const WakeEvent event_;
   mutable std::mutex mutex_;
   std::deque<Happening> queue_;
 };

@@ -2,7 +2,7 @@
 // layer.
 #pragma once
 
-#include "base/unique_fd.h"
+#include "base/wake_event.h"
 #include "device/completion_queue.h"
 #include "rdmacomm/deadline.h"
 #include "rdmacomm/result.h"
@@ -23,19 +23,19 @@ class ChannelSleeper {
   /// Arms the queue, if it is not armed. Returns whether it must be polled once more before a sleep: what came before
   /// the arming makes no event. Where the device refuses, wake_fd() becomes readable: polling goes on.
   [[nodiscard]] bool arm() noexcept;
-  void wake() const noexcept;
+  void wake() const noexcept { wake_event_.signal(); }
 
   [[nodiscard]] int channel_fd() const noexcept { return cq_->fd(); }
-  [[nodiscard]] int wake_fd() const noexcept { return wake_fd_.get(); }
+  [[nodiscard]] int wake_fd() const noexcept { return wake_event_.fd(); }
   /// To be called when the one, or the other, is readable.
   void take_event() noexcept;
-  void take_wake_up() const noexcept;
+  void take_wake_up() const noexcept { wake_event_.clear(); }
 
  private:
-  ChannelSleeper(CompletionQueue& cq, UniqueFd wake_fd) : cq_(&cq), wake_fd_(std::move(wake_fd)) {}
+  ChannelSleeper(CompletionQueue& cq, WakeEvent wake_event) : cq_(&cq), wake_event_(std::move(wake_event)) {}
 
   CompletionQueue* cq_;
-  UniqueFd wake_fd_;
+  WakeEvent wake_event_;
   bool armed_ = false;
 };
 

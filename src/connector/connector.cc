@@ -65,7 +65,7 @@ Result<Hello> Connector::receive_hello(Deadline deadline) {
 void Connector::limit_inbox(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   inbox_limit_ = std::min(bytes, kMaxInboxBytes);
-  changed_.notify_all();  // whoever waits for room may have it now
+  turn_.notify();  // whoever waits for room may have it now
 }
 
 void Connector::limit_messages(std::size_t bytes) {
@@ -127,14 +127,14 @@ void Connector::leave_barrier(const std::string& tag, bool sent_one_is_used_up) 
 Status Connector::meet_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (!reading_ && !end_) pump(true);
+    if (!turn_.taken() && !end_) pump(true);
     const auto met = std::ranges::find_if(inbox_, [&](const Message& each) {
       return each.type == MessageType::kBarrier && std::ranges::equal(each.payload, payload);
     });
     if (met != inbox_.end()) {
       inbox_bytes_ -= met->payload.size();
       inbox_.erase(met);
-      changed_.notify_all();
+      turn_.notify();
       return {};
     }
     if (end_) return make_error(end_->code, "at barrier '" + tag + "': " + end_->context);
@@ -169,7 +169,7 @@ PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::
   {
     const std::lock_guard lock(mutex_);
     // While a receiver sleeps on the stream, it is the one that sees what comes.
-    if (!reading_ && !end_) pump(true);
+    if (!turn_.taken() && !end_) pump(true);
     const auto silent = silence(now, silent_after);
     if (end_ || silent_after.count() == 0 || silent < silent_after) return peer_state_;
     const std::string long_time = duration_text(std::chrono::round<std::chrono::seconds>(silent));
@@ -215,7 +215,7 @@ void Connector::give_up(const Error& reason) noexcept {
     if (end_) return;
     peer_state_ = PeerState::kLost;
     end_ = worded_if_possible(reason.code, [&] { return reason; });
-    changed_.notify_all();
+    notify_all();
   }
   refuse(reason);
   stream_->shut_down(LastBytes::kDeliver);
@@ -229,7 +229,7 @@ void Connector::shutdown() noexcept {
         return make_error(Errc::kStopped, "the connection to " + peer_address() + " was shut down on this side");
       });
     }
-    changed_.notify_all();
+    notify_all();
   }
   stream_->shut_down(LastBytes::kDeliver);
 }
@@ -239,7 +239,7 @@ void Connector::shutdown() noexcept {
 Result<Message> Connector::take(MessageType type, bool must_be_next, Deadline deadline) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (!reading_ && !end_) pump(true);
+    if (!turn_.taken() && !end_) pump(true);
     const MessageType wanted = must_be_next && !inbox_.empty() ? inbox_.front().type : type;
     if (auto message = pop(wanted)) return std::move(*message);
     if (end_) return *end_;
@@ -248,23 +248,13 @@ Result<Message> Connector::take(MessageType type, bool must_be_next, Deadline de
   }
 }
 
-/// One receiver sleeps on the stream and moves what comes to the inbox, for all; the others sleep on changed_. If
-/// each slept on the stream, the one that reads a message meant for another would leave that one asleep.
+/// Until something has come, or the inbox has room, or the deadline has passed.
 void Connector::wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadline) {
-  if (reading_ || inbox_full()) {
-    if (deadline.is_never()) {
-      changed_.wait(lock);
-    } else {
-      changed_.wait_until(lock, deadline.time_point());
-    }
-    return;
+  if (turn_.taken() || inbox_full()) {
+    turn_.follow(lock, deadline);
+  } else {
+    turn_.lead(lock, [&] { stream_->await_input(deadline); });
   }
-  reading_ = true;
-  lock.unlock();
-  stream_->await_input(deadline);
-  lock.lock();
-  reading_ = false;
-  changed_.notify_all();
 }
 
 /// Moves what has arrived to the inbox, as far as it may go when `limited`. The one place where a peer's bytes are
@@ -328,7 +318,7 @@ void Connector::sort_in(Message message) {
   }
   inbox_bytes_ += message.payload.size();
   inbox_.push_back(std::move(message));
-  changed_.notify_all();
+  turn_.notify();
 }
 
 /// The only place where peer_state_ and end_ change because of the peer. (give_up() and shutdown() are of this side.)
@@ -337,7 +327,7 @@ void Connector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;
   end_ = worded_if_possible(why.code, [&] { return make_error(why.code, who() + " " + why.context); });
-  changed_.notify_all();
+  notify_all();
 }
 
 void Connector::fail_protocol(const Error& why) {
@@ -359,7 +349,7 @@ std::optional<Message> Connector::pop(MessageType type) {
   Message message = std::move(*found);
   inbox_.erase(found);
   inbox_bytes_ -= message.payload.size();
-  changed_.notify_all();
+  turn_.notify();
   return message;
 }
 

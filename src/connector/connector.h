@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/turn.h"
 #include "connector/handshake.h"
 #include "rdmacomm/connector.h"
 #include "rdmacomm/deadline.h"
@@ -179,6 +180,10 @@ class Connector {
   std::chrono::milliseconds silence(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after);
   Status claim_sending(Deadline deadline);
   void release_sending();
+  void notify_all() noexcept {
+    turn_.notify();
+    sent_.notify_all();
+  }
   Error why_not_sent(const std::string& why);
   bool claim_last_words(std::unique_lock<std::mutex>& lock);
   void send_last(MessageType type, const Error* reason) noexcept;
@@ -187,12 +192,12 @@ class Connector {
 
   const std::unique_ptr<ByteStream> stream_;
 
-  mutable std::mutex mutex_;         // never held while waiting for the network
-  std::condition_variable changed_;  // inbox_, end_, reading_ or sending_ changed
-  bool reading_ = false;             // one receiver waits for the stream; the others wait for it
-  bool sending_ = false;             // one sender is in the middle of a message
-  bool last_sent_ = false;           // kGoodbye or kReject is out
-  std::vector<std::byte> unsent_;    // the rest of a heartbeat, to go before the next message; with sending_ set
+  mutable std::mutex mutex_;       // never held while waiting for the network
+  Turn<> turn_;                    // to receive from the stream; for changes of inbox_ and end_, too
+  std::condition_variable sent_;   // sending_, last_sent_ or end_ changed
+  bool sending_ = false;           // one sender is in the middle of a message
+  bool last_sent_ = false;         // kGoodbye or kReject is out
+  std::vector<std::byte> unsent_;  // the rest of a heartbeat, to go before the next message; with sending_ set
   MessageAssembler assembler_;
   std::deque<Message> inbox_;
   std::size_t inbox_bytes_ = 0;

@@ -1,6 +1,7 @@
 // The sending half of Connector.
 #include "base/logging.h"
 #include "base/out_of_memory.h"
+#include "base/wait.h"
 #include "connector/byte_stream.h"
 #include "connector/connector.h"
 
@@ -39,11 +40,7 @@ Status Connector::claim_sending(Deadline deadline) {
   std::unique_lock lock(mutex_);
   while (!end_ && !last_sent_ && sending_) {
     if (deadline.passed()) return late("takes no messages: another thread is still sending one");
-    if (deadline.is_never()) {
-      changed_.wait(lock);
-    } else {
-      changed_.wait_until(lock, deadline.time_point());
-    }
+    wait(sent_, lock, deadline);
   }
   if (end_) return *end_;
   if (last_sent_) return make_error(Errc::kWrongState, "this side has ended the connection to " + who() + " already");
@@ -54,7 +51,7 @@ Status Connector::claim_sending(Deadline deadline) {
 void Connector::release_sending() {
   const std::lock_guard lock(mutex_);
   sending_ = false;
-  changed_.notify_all();
+  sent_.notify_all();
 }
 
 Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
@@ -101,8 +98,8 @@ void Connector::say_goodbye() noexcept {
 bool Connector::claim_last_words(std::unique_lock<std::mutex>& lock) {
   if (last_sent_) return false;
   last_sent_ = true;
-  changed_.notify_all();
-  changed_.wait_until(lock, Deadline::after(kLastWordsTime).time_point(), [&] { return !sending_; });
+  sent_.notify_all();
+  (void)wait(sent_, lock, Deadline::after(kLastWordsTime), [&] { return !sending_; });
   return true;
 }
 

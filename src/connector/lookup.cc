@@ -11,7 +11,7 @@
 
 #include "base/out_of_memory.h"
 #include "base/start_thread.h"
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 
 namespace rdmacomm {
 namespace {
@@ -20,9 +20,9 @@ using Addresses = Result<std::vector<SocketAddress>>;
 
 /// What the thread and its caller share: whichever of them is the last one frees it.
 struct Lookup {
-  explicit Lookup(StopEvent event) : done(std::move(event)) {}
+  explicit Lookup(WakeEvent event) : done(std::move(event)) {}
 
-  StopEvent done;
+  WakeEvent done;
   std::mutex mutex;
   std::optional<Addresses> answer;  // before `done`
 };
@@ -37,7 +37,7 @@ bool needs_no_lookup(const std::string& host) {
 }  // namespace
 
 Addresses look_up_within(const HostPort& where, Resolver resolver, Deadline deadline, int cancel_fd) {
-  auto done = StopEvent::create();
+  auto done = WakeEvent::create();
   if (!done) return done.error();
   const auto lookup = std::make_shared<Lookup>(std::move(*done));
   std::thread thread;

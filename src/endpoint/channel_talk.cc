@@ -21,24 +21,17 @@ Result<ChannelMessage> ChannelInbox::next(Connector& connector, const std::strin
       --count_;
       return message;
     }
-    if (!reading_) {
+    if (!turn_.taken()) {
       if (Status read = read_one(lock, connector, deadline); !read) return read.error();
-    } else if (deadline.is_never()) {
-      changed_.wait(lock);
-    } else if (changed_.wait_until(lock, deadline.time_point()) == std::cv_status::timeout) {
+    } else if (!turn_.follow(lock, deadline)) {
       return make_error(Errc::kTimeout, connector.peer_text() + " said nothing in time");
     }
   }
 }
 
-/// One of the threads reads, for all of them; where it fails, each of the others learns so by itself.
+/// If it fails, each of the other threads learns so by itself.
 Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& connector, Deadline deadline) {
-  reading_ = true;
-  lock.unlock();
-  auto payload = connector.receive_message(MessageType::kChannel, deadline);
-  lock.lock();
-  reading_ = false;
-  changed_.notify_all();
+  const auto payload = turn_.lead(lock, [&] { return connector.receive_message(MessageType::kChannel, deadline); });
   if (!payload) return payload.status();
   auto message = ChannelMessage::decode(*payload);
   if (!message) return make_error(message.code(), connector.peer_text() + " sent " + message.error().context);

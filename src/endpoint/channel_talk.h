@@ -1,12 +1,12 @@
 // channel_talk.h - what both sides say to each other to open one more channel. Private to the endpoint layer.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <string>
 
+#include "base/turn.h"
 #include "connector/connector.h"
 #include "endpoint/channel_message.h"
 #include "endpoint/endpoint_card.h"
@@ -28,8 +28,7 @@ class ChannelInbox {
   Status read_one(std::unique_lock<std::mutex>& lock, Connector& connector, Deadline deadline);
 
   std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  bool reading_ = false;
+  Turn<> turn_;
   std::size_t count_ = 0;
   std::map<std::string, std::deque<ChannelMessage>> messages_;
 };

@@ -54,7 +54,10 @@ void SessionCore::rest(const Status& why) {
 }
 
 void SessionCore::handle(Id id) {
-  if (id == kWakeId) return wake_event_->clear();
+  if (id == kWakeId) {
+    wake_event_->clear();
+    return;
+  }
   if (id == kListenerId) return accept_connections();
   if (id == kDeviceId) return device()->events().take();
   end_failed();  // before the peer is heard, who may have lost the same device: this side's own news names it best

@@ -7,6 +7,7 @@
 #include "base/logging.h"
 #include "base/start_thread.h"
 #include "base/system_call.h"
+#include "base/wait.h"
 #include "rdmacomm/session.h"
 #include "session/session_connectors.h"
 
@@ -145,7 +146,7 @@ Status SessionCore::make_stop_event() {
   const std::lock_guard lock(mutex_);
   if (state_ == State::kStopping) return is_stopped();
   if (stop_event_) return {};
-  auto stop = StopEvent::create();
+  auto stop = WakeEvent::create();
   if (!stop) return stop.status();
   stop_event_ = std::move(*stop);
   return {};
@@ -169,7 +170,7 @@ Status SessionCore::open_device(const HostPort& address, Deadline reached_by) {
 }
 
 Status SessionCore::open_control() {
-  auto wake = StopEvent::create();
+  auto wake = WakeEvent::create();
   if (!wake) return wake.status();
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return make_error(last_system_error(), "cannot create an epoll descriptor");
@@ -254,9 +255,7 @@ std::uint16_t SessionCore::port() const {
 Result<std::shared_ptr<EndPointCore>> SessionCore::accept(Deadline deadline) {
   std::unique_lock lock(mutex_);
   const auto over = [&] { return !unclaimed_.empty() || state_ >= State::kStopping; };
-  if (deadline.is_never()) {
-    changed_.wait(lock, over);
-  } else if (!changed_.wait_until(lock, deadline.time_point(), over)) {
+  if (!wait(changed_, lock, deadline, over)) {
     return make_error(Errc::kTimeout, "no client connected to port " + std::to_string(port_) + " in time");
   }
   if (unclaimed_.empty() || state_ >= State::kStopping) return is_stopped();

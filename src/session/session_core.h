@@ -16,9 +16,9 @@
 
 #include "base/log_pace.h"
 #include "base/unique_fd.h"
+#include "base/wake_event.h"
 #include "channel/receive_pool_core.h"
 #include "connector/listener.h"
-#include "connector/stop_event.h"
 #include "device/device_core.h"
 #include "rdmacomm/polling.h"
 #include "rdmacomm/session.h"
@@ -185,8 +185,8 @@ class SessionCore final : private CompletionThread::Owner {
   const std::shared_ptr<Door> door_ = std::make_shared<Door>();
 
   // Made once by start_up(), before the control thread and everything else that reads them.
-  std::optional<StopEvent> stop_event_;
-  std::optional<StopEvent> wake_event_;
+  std::optional<WakeEvent> stop_event_;
+  std::optional<WakeEvent> wake_event_;
   UniqueFd epoll_;
   std::unique_ptr<Listener> listener_;
   std::thread control_;

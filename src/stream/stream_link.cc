@@ -46,10 +46,9 @@ StreamLink::StreamLink(EndPoint endpoint, RDMAChannel& channel, BufferPool pool,
       slot_bytes_(options.read_blocks > 0 ? options.block_bytes : kControlSlot),
       block_bytes_(options.block_bytes),
       sent_(std::bit_ceil(static_cast<std::size_t>(send_depth_))),
-      ready_(std::bit_ceil(
-          static_cast<std::size_t>(options.write_blocks + options.borrowed_blocks + MessageStream::kMaxAnnounced))),
+      ready_(static_cast<std::size_t>(options.write_blocks + options.borrowed_blocks + MessageStream::kMaxAnnounced)),
       arrived_(static_cast<std::size_t>(options.recv_depth() + more_receives(options, static_cast<bool>(pool_)))),
-      queue_(std::bit_ceil(arrived_.size())) {
+      queue_(arrived_.size()) {
   for (int block = options.write_blocks - 1; block >= 0; --block) {
     free_blocks_.push_back(static_cast<std::uint32_t>(block));
   }
@@ -150,7 +149,7 @@ void StreamLink::leave() noexcept {
 // Waiting -------------------------------------------------------------------------------------------------------------
 
 void StreamLink::poll_now() {
-  if (polling_ || left_) return;
+  if (turn_.taken() || left_) return;
   for (bool full = true; full;) {
     const Polled polled = channel_.poll(batch_);
     if (!polled) {
@@ -163,19 +162,14 @@ void StreamLink::poll_now() {
 }
 
 Status StreamLink::sleep(Guard& guard, Deadline deadline) {
-  if (polling_) {
+  if (turn_.taken()) {
     guard.follow(deadline);
     return {};
   }
-  polling_ = true;
   Deadline until = failure_ ? deadline.sooner(failure_deadline_) : deadline;
   if (starved_) until = until.sooner(Deadline::after(kPoolRefills));  // of which nobody tells
-  guard.unlock();
-  const auto waited = endpoint_.wait(channel_, batch_, until);
-  guard.lock();
-  polling_ = false;
+  const auto waited = turn_.lead(guard, [&] { return endpoint_.wait(channel_, batch_, until); });
   if (waited) handle(*waited);
-  if (followers_ > 0) changed_.notify_all();
   if (!waited && waited.code() != Errc::kTimeout) fail(waited.error());
   return waited.status();
 }
@@ -222,7 +216,7 @@ void StreamLink::settle_failure() {
 
 void StreamLink::fail(Error why) {
   if (!failed_) failed_ = std::move(why);
-  if (followers_ > 0) changed_.notify_all();
+  turn_.notify();
 }
 
 // What comes ----------------------------------------------------------------------------------------------------------
@@ -270,13 +264,12 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
 }
 
 RDMACOMM_HOT_INLINE Status StreamLink::on_credit(std::uint32_t credit) {
-  const std::uint32_t released = count_between(data_released_, credit);
-  const std::uint32_t open = count_between(data_released_, data_sent_);
-  if (released > open) {
-    return broken("it gives credit for " + std::to_string(released) + " blocks, and has " + std::to_string(open));
+  const auto given_back = peers_receives_.give_back_until(credit);
+  if (!given_back) [[unlikely]] {
+    return broken("its credit is " + std::to_string(credit) + " after " + std::to_string(peers_receives_.given_back()) +
+                  ", and it has " + std::to_string(peers_receives_.in_use()) + " blocks");
   }
-  data_released_ = credit;
-  if (released > 0) waited_for_peer_ = false;
+  if (*given_back > 0) waited_for_peer_ = false;
   return {};
 }
 
@@ -287,7 +280,7 @@ Status StreamLink::on_control(const SegmentHeader& header, std::span<const std::
     case SegmentKind::kEnd: return on_end(payload);
     case SegmentKind::kTaken: return payload.empty() ? on_taken(header.value) : broken("a word of taking with bytes");
     case SegmentKind::kFinished:
-      if (!end_sent_ || !payload.empty() || data_released_ != data_sent_) {
+      if (!end_sent_ || !payload.empty() || peers_receives_.in_use() > 0) {
         return broken("it says that all is taken, which is not so");
       }
       peer_finished_ = true;
@@ -318,14 +311,14 @@ Status StreamLink::on_hello(std::span<const std::byte> payload) {
 
 Status StreamLink::check_room() const {
   if (end_received_) return broken("it goes on after the end");
-  if (count_between(released_, data_received_) < static_cast<std::uint32_t>(options_.read_blocks)) return {};
+  if (receives_.in_use() < static_cast<std::uint32_t>(options_.read_blocks)) return {};
   return broken("more blocks than the " + std::to_string(options_.read_blocks) + " that it may send");
 }
 
 void StreamLink::enqueue(std::uint32_t slot, std::uint32_t length) {
-  data_received_ = (data_received_ + 1) % kCreditModulus;
+  receives_.take();
   arrived_[slot] = length;
-  queue_[(queue_first_ + queue_count_++) & (queue_.size() - 1)] = slot;
+  queue_.push(slot);
 }
 
 RDMACOMM_HOT_INLINE Status StreamLink::on_data(std::uint32_t slot, const SegmentHeader& header) {
@@ -353,13 +346,12 @@ Status StreamLink::on_end(std::span<const std::byte> payload) {
 // Reading -------------------------------------------------------------------------------------------------------------
 
 RDMACOMM_HOT_INLINE bool StreamLink::front_is_there() const noexcept {
-  return queue_count_ > 0 && (arrived_[queue_[queue_first_]] != kIsPart || parts_.front().done);
+  return !queue_.empty() && (arrived_[queue_.front()] != kIsPart || parts_.front().done);
 }
 
 void StreamLink::take_front(Arrived& arrived) {
-  const std::uint32_t slot = queue_[queue_first_];
-  queue_first_ = (queue_first_ + 1) & (queue_.size() - 1);
-  --queue_count_;
+  const std::uint32_t slot = queue_.front();
+  queue_.pop();
   const std::uint32_t length = arrived_[slot];
   if (length != kIsPart) {
     ++lent_;
@@ -400,7 +392,7 @@ void StreamLink::release(std::uint32_t slot) noexcept {
 }
 
 RDMACOMM_HOT_INLINE void StreamLink::release_slot(std::uint32_t slot) {
-  released_ = (released_ + 1) % kCreditModulus;
+  receives_.give_back();
   if (!failed_ && !left_) post_receive(slot);
 }
 

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "base/biased_lock.h"
+#include "base/ring.h"
+#include "base/turn.h"
 #include "rdmacomm/buffer.h"
 #include "rdmacomm/buffer_pool.h"
 #include "rdmacomm/channel.h"
@@ -23,6 +25,7 @@
 #include "rdmacomm/endpoint.h"
 #include "rdmacomm/message_stream.h"
 #include "rdmacomm/stream.h"
+#include "stream/credits.h"
 #include "stream/segment.h"
 
 namespace rdmacomm {
@@ -189,16 +192,12 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   void enqueue(std::uint32_t slot, std::uint32_t length);
   void release_slot(std::uint32_t slot);
   [[nodiscard]] bool front_is_there() const noexcept;
-  [[nodiscard]] bool end_is_there() const noexcept { return queue_count_ == 0 && end_received_; }
+  [[nodiscard]] bool end_is_there() const noexcept { return queue_.empty() && end_received_; }
   void take_front(Arrived& arrived);
   [[nodiscard]] Status on_end(std::span<const std::byte> payload);
   [[nodiscard]] Status on_credit(std::uint32_t credit);
   void post_receive(std::uint32_t slot);
   void make_room_for_finished();
-
-  [[nodiscard]] static std::uint32_t count_between(std::uint32_t first, std::uint32_t last) noexcept {
-    return (last - first) % kCreditModulus;
-  }
 
   // Sending
   [[nodiscard]] Status check_writable() const;
@@ -206,9 +205,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
     return static_cast<std::uint64_t>(send_depth_) - (posted_ - completed_);
   }
   [[nodiscard]] bool has_slot_for_data() const noexcept { return free_slots() > kSlotsForCredits; }
-  [[nodiscard]] bool peer_has_room() const noexcept {
-    return count_between(data_released_, data_sent_) < peer_->read_blocks;
-  }
+  [[nodiscard]] bool peer_has_room() const noexcept { return peers_receives_.in_use() < peer_->read_blocks; }
   [[nodiscard]] bool may_borrow() const noexcept {
     return borrowed_.size() < static_cast<std::size_t>(options_.borrowed_blocks);
   }
@@ -219,7 +216,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] bool has_parts_to_read() const noexcept { return parts_waiting_ > 0 || parts_untold_ > 0 || starved_; }
   /// Whether there is a reason to call pump().
   [[nodiscard]] bool has_work() const noexcept {
-    return ready_count_ > 0 || has_parts_to_read() || end_wanted_ != end_sent_ || end_read_ != finished_sent_ ||
+    return !ready_.empty() || has_parts_to_read() || end_wanted_ != end_sent_ || end_read_ != finished_sent_ ||
            owes_credit();
   }
   void pop_ready() noexcept;
@@ -228,10 +225,9 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] bool send_ready();
   /// Many releases are told together; a few, where the peer has nothing left to send with.
   [[nodiscard]] bool owes_credit() const noexcept {
-    const std::uint32_t owed = count_between(released_told_, released_);
+    const std::uint32_t owed = receives_.untold();
     if (owed == 0 || end_received_) return false;
-    return owed >= credit_step_ ||
-           count_between(released_told_, data_received_) == static_cast<std::uint32_t>(options_.read_blocks);
+    return owed >= credit_step_ || receives_.in_use_as_told() == static_cast<std::uint32_t>(options_.read_blocks);
   }
   [[nodiscard]] bool send_credit();
   [[nodiscard]] bool send_data(const BufferSlice& data, Sent sent);
@@ -269,10 +265,8 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::size_t block_bytes_ = 0;  // of what is sent, after meet()
 
   mutable BiasedLock lock_{register_for_membarrier()};  // of who writes, or reads, and nearly always does nothing else
-  std::condition_variable_any changed_;
-  int followers_ = 0;                 // who waits for changed_
-  bool polling_ = false;              // somebody polls without the lock
-  std::array<Completion, 16> batch_;  // of who polls: made once
+  Turn<std::condition_variable_any> turn_;              // to poll without the lock
+  std::array<Completion, 16> batch_;                    // of who polls: made once
   bool left_ = false;
   std::optional<Error> failed_;
   std::optional<Completion> failure_;  // the first request that failed, until its reason is known
@@ -282,24 +276,21 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
 
   // Sending
   std::optional<StreamHello> peer_;
-  std::vector<Sent> sent_;  // by position; its size, as that of all rings here, is a power of two
+  std::vector<Sent> sent_;  // by position; its size is a power of two
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::uint64_t told_ = 0;        // completed_ will be at least so many: there the last signaled one is done
-  std::uint32_t unsignaled_ = 0;  // in a row
-  std::vector<Ready> ready_;      // a ring
-  std::size_t ready_first_ = 0;
-  std::size_t ready_count_ = 0;
-  std::size_t ready_sent_ = 0;                        // bytes of the first
-  std::vector<std::uint32_t> free_blocks_;            // of this end's; the last one was sent last
-  std::uint32_t current_ = kNoBlock;                  // the one that is lent
-  std::size_t filled_ = 0;                            // of it
-  std::uint64_t looked_ = 0;                          // told_, when lend() looked what is done
+  std::uint64_t told_ = 0;                  // completed_ will be at least so many: there the last signaled one is done
+  std::uint32_t unsignaled_ = 0;            // in a row
+  Ring<Ready> ready_;                       // to be sent
+  std::size_t ready_sent_ = 0;              // bytes of the first
+  std::vector<std::uint32_t> free_blocks_;  // of this end's; the last one was sent last
+  std::uint32_t current_ = kNoBlock;        // the one that is lent
+  std::size_t filled_ = 0;                  // of it
+  std::uint64_t looked_ = 0;                // told_, when lend() looked what is done
   std::deque<std::shared_ptr<const void>> borrowed_;  // what is kept for slices that are not sent, the oldest first
   std::deque<Announced> announced_;                   // not read by the peer yet, the oldest first
   std::size_t announced_sent_ = 0;                    // of those
-  std::uint32_t data_sent_ = 0;                       // segments, all these modulo kCreditModulus
-  std::uint32_t data_released_ = 0;                   // of those, by the peer
+  Credits peers_receives_;
   bool waited_for_peer_ = false;
   std::optional<std::uint32_t> hello_slot_;  // where HELLO has come, until there is an END to be answered
   bool end_wanted_ = false;
@@ -311,16 +302,12 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   std::uint32_t lent_ = 0;              // slots that the application has
   std::shared_ptr<StreamLink> kept_;    // this, by those, when the stream is gone
   std::vector<std::uint32_t> arrived_;  // lengths, by slot
-  std::vector<std::uint32_t> queue_;    // slots, a ring
-  std::size_t queue_first_ = 0;
-  std::size_t queue_count_ = 0;
-  std::uint32_t data_received_ = 0;  // segments, all these modulo kCreditModulus
-  std::uint32_t released_ = 0;       // of those
-  std::uint32_t released_told_ = 0;  // the peer
-  std::deque<Part> parts_;           // that are announced, in order, until they are taken
-  std::size_t parts_waiting_ = 0;    // the last so many of them are not asked for yet
-  std::uint32_t parts_untold_ = 0;   // are here, and the peer does not know
-  std::uint64_t message_rest_ = 0;   // of the message whose parts come
+  Ring<std::uint32_t> queue_;           // slots with data that the application has not taken
+  Credits receives_;
+  std::deque<Part> parts_;          // that are announced, in order, until they are taken
+  std::size_t parts_waiting_ = 0;   // the last so many of them are not asked for yet
+  std::uint32_t parts_untold_ = 0;  // are here, and the peer does not know
+  std::uint64_t message_rest_ = 0;  // of the message whose parts come
   std::uint64_t message_at_ = 0;
   bool starved_ = false;  // the pool had no block
   bool end_received_ = false;

@@ -22,15 +22,7 @@ class StreamLink::Guard {
     unlock_and_drop();
   }
   /// Waits for the thread that polls.
-  void follow(Deadline deadline) {
-    ++link_.followers_;
-    if (deadline.is_never()) {
-      link_.changed_.wait(bare_);
-    } else {
-      (void)link_.changed_.wait_until(bare_, deadline.time_point());
-    }
-    --link_.followers_;
-  }
+  void follow(Deadline deadline) { link_.turn_.follow(bare_, deadline); }
 
  private:
   /// The lock alone, which a wait lets go of: nothing is dropped there.

@@ -21,7 +21,7 @@ Status StreamLink::announce(BufferLease lease, std::uint64_t message_bytes, std:
   if (!waited) return waited;
   const Announcement announcement{.region = lease.remote_region(), .message_bytes = message_bytes, .offset = offset};
   announced_.push_back({announcement, std::move(lease)});
-  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {{}, What::kAnnouncement};
+  ready_.push({{}, What::kAnnouncement});
   pump();
   return ended();
 }
@@ -45,7 +45,7 @@ bool StreamLink::send_announcement() {
   const Announced& next = announced_[announced_sent_];
   if (!send_control(SegmentKind::kAnnounce, next.announcement.encode())) return false;
   ++announced_sent_;
-  data_sent_ = (data_sent_ + 1) % kCreditModulus;
+  peers_receives_.take();
   ++counts_.blocks_written;
   counts_.bytes_written += next.announcement.region.length;
   pop_ready();

@@ -79,11 +79,11 @@ Status StreamLink::write_from(const BufferSlice& slice, std::shared_ptr<const vo
   if (failed_) return *failed_;
   if (!waited) return waited;
   queue_current();
-  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {slice, What::kBorrowed};
+  ready_.push({slice, What::kBorrowed});
   borrowed_.push_back(std::move(keep));
   pump();
   // Its owner gets it back while the processor's cache has it.
-  if (ready_count_ > 0 || !may_borrow() || slice.size() >= kWorthALook) {
+  if (!ready_.empty() || !may_borrow() || slice.size() >= kWorthALook) {
     poll_now();
     pump();
   }
@@ -94,7 +94,7 @@ Status StreamLink::flush(Deadline deadline) {
   Guard guard(*this);
   if (failed_) return *failed_;
   queue_current();
-  const Status waited = wait_until(guard, deadline, [this] { return ready_count_ == 0 || failed_; });
+  const Status waited = wait_until(guard, deadline, [this] { return ready_.empty() || failed_; });
   return failed_ ? Status(*failed_) : waited;
 }
 
@@ -149,19 +149,19 @@ void StreamLink::queue_current() {
 RDMACOMM_HOT_INLINE void StreamLink::queue_block() {
   const std::uint32_t block = std::exchange(current_, kNoBlock);
   const BufferSlice data = write_block(block).first(static_cast<std::uint32_t>(std::exchange(filled_, 0)));
-  if (ready_count_ == 0 && !failed_ && peer_has_room() && has_slot_for_data() &&
+  if (ready_.empty() && !failed_ && peer_has_room() && has_slot_for_data() &&
       send_data(data, {Sent::Frees::kBlock, block})) {
     return;
   }
-  ready_[(ready_first_ + ready_count_++) & (ready_.size() - 1)] = {data, What::kBlock, block};
+  ready_.push({data, What::kBlock, block});
 }
 
 /// What is committed goes as far as it can without waiting.
 RDMACOMM_HOT_INLINE void StreamLink::push() {
-  if (ready_count_ == 0 && !has_parts_to_read()) [[likely]]
+  if (ready_.empty() && !has_parts_to_read()) [[likely]]
     return;
   pump();
-  if (ready_count_ == 0) return;
+  if (ready_.empty()) return;
   poll_now();
   pump();
 }
@@ -180,13 +180,13 @@ Status StreamLink::commit_message(std::size_t count) {
 void StreamLink::pump() {
   if (failed_ || left_ || !peer_) return;
   if (has_parts_to_read()) read_parts();
-  while (ready_count_ > 0 && send_ready()) continue;
-  if (end_wanted_ && !end_sent_ && ready_count_ == 0) {
+  while (!ready_.empty() && send_ready()) continue;
+  if (end_wanted_ && !end_sent_ && ready_.empty()) {
     make_room_for_finished();
     if (failed_) return;
     end_sent_ = send_control(SegmentKind::kEnd, StreamEnd{counts_.bytes_written}.encode());
   }
-  if (end_read_ && !finished_sent_ && released_ == data_received_) {
+  if (end_read_ && !finished_sent_ && receives_.in_use() == 0) {
     finished_sent_ = send_control(SegmentKind::kFinished, {});
   }
   if (owes_credit() && free_slots() > kSlotsForEnds && send_credit()) ++counts_.credits_sent;
@@ -199,8 +199,8 @@ bool StreamLink::send_ready() {
     return false;
   }
   if (!has_slot_for_data()) return false;
-  if (ready_[ready_first_].what == What::kAnnouncement) return send_announcement();
-  Ready& first = ready_[ready_first_];
+  Ready& first = ready_.front();
+  if (first.what == What::kAnnouncement) return send_announcement();
   const std::size_t bytes = std::min(first.slice.size() - ready_sent_, block_bytes_);
   const bool last = ready_sent_ + bytes == first.slice.size();
   const Sent whole{first.what == What::kBorrowed ? Sent::Frees::kBorrowed : Sent::Frees::kBlock, first.block};
@@ -213,16 +213,17 @@ bool StreamLink::send_ready() {
 
 void StreamLink::pop_ready() noexcept {
   ready_sent_ = 0;
-  ready_first_ = (ready_first_ + 1) & (ready_.size() - 1);
-  --ready_count_;
+  ready_.pop();
 }
 
 bool StreamLink::send_control(SegmentKind kind, std::span<const std::byte> payload, std::uint32_t value) {
   if (free_slots() == 0) return false;
   const BufferSlice slot = control(posted_);
   std::ranges::copy(payload, slot.data() + SegmentHeader::kBytes);
-  const SegmentHeader header{
-      .kind = kind, .credit = released_, .length = static_cast<std::uint32_t>(payload.size()), .value = value};
+  const SegmentHeader header{.kind = kind,
+                             .credit = receives_.given_back(),
+                             .length = static_cast<std::uint32_t>(payload.size()),
+                             .value = value};
   header.encode(slot.bytes().first<SegmentHeader::kBytes>());
   const BufferSlice all = slot.first(SegmentHeader::kBytes + header.length);
   return post({&all, 1}, {}, Sent(), kind != SegmentKind::kCredit);
@@ -230,21 +231,21 @@ bool StreamLink::send_control(SegmentKind kind, std::span<const std::byte> paylo
 
 bool StreamLink::send_credit() {
   if (!immediate_) return send_control(SegmentKind::kCredit, {});
-  return post({}, immediate_of(SegmentKind::kCredit, released_), Sent(), false);
+  return post({}, immediate_of(SegmentKind::kCredit, receives_.given_back()), Sent(), false);
 }
 
 RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Sent sent) {
   const bool signaled = sent.frees == Sent::Frees::kBorrowed;  // somebody waits for it who may not send more
   if (immediate_) {
-    if (!post({&data, 1}, immediate_of(SegmentKind::kData, released_), sent, signaled)) return false;
+    if (!post({&data, 1}, immediate_of(SegmentKind::kData, receives_.given_back()), sent, signaled)) return false;
   } else {
     const BufferSlice head = control(posted_).first(SegmentHeader::kBytes);
-    const SegmentHeader header{.kind = SegmentKind::kData, .credit = released_, .length = data.size()};
+    const SegmentHeader header{.kind = SegmentKind::kData, .credit = receives_.given_back(), .length = data.size()};
     header.encode(head.bytes().first<SegmentHeader::kBytes>());
     const std::array<BufferSlice, 2> parts{head, data};
     if (!post(parts, {}, sent, signaled)) return false;
   }
-  data_sent_ = (data_sent_ + 1) % kCreditModulus;
+  peers_receives_.take();
   ++counts_.blocks_written;
   counts_.bytes_written += data.size();
   return true;
@@ -261,7 +262,7 @@ RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, Im
     return false;
   }
   note_posted(sent, told);
-  released_told_ = released_;
+  receives_.note_told();
   return true;
 }
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 
 namespace rdmacomm {
 namespace {
@@ -122,7 +122,7 @@ TEST(AddressRounds, EndsWithTheFirstErrorThatNoOtherAddressMends) {
 }
 
 TEST(AddressRounds, IsCancelledBetweenTwoRounds) {
-  const auto stop = StopEvent::create();
+  const auto stop = WakeEvent::create();
   ASSERT_TRUE(stop);
   stop->signal();
   Script script{{kRefused}};

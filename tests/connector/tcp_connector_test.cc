@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 #include "connector/tcp_connection.h"
 #include "connector/tcp_pair.h"
 
@@ -71,7 +71,7 @@ TEST(TCPConnect, WaitsForAServerThatStartsLater) {
 
 TEST(TCPConnect, CancelEndsTheWait) {
   const ClosedPort closed;
-  auto stop = StopEvent::create();
+  auto stop = WakeEvent::create();
   ASSERT_TRUE(stop);
   const TcpOptions hour{.connect_timeout = std::chrono::hours(1)};
   auto client = std::async(std::launch::async, [&] {

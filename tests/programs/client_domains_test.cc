@@ -6,7 +6,7 @@
 #include <functional>
 #include <future>
 
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 #include "lat_bw_benchmark/client.h"
 #include "lat_bw_benchmark/messages.h"
 #include "lat_bw_benchmark/server.h"
@@ -145,7 +145,7 @@ TEST(ClientDomains, AClientOfTheBenchmarkReachesItsWorkspaceAlone) {
 TEST(ClientDomains, AClientThatCopiesReachesNothingElse) {
   const ServersDevice servers;
   const std::filesystem::path root = testing::TempDir();
-  const auto stop = StopEvent::create().value();
+  const auto stop = WakeEvent::create().value();
   std::promise<std::uint16_t> listening;
   auto outcome = std::async(std::launch::async, [&, port_of = &listening] {
     return copying::run_server({.connection = servers.flags(),

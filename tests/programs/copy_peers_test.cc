@@ -11,7 +11,7 @@
 #include <future>
 #include <thread>
 
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 #include "rdma_copy/aligned_bytes.h"
 #include "rdma_copy/client.h"
 #include "rdma_copy/file_reader.h"
@@ -38,7 +38,7 @@ programs::ConnectionFlags flags_for(std::uint16_t port) {
 }
 
 struct CopyPeers : testing::Test {
-  CopyPeers() : stop(std::move(*StopEvent::create())) {
+  CopyPeers() : stop(std::move(*WakeEvent::create())) {
     std::string pattern = (fs::temp_directory_path() / "copyXXXXXX").string();
     if (::mkdtemp(pattern.data()) != nullptr) top = pattern;
     fs::create_directory(top / "root");
@@ -70,7 +70,7 @@ struct CopyPeers : testing::Test {
   }
 
   fs::path top;
-  StopEvent stop;
+  WakeEvent stop;
   std::uint16_t port = 0;
   std::future<Status> outcome;
 };

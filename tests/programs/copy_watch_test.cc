@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 #include "rdma_copy/client.h"
 #include "rdma_copy/frames.h"
 #include "rdma_copy/seats.h"
@@ -149,7 +149,7 @@ struct Resting : ActingSession<ClientSession> {
 };
 
 struct CopyWatch : testing::Test {
-  CopyWatch() : stop(std::move(*StopEvent::create())) {
+  CopyWatch() : stop(std::move(*WakeEvent::create())) {
     std::string pattern = (fs::temp_directory_path() / "copyXXXXXX").string();
     if (::mkdtemp(pattern.data()) != nullptr) top = pattern;
     fs::create_directory(top / "root");
@@ -195,7 +195,7 @@ struct CopyWatch : testing::Test {
   }
 
   fs::path top;
-  StopEvent stop;
+  WakeEvent stop;
   std::uint16_t port = 0;
   std::future<Status> outcome;
 };

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/wake_event.h"
 #include "connector/host_text.h"
-#include "connector/stop_event.h"
 #include "pipes/pipe_flags.h"
 #include "pipes/standard_streams.h"
 #include "pipes/terms.h"
@@ -176,8 +176,8 @@ struct TwoEnds {
 };
 
 struct StandardStreams : testing::Test {
-  StandardStreams() : wake(std::move(StopEvent::create().value())) { (void)::signal(SIGPIPE, SIG_IGN); }
-  StopEvent wake;
+  StandardStreams() : wake(std::move(WakeEvent::create().value())) { (void)::signal(SIGPIPE, SIG_IGN); }
+  WakeEvent wake;
   TwoEnds pipe;
 };
 

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 #include "pipes/pipe_streams.h"
 #include "pipes/standard_streams.h"
 #include "rdmacomm/session.h"
@@ -38,7 +38,7 @@ class Door final : public SessionHooks {
  public:
   /// wake  signalled when the sender's endpoint ends
   /// rest  as in ReceiverOptions
-  Door(const PipeFlags& flags, const StopEvent& wake, std::chrono::milliseconds rest)
+  Door(const PipeFlags& flags, const WakeEvent& wake, std::chrono::milliseconds rest)
       : places_({.guests = 1, .rest = rest}), flags_(flags), wake_(wake) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
@@ -145,7 +145,7 @@ class Door final : public SessionHooks {
 
   programs::GuestPlaces places_;
   const PipeFlags& flags_;
-  const StopEvent& wake_;
+  const WakeEvent& wake_;
   programs::HostPace names_;  // this and the next: of the thread that waits for senders
   bool named_ = false;
   std::mutex mutex_;
@@ -156,7 +156,7 @@ class Door final : public SessionHooks {
 class Receiver {
  public:
   Receiver(const ReceiverOptions& options, const Terms& terms, RDMADevice device, EndPoint sender, RDMAStream stream,
-           Output* output, const StopEvent& wake, std::function<Status()> take_sender, Deadline begins_by)
+           Output* output, const WakeEvent& wake, std::function<Status()> take_sender, Deadline begins_by)
       : options_(options),
         terms_(terms),
         sender_(std::move(sender)),
@@ -308,7 +308,7 @@ class Receiver {
   const EndPoint sender_;
   RDMAStream stream_;
   Output* const output_;
-  const StopEvent& wake_;
+  const WakeEvent& wake_;
   const std::function<Status()> take_sender_;
   const Deadline begins_by_;  // with the first byte
   programs::Progress progress_;
@@ -345,7 +345,7 @@ bool is_senders_fault(std::error_code code) {
 /// begins_by  until then its first byte is waited for
 /// received   becomes true when there is something of this sender's
 Status receive_from(const EndPoint& sender, const ReceiverOptions& options, Door& door, const RDMADevice& device,
-                    Output* output, const StopEvent& wake, Deadline begins_by, bool& received) {
+                    Output* output, const WakeEvent& wake, Deadline begins_by, bool& received) {
   const Terms terms = door.terms();
   auto stream =
       RDMAStream::open(sender, sender.channel(kChannel), receiver_stream(terms),
@@ -362,7 +362,7 @@ Status receive_from(const EndPoint& sender, const ReceiverOptions& options, Door
 
 Status run_receiver(const ReceiverOptions& options) {
   if (Status open = check_open(options.output_fd, "standard output"); !open.ok()) return open;
-  const auto wake = StopEvent::create();
+  const auto wake = WakeEvent::create();
   if (!wake) return wake.error();
   std::optional<Output> output;
   if (options.output) {

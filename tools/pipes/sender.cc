@@ -4,7 +4,7 @@
 #include <chrono>
 #include <iostream>
 
-#include "connector/stop_event.h"
+#include "base/wake_event.h"
 #include "pipes/block_store.h"
 #include "pipes/standard_streams.h"
 #include "support/checksum.h"
@@ -23,7 +23,7 @@ constexpr std::size_t kFirstBytes = 4096;
 
 class Sender {
  public:
-  Sender(const SenderOptions& options, const Input& input, const StopEvent& wake)
+  Sender(const SenderOptions& options, const Input& input, const WakeEvent& wake)
       : options_(options),
         input_(input),
         progress_({.out = std::cerr, .shown = options.flags.progress, .total = options.terms.size}),
@@ -55,7 +55,7 @@ class Sender {
 
  private:
   /// From the thread of a receiver: nothing more can be sent.
-  void over(const StopEvent& wake) {
+  void over(const WakeEvent& wake) {
     wake.signal();
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -115,7 +115,7 @@ class Sender {
 
 Status run_sender(const SenderOptions& options) {
   if (Status open = check_open(options.input_fd, "standard input"); !open.ok()) return open;
-  const auto wake = StopEvent::create();
+  const auto wake = WakeEvent::create();
   if (!wake) return wake.error();
   const auto input = Input::open(options.input_fd, wake->fd());
   if (!input) return input.error();

@@ -25,7 +25,7 @@ class Input {
   static constexpr std::chrono::milliseconds kGather{1};
 
   /// fd       open for reading; a pipe is made as large as the system lets it
-  /// wake_fd  when it is readable, read() returns: descriptor of a StopEvent
+  /// wake_fd  when it is readable, read() returns: descriptor of a WakeEvent
   /// Returns  what the system says of a descriptor that is none; std::errc::is_a_directory
   [[nodiscard]] static Result<Input> open(int fd, int wake_fd);
 

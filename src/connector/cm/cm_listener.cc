@@ -54,7 +54,7 @@ struct CmListener::Newcomer {
   CmPrivateData data;
 };
 
-CmListener::CmListener(StopEvent knocked, StopEvent stop)
+CmListener::CmListener(WakeEvent knocked, WakeEvent stop)
     : knocked_(std::move(knocked)),
       stop_(std::move(stop)),
       registry_(std::make_shared<CmRegistry>()),
@@ -64,9 +64,9 @@ Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, co
   if (Status valid = options.validate(); !valid) return valid.error();
   auto addresses = resolve(where, true);
   if (!addresses) return addresses.error();
-  auto knocked = StopEvent::create();
+  auto knocked = WakeEvent::create();
   if (!knocked) return knocked.error();
-  auto stop = StopEvent::create();
+  auto stop = WakeEvent::create();
   if (!stop) return stop.error();
   std::unique_ptr<CmListener> listener(new CmListener(std::move(*knocked), std::move(*stop)));
   Status listening =

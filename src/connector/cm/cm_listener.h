@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/wake_event.h"
 #include "connector/listener.h"
-#include "connector/stop_event.h"
 #include "rdmacomm/connector.h"
 #include "rdmacomm/result.h"
 
@@ -47,7 +47,7 @@ class CmListener final : public Listener {
  private:
   struct Newcomer;
 
-  CmListener(StopEvent knocked, StopEvent stop);
+  CmListener(WakeEvent knocked, WakeEvent stop);
   Status listen_anywhere(std::uint16_t port);
   Status listen_at(SocketAddress address);
   void run();
@@ -57,8 +57,8 @@ class CmListener final : public Listener {
   void warn(const std::string& what, const Error& why);
 
   std::vector<std::unique_ptr<CmId>> ids_;  // one for each family of addresses
-  StopEvent knocked_;
-  StopEvent stop_;
+  WakeEvent knocked_;
+  WakeEvent stop_;
   std::uint16_t port_ = 0;
   std::string address_;
   std::shared_ptr<CmRegistry> registry_;

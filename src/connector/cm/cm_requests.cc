@@ -42,7 +42,7 @@ Result<std::pair<std::uint64_t, std::shared_ptr<CmRequests>>> CmRegistry::enter(
   const auto got = getrandom(&token, sizeof(token), 0);
   if (Status status = verbs::from_minus_one(static_cast<int>(got), "get a random token"); !status)
     return status.error();
-  auto knocked = StopEvent::create();
+  auto knocked = WakeEvent::create();
   if (!knocked) return knocked.error();
   auto requests = std::make_shared<CmRequests>(std::move(*knocked));
   const std::lock_guard lock(mutex_);

@@ -8,9 +8,9 @@
 #include <memory>
 #include <mutex>
 
+#include "base/wake_event.h"
 #include "connector/cm/cm_id.h"
 #include "connector/cm/cm_private_data.h"
-#include "connector/stop_event.h"
 #include "rdmacomm/result.h"
 
 namespace rdmacomm {
@@ -23,7 +23,7 @@ class CmRequests {
   static constexpr std::size_t kMax = 16;
 
   /// knocked: to wake take() by.
-  explicit CmRequests(StopEvent knocked) : knocked_(std::move(knocked)) {}
+  explicit CmRequests(WakeEvent knocked) : knocked_(std::move(knocked)) {}
   CmRequests(const CmRequests&) = delete;
   CmRequests& operator=(const CmRequests&) = delete;
 
@@ -36,7 +36,7 @@ class CmRequests {
   void close();
 
  private:
-  const StopEvent knocked_;
+  const WakeEvent knocked_;
   std::mutex mutex_;
   bool closed_ = false;
   std::map<std::uint32_t, std::unique_ptr<CmId>> waiting_;

@@ -59,10 +59,10 @@ Status CmStream::make_memory() {
 Status CmStream::make_queues() {
   const verbs::Api& api = verbs::libibverbs_api();
   ibv_context* context = id_->get()->verbs;
-  auto stop = StopEvent::create();
+  auto stop = WakeEvent::create();
   if (!stop) return stop.status();
   stop_ = std::move(*stop);
-  auto nudge = StopEvent::create();
+  auto nudge = WakeEvent::create();
   if (!nudge) return nudge.status();
   nudge_ = std::move(*nudge);
   auto wake = verbs::from_null(api.create_comp_channel(context), "create a completion channel");
@@ -226,8 +226,8 @@ void CmStream::give_credits() {
 /// The leader sleeps on descriptors that whoever came here by another thread has emptied.
 void CmStream::lose() {
   gone_ = true;
-  if (leader_sleeps_) nudge_->signal();
-  changed_.notify_all();
+  if (turn_.taken()) nudge_->signal();
+  turn_.notify();
 }
 
 /// The first cause stays: the others follow from it.
@@ -312,8 +312,8 @@ bool CmStream::wait_until(Condition condition, Deadline deadline) {
   };
   while (!over()) {
     if (deadline.passed()) return false;
-    if (leader_sleeps_) {
-      follow(lock, deadline);
+    if (turn_.taken()) {
+      turn_.follow(lock, deadline);
       continue;
     }
     if (ibv_req_notify_cq(cq_.get(), 0) != 0) fail("its completion queue cannot be armed");
@@ -322,29 +322,17 @@ bool CmStream::wait_until(Condition condition, Deadline deadline) {
   return true;
 }
 
-/// Sleeps until another thread that sleeps on the descriptors has woken.
-void CmStream::follow(std::unique_lock<std::mutex>& lock, Deadline deadline) {
-  if (deadline.is_never()) {
-    changed_.wait(lock);
-  } else {
-    changed_.wait_until(lock, deadline.time_point());
-  }
-}
-
 /// Sleeps on the descriptors, for all.
 void CmStream::lead(std::unique_lock<std::mutex>& lock, Deadline deadline) {
-  leader_sleeps_ = true;
-  lock.unlock();
-  pollfd waited[] = {
-      {wake_->fd, POLLIN, 0}, {id_->fd(), POLLIN, 0}, {stop_->fd(), POLLIN, 0}, {nudge_->fd(), POLLIN, 0}};
-  (void)::poll(waited, std::size(waited), deadline.poll_timeout_ms());
-  lock.lock();
-  leader_sleeps_ = false;
+  turn_.lead(lock, [&] {
+    pollfd waited[] = {
+        {wake_->fd, POLLIN, 0}, {id_->fd(), POLLIN, 0}, {stop_->fd(), POLLIN, 0}, {nudge_->fd(), POLLIN, 0}};
+    (void)::poll(waited, std::size(waited), deadline.poll_timeout_ms());
+  });
   nudge_->clear();
   ibv_cq* cq = nullptr;
   void* context = nullptr;
   while (verbs::libibverbs_api().get_cq_event(wake_.get(), &cq, &context) == 0) ++unacknowledged_events_;
-  changed_.notify_all();
 }
 
 void CmStream::await_input(Deadline deadline) {
@@ -377,7 +365,7 @@ void CmStream::shut_down(LastBytes last) noexcept {
   if (stopped_) return;
   stopped_ = true;
   stop_->signal();
-  changed_.notify_all();
+  turn_.notify();
   if (rdma_disconnect(id_->get()) != 0) RDMACOMM_VLOG(2) << peer_text_ << " was disconnected already";
 }
 

@@ -2,7 +2,6 @@
 // Wire form: docs/wire_format.md "Segments"
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -10,13 +9,14 @@
 #include <optional>
 #include <vector>
 
+#include "base/turn.h"
+#include "base/wake_event.h"
 #include "connector/byte_stream.h"
 #include "connector/cm/cm_failure.h"
 #include "connector/cm/cm_id.h"
 #include "connector/cm/cm_private_data.h"
 #include "connector/cm/cm_segment.h"
 #include "connector/cm/segment_window.h"
-#include "connector/stop_event.h"
 #include "rdmacomm/result.h"
 #include "verbs/handles.h"
 
@@ -88,7 +88,6 @@ class CmStream final : public ByteStream {
   [[nodiscard]] bool may_send() const;
   template <typename Condition>
   bool wait_until(Condition condition, Deadline deadline);
-  void follow(std::unique_lock<std::mutex>& lock, Deadline deadline);
   void lead(std::unique_lock<std::mutex>& lock, Deadline deadline);
 
   static constexpr std::uint32_t kHeaderBytes = CmSegment::kHeaderBytes;
@@ -101,15 +100,14 @@ class CmStream final : public ByteStream {
   verbs::MrHandle mr_;
   verbs::CompChannelHandle wake_;
   verbs::CqHandle cq_;
-  std::optional<StopEvent> stop_;
-  std::optional<StopEvent> nudge_;  ///< wakes the leader: another thread has taken what it would have woken for
+  std::optional<WakeEvent> stop_;
+  std::optional<WakeEvent> nudge_;  ///< wakes the leader: another thread has taken what it would have woken for
   std::string local_text_;
   std::string peer_text_;
   Gid local_gid_{};
 
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool leader_sleeps_ = false;
+  Turn<> turn_;  // to sleep on the descriptors
   std::optional<SegmentWindow> window_;
   std::deque<Segment> arrived_;
   std::vector<std::uint32_t> free_send_slots_;

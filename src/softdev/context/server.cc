@@ -1,7 +1,6 @@
 #include "softdev/context/server.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -49,16 +48,17 @@ Server::Server(SoftContext& context) : context_(context), unproven_(most_unprove
 
 int Server::start() {
   epoll_->reset(epoll_create1(EPOLL_CLOEXEC));
-  stop_event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!*epoll_ || !stop_event_) return errno;
-  add({.kind = Kind::kStop}, stop_event_.get(), EPOLLIN);
+  if (!*epoll_) return errno;
+  auto stop_event = WakeEvent::create();
+  if (!stop_event) return stop_event.code().value();
+  stop_event_ = std::move(*stop_event);
+  add({.kind = Kind::kStop}, stop_event_.fd(), EPOLLIN);
   return start_service_thread(thread_, "soft0-serve", [this] { run(); });
 }
 
 void Server::stop() {
   if (!thread_.joinable()) return;
-  const std::uint64_t one = 1;
-  (void)!write(stop_event_.get(), &one, sizeof(one));
+  stop_event_.signal();
   thread_.join();
   const std::scoped_lock lock(mutex_);
   watched_.clear();
@@ -111,8 +111,7 @@ void Server::run() {
   for (;;) {
     const int ready = epoll_wait(epoll_->get(), events.data(), events.size(), -1);
     for (int i = 0; i < ready; ++i) {
-      std::uint64_t stop = 0;
-      if (read(stop_event_.get(), &stop, sizeof(stop)) > 0) return;
+      if (stop_event_.clear()) return;
       handle(events[i].data.u64, events[i].events);
     }
   }

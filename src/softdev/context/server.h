@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "base/wake_event.h"
 #include "softdev/context/unproven.h"
 #include "softdev/local/peer_directory.h"
 #include "softdev/shared/access_proof.h"
@@ -86,7 +87,7 @@ class Server final : public PeerServer {
 
   SoftContext& context_;
   std::shared_ptr<UniqueFd> epoll_ = std::make_shared<UniqueFd>();  // peers that outlive the thread have it, too
-  UniqueFd stop_event_;
+  WakeEvent stop_event_;
   std::thread thread_;
   Unproven unproven_;        // of the thread alone
   std::mutex access_mutex_;  // held while memory is accessed for an initiator

@@ -6,7 +6,6 @@
 #include <net/if.h>
 #include <netpacket/packet.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -65,23 +64,26 @@ int HostLinks::read() {
 
 int PortWatch::start(const DeviceIdentity& identity) {
   if (const int error = open(identity); error != 0) return error;
-  stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  const int error = stop_ ? start_service_thread(thread_, "soft0-port", [this] { run(); }) : errno;
+  auto stop = WakeEvent::create();
+  int error = stop.code().value();
+  if (stop) {
+    stop_ = std::move(*stop);
+    error = start_service_thread(thread_, "soft0-port", [this] { run(); });
+  }
   if (error != 0) socket_.reset();
   return error;
 }
 
 void PortWatch::stop() noexcept {
   if (!thread_.joinable()) return;
-  const std::uint64_t one = 1;
-  (void)!write(stop_.get(), &one, sizeof(one));
+  stop_.signal();
   thread_.join();
 }
 
 void PortWatch::run() {
   constexpr int kAgainMs = 1000;
   for (;;) {
-    std::array<pollfd, 2> sockets{{{socket_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}}};
+    std::array<pollfd, 2> sockets{{{socket_.get(), POLLIN, 0}, {stop_.fd(), POLLIN, 0}}};
     (void)poll(sockets.data(), sockets.size(), is_behind() ? kAgainMs : -1);
     if (sockets[1].revents != 0) return;
     look();

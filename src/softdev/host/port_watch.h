@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "base/wake_event.h"
 #include "softdev/common/event_queue.h"
 #include "softdev/host/soft_device.h"
 
@@ -63,7 +64,7 @@ class PortWatch {
   EventQueue& events_;
   DeviceIdentity identity_;
   UniqueFd socket_;
-  UniqueFd stop_;  ///< an eventfd: the thread is to end
+  WakeEvent stop_;  ///< the thread is to end
   std::thread thread_;
   EventSource source_;  // never retired: nobody waits for acknowledgements
   std::mutex mutex_;    // guards what follows

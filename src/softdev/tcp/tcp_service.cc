@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -68,11 +67,14 @@ std::size_t allowed(std::size_t most) noexcept {
 int TcpService::start() {
   if (epoll_) return 0;
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
-  wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  said_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll || !wake_ || !said_) return errno;
+  if (!epoll) return errno;
+  for (WakeEvent* const event : {&wake_, &said_}) {
+    auto made = WakeEvent::create();
+    if (!made) return made.code().value();
+    *event = std::move(*made);
+  }
   epoll_ = std::move(epoll);
-  control(EPOLL_CTL_ADD, wake_.get(), EPOLLIN, Kind::kWake, 0);
+  control(EPOLL_CTL_ADD, wake_.fd(), EPOLLIN, Kind::kWake, 0);
   const int error = start_service_thread(thread_, "soft0-tcp", [this] { run(); });
   if (error != 0) {
     epoll_.reset();
@@ -214,7 +216,7 @@ bool TcpService::leave_it_to_pollers() noexcept {
     take_back_from_pollers(now);
     return false;
   }
-  pollfd woken{wake_.get(), POLLIN, 0};
+  pollfd woken{wake_.fd(), POLLIN, 0};
   (void)::poll(&woken, 1, kPollersPauseMs);
   // Who polls at this moment answers as well, and would have to wake the thread up once more.
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -245,7 +247,7 @@ void TcpService::have_last_words_said() noexcept {
   const Clock::time_point give_up_at = Clock::now() + kLastWords;
   process_ends_.store(true);
   wake_thread();
-  pollfd said{said_.get(), POLLIN, 0};
+  pollfd said{said_.fd(), POLLIN, 0};
   for (auto left = kLastWords; left.count() > 0;) {
     if (::poll(&said, 1, static_cast<int>(left.count())) >= 0 || errno != EINTR) return;
     left = std::chrono::duration_cast<std::chrono::milliseconds>(give_up_at - Clock::now());
@@ -255,14 +257,12 @@ void TcpService::have_last_words_said() noexcept {
 void TcpService::say_last_words() noexcept {
   if (!process_ends_.exchange(false)) return;
   answer_owed(true);
-  const std::uint64_t one = 1;
-  (void)!write(said_.get(), &one, sizeof(one));
+  said_.signal();
 }
 
 void TcpService::get_ready_to_sleep() noexcept {
   answer_owed(true);
-  std::uint64_t wakes = 0;
-  if (woken_.exchange(false)) (void)!read(wake_.get(), &wakes, sizeof(wakes));
+  if (woken_.exchange(false)) wake_.clear();
   say_last_words();     // after that, too
   pause_ms_ = pause();  // after that: what it was woken for may have come only now
 }
@@ -354,8 +354,7 @@ void TcpService::polls_end() noexcept {
 }
 
 void TcpService::wake_thread() noexcept {
-  const std::uint64_t one = 1;
-  if (!woken_.exchange(true)) (void)!write(wake_.get(), &one, sizeof(one));
+  if (!woken_.exchange(true)) wake_.signal();
 }
 
 /// What came up in a poll is not to wait for the next: the thread may be asleep for longer than that allows.

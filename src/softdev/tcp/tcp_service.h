@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "base/wake_event.h"
 #include "softdev/common/at_exit.h"
 #include "softdev/tcp/tcp_addresses.h"
 #include "softdev/tcp/tcp_protocol.h"
@@ -155,8 +156,8 @@ class TcpService {
   std::chrono::milliseconds mistrust_{1};
 
   UniqueFd epoll_;
-  UniqueFd wake_;
-  UniqueFd said_;  // an eventfd
+  WakeEvent wake_;
+  WakeEvent said_;
   std::thread thread_;
   std::mutex start_mutex_;                       // taken by who holds a send queue; guards
   std::map<std::uint16_t, Listener> listeners_;  // by port

@@ -93,7 +93,7 @@ TEST(CmRequests, AWaitForOneEndsWithTheConnectionItIsFor) {
 TEST(CmRequests, AWaitForOneEndsWhenItComesAndWhenItIsCancelled) {
   const auto entered = CmRegistry().enter();
   ASSERT_TRUE(entered);
-  const auto stop = StopEvent::create();
+  const auto stop = WakeEvent::create();
   ASSERT_TRUE(stop);
   const auto take = [requests = entered->second, fd = stop->fd()](std::uint32_t qpn) {
     return requests->take(qpn, {.deadline = testing::soon(), .cancel_fd = fd}).code();

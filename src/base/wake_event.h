@@ -1,5 +1,5 @@
-// stop_event.h - a flag that threads can sleep on.
-// Layer: connector. Uses: base.
+// wake_event.h - a flag that threads can sleep on.
+// Layer: base.
 #pragma once
 
 #include "base/unique_fd.h"
@@ -7,20 +7,22 @@
 
 namespace rdmacomm {
 
-/// An eventfd: readable once it was signalled. Movable, not copyable.
+/// An eventfd: readable once it was signalled. Movable, not copyable; one made by default is no event yet.
 /// Threads: signal and clear from any.
-class StopEvent {
+class WakeEvent {
  public:
+  WakeEvent() = default;
   /// An error of the system's: too many open files.
-  [[nodiscard]] static Result<StopEvent> create();
+  [[nodiscard]] static Result<WakeEvent> create();
 
   /// Becomes readable by signal() and stays so until clear().
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   void signal() const noexcept;
-  void clear() const noexcept;
+  /// Returns whether it was signalled.
+  bool clear() const noexcept;
 
  private:
-  explicit StopEvent(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
+  explicit WakeEvent(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
   UniqueFd fd_;
 };
 
