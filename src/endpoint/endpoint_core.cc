@@ -52,8 +52,7 @@ Result<std::shared_ptr<EndPointCore>> EndPointCore::create(EndPointParts parts) 
   std::shared_ptr<EndPointCore> endpoint(new EndPointCore(std::move(parts)));
   if (Status made = or_out_of_memory([&] { return endpoint->make_channels(); }); !made) {
     // Not an end to be said goodbye for: the caller may still tell the peer the reason.
-    endpoint->move_to(State::kClosed, {});
-    endpoint->drained_ = true;
+    endpoint->life_.discard();
     return made.error();
   }
   return endpoint;
@@ -300,40 +299,11 @@ std::string EndPointCore::peer() const {
 
 // Its end -------------------------------------------------------------------------------------------------------------
 
-/// The only place where state_ changes. States only go forward; the first reason for the end stays.
-bool EndPointCore::move_to(State next, std::optional<Error> why) {
-  const auto rank = [](State state) {
-    return state == State::kPeerLost || state == State::kFailed ? State::kPeerLeft : state;
-  };
-  const std::lock_guard lock(mutex_);
-  const State now = state_.load(std::memory_order_relaxed);
-  if (rank(next) <= rank(now)) return false;
-  if (why && !end_) {
-    end_ = std::move(why);
-    ended_in_order_ = next != State::kPeerLost && next != State::kFailed;
-  }
-  state_.store(next, std::memory_order_release);
-  // Last: on_established may follow at once, on another thread, and finds it alive.
-  if (next == State::kEstablished) was_established_.store(true, std::memory_order_release);
-  return true;
-}
-
 Status EndPointCore::mark_established() {
   connector_->limit_inbox(Connector::kMaxInboxBytes);
-  if (!move_to(State::kEstablished, {})) return status();
+  if (!life_.establish()) return status();
   notify_all();
   return {};
-}
-
-Status EndPointCore::status() const {
-  const std::lock_guard lock(mutex_);
-  if (end_) return *end_;
-  return {};
-}
-
-bool EndPointCore::ended_in_order() const {
-  const std::lock_guard lock(mutex_);
-  return end_ && ended_in_order_;
 }
 
 Status EndPointCore::why_over() const {
@@ -352,11 +322,10 @@ void EndPointCore::keep_alive(std::chrono::steady_clock::time_point now, std::ch
 
 void EndPointCore::follow(PeerState peer_state) {
   if (peer_state == PeerState::kOpen) return;
-  const State next = peer_state == PeerState::kLeft ? State::kPeerLeft : State::kPeerLost;
   Error why = connector_->status().error();
   const std::string who = connector_->peer_text();
   if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
-  if (move_to(next, std::move(why))) notify_all();
+  if (life_.end(std::move(why))) notify_all();
 }
 
 void EndPointCore::notify_all() noexcept {
@@ -368,7 +337,7 @@ void EndPointCore::notify_all() noexcept {
 
 void EndPointCore::fail(const Error& why) {
   const Error full = make_error(why.code, "the endpoint to " + peer() + " has ended: " + why.context);
-  if (!move_to(State::kFailed, full)) return;
+  if (!life_.end(full)) return;
   connector_->give_up(why);
   notify_all();
 }
@@ -385,9 +354,8 @@ bool EndPointCore::uses(const ibv_cq* completion_queue) const noexcept {
 }
 
 void EndPointCore::stop() noexcept {
-  const bool first = move_to(State::kStopped, worded_if_possible(Errc::kStopped, [&] {
-                               return make_error(Errc::kStopped, "the endpoint to " + peer() + " was stopped");
-                             }));
+  const bool first = life_.stop(worded_if_possible(
+      Errc::kStopped, [&] { return make_error(Errc::kStopped, "the endpoint to " + peer() + " was stopped"); }));
   if (!first) return;
   connector_->say_goodbye();
   connector_->shutdown();
@@ -411,39 +379,21 @@ Status EndPointCore::close() {
 }
 
 Status EndPointCore::finish(Deadline deadline) {
-  if (served_by_this_thread()) return {};
-  {
-    std::unique_lock lock(mutex_);
-    if (!served_.wait_until(lock, deadline.time_point(), [&] { return !finishing_; })) {
-      lock.unlock();
+  if (life_.served_by_this_thread()) return {};
+  switch (life_.begin_finish(deadline)) {
+    case EndPointLife::Finish::kGone: return {};
+    case EndPointLife::Finish::kOtherThread:
       return make_error(Errc::kTimeout, "another thread is still closing the endpoint to " + peer());
-    }
-    finishing_ = true;
-  }
-  const Status finished = finish_alone(deadline);
-  const std::lock_guard lock(mutex_);
-  finishing_ = false;
-  served_.notify_all();
-  return finished;
-}
-
-/// By one thread at a time.
-Status EndPointCore::finish_alone(Deadline deadline) {
-  {
-    std::unique_lock lock(mutex_);
-    if (!served_.wait_until(lock, deadline.time_point(), [&] { return servers_.empty(); })) {
-      lock.unlock();
+    case EndPointLife::Finish::kServed:
       return make_error(Errc::kTimeout,
                         "a hook of the endpoint to " + peer() +
                             ", or of another one on its thread, has not returned yet: its buffers may be "
                             "in use; close it again later");
-    }
+    case EndPointLife::Finish::kMine: break;
   }
-  if (drained_) return {};
-  if (Status drained_all = drain(Deadline::after(kDrainTime)); !drained_all) return drained_all;
-  drained_ = true;
-  move_to(State::kClosed, {});
-  return {};
+  Status drained = or_out_of_memory([&] { return drain(Deadline::after(kDrainTime)); });
+  life_.end_finish(drained.ok());
+  return drained;
 }
 
 /// What no thread of the session does.
@@ -500,23 +450,8 @@ bool EndPointCore::owns(const RDMAChannel* channel, const CompletionGroup& group
       lines(), [&](const auto& line) { return line->group.get() == &group && line->channel.get() == channel; });
 }
 
-bool EndPointCore::served_by_this_thread() const {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::find(servers_, std::this_thread::get_id()) != servers_.end();
-}
-
-void EndPointCore::begin_serving(std::thread::id server) {
-  const std::lock_guard lock(mutex_);
-  servers_.push_back(server);
-}
-
-std::size_t EndPointCore::servers() const {
-  const std::lock_guard lock(mutex_);
-  return servers_.size();
-}
-
 void EndPointCore::mark_announced() {
-  announced_.store(true, std::memory_order_release);
+  life_.announce();
   for (const auto& line : lines()) {
     if (line->served && line->group != group_) line->group->notify();
   }
@@ -546,9 +481,7 @@ void EndPointCore::end_serving(const CompletionGroup& group, std::thread::id ser
   for (const auto& line : lines()) {
     if (line->group.get() == &group) line->group->poller().detach(*line->channel);
   }
-  const std::lock_guard lock(mutex_);
-  servers_.erase(std::ranges::find(servers_, server));
-  served_.notify_all();
+  life_.end_serving(server);
 }
 
 void EndPointCore::detach() {

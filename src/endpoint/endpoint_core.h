@@ -4,7 +4,6 @@
 
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "device/device_core.h"
 #include "endpoint/completion_group.h"
 #include "endpoint/endpoint_card.h"
+#include "endpoint/endpoint_life.h"
 #include "rdmacomm/completion.h"
 #include "rdmacomm/config.h"
 #include "rdmacomm/context.h"
@@ -170,12 +170,12 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   // Its end -----------------------------------------------------------------------------------------------------
 
   /// Whether it is established, and neither side has ended it. Cost: one load.
-  [[nodiscard]] bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::kEstablished; }
+  [[nodiscard]] bool alive() const noexcept { return life_.alive(); }
   /// ok until it ends; then why: kPeerClosed (in order), kPeerLost, kStopped (by this side), or what a session
   /// has heard from the device: kDeviceLost, kLocalQueuePair, kCompletionFailed.
-  [[nodiscard]] Status status() const;
-  /// Whether it has ended in order: by stop() or close() of the peer (kPeerClosed) or of this side (kStopped).
-  [[nodiscard]] bool ended_in_order() const;
+  [[nodiscard]] Status status() const { return life_.why(); }
+  /// As EndPointLife::outcome().
+  [[nodiscard]] Status outcome() const { return life_.outcome(); }
   /// Ends it, from any thread, without waiting for anything to finish: says goodbye to the peer, moves the queue
   /// pairs to ERR (posts return kNotConnected from then on) and ends every wait with kStopped. Connected by rdma_cm, up
   /// to 200 ms until the goodbye has left.
@@ -218,12 +218,12 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   /// Both sides have connected and met. Returns  status(), where the endpoint has ended before that.
   [[nodiscard]] Status mark_established();
   /// Whether mark_established() has not been called, and the endpoint has not ended before that.
-  [[nodiscard]] bool setting_up() const noexcept { return state_.load(std::memory_order_acquire) == State::kSettingUp; }
-  /// Whether it has ended, established or not. Not the same as neither alive() nor setting_up(), of which the one may
-  /// be asked before and the other after it was established.
-  [[nodiscard]] bool over() const noexcept { return state_.load(std::memory_order_acquire) > State::kEstablished; }
+  [[nodiscard]] bool setting_up() const noexcept { return life_.setting_up(); }
+  /// Whether it has ended, established or not. Use this, and not !alive() && !setting_up(): the state may change between
+  /// those two calls.
+  [[nodiscard]] bool over() const noexcept { return life_.over(); }
   /// Whether mark_established() was called in time, whatever has become of the endpoint since.
-  [[nodiscard]] bool was_established() const noexcept { return was_established_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool was_established() const noexcept { return life_.was_established(); }
 
   /// What close() does after stop(), in a hook too: sessions and the destructor report an end only when nothing is
   /// outstanding. On a thread that serves this endpoint, which would wait for itself, it does nothing.
@@ -253,12 +253,12 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   /// Whether the channel is one of its own, with its completions in that group.
   [[nodiscard]] bool owns(const RDMAChannel* channel, const CompletionGroup& group) const noexcept;
   /// From now until end_serving(), `server` polls one of its groups and will drain; close() waits for all of them.
-  void begin_serving(std::thread::id server);
+  void begin_serving(std::thread::id server) { life_.begin_serving(server); }
   /// How many do.
-  [[nodiscard]] std::size_t servers() const;
+  [[nodiscard]] std::size_t servers() const { return life_.servers(); }
   /// on_established() has returned: the threads of the other groups may call hooks.
   void mark_announced();
-  [[nodiscard]] bool announced() const noexcept { return announced_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool announced() const noexcept { return life_.announced(); }
   /// Moves the group's queue pairs to ERR; their completions then come out of it.
   [[nodiscard]] Status begin_drain(const CompletionGroup& group);
   [[nodiscard]] bool drained(const CompletionGroup& group) const noexcept;
@@ -267,8 +267,6 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   void end_serving(const CompletionGroup& group, std::thread::id server);
 
  private:
-  [[nodiscard]] Status finish_alone(Deadline deadline);
-  enum class State : std::uint8_t { kSettingUp, kEstablished, kPeerLeft, kPeerLost, kFailed, kStopped, kClosed };
   struct Line;
   /// The completions of one group, for PostedRequest::wait().
   class Source final : public CompletionSource {
@@ -323,7 +321,6 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   };
   Result<GidAgreement> agree_on_gids(const std::vector<GidEntry>& gids, Transport transport,
                                      EndPointCard& remote) const;
-  bool move_to(State next, std::optional<Error> why);
   void follow(PeerState peer_state);
   Status connect_channel(ChannelCore& channel, Deadline deadline);
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
@@ -332,7 +329,6 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] Error waited_in_vain() const;
   [[nodiscard]] Error queue_failed(Outcome failed) const;
   [[nodiscard]] Status why_over() const;
-  [[nodiscard]] bool served_by_this_thread() const;
   void detach();
   Status drain(Deadline deadline);
   Status drain_group(CompletionGroup& group, Deadline deadline);
@@ -360,17 +356,9 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   const std::unique_ptr<ChannelInbox> inbox_;
   std::mutex lines_mutex_;  // one add_line() at a time, and choice of a group
   std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
-  bool drained_ = false;    // by finish_alone(): nothing is outstanding
 
-  std::atomic<State> state_{State::kSettingUp};
-  std::atomic<bool> was_established_{false};
-  std::atomic<bool> announced_{false};
-  mutable std::mutex mutex_;  // guards what follows, and changes of state_
-  std::condition_variable served_;
-  bool finishing_ = false;  // a thread is in finish_alone()
-  std::optional<Error> end_;
-  bool ended_in_order_ = false;
-  std::vector<std::thread::id> servers_;
+  EndPointLife life_;
+  mutable std::mutex mutex_;           // guards what follows
   std::set<std::string> names_tried_;  // by open_channel()
 };
 

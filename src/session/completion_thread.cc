@@ -216,7 +216,7 @@ void CompletionThread::end_member(Member& member) {
   std::erase_if(by_channel_, [&](const auto& entry) { return entry.second == &member; });
   give_back(member.held);
   if (member.announced && member.leads) {
-    member.session.hooks.on_disconnected(endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
+    member.session.hooks.on_disconnected(endpoint, endpoint->outcome());
   }
   endpoint->end_serving(*group_, std::this_thread::get_id());
   if (!member.leads) return endpoint->group()->notify();

@@ -248,7 +248,7 @@ void SessionCore::end_if_over(Id id, const std::shared_ptr<EndPointCore>& endpoi
 void SessionCore::end_endpoint(Id id, const std::shared_ptr<EndPointCore>& endpoint) {
   forget(id);
   RDMACOMM_VLOG(1) << "ended: " << endpoint->peer();
-  hooks_.on_disconnected(endpoint, endpoint->ended_in_order() ? Status() : endpoint->status());
+  hooks_.on_disconnected(endpoint, endpoint->outcome());
 }
 
 /// Joins the threads that have ended.

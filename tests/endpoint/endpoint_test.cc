@@ -150,7 +150,7 @@ TEST_P(EachPollingMode, StopEndsAWaitOfAnotherThread) {
   pair.client->stop();
   EXPECT_EQ(waiter.get(), Errc::kStopped);
   EXPECT_EQ(wait_none(*pair.client, Deadline::never()).code(), Errc::kStopped);
-  EXPECT_TRUE(pair.client->ended_in_order());
+  EXPECT_TRUE(pair.client->outcome().ok());
 }
 
 TEST_P(EachPollingMode, ALostPeerEndsAWaitAndIsNamed) {
@@ -163,7 +163,7 @@ TEST_P(EachPollingMode, ALostPeerEndsAWaitAndIsNamed) {
   EXPECT_THAT(waited.message(), HasSubstr("pid " + std::to_string(getpid())));
   EXPECT_THAT(waited.message(), HasSubstr("closed the connection without notice"));
   EXPECT_FALSE(pair.client->alive());
-  EXPECT_FALSE(pair.client->ended_in_order());
+  EXPECT_FALSE(pair.client->outcome().ok());
 }
 
 TEST_P(EachPollingMode, AFailureOfThisSideEndsAWaitAndIsToldToThePeer) {
@@ -180,7 +180,7 @@ TEST_P(EachPollingMode, AFailureOfThisSideEndsAWaitAndIsToldToThePeer) {
   EXPECT_EQ(pair.server->status().code(), Errc::kPeerRefused);
   EXPECT_THAT(pair.server->status().message(), HasSubstr("the device x is gone"));
   EXPECT_TRUE(pair.client->close().ok());
-  EXPECT_FALSE(pair.client->ended_in_order());
+  EXPECT_FALSE(pair.client->outcome().ok());
   EXPECT_EQ(pair.client->status().code(), Errc::kDeviceLost);
 }
 
@@ -211,7 +211,7 @@ TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
   const Status waited = wait_none(*pair.server, Deadline::never());
   EXPECT_EQ(waited.code(), Errc::kPeerClosed);
   EXPECT_THAT(waited.message(), HasSubstr("closed the connection"));
-  EXPECT_TRUE(pair.server->ended_in_order());
+  EXPECT_TRUE(pair.server->outcome().ok());
 }
 
 TEST(EndPoint, AFailedRequestIsACompletion) {
