@@ -17,6 +17,9 @@ namespace rdmacomm {
 
 struct RequestView;
 
+/// What a thread that delivers completions knows of a channel's owner: derived from by it, and found by the channel.
+struct ChannelServer {};
+
 /// The functions of RDMAChannel are this class's; each begins with a cast from the one to the other, which costs
 /// nothing. A resource: neither copyable nor movable. Must not outlive its device and its completion queue.
 class ChannelCore final : public RDMAChannel {
@@ -62,6 +65,10 @@ class ChannelCore final : public RDMAChannel {
     owns_queue_ = owns_queue;
     note_kept(false);
   }
+  /// Whom its completions are delivered to by the thread that polls; nullptr: not known yet, or nobody any more.
+  /// Threads: who polls
+  void set_server(ChannelServer* server) noexcept { server_ = server; }
+  [[nodiscard]] ChannelServer* server() const noexcept { return server_; }
   /// Whether RDMAChannel::poll() and drain() are for it.
   [[nodiscard]] bool owns_queue() const noexcept { return owns_queue_; }
   /// Of the requests in the one queue or the other, the newest that is complete. Threads: who polls
@@ -210,6 +217,7 @@ class ChannelCore final : public RDMAChannel {
   bool straight_;        // the polling thread's, see note_kept()
   OwnSource own_source_;
   CompletionSource* source_ = &own_source_;
+  ChannelServer* server_ = nullptr;  // the polling thread's
   std::atomic<bool> pool_settled_{false};
 };
 

@@ -479,7 +479,9 @@ void EndPointCore::found_empty(const CompletionGroup& group) noexcept {
 
 void EndPointCore::end_serving(const CompletionGroup& group, std::thread::id server) {
   for (const auto& line : lines()) {
-    if (line->group.get() == &group) line->group->poller().detach(*line->channel);
+    if (line->group.get() != &group) continue;
+    line->channel->set_server(nullptr);
+    line->group->poller().detach(*line->channel);
   }
   life_.end_serving(server);
 }

@@ -37,7 +37,7 @@ void CompletionThread::add(std::shared_ptr<EndPointCore> endpoint, const Session
   endpoint->begin_serving(thread_.get_id());
   {
     const std::lock_guard lock(mutex_);
-    newcomers_.push_back({.endpoint = endpoint, .handle = endpoint, .session = session});
+    newcomers_.emplace_back(endpoint, session);
     changed_.notify_all();
   }
   group_->notify();
@@ -124,12 +124,14 @@ void CompletionThread::stop_members() {
 }
 
 /// Whose channel it is; nullptr: nobody's any more. Asks the endpoints, at a channel's first completion.
-CompletionThread::Member* CompletionThread::member_of(const RDMAChannel* channel) {
-  const auto known = by_channel_.find(channel);
-  if (known != by_channel_.end()) return known->second;
+CompletionThread::Member* CompletionThread::member_of(RDMAChannel& channel) {
+  ChannelCore& core = core_of(channel);
+  if (core.server() != nullptr) return static_cast<Member*>(core.server());
   adopt_newcomers();  // one was added before it could have completions, but perhaps since the last look
   for (Member& member : members_) {
-    if (member.endpoint->owns(channel, *group_)) return by_channel_[channel] = &member;
+    if (!member.endpoint->owns(&channel, *group_)) continue;
+    core.set_server(&member);
+    return &member;
   }
   return nullptr;
 }
@@ -138,7 +140,7 @@ void CompletionThread::dispatch(std::span<const Completion> completions) {
   std::array<Completion, kBatch> served;
   std::size_t count = 0;
   for (const Completion& completion : completions) {
-    if (Member* const member = member_of(completion.channel)) {
+    if (Member* const member = member_of(*completion.channel)) {
       announce(*member);
       if (!member->announced) {
         member->held.push_back(completion);  // no more than its queues are deep
@@ -213,7 +215,6 @@ void CompletionThread::end_member(Member& member) {
   if (!endpoint->drained(*group_)) {
     RDMACOMM_LOG(ERROR) << "the device did not hand out all completions of the endpoint to " << endpoint->peer();
   }
-  std::erase_if(by_channel_, [&](const auto& entry) { return entry.second == &member; });
   give_back(member.held);
   if (member.announced && member.leads) {
     member.session.hooks.on_disconnected(endpoint, endpoint->outcome());

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
+#include "channel/channel_core.h"
 #include "endpoint/endpoint_core.h"
 #include "rdmacomm/channel.h"
 #include "rdmacomm/session.h"
@@ -63,21 +63,24 @@ class CompletionThread {
   [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
 
  private:
-  struct Member {
+  struct Member : ChannelServer {
+    Member(std::shared_ptr<EndPointCore> endpoint_, const Session& session_)
+        : endpoint(std::move(endpoint_)), handle(endpoint), session(session_) {}
+
     std::shared_ptr<EndPointCore> endpoint;
     EndPoint handle;  ///< the same, as hooks are given it
     Session session;
-    bool leads = true;                      ///< this thread's group is the endpoint's: it tells of beginning and end
-    bool announced = false;                 ///< on_established was called
-    std::vector<Completion> held = {};      ///< completions that came before that
-    std::optional<Deadline> draining = {};  ///< until when its requests may take to come out
+    bool leads = true;                 ///< this thread's group is the endpoint's: it tells of beginning and end
+    bool announced = false;            ///< on_established was called
+    std::vector<Completion> held;      ///< completions that came before that
+    std::optional<Deadline> draining;  ///< until when its requests may take to come out
   };
 
   void run();
   bool all_done();
   void adopt_newcomers();
   void stop_members();
-  [[nodiscard]] Member* member_of(const RDMAChannel* channel);
+  [[nodiscard]] Member* member_of(RDMAChannel& channel);
   [[nodiscard]] bool ready_to_end(const Member& member) const;
   void dispatch(std::span<const Completion> completions);
   static void give_back(std::span<const Completion> completions);
@@ -96,7 +99,6 @@ class CompletionThread {
 
   // The thread's own.
   std::list<Member> members_;
-  std::unordered_map<const RDMAChannel*, Member*> by_channel_;
   bool tending_ = false;      // some member has ended, or may have
   std::size_t untended_ = 0;  // completions since tend_members()
   bool draining_ = false;     // some member is
