@@ -90,7 +90,7 @@ Result<EndPointCore::Line*> EndPointCore::begin_line(const ChannelConfig& config
   if (!line) return line.error();
   Line& added = add_line(std::move(*line));
   if (!added.served || added.group == group_) return &added;
-  if (Status served = serve_(shared_from_this(), added.group); !served) return served.error();
+  if (Status served = server_->serve(shared_from_this(), added.group); !served) return served.error();
   return &added;
 }
 

@@ -31,7 +31,7 @@ EndPointCore::EndPointCore(EndPointParts parts)
       connector_(std::move(parts.connector)),
       config_(parts.config.fitted(device_->limits())),
       pool_(std::move(parts.receive_pool)),
-      serve_(std::move(parts.serve)),
+      server_(std::move(parts.server)),
       group_(std::move(parts.shared_queue)),
       inbox_(std::make_unique<ChannelInbox>()) {}
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -36,6 +35,17 @@ namespace rdmacomm {
 class ChannelInbox;
 class ChannelTalk;
 
+class EndPointCore;
+
+/// Starts a thread for a completion group of an endpoint that is served already: for channels that are opened later.
+class GroupServer {
+ public:
+  virtual ~GroupServer() = default;
+  /// Returns  kStopped: the session was; or as start_thread
+  [[nodiscard]] virtual Status serve(const std::shared_ptr<EndPointCore>& endpoint,
+                                     const std::shared_ptr<CompletionGroup>& group) = 0;
+};
+
 /// What an endpoint is made from.
 struct EndPointParts {
   std::shared_ptr<DeviceCore> device;
@@ -43,8 +53,7 @@ struct EndPointParts {
   HcaConfig config;
   std::shared_ptr<CompletionGroup> shared_queue = nullptr;  ///< kThreadPerCompletionQueue only
   std::shared_ptr<ReceivePoolCore> receive_pool = nullptr;  ///< where a channel has pooled_receives
-  /// Starts a thread for a completion group of an endpoint that has one already: for channels that are opened later.
-  std::function<Status(const std::shared_ptr<EndPointCore>&, const std::shared_ptr<CompletionGroup>&)> serve = {};
+  std::shared_ptr<GroupServer> server = nullptr;            ///< where a thread of the session polls
 };
 
 /// A peer and the way to it: several channels (queue pairs), found by name, and one connection beside them, by which
@@ -341,7 +350,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   const std::shared_ptr<Connector> connector_;
   const HcaConfig config_;
   const std::shared_ptr<ReceivePoolCore> pool_;
-  const decltype(EndPointParts::serve) serve_;
+  const std::shared_ptr<GroupServer> server_;
   std::shared_ptr<CompletionGroup> group_;
   // The first line_count_ are there, and stay as they are.
   std::array<std::unique_ptr<Line>, HcaConfig::kMaxChannels> lines_;

@@ -38,7 +38,7 @@ class CompletionThread {
 
   /// The session of an endpoint: they may differ.
   struct Session {
-    GuardedHooks& hooks;
+    const GuardedHooks& hooks;
     Owner& owner;
   };
 

@@ -66,7 +66,7 @@ Result<std::shared_ptr<EndPointCore>> EndPointSetup::outcome(const Status& statu
   return why;
 }
 
-void end_unestablished(GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
+void end_unestablished(const GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
                        const Error& why) {
   endpoint->stop();
   // What post_connecting() has posted is not in use any more when the failure is reported.
@@ -94,7 +94,7 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, 
   if (!peer) return peer.status();
   const PeerInfo info = info_of(*connector, *peer);
   Status status = check_way(*connector, *device);
-  if (status) status = admit();
+  if (status) status = host.admit();
   if (status) status = make_endpoint(connector, info, endpoint);
   if (!status) return status;
   const Deadline answer_by = deadline();
@@ -120,7 +120,7 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, 
   PeerInfo info = info_of(*connector, *peer);
   info.private_data = std::move(offer->private_data);
   offer->private_data = info.private_data;
-  Status status = admit();
+  Status status = host.admit();
   if (status) status = make_endpoint(connector, info, endpoint);
   if (status) status = endpoint->meet(std::move(*offer));
   // The answer first: where rdma_cm connects the queue pairs, the client begins, and must know them.
@@ -139,13 +139,13 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
   config = config.fitted(device->limits());
   std::shared_ptr<CompletionGroup> shared;
   if (config.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
-    auto group = shared_group(config);
+    auto group = host.shared_group(config);
     if (!group) return group.status();
     shared = std::move(*group);
   }
   std::shared_ptr<ReceivePoolCore> receives;
   if (!config.receive_pool_key.empty()) {
-    auto pool = receive_pool(config);
+    auto pool = host.receive_pool(config);
     if (!pool) return pool.status();
     receives = std::move(*pool);
   }
@@ -154,10 +154,10 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
                                     .config = std::move(config),
                                     .shared_queue = std::move(shared),
                                     .receive_pool = std::move(receives),
-                                    .serve = serve});
+                                    .server = host.group_server()});
   if (!made) return made.status();
   endpoint = std::move(*made);
-  return enlist(endpoint);
+  return host.enlist(endpoint);
 }
 
 Status EndPointSetup::meet(Made& made) const {

@@ -1,7 +1,6 @@
 // endpoint_setup.h - the handshake that makes an endpoint of a connection. Private to the session layer.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "channel/receive_pool_core.h"
@@ -13,25 +12,32 @@
 
 namespace rdmacomm {
 
+/// What a session has for an endpoint that is being set up. Called on the thread of the handshake.
+class EndPointHost {
+ public:
+  virtual ~EndPointHost() = default;
+  /// Whether there is room for one more endpoint. Called once the peer has proved to be one.
+  [[nodiscard]] virtual Status admit() = 0;
+  /// The shared completion group that a fitted configuration asks for.
+  [[nodiscard]] virtual Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config) = 0;
+  /// The pool that it asks for, if it does.
+  [[nodiscard]] virtual Result<std::shared_ptr<ReceivePoolCore>> receive_pool(const HcaConfig& config) = 0;
+  /// Who serves further completion groups of the endpoint, at any time of its life.
+  [[nodiscard]] virtual std::shared_ptr<GroupServer> group_server() = 0;
+  /// Hands the endpoint, whose queue pairs are in INIT, to the thread that will serve it: it must be there before the
+  /// first completion can be.
+  [[nodiscard]] virtual Status enlist(const std::shared_ptr<EndPointCore>& endpoint) = 0;
+};
+
 /// hello -> (client) lazy_config_hca, queue pairs, offer -> (server) lazy_config_hca, queue pairs, answer -> (both)
 /// connect, post_connecting, barrier. Whoever fails tells the other side why. The endpoint is not marked as established
 /// yet. If it fails after post_connecting, on_ended was called when it returns.
 struct EndPointSetup {
-  GuardedHooks& hooks;
+  const GuardedHooks& hooks;
   const TcpOptions& tcp;
   std::shared_ptr<DeviceCore> device;
   const Hello& hello;
-  /// Whether there is room for one more endpoint. Called once the peer has proved to be one.
-  std::function<Status()> admit;
-  /// The shared completion group that a fitted configuration asks for.
-  std::function<Result<std::shared_ptr<CompletionGroup>>(const HcaConfig&)> shared_group;
-  /// The pool that it asks for, where it does.
-  std::function<Result<std::shared_ptr<ReceivePoolCore>>(const HcaConfig&)> receive_pool;
-  /// Starts a thread for a further completion group of an endpoint, at any time of its life.
-  decltype(EndPointParts::serve) serve;
-  /// Hands the endpoint, whose queue pairs are in INIT, to the thread that will serve it: it must be there before the
-  /// first completion can be.
-  std::function<Status(const std::shared_ptr<EndPointCore>&)> enlist;
+  EndPointHost& host;
 
   [[nodiscard]] Result<std::shared_ptr<EndPointCore>> as_client(const std::shared_ptr<Connector>& connector) const;
   [[nodiscard]] Result<std::shared_ptr<EndPointCore>> as_server(const std::shared_ptr<Connector>& connector) const;
@@ -54,7 +60,7 @@ struct EndPointSetup {
 
 /// Ends an endpoint that was made and will not be established; calls on_ended if `hook_knows` of it. Returns when
 /// nothing is outstanding.
-void end_unestablished(GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
+void end_unestablished(const GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
                        const Error& why);
 
 }  // namespace rdmacomm

@@ -1,15 +1,8 @@
 #include "session/session_core.h"
 
-#include <sys/epoll.h>
-
-#include <random>
+#include <utility>
 
 #include "base/logging.h"
-#include "base/start_thread.h"
-#include "base/system_call.h"
-#include "base/wait.h"
-#include "rdmacomm/session.h"
-#include "session/session_connectors.h"
 
 namespace rdmacomm {
 namespace {
@@ -18,46 +11,22 @@ Error is_stopped() {
   return make_error(Errc::kStopped, "the session was stopped");
 }
 
-Status watch(int epoll, int fd, std::uint64_t id) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = id;
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0) return {};
-  return make_error(last_system_error(), "cannot watch a descriptor by epoll");
-}
-
-HandshakeQueue::Bounds handshake_bounds(const SessionOptions& options) {
-  return {.slots = options.handshake_slots,
-          .per_source = options.handshakes_per_source,
-          .waiting = options.waiting_handshakes,
-          .patience = options.handshake_patience};
-}
-
-/// Who is to be dropped should not be known beforehand; the numbers protect nothing else.
-HandshakeQueue::Random random_choice() {
-  return [engine = std::make_shared<std::mt19937_64>(std::random_device{}())](std::size_t below) {
-    return std::uniform_int_distribution<std::size_t>(0, below - 1)(*engine);
-  };
-}
-
 }  // namespace
 
 SessionCore::SessionCore(std::shared_ptr<SessionHooks> hooks, SessionOptions options, bool is_server)
     : hooks_(std::move(hooks)),
       options_(std::move(options)),
       is_server_(is_server),
-      host_(options_.queues_of != nullptr ? options_.queues_of->core() : *this),
       hello_(Hello::of_this_process()),
-      handshakes_(handshake_bounds(options_), random_choice()) {
-  door_->core = this;
-}
+      acceptor_(options_, loop_, kListenerId, handshakes_,
+                [this](Id id, const std::shared_ptr<Connector>& connector) { set_up_server(id, connector); }),
+      registry_(options_, is_server, loop_, kFirstEndPointId),
+      queues_(hooks_, *this, options_.queues_of != nullptr ? &options_.queues_of->core().queues_ : nullptr) {}
 
 SessionCore::~SessionCore() {
   stop();
   // Its threads, of which this is one, would go on without it.
   if (is_inside()) detail::die_of_misuse("a session was destroyed, or assigned to, by one of its own hooks", nullptr);
-  const std::lock_guard lock(door_->mutex);
-  door_->core = nullptr;
 }
 
 /// The only place where state_ changes.
@@ -66,13 +35,14 @@ void SessionCore::move_to(State next) {
   changed_.notify_all();
 }
 
-bool SessionCore::stopping() const {
+bool SessionCore::stopped() const {
   const std::lock_guard lock(mutex_);
   return state_ >= State::kStopping;
 }
 
-bool SessionCore::stopped() const {
-  return stopping();
+std::shared_ptr<DeviceCore> SessionCore::device() const {
+  const std::lock_guard lock(mutex_);
+  return device_;
 }
 
 // Starting ------------------------------------------------------------------------------------------------------------
@@ -109,21 +79,19 @@ Status SessionCore::ensure_running(const HostPort& address, Deadline reached_by)
   return started;
 }
 
-/// To newcomers and to the device: nobody is to find a door that nobody opens.
+/// To newcomers and to the device.
 void SessionCore::stop_listening() {
-  listener_.reset();
+  acceptor_.close();
   device_events_.reset();
-  const std::lock_guard lock(mutex_);
-  port_ = 0;
 }
 
-/// Where it succeeds, the session runs, and its control thread does what stop() asks for.
+/// If it succeeds, the session runs, and its control thread does what stop() asks for.
 Status SessionCore::start_up(const HostPort& address, Deadline reached_by) {
   const InsideThreads::Guard inside(inside_);
   Status status = options_.validate();
-  if (status) status = make_stop_event();
+  if (status) status = make_events();
   if (status) status = open_device(address, reached_by);
-  if (status && &host_ != this && host_.device() != device()) {
+  if (status && options_.queues_of != nullptr && options_.queues_of->core().device() != device()) {
     status =
         make_error(Errc::kInvalidArgument,
                    "SessionOptions::queues_of is not started, or on another device: give both the same shared_device");
@@ -131,25 +99,14 @@ Status SessionCore::start_up(const HostPort& address, Deadline reached_by) {
   if (status && !initialised_) status = hooks_.init_session(device());
   if (!status) return status;
   initialised_ = true;
-  if (is_server_) {
-    auto listener = listen_for(options_, *device());
-    if (!listener) return listener.status();
-    listener_ = std::move(*listener);
-    const std::lock_guard lock(mutex_);
-    port_ = listener_->port();
-  }
-  return open_control();
+  if (is_server_) status = acceptor_.open(*device());
+  return status ? open_control() : status;
 }
 
 /// First: stop() ends a search for the server's address, too.
-Status SessionCore::make_stop_event() {
+Status SessionCore::make_events() {
   const std::lock_guard lock(mutex_);
-  if (state_ == State::kStopping) return is_stopped();
-  if (stop_event_) return {};
-  auto stop = WakeEvent::create();
-  if (!stop) return stop.status();
-  stop_event_ = std::move(*stop);
-  return {};
+  return state_ == State::kStopping ? is_stopped() : loop_.make_events();
 }
 
 Status SessionCore::open_device(const HostPort& address, Deadline reached_by) {
@@ -160,26 +117,22 @@ Status SessionCore::open_device(const HostPort& address, Deadline reached_by) {
                                                           .is_server = is_server_,
                                                           .connector = options_.connector,
                                                           .find_by = reached_by,
-                                                          .cancel_fd = stop_event_->fd()});
+                                                          .cancel_fd = loop_.stop_fd()});
     if (!opened) return opened.status();
     device = opened->core();
   }
+  queues_.open(device);
   const std::lock_guard lock(mutex_);
   device_ = std::move(device);
   return {};
 }
 
 Status SessionCore::open_control() {
-  auto wake = WakeEvent::create();
-  if (!wake) return wake.status();
-  epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return make_error(last_system_error(), "cannot create an epoll descriptor");
-  if (Status status = watch(epoll_.get(), wake->fd(), kWakeId); !status) return status;
+  if (Status status = loop_.open(); !status) return status;
   if (Status status = watch_device(); !status) return status;
   const std::lock_guard lock(mutex_);
-  wake_event_ = std::move(*wake);
   if (state_ == State::kStopping) return is_stopped();
-  if (Status started = start_thread(control_, "rdma-control", [this] { run_control(); }); !started) return started;
+  if (Status started = loop_.start(*this, inside_); !started) return started;
   move_to(State::kRunning);
   return {};
 }
@@ -187,81 +140,31 @@ Status SessionCore::open_control() {
 // Stopping ------------------------------------------------------------------------------------------------------------
 
 void SessionCore::stop() {
-  std::unique_lock lock(mutex_);
-  const auto handshakes = request_stop(lock);
-  lock.unlock();
+  std::vector<std::shared_ptr<Connector>> under_way;  // for the first who asks
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ < State::kStopping) {
+      move_to(state_ == State::kNew ? State::kStopped : State::kStopping);
+      loop_.stop();
+      registry_.close();
+      under_way = handshakes_.stop();
+    }
+  }
   // Not by the control thread: it may be in a hook that is in the middle of one.
-  for (const auto& connector : handshakes) {
+  for (const auto& connector : under_way) {
     connector->refuse(make_error(Errc::kStopped, "this side is being stopped"));
     connector->shutdown();
   }
-  lock.lock();
   if (is_inside()) return;
+  std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return state_ == State::kStopped; });
-  join_control(lock);
+  lock.unlock();
+  loop_.join();
 }
 
 /// Whether this thread may be in a hook of this session.
 bool SessionCore::is_inside() const {
-  const bool in_guest = &host_ != this && host_.serving_.contains_this_one();
-  return in_guest || inside_.contains_this_one() || serving_.contains_this_one();
-}
-
-/// Returns  the handshakes under way, for the first who asks. No new ones begin from now on
-std::vector<std::shared_ptr<Connector>> SessionCore::request_stop(std::unique_lock<std::mutex>& /*held*/) {
-  std::vector<std::shared_ptr<Connector>> handshakes;
-  if (state_ >= State::kStopping) return handshakes;
-  move_to(state_ == State::kNew ? State::kStopped : State::kStopping);
-  if (stop_event_) stop_event_->signal();
-  if (wake_event_) wake_event_->signal();
-  for (const auto& [id, setup] : setups_) {
-    if (setup.connector) handshakes.push_back(setup.connector);
-  }
-  return handshakes;
-}
-
-void SessionCore::join_control(std::unique_lock<std::mutex>& lock) {
-  changed_.wait(lock, [&] { return !joining_; });
-  if (!control_.joinable()) return;
-  joining_ = true;
-  lock.unlock();
-  control_.join();
-  lock.lock();
-  joining_ = false;
-  changed_.notify_all();
-}
-
-// Looking -------------------------------------------------------------------------------------------------------------
-
-std::vector<std::shared_ptr<EndPointCore>> SessionCore::endpoints() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<EndPointCore>> alive;
-  for (const auto& [id, endpoint] : endpoints_) {
-    if (endpoint->alive()) alive.push_back(endpoint);
-  }
-  return alive;
-}
-
-std::shared_ptr<DeviceCore> SessionCore::device() const {
-  const std::lock_guard lock(mutex_);
-  return device_;
-}
-
-std::uint16_t SessionCore::port() const {
-  const std::lock_guard lock(mutex_);
-  return port_;
-}
-
-Result<std::shared_ptr<EndPointCore>> SessionCore::accept(Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  const auto over = [&] { return !unclaimed_.empty() || state_ >= State::kStopping; };
-  if (!wait(changed_, lock, deadline, over)) {
-    return make_error(Errc::kTimeout, "no client connected to port " + std::to_string(port_) + " in time");
-  }
-  if (unclaimed_.empty() || state_ >= State::kStopping) return is_stopped();
-  std::shared_ptr<EndPointCore> endpoint = std::move(unclaimed_.front());
-  unclaimed_.pop_front();
-  return endpoint;
+  return inside_.contains_this_one() || queues_.serves_here();
 }
 
 }  // namespace rdmacomm

@@ -1,0 +1,182 @@
+#include "session/endpoint_registry.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/wait.h"
+#include "connector/connector.h"
+
+namespace rdmacomm {
+namespace {
+
+Error is_stopped() {
+  return make_error(Errc::kStopped, "the session was stopped");
+}
+
+}  // namespace
+
+// Newcomers -----------------------------------------------------------------------------------------------------------
+
+Status EndPointRegistry::admit(Admission& admission) {
+  const std::lock_guard lock(mutex_);
+  const Places all{.endpoints = static_cast<int>(endpoints_.size()), .on_their_way = admitted_};
+  if (all.taken() >= options_.max_endpoints) return none_left(all, "", "max_endpoints");
+  if (is_server_) {
+    Places& of_source = places_of_[admission.source];
+    if (of_source.taken() >= options_.max_endpoints_per_source) {
+      return none_left(of_source, " from this address", "max_endpoints_per_source");
+    }
+    ++of_source.on_their_way;
+  }
+  ++admitted_;
+  admission.held = true;
+  return {};
+}
+
+/// A handshake that comes to nothing gives its place back soon: then the client may try again.
+Error EndPointRegistry::none_left(const Places& places, const std::string& whose, const char* bound) const {
+  return make_error(is_server_ && places.on_their_way > 0 ? Errc::kServerBusy : Errc::kPeerRefused,
+                    "there are " + std::to_string(places.taken()) + " endpoints" + whose + " already, as many as " +
+                        bound + " allows");
+}
+
+void EndPointRegistry::give_up(Admission& admission) {
+  const std::lock_guard lock(mutex_);
+  if (!std::exchange(admission.held, false)) return;
+  --admitted_;
+  if (is_server_) change_places_locked(admission.source, {.on_their_way = -1});
+}
+
+void EndPointRegistry::change_places_locked(const SourceNetwork& source, const Places& by) {
+  const auto found = places_of_.find(source);
+  if (found == places_of_.end()) return;
+  Places& places = found->second;
+  places.endpoints += by.endpoints;
+  places.on_their_way += by.on_their_way;
+  if (places.taken() == 0) places_of_.erase(found);
+}
+
+Result<EndPointRegistry::Id> EndPointRegistry::enter(const std::shared_ptr<EndPointCore>& endpoint,
+                                                     Admission& admission) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return is_stopped();
+  const Id id = next_id_++;
+  endpoints_[id].endpoint = endpoint;
+  if (endpoints_.size() == 1) loop_.wake();  // heartbeats begin
+  if (std::exchange(admission.held, false)) {
+    --admitted_;
+    if (is_server_) change_places_locked(admission.source, {.endpoints = 1, .on_their_way = -1});
+  }
+  return id;
+}
+
+/// With the lock held, so that an endpoint that has just been forgotten is not watched for ever.
+Status EndPointRegistry::watch(Id id, const EndPointCore& endpoint) {
+  const WatchedFd watched = endpoint.connector().watched();
+  const std::string what = "the connection to " + endpoint.peer();
+  const std::lock_guard lock(mutex_);
+  const auto found = endpoints_.find(id);
+  if (found == endpoints_.end()) return {};
+  Status watching = loop_.watch(watched.fd, watched.events | EPOLLET, id, what);
+  found->second.watched = watching.ok();
+  return watching;
+}
+
+// Those that are there ------------------------------------------------------------------------------------------------
+
+std::map<EndPointRegistry::Id, EndPointRegistry::Entry> EndPointRegistry::all() const {
+  const std::lock_guard lock(mutex_);
+  return endpoints_;
+}
+
+std::shared_ptr<EndPointCore> EndPointRegistry::find(Id id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = endpoints_.find(id);
+  return found != endpoints_.end() ? found->second.endpoint : nullptr;
+}
+
+std::optional<EndPointRegistry::Id> EndPointRegistry::id_of(const EndPointCore& endpoint) const {
+  const std::lock_guard lock(mutex_);
+  const auto found =
+      std::ranges::find_if(endpoints_, [&](const auto& each) { return each.second.endpoint.get() == &endpoint; });
+  if (found == endpoints_.end()) return {};
+  return found->first;
+}
+
+std::vector<std::shared_ptr<EndPointCore>> EndPointRegistry::alive() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<EndPointCore>> alive;
+  for (const auto& [id, entry] : endpoints_) {
+    if (entry.endpoint->alive()) alive.push_back(entry.endpoint);
+  }
+  return alive;
+}
+
+void EndPointRegistry::forget(Id id) {
+  std::vector<std::shared_ptr<EndPointCore>> dropped;  // destroyed, which may take a while, without the lock
+  const std::lock_guard lock(mutex_);
+  const auto found = endpoints_.find(id);
+  if (found == endpoints_.end()) return;
+  std::shared_ptr<EndPointCore>& endpoint = found->second.endpoint;
+  loop_.unwatch(endpoint->connector().watched().fd);
+  dropped = prune_unclaimed_locked();
+  dropped.reserve(dropped.size() + 1);
+  if (is_server_) change_places_locked(SourceNetwork::of(endpoint->connector().peer_address()), {.endpoints = -1});
+  dropped.push_back(std::move(endpoint));
+  endpoints_.erase(found);
+}
+
+// Those that the application has not accepted -------------------------------------------------------------------------
+
+void EndPointRegistry::offer(const std::shared_ptr<EndPointCore>& endpoint) {
+  std::vector<std::shared_ptr<EndPointCore>> dropped;  // as in forget()
+  const std::lock_guard lock(mutex_);
+  unclaimed_.push_back(endpoint);
+  dropped = prune_unclaimed_locked();
+  changed_.notify_all();
+}
+
+Result<std::shared_ptr<EndPointCore>> EndPointRegistry::accept(Deadline deadline, std::uint16_t port) {
+  std::unique_lock lock(mutex_);
+  if (!wait(changed_, lock, deadline, [this] { return !unclaimed_.empty() || closed_; })) {
+    return make_error(Errc::kTimeout, "no client connected to port " + std::to_string(port) + " in time");
+  }
+  if (closed_) return is_stopped();
+  std::shared_ptr<EndPointCore> endpoint = std::move(unclaimed_.front());
+  unclaimed_.pop_front();
+  return endpoint;
+}
+
+/// Nobody need claim what hooks have served; what the application has not polled yet is kept for it, within bounds.
+std::vector<std::shared_ptr<EndPointCore>> EndPointRegistry::prune_unclaimed_locked() {
+  auto ended = std::ranges::count_if(unclaimed_, [](const auto& endpoint) { return !endpoint->alive(); });
+  std::vector<std::shared_ptr<EndPointCore>> dropped;
+  dropped.reserve(static_cast<std::size_t>(ended));  // first: without memory for it, all stay in the list
+  std::erase_if(unclaimed_, [&](std::shared_ptr<EndPointCore>& endpoint) {
+    const bool served = endpoint->config().thread_mode != ThreadMode::kApplication;
+    const bool too_many = ended > static_cast<long>(ServerSession::kMaxEndedUnclaimed);
+    const bool keep = ended == 0 || endpoint->alive() || !(served || too_many);
+    if (keep) return false;
+    dropped.push_back(std::move(endpoint));
+    --ended;
+    return true;
+  });
+  return dropped;
+}
+
+void EndPointRegistry::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+  changed_.notify_all();
+}
+
+void EndPointRegistry::drop_unclaimed() {
+  std::deque<std::shared_ptr<EndPointCore>> unclaimed;  // as in forget()
+  const std::lock_guard lock(mutex_);
+  unclaimed.swap(unclaimed_);
+}
+
+}  // namespace rdmacomm

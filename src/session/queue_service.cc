@@ -1,0 +1,226 @@
+#include "session/queue_service.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rdmacomm {
+namespace {
+
+constexpr int kUsualSharedQueueDepth = 4096;
+
+Error is_stopped() {
+  return make_error(Errc::kStopped, "the session was stopped");
+}
+
+}  // namespace
+
+/// How endpoints come back to the service while it is there. Threads: any.
+class QueueService::Door final : public GroupServer {
+ public:
+  explicit Door(QueueService& queues) noexcept : queues_(&queues) {}
+
+  [[nodiscard]] Status serve(const std::shared_ptr<EndPointCore>& endpoint,
+                             const std::shared_ptr<CompletionGroup>& group) override {
+    const std::lock_guard lock(mutex_);
+    return queues_ != nullptr ? queues_->serve_group(endpoint, group) : is_stopped();
+  }
+  void shut() {
+    const std::lock_guard lock(mutex_);
+    queues_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  QueueService* queues_;
+};
+
+QueueService::QueueService(const GuardedHooks& hooks, CompletionThread::Owner& owner, QueueService* host)
+    : hooks_(hooks), owner_(owner), host_(host), door_(std::make_shared<Door>(*this)) {}
+
+QueueService::~QueueService() {
+  door_->shut();
+}
+
+std::shared_ptr<GroupServer> QueueService::group_server() const noexcept {
+  return door_;
+}
+
+void QueueService::open(std::shared_ptr<DeviceCore> device) {
+  const std::lock_guard lock(mutex_);
+  device_ = std::move(device);
+}
+
+// By key --------------------------------------------------------------------------------------------------------------
+
+Result<std::shared_ptr<CompletionGroup>> QueueService::shared_group(const HcaConfig& config) {
+  if (host_ != nullptr) return host_->shared_group(config);
+  const std::lock_guard lock(mutex_);
+  if (ended_) return is_stopped();
+  SharedQueues& shared = shared_queues_[config.shared_queue_key];
+  if (shared.threads.empty()) return new_group_locked(shared, config);
+  if (shared.polling_mode != config.polling_mode || shared.most != config.shared_queues) {
+    return make_error(Errc::kInvalidArgument,
+                      "the completion queue '" + config.shared_queue_key +
+                          "' is in use with another polling_mode or shared_queues; choose another key");
+  }
+  // An endpoint holds its group, also while it is being set up; and so does the thread.
+  const auto users = [](const CompletionThread* thread) { return thread->group().use_count(); };
+  const auto least = std::ranges::min_element(shared.threads, {}, users);
+  const bool has_all = shared.threads.size() == static_cast<std::size_t>(shared.most);
+  if (has_all || users(*least) == 1) return (*least)->group();
+  return new_group_locked(shared, config);
+}
+
+Result<std::shared_ptr<CompletionGroup>> QueueService::new_group_locked(SharedQueues& shared, const HcaConfig& config) {
+  const int usual = std::min(kUsualSharedQueueDepth, device_->limits().max_cqe);
+  auto group = CompletionGroup::create(device_, {.polling_mode = config.polling_mode,
+                                                 .waiting = config.waiting,
+                                                 .depth = config.shared_queue_depth.value_or(usual),
+                                                 .may_grow = !config.shared_queue_depth});
+  if (!group) return group.error();
+  auto thread = start_thread_locked(std::move(*group), config.threads, shared.threads.size());
+  if (!thread) return thread.error();
+  shared.polling_mode = config.polling_mode;
+  shared.most = config.shared_queues;
+  shared.threads.push_back(*thread);
+  return (*thread)->group();
+}
+
+/// With the lock held, so that a second endpoint of the key waits for it: registering its memory takes a while for the first.
+Result<std::shared_ptr<ReceivePoolCore>> QueueService::receive_pool(const HcaConfig& config) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return is_stopped();
+  const auto found = receive_pools_.find(config.receive_pool_key);
+  if (found != receive_pools_.end()) {
+    if (found->second->options() == config.receive_pool) return found->second;
+    return make_error(Errc::kInvalidArgument, "the receive pool '" + config.receive_pool_key +
+                                                  "' is in use with other values; choose another key");
+  }
+  auto pool = ReceivePoolCore::create(device_, config.receive_pool);
+  if (!pool) return pool.error();
+  receive_pools_[config.receive_pool_key] = *pool;
+  return pool;
+}
+
+// Threads -------------------------------------------------------------------------------------------------------------
+
+Result<CompletionThread*> QueueService::start_thread_locked(std::shared_ptr<CompletionGroup> group,
+                                                            const ThreadOptions& options, std::size_t index) {
+  auto thread = std::make_unique<CompletionThread>(std::move(group), owner_, threads_here_);
+  if (Status started = thread->start(options, index); !started) return started.error();
+  threads_.push_back(std::move(thread));
+  return threads_.back().get();
+}
+
+Status QueueService::serve(const std::shared_ptr<EndPointCore>& endpoint) {
+  const HcaConfig& config = endpoint->config();
+  if (config.thread_mode == ThreadMode::kApplication) return {};
+  if (config.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
+    const CompletionThread::Session session{.hooks = hooks_, .owner = owner_};
+    if (!is_guest(*endpoint)) return serve_shared(endpoint, session);
+    {
+      const std::lock_guard lock(mutex_);
+      ++served_by_host_;
+    }
+    Status served = host_->serve_shared(endpoint, session);
+    if (!served) endpoint_ended(*endpoint);
+    return served;
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& group : endpoint->served_groups()) {
+    if (Status served = serve_group_locked(endpoint, group); !served) return served;
+  }
+  return {};
+}
+
+/// Has the thread of its completion queue serve an endpoint of `session`.
+Status QueueService::serve_shared(const std::shared_ptr<EndPointCore>& endpoint,
+                                  const CompletionThread::Session& session) {
+  if (host_ != nullptr) return host_->serve_shared(endpoint, session);
+  const std::lock_guard lock(mutex_);
+  const std::vector<CompletionThread*>& threads = shared_queues_[endpoint->config().shared_queue_key].threads;
+  const auto serving = std::ranges::find(threads, endpoint->group(), &CompletionThread::group);
+  if (serving == threads.end()) return is_stopped();
+  (*serving)->add(endpoint, session);
+  return {};
+}
+
+Status QueueService::serve_group(const std::shared_ptr<EndPointCore>& endpoint,
+                                 const std::shared_ptr<CompletionGroup>& group) {
+  const std::lock_guard lock(mutex_);
+  return serve_group_locked(endpoint, group);
+}
+
+Status QueueService::serve_group_locked(const std::shared_ptr<EndPointCore>& endpoint,
+                                        const std::shared_ptr<CompletionGroup>& group) {
+  if (ended_) return is_stopped();
+  const auto thread = start_thread_locked(group, endpoint->config().threads, endpoint_threads_++);
+  if (!thread) return thread.error();
+  (*thread)->add(endpoint, {.hooks = hooks_, .owner = owner_});
+  (*thread)->finish();
+  return {};
+}
+
+bool QueueService::is_guest(const EndPointCore& endpoint) const noexcept {
+  return host_ != nullptr && endpoint.config().thread_mode == ThreadMode::kThreadPerCompletionQueue;
+}
+
+void QueueService::endpoint_ended(const EndPointCore& endpoint) {
+  if (!is_guest(endpoint)) return;
+  const std::lock_guard lock(mutex_);
+  --served_by_host_;
+  changed_.notify_all();
+}
+
+bool QueueService::serves_here() const {
+  return threads_here_.contains_this_one() || (host_ != nullptr && host_->serves_here());
+}
+
+void QueueService::reap() {
+  std::list<std::unique_ptr<CompletionThread>> ended;
+  const std::lock_guard lock(mutex_);
+  for (auto each = threads_.begin(); each != threads_.end();) {
+    const auto next = std::next(each);
+    if ((*each)->ended()) ended.splice(ended.end(), threads_, each);
+    each = next;
+  }
+}
+
+void QueueService::end() {
+  std::list<std::unique_ptr<CompletionThread>> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    threads.swap(threads_);
+    shared_queues_.clear();
+  }
+  for (const auto& thread : threads) thread->end();
+  threads.clear();  // whose destructors wait for the last hook
+  std::map<std::string, std::shared_ptr<ReceivePoolCore>> pools;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return served_by_host_ == 0; });
+  pools.swap(receive_pools_);
+}
+
+// Receive pools that run low ------------------------------------------------------------------------------------------
+
+bool QueueService::note_low(const ibv_srq* queue) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, pool] : receive_pools_) {
+    if (pool->queue().get() != queue) continue;
+    pool->note_low();
+    return true;
+  }
+  return false;
+}
+
+std::vector<std::shared_ptr<ReceivePoolCore>> QueueService::take_low() {
+  std::vector<std::shared_ptr<ReceivePoolCore>> low;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, pool] : receive_pools_) {
+    if (pool->take_low_notice()) low.push_back(pool);
+  }
+  return low;
+}
+
+}  // namespace rdmacomm
