@@ -1,7 +1,7 @@
 // client.h - the side of ping_pong_test that connects, posts every verb once, and times the ping-pong.
 #pragma once
 
-#include "adapter/completion_waiter.h"
+#include "channel/completion_waiter.h"
 #include "ping_pong/terms.h"
 #include "support/connection_flags.h"
 #include "support/mode_flags.h"

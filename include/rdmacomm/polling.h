@@ -1,5 +1,5 @@
 // polling.h - how completions are waited for.
-// Layer: adapter. Uses: base.   Which way when: docs/threading.md "Waiting"
+// Layer: channel.   Which way when: docs/threading.md "Waiting"
 #pragma once
 
 #include <chrono>

@@ -24,7 +24,7 @@ Result<RDMAAdapter> RDMAAdapter::create(const RDMADevice& device, const AdapterC
     if (!chosen) return chosen.error();
     gid = *chosen;
   }
-  auto queue = CompletionQueue::create(
+  auto queue = NativeQueue::create(
       core, {.depth = std::min(*fitted.send_depth + *fitted.recv_depth, core.limits().max_cqe), .may_grow = true});
   if (!queue) return queue.error();
   auto adapter = AdapterCore::create(core, **queue, **queue, gid, config, nullptr, parts.domain.core());

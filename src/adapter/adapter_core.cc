@@ -62,9 +62,8 @@ std::string cause_of(ibv_qp_state to, std::error_code code) {
 
 }  // namespace
 
-AdapterCore::AdapterCore(DeviceCore& device, CompletionQueue& send_cq, CompletionQueue& recv_cq,
-                         const AdapterConfig& config, SharedReceiveQueue* receives,
-                         std::shared_ptr<ProtectionDomainCore> domain)
+AdapterCore::AdapterCore(DeviceCore& device, NativeQueue& send_cq, NativeQueue& recv_cq, const AdapterConfig& config,
+                         SharedReceiveQueue* receives, std::shared_ptr<ProtectionDomainCore> domain)
     : device_(device),
       send_cq_(send_cq),
       recv_cq_(recv_cq),
@@ -80,9 +79,9 @@ AdapterCore::~AdapterCore() {
   recv_cq_.release(reserved_recv_);
 }
 
-Result<std::unique_ptr<AdapterCore>> AdapterCore::create(DeviceCore& device, CompletionQueue& send_cq,
-                                                         CompletionQueue& recv_cq, const GidEntry& gid,
-                                                         const AdapterConfig& config, SharedReceiveQueue* receives,
+Result<std::unique_ptr<AdapterCore>> AdapterCore::create(DeviceCore& device, NativeQueue& send_cq, NativeQueue& recv_cq,
+                                                         const GidEntry& gid, const AdapterConfig& config,
+                                                         SharedReceiveQueue* receives,
                                                          std::shared_ptr<ProtectionDomainCore> domain) {
   if (Status status = config.validate(device.limits()); !status.ok()) return status.error();
   const auto psn = random_psn();

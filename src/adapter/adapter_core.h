@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "adapter/qp_transition.h"
-#include "device/completion_queue.h"
 #include "device/device_core.h"
+#include "device/native_queue.h"
 #include "device/protection_domain_core.h"
 #include "device/shared_receive_queue.h"
 #include "rdmacomm/adapter.h"
@@ -36,9 +36,8 @@ class AdapterCore {
   ///          does not have (the context lists those it has); kBeyondDeviceLimit also: inline data (the context has
   ///          what was asked for and the limit that was found); kCompletionQueueFull; or the system's error
   [[nodiscard]] static Result<std::unique_ptr<AdapterCore>> create(
-      DeviceCore& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, const GidEntry& gid,
-      const AdapterConfig& config, SharedReceiveQueue* receives = nullptr,
-      std::shared_ptr<ProtectionDomainCore> domain = nullptr);
+      DeviceCore& device, NativeQueue& send_cq, NativeQueue& recv_cq, const GidEntry& gid, const AdapterConfig& config,
+      SharedReceiveQueue* receives = nullptr, std::shared_ptr<ProtectionDomainCore> domain = nullptr);
   AdapterCore(const AdapterCore&) = delete;
   AdapterCore& operator=(const AdapterCore&) = delete;
   ~AdapterCore();
@@ -78,8 +77,8 @@ class AdapterCore {
   /// nullptr: it is in the device's own.
   [[nodiscard]] const std::shared_ptr<ProtectionDomainCore>& domain() const noexcept { return domain_; }
   [[nodiscard]] ibv_pd* pd() const noexcept { return domain_ ? domain_->pd() : device_.pd(); }
-  [[nodiscard]] CompletionQueue& send_cq() const noexcept { return send_cq_; }
-  [[nodiscard]] CompletionQueue& recv_cq() const noexcept { return recv_cq_; }
+  [[nodiscard]] NativeQueue& send_cq() const noexcept { return send_cq_; }
+  [[nodiscard]] NativeQueue& recv_cq() const noexcept { return recv_cq_; }
   [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }
   [[nodiscard]] SharedReceiveQueue* shared_receives() const noexcept { return receives_; }
 
@@ -89,7 +88,7 @@ class AdapterCore {
   [[nodiscard]] bool connected() const noexcept { return state() == IBV_QPS_RTS; }
 
  private:
-  AdapterCore(DeviceCore& device, CompletionQueue& send_cq, CompletionQueue& recv_cq, const AdapterConfig& config,
+  AdapterCore(DeviceCore& device, NativeQueue& send_cq, NativeQueue& recv_cq, const AdapterConfig& config,
               SharedReceiveQueue* receives, std::shared_ptr<ProtectionDomainCore> domain);
   Status reserve_completions();
   Status create_queue_pair();
@@ -103,8 +102,8 @@ class AdapterCore {
   Status apply(const QpTransition& transition);
 
   DeviceCore& device_;
-  CompletionQueue& send_cq_;
-  CompletionQueue& recv_cq_;
+  NativeQueue& send_cq_;
+  NativeQueue& recv_cq_;
   SharedReceiveQueue* const receives_;
   const std::shared_ptr<ProtectionDomainCore> domain_;
   AdapterConfig config_;

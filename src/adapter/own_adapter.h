@@ -5,15 +5,15 @@
 #include <memory>
 
 #include "adapter/adapter_core.h"
-#include "device/completion_queue.h"
 #include "device/device_core.h"
+#include "device/native_queue.h"
 #include "rdmacomm/adapter.h"
 
 namespace rdmacomm {
 
 class OwnAdapter {
  public:
-  OwnAdapter(std::shared_ptr<DeviceCore> device, std::unique_ptr<CompletionQueue> queue,
+  OwnAdapter(std::shared_ptr<DeviceCore> device, std::unique_ptr<NativeQueue> queue,
              std::unique_ptr<AdapterCore> adapter) noexcept
       : device_(std::move(device)), queue_(std::move(queue)), adapter_(std::move(adapter)) {}
 
@@ -25,7 +25,7 @@ class OwnAdapter {
  private:
   // In the order in which they need each other.
   std::shared_ptr<DeviceCore> device_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<NativeQueue> queue_;
   std::unique_ptr<AdapterCore> adapter_;
 };
 

@@ -42,7 +42,7 @@ class ChannelCore final : public RDMAChannel {
 
   /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and
   /// no post is accepted any more. The caller polls until drained(): then no buffer is in use. For channels on a shared
-  /// CompletionQueue, which drain() cannot poll.
+  /// NativeQueue, which drain() cannot poll.
   /// Threads: while nobody else posts. Calling it again is harmless.
   [[nodiscard]] Status begin_drain();
   /// Whether nothing is outstanding. After begin_drain() that comes about by polling, also on devices that do not tell
@@ -85,7 +85,7 @@ class ChannelCore final : public RDMAChannel {
 
  private:
   friend class RDMAChannel;
-  friend class CompletionPoller;
+  friend class CompletionQueue;
 
   /// Whether the caller hears of a request's completion.
   enum class Report : std::uint8_t { kAlways, kOnError, kNever };

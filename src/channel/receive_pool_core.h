@@ -61,7 +61,7 @@ class ReceivePoolCore {
 
  private:
   friend class ChannelCore;
-  friend class CompletionPoller;
+  friend class CompletionQueue;
   enum class State : std::uint8_t { kHeld, kPosted, kDelivered, kKept };
   /// One receive. Its address is what the device knows it by.
   struct Receive {

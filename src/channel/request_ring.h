@@ -1,4 +1,4 @@
-// request_ring.h - the hot functions of ChannelCore's request rings and completions, inline for the two pollers.
+// request_ring.h - the hot functions of ChannelCore's request rings and completions, inline for RDMAChannel::poll() and CompletionQueue.
 // Layer: channel, internal.
 #pragma once
 

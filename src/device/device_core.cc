@@ -149,16 +149,15 @@ Status DeviceCore::read_limits() {
   return {};
 }
 
-Result<CompletionQueue*> DeviceCore::shared_completion_queue(const std::string& key,
-                                                             const CompletionQueueOptions& options) {
+Result<NativeQueue*> DeviceCore::shared_completion_queue(const std::string& key, const NativeQueueOptions& options) {
   const std::scoped_lock lock(shared_queues_mutex_);
   if (const auto found = shared_queues_.find(key); found != shared_queues_.end()) {
-    CompletionQueue* queue = found->second.get();
+    NativeQueue* queue = found->second.get();
     if (!options.with_channel || queue->fd() >= 0) return queue;
     return make_error(Errc::kWrongState, "the completion queue shared as \"" + key +
                                              "\" was made without a completion channel; ask for one at its first use");
   }
-  auto created = CompletionQueue::create(*this, options);
+  auto created = NativeQueue::create(*this, options);
   if (!created) return std::move(created).error();
   return shared_queues_.emplace(key, std::move(created).value()).first->second.get();
 }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "device/addressing.h"
-#include "device/completion_queue.h"
 #include "device/device_events.h"
 #include "device/host_network.h"
+#include "device/native_queue.h"
 #include "rdmacomm/device.h"
 #include "rdmacomm/result.h"
 #include "verbs/handles.h"
@@ -90,9 +90,8 @@ class DeviceCore : public std::enable_shared_from_this<DeviceCore> {
 
   /// The completion queue shared under `key`: made by the first caller with `options`, the same for the later
   /// ones, whose `options.depth` is then without effect. Owned by the device. RDMAAdapter reserves its room in it.
-  /// Returns  kWrongState: with_channel asked for, and the queue was made without; or as CompletionQueue::create
-  [[nodiscard]] Result<CompletionQueue*> shared_completion_queue(const std::string& key,
-                                                                 const CompletionQueueOptions& options);
+  /// Returns  kWrongState: with_channel asked for, and the queue was made without; or as NativeQueue::create
+  [[nodiscard]] Result<NativeQueue*> shared_completion_queue(const std::string& key, const NativeQueueOptions& options);
 
   /// What the device reports by itself. Who uses it without a session, and wants to know, subscribes and calls take().
   [[nodiscard]] DeviceEvents& events() noexcept { return events_; }
@@ -129,7 +128,7 @@ class DeviceCore : public std::enable_shared_from_this<DeviceCore> {
   ibv_port_attr port_attributes_{};
   DeviceLimits limits_;
   std::mutex shared_queues_mutex_;
-  std::map<std::string, std::unique_ptr<CompletionQueue>> shared_queues_;
+  std::map<std::string, std::unique_ptr<NativeQueue>> shared_queues_;
 };
 
 }  // namespace rdmacomm

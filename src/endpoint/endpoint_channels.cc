@@ -89,8 +89,8 @@ Result<EndPointCore::Line*> EndPointCore::begin_line(const ChannelConfig& config
   auto line = make_line(fitted, std::move(gids));
   if (!line) return line.error();
   Line& added = add_line(std::move(*line));
-  if (!added.served || added.group == group_) return &added;
-  if (Status served = server_->serve(shared_from_this(), added.group); !served) return served.error();
+  if (!added.served || added.queue == queue_) return &added;
+  if (Status served = server_->serve(shared_from_this(), added.queue); !served) return served.error();
   return &added;
 }
 

@@ -8,7 +8,7 @@
 #include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "device/addressing.h"
-#include "device/completion_queue.h"
+#include "device/native_queue.h"
 #include "endpoint/channel_talk.h"
 #include "endpoint/hook_scope.h"
 #include "rdmacomm/qp_address.h"
@@ -32,7 +32,7 @@ EndPointCore::EndPointCore(EndPointParts parts)
       config_(parts.config.fitted(device_->limits())),
       pool_(std::move(parts.receive_pool)),
       server_(std::move(parts.server)),
-      group_(std::move(parts.shared_queue)),
+      queue_(std::move(parts.shared_queue)),
       inbox_(std::make_unique<ChannelInbox>()) {}
 
 EndPointCore::~EndPointCore() {
@@ -101,17 +101,17 @@ Status EndPointCore::check_domains() const {
 Status EndPointCore::make_channels() {
   if (Status domains = check_domains(); !domains) return domains;
   if (Status chosen = choose_gids(); !chosen) return chosen;
-  if (!group_) {
-    // Also where every channel has its own queue: stop() ends waits by the group.
+  if (!queue_) {
+    // Also where every channel has its own queue: stop() ends waits by the queue.
     const ChannelConfig& first = config_.channels.front();
     const bool per_channel = config_.thread_mode == ThreadMode::kThreadPerChannel;
     const int depth = per_channel ? first.queue_depth(config_.receive_pool) : config_.queue_depth();
-    auto group = CompletionGroup::create(device_, {.polling_mode = config_.polling_mode,
+    auto queue = CompletionQueue::create(device_, {.polling_mode = config_.polling_mode,
                                                    .waiting = config_.waiting,
                                                    .depth = std::max(1, depth),
                                                    .may_grow = true});
-    if (!group) return group.status();
-    group_ = std::move(*group);
+    if (!queue) return queue.status();
+    queue_ = std::move(*queue);
   }
   for (const ChannelConfig& each : config_.channels) {
     if (each.device) continue;  // by open_more()
@@ -125,13 +125,13 @@ Status EndPointCore::make_channels() {
 }
 
 /// Where the completions of a channel go: to the queue of all, or to one of its own.
-Result<std::shared_ptr<CompletionGroup>> EndPointCore::group_for(const ChannelConfig& config) {
+Result<std::shared_ptr<CompletionQueue>> EndPointCore::queue_for(const ChannelConfig& config) {
   if (!config.own_completion_queue && !config.device) {
-    if (config_.thread_mode != ThreadMode::kThreadPerChannel) return group_;
+    if (config_.thread_mode != ThreadMode::kThreadPerChannel) return queue_;
     const std::lock_guard lock(lines_mutex_);
-    if (!std::exchange(group_taken_, true)) return group_;
+    if (!std::exchange(queue_taken_, true)) return queue_;
   }
-  return CompletionGroup::create(config.device ? config.device.core() : device_,
+  return CompletionQueue::create(config.device ? config.device.core() : device_,
                                  {.polling_mode = config_.polling_mode,
                                   .waiting = config_.waiting,
                                   .depth = config.queue_depth(config_.receive_pool)});
@@ -143,29 +143,29 @@ Result<std::unique_ptr<EndPointCore::Line>> EndPointCore::make_line(const Channe
   line->device = config.device ? config.device.core() : device_;
   line->gids = std::move(gids);
   line->served = served_elsewhere() && !config.own_completion_queue;
-  auto group = group_for(config);
-  if (!group) return group.error();
-  line->group = std::move(*group);
+  auto queue = queue_for(config);
+  if (!queue) return queue.error();
+  line->queue = std::move(*queue);
   const std::shared_ptr<ReceivePoolCore> pool = config.pooled_receives ? pool_ : nullptr;
   if (pool) {
-    if (Status room = line->group->make_room_for(pool); !room) return room.error();
+    if (Status room = line->queue->make_room_for(pool); !room) return room.error();
   }
-  CompletionQueue& queue = line->group->queue();
-  auto adapter = AdapterCore::create(*line->device, queue, queue, line->gids.front(), config.adapter,
+  NativeQueue& native = line->queue->native();
+  auto adapter = AdapterCore::create(*line->device, native, native, line->gids.front(), config.adapter,
                                      pool ? &pool->queue() : nullptr, config.device ? nullptr : config_.domain.core());
   if (!adapter) return adapter.error();
   auto channel = ChannelCore::create(config.name, std::move(*adapter), pool);
   if (!channel) return channel.error();
   line->channel = std::move(*channel);
   line->aside = line->served;
-  if (line->group != group_ && !line->served) line->source = std::make_unique<Source>(*this, line.get());
+  if (line->queue != queue_ && !line->served) line->source = std::make_unique<Source>(*this, line.get());
   CompletionSource* const shared = line->served ? nullptr : &source_;
   line->channel->set_source(line->source ? line->source.get() : shared, line->source != nullptr);
   return line;
 }
 
 EndPointCore::Line& EndPointCore::add_line(std::unique_ptr<Line> line) {
-  line->group->poller().attach(*line->channel);
+  line->queue->attach(*line->channel);
   const std::lock_guard lock(lines_mutex_);
   const std::size_t index = line_count_.load(std::memory_order_relaxed);
   lines_[index] = std::move(line);
@@ -329,9 +329,9 @@ void EndPointCore::follow(PeerState peer_state) {
 }
 
 void EndPointCore::notify_all() noexcept {
-  if (group_) group_->notify();
+  if (queue_) queue_->notify();
   for (const auto& line : lines()) {
-    if (line->group != group_) line->group->notify();
+    if (line->queue != queue_) line->queue->notify();
   }
 }
 
@@ -400,13 +400,13 @@ Status EndPointCore::finish(Deadline deadline) {
 Status EndPointCore::drain(Deadline deadline) {
   for (const auto& line : lines()) {
     if (line->served) continue;
-    if (Status begun = begin_drain(*line->group); !begun) return begun;
+    if (Status begun = begin_drain(*line->queue); !begun) return begun;
   }
   drop_kept(source_);
   for (const auto& line : lines()) {
     if (line->served) continue;
     if (line->source) drop_kept(*line->source);
-    if (Status done = drain_group(*line->group, deadline); !done) return done;
+    if (Status done = drain_queue(*line->queue, deadline); !done) return done;
   }
   return {};
 }
@@ -418,15 +418,15 @@ void EndPointCore::drop_kept(CompletionSource& source) noexcept {
   }
 }
 
-Status EndPointCore::drain_group(CompletionGroup& group, Deadline deadline) {
-  while (!drained(group)) {
+Status EndPointCore::drain_queue(CompletionQueue& queue, Deadline deadline) {
+  while (!drained(queue)) {
     std::array<Completion, 16> dropped;
-    const Polled polled = group.poll(dropped);
+    const Polled polled = queue.poll(dropped);
     if (!polled) return make_error(polled.outcome().code(), "cannot drain: the completion queue has failed");
     (void)ReceivePool::give_back_unkept({polled.begin(), polled.end()});
     if (!polled.empty()) continue;
-    found_empty(group);
-    if (deadline.passed() && !drained(group)) {
+    found_empty(queue);
+    if (deadline.passed() && !drained(queue)) {
       return make_error(Errc::kTimeout, "the device did not hand all completions out in time");
     }
     std::this_thread::yield();
@@ -436,58 +436,58 @@ Status EndPointCore::drain_group(CompletionGroup& group, Deadline deadline) {
 
 // Serving -------------------------------------------------------------------------------------------------------------
 
-std::vector<std::shared_ptr<CompletionGroup>> EndPointCore::served_groups() const {
+std::vector<std::shared_ptr<CompletionQueue>> EndPointCore::served_queues() const {
   if (!served_elsewhere()) return {};
-  std::vector<std::shared_ptr<CompletionGroup>> groups = {group_};
+  std::vector<std::shared_ptr<CompletionQueue>> queues = {queue_};
   for (const auto& line : lines()) {
-    if (line->served && line->group != group_) groups.push_back(line->group);
+    if (line->served && line->queue != queue_) queues.push_back(line->queue);
   }
-  return groups;
+  return queues;
 }
 
-bool EndPointCore::owns(const RDMAChannel* channel, const CompletionGroup& group) const noexcept {
+bool EndPointCore::owns(const RDMAChannel* channel, const CompletionQueue& queue) const noexcept {
   return std::ranges::any_of(
-      lines(), [&](const auto& line) { return line->group.get() == &group && line->channel.get() == channel; });
+      lines(), [&](const auto& line) { return line->queue.get() == &queue && line->channel.get() == channel; });
 }
 
 void EndPointCore::mark_announced() {
   life_.announce();
   for (const auto& line : lines()) {
-    if (line->served && line->group != group_) line->group->notify();
+    if (line->served && line->queue != queue_) line->queue->notify();
   }
 }
 
-Status EndPointCore::begin_drain(const CompletionGroup& group) {
+Status EndPointCore::begin_drain(const CompletionQueue& queue) {
   const std::lock_guard lock(error_mutex_);
   for (const auto& line : lines()) {
-    if (line->group.get() != &group) continue;
+    if (line->queue.get() != &queue) continue;
     if (Status begun = line->channel->begin_drain(); !begun) return begun;
   }
   return {};
 }
 
-bool EndPointCore::drained(const CompletionGroup& group) const noexcept {
+bool EndPointCore::drained(const CompletionQueue& queue) const noexcept {
   return std::ranges::all_of(lines(),
-                             [&](const auto& line) { return line->group.get() != &group || line->channel->drained(); });
+                             [&](const auto& line) { return line->queue.get() != &queue || line->channel->drained(); });
 }
 
-void EndPointCore::found_empty(const CompletionGroup& group) noexcept {
+void EndPointCore::found_empty(const CompletionQueue& queue) noexcept {
   for (const auto& line : lines()) {
-    if (line->group.get() == &group) line->channel->found_empty();
+    if (line->queue.get() == &queue) line->channel->found_empty();
   }
 }
 
-void EndPointCore::end_serving(const CompletionGroup& group, std::thread::id server) {
+void EndPointCore::end_serving(const CompletionQueue& queue, std::thread::id server) {
   for (const auto& line : lines()) {
-    if (line->group.get() != &group) continue;
+    if (line->queue.get() != &queue) continue;
     line->channel->set_server(nullptr);
-    line->group->poller().detach(*line->channel);
+    line->queue->detach(*line->channel);
   }
   life_.end_serving(server);
 }
 
 void EndPointCore::detach() {
-  for (const auto& line : lines()) line->group->poller().detach(*line->channel);
+  for (const auto& line : lines()) line->queue->detach(*line->channel);
 }
 
 }  // namespace rdmacomm

@@ -17,9 +17,9 @@
 
 #include "base/descriptor_set.h"
 #include "channel/channel_core.h"
+#include "channel/completion_queue.h"
 #include "connector/connector.h"
 #include "device/device_core.h"
-#include "endpoint/completion_group.h"
 #include "endpoint/endpoint_card.h"
 #include "endpoint/endpoint_life.h"
 #include "rdmacomm/completion.h"
@@ -37,13 +37,13 @@ class ChannelTalk;
 
 class EndPointCore;
 
-/// Starts a thread for a completion group of an endpoint that is served already: for channels that are opened later.
-class GroupServer {
+/// Starts a thread for a completion queue of an endpoint that is served already: for channels that are opened later.
+class QueueServer {
  public:
-  virtual ~GroupServer() = default;
+  virtual ~QueueServer() = default;
   /// Returns  kStopped: the session was; or as start_thread
   [[nodiscard]] virtual Status serve(const std::shared_ptr<EndPointCore>& endpoint,
-                                     const std::shared_ptr<CompletionGroup>& group) = 0;
+                                     const std::shared_ptr<CompletionQueue>& queue) = 0;
 };
 
 /// What an endpoint is made from.
@@ -51,9 +51,9 @@ struct EndPointParts {
   std::shared_ptr<DeviceCore> device;
   std::shared_ptr<Connector> connector;  ///< after exchange_hello()
   HcaConfig config;
-  std::shared_ptr<CompletionGroup> shared_queue = nullptr;  ///< kThreadPerCompletionQueue only
+  std::shared_ptr<CompletionQueue> shared_queue = nullptr;  ///< kThreadPerCompletionQueue only
   std::shared_ptr<ReceivePoolCore> receive_pool = nullptr;  ///< where a channel has pooled_receives
-  std::shared_ptr<GroupServer> server = nullptr;            ///< where a thread of the session polls
+  std::shared_ptr<QueueServer> server = nullptr;            ///< where a thread of the session polls
 };
 
 /// A peer and the way to it: several channels (queue pairs), found by name, and one connection beside them, by which
@@ -159,17 +159,17 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   // its own (ThreadMode::kThreadPerChannel), fd(), watch() and unwatch() are about the first channel's.
 
   /// The descriptor for poll_before_sleep(); -1: the polling mode is not kEpoll. It stays the endpoint's.
-  [[nodiscard]] int fd() const noexcept { return group_->waiter().fd(); }
+  [[nodiscard]] int fd() const noexcept { return queue_->waiter().fd(); }
   /// PollingMode::kEpoll only: waits for a descriptor of the application's, too, and calls `function` with the events
   /// of epoll_ctl(2) that have come, on the thread that waits (ThreadMode::kApplication: in wait() and
   /// poll_before_sleep(); else the one that calls the hooks), when there are no completions to be taken. `function`
   /// must not throw.
   /// Returns  kNotSupported: another polling mode; or as DescriptorSet::add
   [[nodiscard]] Status watch(int descriptor, std::uint32_t events, DescriptorSet::Function function) {
-    return group_->waiter().watch(descriptor, events, std::move(function));
+    return queue_->waiter().watch(descriptor, events, std::move(function));
   }
   /// To be called before the descriptor is closed. As DescriptorSet::remove.
-  void unwatch(int descriptor) noexcept { group_->waiter().unwatch(descriptor); }
+  void unwatch(int descriptor) noexcept { queue_->waiter().unwatch(descriptor); }
   /// How often and how long whoever waits for this endpoint's completions has slept: of all its completion queues
   /// together. One that is shared with other endpoints has one count for all.
   [[nodiscard]] WaitCounts wait_counts() const noexcept;
@@ -255,32 +255,32 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] bool uses(const ibv_srq* shared_receive_queue) const noexcept {
     return pool_ && pool_->queue().get() == shared_receive_queue;
   }
-  /// The completion group of all channels that have none of their own.
-  [[nodiscard]] const std::shared_ptr<CompletionGroup>& group() const noexcept { return group_; }
-  /// The groups that threads of a session serve, group() first; none in ThreadMode::kApplication.
-  [[nodiscard]] std::vector<std::shared_ptr<CompletionGroup>> served_groups() const;
-  /// Whether the channel is one of its own, with its completions in that group.
-  [[nodiscard]] bool owns(const RDMAChannel* channel, const CompletionGroup& group) const noexcept;
-  /// From now until end_serving(), `server` polls one of its groups and will drain; close() waits for all of them.
+  /// The completion queue of all channels that have none of their own.
+  [[nodiscard]] const std::shared_ptr<CompletionQueue>& queue() const noexcept { return queue_; }
+  /// The queues that threads of a session serve, queue() first; none in ThreadMode::kApplication.
+  [[nodiscard]] std::vector<std::shared_ptr<CompletionQueue>> served_queues() const;
+  /// Whether the channel is one of its own, with its completions in that queue.
+  [[nodiscard]] bool owns(const RDMAChannel* channel, const CompletionQueue& queue) const noexcept;
+  /// From now until end_serving(), `server` polls one of its queues and will drain; close() waits for all of them.
   void begin_serving(std::thread::id server) { life_.begin_serving(server); }
   /// How many do.
   [[nodiscard]] std::size_t servers() const { return life_.servers(); }
-  /// on_established() has returned: the threads of the other groups may call hooks.
+  /// on_established() has returned: the threads of the other queues may call hooks.
   void mark_announced();
   [[nodiscard]] bool announced() const noexcept { return life_.announced(); }
-  /// Moves the group's queue pairs to ERR; their completions then come out of it.
-  [[nodiscard]] Status begin_drain(const CompletionGroup& group);
-  [[nodiscard]] bool drained(const CompletionGroup& group) const noexcept;
-  /// A poll of the group that began after begin_drain() has found nothing.
-  void found_empty(const CompletionGroup& group) noexcept;
-  void end_serving(const CompletionGroup& group, std::thread::id server);
+  /// Moves the queue pairs that report to the queue to ERR; their completions then come out of it.
+  [[nodiscard]] Status begin_drain(const CompletionQueue& queue);
+  [[nodiscard]] bool drained(const CompletionQueue& queue) const noexcept;
+  /// A poll of the queue that began after begin_drain() has found nothing.
+  void found_empty(const CompletionQueue& queue) noexcept;
+  void end_serving(const CompletionQueue& queue, std::thread::id server);
 
  private:
   struct Line;
-  /// The completions of one group, for PostedRequest::wait().
+  /// The completions of one queue, for PostedRequest::wait().
   class Source final : public CompletionSource {
    public:
-    /// own  the channel that has the group to itself; nullptr: it is group_
+    /// own  the channel that has the queue to itself; nullptr: it is queue_
     Source(EndPointCore& endpoint, Line* own) noexcept : endpoint_(endpoint), own_(own) {}
     [[nodiscard]] Status over() const override { return endpoint_.status(); }
 
@@ -295,7 +295,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   /// A channel, and where its completions go.
   struct Line {
     std::shared_ptr<DeviceCore> device;
-    std::shared_ptr<CompletionGroup> group;
+    std::shared_ptr<CompletionQueue> queue;
     std::vector<GidEntry> gids;
     bool served = false;  ///< by a thread of the session
     bool aside = false;   ///< wait() must look at what else there is: it is served, or `source` keeps completions
@@ -308,7 +308,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   Status choose_gids();
   [[nodiscard]] Status check_domains() const;
   Status make_channels();
-  [[nodiscard]] Result<std::shared_ptr<CompletionGroup>> group_for(const ChannelConfig& config);
+  [[nodiscard]] Result<std::shared_ptr<CompletionQueue>> queue_for(const ChannelConfig& config);
   [[nodiscard]] Result<std::unique_ptr<Line>> make_line(const ChannelConfig& config, std::vector<GidEntry> gids);
   Line& add_line(std::unique_ptr<Line> line);
   [[nodiscard]] std::span<const std::unique_ptr<Line>> lines() const noexcept {
@@ -340,9 +340,9 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] Status why_over() const;
   void detach();
   Status drain(Deadline deadline);
-  Status drain_group(CompletionGroup& group, Deadline deadline);
+  Status drain_queue(CompletionQueue& queue, Deadline deadline);
   void drop_kept(CompletionSource& source) noexcept;
-  [[nodiscard]] Result<std::span<Completion>> wait_on(CompletionGroup& group, std::span<Completion> out,
+  [[nodiscard]] Result<std::span<Completion>> wait_on(CompletionQueue& queue, std::span<Completion> out,
                                                       Deadline deadline);
 
   Context context_;  // the first, so that it goes after the queue pairs that may use buffers in it
@@ -350,20 +350,20 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   const std::shared_ptr<Connector> connector_;
   const HcaConfig config_;
   const std::shared_ptr<ReceivePoolCore> pool_;
-  const std::shared_ptr<GroupServer> server_;
-  std::shared_ptr<CompletionGroup> group_;
+  const std::shared_ptr<QueueServer> server_;
+  std::shared_ptr<CompletionQueue> queue_;
   // The first line_count_ are there, and stay as they are.
   std::array<std::unique_ptr<Line>, HcaConfig::kMaxChannels> lines_;
   std::atomic<std::size_t> line_count_{0};
-  Source source_{*this, nullptr};    // of group_, in ThreadMode::kApplication
+  Source source_{*this, nullptr};    // of queue_, in ThreadMode::kApplication
   bool aside_ = served_elsewhere();  // poll() and wait() must look at what else there is; the polling thread's
-  bool group_taken_ = false;         // in kThreadPerChannel, by its first channel
+  bool queue_taken_ = false;         // in kThreadPerChannel, by its first channel
   std::vector<GidEntry> gids_;
   std::optional<std::size_t> chosen_gid_;  // of the peer's
   EndPointCard
       remote_;  // written once, by meet(), under mutex_; threads that may run at the same time read it under mutex_
   const std::unique_ptr<ChannelInbox> inbox_;
-  std::mutex lines_mutex_;  // one add_line() at a time, and choice of a group
+  std::mutex lines_mutex_;  // one add_line() at a time, and choice of a queue
   std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
 
   EndPointLife life_;

@@ -25,7 +25,7 @@ Polled EndPointCore::poll(std::span<Completion> out) noexcept {
     const std::span<Completion> kept = source_.take_kept(out);
     return {kept.data(), kept.size()};
   }
-  return group_->poll(out);
+  return queue_->poll(out);
 }
 
 [[gnu::cold]] Error EndPointCore::not_waitable() const {
@@ -41,17 +41,17 @@ Polled EndPointCore::poll(std::span<Completion> out) noexcept {
 }
 
 // Part of both callers: between the end of a poll and who waits there is nothing but the way back.
-RDMACOMM_HOT_INLINE Result<std::span<Completion>> EndPointCore::wait_on(CompletionGroup& group,
+RDMACOMM_HOT_INLINE Result<std::span<Completion>> EndPointCore::wait_on(CompletionQueue& queue,
                                                                         std::span<Completion> out, Deadline deadline) {
   for (unsigned polls = 1;; ++polls) {
     // Asked before polling: what the peer did before it went is then in the queue already.
     const bool over = !alive();
-    const Polled polled = over ? group.poll(out) : group.wait_step(out, deadline);
+    const Polled polled = over ? queue.poll(out) : queue.wait_step(out, deadline);
     if (!polled.empty()) return std::span(polled.begin(), polled.size());  // also those before a failure of the queue
     if (!polled) [[unlikely]]
       return queue_failed(polled.outcome());
     if (over) return why_over().error();
-    if ((!group.waiter().spins() || polls % kPollsPerClock == 0) && deadline.passed()) return waited_in_vain();
+    if ((!queue.waiter().spins() || polls % kPollsPerClock == 0) && deadline.passed()) return waited_in_vain();
   }
 }
 
@@ -63,12 +63,12 @@ Result<std::span<Completion>> EndPointCore::wait_aside(std::span<Completion> out
 Result<std::span<Completion>> EndPointCore::wait(std::span<Completion> out, Deadline deadline) {
   if (aside_) [[unlikely]]
     return wait_aside(out);
-  return wait_on(*group_, out, deadline);
+  return wait_on(*queue_, out, deadline);
 }
 
 Result<std::span<Completion>> EndPointCore::wait(ChannelCore& channel, std::span<Completion> out, Deadline deadline) {
   const Line* line = line_of(channel);
-  if (line != nullptr && line->group != group_ && !line->aside) return wait_on(*line->group, out, deadline);
+  if (line != nullptr && line->queue != queue_ && !line->aside) return wait_on(*line->queue, out, deadline);
   if (line != nullptr && line->source && line->source->keeps_any()) return line->source->take_kept(out);
   if (line == nullptr) {
     return make_error(Errc::kWrongState, "channel '" + channel.name() + "' is not one of the endpoint to " + peer());
@@ -79,8 +79,8 @@ Result<std::span<Completion>> EndPointCore::wait(ChannelCore& channel, std::span
 }
 
 Result<Completion> EndPointCore::Source::take_next(Deadline deadline) {
-  CompletionGroup& group = own_ == nullptr ? *endpoint_.group_ : *own_->group;
-  return one_by([&](std::span<Completion> room) { return endpoint_.wait_on(group, room, deadline); });
+  CompletionQueue& queue = own_ == nullptr ? *endpoint_.queue_ : *own_->queue;
+  return one_by([&](std::span<Completion> room) { return endpoint_.wait_on(queue, room, deadline); });
 }
 
 void EndPointCore::Source::note_kept(bool any) noexcept {
@@ -101,16 +101,16 @@ Result<Completion> EndPointCore::next(ChannelCore& channel, Deadline deadline) {
 }
 
 WaitCounts EndPointCore::wait_counts() const noexcept {
-  WaitCounts all = group_->waiter().counts();
+  WaitCounts all = queue_->waiter().counts();
   for (const auto& line : lines()) {
-    if (line->group != group_) all += line->group->waiter().counts();
+    if (line->queue != queue_) all += line->queue->waiter().counts();
   }
   return all;
 }
 
 WaitCounts EndPointCore::wait_counts(const ChannelCore& channel) const noexcept {
   const Line* line = line_of(channel);
-  return line == nullptr ? WaitCounts() : line->group->waiter().counts();
+  return line == nullptr ? WaitCounts() : line->queue->waiter().counts();
 }
 
 Result<std::span<Completion>> EndPointCore::poll_before_sleep(std::span<Completion> out) {
@@ -118,14 +118,14 @@ Result<std::span<Completion>> EndPointCore::poll_before_sleep(std::span<Completi
   if (fd() < 0) {
     return make_error(Errc::kNotSupported,
                       "an endpoint has a descriptor to sleep on in PollingMode::kEpoll only, not by " +
-                          std::string(to_text(group_->mode())));
+                          std::string(to_text(queue_->mode())));
   }
   if (source_.keeps_any()) return source_.take_kept(out);
-  Polled polled = group_->wait_step_outside(out);
+  Polled polled = queue_->wait_step_outside(out);
   // Whoever ends it from now on makes fd() readable. If it was over already, that may have been after the poll, so it
   // polls again.
   if (polled && polled.empty() && !alive()) {
-    polled = group_->poll(out);
+    polled = queue_->poll(out);
     if (polled && polled.empty()) return why_over().error();
   }
   if (!polled && polled.empty()) return queue_failed(polled.outcome());

@@ -15,8 +15,8 @@ constexpr std::size_t kBatch = 32;     // completions taken at a time
 
 }  // namespace
 
-CompletionThread::CompletionThread(std::shared_ptr<CompletionGroup> group, Owner& owner, InsideThreads& inside)
-    : group_(std::move(group)), owner_(owner), inside_(inside) {}
+CompletionThread::CompletionThread(std::shared_ptr<CompletionQueue> queue, Owner& owner, InsideThreads& inside)
+    : queue_(std::move(queue)), owner_(owner), inside_(inside) {}
 
 CompletionThread::~CompletionThread() {
   finish();
@@ -40,7 +40,7 @@ void CompletionThread::add(std::shared_ptr<EndPointCore> endpoint, const Session
     newcomers_.emplace_back(endpoint, session);
     changed_.notify_all();
   }
-  group_->notify();
+  queue_->notify();
 }
 
 void CompletionThread::finish() {
@@ -49,7 +49,7 @@ void CompletionThread::finish() {
     finishing_ = true;
     changed_.notify_all();
   }
-  group_->notify();
+  queue_->notify();
 }
 
 void CompletionThread::end() {
@@ -64,13 +64,13 @@ void CompletionThread::run() {
   const InsideThreads::Guard inside(inside_);
   std::array<Completion, kBatch> batch;
   while (!all_done()) {
-    if (group_->take_notice()) {
+    if (queue_->take_notice()) {
       adopt_newcomers();
       stop_members();
       tending_ = true;
     }
     // The wake-up that came with a notice is used up: who slept now would sleep on what the notice was about.
-    const Polled polled = tending_ ? group_->poll(batch) : group_->wait_step(batch, next_deadline());
+    const Polled polled = tending_ ? queue_->poll(batch) : queue_->wait_step(batch, next_deadline());
     dispatch({polled.begin(), polled.end()});
     if (!polled) give_up();
     // Once the queue is empty: what an endpoint did before it ended is delivered first. But where others keep it busy, it
@@ -109,7 +109,7 @@ void CompletionThread::adopt_newcomers() {
     newcomers.swap(newcomers_);
   }
   for (Member& newcomer : newcomers) {
-    newcomer.leads = newcomer.endpoint->group() == group_;
+    newcomer.leads = newcomer.endpoint->queue() == queue_;
     members_.push_back(std::move(newcomer));
   }
 }
@@ -129,7 +129,7 @@ CompletionThread::Member* CompletionThread::member_of(RDMAChannel& channel) {
   if (core.server() != nullptr) return static_cast<Member*>(core.server());
   adopt_newcomers();  // one was added before it could have completions, but perhaps since the last look
   for (Member& member : members_) {
-    if (!member.endpoint->owns(&channel, *group_)) continue;
+    if (!member.endpoint->owns(&channel, *queue_)) continue;
     core.set_server(&member);
     return &member;
   }
@@ -181,7 +181,7 @@ void CompletionThread::tend_members(bool queue_is_empty) {
   untended_ = 0;
   for (Member& member : members_) {
     announce(member);
-    if (member.draining && queue_is_empty) member.endpoint->found_empty(*group_);
+    if (member.draining && queue_is_empty) member.endpoint->found_empty(*queue_);
     if (!member.draining && member.endpoint->over()) begin_end(member);
     if (ready_to_end(member)) end_member(member);
   }
@@ -193,7 +193,7 @@ void CompletionThread::tend_members(bool queue_is_empty) {
 /// The thread that leads an endpoint begins first and ends last.
 bool CompletionThread::ready_to_end(const Member& member) const {
   if (!member.draining) return false;
-  if (!member.endpoint->drained(*group_) && !member.draining->passed()) return false;
+  if (!member.endpoint->drained(*queue_) && !member.draining->passed()) return false;
   if (member.leads) return member.endpoint->servers() == 1;
   return member.announced || !member.endpoint->was_established();
 }
@@ -201,7 +201,7 @@ bool CompletionThread::ready_to_end(const Member& member) const {
 void CompletionThread::begin_end(Member& member) {
   member.endpoint->stop();
   drain(member, Deadline::after(EndPointCore::kDrainTime));
-  const Status begun = member.endpoint->begin_drain(*group_);
+  const Status begun = member.endpoint->begin_drain(*queue_);
   tending_ = true;  // nothing need come any more that would wake a sleeper
   if (begun) return;
   RDMACOMM_LOG(ERROR) << "ending the endpoint to " << member.endpoint->peer() << ": " << begun.message();
@@ -212,15 +212,15 @@ void CompletionThread::end_member(Member& member) {
   const std::shared_ptr<EndPointCore> endpoint = std::move(member.endpoint);
   member.endpoint = nullptr;
   member.handle = {};
-  if (!endpoint->drained(*group_)) {
+  if (!endpoint->drained(*queue_)) {
     RDMACOMM_LOG(ERROR) << "the device did not hand out all completions of the endpoint to " << endpoint->peer();
   }
   give_back(member.held);
   if (member.announced && member.leads) {
     member.session.hooks.on_disconnected(endpoint, endpoint->outcome());
   }
-  endpoint->end_serving(*group_, std::this_thread::get_id());
-  if (!member.leads) return endpoint->group()->notify();
+  endpoint->end_serving(*queue_, std::this_thread::get_id());
+  if (!member.leads) return endpoint->queue()->notify();
   member.session.owner.endpoint_ended(*endpoint);
 }
 

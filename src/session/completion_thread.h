@@ -1,4 +1,4 @@
-// completion_thread.h - the thread that polls one completion group and calls the hooks of its endpoints.
+// completion_thread.h - the thread that polls one completion queue and calls the hooks of its endpoints.
 // Private to the session layer.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "channel/channel_core.h"
+#include "channel/completion_queue.h"
 #include "endpoint/endpoint_core.h"
 #include "rdmacomm/channel.h"
 #include "rdmacomm/session.h"
@@ -21,9 +22,9 @@
 
 namespace rdmacomm {
 
-/// Serves endpoints on one CompletionGroup: on_established once an endpoint is, the completion hooks, then, when it has
+/// Serves endpoints on one CompletionQueue: on_established once an endpoint is, the completion hooks, then, when it has
 /// ended, its flushed completions and on_disconnected. Endpoints that are never established call no hook.
-/// Of an endpoint with several groups, the thread of EndPointCore::group() leads: the others call hooks when its
+/// Of an endpoint with several queues, the thread of EndPointCore::queue() leads: the others call hooks when its
 /// on_established has returned, and have called their last before its on_disconnected.
 /// Threads: all functions from any, but the destructor.
 class CompletionThread {
@@ -43,7 +44,7 @@ class CompletionThread {
   };
 
   /// owner  is told of the thread's end
-  CompletionThread(std::shared_ptr<CompletionGroup> group, Owner& owner, InsideThreads& inside);
+  CompletionThread(std::shared_ptr<CompletionQueue> queue, Owner& owner, InsideThreads& inside);
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
   ~CompletionThread();  // finish(), and waits for the end
@@ -51,7 +52,7 @@ class CompletionThread {
   /// index  of this thread among those of these options: a number for its name, and which of the CPUs is its
   /// Returns  as start_thread and pin_thread; no use can be made of it then
   [[nodiscard]] Status start(const ThreadOptions& options, std::size_t index);
-  /// Serves `endpoint`, one of whose groups is this one, with queue pairs that are not connected yet, until it has
+  /// Serves `endpoint`, one of whose queues is this one, with queue pairs that are not connected yet, until it has
   /// ended.
   void add(std::shared_ptr<EndPointCore> endpoint, const Session& session);
   /// Nothing more will be added: the thread ends when all its endpoints have.
@@ -59,7 +60,7 @@ class CompletionThread {
   /// finish(), and its endpoints are stopped, whosesoever they are.
   void end();
 
-  [[nodiscard]] const std::shared_ptr<CompletionGroup>& group() const noexcept { return group_; }
+  [[nodiscard]] const std::shared_ptr<CompletionQueue>& queue() const noexcept { return queue_; }
   [[nodiscard]] bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
 
  private:
@@ -70,7 +71,7 @@ class CompletionThread {
     std::shared_ptr<EndPointCore> endpoint;
     EndPoint handle;  ///< the same, as hooks are given it
     Session session;
-    bool leads = true;                 ///< this thread's group is the endpoint's: it tells of beginning and end
+    bool leads = true;                 ///< this thread's queue is the endpoint's: it tells of beginning and end
     bool announced = false;            ///< on_established was called
     std::vector<Completion> held;      ///< completions that came before that
     std::optional<Deadline> draining;  ///< until when its requests may take to come out
@@ -92,7 +93,7 @@ class CompletionThread {
   void drain(Member& member, Deadline until);
   [[nodiscard]] Deadline next_deadline() const;
 
-  const std::shared_ptr<CompletionGroup> group_;
+  const std::shared_ptr<CompletionQueue> queue_;
   Owner& owner_;
   InsideThreads& inside_;
   std::atomic<bool> ended_{false};

@@ -137,11 +137,11 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
   if (Status status = hooks.lazy_config_hca(config, peer); !status) return status;
   if (Status status = config.validate(device->limits()); !status) return status;
   config = config.fitted(device->limits());
-  std::shared_ptr<CompletionGroup> shared;
+  std::shared_ptr<CompletionQueue> shared;
   if (config.thread_mode == ThreadMode::kThreadPerCompletionQueue) {
-    auto group = host.shared_group(config);
-    if (!group) return group.status();
-    shared = std::move(*group);
+    auto queue = host.shared_queue(config);
+    if (!queue) return queue.status();
+    shared = std::move(*queue);
   }
   std::shared_ptr<ReceivePoolCore> receives;
   if (!config.receive_pool_key.empty()) {
@@ -154,7 +154,7 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
                                     .config = std::move(config),
                                     .shared_queue = std::move(shared),
                                     .receive_pool = std::move(receives),
-                                    .server = host.group_server()});
+                                    .server = host.queue_server()});
   if (!made) return made.status();
   endpoint = std::move(*made);
   return host.enlist(endpoint);

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "channel/completion_queue.h"
 #include "channel/receive_pool_core.h"
 #include "connector/connector.h"
 #include "device/device_core.h"
@@ -18,12 +19,12 @@ class EndPointHost {
   virtual ~EndPointHost() = default;
   /// Whether there is room for one more endpoint. Called once the peer has proved to be one.
   [[nodiscard]] virtual Status admit() = 0;
-  /// The shared completion group that a fitted configuration asks for.
-  [[nodiscard]] virtual Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config) = 0;
+  /// The shared completion queue that a fitted configuration asks for.
+  [[nodiscard]] virtual Result<std::shared_ptr<CompletionQueue>> shared_queue(const HcaConfig& config) = 0;
   /// The pool that it asks for, if it does.
   [[nodiscard]] virtual Result<std::shared_ptr<ReceivePoolCore>> receive_pool(const HcaConfig& config) = 0;
-  /// Who serves further completion groups of the endpoint, at any time of its life.
-  [[nodiscard]] virtual std::shared_ptr<GroupServer> group_server() = 0;
+  /// Who serves further completion queues of the endpoint, at any time of its life.
+  [[nodiscard]] virtual std::shared_ptr<QueueServer> queue_server() = 0;
   /// Hands the endpoint, whose queue pairs are in INIT, to the thread that will serve it: it must be there before the
   /// first completion can be.
   [[nodiscard]] virtual Status enlist(const std::shared_ptr<EndPointCore>& endpoint) = 0;

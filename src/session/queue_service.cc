@@ -15,14 +15,14 @@ Error is_stopped() {
 }  // namespace
 
 /// How endpoints come back to the service while it is there. Threads: any.
-class QueueService::Door final : public GroupServer {
+class QueueService::Door final : public QueueServer {
  public:
   explicit Door(QueueService& queues) noexcept : queues_(&queues) {}
 
   [[nodiscard]] Status serve(const std::shared_ptr<EndPointCore>& endpoint,
-                             const std::shared_ptr<CompletionGroup>& group) override {
+                             const std::shared_ptr<CompletionQueue>& queue) override {
     const std::lock_guard lock(mutex_);
-    return queues_ != nullptr ? queues_->serve_group(endpoint, group) : is_stopped();
+    return queues_ != nullptr ? queues_->serve_queue(endpoint, queue) : is_stopped();
   }
   void shut() {
     const std::lock_guard lock(mutex_);
@@ -41,7 +41,7 @@ QueueService::~QueueService() {
   door_->shut();
 }
 
-std::shared_ptr<GroupServer> QueueService::group_server() const noexcept {
+std::shared_ptr<QueueServer> QueueService::queue_server() const noexcept {
   return door_;
 }
 
@@ -52,38 +52,38 @@ void QueueService::open(std::shared_ptr<DeviceCore> device) {
 
 // By key --------------------------------------------------------------------------------------------------------------
 
-Result<std::shared_ptr<CompletionGroup>> QueueService::shared_group(const HcaConfig& config) {
-  if (host_ != nullptr) return host_->shared_group(config);
+Result<std::shared_ptr<CompletionQueue>> QueueService::shared_queue(const HcaConfig& config) {
+  if (host_ != nullptr) return host_->shared_queue(config);
   const std::lock_guard lock(mutex_);
   if (ended_) return is_stopped();
   SharedQueues& shared = shared_queues_[config.shared_queue_key];
-  if (shared.threads.empty()) return new_group_locked(shared, config);
+  if (shared.threads.empty()) return new_queue_locked(shared, config);
   if (shared.polling_mode != config.polling_mode || shared.most != config.shared_queues) {
     return make_error(Errc::kInvalidArgument,
                       "the completion queue '" + config.shared_queue_key +
                           "' is in use with another polling_mode or shared_queues; choose another key");
   }
-  // An endpoint holds its group, also while it is being set up; and so does the thread.
-  const auto users = [](const CompletionThread* thread) { return thread->group().use_count(); };
+  // An endpoint holds its queue, also while it is being set up; and so does the thread.
+  const auto users = [](const CompletionThread* thread) { return thread->queue().use_count(); };
   const auto least = std::ranges::min_element(shared.threads, {}, users);
   const bool has_all = shared.threads.size() == static_cast<std::size_t>(shared.most);
-  if (has_all || users(*least) == 1) return (*least)->group();
-  return new_group_locked(shared, config);
+  if (has_all || users(*least) == 1) return (*least)->queue();
+  return new_queue_locked(shared, config);
 }
 
-Result<std::shared_ptr<CompletionGroup>> QueueService::new_group_locked(SharedQueues& shared, const HcaConfig& config) {
+Result<std::shared_ptr<CompletionQueue>> QueueService::new_queue_locked(SharedQueues& shared, const HcaConfig& config) {
   const int usual = std::min(kUsualSharedQueueDepth, device_->limits().max_cqe);
-  auto group = CompletionGroup::create(device_, {.polling_mode = config.polling_mode,
+  auto queue = CompletionQueue::create(device_, {.polling_mode = config.polling_mode,
                                                  .waiting = config.waiting,
                                                  .depth = config.shared_queue_depth.value_or(usual),
                                                  .may_grow = !config.shared_queue_depth});
-  if (!group) return group.error();
-  auto thread = start_thread_locked(std::move(*group), config.threads, shared.threads.size());
+  if (!queue) return queue.error();
+  auto thread = start_thread_locked(std::move(*queue), config.threads, shared.threads.size());
   if (!thread) return thread.error();
   shared.polling_mode = config.polling_mode;
   shared.most = config.shared_queues;
   shared.threads.push_back(*thread);
-  return (*thread)->group();
+  return (*thread)->queue();
 }
 
 /// With the lock held, so that a second endpoint of the key waits for it: registering its memory takes a while for the first.
@@ -104,9 +104,9 @@ Result<std::shared_ptr<ReceivePoolCore>> QueueService::receive_pool(const HcaCon
 
 // Threads -------------------------------------------------------------------------------------------------------------
 
-Result<CompletionThread*> QueueService::start_thread_locked(std::shared_ptr<CompletionGroup> group,
+Result<CompletionThread*> QueueService::start_thread_locked(std::shared_ptr<CompletionQueue> queue,
                                                             const ThreadOptions& options, std::size_t index) {
-  auto thread = std::make_unique<CompletionThread>(std::move(group), owner_, threads_here_);
+  auto thread = std::make_unique<CompletionThread>(std::move(queue), owner_, threads_here_);
   if (Status started = thread->start(options, index); !started) return started.error();
   threads_.push_back(std::move(thread));
   return threads_.back().get();
@@ -127,8 +127,8 @@ Status QueueService::serve(const std::shared_ptr<EndPointCore>& endpoint) {
     return served;
   }
   const std::lock_guard lock(mutex_);
-  for (const auto& group : endpoint->served_groups()) {
-    if (Status served = serve_group_locked(endpoint, group); !served) return served;
+  for (const auto& queue : endpoint->served_queues()) {
+    if (Status served = serve_queue_locked(endpoint, queue); !served) return served;
   }
   return {};
 }
@@ -139,22 +139,22 @@ Status QueueService::serve_shared(const std::shared_ptr<EndPointCore>& endpoint,
   if (host_ != nullptr) return host_->serve_shared(endpoint, session);
   const std::lock_guard lock(mutex_);
   const std::vector<CompletionThread*>& threads = shared_queues_[endpoint->config().shared_queue_key].threads;
-  const auto serving = std::ranges::find(threads, endpoint->group(), &CompletionThread::group);
+  const auto serving = std::ranges::find(threads, endpoint->queue(), &CompletionThread::queue);
   if (serving == threads.end()) return is_stopped();
   (*serving)->add(endpoint, session);
   return {};
 }
 
-Status QueueService::serve_group(const std::shared_ptr<EndPointCore>& endpoint,
-                                 const std::shared_ptr<CompletionGroup>& group) {
+Status QueueService::serve_queue(const std::shared_ptr<EndPointCore>& endpoint,
+                                 const std::shared_ptr<CompletionQueue>& queue) {
   const std::lock_guard lock(mutex_);
-  return serve_group_locked(endpoint, group);
+  return serve_queue_locked(endpoint, queue);
 }
 
-Status QueueService::serve_group_locked(const std::shared_ptr<EndPointCore>& endpoint,
-                                        const std::shared_ptr<CompletionGroup>& group) {
+Status QueueService::serve_queue_locked(const std::shared_ptr<EndPointCore>& endpoint,
+                                        const std::shared_ptr<CompletionQueue>& queue) {
   if (ended_) return is_stopped();
-  const auto thread = start_thread_locked(group, endpoint->config().threads, endpoint_threads_++);
+  const auto thread = start_thread_locked(queue, endpoint->config().threads, endpoint_threads_++);
   if (!thread) return thread.error();
   (*thread)->add(endpoint, {.hooks = hooks_, .owner = owner_});
   (*thread)->finish();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "channel/completion_queue.h"
 #include "channel/receive_pool_core.h"
 #include "device/device_core.h"
 #include "endpoint/endpoint_core.h"
@@ -39,8 +40,8 @@ class QueueService {
   void open(std::shared_ptr<DeviceCore> device);
 
   /// The queue of the key with the fewest endpoints, or a new one, if the key may have more and none is free.
-  /// Returns  kInvalidArgument: it was made with other values; kStopped; or as CompletionGroup::create and start_thread
-  [[nodiscard]] Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config);
+  /// Returns  kInvalidArgument: it was made with other values; kStopped; or as CompletionQueue::create and start_thread
+  [[nodiscard]] Result<std::shared_ptr<CompletionQueue>> shared_queue(const HcaConfig& config);
   /// The pool of the key; made by the first endpoint that asks for it.
   /// Returns  kInvalidArgument: it was made with other values; kStopped; or as ReceivePoolCore::create
   [[nodiscard]] Result<std::shared_ptr<ReceivePoolCore>> receive_pool(const HcaConfig& config);
@@ -48,7 +49,7 @@ class QueueService {
   /// Returns  kStopped; as start_thread
   [[nodiscard]] Status serve(const std::shared_ptr<EndPointCore>& endpoint);
   /// The same for queues that an endpoint gets later. It may outlive this service, and is told kStopped then.
-  [[nodiscard]] std::shared_ptr<GroupServer> group_server() const noexcept;
+  [[nodiscard]] std::shared_ptr<QueueServer> queue_server() const noexcept;
   /// To be called as the last thing that is done with a served endpoint of the session: end() waits for it.
   void endpoint_ended(const EndPointCore& endpoint);
 
@@ -77,13 +78,13 @@ class QueueService {
 
   class Door;
 
-  [[nodiscard]] Status serve_group(const std::shared_ptr<EndPointCore>& endpoint,
-                                   const std::shared_ptr<CompletionGroup>& group);
-  [[nodiscard]] Result<std::shared_ptr<CompletionGroup>> new_group_locked(SharedQueues& shared,
+  [[nodiscard]] Status serve_queue(const std::shared_ptr<EndPointCore>& endpoint,
+                                   const std::shared_ptr<CompletionQueue>& queue);
+  [[nodiscard]] Result<std::shared_ptr<CompletionQueue>> new_queue_locked(SharedQueues& shared,
                                                                           const HcaConfig& config);
-  [[nodiscard]] Status serve_group_locked(const std::shared_ptr<EndPointCore>& endpoint,
-                                          const std::shared_ptr<CompletionGroup>& group);
-  [[nodiscard]] Result<CompletionThread*> start_thread_locked(std::shared_ptr<CompletionGroup> group,
+  [[nodiscard]] Status serve_queue_locked(const std::shared_ptr<EndPointCore>& endpoint,
+                                          const std::shared_ptr<CompletionQueue>& queue);
+  [[nodiscard]] Result<CompletionThread*> start_thread_locked(std::shared_ptr<CompletionQueue> queue,
                                                               const ThreadOptions& options, std::size_t index);
   [[nodiscard]] Status serve_shared(const std::shared_ptr<EndPointCore>& endpoint,
                                     const CompletionThread::Session& session);

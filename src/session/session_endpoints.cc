@@ -1,6 +1,7 @@
 // SessionCore: from a connection to an endpoint, and to its end.
 #include "base/logging.h"
 #include "base/out_of_memory.h"
+#include "channel/completion_queue.h"
 #include "connector/retry.h"
 #include "session/session_connectors.h"
 #include "session/session_core.h"
@@ -22,13 +23,13 @@ class SessionCore::Newcomer final : public EndPointHost {
     if (Status healthy = core_.device()->events().health(); !healthy) return healthy;
     return core_.registry_.admit(admission_);
   }
-  [[nodiscard]] Result<std::shared_ptr<CompletionGroup>> shared_group(const HcaConfig& config) override {
-    return core_.queues_.shared_group(config);
+  [[nodiscard]] Result<std::shared_ptr<CompletionQueue>> shared_queue(const HcaConfig& config) override {
+    return core_.queues_.shared_queue(config);
   }
   [[nodiscard]] Result<std::shared_ptr<ReceivePoolCore>> receive_pool(const HcaConfig& config) override {
     return core_.queues_.receive_pool(config);
   }
-  [[nodiscard]] std::shared_ptr<GroupServer> group_server() override { return core_.queues_.group_server(); }
+  [[nodiscard]] std::shared_ptr<QueueServer> queue_server() override { return core_.queues_.queue_server(); }
   [[nodiscard]] Status enlist(const std::shared_ptr<EndPointCore>& endpoint) override {
     return core_.queues_.serve(endpoint);
   }

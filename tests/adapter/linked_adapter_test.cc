@@ -55,7 +55,7 @@ class LinkedAdapter : public ::testing::Test {
   std::unique_ptr<AdapterCore> connect(const AdapterConfig& config = {}) {
     // Once: adapters of earlier calls use them.
     if (device_ == nullptr) device_ = DeviceCore::open_from(FakeVerbs::api()).value();
-    if (queue_ == nullptr) queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
+    if (queue_ == nullptr) queue_ = NativeQueue::create(*device_, {.depth = 1000}).value();
     auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config).value();
     QpAddress peer = adapter->address();
     peer.qpn = 0xabc;
@@ -66,7 +66,7 @@ class LinkedAdapter : public ::testing::Test {
   FakeVerbs fake_;
   Script script_;
   std::shared_ptr<DeviceCore> device_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<NativeQueue> queue_;
   Status connected_;
 };
 

@@ -20,7 +20,7 @@ class RDMAAdapterTest : public ::testing::Test {
     auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
-    auto queue = CompletionQueue::create(*device_, {.depth = 1000});
+    auto queue = NativeQueue::create(*device_, {.depth = 1000});
     ASSERT_TRUE(queue.has_value());
     queue_ = std::move(queue).value();
     gid_ = device_->choose_gid().value();
@@ -41,7 +41,7 @@ class RDMAAdapterTest : public ::testing::Test {
 
   FakeVerbs fake_;
   std::shared_ptr<DeviceCore> device_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<NativeQueue> queue_;
   GidEntry gid_;
 };
 
@@ -296,13 +296,13 @@ class SoftAdapterTest : public ::testing::Test {
  protected:
   void SetUp() override {
     device_ = DeviceCore::open({.name = "soft0"}).value();
-    queue_ = CompletionQueue::create(*device_, {}).value();
+    queue_ = NativeQueue::create(*device_, {}).value();
   }
   Result<std::unique_ptr<AdapterCore>> create(const AdapterConfig& config = {}) {
     return AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config);
   }
   std::shared_ptr<DeviceCore> device_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<NativeQueue> queue_;
 };
 
 TEST_F(SoftAdapterTest, WithoutTcpAPeerOnAnotherHostIsOutOfReach) {

@@ -1,4 +1,4 @@
-// Completions, draining and the shared poller, against the fake.
+// Completions, draining and queues that channels share, against the fake.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "channel/channel_core.h"
-#include "channel/completion_poller.h"
+#include "channel/completion_queue.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {
@@ -31,11 +31,11 @@ class ChannelPollTest : public ::testing::Test {
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
     buffer_ = RDMABuffer::allocate(device_, {}).value();
-    queue_ = CompletionQueue::create(*device_, {.depth = 4000}).value();
-    channel_ = make("data", *queue_, *queue_, {});
+    queue_ = CompletionQueue::create(device_, {.depth = 4000}).value();
+    channel_ = make("data", queue_->native(), queue_->native(), {});
   }
 
-  std::unique_ptr<ChannelCore> make(const std::string& name, CompletionQueue& send_cq, CompletionQueue& recv_cq,
+  std::unique_ptr<ChannelCore> make(const std::string& name, NativeQueue& send_cq, NativeQueue& recv_cq,
                                     const AdapterConfig& config) {
     auto adapter = AdapterCore::create(*device_, send_cq, recv_cq, device_->choose_gid().value(), config);
     EXPECT_TRUE(adapter.has_value()) << adapter.error().message();
@@ -57,7 +57,7 @@ class ChannelPollTest : public ::testing::Test {
   FakeVerbs fake_;
   std::shared_ptr<DeviceCore> device_;
   RDMABuffer buffer_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::shared_ptr<CompletionQueue> queue_;
   std::unique_ptr<ChannelCore> channel_;
 };
 
@@ -189,8 +189,8 @@ TEST_F(ChannelPollTest, TakesNoMoreThanThereIsRoomFor) {
 }
 
 TEST_F(ChannelPollTest, SeparateQueuesAreBothPolled) {
-  const auto receives = CompletionQueue::create(*device_, {.depth = 500}).value();
-  const auto sends = CompletionQueue::create(*device_, {.depth = 500}).value();
+  const auto receives = NativeQueue::create(*device_, {.depth = 500}).value();
+  const auto sends = NativeQueue::create(*device_, {.depth = 500}).value();
   channel_ = make("two queues", *sends, *receives, {});
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
   ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
@@ -317,32 +317,31 @@ TEST_F(ChannelPollTest, ItIsOverForWhoeverPollsAsWell) {
   EXPECT_TRUE(channel_->drained());
 }
 
-TEST_F(ChannelPollTest, ItIsOverForASharedPollerAsWell) {
+TEST_F(ChannelPollTest, ItIsOverForASharedQueueAsWell) {
   fake_.devices[0]->attributes.vendor_id = 0x626d74;
   start();
-  CompletionPoller poller(*queue_);
-  poller.attach(*channel_);
+  queue_->attach(*channel_);
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
   ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
   ASSERT_TRUE(channel_->begin_drain().ok());
   std::array<Completion, 4> out;
-  Polled polled = poller.poll(out);
+  Polled polled = queue_->poll(out);
   ASSERT_TRUE(polled);
   EXPECT_EQ(polled.size(), 2U) << "what it does tell is delivered first";
   EXPECT_TRUE(channel_->drained());
-  const auto silent = make("silent", *queue_, *queue_, {});
-  poller.attach(*silent);
+  const auto silent = make("silent", queue_->native(), queue_->native(), {});
+  queue_->attach(*silent);
   ASSERT_TRUE(silent->post_recv(slice(), {.id = 3}));
   fake_.forget_requests();
-  polled = poller.poll(out);
+  polled = queue_->poll(out);
   ASSERT_TRUE(polled);
   EXPECT_FALSE(silent->drained());
   ASSERT_TRUE(silent->begin_drain().ok());
   EXPECT_FALSE(silent->drained());
-  polled = poller.poll(out);
+  polled = queue_->poll(out);
   ASSERT_TRUE(polled);
   EXPECT_TRUE(silent->drained());
-  poller.detach(*silent);
+  queue_->detach(*silent);
 }
 
 TEST_F(ChannelPollTest, WithoutAMarkerSignaledRequestsAreStillWaitedFor) {
@@ -372,7 +371,7 @@ TEST_F(ChannelPollTest, DrainReportsUnsignaledRequestsThatAreFlushed) {
 TEST_F(ChannelPollTest, DrainHasRoomForItsMarkerHoweverFullTheQueueIs) {
   for (int depth = 1; depth <= 9; ++depth) {
     for (int filled = 0; filled <= depth; ++filled) {
-      channel_ = make("small", *queue_, *queue_, {.send_depth = depth});
+      channel_ = make("small", queue_->native(), queue_->native(), {.send_depth = depth});
       fake_.requests = FakeVerbs::Requests::kComplete;
       for (int i = 0; i < filled; ++i)
         ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
@@ -412,16 +411,15 @@ TEST_F(ChannelPollTest, DestroyingAChannelWithRequestsOutstandingIsFine) {
   ASSERT_TRUE(channel_->post_recv(slice(), {.id = 1}));
   channel_.reset();
   EXPECT_EQ(fake_.live(), before - 1);
-  EXPECT_TRUE(queue_->reserve(4000).ok()) << "room was not given back";
+  EXPECT_TRUE(queue_->native().reserve(4000).ok()) << "room was not given back";
 }
 
-// ---- The shared poller
+// ---- A queue of many channels
 
-TEST_F(ChannelPollTest, ASharedPollerTellsTheChannelsApart) {
-  const auto other = make("other", *queue_, *queue_, {});
-  CompletionPoller poller(*queue_);
-  poller.attach(*other);
-  poller.attach(*channel_);
+TEST_F(ChannelPollTest, ASharedQueueTellsTheChannelsApart) {
+  const auto other = make("other", queue_->native(), queue_->native(), {});
+  queue_->attach(*other);
+  queue_->attach(*channel_);
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
   ASSERT_TRUE(other->post_send(slice(), {.id = 2, .flags = PostFlags::kUnsignaled}));
   ASSERT_TRUE(other->post_send(slice(), {.id = 3}));
@@ -429,7 +427,7 @@ TEST_F(ChannelPollTest, ASharedPollerTellsTheChannelsApart) {
   for (int i = 0; i < 3; ++i) fake_.complete_send();
   fake_.complete_recv(8);
   std::array<Completion, 8> out;
-  Polled polled = poller.poll(out);
+  Polled polled = queue_->poll(out);
   ASSERT_TRUE(polled);
   ASSERT_EQ(polled.size(), 3U);
   EXPECT_EQ(out[0].channel, channel_.get());
@@ -441,75 +439,70 @@ TEST_F(ChannelPollTest, ASharedPollerTellsTheChannelsApart) {
 }
 
 TEST_F(ChannelPollTest, WhatADetachedChannelLeftBehindIsDropped) {
-  const auto other = make("other", *queue_, *queue_, {});
-  CompletionPoller poller(*queue_);
-  poller.attach(*channel_);
-  poller.attach(*other);
+  const auto other = make("other", queue_->native(), queue_->native(), {});
+  queue_->attach(*channel_);
+  queue_->attach(*other);
   for (std::uint64_t i = 0; i < 40; ++i) {
     ASSERT_TRUE(channel_->post_send(slice(), {.id = i}));
     ASSERT_TRUE(other->post_send(slice(), {.id = i}));
     fake_.complete_send();
     fake_.complete_send();
   }
-  poller.detach(*channel_);
+  queue_->detach(*channel_);
   std::array<Completion, 64> out;
-  Polled polled = poller.poll(out);
+  Polled polled = queue_->poll(out);
   ASSERT_TRUE(polled);
   EXPECT_EQ(polled.size(), 40U);
   for (std::size_t i = 0; i < polled.size(); ++i) EXPECT_EQ(out[i].channel, other.get());
 }
 
-TEST_F(ChannelPollTest, ASharedPollerReportsAFailedQueue) {
-  CompletionPoller poller(*queue_);
+TEST_F(ChannelPollTest, ASharedQueueReportsAFailedQueue) {
   fake_.poll_fails = true;
   std::array<Completion, 4> out;
-  Polled polled = poller.poll(out);
+  Polled polled = queue_->poll(out);
   EXPECT_EQ(polled.outcome(), Errc::kCompletionFailed);
   EXPECT_EQ(polled.size(), 0U);
 }
 
-TEST_F(ChannelPollTest, ASharedPollerLooksSoManyTimesUntilThereIsSomething) {
-  CompletionPoller poller(*queue_);
-  poller.attach(*channel_);
+TEST_F(ChannelPollTest, ASharedQueueLooksSoManyTimesUntilThereIsSomething) {
+  queue_->attach(*channel_);
   std::array<Completion, 4> out;
   Polled polled;
   fake_.polls = 0;
-  polled = poller.poll(out, 10);
+  polled = queue_->poll(out, 10);
   ASSERT_TRUE(polled);
   EXPECT_EQ(polled.size(), 0U);
   EXPECT_EQ(fake_.polls, 10U);
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1}));
   fake_.complete_send();
-  polled = poller.poll(out, 10);
+  polled = queue_->poll(out, 10);
   ASSERT_TRUE(polled);
   EXPECT_EQ(polled.size(), 1U);
   EXPECT_EQ(fake_.polls, 11U);
-  polled = poller.poll(out, 0);
+  polled = queue_->poll(out, 0);
   ASSERT_TRUE(polled);
   EXPECT_EQ(fake_.polls, 12U) << "0 is once, not for ever";
 }
 
 TEST_F(ChannelPollTest, WhoAttachesAChannelDoesNotWaitForAllOfThem) {
-  CompletionPoller poller(*queue_);
   std::thread thread([&] {
     std::array<Completion, 4> out;
-    EXPECT_TRUE(poller.poll(out, std::numeric_limits<std::uint32_t>::max()));  // a minute, and more
+    EXPECT_TRUE(queue_->poll(out, std::numeric_limits<std::uint32_t>::max()));  // a minute, and more
   });
   while (fake_.polls == 0) std::this_thread::yield();
-  poller.attach(*channel_);
+  queue_->attach(*channel_);
   thread.join();
   EXPECT_LT(fake_.polls, std::numeric_limits<std::uint32_t>::max());
 }
 
 TEST_F(ChannelPollTest, AChannelOnASharedQueueDrainsThroughThePoller) {
   fake_.requests = FakeVerbs::Requests::kComplete;
-  CompletionPoller poller(*queue_);
-  poller.attach(*channel_);
+  queue_->attach(*channel_);
   ASSERT_TRUE(channel_->post_send(slice(), {.id = 1, .flags = PostFlags::kUnsignaled}));
   ASSERT_TRUE(channel_->post_recv(slice(), {.id = 2}));
   ASSERT_TRUE(channel_->begin_drain().ok());
   std::array<Completion, 8> out;
-  Polled polled = poller.poll(out);
+  Polled polled = queue_->poll(out);
   ASSERT_TRUE(polled);
   ASSERT_EQ(polled.size(), 1U);
   EXPECT_EQ(out[0].id, 2U);

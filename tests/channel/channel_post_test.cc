@@ -32,7 +32,7 @@ class ChannelPostTest : public ::testing::Test {
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
     buffer_ = RDMABuffer::allocate(device_, {.block_bytes = 4096, .block_count = 4}).value();
-    queue_ = CompletionQueue::create(*device_, {.depth = 4000}).value();
+    queue_ = NativeQueue::create(*device_, {.depth = 4000}).value();
     auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), config);
     ASSERT_TRUE(adapter.has_value()) << adapter.error().message();
     QpAddress peer = (*adapter)->address();
@@ -54,7 +54,7 @@ class ChannelPostTest : public ::testing::Test {
   FakeVerbs fake_;
   std::shared_ptr<DeviceCore> device_;
   RDMABuffer buffer_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<NativeQueue> queue_;
   std::unique_ptr<ChannelCore> channel_;
 };
 

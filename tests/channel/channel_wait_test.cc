@@ -24,8 +24,8 @@ class ChannelWaitTest : public ::testing::Test {
     channel_.reset();
     device_ = DeviceCore::open_from(FakeVerbs::api(), {}).value();
     buffer_ = RDMABuffer::allocate(device_, {}).value();
-    queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
-    recv_queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
+    queue_ = NativeQueue::create(*device_, {.depth = 1000}).value();
+    recv_queue_ = NativeQueue::create(*device_, {.depth = 1000}).value();
     auto adapter = AdapterCore::create(*device_, *queue_, two_queues ? *recv_queue_ : *queue_,
                                        device_->choose_gid().value(), config);
     QpAddress peer = (*adapter)->address();
@@ -46,8 +46,8 @@ class ChannelWaitTest : public ::testing::Test {
   FakeVerbs fake_;
   std::shared_ptr<DeviceCore> device_;
   RDMABuffer buffer_;
-  std::unique_ptr<CompletionQueue> queue_;
-  std::unique_ptr<CompletionQueue> recv_queue_;
+  std::unique_ptr<NativeQueue> queue_;
+  std::unique_ptr<NativeQueue> recv_queue_;
   std::unique_ptr<ChannelCore> channel_;
 };
 

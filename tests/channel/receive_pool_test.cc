@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "channel/completion_poller.h"
+#include "channel/completion_queue.h"
 #include "channel/receive_pool_core.h"
 #include "support/connected_pair.h"
 #include "support/fake_verbs.h"
@@ -27,13 +27,14 @@ class PoolOnFake : public ::testing::Test {
     fake_.devices[0]->attributes.max_srq = 10;
     fake_.devices[0]->attributes.max_srq_wr = 512;
     device_ = DeviceCore::open_from(FakeVerbs::api(), {}).value();
-    queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
+    queue_ = CompletionQueue::create(device_, {.depth = 1000}).value();
     pool_ = ReceivePoolCore::create(device_, {.depth = 4, .message_bytes = 64, .low_water = 2}).value();
     channel_ = make_channel();
   }
   std::unique_ptr<ChannelCore> make_channel() {
-    auto adapter =
-        AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {}, &pool_->queue()).value();
+    auto adapter = AdapterCore::create(*device_, queue_->native(), queue_->native(), device_->choose_gid().value(), {},
+                                       &pool_->queue())
+                       .value();
     return ChannelCore::create("pooled", std::move(adapter), pool_).value();
   }
   Completion arrive() {
@@ -47,7 +48,7 @@ class PoolOnFake : public ::testing::Test {
 
   FakeVerbs fake_;
   std::shared_ptr<DeviceCore> device_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::shared_ptr<CompletionQueue> queue_;
   std::shared_ptr<ReceivePoolCore> pool_;
   std::unique_ptr<ChannelCore> channel_;
 };
@@ -151,12 +152,11 @@ TEST_F(PoolOnFake, IsLowThoughTheDeviceSaysNothing) {
 }
 
 TEST_F(PoolOnFake, WhatADetachedChannelLeftBehindGoesBackToThePool) {
-  CompletionPoller poller(*queue_);
-  poller.attach(*channel_);
+  queue_->attach(*channel_);
   fake_.complete_shared_recv(channel_->adapter().address().qpn, 8);
-  poller.detach(*channel_);
+  queue_->detach(*channel_);
   std::array<Completion, 4> out;
-  Polled polled = poller.poll(out);
+  Polled polled = queue_->poll(out);
   ASSERT_TRUE(polled);
   EXPECT_EQ(polled.size(), 0U);
   EXPECT_EQ(pool_->posted(), 4);
@@ -180,14 +180,13 @@ class PoolOnSoft0 : public ::testing::Test {
  protected:
   void SetUp() override {
     device_ = DeviceCore::open({.name = "soft0"}).value();
-    queue_ = CompletionQueue::create(*device_, {.depth = 1000}).value();
+    queue_ = CompletionQueue::create(device_, {.depth = 1000}).value();
     pool_ = ReceivePoolCore::create(device_, {.depth = 4, .message_bytes = 64}).value();
-    poller_ = std::make_unique<CompletionPoller>(*queue_);
     for (int i = 0; i < 2; ++i) add_peer();
   }
   void add_peer() {
     peers_.push_back(ConnectedPair::make_end({}, "peer", {.rnr_retry = 1}, false).value());
-    auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(),
+    auto adapter = AdapterCore::create(*device_, queue_->native(), queue_->native(), device_->choose_gid().value(),
                                        {.min_rnr_timer = 10us}, &pool_->queue())
                        .value();
     channels_.push_back(ChannelCore::create("pooled", std::move(adapter), pool_).value());
@@ -195,7 +194,7 @@ class PoolOnSoft0 : public ::testing::Test {
     AdapterCore& theirs = peers_.back().channel->adapter();
     ASSERT_TRUE(mine.connect(theirs.address()).ok());
     ASSERT_TRUE(theirs.connect(mine.address()).ok());
-    poller_->attach(*channels_.back());
+    queue_->attach(*channels_.back());
   }
   /// Has a peer send a number, and returns what becomes of it there.
   Completion send(std::size_t peer, std::uint64_t number) {
@@ -208,7 +207,7 @@ class PoolOnSoft0 : public ::testing::Test {
     Completion completion;
     const Deadline deadline = Deadline::after(10s);
     Polled polled;
-    while (polled && polled.empty() && !deadline.passed()) polled = poller_->poll({&completion, 1});
+    while (polled && polled.empty() && !deadline.passed()) polled = queue_->poll({&completion, 1});
     EXPECT_TRUE(polled);
     EXPECT_EQ(polled.size(), 1U);
     return completion;
@@ -221,9 +220,8 @@ class PoolOnSoft0 : public ::testing::Test {
   }
 
   std::shared_ptr<DeviceCore> device_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::shared_ptr<CompletionQueue> queue_;
   std::shared_ptr<ReceivePoolCore> pool_;
-  std::unique_ptr<CompletionPoller> poller_;
   std::vector<ChannelEnd> peers_;
   std::vector<std::unique_ptr<ChannelCore>> channels_;
 };
@@ -279,7 +277,7 @@ TEST_F(PoolOnSoft0, OneChannelEndsAndTheOtherKeepsThePool) {
   const Completion left = next();
   EXPECT_EQ(left.channel, channels_[0].get());
   EXPECT_TRUE(pool_->give_back(left));
-  poller_->detach(*channels_[0]);
+  queue_->detach(*channels_[0]);
   channels_[0].reset();
   for (std::uint64_t number = 0; number < 8; ++number) {
     ASSERT_TRUE(send(1, number).ok());

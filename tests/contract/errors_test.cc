@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "channel/completion_poller.h"
+#include "channel/completion_queue.h"
 #include "contract/raw_end.h"
 #include "device/protection_domain_core.h"
 
@@ -441,7 +441,7 @@ TEST(Mtu, ADisagreementFailsOnMessagesLongerThanTheSmallerOne) {
 
 TEST(SharedQueue, HoldsSoManyQueuePairsAndNoMore) {
   auto device = TestDevice::own().choice().open().value();
-  CompletionQueue* const queue = device->shared_completion_queue("all", {.depth = 300}).value();
+  NativeQueue* const queue = device->shared_completion_queue("all", {.depth = 300}).value();
   const GidEntry gid = device->choose_gid().value();
   const AdapterConfig config{.send_depth = 64, .recv_depth = 64};
   std::vector<std::unique_ptr<AdapterCore>> fitting;
@@ -461,22 +461,21 @@ TEST(SharedQueue, ServesSeveralChannels) {
   const TestDevice peers = TestDevice::peers();
   auto left = own.choice().open().value();
   auto right = peers.choice().open().value();
-  CompletionQueue* const queue = left->shared_completion_queue("all", {.depth = 4096}).value();
-  CompletionQueue* const other = right->shared_completion_queue("all", {.depth = 4096}).value();
-  const auto make = [](DeviceCore& device, CompletionQueue& cq) {
+  const auto queue = CompletionQueue::create(left, {.depth = 4096}).value();
+  const auto other = CompletionQueue::create(right, {.depth = 4096}).value();
+  const auto make = [](DeviceCore& device, NativeQueue& cq) {
     auto adapter = AdapterCore::create(device, cq, cq, device.choose_gid().value(), {});
     return ChannelCore::create("c", std::move(adapter).value()).value();
   };
-  CompletionPoller poller(*queue);
   std::vector<std::unique_ptr<ChannelCore>> lefts;
   std::vector<std::unique_ptr<ChannelCore>> rights;
   std::vector<PairLinker::Both> links;
   const auto source = RDMABuffer::allocate(left, {.block_bytes = 64}).value();
   const auto target = RDMABuffer::allocate(right, {.block_bytes = 64, .remote_access = RemoteAccess::kWrite}).value();
   for (int i = 0; i < kPairs; ++i) {
-    lefts.push_back(make(*left, *queue));
-    rights.push_back(make(*right, *other));
-    poller.attach(*lefts.back());
+    lefts.push_back(make(*left, queue->native()));
+    rights.push_back(make(*right, other->native()));
+    queue->attach(*lefts.back());
     auto linked = PairLinker::create()->link_both(link_end(lefts.back()->adapter(), own.address),
                                                   link_end(rights.back()->adapter(), peers.address));
     ASSERT_TRUE(linked.has_value()) << linked.error().message();
@@ -489,7 +488,7 @@ TEST(SharedQueue, ServesSeveralChannels) {
   const Deadline deadline = patience();
   std::size_t got = 0;
   while (got < kPairs && !deadline.passed()) {
-    const Polled polled = poller.poll(completions);
+    const Polled polled = queue->poll(completions);
     ASSERT_TRUE(polled);
     for (const Completion& each : polled) {
       ASSERT_TRUE(each.ok()) << each.status().message();
@@ -501,7 +500,7 @@ TEST(SharedQueue, ServesSeveralChannels) {
   for (auto& channel : lefts) {
     ASSERT_TRUE(channel->begin_drain().ok());
     EXPECT_EQ(channel->outstanding_sends(), 0);
-    poller.detach(*channel);
+    queue->detach(*channel);
   }
 }
 

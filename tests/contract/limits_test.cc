@@ -14,7 +14,7 @@ class LimitsTest : public ContractTest {
   /// Makes a queue pair as `config` says; the error.
   Status make(const AdapterConfig& config) {
     const GidEntry gid = left().device->choose_gid().value();
-    const auto queue = CompletionQueue::create(*left().device, {.depth = 16}).value();
+    const auto queue = NativeQueue::create(*left().device, {.depth = 16}).value();
     return AdapterCore::create(*left().device, *queue, *queue, gid, config).status();
   }
   void expect_beyond(const AdapterConfig& config, int asked, int limit) {
@@ -56,7 +56,7 @@ TEST_F(LimitsTest, ReadDepthsBeyondTheDevice) {
 
 TEST_F(LimitsTest, ACompletionQueueBeyondTheDevice) {
   const int limit = left().device->limits().max_cqe;
-  const auto made = CompletionQueue::create(*left().device, {.depth = limit + 1});
+  const auto made = NativeQueue::create(*left().device, {.depth = limit + 1});
   ASSERT_FALSE(made.has_value());
   EXPECT_EQ(made.code(), Errc::kBeyondDeviceLimit);
   EXPECT_THAT(made.error().message(), HasSubstr(std::to_string(limit)));

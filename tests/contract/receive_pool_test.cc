@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "channel/completion_poller.h"
+#include "channel/completion_queue.h"
 #include "channel/receive_pool_core.h"
 #include "contract/contract_test.h"
 
@@ -27,20 +27,20 @@ class ReceivePoolTest : public ::testing::Test {
     device_ = TestDevice::own().choice().open().value();
     if (device_->limits().max_srq == 0) GTEST_SKIP() << "capability: max_srq is 0";
     pool_ = ReceivePoolCore::create(device_, {.depth = kPoolDepth, .message_bytes = 64}).value();
-    queue_ = CompletionQueue::create(*device_, {.depth = 256}).value();
-    poller_ = std::make_unique<CompletionPoller>(*queue_);
+    queue_ = CompletionQueue::create(device_, {.depth = 256}).value();
     for (std::size_t i = 0; i < kChannels; ++i) add_channel();
     ASSERT_EQ(pool_->posted(), kPoolDepth);
   }
   ~ReceivePoolTest() override {
-    for (const auto& channel : receivers_) poller_->detach(*channel);
+    for (const auto& channel : receivers_) queue_->detach(*channel);
   }
 
   void add_channel() {
-    auto adapter = AdapterCore::create(*device_, *queue_, *queue_, device_->choose_gid().value(), {}, &pool_->queue());
+    auto adapter = AdapterCore::create(*device_, queue_->native(), queue_->native(), device_->choose_gid().value(), {},
+                                       &pool_->queue());
     ASSERT_TRUE(adapter.has_value()) << adapter.error().message();
     receivers_.push_back(ChannelCore::create("pooled", std::move(*adapter), pool_).value());
-    poller_->attach(*receivers_.back());
+    queue_->attach(*receivers_.back());
     senders_.push_back(ConnectedPair::make_end(TestDevice::peers().choice(), "sender", {}, false).value());
     sources_.push_back(senders_.back().buffer(sizeof(Message)));
     auto linked =
@@ -61,7 +61,7 @@ class ReceivePoolTest : public ::testing::Test {
     const Deadline deadline = patience();
     Completion completion;
     for (;;) {
-      const Polled polled = poller_->poll({&completion, 1});
+      const Polled polled = queue_->poll({&completion, 1});
       EXPECT_TRUE(polled);
       if (!polled.empty()) return completion;
       if (!polled || deadline.passed()) {
@@ -84,8 +84,7 @@ class ReceivePoolTest : public ::testing::Test {
 
   std::shared_ptr<DeviceCore> device_;
   std::shared_ptr<ReceivePoolCore> pool_;
-  std::unique_ptr<CompletionQueue> queue_;
-  std::unique_ptr<CompletionPoller> poller_;
+  std::shared_ptr<CompletionQueue> queue_;
   std::vector<std::unique_ptr<ChannelCore>> receivers_;
   std::vector<ChannelEnd> senders_;
   std::vector<RDMABuffer> sources_;
@@ -122,7 +121,7 @@ TEST_F(ReceivePoolTest, ReceivesThatAreKeptComeBackInAnyOrder) {
 
 TEST_F(ReceivePoolTest, AChannelThatEndsTakesNoneOfTheOthersReceivesAlong) {
   ASSERT_TRUE(receivers_[0]->adapter().to_error().ok());
-  poller_->detach(*receivers_[0]);
+  queue_->detach(*receivers_[0]);
   for (std::uint64_t number = 0; number < 2 * kPoolDepth; ++number) {
     send(1, number);
     const Completion completion = next();

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "adapter/completion_waiter.h"
+#include "channel/completion_waiter.h"
 #include "contract/contract_test.h"
 #include "support/polling_modes.h"
 

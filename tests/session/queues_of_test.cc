@@ -94,7 +94,7 @@ TEST_F(QueuesOf, PutsEndPointsOfBothOnOneQueueAndCallsTheHooksOfEach) {
   const auto to_host = connect_to_host();
   ASSERT_TRUE(of_guest && to_host);
   ASSERT_EQ(host_->endpoints().size(), 1U);
-  EXPECT_EQ(of_guest.core()->group(), host_->endpoints().front().core()->group());
+  EXPECT_EQ(of_guest.core()->queue(), host_->endpoints().front().core()->queue());
   ASSERT_TRUE(of_guest.channel().post_send(buffer_.at(1), {.id = 1}));
   EXPECT_TRUE(guest_.hooks->record.wait_for("send 1"));
   const auto letter = make_buffer(to_host.device());

@@ -89,7 +89,7 @@ class Channels : public ::testing::TestWithParam<std::tuple<ThreadMode, PollingM
       EXPECT_TRUE(session.hooks->record.wait_for(line)) << line;
       return;
     }
-    const bool own = &core_of(channel).adapter().send_cq() != &endpoint.core()->group()->queue();
+    const bool own = &core_of(channel).adapter().send_cq() != &endpoint.core()->queue()->native();
     const auto completion = own ? endpoint.next(channel, soon()) : endpoint.next(soon());
     ASSERT_TRUE(completion) << completion.status().message();
     EXPECT_TRUE(completion->ok());

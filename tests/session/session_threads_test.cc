@@ -281,10 +281,10 @@ class Sharding : public ::testing::Test {
   }
   /// Of the server's: how many endpoints each completion queue has.
   std::vector<int> loads() {
-    std::map<const CompletionGroup*, int> loads;
-    for (const auto& endpoint : server_->endpoints()) ++loads[endpoint.core()->group().get()];
+    std::map<const CompletionQueue*, int> loads;
+    for (const auto& endpoint : server_->endpoints()) ++loads[endpoint.core()->queue().get()];
     std::vector<int> sorted;
-    for (const auto& [group, load] : loads) sorted.push_back(load);
+    for (const auto& [queue, load] : loads) sorted.push_back(load);
     std::ranges::sort(sorted);
     return sorted;
   }
@@ -394,7 +394,7 @@ TEST_F(Sharding, AQueueGrowsWithItsEndPoints) {
   ASSERT_TRUE(server_.hooks->record.wait_for("established", 5));
   const auto there = server_->endpoints();
   EXPECT_EQ(loads(), (std::vector<int>{5}));
-  EXPECT_GE(there.front().core()->group()->queue().depth(), 5 * 2000);
+  EXPECT_GE(there.front().core()->queue()->native().depth(), 5 * 2000);
   // All five as full as they may be, at once: 1000 receives of each.
   const auto buffer = make_buffer(there.front().device());
   for (const auto& endpoint : there) {

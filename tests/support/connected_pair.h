@@ -19,7 +19,7 @@ namespace rdmacomm::testing {
 /// One end: device, completion queue, channel. Members in creation order.
 struct ChannelEnd {
   std::shared_ptr<DeviceCore> device;
-  std::unique_ptr<CompletionQueue> cq;
+  std::unique_ptr<NativeQueue> cq;
   std::unique_ptr<ChannelCore> channel;
 
   ChannelEnd() = default;
@@ -99,7 +99,7 @@ struct ConnectedPair {
     if (!opened) return std::move(opened).error();
     end.device = std::move(opened).value();
     const AdapterConfig fitted = config.fitted(end.device->limits());
-    auto cq = CompletionQueue::create(
+    auto cq = NativeQueue::create(
         *end.device, {.depth = *fitted.send_depth + *fitted.recv_depth, .with_channel = with_event_channel});
     if (!cq) return std::move(cq).error();
     end.cq = std::move(cq).value();

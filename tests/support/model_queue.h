@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "device/completion_queue.h"
 #include "device/device_core.h"
+#include "device/native_queue.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm::testing {
@@ -69,7 +69,7 @@ class ModelQueue {
     device_ = std::move(*device);
     device_->context()->ops.poll_cq = poll_cq;
     device_->context()->ops.req_notify_cq = req_notify_cq;
-    auto queue = CompletionQueue::create(*device_, {.with_channel = true});
+    auto queue = NativeQueue::create(*device_, {.with_channel = true});
     EXPECT_TRUE(queue.has_value());
     queue_ = std::move(*queue);
   }
@@ -77,7 +77,7 @@ class ModelQueue {
   ModelQueue& operator=(const ModelQueue&) = delete;
   ~ModelQueue() { self() = nullptr; }
 
-  [[nodiscard]] CompletionQueue& queue() { return *queue_; }
+  [[nodiscard]] NativeQueue& queue() { return *queue_; }
   /// Called by W.
   std::function<void()> on_stop;
 
@@ -156,7 +156,7 @@ class ModelQueue {
   FakeVerbs fake_;
   verbs::Api table_;
   std::shared_ptr<DeviceCore> device_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<NativeQueue> queue_;
 };
 
 }  // namespace rdmacomm::testing

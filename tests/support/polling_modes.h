@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "adapter/completion_waiter.h"
+#include "channel/completion_waiter.h"
 
 namespace rdmacomm::testing {
 

@@ -1,4 +1,4 @@
-#include "device/completion_queue.h"
+#include "device/native_queue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ class CompletionQueueTest : public ::testing::Test {
     ASSERT_TRUE(opened.has_value()) << opened.error().message();
     device_ = std::move(opened).value();
   }
-  std::unique_ptr<CompletionQueue> make(const CompletionQueueOptions& options) {
-    auto made = CompletionQueue::create(*device_, options);
+  std::unique_ptr<NativeQueue> make(const NativeQueueOptions& options) {
+    auto made = NativeQueue::create(*device_, options);
     EXPECT_TRUE(made.has_value()) << made.error().message();
     return std::move(made).value();
   }
@@ -44,19 +44,19 @@ TEST_F(CompletionQueueTest, HasTheDepthAskedFor) {
 }
 
 TEST_F(CompletionQueueTest, DepthOutsideTheDevicesRangeIsRefused) {
-  EXPECT_EQ(CompletionQueue::create(*device_, {.depth = 0}).code(), Errc::kInvalidArgument);
-  EXPECT_EQ(CompletionQueue::create(*device_, {.depth = -1}).code(), Errc::kInvalidArgument);
-  const auto too_deep = CompletionQueue::create(*device_, {.depth = 4097});
+  EXPECT_EQ(NativeQueue::create(*device_, {.depth = 0}).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(NativeQueue::create(*device_, {.depth = -1}).code(), Errc::kInvalidArgument);
+  const auto too_deep = NativeQueue::create(*device_, {.depth = 4097});
   EXPECT_EQ(too_deep.code(), Errc::kBeyondDeviceLimit);
   EXPECT_EQ(too_deep.error().context, "the depth of a completion queue is 4097; it must be 1..4096 on this device");
-  EXPECT_TRUE(CompletionQueue::create(*device_, {.depth = 4096}).has_value());
+  EXPECT_TRUE(NativeQueue::create(*device_, {.depth = 4096}).has_value());
 }
 
 TEST_F(CompletionQueueTest, FailuresOfTheDeviceAreReturnedAndNothingLeaks) {
   const int before = fake_.live();
   for (const char* verb : {"create_comp_channel", "create_cq"}) {
     fake_.fail(verb, ENOMEM);
-    const auto failed = CompletionQueue::create(*device_, {.with_channel = true});
+    const auto failed = NativeQueue::create(*device_, {.with_channel = true});
     EXPECT_EQ(failed.code(), std::errc::not_enough_memory) << verb;
     EXPECT_THAT(failed.error().context, HasSubstr("fake0")) << verb;
     EXPECT_EQ(fake_.live(), before) << verb;

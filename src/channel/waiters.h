@@ -1,10 +1,10 @@
-// waiters.h - the ways to wait. Private to the adapter layer; made by CompletionWaiter::create().
+// waiters.h - the ways to wait. Private to the channel layer; made by CompletionWaiter::create().
 #pragma once
 
 #include <algorithm>
 
-#include "adapter/channel_sleeper.h"
-#include "adapter/completion_waiter.h"
+#include "channel/channel_sleeper.h"
+#include "channel/completion_waiter.h"
 
 namespace rdmacomm {
 

@@ -1,5 +1,5 @@
 // completion_waiter.h - ways to wait for a completion, as small classes behind one interface.
-// Layer: adapter. Uses: base, device.   See docs/threading.md "Waiting", docs/adr/0011-waiting.md.
+// Layer: channel.   See docs/threading.md "Waiting", docs/adr/0011-waiting.md.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/descriptor_set.h"
-#include "device/completion_queue.h"
+#include "device/native_queue.h"
 #include "rdmacomm/deadline.h"
 #include "rdmacomm/polling.h"
 #include "rdmacomm/result.h"
@@ -21,14 +21,14 @@ namespace rdmacomm {
   return mode != PollingMode::kBusyPoll;
 }
 
-/// One way to wait for completions of one CompletionQueue. A resource: neither copyable nor movable.
+/// One way to wait for completions of one NativeQueue. A resource: neither copyable nor movable.
 /// Threads: step, step_outside and spins from one thread at a time; the rest from any.
-/// Lifetime: must not outlive its CompletionQueue.
+/// Lifetime: must not outlive its NativeQueue.
 class CompletionWaiter {
  public:
-  /// Returns  kNotSupported: a mode that sleeps, on a CompletionQueue made without a channel; kInvalidArgument:
+  /// Returns  kNotSupported: a mode that sleeps, on a NativeQueue made without a channel; kInvalidArgument:
   ///          options.validate(); an error of the system's: too many open files
-  [[nodiscard]] static Result<std::unique_ptr<CompletionWaiter>> create(PollingMode mode, CompletionQueue& cq,
+  [[nodiscard]] static Result<std::unique_ptr<CompletionWaiter>> create(PollingMode mode, NativeQueue& cq,
                                                                         const WaitOptions& options = {});
   virtual ~CompletionWaiter() = default;
   CompletionWaiter(const CompletionWaiter&) = delete;

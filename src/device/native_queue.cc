@@ -1,4 +1,4 @@
-#include "device/completion_queue.h"
+#include "device/native_queue.h"
 
 #include <fcntl.h>
 
@@ -34,13 +34,12 @@ Result<verbs::CompChannelHandle> create_channel(DeviceCore& device) {
 
 }  // namespace
 
-Status CompletionQueueOptions::validate(int device_limit) const {
+Status NativeQueueOptions::validate(int device_limit) const {
   return check_range("the depth of a completion queue", depth,
                      {.low = 1, .high = device_limit, .high_of_device = true});
 }
 
-Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(DeviceCore& device,
-                                                                 const CompletionQueueOptions& options) {
+Result<std::unique_ptr<NativeQueue>> NativeQueue::create(DeviceCore& device, const NativeQueueOptions& options) {
   if (Status status = options.validate(device.limits().max_cqe); !status.ok()) return status.error();
   verbs::CompChannelHandle channel;
   if (options.with_channel) {
@@ -55,20 +54,19 @@ Result<std::unique_ptr<CompletionQueue>> CompletionQueue::create(DeviceCore& dev
       verbs::from_null(device.api().create_cq(device.context(), options.depth, nullptr, channel.get(), kVector), what);
   if (!cq) return cq.error();
   const int depth_limit = options.may_grow ? device.limits().max_cqe : (*cq)->cqe;
-  return std::unique_ptr<CompletionQueue>(
-      new CompletionQueue(device.api(), std::move(channel), verbs::CqHandle(device.api(), *cq), depth_limit));
+  return std::unique_ptr<NativeQueue>(
+      new NativeQueue(device.api(), std::move(channel), verbs::CqHandle(device.api(), *cq), depth_limit));
 }
 
-CompletionQueue::CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq,
-                                 int depth_limit)
+NativeQueue::NativeQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq, int depth_limit)
     : api_(api), channel_(std::move(channel)), cq_(std::move(cq)), depth_limit_(depth_limit), depth_(cq_->cqe) {}
 
-CompletionQueue::~CompletionQueue() {
+NativeQueue::~NativeQueue() {
   // destroy_cq waits until every event taken was acknowledged.
   if (unacknowledged_events_ > 0) api_.ack_cq_events(cq_.get(), unacknowledged_events_);
 }
 
-Status CompletionQueue::reserve(int requests) {
+Status NativeQueue::reserve(int requests) {
   const std::lock_guard lock(mutex_);
   if (requests > depth() - reserved_) {
     if (Status grown = grow_locked(requests); !grown) return grown;
@@ -78,7 +76,7 @@ Status CompletionQueue::reserve(int requests) {
 }
 
 /// To twice the depth at least: queue pairs come one by one, and each resize copies the queue.
-Status CompletionQueue::grow_locked(int requests) {
+Status NativeQueue::grow_locked(int requests) {
   const int needed = reserved_ + requests;
   if (needed > depth_limit_) {
     return full_locked(requests, "make the completion queue deeper, or the queue pairs shallower");
@@ -93,25 +91,25 @@ Status CompletionQueue::grow_locked(int requests) {
   return {};
 }
 
-Error CompletionQueue::full_locked(int requests, const std::string& why_not_deeper) const {
+Error NativeQueue::full_locked(int requests, const std::string& why_not_deeper) const {
   return make_error(Errc::kCompletionQueueFull, "a completion queue of depth " + std::to_string(depth()) +
                                                     " has room for " + std::to_string(depth() - reserved_) +
                                                     " more requests, a queue pair needs " + std::to_string(requests) +
                                                     "; " + why_not_deeper);
 }
 
-void CompletionQueue::release(int requests) noexcept {
+void NativeQueue::release(int requests) noexcept {
   const std::lock_guard lock(mutex_);
   reserved_ -= requests;
 }
 
-Outcome CompletionQueue::arm() noexcept {
+Outcome NativeQueue::arm() noexcept {
   if (!channel_) return Errc::kNotSupported;
   const int returned = ibv_req_notify_cq(cq_.get(), 0);  // 0: for any completion, not for solicited ones only
   return returned == 0 ? Outcome() : Outcome::of_system(returned);
 }
 
-void CompletionQueue::consume_events() noexcept {
+void NativeQueue::consume_events() noexcept {
   if (!channel_) return;
   ibv_cq* cq = nullptr;
   void* cq_context = nullptr;

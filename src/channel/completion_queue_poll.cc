@@ -1,48 +1,47 @@
-#include "channel/completion_poller.h"
-
+// CompletionQueue: taking completions, and telling whose they are. The hot half.
 #include <sched.h>
 
 #include <algorithm>
 #include <mutex>
 
 #include "channel/completion_batch.h"
+#include "channel/completion_queue.h"
 #include "channel/receive_pool_core.h"
 #include "channel/request_ring.h"
 
 namespace rdmacomm {
 /// Who changes the channels goes before who polls, and would hardly ever find the lock free.
-class CompletionPoller::Change {
+class CompletionQueue::Change {
  public:
-  explicit Change(CompletionPoller& poller) noexcept : poller_(poller) {
-    poller_.changes_.fetch_add(1, std::memory_order_relaxed);
-    poller_.lock_.lock();
+  explicit Change(CompletionQueue& queue) noexcept : queue_(queue) {
+    queue_.changes_.fetch_add(1, std::memory_order_relaxed);
+    queue_.lock_.lock();
   }
   Change(const Change&) = delete;
   Change& operator=(const Change&) = delete;
   ~Change() {
-    poller_.lock_.unlock();
-    poller_.changes_.fetch_sub(1, std::memory_order_relaxed);
+    queue_.lock_.unlock();
+    queue_.changes_.fetch_sub(1, std::memory_order_relaxed);
   }
 
  private:
-  CompletionPoller& poller_;
+  CompletionQueue& queue_;
 };
 
-void CompletionPoller::attach(ChannelCore& channel) {
+void CompletionQueue::attach(ChannelCore& channel) {
   const std::uint32_t qpn = channel.adapter().address().qpn;
   const Change change(*this);
   by_qpn_.insert(std::ranges::lower_bound(by_qpn_, qpn, {}, &Entry::qpn), {qpn, &channel});
-  tells_every_end_ = channel.adapter().device().limits().flushes_in_error;
 }
 
-void CompletionPoller::detach(ChannelCore& channel) {
+void CompletionQueue::detach(ChannelCore& channel) {
   const Change change(*this);
   std::erase_if(by_qpn_, [&](const Entry& each) { return each.channel == &channel; });
   last_ = {};
 }
 
 // Whose completion it is; nullptr: nobody's any more. Mostly the one who had the one before.
-RDMACOMM_HOT_INLINE ChannelCore* CompletionPoller::owner_of(const ibv_wc& wc) noexcept {
+RDMACOMM_HOT_INLINE ChannelCore* CompletionQueue::owner_of(const ibv_wc& wc) noexcept {
   if (last_.channel != nullptr && last_.qpn == wc.qp_num) [[likely]]
     return last_.channel;
   const auto found = std::ranges::lower_bound(by_qpn_, wc.qp_num, {}, &Entry::qpn);
@@ -52,7 +51,7 @@ RDMACOMM_HOT_INLINE ChannelCore* CompletionPoller::owner_of(const ibv_wc& wc) no
 }
 
 // false: nobody is to hear of it.
-RDMACOMM_HOT_INLINE bool CompletionPoller::deliver(const ibv_wc& wc, Completion& out) noexcept {
+RDMACOMM_HOT_INLINE bool CompletionQueue::deliver(const ibv_wc& wc, Completion& out) noexcept {
   ChannelCore* const owner = owner_of(wc);
   if (owner != nullptr) [[likely]]
     return owner->complete(wc, out);
@@ -61,11 +60,12 @@ RDMACOMM_HOT_INLINE bool CompletionPoller::deliver(const ibv_wc& wc, Completion&
 }
 
 // As ChannelCore::poll_more().
-[[gnu::noinline]] Errc CompletionPoller::take_more(std::span<Completion> out, std::size_t& count) noexcept {
-  return report_more(cq_.get(), out, count, [this](const ibv_wc& wc, Completion& into) { return deliver(wc, into); });
+[[gnu::noinline]] Errc CompletionQueue::take_more(std::span<Completion> out, std::size_t& count) noexcept {
+  return report_more(native_->get(), out, count,
+                     [this](const ibv_wc& wc, Completion& into) { return deliver(wc, into); });
 }
 
-Polled CompletionPoller::poll(std::span<Completion> out, std::uint32_t times) noexcept {
+Polled CompletionQueue::poll(std::span<Completion> out, std::uint32_t times) noexcept {
   if (out.empty()) return {};
   if (changes_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     sched_yield();
@@ -75,7 +75,7 @@ Polled CompletionPoller::poll(std::span<Completion> out, std::uint32_t times) no
   int got = 0;
   // Nothing but polls in here, see CompletionWaiter::polls_at_a_time().
   do {
-    got = ibv_poll_cq(cq_.get(), asked, wcs);
+    got = ibv_poll_cq(native_->get(), asked, wcs);
   } while (got == 0 && times-- > 1 && changes_.load(std::memory_order_relaxed) == 0);
   // One completion, as nearly always, takes a straight line.
   if (got == 1 && deliver(wcs[0], out[0])) [[likely]]
@@ -95,7 +95,7 @@ Polled CompletionPoller::poll(std::span<Completion> out, std::uint32_t times) no
 }
 
 // As ChannelCore::poll_for_end().
-[[gnu::noinline]] Polled CompletionPoller::poll_for_end(std::span<Completion> out) noexcept {
+[[gnu::noinline]] Polled CompletionQueue::poll_for_end(std::span<Completion> out) noexcept {
   std::size_t count = 0;
   for (const Entry& each : by_qpn_) each.channel->look_for_end();
   const Errc failed = take_more(out, count);
@@ -106,7 +106,7 @@ Polled CompletionPoller::poll(std::span<Completion> out, std::uint32_t times) no
 }
 
 // The channel was detached: it is nobody's any more.
-void CompletionPoller::drop(const ibv_wc& wc) noexcept {
+void CompletionQueue::drop(const ibv_wc& wc) noexcept {
   if (!is_pooled_request(wc.wr_id)) return;
   ReceivePoolCore::Receive* receive = &ReceivePoolCore::take(wc.wr_id);
   (void)receive->pool->post({&receive, 1});  // where that fails, the device says so to everybody

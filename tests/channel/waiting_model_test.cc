@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "adapter/completion_waiter.h"
+#include "channel/completion_waiter.h"
 #include "support/model_queue.h"
 
 namespace rdmacomm {

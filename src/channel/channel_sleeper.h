@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/wake_event.h"
-#include "device/completion_queue.h"
+#include "device/native_queue.h"
 #include "rdmacomm/deadline.h"
 #include "rdmacomm/result.h"
 
@@ -18,7 +18,7 @@ namespace rdmacomm {
 class ChannelSleeper {
  public:
   /// kNotSupported: no completion channel.
-  [[nodiscard]] static Result<ChannelSleeper> create(CompletionQueue& cq);
+  [[nodiscard]] static Result<ChannelSleeper> create(NativeQueue& cq);
 
   /// Arms the queue, if it is not armed. Returns whether it must be polled once more before a sleep: what came before
   /// the arming makes no event. Where the device refuses, wake_fd() becomes readable: polling goes on.
@@ -32,9 +32,9 @@ class ChannelSleeper {
   void take_wake_up() const noexcept { wake_event_.clear(); }
 
  private:
-  ChannelSleeper(CompletionQueue& cq, WakeEvent wake_event) : cq_(&cq), wake_event_(std::move(wake_event)) {}
+  ChannelSleeper(NativeQueue& cq, WakeEvent wake_event) : cq_(&cq), wake_event_(std::move(wake_event)) {}
 
-  CompletionQueue* cq_;
+  NativeQueue* cq_;
   WakeEvent wake_event_;
   bool armed_ = false;
 };

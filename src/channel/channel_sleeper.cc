@@ -1,11 +1,11 @@
-#include "adapter/channel_sleeper.h"
+#include "channel/channel_sleeper.h"
 
 #include "rdmacomm/errc.h"
 #include "rdmacomm/result.h"
 
 namespace rdmacomm {
 
-Result<ChannelSleeper> ChannelSleeper::create(CompletionQueue& cq) {
+Result<ChannelSleeper> ChannelSleeper::create(NativeQueue& cq) {
   if (cq.fd() < 0) {
     return make_error(Errc::kNotSupported,
                       "cannot sleep on a completion queue made without a channel; make it with_channel, or busy-poll");

@@ -1,9 +1,9 @@
-#include "adapter/completion_waiter.h"
+#include "channel/completion_waiter.h"
 
 #include <utility>
 
-#include "adapter/waiters.h"
 #include "base/check_range.h"
+#include "channel/waiters.h"
 
 namespace rdmacomm {
 
@@ -21,7 +21,7 @@ Status WaitOptions::validate() const {
   return check_range("waiting.spin", spin.count(), {.low = 0, .high = kMaxSpin.count(), .unit = " us"});
 }
 
-Result<std::unique_ptr<CompletionWaiter>> CompletionWaiter::create(PollingMode mode, CompletionQueue& cq,
+Result<std::unique_ptr<CompletionWaiter>> CompletionWaiter::create(PollingMode mode, NativeQueue& cq,
                                                                    const WaitOptions& options) {
   if (Status valid = options.validate(); !valid) return valid.error();
   if (mode == PollingMode::kBusyPoll) return std::unique_ptr<CompletionWaiter>(new BusyPollWaiter(options));

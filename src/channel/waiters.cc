@@ -1,4 +1,4 @@
-#include "adapter/waiters.h"
+#include "channel/waiters.h"
 
 #include <poll.h>
 #include <sched.h>

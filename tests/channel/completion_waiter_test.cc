@@ -1,4 +1,4 @@
-#include "adapter/completion_waiter.h"
+#include "channel/completion_waiter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class CompletionWaiterTest : public ::testing::Test {
     auto opened = DeviceCore::open_from(FakeVerbs::api(), {});
     ASSERT_TRUE(opened.has_value());
     device_ = std::move(opened).value();
-    auto queue = CompletionQueue::create(*device_, {.with_channel = true});
+    auto queue = NativeQueue::create(*device_, {.with_channel = true});
     ASSERT_TRUE(queue.has_value());
     queue_ = std::move(queue).value();
   }
@@ -53,7 +53,7 @@ class CompletionWaiterTest : public ::testing::Test {
 
   FakeVerbs fake_;
   std::shared_ptr<DeviceCore> device_;
-  std::unique_ptr<CompletionQueue> queue_;
+  std::unique_ptr<NativeQueue> queue_;
   int polls_ = 0;
 };
 
@@ -149,7 +149,7 @@ TEST_F(CompletionWaiterTest, SpinningForTooLongIsRefused) {
 }
 
 TEST_P(SleepingWaiterTest, SleepingNeedsAChannel) {
-  auto queue = CompletionQueue::create(*device_, {});
+  auto queue = NativeQueue::create(*device_, {});
   ASSERT_TRUE(queue.has_value());
   EXPECT_EQ(CompletionWaiter::create(GetParam(), **queue).code(), Errc::kNotSupported);
   EXPECT_TRUE(CompletionWaiter::create(PollingMode::kBusyPoll, **queue).has_value());

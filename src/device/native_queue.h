@@ -1,4 +1,4 @@
-// completion_queue.h - one completion queue, with or without a completion channel.
+// native_queue.h - one completion queue as the device has it, with or without a completion channel.
 // Layer: device. Uses: base, verbs.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace rdmacomm {
 class DeviceCore;
 
 /// How big a completion queue is and whether it can be slept on.
-struct CompletionQueueOptions {
+struct NativeQueueOptions {
   int depth = 256;            ///< completions it holds, 1..device limit; the device may round up
   bool with_channel = false;  ///< whether it has a completion channel, so that a thread can sleep on fd()
   bool may_grow = false;      ///< whether reserve() makes it deeper, up to the device's limit, when it is full
@@ -28,14 +28,14 @@ struct CompletionQueueOptions {
 /// Owns an ibv_cq (and its ibv_comp_channel). A resource: neither copyable nor movable.
 /// Threads: reserve/release from any; arm and consume_events from one thread at a time.
 /// Lifetime: must not outlive its DeviceCore, and must outlive the queue pairs that report to it.
-class CompletionQueue {
+class NativeQueue {
  public:
   /// Returns  kInvalidArgument, kBeyondDeviceLimit: options.validate(); or what the operating system said
-  [[nodiscard]] static Result<std::unique_ptr<CompletionQueue>> create(DeviceCore& device,
-                                                                       const CompletionQueueOptions& options);
-  CompletionQueue(const CompletionQueue&) = delete;
-  CompletionQueue& operator=(const CompletionQueue&) = delete;
-  ~CompletionQueue();
+  [[nodiscard]] static Result<std::unique_ptr<NativeQueue>> create(DeviceCore& device,
+                                                                   const NativeQueueOptions& options);
+  NativeQueue(const NativeQueue&) = delete;
+  NativeQueue& operator=(const NativeQueue&) = delete;
+  ~NativeQueue();
 
   [[nodiscard]] ibv_cq* get() const noexcept { return cq_.get(); }
   [[nodiscard]] int depth() const noexcept { return depth_.load(std::memory_order_relaxed); }
@@ -57,7 +57,7 @@ class CompletionQueue {
   void consume_events() noexcept;
 
  private:
-  CompletionQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq, int depth_limit);
+  NativeQueue(const verbs::Api& api, verbs::CompChannelHandle channel, verbs::CqHandle cq, int depth_limit);
   [[nodiscard]] Error full_locked(int requests, const std::string& why_not_deeper) const;
   [[nodiscard]] Status grow_locked(int requests);
 
