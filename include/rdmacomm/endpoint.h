@@ -135,7 +135,8 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   [[nodiscard]] Result<Completion> next(RDMAChannel& channel, Deadline deadline) const;
   /// For loops of the application's own, by epoll(7), poll(2) or a framework; PollingMode::kEpoll only. As poll(); when
   /// it finds nothing, fd() becomes readable once there may be completions or the endpoint has ended. So: call it until
-  /// it finds nothing, sleep on fd(), and call it again.
+  /// it finds nothing, sleep on fd(), and call it again. After another wait for this endpoint (PostedRequest::wait() in a
+  /// handler, for example), call it once more before sleeping: that wait may have used the wake-up.
   ///
   /// Returns  kNotSupported: another polling mode; or as wait(), without kTimeout
   [[nodiscard]] Result<std::span<Completion>> poll_before_sleep(std::span<Completion> out) const;
