@@ -6,6 +6,8 @@
 #include <memory>
 #include <mutex>
 
+#include "base/wait.h"
+
 namespace rdmacomm::programs {
 namespace {
 
@@ -29,7 +31,7 @@ class Inbox {
   /// Returns  none: the end, or the deadline has passed, which `in_time` tells apart
   std::span<Completion> wait(std::span<Completion> out, Deadline deadline, bool& in_time) {
     std::unique_lock lock(mutex_);
-    in_time = changed_.wait_until(lock, deadline.time_point(), [&] { return !completions_.empty() || ended_; });
+    in_time = rdmacomm::wait(changed_, lock, deadline, [&] { return !completions_.empty() || ended_; });
     return take_locked(out);
   }
 

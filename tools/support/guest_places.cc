@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/wait.h"
 #include "connector/source_network.h"
 #include "support/available_memory.h"
 #include "support/sizes.h"
@@ -52,7 +53,7 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
       changed_.notify_all();
       return busy();
     }
-    changed_.wait_until(lock, Deadline::after(kLookForRest).sooner(deadline).time_point());
+    wait(changed_, lock, Deadline::after(kLookForRest).sooner(deadline));
   }
   waiting_.erase(newcomer);
   changed_.notify_all();
