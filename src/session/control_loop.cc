@@ -12,7 +12,7 @@
 namespace rdmacomm {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::milliseconds kShortageRest{100};
 
 }  // namespace
 
@@ -82,7 +82,7 @@ void ControlLoop::run(Work& work) {
     });
     if (taken) continue;
     work.on_shortage(taken);
-    (void)wait_for(-1, 0, stop_event_.fd(), Deadline::after(kPause));
+    (void)wait_for(-1, 0, stop_event_.fd(), Deadline::after(kShortageRest));
   }
   work.tear_down();
 }

@@ -8,15 +8,9 @@
 
 #include "base/wait.h"
 #include "connector/connector.h"
+#include "session/is_stopped.h"
 
 namespace rdmacomm {
-namespace {
-
-Error is_stopped() {
-  return make_error(Errc::kStopped, "the session was stopped");
-}
-
-}  // namespace
 
 // Newcomers -----------------------------------------------------------------------------------------------------------
 

@@ -4,15 +4,9 @@
 #include <utility>
 
 #include "base/start_thread.h"
+#include "session/is_stopped.h"
 
 namespace rdmacomm {
-namespace {
-
-Error is_stopped() {
-  return make_error(Errc::kStopped, "the session was stopped");
-}
-
-}  // namespace
 
 Handshakes::Id Handshakes::next_id() {
   const std::lock_guard lock(mutex_);

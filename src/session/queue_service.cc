@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "session/is_stopped.h"
+
 namespace rdmacomm {
 namespace {
 
 constexpr int kUsualSharedQueueDepth = 4096;
-
-Error is_stopped() {
-  return make_error(Errc::kStopped, "the session was stopped");
-}
 
 }  // namespace
 

@@ -3,15 +3,9 @@
 #include <utility>
 
 #include "base/logging.h"
+#include "session/is_stopped.h"
 
 namespace rdmacomm {
-namespace {
-
-Error is_stopped() {
-  return make_error(Errc::kStopped, "the session was stopped");
-}
-
-}  // namespace
 
 SessionCore::SessionCore(std::shared_ptr<SessionHooks> hooks, SessionOptions options, bool is_server)
     : hooks_(std::move(hooks)),

@@ -3,6 +3,7 @@
 #include "base/out_of_memory.h"
 #include "channel/completion_queue.h"
 #include "connector/retry.h"
+#include "session/is_stopped.h"
 #include "session/session_connectors.h"
 #include "session/session_core.h"
 
@@ -54,7 +55,7 @@ Result<std::shared_ptr<EndPointCore>> SessionCore::connect(const HostPort& serve
     auto endpoint = or_out_of_memory([&] { return connect_once(server, reached_by); });
     // The server has heard nothing of this client yet, so nothing is lost by asking again.
     if (endpoint || endpoint.code() != Errc::kServerBusy || pause.passed()) return endpoint;
-    if (!pause.sleep()) return make_error(Errc::kStopped, "the session was stopped");
+    if (!pause.sleep()) return is_stopped();
   }
 }
 
