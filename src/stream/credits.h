@@ -18,9 +18,13 @@ class Credits {
   [[nodiscard]] std::uint32_t given_back() const noexcept { return given_back_; }
   void take() noexcept { taken_ = next(taken_); }
   void give_back() noexcept { given_back_ = next(given_back_); }
-  /// The other end's given_back() has come. Returns how many are news; nullopt: more than are in use, the other end is broken.
+  /// The other end's given_back() has come: how many of them are news.
+  [[nodiscard]] std::uint32_t news_in(std::uint32_t given_back) const noexcept {
+    return between(given_back_, given_back);
+  }
+  /// Takes them as given back. Returns news_in(); nullopt: more than are in use, the other end is broken.
   [[nodiscard]] std::optional<std::uint32_t> give_back_until(std::uint32_t given_back) noexcept {
-    const std::uint32_t news = between(given_back_, given_back);
+    const std::uint32_t news = news_in(given_back);
     if (news > in_use()) return {};
     given_back_ = given_back;
     return news;

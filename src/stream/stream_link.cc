@@ -266,8 +266,8 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
 RDMACOMM_HOT_INLINE Status StreamLink::on_credit(std::uint32_t credit) {
   const auto given_back = peers_receives_.give_back_until(credit);
   if (!given_back) [[unlikely]] {
-    return broken("its credit is " + std::to_string(credit) + " after " + std::to_string(peers_receives_.given_back()) +
-                  ", and it has " + std::to_string(peers_receives_.in_use()) + " blocks");
+    return broken("it gives credit for " + std::to_string(peers_receives_.news_in(credit)) + " blocks, and has " +
+                  std::to_string(peers_receives_.in_use()));
   }
   if (*given_back > 0) waited_for_peer_ = false;
   return {};
