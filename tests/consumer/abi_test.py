@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""A program that was linked to the shared library as tests/consumer/abi.xml.xz describes it runs with the one that was built.
+
+usage: abi_test.py LIBRARY [--write]     --write: describes the library anew; look at what abidiff says of the two, and commit
+
+The description has the exported functions and the types that they use, down to the offset of each member, without what the
+public headers do not show. It is made by abidw, and compared by abidiff: https://sourceware.org/libabigail/
+"""
+
+import lzma
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+DESCRIPTION = FOLDER / "abi.xml.xz"
+INCLUDE = FOLDER.parent.parent / "include"
+OPTIONS = ("--exported-interfaces-only", "--drop-private-types", "--no-show-locs", "--no-comp-dir-path", "--no-corpus-path")
+
+
+def described(library):
+    with tempfile.NamedTemporaryFile(suffix=".xml") as file:
+        subprocess.run(["abidw", *OPTIONS, "--headers-dir", INCLUDE, "--out-file", file.name, library], check=True)
+        return pathlib.Path(file.name).read_text(encoding="utf-8")
+
+
+def difference(before, after):
+    """What abidiff says of two descriptions, and whether it finds that they differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [pathlib.Path(folder, name) for name in ("before.xml", "after.xml")]
+        for file, text in zip(files, (before, after)):
+            file.write_text(text, encoding="utf-8")
+        ran = subprocess.run(["abidiff", "--no-show-relative-offset-changes", *files], capture_output=True, text=True)
+        return ran.stdout + ran.stderr, ran.returncode != 0
+
+
+@unittest.skipUnless(shutil.which("abidw") and shutil.which("abidiff"), "abigail-tools is not installed")
+class Abi(unittest.TestCase):
+    library = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.built = described(cls.library)
+
+    def test_is_as_described(self):
+        text, differs = difference(lzma.decompress(DESCRIPTION.read_bytes()).decode(), self.built)
+        self.assertFalse(differs, f"if that is intended: {sys.argv[0]} LIBRARY --write\n{text[:4000]}")
+
+    def test_has_types_and_not_only_names(self):
+        self.assertRegex(self.built, r"<class-decl name='Completion' size-in-bits='\d+'")
+
+    def test_a_function_that_is_gone_is_found(self):
+        symbol = re.search(r"<elf-symbol name='(\w*RDMAChannel\w*post_write\w*)'[^>]*/>", self.built)
+        text, differs = difference(self.built, self.built.replace(symbol.group(), ""))
+        self.assertTrue(differs)
+        self.assertIn("post_write", text)
+
+    def test_a_value_that_has_changed_is_found(self):
+        changed = re.sub(r"(<enumerator name='kTimeout' value=')\d+", r"\g<1>99", self.built)
+        self.assertNotEqual(changed, self.built)
+        text, differs = difference(self.built, changed)
+        self.assertTrue(differs)
+        self.assertIn("kTimeout", text)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--write"]):
+        sys.exit(__doc__.strip())
+    Abi.library = sys.argv[1]
+    if sys.argv[2:]:
+        DESCRIPTION.write_bytes(lzma.compress(described(Abi.library).encode(), preset=9 | lzma.PRESET_EXTREME))
+    else:
+        unittest.main(argv=sys.argv[:1])
