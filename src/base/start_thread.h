@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <array>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -20,19 +21,20 @@ inline constexpr std::size_t kMaxThreadNameBytes = 15;
 /// name  how `top -H` and debuggers show it; what is beyond kMaxThreadNameBytes is cut off
 template <typename Body>
 [[nodiscard]] Status start_thread(std::thread& thread, const std::string& name, Body&& body) {
-  Status started = or_out_of_memory([&]() -> Status {
+  std::array<char, kMaxThreadNameBytes + 1> shown{};
+  name.copy(shown.data(), kMaxThreadNameBytes);
+  return or_out_of_memory([&]() -> Status {
     try {
-      thread = std::thread(std::forward<Body>(body));
+      thread = std::thread([shown, run = std::forward<Body>(body)]() mutable {
+        // By itself, and first: until then it goes by the name of the thread that has started it.
+        pthread_setname_np(pthread_self(), shown.data());  // fails for no short name
+        run();
+      });
       return {};
     } catch (const std::system_error& error) {
       return make_error(error.code(), "cannot start a thread; see `ulimit -u`");
     }
   });
-  if (!started) return started;
-  char shown[kMaxThreadNameBytes + 1] = {};
-  name.copy(shown, kMaxThreadNameBytes);
-  pthread_setname_np(thread.native_handle(), shown);  // fails for no short name
-  return {};
 }
 
 /// Keeps `thread` on one CPU. Fails where there is none of that number, or this process may not use it.

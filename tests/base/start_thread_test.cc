@@ -20,12 +20,17 @@ std::string name_of(std::thread& thread) {
 /// A thread that stays until it is let go.
 struct Waiting {
   explicit Waiting(const std::string& name) {
-    started = start_thread(thread, name, [end = let_go.get_future()] { end.wait(); });
+    started = start_thread(thread, name, [this, end = let_go.get_future()] {
+      runs.set_value();
+      end.wait();
+    });
+    if (started) runs.get_future().wait();
   }
   ~Waiting() {
     let_go.set_value();
     thread.join();
   }
+  std::promise<void> runs;
   std::promise<void> let_go;
   std::thread thread;
   Status started;
@@ -43,6 +48,16 @@ TEST(StartThread, NamesItsThreads) {
   Waiting waiting("short");
   ASSERT_TRUE(waiting.started.ok());
   EXPECT_EQ(name_of(waiting.thread), "short");
+}
+
+TEST(StartThread, NamesThemBeforeTheyDoAnything) {
+  for (int i = 0; i < 100; ++i) {
+    std::thread thread;
+    char name[64] = {};
+    ASSERT_TRUE(start_thread(thread, "itself", [&] { pthread_getname_np(pthread_self(), name, sizeof(name)); }));
+    thread.join();
+    ASSERT_STREQ(name, "itself");
+  }
 }
 
 TEST(StartThread, CutsLongNamesOff) {

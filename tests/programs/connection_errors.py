@@ -61,7 +61,7 @@ class ConnectionErrors(ProgramTest):
     def test_what_the_device_does_not_have(self):
         server, port = self.start_server(self.program, "--keep-serving")
         self.assert_refused((
-            (["--service-level=8"], ["service_level is 8", "0 to 7 on this device"]),
+            (["--service-level=8"], ["service_level is 8", "0..7 on this device"]),
             (["--gid-type=ib"], ["no IB GID", "RoCE v2"]),
             (["--pkey=0x8001"], ["P_Key 0x8001", "0xffff at index 0"]),
         ), "--role=client", f"--port={port}")
