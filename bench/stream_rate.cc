@@ -215,7 +215,7 @@ class Turn {
     for (std::size_t posted = 0, sent = 0; sent < count_;) {
       for (; posted < count_ && posted - sent < depth; ++posted) {
         const std::size_t at = posted % depth * size_;
-        must(way == Way::kWrite ? side_.raw().post_write(block(posted), region->from(at), {.id = posted})
+        must(way == Way::kWrite ? side_.raw().post_write(block(posted), region->slice_unchecked(at), {.id = posted})
                                 : side_.raw().post_send(block(posted), {.id = posted}));
       }
       sent += side_.take(done);

@@ -44,7 +44,7 @@ Status draw_numbers(const HostPort& address) {
     std::cout << "number " << number_in(*before) << std::endl;
   }
   const CompareSwap if_free{.expected = kFree, .desired = number_in(*before) + 1};
-  const auto asked = channel.compare_swap(before->at(0), words->from(8), if_free).wait(10s);
+  const auto asked = channel.compare_swap(before->at(0), words->slice_unchecked(8), if_free).wait(10s);
   if (!asked) return asked.error();
   std::cout << (number_in(*before) == kFree ? "the first client" : "not the first client") << std::endl;
   return {};

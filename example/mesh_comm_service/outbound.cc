@@ -114,7 +114,7 @@ bool Outbound::post_next() {
 Outcome Outbound::post_message(std::uint32_t length) {
   const Terms& terms = parts_.terms;
   const BufferSlice local = block(posted_).first(length);
-  const RemoteRegion remote = theirs_.from(slot(posted_) * terms.block_bytes());
+  const RemoteRegion remote = theirs_.slice_unchecked(slot(posted_) * terms.block_bytes());
   if (terms.op == Operation::kRead) {
     if (terms.verify) std::memset(local.data(), 0, length);
     return channel_->post_read(local, remote, {.id = id()});

@@ -38,7 +38,7 @@ struct RDMACOMM_API BufferSlice {
   /// The first `count` bytes, count <= size(), unchecked.
   [[nodiscard]] BufferSlice first(std::uint32_t count) const noexcept { return {address, count, lkey}; }
   /// `count` bytes from `offset` on, inside this slice, unchecked.
-  [[nodiscard]] BufferSlice part(std::uint32_t offset, std::uint32_t count) const noexcept {
+  [[nodiscard]] BufferSlice slice_unchecked(std::uint32_t offset, std::uint32_t count) const noexcept {
     return {address + offset, count, lkey};
   }
 };

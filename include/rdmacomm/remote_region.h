@@ -25,7 +25,7 @@ struct RDMACOMM_API RemoteRegion {
   [[nodiscard]] Result<RemoteRegion> slice(std::uint64_t offset, std::uint64_t length_) const;
   /// The same region from `offset` on, unchecked: for hot paths that know their bounds. The peer's device
   /// checks them again.
-  [[nodiscard]] RemoteRegion from(std::uint64_t offset) const noexcept {
+  [[nodiscard]] RemoteRegion slice_unchecked(std::uint64_t offset) const noexcept {
     return {address + offset, length - offset, rkey};
   }
 

@@ -92,8 +92,8 @@ Result<StreamBlock> RDMAStream::next(Deadline deadline) {
   if (current_) {
     const std::size_t rest = current_.size() - read_of_current_;
     StreamBlock block = std::move(current_);
-    block.slice_ = block.slice_.part(static_cast<std::uint32_t>(std::exchange(read_of_current_, 0)),
-                                     static_cast<std::uint32_t>(rest));
+    block.slice_ = block.slice_.slice_unchecked(static_cast<std::uint32_t>(std::exchange(read_of_current_, 0)),
+                                                static_cast<std::uint32_t>(rest));
     return block;
   }
   StreamLink::Arrived arrived;

@@ -251,7 +251,7 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
     return broken("data with a header, where immediate data was agreed on, or the other way round");
   }
   const BufferSlice payload =
-      block.part(immediate_ && !received.has_immediate ? SegmentHeader::kBytes : 0, header->length);
+      block.slice_unchecked(immediate_ && !received.has_immediate ? SegmentHeader::kBytes : 0, header->length);
   if (header->kind == SegmentKind::kAnnounce) return on_announcement(slot, payload.bytes());
   const Status taken = on_control(*header, payload.bytes());
   if (!taken) return taken;

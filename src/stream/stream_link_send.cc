@@ -204,7 +204,8 @@ bool StreamLink::send_ready() {
   const std::size_t bytes = std::min(first.slice.size() - ready_sent_, block_bytes_);
   const bool last = ready_sent_ + bytes == first.slice.size();
   const Sent whole{first.what == What::kBorrowed ? Sent::Frees::kBorrowed : Sent::Frees::kBlock, first.block};
-  const BufferSlice part = first.slice.part(static_cast<std::uint32_t>(ready_sent_), static_cast<std::uint32_t>(bytes));
+  const BufferSlice part =
+      first.slice.slice_unchecked(static_cast<std::uint32_t>(ready_sent_), static_cast<std::uint32_t>(bytes));
   if (!send_data(part, last ? whole : Sent())) return false;
   ready_sent_ += bytes;
   if (last) pop_ready();

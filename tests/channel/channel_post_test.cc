@@ -70,7 +70,7 @@ TEST_F(ChannelPostTest, AReadHasAsManySlicesAsTheDeviceScatters) {
 }
 
 TEST_F(ChannelPostTest, SendCarriesItsSlices) {
-  const std::array list{buffer_.at(0), buffer_.at(1).first(10), buffer_.at(3).part(8, 1)};
+  const std::array list{buffer_.at(0), buffer_.at(1).first(10), buffer_.at(3).slice_unchecked(8, 1)};
   ASSERT_TRUE(channel_->post_send(list, {.id = 1, .flags = PostFlags::kFence | PostFlags::kSolicited}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_SEND);
   EXPECT_EQ(last_post().wr.send_flags, static_cast<unsigned>(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED));
@@ -90,7 +90,7 @@ TEST_F(ChannelPostTest, ImmediateDataTravelsInNetworkOrder) {
 }
 
 TEST_F(ChannelPostTest, RemoteOperationsNameTheirTarget) {
-  ASSERT_TRUE(channel_->post_write(slice(), kRemote.from(16), {.id = 1, .flags = PostFlags::kInline}));
+  ASSERT_TRUE(channel_->post_write(slice(), kRemote.slice_unchecked(16), {.id = 1, .flags = PostFlags::kInline}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_RDMA_WRITE);
   EXPECT_EQ(last_post().wr.wr.rdma.remote_addr, 0x10010U);
   EXPECT_EQ(last_post().wr.wr.rdma.rkey, 0x77U);
@@ -106,7 +106,8 @@ TEST_F(ChannelPostTest, AtomicsCarryTheirOperands) {
   EXPECT_EQ(last_post().wr.wr.atomic.remote_addr, 0x10000U);
   EXPECT_EQ(last_post().wr.wr.atomic.rkey, 0x77U);
   EXPECT_EQ(last_post().wr.wr.atomic.compare_add, 5U);
-  ASSERT_TRUE(channel_->post_compare_swap(slice(), kRemote.from(8), {.expected = 6, .desired = 7}, {.id = 2}));
+  ASSERT_TRUE(
+      channel_->post_compare_swap(slice(), kRemote.slice_unchecked(8), {.expected = 6, .desired = 7}, {.id = 2}));
   EXPECT_EQ(last_post().wr.opcode, IBV_WR_ATOMIC_CMP_AND_SWP);
   EXPECT_EQ(last_post().wr.wr.atomic.remote_addr, 0x10008U);
   EXPECT_EQ(last_post().wr.wr.atomic.compare_add, 6U);
@@ -131,7 +132,8 @@ TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
   EXPECT_EQ(channel_->post_fetch_add(slice(4), kRemote, {.addend = 1}, {.id = 1}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_compare_swap(slice(16), kRemote, {.expected = 1, .desired = 2}, {.id = 1}),
             Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_fetch_add(slice(), kRemote.from(4), {.addend = 1}, {.id = 1}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_fetch_add(slice(), kRemote.slice_unchecked(4), {.addend = 1}, {.id = 1}),
+            Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_write(slice(8), {0x10000, 7, 1}, {.id = 1}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_write(slice(8), {0x10000, 7, 1}, {.id = 1, .immediate = 0}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_read(slice(8), {0x10000, 7, 1}, {.id = 1}), Errc::kInvalidArgument);

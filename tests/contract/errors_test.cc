@@ -95,7 +95,7 @@ TEST_F(ErrorsTest, WrappingAroundTheAddressSpace) {
 TEST_F(ErrorsTest, BeyondTheRegionItselfIsRefusedAtPosting) {
   const auto source = left().buffer(4096);
   const auto target = right().buffer(4096);
-  EXPECT_EQ(left().channel->post_write(source.at(0), target.remote_region().from(1), {.id = 1}),
+  EXPECT_EQ(left().channel->post_write(source.at(0), target.remote_region().slice_unchecked(1), {.id = 1}),
             Errc::kInvalidArgument);
   expect_state(left(), IBV_QPS_RTS);
 }
@@ -390,8 +390,9 @@ TEST_F(ErrorsTest, APeerThatLeft) {
 TEST_F(ErrorsTest, AtomicsOnAnAddressThatIsNotAligned) {
   const auto result = left().buffer(8);
   const auto target = right().buffer(16);
-  EXPECT_EQ(left().channel->post_fetch_add(result.at(0), target.remote_region().from(4), {.addend = 1}, {.id = 1}),
-            Errc::kInvalidArgument);
+  EXPECT_EQ(
+      left().channel->post_fetch_add(result.at(0), target.remote_region().slice_unchecked(4), {.addend = 1}, {.id = 1}),
+      Errc::kInvalidArgument);
 }
 
 TEST_F(ErrorsTest, TheSmallerMtuIsAgreedOn) {

@@ -165,13 +165,13 @@ TEST_F(VerbsBySizeTest, SlicesScatterAndGather) {
     const BufferSlice from = slice(source_);
     const BufferSlice to = slice(target_);
     const BufferSlice to_read = from;
-    std::vector<BufferSlice> gather{from.first(first), from.part(first, second)};
+    std::vector<BufferSlice> gather{from.first(first), from.slice_unchecked(first, second)};
     if (has(Trait::kTakesEmptySlices)) {
       gather.insert(gather.begin() + 1, from.first(0));
     } else if (first == 0) {
       return;
     }
-    const std::array scatter{to.first(second), to.part(second, first)};
+    const std::array scatter{to.first(second), to.slice_unchecked(second, first)};
     fill(payload(source_), 6);
 
     ASSERT_TRUE(right().channel->post_recv(scatter, {.id = 70}));
@@ -281,7 +281,7 @@ TEST_F(VerbsTest, InlinePayloadMayBeOverwrittenAtOnce) {
     fill(source.bytes(), size);
     ASSERT_TRUE(right().channel->post_recv(target.slice(0, bytes).value(), {.id = 70}));
     ASSERT_TRUE(left().channel->post_send(source.at(0).first(size), {.id = 7, .flags = PostFlags::kInline}));
-    ASSERT_TRUE(left().channel->post_write(source.at(0).first(size), target.remote_region().from(bytes),
+    ASSERT_TRUE(left().channel->post_write(source.at(0).first(size), target.remote_region().slice_unchecked(bytes),
                                            {.id = 8, .flags = PostFlags::kInline}));
     std::ranges::fill(source.bytes(), kGuard);
     ASSERT_TRUE(left().next().ok());
@@ -346,10 +346,12 @@ TEST_F(VerbsTest, UnsignaledRequestsCompleteWithoutAWord) {
   const auto target = right().buffer(4096);
   fill(source.bytes(), 1);
   for (std::uint32_t i = 0; i < 3; ++i) {
-    ASSERT_TRUE(left().channel->post_write(source.at(0).part(i * 1000, 1000), target.remote_region().from(i * 1000),
+    ASSERT_TRUE(left().channel->post_write(source.at(0).slice_unchecked(i * 1000, 1000),
+                                           target.remote_region().slice_unchecked(i * 1000),
                                            {.id = i, .flags = PostFlags::kUnsignaled}));
   }
-  ASSERT_TRUE(left().channel->post_write(source.at(0).part(3000, 1096), target.remote_region().from(3000), {.id = 99}));
+  ASSERT_TRUE(left().channel->post_write(source.at(0).slice_unchecked(3000, 1096),
+                                         target.remote_region().slice_unchecked(3000), {.id = 99}));
   const Completion completion = left().next();
   ASSERT_TRUE(completion.ok());
   EXPECT_EQ(completion.id, 99U);
@@ -396,7 +398,7 @@ TEST_F(VerbsTest, AChainMixesOperationsInOrder) {
   ASSERT_TRUE(right().channel->post_recv(inbox.at(0), {.id = 70}));
   ASSERT_TRUE(right().channel->post_recv(inbox.at(0), {.id = 71}));
   const BufferSlice out = source.at(0).first(32);
-  const BufferSlice back = source.at(0).part(32, 32);
+  const BufferSlice back = source.at(0).slice_unchecked(32, 32);
   const std::array<SendRequest, 4> requests{
       SendRequest{.operation = Operation::kWrite,
                   .local = {&out, 1},
@@ -460,7 +462,7 @@ TEST_F(VerbsTest, ReceivesCompleteInTheOrderTheyWerePosted) {
   const auto source = left().buffer(8);
   const auto inbox = right().buffer(8 * 100);
   for (std::uint32_t i = 0; i < 100; ++i) {
-    ASSERT_TRUE(right().channel->post_recv(inbox.at(0).part(i * 8, 8), {.id = i}));
+    ASSERT_TRUE(right().channel->post_recv(inbox.at(0).slice_unchecked(i * 8, 8), {.id = i}));
   }
   for (std::uint64_t i = 0; i < 100; ++i) {
     set_word(source, i);
@@ -513,8 +515,8 @@ class Exchange {
   static constexpr unsigned kUnderWay = 8;
   static constexpr unsigned kReceives = 2 * kUnderWay;
 
-  [[nodiscard]] BufferSlice out(unsigned i) const { return out_.at(0).part(i % kUnderWay * kBytes, kBytes); }
-  [[nodiscard]] BufferSlice in(unsigned i) const { return in_.at(0).part(i % kReceives * kBytes, kBytes); }
+  [[nodiscard]] BufferSlice out(unsigned i) const { return out_.at(0).slice_unchecked(i % kUnderWay * kBytes, kBytes); }
+  [[nodiscard]] BufferSlice in(unsigned i) const { return in_.at(0).slice_unchecked(i % kReceives * kBytes, kBytes); }
 
   const ChannelEnd& end_;
   const RDMABuffer out_ = end_.buffer(kBytes * kUnderWay);
@@ -577,8 +579,8 @@ TEST_F(VerbsTest, SlicesUpToTheConfiguredNumber) {
   std::vector<BufferSlice> gather;
   std::vector<BufferSlice> scatter;
   for (std::uint32_t i = 0; i < most; ++i) {
-    gather.push_back(source.at(0).part(i * 5, 5));
-    scatter.push_back(target.at(0).part(i * 5, 5));
+    gather.push_back(source.at(0).slice_unchecked(i * 5, 5));
+    scatter.push_back(target.at(0).slice_unchecked(i * 5, 5));
   }
   ASSERT_TRUE(right().channel->post_recv(scatter, {.id = 1}));
   ASSERT_TRUE(left().channel->post_send(gather, {.id = 1}));

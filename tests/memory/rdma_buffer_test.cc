@@ -94,8 +94,8 @@ TEST_F(RDMABufferTest, PartsOfASlice) {
   const auto buffer = allocate({.block_bytes = 100});
   const BufferSlice block = buffer.at(0);
   EXPECT_EQ(block.first(10).size(), 10U);
-  EXPECT_EQ(block.part(30, 10).data(), buffer.data() + 30);
-  EXPECT_EQ(block.part(30, 10).lkey, buffer.lkey());
+  EXPECT_EQ(block.slice_unchecked(30, 10).data(), buffer.data() + 30);
+  EXPECT_EQ(block.slice_unchecked(30, 10).lkey, buffer.lkey());
 }
 
 TEST_F(RDMABufferTest, GrantsNothingByDefault) {

@@ -76,7 +76,7 @@ TEST(RemoteRegion, SlicesStayInside) {
 }
 
 TEST(RemoteRegion, FromSkipsTheFront) {
-  const RemoteRegion rest = kRegion.from(4000);
+  const RemoteRegion rest = kRegion.slice_unchecked(4000);
   EXPECT_EQ(rest.address, kRegion.address + 4000);
   EXPECT_EQ(rest.length, 96U);
 }
