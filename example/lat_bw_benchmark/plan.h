@@ -1,9 +1,7 @@
 // plan.h - what a run measures: made from the client's flags, sent to the server, followed by both.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include "mesh_comm_service/happenings.h"
 #include "mesh_comm_service/terms.h"

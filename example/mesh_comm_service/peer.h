@@ -1,7 +1,6 @@
 // peer.h - what a node knows of another one.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -4,10 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "rdmacomm/buffer.h"

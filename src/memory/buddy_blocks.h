@@ -2,7 +2,6 @@
 // Layer: memory, internal.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -22,7 +22,7 @@ class Credits {
   [[nodiscard]] std::uint32_t news_in(std::uint32_t given_back) const noexcept {
     return between(given_back_, given_back);
   }
-  /// Takes them as given back. Returns news_in(); nullopt: more than are in use, the other end is broken.
+  /// Takes over the other end's count. Returns news_in(); nullopt: that is more than are in use, the other end is broken.
   [[nodiscard]] std::optional<std::uint32_t> give_back_until(std::uint32_t given_back) noexcept {
     const std::uint32_t news = news_in(given_back);
     if (news > in_use()) return {};
@@ -30,7 +30,7 @@ class Credits {
     return news;
   }
 
-  /// What the other end was told last, of the end that reads.
+  /// Notes that given_back() was sent to the other end. Of the end that reads.
   void note_told() noexcept { told_ = given_back_; }
   /// How many were given back since.
   [[nodiscard]] std::uint32_t untold() const noexcept { return between(told_, given_back_); }

@@ -2,12 +2,10 @@
 // Layer: stream, internal.   Wire form: docs/wire_format.md "Segments of a stream"
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "rdmacomm/remote_region.h"

@@ -3,6 +3,7 @@
 
 #include <future>
 
+#include "connector/connector.h"
 #include "session/session_test_tools.h"
 #include "support/injected_events.h"
 #include "support/thread_modes.h"

@@ -1,5 +1,7 @@
 #include "rdma_copy/crew.h"
 
+#include <condition_variable>
+#include <deque>
 #include <utility>
 
 namespace rdmacomm::copying {

@@ -1,14 +1,11 @@
 // crew.h - jobs that are done on several threads, those of one name one after the other.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace rdmacomm::copying {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 
 #include "rdma_copy/aligned_bytes.h"
 #include "rdma_copy/frames.h"

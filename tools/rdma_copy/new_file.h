@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <cstdint>
 #include <ctime>
 #include <string>
 #include <string_view>

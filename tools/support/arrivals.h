@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <deque>
-#include <memory>
 #include <mutex>
 
 #include "rdmacomm/endpoint.h"

@@ -1,8 +1,6 @@
 // client_domain.h - keeps the clients of a server out of each other's memory.
 #pragma once
 
-#include <memory>
-
 #include "rdmacomm/buffer.h"
 #include "rdmacomm/config.h"
 #include "rdmacomm/device.h"

@@ -1,7 +1,6 @@
 // listen_flag.h - --listen: at which of the machine's addresses a server can be reached.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "rdmacomm/result.h"

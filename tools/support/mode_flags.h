@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "rdmacomm/config.h"
 #include "rdmacomm/result.h"

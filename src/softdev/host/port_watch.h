@@ -1,7 +1,6 @@
 // port_watch.h - what happens to the host's network, as events of the device's port.
 #pragma once
 
-#include <cstdint>
 #include <mutex>
 #include <set>
 #include <thread>

@@ -1,7 +1,6 @@
 // known_registration.h - a registration that was looked up and checked before.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "softdev/shared/layout.h"

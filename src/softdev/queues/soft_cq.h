@@ -3,8 +3,6 @@
 
 #include <infiniband/verbs.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <vector>

@@ -10,7 +10,6 @@
 #include <infiniband/verbs.h>
 
 #include <array>
-#include <bit>
 #include <cstdint>
 
 #include "softdev/shared/control_protocol.h"
