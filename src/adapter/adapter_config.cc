@@ -39,7 +39,7 @@ struct Bound {
 };
 
 Status check(const Bound& bound) {
-  if (!bound.value) return {};
+  if (!bound.value || (*bound.value >= bound.low && *bound.value <= bound.high)) return {};
   return check_range(
       std::string("AdapterConfig::") + bound.field, *bound.value,
       {.low = bound.low, .high = bound.high, .unit = bound.unit, .high_of_device = bound.high_of_device});

@@ -27,7 +27,7 @@ template <typename Body>
     try {
       thread = std::thread([shown, run = std::forward<Body>(body)]() mutable {
         // By itself, and first: until then it goes by the name of the thread that has started it.
-        pthread_setname_np(pthread_self(), shown.data());  // fails for no short name
+        pthread_setname_np(pthread_self(), shown.data());  // cannot fail: the name is short enough
         run();
       });
       return {};

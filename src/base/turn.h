@@ -2,6 +2,7 @@
 // Layer: base.
 #pragma once
 
+#include <cassert>
 #include <condition_variable>
 #include <utility>
 
@@ -28,7 +29,8 @@ class Turn {
   /// Whether a thread reads.
   [[nodiscard]] bool taken() const noexcept { return taken_; }
 
-  /// Calls read() without the lock, which is taken again before this returns; the other threads then look again.
+  /// Calls read() without the lock, which is taken again before this returns; the other threads then look again. Only if
+  /// no other thread reads.
   /// Returns  what read() does
   template <typename Lock, typename Read>
   decltype(auto) lead(Lock& lock, Read&& read) {
@@ -55,6 +57,7 @@ class Turn {
   class Lead {
    public:
     Lead(Turn& turn, Lock& lock) : turn_(turn), lock_(lock) {
+      assert(!turn_.taken_);
       turn_.taken_ = true;
       lock_.unlock();
     }

@@ -8,7 +8,8 @@
 
 namespace rdmacomm {
 
-/// Waits once: until it is notified, or by accident. Returns false if the deadline has passed.
+/// Waits once, until it is notified; it may also return without a reason, as condition variables do. Returns false if the
+/// deadline has passed.
 template <typename Condition, typename Lock>
 bool wait(Condition& condition, Lock& lock, Deadline deadline) {
   if (deadline.is_never()) {

@@ -13,7 +13,7 @@ Result<WakeEvent> WakeEvent::create() {
 }
 
 void WakeEvent::signal() const noexcept {
-  // Fails only if the counter is at its maximum: then it is signalled already.
+  // Fails if the counter is at its maximum, which is signalled enough, or if there is no event.
   (void)eventfd_write(fd(), 1);
 }
 

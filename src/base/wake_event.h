@@ -17,6 +17,7 @@ class WakeEvent {
 
   /// Becomes readable by signal() and stays so until clear().
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+  /// Without effect on one made by default.
   void signal() const noexcept;
   /// Returns whether it was signalled.
   bool clear() const noexcept;

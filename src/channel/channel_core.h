@@ -17,7 +17,7 @@ namespace rdmacomm {
 
 struct RequestView;
 
-/// What a thread that delivers completions knows of a channel's owner: derived from by it, and found by the channel.
+/// The base of what a thread that delivers completions keeps for a channel's owner, so that the channel can point to it.
 struct ChannelServer {};
 
 /// The functions of RDMAChannel are this class's; each begins with a cast from the one to the other, which costs
@@ -42,7 +42,7 @@ class ChannelCore final : public RDMAChannel {
 
   /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and
   /// no post is accepted any more. The caller polls until drained(): then no buffer is in use. For channels on a shared
-  /// NativeQueue, which drain() cannot poll.
+  /// CompletionQueue, which drain() cannot poll.
   /// Threads: while nobody else posts. Calling it again is harmless.
   [[nodiscard]] Status begin_drain();
   /// Whether nothing is outstanding. After begin_drain() that comes about by polling, also on devices that do not tell
@@ -66,7 +66,7 @@ class ChannelCore final : public RDMAChannel {
     note_kept(false);
   }
   /// Whom its completions are delivered to by the thread that polls; nullptr: not known yet, or nobody any more.
-  /// Threads: who polls
+  /// Threads: the one that polls
   void set_server(ChannelServer* server) noexcept { server_ = server; }
   [[nodiscard]] ChannelServer* server() const noexcept { return server_; }
   /// Whether RDMAChannel::poll() and drain() are for it.

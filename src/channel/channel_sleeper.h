@@ -1,10 +1,9 @@
-// channel_sleeper.h - arming a completion queue and being woken, for the waiters that sleep. Private to the adapter
+// channel_sleeper.h - arming a completion queue and being woken, for the waiters that sleep. Private to the channel
 // layer.
 #pragma once
 
 #include "base/wake_event.h"
 #include "device/native_queue.h"
-#include "rdmacomm/deadline.h"
 #include "rdmacomm/result.h"
 
 namespace rdmacomm {

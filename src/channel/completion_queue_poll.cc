@@ -10,6 +10,7 @@
 #include "channel/request_ring.h"
 
 namespace rdmacomm {
+
 /// Who changes the channels goes before who polls, and would hardly ever find the lock free.
 class CompletionQueue::Change {
  public:

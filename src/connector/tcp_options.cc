@@ -3,6 +3,7 @@
 #include "rdmacomm/connector.h"
 
 namespace rdmacomm {
+
 std::string HostPort::to_text() const {
   return host_port_text(host, port);
 }

@@ -133,13 +133,19 @@ void DeviceEvents::read_all() {
     if (got.code() == std::errc::interrupted) continue;
     if (got.code() == std::errc::operation_would_block) return;
     if (!got) return lose_device("its events cannot be read any more: " + got.code().message());
+    /// Whatever a subscriber does: a queue pair is not destroyed before its events are acknowledged.
+    struct Acknowledged {
+      const verbs::Api& api;
+      ibv_async_event& event;
+      ~Acknowledged() { api.ack_async_event(&event); }
+    };
+    const Acknowledged acknowledged{api_, event};
     if (event.event_type == IBV_EVENT_DEVICE_FATAL) {
       lose_device(std::string("it says: ") + ibv_event_type_str(event.event_type));
     } else {
       log_event(context_, event);
       show({event, failure_of(event)});
     }
-    api_.ack_async_event(&event);
   }
 }
 

@@ -325,7 +325,7 @@ void EndPointCore::follow(PeerState peer_state) {
   Error why = connector_->status().error();
   const std::string who = connector_->peer_text();
   if (why.context.starts_with(who)) why.context.replace(0, who.size(), peer());
-  if (life_.end(std::move(why))) notify_all();
+  if (life_.end(std::move(why), peer_state == PeerState::kLeft)) notify_all();
 }
 
 void EndPointCore::notify_all() noexcept {
@@ -337,7 +337,7 @@ void EndPointCore::notify_all() noexcept {
 
 void EndPointCore::fail(const Error& why) {
   const Error full = make_error(why.code, "the endpoint to " + peer() + " has ended: " + why.context);
-  if (!life_.end(full)) return;
+  if (!life_.end(full, false)) return;
   connector_->give_up(why);
   notify_all();
 }

@@ -26,9 +26,9 @@ Status EndPointLife::why() const {
 }
 
 Status EndPointLife::outcome() const {
-  Status ended = why();
-  const bool in_order = ended.code() == Errc::kPeerClosed || ended.code() == Errc::kStopped;
-  return in_order ? Status() : ended;
+  const std::lock_guard lock(mutex_);
+  if (why_ && !in_order_) return *why_;
+  return {};
 }
 
 bool EndPointLife::establish() noexcept {
@@ -36,17 +36,20 @@ bool EndPointLife::establish() noexcept {
   return move_locked(State::kEstablished);
 }
 
-bool EndPointLife::end(Error why) {
+bool EndPointLife::end(Error why, bool in_order) {
   const std::lock_guard lock(mutex_);
   if (!move_locked(State::kEnded)) return false;
   why_ = std::move(why);
+  in_order_ = in_order;
   return true;
 }
 
 bool EndPointLife::stop(Error why) {
   const std::lock_guard lock(mutex_);
   if (!move_locked(State::kStopped)) return false;
-  if (!why_) why_ = std::move(why);
+  if (why_) return true;
+  why_ = std::move(why);
+  in_order_ = true;
   return true;
 }
 

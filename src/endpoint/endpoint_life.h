@@ -24,8 +24,8 @@ namespace rdmacomm {
 ///
 ///     setting up   the queue pairs are being connected; no hook but lazy_config_hca() and post_connecting() knows of it
 ///     established  both sides have met: the application sends and receives
-///     ended        the peer or the device has ended it; waits return why()
-///     stopped      this side has: its queue pairs are in ERR, and what is outstanding comes out of them
+///     ended        the peer or the device has ended it, or abort() has; waits return why()
+///     stopped      this side moves the queue pairs to ERR: what is outstanding comes out of them
 ///     gone         nothing is outstanding, and no thread serves it: no buffer is in use
 ///
 /// Threads: all functions from any.
@@ -44,7 +44,7 @@ class EndPointLife {
   [[nodiscard]] bool announced() const noexcept { return (load() & kAnnounced) != 0; }
   /// ok until it ends; then the first reason.
   [[nodiscard]] Status why() const;
-  /// What on_disconnected() is told: ok if either side has ended it in order (kPeerClosed, kStopped), else why().
+  /// What on_disconnected() is told: ok if the peer has ended it in order, or stop() has; else why().
   [[nodiscard]] Status outcome() const;
 
   // Moved ---------------------------------------------------------------------------------------------------------
@@ -53,8 +53,10 @@ class EndPointLife {
   [[nodiscard]] bool establish() noexcept;
   /// on_established() has returned.
   void announce() noexcept { marks_and_state_.fetch_or(kAnnounced, std::memory_order_acq_rel); }
-  /// The peer or the device ends it. False: it had ended already.
-  bool end(Error why);
+  /// It ends by itself. False: it had ended already.
+  ///
+  /// in_order  the peer has closed the connection, and said so
+  bool end(Error why, bool in_order);
   /// This side ends it. False: it had done so already; else the caller moves the queue pairs to ERR.
   bool stop(Error why);
 
@@ -77,7 +79,7 @@ class EndPointLife {
   [[nodiscard]] Finish begin_finish(Deadline deadline);
   /// gone  nothing is outstanding
   void end_finish(bool gone);
-  /// It is gone without ever having been anything: no peer knows of it, and nothing was posted.
+  /// From setting up to gone at once: its channels could not be made, and no peer knows of it.
   void discard() noexcept;
 
  private:
@@ -94,6 +96,7 @@ class EndPointLife {
   mutable std::mutex mutex_;                      // guards what follows
   std::condition_variable changed_;
   std::optional<Error> why_;
+  bool in_order_ = false;
   std::vector<std::thread::id> servers_;
   bool finishing_ = false;
 };

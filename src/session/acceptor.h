@@ -49,7 +49,7 @@ class Acceptor {
   [[nodiscard]] Deadline next_turn() const { return pause_.value_or(Deadline::never()).sooner(queue_.next_look()); }
   /// Accepts nobody for a moment.
   void pause(const Status& why);
-  /// The same without memory to say so.
+  /// The same without a log line, which needs memory.
   void pause_silently();
   /// Refuses those that still wait when the session stops.
   void refuse_waiting();

@@ -34,9 +34,10 @@ Status CompletionThread::start(const ThreadOptions& options, std::size_t index) 
 }
 
 void CompletionThread::add(std::shared_ptr<EndPointCore> endpoint, const Session& session) {
-  endpoint->begin_serving(thread_.get_id());
   {
     const std::lock_guard lock(mutex_);
+    newcomers_.reserve(newcomers_.size() + 1);  // what may fail comes before what would have to be taken back
+    endpoint->begin_serving(thread_.get_id());
     newcomers_.emplace_back(endpoint, session);
     changed_.notify_all();
   }

@@ -31,15 +31,15 @@ class ControlLoop {
     /// What is due now. Before each sleep. Returns when to call it again if nothing else happens.
     virtual Deadline take_turn() = 0;
     virtual void on_ready(Id id) = 0;
-    /// One of the others has thrown for lack of memory. What it had not come to is found again in the next turn, after a pause in
-    /// which others may have given some back.
+    /// take_turn() or on_ready() has thrown for lack of memory. What was left undone is found again in the next turn, after
+    /// a pause in which memory may be given back.
     virtual void on_shortage(const Status& why) = 0;
     /// After stop(), as the last thing.
     virtual void tear_down() = 0;
   };
 
-  /// What stop() and wake() signal. Before open(), and with whatever keeps stop() from being called at the same time; again
-  /// without effect.
+  /// Makes what stop() and wake() signal. Before open(); a second call has no effect. The caller sees to it that stop() is not
+  /// called at the same time.
   /// Returns  an error of the system's: too many open files
   [[nodiscard]] Status make_events();
   /// Readable once stop() was called: ends waits of the session.
@@ -70,7 +70,7 @@ class ControlLoop {
   WakeEvent stop_event_;
   WakeEvent wake_event_;
   UniqueFd epoll_;
-  std::mutex join_mutex_;  // who holds it joins
+  std::mutex join_mutex_;  // held while joining, so that one thread does
   std::thread thread_;
 };
 

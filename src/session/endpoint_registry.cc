@@ -6,13 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "base/out_of_memory.h"
 #include "base/wait.h"
 #include "connector/connector.h"
-#include "session/is_stopped.h"
+#include "session/stopped_error.h"
 
 namespace rdmacomm {
 
-// Newcomers -----------------------------------------------------------------------------------------------------------
+// Those that are being set up -----------------------------------------------------------------------------------------------------------
 
 Status EndPointRegistry::admit(Admission& admission) {
   const std::lock_guard lock(mutex_);
@@ -56,9 +57,9 @@ void EndPointRegistry::change_places_locked(const SourceNetwork& source, const P
 Result<EndPointRegistry::Id> EndPointRegistry::enter(const std::shared_ptr<EndPointCore>& endpoint,
                                                      Admission& admission) {
   const std::lock_guard lock(mutex_);
-  if (closed_) return is_stopped();
+  if (closed_) return stopped_error();
   const Id id = next_id_++;
-  endpoints_[id].endpoint = endpoint;
+  endpoints_[id] = {.endpoint = endpoint, .source = admission.source};
   if (endpoints_.size() == 1) loop_.wake();  // heartbeats begin
   if (std::exchange(admission.held, false)) {
     --admitted_;
@@ -101,26 +102,24 @@ std::optional<EndPointRegistry::Id> EndPointRegistry::id_of(const EndPointCore& 
 }
 
 std::vector<std::shared_ptr<EndPointCore>> EndPointRegistry::alive() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<EndPointCore>> alive;
-  for (const auto& [id, entry] : endpoints_) {
-    if (entry.endpoint->alive()) alive.push_back(entry.endpoint);
-  }
-  return alive;
+  return all_that([](const EndPointCore& endpoint) { return endpoint.alive(); });
 }
 
-void EndPointRegistry::forget(Id id) {
-  std::vector<std::shared_ptr<EndPointCore>> dropped;  // destroyed, which may take a while, without the lock
+/// Needs no memory: it is called on threads that have nowhere to go without.
+void EndPointRegistry::forget(Id id) noexcept {
+  // Destroyed, which may take a while, without the lock.
+  std::map<Id, Entry>::node_type forgotten;
+  std::vector<std::shared_ptr<EndPointCore>> dropped;
   const std::lock_guard lock(mutex_);
-  const auto found = endpoints_.find(id);
-  if (found == endpoints_.end()) return;
-  std::shared_ptr<EndPointCore>& endpoint = found->second.endpoint;
-  loop_.unwatch(endpoint->connector().watched().fd);
-  dropped = prune_unclaimed_locked();
-  dropped.reserve(dropped.size() + 1);
-  if (is_server_) change_places_locked(SourceNetwork::of(endpoint->connector().peer_address()), {.endpoints = -1});
-  dropped.push_back(std::move(endpoint));
-  endpoints_.erase(found);
+  forgotten = endpoints_.extract(id);
+  if (!forgotten) return;
+  const Entry& entry = forgotten.mapped();
+  loop_.unwatch(entry.endpoint->connector().watched().fd);
+  if (is_server_) change_places_locked(entry.source, {.endpoints = -1});
+  [[maybe_unused]] const Status pruned = or_out_of_memory([&] {  // else by the next one
+    dropped = prune_unclaimed_locked();
+    return Status();
+  });
 }
 
 // Those that the application has not accepted -------------------------------------------------------------------------
@@ -138,7 +137,7 @@ Result<std::shared_ptr<EndPointCore>> EndPointRegistry::accept(Deadline deadline
   if (!wait(changed_, lock, deadline, [this] { return !unclaimed_.empty() || closed_; })) {
     return make_error(Errc::kTimeout, "no client connected to port " + std::to_string(port) + " in time");
   }
-  if (closed_) return is_stopped();
+  if (closed_) return stopped_error();
   std::shared_ptr<EndPointCore> endpoint = std::move(unclaimed_.front());
   unclaimed_.pop_front();
   return endpoint;

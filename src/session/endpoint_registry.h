@@ -19,7 +19,7 @@
 
 namespace rdmacomm {
 
-/// From a place for a newcomer to the end of an endpoint. No hook is called, and nothing is waited for or destroyed, with its
+/// From a place for an endpoint that is to be set up, to its end. No hook is called, and nothing is waited for or destroyed, with its
 /// lock held. Threads: all functions from any.
 class EndPointRegistry {
  public:
@@ -34,16 +34,17 @@ class EndPointRegistry {
   /// An endpoint, and the number by which ControlLoop knows it.
   struct Entry {
     std::shared_ptr<EndPointCore> endpoint;
-    bool watched = false;  ///< its beginning was told, so its end may be
+    SourceNetwork source = {};  ///< a server's: from where it came
+    bool watched = false;       ///< its beginning was told, so its end may be
   };
 
   /// first_id  of the numbers that it gives
   EndPointRegistry(const SessionOptions& options, bool is_server, ControlLoop& loop, Id first_id) noexcept
       : options_(options), is_server_(is_server), loop_(loop), next_id_(first_id) {}
 
-  // Newcomers -----------------------------------------------------------------------------------------------------
+  // Those that are being set up -----------------------------------------------------------------------------------
 
-  /// Returns  kServerBusy: no place now, handshakes have some; kPeerRefused: endpoints have them all
+  /// Takes a place. Returns  kServerBusy: no place now, handshakes have some; kPeerRefused: endpoints have them all
   [[nodiscard]] Status admit(Admission& admission);
   /// It will be no endpoint. Without effect if it has no place, or has become one.
   void give_up(Admission& admission);
@@ -59,8 +60,19 @@ class EndPointRegistry {
   [[nodiscard]] std::shared_ptr<EndPointCore> find(Id id) const;
   [[nodiscard]] std::optional<Id> id_of(const EndPointCore& endpoint) const;
   [[nodiscard]] std::vector<std::shared_ptr<EndPointCore>> alive() const;
+  /// Those for which `concerned` returns true. It is called with the lock held. No other endpoint is held by this, so none is
+  /// destroyed where the caller must not do that.
+  template <typename Concerned>
+  [[nodiscard]] std::vector<std::shared_ptr<EndPointCore>> all_that(const Concerned& concerned) const {
+    std::vector<std::shared_ptr<EndPointCore>> found;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [id, entry] : endpoints_) {
+      if (concerned(*entry.endpoint)) found.push_back(entry.endpoint);
+    }
+    return found;
+  }
   /// It has ended: its place is free.
-  void forget(Id id);
+  void forget(Id id) noexcept;
 
   // Those that the application has not accepted -------------------------------------------------------------------
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/start_thread.h"
-#include "session/is_stopped.h"
+#include "session/stopped_error.h"
 
 namespace rdmacomm {
 
@@ -15,14 +15,14 @@ Handshakes::Id Handshakes::next_id() {
 
 Result<Handshakes::Id> Handshakes::begin() {
   const std::lock_guard lock(mutex_);
-  if (stopped_) return is_stopped();
+  if (stopped_) return stopped_error();
   ++clients_;
   return next_id_++;
 }
 
 Status Handshakes::connected(Id id, std::shared_ptr<Connector> connector) {
   const std::lock_guard lock(mutex_);
-  if (stopped_) return is_stopped();
+  if (stopped_) return stopped_error();
   all_[id].connector = std::move(connector);
   return {};
 }
@@ -37,12 +37,18 @@ void Handshakes::end(Id id) {
 /// With the lock held: finished() comes after the thread was put in its place.
 Status Handshakes::start(Id id, std::shared_ptr<Connector> connector, std::function<void()> run) {
   const std::lock_guard lock(mutex_);
-  if (stopped_) return is_stopped();
+  if (stopped_) return stopped_error();
   Handshake& handshake = all_[id];
   handshake.connector = std::move(connector);
   Status begun = start_thread(handshake.thread, "rdma-handshake", [this, id, run = std::move(run)] {
+    /// However it ends: a hook may end its thread.
+    struct Finished {
+      Handshakes& handshakes;
+      const Id id;
+      ~Finished() { handshakes.finished(id); }
+    };
+    const Finished finished{*this, id};
     run();
-    finished(id);
   });
   if (!begun) all_.erase(id);
   return begun;

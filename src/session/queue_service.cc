@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "session/is_stopped.h"
+#include "base/out_of_memory.h"
+#include "session/stopped_error.h"
 
 namespace rdmacomm {
 namespace {
@@ -12,15 +13,15 @@ constexpr int kUsualSharedQueueDepth = 4096;
 
 }  // namespace
 
-/// How endpoints come back to the service while it is there. Threads: any.
-class QueueService::Door final : public QueueServer {
+/// What endpoints have of the service: they may outlive it. Threads: any.
+class QueueService::Link final : public QueueServer {
  public:
-  explicit Door(QueueService& queues) noexcept : queues_(&queues) {}
+  explicit Link(QueueService& queues) noexcept : queues_(&queues) {}
 
   [[nodiscard]] Status serve(const std::shared_ptr<EndPointCore>& endpoint,
                              const std::shared_ptr<CompletionQueue>& queue) override {
     const std::lock_guard lock(mutex_);
-    return queues_ != nullptr ? queues_->serve_queue(endpoint, queue) : is_stopped();
+    return queues_ != nullptr ? queues_->serve_queue(endpoint, queue) : stopped_error();
   }
   void shut() {
     const std::lock_guard lock(mutex_);
@@ -33,14 +34,14 @@ class QueueService::Door final : public QueueServer {
 };
 
 QueueService::QueueService(const GuardedHooks& hooks, CompletionThread::Owner& owner, QueueService* host)
-    : hooks_(hooks), owner_(owner), host_(host), door_(std::make_shared<Door>(*this)) {}
+    : hooks_(hooks), owner_(owner), host_(host), link_(std::make_shared<Link>(*this)) {}
 
 QueueService::~QueueService() {
-  door_->shut();
+  link_->shut();
 }
 
 std::shared_ptr<QueueServer> QueueService::queue_server() const noexcept {
-  return door_;
+  return link_;
 }
 
 void QueueService::open(std::shared_ptr<DeviceCore> device) {
@@ -53,7 +54,7 @@ void QueueService::open(std::shared_ptr<DeviceCore> device) {
 Result<std::shared_ptr<CompletionQueue>> QueueService::shared_queue(const HcaConfig& config) {
   if (host_ != nullptr) return host_->shared_queue(config);
   const std::lock_guard lock(mutex_);
-  if (ended_) return is_stopped();
+  if (closed_) return stopped_error();
   SharedQueues& shared = shared_queues_[config.shared_queue_key];
   if (shared.threads.empty()) return new_queue_locked(shared, config);
   if (shared.polling_mode != config.polling_mode || shared.most != config.shared_queues) {
@@ -87,7 +88,7 @@ Result<std::shared_ptr<CompletionQueue>> QueueService::new_queue_locked(SharedQu
 /// With the lock held, so that a second endpoint of the key waits for it: registering its memory takes a while for the first.
 Result<std::shared_ptr<ReceivePoolCore>> QueueService::receive_pool(const HcaConfig& config) {
   const std::lock_guard lock(mutex_);
-  if (ended_) return is_stopped();
+  if (closed_) return stopped_error();
   const auto found = receive_pools_.find(config.receive_pool_key);
   if (found != receive_pools_.end()) {
     if (found->second->options() == config.receive_pool) return found->second;
@@ -120,7 +121,7 @@ Status QueueService::serve(const std::shared_ptr<EndPointCore>& endpoint) {
       const std::lock_guard lock(mutex_);
       ++served_by_host_;
     }
-    Status served = host_->serve_shared(endpoint, session);
+    Status served = or_out_of_memory([&] { return host_->serve_shared(endpoint, session); });
     if (!served) endpoint_ended(*endpoint);
     return served;
   }
@@ -134,11 +135,11 @@ Status QueueService::serve(const std::shared_ptr<EndPointCore>& endpoint) {
 /// Has the thread of its completion queue serve an endpoint of `session`.
 Status QueueService::serve_shared(const std::shared_ptr<EndPointCore>& endpoint,
                                   const CompletionThread::Session& session) {
-  if (host_ != nullptr) return host_->serve_shared(endpoint, session);
   const std::lock_guard lock(mutex_);
+  if (closed_) return stopped_error();
   const std::vector<CompletionThread*>& threads = shared_queues_[endpoint->config().shared_queue_key].threads;
   const auto serving = std::ranges::find(threads, endpoint->queue(), &CompletionThread::queue);
-  if (serving == threads.end()) return is_stopped();
+  if (serving == threads.end()) return stopped_error();
   (*serving)->add(endpoint, session);
   return {};
 }
@@ -151,7 +152,7 @@ Status QueueService::serve_queue(const std::shared_ptr<EndPointCore>& endpoint,
 
 Status QueueService::serve_queue_locked(const std::shared_ptr<EndPointCore>& endpoint,
                                         const std::shared_ptr<CompletionQueue>& queue) {
-  if (ended_) return is_stopped();
+  if (closed_) return stopped_error();
   const auto thread = start_thread_locked(queue, endpoint->config().threads, endpoint_threads_++);
   if (!thread) return thread.error();
   (*thread)->add(endpoint, {.hooks = hooks_, .owner = owner_});
@@ -184,11 +185,16 @@ void QueueService::reap() {
   }
 }
 
+void QueueService::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+}
+
 void QueueService::end() {
   std::list<std::unique_ptr<CompletionThread>> threads;
   {
     const std::lock_guard lock(mutex_);
-    ended_ = true;
+    closed_ = true;
     threads.swap(threads_);
     shared_queues_.clear();
   }

@@ -57,8 +57,10 @@ class QueueService {
   [[nodiscard]] bool serves_here() const;
   /// Joins the threads that have ended.
   void reap();
-  /// Ends the threads, and with them the endpoints on their queues, of whichever session; waits for those of this session's
-  /// endpoints that a host serves. Nothing can be asked for any more.
+  /// Nothing can be asked for any more.
+  void close();
+  /// close(). Ends the threads, and with them the endpoints on their queues, of whichever session; waits for those of this session's
+  /// endpoints that a host serves.
   void end();
 
   // Receive pools that run low ------------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ class QueueService {
     std::vector<CompletionThread*> threads = {};
   };
 
-  class Door;
+  class Link;
 
   [[nodiscard]] Status serve_queue(const std::shared_ptr<EndPointCore>& endpoint,
                                    const std::shared_ptr<CompletionQueue>& queue);
@@ -93,12 +95,12 @@ class QueueService {
   const GuardedHooks& hooks_;
   CompletionThread::Owner& owner_;
   QueueService* const host_;
-  const std::shared_ptr<Door> door_;
+  const std::shared_ptr<Link> link_;
   InsideThreads threads_here_;  // they may be in a hook of any session whose endpoints they serve
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  bool ended_ = false;
+  bool closed_ = false;
   std::shared_ptr<DeviceCore> device_;
   std::list<std::unique_ptr<CompletionThread>> threads_;
   std::map<std::string, SharedQueues> shared_queues_;

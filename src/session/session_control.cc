@@ -1,10 +1,8 @@
 // SessionCore: what the control thread does, and what the device reports to it.
 #include <sys/epoll.h>
 
-#include <algorithm>
-#include <iterator>
+#include <utility>
 
-#include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "session/session_core.h"
 
@@ -90,13 +88,10 @@ void SessionCore::on_device_event(const DeviceEvent& event) {
     return;
   }
   if (!event.failure()) return;
-  std::vector<Failed> failed;
-  for (const auto& [id, entry] : registry_.all()) {
-    if (concerns(native, *entry.endpoint)) failed.push_back({entry.endpoint, *event.failure()});
-  }
-  if (failed.empty()) return;
+  auto concerned = registry_.all_that([&](const EndPointCore& endpoint) { return concerns(native, endpoint); });
+  if (concerned.empty()) return;
   const std::lock_guard lock(mutex_);
-  std::ranges::move(failed, std::back_inserter(failed_));
+  for (auto& endpoint : concerned) failed_.push_back({std::move(endpoint), *event.failure()});
   loop_.wake();
 }
 
@@ -110,7 +105,7 @@ void SessionCore::end_failed() {
   for (const Failed& each : failed) each.endpoint->fail(each.why);
 }
 
-/// The device's events wake this thread; what only who polls has found, it finds with the next sign of life.
+/// The device's events wake this thread. If only a poll has found that a pool runs low, this finds it a second later at most.
 void SessionCore::tell_of_low_pools() {
   for (const auto& pool : queues_.take_low()) hooks_.on_receives_low(pool);
 }

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "base/logging.h"
-#include "session/is_stopped.h"
+#include "base/out_of_memory.h"
+#include "session/stopped_error.h"
 
 namespace rdmacomm {
 
@@ -11,11 +11,12 @@ SessionCore::SessionCore(std::shared_ptr<SessionHooks> hooks, SessionOptions opt
     : hooks_(std::move(hooks)),
       options_(std::move(options)),
       is_server_(is_server),
+      host_(options_.queues_of != nullptr ? &options_.queues_of->core() : nullptr),
       hello_(Hello::of_this_process()),
       acceptor_(options_, loop_, kListenerId, handshakes_,
                 [this](Id id, const std::shared_ptr<Connector>& connector) { set_up_server(id, connector); }),
       registry_(options_, is_server, loop_, kFirstEndPointId),
-      queues_(hooks_, *this, options_.queues_of != nullptr ? &options_.queues_of->core().queues_ : nullptr) {}
+      queues_(hooks_, *this, host_ != nullptr ? &host_->queues_ : nullptr) {}
 
 SessionCore::~SessionCore() {
   stop();
@@ -58,16 +59,16 @@ Status SessionCore::ensure_running(const HostPort& address, Deadline reached_by)
   }
   changed_.wait(lock, [&] { return state_ != State::kStarting; });
   if (state_ == State::kRunning) return {};
-  if (state_ != State::kNew) return is_stopped();
+  if (state_ != State::kNew) return stopped_error();
   move_to(State::kStarting);
   lock.unlock();
-  Status started = start_up(address, reached_by);
+  Status started = or_out_of_memory([&] { return start_up(address, reached_by); });
   if (started) return {};
   stop_listening();
   lock.lock();
   if (state_ == State::kStopping) {  // by stop() in between, or by a hook
     move_to(State::kStopped);
-    return is_stopped();
+    return stopped_error();
   }
   move_to(State::kNew);
   return started;
@@ -85,11 +86,7 @@ Status SessionCore::start_up(const HostPort& address, Deadline reached_by) {
   Status status = options_.validate();
   if (status) status = make_events();
   if (status) status = open_device(address, reached_by);
-  if (status && options_.queues_of != nullptr && options_.queues_of->core().device() != device()) {
-    status =
-        make_error(Errc::kInvalidArgument,
-                   "SessionOptions::queues_of is not started, or on another device: give both the same shared_device");
-  }
+  if (status) status = check_host();
   if (status && !initialised_) status = hooks_.init_session(device());
   if (!status) return status;
   initialised_ = true;
@@ -97,10 +94,21 @@ Status SessionCore::start_up(const HostPort& address, Deadline reached_by) {
   return status ? open_control() : status;
 }
 
+Status SessionCore::check_host() const {
+  if (host_ == nullptr) return {};
+  if (host_->host_ != nullptr) {
+    return make_error(Errc::kInvalidArgument,
+                      "SessionOptions::queues_of is a session that uses another one's queues itself: name that one");
+  }
+  if (host_->device() == device()) return {};
+  return make_error(Errc::kInvalidArgument,
+                    "SessionOptions::queues_of is not started, or on another device: give both the same shared_device");
+}
+
 /// First: stop() ends a search for the server's address, too.
 Status SessionCore::make_events() {
   const std::lock_guard lock(mutex_);
-  return state_ == State::kStopping ? is_stopped() : loop_.make_events();
+  return state_ == State::kStopping ? stopped_error() : loop_.make_events();
 }
 
 Status SessionCore::open_device(const HostPort& address, Deadline reached_by) {
@@ -125,7 +133,7 @@ Status SessionCore::open_control() {
   if (Status status = loop_.open(); !status) return status;
   if (Status status = watch_device(); !status) return status;
   const std::lock_guard lock(mutex_);
-  if (state_ == State::kStopping) return is_stopped();
+  if (state_ == State::kStopping) return stopped_error();
   if (Status started = loop_.start(*this, inside_); !started) return started;
   move_to(State::kRunning);
   return {};
@@ -139,9 +147,10 @@ void SessionCore::stop() {
     const std::lock_guard lock(mutex_);
     if (state_ < State::kStopping) {
       move_to(state_ == State::kNew ? State::kStopped : State::kStopping);
-      loop_.stop();
-      registry_.close();
       under_way = handshakes_.stop();
+      registry_.close();
+      queues_.close();
+      loop_.stop();  // the last: from here on the control thread tears down
     }
   }
   // Not by the control thread: it may be in a hook that is in the middle of one.

@@ -28,7 +28,7 @@ namespace rdmacomm {
 /// QueueService. Here they are put together: which of them a connection goes through, what the control thread does, and in which
 /// order all of it begins and ends. The control thread owns the way from running to stopped: stop() asks, and waits for it.
 ///
-/// No hook is called, and nothing of the network or of the device is waited for, with a lock of any of them held.
+/// No hook is called, and nothing of the network is waited for, with a lock of any of them held.
 /// Threads: all functions from any. Lifetime: stop() before the destructor, from no thread of the session.
 class SessionCore final : private CompletionThread::Owner, private ControlLoop::Work {
  public:
@@ -56,7 +56,7 @@ class SessionCore final : private CompletionThread::Owner, private ControlLoop::
   enum class State : std::uint8_t { kNew, kStarting, kRunning, kStopping, kStopped };
 
   /// What a handshake has of the session, and the place of its endpoint.
-  class Newcomer;
+  class SetUpHost;
   /// An endpoint that the device has ended: the control thread will say so to it.
   struct Failed {
     std::shared_ptr<EndPointCore> endpoint;
@@ -67,6 +67,7 @@ class SessionCore final : private CompletionThread::Owner, private ControlLoop::
   Status ensure_running(const HostPort& address, Deadline reached_by);
   Status start_up(const HostPort& address, Deadline reached_by);
   Status open_device(const HostPort& address, Deadline reached_by);
+  [[nodiscard]] Status check_host() const;
   Status make_events();
   Status open_control();
   void move_to(State next);
@@ -77,10 +78,9 @@ class SessionCore final : private CompletionThread::Owner, private ControlLoop::
   Result<std::shared_ptr<EndPointCore>> connect_once(const HostPort& server, Deadline reached_by);
   Result<std::shared_ptr<EndPointCore>> set_up_client(Id id, const std::shared_ptr<Connector>& connector);
   void set_up_server(Id id, const std::shared_ptr<Connector>& connector);
-  [[nodiscard]] EndPointSetup setup(Newcomer& newcomer);
+  [[nodiscard]] EndPointSetup setup(SetUpHost& host);
   void report_failed(const std::string& peer, const Error& why);
-  Status establish(Id handshake, const std::shared_ptr<EndPointCore>& endpoint, Newcomer& newcomer);
-  Result<Id> enter(Id handshake, const std::shared_ptr<EndPointCore>& endpoint, Newcomer& newcomer);
+  Status establish(Id handshake, const std::shared_ptr<EndPointCore>& endpoint, SetUpHost& host);
   Status let_go_of(Id id, const std::shared_ptr<EndPointCore>& endpoint, bool& watched);
   void end_endpoint(Id id, const std::shared_ptr<EndPointCore>& endpoint);
   void end_if_over(Id id, const std::shared_ptr<EndPointCore>& endpoint);
@@ -107,6 +107,7 @@ class SessionCore final : private CompletionThread::Owner, private ControlLoop::
   const GuardedHooks hooks_;
   const SessionOptions options_;
   const bool is_server_;
+  SessionCore* const host_;  // SessionOptions::queues_of, which may be moved meanwhile; nullptr: none
   const Hello hello_;
   InsideThreads inside_;
 

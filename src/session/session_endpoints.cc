@@ -3,19 +3,19 @@
 #include "base/out_of_memory.h"
 #include "channel/completion_queue.h"
 #include "connector/retry.h"
-#include "session/is_stopped.h"
 #include "session/session_connectors.h"
 #include "session/session_core.h"
+#include "session/stopped_error.h"
 
 namespace rdmacomm {
 
-class SessionCore::Newcomer final : public EndPointHost {
+class SessionCore::SetUpHost final : public EndPointHost {
  public:
-  explicit Newcomer(SessionCore& core) noexcept : core_(core) {}
-  Newcomer(const Newcomer&) = delete;
-  Newcomer& operator=(const Newcomer&) = delete;
+  explicit SetUpHost(SessionCore& core) noexcept : core_(core) {}
+  SetUpHost(const SetUpHost&) = delete;
+  SetUpHost& operator=(const SetUpHost&) = delete;
   /// If it has become no endpoint, another one may have its place.
-  ~Newcomer() override { core_.registry_.give_up(admission_); }
+  ~SetUpHost() override { core_.registry_.give_up(admission_); }
 
   void comes_from(const std::string& address) { admission_.source = SourceNetwork::of(address); }
   [[nodiscard]] EndPointRegistry::Admission& admission() noexcept { return admission_; }
@@ -40,8 +40,8 @@ class SessionCore::Newcomer final : public EndPointHost {
   EndPointRegistry::Admission admission_;
 };
 
-EndPointSetup SessionCore::setup(Newcomer& newcomer) {
-  return {.hooks = hooks_, .tcp = options_.tcp, .device = device(), .hello = hello_, .host = newcomer};
+EndPointSetup SessionCore::setup(SetUpHost& host) {
+  return {.hooks = hooks_, .tcp = options_.tcp, .device = device(), .hello = hello_, .host = host};
 }
 
 // A client's ----------------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ Result<std::shared_ptr<EndPointCore>> SessionCore::connect(const HostPort& serve
     auto endpoint = or_out_of_memory([&] { return connect_once(server, reached_by); });
     // The server has heard nothing of this client yet, so nothing is lost by asking again.
     if (endpoint || endpoint.code() != Errc::kServerBusy || pause.passed()) return endpoint;
-    if (!pause.sleep()) return is_stopped();
+    if (!pause.sleep()) return stopped_error();
   }
 }
 
@@ -78,11 +78,11 @@ Result<std::shared_ptr<EndPointCore>> SessionCore::connect_once(const HostPort& 
 
 Result<std::shared_ptr<EndPointCore>> SessionCore::set_up_client(Id id, const std::shared_ptr<Connector>& connector) {
   if (Status connected = handshakes_.connected(id, connector); !connected) return connected.error();
-  Newcomer newcomer(*this);
+  SetUpHost host(*this);
   return or_out_of_memory([&]() -> Result<std::shared_ptr<EndPointCore>> {
-    auto made = setup(newcomer).as_client(connector);
+    auto made = setup(host).as_client(connector);
     if (!made) return made;
-    if (Status established = establish(id, *made, newcomer); !established) return established.error();
+    if (Status established = establish(id, *made, host); !established) return established.error();
     return made;
   });
 }
@@ -93,11 +93,11 @@ Result<std::shared_ptr<EndPointCore>> SessionCore::set_up_client(Id id, const st
 /// ends if there is none.
 void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connector) {
   const InsideThreads::Guard inside(inside_);
-  Newcomer newcomer(*this);
+  SetUpHost host(*this);
   const Status established = or_out_of_memory([&] {
-    newcomer.comes_from(connector->peer_address());
-    auto endpoint = setup(newcomer).as_server(connector);
-    return endpoint ? establish(id, *endpoint, newcomer) : endpoint.status();
+    host.comes_from(connector->peer_address());
+    auto endpoint = setup(host).as_server(connector);
+    return endpoint ? establish(id, *endpoint, host) : endpoint.status();
   });
   if (established || stopped()) return;
   [[maybe_unused]] const Status told = or_out_of_memory([&] {
@@ -127,10 +127,10 @@ void SessionCore::report_failed(const std::string& peer, const Error& why) {
 
 /// Enters an endpoint into the lists, lets it go, and watches it, in that order: on_disconnected can only follow
 /// on_established, and finds the endpoint in the lists.
-Status SessionCore::establish(Id handshake, const std::shared_ptr<EndPointCore>& endpoint, Newcomer& newcomer) {
+Status SessionCore::establish(Id handshake, const std::shared_ptr<EndPointCore>& endpoint, SetUpHost& host) {
   const auto entered = or_out_of_memory([&] {
     handshakes_.hand_over(handshake);  // first: stop() ends either the handshake or the endpoint
-    return registry_.enter(endpoint, newcomer.admission());
+    return registry_.enter(endpoint, host.admission());
   });
   if (!entered) {
     end_unestablished(hooks_, endpoint, true, entered.error());

@@ -16,8 +16,8 @@ Status SessionOptions::validate() const {
   if (checked) checked = check_range("max_endpoints_per_source", max_endpoints_per_source, {.low = 1, .high = 65536});
   if (checked) checked = check_range("max_endpoints", max_endpoints, {.low = 1, .high = 65536});
   if (!checked || silent_peer_after.count() == 0) return checked;
-  return check_range("silent_peer_after", silent_peer_after.count(),
-                     {.low = 3000, .high = kHourMs, .unit = " ms (0: wait for ever)"});
+  checked = check_range("silent_peer_after", silent_peer_after.count(), {.low = 3000, .high = kHourMs, .unit = " ms"});
+  return checked ? checked : make_error(checked.code(), checked.error().context + ", or 0 to wait for ever");
 }
 
 }  // namespace rdmacomm

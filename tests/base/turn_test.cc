@@ -117,6 +117,26 @@ TEST(Turn, WhoFollowsGivesUpAtItsDeadline) {
   EXPECT_TRUE(lock.owns_lock());
 }
 
+TEST(Turn, NotifyHasThoseWhoFollowLookAgain) {
+  std::mutex mutex;
+  Turn<std::condition_variable_any> turn;
+  bool there = false;
+  std::unique_lock lock(mutex);
+  turn.lead(lock, [&] {
+    std::thread follows([&] {
+      std::unique_lock own(mutex);
+      while (!there) EXPECT_TRUE(turn.follow(own, Deadline::never()));
+    });
+    {
+      const std::lock_guard own(mutex);
+      there = true;
+      turn.notify();
+    }
+    follows.join();
+    EXPECT_TRUE(turn.taken()) << "all of that while this one reads";
+  });
+}
+
 TEST(Turn, IsFreeAgainAfterAnException) {
   std::mutex mutex;
   Turn<> turn;

@@ -36,8 +36,8 @@ TEST(EndPointLife, OfOneThatIsStopped) {
 TEST(EndPointLife, TheFirstReasonStays) {
   EndPointLife life;
   EXPECT_TRUE(life.establish());
-  EXPECT_TRUE(life.end(because(Errc::kPeerLost)));
-  EXPECT_FALSE(life.end(because(Errc::kDeviceLost)));
+  EXPECT_TRUE(life.end(because(Errc::kPeerLost), false));
+  EXPECT_FALSE(life.end(because(Errc::kDeviceLost), false));
   EXPECT_TRUE(life.stop(because(Errc::kStopped))) << "the queue pairs are still to be moved";
   EXPECT_EQ(life.why().code(), Errc::kPeerLost);
   EXPECT_EQ(life.outcome().code(), Errc::kPeerLost);
@@ -46,28 +46,47 @@ TEST(EndPointLife, TheFirstReasonStays) {
 TEST(EndPointLife, APeerThatClosesEndsItInOrder) {
   EndPointLife life;
   EXPECT_TRUE(life.establish());
-  EXPECT_TRUE(life.end(because(Errc::kPeerClosed)));
+  EXPECT_TRUE(life.end(because(Errc::kPeerClosed), true));
   EXPECT_EQ(life.why().code(), Errc::kPeerClosed);
   EXPECT_TRUE(life.outcome());
 }
 
 TEST(EndPointLife, WhatHasEndedIsNeverEstablished) {
   EndPointLife life;
-  EXPECT_TRUE(life.end(because(Errc::kPeerLost)));
+  EXPECT_TRUE(life.end(because(Errc::kPeerLost), false));
   EXPECT_FALSE(life.establish());
   EXPECT_TRUE(life.over());
   EXPECT_FALSE(life.was_established() || life.setting_up());
 }
 
+TEST(EndPointLife, WhatTheApplicationAbortsItForIsNoEndInOrder) {
+  for (const Errc code : {Errc::kStopped, Errc::kPeerClosed}) {
+    EndPointLife life;
+    EXPECT_TRUE(life.establish());
+    EXPECT_TRUE(life.end(because(code), false));
+    EXPECT_TRUE(life.stop(because(Errc::kStopped)));
+    EXPECT_EQ(life.outcome().code(), code);
+  }
+}
+
 TEST(EndPointLife, NobodySeesItEstablishedAndNeverEstablished) {
   for (int round = 0; round < 200; ++round) {
     EndPointLife life;
-    std::thread ends([&] { (void)life.end(because(Errc::kPeerLost)); });
+    std::atomic<bool> over{false};
+    std::thread looks([&] {
+      while (!over.load()) {
+        const bool alive = life.alive();
+        EXPECT_TRUE(!alive || life.was_established());
+      }
+    });
+    std::thread ends([&] { (void)life.end(because(Errc::kPeerLost), false); });
     std::thread announces([&] { life.announce(); });
     const bool established = life.establish();
     EXPECT_EQ(life.was_established(), established);
     ends.join();
     announces.join();
+    over.store(true);
+    looks.join();
     EXPECT_TRUE(life.over() && life.announced());
     EXPECT_EQ(life.was_established(), established);
   }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <future>
+#include <memory>
 
 #include "endpoint/endpoint_core.h"
 #include "rdmacomm/session.h"
@@ -160,6 +161,43 @@ TEST_F(QueuesOf, ManyGuestsComeAndGo) {
       EXPECT_EQ(guest.hooks->record.count("send 3") + guest.hooks->record.count("failed flushed"), 1);
     }
   }
+}
+
+TEST_F(QueuesOf, AHostMayBeMovedBeforeItsGuestStarts) {
+  auto host = std::make_unique<ServerSession>(on_device(), SessionFunctions{});
+  ASSERT_TRUE(host->start().ok());
+  SessionOptions options = on_device();
+  options.address.port = other_->port();
+  options.queues_of = host.get();
+  const ClientSession guest(options, {.lazy_config_hca = on_one_queue});
+  const ServerSession moved(std::move(*host));
+  host.reset();
+  const auto endpoint = guest.connect();
+  EXPECT_TRUE(endpoint) << endpoint.status().message();
+  guest.stop();
+}
+
+TEST_F(QueuesOf, AGuestIsNoHost) {
+  ASSERT_TRUE(connect(*guest_));
+  SessionOptions options = on_device();
+  options.address.port = other_->port();
+  options.queues_of = &static_cast<const ClientSession&>(guest_);
+  const auto refused = ClientSession(options, {.lazy_config_hca = on_one_queue}).connect();
+  EXPECT_EQ(refused.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(refused.status().message(), ::testing::HasSubstr("uses another one's queues itself"));
+}
+
+TEST_F(QueuesOf, AHostThatWasStoppedBeforeItRanServesNobody) {
+  SessionOptions taken = on_device();
+  taken.address.port = other_->port();
+  const ServerSession host(taken, SessionFunctions{});
+  EXPECT_FALSE(host.start()) << "the port is in use";
+  host.stop();
+  SessionOptions options = on_device();
+  options.address.port = other_->port();
+  options.queues_of = &host;
+  const ClientSession guest(options, {.lazy_config_hca = on_one_queue});
+  EXPECT_EQ(guest.connect().code(), Errc::kStopped);
 }
 
 TEST_F(QueuesOf, AHostThatIsNotStartedOrOnAnotherDeviceIsRefused) {

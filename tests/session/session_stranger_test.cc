@@ -81,6 +81,18 @@ TEST(SessionStranger, StopDoesNotWaitForThem) {
   EXPECT_EQ(server.hooks->record.count("connect_failed stopped"), 0);
 }
 
+TEST(SessionStranger, StopDoesNotWaitForThemInWhicheverMomentItComes) {
+  SessionOptions options = local_options();
+  options.tcp.handshake_timeout = std::chrono::hours(1);
+  for (int round = 0; round < 50; ++round) {
+    const auto server = make_server(options);
+    ASSERT_TRUE(server->start().ok());
+    const RawSocket silent(server->port());
+    const RawSocket another(server->port());
+    server->stop();  // they are in the handshake, in front of it, or not accepted yet
+  }
+}
+
 TEST(SessionStranger, AnotherVersionIsToldSo) {
   const auto server = impatient_server(8);
   const RawSocket stranger(server->port());

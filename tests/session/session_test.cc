@@ -250,6 +250,11 @@ TEST(SessionStart, BadOptionsNameTheField) {
   EXPECT_THAT(make_server(options)->start().message(), HasSubstr("max_endpoints is -3"));
 }
 
+TEST(SessionStart, ATimeOutsideItsRangeIsToldWithTheValueThatMeansForEver) {
+  EXPECT_EQ((SessionOptions{.silent_peer_after = std::chrono::milliseconds(5)}.validate().error().context),
+            "silent_peer_after is 5 ms; it must be 3000..3600000 ms, or 0 to wait for ever");
+}
+
 TEST(SessionStart, UnknownDevice) {
   SessionOptions options = local_options();
   options.device.name = "soft7";
@@ -466,6 +471,16 @@ TEST(SessionStop, AClientConnectsAgainFromItsHook) {
   pair.accept().stop();
   ASSERT_TRUE(pair.accept());
   EXPECT_TRUE(pair.client.hooks->record.wait_for("established", 2));
+}
+
+TEST(SessionEnd, WhatIsAbortedHasNotEndedInOrderWhateverTheReasonsCode) {
+  for (const Errc code : {Errc::kStopped, Errc::kPeerClosed, Errc::kAborted}) {
+    SessionPair pair;
+    ASSERT_TRUE(pair.connect());
+    pair.accept().abort(make_error(code, "the job was given up"));
+    EXPECT_TRUE(pair.server.hooks->record.wait_for("disconnected " + make_error_code(code).message()));
+    EXPECT_TRUE(pair.client.hooks->record.wait_for("disconnected refused by the peer"));
+  }
 }
 
 }  // namespace

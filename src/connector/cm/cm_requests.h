@@ -10,7 +10,6 @@
 
 #include "base/wake_event.h"
 #include "connector/cm/cm_id.h"
-#include "connector/cm/cm_private_data.h"
 #include "rdmacomm/result.h"
 
 namespace rdmacomm {
