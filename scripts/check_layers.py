@@ -60,8 +60,14 @@ FLAG = re.compile(r'"[^"\n]*--[a-z][a-z-]+')
 KNOWS_SOFTDEV = re.compile(r'"soft0"|\bsoftdev::|\bis_software\s*\(|\bkDeviceName\b')
 SAYS_LAYER = re.compile(r"^// Layer: (\w+)\.", re.M)
 # What a header declares for others: types at the top level of a namespace, which is not indented.
-DECLARED = re.compile(r"^(?:class|struct|enum class)\s+(?:\[\[nodiscard\]\]\s+)?(\w+)\b[^;{]*\{", re.M)
-NESTED = re.compile(r"\b(?:class|struct|enum class|typename)\s+(?:\[\[nodiscard\]\]\s+)?(\w+)\b")
+MARKS = r"(?:\[\[nodiscard\]\]\s+)?(?:RDMACOMM_API\s+)?"
+DECLARED = re.compile(rf"^(?:class|struct|enum class)\s+{MARKS}(\w+)\b[^;{{]*\{{", re.M)
+NESTED = re.compile(rf"\b(?:class|struct|enum class|typename)\s+{MARKS}(\w+)\b")
+FORWARD = re.compile(r"^(?:class|struct)\s+(\w+)\s*;")
+UNREADABLE_INCLUDE = re.compile(r'^\s*#\s*(include_next\b|import\b|include\s*[^\s"<])')
+# Success and failure are told by Outcome, Status and Result; a bare code is true where they are false.
+BARE_CODE = re.compile(r"\bstd::error_code\s+(\w+)\s*\(")
+MAY_RETURN_A_CODE = ("code", "make_error_code")
 TYPE = re.compile(r"\b[A-Z]\w+\b")
 CMAKE_LAYER = re.compile(r"^\s*rdmacomm_layer\(\s*(\w+)(?:\s+DEPENDS\s+([\w\s]+?))?\s*\)", re.M)
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
@@ -158,10 +164,18 @@ def check_uses(tree, where, name, text, layer):
     """Who uses a type of another layer includes its header; a header of another layer that happens to include it may cease to."""
     code = blanked(text, "/\"'")
     reached = None
+    in_layer = where.removeprefix("src/")
+    beyond = set()
     for number, line in enumerate(code.splitlines(), 1):
         for used in sorted(set(TYPE.findall(line))):
             header = tree.header_of.get(used)
-            if header is None or tree.layer_of(header) in (layer, "?"):
+            if header is None or tree.layer_of(header) == "?":
+                continue
+            if tree.layer_of(header) == layer:
+                problem = room_problem(layer, in_layer, header, "uses " + used + " of")
+                if problem and used not in set(NESTED.findall(code)) and used not in beyond:
+                    beyond.add(used)
+                    yield f"{where}:{number}: {problem}"
                 continue
             if reached is None:
                 reached = tree.reached(name, layer, text)
@@ -179,17 +193,40 @@ def room_of(in_layer):
     return parts[1] if len(parts) > 2 else ""
 
 
+def room_problem(layer, in_layer, header, does):
+    """What is wrong with a file that `does` something with a header of another room of its layer; None if nothing is."""
+    if layer not in ROOMS or not header.startswith(layer + "/"):
+        return None
+    room = room_of(in_layer)
+    target = room_of(header)
+    if target == room or target in ROOMS[layer].get(room, []):
+        return None
+    allowed = ", ".join(f"{layer}/{each}" for each in ROOMS[layer].get(room, [])) or "none"
+    return f"room {layer}/{room} {does} room {layer}/{target}; allowed: {allowed}"
+
+
 def check_rooms(where, line_number, line, layer, in_layer):
     """An include of another room of the same layer goes downwards."""
     match = INCLUDE.match(line)
-    if layer not in ROOMS or not match or not match.group(2).startswith(layer + "/"):
+    problem = match and room_problem(layer, in_layer, match.group(2), "includes")
+    if problem:
+        yield f"{where}:{line_number}: {problem}"
+
+
+def check_forward(tree, where, line_number, line, layer, in_layer):
+    """What a file declares without including it is of its own layer or one below it, and of such a room."""
+    match = FORWARD.match(line)
+    header = match and tree.header_of.get(match.group(1))
+    if not header or tree.layer_of(header) == "?":
         return
-    room = room_of(in_layer)
-    target = room_of(match.group(2))
-    if target == room or target in ROOMS[layer].get(room, []):
-        return
-    allowed = ", ".join(f"{layer}/{each}" for each in ROOMS[layer].get(room, [])) or "none"
-    yield f"{where}:{line_number}: room {layer}/{room} includes room {layer}/{target}; allowed: {allowed}"
+    target = tree.layer_of(header)
+    if target == layer:
+        problem = room_problem(layer, in_layer, header, f"declares {match.group(1)} of")
+        if problem:
+            yield f"{where}:{line_number}: {problem}"
+    elif target not in LAYERS[layer]:
+        allowed = ", ".join(LAYERS[layer]) or "nothing"
+        yield f"{where}:{line_number}: layer {layer} declares {match.group(1)} of layer {target}; allowed: {allowed}"
 
 
 def check_code(where, line_number, line, code, layer, in_layer):
@@ -202,6 +239,11 @@ def check_code(where, line_number, line, code, layer, in_layer):
         yield f"{here}: errno is read in base/, verbs/call.h and softdev/ only; use their helpers"
     if FLAG.search(line) and not in_layer.startswith("softdev/preload/"):
         yield f"{here}: the library names no flag; name its own option"
+    if UNREADABLE_INCLUDE.match(line):
+        yield f'{here}: an include that cannot be checked; write #include "..." or <...>'
+    returned = BARE_CODE.search(code)
+    if returned and where.startswith("include/") and returned.group(1) not in MAY_RETURN_A_CODE:
+        yield f"{here}: {returned.group(1)}() returns a bare std::error_code; return an Outcome, a Status or a Result"
     order = list(LAYERS)
     if order.index(layer) >= order.index(DEVICE_BLIND_FROM) and KNOWS_SOFTDEV.search(line):
         yield f"{here}: above the device layer no code tells soft0 from other devices"
@@ -220,6 +262,7 @@ def check_file(tree, path, layer):
     for number, (line, code) in enumerate(lines, 1):
         yield from check_includes(tree, where, number, line, layer)
         yield from check_rooms(where, number, line, layer, in_layer)
+        yield from check_forward(tree, where, number, code, layer, in_layer)
         yield from check_code(where, number, line, code, layer, in_layer)
     yield from check_uses(tree, where, tree.name_of(path), text, layer)
 
@@ -287,6 +330,8 @@ def check_tree(root):
             else:
                 yield f'{where}:1: the head of the file says no layer: "// Layer: base."'
     for path in sorted((root / "src").rglob("*")):
+        if path.suffix in (".hpp", ".hh", ".cpp", ".cxx", ".c", ".inc"):
+            yield f"{path.relative_to(root).as_posix()}:1: sources are .cc, headers are .h"
         if path.suffix not in (".h", ".cc"):
             continue
         layer = path.relative_to(root / "src").parts[0]

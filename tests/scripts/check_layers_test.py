@@ -129,10 +129,55 @@ class CheckLayers(unittest.TestCase):
         self.write("src/memory/bad.cc", '#include "device/core.h"\nCore core;\nApi table;\n')
         self.assert_caught("src/memory/bad.cc:3", "uses Api of layer verbs without including verbs/api.h")
 
+    def test_a_public_type_that_is_used_without_its_header(self):
+        self.header("device", "device.h", "class [[nodiscard]] RDMACOMM_API RDMADevice {\n};")
+        self.write("src/memory/good.cc", '#include "rdmacomm/device.h"\nRDMADevice* device;\n')
+        self.assert_clean()
+        self.write("src/memory/bad.cc", "RDMADevice* device;\n")
+        self.assert_caught("src/memory/bad.cc:1", "uses RDMADevice of layer device without including rdmacomm/device.h")
+
+    def test_a_type_of_a_layer_above(self):
+        self.header("memory", "buffer.h", "struct RDMACOMM_API RDMABuffer {\n};")
+        self.write("src/device/bad.cc", "void register_it(RDMABuffer& buffer);\n")
+        self.assert_caught("src/device/bad.cc:1", "uses RDMABuffer of layer memory")
+
+    def test_a_type_of_a_room_above(self):
+        self.private_header("softdev/tcp", "wire.h", "class TcpWire {\n};")
+        self.write("src/softdev/queues/good.cc", "TcpWire* wire;\n")
+        self.assert_clean()
+        self.write("src/softdev/host/bad.cc", "TcpWire* wire;\n")
+        self.assert_caught("src/softdev/host/bad.cc:1", "room softdev/host uses TcpWire of room softdev/tcp")
+
     def test_a_type_may_be_declared_instead(self):
         self.private_header("verbs", "api.h", "struct Api {\n};")
         self.write("src/memory/good.h", "#pragma once\nclass Api;\nApi& table();\n")
         self.assert_clean()
+
+    def test_a_type_of_a_layer_above_is_not_declared_either(self):
+        self.private_header("memory", "pool.h", "class PoolCore {\n};")
+        self.write("src/device/bad.h", "#pragma once\nclass PoolCore;\n")
+        self.assert_caught("src/device/bad.h:2", "layer device declares PoolCore of layer memory")
+
+    def test_a_type_of_a_room_above_is_not_declared_either(self):
+        self.private_header("softdev/tcp", "wire.h", "class TcpWire {\n};")
+        self.write("src/softdev/host/bad.h", "#pragma once\nclass TcpWire;\n")
+        self.assert_caught("src/softdev/host/bad.h:2", "room softdev/host declares TcpWire of room softdev/tcp")
+
+    def test_includes_that_cannot_be_read(self):
+        for line in ("#include HEADER", "#include_next <verbs/api.h>"):
+            with self.subTest(line):
+                self.write("src/base/bad.cc", line + "\n")
+                self.assert_caught("src/base/bad.cc:1", "an include that cannot be checked")
+
+    def test_files_of_other_names(self):
+        self.write("src/base/bad.hpp", "")
+        self.assert_caught("src/base/bad.hpp:1", "sources are .cc, headers are .h")
+
+    def test_a_public_function_that_returns_a_bare_code(self):
+        self.header("base", "good.h", "std::error_code code() const;\nstd::error_code make_error_code(Errc e);")
+        self.assert_clean()
+        self.header("base", "bad.h", "[[nodiscard]] std::error_code flush_now() const noexcept;")
+        self.assert_caught("include/rdmacomm/bad.h:4", "flush_now() returns a bare std::error_code")
 
     def test_umbrella_header_is_not_for_the_library(self):
         self.write("src/memory/bad.cc", '#include "rdmacomm/rdmacomm.h"\n')
