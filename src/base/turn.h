@@ -34,7 +34,7 @@ class Turn {
   /// Returns  what read() does
   template <typename Lock, typename Read>
   decltype(auto) lead(Lock& lock, Read&& read) {
-    const Lead led(*this, lock);
+    const Lead<Lock> led(*this, lock);
     return std::forward<Read>(read)();
   }
 

@@ -164,13 +164,14 @@ TEST_F(QueuesOf, ManyGuestsComeAndGo) {
 }
 
 TEST_F(QueuesOf, AHostMayBeMovedBeforeItsGuestStarts) {
+  std::unique_ptr<ServerSession> moved;  // before the guest, which it outlives
   auto host = std::make_unique<ServerSession>(on_device(), SessionFunctions{});
   ASSERT_TRUE(host->start().ok());
   SessionOptions options = on_device();
   options.address.port = other_->port();
   options.queues_of = host.get();
   const ClientSession guest(options, {.lazy_config_hca = on_one_queue});
-  const ServerSession moved(std::move(*host));
+  moved = std::make_unique<ServerSession>(std::move(*host));
   host.reset();
   const auto endpoint = guest.connect();
   EXPECT_TRUE(endpoint) << endpoint.status().message();

@@ -1,6 +1,7 @@
 #include "support/host_pace.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace rdmacomm::programs {
 

@@ -1,5 +1,6 @@
 #include "connector/cm/cm_link.h"
 
+#include "connector/cm/cm_private_data.h"
 #include "verbs/call.h"
 #include "verbs/describe.h"
 

@@ -10,6 +10,7 @@
 #include <infiniband/verbs.h>
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "softdev/shared/control_protocol.h"
