@@ -17,7 +17,7 @@ class Collector : public SessionHooks {
     hca.polling_mode = PollingMode::kAdaptive;
     hca.receive_pool_key = "messages";
     hca.receive_pool = {.depth = 32, .message_bytes = kMessageBytes, .low_water = 4};
-    hca.channel(kDataChannel)->pooled_receives = true;
+    hca.channel(kDataChannel).pooled_receives = true;
     return {};
   }
   void on_recv_done(const EndPoint& client, const Completion& received) override {

@@ -168,7 +168,8 @@ class [[nodiscard]] RDMACOMM_API PostedRequest {
 ///   kNotSupported      post_recv: the channel takes its receives from a pool
 ///   kInvalidArgument   more slices than configured, an inline payload beyond max_inline_bytes(), kInline on a READ
 ///                      or an atomic, a message beyond max_message_bytes() or longer than `remote`, an atomic whose
-///                      result slice is not 8 bytes or whose remote address is not a multiple of 8
+///                      result slice is not 8 bytes or whose remote address is not a multiple of 8, an immediate with
+///                      a READ or an atomic
 ///   std::errc          what else the device said
 /// and cost no allocation, lock, log or system call in the library.
 class RDMACOMM_API RDMAChannel {
@@ -249,7 +250,7 @@ class RDMACOMM_API RDMAChannel {
   /// Posts one receive: an incoming SEND is written to `local`, which may be empty for WRITE_WITH_IMM and empty SENDs.
   ///
   /// local           must not be used until the completion
-  /// options         only `id` is used
+  /// options         only `id`: anything else is kInvalidArgument
   /// Completes with  kLocalLength: the message was longer than `local`
   /// Source          ibv_post_recv(3)
   [[nodiscard]] Outcome post_recv(SliceList local, PostOptions options = {}) noexcept;

@@ -114,8 +114,10 @@ struct RDMACOMM_API HcaConfig {
   std::vector<PublishedRegion> published = {};  ///< at most kMaxRegions, names unique
   std::vector<std::byte> private_data = {};     ///< for the peer's application; at most kMaxPrivateDataBytes
 
-  /// The channel of that name, to change it; nullptr: there is none.
-  [[nodiscard]] ChannelConfig* channel(std::string_view name) noexcept;
+  /// The channel of that name, to change it. If there is none, the program has a bug, and ends with one line.
+  [[nodiscard]] ChannelConfig& channel(std::string_view name);
+  /// The same; nullptr: there is none.
+  [[nodiscard]] ChannelConfig* find_channel(std::string_view name) noexcept;
   /// Publishes a buffer under its name; an empty one is a mistake of the program, and ends it. The peer may do there
   /// what the buffer's RemoteAccess grants. The buffer must live as long as the peer may use it, and be in the
   /// endpoint's domain.

@@ -22,8 +22,9 @@ struct RDMACOMM_API Error {
 
   /// One line for people: the context, and the code's own words where the context does not end in them.
   [[nodiscard]] std::string message() const {
-    if (context.empty()) return code.message();
-    return context + " (" + code.message() + ")";
+    const std::string words = code.message();
+    if (context.empty()) return words;
+    return context.ends_with(words) ? context : context + " (" + words + ")";
   }
 };
 
@@ -107,6 +108,7 @@ class [[nodiscard]] RDMACOMM_API Result {
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool has_value() const noexcept { return state_.index() == 0; }
+  [[nodiscard]] bool ok() const noexcept { return has_value(); }
   explicit operator bool() const noexcept { return has_value(); }
 
   /// The value. Only where has_value(); anything else is a bug of the caller's and ends the program.
@@ -126,6 +128,8 @@ class [[nodiscard]] RDMACOMM_API Result {
   /// Success or the failure, without the value.
   [[nodiscard]] Status status() const { return has_value() ? Status() : Status(error()); }
   [[nodiscard]] std::error_code code() const noexcept { return has_value() ? std::error_code() : error().code; }
+  /// The failure's one line, or "ok".
+  [[nodiscard]] std::string message() const { return has_value() ? "ok" : error().message(); }
 
  private:
   T* pointer() {

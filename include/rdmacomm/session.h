@@ -138,7 +138,8 @@ class RDMACOMM_API SessionHooks {
   virtual void on_established(const EndPoint& endpoint) { (void)endpoint; }
 
   /// One request is complete, or has failed. `completion.id` is what it was posted with, `completion.channel` where. By
-  /// default it calls one of the seven that follow.
+  /// default it calls one of the seven that follow. Not in ThreadMode::kApplication, the default: there the application
+  /// takes the completions, by EndPoint::poll() and wait().
   virtual void on_completion(const EndPoint& endpoint, const Completion& completion);
   virtual void on_send_done(const EndPoint&, const Completion&) {}
   virtual void on_recv_done(const EndPoint&, const Completion&) {}
@@ -147,7 +148,8 @@ class RDMACOMM_API SessionHooks {
   virtual void on_atomic_done(const EndPoint&, const Completion&) {}
   virtual void on_recv_write_imm_done(const EndPoint&, const Completion&) {
   }  ///< a peer's WRITE_WITH_IMM took a receive
-  /// A request of any kind failed; after the first one that is not kFlushed the channel is of no more use.
+  /// A request of any kind failed; after the first one that is not kFlushed the channel is of no more use. At each end,
+  /// also one in order, the requests that are still outstanding fail with kFlushed: the receives, for example.
   virtual void on_failed(const EndPoint&, const Completion&) {}
 
   /// The endpoint, which was established, has ended; on_ended follows. `why` is ok if the peer has closed it in order,
@@ -182,7 +184,8 @@ class RDMACOMM_API SessionHooks {
 };
 
 /// The hooks of a session as functions, by name: `{.lazy_config_hca = ..., .on_completion = ...}`. What is empty does
-/// nothing. For what each is, see SessionHooks; of the completion hooks there is only the general one.
+/// nothing. For what each is, see SessionHooks; of the completion hooks there is only the general one. If it is given, an
+/// endpoint in ThreadMode::kApplication, where nobody would call it, is refused with kInvalidArgument.
 struct RDMACOMM_API SessionFunctions {
   std::function<Status(const RDMADevice& device)> init_session{};
   std::function<Status(HcaConfig& hca, const PeerInfo& peer)> lazy_config_hca{};

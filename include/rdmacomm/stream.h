@@ -173,7 +173,8 @@ class RDMACOMM_API RDMAStream {
   // Both --------------------------------------------------------------------------------------------------------
 
   /// Ends both ways in order: sends this side's end, waits for the peer's, and then until each side knows that the
-  /// other has taken everything. Both sides may call it at the same time. May be repeated.
+  /// other has taken everything: release the blocks of next() before. Both sides may call it at the same time. May be
+  /// repeated.
   /// Returns  ok: both sides have all bytes; kAborted: bytes of the peer's have come that nobody has read, which ends
   ///          the stream; kTimeout: also where the peer goes on writing nothing, and does not end; or as all waits
   [[nodiscard]] Status close(Deadline deadline);

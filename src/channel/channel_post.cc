@@ -111,6 +111,8 @@ RDMACOMM_HOT_INLINE Errc ChannelCore::check(const RequestView& request, Bytes by
   if (is_atomic(operation) && (request.local.size() != 1 || bytes != 8 || request.remote->address % 8 != 0)) {
     return Errc::kInvalidArgument;
   }
+  const bool carries_immediate = operation == Operation::kSend || operation == Operation::kWrite;
+  if (!carries_immediate && request.has_immediate != 0) return Errc::kInvalidArgument;
   if (is_no_request(operation)) return Errc::kInvalidArgument;
   return Errc::kOk;
 }
@@ -281,6 +283,8 @@ RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one_recv(std::span<const BufferSli
 }
 
 Outcome RDMAChannel::post_recv(SliceList local, PostOptions options) noexcept {
+  if (options.immediate.given() || options.flags != PostFlags::kNone) [[unlikely]]
+    return Errc::kInvalidArgument;
   return core_of(*this).post_one_recv(local.slices(), options.id);
 }
 

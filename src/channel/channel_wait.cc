@@ -78,8 +78,11 @@ Error ChannelCore::not_posted(const PostedRequest& request) const {
     if (const Status over = source_->over(); !over) return over.error();
   }
   if (outcome == Errc::kInvalidArgument) {
-    return make_error(outcome.code(),
-                      what + "it is unsignaled, or no such request; see RDMAChannel for what posting checks");
+    return make_error(
+        outcome.code(),
+        what +
+            "it is longer than the remote region, max_message_bytes() or, with kInline, max_inline_bytes(); or has "
+            "more slices than its queue; or an option that it does not take (kUnsignaled is for post_...)");
   }
   return make_error(outcome.code(), what + outcome.message());
 }

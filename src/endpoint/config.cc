@@ -28,7 +28,15 @@ Status check_names(std::string_view what, const std::vector<Named>& list) {
 
 }  // namespace
 
-ChannelConfig* HcaConfig::channel(std::string_view name) noexcept {
+ChannelConfig& HcaConfig::channel(std::string_view name) {
+  if (ChannelConfig* const found = find_channel(name)) return *found;
+  std::string there;
+  for (const ChannelConfig& each : channels) there += (there.empty() ? "" : ", ") + each.name;
+  const std::string what = "HcaConfig::channel(): there is no channel '" + std::string(name) + "', only: " + there;
+  detail::die_of_misuse(what.c_str(), nullptr);
+}
+
+ChannelConfig* HcaConfig::find_channel(std::string_view name) noexcept {
   const auto found = std::ranges::find(channels, name, &ChannelConfig::name);
   return found == channels.end() ? nullptr : &*found;
 }

@@ -120,7 +120,7 @@ void EndPoint::stop() const noexcept {
 }
 
 void EndPoint::abort(const Error& reason) const {
-  object().fail(reason);
+  object().fail(reason.code ? reason : make_error(Errc::kAborted, reason.context));
 }
 
 Status EndPoint::close() const {

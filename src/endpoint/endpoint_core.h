@@ -336,6 +336,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] bool served_elsewhere() const noexcept { return config_.thread_mode != ThreadMode::kApplication; }
   [[nodiscard]] Result<std::span<Completion>> wait_aside(std::span<Completion> out);
   [[nodiscard]] Error not_waitable() const;
+  [[nodiscard]] Error no_room() const;
   [[nodiscard]] Error waited_in_vain() const;
   [[nodiscard]] Error queue_failed(Outcome failed) const;
   [[nodiscard]] Status why_over() const;

@@ -60,13 +60,21 @@ Result<std::span<Completion>> EndPointCore::wait_aside(std::span<Completion> out
   return source_.take_kept(out);
 }
 
+[[gnu::cold]] Error EndPointCore::no_room() const {
+  return make_error(Errc::kInvalidArgument,
+                    "no room for a completion was given to wait() of the endpoint to " + peer());
+}
+
 Result<std::span<Completion>> EndPointCore::wait(std::span<Completion> out, Deadline deadline) {
+  if (out.empty()) [[unlikely]]
+    return no_room();
   if (aside_) [[unlikely]]
     return wait_aside(out);
   return wait_on(*queue_, out, deadline);
 }
 
 Result<std::span<Completion>> EndPointCore::wait(ChannelCore& channel, std::span<Completion> out, Deadline deadline) {
+  if (out.empty()) return no_room();
   const Line* line = line_of(channel);
   if (line != nullptr && line->queue != queue_ && !line->aside) return wait_on(*line->queue, out, deadline);
   if (line != nullptr && line->source && line->source->keeps_any()) return line->source->take_kept(out);

@@ -135,6 +135,11 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
                                     std::shared_ptr<EndPointCore>& endpoint) const {
   HcaConfig config;
   if (Status status = hooks.lazy_config_hca(config, peer); !status) return status;
+  if (hooks.wants_completions() && config.thread_mode == ThreadMode::kApplication) {
+    return make_error(Errc::kInvalidArgument,
+                      "SessionFunctions::on_completion is given, and in ThreadMode::kApplication nobody calls it: set "
+                      "another HcaConfig::thread_mode in lazy_config_hca(), or leave it empty");
+  }
   if (Status status = config.validate(device->limits()); !status) return status;
   config = config.fitted(device->limits());
   std::shared_ptr<CompletionQueue> shared;

@@ -14,7 +14,11 @@ namespace rdmacomm {
 /// Threads: as SessionHooks.
 class GuardedHooks {
  public:
-  explicit GuardedHooks(std::shared_ptr<SessionHooks> hooks) : hooks_(std::move(hooks)) {}
+  /// wants_completions  the application has said that on_completion does something
+  GuardedHooks(std::shared_ptr<SessionHooks> hooks, bool wants_completions)
+      : hooks_(std::move(hooks)), wants_completions_(wants_completions) {}
+
+  [[nodiscard]] bool wants_completions() const noexcept { return wants_completions_; }
 
   [[nodiscard]] Status init_session(const RDMADevice& device) const;
   [[nodiscard]] Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) const;
@@ -28,6 +32,7 @@ class GuardedHooks {
 
  private:
   const std::shared_ptr<SessionHooks> hooks_;
+  const bool wants_completions_;
 };
 
 }  // namespace rdmacomm

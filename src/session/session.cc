@@ -60,10 +60,14 @@ void SessionHooks::on_completion(const EndPoint& endpoint, const Completion& com
 
 RDMASession::RDMASession(SessionOptions options, std::shared_ptr<SessionHooks> hooks, bool is_server) {
   if (!hooks) hooks = std::make_shared<SessionHooks>();
-  core_ = std::make_unique<SessionCore>(std::move(hooks), std::move(options), is_server);
+  // Whether the object has an on_completion of its own cannot be seen.
+  core_ = std::make_unique<SessionCore>(std::move(hooks), false, std::move(options), is_server);
 }
-RDMASession::RDMASession(SessionOptions options, SessionFunctions functions, bool is_server)
-    : RDMASession(std::move(options), std::make_shared<FunctionHooks>(std::move(functions)), is_server) {}
+RDMASession::RDMASession(SessionOptions options, SessionFunctions functions, bool is_server) {
+  const bool wants_completions = functions.on_completion != nullptr;
+  auto hooks = std::make_shared<FunctionHooks>(std::move(functions));
+  core_ = std::make_unique<SessionCore>(std::move(hooks), wants_completions, std::move(options), is_server);
+}
 RDMASession::RDMASession(RDMASession&& other) noexcept = default;
 RDMASession& RDMASession::operator=(RDMASession&& other) noexcept = default;
 RDMASession::~RDMASession() = default;

@@ -7,8 +7,9 @@
 
 namespace rdmacomm {
 
-SessionCore::SessionCore(std::shared_ptr<SessionHooks> hooks, SessionOptions options, bool is_server)
-    : hooks_(std::move(hooks)),
+SessionCore::SessionCore(std::shared_ptr<SessionHooks> hooks, bool wants_completions, SessionOptions options,
+                         bool is_server)
+    : hooks_(std::move(hooks), wants_completions),
       options_(std::move(options)),
       is_server_(is_server),
       host_(options_.queues_of != nullptr ? &options_.queues_of->core() : nullptr),
@@ -38,6 +39,15 @@ bool SessionCore::stopped() const {
 std::shared_ptr<DeviceCore> SessionCore::device() const {
   const std::lock_guard lock(mutex_);
   return device_;
+}
+
+Result<std::shared_ptr<EndPointCore>> SessionCore::accept(Deadline deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::kNew)
+      return make_error(Errc::kWrongState, "the session was not started, so nobody can connect");
+  }
+  return registry_.accept(deadline, port());
 }
 
 // Starting ------------------------------------------------------------------------------------------------------------

@@ -32,16 +32,15 @@ namespace rdmacomm {
 /// Threads: all functions from any. Lifetime: stop() before the destructor, from no thread of the session.
 class SessionCore final : private CompletionThread::Owner, private ControlLoop::Work {
  public:
-  SessionCore(std::shared_ptr<SessionHooks> hooks, SessionOptions options, bool is_server);
+  /// wants_completions  on_completion does something: an endpoint whose completions no thread takes is refused
+  SessionCore(std::shared_ptr<SessionHooks> hooks, bool wants_completions, SessionOptions options, bool is_server);
   SessionCore(const SessionCore&) = delete;
   SessionCore& operator=(const SessionCore&) = delete;
   ~SessionCore() override;
 
   [[nodiscard]] Status start_server();
   [[nodiscard]] Result<std::shared_ptr<EndPointCore>> connect(const HostPort& server);
-  [[nodiscard]] Result<std::shared_ptr<EndPointCore>> accept(Deadline deadline) {
-    return registry_.accept(deadline, port());
-  }
+  [[nodiscard]] Result<std::shared_ptr<EndPointCore>> accept(Deadline deadline);
   void end_handshake(const std::string& peer_address, const Error& why);
   void stop();
 

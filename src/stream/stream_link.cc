@@ -175,7 +175,10 @@ Status StreamLink::sleep(Guard& guard, Deadline deadline) {
 }
 
 Status StreamLink::timed_out() const {
-  return make_error(Errc::kTimeout, "the stream to " + endpoint_.peer() + " has waited in vain");
+  const std::string held = lent_ == 0 ? ""
+                                      : "; the application holds " + std::to_string(lent_) +
+                                            " blocks that have come, and the peer waits for their release";
+  return make_error(Errc::kTimeout, "the stream to " + endpoint_.peer() + " has waited in vain" + held);
 }
 
 void StreamLink::handle(std::span<const Completion> completions) {

@@ -94,7 +94,9 @@ std::string_view completion_advice(Errc code) noexcept {
              "keep the RDMABuffer until its completions are in";
     case Errc::kLocalQueuePair: return "the local device refused the request; check lengths and slice counts";
     case Errc::kFlushed:
-      return "the queue pair had failed before; the first completion that is not flushed has the cause";
+      return "the connection has ended, or the queue pair had failed before; then the first completion that is not "
+             "flushed "
+             "has the cause";
     case Errc::kRemoteInvalidRequest:
       return "the peer's receive buffer is too short for the message, or the operation is not enabled there";
     case Errc::kRemoteAccess:

@@ -29,6 +29,10 @@ TEST(Status, WithoutContextSaysTheCodesOwnWords) {
   EXPECT_EQ(Status(make_error(Errc::kTimeout, "")).message(), "timed out");
 }
 
+TEST(Status, DoesNotSayTheCodesWordsTwice) {
+  EXPECT_EQ(Status(make_error(Errc::kTimeout, "the call has timed out")).message(), "the call has timed out");
+}
+
 TEST(Status, KeepsTheOperatingSystemsCodes) {
   const Status status = make_error(std::make_error_code(std::errc::address_in_use), "cannot listen on port 2020");
   EXPECT_EQ(status.code(), std::errc::address_in_use);
@@ -75,6 +79,15 @@ TEST(Result, HoldsAValue) {
   EXPECT_EQ(*result, 7);
   EXPECT_TRUE(result.status().ok());
   EXPECT_FALSE(result.code());
+}
+
+TEST(Result, AnswersAsAStatusDoes) {
+  const Result<int> good = 3;
+  EXPECT_TRUE(good.ok());
+  EXPECT_EQ(good.message(), "ok");
+  const Result<int> bad = make_error(Errc::kTimeout, "");
+  EXPECT_FALSE(bad.ok());
+  EXPECT_EQ(bad.message(), "timed out");
 }
 
 TEST(Result, HoldsAnError) {

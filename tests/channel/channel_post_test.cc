@@ -139,6 +139,14 @@ TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
   EXPECT_EQ(channel_->post_read(slice(8), {0x10000, 7, 1}, {.id = 1}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_fetch_add(slice(8), {0x10000, 7, 1}, {.addend = 1}, {.id = 1}), Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_recv(five, {.id = 1}), Errc::kInvalidArgument);
+  // What an operation does not take is not dropped.
+  EXPECT_EQ(channel_->post_read(slice(8), kRemote, {.id = 1, .immediate = 0}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_fetch_add(slice(8), kRemote, {.addend = 1}, {.id = 1, .immediate = 7}),
+            Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_compare_swap(slice(8), kRemote, {.expected = 1, .desired = 2}, {.id = 1, .immediate = 7}),
+            Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_recv(slice(8), {.id = 1, .immediate = 7}), Errc::kInvalidArgument);
+  EXPECT_EQ(channel_->post_recv(slice(8), {.id = 1, .flags = PostFlags::kInline}), Errc::kInvalidArgument);
   for (const Operation operation : {Operation::kRecv, Operation::kRecvWriteImm, Operation::kWriteImm}) {
     const SendRequest no_request{.operation = operation, .local = eight, .remote = kRemote};
     EXPECT_EQ(channel_->post_chain({&no_request, 1}).outcome, Errc::kInvalidArgument) << to_text(operation);

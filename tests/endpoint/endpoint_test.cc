@@ -144,6 +144,11 @@ TEST_P(EachPollingMode, WaitEndsAtItsDeadline) {
   EXPECT_THAT(waited.message(), HasSubstr("127.0.0.1:"));
 }
 
+TEST_P(EachPollingMode, AWaitWithoutRoomForACompletionIsRefused) {
+  const EndPointPair pair(config());
+  EXPECT_EQ(pair.client->wait({}, Deadline::never()).code(), Errc::kInvalidArgument);
+}
+
 TEST_P(EachPollingMode, StopEndsAWaitOfAnotherThread) {
   const EndPointPair pair(config());
   auto waiter = std::async(std::launch::async, [&] { return wait_none(*pair.client, Deadline::never()).code(); });
@@ -251,7 +256,7 @@ TEST(EndPoint, PollAndWaitReturnThePartThatTheyFilled) {
 
 TEST(EndPoint, AChannelWithItsOwnQueueIsPolledByItself) {
   HcaConfig config;
-  config.channel("data")->own_completion_queue = true;
+  config.channel("data").own_completion_queue = true;
   const EndPointPair pair(config);
   const auto from = make_buffer(pair.device);
   const auto to = make_buffer(pair.device, RemoteAccess::kWrite);

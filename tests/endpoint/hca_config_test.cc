@@ -24,10 +24,15 @@ DeviceLimits limits() {
 TEST(HcaConfig, DefaultsAreTwoChannels) {
   HcaConfig config;
   EXPECT_TRUE(config.validate(limits()).ok()) << config.validate(limits()).message();
-  EXPECT_NE(config.channel("control"), nullptr);
-  EXPECT_NE(config.channel("data"), nullptr);
-  EXPECT_EQ(config.channel("Data"), nullptr);
+  EXPECT_NE(config.find_channel("control"), nullptr);
+  EXPECT_NE(config.find_channel("data"), nullptr);
+  EXPECT_EQ(config.find_channel("Data"), nullptr);
   EXPECT_EQ(config.fitted(limits()).queue_depth(), 2 * (128 + 128));
+}
+
+TEST(HcaConfigDeathTest, ANameThatNoChannelHasIsToldInOneLine) {
+  HcaConfig config;
+  EXPECT_DEATH((void)config.channel("dataa"), "there is no channel 'dataa', only: control, data");
 }
 
 TEST(HcaConfig, ChannelsAreCheckedAndNamed) {
@@ -48,7 +53,7 @@ TEST(HcaConfig, ChannelsAreCheckedAndNamed) {
 
 TEST(HcaConfig, AnAdaptersFaultNamesItsChannel) {
   HcaConfig config;
-  config.channel("data")->adapter.send_depth = 5000;
+  config.channel("data").adapter.send_depth = 5000;
   const Status status = config.validate(limits());
   EXPECT_EQ(status.code(), Errc::kBeyondDeviceLimit);
   EXPECT_THAT(status.message(), HasSubstr("channel 'data'"));

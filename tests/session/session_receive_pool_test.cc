@@ -23,7 +23,7 @@ constexpr int kReceives = 16;
 void use_pool(HcaConfig& hca) {
   hca.receive_pool_key = "all";
   hca.receive_pool = {.depth = kReceives, .message_bytes = 64};
-  hca.channel(kDataChannel)->pooled_receives = true;
+  hca.channel(kDataChannel).pooled_receives = true;
 }
 
 struct Letter {

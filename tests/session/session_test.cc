@@ -127,6 +127,27 @@ TEST(Session, WaitForEndpointEndsAtItsDeadlineAndByStop) {
   EXPECT_EQ(waiter.get(), Errc::kStopped);
 }
 
+TEST(Session, NobodyIsWaitedForAtASessionThatWasNotStarted) {
+  const auto server = make_server();
+  EXPECT_EQ(server->accept(Deadline::never()).code(), Errc::kWrongState);
+  SessionPair pair;
+  const auto second = make_server(local_options(pair.server->port()));
+  EXPECT_FALSE(second->start());
+  EXPECT_EQ(second->accept(Deadline::never()).code(), Errc::kWrongState);
+}
+
+TEST(Session, FunctionsForCompletionsThatNobodyWouldCallAreRefused) {
+  const auto server = make_server();
+  ASSERT_TRUE(server->start());
+  int calls = 0;
+  const SessionFunctions functions{.on_completion = [&](const EndPoint&, const Completion&) { ++calls; }};
+  const ClientSession client(local_options(server->port()), functions);
+  const auto refused = client.connect();
+  EXPECT_EQ(refused.code(), Errc::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("on_completion is given"));
+  EXPECT_EQ(calls, 0);
+}
+
 // Refusals ------------------------------------------------------------------------------------------------------------
 
 TEST(SessionRefusal, OtherChannelNames) {
@@ -231,7 +252,7 @@ TEST(SessionRefusal, ClientsOfAServerThatIsShortOfDescriptorsTryAgain) {
 TEST(SessionRefusal, BadConfigurationsOfOnesOwn) {
   SessionPair pair;
   pair.client.hooks->configure = [](HcaConfig& hca, const PeerInfo&) {
-    hca.channel("data")->adapter.send_depth = 1 << 30;
+    hca.channel("data").adapter.send_depth = 1 << 30;
     return Status();
   };
   const auto endpoint = pair.client->connect();

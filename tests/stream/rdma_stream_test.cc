@@ -435,6 +435,15 @@ TEST(RDMAStreamTest, CloseWaitsForThePeersEnd) {
   expect_ok(finishing.get());
 }
 
+TEST(RDMAStreamTest, ACloseThatABlockHoldsUpSaysSo) {
+  StreamPair pair;
+  expect_ok(pair.server.write(std::as_bytes(std::span("abc", 3)), soon()));
+  expect_ok(pair.server.flush(soon()));
+  const auto block = pair.client.next(soon());
+  ASSERT_TRUE(block) << block.message();
+  EXPECT_THAT(pair.client.close(tiny()).message(), HasSubstr("the application holds 1 block"));
+}
+
 TEST(RDMAStreamTest, BytesThatNobodyHasReadMakeOfACloseAnAbort) {
   for (const bool partly_read : {false, true}) {
     StreamPair pair;
