@@ -4,10 +4,14 @@
 import os
 import signal
 import socket
+import sys
 import unittest
 
 from connection_errors import ConnectionErrors
 from program_runs import PING_PONG, ProgramTest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from held_ports import hold_ports  # noqa: E402
 
 VERBS = ("SEND", "SEND_WITH_IMM", "WRITE", "WRITE_WITH_IMM", "READ", "FETCH_ADD", "COMPARE_SWAP", "RECV")
 
@@ -80,9 +84,7 @@ class Runs(ProgramTest):
                     self.run_program(PING_PONG, "--device=soft0", "--iterations=10", f"--pkey={key}")), 64)
 
     def test_a_client_that_comes_before_its_server(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        (port,) = hold_ports(self)
         client = self.start(PING_PONG, "--role=client", f"--port={port}", "--device=soft0")
         server = self.start(PING_PONG, "--role=server", f"--port={port}", "--device=soft0")
         self.assert_complete(self.assert_success(client.finish()), 64)

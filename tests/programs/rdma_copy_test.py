@@ -24,6 +24,7 @@ import unittest
 from program_runs import BIN, PING_PONG, SLOW, ProgramTest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from held_ports import hold_ports  # noqa: E402
 import hosts  # noqa: E402  pylint: disable=wrong-import-position
 
 COPY = os.path.join(BIN, "rdma_copy")
@@ -1023,9 +1024,7 @@ class Errors(CopyTest):
         self.assert_one_line(self.copy(self.path("in/tree/a"), ":.y.rdma_copy-partial"), "that is a name of unfinished copies")
 
     def test_nobody_is_there(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        (self.port,) = hold_ports(self)
         source = self.file("in/file", b"x")
         self.assert_one_line(self.copy("--connect-timeout=0.5", source, ":"), f"127.0.0.1:{self.port}")
         self.assert_one_line(self.copy("--connect-timeout=0.5", ":file", self.path("out")), f"127.0.0.1:{self.port}")

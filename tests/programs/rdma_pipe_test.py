@@ -19,6 +19,7 @@ import unittest
 from program_runs import BIN, PING_PONG, SLOW, TRACES, ProgramTest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from held_ports import hold_ports  # noqa: E402
 import hosts  # noqa: E402  pylint: disable=wrong-import-position
 
 SEND = os.path.join(BIN, "rdma_send")
@@ -221,9 +222,7 @@ class Runs(PipeTest):
         self.assertEqual(sha(self.written("out")), sha(data[5:]))
 
     def test_the_receiver_may_come_later(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        (port,) = hold_ports(self)
         with self.file(b"late") as file:
             sender = self.send("localhost", f"--port={port}", stdin=file)
         with open(self.path("out"), "wb") as out:

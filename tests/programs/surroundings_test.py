@@ -11,11 +11,15 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import termios
 import unittest
 
 from program_runs import BIN, LAT_BW, MESH, PING_PONG, SLOW, ProgramTest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
+from held_ports import hold_ports  # noqa: E402
 
 SEND, RECV, COPY = (os.path.join(BIN, name) for name in ("rdma_send", "rdma_recv", "rdma_copy"))
 SCRIPT_LIBRARY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/lib/common.sh")
@@ -212,9 +216,7 @@ class Limits(ProgramTest):
             file.truncate(MOST + (4 << 20))
 
     def test_a_receiver(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        (port,) = hold_ports(self)
         with open(f"{self.folder.name}/out", "wb") as out, open(self.large, "rb") as large:
             receiver = subprocess.Popen((RECV, "-p", str(port), "--device=soft0"), stdin=subprocess.DEVNULL, stdout=out,
                                         stderr=subprocess.PIPE, preexec_fn=small_files)
@@ -288,10 +290,7 @@ class Listening(ProgramTest):
                 self.assert_one_line(self.run_program(*command, "--listen=127.0.0.1"), "--listen", why)
 
     def test_a_node_of_a_mesh(self):
-        with socket.socket() as one, socket.socket() as other:
-            for each in (one, other):
-                each.bind(("127.0.0.1", 0))
-            ports = [each.getsockname()[1] for each in (one, other)]
+        ports = hold_ports(self, 2)
         cluster = f"--cluster=localhost:{ports[0]},localhost:{ports[1]}"
         nodes = [self.start(MESH, cluster, f"--rank={rank}", "--device=soft0", "--total=4K", "--listen=127.0.0.1")
                  for rank in range(2)]
