@@ -32,17 +32,11 @@ constexpr std::array<microseconds, 32> kRnrSteps = {
 struct Bound {
   const char* field;
   std::optional<std::int64_t> value;
-  std::int64_t low;
-  std::int64_t high;
-  bool high_of_device;
-  const char* unit = "";
+  Range range;
 };
 
-Status check(const Bound& bound) {
-  if (!bound.value || (*bound.value >= bound.low && *bound.value <= bound.high)) return {};
-  return check_range(
-      std::string("AdapterConfig::") + bound.field, *bound.value,
-      {.low = bound.low, .high = bound.high, .unit = bound.unit, .high_of_device = bound.high_of_device});
+constexpr Range of_device(std::int64_t low, std::int64_t high) {
+  return {.low = low, .high = high, .high_of_device = true};
 }
 
 // The device's own limit on inline data cannot be asked for; creating the queue pair finds it.
@@ -60,25 +54,31 @@ void fill_in(std::optional<int>& field, int usual, int limit) {
 
 Status AdapterConfig::validate(const DeviceLimits& limits) const {
   const std::array bounds = {
-      Bound{"send_depth", send_depth, 1, limits.max_qp_wr, true},
-      Bound{"recv_depth", recv_depth, 1, limits.max_qp_wr, true},
-      Bound{"max_send_slices", max_send_slices, 1, limits.max_sge, true},
-      Bound{"max_recv_slices", max_recv_slices, 1, limits.max_sge, true},
-      Bound{"max_read_slices", max_read_slices, 1, limits.max_sge_rd, true},
-      Bound{"max_inline_bytes", max_inline_bytes, 0, kMaxInlineBytes, false},
-      Bound{"service_level", service_level, 0, 15, false},
-      Bound{"service_level", service_level, 0, limits.max_service_level, true},
-      Bound{"hop_limit", hop_limit, 1, 255, false},
-      Bound{"ack_timeout", ack_timeout.count(), 0,
-            std::chrono::duration_cast<microseconds>(timeout_of(kMaxTimeoutCode)).count(), false, " us"},
-      Bound{"retry_count", retry_count, 0, 7, false},
-      Bound{"rnr_retry", rnr_retry, 0, 7, false},
-      Bound{"min_rnr_timer", min_rnr_timer.count(), 0, kRnrSteps.back().count(), false, " us"},
-      Bound{"max_read_depth", max_read_depth, 0, limits.max_read_depth_initiator, true},
-      Bound{"max_read_depth_responder", max_read_depth_responder, 0, limits.max_read_depth, true},
+      Bound{"AdapterConfig::send_depth", send_depth, of_device(1, limits.max_qp_wr)},
+      Bound{"AdapterConfig::recv_depth", recv_depth, of_device(1, limits.max_qp_wr)},
+      Bound{"AdapterConfig::max_send_slices", max_send_slices, of_device(1, limits.max_sge)},
+      Bound{"AdapterConfig::max_recv_slices", max_recv_slices, of_device(1, limits.max_sge)},
+      Bound{"AdapterConfig::max_read_slices", max_read_slices, of_device(1, limits.max_sge_rd)},
+      Bound{"AdapterConfig::max_inline_bytes", max_inline_bytes, {.low = 0, .high = kMaxInlineBytes}},
+      Bound{"AdapterConfig::service_level", service_level, {.low = 0, .high = 15}},
+      Bound{"AdapterConfig::service_level", service_level, of_device(0, limits.max_service_level)},
+      Bound{"AdapterConfig::hop_limit", hop_limit, {.low = 1, .high = 255}},
+      Bound{"AdapterConfig::ack_timeout",
+            ack_timeout.count(),
+            {.low = 0,
+             .high = std::chrono::duration_cast<microseconds>(timeout_of(kMaxTimeoutCode)).count(),
+             .unit = " us"}},
+      Bound{"AdapterConfig::retry_count", retry_count, {.low = 0, .high = 7}},
+      Bound{"AdapterConfig::rnr_retry", rnr_retry, {.low = 0, .high = 7}},
+      Bound{"AdapterConfig::min_rnr_timer",
+            min_rnr_timer.count(),
+            {.low = 0, .high = kRnrSteps.back().count(), .unit = " us"}},
+      Bound{"AdapterConfig::max_read_depth", max_read_depth, of_device(0, limits.max_read_depth_initiator)},
+      Bound{"AdapterConfig::max_read_depth_responder", max_read_depth_responder, of_device(0, limits.max_read_depth)},
   };
   for (const Bound& bound : bounds) {
-    if (Status status = check(bound); !status.ok()) return status;
+    if (!bound.value) continue;
+    if (Status status = check_range(bound.field, *bound.value, bound.range); !status) return status;
   }
   if (ibv_mtu mtu{}; !verbs::mtu_from_bytes(mtu_bytes, mtu)) {
     return make_error(Errc::kInvalidArgument, "AdapterConfig::mtu_bytes is " + std::to_string(mtu_bytes) +

@@ -9,6 +9,7 @@
 #include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "session/session_connectors.h"
+#include "session/stopped_error.h"
 
 namespace rdmacomm {
 namespace {
@@ -28,10 +29,6 @@ HandshakeQueue::Random random_choice() {
   return [engine = std::make_shared<std::mt19937_64>(std::random_device{}())](std::size_t below) {
     return std::uniform_int_distribution<std::size_t>(0, below - 1)(*engine);
   };
-}
-
-Error being_stopped() {
-  return make_error(Errc::kStopped, "this side is being stopped");
 }
 
 }  // namespace
@@ -131,7 +128,7 @@ void Acceptor::start(Id id) {
       [&] { return handshakes_.start(id, connector, [this, id, connector] { set_up_(id, connector); }); });
   if (started) return;
   queue_.finished(id);
-  if (started.code() == Errc::kStopped) return connector->refuse(being_stopped());
+  if (started.code() == Errc::kStopped) return connector->refuse(being_stopped_error());
   // No thread or no memory, for now.
   connector->refuse(
       worded_if_possible(Errc::kServerBusy, [&] { return make_error(Errc::kServerBusy, started.message()); }));
@@ -161,7 +158,7 @@ void Acceptor::drop(Id id) {
 }
 
 void Acceptor::refuse_waiting() {
-  for (const auto& [id, connector] : waiting_) connector->refuse(being_stopped());
+  for (const auto& [id, connector] : waiting_) connector->refuse(being_stopped_error());
   waiting_.clear();
 }
 

@@ -165,7 +165,7 @@ void SessionCore::stop() {
   }
   // Not by the control thread: it may be in a hook that is in the middle of one.
   for (const auto& connector : under_way) {
-    connector->refuse(make_error(Errc::kStopped, "this side is being stopped"));
+    connector->refuse(being_stopped_error());
     connector->shutdown();
   }
   if (is_inside()) return;

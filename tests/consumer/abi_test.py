@@ -40,11 +40,11 @@ def difference(before, after):
 
 @unittest.skipUnless(shutil.which("abidw") and shutil.which("abidiff"), "abigail-tools is not installed")
 class Abi(unittest.TestCase):
-    library = None
+    binary = None
 
     @classmethod
     def setUpClass(cls):
-        cls.built = described(cls.library)
+        cls.built = described(cls.binary)
 
     def test_is_as_described(self):
         text, differs = difference(lzma.decompress(DESCRIPTION.read_bytes()).decode(), self.built)
@@ -70,8 +70,8 @@ class Abi(unittest.TestCase):
 if __name__ == "__main__":
     if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--write"]):
         sys.exit(__doc__.strip())
-    Abi.library = sys.argv[1]
+    Abi.binary = sys.argv[1]
     if sys.argv[2:]:
-        DESCRIPTION.write_bytes(lzma.compress(described(Abi.library).encode(), preset=9 | lzma.PRESET_EXTREME))
+        DESCRIPTION.write_bytes(lzma.compress(described(Abi.binary).encode(), preset=9 | lzma.PRESET_EXTREME))
     else:
         unittest.main(argv=sys.argv[:1])
