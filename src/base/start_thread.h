@@ -26,7 +26,7 @@ template <typename Body>
   return or_out_of_memory([&]() -> Status {
     try {
       thread = std::thread([shown, run = std::forward<Body>(body)]() mutable {
-        // By itself, and first: until then it goes by the name of the thread that has started it.
+        // The first thing it does: until then it has the name of the thread that has started it.
         pthread_setname_np(pthread_self(), shown.data());  // cannot fail: the name is short enough
         run();
       });

@@ -16,7 +16,7 @@ namespace rdmacomm {
 ///     while (!there_is_something_for_me()) {
 ///       if (turn.taken()) turn.follow(lock, deadline);           // waits until the one that reads has read
 ///       else turn.lead(lock, [&] { read_with_a_deadline(); });   // without the lock
-///       ... what was read is given to whoever wants it
+///       ... each thing that was read goes where its thread looks for it
 ///     }
 ///
 /// If each of them slept on the source, one that reads what another waits for would leave that one asleep.

@@ -12,7 +12,7 @@ namespace rdmacomm {
 class WakeEvent {
  public:
   WakeEvent() = default;
-  /// An error of the system's: too many open files.
+  /// Fails with a system error if there are too many open files.
   [[nodiscard]] static Result<WakeEvent> create();
 
   /// Becomes readable by signal() and stays so until clear().

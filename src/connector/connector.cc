@@ -65,7 +65,7 @@ Result<Hello> Connector::receive_hello(Deadline deadline) {
 void Connector::limit_inbox(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   inbox_limit_ = std::min(bytes, kMaxInboxBytes);
-  turn_.notify();  // whoever waits for room may have it now
+  turn_.notify();  // there may be room now
 }
 
 void Connector::limit_messages(std::size_t bytes) {

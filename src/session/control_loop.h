@@ -40,7 +40,7 @@ class ControlLoop {
 
   /// Makes what stop() and wake() signal. Before open(); a second call has no effect. The caller sees to it that stop() is not
   /// called at the same time.
-  /// Returns  an error of the system's: too many open files
+  /// Returns  a system error if there are too many open files
   [[nodiscard]] Status make_events();
   /// Readable once stop() was called: ends waits of the session.
   [[nodiscard]] int stop_fd() const noexcept { return stop_event_.fd(); }

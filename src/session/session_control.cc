@@ -115,7 +115,7 @@ void SessionCore::tell_of_low_pools() {
 void SessionCore::tear_down() {
   stop_listening();
   acceptor_.refuse_waiting();
-  handshakes_.join();  // whoever has stopped the session has ended them
+  handshakes_.join();  // they have ended: stop() has shut their connections down
   end_endpoints();
   registry_.drop_unclaimed();
   std::vector<Failed> failed;
