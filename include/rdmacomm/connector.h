@@ -53,7 +53,8 @@ struct RDMACOMM_API HostPort {
 
 /// Time limits and marks of TCP connections. A value.
 struct RDMACOMM_API TcpOptions {
-  /// How long to try to reach a server, which may start later than the client. 1 ms..1 h.
+  /// How long to try to reach a server, which may start later than the client; and how long a server looks up the name
+  /// of the host where it listens. 1 ms..1 h.
   std::chrono::milliseconds connect_timeout{10'000};
   /// How long a peer may take for each part of the handshake: its hello; its answer and the connecting of all queue
   /// pairs; the final barrier. 1 ms..1 h.
@@ -114,7 +115,7 @@ class RDMACOMM_API TCPConnector : public detail::SharedHandle<Connector> {
 };
 
 /// Accepts TCP connections, one after the other. Servers of many clients have a ServerSession, which does that by
-/// several threads, and turns away who takes too long. A handle: copies share the socket. Threads: accept() by one
+/// several threads, and turns away clients that take too long. A handle: copies share the socket. Threads: accept() by one
 /// thread at a time; the rest by any
 class RDMACOMM_API TCPListener : public detail::SharedHandle<TcpListenSocket> {
  public:
@@ -125,7 +126,6 @@ class RDMACOMM_API TCPListener : public detail::SharedHandle<TcpListenSocket> {
   /// Returns  std::errc::address_in_use: another program listens there; kInvalidArgument: options.validate(), or a
   ///          host that has no address; std::errc::address_not_available: the address is not of this host;
   ///          std::errc::permission_denied: a port below 1024 without the right to use it
-  /// Waits for the resolver without a deadline if `where.host` is a name, as getaddrinfo(3) does.
   [[nodiscard]] static Result<TCPListener> listen(const HostPort& where, const TcpOptions& options = {});
 
   /// Waits for the next client that connects and greets.

@@ -228,7 +228,7 @@ class RDMACOMM_API RDMASession {
   RDMASession(RDMASession&& other) noexcept;
   RDMASession& operator=(RDMASession&& other) noexcept;
   ~RDMASession();
-  [[nodiscard]] SessionCore& core() const;
+  RDMACOMM_LOCAL [[nodiscard]] SessionCore& core() const;
 
   std::unique_ptr<SessionCore> core_;
 };
@@ -296,10 +296,10 @@ struct RDMACOMM_API OpenFor {
   HostPort address{};      ///< client: the server; server: where it listens, an empty host being everywhere
   bool is_server = false;  ///< whose address that is
   ConnectorKind connector = ConnectorKind::kAuto;
-  /// Client: until when a name that cannot be looked up for now is looked up again; empty: as long as the default of
-  /// TcpOptions::connect_timeout.
+  /// Until when the host's name is looked up (by a client, again, while it cannot be looked up for now); empty: as long
+  /// as the default of TcpOptions::connect_timeout.
   std::optional<Deadline> find_by = {};
-  int cancel_fd = -1;  ///< client: becomes readable to give that up; -1: none
+  int cancel_fd = -1;  ///< becomes readable to give that up; -1: none
 };
 
 /// Opens a device as sessions without a shared_device do: the one on the route to a client's server, or the one that
@@ -308,7 +308,6 @@ struct RDMACOMM_API OpenFor {
 ///
 /// Returns  kInvalidArgument: a host that has no address; or as RDMADevice::open; for a client also
 ///          std::errc::connection_refused, kTimeout: as ClientSession::connect()
-/// For a server, waits for the resolver without a deadline where the host is a name.
 [[nodiscard]] RDMACOMM_API Result<RDMADevice> open_device(const DeviceOptions& options, const OpenFor& purpose);
 
 }  // namespace rdmacomm

@@ -1,6 +1,7 @@
 #include "connector/host_address.h"
 
 #include "connector/host_addresses.h"
+#include "connector/lookup.h"
 #include "verbs/gid.h"
 
 namespace rdmacomm {
@@ -20,8 +21,8 @@ bool HostAddress::is_any() const noexcept {
   return verbs::is_empty(gid) || (gid == any_ipv4);
 }
 
-Result<std::vector<HostAddress>> find_addresses(const HostPort& where) {
-  const auto resolved = resolve(where, false);
+Result<std::vector<HostAddress>> find_addresses(const HostPort& where, Deadline deadline, int cancel_fd) {
+  const auto resolved = resolve_within(where, deadline, cancel_fd);
   if (!resolved) return resolved.error();
   return as_host_addresses(*resolved);
 }

@@ -24,16 +24,14 @@ struct HostAddress {
 };
 
 /// The addresses of a host, in the order in which TcpConnection::connect tries them; at least one.
-/// Returns  kInvalidArgument: it has none, or `where.host` is empty or a link-local address without its interface
-/// Waits for the resolver without a deadline where the host is a name (getaddrinfo(3) knows none).
-[[nodiscard]] Result<std::vector<HostAddress>> find_addresses(const HostPort& where);
-
-/// The same for a client, which waits for the resolver as TcpConnection::connect does: until `deadline`, and it asks
-/// again while a name cannot be looked up for now.
 ///
 /// cancel_fd  becomes readable to give up; -1: none
-/// Returns    as find_addresses; std::errc::resource_unavailable_try_again: the resolver had no answer until the end;
-///            kStopped
+/// Returns    kInvalidArgument: it has none, or `where.host` is empty or a link-local address without its interface;
+///            std::errc::resource_unavailable_try_again: no name server answered, or not by `deadline`; kStopped
+[[nodiscard]] Result<std::vector<HostAddress>> find_addresses(const HostPort& where, Deadline deadline,
+                                                              int cancel_fd = -1);
+
+/// The same for a client, which asks again, until `deadline`, while a name cannot be looked up for now.
 [[nodiscard]] Result<std::vector<HostAddress>> find_server(const HostPort& server, Deadline deadline,
                                                            int cancel_fd = -1);
 

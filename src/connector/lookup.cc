@@ -62,9 +62,8 @@ Addresses look_up_within(const HostPort& where, Resolver resolver, Deadline dead
 }
 
 Addresses resolve_within(const HostPort& where, Deadline deadline, int cancel_fd) {
-  if (needs_no_lookup(where.host)) return resolve(where, false);
-  return look_up_within(
-      where, [](const HostPort& name) { return resolve(name, false); }, deadline, cancel_fd);
+  if (needs_no_lookup(where.host)) return resolve(where);
+  return look_up_within(where, resolve, deadline, cancel_fd);
 }
 
 }  // namespace rdmacomm

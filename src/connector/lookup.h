@@ -11,14 +11,14 @@
 
 namespace rdmacomm {
 
-/// resolve(where, false), for at most that long: getaddrinfo(3) itself knows no deadline, and takes 10 s and more if no
+/// resolve(where), for at most that long: getaddrinfo(3) itself knows no deadline, and takes 10 s and more if no
 /// name server answers. A name is looked up on a thread, which this leaves behind if it takes too long: it ends by
 /// itself, and keeps neither its caller nor the end of the process waiting.
 ///
 /// cancel_fd  becomes readable to give up; -1: none
 /// Returns    as resolve(); std::errc::resource_unavailable_try_again: also if no answer came in time; kStopped
 [[nodiscard]] Result<std::vector<SocketAddress>> resolve_within(const HostPort& where, Deadline deadline,
-                                                                int cancel_fd);
+                                                                int cancel_fd = -1);
 
 /// The same with another way to look a name up, which must need nothing that may be gone before it returns.
 using Resolver = std::function<Result<std::vector<SocketAddress>>(const HostPort&)>;

@@ -154,16 +154,14 @@ std::string duration_text(std::chrono::milliseconds duration) {
   return std::to_string(duration.count()) + " ms";
 }
 
-Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive) {
+Result<std::vector<SocketAddress>> resolve(const HostPort& where) {
   const std::string host = without_brackets(where.host);
-  if (host.empty() && !passive)
-    return make_error(Errc::kInvalidArgument, "no server is named; give a host name or an address");
+  if (host.empty()) return make_error(Errc::kInvalidArgument, "no host is named; give a host name or an address");
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0);
+  hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int code =
-      getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(where.port).c_str(), &hints, &found);
+  const int code = getaddrinfo(host.c_str(), std::to_string(where.port).c_str(), &hints, &found);
   if (code != 0) return cannot_resolve(host, code);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   std::vector<SocketAddress> addresses;

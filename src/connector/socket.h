@@ -45,9 +45,10 @@ struct SocketAddress {
 /// "10 s", "250 ms".
 [[nodiscard]] std::string duration_text(std::chrono::milliseconds duration);
 
-/// All addresses of a host, at least one. passive: an empty host means every address of this one.
-/// kInvalidArgument: it has none, or link-local ones without their interface only.
-[[nodiscard]] Result<std::vector<SocketAddress>> resolve(const HostPort& where, bool passive);
+/// All addresses of a host, at least one. Asks name servers without a deadline (getaddrinfo(3) knows none): see
+/// resolve_within().
+/// kInvalidArgument: it has none, or link-local ones without their interface only, or no host is named.
+[[nodiscard]] Result<std::vector<SocketAddress>> resolve(const HostPort& where);
 
 /// Every address of this host, of one family.
 [[nodiscard]] SocketAddress any_address(int family, std::uint16_t port);

@@ -1,6 +1,7 @@
 #include "connector/tcp_listen_socket.h"
 
 #include "base/system_call.h"
+#include "connector/lookup.h"
 #include "connector/socket.h"
 #include "connector/tcp_connection.h"
 #include "verbs/call.h"
@@ -44,8 +45,8 @@ Result<UniqueFd> listen_anywhere(std::uint16_t port) {
   return no_ipv6 ? listen_at(any_address(AF_INET, port)) : std::move(dual);
 }
 
-Result<UniqueFd> listen_at_host(const HostPort& where) {
-  auto addresses = resolve(where, true);
+Result<UniqueFd> listen_at_host(const HostPort& where, const TcpOptions& options) {
+  auto addresses = resolve_within(where, Deadline::after(options.connect_timeout));
   if (!addresses) return addresses.error();
   return listen_at(addresses->front());
 }
@@ -58,7 +59,7 @@ TcpListenSocket::TcpListenSocket(UniqueFd socket, const TcpOptions& options)
 Result<std::unique_ptr<TcpListenSocket>> TcpListenSocket::listen(const HostPort& where, const TcpOptions& options) {
   const Status valid = options.validate();
   if (!valid) return valid.error();
-  auto fd = where.host.empty() ? listen_anywhere(where.port) : listen_at_host(where);
+  auto fd = where.host.empty() ? listen_anywhere(where.port) : listen_at_host(where, options);
   if (!fd) return fd.error();
   auto address = SocketAddress::of_local_end(fd->get());
   if (!address) return address.error();

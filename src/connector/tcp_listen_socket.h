@@ -20,7 +20,7 @@ class TcpListenSocket final : public Listener {
   /// Returns  std::errc::address_in_use: another program listens there; kInvalidArgument: options.validate(), or a
   ///          host that has no address; std::errc::address_not_available: the address is not of this host;
   ///          std::errc::permission_denied: a port below 1024 without the right to use it
-  /// Waits for the resolver without a deadline where `where.host` is a name (as getaddrinfo(3) does).
+  /// A name is looked up for options.connect_timeout at most: std::errc::resource_unavailable_try_again then.
   [[nodiscard]] static Result<std::unique_ptr<TcpListenSocket>> listen(const HostPort& where,
                                                                        const TcpOptions& options = {});
   [[nodiscard]] Result<std::unique_ptr<Connector>> accept() override;

@@ -27,8 +27,8 @@ ConnectBy connect_by(ConnectorKind connector) {
 Result<std::optional<PeerRoute>> find_route(const OpenFor& purpose) {
   if (purpose.address.host.empty()) return std::optional<PeerRoute>();
   const Deadline find_by = purpose.find_by.value_or(Deadline::after(TcpOptions{}.connect_timeout));
-  const auto addresses =
-      purpose.is_server ? find_addresses(purpose.address) : find_server(purpose.address, find_by, purpose.cancel_fd);
+  const auto find = purpose.is_server ? find_addresses : find_server;
+  const auto addresses = find(purpose.address, find_by, purpose.cancel_fd);
   if (!addresses) return addresses.error();
   for (const HostAddress& each : *addresses) {
     auto route = purpose.is_server ? route_from(each) : route_to(each);

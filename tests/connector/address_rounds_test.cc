@@ -53,7 +53,7 @@ TEST(AddressRounds, LooksANameUpAgainThatCannotBeLookedUpNow) {
   int looked_up = 0;
   const auto look_up = [&](const HostPort& where) -> Result<std::vector<SocketAddress>> {
     if (++looked_up < 3) return make_error(std::make_error_code(std::errc::resource_unavailable_try_again), "later");
-    return resolve(where, false);
+    return resolve(where);
   };
   Script script;
   EXPECT_EQ(AddressRounds(kServer, {}, -1, look_up).run<int>(script).value(), 7);
@@ -89,7 +89,7 @@ TEST(AddressRounds, ARoundThatIsCutShortDoesNotHideTheRefusalBefore) {
 TEST(AddressRounds, SharesTheTimeAmongTheAddresses) {
   const Deadline whole = Deadline::after(4s);
   const auto three = [](const HostPort& where) -> Result<std::vector<SocketAddress>> {
-    return std::vector(3, resolve(where, false).value().front());
+    return std::vector(3, resolve(where).value().front());
   };
   std::vector<Deadline::Clock::duration> shares;
   (void)AddressRounds(kServer, {.connect_timeout = 4s}, -1, three)

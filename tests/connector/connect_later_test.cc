@@ -58,7 +58,7 @@ TEST_F(ConnectLater, ThisHostsOwnLinkComesUp) {
 class FullServer {
  public:
   FullServer() : fd_(open_socket(AF_INET).value()) {
-    address_ = resolve({"127.0.0.1", 2020}, false).value().front();
+    address_ = resolve({"127.0.0.1", 2020}).value().front();
     EXPECT_EQ(::bind(fd_.get(), address_.get(), address_.length), 0);
     EXPECT_EQ(::listen(fd_.get(), 0), 0);
     for (UniqueFd& each : clients_) {

@@ -7,7 +7,7 @@ namespace rdmacomm {
 namespace {
 
 bool is_own(const char* host) {
-  const auto addresses = resolve({host, 2020}, true);
+  const auto addresses = resolve({host, 2020});
   return addresses && is_of_this_host(addresses->front());
 }
 

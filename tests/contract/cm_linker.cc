@@ -28,7 +28,7 @@ Result<CmEvent> expect_event(CmId& id, rdma_cm_event_type wanted,
 }
 
 Result<SocketAddress> address_of(const std::string& ip, std::uint16_t port) {
-  auto found = resolve({ip, port}, true);
+  auto found = resolve({ip, port});
   if (!found) return found.error();
   return found->front();
 }

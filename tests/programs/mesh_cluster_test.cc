@@ -103,10 +103,11 @@ TEST(ClusterWords, AreJoined) {
 
 /// Hosts of which those in `here` are this machine. h9 has no address.
 HostBook book(std::set<std::string> here) {
-  return HostBook(Deadline::never(), [here = std::move(here)](const HostPort& node, Deadline) -> HostBook::Addresses {
-    if (node.host == "h9") return make_error(Errc::kInvalidArgument, "no such host");
-    return find_addresses({.host = here.contains(node.host) ? "127.0.0.1" : "203.0.113.1"});
-  });
+  return HostBook(Deadline::never(),
+                  [here = std::move(here)](const HostPort& node, Deadline deadline) -> HostBook::Addresses {
+                    if (node.host == "h9") return make_error(Errc::kInvalidArgument, "no such host");
+                    return find_addresses({.host = here.contains(node.host) ? "127.0.0.1" : "203.0.113.1"}, deadline);
+                  });
 }
 
 TEST(Rank, IsThatOfTheOneLocalNode) {
@@ -129,7 +130,7 @@ TEST(Rank, IsFoundAlthoughAnotherHostHasNoAddress) {
 }
 
 TEST(Local, IsThisMachineAndNoOther) {
-  const auto local = [](const char* host) { return is_local(*find_addresses({.host = host})); };
+  const auto local = [](const char* host) { return is_local(*find_addresses({.host = host}, Deadline::never())); };
   EXPECT_TRUE(local("127.0.0.1"));
   EXPECT_TRUE(local("127.9.8.7"));
   EXPECT_FALSE(local("203.0.113.1"));  // for documentation: nobody has it
@@ -155,7 +156,7 @@ TEST(HostBook, AsksForEachHostOnceAndForManyAtATimeUntilOneDeadline) {
     EXPECT_EQ(deadline.time_point(), by.time_point());
     // None of the first has an answer before all of them have been asked for.
     EXPECT_TRUE(changed.wait_for(lock, std::chrono::minutes(1), [&] { return asked.size() >= HostBook::kAtOnce; }));
-    return find_addresses({.host = "203.0.113.1"});
+    return find_addresses({.host = "203.0.113.1"}, deadline);
   });
   Cluster nodes;
   for (std::size_t i = 0; i < 3 * HostBook::kAtOnce; ++i)

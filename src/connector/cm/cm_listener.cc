@@ -10,6 +10,7 @@
 #include "connector/cm/cm_id.h"
 #include "connector/cm/cm_requests.h"
 #include "connector/cm/cm_stream.h"
+#include "connector/lookup.h"
 #include "verbs/call.h"
 
 namespace rdmacomm {
@@ -62,18 +63,21 @@ CmListener::CmListener(WakeEvent knocked, WakeEvent stop)
 
 Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, const TcpOptions& options) {
   if (Status valid = options.validate(); !valid) return valid.error();
-  auto addresses = resolve(where, true);
-  if (!addresses) return addresses.error();
   auto knocked = WakeEvent::create();
   if (!knocked) return knocked.error();
   auto stop = WakeEvent::create();
   if (!stop) return stop.error();
   std::unique_ptr<CmListener> listener(new CmListener(std::move(*knocked), std::move(*stop)));
-  Status listening =
-      where.host.empty() ? listener->listen_anywhere(where.port) : listener->listen_at(addresses->front());
+  Status listening = where.host.empty() ? listener->listen_anywhere(where.port)
+                                        : listener->listen_at_host(where, Deadline::after(options.connect_timeout));
   if (listening) listening = start_thread(listener->thread_, "rdma-listener", [raw = listener.get()] { raw->run(); });
   if (!listening) return listening.error();
   return listener;
+}
+
+Status CmListener::listen_at_host(const HostPort& where, Deadline deadline) {
+  auto addresses = resolve_within(where, deadline);
+  return addresses ? listen_at(addresses->front()) : addresses.error();
 }
 
 /// One family after the other: iWARP devices accept no IPv4 client where one listens at [::].

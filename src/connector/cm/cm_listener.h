@@ -13,6 +13,7 @@
 #include "base/wake_event.h"
 #include "connector/listener.h"
 #include "rdmacomm/connector.h"
+#include "rdmacomm/deadline.h"
 #include "rdmacomm/result.h"
 
 namespace rdmacomm {
@@ -49,6 +50,7 @@ class CmListener final : public Listener {
 
   CmListener(WakeEvent knocked, WakeEvent stop);
   Status listen_anywhere(std::uint16_t port);
+  Status listen_at_host(const HostPort& where, Deadline deadline);
   Status listen_at(SocketAddress address);
   void run();
   void handle(const CmEvent& event, const CmId& listening);
