@@ -34,6 +34,7 @@ Result<HostText> parse_host(std::string_view text) {
   if (bare_ipv6 || text.ends_with(']')) colon = std::string_view::npos;
   const std::string_view host = text.substr(0, colon);
   if (host.empty() || host == "[]") return wrong("a host is missing");
+  if (host.starts_with('-')) return wrong("a host does not begin with '-'");
   if (host.find_first_of(" \t\r\n") != std::string_view::npos) return wrong("a host has no blanks");
   if (host.find(',') != std::string_view::npos) return wrong("a host has no commas");
   if (!is_printable(host)) return wrong("a host has no character that cannot be printed");
