@@ -697,7 +697,7 @@ ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kReceiverNotReady;
   {
-    const Turn turn(*target_, own_.turn(), !own_.by_tcp);
+    const ContendedHazard turn(*target_, own_.turn(), !own_.by_tcp);
     const bool there = target_->link.load(std::memory_order_acquire) == link_;
     if (turn && there) result = deliver_datagram(wr, static_cast<std::uint32_t>(total));
   }
@@ -742,7 +742,7 @@ ExecResult LocalWire::deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, Lo
   if (status != IBV_WC_SUCCESS) return ExecResult::refused(status);
   ExecResult result = ExecOutcome::kUnreachable;
   {
-    const Turn turn(*queue.target_, queue.own_.turn(), !own_.by_tcp);
+    const ContendedHazard turn(*queue.target_, queue.own_.turn(), !own_.by_tcp);
     if (!turn) return own_.by_tcp ? ExecOutcome::kBusy : ExecOutcome::kUnreachable;
     if (!queue.is_up()) return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
     XrcRoute::of(queue.view_.slot(queue.target_->taken)) = {target_qpn_, own_.qpn};

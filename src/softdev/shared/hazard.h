@@ -103,14 +103,14 @@ class ByAddress {
 };
 
 /// The initiator's half where a target has many: one is at work there at a time, and its number is the flag.
-class Turn {
+class ContendedHazard {
  public:
   /// waits  for one that has lost its core, too; false: for a thread that has others to serve
-  Turn(QpShared& target, std::uint32_t initiator, bool waits = true) noexcept
+  ContendedHazard(QpShared& target, std::uint32_t initiator, bool waits = true) noexcept
       : target_(target), mine_(take(target, initiator, waits)) {}
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  ~Turn() {
+  ContendedHazard(const ContendedHazard&) = delete;
+  ContendedHazard& operator=(const ContendedHazard&) = delete;
+  ~ContendedHazard() {
     if (mine_) target_.busy.exchange(0, std::memory_order_seq_cst);
   }
   /// false: whoever has it did not let go of it for a while; it may be stopped.

@@ -179,10 +179,10 @@ TEST(Hazards, AFailureOfOneQueuePairDoesNotHoldUpAnother) {
 /// The thread that carries out other hosts' requests: the initiator whose turn it is may be stopped.
 TEST(Turns, AThreadThatHasOthersToServeDoesNotWait) {
   QpShared target{};
-  const Turn first(target, 1);
+  const ContendedHazard first(target, 1);
   ASSERT_TRUE(first);
   {
-    const Turn second(target, 2, false);
+    const ContendedHazard second(target, 2, false);
     EXPECT_FALSE(second);
   }
   EXPECT_EQ(target.busy.load(), 1U) << "it is still the first one's";
