@@ -8,6 +8,7 @@
 #include <shared_mutex>
 
 #include "base/logging.h"
+#include "rdmacomm/result.h"
 
 namespace rdmacomm {
 namespace {
@@ -46,6 +47,8 @@ bool write_to_sink(LogSeverity severity, std::string_view line) {
 }  // namespace
 
 void set_log_sink(LogSink function) {
+  if (in_sink)
+    detail::die_of_misuse("a log sink called set_log_sink(), which waits until that sink has returned", nullptr);
   const std::unique_lock lock(sink().mutex);
   sink().function.swap(
       function);  // the former one is destroyed when the lock has been given back: what it owns may log

@@ -81,6 +81,16 @@ TEST_F(Log, ALineThatTheSinkCausesGoesToGlog) {
   EXPECT_EQ(calls, 1);
 }
 
+TEST(LogDeathTest, ASinkMustNotReplaceItself) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        set_log_sink([](LogSeverity, std::string_view) { set_log_sink({}); });
+        RDMACOMM_LOG(ERROR) << "a line";
+      },
+      "a bug of this program: a log sink called set_log_sink");
+}
+
 TEST_F(Log, AFormerSinkIsNotCalledAgain) {
   std::atomic<bool> over{false};
   std::atomic<int> calls{0};
