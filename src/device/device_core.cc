@@ -149,19 +149,6 @@ Status DeviceCore::read_limits() {
   return {};
 }
 
-Result<NativeQueue*> DeviceCore::shared_completion_queue(const std::string& key, const NativeQueueOptions& options) {
-  const std::scoped_lock lock(shared_queues_mutex_);
-  if (const auto found = shared_queues_.find(key); found != shared_queues_.end()) {
-    NativeQueue* queue = found->second.get();
-    if (!options.with_channel || queue->fd() >= 0) return queue;
-    return make_error(Errc::kWrongState, "the completion queue shared as \"" + key +
-                                             "\" was made without a completion channel; ask for one at its first use");
-  }
-  auto created = NativeQueue::create(*this, options);
-  if (!created) return std::move(created).error();
-  return shared_queues_.emplace(key, std::move(created).value()).first->second.get();
-}
-
 Status DeviceCore::check_port() const {
   ibv_port_attr attributes{};
   const std::string what = "port " + std::to_string(port_) + " of " + name_;

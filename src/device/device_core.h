@@ -1,11 +1,9 @@
-// device_core.h - an opened RDMA device: verbs context, port, protection domain, shared completion queues.
+// device_core.h - an opened RDMA device: verbs context, port, protection domain.
 // Layer: device. Uses: base, verbs.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +11,6 @@
 #include "device/addressing.h"
 #include "device/device_events.h"
 #include "device/host_network.h"
-#include "device/native_queue.h"
 #include "rdmacomm/device.h"
 #include "rdmacomm/result.h"
 #include "verbs/handles.h"
@@ -27,8 +24,9 @@ struct OpenHints {
   const HostNetwork* network = &HostNetwork::system();  ///< outlives the device
 };
 
-/// Owns the verbs context, one protection domain and the shared completion queues of a device, and knows one
-/// port of it. A resource: neither copyable nor movable.
+/// Owns the verbs context and one protection domain of a device, and knows one port of it. The completion queues on it, also
+/// those that endpoints share, keep it open; a session has them, since it has their threads. A resource: neither copyable nor
+/// movable.
 /// Threads: all functions from any thread.
 /// Lifetime: outlives every buffer, queue and channel made on it.
 class DeviceCore : public std::enable_shared_from_this<DeviceCore> {
@@ -88,11 +86,6 @@ class DeviceCore : public std::enable_shared_from_this<DeviceCore> {
   /// Returns  kInvalidArgument: it has not; the context lists the table
   [[nodiscard]] Result<PKey> find_pkey(std::uint16_t pkey) const;
 
-  /// The completion queue shared under `key`: made by the first caller with `options`, the same for the later
-  /// ones, whose `options.depth` is then without effect. Owned by the device. RDMAAdapter reserves its room in it.
-  /// Returns  kWrongState: with_channel asked for, and the queue was made without; or as NativeQueue::create
-  [[nodiscard]] Result<NativeQueue*> shared_completion_queue(const std::string& key, const NativeQueueOptions& options);
-
   /// What the device reports by itself. Who uses it without a session, and wants to know, subscribes and calls take().
   [[nodiscard]] DeviceEvents& events() noexcept { return events_; }
 
@@ -127,8 +120,6 @@ class DeviceCore : public std::enable_shared_from_this<DeviceCore> {
   std::uint8_t port_ = 0;
   ibv_port_attr port_attributes_{};
   DeviceLimits limits_;
-  std::mutex shared_queues_mutex_;
-  std::map<std::string, std::unique_ptr<NativeQueue>> shared_queues_;
 };
 
 }  // namespace rdmacomm

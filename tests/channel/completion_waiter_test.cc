@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "device/device_core.h"
+#include "device/native_queue.h"
 #include "support/fake_verbs.h"
 
 namespace rdmacomm {

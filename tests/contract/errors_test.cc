@@ -442,7 +442,7 @@ TEST(Mtu, ADisagreementFailsOnMessagesLongerThanTheSmallerOne) {
 
 TEST(SharedQueue, HoldsSoManyQueuePairsAndNoMore) {
   auto device = TestDevice::own().choice().open().value();
-  NativeQueue* const queue = device->shared_completion_queue("all", {.depth = 300}).value();
+  const auto queue = NativeQueue::create(*device, {.depth = 300}).value();
   const GidEntry gid = device->choose_gid().value();
   const AdapterConfig config{.send_depth = 64, .recv_depth = 64};
   std::vector<std::unique_ptr<AdapterCore>> fitting;

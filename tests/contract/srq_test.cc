@@ -1,6 +1,8 @@
 // Shared receive queues: several queue pairs take their receives from one queue.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "contract/async_events.h"
 #include "contract/raw_end.h"
 #include "verbs/call.h"

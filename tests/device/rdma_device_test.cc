@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include "device/device_core.h"
+#include "device/native_queue.h"
 #include "device/protection_domain_core.h"
 #include "rdmacomm/softdev.h"
 #include "support/fake_verbs.h"
@@ -97,7 +98,8 @@ TEST_F(RDMADeviceTest, ReleasesEverything) {
   {
     const auto opened = open();
     ASSERT_TRUE(opened.has_value());
-    ASSERT_TRUE((*opened)->shared_completion_queue("a", {.with_channel = true}).has_value());
+    const auto queue = NativeQueue::create(**opened, {.with_channel = true});
+    ASSERT_TRUE(queue);
     EXPECT_EQ(fake_.live(), 4);  // context, PD, completion channel, CQ
   }
   EXPECT_EQ(fake_.live(), 0);
@@ -213,37 +215,6 @@ TEST_F(RDMADeviceTest, ReadDepthsFitTheEightBitsTheyTravelIn) {
   const auto opened = open();
   ASSERT_TRUE(opened.has_value());
   EXPECT_EQ((*opened)->limits().max_read_depth, 255);
-}
-
-TEST_F(RDMADeviceTest, SharedQueuesAreMadeOnceForEachKey) {
-  const auto opened = open();
-  ASSERT_TRUE(opened.has_value());
-  const auto first = (*opened)->shared_completion_queue("polled", {.depth = 100});
-  const auto again = (*opened)->shared_completion_queue("polled", {.depth = 7});
-  const auto other = (*opened)->shared_completion_queue("slept on", {.depth = 100, .with_channel = true});
-  ASSERT_TRUE(first.has_value() && again.has_value() && other.has_value());
-  EXPECT_EQ(*first, *again);
-  EXPECT_NE(*first, *other);
-  EXPECT_EQ((*again)->depth(), 100);
-  EXPECT_EQ((*first)->fd(), -1);
-  EXPECT_GE((*other)->fd(), 0);
-}
-
-TEST_F(RDMADeviceTest, ASharedQueueDoesNotGrowAChannelLater) {
-  const auto opened = open();
-  ASSERT_TRUE(opened.has_value());
-  ASSERT_TRUE((*opened)->shared_completion_queue("polled", {}).has_value());
-  const auto wants_channel = (*opened)->shared_completion_queue("polled", {.with_channel = true});
-  EXPECT_EQ(wants_channel.code(), Errc::kWrongState);
-  EXPECT_THAT(wants_channel.error().context, HasSubstr("\"polled\""));
-}
-
-TEST_F(RDMADeviceTest, AFailedSharedQueueCanBeTriedAgain) {
-  const auto opened = open();
-  ASSERT_TRUE(opened.has_value());
-  fake_.fail("create_cq", ENOMEM);
-  EXPECT_EQ((*opened)->shared_completion_queue("a", {}).code(), std::errc::not_enough_memory);
-  EXPECT_TRUE((*opened)->shared_completion_queue("a", {}).has_value());
 }
 
 // Without hardware open() takes soft0 and says so once. Where there is hardware, it is taken instead.
