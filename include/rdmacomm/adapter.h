@@ -113,12 +113,10 @@ class RDMACOMM_API RDMAAdapter {
   /// For ibv_query_qp(3) and what this library does not do. Its completion queues are in it.
   [[nodiscard]] ibv_qp* native_handle() const;
 
-  /// For the library: what RDMAChannel::create() takes over.
-  [[nodiscard]] std::unique_ptr<OwnAdapter> release() noexcept;
-
  private:
-  explicit RDMAAdapter(std::unique_ptr<OwnAdapter> own) noexcept;
-  [[nodiscard]] OwnAdapter& own() const;
+  friend class RDMAChannel;  // whose create() takes over what it owns
+  RDMACOMM_LOCAL explicit RDMAAdapter(std::unique_ptr<OwnAdapter> own) noexcept;
+  RDMACOMM_LOCAL [[nodiscard]] OwnAdapter& own() const;
 
   std::unique_ptr<OwnAdapter> own_;
 };

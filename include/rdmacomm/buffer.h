@@ -61,6 +61,7 @@ struct RDMACOMM_API BufferOptions {
 ///
 /// Threads   all functions but next() from any thread; next() from one thread at a time
 /// Lifetime  keeps its device open. It must outlive every request that uses it, until the request's completion
+/// ABI       its members' layout: data() and the like are inlined
 class RDMACOMM_API RDMABuffer {
  public:
   /// No memory: data() is nullptr, size() 0, block_count() 0.
@@ -115,7 +116,7 @@ class RDMACOMM_API RDMABuffer {
   [[nodiscard]] ProtectionDomain domain() const noexcept;
 
  private:
-  explicit RDMABuffer(std::unique_ptr<BufferCore> core) noexcept;
+  RDMACOMM_LOCAL explicit RDMABuffer(std::unique_ptr<BufferCore> core) noexcept;
 
   std::unique_ptr<BufferCore> core_;
   std::span<std::byte> memory_;

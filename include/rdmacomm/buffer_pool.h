@@ -49,6 +49,7 @@ struct RDMACOMM_API BufferPoolCounts {
 /// Threads: one at a time; any, also another than the one that took it.
 /// Lifetime: may outlive its pool. The memory stays registered, and its device open, until the last lease is given
 /// back.
+/// ABI: its members' layout, since most calls are inlined.
 class RDMACOMM_API BufferLease {
  public:
   BufferLease() = default;  ///< holds nothing
@@ -62,7 +63,7 @@ class RDMACOMM_API BufferLease {
   ~BufferLease() { reset(); }
 
   /// Gives the block back. No request may be using it any more. Without effect where there is none.
-  /// Cost  no allocation or system call; a lock that threads share once in so many as a cache holds
+  /// Cost  no allocation or system call; a lock that all threads share, once for as many blocks as a cache holds
   void reset() noexcept {
     if (core_ != nullptr) give_back();
   }

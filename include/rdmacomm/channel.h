@@ -73,19 +73,28 @@ class RDMACOMM_API Immediate {
 };
 
 namespace detail {
-/// The first member of an aggregate that is filled by names only: nothing but its name converts to it.
-struct RDMACOMM_API ByName {};
+/// The first member of an aggregate that is filled by names only: neither a number nor `{}` converts to it.
+struct RDMACOMM_API ByName {
+  explicit ByName() = default;
+};
+enum class RequestFault : std::uint8_t;
 }  // namespace detail
 
-/// What every post function takes besides its operands, by name: `{.id = 7, .immediate = 42}`. A value of 16 bytes, so
-/// that it is passed in registers.
+/// What every function that posts to the send queue takes besides its operands, by name: `{.id = 7, .immediate = 42}`. A
+/// value of 16 bytes, so that it is passed in registers.
 struct RDMACOMM_API PostOptions {
   [[no_unique_address]] detail::ByName by_name{};  ///< not to be set: `{7, 42}` does not compile
   std::uint64_t id = 0;                            ///< comes back in Completion::id
   [[no_unique_address]] Immediate immediate{};     ///< SEND and WRITE; makes it a SEND_WITH_IMM or WRITE_WITH_IMM
-  PostFlags flags = PostFlags::kNone;              ///< send-side requests
+  PostFlags flags = PostFlags::kNone;
 };
 static_assert(sizeof(PostOptions) == 16);
+
+/// The same for receives.
+struct RDMACOMM_API RecvOptions {
+  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  std::uint64_t id = 0;                            ///< comes back in Completion::id
+};
 
 /// The operand of post_fetch_add().
 struct RDMACOMM_API FetchAdd {
@@ -99,14 +108,15 @@ struct RDMACOMM_API CompareSwap {
   std::uint64_t desired = 0;
 };
 
-/// One send-side request, for post_chain().
+/// One send-side request, for post_chain(). Its members are named, too.
 struct RDMACOMM_API SendRequest {
-  Operation operation = Operation::kSend;  ///< kSend, kWrite, kRead, kFetchAdd or kCompareSwap
-  std::span<const BufferSlice> local{};    ///< a view of slices that live until post_chain() returns
-  RemoteRegion remote{};                   ///< WRITE, READ, atomics
+  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  Operation operation = Operation::kSend;          ///< kSend, kWrite, kRead, kFetchAdd or kCompareSwap
+  std::span<const BufferSlice> local{};            ///< a view of slices that live until post_chain() returns
+  RemoteRegion remote{};                           ///< WRITE, READ, atomics
   PostOptions options{};
-  std::uint64_t operand = 0;  ///< kFetchAdd: the addend; kCompareSwap: the expected value
-  std::uint64_t desired = 0;  ///< kCompareSwap: the new value
+  FetchAdd fetch_add{};        ///< kFetchAdd
+  CompareSwap compare_swap{};  ///< kCompareSwap
 };
 
 /// How far post_chain() came. A value.
@@ -122,7 +132,7 @@ struct [[nodiscard]] RDMACOMM_API PostedChain {
 /// channel lives; the buffers of the request belong to the channel until its completion was taken.
 class [[nodiscard]] RDMACOMM_API PostedRequest {
  public:
-  /// Whether it was accepted. If not, nothing was posted, and wait() says why.
+  /// Whether it was accepted. If not, nothing was posted, and wait() says why, with the numbers.
   [[nodiscard]] Outcome posted() const noexcept { return outcome_; }
   /// Waits for the completion of this request, as EndPoint::next() does. Completions of other requests that come before
   /// it are kept in order: the next poll or wait returns them, and so does wait() of their PostedRequest.
@@ -140,17 +150,27 @@ class [[nodiscard]] RDMACOMM_API PostedRequest {
   friend class ChannelCore;
   PostedRequest(RDMAChannel& channel, Outcome outcome, Operation operation, std::uint32_t position) noexcept
       : channel_(&channel), outcome_(outcome), position_(position), operation_(operation) {}
+  void keep_fault(detail::RequestFault fault, std::uint64_t value, std::uint64_t limit) noexcept {
+    fault_ = fault;
+    value_ = value;
+    limit_ = limit;
+  }
 
   RDMAChannel* channel_;
   Outcome outcome_;
   std::uint32_t position_;  // in its queue
   Operation operation_;
+  // What was wrong with a request that was refused.
+  detail::RequestFault fault_{};
+  std::uint64_t value_ = 0;
+  std::uint64_t limit_ = 0;
 };
 
 /// Ordered, reliable operations to one peer. A resource: neither copyable nor movable.
 ///
 /// Threads: post_send, post_write, ... from one thread at a time; post_recv from one thread at a time; poll
 /// from one thread at a time; the three may differ. state and counters from any.
+/// ABI: that its context is its first member, since context() is inlined.
 /// Lifetime: a channel of an endpoint lives as long as the endpoint; one of create() keeps its device and completion
 /// queue. Buffers in flight belong to the channel until their completion was polled.
 /// Every post returns at once; the outcome arrives in poll() under the request's id. Requests of one queue
@@ -236,7 +256,7 @@ class RDMACOMM_API RDMAChannel {
                           PostOptions options = {}) noexcept;
   PostedRequest compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
                              PostOptions options = {}) noexcept;
-  PostedRequest recv(SliceList local, PostOptions options = {}) noexcept;
+  PostedRequest recv(SliceList local, RecvOptions options = {}) noexcept;
 
   // Many requests at a time -------------------------------------------------------------------------------------
 
@@ -250,10 +270,9 @@ class RDMACOMM_API RDMAChannel {
   /// Posts one receive: an incoming SEND is written to `local`, which may be empty for WRITE_WITH_IMM and empty SENDs.
   ///
   /// local           must not be used until the completion
-  /// options         only `id`: anything else is kInvalidArgument
   /// Completes with  kLocalLength: the message was longer than `local`
   /// Source          ibv_post_recv(3)
-  [[nodiscard]] Outcome post_recv(SliceList local, PostOptions options = {}) noexcept;
+  [[nodiscard]] Outcome post_recv(SliceList local, RecvOptions options = {}) noexcept;
   /// Posts one RDMA WRITE of `local` to the start of `remote`. Without an immediate the peer's application does not
   /// notice it. With one it is a WRITE_WITH_IMM: it takes the peer's oldest posted receive, whose completion carries
   /// the immediate.
@@ -298,11 +317,11 @@ class RDMACOMM_API RDMAChannel {
   /// Returns   kWrongState: as poll(); kTimeout: the device did not hand all completions out in time
   [[nodiscard]] Status drain(Deadline deadline, const std::function<void(const Completion&)>& function = {});
 
- protected:
+ private:
+  friend class ChannelCore;  // which every channel is; an application derives nothing from it
   RDMAChannel() noexcept = default;
   ~RDMAChannel() = default;
 
- private:
   Context context_;
 };
 

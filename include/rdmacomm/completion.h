@@ -46,9 +46,6 @@ struct RDMACOMM_API Completion {
   /// Cost on errors: may ask the device, and for kLocalQueuePair wait up to 200 ms for the port to say that it is down.
   /// Not for hooks: a completion thread serves other endpoints, too.
   [[nodiscard]] Status explain() const;
-
- private:
-  [[nodiscard]] Status failure(const std::string& advice) const;
 };
 
 /// The completions that a poll has taken, in the array that the caller gave it. A view, 16 bytes.

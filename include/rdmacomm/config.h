@@ -22,7 +22,7 @@ namespace rdmacomm {
 inline constexpr const char* kControlChannel = "control";
 inline constexpr const char* kDataChannel = "data";
 
-/// Who polls for completions.
+/// Which thread polls for completions.
 enum class ThreadMode : std::uint8_t {
   kApplication,               ///< the application calls EndPoint::poll() or wait()
   kThreadPerChannel,          ///< the session runs one thread for each channel, thus queue pair, which calls its hooks
@@ -131,12 +131,6 @@ struct RDMACOMM_API HcaConfig {
   /// The completions that can be outstanding on all channels without a completion queue of their own; all receives of
   /// their pool, once. Of a fitted() configuration: what is left empty does not count.
   [[nodiscard]] int queue_depth() const noexcept;
-
- private:
-  [[nodiscard]] Status check_shared_queues(const DeviceLimits& limits) const;
-  [[nodiscard]] Status check_channel(const ChannelConfig& channel, const DeviceLimits& limits) const;
-  [[nodiscard]] Status check_receive_pool(const DeviceLimits& limits) const;
-  [[nodiscard]] Status check_domain() const;
 };
 
 }  // namespace rdmacomm

@@ -74,8 +74,6 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// As lazy_config_hca() has made it, with everything that was left empty filled in.
   [[nodiscard]] const HcaConfig& config() const;
   [[nodiscard]] RDMADevice device() const;
-  /// As HcaConfig::domain: where buffers for this endpoint are made. Empty: on device().
-  [[nodiscard]] const ProtectionDomain& domain() const;
   /// Where the channels with pooled_receives take their receives from; empty: there are none.
   [[nodiscard]] ReceivePool receive_pool() const;
 
@@ -172,7 +170,7 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// or abort() has ended it with: kDeviceLost, kHookFailed, ...
   [[nodiscard]] Status status() const;
   /// Whether the peer has given a sign of life lately; if not, it ends with kPeerLost. Sessions look by themselves
-  /// (SessionOptions::silent_peer_after); this is for who wants to know it sooner.
+  /// (SessionOptions::silent_peer_after); call this to know it sooner.
   ///
   /// silent_after  how long it may have been silent: more than a second, in which each side gives one
   [[nodiscard]] bool check_alive(std::chrono::milliseconds silent_after) const;

@@ -21,7 +21,7 @@
 namespace rdmacomm {
 
 /// A message that was received, or a part of one that is larger than the pool's largest block. A handle: it moves, and
-/// does not copy. What it has is given back by release(), or by the destructor. Threads and lifetime as StreamBlock and
+/// does not copy. What it has is given back by release(), or by the destructor. Threads, lifetime and ABI as StreamBlock and
 /// BufferLease.
 class RDMACOMM_API MessagePart {
  public:
@@ -148,9 +148,9 @@ class RDMACOMM_API MessageStream {
   [[nodiscard]] const EndPoint& endpoint() const;
 
  private:
-  explicit MessageStream(std::shared_ptr<StreamLink> link);
-  [[nodiscard]] StreamLink& link() const;
-  [[nodiscard]] Status send_large(std::span<const std::byte> message, Deadline deadline);
+  RDMACOMM_LOCAL explicit MessageStream(std::shared_ptr<StreamLink> link);
+  RDMACOMM_LOCAL [[nodiscard]] StreamLink& link() const;
+  RDMACOMM_LOCAL [[nodiscard]] Status send_large(std::span<const std::byte> message, Deadline deadline);
 
   std::shared_ptr<StreamLink> link_;
 };

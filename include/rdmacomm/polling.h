@@ -23,8 +23,8 @@ enum class PollingMode : std::uint8_t {
 struct RDMACOMM_API WaitOptions {
   static constexpr std::chrono::microseconds kMaxSpin{1'000'000};
 
-  /// kBusyPoll, kAdaptive: after so many empty polls in a row, yields the core once. 0: never. 1024 polls take a few
-  /// ten microseconds.
+  /// kBusyPoll, kAdaptive: yields the core once after this many empty polls in a row. 0: never. 1024 polls take some
+  /// tens of microseconds.
   std::uint32_t yield_every = 1024;
   /// kAdaptive: how long to spin before sleeping; 0..kMaxSpin. Twice the time of a round trip is a good choice: what a
   /// sleep and a wake-up cost is more than that on most machines.

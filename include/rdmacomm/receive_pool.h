@@ -20,7 +20,7 @@ inline constexpr const char* detail::kHandleName<ReceivePoolCore> = "ReceivePool
 struct RDMACOMM_API ReceivePoolOptions {
   int depth = 1024;                  ///< receives, of all channels together: 1..DeviceLimits::max_srq_wr
   std::size_t message_bytes = 4096;  ///< of each: the longest message that can arrive; >= 1
-  int low_water = 0;                 ///< 0..depth - 1; fewer than so many posted: the device tells. 0: it does not
+  int low_water = 0;                 ///< 0..depth - 1; with fewer posted, the device tells. 0: it does not
 
   /// Returns  kInvalidArgument: a value outside its range; kBeyondDeviceLimit: depth; kNotSupported: the device has no
   ///          shared receive queues. The context names the value and the bound
@@ -64,8 +64,8 @@ class RDMACOMM_API ReceivePool : public detail::SharedHandle<ReceivePoolCore> {
 
   /// Receives that are with the device.
   [[nodiscard]] int posted() const;
-  /// How often fewer than options().low_water were left: as the device says, if its events are taken, as sessions do;
-  /// or as the one who polls finds, which a session looks at each second.
+  /// How often fewer than options().low_water were left. Counted when the device says so, if its events are taken, as
+  /// sessions do; and when the thread that polls finds it, which a session looks at each second.
   [[nodiscard]] int times_low() const;
 };
 

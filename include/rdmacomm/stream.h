@@ -55,6 +55,7 @@ struct RDMACOMM_API StreamOptions {
 /// by the destructor, or by another block that is moved here. A handle: it moves, and does not copy.
 /// Threads: one at a time; any, also another than the one that got it.
 /// Lifetime: may outlive its stream; the memory stays as long.
+/// ABI: its members' layout, since most calls are inlined.
 class RDMACOMM_API StreamBlock {
  public:
   StreamBlock() = default;  ///< no bytes: also what stands for the end of a stream
@@ -63,7 +64,7 @@ class RDMACOMM_API StreamBlock {
   StreamBlock& operator=(StreamBlock&& other) noexcept;
   ~StreamBlock() { release(); }
 
-  /// The peer may send so much more: the bytes are not to be looked at any more. Without effect where there are none.
+  /// Lets the peer send as many more. The bytes are not to be looked at any more. Without effect where there are none.
   void release() noexcept {
     if (link_ != nullptr) give_back();
   }
@@ -89,7 +90,7 @@ class RDMACOMM_API StreamBlock {
 /// What a stream has done. A value.
 struct RDMACOMM_API StreamCounts {
   std::uint64_t bytes_written = 0;   ///< handed to the device
-  std::uint64_t blocks_written = 0;  ///< in so many messages
+  std::uint64_t blocks_written = 0;  ///< in how many messages
   std::uint64_t bytes_read = 0;      ///< that have come, also those not read yet
   std::uint64_t blocks_read = 0;
   std::uint64_t credits_sent = 0;    ///< messages that say nothing but how many blocks were released
@@ -100,7 +101,7 @@ struct RDMACOMM_API StreamCounts {
 /// this end has blocks free, so that nothing waits in the network for a reader. Movable, not copyable.
 ///
 /// Each way ends by itself, by finish(); close() ends both in order. abort() ends both at once, with a reason, and so
-/// do the end of the endpoint, a request that fails, and a peer that breaks the rules; who waits then returns, with the
+/// do the end of the endpoint, a request that fails, and a peer that breaks the rules; what waits then returns, with the
 /// reason. What came before is still read.
 ///
 /// All waits return  kTimeout: in vain until the deadline; the call may be repeated
@@ -109,7 +110,7 @@ struct RDMACOMM_API StreamCounts {
 ///                   else as EndPoint::wait() and Completion::explain()
 ///
 /// Threads: one that writes and one that reads, at the same time; abort() and counts() from any. Nothing is sent, and
-///          no block becomes free, but by calls: who waits for something else calls flush() first.
+///          no block becomes free, but by calls: call flush() before waiting for something else.
 /// Lifetime: keeps its endpoint alive. The channel is of no use when its stream is gone.
 class RDMACOMM_API RDMAStream {
  public:
@@ -150,7 +151,7 @@ class RDMACOMM_API RDMAStream {
   ///          `keep` is kept
   /// keep     is kept until the bytes are sent, then dropped by whatever thread calls this stream: so it may be the
   ///          memory's owner, and several streams may have it
-  /// Returns  as lend(), but that write_blocks do not matter; kInvalidArgument: without borrowed_blocks. On errors
+  /// Returns  as lend(), but write_blocks do not matter; kInvalidArgument: without borrowed_blocks. On errors
   ///          nothing of it is written, and `keep` is dropped
   [[nodiscard]] Status write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline);
   /// Sends what was committed, also where it does not fill a block, and returns when the device has it all.
@@ -190,9 +191,8 @@ class RDMACOMM_API RDMAStream {
   [[nodiscard]] const EndPoint& endpoint() const;
 
  private:
-  explicit RDMAStream(std::shared_ptr<StreamLink> link);
-
-  [[nodiscard]] StreamLink& link() const;
+  RDMACOMM_LOCAL explicit RDMAStream(std::shared_ptr<StreamLink> link);
+  RDMACOMM_LOCAL [[nodiscard]] StreamLink& link() const;
 
   std::shared_ptr<StreamLink> link_;
   StreamBlock current_;  // of read()

@@ -16,6 +16,8 @@
 /// What the shared library has for programs. Everything else in it is hidden: two versions of the library, or a
 /// program's own names, do not get into each other's way.
 #define RDMACOMM_API [[gnu::visibility("default")]]
+/// Of a class that the shared library has for programs: a function that only the library calls.
+#define RDMACOMM_LOCAL [[gnu::visibility("hidden")]]
 
 namespace rdmacomm {
 

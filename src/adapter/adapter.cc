@@ -42,10 +42,6 @@ OwnAdapter& RDMAAdapter::own() const {
   return *own_;
 }
 
-std::unique_ptr<OwnAdapter> RDMAAdapter::release() noexcept {
-  return std::move(own_);
-}
-
 const QpAddress& RDMAAdapter::address() const {
   return own().adapter().address();
 }

@@ -87,7 +87,7 @@ Result<std::shared_ptr<RDMAChannel>> RDMAChannel::create(std::string name, RDMAA
     std::unique_ptr<ChannelCore> channel;
   };
   auto whole = std::make_shared<Whole>();
-  whole->own = adapter.release();
+  whole->own = std::move(adapter.own_);
   auto channel = ChannelCore::create(std::move(name), whole->own ? whole->own->take_adapter() : nullptr);
   if (!channel) return std::move(channel).error();
   whole->channel = std::move(channel).value();

@@ -146,7 +146,9 @@ class ChannelCore final : public RDMAChannel {
 
   // channel_post.cc
   template <typename Bytes>
-  [[nodiscard]] Errc check(const RequestView& request, Bytes bytes) const noexcept;
+  [[nodiscard]] detail::RequestFault check(const RequestView& request, Bytes bytes) const noexcept;
+  [[nodiscard]] std::uint32_t max_slices(Operation operation) const noexcept;
+  [[nodiscard]] detail::RequestFault find_fault(const RequestView& request, std::uint64_t bytes) const noexcept;
   void enter(const RequestView& request, std::uint32_t bytes, std::uint32_t position, bool takes_last_place,
              ibv_send_wr& wr) noexcept;
   [[nodiscard]] Errc prepare(const RequestView& request, std::uint32_t position, ibv_send_wr& wr) noexcept;
@@ -177,6 +179,7 @@ class ChannelCore final : public RDMAChannel {
   void settle() noexcept;
   // channel_wait.cc
   [[nodiscard]] PostedRequest post_to_wait(const RequestView& request) noexcept;
+  void keep_fault(const RequestView& request, PostedRequest& refused) const noexcept;
   [[nodiscard]] Error not_posted(const PostedRequest& request) const;
   [[nodiscard]] Error taken_already() const;
   [[nodiscard]] Result<Completion> outcome_of(const Completion& completion) const;

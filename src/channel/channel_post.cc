@@ -6,6 +6,7 @@
 #include "base/hot_inline.h"
 #include "channel/channel_core.h"
 #include "channel/operations.h"
+#include "channel/request_fault.h"
 #include "channel/request_id.h"
 #include "channel/request_ring.h"
 #include "verbs/call.h"
@@ -27,12 +28,6 @@ constexpr unsigned kSignaled = IBV_SEND_SIGNALED;
 // The verbs take a non-const list, which they do not write to.
 ibv_sge* sge_list(std::span<const BufferSlice> slices) noexcept {
   return reinterpret_cast<ibv_sge*>(const_cast<BufferSlice*>(slices.data()));
-}
-
-std::uint64_t total_bytes(std::span<const BufferSlice> slices) noexcept {
-  std::uint64_t bytes = 0;
-  for (const BufferSlice& slice : slices) bytes += slice.size();
-  return bytes;
 }
 
 constexpr bool is_atomic(Operation operation) noexcept {
@@ -100,21 +95,33 @@ RDMACOMM_HOT_INLINE void fill_operation(const RequestView& request, ibv_send_wr&
 //
 // bytes  the payload, as 32 bits of one slice or 64 of many
 template <typename Bytes>
-RDMACOMM_HOT_INLINE Errc ChannelCore::check(const RequestView& request, Bytes bytes) const noexcept {
+RDMACOMM_HOT_INLINE RequestFault ChannelCore::check(const RequestView& request, Bytes bytes) const noexcept {
   const Operation operation = request.operation;
-  if (bytes > max_message_bytes_) return Errc::kInvalidArgument;
-  if (operation != Operation::kSend && bytes > request.remote->length) return Errc::kInvalidArgument;
+  if (bytes > max_message_bytes_) return RequestFault::kBeyondMessage;
+  if (operation != Operation::kSend && bytes > request.remote->length) return RequestFault::kBeyondRegion;
   const bool result_comes_back = operation == Operation::kRead || is_atomic(operation);
-  if (request.has(PostFlags::kInline) && (result_comes_back || bytes > max_inline_bytes_)) {
-    return Errc::kInvalidArgument;
+  if (request.has(PostFlags::kInline)) {
+    if (result_comes_back) return RequestFault::kInlineResult;
+    if (bytes > max_inline_bytes_) return RequestFault::kBeyondInline;
   }
-  if (is_atomic(operation) && (request.local.size() != 1 || bytes != 8 || request.remote->address % 8 != 0)) {
-    return Errc::kInvalidArgument;
+  if (is_atomic(operation)) {
+    if (request.local.size() != 1 || bytes != 8) return RequestFault::kResultSize;
+    if (request.remote->address % 8 != 0) return RequestFault::kUnaligned;
   }
   const bool carries_immediate = operation == Operation::kSend || operation == Operation::kWrite;
-  if (!carries_immediate && request.has_immediate != 0) return Errc::kInvalidArgument;
-  if (is_no_request(operation)) return Errc::kInvalidArgument;
-  return Errc::kOk;
+  if (!carries_immediate && request.has_immediate != 0) return RequestFault::kImmediate;
+  if (is_no_request(operation)) return RequestFault::kNoRequest;
+  return RequestFault::kNone;
+}
+
+std::uint32_t ChannelCore::max_slices(Operation operation) const noexcept {
+  return operation == Operation::kRead ? max_read_slices_ : max_send_slices_;
+}
+
+// Everything that may be wrong with a request.
+RequestFault ChannelCore::find_fault(const RequestView& request, std::uint64_t bytes) const noexcept {
+  if (request.local.size() > max_slices(request.operation)) return RequestFault::kTooManySlices;
+  return check(request, bytes);
 }
 
 // Enters `request`, of `bytes`, into the ring at `position`, which is not published yet, and makes its `wr`.
@@ -143,10 +150,8 @@ RDMACOMM_HOT_INLINE void ChannelCore::enter(const RequestView& request, std::uin
 
 // Looks at everything that may be wrong with a request, and then enters it.
 Errc ChannelCore::prepare(const RequestView& request, std::uint32_t position, ibv_send_wr& wr) noexcept {
-  const std::uint32_t most = request.operation == Operation::kRead ? max_read_slices_ : max_send_slices_;
-  if (request.local.size() > most) return Errc::kInvalidArgument;
   const std::uint64_t bytes = total_bytes(request.local);
-  if (const Errc wrong = check(request, bytes); wrong != Errc::kOk) return wrong;
+  if (find_fault(request, bytes) != RequestFault::kNone) return Errc::kInvalidArgument;
   const std::uint32_t room = send_.room(position);
   if (room == 0) return Errc::kSendQueueFull;
   enter(request, static_cast<std::uint32_t>(bytes), position, room == 1, wr);
@@ -193,7 +198,7 @@ RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one(const Make& make) noexcept {
   if (request.local.size() != 1 || !adapter_->connected() || !send_.has_room(position)) [[unlikely]]
     return post_any(make());
   const std::uint32_t bytes = request.local.front().length;
-  if (check(request, bytes) != Errc::kOk) [[unlikely]]
+  if (check(request, bytes) != RequestFault::kNone) [[unlikely]]
     return post_any(make());
   ibv_send_wr wr;  // filled by enter(); not zeroed, see fill_operation()
   enter(request, bytes, position, false, wr);
@@ -282,9 +287,7 @@ RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one_recv(std::span<const BufferSli
   return refusal(refused, Errc::kReceiveQueueFull);
 }
 
-Outcome RDMAChannel::post_recv(SliceList local, PostOptions options) noexcept {
-  if (options.immediate.given() || options.flags != PostFlags::kNone) [[unlikely]]
-    return Errc::kInvalidArgument;
+Outcome RDMAChannel::post_recv(SliceList local, RecvOptions options) noexcept {
   return core_of(*this).post_one_recv(local.slices(), options.id);
 }
 

@@ -4,6 +4,7 @@
 #include "channel/channel_core.h"
 #include "channel/completion_source.h"
 #include "channel/operations.h"
+#include "channel/request_fault.h"
 
 namespace rdmacomm {
 namespace {
@@ -16,8 +17,26 @@ constexpr unsigned kPollsPerYield = 64;
 PostedRequest ChannelCore::post_to_wait(const RequestView& request) noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
   if (source_ == nullptr) return {*this, Errc::kWrongState, request.operation, position};
-  if (request.has(PostFlags::kUnsignaled)) return {*this, Errc::kInvalidArgument, request.operation, position};
-  return {*this, post_any(request), request.operation, position};
+  const bool unsignaled = request.has(PostFlags::kUnsignaled);
+  PostedRequest posted(*this, unsignaled ? Errc::kInvalidArgument : post_any(request), request.operation, position);
+  if (posted.outcome_ == Errc::kInvalidArgument) keep_fault(request, posted);
+  return posted;
+}
+
+// Finds out what posting has found wrong, and keeps the numbers for wait().
+void ChannelCore::keep_fault(const RequestView& request, PostedRequest& refused) const noexcept {
+  const std::uint64_t bytes = total_bytes(request.local);
+  const RequestFault fault =
+      request.has(PostFlags::kUnsignaled) ? RequestFault::kUnsignaledWait : find_fault(request, bytes);
+  switch (fault) {
+    case RequestFault::kTooManySlices:
+      return refused.keep_fault(fault, request.local.size(), max_slices(request.operation));
+    case RequestFault::kBeyondMessage: return refused.keep_fault(fault, bytes, max_message_bytes_);
+    case RequestFault::kBeyondRegion: return refused.keep_fault(fault, bytes, request.remote->length);
+    case RequestFault::kBeyondInline: return refused.keep_fault(fault, bytes, max_inline_bytes_);
+    case RequestFault::kUnaligned: return refused.keep_fault(fault, request.remote->address, 8);
+    default: return refused.keep_fault(fault, bytes, 0);
+  }
 }
 
 PostedRequest RDMAChannel::send(SliceList local, PostOptions options) noexcept {
@@ -42,11 +61,16 @@ PostedRequest RDMAChannel::compare_swap(const BufferSlice& result, const RemoteR
   return core_of(*this).post_to_wait(compare_swap_request(result, remote, operands, options));
 }
 
-PostedRequest RDMAChannel::recv(SliceList local, PostOptions options) noexcept {
+PostedRequest RDMAChannel::recv(SliceList local, RecvOptions options) noexcept {
   ChannelCore& core = core_of(*this);
   const std::uint32_t position = core.recv_.posted.load(std::memory_order_relaxed);
   if (core.source_ == nullptr) return {*this, Errc::kWrongState, Operation::kRecv, position};
-  return {*this, post_recv(local, options), Operation::kRecv, position};
+  PostedRequest posted(*this, post_recv(local, options), Operation::kRecv, position);
+  const std::size_t slices = local.slices().size();
+  if (!posted.outcome_ && slices > core.max_recv_slices_) {
+    posted.keep_fault(RequestFault::kTooManySlices, slices, core.max_recv_slices_);
+  }
+  return posted;
 }
 
 Result<Completion> PostedRequest::wait(Deadline deadline) const {
@@ -78,11 +102,7 @@ Error ChannelCore::not_posted(const PostedRequest& request) const {
     if (const Status over = source_->over(); !over) return over.error();
   }
   if (outcome == Errc::kInvalidArgument) {
-    return make_error(
-        outcome.code(),
-        what +
-            "it is longer than the remote region, max_message_bytes() or, with kInline, max_inline_bytes(); or has "
-            "more slices than its queue; or an option that it does not take (kUnsignaled is for post_...)");
+    return make_error(outcome.code(), what + to_text(request.fault_, request.value_, request.limit_));
   }
   return make_error(outcome.code(), what + outcome.message());
 }

@@ -44,6 +44,15 @@ std::string advice(const RDMAChannel* channel, Errc error) {
   return "its connection has ended, for which the endpoint's status has the reason; or " + text;
 }
 
+Status failure(const Completion& completion, const std::string& advice) {
+  const RDMAChannel* const channel = completion.channel;
+  std::string text = std::string(to_text(completion.operation)) + " with id " + std::to_string(completion.id);
+  if (channel != nullptr) text += " on channel \"" + channel->name() + "\"" + peer_text(*channel);
+  text += " failed: " + advice;
+  if (completion.vendor_error != 0) text += "; vendor error " + std::to_string(completion.vendor_error);
+  return make_error(completion.error, text);
+}
+
 }  // namespace
 
 const char* to_text(Operation operation) noexcept {
@@ -60,16 +69,8 @@ const char* to_text(Operation operation) noexcept {
   return "unknown operation";
 }
 
-Status Completion::failure(const std::string& advice) const {
-  std::string text = std::string(to_text(operation)) + " with id " + std::to_string(id);
-  if (channel != nullptr) text += " on channel \"" + channel->name() + "\"" + peer_text(*channel);
-  text += " failed: " + advice;
-  if (vendor_error != 0) text += "; vendor error " + std::to_string(vendor_error);
-  return make_error(error, text);
-}
-
 Status Completion::status() const {
-  return ok() ? Status() : failure(advice(channel, error));
+  return ok() ? Status() : failure(*this, advice(channel, error));
 }
 
 // What fails when a port goes down depends on the device, so the port is asked.
@@ -78,7 +79,7 @@ Status Completion::explain() const {
       error == Errc::kLocalQueuePair || error == Errc::kRetryExceeded || error == Errc::kFlushed;
   if (channel == nullptr || !may_be_the_port) return status();
   const Status port = ask_port(core_of(*channel).adapter().device(), error);
-  return port ? status() : failure(port.error().context);
+  return port ? status() : failure(*this, port.error().context);
 }
 
 }  // namespace rdmacomm

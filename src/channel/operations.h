@@ -36,12 +36,25 @@ struct RequestView {
   std::uint32_t immediate;  ///< host byte order; 0 where there is none
   unsigned has_immediate;   ///< 0 or 1
   unsigned flags;           ///< of PostFlags
-  std::uint64_t operand;
+  std::uint64_t operand;    ///< kFetchAdd: the addend; kCompareSwap: the expected value
   std::uint64_t desired;
 };
 
+/// The payload of a request.
+[[nodiscard]] inline std::uint64_t total_bytes(std::span<const BufferSlice> slices) noexcept {
+  std::uint64_t bytes = 0;
+  for (const BufferSlice& slice : slices) bytes += slice.size();
+  return bytes;
+}
+
 [[nodiscard]] RDMACOMM_HOT_INLINE RequestView view_of(const SendRequest& request) noexcept {
-  return {request.operation, request.local, &request.remote, request.options, request.operand, request.desired};
+  const bool adds = request.operation == Operation::kFetchAdd;
+  return {request.operation,
+          request.local,
+          &request.remote,
+          request.options,
+          adds ? request.fetch_add.addend : request.compare_swap.expected,
+          request.compare_swap.desired};
 }
 
 [[nodiscard]] RDMACOMM_HOT_INLINE RequestView send_request(const SliceList& local, PostOptions options) noexcept {

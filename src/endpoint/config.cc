@@ -26,6 +26,59 @@ Status check_names(std::string_view what, const std::vector<Named>& list) {
   return {};
 }
 
+Status check_channel(const ChannelConfig& channel, const DeviceLimits& limits) {
+  const auto about = [&](const std::string& why) { return "channel '" + channel.name + "': " + why; };
+  const Status status = channel.adapter.validate(channel.device ? channel.device.limits() : limits);
+  if (!status) return make_error(status.code(), about(status.error().context));
+  if (!channel.device || !channel.pooled_receives) return {};
+  return make_error(Errc::kInvalidArgument,
+                    about("it is on a device of its own, and a pool's receives are on the endpoint's: leave "
+                          "pooled_receives off"));
+}
+
+Status check_shared_queues(const HcaConfig& config, const DeviceLimits& limits) {
+  if (config.thread_mode != ThreadMode::kThreadPerCompletionQueue) return {};
+  if (Status status = check_name("shared queue, HcaConfig::shared_queue_key,", config.shared_queue_key); !status)
+    return status;
+  const Status count =
+      check_range("shared_queues", config.shared_queues, {.low = 1, .high = HcaConfig::kMaxSharedQueues});
+  if (!count || !config.shared_queue_depth) return count;
+  return check_range("shared_queue_depth", *config.shared_queue_depth,
+                     {.low = 1, .high = limits.max_cqe, .high_of_device = true});
+}
+
+Status check_receive_pool(const HcaConfig& config, const DeviceLimits& limits) {
+  const auto pooled = std::ranges::find(config.channels, true, &ChannelConfig::pooled_receives);
+  if (pooled == config.channels.end() && config.receive_pool_key.empty()) return {};
+  if (pooled == config.channels.end()) {
+    return make_error(Errc::kInvalidArgument,
+                      "receive_pool_key is '" + config.receive_pool_key +
+                          "', and no channel has pooled_receives: set it, or leave the key empty");
+  }
+  if (config.receive_pool_key.empty()) {
+    return make_error(Errc::kInvalidArgument,
+                      "channel '" + pooled->name + "' has pooled_receives, and receive_pool_key is empty: name a pool");
+  }
+  if (Status status = check_name("receive pool", config.receive_pool_key); !status) return status;
+  Status status = config.receive_pool.validate(limits);
+  if (!status)
+    return make_error(status.code(), "receive pool '" + config.receive_pool_key + "': " + status.error().context);
+  return {};
+}
+
+Status check_domain(const HcaConfig& config) {
+  if (!config.domain) return {};
+  for (const ChannelConfig& each : config.channels) {
+    const char* const why = each.pooled_receives ? "pooled_receives, whose pool serves endpoints of several domains"
+                            : each.device        ? "a device of its own, which the domain is not on"
+                                                 : nullptr;
+    if (why == nullptr) continue;
+    return make_error(Errc::kInvalidArgument,
+                      "channel '" + each.name + "' has " + why + ": leave that off, or HcaConfig::domain empty");
+  }
+  return {};
+}
+
 }  // namespace
 
 ChannelConfig& HcaConfig::channel(std::string_view name) {
@@ -75,8 +128,8 @@ Status HcaConfig::validate(const DeviceLimits& limits) const {
   for (const ChannelConfig& each : channels) {
     if (Status status = check_channel(each, limits); !status) return status;
   }
-  if (Status status = check_receive_pool(limits); !status) return status;
-  if (Status status = check_domain(); !status) return status;
+  if (Status status = check_receive_pool(*this, limits); !status) return status;
+  if (Status status = check_domain(*this); !status) return status;
   const int queued = fitted(limits).queue_depth();
   if (queued > limits.max_cqe) {
     return make_error(Errc::kBeyondDeviceLimit, "the channels' depths add up to " + std::to_string(queued) +
@@ -84,58 +137,7 @@ Status HcaConfig::validate(const DeviceLimits& limits) const {
                                                     std::to_string(limits.max_cqe));
   }
   if (Status status = threads.validate(); !status) return status;
-  return check_shared_queues(limits);
-}
-
-Status HcaConfig::check_channel(const ChannelConfig& channel, const DeviceLimits& limits) const {
-  const auto about = [&](const std::string& why) { return "channel '" + channel.name + "': " + why; };
-  const Status status = channel.adapter.validate(channel.device ? channel.device.limits() : limits);
-  if (!status) return make_error(status.code(), about(status.error().context));
-  if (!channel.device || !channel.pooled_receives) return {};
-  return make_error(Errc::kInvalidArgument,
-                    about("it is on a device of its own, and a pool's receives are on the endpoint's: leave "
-                          "pooled_receives off"));
-}
-
-Status HcaConfig::check_shared_queues(const DeviceLimits& limits) const {
-  if (thread_mode != ThreadMode::kThreadPerCompletionQueue) return {};
-  if (Status status = check_name("shared queue, HcaConfig::shared_queue_key,", shared_queue_key); !status)
-    return status;
-  const Status count = check_range("shared_queues", shared_queues, {.low = 1, .high = kMaxSharedQueues});
-  if (!count || !shared_queue_depth) return count;
-  return check_range("shared_queue_depth", *shared_queue_depth,
-                     {.low = 1, .high = limits.max_cqe, .high_of_device = true});
-}
-
-Status HcaConfig::check_receive_pool(const DeviceLimits& limits) const {
-  const auto pooled = std::ranges::find(channels, true, &ChannelConfig::pooled_receives);
-  if (pooled == channels.end() && receive_pool_key.empty()) return {};
-  if (pooled == channels.end()) {
-    return make_error(Errc::kInvalidArgument,
-                      "receive_pool_key is '" + receive_pool_key +
-                          "', and no channel has pooled_receives: set it, or leave the key empty");
-  }
-  if (receive_pool_key.empty()) {
-    return make_error(Errc::kInvalidArgument,
-                      "channel '" + pooled->name + "' has pooled_receives, and receive_pool_key is empty: name a pool");
-  }
-  if (Status status = check_name("receive pool", receive_pool_key); !status) return status;
-  Status status = receive_pool.validate(limits);
-  if (!status) return make_error(status.code(), "receive pool '" + receive_pool_key + "': " + status.error().context);
-  return {};
-}
-
-Status HcaConfig::check_domain() const {
-  if (!domain) return {};
-  for (const ChannelConfig& each : channels) {
-    const char* const why = each.pooled_receives ? "pooled_receives, whose pool serves endpoints of several domains"
-                            : each.device        ? "a device of its own, which the domain is not on"
-                                                 : nullptr;
-    if (why == nullptr) continue;
-    return make_error(Errc::kInvalidArgument,
-                      "channel '" + each.name + "' has " + why + ": leave that off, or HcaConfig::domain empty");
-  }
-  return {};
+  return check_shared_queues(*this, limits);
 }
 
 HcaConfig HcaConfig::fitted(const DeviceLimits& limits) const {

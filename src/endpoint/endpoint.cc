@@ -54,10 +54,6 @@ RDMADevice EndPoint::device() const {
   return object().device();
 }
 
-const ProtectionDomain& EndPoint::domain() const {
-  return object().domain();
-}
-
 ReceivePool EndPoint::receive_pool() const {
   return object().receive_pool();
 }

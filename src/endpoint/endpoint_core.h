@@ -75,8 +75,6 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
 
   /// The channel of that name; nullptr: there is none.
   [[nodiscard]] ChannelCore* channel(std::string_view name) const noexcept;
-  [[nodiscard]] ChannelCore* control() const noexcept { return channel(kControlChannel); }
-  [[nodiscard]] ChannelCore* data() const noexcept { return channel(kDataChannel); }
   /// All of them, in the order in which they were made.
   [[nodiscard]] std::vector<ChannelCore*> channels() const;
   /// Makes one more channel, of an established endpoint. Both sides call it, in any order, with the same name; `config`
@@ -101,8 +99,6 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   /// As given to create(), fitted to the device.
   [[nodiscard]] const HcaConfig& config() const noexcept { return config_; }
   [[nodiscard]] const std::shared_ptr<DeviceCore>& device() const noexcept { return device_; }
-  /// As HcaConfig::domain: where buffers for this endpoint are made. Empty: on device().
-  [[nodiscard]] const ProtectionDomain& domain() const noexcept { return config_.domain; }
   [[nodiscard]] Connector& connector() const noexcept { return *connector_; }
   /// Where the channels with pooled_receives take their receives from; nullptr: there are none.
   [[nodiscard]] const std::shared_ptr<ReceivePoolCore>& receive_pool() const noexcept { return pool_; }

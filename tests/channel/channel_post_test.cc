@@ -145,8 +145,6 @@ TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
             Errc::kInvalidArgument);
   EXPECT_EQ(channel_->post_compare_swap(slice(8), kRemote, {.expected = 1, .desired = 2}, {.id = 1, .immediate = 7}),
             Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_recv(slice(8), {.id = 1, .immediate = 7}), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->post_recv(slice(8), {.id = 1, .flags = PostFlags::kInline}), Errc::kInvalidArgument);
   for (const Operation operation : {Operation::kRecv, Operation::kRecvWriteImm, Operation::kWriteImm}) {
     const SendRequest no_request{.operation = operation, .local = eight, .remote = kRemote};
     EXPECT_EQ(channel_->post_chain({&no_request, 1}).outcome, Errc::kInvalidArgument) << to_text(operation);

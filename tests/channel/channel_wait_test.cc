@@ -33,6 +33,7 @@ class ChannelWaitTest : public ::testing::Test {
     channel_ = ChannelCore::create("data", std::move(adapter).value()).value();
     ASSERT_TRUE(channel_->adapter().connect(peer).ok());
   }
+  BufferSlice slice(std::uint32_t bytes) { return buffer_.at(0).first(bytes); }
   PostedRequest send(std::uint64_t id) { return channel_->send(buffer_.at(0).first(8), {.id = id}); }
   PostedRequest recv(std::uint64_t id) { return channel_->recv(buffer_.at(0), {.id = id}); }
   /// The ids that poll() brings, with room for `room` completions in one call.
@@ -118,15 +119,47 @@ TEST_F(ChannelWaitTest, SaysThatItsCompletionIsGone) {
 }
 
 TEST_F(ChannelWaitTest, SaysWhyNothingWasPosted) {
-  const PostedRequest unsignaled = channel_->send(buffer_.at(0), {.flags = PostFlags::kUnsignaled});
-  EXPECT_EQ(unsignaled.posted(), Errc::kInvalidArgument);
-  EXPECT_EQ(unsignaled.wait(1s).code(), Errc::kInvalidArgument);
-  EXPECT_EQ(channel_->outstanding_sends(), 0);
   start({.send_depth = 1});
   ASSERT_TRUE(send(1).posted());
   const auto full = send(2).wait(1s);
   EXPECT_EQ(full.code(), Errc::kSendQueueFull);
   EXPECT_THAT(full.error().context, HasSubstr("SEND on channel \"data\" was not posted"));
+}
+
+// What was wrong, with its numbers; each is one condition of posting.
+TEST_F(ChannelWaitTest, SaysWhatWasWrongWithARequest) {
+  const auto refused = [&](const PostedRequest& request) {
+    EXPECT_EQ(request.posted(), Errc::kInvalidArgument);
+    const auto waited = request.wait(1s);
+    EXPECT_EQ(waited.code(), Errc::kInvalidArgument);
+    return waited ? std::string() : waited.error().context;
+  };
+  const std::vector<BufferSlice> five(5, slice(1));
+  const RemoteRegion small{0x10000, 7, 1};
+  const RemoteRegion wide{0x10000, std::uint64_t{1} << 40, 1};
+  BufferSlice huge = slice(8);
+  huge.length = (1U << 30) + 1;
+  const std::string write = "WRITE on channel \"data\" was not posted: ";
+  EXPECT_EQ(refused(channel_->write(slice(8), small)), write + "8 bytes are more than the remote region has (7)");
+  EXPECT_EQ(refused(channel_->write(huge, wide)),
+            write + "1073741825 bytes are more than max_message_bytes() (1073741824)");
+  EXPECT_EQ(refused(channel_->write(slice(65), wide, {.flags = PostFlags::kInline})),
+            write + "65 bytes are more than max_inline_bytes() allows with kInline (64)");
+  EXPECT_EQ(refused(channel_->write(five, wide)), write + "5 slices are more than its queue pair takes (4)");
+  EXPECT_EQ(refused(channel_->read(slice(8), wide, {.flags = PostFlags::kInline})),
+            "READ on channel \"data\" was not posted: it brings bytes back, so it cannot be kInline");
+  EXPECT_EQ(refused(channel_->read(slice(8), wide, {.immediate = 1})),
+            "READ on channel \"data\" was not posted: only a SEND or a WRITE carries an immediate");
+  EXPECT_EQ(refused(channel_->fetch_add(slice(4), wide, {.addend = 1})),
+            "FETCH_ADD on channel \"data\" was not posted: its result has 4 bytes instead of 8");
+  EXPECT_EQ(refused(channel_->compare_swap(slice(8), wide.slice_unchecked(4), {.expected = 1, .desired = 2})),
+            "COMPARE_SWAP on channel \"data\" was not posted: the remote address 0x10004 is not a multiple of 8");
+  EXPECT_EQ(refused(channel_->send(slice(8), {.flags = PostFlags::kUnsignaled})),
+            "SEND on channel \"data\" was not posted: nobody can wait for a request that is kUnsignaled; post it with "
+            "post_...");
+  EXPECT_EQ(refused(channel_->recv(five)),
+            "RECV on channel \"data\" was not posted: 5 slices are more than its queue pair takes (4)");
+  EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
 }
 
 TEST_F(ChannelWaitTest, NobodyWaitsWhereAThreadTakesTheCompletions) {

@@ -125,8 +125,7 @@ TEST_P(MissingAccessTest, IsRefusedAndTheMemoryUntouched) {
                             .local = {&slice, 1},
                             .remote = target.remote_region(),
                             .options = {.id = 1, .immediate = immediate ? Immediate(5) : Immediate()},
-                            .operand = 0,
-                            .desired = 5};
+                            .compare_swap = {.expected = 0, .desired = 5}};
   expect_failure(left().channel->post_chain({&request, 1}).outcome, Fault::kRemoteAccess);
   EXPECT_TRUE(std::ranges::all_of(target.bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
   EXPECT_TRUE(std::ranges::all_of(source.bytes(), [](std::byte byte) { return byte == std::byte{1}; }));

@@ -167,7 +167,7 @@ TEST(EndPointChannels, StopEndsTheWaitOnOne) {
 
 TEST(EndPointChannels, OnlyWhatHasAQueueOfItsOwnIsWaitedForByName) {
   const EndPointPair pair;
-  const auto refused = pair.client->next(*pair.client->data(), tiny());
+  const auto refused = pair.client->next(data_of(*pair.client), tiny());
   EXPECT_EQ(refused.code(), Errc::kWrongState);
   EXPECT_THAT(refused.error().context, HasSubstr("own_completion_queue"));
 }

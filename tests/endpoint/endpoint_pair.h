@@ -18,6 +18,14 @@ inline std::shared_ptr<DeviceCore> open_soft_device() {
   return std::move(*device);
 }
 
+/// The two channels of the usual HcaConfig.
+inline ChannelCore& data_of(const EndPointCore& endpoint) {
+  return *endpoint.channel(kDataChannel);
+}
+inline ChannelCore& control_of(const EndPointCore& endpoint) {
+  return *endpoint.channel(kControlChannel);
+}
+
 struct EndPointPair {
   explicit EndPointPair(const HcaConfig& config = {}) : EndPointPair(config, config) {}
   EndPointPair(const HcaConfig& client_config, const HcaConfig& server_config,

@@ -13,6 +13,8 @@ namespace rdmacomm {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::control_of;
+using testing::data_of;
 using ::testing::ElementsAre;
 using testing::EndPointPair;
 using ::testing::IsEmpty;
@@ -91,19 +93,19 @@ TEST(EndPointRequest, AChannelWithAQueueOfItsOwnKeepsItsOwn) {
 TEST(EndPointRequest, AChannelThatSharesItsQueueIsNotPolledAlone) {
   const EndPointPair pair;
   const RDMABuffer buffer = RDMABuffer::allocate(pair.device, {}).value();
-  ASSERT_TRUE(pair.client->data()->post_recv(buffer.at(0), {.id = 7}));
-  ASSERT_TRUE(pair.server->data()->send(buffer.at(0).first(1)).wait(soon()));
+  ASSERT_TRUE(data_of(*pair.client).post_recv(buffer.at(0), {.id = 7}));
+  ASSERT_TRUE(data_of(*pair.server).send(buffer.at(0).first(1)).wait(soon()));
   std::array<Completion, 8> room;
-  const Polled polled = pair.client->control()->poll(room);  // would take what is the other channel's
+  const Polled polled = control_of(*pair.client).poll(room);  // would take what is the other channel's
   EXPECT_EQ(polled.outcome(), Errc::kWrongState);
   EXPECT_TRUE(polled.empty());
-  EXPECT_EQ(pair.client->control()->drain(soon()).code(), Errc::kWrongState);
+  EXPECT_EQ(control_of(*pair.client).drain(soon()).code(), Errc::kWrongState);
   EXPECT_EQ(pair.client->next(soon())->id, 7U);
 }
 
 TEST(EndPointRequest, AChannelOfAnEndPointIsConnectedByIt) {
   const EndPointPair pair;
-  EXPECT_EQ(pair.client->data()->RDMAChannel::connect({}).code(), Errc::kWrongState);
+  EXPECT_EQ(data_of(*pair.client).RDMAChannel::connect({}).code(), Errc::kWrongState);
 }
 
 TEST(EndPointRequest, RequestsOfSeveralChannelsAreToldApart) {
@@ -111,10 +113,10 @@ TEST(EndPointRequest, RequestsOfSeveralChannelsAreToldApart) {
   config.channels.push_back({.name = "second"});
   const EndPointPair pair(config);
   const RDMABuffer buffer = RDMABuffer::allocate(pair.device, {.block_bytes = 64, .block_count = 4}).value();
-  const PostedRequest data = pair.client->data()->recv(buffer.at(0));
+  const PostedRequest data = data_of(*pair.client).recv(buffer.at(0));
   const PostedRequest second = pair.client->channel("second")->recv(buffer.at(1));
   std::memcpy(buffer.data() + 128, "dd", 2);
-  ASSERT_TRUE(pair.server->data()->send(buffer.at(2).first(1)).posted());
+  ASSERT_TRUE(data_of(*pair.server).send(buffer.at(2).first(1)).posted());
   ASSERT_TRUE(pair.server->channel("second")->send(buffer.at(2).first(2)).wait(soon()));
   EXPECT_EQ(second.wait(soon())->bytes, 2U);
   EXPECT_EQ(data.wait(soon())->bytes, 1U);
@@ -126,10 +128,10 @@ TEST(EndPointRequest, IsRefusedWhereAThreadOfTheSessionPolls) {
   config.channels.push_back({.name = "own", .own_completion_queue = true});
   const EndPointPair pair(config);
   const RDMABuffer buffer = RDMABuffer::allocate(pair.device, {}).value();
-  const PostedRequest refused = pair.client->data()->send(buffer.at(0));
+  const PostedRequest refused = data_of(*pair.client).send(buffer.at(0));
   EXPECT_EQ(refused.posted(), Errc::kWrongState);
   EXPECT_EQ(refused.wait(soon()).code(), Errc::kWrongState);
-  EXPECT_EQ(pair.client->data()->outstanding_sends(), 0);
+  EXPECT_EQ(data_of(*pair.client).outstanding_sends(), 0);
   ASSERT_TRUE(pair.server->channel("own")->recv(buffer.at(0)).posted());
   EXPECT_TRUE(pair.client->channel("own")->send(buffer.at(0).first(1)).wait(soon()));
 }
@@ -137,11 +139,11 @@ TEST(EndPointRequest, IsRefusedWhereAThreadOfTheSessionPolls) {
 TEST(EndPointRequest, SaysWhyTheEndPointHasEnded) {
   const EndPointPair pair;
   const RDMABuffer buffer = RDMABuffer::allocate(pair.device, {}).value();
-  const PostedRequest never = pair.server->data()->recv(buffer.at(0));
+  const PostedRequest never = data_of(*pair.server).recv(buffer.at(0));
   pair.client->stop();
   EndPointPair::watch(*pair.server);
   EXPECT_EQ(never.wait(soon()).code(), Errc::kPeerClosed);
-  EXPECT_EQ(pair.client->data()->send(buffer.at(0)).wait(soon()).code(), Errc::kStopped);
+  EXPECT_EQ(data_of(*pair.client).send(buffer.at(0)).wait(soon()).code(), Errc::kStopped);
 }
 
 TEST(EndPointRequest, CloseDropsWhatWasKept) {

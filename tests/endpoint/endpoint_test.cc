@@ -14,6 +14,8 @@ namespace {
 
 using testing::as_bytes;
 using testing::as_text;
+using testing::control_of;
+using testing::data_of;
 using testing::EndPointPair;
 using ::testing::HasSubstr;
 using testing::soon;
@@ -51,10 +53,10 @@ INSTANTIATE_TEST_SUITE_P(EndPoint, EachPollingMode, testing::every_polling_mode(
 TEST(EndPoint, FindsItsChannelsByName) {
   const EndPointPair pair;
   ASSERT_TRUE(pair.connected.ok()) << pair.connected.message();
-  EXPECT_EQ(pair.client->data()->name(), "data");
-  EXPECT_EQ(pair.client->control()->name(), "control");
+  EXPECT_EQ(data_of(*pair.client).name(), "data");
+  EXPECT_EQ(control_of(*pair.client).name(), "control");
   EXPECT_EQ(pair.client->channel("other"), nullptr);
-  EXPECT_EQ(pair.client->data()->adapter().remote_address()->qpn, pair.server->data()->adapter().address().qpn);
+  EXPECT_EQ(data_of(*pair.client).adapter().remote_address()->qpn, data_of(*pair.server).adapter().address().qpn);
   EXPECT_TRUE(pair.client->alive());
   EXPECT_TRUE(pair.client->status().ok());
 }
@@ -64,7 +66,7 @@ TEST(EndPoint, ChannelsAreMatchedByNameNotByOrder) {
   std::swap(other_order.channels[0], other_order.channels[1]);
   const EndPointPair pair(HcaConfig{}, other_order);
   ASSERT_TRUE(pair.connected.ok()) << pair.connected.message();
-  EXPECT_EQ(pair.client->data()->adapter().remote_address()->qpn, pair.server->data()->adapter().address().qpn);
+  EXPECT_EQ(data_of(*pair.client).adapter().remote_address()->qpn, data_of(*pair.server).adapter().address().qpn);
 }
 
 TEST(EndPoint, OtherChannelNamesAreRefusedWithBothLists) {
@@ -122,16 +124,16 @@ TEST_P(EachPollingMode, WaitsForCompletionsOfAllChannels) {
   const auto from = make_buffer(pair.device);
   const auto to = make_buffer(pair.device);
   std::memcpy(from.data(), "hello", 5);
-  ASSERT_TRUE(pair.server->data()->post_recv(to.at(0), {.id = 1}));
-  ASSERT_TRUE(pair.server->control()->post_recv(to.at(1), {.id = 2}));
+  ASSERT_TRUE(data_of(*pair.server).post_recv(to.at(0), {.id = 1}));
+  ASSERT_TRUE(control_of(*pair.server).post_recv(to.at(1), {.id = 2}));
   auto received = std::async(std::launch::async, [&] {
     const Completion first = wait_one(*pair.server);
     const Completion second = wait_one(*pair.server);
     return first.id + second.id;
   });
-  ASSERT_TRUE(pair.client->data()->post_send(from.at(0).first(5), {.id = 3}));
+  ASSERT_TRUE(data_of(*pair.client).post_send(from.at(0).first(5), {.id = 3}));
   EXPECT_EQ(wait_one(*pair.client).id, 3U);
-  ASSERT_TRUE(pair.client->control()->post_send(from.at(0).first(5), {.id = 4}));
+  ASSERT_TRUE(control_of(*pair.client).post_send(from.at(0).first(5), {.id = 4}));
   EXPECT_EQ(wait_one(*pair.client).id, 4U);
   EXPECT_EQ(received.get(), 3U);
   EXPECT_EQ(as_text(to.bytes().first(5)), "hello");
@@ -206,8 +208,8 @@ TEST_P(EachPollingMode, WhatAPeerSentBeforeItsGoodbyeIsDeliveredFirst) {
   const EndPointPair pair(config());
   const auto from = make_buffer(pair.device);
   const auto to = make_buffer(pair.device);
-  ASSERT_TRUE(pair.server->data()->post_recv(to.at(0), {.id = 1}));
-  ASSERT_TRUE(pair.client->data()->post_send(from.at(0), {.id = 2}));
+  ASSERT_TRUE(data_of(*pair.server).post_recv(to.at(0), {.id = 1}));
+  ASSERT_TRUE(data_of(*pair.client).post_send(from.at(0), {.id = 2}));
   EXPECT_EQ(wait_one(*pair.client).id, 2U);
   EXPECT_TRUE(pair.client->close().ok());
   EndPointPair::watch(*pair.server);
@@ -223,7 +225,7 @@ TEST(EndPoint, AFailedRequestIsACompletion) {
   const EndPointPair pair;
   const auto from = make_buffer(pair.device);
   const auto to = make_buffer(pair.device);  // without remote access
-  ASSERT_TRUE(pair.client->data()->post_write(from.at(0), to.remote_region(), {.id = 9}));
+  ASSERT_TRUE(data_of(*pair.client).post_write(from.at(0), to.remote_region(), {.id = 9}));
   const Completion completion = wait_one(*pair.client);
   EXPECT_EQ(completion.id, 9U);
   EXPECT_EQ(completion.error, Errc::kRemoteAccess);
@@ -236,7 +238,7 @@ TEST(EndPoint, PollAndWaitReturnThePartThatTheyFilled) {
   const auto from = make_buffer(pair.device);
   const auto to = make_buffer(pair.device, RemoteAccess::kWrite);
   for (std::uint64_t id = 0; id < 40; ++id) {
-    ASSERT_TRUE(pair.client->data()->post_write(from.at(0), to.remote_region(), {.id = id}));
+    ASSERT_TRUE(data_of(*pair.client).post_write(from.at(0), to.remote_region(), {.id = id}));
   }
   const Deadline deadline = soon();
   std::array<Completion, 7> batch;
@@ -260,31 +262,31 @@ TEST(EndPoint, AChannelWithItsOwnQueueIsPolledByItself) {
   const EndPointPair pair(config);
   const auto from = make_buffer(pair.device);
   const auto to = make_buffer(pair.device, RemoteAccess::kWrite);
-  ASSERT_TRUE(pair.client->data()->post_write(from.at(0), to.remote_region(), {.id = 5}));
+  ASSERT_TRUE(data_of(*pair.client).post_write(from.at(0), to.remote_region(), {.id = 5}));
   EXPECT_EQ(wait_none(*pair.client, tiny()).code(), Errc::kTimeout);
   std::array<Completion, 4> completions;
   const Deadline deadline = soon();
   Polled polled;
-  while (polled && polled.empty() && !deadline.passed()) polled = pair.client->data()->poll(completions);
+  while (polled && polled.empty() && !deadline.passed()) polled = data_of(*pair.client).poll(completions);
   ASSERT_EQ(polled.size(), 1U);
   EXPECT_EQ(polled[0].id, 5U);
-  ASSERT_TRUE(pair.client->data()->post_recv(from.at(0), {.id = 6}));
+  ASSERT_TRUE(data_of(*pair.client).post_recv(from.at(0), {.id = 6}));
   EXPECT_TRUE(pair.client->close().ok());
-  EXPECT_EQ(pair.client->data()->outstanding_recvs(), 0);
+  EXPECT_EQ(data_of(*pair.client).outstanding_recvs(), 0);
 }
 
 TEST(EndPoint, CloseLeavesNothingOutstanding) {
   const EndPointPair pair;
   const auto buffer = make_buffer(pair.device);
   for (std::uint64_t id = 0; id < 8; ++id) {
-    ASSERT_TRUE(pair.client->data()->post_recv(buffer.at(id), {.id = id}));
-    ASSERT_TRUE(pair.client->control()->post_recv(buffer.at(id), {.id = id}));
+    ASSERT_TRUE(data_of(*pair.client).post_recv(buffer.at(id), {.id = id}));
+    ASSERT_TRUE(control_of(*pair.client).post_recv(buffer.at(id), {.id = id}));
   }
   const Status closed = pair.client->close();
   EXPECT_TRUE(closed.ok()) << closed.message();
-  EXPECT_EQ(pair.client->data()->outstanding_recvs(), 0);
-  EXPECT_EQ(pair.client->control()->outstanding_recvs(), 0);
-  EXPECT_EQ(pair.client->data()->post_send(buffer.at(0), {.id = 1}), Errc::kNotConnected);
+  EXPECT_EQ(data_of(*pair.client).outstanding_recvs(), 0);
+  EXPECT_EQ(control_of(*pair.client).outstanding_recvs(), 0);
+  EXPECT_EQ(data_of(*pair.client).post_send(buffer.at(0), {.id = 1}), Errc::kNotConnected);
   EXPECT_TRUE(pair.client->close().ok());
   EXPECT_EQ(pair.client->status().code(), Errc::kStopped);
 }
@@ -293,7 +295,7 @@ TEST(EndPoint, PostsFailOnceItWasStopped) {
   const EndPointPair pair;
   const auto buffer = make_buffer(pair.device);
   pair.client->stop();
-  EXPECT_EQ(pair.client->data()->post_send(buffer.at(0), {.id = 1}), Errc::kNotConnected);
+  EXPECT_EQ(data_of(*pair.client).post_send(buffer.at(0), {.id = 1}), Errc::kNotConnected);
   EXPECT_EQ(pair.client->send_message(as_bytes("x"), soon()).code(), Errc::kStopped);
 }
 

@@ -17,6 +17,7 @@ namespace rdmacomm {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::data_of;
 using testing::EndPointPair;
 using ::testing::HasSubstr;
 using testing::soon;
@@ -54,7 +55,7 @@ TEST(EndPointWait, ALoopOfTheApplicationsLosesNoWakeUp) {
   const EndPointPair pair(with(PollingMode::kEpoll));
   const Buffers buffers(pair.device);
   const auto side = [&](EndPointCore& endpoint, std::size_t block, bool starts) {
-    if (starts && !endpoint.data()->post_send(buffers.at(block), {.id = 1})) return false;
+    if (starts && !data_of(endpoint).post_send(buffers.at(block), {.id = 1})) return false;
     for (int received = 0, sent = 0; received < kMessages || sent < kMessages;) {
       Completion completion;
       if (!next_completion(endpoint, completion) || !completion.ok()) return false;
@@ -63,13 +64,13 @@ TEST(EndPointWait, ALoopOfTheApplicationsLosesNoWakeUp) {
         continue;
       }
       ++received;
-      if (!endpoint.data()->post_recv(buffers.at(block + 1))) return false;
-      if ((!starts || received < kMessages) && !endpoint.data()->post_send(buffers.at(block), {.id = 1})) return false;
+      if (!data_of(endpoint).post_recv(buffers.at(block + 1))) return false;
+      if ((!starts || received < kMessages) && !data_of(endpoint).post_send(buffers.at(block), {.id = 1})) return false;
     }
     return true;
   };
-  ASSERT_TRUE(pair.client->data()->post_recv(buffers.at(1)));
-  ASSERT_TRUE(pair.server->data()->post_recv(buffers.at(3)));
+  ASSERT_TRUE(data_of(*pair.client).post_recv(buffers.at(1)));
+  ASSERT_TRUE(data_of(*pair.server).post_recv(buffers.at(3)));
   auto server = std::async(std::launch::async, [&] { return side(*pair.server, 2, false); });
   EXPECT_TRUE(side(*pair.client, 0, true));
   EXPECT_TRUE(server.get());
@@ -93,14 +94,14 @@ TEST(EndPointWait, OneEpollServesManyEndPoints) {
       for (const Completion& each : *polled) {
         EXPECT_TRUE(each.ok());
         ++received[i];
-        ASSERT_TRUE(pairs[i]->server->data()->post_recv(buffers[i]->at(0)));
+        ASSERT_TRUE(data_of(*pairs[i]->server).post_recv(buffers[i]->at(0)));
       }
     }
   };
   for (std::size_t i = 0; i < kPairs; ++i) {
     pairs.push_back(std::make_unique<EndPointPair>(with(PollingMode::kEpoll)));
     buffers.push_back(std::make_unique<Buffers>(pairs[i]->device));
-    for (int k = 0; k < 4; ++k) ASSERT_TRUE(pairs[i]->server->data()->post_recv(buffers[i]->at(0)));
+    for (int k = 0; k < 4; ++k) ASSERT_TRUE(data_of(*pairs[i]->server).post_recv(buffers[i]->at(0)));
     ASSERT_TRUE((*epoll)->add(pairs[i]->server->fd(), EPOLLIN, [&serve, i](std::uint32_t) { serve(i); }).ok());
     serve(i);
   }
@@ -111,7 +112,7 @@ TEST(EndPointWait, OneEpollServesManyEndPoints) {
         EndPointCore& client = *pairs[i]->client;
         Completion sent;
         all_sent =
-            client.data()->post_send(buffers[i]->at(1), {.id = 1}) && next_completion(client, sent).ok() && all_sent;
+            data_of(client).post_send(buffers[i]->at(1), {.id = 1}) && next_completion(client, sent).ok() && all_sent;
       }
     }
     return all_sent;
@@ -136,7 +137,7 @@ TEST(EndPointWait, StopWakesALoopOfTheApplications) {
 TEST(EndPointWait, ALostPeerWakesALoopOfTheApplications) {
   const EndPointPair pair(with(PollingMode::kEpoll));
   const Buffers buffers(pair.device);
-  ASSERT_TRUE(pair.server->data()->post_recv(buffers.at(0), {.id = 7}));
+  ASSERT_TRUE(data_of(*pair.server).post_recv(buffers.at(0), {.id = 7}));
   auto loop = std::async(std::launch::async, [&] {
     Completion received;
     Completion none;
@@ -144,7 +145,7 @@ TEST(EndPointWait, ALostPeerWakesALoopOfTheApplications) {
     const Status second = next_completion(*pair.server, none);
     return std::tuple(first.code(), received.id, second.code());
   });
-  ASSERT_TRUE(pair.client->data()->post_send(buffers.at(1), {.id = 1}));
+  ASSERT_TRUE(data_of(*pair.client).post_send(buffers.at(1), {.id = 1}));
   Completion sent;
   ASSERT_TRUE(next_completion(*pair.client, sent).ok());
   pair.client->stop();
@@ -175,14 +176,14 @@ TEST(EndPointWait, LeavesServedEndPointsToTheSession) {
 TEST(EndPointWait, DescriptorsOfTheApplicationsAreServedWhileItWaits) {
   const EndPointPair pair(with(PollingMode::kEpoll));
   const Buffers buffers(pair.device);
-  ASSERT_TRUE(pair.client->data()->post_recv(buffers.at(0), {.id = 1}));
+  ASSERT_TRUE(data_of(*pair.client).post_recv(buffers.at(0), {.id = 1}));
   const UniqueFd order(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   // What comes in by the descriptor makes the other side send, which ends the wait.
   const auto obey = [&](std::uint32_t events) {
     EXPECT_EQ(events, static_cast<std::uint32_t>(EPOLLIN));
     eventfd_t count = 0;
     EXPECT_EQ(eventfd_read(order.get(), &count), 0);
-    EXPECT_TRUE(pair.server->data()->post_send(buffers.at(1), {.id = 2}));
+    EXPECT_TRUE(data_of(*pair.server).post_send(buffers.at(1), {.id = 2}));
   };
   EXPECT_EQ(pair.client->watch(order.get(), EPOLLIN, {}).code(), Errc::kInvalidArgument);
   ASSERT_TRUE(pair.client->watch(order.get(), EPOLLIN, obey).ok());
@@ -216,15 +217,15 @@ TEST(EndPointWait, CountsEachQueueAndAllTogether) {
   };
   wait_in_vain(std::ref(own));
   EXPECT_EQ(pair.client->wait_counts(own).waits, 1U);
-  EXPECT_EQ(pair.client->wait_counts(*pair.client->data()).waits, 0U);
+  EXPECT_EQ(pair.client->wait_counts(data_of(*pair.client)).waits, 0U);
   EXPECT_EQ(pair.client->wait_counts().waits, 1U);
   wait_in_vain();
-  EXPECT_EQ(pair.client->wait_counts(*pair.client->data()).waits, 1U);
+  EXPECT_EQ(pair.client->wait_counts(data_of(*pair.client)).waits, 1U);
   const WaitCounts all = pair.client->wait_counts();
   EXPECT_EQ(all.waits, 2U);
   EXPECT_EQ(all.slept, 2U);
-  EXPECT_EQ(all.sleeps, pair.client->wait_counts(own).sleeps + pair.client->wait_counts(*pair.client->data()).sleeps);
-  EXPECT_EQ(pair.client->wait_counts(*pair.server->data()).waits, 0U);  // not a channel of this endpoint
+  EXPECT_EQ(all.sleeps, pair.client->wait_counts(own).sleeps + pair.client->wait_counts(data_of(*pair.client)).sleeps);
+  EXPECT_EQ(pair.client->wait_counts(data_of(*pair.server)).waits, 0U);  // not a channel of this endpoint
 }
 
 TEST(EndPointWait, AdaptiveDoesNotSleepWhereTheAnswerIsThereSoonEnough) {
@@ -233,8 +234,8 @@ TEST(EndPointWait, AdaptiveDoesNotSleepWhereTheAnswerIsThereSoonEnough) {
   const EndPointPair pair(config);
   const Buffers buffers(pair.device);
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(pair.server->data()->post_recv(buffers.at(1)));
-    ASSERT_TRUE(pair.client->data()->post_send(buffers.at(0), {.id = 1}));
+    ASSERT_TRUE(data_of(*pair.server).post_recv(buffers.at(1)));
+    ASSERT_TRUE(data_of(*pair.client).post_send(buffers.at(0), {.id = 1}));
     ASSERT_TRUE(pair.client->next(soon()));
     ASSERT_TRUE(pair.server->next(soon()));
   }

@@ -7,6 +7,7 @@
 namespace rdmacomm {
 namespace {
 
+using testing::data_of;
 using ::testing::HasSubstr;
 
 struct Ends {
@@ -31,7 +32,7 @@ Ends make_ends(const DeviceOptions& client, const DeviceOptions& server) {
 }
 
 const QpAddress& address(const EndPointCore& endpoint) {
-  return endpoint.data()->adapter().address();
+  return data_of(endpoint).adapter().address();
 }
 
 /// What sessions do: offer, answer, connect.
@@ -48,10 +49,10 @@ void expect_connected_by(const Ends& ends, std::uint8_t type) {
   ASSERT_TRUE(connected) << connected.message();
   for (const auto& end : {ends.client, ends.server}) {
     EXPECT_EQ(address(*end).gid_type, type);
-    EXPECT_EQ(end->data()->adapter().remote_address()->gid_type, type);
+    EXPECT_EQ(data_of(*end).adapter().remote_address()->gid_type, type);
   }
-  EXPECT_EQ(ends.client->data()->adapter().remote_address()->to_text(), address(*ends.server).to_text());
-  EXPECT_EQ(ends.server->data()->adapter().remote_address()->to_text(), address(*ends.client).to_text());
+  EXPECT_EQ(data_of(*ends.client).adapter().remote_address()->to_text(), address(*ends.server).to_text());
+  EXPECT_EQ(data_of(*ends.server).adapter().remote_address()->to_text(), address(*ends.client).to_text());
 }
 
 TEST(GidNegotiation, WithoutWishesRoceV2) {

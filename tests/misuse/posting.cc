@@ -3,13 +3,22 @@
 // UNNAMED_ID: PostOptions
 // UNNAMED_NUMBERS: post_write
 // BRACED_NUMBERS: (ByName|PostOptions)
+// NESTED_BRACES: (ByName|PostOptions|explicit)
+// IMMEDIATE_OF_A_RECEIVE: immediate
 // UNNAMED_OPERANDS: (ByName|CompareSwap)
+// UNNAMED_REQUEST: (ByName|SendRequest)
+// DERIVED_CHANNEL: (private|inaccessible)
 // BARE_CODE: error_code
 // DROPPED: (nodiscard|unused-result|unused-value)
 // DROPPED_POLL: (nodiscard|unused-result|unused-value)
 #include "rdmacomm/rdmacomm.h"
 
 using namespace rdmacomm;
+
+#ifdef DERIVED_CHANNEL
+class Channel : public RDMAChannel {};
+Channel channel;
+#endif
 
 Status post(RDMAChannel& channel, const BufferSlice& slice, const RemoteRegion& region) {
   if (Outcome posted = channel.post_write(slice, region, {.id = 7, .immediate = 42}); !posted) return posted;
@@ -21,6 +30,18 @@ Status post(RDMAChannel& channel, const BufferSlice& slice, const RemoteRegion& 
 #endif
 #ifdef BRACED_NUMBERS
   if (!channel.post_write(slice, region, {42, 7})) return {};
+#endif
+#ifdef NESTED_BRACES
+  if (!channel.post_write(slice, region, {{}, 42, 7})) return {};
+#endif
+  if (!channel.post_recv(slice, {.id = 7})) return {};
+#ifdef IMMEDIATE_OF_A_RECEIVE
+  if (!channel.post_recv(slice, {.immediate = 42})) return {};
+#endif
+  const SendRequest request{.operation = Operation::kWrite, .local = {&slice, 1}, .remote = region};
+  if (!channel.post_chain({&request, 1})) return {};
+#ifdef UNNAMED_REQUEST
+  const SendRequest unnamed{Operation::kWrite};
 #endif
   if (!channel.post_compare_swap(slice, region, {.expected = 1, .desired = 2})) return {};
 #ifdef UNNAMED_OPERANDS

@@ -114,7 +114,7 @@ TEST(ProtectionDomain, BuffersOfTheEndpointAreInItsDomain) {
   const auto at_client = client->connect();
   const auto at_server = server->accept(soon());
   ASSERT_TRUE(at_client && at_server);
-  EXPECT_EQ((*at_server).domain(), domain);
+  EXPECT_EQ((*at_server).config().domain, domain);
   const auto receiving = make_buffer(client->device());
   ASSERT_TRUE((*at_client).channel().post_recv(receiving.at(0), {.id = 1}));
   const auto pool = BufferPool::create(domain, {.total_bytes = 1 << 16, .largest_block = 1 << 16});

@@ -1,0 +1,38 @@
+#include "channel/request_fault.h"
+
+#include <cstdio>
+
+namespace rdmacomm {
+namespace {
+
+std::string hex(std::uint64_t number) {
+  char text[24];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(RequestFault fault, std::uint64_t value, std::uint64_t limit) {
+  const auto bytes_beyond = [&](const char* what) {
+    return std::to_string(value) + " bytes are more than " + what + " (" + std::to_string(limit) + ")";
+  };
+  switch (fault) {
+    case RequestFault::kNone: break;
+    case RequestFault::kTooManySlices:
+      return std::to_string(value) + " slices are more than its queue pair takes (" + std::to_string(limit) + ")";
+    case RequestFault::kBeyondMessage: return bytes_beyond("max_message_bytes()");
+    case RequestFault::kBeyondRegion: return bytes_beyond("the remote region has");
+    case RequestFault::kBeyondInline: return bytes_beyond("max_inline_bytes() allows with kInline");
+    case RequestFault::kInlineResult: return "it brings bytes back, so it cannot be kInline";
+    case RequestFault::kResultSize: return "its result has " + std::to_string(value) + " bytes instead of 8";
+    case RequestFault::kUnaligned: return "the remote address " + hex(value) + " is not a multiple of 8";
+    case RequestFault::kImmediate: return "only a SEND or a WRITE carries an immediate";
+    case RequestFault::kNoRequest: return "no request has this operation";
+    case RequestFault::kUnsignaledWait:
+      return "nobody can wait for a request that is kUnsignaled; post it with post_...";
+  }
+  return "the device refused it";
+}
+
+}  // namespace rdmacomm
