@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <future>
+#include <vector>
 
 #include "connector/connector.h"
 #include "session/session_test_tools.h"
@@ -182,6 +183,31 @@ TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
     EXPECT_THAT(endpoint.status().message(), HasSubstr("RDMA device soft0 was removed"));
   }
   EXPECT_EQ(injected_.acknowledged(), 1U);
+}
+
+/// Which endpoint an event is about, the control thread finds while others go.
+TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersGo) {
+  constexpr int kRounds = 20;
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto failing = connect();
+    const auto there = accept();
+    ASSERT_TRUE(failing && there);
+    std::vector<EndPoint> others;
+    for (int i = 0; i < 3; ++i) {
+      others.push_back(connect());
+      others.push_back(accept());
+    }
+    auto going = std::async(std::launch::async, [&] {
+      for (EndPoint& each : others) {
+        EXPECT_TRUE(each.close().ok());
+        each = EndPoint();
+      }
+    });
+    injected_.raise(*device_.core(), event_at(IBV_EVENT_QP_FATAL, there.channel()));
+    ASSERT_TRUE(server_.hooks->record.wait_for("disconnected local queue pair operation error", round));
+    going.get();
+  }
+  EXPECT_EQ(injected_.acknowledged(), static_cast<unsigned>(kRounds));
 }
 
 /// soft0's own events, which keep a queue pair from going until they are acknowledged, while endpoints come and go.
