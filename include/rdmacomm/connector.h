@@ -1,4 +1,4 @@
-// connector.h - how peers meet: addresses, time limits, and TCP connections that carry messages.
+// connector.h - how peers connect: addresses, time limits, and TCP connections that carry messages.
 // Layer: connector. Uses: base.
 #pragma once
 
@@ -24,7 +24,7 @@ class RDMACOMM_API TcpListenSocket;
 template <>
 inline constexpr const char* detail::kHandleName<TcpListenSocket> = "TCPListener";
 
-/// By what peers meet, and connect their queue pairs. Both sides choose the same. Which is right when:
+/// How peers find each other and connect their queue pairs. Both sides choose the same. Which is right when:
 /// docs/addressing.md "TCP or rdma_cm".
 enum class ConnectorKind : std::uint8_t {
   kAuto,  ///< rdma_cm where the device is iWARP, which knows no other way; else TCP
@@ -114,8 +114,8 @@ class RDMACOMM_API TCPConnector : public detail::SharedHandle<Connector> {
   [[nodiscard]] const std::string& local_address() const;  ///< "10.0.0.1:2020"
 };
 
-/// Accepts TCP connections, one after the other. Servers of many clients have a ServerSession, which does that by
-/// several threads, and turns away clients that take too long. A handle: copies share the socket. Threads: accept() by one
+/// Accepts TCP connections, one after the other. A server of many clients uses a ServerSession, which accepts on
+/// several threads and refuses clients that take too long. A handle: copies share the socket. Threads: accept() by one
 /// thread at a time; the rest by any
 class RDMACOMM_API TCPListener : public detail::SharedHandle<TcpListenSocket> {
  public:
@@ -125,13 +125,13 @@ class RDMACOMM_API TCPListener : public detail::SharedHandle<TcpListenSocket> {
   ///
   /// Returns  std::errc::address_in_use: another program listens there; kInvalidArgument: options.validate(), or a
   ///          host that has no address; std::errc::address_not_available: the address is not of this host;
-  ///          std::errc::permission_denied: a port below 1024 without the right to use it
+  ///          std::errc::permission_denied: a port below 1024 without the right to use it;
+  ///          std::errc::resource_unavailable_try_again: no name server answered within options.connect_timeout
   [[nodiscard]] static Result<TCPListener> listen(const HostPort& where, const TcpOptions& options = {});
 
-  /// Waits for the next client that connects and greets.
-  /// Returns  kTimeout; what the system said, e.g. std::errc::too_many_files_open: pause before trying again. A client
-  ///          that does not greet within TcpOptions::handshake_timeout, or sends something else, is dropped, and the
-  ///          next one is waited for
+  /// Waits for the next client that connects and sends its hello. A client that sends none within
+  /// TcpOptions::handshake_timeout, or sends something else, is dropped, and the call waits for the next one.
+  /// Returns  kTimeout; what the system said, e.g. std::errc::too_many_files_open: pause before trying again
   [[nodiscard]] Result<TCPConnector> accept(Deadline deadline) const;
   [[nodiscard]] std::uint16_t port() const;          ///< the real one, also if 0 was asked for
   [[nodiscard]] const std::string& address() const;  ///< "[::]:2020"

@@ -37,10 +37,10 @@ struct RDMACOMM_API SessionOptions {
   /// shared_queue_key, endpoints of both are on one queue. Hooks stay separate. If that session stops, these endpoints
   /// end. It may be moved, and must be destroyed after this one. nullptr: queues of this session's own.
   const RDMASession* queues_of = nullptr;
-  ConnectorKind connector = ConnectorKind::kAuto;  ///< by what peers meet; the same on both sides
+  ConnectorKind connector = ConnectorKind::kAuto;  ///< how peers connect; the same on both sides
   TcpOptions tcp = {};                             ///< also the time limits of rdma_cm
-  /// How long an established peer may give no sign of life (sessions give one each second) before it counts as lost:
-  /// its process is stopped, or hangs as a whole, or its host is gone. 3 s..1 h; 0: for ever, to stop peers in a
+  /// How long an established peer may send no heartbeat (sessions send one each second) before it counts as lost: its
+  /// process is stopped, or hangs as a whole, or its host is gone. 3 s..1 h; 0: for ever, to stop peers in a
   /// debugger.
   std::chrono::milliseconds silent_peer_after{10'000};
   /// Server: where to listen; an empty host is every address, port 0 picks one. Client: the server.
@@ -97,11 +97,11 @@ struct RDMACOMM_API PeerInfo {
 ///   on_receives_low                the session's control thread
 ///   on_connect_failed              server: as lazy_config_hca
 /// A hook may call anything of the library, stop() of its session and close() of any EndPoint too (they then do not
-/// wait), but must not destroy the session. Do not block in a hook. A hook on the control thread delays signs of life
-/// to all peers: if it blocks for longer than their SessionOptions::silent_peer_after (10 s by default), they report
-/// this process as lost. It also delays newcomers and the ends of other endpoints. A hook on a completion thread delays
-/// the completions of all endpoints on that thread. Call connect(), and whatever else waits for a peer, on a thread of
-/// your own.
+/// wait), but must not destroy the session. Do not block in a hook. A hook on the control thread delays heartbeats to
+/// all peers: if it blocks for longer than their SessionOptions::silent_peer_after (10 s by default), they report
+/// this process as lost. It also delays new connections and the ends of other endpoints. A hook on a completion thread
+/// delays the completions of all endpoints on that thread. Call connect(), and whatever else waits for a peer, on a
+/// thread of your own.
 ///
 /// Exceptions. Hooks should not throw. One that does is logged, and ends what it was called for with kHookFailed:
 /// init_session the start() or connect(); lazy_config_hca and post_connecting the connection, whose peer is refused;
@@ -184,8 +184,8 @@ class RDMACOMM_API SessionHooks {
 };
 
 /// The hooks of a session as functions, by name: `{.lazy_config_hca = ..., .on_completion = ...}`. What is empty does
-/// nothing. For what each is, see SessionHooks; of the completion hooks there is only the general one. If it is given, an
-/// endpoint in ThreadMode::kApplication, where nobody would call it, is refused with kInvalidArgument.
+/// nothing. For what each is, see SessionHooks. Only the general one of the completion hooks is here. If it is given,
+/// an endpoint in ThreadMode::kApplication is refused with kInvalidArgument, because no thread would call it.
 struct RDMACOMM_API SessionFunctions {
   std::function<Status(const RDMADevice& device)> init_session{};
   std::function<Status(HcaConfig& hca, const PeerInfo& peer)> lazy_config_hca{};
@@ -206,9 +206,9 @@ struct RDMACOMM_API SessionFunctions {
 /// Threads  all functions from any; moving and destroying while nobody else uses it, and not by a hook
 class RDMACOMM_API RDMASession {
  public:
-  /// Ends everything: refuses newcomers, ends connect() and all waits with kStopped, stops the endpoints, and waits
-  /// until the last hook has returned and all threads of the session have ended. Called by a hook it does not wait.
-  /// A stopped session stays so. Calling it again is harmless.
+  /// Ends everything: refuses new connections, ends connect() and all waits with kStopped, stops the endpoints, and
+  /// waits until the last hook has returned and all threads of the session have ended. Called by a hook it does not
+  /// wait. A stopped session stays so. Calling it again is harmless.
   void stop() const;
   /// Whether stop() was called.
   [[nodiscard]] bool stopped() const;
@@ -250,7 +250,7 @@ class RDMACOMM_API ServerSession final : public RDMASession {
   /// peers are accepted from then on. Once.
   /// Returns  kInvalidArgument: SessionOptions::validate(); kWrongState: started already; kStopped;
   ///          std::errc::address_in_use: another program listens there; or as open_device(), init_session() and
-  ///          TCPListener::listen
+  ///          TCPListener::listen. Looking up the name of a host takes at most tcp.connect_timeout in all
   [[nodiscard]] Status start() const;
   /// The port that peers are accepted at; 0 before start().
   [[nodiscard]] std::uint16_t port() const;
@@ -282,10 +282,10 @@ class RDMACOMM_API ClientSession final : public RDMASession {
   /// The first call opens the device, if options().device leaves it open the one on the route to the server: all
   /// endpoints of a session are on one device.
   /// Returns  kInvalidArgument: SessionOptions::validate(); std::errc::connection_refused: nobody listens there;
-  ///          kTimeout: no answer; kPeerRefused: the server said no (the context has its reason); kServerBusy: too many
-  ///          clients waited for it at once, until connect_timeout; kHookFailed; kStopped; or as open_device(), the
-  ///          hooks, and what the device said. kInvalidArgument also: rdma_cm goes by another device, port or GID than
-  ///          those asked for
+  ///          kTimeout: no answer; std::errc::resource_unavailable_try_again: no name server answered; kPeerRefused:
+  ///          the server said no (the context has its reason); kServerBusy: too many clients waited for it at once,
+  ///          until connect_timeout; kHookFailed; kStopped; or as open_device(), the hooks, and what the device said.
+  ///          kInvalidArgument also: rdma_cm goes by another device, port or GID than those asked for
   [[nodiscard]] Result<EndPoint> connect() const;
   /// The same with another server.
   [[nodiscard]] Result<EndPoint> connect(const HostPort& server) const;
@@ -306,8 +306,9 @@ struct RDMACOMM_API OpenFor {
 /// has the address at which a server listens, as far as `options` leave it open. For programs that need the device
 /// before there is a session, to make buffers on it.
 ///
-/// Returns  kInvalidArgument: a host that has no address; or as RDMADevice::open; for a client also
-///          std::errc::connection_refused, kTimeout: as ClientSession::connect()
+/// Returns  kInvalidArgument: a host that has no address; std::errc::resource_unavailable_try_again: no name server
+///          answered in time; or as RDMADevice::open; for a client also std::errc::connection_refused, kTimeout: as
+///          ClientSession::connect()
 [[nodiscard]] RDMACOMM_API Result<RDMADevice> open_device(const DeviceOptions& options, const OpenFor& purpose);
 
 }  // namespace rdmacomm

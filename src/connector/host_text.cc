@@ -1,5 +1,7 @@
 #include "connector/host_text.h"
 
+#include <arpa/inet.h>
+
 #include <charconv>
 
 #include "base/printable.h"
@@ -18,6 +20,12 @@ bool is_printable(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+/// With or without its interface: fe80::1%eth0.
+bool is_ipv6(std::string_view host) {
+  in6_addr address{};
+  return inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), &address) == 1;
 }
 
 Error wrong(const char* why) {
@@ -42,6 +50,9 @@ Result<HostText> parse_host(std::string_view text) {
     return wrong("a host is no number; a port is written behind its host, as HOST:PORT");
   }
   if (bracketed && !host.ends_with(']')) return wrong("a bracket is open");
+  if ((bracketed || bare_ipv6) && !is_ipv6(bracketed ? host.substr(1, host.size() - 2) : host)) {
+    return wrong("it has several colons or brackets and is no IPv6 address; write HOST:PORT or [ADDRESS]:PORT");
+  }
   if (colon == std::string_view::npos) return HostText{std::string(host), {}};
   const std::string_view digits = text.substr(colon + 1);
   std::uint16_t port = 0;

@@ -66,4 +66,8 @@ Addresses resolve_within(const HostPort& where, Deadline deadline, int cancel_fd
   return look_up_within(where, resolve, deadline, cancel_fd);
 }
 
+Addresses resolve_by(const HostPort& where, const TcpOptions& options, const FindBy& find_by) {
+  return resolve_within(where, find_by.deadline.value_or(Deadline::after(options.connect_timeout)), find_by.cancel_fd);
+}
+
 }  // namespace rdmacomm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "connector/socket.h"
@@ -19,6 +20,15 @@ namespace rdmacomm {
 /// Returns    as resolve(); std::errc::resource_unavailable_try_again: also if no answer came in time; kStopped
 [[nodiscard]] Result<std::vector<SocketAddress>> resolve_within(const HostPort& where, Deadline deadline,
                                                                 int cancel_fd = -1);
+
+/// How long a listener looks for the address of its host. A value.
+/// After that  std::errc::resource_unavailable_try_again, as resolve_within()
+struct FindBy {
+  std::optional<Deadline> deadline{};  ///< empty: TcpOptions::connect_timeout from now
+  int cancel_fd = -1;                  ///< becomes readable to give up; -1: none
+};
+[[nodiscard]] Result<std::vector<SocketAddress>> resolve_by(const HostPort& where, const TcpOptions& options,
+                                                            const FindBy& find_by);
 
 /// The same with another way to look a name up, which must need nothing that may be gone before it returns.
 using Resolver = std::function<Result<std::vector<SocketAddress>>(const HostPort&)>;

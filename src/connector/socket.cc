@@ -159,9 +159,14 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where) {
   if (host.empty()) return make_error(Errc::kInvalidArgument, "no host is named; give a host name or an address");
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
+  // A host with a colon is an IPv6 address, or nothing: no name server is asked for it.
+  hints.ai_flags = AI_NUMERICSERV | (host.find(':') != std::string::npos ? AI_NUMERICHOST : 0);
   addrinfo* found = nullptr;
   const int code = getaddrinfo(host.c_str(), std::to_string(where.port).c_str(), &hints, &found);
+  if (code == EAI_NONAME && (hints.ai_flags & AI_NUMERICHOST) != 0 && host.find('%') == std::string::npos) {
+    return make_error(Errc::kInvalidArgument,
+                      "host '" + host + "' has a colon and is no IPv6 address; the port is given beside the host");
+  }
   if (code != 0) return cannot_resolve(host, code);
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   std::vector<SocketAddress> addresses;

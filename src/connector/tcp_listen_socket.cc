@@ -1,7 +1,6 @@
 #include "connector/tcp_listen_socket.h"
 
 #include "base/system_call.h"
-#include "connector/lookup.h"
 #include "connector/socket.h"
 #include "connector/tcp_connection.h"
 #include "verbs/call.h"
@@ -45,8 +44,8 @@ Result<UniqueFd> listen_anywhere(std::uint16_t port) {
   return no_ipv6 ? listen_at(any_address(AF_INET, port)) : std::move(dual);
 }
 
-Result<UniqueFd> listen_at_host(const HostPort& where, const TcpOptions& options) {
-  auto addresses = resolve_within(where, Deadline::after(options.connect_timeout));
+Result<UniqueFd> listen_at_host(const HostPort& where, const TcpOptions& options, const FindBy& find_by) {
+  auto addresses = resolve_by(where, options, find_by);
   if (!addresses) return addresses.error();
   return listen_at(addresses->front());
 }
@@ -56,10 +55,11 @@ Result<UniqueFd> listen_at_host(const HostPort& where, const TcpOptions& options
 TcpListenSocket::TcpListenSocket(UniqueFd socket, const TcpOptions& options)
     : socket_(std::move(socket)), options_(options) {}
 
-Result<std::unique_ptr<TcpListenSocket>> TcpListenSocket::listen(const HostPort& where, const TcpOptions& options) {
+Result<std::unique_ptr<TcpListenSocket>> TcpListenSocket::listen(const HostPort& where, const TcpOptions& options,
+                                                                 const FindBy& find_by) {
   const Status valid = options.validate();
   if (!valid) return valid.error();
-  auto fd = where.host.empty() ? listen_anywhere(where.port) : listen_at_host(where, options);
+  auto fd = where.host.empty() ? listen_anywhere(where.port) : listen_at_host(where, options, find_by);
   if (!fd) return fd.error();
   auto address = SocketAddress::of_local_end(fd->get());
   if (!address) return address.error();

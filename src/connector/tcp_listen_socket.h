@@ -7,6 +7,7 @@
 
 #include "base/unique_fd.h"
 #include "connector/listener.h"
+#include "connector/lookup.h"
 #include "rdmacomm/connector.h"
 #include "rdmacomm/result.h"
 
@@ -20,9 +21,10 @@ class TcpListenSocket final : public Listener {
   /// Returns  std::errc::address_in_use: another program listens there; kInvalidArgument: options.validate(), or a
   ///          host that has no address; std::errc::address_not_available: the address is not of this host;
   ///          std::errc::permission_denied: a port below 1024 without the right to use it
-  /// A name is looked up for options.connect_timeout at most: std::errc::resource_unavailable_try_again then.
+  /// As FindBy: no name server answered, or not in time; kStopped
   [[nodiscard]] static Result<std::unique_ptr<TcpListenSocket>> listen(const HostPort& where,
-                                                                       const TcpOptions& options = {});
+                                                                       const TcpOptions& options = {},
+                                                                       const FindBy& find_by = {});
   [[nodiscard]] Result<std::unique_ptr<Connector>> accept() override;
   [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
   [[nodiscard]] const std::string& address() const noexcept override { return address_; }

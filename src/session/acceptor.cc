@@ -42,8 +42,8 @@ Acceptor::Acceptor(const SessionOptions& options, ControlLoop& loop, ControlLoop
       set_up_(std::move(set_up)),
       queue_(handshake_bounds(options), random_choice()) {}
 
-Status Acceptor::open(const DeviceCore& device) {
-  auto listener = listen_for(options_, device);
+Status Acceptor::open(const DeviceCore& device, const FindBy& find_by) {
+  auto listener = listen_for(options_, device, find_by);
   if (!listener) return listener.status();
   listener_ = std::move(*listener);
   port_.store(listener_->port(), std::memory_order_relaxed);

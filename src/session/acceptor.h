@@ -11,6 +11,7 @@
 #include "base/log_pace.h"
 #include "connector/connector.h"
 #include "connector/listener.h"
+#include "connector/lookup.h"
 #include "device/device_core.h"
 #include "rdmacomm/deadline.h"
 #include "rdmacomm/result.h"
@@ -35,7 +36,7 @@ class Acceptor {
            SetUp set_up);
 
   /// Listens at SessionOptions::address. Before the control thread. Returns  as listen_for()
-  [[nodiscard]] Status open(const DeviceCore& device);
+  [[nodiscard]] Status open(const DeviceCore& device, const FindBy& find_by);
   /// Listens no more. Nobody is to find a socket at which nobody accepts.
   void close();
   /// 0: it does not listen. Threads: any

@@ -43,11 +43,12 @@ Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, ConnectorK
   return as<Connector>(CmConnector::connect(server, tcp, cancel_fd));
 }
 
-Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const DeviceCore& device) {
+Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const DeviceCore& device,
+                                             const FindBy& find_by) {
   const auto kind = kind_for(options.connector, device);
   if (!kind) return kind.error();
-  if (*kind == ConnectorKind::kTcp) return as<Listener>(TcpListenSocket::listen(options.address, options.tcp));
-  return as<Listener>(CmListener::listen(options.address, options.tcp));
+  if (*kind == ConnectorKind::kTcp) return as<Listener>(TcpListenSocket::listen(options.address, options.tcp, find_by));
+  return as<Listener>(CmListener::listen(options.address, options.tcp, find_by));
 }
 
 }  // namespace rdmacomm

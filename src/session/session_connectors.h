@@ -5,6 +5,7 @@
 
 #include "connector/connector.h"
 #include "connector/listener.h"
+#include "connector/lookup.h"
 #include "device/device_core.h"
 #include "rdmacomm/session.h"
 
@@ -17,6 +18,7 @@ namespace rdmacomm {
                                                             int cancel_fd);
 /// Listens at options.address for endpoints on `device`.
 /// Returns  kNotSupported, as above; as TcpListenSocket::listen and CmListener::listen
-[[nodiscard]] Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const DeviceCore& device);
+[[nodiscard]] Result<std::unique_ptr<Listener>> listen_for(const SessionOptions& options, const DeviceCore& device,
+                                                           const FindBy& find_by);
 
 }  // namespace rdmacomm

@@ -100,7 +100,7 @@ Status SessionCore::start_up(const HostPort& address, Deadline reached_by) {
   if (status && !initialised_) status = hooks_.init_session(device());
   if (!status) return status;
   initialised_ = true;
-  if (is_server_) status = acceptor_.open(*device());
+  if (is_server_) status = acceptor_.open(*device(), {.deadline = reached_by, .cancel_fd = loop_.stop_fd()});
   return status ? open_control() : status;
 }
 

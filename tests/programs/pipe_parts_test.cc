@@ -382,6 +382,10 @@ TEST(HostText, IsReadForApplications) {
   EXPECT_EQ(HostPort::parse("node7:5")->to_text(), "node7:5");
   EXPECT_EQ(HostPort::parse("::1", 7)->to_text(), "[::1]:7");
   EXPECT_EQ(HostPort::parse("node7")->port, kDefaultPort);
+  EXPECT_EQ(HostPort::parse("[fe80::1%eth0]:7")->to_text(), "[fe80::1%eth0]:7");
+  for (const char* const no_address : {"node:5:6", "[node]:5"}) {
+    EXPECT_THAT(HostPort::parse(no_address).error().context, HasSubstr("no IPv6 address")) << no_address;
+  }
   EXPECT_THAT(HostPort::parse("--help").error().context, HasSubstr("a host does not begin with '-'"));
   EXPECT_THAT(HostPort::parse("node7:x\n").error().context,
               HasSubstr("'node7:x?' is no HOST or HOST:PORT: its port is none of 1 to 65535"));

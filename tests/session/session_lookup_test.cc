@@ -33,10 +33,14 @@ struct Silence {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return inside == number; });
   }
+  /// Lets those inside go, and waits until they have. Those that were left behind find their own memory, not that of calls that
+  /// have returned.
   void end() {
-    const std::lock_guard lock(mutex);
+    std::unique_lock lock(mutex);
     over = true;
     changed.notify_all();
+    changed.wait(lock, [&] { return inside == 0; });
+    over = false;
   }
 };
 Silence silence;
@@ -47,7 +51,7 @@ Silence silence;
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** found) {
   const std::string name = host == nullptr ? "" : host;
   if (name == "never.example" || (name == "later.example" && lookups.fetch_add(1) % 3 != 2)) return EAI_AGAIN;
-  if (name == "silent.example") {
+  if (name.starts_with("silent.example") && (hints->ai_flags & AI_NUMERICHOST) == 0) {
     silence.keep();
     return EAI_AGAIN;
   }
@@ -96,8 +100,31 @@ TEST(SessionLookup, OfAResolverThatDoesNotAnswerEndsInTimeAndByStop) {
   silence.wait_for(2);
   client->stop();
   EXPECT_EQ(stopped.get().code(), Errc::kStopped);
-  silence.end();  // those that were left behind find their own memory, not that of calls that have returned
-  silence.wait_for(0);
+  silence.end();
+}
+
+/// With a device that is open: nothing else looks the name up.
+TEST(SessionLookup, OfAServersOwnHostEndsInTimeAndByStop) {
+  SessionOptions options = local_options();
+  options.address.host = "silent.example";
+  options.shared_device = RDMADevice::open({.name = "soft0"}).value();
+  options.tcp.connect_timeout = std::chrono::milliseconds(50);
+  const Status late = make_server(options)->start();
+  EXPECT_EQ(late.code(), std::errc::resource_unavailable_try_again) << late.message();
+  options.tcp.connect_timeout = std::chrono::hours(1);
+  const auto server = make_server(options);
+  auto stopped = std::async(std::launch::async, [&] { return server->start(); });
+  silence.wait_for(2);
+  server->stop();
+  EXPECT_EQ(stopped.get().code(), Errc::kStopped);
+  silence.end();
+}
+
+TEST(SessionLookup, NobodyIsAskedForAHostWithAColon) {
+  for (const char* const host : {"silent.example:5", "[silent.example:5]", "a:b"}) {
+    const auto listening = TCPListener::listen({.host = host, .port = 0});
+    EXPECT_EQ(listening.code(), Errc::kInvalidArgument) << listening.status().message();
+  }
 }
 
 }  // namespace

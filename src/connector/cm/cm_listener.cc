@@ -10,7 +10,6 @@
 #include "connector/cm/cm_id.h"
 #include "connector/cm/cm_requests.h"
 #include "connector/cm/cm_stream.h"
-#include "connector/lookup.h"
 #include "verbs/call.h"
 
 namespace rdmacomm {
@@ -61,22 +60,23 @@ CmListener::CmListener(WakeEvent knocked, WakeEvent stop)
       registry_(std::make_shared<CmRegistry>()),
       pace_(std::make_unique<LogPace>()) {}
 
-Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, const TcpOptions& options) {
+Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, const TcpOptions& options,
+                                                       const FindBy& find_by) {
   if (Status valid = options.validate(); !valid) return valid.error();
   auto knocked = WakeEvent::create();
   if (!knocked) return knocked.error();
   auto stop = WakeEvent::create();
   if (!stop) return stop.error();
   std::unique_ptr<CmListener> listener(new CmListener(std::move(*knocked), std::move(*stop)));
-  Status listening = where.host.empty() ? listener->listen_anywhere(where.port)
-                                        : listener->listen_at_host(where, Deadline::after(options.connect_timeout));
+  Status listening =
+      where.host.empty() ? listener->listen_anywhere(where.port) : listener->listen_at_host(where, options, find_by);
   if (listening) listening = start_thread(listener->thread_, "rdma-listener", [raw = listener.get()] { raw->run(); });
   if (!listening) return listening.error();
   return listener;
 }
 
-Status CmListener::listen_at_host(const HostPort& where, Deadline deadline) {
-  auto addresses = resolve_within(where, deadline);
+Status CmListener::listen_at_host(const HostPort& where, const TcpOptions& options, const FindBy& find_by) {
+  auto addresses = resolve_by(where, options, find_by);
   return addresses ? listen_at(addresses->front()) : addresses.error();
 }
 

@@ -12,8 +12,8 @@
 
 #include "base/wake_event.h"
 #include "connector/listener.h"
+#include "connector/lookup.h"
 #include "rdmacomm/connector.h"
-#include "rdmacomm/deadline.h"
 #include "rdmacomm/result.h"
 
 namespace rdmacomm {
@@ -32,9 +32,10 @@ class CmListener final : public Listener {
   /// Listens at `where`: all addresses where where.host is empty.
   ///
   /// Returns  std::errc::address_in_use; std::errc::address_not_available: the address is not of this host;
-  ///          kNoDevice: it is not of an RDMA device; kNotSupported: no rdma_cm on this machine; kInvalidArgument
-  [[nodiscard]] static Result<std::unique_ptr<CmListener>> listen(const HostPort& where,
-                                                                  const TcpOptions& options = {});
+  ///          kNoDevice: it is not of an RDMA device; kNotSupported: no rdma_cm on this machine; kInvalidArgument;
+  ///          as FindBy; kStopped
+  [[nodiscard]] static Result<std::unique_ptr<CmListener>> listen(const HostPort& where, const TcpOptions& options = {},
+                                                                  const FindBy& find_by = {});
   ~CmListener() override;
 
   [[nodiscard]] Result<std::unique_ptr<Connector>> accept() override;
@@ -50,7 +51,7 @@ class CmListener final : public Listener {
 
   CmListener(WakeEvent knocked, WakeEvent stop);
   Status listen_anywhere(std::uint16_t port);
-  Status listen_at_host(const HostPort& where, Deadline deadline);
+  Status listen_at_host(const HostPort& where, const TcpOptions& options, const FindBy& find_by);
   Status listen_at(SocketAddress address);
   void run();
   void handle(const CmEvent& event, const CmId& listening);
