@@ -26,6 +26,8 @@ struct RDMACOMM_API Error {
     if (context.empty()) return words;
     return context.ends_with(words) ? context : context + " (" + words + ")";
   }
+  /// The context alone; the code's own words if there is none.
+  [[nodiscard]] std::string reason() const { return context.empty() ? code.message() : context; }
 };
 
 /// Makes an Error from an Errc (or a std::errc) and its context.

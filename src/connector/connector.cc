@@ -326,7 +326,7 @@ void Connector::sort_in(Message message) {
 void Connector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;
-  end_ = worded_if_possible(why.code, [&] { return make_error(why.code, who() + " " + why.context); });
+  end_ = worded_if_possible(why.code, [&] { return make_error(why.code, who() + " " + why.reason()); });
   notify_all();
 }
 

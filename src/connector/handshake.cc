@@ -203,7 +203,7 @@ Result<Hello> Hello::decode(std::span<const std::byte> payload) {
 
 Reject Reject::of(const Error& error) {
   const bool ours = error.code.category() == errc_category() && error.code.value() != 0;
-  if (ours) return {static_cast<Errc>(error.code.value()), error.context};
+  if (ours) return {static_cast<Errc>(error.code.value()), error.reason()};
   return {Errc::kPeerRefused, error.message()};  // the system's code does not travel: its words do
 }
 

@@ -336,7 +336,7 @@ void EndPointCore::notify_all() noexcept {
 }
 
 void EndPointCore::fail(const Error& why) {
-  const Error full = make_error(why.code, "the endpoint to " + peer() + " has ended: " + why.context);
+  const Error full = make_error(why.code, "the endpoint to " + peer() + " has ended: " + why.reason());
   if (!life_.end(full, false)) return;
   connector_->give_up(why);
   notify_all();

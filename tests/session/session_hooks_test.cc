@@ -398,6 +398,16 @@ std::size_t lines_of_refusals(int clients) {
   return lines;
 }
 
+// An Outcome has no words of its own: the code's travel.
+TEST(RefusingHooks, TellTheirPeerTheCodesWordsIfTheyHaveNone) {
+  auto server = make_server();
+  server.hooks->configure = [](HcaConfig&, const PeerInfo&) { return Status(Outcome(Errc::kReceiveQueueFull)); };
+  ASSERT_TRUE(server->start().ok());
+  const auto client = make_client(*server);
+  const auto refused = client->connect();
+  EXPECT_THAT(refused.status().message(), HasSubstr(Outcome(Errc::kReceiveQueueFull).message()));
+}
+
 /// One line in LogPace::kPeriod, however many come.
 TEST(OnConnectFailed, ClientsThatAreRefusedDoNotFillTheLog) {
   EXPECT_EQ(lines_of_refusals(1), 1U);
