@@ -42,6 +42,7 @@ Status send_lines(const HostPort& address) {  // those of standard input
   const auto outbox = server ? RDMABuffer::allocate(session.device(), {}) : server.error();
   if (!outbox) return outbox.error();
   for (std::string line; std::getline(std::cin, line);) {
+    if (line.size() > outbox->size()) return make_error(Errc::kInvalidArgument, "a line is longer than a block");
     const auto bytes = static_cast<std::uint32_t>(line.copy(reinterpret_cast<char*>(outbox->data()), outbox->size()));
     const auto sent = server->channel().send(outbox->at(0).first(bytes)).wait(10s);
     if (!sent) return sent.error();

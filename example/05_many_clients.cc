@@ -55,8 +55,8 @@ Status ask(const HostPort& address) {  // sends the lines of standard input, and
   if (!blocks) return blocks.error();
   RDMAChannel& channel = server->channel();
   for (std::string line; std::getline(std::cin, line);) {
-    const BufferSlice question =
-        blocks->at(0).first(static_cast<std::uint32_t>(std::min<std::size_t>(line.size(), 4096)));
+    if (line.size() > 4096) return make_error(Errc::kInvalidArgument, "a line is longer than a block");
+    const BufferSlice question = blocks->at(0).first(static_cast<std::uint32_t>(line.size()));
     std::memcpy(question.data(), line.data(), question.size());
     const PostedRequest answer = channel.recv(blocks->at(1));  // before the question, so that it is there in time
     if (const auto sent = channel.send(question).wait(10s); !sent) return sent.error();

@@ -187,8 +187,8 @@ TEST_P(SessionDeviceTest, SessionsThatShareADeviceHearTheSame) {
 
 /// Which endpoint an event is about, the control thread finds while others go.
 TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersGo) {
-  constexpr int kRounds = 20;
-  for (int round = 1; round <= kRounds; ++round) {
+  constexpr unsigned kRounds = 20;
+  for (unsigned round = 1; round <= kRounds; ++round) {
     const auto failing = connect();
     const auto there = accept();
     ASSERT_TRUE(failing && there);
@@ -204,10 +204,13 @@ TEST_P(SessionDeviceTest, AnEventEndsItsEndpointWhileOthersGo) {
       }
     });
     injected_.raise(*device_.core(), event_at(IBV_EVENT_QP_FATAL, there.channel()));
-    ASSERT_TRUE(server_.hooks->record.wait_for("disconnected local queue pair operation error", round));
+    ASSERT_TRUE(
+        server_.hooks->record.wait_for("disconnected local queue pair operation error", static_cast<int>(round)));
     going.get();
   }
-  EXPECT_EQ(injected_.acknowledged(), static_cast<unsigned>(kRounds));
+  const Deadline deadline = soon();
+  while (injected_.acknowledged() < kRounds && !deadline.passed()) std::this_thread::yield();
+  EXPECT_EQ(injected_.acknowledged(), kRounds);
 }
 
 /// soft0's own events, which keep a queue pair from going until they are acknowledged, while endpoints come and go.

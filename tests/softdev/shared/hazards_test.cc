@@ -177,7 +177,7 @@ TEST(Hazards, AFailureOfOneQueuePairDoesNotHoldUpAnother) {
 }
 
 /// The thread that carries out other hosts' requests: the initiator whose turn it is may be stopped.
-TEST(Turns, AThreadThatHasOthersToServeDoesNotWait) {
+TEST(ContendedHazard, AThreadThatHasOthersToServeDoesNotWait) {
   QpShared target{};
   const ContendedHazard first(target, 1);
   ASSERT_TRUE(first);
