@@ -35,8 +35,11 @@ struct RDMACOMM_API BufferSlice {
   [[nodiscard]] std::byte* data() const noexcept { return reinterpret_cast<std::byte*>(address); }
   [[nodiscard]] std::uint32_t size() const noexcept { return length; }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return {data(), size()}; }
-  /// The first `count` bytes, count <= size(), unchecked.
-  [[nodiscard]] BufferSlice first(std::uint32_t count) const noexcept { return {address, count, lkey}; }
+  /// The first `count` bytes. More than size() is a mistake of the program, and ends it.
+  [[nodiscard]] BufferSlice first(std::uint32_t count) const noexcept {
+    if (count > length) detail::die_of_misuse("BufferSlice::first(): more bytes than the slice has", nullptr);
+    return {address, count, lkey};
+  }
   /// `count` bytes from `offset` on, inside this slice, unchecked.
   [[nodiscard]] BufferSlice slice_unchecked(std::uint32_t offset, std::uint32_t count) const noexcept {
     return {address + offset, count, lkey};

@@ -63,7 +63,7 @@ class RDMACOMM_API BufferLease {
   ~BufferLease() { reset(); }
 
   /// Gives the block back. No request may be using it any more. Without effect where there is none.
-  /// Cost  no allocation or system call; a lock that all threads share, once for as many blocks as a cache holds
+  /// Cost  no allocation or system call; the lock that all threads share once per refill of the thread's cache
   void reset() noexcept {
     if (core_ != nullptr) give_back();
   }

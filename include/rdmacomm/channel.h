@@ -8,8 +8,10 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "rdmacomm/adapter.h"
@@ -41,6 +43,23 @@ class RDMACOMM_API SliceList {
   std::span<const BufferSlice> list_;
 };
 
+/// The same to be kept for a while: of slices that have a name, and outlive it.
+class RDMACOMM_API SliceView {
+ public:
+  SliceView() = default;                                 ///< no bytes
+  SliceView(const BufferSlice& one) : list_(&one, 1) {}  // NOLINT(google-explicit-constructor)
+  SliceView(const BufferSlice&& temporary) = delete;
+  template <typename Slices>
+  requires std::convertible_to<Slices&&, std::span<const BufferSlice>> &&
+      (std::is_lvalue_reference_v<Slices> || std::ranges::borrowed_range<Slices>)SliceView(Slices&& list)
+      : list_(list) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] std::span<const BufferSlice> slices() const noexcept { return list_; }
+
+ private:
+  std::span<const BufferSlice> list_;
+};
+
 /// Flags of a send-side request. Combine with |. Numbered as IBV_SEND_* are, except that kUnsignaled stands where
 /// IBV_SEND_SIGNALED does and means its opposite.
 enum class PostFlags : std::uint8_t {
@@ -58,12 +77,14 @@ enum class PostFlags : std::uint8_t {
 }
 
 /// 32 bits that a SEND or WRITE carries to the peer's completion, in host byte order. A value; empty by default, and 0
-/// is not empty.
+/// is not empty. Made of integers of at most 32 bits: a longer one, for example a request's id, does not convert.
 class RDMACOMM_API Immediate {
  public:
   constexpr Immediate() noexcept = default;
-  constexpr Immediate(std::uint32_t value) noexcept
-      : value_(value), given_(true) {}  // NOLINT(google-explicit-constructor)
+  template <std::integral Number>
+  requires(sizeof(Number) <= sizeof(std::uint32_t) && !std::same_as<Number, bool>) constexpr Immediate(
+      Number value) noexcept  // NOLINT(google-explicit-constructor)
+      : value_(static_cast<std::uint32_t>(value)), given_(true) {}
   [[nodiscard]] constexpr bool given() const noexcept { return given_; }
   [[nodiscard]] constexpr std::uint32_t value() const noexcept { return value_; }
 
@@ -80,8 +101,8 @@ struct RDMACOMM_API ByName {
 enum class RequestFault : std::uint8_t;
 }  // namespace detail
 
-/// What every function that posts to the send queue takes besides its operands, by name: `{.id = 7, .immediate = 42}`. A
-/// value of 16 bytes, so that it is passed in registers.
+/// What every function that posts to the send queue takes besides its operands, by name: `{.id = 7, .immediate = 42}`.
+/// A value of 16 bytes, so that it is passed in registers.
 struct RDMACOMM_API PostOptions {
   [[no_unique_address]] detail::ByName by_name{};  ///< not to be set: `{7, 42}` does not compile
   std::uint64_t id = 0;                            ///< comes back in Completion::id
@@ -112,11 +133,11 @@ struct RDMACOMM_API CompareSwap {
 struct RDMACOMM_API SendRequest {
   [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
   Operation operation = Operation::kSend;          ///< kSend, kWrite, kRead, kFetchAdd or kCompareSwap
-  std::span<const BufferSlice> local{};            ///< a view of slices that live until post_chain() returns
+  SliceView local{};                               ///< of slices that live until post_chain() returns
   RemoteRegion remote{};                           ///< WRITE, READ, atomics
   PostOptions options{};
-  FetchAdd fetch_add{};        ///< kFetchAdd
-  CompareSwap compare_swap{};  ///< kCompareSwap
+  FetchAdd fetch_add{};        ///< kFetchAdd; else 0
+  CompareSwap compare_swap{};  ///< kCompareSwap; else 0
 };
 
 /// How far post_chain() came. A value.
@@ -138,11 +159,12 @@ class [[nodiscard]] RDMACOMM_API PostedRequest {
   /// it are kept in order: the next poll or wait returns them, and so does wait() of their PostedRequest.
   ///
   /// Threads  the one that may call EndPoint::poll() and wait()
-  /// Returns  the completion of a request that was executed; Completion::status() of one that failed, and the
-  ///          endpoint's status() of one that was flushed when it ended; what the post has returned; kTimeout: it is
-  ///          outstanding, and may be waited for again; kWrongState: a thread of the session takes the completions
-  ///          (HcaConfig::thread_mode), or this one's was taken already; std::errc::not_enough_memory; otherwise as
-  ///          EndPoint::next()
+  /// Returns  the completion, if the request was executed; Completion::status(), if it failed; the endpoint's status(),
+  ///          if it was flushed, or ran out of retries, because the endpoint had ended; what the post returned, if it
+  ///          was refused
+  /// Errors   kTimeout: the request is outstanding, and may be waited for again; kWrongState: a thread of the session
+  ///          takes the completions (HcaConfig::thread_mode), or this completion was taken already (after the
+  ///          endpoint's end, its status() instead); std::errc::not_enough_memory; otherwise as EndPoint::next()
   [[nodiscard]] Result<Completion> wait(Deadline deadline) const;
 
  private:
@@ -189,7 +211,7 @@ class [[nodiscard]] RDMACOMM_API PostedRequest {
 ///   kInvalidArgument   more slices than configured, an inline payload beyond max_inline_bytes(), kInline on a READ
 ///                      or an atomic, a message beyond max_message_bytes() or longer than `remote`, an atomic whose
 ///                      result slice is not 8 bytes or whose remote address is not a multiple of 8, an immediate with
-///                      a READ or an atomic
+///                      a READ or an atomic; post_chain: an operand of another operation
 ///   std::errc          what else the device said
 /// and cost no allocation, lock, log or system call in the library.
 class RDMACOMM_API RDMAChannel {

@@ -113,7 +113,8 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   // Completions; in ThreadMode::kApplication only ---------------------------------------------------------------
 
   /// Takes up to out.size() completions of all channels (except those with a completion queue of their own), without
-  /// blocking, and returns the part of `out` that it filled.
+  /// blocking, and returns the part of `out` that it filled. After the end it goes on to return what is left, and then
+  /// nothing: a loop that polls asks alive(), too.
   /// Errors  kWrongState: a thread of the session polls; kCompletionFailed: the completion queue has failed
   [[nodiscard]] Polled poll(std::span<Completion> out) const noexcept;
   /// Waits until there is at least one completion, in the way that HcaConfig::polling_mode says, and returns the part
@@ -133,8 +134,8 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   [[nodiscard]] Result<Completion> next(RDMAChannel& channel, Deadline deadline) const;
   /// For loops of the application's own, by epoll(7), poll(2) or a framework; PollingMode::kEpoll only. As poll(); when
   /// it finds nothing, fd() becomes readable once there may be completions or the endpoint has ended. So: call it until
-  /// it finds nothing, sleep on fd(), and call it again. After another wait for this endpoint (PostedRequest::wait() in a
-  /// handler, for example), call it once more before sleeping: that wait may have used the wake-up.
+  /// it finds nothing, sleep on fd(), and call it again. After another wait for this endpoint (for example
+  /// PostedRequest::wait() in a handler), call it once more before sleeping: that wait may have used the wake-up.
   ///
   /// Returns  kNotSupported: another polling mode; or as wait(), without kTimeout
   [[nodiscard]] Result<std::span<Completion>> poll_before_sleep(std::span<Completion> out) const;
@@ -156,8 +157,8 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// To be called before the descriptor is closed. A call of its function that has begun on another thread may go on
   /// for a moment.
   void unwatch(int descriptor) const noexcept;
-  /// How often and how long whoever waits for this endpoint's completions has slept: of all its completion queues
-  /// together. One that is shared with other endpoints has one count for all.
+  /// How often and how long threads that wait for this endpoint's completions have slept: the sum of its completion
+  /// queues. A queue that is shared with other endpoints has one count for all.
   [[nodiscard]] WaitCounts wait_counts() const;
   /// The same of the completion queue of this endpoint's `channel` alone.
   [[nodiscard]] WaitCounts wait_counts(const RDMAChannel& channel) const;
@@ -169,10 +170,10 @@ class RDMACOMM_API EndPoint : public detail::SharedHandle<EndPointCore> {
   /// ok until it ends; then why: kPeerClosed (in order), kPeerLost, kStopped (by this side), or what a session
   /// or abort() has ended it with: kDeviceLost, kHookFailed, ...
   [[nodiscard]] Status status() const;
-  /// Whether the peer has given a sign of life lately; if not, it ends with kPeerLost. Sessions look by themselves
-  /// (SessionOptions::silent_peer_after); call this to know it sooner.
+  /// Whether a heartbeat has come from the peer lately; if not, the endpoint ends with kPeerLost. Sessions look by
+  /// themselves (SessionOptions::silent_peer_after); call this to know it sooner.
   ///
-  /// silent_after  how long it may have been silent: more than a second, in which each side gives one
+  /// silent_after  how long the peer may have been silent: more than a second, which is the period of heartbeats
   [[nodiscard]] bool check_alive(std::chrono::milliseconds silent_after) const;
   /// Ends it in order: tells the peer, ends all waits with kStopped, and returns at once. Requests that are outstanding
   /// are then executed or flushed.

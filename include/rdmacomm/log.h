@@ -28,8 +28,8 @@ using LogSink = std::function<void(LogSeverity severity, std::string_view line)>
 /// will not be called again.
 ///
 /// sink     empty: the lines go to glog. It is called by any thread, and by several at a time. Lines that the sink
-///          causes itself, by calling the library, go to glog. It must not call set_log_sink(), which would wait for it:
-///          that is a mistake of the program, and ends it
+///          causes itself, by calling the library, go to glog. It must not call set_log_sink(), which would wait for
+///          it: that is a mistake of the program, and ends it
 /// Threads  any
 RDMACOMM_API void set_log_sink(LogSink sink);
 

@@ -21,7 +21,7 @@
 namespace rdmacomm {
 
 /// A message that was received, or a part of one that is larger than the pool's largest block. A handle: it moves, and
-/// does not copy. What it has is given back by release(), or by the destructor. Threads, lifetime and ABI as StreamBlock and
+/// does not copy. release() and the destructor give its memory back. Threads, lifetime and ABI as StreamBlock and
 /// BufferLease.
 class RDMACOMM_API MessagePart {
  public:

@@ -64,7 +64,8 @@ class RDMACOMM_API StreamBlock {
   StreamBlock& operator=(StreamBlock&& other) noexcept;
   ~StreamBlock() { release(); }
 
-  /// Lets the peer send as many more. The bytes are not to be looked at any more. Without effect where there are none.
+  /// Gives the block back: the peer may fill it again, and its bytes must not be looked at any more. Without effect on
+  /// an empty block.
   void release() noexcept {
     if (link_ != nullptr) give_back();
   }
@@ -90,7 +91,7 @@ class RDMACOMM_API StreamBlock {
 /// What a stream has done. A value.
 struct RDMACOMM_API StreamCounts {
   std::uint64_t bytes_written = 0;   ///< handed to the device
-  std::uint64_t blocks_written = 0;  ///< in how many messages
+  std::uint64_t blocks_written = 0;  ///< messages that carried them
   std::uint64_t bytes_read = 0;      ///< that have come, also those not read yet
   std::uint64_t blocks_read = 0;
   std::uint64_t credits_sent = 0;    ///< messages that say nothing but how many blocks were released
@@ -101,21 +102,21 @@ struct RDMACOMM_API StreamCounts {
 /// this end has blocks free, so that nothing waits in the network for a reader. Movable, not copyable.
 ///
 /// Each way ends by itself, by finish(); close() ends both in order. abort() ends both at once, with a reason, and so
-/// do the end of the endpoint, a request that fails, and a peer that breaks the rules; what waits then returns, with the
-/// reason. What came before is still read.
+/// do the end of the endpoint, a request that fails, and a peer that breaks the rules; calls that wait then return,
+/// with the reason. What came before is still read.
 ///
 /// All waits return  kTimeout: in vain until the deadline; the call may be repeated
 ///                   kAborted: by either side; the context has the reason
 ///                   kBadMessage, kIncompatiblePeer: what the peer has sent; the context says what. The peer is told
 ///                   else as EndPoint::wait() and Completion::explain()
 ///
-/// Threads: one that writes and one that reads, at the same time; abort() and counts() from any. Nothing is sent, and
-///          no block becomes free, but by calls: call flush() before waiting for something else.
+/// Threads: one that writes and one that reads, at the same time; abort() and counts() from any. Data is sent,
+///          and blocks become free, only during calls: call flush() before waiting for something else.
 /// Lifetime: keeps its endpoint alive. The channel is of no use when its stream is gone.
 class RDMACOMM_API RDMAStream {
  public:
-  /// Makes this end, and meets the other one. Both sides call it, in the same order where there are several, on an
-  /// established endpoint.
+  /// Makes the local end, and waits for the peer's. Both sides call it on an established endpoint; if it has several
+  /// streams, in the same order.
   ///
   /// channel  of StreamOptions::channel(), not used before
   /// Returns  kInvalidArgument: options.validate(), or a channel that is too small for them; kWrongState: the channel

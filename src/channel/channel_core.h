@@ -181,7 +181,8 @@ class ChannelCore final : public RDMAChannel {
   [[nodiscard]] PostedRequest post_to_wait(const RequestView& request) noexcept;
   void keep_fault(const RequestView& request, PostedRequest& refused) const noexcept;
   [[nodiscard]] Error not_posted(const PostedRequest& request) const;
-  [[nodiscard]] Error taken_already() const;
+  [[nodiscard]] Error outstanding_still(Operation operation) const;
+  [[nodiscard]] Error gone() const;
   [[nodiscard]] Result<Completion> outcome_of(const Completion& completion) const;
 
   /// The completions that its own queues bring.

@@ -245,7 +245,8 @@ PostedChain ChannelCore::post_some(std::span<const SendRequest> requests) noexce
   Errc stopped = Errc::kOk;
   std::uint32_t count = 0;
   for (; count < requests.size() && count < kMaxChain; ++count) {
-    stopped = prepare(view_of(requests[count]), position + count, wrs[count]);
+    stopped = has_wrong_operand(requests[count]) ? Errc::kInvalidArgument
+                                                 : prepare(view_of(requests[count]), position + count, wrs[count]);
     if (stopped != Errc::kOk) break;
     if (count > 0) wrs[count - 1].next = &wrs[count];
   }

@@ -83,8 +83,10 @@ Result<Completion> ChannelCore::wait_for(const PostedRequest& request, Deadline 
   for (;;) {
     if (const auto kept = source_->take_kept(*this, is_recv, request.position_)) return outcome_of(*kept);
     const std::uint32_t newer = newest_completed(is_recv) - request.position_;
-    if (static_cast<std::int32_t>(newer) >= 0) return taken_already();
-    if (Status next = source_->keep_next(deadline); !next) return next.error();
+    if (static_cast<std::int32_t>(newer) >= 0) return gone();
+    if (Status next = source_->keep_next(deadline); !next) {
+      return next.code() == Errc::kTimeout ? outstanding_still(request.operation_) : next.error();
+    }
   }
 }
 
@@ -102,21 +104,32 @@ Error ChannelCore::not_posted(const PostedRequest& request) const {
     if (const Status over = source_->over(); !over) return over.error();
   }
   if (outcome == Errc::kInvalidArgument) {
-    return make_error(outcome.code(), what + to_text(request.fault_, request.value_, request.limit_));
+    return make_error(outcome.code(),
+                      what + to_text(request.fault_, request.operation_, request.value_, request.limit_));
   }
   return make_error(outcome.code(), what + outcome.message());
 }
 
-Error ChannelCore::taken_already() const {
+Error ChannelCore::outstanding_still(Operation operation) const {
+  const char* const hint = operation == Operation::kSend   ? "; has the peer posted a receive?"
+                           : operation == Operation::kRecv ? "; the peer has sent nothing for it"
+                                                           : "";
+  return make_error(Errc::kTimeout,
+                    std::string(to_text(operation)) + " on channel \"" + name_ + "\" is outstanding still" + hint);
+}
+
+/// The completion of a request that is complete, and that nobody keeps. close() drops some.
+Error ChannelCore::gone() const {
+  if (const Status over = source_->over(); !over) return over.error();
   return make_error(Errc::kWrongState,
                     "the request on channel \"" + name_ +
                         "\" was waited for already, or its completion was taken by poll(), wait() or next()");
 }
 
-/// A request that was flushed has failed because of what ended the endpoint.
+/// A request that was flushed, or to which the peer's device did not answer, has failed because of what ended the endpoint.
 Result<Completion> ChannelCore::outcome_of(const Completion& completion) const {
   if (completion.ok()) return completion;
-  if (completion.error == Errc::kFlushed) {
+  if (completion.error == Errc::kFlushed || completion.error == Errc::kRetryExceeded) {
     if (const Status over = source_->over(); !over) return over.error();
   }
   return completion.status().error();

@@ -47,10 +47,17 @@ struct RequestView {
   return bytes;
 }
 
+/// Whether it has operands of another operation than its own.
+[[nodiscard]] RDMACOMM_HOT_INLINE bool has_wrong_operand(const SendRequest& request) noexcept {
+  if (request.operation != Operation::kFetchAdd && request.fetch_add.addend != 0) return true;
+  return request.operation != Operation::kCompareSwap &&
+         (request.compare_swap.expected | request.compare_swap.desired) != 0;
+}
+
 [[nodiscard]] RDMACOMM_HOT_INLINE RequestView view_of(const SendRequest& request) noexcept {
   const bool adds = request.operation == Operation::kFetchAdd;
   return {request.operation,
-          request.local,
+          request.local.slices(),
           &request.remote,
           request.options,
           adds ? request.fetch_add.addend : request.compare_swap.expected,

@@ -11,16 +11,22 @@ std::string hex(std::uint64_t number) {
   return text;
 }
 
+const char* slices_option(Operation operation) {
+  if (operation == Operation::kRecv) return "max_recv_slices";
+  return operation == Operation::kRead ? "max_read_slices" : "max_send_slices";
+}
+
 }  // namespace
 
-std::string to_text(RequestFault fault, std::uint64_t value, std::uint64_t limit) {
+std::string to_text(RequestFault fault, Operation operation, std::uint64_t value, std::uint64_t limit) {
   const auto bytes_beyond = [&](const char* what) {
     return std::to_string(value) + " bytes are more than " + what + " (" + std::to_string(limit) + ")";
   };
   switch (fault) {
     case RequestFault::kNone: break;
     case RequestFault::kTooManySlices:
-      return std::to_string(value) + " slices are more than its queue pair takes (" + std::to_string(limit) + ")";
+      return std::to_string(value) + " slices are more than AdapterConfig::" + slices_option(operation) + " allows (" +
+             std::to_string(limit) + ")";
     case RequestFault::kBeyondMessage: return bytes_beyond("max_message_bytes()");
     case RequestFault::kBeyondRegion: return bytes_beyond("the remote region has");
     case RequestFault::kBeyondInline: return bytes_beyond("max_inline_bytes() allows with kInline");

@@ -26,6 +26,6 @@ enum class detail::RequestFault : std::uint8_t {
 using detail::RequestFault;
 
 /// "5000 bytes are more than the remote region has (4096)".
-[[nodiscard]] std::string to_text(RequestFault fault, std::uint64_t value, std::uint64_t limit);
+[[nodiscard]] std::string to_text(RequestFault fault, Operation operation, std::uint64_t value, std::uint64_t limit);
 
 }  // namespace rdmacomm

@@ -6,6 +6,7 @@
 
 #include "device/device_core.h"
 #include "device/protection_domain_core.h"
+#include "rdmacomm/handle.h"
 #include "rdmacomm/result.h"
 #include "verbs/call.h"
 
@@ -237,8 +238,9 @@ std::size_t RDMABuffer::block_count() const noexcept {
 
 BufferSlice RDMABuffer::at(std::size_t index) const {
   if (index >= block_count()) [[unlikely]] {
-    const std::string what =
-        "RDMABuffer::at(): buffer \"" + name() + "\" has no such block as " + std::to_string(index);
+    if (!core_) detail::die_of_misuse_of_empty("RDMABuffer");
+    const std::string what = "RDMABuffer::at(): buffer \"" + name() + "\" has " + std::to_string(block_count()) +
+                             " blocks, and no block " + std::to_string(index);
     detail::die_of_misuse(what.c_str(), nullptr);
   }
   const std::size_t bytes = core_->options().block_bytes;

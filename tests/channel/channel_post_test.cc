@@ -119,6 +119,7 @@ TEST_F(ChannelPostTest, AtomicsCarryTheirOperands) {
 TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
   const std::vector<BufferSlice> five(5, slice());
   const std::array eight{slice(4), buffer_.at(1).first(4)};
+  const BufferSlice one = slice(8);
   BufferSlice huge = slice();
   huge.length = (1U << 30) + 1;
   const RemoteRegion wide{0x10000, std::uint64_t{1} << 40, 1};
@@ -148,6 +149,12 @@ TEST_F(ChannelPostTest, WhatTheCallerGotWrongIsRefusedBeforeTheDevice) {
   for (const Operation operation : {Operation::kRecv, Operation::kRecvWriteImm, Operation::kWriteImm}) {
     const SendRequest no_request{.operation = operation, .local = eight, .remote = kRemote};
     EXPECT_EQ(channel_->post_chain({&no_request, 1}).outcome, Errc::kInvalidArgument) << to_text(operation);
+  }
+  for (const SendRequest& wrong :
+       {SendRequest{.operation = Operation::kCompareSwap, .local = one, .remote = kRemote, .fetch_add = {.addend = 1}},
+        SendRequest{.operation = Operation::kFetchAdd, .local = one, .remote = kRemote, .compare_swap = {.desired = 1}},
+        SendRequest{.operation = Operation::kWrite, .local = one, .remote = kRemote, .fetch_add = {.addend = 1}}}) {
+    EXPECT_EQ(channel_->post_chain({&wrong, 1}).outcome, Errc::kInvalidArgument) << to_text(wrong.operation);
   }
   const SendRequest split_result{.operation = Operation::kFetchAdd, .local = eight, .remote = kRemote};
   EXPECT_EQ(channel_->post_chain({&split_result, 1}).outcome, Errc::kInvalidArgument);
@@ -307,7 +314,7 @@ TEST_F(ChannelPostTest, AFailedUnsignaledRequestIsReported) {
 
 TEST_F(ChannelPostTest, AChainIsOnePost) {
   const BufferSlice one = slice();
-  std::vector<SendRequest> requests(5, {.operation = Operation::kWrite, .local = {&one, 1}, .remote = kRemote});
+  std::vector<SendRequest> requests(5, {.operation = Operation::kWrite, .local = one, .remote = kRemote});
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].options.id = 100 + i;
   const PostedChain posted = channel_->post_chain(requests);
   ASSERT_TRUE(posted);

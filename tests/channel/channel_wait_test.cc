@@ -145,7 +145,8 @@ TEST_F(ChannelWaitTest, SaysWhatWasWrongWithARequest) {
             write + "1073741825 bytes are more than max_message_bytes() (1073741824)");
   EXPECT_EQ(refused(channel_->write(slice(65), wide, {.flags = PostFlags::kInline})),
             write + "65 bytes are more than max_inline_bytes() allows with kInline (64)");
-  EXPECT_EQ(refused(channel_->write(five, wide)), write + "5 slices are more than its queue pair takes (4)");
+  EXPECT_EQ(refused(channel_->write(five, wide)),
+            write + "5 slices are more than AdapterConfig::max_send_slices allows (4)");
   EXPECT_EQ(refused(channel_->read(slice(8), wide, {.flags = PostFlags::kInline})),
             "READ on channel \"data\" was not posted: it brings bytes back, so it cannot be kInline");
   EXPECT_EQ(refused(channel_->read(slice(8), wide, {.immediate = 1})),
@@ -157,8 +158,9 @@ TEST_F(ChannelWaitTest, SaysWhatWasWrongWithARequest) {
   EXPECT_EQ(refused(channel_->send(slice(8), {.flags = PostFlags::kUnsignaled})),
             "SEND on channel \"data\" was not posted: nobody can wait for a request that is kUnsignaled; post it with "
             "post_...");
-  EXPECT_EQ(refused(channel_->recv(five)),
-            "RECV on channel \"data\" was not posted: 5 slices are more than its queue pair takes (4)");
+  EXPECT_EQ(
+      refused(channel_->recv(five)),
+      "RECV on channel \"data\" was not posted: 5 slices are more than AdapterConfig::max_recv_slices allows (4)");
   EXPECT_EQ(channel_->outstanding_sends() + channel_->outstanding_recvs(), 0);
 }
 

@@ -104,14 +104,14 @@ class HotPathTest : public ConnectedPairTest {
     const BufferSlice slice = from(8);
     const std::array<SendRequest, 3> chain{
         SendRequest{.operation = Operation::kWrite,
-                    .local = {&slice, 1},
+                    .local = slice,
                     .remote = region(),
                     .options = {.flags = PostFlags::kUnsignaled}},
         SendRequest{.operation = Operation::kWrite,
-                    .local = {&slice, 1},
+                    .local = slice,
                     .remote = region(),
                     .options = {.flags = PostFlags::kUnsignaled}},
-        SendRequest{.operation = Operation::kRead, .local = {&slice, 1}, .remote = region()}};
+        SendRequest{.operation = Operation::kRead, .local = slice, .remote = region()}};
     return ok && l.post_chain(chain) && take_one(l);
   }
 

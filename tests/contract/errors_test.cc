@@ -122,10 +122,10 @@ TEST_P(MissingAccessTest, IsRefusedAndTheMemoryUntouched) {
   ASSERT_TRUE(right().channel->post_recv(inbox(right()), {.id = 70}));
   const BufferSlice slice = source.at(0);
   const SendRequest request{.operation = immediate ? Operation::kWrite : GetParam().operation,
-                            .local = {&slice, 1},
+                            .local = slice,
                             .remote = target.remote_region(),
                             .options = {.id = 1, .immediate = immediate ? Immediate(5) : Immediate()},
-                            .compare_swap = {.expected = 0, .desired = 5}};
+                            .compare_swap = {.desired = GetParam().operation == Operation::kCompareSwap ? 5U : 0U}};
   expect_failure(left().channel->post_chain({&request, 1}).outcome, Fault::kRemoteAccess);
   EXPECT_TRUE(std::ranges::all_of(target.bytes(), [](std::byte byte) { return byte == std::byte{0}; }));
   EXPECT_TRUE(std::ranges::all_of(source.bytes(), [](std::byte byte) { return byte == std::byte{1}; }));
@@ -253,10 +253,10 @@ TEST_F(ErrorsTest, WhatFollowsAFailureIsFlushed) {
   const BufferSlice good = source.at(0);
   BufferSlice bad = good;
   bad.lkey ^= 0x5500;
-  std::vector<SendRequest> requests(
-      4, {.operation = Operation::kWrite, .local = {&good, 1}, .remote = target.remote_region()});
+  std::vector<SendRequest> requests(4,
+                                    {.operation = Operation::kWrite, .local = good, .remote = target.remote_region()});
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].options.id = i;
-  requests[1].local = {&bad, 1};
+  requests[1].local = bad;
   requests[2].options.flags = PostFlags::kUnsignaled;
   ASSERT_TRUE(left().channel->post_chain(requests));
   std::vector<Completion> sends;

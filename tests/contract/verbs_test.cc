@@ -401,13 +401,12 @@ TEST_F(VerbsTest, AChainMixesOperationsInOrder) {
   const BufferSlice back = source.at(0).slice_unchecked(32, 32);
   const std::array<SendRequest, 4> requests{
       SendRequest{.operation = Operation::kWrite,
-                  .local = {&out, 1},
+                  .local = out,
                   .remote = target.remote_region(),
                   .options = {.id = 1, .flags = PostFlags::kUnsignaled}},
-      SendRequest{
-          .operation = Operation::kRead, .local = {&back, 1}, .remote = target.remote_region(), .options = {.id = 2}},
+      SendRequest{.operation = Operation::kRead, .local = back, .remote = target.remote_region(), .options = {.id = 2}},
       SendRequest{.operation = Operation::kSend,
-                  .local = {&back, 1},
+                  .local = back,
                   .options = {.id = 3, .immediate = 5, .flags = PostFlags::kFence}},
       SendRequest{
           .operation = Operation::kWrite, .remote = target.remote_region(), .options = {.id = 4, .immediate = 6}}};

@@ -4,13 +4,19 @@
 // UNNAMED_NUMBERS: post_write
 // BRACED_NUMBERS: (ByName|PostOptions)
 // NESTED_BRACES: (ByName|PostOptions|explicit)
-// IMMEDIATE_OF_A_RECEIVE: immediate
+// IMMEDIATE_OF_A_RECEIVE: (immediate|RecvOptions)
 // UNNAMED_OPERANDS: (ByName|CompareSwap)
+// LONG_IMMEDIATE: (Immediate|PostOptions|convert)
+// FRACTION_AS_IMMEDIATE: (Immediate|PostOptions|convert)
+// KEPT_TEMPORARY: (deleted|SliceView|convert)
+// KEPT_TEMPORARY_LIST: (SliceView|convert)
 // UNNAMED_REQUEST: (ByName|SendRequest)
 // DERIVED_CHANNEL: (private|inaccessible)
 // BARE_CODE: error_code
 // DROPPED: (nodiscard|unused-result|unused-value)
 // DROPPED_POLL: (nodiscard|unused-result|unused-value)
+#include <vector>
+
 #include "rdmacomm/rdmacomm.h"
 
 using namespace rdmacomm;
@@ -31,6 +37,13 @@ Status post(RDMAChannel& channel, const BufferSlice& slice, const RemoteRegion& 
 #ifdef BRACED_NUMBERS
   if (!channel.post_write(slice, region, {42, 7})) return {};
 #endif
+#ifdef LONG_IMMEDIATE
+  const std::uint64_t id = 7;
+  if (!channel.post_write(slice, region, {.immediate = id})) return {};
+#endif
+#ifdef FRACTION_AS_IMMEDIATE
+  if (!channel.post_write(slice, region, {.immediate = 1.5})) return {};
+#endif
 #ifdef NESTED_BRACES
   if (!channel.post_write(slice, region, {{}, 42, 7})) return {};
 #endif
@@ -38,10 +51,19 @@ Status post(RDMAChannel& channel, const BufferSlice& slice, const RemoteRegion& 
 #ifdef IMMEDIATE_OF_A_RECEIVE
   if (!channel.post_recv(slice, {.immediate = 42})) return {};
 #endif
-  const SendRequest request{.operation = Operation::kWrite, .local = {&slice, 1}, .remote = region};
+  const SendRequest request{.operation = Operation::kWrite, .local = slice, .remote = region};
   if (!channel.post_chain({&request, 1})) return {};
+#ifdef KEPT_TEMPORARY
+  const SendRequest kept{.local = slice.first(1)};
+  if (!channel.post_chain({&kept, 1})) return {};
+#endif
+#ifdef KEPT_TEMPORARY_LIST
+  const SendRequest kept{.local = std::vector<BufferSlice>{slice}};
+  if (!channel.post_chain({&kept, 1})) return {};
+#endif
 #ifdef UNNAMED_REQUEST
   const SendRequest unnamed{Operation::kWrite};
+  if (!channel.post_chain({&unnamed, 1})) return {};
 #endif
   if (!channel.post_compare_swap(slice, region, {.expected = 1, .desired = 2})) return {};
 #ifdef UNNAMED_OPERANDS
