@@ -52,6 +52,15 @@ class Examples(ProgramTest):
         self.use("02_send_receive", port, "\n".join(lines).encode())
         self.assertEqual(self.end(server).splitlines()[1:], lines)
 
+    def test_lines_longer_than_a_block_are_refused(self):
+        for name in ("02_send_receive", "05_many_clients"):
+            server, port = self.serve(name)
+            client = subprocess.run([os.path.join(BIN, name), f"127.0.0.1:{port}"], input=b"x" * 4097, capture_output=True,
+                                    timeout=60 * SLOW, check=False)
+            self.assertEqual(client.returncode, 1)
+            self.assertIn(b"a line is longer than a block", client.stderr)
+            self.end(server, interrupted=name.startswith("05"))
+
     def test_03_immediates(self):
         server, port = self.serve("03_immediates")
         self.use("03_immediates", port)
@@ -74,7 +83,7 @@ class Examples(ProgramTest):
             client.stdin.flush()
             self.assertEqual(client.stdout.readline(), f"first of {number}\n".encode())
         for number, client in enumerate(clients):
-            out, err = client.communicate(f"second of {number}\n".encode() + b"x" * 5000, timeout=60 * SLOW)
+            out, err = client.communicate(f"second of {number}\n".encode() + b"x" * 4096, timeout=60 * SLOW)
             self.assertEqual((client.returncode, out), (0, f"second of {number}\n".encode() + b"x" * 4096 + b"\n"), err)
         server.wait_for(r"(has left: ok\n.*){3}")
         self.end(server, interrupted=True)
