@@ -348,10 +348,6 @@ Status StreamLink::on_end(std::span<const std::byte> payload) {
 
 // Reading -------------------------------------------------------------------------------------------------------------
 
-RDMACOMM_HOT_INLINE bool StreamLink::front_is_there() const noexcept {
-  return !queue_.empty() && (arrived_[queue_.front()] != kIsPart || parts_.front().done);
-}
-
 void StreamLink::take_front(Arrived& arrived) {
   const std::uint32_t slot = queue_.front();
   queue_.pop();

@@ -190,7 +190,9 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status check_room() const;
   void enqueue(std::uint32_t slot, std::uint32_t length);
   void release_slot(std::uint32_t slot);
-  [[nodiscard]] bool front_is_there() const noexcept;
+  [[nodiscard]] bool front_is_there() const noexcept {
+    return !queue_.empty() && (arrived_[queue_.front()] != kIsPart || parts_.front().done);
+  }
   [[nodiscard]] bool end_is_there() const noexcept { return queue_.empty() && end_received_; }
   void take_front(Arrived& arrived);
   [[nodiscard]] Status on_end(std::span<const std::byte> payload);
