@@ -68,10 +68,10 @@ class Connections::Server final : public LinkHooks {
   void on_established(const EndPoint& endpoint) override {
     const std::shared_ptr<Link> link = all_.link_of(endpoint);
     (void)take_admitted(endpoint.peer_address());
-    all_.parts_.happenings->put({.kind = Happening::Kind::kArrived,
-                                 .rank = link->peer(),
-                                 .link = link,
-                                 .endpoint = endpoint.alive() ? endpoint : EndPoint()});
+    all_.parts_.events->put({.kind = NodeEvent::Kind::kArrived,
+                             .rank = link->peer(),
+                             .link = link,
+                             .endpoint = endpoint.alive() ? endpoint : EndPoint()});
   }
   void on_disconnected(const EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
   void on_ended(const EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
@@ -84,7 +84,7 @@ class Connections::Server final : public LinkHooks {
       const std::lock_guard lock(mutex_);
       return refusals_.line(handshake_of(peer), peer + ": " + why.context, programs::HostPace::Clock::now());
     }();
-    if (line) all_.parts_.happenings->put({.kind = Happening::Kind::kMisfit, .status = make_error(why.code, *line)});
+    if (line) all_.parts_.events->put({.kind = NodeEvent::Kind::kMisfit, .status = make_error(why.code, *line)});
     return true;
   }
 
@@ -192,28 +192,28 @@ void Connections::connect(int rank, const HostPort& to) {
   try {
     thread = std::thread([this, &client = *client, rank, to] { connect_now(client, rank, to); });
   } catch (const std::system_error& error) {  // no more threads for this user
-    parts_.happenings->put({.kind = Happening::Kind::kNotReached,
-                            .rank = rank,
-                            .status = make_error(error.code(), "cannot start a thread to connect")});
+    parts_.events->put({.kind = NodeEvent::Kind::kNotReached,
+                        .rank = rank,
+                        .status = make_error(error.code(), "cannot start a thread to connect")});
   }
 }
 
 void Connections::connect_now(ClientParts& client, int rank, const HostPort& to) {
   auto endpoint = client.session.connect(to);
-  Happening happening{.kind = Happening::Kind::kNotReached, .rank = rank};
+  NodeEvent event{.kind = NodeEvent::Kind::kNotReached, .rank = rank};
   if (endpoint) {
     {
       const std::lock_guard lock(mutex_);
       reached_[rank] = *endpoint;
     }
-    happening.kind = Happening::Kind::kConnected;
-    happening.link = client.hooks->take_link();
-    happening.endpoint = std::move(*endpoint);
+    event.kind = NodeEvent::Kind::kConnected;
+    event.link = client.hooks->take_link();
+    event.endpoint = std::move(*endpoint);
   } else {
-    happening.status = endpoint.status();
+    event.status = endpoint.status();
     client.hooks->forget_link();
   }
-  parts_.happenings->put(std::move(happening));
+  parts_.events->put(std::move(event));
 }
 
 void Connections::keep(std::shared_ptr<Link> link) {
@@ -256,7 +256,7 @@ void Connections::handshake_is_over(const std::string& address) {
   place_may_be_free_.notify_all();
 }
 
-void Connections::close_the_door() {
+void Connections::refuse_new_connections() {
   const std::lock_guard lock(mutex_);
   open_.store(false, std::memory_order_relaxed);
   place_may_be_free_.notify_all();
@@ -286,12 +286,12 @@ void Connections::ended(const EndPoint& endpoint) {
     attached_.erase(link.get());
     if (others_go_on) std::erase(links_, link);
   }
-  parts_.happenings->put(
-      {.kind = Happening::Kind::kEnded, .rank = link->peer(), .ended = endpoint, .status = endpoint.status()});
+  parts_.events->put(
+      {.kind = NodeEvent::Kind::kEnded, .rank = link->peer(), .ended = endpoint, .status = endpoint.status()});
 }
 
 void Connections::stop() {
-  close_the_door();
+  refuse_new_connections();
   for (auto& [rank, client] : clients_) client->session.stop();
   if (server_) server_->stop();
   for (auto& [rank, thread] : connecting_) {
@@ -300,10 +300,8 @@ void Connections::stop() {
 }
 
 LinkParts Connections::link_parts(int peer) const {
-  return {.self = static_cast<int>(parts_.self.rank),
-          .peer = peer,
-          .terms = parts_.self.terms,
-          .happenings = parts_.happenings};
+  return {
+      .self = static_cast<int>(parts_.self.rank), .peer = peer, .terms = parts_.self.terms, .events = parts_.events};
 }
 
 /// An end for the traffic of a node that knocks.
@@ -313,7 +311,7 @@ Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
   if (!open_.load(std::memory_order_relaxed)) {
     return make_error(Errc::kPeerRefused, "node " + std::to_string(parts_.self.rank) + " has finished its run");
   }
-  if (parts_.happenings->size() > kMaxUnread + 4 * std::size_t{parts_.self.nodes}) {
+  if (parts_.events->size() > kMaxUnread + 4 * std::size_t{parts_.self.nodes}) {
     return make_error(Errc::kServerBusy, kHasMuchToDo);
   }
   const int rank = static_cast<int>(peer->rank);
@@ -356,8 +354,8 @@ Status Connections::take_place(int rank, const std::string& address) {
 /// - If this node has reached a process at the node's address in the list, that one stays. Endpoints of other processes are ended.
 /// - If not, the first one stays. But if it does not come from an address of the mesh, and the newcomer does, the newcomer stays.
 /// Who is refused in the second case hears kServerBusy, and tries again: by then this node may have reached the right one.
-Status Connections::check_free(const Introduction& newcomer, const std::string& address) {
-  const int rank = static_cast<int>(newcomer.rank);
+Status Connections::check_free(const Introduction& candidate, const std::string& address) {
+  const int rank = static_cast<int>(candidate.rank);
   const bool known = knows_host(address);
   const auto lives = [&](const EndPoint& endpoint) {
     return known ? endpoint.check_alive(kSilentBeforeSuccessor) : endpoint.alive();
@@ -368,12 +366,12 @@ Status Connections::check_free(const Introduction& newcomer, const std::string& 
   };
   const EndPoint certain = reached(rank);
   const bool is_certain = certain && lives(certain);
-  if (is_certain && !is_life(certain, newcomer)) return refuse(Errc::kPeerRefused, certain);
+  if (is_certain && !is_life(certain, candidate)) return refuse(Errc::kPeerRefused, certain);
   for (const EndPoint& endpoint : server_->endpoints()) {
     const auto present = Introduction::decode(endpoint.peer_private_data());
-    if (!present || present->rank != newcomer.rank || !lives(endpoint)) continue;
+    if (!present || present->rank != candidate.rank || !lives(endpoint)) continue;
     const bool comes_first = known && !is_of_known_host(endpoint);
-    const bool is_same = present->incarnation == newcomer.incarnation;
+    const bool is_same = present->incarnation == candidate.incarnation;
     if (is_same && comes_first) continue;  // the node's own thread replaces it
     if (is_same || !(is_certain || comes_first)) return refuse(Errc::kServerBusy, endpoint);
     endpoint.abort(make_error(Errc::kPeerRefused, "another process is node " + std::to_string(rank)));

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "mesh_comm_service/happenings.h"
 #include "mesh_comm_service/inbound.h"
+#include "mesh_comm_service/node_events.h"
 #include "mesh_comm_service/outbound.h"
 #include "mesh_comm_service/pending_handshakes.h"
 #include "mesh_comm_service/terms.h"
@@ -30,7 +30,7 @@ struct ConnectionParts {
   SessionOptions session = {};
   AdapterConfig adapter = {};
   programs::ModeFlags modes = {};
-  Happenings* happenings = nullptr;
+  NodeEvents* events = nullptr;
   const programs::TickClock* clock = nullptr;
   /// What a newcomer is told: called on a thread of the server session.
   std::function<void(Introduction&)> moment = {};
@@ -38,7 +38,7 @@ struct ConnectionParts {
 
 /// Every ordered pair of nodes has an endpoint: to each other node this one connects a client session, over which its
 /// own traffic goes; the others' traffic to it arrives at its server session. A resource. Threads: listen, connect and
-/// stop from one; what happens is told by Happenings.
+/// stop from one; what happens is told by NodeEvents.
 class Connections {
  public:
   explicit Connections(ConnectionParts parts);
@@ -59,7 +59,7 @@ class Connections {
   /// How many ends of traffic there are: one for each endpoint.
   [[nodiscard]] std::size_t links() const;
   /// Newcomers are refused from now on.
-  void close_the_door();
+  void refuse_new_connections();
   /// Ends all endpoints with a goodbye, and all threads.
   void stop();
 
@@ -72,7 +72,7 @@ class Connections {
   void fit(HcaConfig& hca, const Link& link) const;
   void connect_now(ClientParts& client, int rank, const HostPort& to);
   Result<std::shared_ptr<Inbound>> admit(const PeerInfo& peer);
-  [[nodiscard]] Status check_free(const Introduction& newcomer, const std::string& address);
+  [[nodiscard]] Status check_free(const Introduction& candidate, const std::string& address);
   [[nodiscard]] EndPoint reached(int rank) const;
   [[nodiscard]] bool knows_host(const std::string& address) const;
   [[nodiscard]] Status take_place(int rank, const std::string& address);

@@ -85,7 +85,7 @@ void Inbound::complete(const Completion& completion) {
     told_ = tally_.messages;
   }
   if (had_all || !has_all_locked()) return;
-  parts_.happenings->put({.kind = Happening::Kind::kProgress, .rank = parts_.peer, .of = this});
+  parts_.events->put({.kind = NodeEvent::Kind::kProgress, .rank = parts_.peer, .of = this});
 }
 
 void Inbound::take_message(std::uint32_t bytes, std::optional<std::uint32_t> immediate) {

@@ -38,7 +38,7 @@ void Link::fail_locked(const Status& why) {
   if (!trouble_.ok()) return;
   trouble_ = why;
   channel_ = nullptr;
-  parts_.happenings->put({.kind = Happening::Kind::kTrouble, .rank = parts_.peer, .of = this});
+  parts_.events->put({.kind = NodeEvent::Kind::kTrouble, .rank = parts_.peer, .of = this});
 }
 
 void Link::fail_locked(Outcome posting) {

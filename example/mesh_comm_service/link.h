@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "mesh_comm_service/happenings.h"
+#include "mesh_comm_service/node_events.h"
 #include "mesh_comm_service/terms.h"
 #include "rdmacomm/buffer.h"
 #include "rdmacomm/config.h"
@@ -22,7 +22,7 @@ struct LinkParts {
   int self = 0;
   int peer = 0;
   Terms terms = {};
-  Happenings* happenings = nullptr;  ///< is told what becomes of it
+  NodeEvents* events = nullptr;  ///< is told what becomes of it
 };
 
 /// One end of the traffic in one direction. Two messages go beside it, each kNoteBytes long: after each batch() the

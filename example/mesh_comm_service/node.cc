@@ -32,14 +32,14 @@ Status Node::run() {
 }
 
 Status Node::open() {
-  auto happenings = Happenings::create();
-  if (!happenings) return happenings.status();
-  happenings_ = std::move(*happenings);
+  auto events = NodeEvents::create();
+  if (!events) return events.status();
+  events_ = std::move(*events);
   auto descriptors = DescriptorSet::create();
   if (!descriptors) return descriptors.status();
   descriptors_ = std::move(*descriptors);
   // Level-triggered: what has happened is taken after each wait.
-  if (Status added = descriptors_->add(happenings_->fd(), EPOLLIN, [](std::uint32_t) {}); !added.ok()) return added;
+  if (Status added = descriptors_->add(events_->fd(), EPOLLIN, [](std::uint32_t) {}); !added.ok()) return added;
 
   const Introduction self{.rank = static_cast<std::uint32_t>(options_.rank),
                           .nodes = static_cast<std::uint32_t>(options_.nodes),
@@ -50,7 +50,7 @@ Status Node::open() {
                       .session = options_.connection.session,
                       .adapter = options_.connection.adapter,
                       .modes = options_.modes,
-                      .happenings = happenings_.get(),
+                      .events = events_.get(),
                       .clock = &clock_,
                       .moment = [this](Introduction& introduction) { tell_moment(introduction); }});
   if (Status listening = connections_->listen(options_.listen); !listening.ok()) return listening;
@@ -70,7 +70,7 @@ Status Node::open() {
 void Node::loop() {
   while (phase_ != Phase::kOver) {
     descriptors_->wait(Deadline::after(kLookEvery));
-    for (Happening& happening : happenings_->take()) handle(std::move(happening));
+    for (NodeEvent& event : events_->take()) handle(std::move(event));
     read_mail();
     look_at_troubles();
     if (phase_ != Phase::kOver) advance();
@@ -179,7 +179,7 @@ void Node::settle(Peer& peer) {
 // The end -------------------------------------------------------------------------------------------------------------
 
 void Node::begin_closing() {
-  connections_->close_the_door();
+  connections_->refuse_new_connections();
   phase_ = Phase::kClosing;
   result_ = measured();
   for_each_here([this](const Peer& peer) { note_corruption(check_traffic(options_.rank, peer)); });

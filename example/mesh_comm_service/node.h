@@ -41,7 +41,7 @@ struct NodeOptions {
 };
 
 /// Connects to all others, is connected to by them, sends and receives, and tells what it saw. Its own thread, which
-/// calls run(), decides everything; sessions' threads carry the traffic (Link) and tell what happens (Happenings).
+/// calls run(), decides everything; sessions' threads carry the traffic (Link) and tell what happens (NodeEvents).
 ///
 ///   kConnecting  until all nodes that there are have each other's endpoints, and have said so (kReady)
 ///   kRunning     until all traffic from and to nodes that are there is complete and both sides know it
@@ -82,20 +82,20 @@ class Node {
   [[nodiscard]] NodeResult measured() const;
 
   // node_peers.cc: who comes and who goes
-  void handle(Happening happening);
-  void welcome(Peer& peer, Happening& happening);
-  void connected(Peer& peer, Happening& happening);
+  void handle(NodeEvent event);
+  void welcome(Peer& peer, NodeEvent& event);
+  void connected(Peer& peer, NodeEvent& event);
   [[nodiscard]] bool is_second(const Peer& peer, const EndPoint& endpoint);
   bool introduce(Peer& peer, const EndPoint& endpoint);
   void refused(const Status& why);
   void connect_to(Peer& peer);
-  void not_reached(Peer& peer, const Happening& happening);
+  void not_reached(Peer& peer, const NodeEvent& event);
   void look_for_the_right_ones();
   void look_if_here(Peer& peer);
   void leave_mailbox(Peer& peer);
-  void endpoint_ended(Peer& peer, const Happening& happening);
+  void endpoint_ended(Peer& peer, const NodeEvent& event);
   void forget_unproven(Peer& peer, const std::string& why);
-  void link_in_trouble(Peer& peer, const Happening& happening);
+  void link_in_trouble(Peer& peer, const NodeEvent& event);
   void look_at_troubles();
   void lose(Peer& peer, const std::string& why);
   void end_life(Peer& peer);
@@ -121,7 +121,7 @@ class Node {
 
   const NodeOptions options_;
   const programs::TickClock clock_;
-  std::unique_ptr<Happenings> happenings_;
+  std::unique_ptr<NodeEvents> events_;
   std::unique_ptr<DescriptorSet> descriptors_;
   std::unique_ptr<Connections> connections_;
   std::atomic<bool> running_{false};

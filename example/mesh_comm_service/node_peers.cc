@@ -36,18 +36,18 @@ void Node::say(const std::string& what) const {
   std::cerr << programs::program_name() + ": node " + std::to_string(options_.rank) + ": " + what + "\n" << std::flush;
 }
 
-void Node::handle(Happening happening) {
-  if (happening.kind == Happening::Kind::kMisfit) return refused(happening.status);
-  Peer* const peer = find(happening.rank);
+void Node::handle(NodeEvent event) {
+  if (event.kind == NodeEvent::Kind::kMisfit) return refused(event.status);
+  Peer* const peer = find(event.rank);
   if (peer == nullptr || phase_ == Phase::kOver) return;
-  switch (happening.kind) {
-    case Happening::Kind::kArrived: return welcome(*peer, happening);
-    case Happening::Kind::kConnected: return connected(*peer, happening);
-    case Happening::Kind::kNotReached: return not_reached(*peer, happening);
-    case Happening::Kind::kEnded: return endpoint_ended(*peer, happening);
-    case Happening::Kind::kTrouble: return link_in_trouble(*peer, happening);
-    case Happening::Kind::kProgress:  // advance() looks
-    case Happening::Kind::kMisfit: return;
+  switch (event.kind) {
+    case NodeEvent::Kind::kArrived: return welcome(*peer, event);
+    case NodeEvent::Kind::kConnected: return connected(*peer, event);
+    case NodeEvent::Kind::kNotReached: return not_reached(*peer, event);
+    case NodeEvent::Kind::kEnded: return endpoint_ended(*peer, event);
+    case NodeEvent::Kind::kTrouble: return link_in_trouble(*peer, event);
+    case NodeEvent::Kind::kProgress:  // advance() looks
+    case NodeEvent::Kind::kMisfit: return;
   }
 }
 
@@ -100,14 +100,14 @@ bool Node::introduce(Peer& peer, const EndPoint& endpoint) {
 }
 
 /// Node `peer` has connected to this one. If it was gone, it is back, and this one connects to it again.
-void Node::welcome(Peer& peer, Happening& happening) {
-  if (!happening.endpoint) return;
-  if (phase_ == Phase::kClosing) return happening.endpoint.stop();  // slipped in as the door was closed
-  if (is_second(peer, happening.endpoint)) return happening.endpoint.stop();
-  if (!introduce(peer, happening.endpoint)) return;
+void Node::welcome(Peer& peer, NodeEvent& event) {
+  if (!event.endpoint) return;
+  if (phase_ == Phase::kClosing) return event.endpoint.stop();  // slipped in as the door was closed
+  if (is_second(peer, event.endpoint)) return event.endpoint.stop();
+  if (!introduce(peer, event.endpoint)) return;
   leave_mailbox(peer);
-  peer.now.from = std::move(happening.endpoint);
-  peer.now.inbound = std::static_pointer_cast<Inbound>(happening.link);
+  peer.now.from = std::move(event.endpoint);
+  peer.now.inbound = std::static_pointer_cast<Inbound>(event.link);
   const Status added = descriptors_->add(peer.now.from.messages_fd(), EPOLLIN | EPOLLET,
                                          [this, rank = peer.rank](std::uint32_t) { has_mail_.push_back(rank); });
   if (!added.ok()) return lose(peer, reason(added));
@@ -116,30 +116,30 @@ void Node::welcome(Peer& peer, Happening& happening) {
 }
 
 /// This node has connected to `peer`.
-void Node::connected(Peer& peer, Happening& happening) {
+void Node::connected(Peer& peer, NodeEvent& event) {
   peer.connecting = false;
-  if (peer.is_gone()) return happening.endpoint.stop();  // if it lives, it will come by itself
-  if (!introduce(peer, happening.endpoint)) {
+  if (peer.is_gone()) return event.endpoint.stop();  // if it lives, it will come by itself
+  if (!introduce(peer, event.endpoint)) {
     // It has ended meanwhile. Where the node has just come back, that was its former life's.
     if (peer.now.from) return connect_to(peer);
-    return lose(peer, reason(happening.endpoint.status()));
+    return lose(peer, reason(event.endpoint.status()));
   }
-  peer.now.to = std::move(happening.endpoint);
-  peer.now.outbound = std::static_pointer_cast<Outbound>(happening.link);
+  peer.now.to = std::move(event.endpoint);
+  peer.now.outbound = std::static_pointer_cast<Outbound>(event.link);
   look_if_here(peer);
 }
 
-void Node::not_reached(Peer& peer, const Happening& happening) {
+void Node::not_reached(Peer& peer, const NodeEvent& event) {
   peer.connecting = false;
   if (peer.is_gone()) return;
   // It is there, and was too busy.
-  if (happening.status.code() == Errc::kTimeout && peer.gives_signs_of_life()) return connect_to(peer);
-  const std::string why = "cannot connect to it: " + reason(happening.status);
+  if (event.status.code() == Errc::kTimeout && peer.gives_signs_of_life()) return connect_to(peer);
+  const std::string why = "cannot connect to it: " + reason(event.status);
   // Where none of the others fits, it is this one that does not.
   const bool reached_another =
       std::ranges::any_of(peers_, [](const Peer& other) { return other.now.to && other.now.to.alive(); });
   const bool in_time = phase_ == Phase::kConnecting && !connected_by_.passed();
-  if (!in_time || !reached_another || !is_misfit(happening.status.code())) return lose(peer, why);
+  if (!in_time || !reached_another || !is_misfit(event.status.code())) return lose(peer, why);
   if (!peer.try_again) say(name_of(peer) + " is awaited: " + why);
   peer.try_again = Deadline::after(kTryAgainAfter);
 }
@@ -164,15 +164,15 @@ void Node::leave_mailbox(Peer& peer) {
   peer.now.from.stop();
 }
 
-void Node::endpoint_ended(Peer& peer, const Happening& happening) {
-  const bool known = happening.ended == peer.now.to || happening.ended == peer.now.from;
+void Node::endpoint_ended(Peer& peer, const NodeEvent& event) {
+  const bool known = event.ended == peer.now.to || event.ended == peer.now.from;
   if (!known || peer.is_gone()) return;
   read_mail_of(peer);  // its last words may explain it
   if (phase_ == Phase::kOver || peer.is_gone()) return;
-  if (!peer.now.to) return forget_unproven(peer, reason(happening.status));
-  const EndPoint& endpoint = happening.ended == peer.now.to ? peer.now.to : peer.now.from;
+  if (!peer.now.to) return forget_unproven(peer, reason(event.status));
+  const EndPoint& endpoint = event.ended == peer.now.to ? peer.now.to : peer.now.from;
   const std::error_code why = endpoint.status().code();
-  if (why != Errc::kPeerClosed && why != Errc::kStopped) return lose(peer, reason(happening.status));
+  if (why != Errc::kPeerClosed && why != Errc::kStopped) return lose(peer, reason(event.status));
   if (phase_ == Phase::kClosing) {
     end_life(peer);
     peer.state = Peer::State::kLeft;
@@ -180,7 +180,7 @@ void Node::endpoint_ended(Peer& peer, const Happening& happening) {
   }
   // It leaves too early, and if that is because of another's death, its word about that is on the way.
   if (!peer.now.trouble) peer.now.trouble = Deadline::after(kReasonFollowsWithin);
-  peer.now.trouble_text = reason(happening.status);
+  peer.now.trouble_text = reason(event.status);
 }
 
 /// A process that said that it was node `peer`, and that this node has not reached, has ended. The node itself is still being connected
@@ -190,8 +190,8 @@ void Node::forget_unproven(Peer& peer, const std::string& why) {
   end_life(peer);
 }
 
-void Node::link_in_trouble(Peer& peer, const Happening& happening) {
-  if (happening.of != peer.now.outbound.get() && happening.of != peer.now.inbound.get()) return;
+void Node::link_in_trouble(Peer& peer, const NodeEvent& event) {
+  if (event.of != peer.now.outbound.get() && event.of != peer.now.inbound.get()) return;
   if (!peer.now.to) return forget_unproven(peer, "a request failed");
   if (!peer.now.trouble) peer.now.trouble = Deadline::after(kReasonFollowsWithin);
 }

@@ -82,7 +82,7 @@ void Outbound::pump() {
   if (no_more) announce_progress();
   if (!no_more || complete_ < posted_) return;
   finished_ = true;
-  parts_.happenings->put({.kind = Happening::Kind::kProgress, .rank = parts_.peer, .of = this});
+  parts_.events->put({.kind = NodeEvent::Kind::kProgress, .rank = parts_.peer, .of = this});
 }
 
 bool Outbound::may_post() {

@@ -101,7 +101,7 @@ Status Connector::sync_with_peer(std::string_view tag, Deadline deadline) {
       return sent;
     }
   }
-  Status met = meet_at_barrier(mine, payload, deadline);
+  Status met = wait_at_barrier(mine, payload, deadline);
   leave_barrier(mine, met.ok());
   return met;
 }
@@ -124,7 +124,7 @@ void Connector::leave_barrier(const std::string& tag, bool sent_one_is_used_up) 
 }
 
 /// Takes a BARRIER of the peer's with that payload out of the inbox.
-Status Connector::meet_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline) {
+Status Connector::wait_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (!turn_.taken() && !end_) pump(true);

@@ -125,7 +125,7 @@ class Connector {
   /// waits at most kLastWordsTime, and only for another thread that is in the middle of a message.
   void refuse(const Error& reason) noexcept;
   /// Tells the peer that this side ends in order, and sends no more. Waits as refuse() does. Receiving goes on.
-  void say_goodbye() noexcept;
+  void send_goodbye() noexcept;
   static constexpr std::chrono::milliseconds kLastWordsTime{50};
   /// Ends the connection because of something on this side: the peer is told as by refuse(), and every wait, now and
   /// later, ends with `reason`. Without effect where the connection has ended already.
@@ -170,7 +170,7 @@ class Connector {
   bool inbox_full() const noexcept;
   std::optional<Message> pop(MessageType type);
   Result<Message> take(MessageType type, bool must_be_next, Deadline deadline);
-  Status meet_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline);
+  Status wait_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline);
   bool enter_barrier(const std::string& tag);
   void leave_barrier(const std::string& tag, bool sent_one_is_used_up);
   Error late_at_barrier(const std::string& tag) const;

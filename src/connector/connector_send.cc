@@ -88,7 +88,7 @@ void Connector::refuse(const Error& reason) noexcept {
   if (claim_last_words(lock)) send_last(MessageType::kReject, &reason);
 }
 
-void Connector::say_goodbye() noexcept {
+void Connector::send_goodbye() noexcept {
   std::unique_lock lock(mutex_);
   if (claim_last_words(lock)) send_last(MessageType::kGoodbye, nullptr);
 }

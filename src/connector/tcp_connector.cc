@@ -33,7 +33,7 @@ Status TCPConnector::sync_with_peer(std::string_view tag, Deadline deadline) con
 }
 
 void TCPConnector::close() const {
-  object().say_goodbye();
+  object().send_goodbye();
   object().shutdown();
 }
 

@@ -3,7 +3,7 @@
 
 #include "device/addressing.h"
 #include "device/device_core.h"
-#include "endpoint/channel_talk.h"
+#include "endpoint/channel_opening.h"
 #include "endpoint/endpoint_core.h"
 
 namespace rdmacomm {
@@ -55,27 +55,27 @@ Result<ChannelCore*> EndPointCore::open_one(const ChannelConfig& config, Deadlin
     return make_error(why.code, "channel '" + config.name + "': " + why.context);
   };
   if (Status may = check_more(config); !may) return may.error();
-  ChannelTalk talk(*connector_, *inbox_, config.name, deadline);
-  auto line = begin_line(config);
-  if (!line) {
-    talk.refuse(line.error());
-    return about(line.error());
+  ChannelOpening opening(*connector_, *inbox_, config.name, deadline);
+  auto entry = begin_entry(config);
+  if (!entry) {
+    opening.refuse(entry.error());
+    return about(entry.error());
   }
   // Who chose the GIDs when the endpoint was set up, answers.
-  const Status connected = chosen_gid_ ? answer_channel(**line, talk) : offer_channel(**line, talk);
+  const Status connected = chosen_gid_ ? answer_channel(**entry, opening) : offer_channel(**entry, opening);
   if (!connected) {
-    talk.refuse(connected.error());
-    (void)(*line)->channel->adapter().to_error();
+    opening.refuse(connected.error());
+    (void)(*entry)->channel->adapter().to_error();
     return about(connected.error());
   }
-  (*line)->ready.store(true, std::memory_order_release);
-  if (!over()) return (*line)->channel.get();
-  (void)(*line)->channel->adapter().to_error();  // whoever ended the endpoint may not have seen this one
+  (*entry)->ready.store(true, std::memory_order_release);
+  if (!over()) return (*entry)->channel.get();
+  (void)(*entry)->channel->adapter().to_error();  // whoever ended the endpoint may not have seen this one
   return why_over().error();
 }
 
 /// The channel with a queue pair in INIT, in the list, and served, where it shall be: before the first completion.
-Result<EndPointCore::Line*> EndPointCore::begin_line(const ChannelConfig& config) {
+Result<EndPointCore::ChannelEntry*> EndPointCore::begin_entry(const ChannelConfig& config) {
   ChannelConfig fitted = config;
   const std::shared_ptr<DeviceCore>& device = config.device ? config.device.core() : device_;
   fitted.adapter = config.adapter.fitted(device->limits());
@@ -86,50 +86,50 @@ Result<EndPointCore::Line*> EndPointCore::begin_line(const ChannelConfig& config
     if (!choice) return choice.error();
     gids = std::move(choice->gids);
   }
-  auto line = make_line(fitted, std::move(gids));
-  if (!line) return line.error();
-  Line& added = add_line(std::move(*line));
+  auto entry = make_entry(fitted, std::move(gids));
+  if (!entry) return entry.error();
+  ChannelEntry& added = add_entry(std::move(*entry));
   if (!added.served || added.queue == queue_) return &added;
   if (Status served = server_->serve(shared_from_this(), added.queue); !served) return served.error();
   return &added;
 }
 
-EndPointCard EndPointCore::card_of(const Line& line) {
+EndPointCard EndPointCore::card_of(const ChannelEntry& entry) {
   EndPointCard card;
-  for (const GidEntry& each : line.gids) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
-  card.channels.push_back({line.channel->name(), line.channel->adapter().address()});
+  for (const GidEntry& each : entry.gids) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
+  card.channels.push_back({entry.channel->name(), entry.channel->adapter().address()});
   return card;
 }
 
 /// Uses the GIDs that go together, and connects. Returns which of the peer's was chosen, where this side chooses.
-Result<std::optional<std::size_t>> EndPointCore::connect_line(Line& line, EndPointCard theirs) {
-  auto agreed = agree_on_gids(line.gids, line.device->transport(), theirs);
+Result<std::optional<std::size_t>> EndPointCore::connect_entry(ChannelEntry& entry, EndPointCard theirs) {
+  auto agreed = agree_on_gids(entry.gids, entry.device->transport(), theirs);
   if (!agreed) return agreed.error();
-  AdapterCore& adapter = line.channel->adapter();
+  AdapterCore& adapter = entry.channel->adapter();
   Status status = adapter.use_gid(agreed->ours);
-  if (status) status = adapter.connect(theirs.channel(line.channel->name())->address);
+  if (status) status = adapter.connect(theirs.channel(entry.channel->name())->address);
   if (!status) return status.error();
   return agreed->theirs;
 }
 
-Status EndPointCore::offer_channel(Line& line, ChannelTalk& talk) {
-  if (Status sent = talk.send(Step::kOffer, card_of(line)); !sent) return sent;
-  auto answer = talk.receive(Step::kAnswer);
+Status EndPointCore::offer_channel(ChannelEntry& entry, ChannelOpening& opening) {
+  if (Status sent = opening.send(Step::kOffer, card_of(entry)); !sent) return sent;
+  auto answer = opening.receive(Step::kAnswer);
   if (!answer) return answer.status();
-  const auto connected = connect_line(line, std::move(*answer));
+  const auto connected = connect_entry(entry, std::move(*answer));
   if (!connected) return connected.status();
-  return talk.send(Step::kReady);
+  return opening.send(Step::kReady);
 }
 
-Status EndPointCore::answer_channel(Line& line, ChannelTalk& talk) {
-  auto offer = talk.receive(Step::kOffer);
+Status EndPointCore::answer_channel(ChannelEntry& entry, ChannelOpening& opening) {
+  auto offer = opening.receive(Step::kOffer);
   if (!offer) return offer.status();
-  const auto chosen = connect_line(line, std::move(*offer));
+  const auto chosen = connect_entry(entry, std::move(*offer));
   if (!chosen) return chosen.status();
-  EndPointCard answer = card_of(line);
+  EndPointCard answer = card_of(entry);
   answer.chosen_gid = *chosen;
-  if (Status sent = talk.send(Step::kAnswer, std::move(answer)); !sent) return sent;
-  return talk.receive(Step::kReady).status();
+  if (Status sent = opening.send(Step::kAnswer, std::move(answer)); !sent) return sent;
+  return opening.receive(Step::kReady).status();
 }
 
 }  // namespace rdmacomm

@@ -9,7 +9,7 @@
 #include "base/out_of_memory.h"
 #include "device/addressing.h"
 #include "device/native_queue.h"
-#include "endpoint/channel_talk.h"
+#include "endpoint/channel_opening.h"
 #include "endpoint/hook_scope.h"
 #include "rdmacomm/qp_address.h"
 
@@ -115,12 +115,12 @@ Status EndPointCore::make_channels() {
   }
   for (const ChannelConfig& each : config_.channels) {
     if (each.device) continue;  // by open_more()
-    auto line = make_line(each, gids_);
-    if (!line) return make_error(line.code(), "channel '" + each.name + "': " + line.error().context);
-    (*line)->ready.store(true, std::memory_order_relaxed);
-    add_line(std::move(*line));
+    auto entry = make_entry(each, gids_);
+    if (!entry) return make_error(entry.code(), "channel '" + each.name + "': " + entry.error().context);
+    (*entry)->ready.store(true, std::memory_order_relaxed);
+    add_entry(std::move(*entry));
   }
-  if (line_count_.load(std::memory_order_relaxed) > 0) return {};
+  if (entry_count_.load(std::memory_order_relaxed) > 0) return {};
   return make_error(Errc::kInvalidArgument, "an endpoint needs at least one channel on its own device");
 }
 
@@ -128,7 +128,7 @@ Status EndPointCore::make_channels() {
 Result<std::shared_ptr<CompletionQueue>> EndPointCore::queue_for(const ChannelConfig& config) {
   if (!config.own_completion_queue && !config.device) {
     if (config_.thread_mode != ThreadMode::kThreadPerChannel) return queue_;
-    const std::lock_guard lock(lines_mutex_);
+    const std::lock_guard lock(entries_mutex_);
     if (!std::exchange(queue_taken_, true)) return queue_;
   }
   return CompletionQueue::create(config.device ? config.device.core() : device_,
@@ -137,53 +137,54 @@ Result<std::shared_ptr<CompletionQueue>> EndPointCore::queue_for(const ChannelCo
                                   .depth = config.queue_depth(config_.receive_pool)});
 }
 
-Result<std::unique_ptr<EndPointCore::Line>> EndPointCore::make_line(const ChannelConfig& config,
-                                                                    std::vector<GidEntry> gids) {
-  auto line = std::make_unique<Line>();
-  line->device = config.device ? config.device.core() : device_;
-  line->gids = std::move(gids);
-  line->served = served_elsewhere() && !config.own_completion_queue;
+Result<std::unique_ptr<EndPointCore::ChannelEntry>> EndPointCore::make_entry(const ChannelConfig& config,
+                                                                             std::vector<GidEntry> gids) {
+  auto entry = std::make_unique<ChannelEntry>();
+  entry->device = config.device ? config.device.core() : device_;
+  entry->gids = std::move(gids);
+  entry->served = served_elsewhere() && !config.own_completion_queue;
   auto queue = queue_for(config);
   if (!queue) return queue.error();
-  line->queue = std::move(*queue);
+  entry->queue = std::move(*queue);
   const std::shared_ptr<ReceivePoolCore> pool = config.pooled_receives ? pool_ : nullptr;
   if (pool) {
-    if (Status room = line->queue->make_room_for(pool); !room) return room.error();
+    if (Status room = entry->queue->make_room_for(pool); !room) return room.error();
   }
-  NativeQueue& native = line->queue->native();
-  auto adapter = AdapterCore::create(*line->device, native, native, line->gids.front(), config.adapter,
+  NativeQueue& native = entry->queue->native();
+  auto adapter = AdapterCore::create(*entry->device, native, native, entry->gids.front(), config.adapter,
                                      pool ? &pool->queue() : nullptr, config.device ? nullptr : config_.domain.core());
   if (!adapter) return adapter.error();
   auto channel = ChannelCore::create(config.name, std::move(*adapter), pool);
   if (!channel) return channel.error();
-  line->channel = std::move(*channel);
-  line->aside = line->served;
-  if (line->queue != queue_ && !line->served) line->source = std::make_unique<Source>(*this, line.get());
-  CompletionSource* const shared = line->served ? nullptr : &source_;
-  line->channel->set_source(line->source ? line->source.get() : shared, line->source != nullptr);
-  return line;
+  entry->channel = std::move(*channel);
+  entry->aside = entry->served;
+  if (entry->queue != queue_ && !entry->served) entry->source = std::make_unique<Source>(*this, entry.get());
+  CompletionSource* const shared = entry->served ? nullptr : &source_;
+  entry->channel->set_source(entry->source ? entry->source.get() : shared, entry->source != nullptr);
+  return entry;
 }
 
-EndPointCore::Line& EndPointCore::add_line(std::unique_ptr<Line> line) {
-  line->queue->attach(*line->channel);
-  const std::lock_guard lock(lines_mutex_);
-  const std::size_t index = line_count_.load(std::memory_order_relaxed);
-  lines_[index] = std::move(line);
-  line_count_.store(index + 1, std::memory_order_release);
-  return *lines_[index];
+EndPointCore::ChannelEntry& EndPointCore::add_entry(std::unique_ptr<ChannelEntry> entry) {
+  entry->queue->attach(*entry->channel);
+  const std::lock_guard lock(entries_mutex_);
+  const std::size_t index = entry_count_.load(std::memory_order_relaxed);
+  entries_[index] = std::move(entry);
+  entry_count_.store(index + 1, std::memory_order_release);
+  return *entries_[index];
 }
 
 EndPointCard EndPointCore::card() const {
   EndPointCard card{.chosen_gid = chosen_gid_, .regions = config_.published, .private_data = config_.private_data};
   for (const GidEntry& each : gids_) card.gids.push_back({static_cast<std::uint8_t>(each.type), each.gid});
-  for (const auto& line : lines()) card.channels.push_back({line->channel->name(), line->channel->adapter().address()});
+  for (const auto& entry : entries())
+    card.channels.push_back({entry->channel->name(), entry->channel->adapter().address()});
   for (const ChannelConfig& each : config_.channels) {
     if (each.device) card.more.push_back(each.name);
   }
   return card;
 }
 
-Status EndPointCore::meet(EndPointCard remote) {
+Status EndPointCore::set_peer(EndPointCard remote) {
   const std::string mine = card().channel_names();
   const std::string theirs = remote.channel_names();
   if (mine != theirs) {
@@ -194,8 +195,8 @@ Status EndPointCore::meet(EndPointCard remote) {
   const auto agreed = agree_on_gids(gids_, device_->transport(), remote);
   if (!agreed) return agreed.status();
   chosen_gid_ = agreed->theirs;
-  for (const auto& line : lines()) {
-    if (Status used = line->channel->adapter().use_gid(agreed->ours); !used) return used;
+  for (const auto& entry : entries()) {
+    if (Status used = entry->channel->adapter().use_gid(agreed->ours); !used) return used;
   }
   const std::lock_guard lock(mutex_);  // stop() may be called by now, and names the peer
   remote_ = std::move(remote);
@@ -205,7 +206,7 @@ Status EndPointCore::meet(EndPointCard remote) {
 Status EndPointCore::connect(Deadline deadline) {
   // Both sides in the same order: rdma_cm connects one queue pair after the other.
   std::vector<ChannelCore*> channels;
-  for (const auto& line : lines()) channels.push_back(line->channel.get());
+  for (const auto& entry : entries()) channels.push_back(entry->channel.get());
   std::ranges::sort(channels, {}, &ChannelCore::name);
   for (ChannelCore* channel : channels) {
     const Status connected = connect_channel(*channel, deadline);
@@ -241,28 +242,28 @@ Status EndPointCore::connect_channel(ChannelCore& channel, Deadline deadline) {
   AdapterCore& adapter = channel.adapter();
   const QpAddress& theirs = remote_.channel(channel.name())->address;
   auto link = connector_->link(adapter.address(), theirs, deadline);
-  if (!link && &channel == lines_.front()->channel.get()) warn_of_router(adapter.address(), theirs);
+  if (!link && &channel == entries_.front()->channel.get()) warn_of_router(adapter.address(), theirs);
   return link ? adapter.connect(theirs, std::move(link)) : adapter.connect(theirs);
 }
 
 ChannelCore* EndPointCore::channel(std::string_view name) const noexcept {
-  for (const auto& line : lines()) {
-    if (line->ready.load(std::memory_order_acquire) && line->channel->name() == name) return line->channel.get();
+  for (const auto& entry : entries()) {
+    if (entry->ready.load(std::memory_order_acquire) && entry->channel->name() == name) return entry->channel.get();
   }
   return nullptr;
 }
 
 std::vector<ChannelCore*> EndPointCore::channels() const {
   std::vector<ChannelCore*> all;
-  for (const auto& line : lines()) {
-    if (line->ready.load(std::memory_order_acquire)) all.push_back(line->channel.get());
+  for (const auto& entry : entries()) {
+    if (entry->ready.load(std::memory_order_acquire)) all.push_back(entry->channel.get());
   }
   return all;
 }
 
-const EndPointCore::Line* EndPointCore::line_of(const ChannelCore& channel) const noexcept {
-  const auto found = std::ranges::find(lines(), &channel, [](const auto& line) { return line->channel.get(); });
-  return found == lines().end() ? nullptr : found->get();
+const EndPointCore::ChannelEntry* EndPointCore::entry_of(const ChannelCore& channel) const noexcept {
+  const auto found = std::ranges::find(entries(), &channel, [](const auto& entry) { return entry->channel.get(); });
+  return found == entries().end() ? nullptr : found->get();
 }
 
 Result<RemoteRegion> EndPointCore::remote_region(std::string_view name) const {
@@ -330,8 +331,8 @@ void EndPointCore::follow(PeerState peer_state) {
 
 void EndPointCore::notify_all() noexcept {
   if (queue_) queue_->notify();
-  for (const auto& line : lines()) {
-    if (line->queue != queue_) line->queue->notify();
+  for (const auto& entry : entries()) {
+    if (entry->queue != queue_) entry->queue->notify();
   }
 }
 
@@ -343,12 +344,13 @@ void EndPointCore::fail(const Error& why) {
 }
 
 bool EndPointCore::uses(const ibv_qp* queue_pair) const noexcept {
-  return std::ranges::any_of(lines(), [&](const auto& line) { return line->channel->adapter().qp() == queue_pair; });
+  return std::ranges::any_of(entries(),
+                             [&](const auto& entry) { return entry->channel->adapter().qp() == queue_pair; });
 }
 
 bool EndPointCore::uses(const ibv_cq* completion_queue) const noexcept {
-  return std::ranges::any_of(lines(), [&](const auto& line) {
-    const AdapterCore& adapter = line->channel->adapter();
+  return std::ranges::any_of(entries(), [&](const auto& entry) {
+    const AdapterCore& adapter = entry->channel->adapter();
     return adapter.send_cq().get() == completion_queue || adapter.recv_cq().get() == completion_queue;
   });
 }
@@ -357,12 +359,12 @@ void EndPointCore::stop() noexcept {
   const bool first = life_.stop(worded_if_possible(
       Errc::kStopped, [&] { return make_error(Errc::kStopped, "the endpoint to " + peer() + " was stopped"); }));
   if (!first) return;
-  connector_->say_goodbye();
+  connector_->send_goodbye();
   connector_->shutdown();
   const std::lock_guard lock(error_mutex_);
-  for (const auto& line : lines()) {
-    if (line->channel->adapter().state() == IBV_QPS_ERR) continue;
-    const Status stopped = or_out_of_memory([&] { return line->channel->adapter().to_error(); });
+  for (const auto& entry : entries()) {
+    if (entry->channel->adapter().state() == IBV_QPS_ERR) continue;
+    const Status stopped = or_out_of_memory([&] { return entry->channel->adapter().to_error(); });
     if (stopped) continue;
     [[maybe_unused]] const Status logged = or_out_of_memory([&] {
       RDMACOMM_LOG(ERROR) << "stopping the endpoint to " << peer() << ": " << stopped.message();
@@ -398,15 +400,15 @@ Status EndPointCore::finish(Deadline deadline) {
 
 /// What no thread of the session does.
 Status EndPointCore::drain(Deadline deadline) {
-  for (const auto& line : lines()) {
-    if (line->served) continue;
-    if (Status begun = begin_drain(*line->queue); !begun) return begun;
+  for (const auto& entry : entries()) {
+    if (entry->served) continue;
+    if (Status begun = begin_drain(*entry->queue); !begun) return begun;
   }
   drop_kept(source_);
-  for (const auto& line : lines()) {
-    if (line->served) continue;
-    if (line->source) drop_kept(*line->source);
-    if (Status done = drain_queue(*line->queue, deadline); !done) return done;
+  for (const auto& entry : entries()) {
+    if (entry->served) continue;
+    if (entry->source) drop_kept(*entry->source);
+    if (Status done = drain_queue(*entry->queue, deadline); !done) return done;
   }
   return {};
 }
@@ -439,55 +441,55 @@ Status EndPointCore::drain_queue(CompletionQueue& queue, Deadline deadline) {
 std::vector<std::shared_ptr<CompletionQueue>> EndPointCore::served_queues() const {
   if (!served_elsewhere()) return {};
   std::vector<std::shared_ptr<CompletionQueue>> queues = {queue_};
-  for (const auto& line : lines()) {
-    if (line->served && line->queue != queue_) queues.push_back(line->queue);
+  for (const auto& entry : entries()) {
+    if (entry->served && entry->queue != queue_) queues.push_back(entry->queue);
   }
   return queues;
 }
 
 bool EndPointCore::owns(const RDMAChannel* channel, const CompletionQueue& queue) const noexcept {
   return std::ranges::any_of(
-      lines(), [&](const auto& line) { return line->queue.get() == &queue && line->channel.get() == channel; });
+      entries(), [&](const auto& entry) { return entry->queue.get() == &queue && entry->channel.get() == channel; });
 }
 
 void EndPointCore::mark_announced() {
   life_.announce();
-  for (const auto& line : lines()) {
-    if (line->served && line->queue != queue_) line->queue->notify();
+  for (const auto& entry : entries()) {
+    if (entry->served && entry->queue != queue_) entry->queue->notify();
   }
 }
 
 Status EndPointCore::begin_drain(const CompletionQueue& queue) {
   const std::lock_guard lock(error_mutex_);
-  for (const auto& line : lines()) {
-    if (line->queue.get() != &queue) continue;
-    if (Status begun = line->channel->begin_drain(); !begun) return begun;
+  for (const auto& entry : entries()) {
+    if (entry->queue.get() != &queue) continue;
+    if (Status begun = entry->channel->begin_drain(); !begun) return begun;
   }
   return {};
 }
 
 bool EndPointCore::drained(const CompletionQueue& queue) const noexcept {
-  return std::ranges::all_of(lines(),
-                             [&](const auto& line) { return line->queue.get() != &queue || line->channel->drained(); });
+  return std::ranges::all_of(
+      entries(), [&](const auto& entry) { return entry->queue.get() != &queue || entry->channel->drained(); });
 }
 
 void EndPointCore::found_empty(const CompletionQueue& queue) noexcept {
-  for (const auto& line : lines()) {
-    if (line->queue.get() == &queue) line->channel->found_empty();
+  for (const auto& entry : entries()) {
+    if (entry->queue.get() == &queue) entry->channel->found_empty();
   }
 }
 
 void EndPointCore::end_serving(const CompletionQueue& queue, std::thread::id server) {
-  for (const auto& line : lines()) {
-    if (line->queue.get() != &queue) continue;
-    line->channel->set_server(nullptr);
-    line->queue->detach(*line->channel);
+  for (const auto& entry : entries()) {
+    if (entry->queue.get() != &queue) continue;
+    entry->channel->set_server(nullptr);
+    entry->queue->detach(*entry->channel);
   }
   life_.end_serving(server);
 }
 
 void EndPointCore::detach() {
-  for (const auto& line : lines()) line->queue->detach(*line->channel);
+  for (const auto& entry : entries()) entry->queue->detach(*entry->channel);
 }
 
 }  // namespace rdmacomm

@@ -33,7 +33,7 @@
 namespace rdmacomm {
 
 class ChannelInbox;
-class ChannelTalk;
+class ChannelOpening;
 
 class EndPointCore;
 
@@ -92,7 +92,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   /// A region that the peer has published. kIncompatiblePeer: none of that name.
   [[nodiscard]] Result<RemoteRegion> remote_region(std::string_view name) const;
   /// What the peer's HcaConfig had as private_data.
-  /// After meet(): sessions give no endpoint to an application before that.
+  /// After set_peer(): sessions give no endpoint to an application before that.
   [[nodiscard]] std::span<const std::byte> peer_private_data() const noexcept { return remote_.private_data; }
   /// "10.0.0.2:41234 (node7, pid 4711; control QPN 0x000011, data QPN 0x000012)", for messages.
   [[nodiscard]] std::string peer() const;
@@ -205,14 +205,14 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   /// Makes the channels; their queue pairs are in INIT. Returns  as HcaConfig::validate(), DeviceCore::choose_gid,
   /// AdapterCore::create
   [[nodiscard]] static Result<std::shared_ptr<EndPointCore>> create(EndPointParts parts);
-  /// What the peer needs for its meet(). After meet() it also says which of the peer's GIDs was chosen.
+  /// What the peer needs for its set_peer(). After set_peer() it also says which of the peer's GIDs was chosen.
   [[nodiscard]] EndPointCard card() const;
   /// Takes in what the peer's card() says. The GIDs are those that the peer's card chose; where it did not choose, this
   /// side does (agree_on_gids).
   /// Returns  kIncompatiblePeer: other channel names, or no GIDs that work together (the context has both lists);
   ///          kBadMessage: the peer chose a GID that was not offered
-  [[nodiscard]] Status meet(EndPointCard remote);
-  /// Connects each queue pair to the peer's of the same name. After meet(). Those on devices of their own follow by
+  [[nodiscard]] Status set_peer(EndPointCard remote);
+  /// Connects each queue pair to the peer's of the same name. After set_peer(). Those on devices of their own follow by
   /// open_more().
   ///
   /// deadline  for all of them together, where a connection manager connects them
@@ -273,12 +273,12 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   void end_serving(const CompletionQueue& queue, std::thread::id server);
 
  private:
-  struct Line;
+  struct ChannelEntry;
   /// The completions of one queue, for PostedRequest::wait().
   class Source final : public CompletionSource {
    public:
     /// own  the channel that has the queue to itself; nullptr: it is queue_
-    Source(EndPointCore& endpoint, Line* own) noexcept : endpoint_(endpoint), own_(own) {}
+    Source(EndPointCore& endpoint, ChannelEntry* own) noexcept : endpoint_(endpoint), own_(own) {}
     [[nodiscard]] Status over() const override { return endpoint_.status(); }
 
    private:
@@ -286,11 +286,11 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
     void note_kept(bool any) noexcept override;
 
     EndPointCore& endpoint_;
-    Line* own_;
+    ChannelEntry* own_;
   };
 
   /// A channel, and where its completions go.
-  struct Line {
+  struct ChannelEntry {
     std::shared_ptr<DeviceCore> device;
     std::shared_ptr<CompletionQueue> queue;
     std::vector<GidEntry> gids;
@@ -306,21 +306,22 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] Status check_domains() const;
   Status make_channels();
   [[nodiscard]] Result<std::shared_ptr<CompletionQueue>> queue_for(const ChannelConfig& config);
-  [[nodiscard]] Result<std::unique_ptr<Line>> make_line(const ChannelConfig& config, std::vector<GidEntry> gids);
-  Line& add_line(std::unique_ptr<Line> line);
-  [[nodiscard]] std::span<const std::unique_ptr<Line>> lines() const noexcept {
-    return {lines_.data(), line_count_.load(std::memory_order_acquire)};
+  [[nodiscard]] Result<std::unique_ptr<ChannelEntry>> make_entry(const ChannelConfig& config,
+                                                                 std::vector<GidEntry> gids);
+  ChannelEntry& add_entry(std::unique_ptr<ChannelEntry> entry);
+  [[nodiscard]] std::span<const std::unique_ptr<ChannelEntry>> entries() const noexcept {
+    return {entries_.data(), entry_count_.load(std::memory_order_acquire)};
   }
-  [[nodiscard]] const Line* line_of(const ChannelCore& channel) const noexcept;
+  [[nodiscard]] const ChannelEntry* entry_of(const ChannelCore& channel) const noexcept;
   void notify_all() noexcept;
   // Channels that are opened later: endpoint_channels.cc
   [[nodiscard]] Status check_more(const ChannelConfig& config);
   [[nodiscard]] Result<ChannelCore*> open_one(const ChannelConfig& config, Deadline deadline);
-  [[nodiscard]] Result<Line*> begin_line(const ChannelConfig& config);
-  [[nodiscard]] static EndPointCard card_of(const Line& line);
-  [[nodiscard]] Result<std::optional<std::size_t>> connect_line(Line& line, EndPointCard theirs);
-  [[nodiscard]] Status offer_channel(Line& line, ChannelTalk& talk);
-  [[nodiscard]] Status answer_channel(Line& line, ChannelTalk& talk);
+  [[nodiscard]] Result<ChannelEntry*> begin_entry(const ChannelConfig& config);
+  [[nodiscard]] static EndPointCard card_of(const ChannelEntry& entry);
+  [[nodiscard]] Result<std::optional<std::size_t>> connect_entry(ChannelEntry& entry, EndPointCard theirs);
+  [[nodiscard]] Status offer_channel(ChannelEntry& entry, ChannelOpening& opening);
+  [[nodiscard]] Status answer_channel(ChannelEntry& entry, ChannelOpening& opening);
   struct GidAgreement {
     GidEntry ours;
     std::optional<std::size_t> theirs;  ///< where this side has chosen
@@ -350,19 +351,19 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   const std::shared_ptr<ReceivePoolCore> pool_;
   const std::shared_ptr<QueueServer> server_;
   std::shared_ptr<CompletionQueue> queue_;
-  // The first line_count_ are there, and stay as they are.
-  std::array<std::unique_ptr<Line>, HcaConfig::kMaxChannels> lines_;
-  std::atomic<std::size_t> line_count_{0};
+  // The first entry_count_ are there, and stay as they are.
+  std::array<std::unique_ptr<ChannelEntry>, HcaConfig::kMaxChannels> entries_;
+  std::atomic<std::size_t> entry_count_{0};
   Source source_{*this, nullptr};    // of queue_, in ThreadMode::kApplication
   bool aside_ = served_elsewhere();  // poll() and wait() must look at what else there is; the polling thread's
   bool queue_taken_ = false;         // in kThreadPerChannel, by its first channel
   std::vector<GidEntry> gids_;
   std::optional<std::size_t> chosen_gid_;  // of the peer's
   EndPointCard
-      remote_;  // written once, by meet(), under mutex_; threads that may run at the same time read it under mutex_
+      remote_;  // written once, by set_peer(), under mutex_; threads that may run at the same time read it under mutex_
   const std::unique_ptr<ChannelInbox> inbox_;
-  std::mutex lines_mutex_;  // one add_line() at a time, and choice of a queue
-  std::mutex error_mutex_;  // one to_error() at a time on the queue pairs
+  std::mutex entries_mutex_;  // one add_entry() at a time, and choice of a queue
+  std::mutex error_mutex_;    // one to_error() at a time on the queue pairs
 
   EndPointLife life_;
   mutable std::mutex mutex_;           // guards what follows

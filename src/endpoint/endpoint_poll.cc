@@ -75,10 +75,10 @@ Result<std::span<Completion>> EndPointCore::wait(std::span<Completion> out, Dead
 
 Result<std::span<Completion>> EndPointCore::wait(ChannelCore& channel, std::span<Completion> out, Deadline deadline) {
   if (out.empty()) return no_room();
-  const Line* line = line_of(channel);
-  if (line != nullptr && line->queue != queue_ && !line->aside) return wait_on(*line->queue, out, deadline);
-  if (line != nullptr && line->source && line->source->keeps_any()) return line->source->take_kept(out);
-  if (line == nullptr) {
+  const ChannelEntry* entry = entry_of(channel);
+  if (entry != nullptr && entry->queue != queue_ && !entry->aside) return wait_on(*entry->queue, out, deadline);
+  if (entry != nullptr && entry->source && entry->source->keeps_any()) return entry->source->take_kept(out);
+  if (entry == nullptr) {
     return make_error(Errc::kWrongState, "channel '" + channel.name() + "' is not one of the endpoint to " + peer());
   }
   return make_error(Errc::kWrongState, "channel '" + channel.name() +
@@ -110,15 +110,15 @@ Result<Completion> EndPointCore::next(ChannelCore& channel, Deadline deadline) {
 
 WaitCounts EndPointCore::wait_counts() const noexcept {
   WaitCounts all = queue_->waiter().counts();
-  for (const auto& line : lines()) {
-    if (line->queue != queue_) all += line->queue->waiter().counts();
+  for (const auto& entry : entries()) {
+    if (entry->queue != queue_) all += entry->queue->waiter().counts();
   }
   return all;
 }
 
 WaitCounts EndPointCore::wait_counts(const ChannelCore& channel) const noexcept {
-  const Line* line = line_of(channel);
-  return line == nullptr ? WaitCounts() : line->queue->waiter().counts();
+  const ChannelEntry* entry = entry_of(channel);
+  return entry == nullptr ? WaitCounts() : entry->queue->waiter().counts();
 }
 
 Result<std::span<Completion>> EndPointCore::poll_before_sleep(std::span<Completion> out) {

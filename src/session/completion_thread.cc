@@ -36,9 +36,9 @@ Status CompletionThread::start(const ThreadOptions& options, std::size_t index) 
 void CompletionThread::add(std::shared_ptr<EndPointCore> endpoint, const Session& session) {
   {
     const std::lock_guard lock(mutex_);
-    newcomers_.reserve(newcomers_.size() + 1);  // what may fail comes before what would have to be taken back
+    added_.reserve(added_.size() + 1);  // what may fail comes before what would have to be taken back
     endpoint->begin_serving(thread_.get_id());
-    newcomers_.emplace_back(endpoint, session);
+    added_.emplace_back(endpoint, session);
     changed_.notify_all();
   }
   queue_->notify();
@@ -66,7 +66,7 @@ void CompletionThread::run() {
   std::array<Completion, kBatch> batch;
   while (!all_done()) {
     if (queue_->take_notice()) {
-      adopt_newcomers();
+      take_added();
       stop_members();
       tending_ = true;
     }
@@ -78,7 +78,7 @@ void CompletionThread::run() {
     // never is, and the end must be told all the same: then what is in the queue yet comes out while the endpoint drains.
     untended_ += polled.size();
     const bool due = polled.empty() || untended_ >= kBusyFor;
-    if (due && (tending_ || draining_)) tend_members(polled.empty());
+    if (due && (tending_ || draining_)) check_members(polled.empty());
     if (!polled.empty() && draining_) tending_ = true;  // these may have been the last that were outstanding
   }
   ended_.store(true, std::memory_order_release);
@@ -94,24 +94,24 @@ void CompletionThread::give_up() {
   tending_ = true;
   if (!members_.empty()) return;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return finishing_ || !newcomers_.empty(); });
+  changed_.wait(lock, [&] { return finishing_ || !added_.empty(); });
 }
 
 bool CompletionThread::all_done() {
   if (!members_.empty()) return false;
   const std::lock_guard lock(mutex_);
-  return finishing_ && newcomers_.empty();
+  return finishing_ && added_.empty();
 }
 
-void CompletionThread::adopt_newcomers() {
-  std::vector<Member> newcomers;
+void CompletionThread::take_added() {
+  std::vector<Member> added;
   {
     const std::lock_guard lock(mutex_);
-    newcomers.swap(newcomers_);
+    added.swap(added_);
   }
-  for (Member& newcomer : newcomers) {
-    newcomer.leads = newcomer.endpoint->queue() == queue_;
-    members_.push_back(std::move(newcomer));
+  for (Member& member : added) {
+    member.leads = member.endpoint->queue() == queue_;
+    members_.push_back(std::move(member));
   }
 }
 
@@ -128,7 +128,7 @@ void CompletionThread::stop_members() {
 CompletionThread::Member* CompletionThread::member_of(RDMAChannel& channel) {
   ChannelCore& core = core_of(channel);
   if (core.server() != nullptr) return static_cast<Member*>(core.server());
-  adopt_newcomers();  // one was added before it could have completions, but perhaps since the last look
+  take_added();  // one was added before it could have completions, but perhaps since the last look
   for (Member& member : members_) {
     if (!member.endpoint->owns(&channel, *queue_)) continue;
     core.set_server(&member);
@@ -177,7 +177,7 @@ void CompletionThread::announce(Member& member) {
   member.held = {};
 }
 
-void CompletionThread::tend_members(bool queue_is_empty) {
+void CompletionThread::check_members(bool queue_is_empty) {
   tending_ = false;
   untended_ = 0;
   for (Member& member : members_) {

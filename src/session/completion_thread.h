@@ -79,14 +79,14 @@ class CompletionThread {
 
   void run();
   bool all_done();
-  void adopt_newcomers();
+  void take_added();
   void stop_members();
   [[nodiscard]] Member* member_of(RDMAChannel& channel);
   [[nodiscard]] bool ready_to_end(const Member& member) const;
   void dispatch(std::span<const Completion> completions);
   static void give_back(std::span<const Completion> completions);
   void announce(Member& member);
-  void tend_members(bool queue_is_empty);
+  void check_members(bool queue_is_empty);
   void give_up();
   void begin_end(Member& member);
   void end_member(Member& member);
@@ -101,12 +101,12 @@ class CompletionThread {
   // The thread's own.
   std::list<Member> members_;
   bool tending_ = false;      // some member has ended, or may have
-  std::size_t untended_ = 0;  // completions since tend_members()
+  std::size_t untended_ = 0;  // completions since check_members()
   bool draining_ = false;     // some member is
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::vector<Member> newcomers_;
+  std::vector<Member> added_;
   bool finishing_ = false;
   bool ending_ = false;
 

@@ -102,10 +102,10 @@ Status EndPointSetup::client_steps(const std::shared_ptr<Connector>& connector, 
   if (!status) return status;
   auto answer = receive_card(*connector, MessageType::kAnswer, answer_by);
   if (!answer) return answer.status();
-  status = endpoint->meet(std::move(*answer));
+  status = endpoint->set_peer(std::move(*answer));
   if (status) status = endpoint->connect(answer_by);
   if (!status) return status;
-  return meet(made);
+  return wait_for_peer(made);
 }
 
 Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, Made& made) const {
@@ -122,13 +122,13 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, 
   offer->private_data = info.private_data;
   Status status = host.admit();
   if (status) status = make_endpoint(connector, info, endpoint);
-  if (status) status = endpoint->meet(std::move(*offer));
+  if (status) status = endpoint->set_peer(std::move(*offer));
   // The answer first: where rdma_cm connects the queue pairs, the client begins, and must know them.
   const Deadline connected_by = deadline();
   if (status) status = connector->send_message(MessageType::kAnswer, endpoint->card().encode(), connected_by);
   if (status) status = endpoint->connect(connected_by);
   if (!status) return status;
-  return meet(made);
+  return wait_for_peer(made);
 }
 
 Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
@@ -165,7 +165,7 @@ Status EndPointSetup::make_endpoint(const std::shared_ptr<Connector>& connector,
   return host.enlist(endpoint);
 }
 
-Status EndPointSetup::meet(Made& made) const {
+Status EndPointSetup::wait_for_peer(Made& made) const {
   EndPointCore& endpoint = *made.endpoint;
   if (Status opened = endpoint.open_more(deadline()); !opened) return opened;
   made.hook_knows = true;

@@ -55,7 +55,7 @@ struct EndPointSetup {
                                                               const Made& made, bool is_server) const;
   Status make_endpoint(const std::shared_ptr<Connector>& connector, const PeerInfo& peer,
                        std::shared_ptr<EndPointCore>& endpoint) const;
-  Status meet(Made& made) const;
+  Status wait_for_peer(Made& made) const;
   [[nodiscard]] Deadline deadline() const { return Deadline::after(tcp.handshake_timeout); }
 };
 

@@ -25,7 +25,7 @@ Deadline SessionCore::take_turn() {
   acceptor_.take_turn();
   end_failed();
   tell_of_low_pools();
-  return give_signs_of_life().sooner(acceptor_.next_turn());
+  return send_heartbeats().sooner(acceptor_.next_turn());
 }
 
 void SessionCore::on_ready(Id id) {
@@ -53,7 +53,7 @@ void SessionCore::check_endpoint(Id id) {
 }
 
 /// When the next ones are due: never, if there is nobody to give them to.
-Deadline SessionCore::give_signs_of_life() {
+Deadline SessionCore::send_heartbeats() {
   if (!heartbeat_.passed()) return heartbeat_;
   const auto endpoints = registry_.all();
   if (endpoints.empty()) return Deadline::never();

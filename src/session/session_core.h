@@ -92,7 +92,7 @@ class SessionCore final : private CompletionThread::Owner, private ControlLoop::
   void on_shortage(const Status& why) override;
   void tear_down() override;
   void check_endpoint(Id id);
-  Deadline give_signs_of_life();
+  Deadline send_heartbeats();
   void end_endpoints();
   Status watch_device();
   void on_device_event(const DeviceEvent& event);

@@ -113,9 +113,9 @@ void SessionCore::end_handshake(const std::string& peer_address, const Error& wh
 /// A connection did not become an endpoint.
 void SessionCore::report_failed(const std::string& peer, const Error& why) {
   if (hooks_.on_connect_failed(peer, why)) return;
-  const bool stranger = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost ||
-                        why.code == Errc::kPeerClosed;
-  if (stranger) {
+  const bool no_client = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost ||
+                         why.code == Errc::kPeerClosed;
+  if (no_client) {
     RDMACOMM_VLOG(1) << "a connection from " << peer << " came to nothing: " << why.message();
   } else if (const auto others = refusal_pace_.due()) {
     RDMACOMM_LOG(WARNING) << "no endpoint for " << peer << ": " << why.message()

@@ -61,7 +61,7 @@ Result<std::shared_ptr<StreamLink>> StreamLink::open(EndPoint endpoint, RDMAChan
   Status status = link->check_channel();
   if (!status) return status.error();
   status = link->prepare();
-  if (status) status = link->meet(deadline);
+  if (status) status = link->exchange_hello(deadline);
   if (status) return link;
   link->leave();
   return status.error();
@@ -111,7 +111,7 @@ Status StreamLink::prepare() {
   return ended();
 }
 
-Status StreamLink::meet(Deadline deadline) {
+Status StreamLink::exchange_hello(Deadline deadline) {
   if (Status met = endpoint_.sync_with_peer("rdmacomm.stream." + channel_.name(), deadline); !met) return met;
   Guard guard(*this);
   const StreamHello hello{.mode = mode_,

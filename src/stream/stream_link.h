@@ -143,7 +143,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   StreamLink(EndPoint endpoint, RDMAChannel& channel, BufferPool pool, const StreamOptions& options);
   [[nodiscard]] Status check_channel() const;
   [[nodiscard]] Status prepare();
-  [[nodiscard]] Status meet(Deadline deadline);
+  [[nodiscard]] Status exchange_hello(Deadline deadline);
 
   // Memory
   [[nodiscard]] BufferSlice at(std::size_t offset, std::size_t bytes) const noexcept {
@@ -263,7 +263,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
       0;  // where in memory_ the slots' blocks are, the control segments, and the headers of received ones
   std::size_t control_at_ = 0;
   std::size_t headers_at_ = 0;
-  std::size_t block_bytes_ = 0;  // of what is sent, after meet()
+  std::size_t block_bytes_ = 0;  // of what is sent, after exchange_hello()
 
   mutable BiasedLock lock_{register_for_membarrier()};  // of who writes, or reads, and nearly always does nothing else
   Turn<std::condition_variable_any> turn_;              // to poll without the lock

@@ -22,7 +22,7 @@ class BiasedLockTest : public ::testing::TestWithParam<bool> {
       count_ = count_ + 1;
     }
   }
-  void count_as_visitor(int times) {
+  void count_as_another(int times) {
     for (int i = 0; i < times; ++i) {
       const std::scoped_lock guard(lock_);
       count_ = count_ + 1;
@@ -41,14 +41,14 @@ class BiasedLockTest : public ::testing::TestWithParam<bool> {
   volatile int count_ = 0;
 };
 
-TEST_P(BiasedLockTest, OneOwnerAndVisitors) {
+TEST_P(BiasedLockTest, OneOwnerAndOthers) {
   constexpr int kVisits = 3'000;
-  std::thread visitor([&] { count_as_visitor(kVisits); });
-  std::thread other_visitor([&] { count_by_trying(kVisits); });
+  std::thread another([&] { count_as_another(kVisits); });
+  std::thread trying([&] { count_by_trying(kVisits); });
   count_as_owner(300'000);
   count_by_trying(kVisits);
-  visitor.join();
-  other_visitor.join();
+  another.join();
+  trying.join();
   EXPECT_EQ(count_, 300'000 + 3 * kVisits);
 }
 
@@ -56,9 +56,9 @@ TEST_P(BiasedLockTest, ManyOwners) {
   constexpr int kEach = 30'000;
   std::vector<std::thread> owners;
   for (int i = 0; i < 3; ++i) owners.emplace_back([&] { count_as_owner(kEach); });
-  std::thread visitor([&] { count_as_visitor(1'000); });
+  std::thread another([&] { count_as_another(1'000); });
   for (std::thread& owner : owners) owner.join();
-  visitor.join();
+  another.join();
   EXPECT_EQ(count_, 3 * kEach + 1'000);
 }
 

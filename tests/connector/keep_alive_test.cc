@@ -86,7 +86,7 @@ TEST(KeepAlive, HeartbeatsDisturbNoMessage) {
     ASSERT_EQ(pair.client->keep_alive(kStart + i * 1s, 0s), PeerState::kOpen);
     ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes(std::to_string(i)), soon()).ok());
   }
-  pair.client->say_goodbye();
+  pair.client->send_goodbye();
   for (int i = 0; i < 20; ++i) {
     auto got = pair.server->receive_message(MessageType::kUser, soon());
     ASSERT_TRUE(got) << got.status().message();

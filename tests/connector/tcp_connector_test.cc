@@ -335,7 +335,7 @@ TEST(TcpConnection, ATagMayHaveAsManyBytesAsItSays) {
 TEST(TcpConnection, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
   const TcpPair pair;
   ASSERT_TRUE(pair.client->send_message(MessageType::kUser, as_bytes("last words"), soon()).ok());
-  pair.client->say_goodbye();
+  pair.client->send_goodbye();
   EXPECT_EQ(pair.client->send_message(MessageType::kUser, as_bytes("x"), soon()).code(), Errc::kWrongState);
   auto got = pair.server->receive_message(MessageType::kUser, soon());
   ASSERT_TRUE(got);
@@ -351,7 +351,7 @@ TEST(TcpConnection, GoodbyeIsAnOrderlyEndAndLosesNoMessage) {
 TEST(TcpConnection, ReceivingGoesOnAfterOnesOwnGoodbye) {
   const TcpPair pair;
   ASSERT_TRUE(pair.server->send_message(MessageType::kUser, as_bytes("crossed"), soon()).ok());
-  pair.client->say_goodbye();
+  pair.client->send_goodbye();
   EXPECT_EQ(as_text(*pair.client->receive_message(MessageType::kUser, soon())), "crossed");
 }
 

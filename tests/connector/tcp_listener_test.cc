@@ -85,10 +85,10 @@ TEST(TcpListenSocket, AcceptDoesNotBlock) {
 TEST(TcpListenSocket, SomebodyWhoLeftBeforeAcceptIsNoError) {
   auto listener = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(listener);
-  RawSocket stranger((*listener)->port());
+  RawSocket unknown((*listener)->port());
   const linger reset{1, 0};  // close by a reset instead of an orderly end
-  ASSERT_EQ(setsockopt(stranger.fd(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
-  stranger.close();
+  ASSERT_EQ(setsockopt(unknown.fd(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+  unknown.close();
   auto accepted = (*listener)->accept();
   EXPECT_TRUE(accepted) << accepted.status().message();
 }

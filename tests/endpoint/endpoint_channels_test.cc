@@ -5,7 +5,7 @@
 #include <future>
 #include <set>
 
-#include "endpoint/channel_talk.h"
+#include "endpoint/channel_opening.h"
 #include "endpoint/endpoint_pair.h"
 #include "rdmacomm/buffer.h"
 

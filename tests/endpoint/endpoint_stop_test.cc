@@ -31,7 +31,7 @@ TEST(EndPointStop, MayComeWhileThePeersCardIsTakenIn) {
       EXPECT_FALSE((*client)->peer().empty());
     });
     both.arrive_and_wait();
-    (void)(*client)->meet(std::move(card));  // fails if the queue pairs are stopped already
+    (void)(*client)->set_peer(std::move(card));  // fails if the queue pairs are stopped already
     (void)(*client)->remote_region("none");
     stopping.join();
     EXPECT_EQ((*client)->status().code(), Errc::kStopped);

@@ -37,8 +37,8 @@ const QpAddress& address(const EndPointCore& endpoint) {
 
 /// What sessions do: offer, answer, connect.
 Status connect(const Ends& ends) {
-  Status status = ends.server->meet(ends.client->card());
-  if (status) status = ends.client->meet(ends.server->card());
+  Status status = ends.server->set_peer(ends.client->card());
+  if (status) status = ends.client->set_peer(ends.server->card());
   if (status) status = ends.server->connect(testing::soon());
   if (status) status = ends.client->connect(testing::soon());
   return status;
@@ -73,7 +73,7 @@ TEST(GidNegotiation, OneSidesIndexIsFollowedByTheOther) {
 
 TEST(GidNegotiation, WishesThatExcludeEachOtherAreRefusedWithBothOffers) {
   const Ends ends = make_ends({.gid_type = GidType::kRoceV1}, {.gid_type = GidType::kRoceV2});
-  const Status refused = ends.server->meet(ends.client->card());
+  const Status refused = ends.server->set_peer(ends.client->card());
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(refused.error().context, HasSubstr("this end: RoCE v2 "));
   EXPECT_THAT(refused.error().context, HasSubstr("; the peer: RoCE v1 "));
@@ -83,18 +83,18 @@ TEST(GidNegotiation, APeerOfAnotherTransportIsRefused) {
   const Ends ends = make_ends({}, {});
   EndPointCard card = ends.client->card();
   for (auto& channel : card.channels) channel.address.transport = Transport::kRoce;
-  const Status refused = ends.server->meet(card);
+  const Status refused = ends.server->set_peer(card);
   EXPECT_EQ(refused.code(), Errc::kIncompatiblePeer);
   EXPECT_THAT(refused.error().context, HasSubstr("this end: software device; the peer: RoCE"));
 }
 
 TEST(GidNegotiation, AChoiceThatWasNotOfferedIsABadMessage) {
   const Ends ends = make_ends({.gid_index = 1}, {});
-  ASSERT_TRUE(ends.server->meet(ends.client->card()));
+  ASSERT_TRUE(ends.server->set_peer(ends.client->card()));
   EndPointCard answer = ends.server->card();
   EXPECT_EQ(answer.chosen_gid, 0U);
   answer.chosen_gid = 1;
-  const Status refused = ends.client->meet(answer);
+  const Status refused = ends.client->set_peer(answer);
   EXPECT_EQ(refused.code(), Errc::kBadMessage);
   EXPECT_THAT(refused.error().context, HasSubstr("chose GID number 1 of 1"));
 }

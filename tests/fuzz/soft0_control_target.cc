@@ -120,13 +120,13 @@ class Client {
 void run(Bytes input) {
   static Soft0Scene scene;
   static Client proven(scene, true);
-  static Client stranger(scene, false);
+  static Client unproven(scene, false);
   if (!scene.is_connected()) scene.connect();
   for (const Packet& packet : packets_of(input, scene)) {
-    (packet.is_proven ? proven : stranger).send(packet.bytes);
+    (packet.is_proven ? proven : unproven).send(packet.bytes);
   }
   proven.check_answers();
-  stranger.check_answers();
+  unproven.check_answers();
   scene.check_completions(0);
   scene.take_events();
 }

@@ -6,7 +6,7 @@
 #include "softdev/host/target_route.h"
 #include "softdev/tcp/tcp_introduction.h"
 #include "softdev/tcp/tcp_protocol.h"
-#include "softdev/tcp/tcp_visitor.h"
+#include "softdev/tcp/tcp_unidentified.h"
 
 namespace rdmacomm::fuzz {
 namespace {
@@ -76,7 +76,7 @@ void check_welcome(Bytes output, bool stays) {
   if (!stays) RDMACOMM_FUZZ_CHECK(welcome.path_mtu == 0 && welcome.secret == softdev::TcpSecret{});
 }
 
-/// A visitor that stays without having been asked back has come to a queue pair of datagrams.
+/// A unidentified that stays without having been asked back has come to a queue pair of datagrams.
 void check_stay(Bytes said, Soft0Scene& scene) {
   RDMACOMM_FUZZ_CHECK(said.size() >= sizeof(TcpGreeting));
   const TcpGreeting greeting = greeting_in(said, scene);
@@ -103,10 +103,11 @@ void run(Bytes input) {
   check_answer(input);
   const auto said = translated(input, scene);
   Soft0Input ends(said);
-  softdev::TcpVisitor visitor(scene.context().premises().tcp, std::move(ends.socket), way_back(said, scene), 1);
+  softdev::TcpUnidentified unidentified(scene.context().premises().tcp, std::move(ends.socket), way_back(said, scene),
+                                        1);
   bool goes_on = true;
-  for (int round = 0; goes_on && round < kRounds; ++round) goes_on = visitor.progress();
-  const auto successor = visitor.successor();
+  for (int round = 0; goes_on && round < kRounds; ++round) goes_on = unidentified.progress();
+  const auto successor = unidentified.successor();
   check_welcome(ends.output(), successor != nullptr);
   if (successor == nullptr) return;
   check_stay(said, scene);

@@ -606,13 +606,13 @@ class Errors(MeshTest):
             self.assertRegex(err, "^mesh_comm_service: node .*--total=.*--total=.*start all nodes with the same")
             self.assertRegex(err.splitlines()[-1], "^mesh_comm_service: node .: node . .*is lost: cannot connect to it")
 
-    def test_a_stranger_that_knocks_is_no_matter(self):
+    def test_an_unknown_client_is_no_matter(self):
         """Nodes that wait for each other refuse one of another mesh, say so, and go on waiting."""
         first = self.start_cluster(2, "--total=4K", "--connect-timeout=60", start=[0])[0]
         mine = self.cluster
         self.cluster = f"{mine.split(',')[0]},127.0.0.1:{hold_ports(self)[0]},192.0.2.1"
-        stranger = self.start_node(1)
-        self.assert_one_line(stranger.finish(), "cannot connect to it", "2 nodes", "3")
+        unknown = self.start_node(1)
+        self.assert_one_line(unknown.finish(), "cannot connect to it", "2 nodes", "3")
         self.cluster = mine
         second = self.start_node(1)
         self.assert_success(second.finish())

@@ -85,7 +85,7 @@ TEST(Introduction, TravelsWhole) {
   EXPECT_EQ(arrived->remaining_us, 5U);
 }
 
-TEST(Introduction, OfAStrangerIsRefused) {
+TEST(Introduction, OfAnUnknownClientIsRefused) {
   const auto encoded = Introduction{.rank = 3, .nodes = 8, .terms = some_terms()}.encode();
   for (std::size_t length = 0; length < encoded.size(); ++length) {
     EXPECT_FALSE(Introduction::decode(std::span(encoded).first(length)).has_value()) << length;

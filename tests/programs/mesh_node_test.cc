@@ -151,11 +151,11 @@ class Ports {
 class Address {
  public:
   explicit Address(const Introduction& introduction)
-      : happenings_(*Happenings::create()),
+      : events_(*NodeEvents::create()),
         connections_({.self = introduction,
                       .session = session_options(),
                       .modes = {.polling = PollingMode::kEpoll, .threads = ThreadMode::kThreadPerCompletionQueue},
-                      .happenings = happenings_.get(),
+                      .events = events_.get(),
                       .clock = &clock_,
                       .moment = [](Introduction&) {}}) {
     const Status listening = connections_.listen({"127.0.0.1", 0});
@@ -165,7 +165,7 @@ class Address {
 
  private:
   const programs::TickClock clock_;
-  const std::unique_ptr<Happenings> happenings_;
+  const std::unique_ptr<NodeEvents> events_;
   Connections connections_;
 };
 
@@ -378,23 +378,23 @@ class Door : public testing::Test {
  protected:
   void open(const Terms& terms, std::uint32_t nodes = 2) {
     terms_ = terms;
-    happenings_ = *Happenings::create();
+    events_ = *NodeEvents::create();
     connections_ = std::make_unique<Connections>(
         ConnectionParts{.self = introduction_of(0, nodes, terms),
                         .session = session_options(),
                         .modes = {.polling = PollingMode::kEpoll, .threads = ThreadMode::kThreadPerCompletionQueue},
-                        .happenings = happenings_.get(),
+                        .events = events_.get(),
                         .clock = &clock_,
                         .moment = [](Introduction&) {}});
     const Status listening = connections_->listen({"127.0.0.1", 0});
     ASSERT_TRUE(listening.ok()) << listening.message();
   }
   /// All of them, in any order.
-  void wait_for(std::same_as<Happening::Kind> auto... kinds) {
-    std::vector<Happening::Kind> awaited{kinds...};
+  void wait_for(std::same_as<NodeEvent::Kind> auto... kinds) {
+    std::vector<NodeEvent::Kind> awaited{kinds...};
     const Deadline soon = Deadline::after(kLong);
     while (!awaited.empty() && !soon.passed()) {
-      for (const Happening& each : happenings_->take()) {
+      for (const NodeEvent& each : events_->take()) {
         const auto found = std::ranges::find(awaited, each.kind);
         if (found != awaited.end()) awaited.erase(found);
       }
@@ -414,7 +414,7 @@ class Door : public testing::Test {
 
   const programs::TickClock clock_;
   Terms terms_;
-  std::unique_ptr<Happenings> happenings_;
+  std::unique_ptr<NodeEvents> events_;
   std::unique_ptr<Connections> connections_;
 };
 
@@ -426,14 +426,14 @@ TEST_F(Door, IsOpenForOneProcessOfEachNode) {
   const auto second = std::make_unique<Impostor>(node_1(2), connections_->port());
   const auto present = first->connect();
   ASSERT_TRUE(present.has_value()) << present.status().message();
-  wait_for(Happening::Kind::kArrived, Happening::Kind::kConnected);  // which node 0 may notice later than node 1
+  wait_for(NodeEvent::Kind::kArrived, NodeEvent::Kind::kConnected);  // which node 0 may notice later than node 1
   const auto refused = second->connect();
   EXPECT_EQ(refused.code(), Errc::kPeerRefused);
   EXPECT_THAT(refused.status().message(), HasSubstr("node 1 is there already"));
   EXPECT_TRUE((*present).alive());
   first->stop();
   one.reset();
-  wait_for(Happening::Kind::kEnded, Happening::Kind::kEnded);
+  wait_for(NodeEvent::Kind::kEnded, NodeEvent::Kind::kEnded);
   const auto successor = second->connect();
   EXPECT_TRUE(successor.has_value()) << successor.status().message();
 }
@@ -445,7 +445,7 @@ TEST_F(Door, IsOpenForANodeWhileOthersRestInItsName) {
   {
     const auto endpoint = node->connect();
     ASSERT_TRUE(endpoint.has_value()) << endpoint.status().message();
-    wait_for(Happening::Kind::kArrived);
+    wait_for(NodeEvent::Kind::kArrived);
     opening = node->opening(*endpoint);
     node->stop();
   }
@@ -474,7 +474,7 @@ TEST_F(Door, TellsOfManyThatDoNotFitOnce) {
   std::size_t told = 0;
   const Deadline soon = Deadline::after(kLong);
   while (told == 0 && !soon.passed()) {
-    for (const Happening& each : happenings_->take()) told += each.kind == Happening::Kind::kMisfit ? 1 : 0;
+    for (const NodeEvent& each : events_->take()) told += each.kind == NodeEvent::Kind::kMisfit ? 1 : 0;
   }
   EXPECT_EQ(told, 1U);
 }
@@ -490,7 +490,7 @@ TEST_F(Door, LetsNobodyInWhileTheNodeDoesNotKeepUp) {
     send_bytes(fd.get(), *frame_message(MessageType::kBarrier, BarrierTag{"rdmacomm.established"}.encode()));
   }
   wait_for_end();
-  EXPECT_LT(happenings_->take().size(), kMany / 2);
+  EXPECT_LT(events_->take().size(), kMany / 2);
   const auto node = std::make_unique<Impostor>(node_1(2), connections_->port());
   const auto endpoint = node->connect();
   EXPECT_TRUE(endpoint.has_value()) << endpoint.status().message();
@@ -531,13 +531,13 @@ TEST_F(Door, ForgetsThoseThatLeaveBeforeTheBarrier) {
 }
 
 TEST(Connections, FreeTheLinkOfEachEndpointThatHasEnded) {
-  const auto happenings = *Happenings::create();
+  const auto events = *NodeEvents::create();
   const programs::TickClock clock;
   const Terms terms{.op = Operation::kSend, .size = 1000, .total = 1000, .depth = 2};
   Connections connections({.self = introduction_of(0, 2, terms),
                            .session = session_options(),
                            .modes = {.polling = PollingMode::kEpoll, .threads = ThreadMode::kThreadPerCompletionQueue},
-                           .happenings = happenings.get(),
+                           .events = events.get(),
                            .clock = &clock,
                            .moment = [](Introduction&) {}});
   ASSERT_TRUE(connections.listen({"127.0.0.1", 0}).ok());
@@ -550,7 +550,7 @@ TEST(Connections, FreeTheLinkOfEachEndpointThatHasEnded) {
     }
     const Deadline soon = Deadline::after(kLong);
     for (bool ended = false; !ended && !soon.passed();) {
-      for (const Happening& each : happenings->take()) ended = ended || each.kind == Happening::Kind::kEnded;
+      for (const NodeEvent& each : events->take()) ended = ended || each.kind == NodeEvent::Kind::kEnded;
     }
     EXPECT_EQ(connections.links(), 0U);
   }

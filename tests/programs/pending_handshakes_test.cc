@@ -46,15 +46,15 @@ TEST(PendingHandshakes, ANodeGetsInAmongManyOfItsOwnHost) {
   pending.know_host("10.0.0.2");
   auto now = kStart;
   int port = 1;
-  const auto knock = [&] { return enter(pending, 1, "10.0.0.2:" + std::to_string(port++), now); };
-  for (int i = 0; i < kMany; ++i) (void)knock();
+  const auto arrive = [&] { return enter(pending, 1, "10.0.0.2:" + std::to_string(port++), now); };
+  for (int i = 0; i < kMany; ++i) (void)arrive();
   EXPECT_EQ(enter(pending, 1, kMember, now), "busy");
   int turns = 0;
   for (bool is_in = false; !is_in && turns < kMany; ++turns) {
     now += PendingHandshakes::kPatience;
     for (int waiting = 1; waiting < port; ++waiting) {  // all that wait hear of it at once, and some are ended
       const std::string ended = enter(pending, 1, "10.0.0.2:" + std::to_string(waiting), now);
-      if (ended != "busy" && !ended.empty()) (void)knock();
+      if (ended != "busy" && !ended.empty()) (void)arrive();
     }
     is_in = enter(pending, 1, kMember, now) != "busy";
   }

@@ -96,7 +96,7 @@ class Runs(ProgramTest):
             self.assert_success(self.run_program(PING_PONG, "--role=client", f"--port={port}", "--device=soft0"))
         self.assertIsNone(server.process.poll())
 
-    def test_strangers_do_not_disturb(self):
+    def test_unknown_clients_do_not_disturb(self):
         server, port = self.start_server(PING_PONG)
         silent = socket.create_connection(("127.0.0.1", port))
         self.addCleanup(silent.close)

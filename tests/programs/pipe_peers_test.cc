@@ -176,8 +176,8 @@ TEST(PipeReceiver, RefusesOthersAndGoesOnWaiting) {
            {{}, "the other side is no rdma_send"},
            {version, "speaks version 9, this one version 1"},
            {large.encode(), "the sender asks for a block of 2G bytes: possible are 4K to 64M"}}) {
-    ForgedSender stranger(receiver.port, hello);
-    const auto connected = stranger.connect();
+    ForgedSender unknown(receiver.port, hello);
+    const auto connected = unknown.connect();
     EXPECT_EQ(connected.code(), Errc::kPeerRefused);
     EXPECT_THAT(connected.status().message(), HasSubstr(why));
   }

@@ -1038,8 +1038,8 @@ class Errors(CopyTest):
         server = self.serve()
         self.assert_one_line(self.run_program(PING_PONG, "--role=client", f"--port={self.port}", "--device=soft0"),
                              "the other side is no rdma_copy")
-        with socket.create_connection(("127.0.0.1", self.port)) as stranger:
-            stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        with socket.create_connection(("127.0.0.1", self.port)) as unknown:
+            unknown.sendall(b"GET / HTTP/1.0\r\n\r\n")
             self.assert_copied(self.file("in/file", b"x"), ":")
         server.kill(signal.SIGTERM)
         self.assertEqual(server.finish(20)[0], 0)

@@ -96,7 +96,7 @@ struct RestingClient : ActingSession<ClientSession> {
 
 using RestingClients = std::vector<std::unique_ptr<RestingClient>>;
 
-/// All at once, as strangers come.
+/// All at once, as unknown clients come.
 std::size_t connect_all(const RestingClients& clients) {
   std::vector<std::future<bool>> connecting;
   for (const auto& client : clients) {
@@ -125,11 +125,11 @@ Status play(const HostPort& server) {
 TEST(PingPongServer, TakesNoMemoryForClientsThatRest) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1), ThreadMode::kApplication,
                                                  milliseconds(100));
-  const auto strangers = resting_players(8, server.port, 64 * kMiB);
+  const auto unknown_clients = resting_players(8, server.port, 64 * kMiB);
   EXPECT_GE(connect_all(resting_players(1, server.port, 1)),
             1u);  // what a connection itself takes is there from now on
   const std::uint64_t before = resident_bytes();
-  EXPECT_GE(connect_all(strangers), 1u);
+  EXPECT_GE(connect_all(unknown_clients), 1u);
   EXPECT_LT(resident_bytes(), before + 64 * kMiB) << "each asks for 64 MiB messages";
   EXPECT_TRUE(play({"127.0.0.1", server.port}).ok());
   EXPECT_TRUE(server.outcome.get().ok());
@@ -137,8 +137,8 @@ TEST(PingPongServer, TakesNoMemoryForClientsThatRest) {
 
 TEST(PingPongServer, ServesOthersBesideClientsThatRest) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, std::chrono::hours(1));
-  const auto strangers = resting_players(ping_pong::ServerOptions::kGuestsOfAHost, server.port, 64);
-  EXPECT_EQ(connect_all(strangers), strangers.size());
+  const auto unknown_clients = resting_players(ping_pong::ServerOptions::kGuestsOfAHost, server.port, 64);
+  EXPECT_EQ(connect_all(unknown_clients), unknown_clients.size());
   const Status outcome = play({"::1", server.port});  // another address
   EXPECT_TRUE(outcome.ok()) << outcome.message();
   EXPECT_TRUE(server.outcome.get().ok());
@@ -146,8 +146,8 @@ TEST(PingPongServer, ServesOthersBesideClientsThatRest) {
 
 TEST(PingPongServer, ServesAnotherHostWhile64ClientsOfOneHostWantPlaces) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1000));
-  const auto strangers = resting_players(64, server.port, 64);
-  auto connecting = std::async(std::launch::async, [&] { return connect_all(strangers); });
+  const auto unknown_clients = resting_players(64, server.port, 64);
+  auto connecting = std::async(std::launch::async, [&] { return connect_all(unknown_clients); });
   const Status outcome = play({"::1", server.port});
   EXPECT_TRUE(outcome.ok()) << outcome.message();
   EXPECT_TRUE(server.outcome.get().ok());
@@ -156,8 +156,8 @@ TEST(PingPongServer, ServesAnotherHostWhile64ClientsOfOneHostWantPlaces) {
 
 TEST(PingPongServer, AClientThatRestsGivesItsPlaceToOneOfTheSameHost) {
   RunningServer<ping_pong::ServerOptions> server(ping_pong::run_server, milliseconds(1));
-  const auto strangers = resting_players(ping_pong::ServerOptions::kGuestsOfAHost, server.port, 64);
-  EXPECT_EQ(connect_all(strangers), strangers.size());
+  const auto unknown_clients = resting_players(ping_pong::ServerOptions::kGuestsOfAHost, server.port, 64);
+  EXPECT_EQ(connect_all(unknown_clients), unknown_clients.size());
   const Status outcome = play({"127.0.0.1", server.port});
   EXPECT_TRUE(outcome.ok()) << outcome.message();
   EXPECT_TRUE(server.outcome.get().ok());
@@ -278,8 +278,8 @@ std::unique_ptr<RestingClient> resting_measurer(std::uint16_t port) {
 
 TEST(BenchmarkServer, AClientThatOrdersNothingGivesWay) {
   RunningServer<benchmark::ServerOptions> server(benchmark::run_server, milliseconds(1));
-  const auto stranger = resting_measurer(server.port);
-  EXPECT_TRUE(stranger->connect().has_value());
+  const auto unknown = resting_measurer(server.port);
+  EXPECT_TRUE(unknown->connect().has_value());
   const Status outcome = measure({"127.0.0.1", server.port});
   EXPECT_TRUE(outcome.ok()) << outcome.message();
   EXPECT_TRUE(server.outcome.get().ok());
@@ -308,13 +308,13 @@ TEST(BenchmarkServer, AClientThatOrdersOnceAndRestsGivesWay) {
           return benchmark::run_server(options);
         },
         milliseconds(1));
-    const auto stranger =
+    const auto unknown =
         std::make_unique<RestingClient>(server.port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
-    const auto endpoint = stranger->connect();
+    const auto endpoint = unknown->connect();
     ASSERT_TRUE(endpoint.has_value()) << endpoint.error().message();
     ASSERT_NO_FATAL_FAILURE(order(*endpoint, to_its_end));
-    EXPECT_FALSE(measure({"127.0.0.1", server.port}).ok()) << "the stranger's was the one run";
-    stranger->stop();
+    EXPECT_FALSE(measure({"127.0.0.1", server.port}).ok()) << "the unknown's was the one run";
+    unknown->stop();
     EXPECT_THAT(server.outcome.get().message(), testing::HasSubstr("did nothing while another one waited"));
   }
 }
@@ -333,14 +333,14 @@ std::string end_of_ordering_and_resting(benchmark::TestKind test, std::uint32_t 
   options.listening = [&listening](std::uint16_t at) { listening.set_value(at); };
   auto outcome = std::async(std::launch::async, [&] { return benchmark::run_server(options); });
   const std::uint16_t port = listening.get_future().get();
-  const auto stranger =
+  const auto unknown =
       std::make_unique<RestingClient>(port, benchmark::pack(plan), benchmark::Workspace::bytes_for(plan));
-  const auto endpoint = stranger->connect();
+  const auto endpoint = unknown->connect();
   EXPECT_TRUE(endpoint.has_value());
   if (endpoint) order(*endpoint, false, iterations);
   if (others_wait) {
-    EXPECT_FALSE(measure({"127.0.0.1", port}).ok()) << "the stranger's was the one run";
-    stranger->stop();  // a server that still waits for it ends, and says something else
+    EXPECT_FALSE(measure({"127.0.0.1", port}).ok()) << "the unknown's was the one run";
+    unknown->stop();  // a server that still waits for it ends, and says something else
   }
   return outcome.get().message();
 }

@@ -118,8 +118,8 @@ TEST(SessionMemory, NoMessageLongerThanAnOfferIsReadBeforeTheOffer) {
   ASSERT_TRUE(server->start().ok());
   for (const auto type : {MessageType::kOffer, MessageType::kUser}) {
     const int before = server.hooks->record.count("connect_failed bad message");
-    const RawSocket stranger(server->port());
-    ASSERT_TRUE(stranger.send(hello_and_promise(type, kMaxOfferBytes + 1)));
+    const RawSocket unknown(server->port());
+    ASSERT_TRUE(unknown.send(hello_and_promise(type, kMaxOfferBytes + 1)));
     EXPECT_TRUE(server.hooks->record.wait_for("connect_failed bad message", before + 1));
   }
   EXPECT_THAT(server.hooks->reasons.lines().back(), ::testing::HasSubstr("at most " + std::to_string(kMaxOfferBytes)));

@@ -1,4 +1,4 @@
-// raw_socket.h - a TCP client that says whatever a test wants: the stranger at the door.
+// raw_socket.h - a TCP client that sends whatever a test wants.
 #pragma once
 
 #include <arpa/inet.h>

@@ -34,11 +34,11 @@ Error reader_is_gone() {
 }
 
 /// Takes one sender. Until its first byte has come it gives way to others, which wait for its place; then they are refused.
-class Door final : public SessionHooks {
+class SenderHooks final : public SessionHooks {
  public:
   /// wake  signalled when the sender's endpoint ends
   /// rest  as in ReceiverOptions
-  Door(const PipeFlags& flags, const WakeEvent& wake, std::chrono::milliseconds rest)
+  SenderHooks(const PipeFlags& flags, const WakeEvent& wake, std::chrono::milliseconds rest)
       : places_({.guests = 1, .rest = rest}), flags_(flags), wake_(wake) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
@@ -344,15 +344,16 @@ bool is_senders_fault(std::error_code code) {
 
 /// begins_by  until then its first byte is waited for
 /// received   becomes true when there is something of this sender's
-Status receive_from(const EndPoint& sender, const ReceiverOptions& options, Door& door, const RDMADevice& device,
-                    Output* output, const WakeEvent& wake, Deadline begins_by, bool& received) {
-  const Terms terms = door.terms();
+Status receive_from(const EndPoint& sender, const ReceiverOptions& options, SenderHooks& hooks,
+                    const RDMADevice& device, Output* output, const WakeEvent& wake, Deadline begins_by,
+                    bool& received) {
+  const Terms terms = hooks.terms();
   auto stream =
       RDMAStream::open(sender, sender.channel(kChannel), receiver_stream(terms),
                        Deadline::after(options.flags.connection.session.tcp.handshake_timeout).sooner(begins_by));
   if (!stream) return programs::explained(sender, stream.status());
   Receiver receiver(
-      options, terms, device, sender, std::move(*stream), output, wake, [&] { return door.take(sender); }, begins_by);
+      options, terms, device, sender, std::move(*stream), output, wake, [&] { return hooks.take(sender); }, begins_by);
   Status outcome = receiver.run();
   received = receiver.has_received();
   return outcome;
@@ -370,8 +371,8 @@ Status run_receiver(const ReceiverOptions& options) {
     if (!opened) return opened.error();
     output.emplace(std::move(*opened));
   }
-  const auto door = std::make_shared<Door>(options.flags, *wake, options.rest);
-  const ServerSession session(options.flags.connection.session, door);
+  const auto hooks = std::make_shared<SenderHooks>(options.flags, *wake, options.rest);
+  const ServerSession session(options.flags.connection.session, hooks);
   if (Status started = session.start(); !started.ok()) return started;
   if (options.listening) options.listening(session.port());
   programs::say(programs::listening_text(options.flags.connection.session.address.host, session.port()));
@@ -380,17 +381,17 @@ Status run_receiver(const ReceiverOptions& options) {
   for (;;) {
     const auto sender = wait_for_sender(session, options.timeout, deadline, output);
     if (!sender) return sender.error();
-    door->name(*sender);
+    hooks->name(*sender);
     bool received = false;
-    Status outcome =
-        receive_from(*sender, options, *door, session.device(), output ? &*output : nullptr, *wake, deadline, received);
-    if (received || !(is_senders_fault(outcome.code()) || door->has_given_way())) return outcome;
+    Status outcome = receive_from(*sender, options, *hooks, session.device(), output ? &*output : nullptr, *wake,
+                                  deadline, received);
+    if (received || !(is_senders_fault(outcome.code()) || hooks->has_given_way())) return outcome;
     report.failed((*sender).peer(),
-                  (door->has_given_way() ? (*sender).peer() + " gives way to another sender that waits"
-                                         : programs::reason_text(outcome)) +
+                  (hooks->has_given_way() ? (*sender).peer() + " gives way to another sender that waits"
+                                          : programs::reason_text(outcome)) +
                       "; it had sent nothing: the next sender is waited for");
     (void)(*sender).close();
-    door->wait_for_another(*sender);
+    hooks->wait_for_another(*sender);
   }
 }
 

@@ -37,9 +37,9 @@ constexpr std::chrono::milliseconds kGoodbye{500};
 /// So many copies are made at once: each has threads, registered memory and open directories.
 constexpr int kSeats = 64;
 
-class Door final : public SessionHooks {
+class CopyServerHooks final : public SessionHooks {
  public:
-  Door(const ServerOptions& options, const Seats& seats) : options_(options), seats_(seats) {}
+  CopyServerHooks(const ServerOptions& options, const Seats& seats) : options_(options), seats_(seats) {}
 
   Status init_session(const RDMADevice& device) override {
     device_ = device;
@@ -219,7 +219,7 @@ Status run_server(const ServerOptions& options, int stop_fd) {
   const auto place = Place::below(options.root);
   if (!place) return place.error();
   Guests guests;
-  const ServerSession session(options.connection.session, std::make_shared<Door>(options, guests.seats()));
+  const ServerSession session(options.connection.session, std::make_shared<CopyServerHooks>(options, guests.seats()));
   if (Status started = session.start(); !started.ok()) return started;
   std::atomic<bool> over{false};
   std::thread waiter;

@@ -33,9 +33,9 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
   guest->bytes_ = bytes;
   std::unique_lock lock(mutex_);
   refuse_one_of(guest->source_);
-  const auto newcomer = waiting_.insert(waiting_.end(), {.source = guest->source_, .bytes = bytes});
-  while (!fits(*newcomer) || !is_next(*newcomer)) {
-    if (const Leaver leaver = find_leaver(*newcomer, clock_()); leaver.guest) {
+  const auto candidate = waiting_.insert(waiting_.end(), {.source = guest->source_, .bytes = bytes});
+  while (!fits(*candidate) || !is_next(*candidate)) {
+    if (const Leaver leaver = find_leaver(*candidate, clock_()); leaver.guest) {
       last_source_ = leaver.guest->source_;
       leaver.guest->dismissed_ = true;
       const auto dismiss = std::exchange(leaver.guest->dismiss_, {});
@@ -48,14 +48,14 @@ Result<std::shared_ptr<Guest>> GuestPlaces::admit(const std::string& address, st
       lock.lock();
       continue;
     }
-    if (closed_ || newcomer->refused || deadline.passed()) {
-      waiting_.erase(newcomer);
+    if (closed_ || candidate->refused || deadline.passed()) {
+      waiting_.erase(candidate);
       changed_.notify_all();
       return busy();
     }
     wait(changed_, lock, Deadline::after(kLookForRest).sooner(deadline));
   }
-  waiting_.erase(newcomer);
+  waiting_.erase(candidate);
   changed_.notify_all();
   if (Status enough = check_memory(bytes); !enough.ok()) return enough.error();
   guest->since_ = guest->seen_at_ = clock_();
@@ -71,8 +71,8 @@ GuestPlaces::Random GuestPlaces::seeded_random() {
 
 /// Another client of that host arrives: if as many wait already as may, one of these is refused.
 void GuestPlaces::refuse_one_of(const std::string& source) {
-  std::vector<Newcomer*> waiting;
-  for (Newcomer& each : waiting_) {
+  std::vector<Candidate*> waiting;
+  for (Candidate& each : waiting_) {
     if (each.source == source && !each.refused) waiting.push_back(&each);
   }
   if (waiting.size() < static_cast<std::size_t>(limits_.waiting_of_a_host)) return;
@@ -128,30 +128,30 @@ std::uint64_t GuestPlaces::shared_bytes_of(const std::string& source) const {
 }
 
 /// Whether the client's host has all the places, or all the memory, that one host may have.
-bool GuestPlaces::has_its_most(const Newcomer& newcomer) const {
-  if (guests_of(newcomer.source) >= limits_.guests_of_a_host) return true;
-  return !is_large(newcomer.bytes) && shared_bytes_of(newcomer.source) + newcomer.bytes > limits_.shared_bytes / 2;
+bool GuestPlaces::has_its_most(const Candidate& candidate) const {
+  if (guests_of(candidate.source) >= limits_.guests_of_a_host) return true;
+  return !is_large(candidate.bytes) && shared_bytes_of(candidate.source) + candidate.bytes > limits_.shared_bytes / 2;
 }
 
-bool GuestPlaces::fits(const Newcomer& newcomer) const {
-  if (places_are_taken() || has_its_most(newcomer)) return false;
-  std::uint64_t shared = newcomer.bytes;
+bool GuestPlaces::fits(const Candidate& candidate) const {
+  if (places_are_taken() || has_its_most(candidate)) return false;
+  std::uint64_t shared = candidate.bytes;
   for (const auto& guest : guests_) {
-    if (is_large(guest->bytes_) && is_large(newcomer.bytes)) return false;
+    if (is_large(guest->bytes_) && is_large(candidate.bytes)) return false;
     if (!is_large(guest->bytes_)) shared += guest->bytes_;
   }
-  return is_large(newcomer.bytes) || shared <= limits_.shared_bytes;
+  return is_large(candidate.bytes) || shared <= limits_.shared_bytes;
 }
 
 /// Whether a place that is free now is this one's: see the class.
-bool GuestPlaces::is_next(const Newcomer& newcomer) const {
-  const auto rank = [this](const Newcomer& each) {
+bool GuestPlaces::is_next(const Candidate& candidate) const {
+  const auto rank = [this](const Candidate& each) {
     return std::pair(guests_of(each.source), each.source == last_source_);
   };
-  const auto own = rank(newcomer);
+  const auto own = rank(candidate);
   bool arrived_before = true;
-  for (const Newcomer& other : waiting_) {
-    if (&other == &newcomer) {
+  for (const Candidate& other : waiting_) {
+    if (&other == &candidate) {
       arrived_before = false;
     } else if (!other.refused && fits(other) && (rank(other) < own || (arrived_before && rank(other) == own))) {
       return false;
@@ -161,22 +161,22 @@ bool GuestPlaces::is_next(const Newcomer& newcomer) const {
 }
 
 /// Whether the guest has the place, or the memory, that the waiting client needs.
-bool GuestPlaces::in_the_way(const Guest& guest, const Newcomer& newcomer) const {
-  if (has_its_most(newcomer)) return guest.source_ == newcomer.source;
+bool GuestPlaces::in_the_way(const Guest& guest, const Candidate& candidate) const {
+  if (has_its_most(candidate)) return guest.source_ == candidate.source;
   if (places_are_taken()) return true;
-  return is_large(guest.bytes_) == is_large(newcomer.bytes);
+  return is_large(guest.bytes_) == is_large(candidate.bytes);
 }
 
 /// How much a host has of what the waiting client lacks: places, shared bytes, or the one large place. Without guests that are
 /// about to leave.
-std::uint64_t GuestPlaces::share_of(const std::string& source, const Newcomer& newcomer) const {
+std::uint64_t GuestPlaces::share_of(const std::string& source, const Candidate& candidate) const {
   std::uint64_t share = 0;
   for (const auto& guest : guests_) {
     if (guest->source_ != source || guest->dismissed_) continue;
     if (places_are_taken()) {
       ++share;
-    } else if (is_large(guest->bytes_) == is_large(newcomer.bytes)) {
-      share += is_large(newcomer.bytes) ? 1 : guest->bytes_;
+    } else if (is_large(guest->bytes_) == is_large(candidate.bytes)) {
+      share += is_large(candidate.bytes) ? 1 : guest->bytes_;
     }
   }
   return share;
@@ -190,24 +190,24 @@ bool GuestPlaces::rests(Guest& guest, Clock::time_point now) const {
   return now - guest.seen_at_ >= std::max(guest.pause_.load(std::memory_order_relaxed), limits_.rest);
 }
 
-bool GuestPlaces::has_more_than_its_share(const Guest& guest, const Newcomer& newcomer, Clock::time_point now) const {
-  if (guest.source_ == newcomer.source || now - guest.since_ < limits_.rest) return false;
-  const std::uint64_t own = share_of(newcomer.source, newcomer);
-  const std::uint64_t asked = places_are_taken() || is_large(newcomer.bytes) ? 1 : newcomer.bytes;
-  if (share_of(guest.source_, newcomer) > own + asked) return true;
+bool GuestPlaces::has_more_than_its_share(const Guest& guest, const Candidate& candidate, Clock::time_point now) const {
+  if (guest.source_ == candidate.source || now - guest.since_ < limits_.rest) return false;
+  const std::uint64_t own = share_of(candidate.source, candidate);
+  const std::uint64_t asked = places_are_taken() || is_large(candidate.bytes) ? 1 : candidate.bytes;
+  if (share_of(guest.source_, candidate) > own + asked) return true;
   return own == 0 && limits_.turn && now - guest.since_ >= *limits_.turn;
 }
 
-/// The guest that is to give its place to `newcomer`. None if the guests that are leaving already make room for all who wait.
-GuestPlaces::Leaver GuestPlaces::find_leaver(const Newcomer& newcomer, Clock::time_point now) {
+/// The guest that is to give its place to `candidate`. None if the guests that are leaving already make room for all who wait.
+GuestPlaces::Leaver GuestPlaces::find_leaver(const Candidate& candidate, Clock::time_point now) {
   const auto leaving = std::ranges::count_if(guests_, [](const auto& guest) { return guest->dismissed_; });
-  if (fits(newcomer) || leaving >= static_cast<std::ptrdiff_t>(waiting_.size())) return {};
+  if (fits(candidate) || leaving >= static_cast<std::ptrdiff_t>(waiting_.size())) return {};
   Leaver found;
   for (const auto& guest : guests_) {
     const bool resting = rests(*guest, now);
-    if (!guest->dismiss_ || !in_the_way(*guest, newcomer)) continue;
-    if (!resting && !has_more_than_its_share(*guest, newcomer, now)) continue;
-    const std::uint64_t share = share_of(guest->source_, newcomer);
+    if (!guest->dismiss_ || !in_the_way(*guest, candidate)) continue;
+    if (!resting && !has_more_than_its_share(*guest, candidate, now)) continue;
+    const std::uint64_t share = share_of(guest->source_, candidate);
     const bool better = std::pair(resting, share) > std::pair(found.rests, found.share);
     if (!found.guest || better) found = {.guest = guest, .rests = resting, .share = share};
   }

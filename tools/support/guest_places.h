@@ -126,7 +126,7 @@ class GuestPlaces {
   [[nodiscard]] std::size_t waiting() const;
 
  private:
-  struct Newcomer {
+  struct Candidate {
     std::string source;
     std::uint64_t bytes;
     bool refused = false;
@@ -144,17 +144,18 @@ class GuestPlaces {
   [[nodiscard]] bool is_large(std::uint64_t bytes) const noexcept { return bytes > limits_.shared_bytes / 2; }
   [[nodiscard]] int guests_of(const std::string& source) const;
   [[nodiscard]] std::uint64_t shared_bytes_of(const std::string& source) const;
-  [[nodiscard]] bool fits(const Newcomer& newcomer) const;
-  [[nodiscard]] bool has_its_most(const Newcomer& newcomer) const;
-  [[nodiscard]] bool is_next(const Newcomer& newcomer) const;
-  [[nodiscard]] bool in_the_way(const Guest& guest, const Newcomer& newcomer) const;
+  [[nodiscard]] bool fits(const Candidate& candidate) const;
+  [[nodiscard]] bool has_its_most(const Candidate& candidate) const;
+  [[nodiscard]] bool is_next(const Candidate& candidate) const;
+  [[nodiscard]] bool in_the_way(const Guest& guest, const Candidate& candidate) const;
   [[nodiscard]] bool places_are_taken() const noexcept {
     return guests_.size() >= static_cast<std::size_t>(limits_.guests);
   }
-  [[nodiscard]] std::uint64_t share_of(const std::string& source, const Newcomer& newcomer) const;
+  [[nodiscard]] std::uint64_t share_of(const std::string& source, const Candidate& candidate) const;
   [[nodiscard]] bool rests(Guest& guest, Clock::time_point now) const;
-  [[nodiscard]] bool has_more_than_its_share(const Guest& guest, const Newcomer& newcomer, Clock::time_point now) const;
-  [[nodiscard]] Leaver find_leaver(const Newcomer& newcomer, Clock::time_point now);
+  [[nodiscard]] bool has_more_than_its_share(const Guest& guest, const Candidate& candidate,
+                                             Clock::time_point now) const;
+  [[nodiscard]] Leaver find_leaver(const Candidate& candidate, Clock::time_point now);
   [[nodiscard]] Error busy() const;
 
   const PlaceLimits limits_;
@@ -163,7 +164,7 @@ class GuestPlaces {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::list<std::shared_ptr<Guest>> guests_;
-  std::list<Newcomer> waiting_;
+  std::list<Candidate> waiting_;
   std::string last_source_;  // of the guest that was dismissed last
   bool closed_ = false;
 };

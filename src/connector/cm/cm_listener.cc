@@ -49,13 +49,13 @@ void refuse(rdma_cm_id* id) {
 }  // namespace
 
 /// Who asks for a connection.
-struct CmListener::Newcomer {
+struct CmListener::Request {
   std::unique_ptr<CmId> id;
   CmPrivateData data;
 };
 
-CmListener::CmListener(WakeEvent knocked, WakeEvent stop)
-    : knocked_(std::move(knocked)),
+CmListener::CmListener(WakeEvent arrived, WakeEvent stop)
+    : arrived_(std::move(arrived)),
       stop_(std::move(stop)),
       registry_(std::make_shared<CmRegistry>()),
       pace_(std::make_unique<LogPace>()) {}
@@ -63,11 +63,11 @@ CmListener::CmListener(WakeEvent knocked, WakeEvent stop)
 Result<std::unique_ptr<CmListener>> CmListener::listen(const HostPort& where, const TcpOptions& options,
                                                        const FindBy& find_by) {
   if (Status valid = options.validate(); !valid) return valid.error();
-  auto knocked = WakeEvent::create();
-  if (!knocked) return knocked.error();
+  auto arrived = WakeEvent::create();
+  if (!arrived) return arrived.error();
   auto stop = WakeEvent::create();
   if (!stop) return stop.error();
-  std::unique_ptr<CmListener> listener(new CmListener(std::move(*knocked), std::move(*stop)));
+  std::unique_ptr<CmListener> listener(new CmListener(std::move(*arrived), std::move(*stop)));
   Status listening =
       where.host.empty() ? listener->listen_anywhere(where.port) : listener->listen_at_host(where, options, find_by);
   if (listening) listening = start_thread(listener->thread_, "rdma-listener", [raw = listener.get()] { raw->run(); });
@@ -145,18 +145,18 @@ void CmListener::handle(const CmEvent& event, const CmId& listening) {
   sort_in({.id = std::move(*id), .data = *data});
 }
 
-void CmListener::sort_in(Newcomer newcomer) {
-  rdma_cm_id* raw = newcomer.id->get();
-  if (newcomer.data.purpose == CmPurpose::kQueuePair) {
-    const auto requests = registry_->find(newcomer.data.token);
-    if (requests == nullptr || !requests->has_room(newcomer.data.qpn)) return refuse(raw);
-    requests->add(newcomer.data.qpn, std::move(newcomer.id));
+void CmListener::sort_in(Request request) {
+  rdma_cm_id* raw = request.id->get();
+  if (request.data.purpose == CmPurpose::kQueuePair) {
+    const auto requests = registry_->find(request.data.token);
+    if (requests == nullptr || !requests->has_room(request.data.qpn)) return refuse(raw);
+    requests->add(request.data.qpn, std::move(request.id));
     return;
   }
   const std::lock_guard lock(mutex_);
   if (waiting_.size() >= kMaxWaiting) return refuse(raw);
-  waiting_.push_back(std::move(newcomer));
-  knocked_.signal();
+  waiting_.push_back(std::move(request));
+  arrived_.signal();
 }
 
 /// Whoever knocks can cause it, and goes on knocking.
@@ -169,26 +169,26 @@ void CmListener::warn(const std::string& what, const Error& why) {
 
 Result<std::unique_ptr<Connector>> CmListener::accept() {
   for (;;) {
-    Newcomer newcomer;
+    Request request;
     {
       const std::lock_guard lock(mutex_);
       if (waiting_.empty()) {
-        knocked_.clear();
+        arrived_.clear();
         return std::unique_ptr<Connector>();
       }
-      newcomer = std::move(waiting_.front());
+      request = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    const std::string who = newcomer.id->peer().to_text();
-    auto welcomed = welcome(std::move(newcomer));
+    const std::string who = request.id->peer().to_text();
+    auto welcomed = welcome(std::move(request));
     if (welcomed) return welcomed;
     // One that left meanwhile, or for whom there are no resources, is told so by rdma_cm.
     warn("cannot accept " + who + " by rdma_cm", welcomed.error());
   }
 }
 
-Result<std::unique_ptr<Connector>> CmListener::welcome(Newcomer newcomer) {
-  auto stream = CmStream::create(std::move(newcomer.id));
+Result<std::unique_ptr<Connector>> CmListener::welcome(Request request) {
+  auto stream = CmStream::create(std::move(request.id));
   if (!stream) return stream.error();
   auto entered = registry_->enter();
   if (!entered) return entered.error();
@@ -196,7 +196,7 @@ Result<std::unique_ptr<Connector>> CmListener::welcome(Newcomer newcomer) {
   std::unique_ptr<CmConnector> connector(new CmConnector(std::move(*stream), token));
   connector->registry_ = registry_;
   connector->requests_ = requests;
-  if (Status accepted = connector->messages_.accept(newcomer.data, token); !accepted) return accepted.error();
+  if (Status accepted = connector->messages_.accept(request.data, token); !accepted) return accepted.error();
   return std::unique_ptr<Connector>(std::move(connector));
 }
 

@@ -41,32 +41,32 @@ class CmListener final : public Listener {
   [[nodiscard]] Result<std::unique_ptr<Connector>> accept() override;
   [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
   [[nodiscard]] const std::string& address() const noexcept override { return address_; }
-  [[nodiscard]] int fd() const noexcept override { return knocked_.fd(); }
+  [[nodiscard]] int fd() const noexcept override { return arrived_.fd(); }
 
   /// New peers that may wait for accept(); more are refused.
   static constexpr std::size_t kMaxWaiting = 128;
 
  private:
-  struct Newcomer;
+  struct Request;
 
-  CmListener(WakeEvent knocked, WakeEvent stop);
+  CmListener(WakeEvent arrived, WakeEvent stop);
   Status listen_anywhere(std::uint16_t port);
   Status listen_at_host(const HostPort& where, const TcpOptions& options, const FindBy& find_by);
   Status listen_at(SocketAddress address);
   void run();
   void handle(const CmEvent& event, const CmId& listening);
-  void sort_in(Newcomer newcomer);
-  Result<std::unique_ptr<Connector>> welcome(Newcomer newcomer);
+  void sort_in(Request request);
+  Result<std::unique_ptr<Connector>> welcome(Request request);
   void warn(const std::string& what, const Error& why);
 
   std::vector<std::unique_ptr<CmId>> ids_;  // one for each family of addresses
-  WakeEvent knocked_;
+  WakeEvent arrived_;
   WakeEvent stop_;
   std::uint16_t port_ = 0;
   std::string address_;
   std::shared_ptr<CmRegistry> registry_;
   std::mutex mutex_;
-  std::deque<Newcomer> waiting_;
+  std::deque<Request> waiting_;
   const std::unique_ptr<LogPace> pace_;
   std::thread thread_;
 };

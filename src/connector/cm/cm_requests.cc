@@ -14,18 +14,18 @@ bool CmRequests::has_room(std::uint32_t qpn) {
 void CmRequests::add(std::uint32_t qpn, std::unique_ptr<CmId> id) {
   const std::lock_guard lock(mutex_);
   if (!closed_) waiting_.emplace(qpn, std::move(id));
-  knocked_.signal();
+  arrived_.signal();
 }
 
 Result<std::unique_ptr<CmId>> CmRequests::take(std::uint32_t qpn, const CmWait& wait) {
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
-      knocked_.clear();
+      arrived_.clear();
       if (closed_) return make_error(Errc::kStopped, "the connection was shut down on this side");
       if (auto taken = waiting_.extract(qpn)) return std::move(taken.mapped());
     }
-    if (Status slept = wait.sleep_on(knocked_.fd()); !slept) return slept.error();
+    if (Status slept = wait.sleep_on(arrived_.fd()); !slept) return slept.error();
   }
 }
 
@@ -34,7 +34,7 @@ void CmRequests::close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
   dropped.swap(waiting_);
-  knocked_.signal();
+  arrived_.signal();
 }
 
 Result<std::pair<std::uint64_t, std::shared_ptr<CmRequests>>> CmRegistry::enter() {
@@ -42,9 +42,9 @@ Result<std::pair<std::uint64_t, std::shared_ptr<CmRequests>>> CmRegistry::enter(
   const auto got = getrandom(&token, sizeof(token), 0);
   if (Status status = verbs::from_minus_one(static_cast<int>(got), "get a random token"); !status)
     return status.error();
-  auto knocked = WakeEvent::create();
-  if (!knocked) return knocked.error();
-  auto requests = std::make_shared<CmRequests>(std::move(*knocked));
+  auto arrived = WakeEvent::create();
+  if (!arrived) return arrived.error();
+  auto requests = std::make_shared<CmRequests>(std::move(*arrived));
   const std::lock_guard lock(mutex_);
   requests_[token] = requests;
   return std::pair(token, requests);

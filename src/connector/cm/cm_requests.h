@@ -21,8 +21,8 @@ class CmRequests {
   /// That wait at once. A client connects one queue pair after the other, so more than one is a hurry of its own.
   static constexpr std::size_t kMax = 16;
 
-  /// knocked: to wake take() by.
-  explicit CmRequests(WakeEvent knocked) : knocked_(std::move(knocked)) {}
+  /// arrived: to wake take() by.
+  explicit CmRequests(WakeEvent arrived) : arrived_(std::move(arrived)) {}
   CmRequests(const CmRequests&) = delete;
   CmRequests& operator=(const CmRequests&) = delete;
 
@@ -35,7 +35,7 @@ class CmRequests {
   void close();
 
  private:
-  const WakeEvent knocked_;
+  const WakeEvent arrived_;
   std::mutex mutex_;
   bool closed_ = false;
   std::map<std::uint32_t, std::unique_ptr<CmId>> waiting_;

@@ -17,7 +17,7 @@
 #include "softdev/tcp/tcp_link.h"
 #include "softdev/tcp/tcp_owner.h"
 #include "softdev/tcp/tcp_protocol.h"
-#include "softdev/tcp/tcp_visitor.h"
+#include "softdev/tcp/tcp_unidentified.h"
 
 namespace rdmacomm::softdev {
 namespace {
@@ -29,7 +29,7 @@ constexpr int kReceivePauseMs = 1;
 constexpr int kGreetingPauseMs = 1000;
 // More of them do not wait at a time: others stay in the listener's queue, until one gives way that was let in so long ago and has not
 // greeted yet.
-constexpr std::size_t kMaxStrangers = 1024;
+constexpr std::size_t kMaxUnidentified = 1024;
 constexpr std::chrono::milliseconds kTimeToGreet{200};
 constexpr int kFullPauseMs = 20;
 // From more of them datagrams are not taken at a time.
@@ -385,7 +385,7 @@ void TcpService::handle_all(std::span<const epoll_event> events) {
   for (const epoll_event& event : events) handle(event.data.u64, event.events);
   receive_arrivals();
   advance_waiting();
-  if (is_full_ && has_room_for_newcomer()) accept_again();
+  if (is_full_ && has_room_for_another()) accept_again();
 }
 
 void TcpService::handle(std::uint64_t what, std::uint32_t events) {
@@ -423,21 +423,21 @@ bool TcpService::is_served_at(int listener, const ibv_gid& address) {
   return found != listeners_.end() && found->second.addresses.contains(address);
 }
 
-bool TcpService::has_room_for_newcomer() const {
-  if (!over_.empty() || unknown_.size() < allowed(kMaxStrangers)) return true;
+bool TcpService::has_room_for_another() const {
+  if (!over_.empty() || unknown_.size() < allowed(kMaxUnidentified)) return true;
   return Clock::now() - targets_.at(*unknown_.begin()).since >= kTimeToGreet;
 }
 
-/// has_room_for_newcomer(). Those go first that have nothing to wait for.
-void TcpService::make_room_for_newcomer() {
-  if (unknown_.size() + over_.size() < allowed(kMaxStrangers)) return;
+/// has_room_for_another(). Those go first that have nothing to wait for.
+void TcpService::make_room_for_another() {
+  if (unknown_.size() + over_.size() < allowed(kMaxUnidentified)) return;
   drop(over_.empty() ? *unknown_.begin() : *over_.begin());
 }
 
 /// Some, so that others have their turn: connections that end at once make room for the next without end.
 void TcpService::accept_all(int listener) {
   for (int count = 0; count < kMaxEvents; ++count) {
-    if (!has_room_for_newcomer()) {
+    if (!has_room_for_another()) {
       is_full_ = true;
       return stop_accepting(listener);
     }
@@ -448,9 +448,9 @@ void TcpService::accept_all(int listener) {
       return;
     }
     if (!is_served_at(listener, back.source)) continue;
-    make_room_for_newcomer();
+    make_room_for_another();
     const std::uint64_t id = next_id_++;
-    targets_.emplace(id, Watched{std::make_shared<TcpVisitor>(*this, std::move(socket), back, id)});
+    targets_.emplace(id, Watched{std::make_shared<TcpUnidentified>(*this, std::move(socket), back, id)});
     (void)advance(id);
   }
 }
@@ -467,7 +467,7 @@ void TcpService::drop(std::uint64_t id) {
 
 /// Anybody may send datagrams, and few of those who may mean it: half of the room is for those of whom one was taken. Who goes
 /// connects again when it has another one.
-std::optional<std::uint64_t> TcpService::sender_to_go(std::uint64_t newcomer) const {
+std::optional<std::uint64_t> TcpService::sender_to_go(std::uint64_t new_sender) const {
   std::optional<std::uint64_t> oldest_unknown;
   std::optional<std::uint64_t> idlest;
   Clock::time_point idle_since = Clock::time_point::max();
@@ -477,7 +477,7 @@ std::optional<std::uint64_t> TcpService::sender_to_go(std::uint64_t newcomer) co
     const Clock::time_point taken = *sender.last_taken();
     const bool is_unknown = taken == Clock::time_point::min();
     unknown += is_unknown ? 1 : 0;
-    if (id == newcomer || sender.waits()) continue;
+    if (id == new_sender || sender.waits()) continue;
     if (is_unknown) {
       if (!oldest_unknown) oldest_unknown = id;
     } else if (taken < idle_since) {
@@ -563,7 +563,7 @@ void TcpService::advance_waiting() {
   if (busy_.empty() && waiting_.empty() && greeting_.empty() && deaf_.empty()) return;
   for (const std::uint64_t id : std::vector(busy_.begin(), busy_.end())) (void)advance(id);
   for (const std::uint64_t id : std::vector(waiting_.begin(), waiting_.end())) (void)advance(id);
-  if (!greeting_.empty() || !deaf_.empty()) look_after_strangers();
+  if (!greeting_.empty() || !deaf_.empty()) check_unidentified();
 }
 
 /// Has targets say what they have carried out; unless all shall, those that owe much.
@@ -581,10 +581,10 @@ void TcpService::answer_owed(bool all) {
 }
 
 /// Now and then, whatever else there is to do: who does not say who he is is not waited for.
-void TcpService::look_after_strangers() {
+void TcpService::check_unidentified() {
   const auto now = std::chrono::steady_clock::now();
-  if (now < strangers_due_) return;
-  strangers_due_ = now + std::chrono::milliseconds(kGreetingPauseMs);
+  if (now < unidentified_due_) return;
+  unidentified_due_ = now + std::chrono::milliseconds(kGreetingPauseMs);
   if (!is_full_) accept_again();
   for (const std::uint64_t id : std::vector(greeting_.begin(), greeting_.end())) (void)advance(id);
 }

@@ -119,11 +119,11 @@ class TcpService {
   void handle(std::uint64_t what, std::uint32_t events);
   void end_if_over(std::uint64_t id, std::uint32_t events);
   void accept_all(int listener);
-  [[nodiscard]] bool has_room_for_newcomer() const;
-  void make_room_for_newcomer();
+  [[nodiscard]] bool has_room_for_another() const;
+  void make_room_for_another();
   void stop_accepting(int listener);
   void accept_again();
-  void look_after_strangers();
+  void check_unidentified();
   void note_find() noexcept;
   bool look();
   bool look_at_few();
@@ -132,7 +132,7 @@ class TcpService {
   void serve_arrival(Arrival arrival);
   bool advance(std::uint64_t id);
   void make_room_for(std::uint64_t sender);
-  [[nodiscard]] std::optional<std::uint64_t> sender_to_go(std::uint64_t newcomer) const;
+  [[nodiscard]] std::optional<std::uint64_t> sender_to_go(std::uint64_t new_sender) const;
   void drop(std::uint64_t id);
   void watch(std::uint64_t id, Watched& watched);
   void advance_waiting();
@@ -173,7 +173,7 @@ class TcpService {
   std::set<std::uint64_t> senders_;   // targets of datagrams
   std::set<int> deaf_;                // listeners with connections that could not be accepted
   bool is_full_ = false;              // because there were too many strangers
-  Clock::time_point strangers_due_{};
+  Clock::time_point unidentified_due_{};
   std::uint64_t next_id_ = 1;
   std::uint32_t looks_ = 0;
   std::uint32_t finds_ = 0;

@@ -241,13 +241,13 @@ TEST(Unreachable, NobodyHasTheNumber) {
 
 TEST(Unreachable, TargetConnectedToSomebodyElse) {
   Pair pair;
-  Node stranger_node;
-  Qp stranger(stranger_node);
-  stranger.connect_to(pair.b.number());
-  Memory local(stranger_node);
+  Node unknown_node;
+  Qp unknown(unknown_node);
+  unknown.connect_to(pair.b.number());
+  Memory local(unknown_node);
   Memory remote(pair.b_node);
-  ASSERT_EQ(stranger.post(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), remote.mr->rkey), local.slice(0, 8)), 0);
-  EXPECT_EQ(stranger.next().status, IBV_WC_RETRY_EXC_ERR);
+  ASSERT_EQ(unknown.post(rdma_request(IBV_WR_RDMA_WRITE, 1, remote.address(), remote.mr->rkey), local.slice(0, 8)), 0);
+  EXPECT_EQ(unknown.next().status, IBV_WC_RETRY_EXC_ERR);
 }
 
 TEST(Unreachable, TargetComesLater) {

@@ -15,7 +15,7 @@
 #include "softdev/local/peer.h"
 #include "softdev/local/two_processes.h"
 #include "softdev/queues/xrc_scene.h"
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -58,7 +58,7 @@ struct XrcTarget {
   explicit XrcTarget(std::size_t bytes, int fd = -1)
       : domain(node, fd), memory(node, bytes), receiver(node, of_type(IBV_QPT_XRC_RECV, domain.xrcd)) {
     receiver.connect_to(peer.number);
-    connection = knock(receiver.number());
+    connection = connect_raw(receiver.number());
     TcpGreeting greeting;
     greeting.kind = GreetingKind::kConnection;
     greeting.service = Service::kXrc;
@@ -146,9 +146,9 @@ void expect_others_served(const XrcTarget& scene) {
   greeting.service = Service::kReliable;
   greeting.initiator_qpn = scene.peer.number;
   greeting.target_qpn = scene.receiver.number();  // which is of another service
-  const UniqueFd stranger = knock(scene.receiver.number());
-  say(stranger, greeting);
-  EXPECT_NE(hear<TcpWelcome>(stranger).answer, Welcome::kYes);
+  const UniqueFd unknown = connect_raw(scene.receiver.number());
+  say(unknown, greeting);
+  EXPECT_NE(hear<TcpWelcome>(unknown).answer, Welcome::kYes);
 }
 
 /// Another initiator's turn at the queue, who has been stopped, for as long as this lives.

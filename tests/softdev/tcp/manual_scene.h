@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {

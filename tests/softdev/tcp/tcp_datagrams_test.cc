@@ -14,7 +14,7 @@
 #include "softdev/local/two_processes.h"
 #include "softdev/queues/datagrams.h"
 #include "softdev/queues/soft_qp.h"
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 
 namespace rdmacomm::softdev::test {
 namespace {
@@ -45,7 +45,7 @@ TEST(TcpDatagrams, WaitForAConnectionWhoseFirstPacketsAreLost) {
   Sender sender;
   // One connection that waits to be accepted, and no room for another: the kernel loses the packets of whoever tries.
   ASSERT_EQ(listen(sender.peer.listener.get(), 0), 0);
-  const UniqueFd first = knock(sender.peer.number);
+  const UniqueFd first = connect_raw(sender.peer.number);
   ASSERT_TRUE(first);
   for (std::uint32_t number = 0; number < kDatagrams; ++number) sender.post(number);
   const auto both_were_lost = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
@@ -72,7 +72,7 @@ constexpr std::size_t kSenders = FewDescriptors::kDescriptors / 4;  // as the de
 /// A sender of datagrams to queue pair `qpn` that is the test: somebody else each time.
 UniqueFd come_as_sender(std::uint32_t qpn) {
   static std::uint32_t number = 0x700000;
-  UniqueFd socket = knock(qpn);
+  UniqueFd socket = connect_raw(qpn);
   if (!socket) return socket;
   TcpGreeting greeting;
   greeting.kind = GreetingKind::kConnection;
@@ -111,10 +111,10 @@ TEST(TcpDatagrams, OfABusyPosterKeepNobodyElseWaiting) {
   EXPECT_TRUE(other);
 }
 
-/// While it is asked whether a peer's greeting is its own, strangers come, more than are let in at a time.
-TEST(TcpStrangers, DoNotThrowOutWhoIsExpected) {
+/// While it is asked whether a peer's greeting is its own, unknown clients come, more than are let in at a time.
+TEST(TcpUnknownClients, DoNotThrowOutWhoIsExpected) {
   constexpr std::size_t kExpected = 10;
-  constexpr std::size_t kStrangers = kSenders + kExpected;
+  constexpr std::size_t kUnknownClients = kSenders + kExpected;
   const WireVariable variable("tcp");
   Node node;
   const ManualPeer peer(ManualPeer::Place::kFirst);
@@ -135,14 +135,14 @@ TEST(TcpStrangers, DoNotThrowOutWhoIsExpected) {
     greeting.service = Service::kReliable;
     greeting.initiator_qpn = peer.number;
     greeting.target_qpn = qp->number();
-    expected.push_back(knock(qp->number()));
+    expected.push_back(connect_raw(qp->number()));
     say(expected.back(), greeting);
     questions.push_back(peer.accept());
     EXPECT_EQ(hear<TcpGreeting>(questions.back()).kind, GreetingKind::kConfirm);
   }
-  std::vector<UniqueFd> strangers(kStrangers);
-  for (UniqueFd& one : strangers) one = knock(qps[0]->number());
-  const UniqueFd last = knock(qps[0]->number());
+  std::vector<UniqueFd> unknown_clients(kUnknownClients);
+  for (UniqueFd& one : unknown_clients) one = connect_raw(qps[0]->number());
+  const UniqueFd last = connect_raw(qps[0]->number());
   say(last, std::uint64_t{0});  // no greeting
   EXPECT_EQ(welcome_of(last), Welcome::kRefused) << "all before it have been let in";
   for (const UniqueFd& question : questions) welcome(question);
@@ -181,17 +181,17 @@ struct DatagramReceiver {
   }
 };
 
-TEST(TcpSenders, StrangersTakeOnlySoManyDescriptors) {
+TEST(TcpSenders, UnknownClientsTakeOnlySoManyDescriptors) {
   DatagramReceiver receiver;
-  const std::vector<UniqueFd> strangers = receiver.senders(2 * kSenders);
-  for (std::size_t i = 0; i < strangers.size(); ++i) {
+  const std::vector<UniqueFd> unknown_clients = receiver.senders(2 * kSenders);
+  for (std::size_t i = 0; i < unknown_clients.size(); ++i) {
     if (i < kSenders) {
-      ASSERT_TRUE(is_closed(strangers[i])) << i;
+      ASSERT_TRUE(is_closed(unknown_clients[i])) << i;
     } else {
-      EXPECT_FALSE(is_over(strangers[i])) << i;
+      EXPECT_FALSE(is_over(unknown_clients[i])) << i;
     }
   }
-  send_datagram(strangers.back());
+  send_datagram(unknown_clients.back());
   receiver.expect_datagrams(1);
 }
 
@@ -247,13 +247,13 @@ TEST(TcpSenders, AnotherUsersProcessIsReachedByTcp) {
   EXPECT_EQ(sender.wait(), 0);
 }
 
-TEST(TcpSenders, StrangersDoNotDisplaceWhoHasTheKey) {
+TEST(TcpSenders, UnknownClientsDoNotDisplaceWhoHasTheKey) {
   DatagramReceiver receiver;
   const std::vector<UniqueFd> friends = receiver.senders(kSenders / 2);
   for (const UniqueFd& one : friends) send_datagram(one);
   receiver.expect_datagrams(friends.size());
-  const std::vector<UniqueFd> strangers = receiver.senders(2 * kSenders);
-  send_datagram(strangers.back(), 8, kUd.qkey + 1);
+  const std::vector<UniqueFd> unknown_clients = receiver.senders(2 * kSenders);
+  send_datagram(unknown_clients.back(), 8, kUd.qkey + 1);
   for (const UniqueFd& one : friends) send_datagram(one);
   receiver.expect_datagrams(friends.size());
 }
@@ -280,7 +280,7 @@ TEST(TcpSenders, WhoseDatagramWaitsStays) {
     const auto begin = std::chrono::steady_clock::now();
     const UniqueFd sender = come_as_sender(receiver.qp.number());
     send_datagram(sender);
-    const std::vector<UniqueFd> strangers = receiver.senders(kSenders + 8);
+    const std::vector<UniqueFd> unknown_clients = receiver.senders(kSenders + 8);
     EXPECT_FALSE(is_over(sender));
     receiver.post(1);
     if (std::chrono::steady_clock::now() - begin >= kWaits) continue;

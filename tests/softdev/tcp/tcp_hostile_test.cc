@@ -12,7 +12,7 @@
 #include "softdev/memory/requests.h"
 #include "softdev/queues/soft_qp.h"
 #include "softdev/tcp/manual_scene.h"
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -149,15 +149,15 @@ TEST(TcpHostile, AnUnknownOperationEndsTheConnection) {
   }
 }
 
-/// A stranger that was refused: what it sends is not read for long.
-TEST(TcpHostile, AStrangerThatWasRefusedIsCutOff) {
+/// An unknown client that was refused: its data is not read for long.
+TEST(TcpHostile, AnUnknownClientThatWasRefusedIsCutOff) {
   const ManualScene scene;
-  const UniqueFd stranger = knock(scene.qp.number());
-  say(stranger, std::uint64_t{0});  // no greeting
-  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+  const UniqueFd unknown = connect_raw(scene.qp.number());
+  say(unknown, std::uint64_t{0});  // no greeting
+  EXPECT_EQ(welcome_of(unknown), Welcome::kRefused);
   const std::vector<std::byte> more(1U << 20);
   std::size_t megabytes = 0;
-  while (megabytes < 64 && send(stranger.get(), more.data(), more.size(), MSG_NOSIGNAL) > 0) ++megabytes;
+  while (megabytes < 64 && send(unknown.get(), more.data(), more.size(), MSG_NOSIGNAL) > 0) ++megabytes;
   EXPECT_LT(megabytes, 64U);
 }
 
@@ -169,12 +169,12 @@ TEST(TcpHostile, NobodyThatNamesABusyQueuePairKeepsTheOthersWaiting) {
   TcpGreeting greeting;
   greeting.service = Service::kReliable;
   for (const GreetingKind kind : {GreetingKind::kConnection, GreetingKind::kConfirm}) {
-    const UniqueFd stranger = knock(scene.qp.number());
+    const UniqueFd unknown = connect_raw(scene.qp.number());
     greeting.kind = kind;
     greeting.initiator_qpn = greeting.target_qpn = busy.number();
-    say(stranger, greeting);
-    EXPECT_EQ(welcome_of(stranger), kind == GreetingKind::kConfirm ? Welcome::kRefused : Welcome::kNotYet);
-    EXPECT_TRUE(is_closed(stranger));
+    say(unknown, greeting);
+    EXPECT_EQ(welcome_of(unknown), kind == GreetingKind::kConfirm ? Welcome::kRefused : Welcome::kNotYet);
+    EXPECT_TRUE(is_closed(unknown));
   }
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "softdev/tcp/manual_scene.h"
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "softdev/tcp/manual_scene.h"
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -59,7 +59,7 @@ struct Called {
   }
   /// Connects as the peer does, with this secret; the question that follows.
   UniqueFd greet(UniqueFd& connection, const TcpSecret& secret) {
-    connection = knock(qp.number());
+    connection = connect_raw(qp.number());
     TcpGreeting greeting;
     greeting.kind = GreetingKind::kConnection;
     greeting.service = Service::kReliable;
@@ -156,7 +156,7 @@ TEST(TcpPairing, AGreetingOfTheLifeBeforeIsNotWelcomedInTheNext) {
 /// A process of an older version is told so at once, in the twelve bytes that it reads.
 TEST(TcpPairing, AnOlderVersionIsRefused) {
   Called scene;
-  const UniqueFd older = knock(scene.qp.number());
+  const UniqueFd older = connect_raw(scene.qp.number());
   TcpGreeting greeting;
   greeting.version = kTcpVersion - 1;
   ASSERT_EQ(send(older.get(), &greeting, 32, MSG_NOSIGNAL), 32);

@@ -14,7 +14,7 @@
 #include "softdev/local/two_processes.h"
 #include "softdev/shared/control_protocol.h"
 #include "softdev/tcp/tcp_addresses.h"
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 #include "softdev/verbs/raw_verbs.h"
 #include "support/own_network.h"
 
@@ -101,7 +101,7 @@ TEST(TcpPorts, ANumbersPortIsNobodyElsesFromTheBeginning) {
     EXPECT_FALSE(squat(qp.number(), everywhere));
     EXPECT_EQ(errno, EADDRINUSE);
   }
-  EXPECT_FALSE(knock(qp.number())) << "nobody listens there yet";
+  EXPECT_FALSE(connect_raw(qp.number())) << "nobody listens there yet";
 }
 
 TEST(TcpPorts, AndStaysSoWhenItIsListenedTo) {
@@ -109,7 +109,7 @@ TEST(TcpPorts, AndStaysSoWhenItIsListenedTo) {
   Node node;
   Qp qp(node, {.type = IBV_QPT_UD});
   qp.get_ready();
-  EXPECT_TRUE(knock(qp.number()));
+  EXPECT_TRUE(connect_raw(qp.number()));
   for (const bool everywhere : {false, true}) {
     EXPECT_FALSE(squat(qp.number(), everywhere));
     EXPECT_EQ(errno, EADDRINUSE);
@@ -144,7 +144,7 @@ bool is_reached_at(std::uint32_t qpn, const char* text) {
   sockaddr_in address = loopback_port_of(qpn);
   EXPECT_EQ(inet_pton(AF_INET, text, &address.sin_addr), 1);
   (void)connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  EXPECT_TRUE(knock(qpn));
+  EXPECT_TRUE(connect_raw(qpn));
   pollfd connected{socket.get(), POLLOUT, 0};
   return poll(&connected, 1, 0) == 1 && (connected.revents & (POLLERR | POLLHUP)) == 0;
 }
@@ -244,7 +244,7 @@ TEST(TcpPorts, AQueuePairIsReachedWhereItIsConnected) {
   if (!network.why_not().empty()) GTEST_SKIP() << network.why_not();
   network.ip("link set lo up");
   qp.get_ready();
-  EXPECT_TRUE(knock(qp.number()));
+  EXPECT_TRUE(connect_raw(qp.number()));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "softdev/tcp/manual_scene.h"
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -154,7 +154,7 @@ TEST(TcpReceiver, TwoThatSendLongMessagesAtOnceWithoutReceivesDoNotBlockEachOthe
 
 TEST(TcpConnecting, TheGreaterNumberDoesNotConnectToTheLesser) {
   ManualScene scene;
-  const UniqueFd second = knock(scene.qp.number());
+  const UniqueFd second = connect_raw(scene.qp.number());
   TcpGreeting greeting;
   greeting.kind = GreetingKind::kConnection;
   greeting.service = Service::kReliable;
@@ -178,7 +178,7 @@ TEST(TcpConnecting, TheGreaterNumberCallsTheLesser) {
   EXPECT_EQ(calls.kind, GreetingKind::kCall);
   EXPECT_EQ(calls.initiator_qpn, qp.number());
   EXPECT_EQ(calls.target_qpn, peer.number);
-  const UniqueFd connection = knock(qp.number());
+  const UniqueFd connection = connect_raw(qp.number());
   TcpGreeting greeting;
   greeting.kind = GreetingKind::kConnection;
   greeting.service = Service::kReliable;

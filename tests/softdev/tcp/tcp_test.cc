@@ -1,4 +1,4 @@
-// Targets that are reached by TCP: who may connect, what a stranger can do, and messages of all lengths.
+// Targets that are reached by TCP: who may connect, what an unknown client can do, and messages of all lengths.
 #include <arpa/inet.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #include "softdev/queues/xrc_scene.h"
 #include "softdev/tcp/manual_scene.h"
 #include "softdev/tcp/tcp_protocol.h"
-#include "softdev/tcp/tcp_stranger.h"
+#include "softdev/tcp/tcp_raw_client.h"
 #include "softdev/verbs/raw_verbs.h"
 
 namespace rdmacomm::softdev::test {
@@ -46,63 +46,63 @@ struct TcpScene {
   }
 };
 
-TEST(TcpStrangers, WhoDoesNotHaveTheTokenIsNotThePeer) {
+TEST(TcpUnknownClients, WhoDoesNotHaveTheTokenIsNotThePeer) {
   TcpScene scene;
-  UniqueFd stranger;
-  EXPECT_EQ(welcome_once_asked(stranger, scene.greeting()), Welcome::kRefused);
-  EXPECT_TRUE(is_closed(stranger));
+  UniqueFd unknown;
+  EXPECT_EQ(welcome_once_asked(unknown, scene.greeting()), Welcome::kRefused);
+  EXPECT_TRUE(is_closed(unknown));
   scene.expect_it_still_works();
 }
 
-TEST(TcpStrangers, AnotherQueuePairIsNotThePeer) {
+TEST(TcpUnknownClients, AnotherQueuePairIsNotThePeer) {
   TcpScene scene;
-  const UniqueFd stranger = knock(scene.connected().number());
+  const UniqueFd unknown = connect_raw(scene.connected().number());
   TcpGreeting greeting = scene.greeting();
   ++greeting.initiator_qpn;
-  say(stranger, greeting);
-  EXPECT_EQ(welcome_of(stranger), Welcome::kNotYet);
+  say(unknown, greeting);
+  EXPECT_EQ(welcome_of(unknown), Welcome::kNotYet);
   scene.expect_it_still_works();
 }
 
-TEST(TcpStrangers, AnotherVersionAndAnotherProtocolAreRefused) {
+TEST(TcpUnknownClients, AnotherVersionAndAnotherProtocolAreRefused) {
   TcpScene scene;
   for (const bool version : {true, false}) {
-    const UniqueFd stranger = knock(scene.connected().number());
+    const UniqueFd unknown = connect_raw(scene.connected().number());
     TcpGreeting greeting = scene.greeting();
     if (version) {
       ++greeting.version;
     } else {
       greeting.magic = 0x20544547;  // "GET "
     }
-    say(stranger, greeting);
-    EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+    say(unknown, greeting);
+    EXPECT_EQ(welcome_of(unknown), Welcome::kRefused);
   }
   scene.expect_it_still_works();
 }
 
-TEST(TcpStrangers, AQuestionAboutAGreetingThatWasNotSentIsDenied) {
+TEST(TcpUnknownClients, AQuestionAboutAGreetingThatWasNotSentIsDenied) {
   TcpScene scene;
-  const UniqueFd stranger = knock(scene.connecting().number());
+  const UniqueFd unknown = connect_raw(scene.connecting().number());
   TcpGreeting question = scene.greeting();
   question.kind = GreetingKind::kConfirm;
-  say(stranger, question);
-  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+  say(unknown, question);
+  EXPECT_EQ(welcome_of(unknown), Welcome::kRefused);
 }
 
-TEST(TcpStrangers, ANumberThatNoQueuePairHasIsRefused) {
+TEST(TcpUnknownClients, ANumberThatNoQueuePairHasIsRefused) {
   TcpScene scene;
   for (const std::uint32_t number : {0U, 1U << 24, UINT32_MAX}) {
-    const UniqueFd stranger = knock(scene.connected().number());
+    const UniqueFd unknown = connect_raw(scene.connected().number());
     TcpGreeting greeting = scene.greeting();
     greeting.initiator_qpn = number;
-    say(stranger, greeting);
-    EXPECT_EQ(welcome_of(stranger), Welcome::kRefused) << number;
+    say(unknown, greeting);
+    EXPECT_EQ(welcome_of(unknown), Welcome::kRefused) << number;
   }
   scene.expect_it_still_works();
 }
 
 /// Who comes while there is no descriptor for him is let in once there is one again.
-TEST(TcpStrangers, WhoComesWhenDescriptorsAreUsedUpWaits) {
+TEST(TcpUnknownClients, WhoComesWhenDescriptorsAreUsedUpWaits) {
   TcpScene scene;
   // Connected both ways: nothing that is still being set up takes the last descriptor.
   scene.expect_it_still_works();
@@ -115,17 +115,17 @@ TEST(TcpStrangers, WhoComesWhenDescriptorsAreUsedUpWaits) {
   UniqueFd last(dup(0));
   ASSERT_TRUE(last);
   rlimit none = before;
-  none.rlim_cur = static_cast<rlim_t>(last.get()) + 1;  // the last that knock() takes
+  none.rlim_cur = static_cast<rlim_t>(last.get()) + 1;  // the last that connect_raw() takes
   last.reset();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  const UniqueFd stranger = knock(scene.connected().number());
+  const UniqueFd unknown = connect_raw(scene.connected().number());
   for (int i = 0; i < 100; ++i) (void)scene.pair.b.poll();  // looks who is there, too
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  ASSERT_TRUE(stranger);
+  ASSERT_TRUE(unknown);
   TcpGreeting question = scene.greeting();
   question.kind = GreetingKind::kConfirm;
-  say(stranger, question);
-  EXPECT_EQ(welcome_of(stranger), Welcome::kRefused);
+  say(unknown, question);
+  EXPECT_EQ(welcome_of(unknown), Welcome::kRefused);
   scene.expect_it_still_works();
 }
 
@@ -152,7 +152,7 @@ TEST(TcpMessages, OneThatIsRefusedAtItsEndLeavesTheNextWhole) {
 }
 
 /// Datagrams come from anybody; what does not follow the protocol ends that connection, and nothing else.
-TEST(TcpStrangers, RequestsThatCannotBeEndTheConnection) {
+TEST(TcpUnknownClients, RequestsThatCannotBeEndTheConnection) {
   const WireVariable variable("tcp");
   Node node;
   QpSettings settings;
@@ -170,12 +170,12 @@ TEST(TcpStrangers, RequestsThatCannotBeEndTheConnection) {
   wrong[1].length = 1U << 31;
   wrong[2].opcode = IBV_WR_RDMA_READ;
   for (const TcpRequest& request : wrong) {
-    const UniqueFd stranger = knock(qp.number());
-    ASSERT_TRUE(stranger);
-    say(stranger, greeting);
-    ASSERT_EQ(welcome_of(stranger), Welcome::kYes);
-    say(stranger, request);
-    EXPECT_TRUE(is_closed(stranger)) << int{request.opcode};
+    const UniqueFd unknown = connect_raw(qp.number());
+    ASSERT_TRUE(unknown);
+    say(unknown, greeting);
+    ASSERT_EQ(welcome_of(unknown), Welcome::kYes);
+    say(unknown, request);
+    EXPECT_TRUE(is_closed(unknown)) << int{request.opcode};
   }
   EXPECT_TRUE(qp.poll().empty());
 }
@@ -205,7 +205,7 @@ struct Reads : ManualScene {
 };
 
 /// Answers that are not read use up memory, or would.
-TEST(TcpStrangers, WhoAsksForMoreThanMayBeUnderWayIsCutOff) {
+TEST(TcpUnknownClients, WhoAsksForMoreThanMayBeUnderWayIsCutOff) {
   constexpr int kMany = 4000;
   for (const std::uint32_t length : {8U, 16U * 1024, 64U * 1024}) {
     Reads scene;
@@ -218,7 +218,7 @@ TEST(TcpStrangers, WhoAsksForMoreThanMayBeUnderWayIsCutOff) {
   }
 }
 
-TEST(TcpStrangers, AsMuchAsMayBeUnderWayIsAnsweredHoweverLateItIsRead) {
+TEST(TcpUnknownClients, AsMuchAsMayBeUnderWayIsAnsweredHoweverLateItIsRead) {
   constexpr int kRounds = 500;
   for (const std::uint32_t length : {8U, 16U * 1024, 64U * 1024}) {
     Reads scene;
@@ -240,7 +240,7 @@ TEST(TcpVariable, WithMemoryAloneNobodyListens) {
   settings.type = IBV_QPT_UD;
   Qp qp(node, settings);
   qp.get_ready();
-  EXPECT_FALSE(knock(qp.number()));
+  EXPECT_FALSE(connect_raw(qp.number()));
 }
 
 TEST(TcpVariable, AnotherValueOpensNoDevice) {
@@ -270,10 +270,10 @@ TcpGreeting greeting_of(const Scene& scene) {
 TEST(TcpXrc, GoesByTcpAndOnlyFromThePeer) {
   const WireVariable variable("tcp");
   Scene scene;
-  UniqueFd stranger;
-  EXPECT_EQ(welcome_once_asked(stranger, greeting_of(scene)), Welcome::kRefused)
+  UniqueFd unknown;
+  EXPECT_EQ(welcome_once_asked(unknown, greeting_of(scene)), Welcome::kRefused)
       << "it is expected from there, and the initiator has said no";
-  EXPECT_TRUE(is_closed(stranger));
+  EXPECT_TRUE(is_closed(unknown));
   ASSERT_EQ(scene.queue.post(1, scene.to.slice(0, 100)), 0);
   ASSERT_EQ(scene.send(8), 0);
   EXPECT_EQ(scene.sender.next().status, IBV_WC_SUCCESS);
@@ -286,13 +286,13 @@ TEST(TcpXrc, NobodyIsConnectedToAQueueOrToASender) {
   Scene scene;
   for (const Service service : {Service::kXrc, Service::kXrcQueue, Service::kDatagram, Service{}}) {
     for (const std::uint32_t number : {scene.queue.number(), scene.sender.number()}) {
-      const UniqueFd stranger = knock(number);
-      ASSERT_TRUE(stranger);
+      const UniqueFd unknown = connect_raw(number);
+      ASSERT_TRUE(unknown);
       TcpGreeting greeting = greeting_of(scene);
       greeting.service = service;
       greeting.target_qpn = number;
-      say(stranger, greeting);
-      EXPECT_EQ(welcome_of(stranger), Welcome::kNotYet) << static_cast<int>(service);
+      say(unknown, greeting);
+      EXPECT_EQ(welcome_of(unknown), Welcome::kNotYet) << static_cast<int>(service);
     }
   }
 }

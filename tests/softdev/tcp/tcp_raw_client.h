@@ -1,4 +1,4 @@
-// tcp_stranger.h - soft0's protocol between hosts, spoken by hand: by a stranger, or by a peer that is slow or wrong.
+// tcp_raw_client.h - soft0's protocol between hosts, spoken by hand: by an unknown client, or by a peer that is slow or wrong.
 #pragma once
 
 #include <arpa/inet.h>
@@ -42,7 +42,7 @@ inline sockaddr_in loopback_port_of(std::uint32_t qpn) {
 }
 
 /// A connection to the port of queue pair `qpn`, by somebody who knows the protocol; not valid: nobody listens.
-inline UniqueFd knock(std::uint32_t qpn) {
+inline UniqueFd connect_raw(std::uint32_t qpn) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const sockaddr_in address = loopback_port_of(qpn);
   prepare(socket);
@@ -83,7 +83,7 @@ inline Welcome welcome_of(const UniqueFd& socket) {
 inline Welcome welcome_once_asked(UniqueFd& socket, const TcpGreeting& greeting) {
   Welcome answer = Welcome::kNotYet;
   while (answer == Welcome::kNotYet) {
-    socket = knock(greeting.target_qpn);
+    socket = connect_raw(greeting.target_qpn);
     EXPECT_EQ(send(socket.get(), &greeting, sizeof(greeting), MSG_NOSIGNAL), static_cast<ssize_t>(sizeof(greeting)));
     answer = welcome_of(socket);
   }

@@ -1,4 +1,4 @@
-#include "softdev/tcp/tcp_visitor.h"
+#include "softdev/tcp/tcp_unidentified.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -28,19 +28,19 @@ constexpr std::uint32_t kGreatestQpn = 0xffffff;
 
 }  // namespace
 
-TcpVisitor::TcpVisitor(TcpService& service, UniqueFd socket, const Route& back, std::uint64_t id)
+TcpUnidentified::TcpUnidentified(TcpService& service, UniqueFd socket, const Route& back, std::uint64_t id)
     : service_(service), socket_(std::move(socket)), back_(back), id_(id), input_(socket_.get(), kBuffer) {}
 
-std::uint32_t TcpVisitor::events() const noexcept {
+std::uint32_t TcpUnidentified::events() const noexcept {
   return EPOLLIN;
 }
 
-TcpStanding TcpVisitor::standing() const noexcept {
+TcpStanding TcpUnidentified::standing() const noexcept {
   if (stage_ == Stage::kGreeting) return TcpStanding::kUnknown;
   return stage_ == Stage::kOver ? TcpStanding::kOver : TcpStanding::kPeer;
 }
 
-bool TcpVisitor::progress() {
+bool TcpUnidentified::progress() {
   input_.begin_round();
   if (stage_ == Stage::kGreeting) read_greeting();
   if (stage_ == Stage::kAsking) read_confirmation();
@@ -48,7 +48,7 @@ bool TcpVisitor::progress() {
   return stage_ == Stage::kOver ? input_.linger(kMaxAfterwards) : true;
 }
 
-void TcpVisitor::read_greeting() {
+void TcpUnidentified::read_greeting() {
   while (input_.available() < sizeof(greeting_)) {
     const int error = input_.fill(sizeof(greeting_), true);
     if (error == EAGAIN) return;
@@ -66,13 +66,13 @@ void TcpVisitor::read_greeting() {
   stage_ = judge();
 }
 
-bool TcpVisitor::begins_as_a_greeting() noexcept {
+bool TcpUnidentified::begins_as_a_greeting() noexcept {
   const TcpGreeting expected;
   const std::size_t known = std::min(input_.available(), offsetof(TcpGreeting, kind));
   return std::memcmp(input_.data(), &expected, known) == 0;
 }
 
-TcpVisitor::Stage TcpVisitor::judge() {
+TcpUnidentified::Stage TcpUnidentified::judge() {
   const bool has_number = greeting_.initiator_qpn != 0 && greeting_.initiator_qpn <= kGreatestQpn;
   if (!has_number) return reply(Welcome::kRefused);
   if (greeting_.kind == GreetingKind::kConfirm) return judge_confirm();
@@ -85,21 +85,21 @@ TcpVisitor::Stage TcpVisitor::judge() {
   return greeting_.service == Service::kDatagram ? reply(Welcome::kYes) : ask_back();
 }
 
-TcpVisitor::Stage TcpVisitor::judge_confirm() {
+TcpUnidentified::Stage TcpUnidentified::judge_confirm() {
   const auto initiator = service_.premises().owners.tcp_owner(greeting_.initiator_qpn);
   const bool mine = initiator != nullptr && initiator->has_greeted(greeting_.target_qpn, greeting_.token);
   return reply(mine ? Welcome::kYes : Welcome::kRefused);
 }
 
 /// Nothing follows from it but that the queue pair connects with the one that it is to be connected with.
-TcpVisitor::Stage TcpVisitor::judge_call(TcpOwner& target) {
+TcpUnidentified::Stage TcpUnidentified::judge_call(TcpOwner& target) {
   if (!target.connects()) return reply(Welcome::kRefused);
   target.connect_now();
   return reply(Welcome::kNotYet);
 }
 
 /// For one at a time of each queue pair: so there are no more of them than the application has queue pairs.
-TcpVisitor::Stage TcpVisitor::ask_back() {
+TcpUnidentified::Stage TcpUnidentified::ask_back() {
   if (!target_->begin_question()) return reply(Welcome::kNotYet);
   asks_ = true;
   socket_of_question_ = tcp_connect(back_, tcp_port_of(greeting_.initiator_qpn));
@@ -110,12 +110,12 @@ TcpVisitor::Stage TcpVisitor::ask_back() {
   return socket_of_question_.valid() ? Stage::kAsking : Stage::kOver;
 }
 
-void TcpVisitor::end_question() noexcept {
+void TcpUnidentified::end_question() noexcept {
   socket_of_question_.reset();
   if (std::exchange(asks_, false)) target_->end_question();
 }
 
-void TcpVisitor::read_confirmation() {
+void TcpUnidentified::read_confirmation() {
   const int error = question_->greet(question());
   if (error != 0 && error != EAGAIN) {
     end_question();
@@ -129,7 +129,7 @@ void TcpVisitor::read_confirmation() {
   stage_ = reply(comes ? Welcome::kYes : Welcome::kRefused);
 }
 
-bool TcpVisitor::forget(std::uint32_t qpn, bool /*comes_again*/) {
+bool TcpUnidentified::forget(std::uint32_t qpn, bool /*comes_again*/) {
   if (stage_ != Stage::kAsking || target_->number() != qpn) return false;
   end_question();
   stage_ = reply(Welcome::kNotYet);
@@ -137,7 +137,7 @@ bool TcpVisitor::forget(std::uint32_t qpn, bool /*comes_again*/) {
 }
 
 /// The first that is sent on a connection: there is room for it.
-TcpVisitor::Stage TcpVisitor::reply(Welcome answer) {
+TcpUnidentified::Stage TcpUnidentified::reply(Welcome answer) {
   TcpWelcome message;
   message.answer = answer;
   const bool is_welcome = answer == Welcome::kYes && target_ != nullptr;
@@ -152,7 +152,7 @@ TcpVisitor::Stage TcpVisitor::reply(Welcome answer) {
   return stays ? Stage::kWelcome : Stage::kOver;
 }
 
-std::shared_ptr<TcpServed> TcpVisitor::successor() {
+std::shared_ptr<TcpServed> TcpUnidentified::successor() {
   if (stage_ != Stage::kWelcome) return nullptr;
   const TcpTarget::Initiator initiator{greeting_.initiator_qpn, greeting_.path_mtu, greeting_.service};
   if (greeting_.service == Service::kDatagram) {

@@ -1,4 +1,4 @@
-// channel_talk.h - what both sides say to each other to open one more channel. Private to the endpoint layer.
+// channel_opening.h - what both sides say to each other to open one more channel. Private to the endpoint layer.
 #pragma once
 
 #include <deque>
@@ -33,10 +33,10 @@ class ChannelInbox {
   std::map<std::string, std::deque<ChannelMessage>> messages_;
 };
 
-/// The talk about one channel.
-class ChannelTalk {
+/// The opening about one channel.
+class ChannelOpening {
  public:
-  ChannelTalk(Connector& connector, ChannelInbox& inbox, std::string name, Deadline deadline)
+  ChannelOpening(Connector& connector, ChannelInbox& inbox, std::string name, Deadline deadline)
       : connector_(connector),
         inbox_(inbox),
         name_(std::move(name)),

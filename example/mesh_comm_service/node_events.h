@@ -1,4 +1,4 @@
-// happenings.h - what the threads of the sessions tell the node's own thread.
+// node_events.h - what the threads of the sessions tell the node's own thread.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace rdmacomm::mesh {
 class Link;
 
 /// One of them. A value.
-struct Happening {
+struct NodeEvent {
   enum class Kind : std::uint8_t {
     kArrived,     ///< node `rank` has connected to this one: `endpoint`, `link`
     kConnected,   ///< this one has connected to node `rank`: the same
@@ -36,23 +36,23 @@ struct Happening {
 };
 
 /// A queue of them with a descriptor to sleep on. A resource. Threads: any.
-class Happenings {
+class NodeEvents {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<Happenings>> create();
+  [[nodiscard]] static Result<std::unique_ptr<NodeEvents>> create();
 
-  void put(Happening happening);
+  void put(NodeEvent event);
   /// All that there are, in their order; fd() is readable again with the next one.
-  [[nodiscard]] std::deque<Happening> take();
+  [[nodiscard]] std::deque<NodeEvent> take();
   /// How many have not been taken.
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] int fd() const noexcept { return event_.fd(); }
 
  private:
-  explicit Happenings(WakeEvent event) : event_(std::move(event)) {}
+  explicit NodeEvents(WakeEvent event) : event_(std::move(event)) {}
 
   const WakeEvent event_;
   mutable std::mutex mutex_;
-  std::deque<Happening> queue_;
+  std::deque<NodeEvent> queue_;
 };
 
 }  // namespace rdmacomm::mesh

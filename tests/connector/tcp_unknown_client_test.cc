@@ -16,9 +16,9 @@ using testing::RawSocket;
 using testing::soon;
 using testing::tiny;
 
-/// A listener, a stranger connected to it, and the server's end.
-struct Stranger {
-  Stranger() : listener(std::move(*TcpListenSocket::listen({"127.0.0.1", 0}))), socket(listener->port()) {
+/// A listener, an unknown client connected to it, and the server's end.
+struct UnknownClient {
+  UnknownClient() : listener(std::move(*TcpListenSocket::listen({"127.0.0.1", 0}))), socket(listener->port()) {
     server = testing::accept_one(*listener);
   }
   Status hello(Deadline deadline = soon()) {
@@ -29,7 +29,7 @@ struct Stranger {
   std::unique_ptr<Connector> server;
 };
 
-/// The last message in what a stranger was sent.
+/// The last message in what an unknown client was sent.
 std::optional<Message> last_message(std::span<const std::byte> stream) {
   std::optional<Message> last;
   MessageAssembler assembler;
@@ -44,93 +44,93 @@ std::optional<Message> last_message(std::span<const std::byte> stream) {
   return last;
 }
 
-TEST(TCPStranger, SendsNothing) {
-  Stranger stranger;
-  EXPECT_EQ(stranger.hello(tiny()).code(), Errc::kTimeout);
+TEST(TCPUnknownClient, SendsNothing) {
+  UnknownClient unknown;
+  EXPECT_EQ(unknown.hello(tiny()).code(), Errc::kTimeout);
 }
 
-TEST(TCPStranger, ClosesAtOnce) {
-  Stranger stranger;
-  stranger.socket.close();
-  EXPECT_EQ(stranger.hello().code(), Errc::kPeerLost);
+TEST(TCPUnknownClient, ClosesAtOnce) {
+  UnknownClient unknown;
+  unknown.socket.close();
+  EXPECT_EQ(unknown.hello().code(), Errc::kPeerLost);
 }
 
-TEST(TCPStranger, SendsGarbage) {
-  Stranger stranger;
-  ASSERT_TRUE(stranger.socket.send("GET / HTTP/1.1\r\n\r\n"));
-  const Status status = stranger.hello();
+TEST(TCPUnknownClient, SendsGarbage) {
+  UnknownClient unknown;
+  ASSERT_TRUE(unknown.socket.send("GET / HTTP/1.1\r\n\r\n"));
+  const Status status = unknown.hello();
   EXPECT_EQ(status.code(), Errc::kBadMessage);
   EXPECT_THAT(status.message(), HasSubstr("GET /"));
-  stranger.server.reset();
+  unknown.server.reset();
   // It learns nothing but our hello.
-  const auto seen = last_message(stranger.socket.read_all());
+  const auto seen = last_message(unknown.socket.read_all());
   EXPECT_TRUE(!seen || seen->type == MessageType::kHello);
 }
 
-TEST(TCPStranger, SendsHalfAHeaderAndWaits) {
-  Stranger stranger;
-  ASSERT_TRUE(stranger.socket.send("RDCM\x01"));
-  EXPECT_EQ(stranger.hello(tiny()).code(), Errc::kTimeout);
+TEST(TCPUnknownClient, SendsHalfAHeaderAndWaits) {
+  UnknownClient unknown;
+  ASSERT_TRUE(unknown.socket.send("RDCM\x01"));
+  EXPECT_EQ(unknown.hello(tiny()).code(), Errc::kTimeout);
 }
 
-TEST(TCPStranger, SendsHalfAMessageAndCloses) {
-  Stranger stranger;
-  ASSERT_TRUE(stranger.socket.send("RDCM\x01"));
-  stranger.socket.close();
-  const Status status = stranger.hello();
+TEST(TCPUnknownClient, SendsHalfAMessageAndCloses) {
+  UnknownClient unknown;
+  ASSERT_TRUE(unknown.socket.send("RDCM\x01"));
+  unknown.socket.close();
+  const Status status = unknown.hello();
   EXPECT_EQ(status.code(), Errc::kPeerLost);
   EXPECT_THAT(status.message(), HasSubstr("in the middle of a message"));
 }
 
-TEST(TCPStranger, PromisesAHugeMessage) {
-  Stranger stranger;
+TEST(TCPUnknownClient, PromisesAHugeMessage) {
+  UnknownClient unknown;
   WireWriter header;
   header.put(kHandshakeMagic);
   header.put(kHandshakeVersion);
   header.put(static_cast<std::uint16_t>(MessageType::kHello));
   header.put(std::uint32_t{0xffffffff});
-  ASSERT_TRUE(stranger.socket.send(header.bytes()));
-  const Status status = stranger.hello();
+  ASSERT_TRUE(unknown.socket.send(header.bytes()));
+  const Status status = unknown.hello();
   EXPECT_EQ(status.code(), Errc::kBadMessage);
   EXPECT_THAT(status.message(), HasSubstr("4294967295"));
-  stranger.server.reset();
-  const auto told = last_message(stranger.socket.read_all());
+  unknown.server.reset();
+  const auto told = last_message(unknown.socket.read_all());
   ASSERT_TRUE(told);
   EXPECT_EQ(told->type, MessageType::kReject);
 }
 
-TEST(TCPStranger, SendsAHelloThatIsNone) {
-  Stranger stranger;
-  ASSERT_TRUE(stranger.socket.send(*frame_message(MessageType::kHello, as_bytes("??"))));
-  EXPECT_EQ(stranger.hello().code(), Errc::kBadMessage);
+TEST(TCPUnknownClient, SendsAHelloThatIsNone) {
+  UnknownClient unknown;
+  ASSERT_TRUE(unknown.socket.send(*frame_message(MessageType::kHello, as_bytes("??"))));
+  EXPECT_EQ(unknown.hello().code(), Errc::kBadMessage);
 }
 
-TEST(TCPStranger, OfAnotherVersionIsToldOurs) {
-  Stranger stranger;
+TEST(TCPUnknownClient, OfAnotherVersionIsToldOurs) {
+  UnknownClient unknown;
   WireWriter header;
   header.put(kHandshakeMagic);
   header.put(static_cast<std::uint16_t>(kHandshakeVersion + 1));
   header.put(static_cast<std::uint16_t>(MessageType::kHello));
   header.put(std::uint32_t{0});
-  ASSERT_TRUE(stranger.socket.send(header.bytes()));
-  const Status status = stranger.hello();
+  ASSERT_TRUE(unknown.socket.send(header.bytes()));
+  const Status status = unknown.hello();
   EXPECT_EQ(status.code(), Errc::kVersionMismatch);
   EXPECT_THAT(status.message(), HasSubstr("version 2"));
   EXPECT_THAT(status.message(), HasSubstr("version 1"));
-  stranger.server.reset();
-  const auto told = last_message(stranger.socket.read_all());  // decodes only headers of our own version
+  unknown.server.reset();
+  const auto told = last_message(unknown.socket.read_all());  // decodes only headers of our own version
   ASSERT_TRUE(told);
   ASSERT_EQ(told->type, MessageType::kReject);
   EXPECT_EQ(Reject::decode(told->payload)->code, Errc::kVersionMismatch);
 }
 
-TEST(TCPStranger, AClientOfAnotherVersionLearnsItFromOurReject) {
+TEST(TCPUnknownClient, AClientOfAnotherVersionLearnsItFromOurReject) {
   // The other direction: what an old side makes of the reject of a new one.
-  Stranger stranger;
+  UnknownClient unknown;
   auto bytes = *frame_message(MessageType::kReject, Reject{Errc::kVersionMismatch, "too old"}.encode());
   bytes[4] = std::byte{2};
-  ASSERT_TRUE(stranger.socket.send(bytes));
-  EXPECT_EQ(stranger.hello().code(), Errc::kVersionMismatch);
+  ASSERT_TRUE(unknown.socket.send(bytes));
+  EXPECT_EQ(unknown.hello().code(), Errc::kVersionMismatch);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TestServer impatient_server(int slots) {
   return server;
 }
 
-TEST(SessionStranger, GarbageHalvesAndSilenceAreToldApart) {
+TEST(SessionUnknownClient, GarbageHalvesAndSilenceAreToldApart) {
   const auto server = impatient_server(8);
   const RawSocket garbage(server->port());
   ASSERT_TRUE(garbage.send("GET / HTTP/1.1\r\n\r\n"));
@@ -45,7 +45,7 @@ TEST(SessionStranger, GarbageHalvesAndSilenceAreToldApart) {
   EXPECT_TRUE(client->connect());
 }
 
-TEST(SessionStranger, ASilentOneIsServedAroundMeanwhile) {
+TEST(SessionUnknownClient, ASilentOneIsServedAroundMeanwhile) {
   const auto server = make_server();  // with a handshake_timeout far beyond this test
   ASSERT_TRUE(server->start().ok());
   const RawSocket silent(server->port());
@@ -58,7 +58,7 @@ TEST(SessionStranger, ASilentOneIsServedAroundMeanwhile) {
             4U);  // of the client alone: init, config, post_connecting, established
 }
 
-TEST(SessionStranger, WhenAllSlotsAreTakenClientsWaitTheirTurn) {
+TEST(SessionUnknownClient, WhenAllSlotsAreTakenClientsWaitTheirTurn) {
   const auto server = impatient_server(2);
   const RawSocket one(server->port());
   const RawSocket two(server->port());
@@ -69,19 +69,19 @@ TEST(SessionStranger, WhenAllSlotsAreTakenClientsWaitTheirTurn) {
   EXPECT_GE(server.hooks->record.count("connect_failed timed out"), 2);
 }
 
-TEST(SessionStranger, StopDoesNotWaitForThem) {
+TEST(SessionUnknownClient, StopDoesNotWaitForThem) {
   SessionOptions options = local_options();
   options.tcp.handshake_timeout = std::chrono::hours(1);
   const auto server = make_server(options);
   ASSERT_TRUE(server->start().ok());
   const RawSocket silent(server->port());
   const auto client = make_client(*server);
-  ASSERT_TRUE(client->connect());  // accepted after the stranger, which therefore has its slot
+  ASSERT_TRUE(client->connect());  // accepted after the unknown client, which therefore has its slot
   server->stop();
   EXPECT_EQ(server.hooks->record.count("connect_failed stopped"), 0);
 }
 
-TEST(SessionStranger, StopDoesNotWaitForThemInWhicheverMomentItComes) {
+TEST(SessionUnknownClient, StopDoesNotWaitForThemInWhicheverMomentItComes) {
   SessionOptions options = local_options();
   options.tcp.handshake_timeout = std::chrono::hours(1);
   for (int round = 0; round < 50; ++round) {
@@ -93,17 +93,17 @@ TEST(SessionStranger, StopDoesNotWaitForThemInWhicheverMomentItComes) {
   }
 }
 
-TEST(SessionStranger, AnotherVersionIsToldSo) {
+TEST(SessionUnknownClient, AnotherVersionIsToldSo) {
   const auto server = impatient_server(8);
-  const RawSocket stranger(server->port());
+  const RawSocket unknown(server->port());
   auto hello = *frame_message(MessageType::kHello, Hello::of_this_process().encode());
   hello[4] = std::byte{99};
-  ASSERT_TRUE(stranger.send(hello));
+  ASSERT_TRUE(unknown.send(hello));
   EXPECT_TRUE(server.hooks->record.wait_for("connect_failed version mismatch"));
   EXPECT_THAT(server.hooks->reasons.lines().front(), ::testing::HasSubstr("version 99"));
 }
 
-TEST(SessionStranger, WhoSaysNothingLearnsNothing) {
+TEST(SessionUnknownClient, WhoSaysNothingLearnsNothing) {
   const auto server = impatient_server(8);
   const RawSocket silent(server->port());
   const auto bytes = silent.read_all();  // up to the deadline
@@ -115,7 +115,7 @@ TEST(SessionStranger, WhoSaysNothingLearnsNothing) {
   EXPECT_EQ(text.find(Hello::of_this_process().node), std::string_view::npos);
 }
 
-TEST(SessionStranger, WhatAClientSendsBeforeTheBarrierIsKeptForTheApplication) {
+TEST(SessionUnknownClient, WhatAClientSendsBeforeTheBarrierIsKeptForTheApplication) {
   const auto server = make_server();
   ASSERT_TRUE(server->start().ok());
   const auto client = make_client(*server);
@@ -130,16 +130,16 @@ TEST(SessionStranger, WhatAClientSendsBeforeTheBarrierIsKeptForTheApplication) {
   EXPECT_EQ(received->size(), early.size());
 }
 
-TEST(SessionStranger, AnOfferThatIsNoneIsRefusedInWords) {
+TEST(SessionUnknownClient, AnOfferThatIsNoneIsRefusedInWords) {
   const auto server = impatient_server(8);
-  const RawSocket stranger(server->port());
-  ASSERT_TRUE(stranger.send(*frame_message(MessageType::kHello, Hello::of_this_process().encode())));
-  ASSERT_TRUE(stranger.send(*frame_message(MessageType::kOffer, std::as_bytes(std::span("nonsense")))));
+  const RawSocket unknown(server->port());
+  ASSERT_TRUE(unknown.send(*frame_message(MessageType::kHello, Hello::of_this_process().encode())));
+  ASSERT_TRUE(unknown.send(*frame_message(MessageType::kOffer, std::as_bytes(std::span("nonsense")))));
   EXPECT_TRUE(server.hooks->record.wait_for("connect_failed bad message"));
   EXPECT_EQ(server.hooks->record.count("config"), 0);
 }
 
-TEST(SessionStranger, AServerOfAnotherVersionIsNamedByTheClient) {
+TEST(SessionUnknownClient, AServerOfAnotherVersionIsNamedByTheClient) {
   auto listener = TcpListenSocket::listen({"127.0.0.1", 0});
   ASSERT_TRUE(listener);
   auto other = std::async(std::launch::async, [&] {

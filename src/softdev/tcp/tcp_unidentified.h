@@ -1,4 +1,4 @@
-// tcp_visitor.h - somebody who has connected, until it is known who.
+// tcp_unidentified.h - somebody who has connected, until it is known who.
 #pragma once
 
 #include <chrono>
@@ -20,10 +20,10 @@ class TcpService;
 
 /// Hears a greeting, asks back where that is needed, and says what is to be said to it. Who is welcome has a successor.
 /// Threads: one at a time, see TcpService.
-class TcpVisitor final : public TcpServed {
+class TcpUnidentified final : public TcpServed {
  public:
-  TcpVisitor(TcpService& service, UniqueFd socket, const Route& back, std::uint64_t id);
-  ~TcpVisitor() override { end_question(); }
+  TcpUnidentified(TcpService& service, UniqueFd socket, const Route& back, std::uint64_t id);
+  ~TcpUnidentified() override { end_question(); }
 
   [[nodiscard]] bool progress() override;
   [[nodiscard]] int socket() const noexcept override { return socket_.get(); }

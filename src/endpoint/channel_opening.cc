@@ -1,4 +1,4 @@
-#include "endpoint/channel_talk.h"
+#include "endpoint/channel_opening.h"
 
 namespace rdmacomm {
 namespace {
@@ -41,14 +41,14 @@ Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& con
   return {};
 }
 
-// The talk ------------------------------------------------------------------------------------------------------------
+// The opening ------------------------------------------------------------------------------------------------------------
 
-Status ChannelTalk::send(ChannelMessage::Step step, EndPointCard card) {
+Status ChannelOpening::send(ChannelMessage::Step step, EndPointCard card) {
   const ChannelMessage message{.name = name_, .step = step, .card = std::move(card)};
   return connector_.send_message(MessageType::kChannel, message.encode(), deadline_);
 }
 
-void ChannelTalk::refuse(const Error& why) {
+void ChannelOpening::refuse(const Error& why) {
   if (over_) return;
   over_ = true;
   const ChannelMessage message{.name = name_, .step = ChannelMessage::Step::kRefused, .refusal = Reject::of(why)};
@@ -56,7 +56,7 @@ void ChannelTalk::refuse(const Error& why) {
   (void)connector_.send_message(MessageType::kChannel, message.encode(), Deadline::after(std::chrono::seconds(1)));
 }
 
-Result<EndPointCard> ChannelTalk::receive(ChannelMessage::Step step) {
+Result<EndPointCard> ChannelOpening::receive(ChannelMessage::Step step) {
   auto message = inbox_.next(connector_, name_, deadline_);
   if (!message) return message.error();
   if (message->step == step) return std::move(message->card);

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Checks the prose of the tree: comments, documents and the texts of scripts.
+
+usage: check_prose.py [--count] [ROOT]
+
+ROOT     the top of the tree; default: the tree this file is in
+--count  prints the number of findings of each file instead of the findings
+
+CONTRIBUTING.md, "How we write", has the rules; this finds what an expression can find: turns of phrase that have to be read twice,
+words of a private vocabulary, sentences that are too long, and lines beyond the column limit. Prints one line for each finding,
+"file:line: what: the words", and exits 1; prints one line and exits 0 if there is none. Findings that are right as they are stand in
+EXCEPTIONS, each with its reason.
+"""
+
+import argparse
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+COLUMNS = 120
+LONGEST_SENTENCE = 30  # words
+
+# Files whose texts are data or are compared with something else byte for byte.
+SKIPPED = re.compile(r"(^|/)(third_party|corpus|results)/|\.svg$|exported\.txt$|\.xz$")
+
+# A finding may stand: (file, words of the sentence, reason). At most ten outside of include/ and docs/, none inside.
+EXCEPTIONS = []
+
+START = r"(?:^|(?<=[.;:!?] )|(?<=[(\"]))"
+# What is found, and what to write instead.
+PATTERNS = [
+    ("name the thing that acts, not 'who'",
+     rf"{START}[Ww]ho(?:ever|mever)?\b|\b(?:for|of|to|by|with|and|or|than|as|from|but|whether|says|tells|until|before|after|while|when|if|that) "
+     r"who(?:ever|m|mever)?\b|\bwhose(?= is\b)|\bwhoever\b|\bthe one (?:who|that|which)\b|\bthose (?:who|that|which)\b"),
+    ("name the thing instead of 'what ...'",
+     rf"{START}What (?!is\b.*\?)(?:\w+)|\b(?:of|to|with|from|by|in|for|at|on|all|than|as|after|before|into|but|except) what\b|[,;:] what\b"),
+    ("'if' for a condition, not 'where'",
+     r"\b[Ww]here (?:it|there|they|this|that|these|one|none|nobody|nothing|no|not|both|all|each|a device|the device|possible|needed|given|only)\b"),
+    ("'except', not 'but'", r"\b(?:all|any|every|everything|nothing|none|nobody|no \w+|anything|anybody|else) but\b|\bbut (?:for|that|by|of)\b"),
+    ("no 'of' at the head of a sentence", rf"{START}Of (?!course\b)"),
+    ("name the number", r"\b[Ss]o (?:many|much|few|long as)\b|\bas many as\b|\bas much as\b|\bas long as\b(?= (?:that|one|the other))|\b[Hh]andful of\b|\bthat many\b|\bas many\b"),
+    ("use the plain possessive", r"\bof (?:the|this|that|a|an|each|another|other|its|their) \w+(?:'s|s')(?= |,|\.|;|:|$)(?! \w+'s)|\bof (?:this|that|the other|either|each) side's\b"),
+    ("'peer', 'local' or 'remote'", r"\b(?:the other|this|that|either|far|near|own) side\b|\bthe (?:far|near) (?:end|peer|device|process)\b|\bthe other end\b"),
+    ("use another verb", r"\b(?:go|goes|went|going) (?:by|its way|their way|with|without)\b|\b(?:is|are|was|were|be) had\b"),
+    ("begin with the subject", rf"{START}There (?:is|are|was|were)\b|{START}It is (?!not\b)\w+ (?:that|who|which)\b"),
+    ("a word of a private vocabulary",
+     r"\b(?:knock\w*|stranger\w*|newcomer\w*|goodbye\w*|visitor\w*|dawdl\w+|talk|talks|talked|talking|leaves? word|signs? of life|happenings?|"
+     r"tend(?:s|ed|ing)? (?:to )?(?:the|its|all) (?:peers?|members?)|doors?)\b"),
+]
+PATTERNS = [(what, re.compile(pattern)) for what, pattern in PATTERNS]
+
+Paragraph = collections.namedtuple("Paragraph", "line text")
+
+
+def plain(text):
+    """A paragraph without its markup: code becomes one word, links their text."""
+    text = re.sub(r"`[^`]*`", "CODE", text)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"https?://\S+", "URL", text)
+    return re.sub(r"[*_]{2}|(?<!\w)\*|\*(?!\w)", "", text)
+
+
+def markdown(lines):
+    """The paragraphs, items and table cells of a Markdown document, without code."""
+    fenced = False
+    begun, parts = 0, []
+
+    def done():
+        nonlocal parts
+        if parts:
+            yield Paragraph(begun, " ".join(parts))
+        parts = []
+
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if text.startswith("```"):
+            yield from done()
+            fenced = not fenced
+            continue
+        if fenced or line.startswith("    ") and not parts:
+            continue
+        if not text or re.match(r"#|>|\||[-*] |\d+\. |<!--|---", text):
+            yield from done()
+        if text.startswith("|"):
+            for cell in text.strip("|").split("|"):
+                if re.search(r"\w", cell):
+                    yield Paragraph(number, cell.strip())
+            continue
+        if not text:
+            continue
+        if not parts:
+            begun = number
+        parts.append(re.sub(r"^(#+|>|[-*]|\d+\.) ", "", text))
+        if text.startswith("#"):
+            yield from done()
+    yield from done()
+
+
+def comments(lines, mark):
+    """Blocks of comment lines. `mark` finds a comment's beginning, and what follows it is text."""
+    begun, parts = 0, []
+    for number, line in enumerate(lines, 1):
+        match = mark.search(line)
+        alone = match and not line[: match.start()].strip()
+        text = line[match.end():].strip() if match else ""
+        # A labelled line, an item, an example in a comment: a paragraph of its own.
+        labelled = re.match(r"[A-Za-z_.,() ]{1,40}?\S {2,}\S|[-*] |\d+\. |[A-Z]\w+: ", text)
+        if parts and (not alone or not text or labelled):
+            yield Paragraph(begun, " ".join(parts))
+            parts = []
+        if not match or not text or text.startswith(("clang-format", "NOLINT")) or re.match(r"-{5}", text):
+            continue
+        if re.match(r" {4,}", line[match.end():]) and not parts:
+            continue  # code in a comment
+        if labelled:
+            text = re.sub(r"^(?:[-*]|\d+\.) |^\S.{0,40}? {2,}", "", text)
+        if not parts:
+            begun = number
+        parts.append(re.sub(r" NOLINT.*| -{5,}$", "", text))
+        if not alone:
+            yield Paragraph(begun, " ".join(parts))
+            parts = []
+    if parts:
+        yield Paragraph(begun, " ".join(parts))
+
+
+CPP = re.compile(r"(?<![:\"'\w])///?<?(?= |$)")
+HASH = re.compile(r"(?:^|(?<=\s))#(?!!)(?= )")
+
+
+def docstrings(text):
+    for match in re.finditer(r'"""(.*?)"""', text, re.S):
+        line = text.count("\n", 0, match.start()) + 1
+        for part in re.split(r"\n\s*\n", match.group(1)):
+            if not part.lstrip("\n").startswith(("usage:", "    ")):
+                yield Paragraph(line, " ".join(part.split()))
+
+
+def paragraphs(path, text):
+    lines = text.splitlines()
+    if path.endswith(".md"):
+        return list(markdown(lines))
+    if path.endswith((".cc", ".h", ".c")):
+        return list(comments(lines, CPP))
+    if path.endswith((".py", ".sh", ".cmake", ".txt", ".yml")) or "CMakeLists" in path or text.startswith("#!"):
+        found = list(comments(lines, HASH))
+        return found + list(docstrings(text)) if path.endswith(".py") or "python" in text[:40] else found
+    return []
+
+
+def findings(path, text):
+    """(line, what, words) of a file."""
+    for paragraph in paragraphs(path, text):
+        words = plain(paragraph.text)
+        for what, pattern in PATTERNS:
+            for match in pattern.finditer(words):
+                yield paragraph.line, what, words[max(0, match.start() - 30): match.end() + 40].strip()
+        for sentence in re.split(r"(?<=[.!?;:])\s+", words):
+            count = len(re.findall(r"[\w'./-]+", sentence))
+            if count > LONGEST_SENTENCE:
+                yield paragraph.line, f"a sentence of {count} words", sentence[:60]
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > COLUMNS and not line.lstrip().startswith(("|", "http", "[")) and path.endswith(".md"):
+            yield number, f"{len(line)} columns", line[:40]
+
+
+def excepted(path, words):
+    return any(path == file and part in words for file, part, _ in EXCEPTIONS)
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", action="store_true", help="the number of findings of each file")
+    parser.add_argument("root", nargs="?", type=pathlib.Path, default=root)
+    arguments = parser.parse_args()
+    listed = subprocess.run(["git", "-C", arguments.root, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
+    counts = collections.Counter()
+    kinds = collections.Counter()
+    for path in sorted(listed.stdout.splitlines()):
+        if SKIPPED.search(path):
+            continue
+        try:
+            text = (arguments.root / path).read_text(encoding="utf-8")
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue
+        for line, what, words in findings(path, text):
+            if excepted(path, words):
+                continue
+            counts[path] += 1
+            kinds[re.sub(r"\d+", "N", what)] += 1
+            if not arguments.count:
+                print(f"{path}:{line}: {what}: {words}")
+    if arguments.count:
+        for path, count in counts.most_common():
+            print(f"{count:5} {path}")
+        for kind, count in kinds.most_common():
+            print(f"{count:5} {kind}")
+    total = sum(counts.values())
+    print(f"check_prose.py: {total} findings" if total else "check_prose.py: no finding")
+    return 1 if total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
