@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Checks the prose of the tree: comments, documents and the texts of scripts.
 
-usage: check_prose.py [--count] [ROOT]
+usage: check_prose.py [--count | --lower] [ROOT]
 
 ROOT     the top of the tree; default: the tree this file is in
---count  prints the number of findings of each file instead of the findings
+--count  prints the number of findings of each file and of each kind instead of the findings
+--lower  writes the numbers into scripts/prose_baseline.txt, if no file has more than before
 
-CONTRIBUTING.md, "How we write", has the rules; this finds what an expression can find: turns of phrase that have to be read twice,
-words of a private vocabulary, sentences that are too long, and lines beyond the column limit. Prints one line for each finding,
-"file:line: what: the words", and exits 1; prints one line and exits 0 if there is none. Findings that are right as they are stand in
-EXCEPTIONS, each with its reason.
+CONTRIBUTING.md, "How we write", has the rules. This script finds the violations that an expression can find: phrases that are hard to
+read, words of a private vocabulary, sentences that are too long, and lines beyond the column limit. prose_baseline.txt has the number
+of findings that each file may have; a file that is not in it may have none. The numbers may only fall. If a file has more or fewer
+findings than its number, the script prints them ("file:line: what: the words") and exits 1; else it prints one line and exits 0.
 """
 
 import argparse
@@ -25,24 +26,21 @@ LONGEST_SENTENCE = 30  # words
 # Files whose texts are data or are compared with something else byte for byte.
 SKIPPED = re.compile(r"(^|/)(third_party|corpus|results)/|\.svg$|exported\.txt$|\.xz$")
 
-# A finding may stand: (file, words of the sentence, reason). At most ten outside of include/ and docs/, none inside.
-EXCEPTIONS = []
-
 START = r"(?:^|(?<=[.;:!?] )|(?<=[(\"]))"
 # What is found, and what to write instead.
 PATTERNS = [
     ("name the thing that acts, not 'who'",
      rf"{START}[Ww]ho(?:ever|mever)?\b|\b(?:for|of|to|by|with|and|or|than|as|from|but|whether|says|tells|until|before|after|while|when|if|that) "
-     r"who(?:ever|m|mever)?\b|\bwhose(?= is\b)|\bwhoever\b|\bthe one (?:who|that|which)\b|\bthose (?:who|that|which)\b"),
+     r"who(?:ever|m|mever)?\b|\bwhose(?= is\b)|\bwhoever\b|\b[Tt]he one (?:who|that|which)\b|\b[Tt]hose (?:who|that|which)\b"),
     ("name the thing instead of 'what ...'",
      rf"{START}What (?!is\b.*\?)(?:\w+)|\b(?:of|to|with|from|by|in|for|at|on|all|than|as|after|before|into|but|except) what\b|[,;:] what\b"),
     ("'if' for a condition, not 'where'",
      r"\b[Ww]here (?:it|there|they|this|that|these|one|none|nobody|nothing|no|not|both|all|each|a device|the device|possible|needed|given|only)\b"),
-    ("'except', not 'but'", r"\b(?:all|any|every|everything|nothing|none|nobody|no \w+|anything|anybody|else) but\b|\bbut (?:for|that|by|of)\b"),
+    ("'except', not 'but'", r"(?i)\b(?:all|any|every|everything|nothing|none|nobody|no \w+|anything|anybody|else) but\b|\bbut (?:for|that|by|of)\b"),
     ("no 'of' at the head of a sentence", rf"{START}Of (?!course\b)"),
     ("name the number", r"\b[Ss]o (?:many|much|few|long as)\b|\bas many as\b|\bas much as\b|\bas long as\b(?= (?:that|one|the other))|\b[Hh]andful of\b|\bthat many\b|\bas many\b"),
     ("use the plain possessive", r"\bof (?:the|this|that|a|an|each|another|other|its|their) \w+(?:'s|s')(?= |,|\.|;|:|$)(?! \w+'s)|\bof (?:this|that|the other|either|each) side's\b"),
-    ("'peer', 'local' or 'remote'", r"\b(?:the other|this|that|either|far|near|own) side\b|\bthe (?:far|near) (?:end|peer|device|process)\b|\bthe other end\b"),
+    ("'peer', 'local' or 'remote'", r"(?i)\b(?:the other|this|that|either|far|near|own) side\b|\bthe (?:far|near) (?:end|peer|device|process)\b|\bthe other end\b"),
     ("use another verb", r"\b(?:go|goes|went|going) (?:by|its way|their way|with|without)\b|\b(?:is|are|was|were|be) had\b"),
     ("begin with the subject", rf"{START}There (?:is|are|was|were)\b|{START}It is (?!not\b)\w+ (?:that|who|which)\b"),
     ("a word of a private vocabulary",
@@ -98,11 +96,16 @@ def markdown(lines):
     yield from done()
 
 
+def without_strings(line):
+    """A line with its string literals blanked, so that the first comment mark is that of a comment."""
+    return re.sub(r'"(?:\\.|[^"\\])*"', lambda match: '"' + " " * (len(match.group()) - 2) + '"', line)
+
+
 def comments(lines, mark):
     """Blocks of comment lines. `mark` finds a comment's beginning, and what follows it is text."""
     begun, parts = 0, []
     for number, line in enumerate(lines, 1):
-        match = mark.search(line)
+        match = mark.search(without_strings(line))
         alone = match and not line[: match.start()].strip()
         text = line[match.end():].strip() if match else ""
         # A labelled line, an item, an example in a comment: a paragraph of its own.
@@ -166,41 +169,67 @@ def findings(path, text):
             yield number, f"{len(line)} columns", line[:40]
 
 
-def excepted(path, words):
-    return any(path == file and part in words for file, part, _ in EXCEPTIONS)
+def all_findings(root):
+    """{path: [(line, what, words)]} of the files that have findings."""
+    listed = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
+    found = {}
+    for path in sorted(set(listed.stdout.splitlines())):
+        if SKIPPED.search(path):
+            continue
+        try:
+            text = (root / path).read_text(encoding="utf-8")
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue
+        if of_file := list(findings(path, text)):
+            found[path] = of_file
+    return found
+
+
+def read_baseline(file):
+    """{path: number}"""
+    if not file.exists():
+        return {}
+    rows = (line.split(maxsplit=1) for line in file.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#"))
+    return {path: int(number) for number, path in rows}
+
+
+def print_counts(found):
+    for path, of_file in sorted(found.items(), key=lambda item: -len(item[1])):
+        print(f"{len(of_file):5} {path}")
+    kinds = collections.Counter(re.sub(r"\d+", "N", what) for of_file in found.values() for _, what, _ in of_file)
+    for kind, count in kinds.most_common():
+        print(f"{count:5} {kind}")
 
 
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", action="store_true", help="the number of findings of each file")
+    parser.add_argument("--count", action="store_true", help="the number of findings of each file and of each kind")
+    parser.add_argument("--lower", action="store_true", help="write lower numbers into prose_baseline.txt")
     parser.add_argument("root", nargs="?", type=pathlib.Path, default=root)
     arguments = parser.parse_args()
-    listed = subprocess.run(["git", "-C", arguments.root, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True)
-    counts = collections.Counter()
-    kinds = collections.Counter()
-    for path in sorted(listed.stdout.splitlines()):
-        if SKIPPED.search(path):
-            continue
-        try:
-            text = (arguments.root / path).read_text(encoding="utf-8")
-        except (UnicodeDecodeError, FileNotFoundError):
-            continue
-        for line, what, words in findings(path, text):
-            if excepted(path, words):
-                continue
-            counts[path] += 1
-            kinds[re.sub(r"\d+", "N", what)] += 1
-            if not arguments.count:
-                print(f"{path}:{line}: {what}: {words}")
+    found = all_findings(arguments.root)
+    total = sum(len(of_file) for of_file in found.values())
     if arguments.count:
-        for path, count in counts.most_common():
-            print(f"{count:5} {path}")
-        for kind, count in kinds.most_common():
-            print(f"{count:5} {kind}")
-    total = sum(counts.values())
-    print(f"check_prose.py: {total} findings" if total else "check_prose.py: no finding")
-    return 1 if total else 0
+        print_counts(found)
+        return 0
+    file = arguments.root / "scripts" / "prose_baseline.txt"
+    allowed = read_baseline(file)
+    higher = [path for path in found if len(found[path]) > allowed.get(path, 0)]
+    lower = [path for path in allowed if len(found.get(path, [])) < allowed[path]]
+    for path in higher:
+        for line, what, words in found[path]:
+            print(f"{path}:{line}: {what}: {words}")
+        print(f"{path}: {len(found[path])} findings; it may have {allowed.get(path, 0)}")
+    if arguments.lower and not (higher and allowed):
+        rows = "".join(f"{len(of_file):5} {path}\n" for path, of_file in found.items())
+        file.write_text("# Findings of check_prose.py that each file may have. Written by check_prose.py --lower; the numbers may only fall.\n" + rows,
+                        encoding="utf-8")
+        higher, lower = [], []
+    for path in lower:
+        print(f"{path}: {len(found.get(path, []))} findings, fewer than its {allowed[path]}: run check_prose.py --lower")
+    print(f"check_prose.py: {total} findings in {len(found)} files")
+    return 1 if higher or lower else 0
 
 
 if __name__ == "__main__":
