@@ -35,8 +35,9 @@ PATTERNS = [
     ("name the thing instead of 'what ...'",
      rf"{START}What (?!is\b.*\?)(?:\w+)|\b(?:of|to|with|from|by|in|for|at|on|all|than|as|after|before|into|but|except) what\b|[,;:] what\b"),
     ("'if' for a condition, not 'where'",
-     r"\b[Ww]here (?:it|there|they|this|that|these|one|none|nobody|nothing|no|not|both|all|each|a device|the device|possible|needed|given|only)\b"),
-    ("'except', not 'but'", r"(?i)\b(?:all|any|every|everything|nothing|none|nobody|no \w+|anything|anybody|else) but\b|\bbut (?:for|that|by|of)\b"),
+     r"\b[Ww]here (?:there (?:is|are|was|were)|none|nobody|nothing|no|not|both|needed|given|possible|only|"
+     r"(?:it|they|this|that|these) (?:is|are|has|have|can|may|does|do|would|was|were))\b"),
+    ("'except', not 'but'", r"(?i)\b(?:all|any|every|everything|none|nobody|no \w+|anything|anybody|else) but\b|\bbut (?:for|that|by|of)\b"),
     ("no 'of' at the head of a sentence", rf"{START}Of (?!course\b)"),
     ("name the number", r"\b[Ss]o (?:many|much|few|long as)\b|\bas many as\b|\bas much as\b|\bas long as\b(?= (?:that|one|the other))|\b[Hh]andful of\b|\bthat many\b|\bas many\b"),
     ("use the plain possessive", r"\bof (?:the|this|that|a|an|each|another|other|its|their) \w+(?:'s|s')(?= |,|\.|;|:|$)(?! \w+'s)|\bof (?:this|that|the other|either|each) side's\b"),
