@@ -15,16 +15,16 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// All that one process has made. Never destroyed: the process may end while others still come and go.
+/// All tasks of one process. Never destroyed: the process may end while other threads still create and destroy tasks.
 struct Tasks {
   pid_t owner;
-  Tasks* of_parent;  ///< not used any more
+  Tasks* of_parent;  ///< unused since fork()
   SpinLock lock;
   std::set<AtExit*> all;
 };
 
-/// This process's. A child made by fork() begins with none of its parent's tasks, and without their lock, which
-/// another thread may have held at that moment.
+/// The tasks of this process. A child made by fork() starts with a new empty set and a new lock. It cannot use its
+/// parent's lock, because another thread may have held it during fork().
 Tasks& tasks() {
   static std::atomic<Tasks*> current{nullptr};
   Tasks* known = current.load(std::memory_order_acquire);
@@ -35,7 +35,7 @@ Tasks& tasks() {
   return *known;
 }
 
-/// exit() may be called by a signal handler that has interrupted the thread with the lock: that thread never lets go of it.
+/// A signal handler that interrupted the lock's owner may call exit(). That thread then never releases the lock.
 bool lock_for_a_while(SpinLock& lock) {
   constexpr std::chrono::milliseconds kLongest{100};
   const auto give_up_at = std::chrono::steady_clock::now() + kLongest;

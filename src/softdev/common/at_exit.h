@@ -1,13 +1,14 @@
-// at_exit.h - what is to be done before the process ends.
+// at_exit.h - calls functions before the process ends.
 #pragma once
 
 #include <functional>
 
 namespace rdmacomm::softdev {
 
-/// Has a function called when the process ends by exit() or the end of main(), if this object is still there. Not in children that
-/// fork() made. A signal handler may call exit(), as programs do though the standard forbids it: the function must not wait without a
-/// bound for what the interrupted thread may hold.
+/// Calls a function when the process ends by exit() or by returning from main(), if this object still exists then. The
+/// function is not called in children that fork() made. Programs call exit() in signal handlers, although the standard
+/// forbids it. So the function must not wait without a time limit for a lock, because the interrupted thread may hold
+/// it.
 /// Threads: any.
 class AtExit {
  public:

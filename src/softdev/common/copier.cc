@@ -18,7 +18,8 @@ void store_piece(std::byte*& to, const std::byte*& from, std::size_t& left) noex
 
 }  // namespace
 
-/// The last piece is the last one either way: who looks for a mark near the end of a message finds it as late as ever.
+/// The last piece is always copied last, in both directions. So a receiver that polls a mark near the end of a message
+/// does not see it earlier than with memcpy.
 void Copier::copy_long(std::byte* to, const std::byte* from, std::size_t count) noexcept {
   const std::size_t before_last = (count - 1) / kPieceBytes;  // pieces, all of them whole
   for (std::size_t i = 0; i < before_last; ++i) {
@@ -38,7 +39,7 @@ void Copier::copy_and_store_last(std::byte* to, const std::byte* from, std::size
   if (head != 0) copy(to, from, head);
   to += head;
   from += head;
-  // Only a message shorter than its last word can start in the middle of it; bytes do for those.
+  // Only a message that lies within one 8-byte word can begin in the middle of the word; it is stored byte by byte.
   if (reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
     store_piece<std::uint64_t>(to, from, tail);
     store_piece<std::uint32_t>(to, from, tail);

@@ -1,4 +1,4 @@
-// copier.h - copies into memory that another process may be watching.
+// copier.h - copies into memory that another process may be polling.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,10 @@ namespace rdmacomm::softdev {
 
 /// Copies the messages of one queue pair that go straight from one place in memory to another. Threads: one at a time.
 ///
-/// Long ones there and back by turns, in pieces: what was touched last is still in the core's cache. Where a buffer leaves
-/// again as it is, that is where the copy before has ended; where it has been filled meanwhile, its end, every other
-/// time. See docs/adr/0013-long-copies-turn.md.
+/// Long messages are copied in pieces: one message from its beginning to its end, the next one from its end to its
+/// beginning. A copy that begins at the end of the previous one finds that part still in the core's cache. This helps
+/// every time if the application sends a buffer again unchanged. If it fills the buffer in between, its end is in the
+/// cache, which helps every second time. See docs/adr/0013-long-copies-turn.md.
 class Copier {
  public:
   static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
@@ -27,8 +28,8 @@ class Copier {
     }
   }
 
-  /// The same so that whoever sees the last byte sees all of them, as receivers that poll the last byte of a WRITE
-  /// expect: what lies in the last aligned 8 bytes is stored last, by aligned stores with release.
+  /// The same, but a receiver that sees the last byte sees all bytes. Receivers that poll the last byte of a WRITE
+  /// expect this. The last aligned 8 bytes are stored last, by aligned stores with release.
   void copy_last_byte_last(std::byte* to, const std::byte* from, std::size_t count) noexcept {
     if (count != 8 || reinterpret_cast<std::uintptr_t>(to) % 8 != 0) return copy_and_store_last(to, from, count);
     std::uint64_t value;

@@ -1,4 +1,4 @@
-// copy.h - copying a few bytes.
+// copy.h - copies a few bytes.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace rdmacomm::softdev {
 
-/// Copies up to 64 bytes without a call: two overlapping pieces of a fixed size cover every length between.
+/// Copies up to 64 bytes without a function call. Two overlapping pieces of a fixed size cover each length.
 inline void copy_small(std::byte* to, const std::byte* from, std::size_t count) noexcept {
   const auto two = [=](auto piece) {
     decltype(piece) first;

@@ -1,11 +1,11 @@
-// device_limits.h - what soft0 offers, and says that it offers.
+// device_limits.h - the limits that soft0 has and reports.
 #pragma once
 
 #include <cstdint>
 
 namespace rdmacomm::softdev {
 
-inline constexpr std::uint32_t kVendorId = 0xffffff;  ///< nobody's, as the kernel's rxe says
+inline constexpr std::uint32_t kVendorId = 0xffffff;  ///< no vendor has this number; the kernel's rxe reports it, too
 inline constexpr std::uint32_t kMaxMessageBytes = 1U << 30;
 inline constexpr int kMaxQueueDepth = 1 << 15;
 inline constexpr int kMaxSge = 32;

@@ -48,7 +48,7 @@ int EventQueue::wait() const {
     errno = EAGAIN;
     return -1;
   }
-  // poll(2), as it goes on after signals that have no handler; epoll_wait(2) does not, see signal(7).
+  // Uses poll(2), because it resumes after signals without a handler. epoll_wait(2) does not, see signal(7).
   pollfd readable{fd_.get(), POLLIN, 0};
   return poll(&readable, 1, -1) < 0 ? -1 : 0;
 }

@@ -1,14 +1,14 @@
-// moved.h - what came of moving bytes through a descriptor.
+// moved.h - the result of moving bytes through a descriptor.
 #pragma once
 
 #include <cstddef>
 
 namespace rdmacomm::softdev {
 
-/// What came of sending or receiving without waiting.
+/// The result of sending or receiving without waiting.
 struct Moved {
   std::size_t bytes = 0;
-  int error = 0;  ///< EAGAIN: no more for now; EPIPE: the connection is over; EFAULT: memory that is not there; others
+  int error = 0;  ///< EAGAIN: no more for now; EPIPE: the connection has ended; EFAULT: invalid memory; others
 };
 
 }  // namespace rdmacomm::softdev

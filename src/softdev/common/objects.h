@@ -1,4 +1,4 @@
-// objects.h - objects that the application owns, by kind.
+// objects.h - a context's list of objects that the application owns.
 #pragma once
 
 #include <mutex>
@@ -6,7 +6,7 @@
 
 namespace rdmacomm::softdev {
 
-/// The objects of one kind of a context, which the application owns.
+/// All objects of one kind in a context. The application owns them.
 /// Threads: any.
 template <typename Object>
 class Objects {
@@ -19,7 +19,7 @@ class Objects {
     const std::scoped_lock lock(mutex_);
     std::erase(objects_, &object);
   }
-  /// Calls `use` for each; none of them goes meanwhile.
+  /// Calls `use` for each object. No object is removed in the meantime.
   template <typename Use>
   void for_each(Use&& use) {
     const std::scoped_lock lock(mutex_);

@@ -1,10 +1,10 @@
-// prefetch.h - asking for a cache line before it is needed.
+// prefetch.h - fetches a cache line before it is needed.
 #pragma once
 
 namespace rdmacomm::softdev {
 
-/// Asks for a cache line to write to. __builtin_prefetch(p, 1) asks for reading only, unless the whole file is
-/// compiled for newer x86 CPUs; the instruction is a no-op on those that do not have it.
+/// Fetches a cache line for writing. __builtin_prefetch(p, 1) fetches it for reading only, unless the whole file is
+/// compiled for newer x86 CPUs. On CPUs without this instruction it does nothing.
 inline void prefetch_for_writing(const void* line) noexcept {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));

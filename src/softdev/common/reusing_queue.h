@@ -1,4 +1,4 @@
-// reusing_queue.h - a queue that allocates nothing once it has been as long as it is.
+// reusing_queue.h - a queue that reuses the memory of removed elements.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,16 @@
 
 namespace rdmacomm::softdev {
 
-/// First in, first out. What leaves stays behind as an empty place, with the memory that it has, for one that comes; and each keeps
-/// its address while it is in the queue. Threads: one at a time.
+/// First in, first out. A removed element stays allocated, with its own memory, and a later push_back() reuses it. So a
+/// queue that has reached its full length allocates nothing more. An element keeps its address while it is in the
+/// queue.
+/// Threads: one at a time.
 template <typename T>
 class ReusingQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
-  /// index  0: the first; below size()
+  /// index  0: the first element. Below size().
   [[nodiscard]] T& operator[](std::size_t index) noexcept { return *places_[(first_ + index) & (places_.size() - 1)]; }
   [[nodiscard]] const T& operator[](std::size_t index) const noexcept {
     return *places_[(first_ + index) & (places_.size() - 1)];
@@ -23,7 +25,7 @@ class ReusingQueue {
   [[nodiscard]] T& front() noexcept { return (*this)[0]; }
   [[nodiscard]] T& back() noexcept { return (*this)[size_ - 1]; }
 
-  /// A new last one, as some earlier one was left: all of it is to be written.
+  /// Appends an element. Its contents are those of some earlier element: the caller must write all of it.
   T& push_back() {
     if (size_ == places_.size()) grow();
     std::unique_ptr<T>& place = places_[(first_ + size_) & (places_.size() - 1)];
@@ -44,7 +46,7 @@ class ReusingQueue {
   }
 
  private:
-  // An empty queue has no more places than that.
+  // An empty queue keeps at most this number of places.
   static constexpr std::size_t kMaxKept = 64;
 
   void grow() {
@@ -59,7 +61,7 @@ class ReusingQueue {
     first_ = 0;
   }
 
-  std::vector<std::unique_ptr<T>> places_;  // a power of two of them, or none
+  std::vector<std::unique_ptr<T>> places_;  // its size is a power of two, or 0
   std::size_t first_ = 0;
   std::size_t size_ = 0;
 };

@@ -1,4 +1,4 @@
-// service_thread.h - threads that the device starts in somebody else's program.
+// service_thread.h - starts the device's own threads in the application's process.
 #pragma once
 
 #include <pthread.h>
@@ -10,8 +10,9 @@
 
 namespace rdmacomm::softdev {
 
-/// Starts a thread of that name (at most 15 characters) that runs `body`. Signals are the application's: none is ever
-/// handled on this thread. 0, or an errno value: no more threads.
+/// Starts a thread named `name` (at most 15 characters) that runs `body`. It blocks all signals, because signals belong
+/// to the application.
+/// Returns  0, or an errno value if the system allows no more threads.
 template <typename Body>
 [[nodiscard]] int start_service_thread(std::thread& thread, const char* name, Body body) {
   sigset_t all;

@@ -1,4 +1,4 @@
-// context_threads.h - the threads that run while a context has, or had, queue pairs.
+// context_threads.h - the threads of a context, which run from its first queue pair on.
 #pragma once
 
 #include <mutex>
@@ -11,6 +11,7 @@
 
 namespace rdmacomm::softdev {
 
+/// Starts the serving thread and the retrying thread together.
 /// Threads: any.
 class ContextThreads final : public DeviceThreads {
  public:

@@ -1,4 +1,4 @@
-// retrier.h - the thread that tries waiting requests again.
+// retrier.h - the thread that retries waiting requests.
 #pragma once
 
 #include <condition_variable>
@@ -11,8 +11,8 @@ namespace rdmacomm::softdev {
 
 class SoftContext;
 
-/// Sleeps while no request waits. While some do, it tries them again every few tens of microseconds at first, then
-/// every millisecond: what a NIC does by its RNR and ACK timers.
+/// Sleeps while no request waits. Otherwise it retries the waiting requests, first every few tens of microseconds,
+/// later every millisecond. It replaces the RNR and ACK timers of a NIC.
 class Retrier {
  public:
   explicit Retrier(SoftContext& context) : context_(context) {}
@@ -20,10 +20,10 @@ class Retrier {
   Retrier& operator=(const Retrier&) = delete;
   ~Retrier() { stop(); }
 
-  /// 0, or an errno value.
+  /// Returns  0, or an errno value.
   [[nodiscard]] int start();
   void stop();
-  /// Something waits now, or can stop waiting. Cheap where the thread is awake already.
+  /// Call this when a request starts to wait, or may not have to wait any more. Cheap if the thread is awake.
   void wake();
   [[nodiscard]] TargetFinder& finder() noexcept { return finder_; }
 

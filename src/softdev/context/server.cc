@@ -25,7 +25,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// Of a kFail. Other numbers are events of something else than a queue pair, or of nothing.
+/// The event of a kFail. No value: not an event of a queue pair that an initiator may report.
 [[nodiscard]] std::optional<ibv_event_type> reported_event(std::uint32_t argument) noexcept {
   for (const ibv_event_type each : {IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR}) {
     if (argument == static_cast<std::uint32_t>(each)) return each;
@@ -33,13 +33,13 @@ namespace {
   return std::nullopt;
 }
 
-/// More connections that have proven nothing are not kept at a time.
+/// Maximum number of connections without a proof.
 std::size_t most_unproven() noexcept {
   constexpr std::size_t kMin = 16;
   constexpr std::size_t kMax = 256;
   rlimit descriptors{};
   if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return kMin;
-  return std::clamp<std::size_t>(descriptors.rlim_cur / 8, kMin, kMax);  // each may have a second one, for its proof
+  return std::clamp<std::size_t>(descriptors.rlim_cur / 8, kMin, kMax);  // a proof needs a second descriptor
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ void Server::stop() {
 
 std::uint64_t Server::add(Watched watched, int fd, std::uint32_t events) {
   const std::scoped_lock lock(mutex_);
-  // Connections of this context's own that were closed left the epoll set by themselves.
+  // The kernel removes closed connections of this context from the epoll set.
   std::erase_if(watched_,
                 [](const auto& entry) { return entry.second->kind == Kind::kPeer && entry.second->peer.expired(); });
   const std::uint64_t id = next_id_++;
@@ -96,7 +96,8 @@ bool Server::serves(std::uint32_t qpn) {
 }
 
 void Server::watch(const std::shared_ptr<Peer>& peer) {
-  // Only the end of the connection: answers are read by whoever asked. EPOLLHUP comes without being asked for.
+  // Watches only the end of the connection, because the requesting thread reads the answers. EPOLLHUP is always
+  // reported.
   const std::uint64_t id = add({.kind = Kind::kPeer, .peer = peer}, peer->socket(), EPOLLRDHUP | EPOLLONESHOT);
   peer->keep_reports_with([epoll = epoll_, id, fd = peer->socket()](bool wanted) {
     epoll_event event{};
@@ -140,7 +141,7 @@ void Server::handle(std::uint64_t id, std::uint32_t events) {
   watched_.erase(id);
 }
 
-/// false: the connection to the peer has ended.
+/// Returns  false: the connection to the peer has ended.
 bool Server::look_after(const Watched& watched, std::uint32_t events) {
   const auto peer = watched.peer.lock();
   const bool lives = (events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) == 0;
@@ -171,7 +172,8 @@ void Server::accept_initiator(Watched& listener) {
   unproven_.add(id, credentials.pid, Unproven::Clock::now());
 }
 
-/// A connection that cannot be accepted stays in the queue, and the listener readable: not to spin until it can.
+/// A connection that cannot be accepted stays in the queue and keeps the listener readable. Sleeps to avoid a busy
+/// loop.
 void Server::wait_for_room() {
   std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
@@ -191,7 +193,7 @@ bool Server::answer(Watched& initiator) {
   return reply(request, initiator, payload);
 }
 
-/// false: it does not read its answers, and is not waited for.
+/// Returns  false: the initiator does not read its answers. The server does not wait for that.
 bool Server::reply(const Request& request, Watched& initiator, std::span<const std::byte> payload) {
   Answer answer;
   answer.sequence = request.sequence;
@@ -217,7 +219,7 @@ bool Server::reply(const Request& request, Watched& initiator, std::span<const s
     fd = context_.memory().arena_fd(static_cast<Arena>(request.argument));
     if (fd < 0) answer.error = ENOENT;
   } else if (request.kind == RequestKind::kInvalidate) {
-    // Whoever asks is the only one that could be using it, and is not.
+    // Only this initiator could be using the window, and it is waiting for the answer.
     answer.error = context_.windows().invalidate(request.rkey, request.qpn) ? 0 : EACCES;
   } else {
     if (request.kind == RequestKind::kRead && request.length <= kMaxControlPayload) out.resize(request.length);
@@ -237,7 +239,7 @@ void Server::reply_hello(const Request& request, Watched& initiator, Answer& ans
 }
 
 int Server::reply_proof(const Request& request, Watched& initiator, Answer& answer) {
-  const auto proof = std::move(initiator.proof);  // one try
+  const auto proof = std::move(initiator.proof);  // only one attempt
   initiator.may_share = proof != nullptr && proof->is_proven_by(request.proof);
   if (!initiator.may_share) {
     answer.error = EPERM;
@@ -271,13 +273,14 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
   const bool atomic = request.kind == RequestKind::kFetchAdd || request.kind == RequestKind::kCompareSwap;
   const std::uint64_t length = atomic ? 8 : request.length;
   const std::scoped_lock lock(access_mutex_);
-  // The initiator has checked the kind of access; that the range is (still) registered is checked here again.
+  // The initiator has checked the kind of access. The range must be checked again, because its registration may have
+  // ended.
   const MrEntry* const entry = find_remote_range(context_.registrations().entries(), request.rkey, qp->pd_number(),
                                                  request.qpn, request.address, length, 0);
   if (entry == nullptr) return EACCES;
   auto* const memory = reinterpret_cast<std::byte*>(request.address + entry->shift);
   if (atomic && reinterpret_cast<std::uintptr_t>(memory) % sizeof(std::uint64_t) != 0) return EINVAL;
-  if (length == 0) return EINVAL;  // nothing to ask for
+  if (length == 0) return EINVAL;  // an empty range is not allowed
   if (request.kind == RequestKind::kWrite) {
     if (payload.size() != length) return EINVAL;
     std::memcpy(memory, payload.data(), length);
@@ -300,7 +303,7 @@ int Server::access_memory(const Request& request, std::span<const std::byte> pay
 
 bool Server::take_report(const Request& request, Watched& initiator) {
   if (request.kind == RequestKind::kDetach) {
-    // One: an initiator by TCP that has come again may be here before what it was before is gone.
+    // Removes only one: an initiator over TCP may have attached again before its earlier attachment was removed.
     const auto detached = std::ranges::find_if(initiator.targets, [&request](const Attachment& attachment) {
       return attachment.target->qp_base.qp_num == request.qpn && attachment.initiator_qpn == request.peer_qpn;
     });
@@ -315,11 +318,12 @@ bool Server::take_report(const Request& request, Watched& initiator) {
   return true;
 }
 
-/// The same of one that broke the rules of a queue pair (nullptr: it has gone).
+/// The same for a request that broke the rules of a queue pair. `qp` is nullptr if the queue pair does not exist any
+/// more.
 bool Server::take_failure(const Request& request, SoftQp* qp) {
   const auto event = reported_event(request.argument);
   if (!event) return false;
-  // Not done here: whoever holds the send queue may be waiting for an answer of this thread's.
+  // Not done here: the holder of the send queue's lock may be waiting for an answer of this thread.
   if (qp == nullptr || !qp->request_failure(static_cast<std::uint32_t>(request.operand))) return true;
   context_.retrier().wake();
   qp->raise(*event);

@@ -1,4 +1,4 @@
-// server.h - the thread that answers initiators, and notices who has died.
+// server.h - the thread that answers initiators, and notices the death of processes.
 #pragma once
 
 #include <sys/types.h>
@@ -23,31 +23,31 @@ namespace rdmacomm::softdev {
 class SoftContext;
 class SoftQp;
 
-/// Serves the context's queue pair numbers: hands out what initiators map, does their work on memory that cannot be
-/// mapped, and watches all connections, theirs and this context's own. It never waits for a peer, so that two
-/// contexts that ask each other cannot lock each other up.
-/// Threads: any. Lifetime: stop() before the context's other parts go.
+/// Serves the queue pair numbers of a context. It passes the descriptors that initiators map, and accesses memory that
+/// they cannot map. It watches all connections, those of initiators and those of this context. It never waits for a
+/// peer, so two contexts that send requests to each other cannot deadlock.
+/// Threads: any. Lifetime: call stop() before other parts of the context are destroyed.
 class Server final : public PeerServer {
  public:
   explicit Server(SoftContext& context);
   ~Server() override { stop(); }
 
-  /// 0, or an errno value.
+  /// Returns  0, or an errno value.
   [[nodiscard]] int start();
   void stop();
 
-  /// Answers at `listener` from now on.
+  /// Answers initiators that connect to `listener` from now on.
   void add_listener(UniqueFd listener);
   [[nodiscard]] UniqueFd connect_to_itself() override;
   [[nodiscard]] bool serves(std::uint32_t qpn) override;
   void watch(const std::shared_ptr<Peer>& peer) override;
-  /// Waits until no access to memory is under way that began before. One that begins later looks at the registration.
+  /// Waits for all accesses to memory that are in progress. A later access checks the registration again.
   void wait_for_access() { const std::scoped_lock lock(access_mutex_); }
 
  private:
   enum class Kind : std::uint8_t { kStop, kListener, kIncoming, kPeer };
-  /// An initiator's mapping of a queue pair. It keeps the queue pair's block from being used for anything else: an
-  /// initiator that was left behind still writes its hazard flag there.
+  /// An initiator's mapping of a queue pair. It keeps the queue pair's block from being reused, because an initiator
+  /// that was left behind still writes its hazard flag there.
   struct Attachment {
     std::shared_ptr<SoftQp> target;
     std::uint32_t initiator_qpn;
@@ -55,16 +55,16 @@ class Server final : public PeerServer {
   struct Watched {
     Kind kind = Kind::kStop;
     std::uint64_t id = 0;
-    UniqueFd fd{};               // not kPeer: the Peer owns its own
+    UniqueFd fd{};               // not for kPeer: the Peer owns its socket
     std::weak_ptr<Peer> peer{};  // kPeer
     // kIncoming:
     pid_t pid = 0;
-    std::unique_ptr<AccessProof> proof{};  // while it is due
-    bool may_share = false;                // it has proven that
+    std::unique_ptr<AccessProof> proof{};  // until the proof was given
+    bool may_share = false;                // it has proven that it may share memory
     std::vector<Attachment> targets{};     // the queue pairs that this initiator has mapped
   };
 
-  /// Returns by what the epoll set names it.
+  /// Returns its number in the epoll set.
   std::uint64_t add(Watched watched, int fd, std::uint32_t events);
   void run();
   void handle(std::uint64_t id, std::uint32_t events);
@@ -81,17 +81,17 @@ class Server final : public PeerServer {
   UniqueFd reply_channel(const Request& request, Answer& answer);
   int access_memory(const Request& request, std::span<const std::byte> payload, Answer& answer,
                     std::span<std::byte> out);
-  /// false: it is none that a request can cause.
+  /// Returns  false: not a report that a correct initiator sends.
   bool take_report(const Request& request, Watched& initiator);
   bool take_failure(const Request& request, SoftQp* qp);
 
   SoftContext& context_;
-  std::shared_ptr<UniqueFd> epoll_ = std::make_shared<UniqueFd>();  // peers that outlive the thread have it, too
+  std::shared_ptr<UniqueFd> epoll_ = std::make_shared<UniqueFd>();  // shared with peers that outlive the thread
   WakeEvent stop_event_;
   std::thread thread_;
-  Unproven unproven_;        // of the thread alone
-  std::mutex access_mutex_;  // held while memory is accessed for an initiator
-  std::mutex mutex_;         // guards watched_ and next_id_; what is in an entry is used by the thread alone
+  Unproven unproven_;        // used by the thread only
+  std::mutex access_mutex_;  // held during each access to memory for an initiator
+  std::mutex mutex_;         // guards watched_ and next_id_; only the thread uses the contents of entries
   std::map<std::uint64_t, std::shared_ptr<Watched>> watched_;
   std::uint64_t next_id_ = 1;
 };

@@ -10,13 +10,13 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// The variable's value; empty: it has none, or the program has more rights than its user.
+/// The value of a variable. Empty if it is not set, or if the program has more rights than its user.
 std::string_view safe_value(const char* variable) noexcept {
   const char* const value = ::secure_getenv(variable);
   return value == nullptr ? "" : value;
 }
 
-/// What kLateVariable says. false: nothing that it can.
+/// Reads the value of kLateVariable. Returns false: invalid.
 bool read_lateness(std::string_view text, std::chrono::milliseconds& lateness) noexcept {
   constexpr unsigned kMax = 60'000;
   if (text.empty()) return true;
@@ -32,7 +32,7 @@ bool read_lateness(std::string_view text, std::chrono::milliseconds& lateness) n
 int read_settings(Settings& settings) {
   if (!read_lateness(safe_value(kLateVariable), settings.lateness)) return EINVAL;
   if (!read_tcp_use(safe_value(kTcpVariable), settings.tcp_use)) return EINVAL;
-  // In a program with more rights than its user has, too: it takes addresses away and adds none.
+  // Also read in a program that has more rights than its user, because it can only remove addresses.
   const char* const listen = std::getenv(kListenVariable);
   const bool is_listed = listen != nullptr && *listen != '\0';
   return !is_listed || TcpAddresses::read(listen, settings.addresses.emplace()) ? 0 : EINVAL;

@@ -1,4 +1,4 @@
-// settings.h - what the environment says of a context, see kLateVariable, kTcpVariable and kListenVariable.
+// settings.h - the settings of a context from the environment, see kLateVariable, kTcpVariable and kListenVariable.
 #pragma once
 
 #include <chrono>
@@ -10,14 +10,14 @@
 namespace rdmacomm::softdev {
 
 struct Settings {
-  /// How long requests wait for a poll before they are carried out; 0: not at all.
+  /// Time that requests wait for a poll before they are executed; 0: they do not wait.
   std::chrono::milliseconds lateness{};
   TcpUse tcp_use = TcpUse::kOtherHosts;
-  /// The addresses that other hosts may reach the process at; nothing: all of them.
+  /// The addresses at which other hosts may reach the process; no value: all of them.
   std::optional<TcpAddresses> addresses;
 };
 
-/// Reads the environment. 0; EINVAL: a variable has a value that it cannot have.
+/// Reads the environment. Returns 0; EINVAL: a variable has an invalid value.
 [[nodiscard]] int read_settings(Settings& settings);
 
 }  // namespace rdmacomm::softdev

@@ -15,7 +15,8 @@ namespace rdmacomm::softdev {
 
 namespace {
 
-/// Of a process with several threads the system waits until it has seen all processors: some 10 ms. So it is done while there is one.
+/// In a process with several threads, the kernel first waits for all processors, some 10 ms. So registers while the
+/// process has one thread.
 [[gnu::constructor]] void register_early() noexcept {
   (void)register_for_membarrier();
 }
@@ -30,7 +31,7 @@ SoftContext::SoftContext(std::shared_ptr<SoftDevice> device, Settings settings, 
   context.num_comp_vectors = 1;
   set_verbs(*this);
   pthread_mutex_init(&context.mutex, nullptr);
-  // What the inline functions of verbs.h take for "the verbs_context around it is there".
+  // The inline functions of verbs.h take this value as the sign that a verbs_context surrounds the ibv_context.
   context.abi_compat = reinterpret_cast<void*>(UINTPTR_MAX);
 }
 
@@ -46,7 +47,8 @@ SoftContext* SoftContext::open(std::shared_ptr<SoftDevice> device, SetVerbs set_
     return nullptr;
   }
   context->verbs()->async_fd = context->events_.fd();
-  // Without netlink (a sandbox may refuse it) or another thread there are no events of the port, and all else works.
+  // Without netlink (a sandbox may refuse it), or without another thread, no events of the port are reported.
+  // Everything else works.
   (void)context->port_.start(context->identity());
   if (!context->registrations_.create()) return nullptr;
   return context.release();
@@ -85,11 +87,11 @@ int SoftContext::next_event(ibv_async_event& event) {
 }
 
 bool SoftContext::wait_until_idle() {
-  await_visibility();  // one for all: it is a system call, and an interrupt of all processors
+  await_visibility();  // once for all queue pairs: it is a system call that interrupts all processors
   const auto deadline = SoftQp::Clock::now() + kLongestRequest;
   std::vector<std::shared_ptr<InitiatorTarget>> targets;
   for (const auto& qp : queue_pairs_.all()) targets.push_back(qp->as_initiator_target());
-  for (auto& target : stragglers_.targets()) {  // those that are destroyed, too; each once
+  for (auto& target : stragglers_.targets()) {  // includes destroyed queue pairs; no duplicates
     if (std::ranges::find(targets, target) == targets.end()) targets.push_back(std::move(target));
   }
   bool idle = true;

@@ -1,4 +1,4 @@
-// soft_context.h - one opened soft0: what ibv_open_device returns, and all that belongs to it.
+// soft_context.h - an opened soft0: the result of ibv_open_device, with all its parts.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -35,24 +35,25 @@ class SoftCq;
 class SoftSrq;
 class SoftXrcd;
 
-/// An opened device. Threads: any.
+/// An opened device.
+/// Threads: any.
 class SoftContext : private verbs_context {
  public:
-  /// Enters into an ibv_context, and the verbs_context around it, what programs call through them.
+  /// Sets the verbs that programs call through an ibv_context and the verbs_context around it.
   using SetVerbs = void (*)(verbs_context& context);
-  /// nullptr and errno: no descriptors or no memory.
+  /// Returns  nullptr and errno: no descriptors or no memory.
   [[nodiscard]] static SoftContext* open(std::shared_ptr<SoftDevice> device, SetVerbs set_verbs);
   ~SoftContext();
   SoftContext(const SoftContext&) = delete;
   SoftContext& operator=(const SoftContext&) = delete;
 
   [[nodiscard]] static SoftContext& from(ibv_context* context) noexcept;
-  /// Whether it is one of this device, and not of a device of the kernel's.
+  /// True for a context of this device, false for one of a kernel device.
   [[nodiscard]] static bool is(const ibv_context* context) noexcept;
-  /// Whether it is the cmd_fd of one of these: there is nothing to be imported by it.
+  /// True if `fd` is the cmd_fd of such a context. It cannot be imported.
   [[nodiscard]] static bool is_command_fd(int fd) noexcept;
   [[nodiscard]] ibv_context* verbs() noexcept { return &this->context; }
-  /// For its queues.
+  /// For the context's queues.
   [[nodiscard]] const Premises& premises() const noexcept { return premises_; }
 
   [[nodiscard]] const DeviceIdentity& identity() const noexcept { return device_->identity(); }
@@ -74,19 +75,19 @@ class SoftContext : private verbs_context {
   [[nodiscard]] Server& server() noexcept { return server_; }
   [[nodiscard]] TcpUse tcp_use() const noexcept { return settings_.tcp_use; }
 
-  /// How long requests wait for a poll before they are carried out, see kLateVariable; 0: not at all.
+  /// Time that requests wait for a poll before they are executed, see kLateVariable; 0: they do not wait.
   [[nodiscard]] std::chrono::milliseconds lateness() const noexcept { return settings_.lateness; }
   [[nodiscard]] std::uint32_t next_pd_number() noexcept { return next_pd_number_.fetch_add(1); }
   [[nodiscard]] std::uint32_t next_channel_number() noexcept { return next_channel_number_.fetch_add(1); }
-  /// Waits until nobody is at work in this context's memory any more who was when this was called: no initiator, no
-  /// thread of this process. false: but for Stragglers.
+  /// Waits until all accesses to this context's memory that were in progress at the call have ended, by initiators and
+  /// by threads of this process. Returns false: some Stragglers have not finished.
   [[nodiscard]] bool wait_until_idle();
-  /// The same for initiators alone: for a thread that holds a send queue.
+  /// The same for initiators only. For a thread that holds a send queue's lock.
   [[nodiscard]] bool wait_for_initiators();
   [[nodiscard]] Stragglers& stragglers() noexcept { return stragglers_; }
-  /// Gives a block of one of its files back, at the latest when no straggler can be using it any more.
+  /// Frees a block of `file`, which belongs to this context, at the latest when no straggler can be using it any more.
   void give_back(SharedFile& file, SharedBlock block, std::uint64_t made_at = 0);
-  /// Memory that peers map. nullptr and errno: none is left.
+  /// Allocates memory that peers can map. Returns nullptr and errno: no memory.
   [[nodiscard]] void* allocate_memory(std::size_t length, bool huge_pages);
   void free_memory(void* address);
 

@@ -1,4 +1,4 @@
-// unproven.h - connections of processes that have not proven yet that they may share memory: how many there may be, and which goes.
+// unproven.h - connections of processes that have not proven yet that they may share memory.
 #pragma once
 
 #include <sys/types.h>
@@ -12,8 +12,9 @@
 
 namespace rdmacomm::softdev {
 
-/// To prove it takes two packets. Whoever only holds connections makes room for others: first the process that has the most of
-/// them, then, where each has one, those that have had their time.
+/// Limits the number of these connections. The proof takes two packets, so a process that only keeps connections open
+/// must make room for others. First the process with the most connections loses one. If each process has only one, the
+/// oldest is dropped after kTimeToProve.
 /// Threads: one at a time.
 class Unproven {
  public:
@@ -22,13 +23,13 @@ class Unproven {
 
   explicit Unproven(std::size_t most) noexcept : most_(most) {}
 
-  /// Connection `id`, which is greater than all before, is one of process `pid`'s.
+  /// Adds connection `id` of process `pid`. `id` is greater than all earlier ones.
   void add(std::uint64_t id, pid_t pid, Clock::time_point now) { by_id_.insert_or_assign(id, Connection{pid, now}); }
-  /// It has proven it, or has ended.
+  /// The connection has proven it, or has ended.
   void remove(std::uint64_t id) { by_id_.erase(id); }
 
   [[nodiscard]] bool is_full() const noexcept { return by_id_.size() >= most_; }
-  /// The connection that is to end for another one. Nothing: that one has to wait.
+  /// The connection to drop for a new one. No value: the new one has to wait.
   [[nodiscard]] std::optional<std::uint64_t> gives_way(Clock::time_point now) const {
     if (by_id_.empty()) return {};
     std::map<pid_t, std::size_t> counts;

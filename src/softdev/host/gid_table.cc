@@ -32,7 +32,7 @@ ibv_gid link_local(std::uint64_t guid) {
   return gid;
 }
 
-/// In the table's order.
+/// In the order of the GID table.
 enum class AddressKind : std::uint8_t { kIpv4, kIpv6, kLinkLocal, kLoopback };
 
 struct HostAddress {
@@ -51,11 +51,11 @@ AddressKind kind_of(const ibv_gid& gid, unsigned interface_flags) {
   return verbs::is_mapped_ipv4(gid) ? AddressKind::kIpv4 : AddressKind::kIpv6;
 }
 
-/// 0, or an errno value.
+/// Returns  0, or an errno value.
 int read_addresses(std::vector<HostAddress>& found) {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return errno;
-  std::map<std::string_view, std::uint32_t> interfaces;  // each of them is listed before the addresses
+  std::map<std::string_view, std::uint32_t> interfaces;  // getifaddrs() lists all interfaces before the addresses
   for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
     if (one->ifa_addr == nullptr || (one->ifa_flags & IFF_UP) == 0) continue;
     const int family = one->ifa_addr->sa_family;
@@ -64,7 +64,7 @@ int read_addresses(std::vector<HostAddress>& found) {
           static_cast<std::uint32_t>(reinterpret_cast<const sockaddr_ll*>(one->ifa_addr)->sll_ifindex);
     if (family != AF_INET && family != AF_INET6) continue;
     const ibv_gid gid = verbs::gid_of(*one->ifa_addr);
-    // An address with a label (eth0:1) is the interface's before the colon.
+    // The address of a label (eth0:1) belongs to the interface named before the colon.
     const std::string_view name(one->ifa_name);
     found.push_back({gid, interfaces[name.substr(0, name.find(':'))], kind_of(gid, one->ifa_flags)});
   }
@@ -82,10 +82,10 @@ BootId read_boot_id() {
   return id;
 }
 
-/// Two hosts are two machines, or two network namespaces of one. All but the last byte, which tells the host's devices
-/// apart.
+/// The GUID of this host without its last byte, which distinguishes the host's devices. Two network namespaces of one
+/// machine are two hosts.
 std::uint64_t host_guid() {
-  static const BootId boot_id = read_boot_id();  // once: a process that has run out of descriptors stays on its host
+  static const BootId boot_id = read_boot_id();  // read once, so that it does not change if descriptors run out later
   struct stat network {};
   (void)stat("/proc/thread-self/ns/net", &network);
   std::array<unsigned char, sizeof(boot_id) + sizeof(network.st_ino)> host{};

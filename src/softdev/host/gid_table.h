@@ -10,40 +10,43 @@
 
 namespace rdmacomm::softdev {
 
-/// A number that is the same for all processes of this host until it boots again, and for none of another: node GUID and
-/// interface id of the device with this index. Network namespaces of one machine are different hosts.
+/// The node GUID and interface id of the device with this index. All processes of this host get the same value until
+/// the next boot; another host gets a different one. Network namespaces of one machine are different hosts.
 [[nodiscard]] std::uint64_t device_guid(unsigned index);
 
-/// The LID of the device with this index, where its port says it is InfiniBand.
+/// The LID of the device with this index, if its port reports InfiniBand.
 [[nodiscard]] std::uint16_t local_lid(unsigned index);
 [[nodiscard]] bool is_local_lid(std::uint16_t lid);
 
-/// The GID table of port 1, laid out as on ConnectX: pairs of a RoCE v1 and a RoCE v2 entry, first for the link-local
-/// address of the first interface that is up, then for each IPv4 address (mapped), each IPv6 address, the link-local
-/// addresses of the other interfaces; loopback last. Each names its interface. Where no interface has a link-local
-/// address the first pair is made of the device's GUID, and of no interface (0). InfiniBand: the default GID.
-/// Returns  0, or an errno value where the system does not tell the addresses: EMFILE, ENFILE, ENOMEM; `table` is as it was
+/// The GID table of port 1, in the same layout as on ConnectX: pairs of a RoCE v1 and a RoCE v2 entry. The first pair
+/// is for the link-local address of the first interface that is up. Pairs for each IPv4 address (mapped), each IPv6
+/// address, the link-local addresses of the other interfaces, and the loopback addresses follow. Each entry has the
+/// index of its interface. If no interface has a link-local address, the first pair is made from the device's GUID and
+/// has interface 0. InfiniBand: the default GID only.
+/// Returns  0, or an errno value if the system cannot list the addresses (EMFILE, ENFILE, ENOMEM); then `table` is
+///          unchanged.
 /// Cost: system calls.
 [[nodiscard]] int gid_table(const DeviceIdentity& identity, std::vector<ibv_gid_entry>& table);
 
-/// Whether `gid` is served by this host: an entry of `table`, any loopback address, or one of its devices' own.
+/// True if this host serves `gid`: it is an entry of `table`, a loopback address, or a GID of one of its devices.
 [[nodiscard]] bool is_local_gid(const std::vector<ibv_gid_entry>& table, const ibv_gid& gid);
 
-/// Where a target is, seen from an entry of a GID table.
+/// The location of a target, seen from an entry of a GID table.
 struct TargetPlace {
-  bool on_this_host = false;    ///< is_local_gid(): it is, or is not, reached without leaving this network namespace
-  std::uint32_t interface = 0;  ///< index of the one by which a link-local IPv6 target is reached, as for
-                                ///< sockaddr_in6::sin6_scope_id; 0: the routes know, or the entry is of no interface
+  bool on_this_host = false;  ///< is_local_gid(): true if it is reached within this network namespace
+  /// Index of the interface through which a link-local IPv6 target is reached, as in sockaddr_in6::sin6_scope_id. 0:
+  /// the kernel's routes decide, or the entry has no interface.
+  std::uint32_t interface = 0;
 };
 
-/// table       the device's, as gid_table() gave it
-/// sgid_index  of the address that the target is reached from (ibv_global_route); its interface is what a link-local
-///             target is meant to be on. Beyond the table: none
-/// target      any GID that is no group's
+/// table       the device's table from gid_table()
+/// sgid_index  the entry from which the target is reached (ibv_global_route). A link-local target is reached through
+///             the interface of this entry. An index beyond the table has no interface.
+/// target      any GID except a multicast GID
 [[nodiscard]] TargetPlace place_of(const std::vector<ibv_gid_entry>& table, std::uint32_t sgid_index,
                                    const ibv_gid& target);
 
-/// Whether it names a group, and no port.
+/// True if `gid` is the address of a multicast group, not of a port.
 [[nodiscard]] bool is_multicast(const ibv_gid& gid) noexcept;
 
 }  // namespace rdmacomm::softdev

@@ -17,12 +17,14 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// Each user has groups of its own: members are reached by memory, which is not shared with others.
+/// Each user has separate groups, because members are reached through memory that other users cannot share.
 std::string group_names() {
   return "rdmacomm/soft0/group/" + std::to_string(geteuid()) + "/";
 }
 
-/// Of a group's members. The number of the queue pair follows, and one by chance: so nobody else can have the name already.
+/// The common part of the names of all members of a group. The queue pair's number and a random number follow it, so no
+/// other socket has the name already.
+/// other socket has the name already.
 std::string name_prefix(const ibv_gid& group) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string name = group_names();
@@ -33,7 +35,7 @@ std::string name_prefix(const ibv_gid& group) {
   return name + "/";
 }
 
-/// Whether the group has a member, or there is room for one more group.
+/// True if the group has a member or a further group is allowed.
 bool has_room(const ibv_gid& group) {
   const std::string names = group_names();
   const std::string wanted = name_prefix(group).substr(names.size());
@@ -48,7 +50,7 @@ int Memberships::join(std::uint32_t qpn, const ibv_gid& group) {
   if (!is_multicast(group)) return EINVAL;
   const std::string prefix = name_prefix(group);
   const std::scoped_lock lock(mutex_);
-  if (by_group_.contains(prefix)) return 0;  // as the kernel has it
+  if (by_group_.contains(prefix)) return 0;  // like the kernel
   if (!has_room(group)) return ENOMEM;
   UniqueFd socket =
       bind_to(std::string(1, '\0') + prefix + std::to_string(qpn) + "/" + std::to_string(std::random_device{}()));

@@ -13,17 +13,18 @@
 
 namespace rdmacomm::softdev {
 
-/// The queue pair number that means "all members of the group". Source: InfiniBand specification, volume 1, section 10.5.
+/// The queue pair number that means "all members of the group".
+/// Source: InfiniBand specification, volume 1, section 10.5.
 inline constexpr std::uint32_t kMulticastQpn = 0xffffff;
 
-/// The groups that one queue pair is in. Membership is a bound socket with an abstract name, as block_socket_name() is
-/// one: the system's list of them is the list of members, and who dies is in no group any more.
+/// The multicast groups of one queue pair. For each group it binds a socket to an abstract name, like
+/// block_socket_name(). The system's list of sockets is the list of members. A process that dies leaves all its groups.
 /// Threads: any.
 class Memberships {
  public:
-  /// 0, or an errno value; EINVAL: no group's GID; ENOMEM: the host has as many groups as may be.
+  /// Returns  0, or an errno value. EINVAL: not a multicast GID. ENOMEM: the host has the maximum number of groups.
   [[nodiscard]] int join(std::uint32_t qpn, const ibv_gid& group);
-  /// EINVAL: not a member.
+  /// Returns  0; EINVAL: not a member.
   [[nodiscard]] int leave(const ibv_gid& group);
   [[nodiscard]] bool empty();
 
@@ -32,7 +33,7 @@ class Memberships {
   std::map<std::string, UniqueFd> by_group_;
 };
 
-/// The queue pairs that are in `group`, of all processes of this user in the network namespace.
+/// The queue pairs in `group`, of all processes of this user in the network namespace.
 /// Cost: reads the list of all UNIX sockets, some tens of microseconds.
 [[nodiscard]] std::vector<std::uint32_t> members_of(const ibv_gid& group);
 

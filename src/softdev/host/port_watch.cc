@@ -28,13 +28,13 @@ bool same_table(const std::vector<ibv_gid_entry>& a, const std::vector<ibv_gid_e
   });
 }
 
-/// Whether the message is about a link.
+/// Returns  true if the message is about a link.
 bool apply(const nlmsghdr& message, HostLinks& links) {
   const bool gone = message.nlmsg_type == RTM_DELLINK;
   if (!gone && message.nlmsg_type != RTM_NEWLINK) return false;
   if (message.nlmsg_len < NLMSG_LENGTH(sizeof(ifinfomsg))) return false;
   const auto* const link = static_cast<const ifinfomsg*>(NLMSG_DATA(&message));
-  if (link->ifi_family != AF_UNSPEC) return false;  // a bridge's port, for one: gone from the bridge only
+  if (link->ifi_family != AF_UNSPEC) return false;  // e.g. a bridge port: removed from the bridge only
   links.set(link->ifi_index, gone ? 0 : link->ifi_flags);
   return true;
 }
@@ -90,7 +90,7 @@ void PortWatch::run() {
   }
 }
 
-/// The system has not told what it was asked for.
+/// True if the system did not answer the last query.
 bool PortWatch::is_behind() {
   const std::scoped_lock lock(mutex_);
   return old_links_ || old_gids_;
@@ -104,7 +104,7 @@ int PortWatch::open(const DeviceIdentity& identity) {
   address.nl_family = AF_NETLINK;
   address.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
   if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) return errno;
-  // What changes from here on is heard of.
+  // The socket receives all changes after this point.
   if (const int error = links_.read(); error != 0) return error;
   if (const int error = gid_table(identity, gids_); error != 0) return error;
   socket_ = std::move(socket);
@@ -115,7 +115,7 @@ void PortWatch::look() {
   if (!socket_) return;
   const std::scoped_lock lock(mutex_);
   read_messages();
-  // What the system does not tell now, as to a process without a free descriptor, is asked for again the next time.
+  // A query can fail, for example if the process has no free descriptor. The next call repeats it.
   if (HostLinks links; old_links_ && links.read() == 0) {
     old_links_ = false;
     take_links(std::move(links));
@@ -141,7 +141,7 @@ void PortWatch::read_messages() {
     if (left < 0 && errno == EINTR) continue;
     if (left < 0 && errno != ENOBUFS) return;
     old_gids_ = true;
-    old_links_ = old_links_ || left < 0;  // there were more than the socket holds: what is left of them is old
+    old_links_ = old_links_ || left < 0;  // ENOBUFS: the socket has dropped messages, so links_ is out of date
     if (old_links_) continue;
     const auto* message = reinterpret_cast<const nlmsghdr*>(buffer.data());
     for (; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {

@@ -1,4 +1,4 @@
-// port_watch.h - what happens to the host's network, as events of the device's port.
+// port_watch.h - reports network changes of the host as events of the device port.
 #pragma once
 
 #include <mutex>
@@ -13,42 +13,44 @@
 
 namespace rdmacomm::softdev {
 
-/// Which of the host's interfaces are up. A port is up while any of them is, the loopback one too: processes of
-/// this host reach each other by that.
+/// The host's interfaces that are up. A port is up while at least one of them is up. The loopback interface counts,
+/// because processes of this host reach each other through it.
 class HostLinks {
  public:
-  /// As they are now, of this thread's network namespace. 0, or an errno value: then it is as it was.
+  /// Reads the current state in this thread's network namespace. Returns 0, or an errno value; then nothing has
+  /// changed.
   [[nodiscard]] int read();
   [[nodiscard]] bool any_up() const noexcept { return !up_.empty(); }
   /// interface  its index
-  /// flags      of netdevice(7); 0: it is gone
+  /// flags      as in netdevice(7); 0: the interface was removed
   void set(int interface, unsigned flags);
 
  private:
   std::set<int> up_;
 };
 
-/// Is told of changes by a netlink socket, and says which of them are events: a port that goes down with the last interface
-/// or comes up with the first, a GID table that differs. A thread reads the socket. Most messages are no events, and
-/// only a program can tell: so the socket itself cannot make the context's async_fd readable. The watch knows the GID
-/// table, too, without asking for all addresses.
-/// Threads: any.
+/// Receives changes of the network through a netlink socket and pushes the events: the port goes down with its last
+/// interface, comes up with its first one, or has a different GID table. A thread reads the socket. The socket itself
+/// cannot be the context's async_fd: most messages are no events, so a program has to interpret them. The watch also
+/// caches the GID table, so that reading the table needs no list of all addresses. Threads: any.
 class PortWatch {
  public:
-  /// events  is told; lives until stop()
+  /// events  receives the events; must live until stop()
   explicit PortWatch(EventQueue& events) : events_(events) {}
   PortWatch(const PortWatch&) = delete;
   PortWatch& operator=(const PortWatch&) = delete;
   ~PortWatch() { stop(); }
 
-  /// Watches this thread's network namespace from now on. 0, or an errno value: there will be no events.
+  /// Watches this thread's network namespace from now on. Returns 0, or an errno value; then no event is ever pushed.
   [[nodiscard]] int start(const DeviceIdentity& identity);
-  /// Tells of nothing more.
+  /// Ends the watch. After it returns, the thread pushes no more events.
   void stop() noexcept;
-  /// Tells what has happened since the last time, without waiting for the thread.
+  /// Pushes the events since the last call, without waiting for the thread.
   void look();
-  /// The port's GID table as it is now; looks first. Returns  as gid_table(), also where the watch is not open
-  /// Cost: one system call, but where something has changed: the kernel has said so before the change is done.
+  /// The port's current GID table. Calls look() first. Also works if the watch is not open.
+  /// Returns  as gid_table().
+  /// Cost: one system call if nothing has changed. The kernel reports a change before the call that makes the change
+  /// returns.
   [[nodiscard]] int gids(std::vector<ibv_gid_entry>& table);
 
  private:
@@ -63,13 +65,13 @@ class PortWatch {
   EventQueue& events_;
   DeviceIdentity identity_;
   UniqueFd socket_;
-  WakeEvent stop_;  ///< the thread is to end
+  WakeEvent stop_;  ///< tells the thread to end
   std::thread thread_;
-  EventSource source_;  // never retired: nobody waits for acknowledgements
-  std::mutex mutex_;    // guards what follows
+  EventSource source_;  // never retired: nothing waits for acknowledgements
+  std::mutex mutex_;    // guards the members below
   HostLinks links_;
   std::vector<ibv_gid_entry> gids_;
-  bool old_links_ = false;  ///< they may be others now
+  bool old_links_ = false;  ///< links_ may be out of date
   bool old_gids_ = false;
 };
 

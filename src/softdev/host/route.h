@@ -1,4 +1,4 @@
-// route.h - which way a target is reached.
+// route.h - the route to a target.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -7,12 +7,12 @@
 
 namespace rdmacomm::softdev {
 
-/// Which way the requests of a queue pair, or to a target of datagrams, go.
+/// The route of the requests of a queue pair, or of datagrams to a target.
 struct Route {
-  bool by_memory = true;        ///< shared memory of one host; the rest says nothing then
-  ibv_gid source{};             ///< an address of this host, and
-  ibv_gid target{};             ///< one of the target's
-  std::uint32_t interface = 0;  ///< for addresses of one link only
+  bool by_memory = true;        ///< shared memory of one host; the other members are unused then
+  ibv_gid source{};             ///< an address of this host
+  ibv_gid target{};             ///< an address of the target
+  std::uint32_t interface = 0;  ///< for link-local addresses only
 };
 
 }  // namespace rdmacomm::softdev

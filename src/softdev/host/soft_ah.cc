@@ -12,14 +12,15 @@
 namespace rdmacomm::softdev {
 namespace {
 
-// What a datagram has around its payload. Source: InfiniBand specification, volume 1, section 5.2 and annex A17.
+// The headers and trailer around a datagram's payload. Source: InfiniBand specification, volume 1, section 5.2 and
+// annex A17.
 constexpr std::uint32_t kTransportHeaders = 12 + 8;  // BTH, DETH
 constexpr std::uint32_t kUdpHeader = 8;
 constexpr std::uint32_t kIcrc = 4;
 constexpr std::uint8_t kNextIsTransport = 0x1b;
 constexpr std::size_t kIpv4Offset = sizeof(ibv_grh) - sizeof(iphdr);
 
-/// Of the Internet; 0 where the header's own sum is right.
+/// The Internet checksum. The result is 0 if the header already has the right checksum.
 std::uint16_t checksum(const iphdr& header) noexcept {
   std::array<std::uint16_t, sizeof(iphdr) / 2> words{};
   std::memcpy(words.data(), &header, sizeof(header));
@@ -72,7 +73,7 @@ HeaderAddresses read_header(const ibv_grh& header) noexcept {
   iphdr ipv4{};
   std::memcpy(&ipv4, reinterpret_cast<const std::byte*>(&header) + kIpv4Offset, sizeof(ipv4));
   const std::uint32_t first = be32toh(header.version_tclass_flow);
-  // The rest of a global routing header may look like IPv4, but then it begins as IPv6 does.
+  // The last bytes of a global routing header may look like an IPv4 header, but such a header begins with version 6.
   if (first >> 28 != 6 && ipv4.version == 4 && checksum(ipv4) == 0) {
     const auto gid = [](std::uint32_t address) {
       const sockaddr_in with_family{AF_INET, 0, in_addr{address}, {}};

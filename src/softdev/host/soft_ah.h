@@ -1,4 +1,4 @@
-// soft_ah.h - address handles: where a datagram goes, and the header that it arrives with.
+// soft_ah.h - address handles: the target of a datagram, and the header that it arrives with.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,11 +12,11 @@
 
 namespace rdmacomm::softdev {
 
-/// What lies before a datagram in its receive, as ibv_poll_cq(3) says: a global routing header. With RoCE v2 it is the
-/// IP header, an IPv4 one in the last 20 bytes.
+/// The header before a datagram in its receive, as ibv_poll_cq(3) describes it: a global routing header. With RoCE v2
+/// it is the IP header. An IPv4 header takes the last 20 bytes.
 using DatagramHeader = std::array<std::byte, sizeof(ibv_grh)>;
 
-/// An address handle. What it says of its source and target is fixed when it is made.
+/// An address handle. Its source and target are fixed when it is created.
 struct SoftAh : ibv_ah {
   ibv_ah_attr attributes{};
   ibv_gid source{};
@@ -28,11 +28,11 @@ struct SoftAh : ibv_ah {
   [[nodiscard]] bool is_multicast() const noexcept {
     return attributes.is_global != 0 && softdev::is_multicast(attributes.grh.dgid);
   }
-  /// The header of a datagram of `bytes`; all zero where the address is not global.
+  /// The header of a datagram of `bytes`; all zero if the address is not global.
   [[nodiscard]] DatagramHeader header(std::uint32_t bytes) const noexcept;
 };
 
-/// What `header` says of where the datagram came from and went to, for an answer.
+/// The addresses in `header`, from which a reply can be addressed.
 struct HeaderAddresses {
   ibv_gid source{};
   ibv_gid target{};

@@ -15,11 +15,11 @@ namespace rdmacomm::softdev {
 
 namespace {
 
-// Of ibv_port_attr::phys_state: the names that ibv_devinfo has for them.
+// Values of ibv_port_attr::phys_state, with the names that ibv_devinfo prints.
 constexpr std::uint8_t kLinkDisabled = 3;
 constexpr std::uint8_t kLinkUp = 5;
 
-/// No program calls it: what it is there for is its address.
+/// Never called: its address marks a device as a soft device.
 ibv_context* mark(ibv_device* /*device*/, int /*descriptor*/) {
   return nullptr;
 }
@@ -90,7 +90,7 @@ int describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes) {
   attributes.pkey_tbl_len = 1;
   attributes.max_vl_num = 1;
   attributes.active_width = 2;   // 4X
-  attributes.active_speed = 64;  // HDR: the nearest to what two cores can copy
+  attributes.active_speed = 64;  // HDR: closest to the copy speed of two cores
   attributes.phys_state = up ? kLinkUp : kLinkDisabled;
   attributes.link_layer = IBV_LINK_LAYER_ETHERNET;
   if (!identity.infiniband) return 0;

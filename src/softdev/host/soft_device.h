@@ -1,4 +1,4 @@
-// soft_device.h - the entry in the device list, and the answers to what programs ask about it.
+// soft_device.h - a device of the device list, and the attributes that it reports.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -8,24 +8,24 @@
 
 namespace rdmacomm::softdev {
 
-/// Who a soft device is, among those of one list.
+/// Identifies a soft device in its device list.
 struct DeviceIdentity {
   static constexpr unsigned kMaxDevices = 64;
 
   std::string name;
-  unsigned index = 0;       ///< 0 to kMaxDevices - 1: makes its GUID and LID
-  bool infiniband = false;  ///< what its port says of its link layer; else Ethernet
+  unsigned index = 0;       ///< 0 to kMaxDevices - 1: determines its GUID and LID
+  bool infiniband = false;  ///< the link layer that its port reports; else Ethernet
 };
 
-/// An ibv_device with room behind it: libibverbs' own devices are larger than the public part, and programs have
-/// been seen to copy more than that. Shared by the device list and the contexts opened from it.
+/// An ibv_device with padding after it. The devices of libibverbs are larger than the public part, and some programs
+/// copy more than that part. The device list and the contexts opened from it share ownership.
 struct PaddedDevice : ibv_device {
   char padding[512] = {};
 };
 struct SoftDevice : PaddedDevice, std::enable_shared_from_this<SoftDevice> {
   explicit SoftDevice(DeviceIdentity identity);
   [[nodiscard]] const DeviceIdentity& identity() const noexcept { return identity_; }
-  /// Whether it is one of this device's, and not one of the kernel's.
+  /// True if `device` is a soft device and not a kernel device.
   [[nodiscard]] static bool is(const ibv_device* device) noexcept;
 
  private:
@@ -33,7 +33,7 @@ struct SoftDevice : PaddedDevice, std::enable_shared_from_this<SoftDevice> {
 };
 
 void describe_device(const DeviceIdentity& identity, ibv_device_attr& attributes);
-/// 0, or an errno value: the system does not tell what the host's network is like.
+/// Returns  0, or an errno value if the system does not report the state of the network.
 [[nodiscard]] int describe_port(const DeviceIdentity& identity, ibv_port_attr& attributes);
 
 }  // namespace rdmacomm::softdev

@@ -34,7 +34,7 @@ int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>&
                TcpUse use, Route& route) {
   route = {};
   if (address.is_global == 0) {
-    if (!identity.infiniband) return EINVAL;  // RoCE has no addresses but GIDs
+    if (!identity.infiniband) return EINVAL;  // RoCE has no addresses except GIDs
     if (!is_local_lid(address.dlid)) return EHOSTUNREACH;
   } else {
     if (address.grh.sgid_index >= table.size()) return EINVAL;
@@ -43,7 +43,8 @@ int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>&
     const TargetPlace place = place_of(table, address.grh.sgid_index, target);
     if (!place.on_this_host) {
       const ibv_gid_entry& source = table[address.grh.sgid_index];
-      // Two addresses of one family, and the source is an interface's: the device's own name is no address.
+      // Both must be of one address family, and the source must belong to an interface. The GID made from the device's
+      // GUID is no IP address.
       const bool alike = verbs::is_mapped_ipv4(source.gid) == verbs::is_mapped_ipv4(target);
       if (use == TcpUse::kNever || identity.infiniband || !alike || source.ndev_ifindex == 0) return EHOSTUNREACH;
       route = {false, source.gid, target, place.interface};

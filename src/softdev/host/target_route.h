@@ -1,4 +1,4 @@
-// target_route.h - by which way a target is reached.
+// target_route.h - finds the route to a target.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,17 +11,18 @@
 
 namespace rdmacomm::softdev {
 
-/// Which targets are reached by TCP, see kWireVariable.
+/// The targets that are reached over TCP, see kWireVariable.
 enum class TcpUse : std::uint8_t { kOtherHosts, kAlways, kNever };
-/// false: `text` says none of them.
+/// Returns  false: `text` names no such value.
 [[nodiscard]] bool read_tcp_use(std::string_view text, TcpUse& use) noexcept;
 
-/// The way to a target, or to a multicast group, at `address`. 0, or an errno value: EINVAL, no address of this kind of
-/// port; EHOSTUNREACH: no way leads there. `table`: the device's GIDs.
+/// Finds the route to a target, or to a multicast group, at `address`.
+/// table    the device's GIDs
+/// Returns  0, or an errno value. EINVAL: the address does not fit this kind of port. EHOSTUNREACH: no route.
 [[nodiscard]] int find_route(const DeviceIdentity& identity, const std::vector<ibv_gid_entry>& table,
                              const ibv_ah_attr& address, TcpUse use, Route& route);
 
-/// From this host to itself, by TCP.
+/// The route over TCP from this host to itself.
 [[nodiscard]] Route loopback_route();
 
 }  // namespace rdmacomm::softdev

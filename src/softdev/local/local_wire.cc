@@ -21,7 +21,7 @@ std::byte* pointer(std::uint64_t address) noexcept {
   return reinterpret_cast<std::byte*>(address);
 }
 
-/// Concatenates `count` slices, of InSlot::kEagerBytes in all at the most, into `to`.
+/// Concatenates `count` slices into `to`. Together they have at most InSlot::kEagerBytes.
 void gather(const ibv_sge* slices, int count, std::byte* to) noexcept {
   for (int i = 0; i < count; ++i) {
     copy_small(to, pointer(slices[i].addr), slices[i].length);
@@ -34,14 +34,15 @@ std::uint8_t publish_flags(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_SEND_WITH_INV ? IBV_WC_WITH_INV : IBV_WC_WITH_IMM;
 }
 
-/// A slice of a receive in memory that other processes can change: what is checked is what is used.
+/// Copies a slice of a receive from memory that other processes can change. So a slice cannot change between its check
+/// and its use.
 ibv_sge read_once(const ibv_sge& shared) noexcept {
   const ibv_sge copy = shared;
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler does not read it again
   return copy;
 }
 
-/// What a queue pair must allow for a request to it.
+/// The access that a queue pair must grant for a request to it.
 std::uint32_t needed_access(ibv_wr_opcode opcode) noexcept {
   switch (opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -53,7 +54,7 @@ std::uint32_t needed_access(ibv_wr_opcode opcode) noexcept {
   }
 }
 
-/// What a reliable target is told when a request is refused for `status`; false: it need not know.
+/// The event that a reliable target reports when a request is refused with `status`. Returns false: none.
 bool target_event(ibv_wc_status status, ibv_event_type& event) noexcept {
   if (status == IBV_WC_REM_ACCESS_ERR) {
     event = IBV_EVENT_QP_ACCESS_ERR;
@@ -85,7 +86,7 @@ int LocalWire::connect() {
   return error == EPERM || error == EPROTO || is_own_shortage(error) ? error : 0;
 }
 
-/// What is found is let go of again, unless a wire takes it.
+/// Detaches a target that was found, unless a wire takes it.
 class LocalWire::Search final : public TargetSearch {
  public:
   explicit Search(const LocalWire& wire) noexcept
@@ -147,10 +148,10 @@ RDMACOMM_HOT_INLINE bool LocalWire::local_slices_valid(const ibv_send_wr& wr, st
 }
 
 bool LocalWire::take_shared_receive() noexcept {
-  // Who holds it does so for a handful of instructions, unless it has lost its core or died.
+  // A holder releases it after a few instructions, unless it has lost its core or died.
   constexpr int kSpins = 10'000;
   SrqShared& srq = *srq_.shared;
-  if (target_->claimed != 0) return true;  // by a message that was refused then
+  if (target_->claimed != 0) return true;  // by an earlier message that was refused
   std::uint32_t nobody = 0;
   for (int spins = 0; !srq.holder.compare_exchange_weak(nobody, target_qpn_, std::memory_order_acquire); ++spins) {
     if (spins == kSpins) return false;
@@ -161,7 +162,8 @@ bool LocalWire::take_shared_receive() noexcept {
   const std::uint32_t left = srq.posted.load(std::memory_order_acquire) - taken;
   bool low = false;
   if (left != 0) {
-    // In this order: who dies in between has either not taken it, or leaves word of what it took.
+    // In this order: an initiator that dies in between has either not taken the receive, or has recorded in `claimed`
+    // which one it took.
     target_->claimed = (srq_.order[taken & srq_.mask].load(std::memory_order_relaxed) & srq_.mask) + 1;
     srq.taken.store(taken + 1, std::memory_order_release);
     const std::uint32_t limit = srq.limit.load(std::memory_order_relaxed);
@@ -199,7 +201,8 @@ RDMACOMM_HOT_INLINE void LocalWire::publish(const ibv_send_wr& wr, ibv_wc_status
   slot.bytes = bytes;
   slot.immediate = wr.imm_data;
   if (srq_.shared != nullptr) {
-    // In this order: who dies in between leaves word of what it took, and QpInitiators withdraws that.
+    // In this order: if the initiator dies in between, the number of the receive is recorded, and QpInitiators
+    // withdraws it.
     SharedReceive::entry(slot) = target.claimed - 1;
     std::atomic_signal_fence(std::memory_order_release);
     target.claimed = 0;
@@ -231,7 +234,8 @@ RDMACOMM_HOT_INLINE bool LocalWire::find(std::uint32_t key, std::uint32_t pd, st
 }
 
 int LocalWire::write_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {
-  // A target takes a write back once for each time that it has waited in vain. One that goes on taking back does not keep this here.
+  // A target takes a write back once for each of its waits that timed out. A target that continues to do so must not
+  // keep this loop running.
   constexpr int kMaxTakenBack = 100;
   int taken_back = 0;
   while (bytes != 0) {
@@ -248,7 +252,8 @@ int LocalWire::write_by_address(std::byte* own, std::uint64_t address, std::uint
   return 0;
 }
 
-/// Some of `bytes`, and how many those were. EAGAIN: the target has taken the write back, which does not say that this one is refused.
+/// Writes some of `bytes` and stores their number in `bytes`. EAGAIN: the target has taken the write back; a new
+/// attempt may succeed.
 int LocalWire::write_piece(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t& bytes) noexcept {
   const MrEntry& entry = registration(key);
   const ByAddress mark(*target_, by_membarrier_, address + entry.shift, bytes, remote_->busy_address);
@@ -264,7 +269,7 @@ int LocalWire::write_piece(std::byte* own, std::uint64_t address, std::uint32_t 
 int LocalWire::read_by_address(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t bytes) noexcept {
   const MrEntry& entry = registration(key);
   const int error = peer_->read_by_system_call(own, address + entry.shift, bytes);
-  // A target that has not waited may have given the memory to somebody else meanwhile.
+  // If the target did not wait, the memory may belong to another user by now.
   return error == 0 && entry.key.load(std::memory_order_acquire) != key ? EACCES : error;
 }
 
@@ -307,7 +312,7 @@ ExecResult LocalWire::failed_copy(int error) noexcept {
 
 int LocalWire::scatter(const ibv_send_wr& wr, RecvEntry& recv, std::uint32_t bytes) noexcept {
   const ibv_sge* from = wr.sg_list;
-  std::uint32_t from_done = 0;  // of *from
+  std::uint32_t from_done = 0;  // copied bytes of *from
   const ibv_sge* next = recv.scatter();
   const ibv_sge* const end = end_of(recv);
   while (bytes != 0) {
@@ -343,8 +348,8 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::exec_send(const ibv_send_wr& wr, std::
   return bytes <= eager_bytes_ ? hand_over(wr, bytes) : place(wr, bytes);
 }
 
-/// A short one: a shorter receive was posted somewhere in the queue, so this one is looked at. That is a line of the cache; to put the
-/// message there may be a system call.
+/// A short message, while the queue has some shorter receive: checks the entry of this receive. That costs one cache
+/// line, but place() may need a system call.
 ExecResult LocalWire::hand_over(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   RecvEntry& recv = receive();
   const bool accepts =
@@ -355,7 +360,7 @@ ExecResult LocalWire::hand_over(const ibv_send_wr& wr, std::uint32_t bytes) noex
   return ExecResult::done(bytes);
 }
 
-/// Puts a message straight into the receive that it goes to.
+/// Copies a message straight into its receive.
 RDMACOMM_HOT_INLINE ExecResult LocalWire::place(const ibv_send_wr& wr, std::uint32_t bytes) noexcept {
   RecvEntry& recv = receive();
   if (recv.total < bytes) {
@@ -397,7 +402,7 @@ RDMACOMM_HOT_INLINE void LocalWire::write_mapped(const ibv_send_wr& wr, std::byt
   copier_.copy_last_byte_last(to, pointer(slice->addr), slice->length);
 }
 
-/// For write_again(). An inline slice is in no registration.
+/// For write_again(). An inline slice has no registration.
 RDMACOMM_HOT_INLINE void LocalWire::remember(const ibv_send_wr& wr, std::uint64_t shift) noexcept {
   written_to_.remember(registration(wr.wr.rdma.rkey), wr.wr.rdma.rkey, shift);
   if (wr.num_sge != 1 || (wr.send_flags & IBV_SEND_INLINE) != 0) return;
@@ -459,13 +464,14 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
   TargetRange at;
   if (!find(atomic.rkey, remote_->pd, atomic.remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC, at))
     return ExecResult::refused(IBV_WC_REM_ACCESS_ERR);
-  // Where addresses count from 0, the first of them may be anywhere.
+  // With zero-based addresses, address 0 may have any alignment.
   if ((atomic.remote_addr + registration(atomic.rkey).shift) % 8 != 0) {
     return ExecResult::refused(IBV_WC_REM_INV_REQ_ERR);
   }
   std::uint64_t before = atomic.compare_add;
   if (at.base == nullptr) {
-    // Memory that is not mapped here: the target's serving thread does all atomics on it, with the CPU's own.
+    // The memory is not mapped here. The target's serving thread does all atomics on it, with the CPU's atomic
+    // instructions.
     Request request;
     request.kind = add ? RequestKind::kFetchAdd : RequestKind::kCompareSwap;
     request.qpn = target_qpn_;
@@ -480,14 +486,14 @@ ExecResult LocalWire::exec_atomic(const ibv_send_wr& wr) noexcept {
     if (add) {
       before = word.fetch_add(atomic.compare_add);
     } else {
-      word.compare_exchange_strong(before, atomic.swap);  // leaves what was there in `before`
+      word.compare_exchange_strong(before, atomic.swap);  // stores the value before in `before`
     }
   }
   std::memcpy(pointer(wr.sg_list[0].addr), &before, sizeof(before));
   return ExecResult::done(8);
 }
 
-/// Its packets would be longer than the target accepts.
+/// True if its packets would be longer than the target accepts.
 RDMACOMM_HOT_INLINE bool LocalWire::exceeds_mtu(std::uint32_t bytes) const noexcept {
   const std::uint32_t target_mtu = target_->path_mtu.load(std::memory_order_relaxed);
   return bytes > target_mtu && own_.path_mtu > target_mtu;
@@ -510,7 +516,7 @@ bool LocalWire::is_up() const noexcept {
   return target_ != nullptr && !peer_->dead() && target_->link.load(std::memory_order_acquire) == link_;
 }
 
-/// A target that went down meanwhile could not flush its receives while the flag was up.
+/// While the flag was up, a target that went down could not flush its receives.
 RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
   if (target_->link.load(std::memory_order_acquire) != link_) [[unlikely]]
     peer_->report_release(target_qpn_);
@@ -518,7 +524,7 @@ RDMACOMM_HOT_INLINE void LocalWire::release_target() noexcept {
 
 template <typename Work>
 RDMACOMM_HOT_INLINE ExecResult LocalWire::at_target(Work&& work) noexcept {
-  // Looked at before the flag goes up too: a target on its way down must not find the flag up for nothing.
+  // Also checked before the flag goes up: a target that is going down must not find the flag up needlessly.
   if (target_->link.load(std::memory_order_acquire) != link_) return ExecOutcome::kUnreachable;
   ExecResult result = ExecOutcome::kUnreachable;
   std::uint32_t life = 0;
@@ -546,12 +552,13 @@ RDMACOMM_HOT_INLINE ExecResult LocalWire::checked_at_target(const ibv_send_wr& w
 }
 
 RDMACOMM_HOT_INLINE bool LocalWire::write_again(const ibv_send_wr& wr) noexcept {
-  // Bytes that go in one packet whatever the path's MTU. Source: InfiniBand specification, volume 1, section 4.2.
+  // The maximum size that fits in one packet with any path MTU. Source: InfiniBand specification, volume 1, section
+  // 4.2.
   constexpr std::uint32_t kOnePacket = 256;
   if (wr.num_sge != 1 || (wr.send_flags & IBV_SEND_INLINE) != 0 || !by_membarrier_) return false;
   const ibv_sge slice = wr.sg_list[0];
   const std::uint64_t address = wr.wr.rdma.remote_addr;
-  // A length of 0 wraps, and is none of these.
+  // A length of 0 wraps and is rejected, too.
   if (!written_from_.is_named(slice.lkey) || slice.length - 1 >= kOnePacket) return false;
   if (!written_from_.still_has(slice.addr, slice.length)) return false;
   if (peer_->dead() || target_->link.load(std::memory_order_acquire) != link_) return false;
@@ -568,8 +575,8 @@ RDMACOMM_HOT_INLINE bool LocalWire::write_again(const ibv_send_wr& wr) noexcept 
   return done;
 }
 
-/// A WRITE is the one request in whose latency each instruction shows: what the others need is not in its way. Asking the
-/// target's core for the line takes as long as all checks of a request together, so that comes before them.
+/// In a WRITE, each instruction adds noticeable latency, so the code for other requests is kept out of its path.
+/// Fetching the line from the target's core takes as long as all checks of a request, so it begins before them.
 ExecResult LocalWire::exec(const ibv_send_wr& wr) noexcept {
   if (wr.opcode != IBV_WR_RDMA_WRITE) return exec_otherwise(wr);
   if (written_to_.is_named(wr.wr.rdma.rkey)) [[likely]] {
@@ -584,7 +591,8 @@ ExecResult LocalWire::exec_otherwise(const ibv_send_wr& wr) noexcept {
   return checked_at_target(wr, [this, &wr](std::uint32_t bytes) { return carry_out(wr, bytes); });
 }
 
-/// Where bytes `done` to `total` of a message go, as the receive says; -1: to memory that it may not use.
+/// Finds the memory for bytes `done` to `total` of a message, from the scatter list of its receive. Returns the number
+/// of places; -1: the receive may not use some of this memory.
 int LocalWire::places_in_receive(const RecvEntry& recv, std::uint32_t done, std::uint32_t total,
                                  std::span<iovec> places) const noexcept {
   int count = 0;
@@ -653,7 +661,7 @@ ExecResult LocalWire::access_part(const ibv_send_wr& wr, std::uint32_t total, st
   return ExecResult::done(static_cast<std::uint32_t>(moved.bytes));
 }
 
-/// What a WRITE with immediate data does once its bytes are there.
+/// The last step of a WRITE with immediate data, after its bytes have arrived.
 ExecResult LocalWire::announce(const ibv_send_wr& wr, std::uint32_t total) noexcept {
   if (!receive_posted()) return ExecOutcome::kReceiverNotReady;
   publish(wr, IBV_WC_SUCCESS, total, false);
@@ -705,7 +713,7 @@ ExecResult LocalWire::send_datagram(const ibv_send_wr& wr) noexcept {
   return result;
 }
 
-/// What the target's queue pair has against an XRC request; the memory is its shared receive queue's.
+/// Checks an XRC request against the rules of the target queue pair. The memory is that of its shared receive queue.
 ibv_wc_status LocalWire::check_rules(const ibv_send_wr& wr, std::uint32_t bytes) const noexcept {
   if (exceeds_mtu(bytes)) return IBV_WC_REM_INV_REQ_ERR;
   const std::uint32_t needed = needed_access(wr.opcode);
@@ -715,9 +723,9 @@ ibv_wc_status LocalWire::check_rules(const ibv_send_wr& wr, std::uint32_t bytes)
   return allowed ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR;
 }
 
-/// The same, and that the queue is one that the target's domain has.
+/// The same, and checks that the shared receive queue is in the target's XRC domain.
 ibv_wc_status LocalWire::check_queue(const ibv_send_wr& wr, std::uint32_t bytes, LocalWire& queue) const noexcept {
-  // Source: InfiniBand specification, volume 1, annex A14: a number of no queue, or of one in another domain.
+  // Source: InfiniBand specification, volume 1, annex A14: the number of no queue, or of a queue in another domain.
   if (!queue.is_up() || queue.remote_->xrc_domain != remote_->xrc_domain) return IBV_WC_REM_INV_REQ_ERR;
   return check_rules(wr, bytes);
 }
@@ -752,7 +760,7 @@ ExecResult LocalWire::deliver_xrc(const ibv_send_wr& wr, std::uint32_t bytes, Lo
   return result;
 }
 
-/// Tells a reliable target that a request broke its rules.
+/// Reports to a reliable target that a request broke its rules.
 void LocalWire::report_refusal(ibv_wc_status status, std::uint32_t life) noexcept {
   ibv_event_type event{};
   if (target_event(status, event)) peer_->report_failure(target_qpn_, event, life);

@@ -1,4 +1,4 @@
-// local_wire.h - requests to a target on the same host: the poster's CPU does what a NIC would.
+// local_wire.h - requests to a target on the same host: the CPU of the posting thread does the work of a NIC.
 #pragma once
 
 #include <array>
@@ -18,27 +18,29 @@ namespace rdmacomm::softdev {
 class MrTable;
 class PeerDirectory;
 
-/// What the wires of a context use of it. Lives longer than they do.
+/// The parts of a context that its wires use. Outlives the wires.
 struct LocalPremises {
   const MrTable& registrations;
   PeerDirectory& peers;
   const bool membarrier;  ///< this process can take part in membarrier(2), see hazard.h
 };
 
-/// What the wire must know of its own end.
+/// The local end of a wire.
 struct LocalEnd {
   const LocalPremises* premises = nullptr;
   std::uint32_t qpn = 0;
   std::uint32_t pd = 0;
   std::uint32_t path_mtu = 0;                        ///< bytes
   Service service = Service::kReliable;              ///< of both ends
-  const std::atomic<std::uint32_t>* qkey = nullptr;  ///< of datagrams: its own
-  bool by_tcp = false;                               ///< it is on another host, and its requests come by TCP
+  const std::atomic<std::uint32_t>* qkey = nullptr;  ///< for datagrams: the local Q_Key
+  bool by_tcp = false;  ///< the initiator is on another host, and its requests arrive over TCP
 
-  /// What it holds up where initiators take turns. Another host's number says nothing here, and is none of this host's.
+  /// The hazard flag's value if initiators take turns. The number of a queue pair on another host must not equal that
+  /// of a local queue pair.
   [[nodiscard]] std::uint32_t turn() const noexcept { return by_tcp ? 1U << 31 | qpn : qpn; }
-  /// The same end at the shared receive queues that XRC requests by queue pair `target_qpn` name. Another host's is there
-  /// under the number of that queue pair, which is one of this host's: who owns the queue sees its process die.
+  /// The same end, for the shared receive queues of XRC requests that arrive at queue pair `target_qpn`. For an
+  /// initiator on another host, it has the number of that queue pair, which is local. So the owner of the shared
+  /// receive queue notices when that queue pair's process dies.
   [[nodiscard]] LocalEnd at_xrc_queue(std::uint32_t target_qpn) const noexcept {
     LocalEnd end = *this;
     end.service = Service::kXrcQueue;
@@ -48,7 +50,7 @@ struct LocalEnd {
   }
 };
 
-/// The Q_Key that a datagram carries.
+/// The Q_Key of a datagram.
 [[nodiscard]] inline std::uint32_t datagram_key(const ibv_send_wr& wr, const LocalEnd& own) noexcept {
   constexpr std::uint32_t kOwnKey = 1U << 31;  // source: InfiniBand specification, volume 1, section 10.2.5
   const std::uint32_t named = wr.wr.ud.remote_qkey;
@@ -62,7 +64,7 @@ class PartMover {
   PartMover(const PartMover&) = delete;
   PartMover& operator=(const PartMover&) = delete;
   virtual ~PartMover() = default;
-  /// As much as there is without waiting; `places` may be changed.
+  /// Moves the bytes that can be moved without waiting. May change `places`.
   [[nodiscard]] virtual Moved move(std::span<iovec> places) noexcept = 0;
 };
 
@@ -71,51 +73,52 @@ class LocalWire final : public Wire {
   LocalWire(const LocalEnd& own, std::uint32_t target_qpn) noexcept;
   ~LocalWire() override;
 
-  /// 0: the target was found, or may come yet; EPERM, EPROTO: it never can be reached; is_own_shortage(): not as things are here.
+  /// Returns  0: the target was found, or may exist later; EPERM, EPROTO: it can never be reached; an errno value with
+  ///          is_own_shortage(): this process lacks resources.
   [[nodiscard]] int connect();
-  /// Looks for the target, where it is not found yet. May wait for it to answer.
+  /// Looks for the target, unless it is known already. May wait for its answer.
   void attach() noexcept { (void)find_target(); }
   [[nodiscard]] bool lacks_target() const noexcept override { return remote_ == nullptr; }
   [[nodiscard]] std::unique_ptr<TargetSearch> search() const override;
   void take_found(TargetSearch& search) noexcept override;
   [[nodiscard]] ExecResult exec(const ibv_send_wr& wr) noexcept override;
-  /// The same for a datagram. A target that has no receive is kReceiverNotReady.
+  /// The same for a datagram. Returns kReceiverNotReady if the target has no receive.
   [[nodiscard]] ExecResult send_datagram(const ibv_send_wr& wr) noexcept;
-  /// The same for an XRC request, whose target is the queue pair at this wire's other end and, for all that lies in memory,
-  /// the shared receive queue at the end of `queue`. kBusy: another initiator is at work there, and a request
-  /// of another host does not wait for it.
+  /// The same for an XRC request. Its target is the queue pair that this wire leads to; memory and receives are those
+  /// of the shared receive queue that `queue` leads to. Returns kBusy if another initiator is at work there and the
+  /// request came from another host, because such a request does not wait.
   [[nodiscard]] ExecResult exec_xrc(const ibv_send_wr& wr, LocalWire& queue) noexcept;
-  /// Whether a READ or WRITE of `total` bytes, which need not be here yet, would be carried out: done() with no bytes, or what
-  /// exec_xrc() would say.
+  /// Checks if a READ or WRITE of `total` bytes would be executed. The bytes need not have arrived. Returns done() with
+  /// no bytes, or the result that exec_xrc() would have.
   [[nodiscard]] ExecResult check_xrc(const ibv_send_wr& wr, std::uint32_t total, LocalWire& queue) noexcept;
-  /// Whether the target is there and accepts requests from here.
+  /// True if the target exists and accepts requests from this initiator.
   [[nodiscard]] bool is_up() const noexcept;
-  /// A target in this process only: carries out the next part of a SEND, WRITE or READ of `total` bytes, of which `done`
-  /// are. Its bytes come from or go to `mover` instead of the request's slices. One of a WRITE with immediate data is the
-  /// part without bytes that comes last.
-  /// Done with success: so many bytes more, none where there are none for now.
+  /// Executes the next part of a SEND, WRITE or READ of `total` bytes, of which `done` are done. Only for a target in
+  /// this process. `mover` replaces the request's slices as source or destination of the bytes. For a WRITE with
+  /// immediate data, this is only its last part, which has no bytes.
+  /// Returns  done with success: the number of further bytes, 0 if none can be moved now.
   [[nodiscard]] ExecResult exec_part(const ibv_send_wr& wr, std::uint32_t total, std::uint32_t done,
                                      PartMover& mover) noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept override;
 
  private:
   class Search;
-  /// Looks for the target, where it is not found yet. 0, or why it was not.
+  /// Looks for the target, unless it is known already. Returns 0, or the reason of the failure.
   int find_target() noexcept;
-  /// A checked range of the target's memory: mapped at `base`, or (nullptr) reached as its registration says.
+  /// A checked range of target memory. `base` is its mapping; if nullptr, it is reached as its registration says.
   struct TargetRange {
     std::byte* base = nullptr;
-    std::uint64_t address = 0;  ///< as requests give it
+    std::uint64_t address = 0;  ///< as in requests
   };
 
-  /// Runs `work` on the target, which does not go away meanwhile, and tells it of what it must know.
+  /// Runs `work` while the target is protected from going down. Then sends the target the reports that are due.
   template <typename Work>
   ExecResult at_target(Work&& work) noexcept;
-  /// The same for a request whose slices are looked up first; `work` is given the payload's size.
+  /// The same for a request whose slices are checked first. `work` is called with the payload's size.
   template <typename Work>
   ExecResult checked_at_target(const ibv_send_wr& wr, Work&& work) noexcept;
-  /// A WRITE of one packet and one slice between the registrations of the WRITE before it. false: it is not, or something
-  /// about it has changed, and nothing is done.
+  /// Executes a WRITE of one packet and one slice that uses the same registrations as the WRITE before it. Returns
+  /// false: the WRITE is a different one, or the registrations have changed. Then nothing was done.
   [[nodiscard]] bool write_again(const ibv_send_wr& wr) noexcept;
   [[gnu::noinline]] ExecResult exec_otherwise(const ibv_send_wr& wr) noexcept;
   [[nodiscard]] bool exceeds_mtu(std::uint32_t bytes) const noexcept;
@@ -145,28 +148,29 @@ class LocalWire final : public Wire {
 
   [[nodiscard]] bool local_slices_valid(const ibv_send_wr& wr, std::uint64_t& bytes) const noexcept;
   [[nodiscard]] bool receive_posted() noexcept;
-  /// The same, where the target shares its receives: takes one for the message under way.
+  /// The same for a target that shares its receives: takes one for the current message.
   [[nodiscard]] bool take_shared_receive() noexcept;
-  /// The receive that the message under way goes to.
+  /// The receive for the current message.
   [[nodiscard]] RecvEntry& receive() const noexcept;
-  /// Where its scatter list ends at the latest, whatever it says of itself.
+  /// The upper bound for the end of its scatter list, independent of its own count.
   [[nodiscard]] const ibv_sge* end_of(const RecvEntry& recv) const noexcept {
     const std::uint32_t stride = srq_.shared == nullptr ? view_.stride : srq_.stride;
     return reinterpret_cast<const ibv_sge*>(reinterpret_cast<const std::byte*>(&recv) + stride);
   }
-  /// The registration of that range, if the target's queue pair and the registration allow the access; else nullptr.
+  /// The registration of the range if the target's queue pair and the registration allow the access; else nullptr.
   [[nodiscard]] const MrEntry* find_allowed(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
                                             std::uint64_t length, std::uint32_t access) const noexcept;
   [[nodiscard]] bool find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                           std::uint32_t access, TargetRange& range) noexcept;
-  /// The registration that such a range was found in.
+  /// The registration in which find() has found a range.
   [[nodiscard]] const MrEntry& registration(std::uint32_t key) const noexcept {
     return target_registrations_[place_of(key)];
   }
-  /// kWrite: from `own` to the target's memory; kRead: the other way. 0, or an errno value.
+  /// kWrite: copies from `own` to the target's memory; kRead: from there to `own`. Returns 0, or an errno value.
   [[nodiscard]] int copy_unmapped(RequestKind kind, std::byte* own, std::uint64_t address, std::uint32_t key,
                                   std::size_t bytes) noexcept;
-  /// Those by system calls. EPERM: not allowed here, the serving thread does it; EACCES: the registration has ended.
+  /// The same by system calls. EPERM: not allowed on this system, so the serving thread must do it. EACCES: the
+  /// registration has ended.
   [[nodiscard]] int write_by_address(std::byte* own, std::uint64_t address, std::uint32_t key,
                                      std::size_t bytes) noexcept;
   [[nodiscard]] int write_piece(std::byte* own, std::uint64_t address, std::uint32_t key, std::size_t& bytes) noexcept;
@@ -180,10 +184,10 @@ class LocalWire final : public Wire {
 
   const LocalEnd own_;
   const std::uint32_t target_qpn_;
-  const std::uint64_t link_;  // what the target's link word must be
+  const std::uint64_t link_;  // required value of the link word
   std::shared_ptr<Peer> peer_;
   std::unique_ptr<RemoteQp> remote_;
-  // What each request needs, once attached: out of remote_ and peer_, one pointer nearer.
+  // Used by each request, once attached. Copies of members of remote_ and peer_, to save an indirection.
   QpShared* target_ = nullptr;
   QpView view_;
   SrqView srq_;
@@ -192,12 +196,12 @@ class LocalWire final : public Wire {
   std::span<const MrEntry> own_registrations_;
   std::span<const MrEntry> target_registrations_;
   bool by_membarrier_ = false;
-  const void* next_line_ = nullptr;  // that a SEND will write first
-  // Of the last WRITE of one slice: its own end, and the target's, with how far from requests' addresses it is mapped here.
+  const void* next_line_ = nullptr;  // the first line that the next SEND will write
+  // Registrations of the last WRITE of one slice: the local one, and the target's with the shift to its local mapping.
   KnownRegistration written_from_;
   KnownRegistration written_to_;
   Copier copier_;
-  // The registrations used last, so that the peer's table of mappings is not asked each time.
+  // The registrations used last, to avoid most lookups in the peer's table of mappings.
   struct Cached {
     std::uint64_t stamp = 0;
     std::byte* start = nullptr;

@@ -1,4 +1,4 @@
-// named_targets.h - the targets of requests that each name theirs.
+// named_targets.h - wires for requests that each name their target.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace rdmacomm::softdev {
 
-/// Wires to targets that are looked for when the first request goes to them, and kept for the next.
+/// Wires to targets. A target is looked for at the first request to it, and its wire is kept for later requests.
 class NamedTargets {
  public:
   explicit NamedTargets(const LocalEnd& own) : own_(own) {}
 
-  /// The wire to `number`. It is not up where nothing with that number was found; it will be looked for again.
+  /// The wire to `number`. If no such target was found, the wire is not up, and the next call looks again.
   [[nodiscard]] LocalWire& get(std::uint32_t number) {
     if (LocalWire* const there = known(number)) return *there;
     LocalWire& wire = anew(number);
@@ -25,7 +25,8 @@ class NamedTargets {
     return wire;
   }
 
-  /// The same for a thread that must not wait: `finder` looks. nullptr: it does so still, or another number is waited for; ask again.
+  /// The same for a thread that must not wait: `finder` looks for the target. Returns nullptr: the search for this or
+  /// another number is still running; call again later.
   [[nodiscard]] LocalWire* get(std::uint32_t number, TargetFinder& finder) {
     if (LocalWire* const there = known(number)) return there;
     if (search_ == nullptr) {
@@ -42,14 +43,15 @@ class NamedTargets {
     return &wire->second;
   }
 
-  /// The wire to `number` if get() has found it and it is still up, else nullptr. Looks for nothing, so it waits for nobody.
+  /// Returns the wire to `number` if get() has found it and it is still up, else nullptr. Does not search, so it never
+  /// waits.
   [[nodiscard]] LocalWire* known(std::uint32_t number) noexcept {
     const auto found = by_number_.find(number);
     return found != by_number_.end() && found->second.is_up() ? &found->second : nullptr;
   }
 
  private:
-  /// More are not kept.
+  /// Upper bound of the wires kept.
   static constexpr std::size_t kMax = 4096;
 
   LocalWire& anew(std::uint32_t number) {

@@ -15,8 +15,8 @@
 namespace rdmacomm::softdev {
 namespace {
 
-// A serving thread answers in tens of microseconds. One that does not for this long is as good as dead: stopped
-// by a signal, or swapped out.
+// A serving thread answers within tens of microseconds. If it takes longer than this, its process is treated as dead:
+// it is stopped by a signal, or swapped out.
 constexpr int kAnswerTimeoutMs = 5000;
 
 std::span<const std::byte> bytes_of(const Request& request) {
@@ -26,8 +26,8 @@ std::span<std::byte> bytes_of(Answer& answer) {
   return std::as_writable_bytes(std::span(&answer, 1));
 }
 
-/// A socket to the owner of `qpn`. Not valid, and errno: EPERM, it is another user's, or in a process namespace that cannot be
-/// seen from here.
+/// Connects a socket to the owner of `qpn`. Not valid, and errno on failure. EPERM: the owner is another user's
+/// process, or is in a process namespace that is not visible here.
 UniqueFd connect_to_owner(std::uint32_t qpn, PeerCredentials& credentials) {
   UniqueFd socket = connect_to(block_socket_name(qpn >> kQpnBlockBits));
   if (!socket || !peer_credentials(socket.get(), credentials)) return UniqueFd();
@@ -71,7 +71,7 @@ int Peer::hello() {
   registrations_mapping_ = Mapping(table.get(), 0, MrTable::kEntries * sizeof(MrEntry), false);
   if (registrations_mapping_.empty()) return errno;
   registrations_ = {reinterpret_cast<const MrEntry*>(registrations_mapping_.data()), MrTable::kEntries};
-  // Now, while the target runs: its memory must be within reach also when it has been stopped, as on hardware.
+  // Requested now, while the target runs, because its memory must stay reachable when it is stopped, as on hardware.
   (void)arena_fd_locked(Arena::kPages);
   return 0;
 }
@@ -81,7 +81,7 @@ int Peer::prove_locked(Answer& answer) {
   UniqueFd none;
   Request request;
   request.kind = RequestKind::kHello;
-  // Before the proof, by which the process with that number is the one at the other end.
+  // Opened before the proof. The proof then shows that the process with this number is the peer.
   process_.reset(static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)));
   int error = proof.create();
   request.argument = static_cast<std::uint32_t>(proof.descriptor());
@@ -135,7 +135,7 @@ int Peer::map(const Answer& answer, RemoteQp& remote) {
   return 0;
 }
 
-/// The descriptor of completion channel `number`, asked for once. 0, or an errno value.
+/// Finds the descriptor of completion channel `number`, which is requested only once. Returns 0, or an errno value.
 int Peer::find_channel_locked(std::uint32_t qpn, std::uint32_t number, RemoteQp& remote) {
   std::erase_if(channels_, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<const UniqueFd>& known = channels_[number];
@@ -184,8 +184,8 @@ std::byte* Peer::map_registration(const MrEntry& entry) {
 }
 
 bool Peer::has_ended() const noexcept {
-  // The kernel closes the connection with exec(), unless a child of the target's has inherited it; then, and where the process ends,
-  // there is the process itself.
+  // exec() closes the connection, unless a child of the target has inherited it. In that case, and when the process
+  // ends, the pidfd shows it.
   std::array<pollfd, 2> ends{{{socket_.get(), POLLRDHUP, 0}, {process_.get(), POLLIN, 0}}};
   return ::poll(ends.data(), ends.size(), 0) > 0;
 }
@@ -195,7 +195,7 @@ int Peer::check_system_calls() const noexcept {
   return has_ended() ? ESRCH : 0;
 }
 
-/// Why a call has moved so little. 0: it was interrupted.
+/// The errno value of a call that has moved no bytes. 0: it was interrupted.
 int Peer::error_of_call(ssize_t moved) noexcept {
   const int error = moved == 0 ? EFAULT : errno;
   if (error == EINTR) return 0;
@@ -259,7 +259,7 @@ void Peer::tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std:
   request.argument = argument;
   request.operand = operand;
   const std::scoped_lock lock(reports_mutex_);
-  // A target that cannot be told for another reason is gone, and needs not be told.
+  // If sending fails for another reason, the target is gone and needs no report.
   const bool is_next = kept_reports_.empty();
   if (is_next && (send_at_once(socket_.get(), bytes_of(request)) || errno != EAGAIN)) return;
   kept_reports_.push_back(request);
@@ -289,14 +289,14 @@ int Peer::call_locked(Request& request, std::span<const std::byte> out, Answer& 
     return EPIPE;
   }
   const ssize_t received = receive_packet(socket_.get(), bytes_of(answer), in, &fd, kAnswerTimeoutMs);
-  // The answer is here but for its descriptor: the next call finds the connection as it should be.
+  // The answer was received without its descriptor. The connection stays usable for the next call.
   if (received < 0 && errno == EMFILE) return EMFILE;
   if (received < static_cast<ssize_t>(sizeof(answer)) || answer.sequence != request.sequence) {
-    // Whatever came is no answer to this request, and a later answer would be taken for another's.
+    // This is no answer to the request. A later answer would be taken for that of another request.
     mark_dead();
     return received < 0 ? errno : EPIPE;
   }
-  // What the owner has run out of, it may have again later.
+  // The owner's shortage may be temporary.
   return is_own_shortage(answer.error) ? EBUSY : answer.error;
 }
 

@@ -20,40 +20,41 @@
 
 namespace rdmacomm::softdev {
 
-/// A target's queue pair as an initiator uses it: mapped, with what wakes its sleeper.
+/// A target's queue pair, mapped into the initiator, with the descriptor that wakes its waiting thread.
 struct RemoteQp {
   Mapping mapping;
   Mapping cq_mapping;
   Mapping srq_mapping;
   std::shared_ptr<const UniqueFd> channel;  ///< owns wake_fd
-  int wake_fd = -1;                         ///< the eventfd of the receive queue's completion channel; -1: it has none
+  int wake_fd = -1;                         ///< eventfd of the receive queue's completion channel; -1: none
   QpView view;
-  SrqView srq;  ///< srq.shared is nullptr where it has none
+  SrqView srq;  ///< srq.shared is nullptr if it has none
   CqShared* recv_cq = nullptr;
-  std::uint64_t busy_address = 0;  ///< of view.shared->busy, in the target's process
+  std::uint64_t busy_address = 0;  ///< of view.shared->busy in the target process
   std::uint32_t pd = 0;
   std::uint32_t recv_pd = 0;  ///< of the posted receives
   XrcIdentity xrc_domain;
 };
 
-/// Whether a connection failed for want of something in this process: it does not go by waiting for the peer.
+/// True if a connection failed because this process lacks resources. Waiting for the peer does not help then.
 [[nodiscard]] constexpr bool is_own_shortage(int error) noexcept {
   return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 
-/// A connection to the context that owns one block of queue pair numbers, shared by all queue pairs that are
-/// connected into that block.
+/// A connection to the context that owns one block of queue pair numbers. All queue pairs that are connected into that
+/// block share it.
 /// Threads: any.
 class Peer {
  public:
   /// Connects to the owner of `qpn`.
-  /// error  ECONNREFUSED: no such owner; EPERM: another user's, or one of the two must not look into the other, see
-  ///        AccessProof; EPROTO: another version of this device
+  /// error  ECONNREFUSED: no such owner; EPERM: another user owns it, or one of the two processes must not inspect the
+  ///        other, see AccessProof; EPROTO: another version of this device
   [[nodiscard]] static std::shared_ptr<Peer> connect(std::uint32_t qpn, int& error);
 
-  /// The same by a connection to process `pid` that is there.
+  /// The same, with an existing connection to process `pid`.
   [[nodiscard]] static std::shared_ptr<Peer> connect_by(UniqueFd socket, pid_t pid, int& error);
-  /// Whether somebody who is not to share memory with this process has the name of `qpn`'s block, as far as the name's owner says.
+  /// True if the block of `qpn` belongs to a process that must not share memory with this process, according to the
+  /// socket's credentials.
   [[nodiscard]] static bool is_another_users(std::uint32_t qpn);
 
   Peer(UniqueFd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
@@ -64,39 +65,42 @@ class Peer {
   [[nodiscard]] bool dead() const noexcept { return dead_.load(std::memory_order_relaxed); }
   void mark_dead() noexcept { dead_.store(true, std::memory_order_relaxed); }
 
-  /// Maps the target's queue pair `qpn`, announcing that `own_qpn` will use it. nullptr and `error`: ENOENT, there is none (yet);
-  /// is_own_shortage(): this process has no descriptor, or no memory.
+  /// Maps the target's queue pair `qpn`, and announces that `own_qpn` will use it. Returns nullptr and `error` on
+  /// failure. ENOENT: it does not exist (yet); is_own_shortage(): this process has no descriptor or no memory.
   [[nodiscard]] std::unique_ptr<RemoteQp> attach(std::uint32_t qpn, std::uint32_t own_qpn, int& error);
 
   [[nodiscard]] std::span<const MrEntry> registrations() const noexcept { return registrations_; }
-  /// Where `entry`'s memory lies in this process; nullptr: it cannot be mapped. Valid while the registration is.
+  /// The address of `entry`'s memory in this process; nullptr: it cannot be mapped. Valid while the registration is.
   [[nodiscard]] std::byte* map_registration(const MrEntry& entry);
 
-  /// Whether system calls reach the target's unmapped memory. 0: they do. EPERM: they are not allowed here; the caller goes by
-  /// request(). ESRCH: the target has ended. Cost: a system call.
+  /// Checks if system calls can reach the target's unmapped memory. Returns 0: they can. EPERM: they are not allowed,
+  /// use request(). ESRCH: the target has ended. Cost: a system call.
   [[nodiscard]] int check_system_calls() const noexcept;
-  /// Copies from that memory. 0, or an errno value: of check_system_calls(), or of the call.
+  /// Copies from that memory. Returns 0, or an errno value of check_system_calls() or of the copying call.
   [[nodiscard]] int read_by_system_call(std::byte* own, std::uint64_t address, std::size_t length) noexcept;
-  /// Copies `length` bytes to where `write` says, and then `flag`, by one system call. The caller has called check_system_calls().
-  /// 0: `length` is how many were copied, none if the call was interrupted. EFAULT: also if the target has taken `write` back.
+  /// Copies `length` bytes and then `flag` to the places in `write`, by one system call. Call check_system_calls()
+  /// before. Returns 0, with the number of copied bytes in `length`, 0 if the call was interrupted; or an errno value.
+  /// EFAULT: may also mean that the target has taken `write` back.
   [[nodiscard]] int write_by_system_call(std::byte* own, AddressWrite& write, std::size_t& length,
                                          std::uint32_t flag) noexcept;
-  /// Has the target's serving thread do it: kWrite, kRead, kFetchAdd, kCompareSwap, kInvalidate. 0, or an errno value.
+  /// Sends a request to the target's serving thread: kWrite, kRead, kFetchAdd, kCompareSwap or kInvalidate. Returns 0,
+  /// or an errno value.
   [[nodiscard]] int request(Request request, std::span<std::byte> own, std::uint64_t* value);
-  /// Tells the target that a request broke its rules. No answer is awaited.
+  /// Reports to the target that a request broke its rules. Does not wait for an answer.
   void report_failure(std::uint32_t qpn, ibv_event_type event, std::uint32_t life) noexcept {
     tell(RequestKind::kFail, qpn, 0, static_cast<std::uint32_t>(event), life);
   }
-  /// Tells the target that its shared receive queue runs low.
+  /// Reports to the target that its shared receive queue has fewer receives than its limit.
   void report_limit(std::uint32_t qpn) noexcept { tell(RequestKind::kLimit, qpn, 0, 0); }
-  /// Tells a target that went down while a request used it that the request has ended.
+  /// Reports to a target that went down during a request that the request has ended.
   void report_release(std::uint32_t qpn) noexcept { tell(RequestKind::kReleased, qpn, 0, 0); }
-  /// Tells the target that what attach(qpn, own_qpn) returned is unmapped.
+  /// Reports to the target that the result of attach(qpn, own_qpn) is unmapped.
   void detach(std::uint32_t qpn, std::uint32_t own_qpn) noexcept { tell(RequestKind::kDetach, qpn, own_qpn, 0); }
-  /// A report that finds no room (the target is stopped) is kept, and sent later, behind those before it: nobody waits for a target that does not
-  /// read. `watch` is called with true when there is one to send, and the socket is to be looked after: has it room, tell_kept() is due.
+  /// A report that does not fit into the socket (the target is stopped) is kept and sent later, after all earlier ones.
+  /// So no thread waits for a target that does not read. `watch` is called with true if a report is kept: call
+  /// tell_kept() when the socket becomes writable.
   void keep_reports_with(std::function<void(bool wanted)> watch);
-  /// Sends what is kept, as far as there is room; then calls `watch` again: true, some is left.
+  /// Sends the kept reports that fit into the socket. Then calls `watch`; true: some reports are left.
   void tell_kept() noexcept;
 
  private:
@@ -106,12 +110,13 @@ class Peer {
     std::byte* start = nullptr;
   };
 
-  /// The process has ended, or runs another program (exec): its process number and its addresses mean something else. Cost: a system
-  /// call.
+  /// True if the process has ended or runs another program (exec). Its process number and addresses are no longer valid
+  /// then. Cost: a system call.
   [[nodiscard]] bool has_ended() const noexcept;
   [[nodiscard]] int error_of_call(ssize_t moved) noexcept;
   int hello();
-  /// Each end proves to the other that they may share memory. 0, with what came with the proof, or an errno value.
+  /// Each process proves to the other that they may share memory. Returns 0 and `answer` with the peer's proof, or an
+  /// errno value.
   int prove_locked(Answer& answer);
   void tell(RequestKind kind, std::uint32_t qpn, std::uint32_t own_qpn, std::uint32_t argument,
             std::uint64_t operand = 0) noexcept;
@@ -123,21 +128,22 @@ class Peer {
 
   const UniqueFd socket_;
   const pid_t pid_;
-  UniqueFd process_;  // a pidfd; not valid: the system has none
+  UniqueFd process_;  // a pidfd; not valid: the system does not support it
   std::atomic<bool> dead_{false};
   std::atomic<bool> system_calls_refused_{false};
   UniqueFd segment_fd_;
   Mapping registrations_mapping_;
   std::span<const MrEntry> registrations_;
 
-  std::mutex mutex_;  // guards what follows, and keeps one request at a time on the socket
+  std::mutex mutex_;  // guards the members below; one request at a time uses the socket
   std::uint32_t next_sequence_ = 1;
   std::map<Arena, UniqueFd> arena_fds_;
   std::map<std::uint32_t, MappedRegistration> mapped_;  // by index in the table
-  // By number. One descriptor serves all queue pairs that report to a channel: there may be more of them than descriptors.
+  // By number. All queue pairs that report to one channel share its descriptor, because queue pairs may outnumber
+  // descriptors.
   std::map<std::uint32_t, std::weak_ptr<const UniqueFd>> channels_;
 
-  std::mutex reports_mutex_;  // guards what follows
+  std::mutex reports_mutex_;  // guards the members below
   std::deque<Request> kept_reports_;
   std::function<void(bool)> watch_;
 };

@@ -13,7 +13,8 @@ namespace rdmacomm::softdev {
 std::shared_ptr<PeerDirectory::Owner> PeerDirectory::owner_of(std::uint32_t block) {
   const std::scoped_lock lock(mutex_);
   const auto now = Clock::now();
-  // Held by the directory alone, an owner is in nobody's hands, and nobody holds its lock; taken, it shows what the last one did.
+  // If only the directory refers to an owner, no thread uses it or holds its lock. Locking it makes the last user's
+  // changes visible.
   std::erase_if(by_block_, [now](const auto& entry) {
     const std::shared_ptr<Owner>& owner = entry.second;
     if (owner.use_count() != 1) return false;

@@ -13,7 +13,7 @@ namespace rdmacomm::softdev {
 
 class Peer;
 
-/// What serves the same context's queue pairs to other processes, as its PeerDirectory uses it.
+/// Serves a context's queue pairs to other processes; the context's PeerDirectory uses it.
 /// Threads: any.
 class PeerServer {
  public:
@@ -22,29 +22,30 @@ class PeerServer {
   PeerServer& operator=(const PeerServer&) = delete;
   virtual ~PeerServer() = default;
 
-  /// Whether the context's own queue pairs have this number, or may have it.
+  /// True if the context's queue pairs have this number or may have it later.
   [[nodiscard]] virtual bool serves(std::uint32_t qpn) = 0;
-  /// A connection to this context itself, which needs no name to be found by. Not valid, and errno.
+  /// A connection to the context itself, made without a socket name. Not valid, and errno on failure.
   [[nodiscard]] virtual UniqueFd connect_to_itself() = 0;
   /// Marks `peer` as dead once its connection ends.
   virtual void watch(const std::shared_ptr<Peer>& peer) = 0;
 };
 
-/// The contexts that this one's queue pairs are connected to.
+/// The contexts to which the queue pairs of one context are connected.
 /// Threads: any.
 class PeerDirectory {
  public:
   explicit PeerDirectory(PeerServer& server) : server_(server) {}
-  /// The owner of `qpn`, connected to if need be. nullptr and `error`: see Peer::connect. Who does not answer is not asked
-  /// again for a while: ETIMEDOUT at once.
+  /// Returns the owner of `qpn`; connects to it if necessary. nullptr and `error`: see Peer::connect. After a timeout,
+  /// further calls for the same owner fail at once with ETIMEDOUT for kSilentFor.
   [[nodiscard]] std::shared_ptr<Peer> get(std::uint32_t qpn, int& error);
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// As long as one attempt waits. A program with queue pairs to a stopped process must get to its other peers, too.
+  /// Equal to the timeout of one attempt, so that a program with queue pairs to a stopped process still reaches its
+  /// other peers.
   static constexpr std::chrono::seconds kSilentFor{5};
-  /// The process that has a block of numbers. The lock is held while this one process is asked, so a stopped process delays only
-  /// those who want to reach it.
+  /// The process that owns a block of numbers. The mutex is held during a request to this one process, so a stopped
+  /// process delays only the threads that need it.
   struct Owner {
     std::mutex mutex;
     std::weak_ptr<Peer> peer;

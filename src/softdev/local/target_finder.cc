@@ -40,7 +40,7 @@ void TargetFinder::run() {
   for (;;) {
     changed_.wait(lock, [this] { return stopping_ || !wanted_.empty(); });
     if (stopping_) return;
-    Wanted& first = wanted_.front();  // stays there, and with it its owner, until it is found
+    Wanted& first = wanted_.front();  // stays in the queue, and keeps its owner alive, during the search
     const std::function<void()> find = std::move(first.find);
     const std::weak_ptr<LaterSearch> wanted_search = first.search;
     lock.unlock();

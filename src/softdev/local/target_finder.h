@@ -1,4 +1,4 @@
-// target_finder.h - looking for targets on a thread of its own.
+// target_finder.h - looks for targets on a separate thread.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +13,8 @@ namespace rdmacomm::softdev {
 
 class LaterSearch;
 
-/// Looks for targets that are not found yet, on a thread that is there from the first of them on: one that is stopped is waited for, and
-/// whoever waits for something else must not be held up by it.
+/// Looks for targets on a separate thread, which the first search starts. A search may wait for a stopped target, and
+/// must not delay threads that wait for other things.
 /// Threads: any.
 class TargetFinder {
  public:
@@ -23,19 +23,20 @@ class TargetFinder {
   TargetFinder& operator=(const TargetFinder&) = delete;
   ~TargetFinder() { stop(); }
 
-  /// Has `find` called, which looks for the target of `owner`, unless that is about to be done.
+  /// Calls `find`, which looks for the target of `owner`, on the thread. Does nothing if such a call is already queued.
   template <typename Find>
   void look_for_target_of(const std::shared_ptr<const void>& owner, Find&& find) {
     const std::scoped_lock lock(mutex_);
-    // Where there is no thread for it, the next retry asks again.
+    // If no thread can be started, the next retry calls this again.
     if (!is_wanted_locked(owner)) (void)want_locked({owner, std::forward<Find>(find), {}});
   }
-  /// Has `search` made, if somebody still wants it by then. false: there are no more threads; ask again later.
+  /// Runs `search` on the thread, unless its last user drops it first. Returns false: no more threads are available;
+  /// try again later.
   [[nodiscard]] bool make(const std::shared_ptr<LaterSearch>& search);
   void stop();
 
  private:
-  /// One of both.
+  /// Has either `find` or `search`.
   struct Wanted {
     std::shared_ptr<const void> owner;
     std::function<void()> find;
@@ -49,7 +50,7 @@ class TargetFinder {
   std::thread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Wanted> wanted_;  // the first is being looked for
+  std::deque<Wanted> wanted_;  // the thread is working on the first one
   bool stopping_ = false;
 };
 

@@ -1,4 +1,4 @@
-// xrc_wire.h - requests of an XRC queue pair: to the one that it is connected to, for the queue that each of them names.
+// xrc_wire.h - requests of an XRC queue pair to its target queue pair, each for the shared receive queue that it names.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace rdmacomm::softdev {
 
-/// The target's queue pair (IBV_QPT_XRC_RECV) says which requests may be; receives, memory and protection domain are those
-/// of the shared receive queue.
+/// The target's queue pair (IBV_QPT_XRC_RECV) decides which requests are allowed. Receives, memory and protection
+/// domain are those of the shared receive queue.
 class XrcWire final : public Wire {
  public:
   XrcWire(const LocalEnd& own, std::uint32_t target_qpn)

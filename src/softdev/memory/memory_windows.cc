@@ -56,24 +56,24 @@ ibv_wc_status MemoryWindows::bind(const Binder& qp, const ibv_send_wr& wr) {
   {
     const std::scoped_lock lock(mutex_);
     was_bound = window.bound_to != nullptr;
-    // A window of type 2 is invalidated before it is bound again.
+    // A type 2 window must be invalidated before it is bound again.
     const bool other_key = wr.bind_mw.rkey >> 8 != window.handle >> 8;
     if (other_key || (was_bound && window.type == IBV_MW_TYPE_2)) return IBV_WC_MW_BIND_ERR;
     if (info.length != 0 && !can_be_bound(window, qp, info)) return IBV_WC_MW_BIND_ERR;
     unbind_locked(window);
   }
-  // Without the lock: an initiator at work here may be waiting for this process's serving thread, which takes it.
+  // Waits without the lock: an initiator at work here may wait for the local serving thread, which takes the lock.
   if (was_bound) wait_for_initiators_();
   if (info.length == 0) return IBV_WC_SUCCESS;
   stragglers_.sweep();
   const std::scoped_lock lock(mutex_);
-  // An initiator that is stopped may have read half of what was entered for the window.
+  // A stopped initiator may have read half of the previous entry of this window.
   if (window.was_bound && stragglers_.any()) return IBV_WC_MW_BIND_ERR;
   return bind_locked(window, qp, wr) ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 }
 
 bool MemoryWindows::bind_locked(SoftMw& window, const Binder& qp, const ibv_send_wr& wr) {
-  if (window.bound_to != nullptr) return false;  // by somebody else meanwhile
+  if (window.bound_to != nullptr) return false;  // another thread has bound it meanwhile
   const ibv_mw_bind_info& info = wr.bind_mw.bind_info;
   SoftMr& mr = SoftMr::from(info.mr);
   Registration registration = registrations_.find(mr.lkey);

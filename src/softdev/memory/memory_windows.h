@@ -1,4 +1,4 @@
-// memory_windows.h - the memory windows of one context: what they are bound to, and when no more.
+// memory_windows.h - the memory windows of one context and their bindings.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -15,9 +15,9 @@
 
 namespace rdmacomm::softdev {
 
-/// A window has a place in the table of registrations, empty while it is not bound. The upper 24 bits of its key stay; each binding
-/// has other lower bits: chosen by the caller for a window of type 2, counted for one of type 1. A
-/// window of type 2 serves the queue pair that bound it, and nobody else (type 2B).
+/// Each window has a place in the table of registrations, which is empty while the window is not bound. The upper 24
+/// bits of its key never change; each binding has different lower bits. The caller chooses them for a window of type 2;
+/// for type 1 they are counted. A type 2 window can be used only through the queue pair that bound it (type 2B).
 /// Threads: any.
 class MemoryWindows {
  public:
@@ -26,20 +26,20 @@ class MemoryWindows {
     std::uint32_t qpn;
     std::uint32_t pd;
   };
-  /// wait_for_initiators  waits until no initiator is at work any more that may have found what was bound before
+  /// wait_for_initiators  waits until all initiators are done that may have found the previous binding
   MemoryWindows(MrTable& registrations, Stragglers& stragglers, std::function<void()> wait_for_initiators)
       : registrations_(registrations), stragglers_(stragglers), wait_for_initiators_(std::move(wait_for_initiators)) {}
   MemoryWindows(const MemoryWindows&) = delete;
   MemoryWindows& operator=(const MemoryWindows&) = delete;
 
-  /// Gives a new window its place and its key. 0, or an errno value.
+  /// Gives a new window its place and its key. Returns 0, or an errno value.
   [[nodiscard]] int add(SoftMw& window);
   void remove(SoftMw& window);
 
-  /// Carries out IBV_WR_BIND_MW, posted at `qp`: binds, or with no length ends what was bound.
+  /// Executes IBV_WR_BIND_MW, posted at `qp`. Length 0 ends the binding, any other length binds.
   [[nodiscard]] ibv_wc_status bind(const Binder& qp, const ibv_send_wr& wr);
-  /// Ends the binding with this key of a window of type 2, for a request of `qpn` itself or of its initiator.
-  /// false: there is no such binding.
+  /// Ends the binding with this key of a type 2 window, for a request of queue pair `qpn` or of its initiator.
+  /// Returns  false: no such binding.
   [[nodiscard]] bool invalidate(std::uint32_t key, std::uint32_t qpn);
   [[nodiscard]] bool any_bound_to(const SoftMr& mr);
 

@@ -10,13 +10,13 @@ bool MrTable::create() {
   return true;
 }
 
-/// A place that is free. There is one.
+/// Draws a free place. The table must have one.
 std::uint32_t MrTable::draw_place_locked() {
   constexpr int kDraws = 16;
   const auto is_free = [this](std::uint32_t place) { return place != 0 && (table_[place].last_drawn & kTaken) == 0; };
   std::uint32_t place = random_() % kEntries;
   for (int draws = 1; draws < kDraws && !is_free(place); ++draws) place = random_() % kEntries;
-  // Of a table that is nearly full, the next free one.
+  // The table is nearly full: takes the next free place.
   while (!is_free(place)) place = (place + 1) % kEntries;
   return place;
 }

@@ -13,9 +13,10 @@
 
 namespace rdmacomm::softdev {
 
-/// Looks `key` up in a table and checks that [address, address + length) is inside the registration, that it
-/// belongs to `pd` and that it grants all of `access`. nullptr: one of these does not hold.
-/// `table` has MrTable::kEntries entries.
+/// Looks up `key` and checks that [address, address + length) is inside the registration, that it belongs to `pd`, and
+/// that it grants all of `access`.
+/// table    has MrTable::kEntries entries
+/// Returns  nullptr: a check failed.
 [[nodiscard]] inline const MrEntry* find_range(std::span<const MrEntry> table, std::uint32_t key, std::uint32_t pd,
                                                std::uint64_t address, std::uint64_t length,
                                                std::uint32_t access) noexcept {
@@ -27,7 +28,7 @@ namespace rdmacomm::softdev {
   return &entry;
 }
 
-/// The same, where the caller translates: its memory is at `address` + MrEntry::shift.
+/// The same for a caller that translates addresses: the memory is at `address` + MrEntry::shift.
 [[nodiscard]] inline const MrEntry* find_local_range(std::span<const MrEntry> table, std::uint32_t key,
                                                      std::uint32_t pd, std::uint64_t address, std::uint64_t length,
                                                      std::uint32_t access) noexcept {
@@ -35,7 +36,7 @@ namespace rdmacomm::softdev {
   return entry != nullptr ? entry : find_range(table, key, pd | kWithIova, address, length, access);
 }
 
-/// The same for a request that came to queue pair `qpn` from its initiator: memory windows count, too.
+/// The same for a request to queue pair `qpn` from its initiator. It also finds memory windows.
 [[nodiscard]] inline const MrEntry* find_remote_range(std::span<const MrEntry> table, std::uint32_t key,
                                                       std::uint32_t pd, std::uint32_t qpn, std::uint64_t address,
                                                       std::uint64_t length, std::uint32_t access) noexcept {
@@ -46,7 +47,7 @@ namespace rdmacomm::softdev {
   return entry != nullptr && (entry->qpn == 0 || entry->qpn == qpn) ? entry : nullptr;
 }
 
-/// What a registration is, less its key.
+/// A registration without its key.
 struct Registration {
   std::uint32_t pd = 0;
   std::uint32_t access = 0;
@@ -58,38 +59,40 @@ struct Registration {
   std::uint64_t shift = 0;
 };
 
-/// Keys are drawn at random, place and all: who knows some of them cannot count on to others (the ReDMArk attacks, USENIX Security
-/// 2021). A key that has gone is valid again at the earliest when its place has been drawn 2^14 times more.
+/// The table of registrations. It has its own file, which peers can only read, because its contents decide which memory
+/// they may access.
 ///
-/// The table of registrations, in a file of its own, which peers can only read: what is in it decides what they reach.
+/// A key, including its place, is drawn at random. A process that has some keys cannot derive others from them (the
+/// ReDMArk attacks, USENIX Security 2021). A removed key can become valid again only after its place has been drawn
+/// 2^14 more times.
 /// Threads: any; entries() is read without a lock.
 class MrTable {
  public:
   static constexpr std::uint32_t kEntries = kRegistrationEntries;
 
-  /// Makes the table. false and errno: no memory, or no descriptor.
+  /// Creates the table. Returns false and errno: no memory, or no descriptor.
   [[nodiscard]] bool create();
-  /// To be handed to peers, which map kEntries entries from its beginning.
+  /// The descriptor for peers. They map kEntries entries from the file's beginning.
   [[nodiscard]] int fd() { return file_.fd(); }
 
   [[nodiscard]] std::span<const MrEntry> entries() const noexcept { return {table_, kEntries}; }
 
-  /// Enters a registration and returns its key; 0: the table is full.
+  /// Adds a registration and returns its key; 0: the table is full.
   [[nodiscard]] std::uint32_t add(const Registration& registration);
-  /// A place, and a key for it that is not valid yet; 0: the table is full.
+  /// Reserves a place. Returns a key for it, which is not valid yet; 0: the table is full.
   [[nodiscard]] std::uint32_t reserve();
-  /// What was entered under a valid key.
+  /// The registration with a valid key.
   [[nodiscard]] Registration find(std::uint32_t key) const;
-  /// Makes `key` invalid. Initiators that looked it up before may still be at work: the caller waits for them,
-  /// then calls recycle(), or replace(), which makes it valid again.
+  /// Makes `key` invalid. Initiators that looked it up before may still be at work. So the caller waits for them, and
+  /// then calls recycle(), or replace(), which makes the key valid again.
   void invalidate(std::uint32_t key);
   void recycle(std::uint32_t key);
   void replace(std::uint32_t key, const Registration& registration);
 
  private:
-  /// The bits of a key that are not its place.
+  /// The bits of a key without its place.
   static constexpr std::uint32_t kSaltMask = (1U << (32 - kPlaceBits)) - 1;
-  // MrEntry::last_drawn: the salt that the place had last, and these.
+  // MrEntry::last_drawn: the last salt of the place, and these flags.
   static constexpr std::uint32_t kDrawn = 1U << 30;  // ever
   static constexpr std::uint32_t kTaken = 1U << 31;
   [[nodiscard]] std::uint32_t reserve_locked();
@@ -101,8 +104,8 @@ class MrTable {
   MrEntry* table_ = nullptr;
   std::mutex mutex_;
   std::random_device random_;
-  const std::uint32_t salt_step_ = random_() | 1;  // odd: a place has each salt once before it has one again
-  std::uint32_t taken_ = 1;                        // places; 0 stays free: no key is ever 0
+  const std::uint32_t salt_step_ = random_() | 1;  // odd: a place uses each salt once before any salt repeats
+  std::uint32_t taken_ = 1;                        // number of places; place 0 is never used, so no key is 0
   std::uint64_t next_stamp_ = 1;
 };
 

@@ -1,4 +1,4 @@
-// placed_slices.h - where the slices of a request lie, if not where it says.
+// placed_slices.h - the slices of a request, with the addresses of their memory.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,11 +13,11 @@
 
 namespace rdmacomm::softdev {
 
-/// The slices of a request or of a receive in the memory of this process. Those in registrations that have addresses of
-/// their own (iova) are named by these.
+/// The slices of a request or of a receive, with their addresses in this process. Slices in registrations with other
+/// addresses (iova) are translated.
 class PlacedSlices {
  public:
-  /// false: one of `slices`, kMaxSge at the most, is not registered in `table` for `pd` with all of `access`.
+  /// Returns  false: one of `slices` (at most kMaxSge) is not registered in `table` for `pd` with all of `access`.
   [[nodiscard]] bool place(std::span<const MrEntry> table, std::uint32_t pd, std::span<const ibv_sge> slices,
                            std::uint32_t access) noexcept;
   [[nodiscard]] std::span<ibv_sge> get() noexcept { return std::span(slices_).first(count_); }

@@ -1,4 +1,4 @@
-// posted_receive.h - what a posted receive is to its owner, and to the initiators that see it.
+// posted_receive.h - a posted receive, as its owner and its initiators see it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,23 +17,22 @@
 
 namespace rdmacomm::softdev {
 
-/// The owner's part of posted receives, each in a place of its own. What is in a place may be read while another is
-/// written.
+/// The owner's part of posted receives, each at its own place. One place may be read while another one is written.
 class ReceiveTable {
  public:
   ReceiveTable(std::uint32_t places, std::uint32_t max_sge)
       : max_sge_(max_sge), records_(places), slices_(std::size_t{places} * max_sge) {}
 
-  /// Copies what the caller owns. Returns its slices, at most max_sge.
+  /// Copies `wr` to `place`. Returns the caller's slices, at most max_sge.
   std::span<const ibv_sge> put(std::uint32_t place, const ibv_recv_wr& wr) noexcept {
     const std::span<const ibv_sge> given(wr.sg_list, static_cast<std::size_t>(wr.num_sge));
     records_[place] = {wr.wr_id, static_cast<std::uint32_t>(given.size()), 0};
     std::ranges::copy(given, slices_.data() + std::size_t{place} * max_sge_);
     return given;
   }
-  /// What fill_entry() said of it.
+  /// bytes  the result of fill_entry() for it.
   void set_room(std::uint32_t place, std::uint32_t bytes) noexcept { records_[place].room = bytes; }
-  /// No message that it received is longer.
+  /// The result of fill_entry(). No message that was handed over is longer.
   [[nodiscard]] std::uint32_t room(std::uint32_t place) const noexcept { return records_[place].room; }
   [[nodiscard]] std::uint64_t wr_id(std::uint32_t place) const noexcept { return records_[place].wr_id; }
   [[nodiscard]] std::span<const ibv_sge> slices(std::uint32_t place) const noexcept {
@@ -54,7 +53,7 @@ class ReceiveTable {
   std::vector<ibv_sge> slices_;
 };
 
-/// The registrations that posted receives may lie in.
+/// The registrations that posted receives may use.
 struct ReceiveMemory {
   std::span<const MrEntry> table;
   std::uint32_t pd;
@@ -62,7 +61,7 @@ struct ReceiveMemory {
   [[nodiscard]] bool is_writable(std::span<const ibv_sge> slices) const noexcept {
     return all_found(slices, find_local_range);
   }
-  /// The same, and they lie where they say.
+  /// The same, and the slices need no translation (iova).
   [[nodiscard]] bool is_writable_in_place(std::span<const ibv_sge> slices) const noexcept {
     return all_found(slices, find_range);
   }
@@ -77,8 +76,8 @@ struct ReceiveMemory {
   }
 };
 
-/// Fills what initiators see of a receive. Returns the bytes up to which a message may be handed over unseen: all of it,
-/// or 0 where an lkey is wrong.
+/// Fills the part of a receive that initiators see. Returns the maximum size of a message that may be handed over
+/// without a look at the entry: the receive's size, or 0 if an lkey is invalid.
 inline std::uint32_t fill_entry(RecvEntry& entry, std::span<const ibv_sge> slices,
                                 const ReceiveMemory& memory) noexcept {
   entry.count = static_cast<std::uint32_t>(slices.size());
@@ -91,13 +90,14 @@ inline std::uint32_t fill_entry(RecvEntry& entry, std::span<const ibv_sge> slice
              : static_cast<std::uint32_t>(std::min<std::uint64_t>(entry.total, UINT32_MAX));
 }
 
-/// A receive was posted that no more than `bytes` may be handed over to unseen, or one can take no more than that any more.
-/// By the owner only.
+/// Lowers the floor to `bytes`: the maximum size of a message that may be handed over to a receive without a look at
+/// its entry. Only the owner calls it, for a receive that was posted or can take less from now on.
 inline void lower_floor(std::atomic<std::uint32_t>& floor, std::uint32_t bytes) noexcept {
   if (bytes < floor.load(std::memory_order_relaxed)) floor.store(bytes, std::memory_order_relaxed);
 }
 
-/// A message is not to be handed over to a posted receive unseen, or at all: its memory was given up. By the owner only.
+/// Marks a posted receive whose memory was deregistered: initiators must look at its entry before they hand over a
+/// message. Only the owner calls it.
 inline void refuse(RecvEntry& entry, std::atomic<std::uint32_t>& floor) noexcept {
   if (entry.memory == RecvEntry::kRegistered) {
     std::atomic_ref(entry.memory).store(RecvEntry::kGivenUp, std::memory_order_relaxed);
@@ -105,7 +105,7 @@ inline void refuse(RecvEntry& entry, std::atomic<std::uint32_t>& floor) noexcept
   lower_floor(floor, 0);
 }
 
-/// Copies a message of `bytes` that was handed over in its slot to where its receive lies. false: it is longer.
+/// Copies a message of `bytes` from its slot to the memory of its receive. Returns false: the message is longer.
 RDMACOMM_HOT_INLINE bool scatter_eager(const InSlot& slot, std::uint32_t bytes,
                                        std::span<const ibv_sge> slices) noexcept {
   const std::byte* from = slot.payload;
@@ -120,12 +120,12 @@ RDMACOMM_HOT_INLINE bool scatter_eager(const InSlot& slot, std::uint32_t bytes,
   return left == 0;
 }
 
-/// The same, where the receive may be in registrations with addresses of their own. false: it is not, or no more,
-/// registered.
+/// The same if the receive may use registrations with other addresses (iova). Returns false: its memory is not
+/// registered, or not any more.
 [[nodiscard]] bool copy_eager_placed(const InSlot& slot, std::uint32_t bytes, std::span<const ibv_sge> slices,
                                      const ReceiveMemory& memory) noexcept;
 
-/// The same for any receive. false, too: no slot holds that much.
+/// The same for any receive. Also returns false if `bytes` is more than a slot holds.
 RDMACOMM_HOT_INLINE bool copy_eager(const InSlot& slot, std::uint32_t bytes, std::span<const ibv_sge> slices,
                                     const ReceiveMemory& memory) noexcept {
   if (bytes > InSlot::kEagerBytes) [[unlikely]]

@@ -1,4 +1,4 @@
-// requests.h - what kind of request a work request is, and whether its slices may be used.
+// requests.h - the kinds of work requests, and the check of their slices.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,8 +12,8 @@
 
 namespace rdmacomm::softdev {
 
-/// Whether a byte that another host has sent names an operation that a target carries out. What does not may be out of the range of
-/// ibv_wr_opcode, and a cast is not defined then.
+/// True if a byte from another host is an operation that a target executes. Check this before a cast: other values may
+/// be outside the range of ibv_wr_opcode, for which a cast is undefined.
 [[nodiscard]] constexpr bool is_remote_opcode(std::uint8_t byte) noexcept {
   static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_ATOMIC_FETCH_AND_ADD == 6);
   return byte <= IBV_WR_ATOMIC_FETCH_AND_ADD || byte == IBV_WR_SEND_WITH_INV;
@@ -23,7 +23,7 @@ namespace rdmacomm::softdev {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/// READs and atomics: bytes of the target's come back into the slices.
+/// READs and atomics: bytes of the target are written into the local slices.
 [[nodiscard]] constexpr bool brings_bytes(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
 }
@@ -36,19 +36,19 @@ namespace rdmacomm::softdev {
   return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/// SENDs and WRITEs, the most usual ones: they bring nothing back, and there is nothing more to know of them.
+/// SENDs and WRITEs, the most common requests: they return no bytes and need no special treatment.
 [[nodiscard]] constexpr bool is_plain(ibv_wr_opcode opcode) noexcept {
   static_assert(IBV_WR_RDMA_WRITE == 0 && IBV_WR_RDMA_WRITE_WITH_IMM == 1 && IBV_WR_SEND == 2);
   static_assert(IBV_WR_SEND_WITH_IMM == 3);
   return static_cast<unsigned>(opcode) <= IBV_WR_SEND_WITH_IMM;
 }
 
-/// A message: it takes a receive at the target, and completes it.
+/// A message: it takes a receive at the target and completes it.
 [[nodiscard]] constexpr bool takes_receive(ibv_wr_opcode opcode) noexcept {
   return is_send(opcode) || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/// About memory windows of this side: no target is asked.
+/// For local memory windows: no target is involved.
 [[nodiscard]] constexpr bool is_for_here(ibv_wr_opcode opcode) noexcept {
   return opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
 }
@@ -63,13 +63,14 @@ namespace rdmacomm::softdev {
   return bytes;
 }
 
-/// What the registrations of its slices must grant.
+/// The access rights that its slices need.
 [[nodiscard]] constexpr std::uint32_t needed_locally(ibv_wr_opcode opcode) noexcept {
   return brings_bytes(opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
 }
 
-/// Whether each slice is registered in `table` for `pd`, as the request needs it, and lies where it says; inline ones need
-/// not be registered. Adds what they have together to `bytes`, which is right only where all are.
+/// True if each slice is registered in `table` for `pd` with the rights that the request needs, and needs no
+/// translation (iova). Inline slices need no registration. Adds the lengths of all slices to `bytes`; the sum is
+/// correct only if the result is true.
 [[nodiscard]] RDMACOMM_HOT_INLINE bool slices_valid(std::span<const MrEntry> table, std::uint32_t pd,
                                                     const ibv_send_wr& wr, std::uint64_t& bytes) noexcept {
   const bool check = (wr.send_flags & IBV_SEND_INLINE) == 0;

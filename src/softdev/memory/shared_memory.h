@@ -1,4 +1,4 @@
-// shared_memory.h - memory that a context hands out, and peers map.
+// shared_memory.h - memory that a context allocates and peers map.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,21 @@
 
 namespace rdmacomm::softdev {
 
-/// The memory handed out by allocate_memory(): mapped by peers at full speed.
+/// The memory from allocate_memory(), which peers map and access at full speed.
 /// Threads: any.
 class SharedMemory {
  public:
   struct Allocation {
     SharedBlock block;
     Arena arena = Arena::kNone;
-    std::uint64_t made_at = 0;  ///< a moment of the Stragglers'
+    std::uint64_t made_at = 0;  ///< a moment() of Stragglers
   };
   [[nodiscard]] void* allocate(std::size_t length, bool huge_pages, std::uint64_t made_at);
-  /// Takes out what was allocated at `address`, to be given back to its file. false: nothing was.
+  /// Removes the allocation at `address`; the caller frees it in its file. Returns false: no such allocation.
   [[nodiscard]] bool take(const void* address, Allocation& taken);
   [[nodiscard]] SharedFile& file(Arena arena) noexcept { return arena == Arena::kHugePages ? huge_pages_ : pages_; }
-  /// Which arena [address, address + length) lies in as a whole, and where; kNone: memory of the application's own.
+  /// The arena that contains all of [address, address + length), and the offset there. kNone: other memory of the
+  /// application.
   [[nodiscard]] Arena locate(const void* address, std::size_t length, std::uint64_t& offset);
   [[nodiscard]] int arena_fd(Arena arena);
 

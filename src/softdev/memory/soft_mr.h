@@ -1,4 +1,4 @@
-// soft_mr.h - a registration and a memory window as the application holds them.
+// soft_mr.h - a registration and a memory window, as the application has them.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,17 +11,17 @@ namespace rdmacomm::softdev {
 
 struct SoftMr : ibv_mr {
   int access = 0;
-  std::uint64_t iova = 0;     ///< its first address, as requests give it
-  Mapping dmabuf;             ///< its memory, where that is no application's mapping
-  int windows = 0;            ///< bound to it; guarded by MemoryWindows
-  std::uint64_t made_at = 0;  ///< a moment of the Stragglers'
+  std::uint64_t iova = 0;     ///< its first address, as requests use it
+  Mapping dmabuf;             ///< its mapping, if the application has not mapped the memory
+  int windows = 0;            ///< number of windows bound to it; guarded by MemoryWindows
+  std::uint64_t made_at = 0;  ///< a moment() of Stragglers
 
   [[nodiscard]] static SoftMr& from(ibv_mr* mr) noexcept { return *static_cast<SoftMr*>(mr); }
 };
 
 struct SoftMw : ibv_mw {
   SoftMr* bound_to = nullptr;  ///< guarded by MemoryWindows
-  bool was_bound = false;      ///< ever; guarded by MemoryWindows
+  bool was_bound = false;      ///< true after the first binding; guarded by MemoryWindows
 
   [[nodiscard]] static SoftMw& from(ibv_mw* mw) noexcept { return *static_cast<SoftMw*>(mw); }
 };

@@ -9,12 +9,12 @@
 namespace rdmacomm::softdev {
 
 struct SoftTd : ibv_td {
-  std::atomic<int> users{0};  ///< parent domains
+  std::atomic<int> users{0};  ///< number of parent domains
 
   [[nodiscard]] static SoftTd& from(ibv_td* td) noexcept { return *static_cast<SoftTd*>(td); }
 };
 
-/// A parent domain has the number of the domain that it stands for.
+/// A parent domain has the same number as its original domain.
 struct SoftPd : ibv_pd {
   std::uint32_t number = 0;
   std::atomic<int> users{0};

@@ -56,7 +56,8 @@ void Stragglers::sweep() {
   give_back_free();
 }
 
-/// Whoever sleeps for what is flushed when the flag is down is woken: that is now.
+/// A suspect is due when its time is over or its flag is down. Then the threads that wait to flush its requests are
+/// woken.
 void Stragglers::promote_suspects() {
   std::vector<Suspect> due;
   {
@@ -64,7 +65,7 @@ void Stragglers::promote_suspects() {
     const auto over = [now = suspects_.empty() ? Clock::time_point() : Clock::now()](const Suspect& suspect) {
       return now >= suspect.until || !suspect.target->is_busy();
     };
-    // Not by ranges: clang 14 does not take GCC 12's subrange.
+    // Not std::ranges: clang 14 does not compile the subrange of GCC 12.
     const auto rest = std::stable_partition(suspects_.begin(), suspects_.end(), over);
     std::move(suspects_.begin(), rest, std::back_inserter(due));
     suspects_.erase(suspects_.begin(), rest);
@@ -77,7 +78,7 @@ void Stragglers::promote_suspects() {
 
 void Stragglers::drop_idle() {
   std::vector<std::shared_ptr<InitiatorTarget>>
-      idle;  // goes after the lock: with the last of its owners a queue pair goes, too
+      idle;  // destroyed after the unlock: the last owner destroys the queue pair
   const std::scoped_lock lock(mutex_);
   std::erase_if(stragglers_, [&idle](const Straggler& straggler) {
     if (straggler.target->is_busy()) return false;

@@ -1,4 +1,4 @@
-// stragglers.h - initiators that did not let go in time, and what must not be used again before they have.
+// stragglers.h - initiators that did not finish in time, and the memory that must not be reused before they do.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,12 +14,12 @@
 
 namespace rdmacomm::softdev {
 
-/// An initiator that is stopped in the middle of a request keeps its flag up until it is continued, or dies. As a NIC does not
-/// wait for its peers, the target goes on without it after kLongestRequest. What the initiator may have found before, and may
-/// still write to, is given back later: when its flag is down.
+/// An initiator that is stopped in the middle of a request keeps its flag up until it continues or dies. A NIC does not
+/// wait for its peers, so the target continues without the initiator after kLongestRequest. Objects that the initiator
+/// may have found before, and may still write to, are freed later, when its flag is down.
 ///
-/// What was made after its queue pair was destroyed it cannot have found, so that is given back at once: a program that goes on
-/// for long beside a stopped peer does not grow.
+/// The initiator cannot have found an object that was made after its queue pair was destroyed. Such an object is freed
+/// at once, so the memory of a program that runs for long beside a stopped peer does not grow.
 /// Threads: any.
 class Stragglers {
  public:
@@ -29,38 +29,40 @@ class Stragglers {
   Stragglers(const Stragglers&) = delete;
   Stragglers& operator=(const Stragglers&) = delete;
 
-  /// Later moments are higher.
+  /// Returns a number that is higher than all earlier ones. It serves as a time.
   [[nodiscard]] std::uint64_t moment() noexcept;
-  /// The initiator of `target` was waited for in vain.
+  /// Adds a target whose initiator did not finish in time.
   void add(const std::shared_ptr<InitiatorTarget>& target);
-  /// The same if its flag is not down at the end of kLongestRequest, which nobody waits for: sweep() finds out.
+  /// Adds `target` later, if its flag is still up after kLongestRequest. No thread waits for that; sweep() checks it.
   void suspect(const std::shared_ptr<InitiatorTarget>& target);
-  /// Of a straggler: it is out of service. Its initiator finds nothing that is made from now on.
+  /// The straggler `target` is out of service: its initiator cannot find objects made from now on.
   void retire(const InitiatorTarget& target);
-  /// The queue is destroyed: no straggler gives it anything back.
+  /// Call this when the queue is destroyed: no straggler returns entries to it any more.
   void forget(const ibv_srq& queue);
-  /// Calls `give_back`, which must not fail, when no straggler can be using what was made at that moment; now, if none can.
+  /// Calls `give_back` when no straggler can be using an object made at `made_at`; at once if no straggler can use it
+  /// now. `give_back` must not fail.
   void defer(std::uint64_t made_at, std::function<void()> give_back);
-  /// Looks who has let go, and gives back what waited for them. Cost: one lock while there is none.
+  /// Finds the initiators that have finished, and frees the objects that waited for them. Cost: one lock if no
+  /// initiator is late.
   void sweep();
 
   [[nodiscard]] bool any();
-  /// Whether sweep() has something to look for.
+  /// True if sweep() has work to check.
   [[nodiscard]] bool watched_for();
   [[nodiscard]] std::vector<std::shared_ptr<InitiatorTarget>> targets();
 
  private:
   struct Straggler {
     std::shared_ptr<InitiatorTarget> target;
-    std::uint64_t number;      // never the same twice
-    std::uint64_t retired_at;  // a moment; kInService: it may find anything
+    std::uint64_t number;      // unique
+    std::uint64_t retired_at;  // a moment(); kInService: its initiator may find any object
   };
   struct Suspect {
     std::shared_ptr<InitiatorTarget> target;
     Clock::time_point until;
   };
   struct Deferred {
-    std::vector<std::uint64_t> waits_for;  // stragglers' numbers
+    std::vector<std::uint64_t> waits_for;  // numbers of stragglers
     std::function<void()> give_back;
   };
   static constexpr std::uint64_t kInService = UINT64_MAX;

@@ -1,4 +1,4 @@
-// The verbs of devices: soft0's behind the kernel's devices in one list.
+// The verbs of devices: one list of kernel devices followed by soft devices.
 #include <endian.h>
 #include <infiniband/verbs.h>
 
@@ -19,11 +19,11 @@ namespace {
 
 namespace softdev = rdmacomm::softdev;
 
-/// A list as the program has it, behind the two that it is made of.
+/// The list for the program, with the two lists that it was made from.
 struct MergedList {
   ibv_device** kernels;
   ibv_device** softs;
-  ibv_device* devices[1];  // and those that follow, and nullptr
+  ibv_device* devices[1];  // the first of them; the rest and a nullptr follow
 };
 
 std::size_t length(ibv_device** list) {
@@ -45,7 +45,7 @@ __be64 guid_of(const ibv_device* device) {
 extern "C" {
 
 ibv_device** ibv_get_device_list(int* count) {
-  // Without the kernel's modules libibverbs has no list, and says ENOSYS: then soft0 is all there is.
+  // Without the kernel modules, libibverbs has no list and returns ENOSYS. Then the list has only soft devices.
   static auto* const behind = rdmacomm::softdev::preload::next<decltype(ibv_get_device_list)>("ibv_get_device_list");
   ibv_device** const kernels = behind == nullptr ? nullptr : behind(nullptr);
   ibv_device** const softs = softdev::list_devices(rdmacomm::softdev::preload::wanted_devices());
@@ -82,7 +82,7 @@ __be64 ibv_get_device_guid(ibv_device* device) {
   RDMACOMM_FRONT(ibv_get_device_guid, soft(device), guid_of(device), (device));
 }
 int ibv_get_device_index(ibv_device* device) {
-  // The kernel numbers its devices from 0; soft0 has no number there.
+  // The kernel numbers its own devices from 0. Soft devices have no such number.
   RDMACOMM_FRONT(ibv_get_device_index, soft(device), -1, (device));
 }
 }

@@ -1,4 +1,4 @@
-// For the library that is preloaded: libibverbs comes behind it in the order of loading.
+// For the preloaded library: the real libibverbs is loaded after it.
 #include <dlfcn.h>
 
 #include "softdev/preload/next.h"

@@ -1,5 +1,5 @@
-// For the drop-in, which has libibverbs' name: the installed one is found by its path, and the symbols that the front does
-// not have are led there.
+// For the drop-in, which has the name of libibverbs. It finds the installed library by its path, and forwards all
+// symbols that it does not implement.
 #include <dlfcn.h>
 
 #include <cerrno>
@@ -10,7 +10,8 @@
 
 namespace {
 
-/// A symbol of the installed libibverbs. generate_dropin.py writes the list, and a slot for each, by which calls jump.
+/// A symbol of the installed libibverbs. generate_dropin.py writes the list and a slot for each symbol; calls jump
+/// through the slots.
 struct Forwarded {
   const char* name;
   const char* version;
@@ -32,13 +33,13 @@ void* installed() noexcept {
   return library;
 }
 
-/// Where the installed library is missing, or of a release without the function.
+/// Called if the installed library is missing, or does not have the function.
 std::intptr_t missing() noexcept {
   errno = ENOSYS;
   return 0;
 }
 
-/// Before anybody calls: programs' own constructors run after those of the libraries that they need.
+/// Runs before any call, because the constructors of a program run after those of its libraries.
 [[gnu::constructor]] void fill_slots() {
   for (std::size_t i = 0; i < dropin_count; ++i) {
     void* const found =

@@ -1,4 +1,4 @@
-// The verbs of contexts and of what is made in them: soft0's, or libibverbs'.
+// The verbs of contexts and of the objects in them: forwards each call to soft0 or to libibverbs.
 #include <infiniband/verbs.h>
 
 #include <cerrno>
@@ -9,7 +9,7 @@
 #include "softdev/preload/next.h"
 #include "softdev/verbs/soft_verbs.h"
 
-// Here they are functions.
+// verbs.h defines these functions as macros.
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -38,7 +38,7 @@ bool soft(const ibv_async_event* event) noexcept {
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED: return soft(event->element.qp);
-    default: return false;  // of a port or of a device: needs no acknowledgement, soft0's neither
+    default: return false;  // events of a port or device need no acknowledgement
   }
 }
 
@@ -69,13 +69,13 @@ ssize_t query_gid_table(ibv_context* context, ibv_gid_entry* entries, std::size_
   auto* to = reinterpret_cast<std::byte*>(entries);
   ibv_gid_entry entry{};
   while (softdev::query_gid_entry(context, 1, static_cast<std::uint32_t>(found), &entry) == 0) {
-    if (found == most) return -EINVAL;  // as the kernel has it: all, or none
+    if (found == most) return -EINVAL;  // like the kernel: all entries, or none
     std::memcpy(to + found++ * size, &entry, sizeof(entry));
   }
   return static_cast<ssize_t>(found);
 }
 
-/// The type by sysfs' names, as libibverbs' private function for librdmacm says it: 0 IB or RoCE v1, 1 RoCE v2.
+/// The type with the values of libibverbs' private function for librdmacm: 0 IB or RoCE v1, 1 RoCE v2.
 int query_gid_type(ibv_context* context, std::uint8_t port, unsigned index, int* type) {
   ibv_gid_entry entry{};
   if (softdev::query_gid_entry(context, port, index, &entry) != 0) return refuse(-1, EINVAL);
@@ -91,7 +91,7 @@ int get_pkey_index(ibv_context* context, std::uint8_t port, __be16 wanted) {
   return -1;
 }
 
-/// What programs built against the first release know of a port: all but the last members.
+/// For programs built against the first release, whose ibv_port_attr ends before `flags`.
 int query_port_of_old(ibv_context* context, std::uint8_t port, void* attributes) {
   ibv_port_attr whole{};
   const int error = softdev::query_port(context, port, &whole);
@@ -103,7 +103,7 @@ int query_port_of_old(ibv_context* context, std::uint8_t port, void* attributes)
 
 extern "C" {
 
-// libibverbs exports it for librdmacm, and no header has it.
+// libibverbs exports it for librdmacm; no header declares it.
 int ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned index, int* type);
 
 // ---- Contexts
@@ -237,7 +237,7 @@ int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr
   RDMACOMM_FRONT(ibv_query_qp, soft(qp), softdev::query_qp(qp, attributes, mask, init), (qp, attributes, mask, init));
 }
 int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, std::uint32_t flags) {
-  // Copied from the lowest address up, the last bytes last: but nobody is promised that.
+  // No order of the bytes is guaranteed to programs, although the last bytes of a WRITE are written last (copier.h).
   RDMACOMM_FRONT(ibv_query_qp_data_in_order, soft(qp), 0, (qp, opcode, flags));
 }
 int ibv_destroy_qp(ibv_qp* qp) {

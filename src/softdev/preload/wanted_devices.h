@@ -1,4 +1,4 @@
-// wanted_devices.h - which soft devices the environment asks for.
+// wanted_devices.h - the soft devices that the environment requests.
 #pragma once
 
 #include <span>
@@ -7,9 +7,9 @@
 
 namespace rdmacomm::softdev::preload {
 
-/// The devices by RDMACOMM_SOFT0_NAMES (names with commas between; soft0 where there are none) and
-/// RDMACOMM_SOFT0_LINK_LAYER ("eth" or "ib"), as softdev-run sets and checks them. Names beyond the most a list can have
-/// are left out.
+/// The devices in RDMACOMM_SOFT0_NAMES (names separated by commas; default: soft0), with the link layer in
+/// RDMACOMM_SOFT0_LINK_LAYER ("eth" or "ib"). softdev-run sets and checks these variables. Names beyond the maximum
+/// length of a list are ignored.
 [[nodiscard]] std::span<const DeviceIdentity> wanted_devices();
 
 }  // namespace rdmacomm::softdev::preload

@@ -89,7 +89,7 @@ void CqCursor::install(ibv_cq_ex& cq, std::uint64_t fields) noexcept {
 int CqCursor::start(ibv_cq_ex& cq) {
   mutex_.lock();
   const int error = next(cq);
-  if (error != 0) mutex_.unlock();  // who found none does not call ibv_end_poll
+  if (error != 0) mutex_.unlock();  // after a start without result, the caller does not call ibv_end_poll
   return error;
 }
 

@@ -17,7 +17,8 @@ ExecResult DatagramWire::exec(const ibv_send_wr& wr) noexcept {
   return route.by_memory ? send_here(wr) : send_by_tcp(wr, route);
 }
 
-/// To this host. The target may be another user's, and then is reached in the way that worked before.
+/// Sends to a target on this host. The target may belong to another user. If TCP was used for it before, TCP is used
+/// again.
 ExecResult DatagramWire::send_here(const ibv_send_wr& wr) noexcept {
   const std::uint32_t target = wr.wr.ud.remote_qpn;
   const Route loopback = loopback_route();
@@ -50,7 +51,7 @@ ExecResult DatagramWire::send_to_group(const ibv_send_wr& wr) noexcept {
   const ExecResult checked = nobody_.send_datagram(wr);
   if (checked.is_done()) return checked;
   for (const std::uint32_t member : members_of(SoftAh::from(wr.wr.ud.ah).attributes.grh.dgid)) {
-    (void)targets_.get(member).send_datagram(wr);  // what one member does not get, the others do
+    (void)targets_.get(member).send_datagram(wr);  // a failure at one member does not affect the others
   }
   return checked;
 }

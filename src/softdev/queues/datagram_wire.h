@@ -1,4 +1,4 @@
-// datagram_wire.h - datagrams to whoever each of them names.
+// datagram_wire.h - sends datagrams to the target that each of them names.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ namespace rdmacomm::softdev {
 
 struct Premises;
 
-/// Carries each request of a datagram queue pair to the target that its address handle and number say, or to all members
-/// of a group. Those of other hosts are reached by TCP, and those of another user on this host, which share no memory.
+/// Sends each request of a datagram queue pair to the target of its address handle and number, or to all members of a
+/// group. Uses TCP for targets on other hosts, and for another user's targets on this host, which share no memory.
 class DatagramWire final : public Wire {
  public:
   DatagramWire(const Premises& premises, const LocalEnd& own)
@@ -34,10 +34,10 @@ class DatagramWire final : public Wire {
   [[nodiscard]] bool is_another_users(std::uint32_t qpn) const;
 
   const Premises& premises_;
-  LocalWire nobody_;  ///< shows what is wrong with a request itself
+  LocalWire nobody_;  ///< finds errors in a request itself
   NamedTargets targets_;
   using RemoteTarget = std::pair<std::array<std::uint8_t, sizeof(ibv_gid)>, std::uint32_t>;
-  /// More of them than that are not kept.
+  /// Upper bound of the remote targets kept.
   static constexpr std::size_t kMaxRemoteTargets = 4096;
   const LocalEnd own_;
   std::map<RemoteTarget, TcpDatagrams> remote_targets_;

@@ -1,4 +1,4 @@
-// premises.h - what queues use of the context that they belong to.
+// premises.h - the parts of a context that its queues use.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -27,21 +27,21 @@ class DeviceThreads {
   DeviceThreads& operator=(const DeviceThreads&) = delete;
   virtual ~DeviceThreads() = default;
 
-  /// Starts them, if they do not run. 0, or an errno value.
+  /// Starts the threads, unless they run. Returns 0, or an errno value.
   [[nodiscard]] virtual int start() = 0;
-  /// A request waits now, or can stop waiting. Cheap if the thread is awake.
+  /// Call this when a request starts to wait, or may not have to wait any more. Cheap if the thread is awake.
   virtual void wake_retrier() = 0;
-  /// Answers other processes at `listener` from now on.
+  /// From now on, answers other processes that connect to `listener`.
   virtual void serve(UniqueFd listener) = 0;
 };
 
-/// The parts of a context that its queues use. Lives as long as the last of them, as do the parts.
+/// The parts of a context that its queues use. It and the parts outlive the last queue.
 struct Premises {
   ibv_context& verbs;
   const DeviceIdentity& identity;
   const TcpUse tcp_use;
-  const bool late;      ///< requests wait for a poll before they are carried out, see kLateVariable
-  SharedFile& segment;  ///< of queues, which peers map
+  const bool late;      ///< requests wait for a poll before they are executed, see kLateVariable
+  SharedFile& segment;  ///< of queues; peers map it
   const LocalPremises& local;
   MemoryWindows& windows;
   Stragglers& stragglers;

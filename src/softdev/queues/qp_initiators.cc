@@ -44,7 +44,7 @@ bool QpInitiators::wait() noexcept {
 }
 
 bool QpInitiators::wait_seen(Clock::time_point deadline, Wait how) noexcept {
-  // An initiator that dies here is noticed by the serving thread, which takes its flag down.
+  // If an initiator dies meanwhile, the serving thread notices it and takes its flag down.
   const bool known = left_behind_.load(std::memory_order_relaxed);
   std::chrono::microseconds pause{0};
   std::optional<Clock::time_point> writes_end;
@@ -66,9 +66,10 @@ bool QpInitiators::wait_seen(Clock::time_point deadline, Wait how) noexcept {
   return false;
 }
 
-/// Whether an initiator with this flag, which did not let go in time, may yet write to memory by its address. Its call is taken back: it is
-/// either under way in the system, and ends, or it never begins. `end` is when that is so, of one wait: a call that is given later
-/// is none of those that this waits for, since its initiator looks again whether it may.
+/// True if an initiator with this flag, which did not finish in time, may still write to memory by its address. Its
+/// call is taken back. Then the call is either in progress in the kernel and ends, or it never begins. `end` is the
+/// time when that is certain, for one wait. A call that is given later needs no wait, because its initiator checks
+/// again if it may write.
 bool QpInitiators::may_write_still(std::uint32_t flag, Clock::time_point now,
                                    std::optional<Clock::time_point>& end) noexcept {
   if ((flag & kInOwnProcess) != 0) return true;
@@ -76,7 +77,7 @@ bool QpInitiators::may_write_still(std::uint32_t flag, Clock::time_point now,
   if (!end) {
     AddressWrite& write = shared_.write;
     if (write.is_given()) {
-      // In this order: another thread that finds it taken back finds until when to wait.
+      // In this order: another thread that sees the write taken back also sees until when to wait.
       writes_end_.store(now + kLongestCall, std::memory_order_seq_cst);
       write.take_back();
     }
@@ -95,7 +96,7 @@ bool QpInitiators::wait_until_seen_idle(Clock::time_point deadline, Wait how) no
   const bool idle = wait_seen(deadline, how);
   qp_.send_lock_.wait_until_left();
   const std::scoped_lock guard(mutex_);
-  if (destroyed_) return idle;  // no poll looks at it any more, and the completion queues may be gone
+  if (destroyed_) return idle;  // no poll accesses it any more, and the completion queues may not exist
   qp_.send_queue_.wait_for_poll();
   qp_.recv_queue_.wait_for_poll();
   return idle;
@@ -113,10 +114,10 @@ bool QpInitiators::forget(std::uint32_t initiator_qpn) noexcept {
   return true;
 }
 
-/// The initiator that was at work here died: the next one finds the slot that it had begun to fill.
+/// The initiator that was at work here has died: the next one reuses the slot that it had begun to fill.
 void QpInitiators::withdraw_unpublished() noexcept {
   InSlot& last = qp_.view_.slot(shared_.taken - 1);
-  // Before the first message, a slot's sequence is 0 as well.
+  // Before the first message, the sequence is 0, too.
   if (last.head.load(std::memory_order_acquire).sequence == shared_.taken) return;
   --shared_.taken;
   if (qp_.srq_ != nullptr && shared_.claimed == 0) shared_.claimed = SharedReceive::entry(last) + 1;

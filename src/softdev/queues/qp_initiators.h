@@ -1,4 +1,4 @@
-// qp_initiators.h - the part of a queue pair that has to do with initiators of this host, which map its memory.
+// qp_initiators.h - the part of a queue pair for initiators of this host, which map its memory.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,10 @@ class SoftCq;
 class SoftQp;
 class SoftSrq;
 
-/// What initiators are told of a queue pair, whether one is at work there, and what is left when it does not let go.
-/// Threads: any. The device's own threads may come after destroy(): they touch the completion queues and the shared receive queue
-/// here alone, under mutex_.
+/// Describes a queue pair to its initiators, waits until no initiator is at work, and handles initiators that do not
+/// finish.
+/// Threads: any. The device's own threads may use it after destroy(). They access completion queues and the shared
+/// receive queue only here, under mutex_.
 class QpInitiators final : public InitiatorTarget {
  public:
   explicit QpInitiators(SoftQp& qp) noexcept;
@@ -36,37 +37,39 @@ class QpInitiators final : public InitiatorTarget {
   }
 
   // For the queue pair.
-  /// destroy() has begun: the completion queues are not to be touched any more.
+  /// destroy() has begun: the completion queues must not be accessed any more.
   void end_service() noexcept;
-  /// The same as is_busy(), but an initiator that is not waited for any longer does not count: it keeps nobody from flushing.
+  /// The same as is_busy(), but ignores an initiator that is no longer waited for. Such an initiator does not delay a
+  /// flush.
   [[nodiscard]] bool may_be_at_work() const noexcept {
     return is_busy() && !left_behind_.load(std::memory_order_relaxed);
   }
 
-  /// How the initiator is waited for. Whichever: one that is known to be stopped is not waited for again.
+  /// How to wait for the initiator. An initiator that is known to be stopped is not waited for again in either mode.
   enum class Wait : std::uint8_t {
     kBounded,         ///< until the deadline
     kUnlessByAddress  ///< longer, while it may be writing to memory by its address
   };
-  /// Waits, asleep, until no initiator is at work here; kLongestRequest at the most. false: it does not let go, and is one of the
-  /// context's Stragglers from now on.
+  /// Sleeps until no initiator is at work here, at most kLongestRequest. Returns false: an initiator does not finish.
+  /// Then it is added to the context's Stragglers.
   bool wait() noexcept;
-  /// The same until the deadline, for a caller that has called await_visibility() already, once for many queue pairs.
+  /// The same until the deadline, for a caller that has already called await_visibility(), once for many queue pairs.
   [[nodiscard]] bool wait_seen(Clock::time_point deadline, Wait how = Wait::kBounded) noexcept;
-  /// The same as wait(), and then until no thread of this process is at work on a request or a completion of this queue pair.
+  /// Like wait(). Then waits until no thread of this process is working on a request or a completion of this queue
+  /// pair.
   [[nodiscard]] bool wait_until_idle(Wait how) noexcept;
 
   // For the serving thread.
-  /// What an initiator must know to map this queue pair. false: destroyed.
+  /// Fills `answer` with the data that an initiator needs to map this queue pair. Returns false: destroyed.
   [[nodiscard]] bool describe(Answer& answer);
-  /// What wakes its receiver, duplicated. 0, or an errno value.
+  /// A duplicate of the descriptor that wakes its receiver. Returns 0, or an errno value.
   [[nodiscard]] int channel_descriptor(UniqueFd& wake_fd);
-  /// An initiator has found few receives left.
+  /// An initiator has found fewer receives than the limit.
   void raise_srq_limit();
-  /// The process of an initiator has died: see SoftCq::make_up_for_event(). Not again for a queue that is among `done`.
+  /// The process of an initiator has died: calls SoftCq::make_up_for_event(), except for a queue in `done`.
   void make_up_for_event(std::vector<const SoftCq*>& done) noexcept;
-  /// The process of `initiator_qpn` has died: it is not at work here any more. false: that is not the queue pair that this one is
-  /// connected to, and the flag is not its.
+  /// The process of `initiator_qpn` has died, so it is not at work here any more. Returns false: this queue pair is
+  /// not connected to it, so the flag is not the flag of that initiator.
   bool forget(std::uint32_t initiator_qpn) noexcept;
 
  private:
@@ -78,9 +81,9 @@ class QpInitiators final : public InitiatorTarget {
   SoftQp& qp_;
   QpShared& shared_;
   std::atomic<bool> left_behind_{false};         // its initiator is one of the Stragglers
-  std::atomic<Clock::time_point> writes_end_{};  // of its initiator that were taken back, at the latest
-  std::mutex mutex_;                             // guards what follows
-  SoftSrq* srq_;                                 // the queue pair's, until it may be gone
+  std::atomic<Clock::time_point> writes_end_{};  // upper bound of the end of writes that were taken back
+  std::mutex mutex_;                             // guards the members below
+  SoftSrq* srq_;                                 // of the queue pair; nullptr once it may be destroyed
   bool destroyed_ = false;
 };
 

@@ -8,7 +8,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// A move of a queue pair and the attributes that it needs and allows. Source: ibv_modify_qp(3).
+/// A state transition, with its required and its optional attributes. Source: ibv_modify_qp(3).
 struct Move {
   ibv_qp_state from;
   ibv_qp_state to;
@@ -21,10 +21,10 @@ constexpr int kRtrRequired =
 constexpr int kRtsRequired =
     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 constexpr int kInitRequired = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
-// What the standard allows besides and this device does not have is refused: alternate paths, an event when the send
-// queue has drained, another address in SQD.
+// This device refuses optional attributes that the standard allows and that it does not support: alternate paths, an
+// event when the send queue has drained, another address in SQD.
 constexpr int kRtsOptional = IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER;
-// What these moves have of acknowledgements, retries and READs is RC's alone.
+// The attributes for acknowledgements, retries and READs exist for RC only.
 constexpr int kOfRcAlone = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER |
                            IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC;
 
@@ -43,7 +43,7 @@ constexpr std::array<Move, 10> kMoves = {{
     {IBV_QPS_RESET, IBV_QPS_RESET, 0, 0},
 }};
 
-/// Whether each value that `mask` names is in its range.
+/// True if each value that `mask` names is in its range.
 bool values_valid(const ibv_qp_attr& a, int mask) {
   const auto in_mask = [mask](int bit) { return (mask & bit) != 0; };
   if (in_mask(IBV_QP_PORT) && a.port_num != 1) return false;
@@ -58,9 +58,9 @@ bool values_valid(const ibv_qp_attr& a, int mask) {
   return !in_mask(IBV_QP_MAX_DEST_RD_ATOMIC) || a.max_dest_rd_atomic <= kMaxReadDepth;
 }
 
-/// The attributes among `mask` that queue pairs of this kind have. Datagrams have a Q_Key where others have access flags,
-/// and nothing that belongs to a connection.
-/// An XRC queue pair has those of its direction; source: the table in Linux's drivers/infiniband/core/verbs.c.
+/// The attributes in `mask` that queue pairs of this kind have. Datagram queue pairs have a Q_Key instead of access
+/// flags, and no attributes of a connection. An XRC queue pair has the attributes of its direction; source: the table
+/// in Linux's drivers/infiniband/core/verbs.c.
 int of_type(int mask, ibv_qp_type type) {
   constexpr int kOfDatagrams = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_SQ_PSN | IBV_QP_CUR_STATE;
   if (type == IBV_QPT_RC) return mask;

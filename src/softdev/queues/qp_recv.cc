@@ -1,4 +1,4 @@
-// The receive queue: posting, and turning inbound slots into completions.
+// The receive queue: posts receives, and turns inbound slots into completions.
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -15,8 +15,8 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// The status that an initiator gave a receive. What initiators of this device do not give is IBV_WC_GENERAL_ERR: a peer can
-/// write any number, and not each is a value of the enumeration.
+/// The status that an initiator gave to a receive. A status that this device's initiators never give becomes
+/// IBV_WC_GENERAL_ERR, because a peer can write any number, and not every number is a value of the enumeration.
 ibv_wc_status known_status(std::uint8_t status) noexcept {
   if (status == IBV_WC_SUCCESS) [[likely]]
     return IBV_WC_SUCCESS;
@@ -41,10 +41,10 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
     if (wr->num_sge < 0 || static_cast<std::uint32_t>(wr->num_sge) > capabilities_.max_recv_sge) error = EINVAL;
     if (error != 0) break;
     const std::span<const ibv_sge> given = receives_.put(position & view_.mask, *wr);
-    // Before the receive is published: who sees it knows how short it is.
+    // Stored before the receive is published, so that a reader of the receive also sees its size.
     const std::uint32_t room = fill_entry(view_.recv(position), given, memory());
     receives_.set_room(position & view_.mask, room);
-    // How short receives were that have all been taken says nothing of those to come.
+    // If all earlier receives have been taken, their sizes do not limit the new ones.
     std::atomic<std::uint32_t>& floor = view_.shared->recv_floor;
     if (room < floor.load(std::memory_order_relaxed) || waiting == 0) floor.store(room, std::memory_order_relaxed);
     ++position;
@@ -52,13 +52,13 @@ int SoftQp::post_recv(ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   if (error != 0) *bad = wr;
   recv_posted_.store(position, std::memory_order_release);
   view_.shared->posted.store(position, std::memory_order_release);
-  // In ERR the receive is flushed at the next poll; whoever sleeps must hear of it.
+  // In ERR the next poll flushes the receive, so a sleeping thread must be woken.
   if (state_.load(std::memory_order_relaxed) == IBV_QPS_ERR) recv_queue_.notify(true);
   return error;
 }
 
 void SoftQp::expect_refusal(std::uint32_t key) noexcept {
-  if (srq_ != nullptr) return;  // it is told itself
+  if (srq_ != nullptr) return;  // it has its own expect_refusal()
   const std::scoped_lock guard(recv_lock_);
   const std::uint32_t end = recv_posted_.load(std::memory_order_relaxed);
   for (std::uint32_t position = recv_polled_.load(std::memory_order_acquire); position != end; ++position) {
@@ -66,7 +66,7 @@ void SoftQp::expect_refusal(std::uint32_t key) noexcept {
   }
 }
 
-/// Its own receive. A message that was handed over may find that the receive's memory is not registered any more.
+/// Delivers to an own receive. The receive's memory may have been deregistered since the message was handed over.
 RDMACOMM_HOT_INLINE void SoftQp::deliver_own(const InSlot& slot, SlotHead head, std::uint32_t position,
                                              ibv_wc& wc) noexcept {
   const std::uint32_t place = position & view_.mask;
@@ -78,7 +78,7 @@ RDMACOMM_HOT_INLINE void SoftQp::deliver_own(const InSlot& slot, SlotHead head, 
   }
 }
 
-/// The same of a shared one.
+/// The same for a shared receive.
 void SoftQp::deliver_shared(const InSlot& slot, SlotHead head, std::uint32_t entry, ibv_wc& wc) noexcept {
   wc.wr_id = srq_->wr_id(entry);
   if (head.eager != 0) {
@@ -89,7 +89,8 @@ void SoftQp::deliver_shared(const InSlot& slot, SlotHead head, std::uint32_t ent
   srq_->give_back(entry);
 }
 
-/// It says that it is longer than the receive is. A WRITE with immediate data is: it lies elsewhere.
+/// The message claims to be longer than the receive. Only a WRITE with immediate data may be, because its data is
+/// elsewhere.
 void SoftQp::check_length(ibv_wc& wc) noexcept {
   if (wc.opcode == IBV_WC_RECV && wc.status == IBV_WC_SUCCESS) wc.status = IBV_WC_LOC_LEN_ERR;
 }
@@ -117,8 +118,8 @@ void SoftQp::fail_receiver(std::uint32_t qpn) noexcept {
 }
 
 RDMACOMM_HOT_INLINE bool SoftQp::deliver(InSlot& slot, SlotHead head, std::uint32_t position, ibv_wc& wc) noexcept {
-  // Whoever maps the slot can change it at any time: each part is read once, and checked.
-  // The record was written by whoever posted the receive, on a thread that this one need not know otherwise.
+  // A process that maps the slot can change it at any time, so each part is read once and checked. Any thread may have
+  // posted the receive and written its record, so this load needs acquire order.
   const std::uint32_t posted = recv_posted_.load(std::memory_order_acquire);
   std::uint32_t entry = 0;
   if (srq_ == nullptr) {
@@ -135,7 +136,7 @@ RDMACOMM_HOT_INLINE bool SoftQp::deliver(InSlot& slot, SlotHead head, std::uint3
   wc.byte_len = std::atomic_ref(slot.bytes).load(std::memory_order_relaxed);
   wc.imm_data = slot.immediate;
   wc.qp_num = qp_base.qp_num;
-  wc.src_qp = initiator_qpn_.load(std::memory_order_acquire);  // the thread that connected may be another one
+  wc.src_qp = initiator_qpn_.load(std::memory_order_acquire);  // another thread may have connected it
   wc.wc_flags = head.flags;
   if (takes_turns(service_)) name_sender(slot, wc);
   if (srq_ == nullptr) {
@@ -167,7 +168,8 @@ int SoftQp::waiting_receives(int enough) const noexcept {
   return count;
 }
 
-/// In ERR: whether a receive is posted there, and no initiator is at work that may yet fill it. Not inline: polls do not pay for it.
+/// In ERR: true if a receive is posted at this position, and no initiator is at work that may still fill it. Not
+/// inline, so that it does not slow down polls.
 bool SoftQp::can_flush(std::uint32_t position) const noexcept {
   return position != recv_posted_.load(std::memory_order_acquire) && !initiators_.may_be_at_work();
 }
@@ -179,7 +181,8 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
     InSlot& slot = view_.slot(position);
     const SlotHead head = slot.head.load(std::memory_order_acquire);
     if (head.sequence != position + 1) {
-      // Nothing came. In ERR nothing will, once no initiator is at work here: then what is posted is flushed.
+      // No message. In ERR none will arrive when no initiator is at work here any more. Then the posted receives are
+      // flushed.
       if (srq_ != nullptr || state_.load(std::memory_order_acquire) != IBV_QPS_ERR) break;
       if (!can_flush(position)) break;
       if (slot.head.load(std::memory_order_acquire).sequence == position + 1) continue;
@@ -189,7 +192,8 @@ int SoftQp::poll_receives(int count, ibv_wc* out) noexcept {
       out[found].opcode = IBV_WC_RECV;
       out[found].qp_num = qp_base.qp_num;
     } else if (!deliver(slot, head, position, out[found])) {
-      // No initiator of this device does that, and no receive says whose it is. A shared one does not go on with it.
+      // No initiator of this device does that, and no receive belongs to the message. With a shared receive queue,
+      // skips the slot.
       if (srq_ != nullptr) recv_polled_.store(position + 1, std::memory_order_release);
       enter_error();
       break;

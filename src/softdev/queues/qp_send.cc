@@ -1,4 +1,4 @@
-// The send queue: posting, executing, waiting, completing.
+// The send queue: posts, executes, keeps and completes requests.
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -17,7 +17,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// The completion's opcode; IBV_WC_RECV stands for "no opcode of this device".
+/// The opcode of the completion; IBV_WC_RECV means that this device does not have the operation.
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) noexcept {
   switch (opcode) {
     case IBV_WR_SEND:
@@ -38,7 +38,7 @@ bool is_refused_by_target(ibv_wc_status status) noexcept {
   return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
 }
 
-/// How long a sender waits after "receiver not ready", by min_rnr_timer code. Source: ibv_modify_qp(3).
+/// The time that a sender waits after "receiver not ready", by min_rnr_timer code. Source: ibv_modify_qp(3).
 std::chrono::microseconds rnr_delay(std::uint32_t code) noexcept {
   static constexpr std::uint32_t kHundredthsOfMs[32] = {
       65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
@@ -54,7 +54,7 @@ RDMACOMM_HOT_INLINE bool SoftQp::has_room_for_slices(const ibv_send_wr& wr) cons
   return static_cast<std::uint32_t>(wr.num_sge) <= capabilities_.max_send_sge;
 }
 
-/// A SEND or a WRITE about which there is nothing to check but its number of slices, and what the wire looks up.
+/// True for a SEND or WRITE that needs no checks except its number of slices and the checks of the wire.
 RDMACOMM_HOT_INLINE bool SoftQp::has_nothing_to_check(const ibv_send_wr& wr) const noexcept {
   return is_plain(wr.opcode) && (wr.send_flags & IBV_SEND_INLINE) == 0 && service_ != Service::kDatagram;
 }
@@ -97,12 +97,13 @@ ExecResult SoftQp::execute_here(const ibv_send_wr& wr) noexcept {
   MemoryWindows& windows = premises_.windows;
   if (wr.opcode == IBV_WR_BIND_MW) return ExecResult::refused(windows.bind({number(), pd_number_}, wr));
   if (!windows.invalidate(wr.invalidate_rkey, qp_base.qp_num)) return ExecResult::refused(IBV_WC_LOC_QP_OP_ERR);
-  // Whoever is stopped there may still write to the window's memory, see docs/soft_device.md.
+  // A stopped initiator may still write to the window's memory, see docs/soft_device.md.
   (void)initiators_.wait();
   return ExecResult::done(0);
 }
 
-/// A request with a slice that is not registered, or not under the address of its memory: the wires know no other.
+/// Executes a request with a slice that is not registered, or that needs translation (iova). The wires do not
+/// translate.
 ExecResult SoftQp::execute_placed(const ibv_send_wr& wr) noexcept {
   PlacedSlices placed;
   if (!placed.place(memory().table, pd_number_, slices_of(wr), needed_locally(wr.opcode))) {
@@ -110,7 +111,7 @@ ExecResult SoftQp::execute_placed(const ibv_send_wr& wr) noexcept {
   }
   ibv_send_wr there = wr;
   there.sg_list = placed.get().data();
-  there.send_flags |= IBV_SEND_INLINE;  // they have been looked up
+  there.send_flags |= IBV_SEND_INLINE;  // they were checked above
   return wire_->exec(there);
 }
 
@@ -121,7 +122,7 @@ RDMACOMM_HOT_INLINE ExecResult SoftQp::execute(const ibv_send_wr& wr) noexcept {
   return result.succeeded() ? result : reconsider(wr, result);
 }
 
-/// Where it is not reliable, nobody hears of what does not reach the target, or what it refuses.
+/// On an unreliable service, a request succeeds even if it does not reach the target or the target refuses it.
 ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept {
   if (result.is_done() && result.status() == IBV_WC_LOC_PROT_ERR) result = execute_placed(wr);
   const bool stays =
@@ -130,7 +131,7 @@ ExecResult SoftQp::reconsider(const ibv_send_wr& wr, ExecResult result) noexcept
   return ExecResult::done(static_cast<std::uint32_t>(message_bytes(wr)));
 }
 
-/// What is posted now need not wait.
+/// True if a new request need not wait.
 RDMACOMM_HOT_INLINE bool SoftQp::executes_at_once() const noexcept {
   return state_.load(std::memory_order_relaxed) == IBV_QPS_RTS && !keeps_all_ &&
          pending_count_.load(std::memory_order_relaxed) == 0;
@@ -144,7 +145,7 @@ RDMACOMM_HOT_INLINE void SoftQp::execute_or_keep(const ibv_send_wr& wr) noexcept
   settle(wr, execute(wr));
 }
 
-/// What becomes of a request by its first result.
+/// Handles the first result of a request.
 RDMACOMM_HOT_INLINE void SoftQp::settle(const ibv_send_wr& wr, ExecResult result) noexcept {
   if (result.succeeded()) [[likely]]
     return finish(wr, IBV_WC_SUCCESS, result.bytes());
@@ -153,7 +154,7 @@ RDMACOMM_HOT_INLINE void SoftQp::settle(const ibv_send_wr& wr, ExecResult result
 
 void SoftQp::settle_otherwise(const ibv_send_wr& wr, ExecResult result) noexcept {
   if (!result.is_done()) {
-    // What the wait is for, and how long it may last, is settled by the first retry, which is now.
+    // The retry below sets the reason and the time limit of the wait.
     keep(wr);
     return retry_pending_locked();
   }
@@ -172,7 +173,7 @@ RDMACOMM_HOT_INLINE std::uint32_t SoftQp::send_room() const noexcept {
 }
 
 void SoftQp::notify_of_sends() noexcept {
-  // Source: ibv_req_notify_cq(3). Of one's own requests, those that fail count for a queue that is armed for solicited completions only.
+  // Source: ibv_req_notify_cq(3): a failed request also notifies a queue that is armed for solicited completions only.
   send_queue_.notify(std::exchange(sends_failed_, false));
 }
 
@@ -180,7 +181,7 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   const BiasedGuard guard(send_lock_);
   const std::uint32_t reported = send_reported_;
   int error = 0;
-  // One that goes at once takes a straight line.
+  // Short path for a single request that can be executed at once.
   if (wr != nullptr && wr->next == nullptr && executes_at_once() && has_nothing_to_check(*wr) &&
       has_room_for_slices(*wr) && send_room() != 0) [[likely]] {
     ++send_posted_;
@@ -193,7 +194,8 @@ int SoftQp::post_send(ibv_send_wr* wr, ibv_send_wr** bad) noexcept {
   return error;
 }
 
-/// Posts from `wr` on as far as it goes. Not 0: why `wr`, which is the first that was not, is not.
+/// Posts from `wr` on, as far as possible. Returns 0, or an errno value; then `wr` is the first request that was not
+/// posted.
 int SoftQp::post_list(ibv_send_wr*& wr) noexcept {
   int error = check_sendable();
   for (; error == 0 && wr != nullptr; wr = wr->next) {
@@ -256,7 +258,7 @@ void SoftQp::keep(const ibv_send_wr& wr) noexcept {
 }
 
 std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
-  // 4.096 us * 2^timeout for each try; a timeout of 0 waits for ever.
+  // 4.096 us * 2^timeout for each try; a timeout of 0 waits without limit.
   const std::chrono::nanoseconds once(std::int64_t{4096} << attributes_.timeout);
   const std::chrono::nanoseconds all = (attributes_.retry_cnt + 1) * once;
   const bool connects = tcp_.wire() != nullptr && outcome != ExecOutcome::kLost;
@@ -265,7 +267,8 @@ std::chrono::nanoseconds SoftQp::patience(ExecOutcome outcome) const noexcept {
 
 bool SoftQp::give_up(ExecOutcome outcome, ibv_wc_status& status) noexcept {
   status = outcome == ExecOutcome::kReceiverNotReady ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_RETRY_EXC_ERR;
-  // By TCP, a target that was given up in good order looks like one that died: it has the time of all retries, as on a NIC.
+  // Over TCP, a target that has closed in order looks like one that has died. So it gets the time of all retries, as on
+  // a NIC.
   if (outcome == ExecOutcome::kLost && (tcp_.wire() == nullptr || attributes_.timeout == 0)) return true;
   const Clock::time_point now = Clock::now();
   if (waiting_for_ != outcome) {
@@ -297,7 +300,7 @@ void SoftQp::retry_pending_locked(std::size_t most) noexcept {
   }
 }
 
-/// The first of those that wait is done.
+/// The first waiting request has finished.
 void SoftQp::settle_first(const ExecResult& result) noexcept {
   const ibv_send_wr& wr = pending_.front().wr;
   finish(wr, result.status(), result.bytes());
@@ -325,7 +328,7 @@ void SoftQp::find_target() noexcept {
     life = view_.shared->life.load(std::memory_order_relaxed);
   }
   if (search == nullptr) return;
-  search->run();  // without the lock: who posts meanwhile is not held up
+  search->run();  // without the lock, so that other threads can post
   const std::scoped_lock guard(send_lock_);
   // After a RESET it may be connected to another queue pair.
   if (wire_ == nullptr || view_.shared->life.load(std::memory_order_relaxed) != life) return;
@@ -353,13 +356,14 @@ int SoftQp::waiting_sends(int enough) const noexcept {
 }
 
 void SoftQp::retry_while_polled() noexcept {
-  // A late request is carried out when there is nothing else to find: no buffer is read or written before it must be.
+  // A late request is executed only if the poll has found no other completion. So no buffer is read or written earlier
+  // than necessary.
   if (late_ && send_scanned_ != send_finished_.load(std::memory_order_relaxed)) return;
   const BiasedTry guard(send_lock_);
   if (!guard) return;
   const std::uint32_t before = send_reported_;
   retry_pending_locked(late_ ? 1 : SIZE_MAX);
-  notify_sender(before);  // a completion is an event, whoever brought it about
+  notify_sender(before);  // a completion is an event, no matter which thread made it
 }
 
 int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
@@ -368,7 +372,8 @@ int SoftQp::poll_sends(int count, ibv_wc* out) noexcept {
   int found = 0;
   while (send_scanned_ != finished && found < count) {
     const SendRecord& record = sends_[send_scanned_++ & send_mask_];
-    // Without a completion nobody learns that the request is done: it stays in the queue until a later one says so.
+    // Without a completion, the application does not know that the request is done. So it stays in the queue until a
+    // later completion is polled.
     if (!record.signaled && record.status == IBV_WC_SUCCESS) continue;
     ibv_wc& wc = out[found++];
     wc.wr_id = record.wr_id;

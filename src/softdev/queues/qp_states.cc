@@ -1,4 +1,4 @@
-// The life of a queue pair: creation, its states, its end.
+// The life of a queue pair: creation, states and end.
 #include <bit>
 #include <cerrno>
 #include <mutex>
@@ -128,7 +128,7 @@ int SoftQp::modify(const ibv_qp_attr& attributes, int named) {
     }
     state_.store(to, std::memory_order_relaxed);
     qp_base.state = attributes_.qp_state = to;
-    if (TcpWire* const wire = tcp_.wire()) wire->advance();  // connects, so that the first request need not wait
+    if (TcpWire* const wire = tcp_.wire()) wire->advance();  // connects now, so that the first request need not wait
     const std::uint32_t reported = send_reported_;
     if (to == IBV_QPS_RTS && !pending_.empty()) retry_pending_locked();
     notify_sender(reported);
@@ -171,7 +171,7 @@ LocalEnd SoftQp::own_end() noexcept {
   return {&premises_.local, qp_base.qp_num, pd_number_, 128U << attributes_.path_mtu, service_, nullptr};
 }
 
-/// To the queue pair that the attributes name.
+/// The wire to the queue pair in the attributes.
 std::unique_ptr<Wire> SoftQp::make_wire(int& error) {
   const LocalEnd own = own_end();
   const std::uint32_t target = attributes_.dest_qp_num;
@@ -197,7 +197,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
   const bool only_receives = qp_base.qp_type == IBV_QPT_XRC_RECV;
   if (error == 0 && route_.by_memory) {
     if (!premises_.queue_pairs.has_name(number())) {
-      error = EPERM;  // the peer does not find this one by memory, and both go the same way
+      error = EPERM;  // the peer cannot find this one through memory, and both ends must use the same path
     } else if (only_receives) {
       int reason = 0;
       const auto peer = premises_.local.peers.get(attributes_.dest_qp_num, reason);
@@ -205,7 +205,7 @@ int SoftQp::to_rtr(const ibv_qp_attr& a) {
     } else {
       wire_ = make_wire(error);
     }
-    // A process that is not to be shared memory with may still receive by TCP.
+    // TCP can be used if the two processes must not share memory.
     if (error == EPERM && tcp_use != TcpUse::kNever) {
       route_ = loopback_route();
       error = 0;
@@ -234,9 +234,9 @@ void SoftQp::enter_error() {
 void SoftQp::lose_completions() {
   const std::scoped_lock guard(send_lock_);
   const ibv_qp_state state = state_.load(std::memory_order_relaxed);
-  if (state == IBV_QPS_ERR || state == IBV_QPS_RESET) return;  // in RESET: as fail_locked()
+  if (state == IBV_QPS_ERR || state == IBV_QPS_RESET) return;  // in RESET: see fail_locked()
   enter_error_locked();
-  if (service_ != Service::kXrcQueue) raise(IBV_EVENT_QP_FATAL);  // that one is no queue pair to its user
+  if (service_ != Service::kXrcQueue) raise(IBV_EVENT_QP_FATAL);  // for the application, a kXrcQueue is no queue pair
 }
 
 void SoftQp::fail_if_requested() noexcept {
@@ -246,7 +246,7 @@ void SoftQp::fail_if_requested() noexcept {
   if (view_.shared->life.load(std::memory_order_relaxed) == failed) fail_locked();
 }
 
-/// What fails while the queue pair is on its way to RESET belongs to the life that ends, and does not end the next one.
+/// A failure on the way to RESET belongs to the old life and must not end the next one.
 void SoftQp::fail_locked() noexcept {
   if (state_.load(std::memory_order_relaxed) != IBV_QPS_RESET) enter_error_locked();
 }
@@ -270,12 +270,12 @@ void SoftQp::accept_from_all() {
   attributes_.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   attributes_.max_dest_rd_atomic = 1;
   attributes_.path_mtu = IBV_MTU_4096;
-  publish_attributes();  // each message's own queue pair says what is allowed
+  publish_attributes();  // the queue pair of each message has its own rules
   state_.store(IBV_QPS_RTR, std::memory_order_relaxed);
   view_.shared->link.store(link_word(qp_base.qp_num, 0, service_), std::memory_order_release);
 }
 
-/// After a request that failed here: reliably connected, the queue pair is in ERR; else it goes on receiving.
+/// A request has failed here. A reliable queue pair enters ERR; an unreliable one (SQE) continues to receive.
 void SoftQp::fail_sends_locked() noexcept {
   if (is_reliable(service_)) return fail_locked();
   if (state_.load(std::memory_order_relaxed) == IBV_QPS_RESET) return;
@@ -293,7 +293,7 @@ int SoftQp::leave(const ibv_gid& group) {
 }
 
 int SoftQp::reset() {
-  // Nobody looks at the queues while they are emptied: not the pollers, not the initiator, not the retrier.
+  // While the queues are emptied, no poll, initiator or retry may access them.
   send_queue_.detach(*this);
   recv_queue_.detach(*this);
   view_.shared->link.store(0, std::memory_order_seq_cst);
@@ -335,7 +335,8 @@ void SoftQp::forget_life() {
   attributes_.qp_state = IBV_QPS_RESET;
 }
 
-/// Not RESET: the initiator may still fill a slot, which would be a message of the next life.
+/// Enters ERR instead of RESET, because the initiator may still fill a slot, and the message would appear in the next
+/// life.
 void SoftQp::stay_in_error() {
   const std::scoped_lock guard(send_lock_);
   state_.store(IBV_QPS_ERR, std::memory_order_seq_cst);
@@ -378,7 +379,7 @@ void SoftQp::destroy() {
   send_queue_.detach(*this);
   recv_queue_.detach(*this);
   if (initiators_.wait_until_idle(QpInitiators::Wait::kUnlessByAddress)) return initiators_.settle_after_destruction();
-  // Of a shared receive queue it may yet take what is posted later.
+  // It may still take receives that are posted later to a shared receive queue.
   if (srq_ == nullptr) premises_.stragglers.retire(initiators_);
 }
 

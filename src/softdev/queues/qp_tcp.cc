@@ -27,8 +27,8 @@ void QpTcp::forget_locked() noexcept {
 }
 
 void QpTcp::advance() noexcept {
-  // A thread that posts a datagram may hold it for seconds, while it looks for a process that is stopped: epoll tells of the
-  // socket again.
+  // A thread that posts a datagram may hold the lock for seconds while it looks for a stopped process. epoll will
+  // report the socket again.
   const BiasedTry guard(qp_.send_lock_);
   if (!guard) return;
   const std::uint32_t reported = qp_.send_reported_;
@@ -48,11 +48,11 @@ void QpTcp::start_locked() noexcept {
     } else if (wire_->under_way() == 0) {
       qp_.settle_first(qp_.execute_here(wr));
     } else {
-      break;  // what was posted before is to be done before
+      break;  // earlier requests must finish first
     }
   }
   wire_->send();
-  take_answers_locked();  // those that are wrong are known to be here
+  take_answers_locked();  // requests refused locally are answered at once
   const bool under_way = wire_->under_way() != 0 && wire_->obstacle() == ExecOutcome::kDone;
   qp_.under_way_.store(under_way, std::memory_order_relaxed);
   if (!under_way && !qp_.pending_.empty()) qp_.premises_.threads.wake_retrier();
@@ -136,7 +136,7 @@ void QpTcp::adopt(const std::shared_ptr<TcpConnection>& connection) noexcept {
   qp_.notify_sender(reported);
 }
 
-/// Runs `work`, and completes what it has found to be done.
+/// Runs `work`, and completes all requests that it has found to be finished.
 template <typename Work>
 auto QpTcp::with_wire(TcpConnection& connection, Work&& work) noexcept {
   const BiasedGuard guard(qp_.send_lock_);
@@ -162,7 +162,7 @@ Moved QpTcp::bring(TcpConnection& connection, TcpInput& input, std::uint32_t lef
     Moved moved;
     if (left != 0) moved = wire == nullptr ? input.throw_away(left) : wire->bring(input, left);
     if (wire != nullptr && moved.bytes == left) wire->has_brought();
-    // Its memory is gone, and soon its request: the rest is for nobody.
+    // The memory is invalid and the request fails soon, so the rest of the data is ignored.
     return moved.error == EFAULT ? Moved{} : moved;
   });
 }
@@ -172,7 +172,7 @@ void QpTcp::lose(TcpConnection& connection) noexcept {
   const std::uint32_t reported = qp_.send_reported_;
   if (wire_ != nullptr) {
     if (wire_->goes_by(connection)) wire_->lose();
-    // Who accepts nothing any more does not connect again for nothing.
+    // A queue pair that accepts no requests and has none to send does not connect again.
     if (qp_.view_.shared->link.load(std::memory_order_relaxed) != 0 || !qp_.pending_.empty()) advance_locked();
   }
   qp_.notify_sender(reported);

@@ -1,4 +1,4 @@
-// qp_tcp.h - the part of a queue pair that has to do with other hosts.
+// qp_tcp.h - the part of a queue pair for its traffic with other hosts.
 #pragma once
 
 #include <atomic>
@@ -14,25 +14,27 @@ namespace rdmacomm::softdev {
 
 class SoftQp;
 
-/// What a queue pair has under way to another host, and its connection there. The connections know the queue pair by this.
-/// Threads: any. Functions whose name ends in _locked, and wire(), are for the holder of the send queue.
+/// The requests that a queue pair has in progress to another host, and its connection there. Connections use the queue
+/// pair through this object.
+/// Threads: any. Functions whose names end in _locked, and wire(), are for the holder of the send queue's lock.
 class QpTcp final : public TcpOwner {
  public:
   QpTcp(SoftQp& qp, const Parts& parts) noexcept : TcpOwner(parts), qp_(qp) {}
 
-  /// Is connected to `target_qpn` at the other end of `route`, and listens for it. `sends`: it has requests of its own. 0, or an
-  /// errno value.
+  /// Connects to `target_qpn` at `route.target`, and listens for it.
+  /// sends  it has requests of its own
+  /// Returns  0, or an errno value.
   [[nodiscard]] int connect_locked(const Route& route, std::uint32_t target_qpn, bool sends);
-  /// Its own requests; nullptr: they do not go to another host.
+  /// The wire of its own requests; nullptr: they do not go to another host.
   [[nodiscard]] TcpWire* wire() const noexcept { return wire_.get(); }
-  /// It has no requests of its own any more.
+  /// It has no more requests of its own.
   void end_sends_locked() noexcept { wire_.reset(); }
-  /// It is not connected any more.
+  /// It is no longer connected.
   void forget_locked() noexcept;
 
-  /// Starts what can be started of the requests that wait, and completes what has been answered.
+  /// Starts all waiting requests that can be started, and completes all answered ones.
   void start_locked() noexcept;
-  /// Goes on with all of it: connects, sends, completes, gives up.
+  /// Connects, sends, completes and gives up requests, as far as possible without waiting.
   void advance_locked() noexcept;
 
   [[nodiscard]] bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept override;
@@ -58,7 +60,8 @@ class QpTcp final : public TcpOwner {
 
   SoftQp& qp_;
   TcpPairing pairing_;
-  // TcpService's thread does not wait for the send queue of another one, which may be looking for a process that is stopped.
+  // TcpService's thread must not wait for the send queue's lock of another thread, which may be waiting for a stopped
+  // process.
   std::atomic<bool> is_connected_{false};
   std::unique_ptr<TcpWire> wire_;
 };

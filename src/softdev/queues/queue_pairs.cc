@@ -15,15 +15,15 @@
 namespace rdmacomm::softdev {
 
 bool QueuePairs::take_block_locked(Reach reach, UniqueFd& listener) {
-  // Anywhere but block 0, whose numbers 0 and 1 mean something else in InfiniBand.
+  // Any block except block 0, because the numbers 0 and 1 have a special meaning in InfiniBand.
   std::uint32_t block = std::random_device{}() % (kQpnBlocks - 1) + 1;
   for (std::uint32_t tries = 0; tries < kQpnBlocks; ++tries) {
     const std::uint32_t first = block << kQpnBlockBits;
     UniqueFd port = reach == Reach::kName ? UniqueFd() : tcp_hold(tcp_port_of(first));
-    // Where there is no network, and so no port, there is still this host.
+    // Without a network no port is available, but this host can still be reached.
     const bool is_free = reach == Reach::kName || port || errno != EADDRINUSE;
     if (is_free) listener = listen_at(block_socket_name(block));
-    // One of this user's may have the name without the port: its numbers are not given out twice.
+    // Another process of this user may have the name without the port: its numbers must not be used twice.
     const bool by_port = !listener && reach == Reach::kPort && port && Peer::is_another_users(first);
     if (is_free && (listener || by_port)) {
       blocks_.push_back({block, std::move(port), device_guid(0), listener.valid()});
@@ -36,8 +36,8 @@ bool QueuePairs::take_block_locked(Reach reach, UniqueFd& listener) {
   return false;
 }
 
-/// If others have taken all ports, queue pairs still work by this host's memory. If others have taken all names, queue pairs are still
-/// reached by TCP.
+/// If other processes have all ports, queue pairs still work through the memory of this host. If they have all names,
+/// queue pairs can still be reached over TCP.
 bool QueuePairs::take_any_block_locked(bool with_port, UniqueFd& listener) {
   if (!with_port) return take_block_locked(Reach::kName, listener);
   for (const Reach reach : {Reach::kNameAndPort, Reach::kName, Reach::kPort}) {

@@ -1,4 +1,4 @@
-// queue_pairs.h - the queue pairs of a context by number, and the numbers.
+// queue_pairs.h - the queue pairs of a context by number, and the allocation of numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,25 @@ namespace rdmacomm::softdev {
 
 class SoftQp;
 
-/// The queue pairs of a context by number, and the numbers.
+/// The queue pairs of a context by number, and the allocation of numbers.
 /// Threads: any.
 class QueuePairs final : public TcpOwners {
  public:
-  /// A number nobody on this host has; 0 and errno: EADDRINUSE, all are other processes'. `listener` is valid where a new block of numbers
-  /// was taken: it must be served. `with_port`: other hosts are to reach it.
+  /// Takes a number that no other queue pair on this host has.
+  /// with_port  other hosts must be able to reach it
+  /// listener   valid if a new block of numbers was taken: the caller must serve it
+  /// Returns  0 and errno on failure; EADDRINUSE: other processes have all numbers.
   [[nodiscard]] std::uint32_t take_number(bool with_port, UniqueFd& listener);
   [[nodiscard]] UniqueFd take_port(std::uint32_t qpn) override;
   void insert(const std::shared_ptr<SoftQp>& qp);
-  /// Forgets the queue pair, and keeps it alive for the caller.
+  /// Removes the queue pair, and keeps it alive for the caller.
   [[nodiscard]] std::shared_ptr<SoftQp> remove(std::uint32_t qpn);
   [[nodiscard]] std::shared_ptr<SoftQp> find(std::uint32_t qpn);
   [[nodiscard]] std::shared_ptr<TcpOwner> tcp_owner(std::uint32_t qpn) override;
-  /// Whether the number is one of this context's, given out or not.
+  /// True if the number belongs to this context, in use or not.
   [[nodiscard]] bool owns(std::uint32_t qpn);
-  /// Whether other processes of this host find the number by the name of its block. Else another user has taken the name, and
-  /// they find it by its port alone.
+  /// True if other processes of this host find the number by the name of its block. If false, another user has taken
+  /// the name, and they find it by its port only.
   [[nodiscard]] bool has_name(std::uint32_t qpn);
   [[nodiscard]] std::vector<std::shared_ptr<SoftQp>> all();
 
@@ -38,7 +40,7 @@ class QueuePairs final : public TcpOwners {
   struct Block {
     std::uint32_t number;
     UniqueFd port;
-    std::uint64_t host;  ///< where the port is: device_guid()
+    std::uint64_t host;  ///< the host of the port: device_guid()
     bool has_name;
   };
   enum class Reach : std::uint8_t { kNameAndPort, kName, kPort };
@@ -48,7 +50,7 @@ class QueuePairs final : public TcpOwners {
   std::mutex mutex_;
   std::map<std::uint32_t, std::shared_ptr<SoftQp>> by_number_;
   std::vector<Block> blocks_;
-  std::uint32_t next_ = 0;  // counts through all numbers of all blocks, so that numbers are reused late
+  std::uint32_t next_ = 0;  // counts through all numbers of all blocks, so that numbers are reused as late as possible
 };
 
 }  // namespace rdmacomm::softdev

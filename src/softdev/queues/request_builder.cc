@@ -71,7 +71,7 @@ void send_invalidate(ibv_qp_ex* qp, std::uint32_t key) {
   add(qp, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV).invalidate_rkey = key;
 }
 
-// What this device does not have.
+// Not supported by this device.
 void send_tso(ibv_qp_ex* qp, void* /*header*/, std::uint16_t /*bytes*/, std::uint16_t /*mss*/) {
   builder_of(qp).refuse(EOPNOTSUPP);
 }
@@ -155,7 +155,7 @@ ibv_send_wr& RequestBuilder::add(const ibv_qp_ex& qp, std::uint64_t operation, i
   ranges_.push_back({slices_.size(), 0, false});
   ibv_send_wr& wr = requests_.emplace_back();
   wr.wr_id = qp.wr_id;
-  wr.send_flags = qp.wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);  // set_inline() says that
+  wr.send_flags = qp.wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);  // only set_inline() sets this flag
   wr.opcode = opcode;
   return wr;
 }
@@ -183,7 +183,7 @@ void RequestBuilder::set_inline(std::span<const ibv_data_buf> pieces) {
     const auto* const from = static_cast<const std::byte*>(piece.addr);
     inline_bytes_.insert(inline_bytes_.end(), from, from + piece.length);
   }
-  // One slice, of the copy; where that lies is known when nothing is added to it any more.
+  // One slice for the copy. take() completes its address, because inline_bytes_ may still grow.
   ranges_.back() = {slices_.size(), 1, true};
   slices_.push_back({before, static_cast<std::uint32_t>(inline_bytes_.size() - before), 0});
   requests_.back().send_flags |= IBV_SEND_INLINE;

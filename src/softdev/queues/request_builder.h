@@ -1,4 +1,4 @@
-// request_builder.h - requests put together by the calls ibv_wr_*.
+// request_builder.h - builds requests with the ibv_wr_* calls.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,20 +11,20 @@
 
 namespace rdmacomm::softdev {
 
-/// Collects requests from ibv_wr_start to ibv_wr_complete, which posts all of them or none. As ibv_wr_post(3) wants it:
-/// what is wrong with any of them is the answer of ibv_wr_complete, inline data is copied by the call that names it, and
-/// from start to complete or abort one thread has the queue pair to itself.
+/// Collects requests from ibv_wr_start to ibv_wr_complete, which posts all of them or none. It follows ibv_wr_post(3):
+/// ibv_wr_complete reports an error in any of the requests, each call copies its inline data at once, and one thread
+/// owns the queue pair from start to complete or abort.
 class RequestBuilder {
  public:
-  /// What can be asked for (IBV_QP_EX_WITH_*) with a queue pair of this type.
+  /// The operations that can be requested (IBV_QP_EX_WITH_*) for a queue pair of this type.
   [[nodiscard]] static std::uint64_t operations_of(ibv_qp_type type) noexcept;
 
-  /// operations  what was asked for when the queue pair was created; others are refused
+  /// operations  requested at the creation of the queue pair; others are refused
   explicit RequestBuilder(std::uint64_t operations) : operations_(operations) {}
   RequestBuilder(const RequestBuilder&) = delete;
   RequestBuilder& operator=(const RequestBuilder&) = delete;
 
-  /// Sets the function pointers of a queue pair that has a builder; none of them is left out.
+  /// Sets all function pointers of a queue pair that has a builder.
   static void install(ibv_qp_ex& qp) noexcept;
 
   void start();
@@ -34,16 +34,17 @@ class RequestBuilder {
   void set_xrc_queue(std::uint32_t number);
   void set_slices(std::span<const ibv_sge> slices);
   void set_inline(std::span<const ibv_data_buf> pieces);
-  /// Something is wrong with the requests: ibv_wr_complete will say the first of it.
+  /// Records an error. ibv_wr_complete returns the first one.
   void refuse(int error) noexcept {
     if (error_ == 0) error_ = error;
   }
-  /// The requests, with their lists, for posting; valid until finish(). `error`: why they cannot be posted.
+  /// The requests with their slices, ready to post; valid until finish().
+  /// error  0, or the reason why they cannot be posted
   [[nodiscard]] std::span<ibv_send_wr> take(int& error);
   void finish();
 
  private:
-  /// Where a request's slices are in slices_.
+  /// The part of slices_ that belongs to a request.
   struct Range {
     std::size_t first;
     std::size_t count;

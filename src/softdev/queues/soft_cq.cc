@@ -52,7 +52,7 @@ int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
     return -1;
   const std::size_t queues = senders_.size() + receivers_.size();
   int found = 0;
-  if (next_ >= queues) next_ = 0;  // queue pairs have left since
+  if (next_ >= queues) next_ = 0;  // queue pairs were detached since
   std::size_t last = next_;
   for (std::size_t i = 0; i < queues && found < count; ++i) {
     std::size_t at = next_ + i;
@@ -63,12 +63,13 @@ int SoftCq::poll_here(int count, ibv_wc* out) noexcept {
     if (of_this > 0) last = at;
     found += of_this;
   }
-  // Behind the last one that had some: the next one would be first in the turns of all idle ones before it, too.
+  // Starts after the last queue pair with completions. If it started one further each time, a queue pair after many
+  // idle ones would be first more often than others.
   next_ = last + 1;
   return found;
 }
 
-/// Of the completions that wait; may stop counting at `enough`.
+/// Counts the waiting completions; may stop at `enough`.
 int SoftCq::count_waiting_locked(int enough) const noexcept {
   int waiting = 0;
   for (const SoftQp* const qp : senders_) {
@@ -93,18 +94,18 @@ void SoftCq::fail_locked() noexcept {
 int SoftCq::resize(int depth) noexcept {
   const std::scoped_lock guard(lock_);
   if (count_waiting_locked(depth + 1) > depth) return EINVAL;
-  cqe = depth;  // the queue pairs hold the completions, and have room for all of theirs
+  cqe = depth;  // the queue pairs have room for all of their completions
   return 0;
 }
 
 int SoftCq::arm(bool solicited_only) noexcept {
   if (channel == nullptr) return EINVAL;
   const std::uint32_t wanted = solicited_only ? CqShared::kSolicitedOnly : CqShared::kAny;
-  // A queue armed for any completion stays so when it is armed for solicited ones on top.
+  // A queue that is armed for any completion stays so if it is also armed for solicited ones.
   std::uint32_t armed = shared_->armed.load(std::memory_order_relaxed);
   while (armed < wanted && !shared_->armed.compare_exchange_weak(armed, wanted)) {
   }
-  // Pairs with the fence in fire(): the caller's next poll sees whatever was published before this.
+  // Pairs with the fence in fire(): the caller's next poll sees all completions published before this.
   full_fence();
   if (tcp_.active()) tcp_.polls_end();
   return 0;
@@ -173,7 +174,7 @@ void SoftCq::retire_events() {
   for (std::uint32_t left = shared_->pending_events.exchange(0); left != 0; --left) {
     pollfd readable{channel->fd, POLLIN, 0};
     std::uint64_t one = 0;
-    if (::poll(&readable, 1, 0) != 1) break;  // whatever is written there: no more than have come
+    if (::poll(&readable, 1, 0) != 1) break;  // a peer may have written a wrong count: stops when no event waits
     (void)!read(channel->fd, &one, sizeof(one));
   }
   pthread_mutex_lock(&mutex);

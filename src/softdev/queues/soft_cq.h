@@ -21,21 +21,21 @@ class SoftQp;
 class TcpService;
 struct Premises;
 
-/// A completion channel: an eventfd in semaphore mode, one count for each event that waits.
+/// A completion channel: an eventfd in semaphore mode. Its count is the number of waiting events.
 struct SoftChannel : ibv_comp_channel {
-  std::uint32_t number = 0;  ///< no other channel of its context has it, or had it
+  std::uint32_t number = 0;  ///< unique in its context, not reused
   std::mutex mutex;
   std::vector<SoftCq*> queues;
 
-  /// A queue of this channel that has fired, its event taken. Where none has, although an event was read (see fire_for_the_dead()), it
-  /// is for any: the application polls it and finds nothing. nullptr: there is none.
+  /// Takes the event of a queue of this channel that has fired. If an event was read but no queue has fired (see
+  /// fire_for_the_dead()), returns any queue: the application polls it and finds no completion. nullptr: no queue.
   [[nodiscard]] SoftCq* take_event();
 };
 
-/// A completion queue. It holds no completions itself: they lie in the queue pairs that report to it, send
-/// completions in their send queues, receive completions in their inbound slots, and poll() merges them. So no
-/// two processes ever share a queue, and none is ever lost: where more wait than the queue has been made for, it fails as a
-/// device's does that has nowhere to put them.
+/// A completion queue. It contains no completions: send completions stay in the send queues of its queue pairs, receive
+/// completions in their inbound slots. poll() merges them. So two processes never share a completion queue, and no
+/// completion is lost. If more completions wait than its depth, it fails like the queue of a hardware device that has
+/// no room.
 /// Threads: any.
 class SoftCq : public ibv_cq_ex {
  public:
@@ -43,44 +43,44 @@ class SoftCq : public ibv_cq_ex {
   SoftCq(const SoftCq&) = delete;
   SoftCq& operator=(const SoftCq&) = delete;
 
-  /// An ibv_cq is what an ibv_cq_ex begins with.
+  /// The first member of an ibv_cq_ex is an ibv_cq.
   [[nodiscard]] static SoftCq& from(ibv_cq* cq) noexcept {
     return *static_cast<SoftCq*>(reinterpret_cast<ibv_cq_ex*>(cq));
   }
   [[nodiscard]] ibv_cq* verbs() noexcept { return ibv_cq_ex_to_cq(this); }
-  /// For the calls ibv_start_poll and so on.
+  /// For ibv_start_poll and the related calls.
   [[nodiscard]] CqCursor& cursor() noexcept { return cursor_; }
 
-  /// How many it found; -1: the queue has overrun.
+  /// Returns the number of completions found; -1: the queue has overrun.
   int poll(int count, ibv_wc* out) noexcept;
-  /// 0; EINVAL: more completions than that wait.
+  /// Returns  0; EINVAL: more than `depth` completions wait.
   int resize(int depth) noexcept;
   int arm(bool solicited_only) noexcept;
-  /// Called after completions were published: wakes the sleeper if the queue is armed for them.
+  /// Call this after completions were published. Wakes the sleeping thread if the queue is armed for them.
   void notify(bool solicited) noexcept {
     if (channel != nullptr) fire(*shared_, channel->fd, solicited);
   }
 
   void attach_sender(SoftQp& qp);
   void attach_receiver(SoftQp& qp);
-  /// It never overruns: the application says that it takes care (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
+  /// It never overruns: the application takes care of that (IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN).
   void ignore_overrun() noexcept { may_overrun_ = false; }
-  /// From the return on poll() does not look at `qp`; its completions are gone.
+  /// After this returns, poll() does not access `qp`; its completions are dropped.
   void detach(SoftQp& qp);
   [[nodiscard]] bool in_use();
-  /// Returns when no poll() that was under way is any more.
+  /// Waits until each poll() that is in progress has returned.
   void wait_for_poll() { const std::scoped_lock guard(lock_); }
 
-  /// An initiator that could reach this queue has died: see fire_for_the_dead().
+  /// An initiator with access to this queue has died: see fire_for_the_dead().
   void make_up_for_event() noexcept {
     if (channel != nullptr) fire_for_the_dead(*shared_, channel->fd);
   }
-  /// Takes one fired event; false: none waits.
+  /// Takes one fired event. Returns false: none waits.
   [[nodiscard]] bool take_event() noexcept;
-  /// An event that did not fire is given out.
+  /// Counts an event as taken although the queue has not fired.
   void take_spurious_event() noexcept;
   void acknowledge(unsigned count);
-  /// Drops the events nobody took and waits until all taken ones are acknowledged.
+  /// Drops the events that nobody has taken. Then waits until all taken events are acknowledged.
   void retire_events();
 
   [[nodiscard]] std::uint64_t segment_offset() const noexcept { return block_.offset; }
@@ -93,7 +93,7 @@ class SoftCq : public ibv_cq_ex {
 
  private:
   int poll_here(int count, ibv_wc* out) noexcept;
-  /// More completions wait than there is room for. They are counted only where so many can wait at all.
+  /// True if more completions wait than the depth. They are counted only if their maximum exceeds the depth.
   [[nodiscard]] bool overruns_locked() const noexcept {
     return possible_ > static_cast<std::uint64_t>(cqe) && count_waiting_locked(cqe + 1) > cqe;
   }
@@ -109,11 +109,11 @@ class SoftCq : public ibv_cq_ex {
   SpinLock lock_;
   std::vector<SoftQp*> senders_;
   std::vector<SoftQp*> receivers_;
-  std::uint64_t possible_ = 0;  // completions that all of them can have at a time
+  std::uint64_t possible_ = 0;  // maximum number of completions that can wait at a time
   bool may_overrun_ = true;
   bool failed_ = false;
-  std::size_t next_ = 0;            // where the next poll starts, so that no queue pair starves
-  std::uint32_t events_taken_ = 0;  // guarded by ibv_cq::mutex, as is comp_events_completed
+  std::size_t next_ = 0;            // start of the next poll, so that each queue pair gets its turn
+  std::uint32_t events_taken_ = 0;  // guarded by ibv_cq::mutex, like comp_events_completed
 };
 
 }  // namespace rdmacomm::softdev

@@ -25,7 +25,7 @@ SoftSrq::SoftSrq(const Premises& premises, SharedBlock block, std::uint32_t pd_n
   pthread_mutex_init(&mutex, nullptr);
   pthread_cond_init(&cond, nullptr);
   view_.shared->recv_floor.store(UINT32_MAX, std::memory_order_relaxed);
-  // As many as were asked for, the first one on top.
+  // The requested number of entries; entry 0 is used first.
   for (std::uint32_t entry = attributes.max_wr; entry > 0; --entry) free_.push_back(entry - 1);
 }
 
@@ -93,8 +93,8 @@ void SoftSrq::put_back(std::uint32_t entry) noexcept {
   append_locked(entry);
 }
 
-/// The position in the ring of the first entry that no message has taken. Initiators write how many they took: never more than the
-/// ring is long are left.
+/// The position in the ring of the first entry that no message has taken. Initiators write `taken`, so the result is
+/// limited: at most the length of the ring is left.
 std::uint32_t SoftSrq::first_left() const noexcept {
   const std::uint32_t posted = view_.shared->posted.load(std::memory_order_relaxed);
   const std::uint32_t taken = view_.shared->taken.load(std::memory_order_acquire);
@@ -104,7 +104,8 @@ std::uint32_t SoftSrq::first_left() const noexcept {
 void SoftSrq::forget_initiator(std::uint32_t qpn, QpShared& target) noexcept {
   SrqShared& shared = *view_.shared;
   if (shared.holder.load(std::memory_order_acquire) != qpn) return;
-  // It died as the holder. An entry that it had written down and not yet taken is still the next in the ring.
+  // It died as the holder. If it had stored the entry in `claimed` without taking it, the entry is still the next one
+  // in the ring.
   const std::uint32_t taken = shared.taken.load(std::memory_order_relaxed);
   const bool not_taken = taken != shared.posted.load(std::memory_order_acquire) && target.claimed != 0 &&
                          view_.order[taken & view_.mask].load(std::memory_order_relaxed) + 1 == target.claimed;

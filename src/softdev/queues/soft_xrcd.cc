@@ -20,7 +20,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// A domain is one user's.
+/// Each user has separate domains.
 std::string domain_names() {
   return "rdmacomm/soft0/xrcd/" + std::to_string(geteuid()) + "/";
 }
@@ -30,10 +30,11 @@ std::uint64_t number_nobody_has() {
   return std::uint64_t{random()} << 32 | random();
 }
 
-/// Waits until nobody else looks whether the domain exists, or makes it: from the look to the making is one step. Whoever has its name
-/// here and sees no other one is alone; of those that see each other, all but the least go, and come again. EADDRINUSE: one stays.
+/// Waits until no other thread or process is checking for the domain or creating it, so that both together are atomic.
+/// A caller that has bound its name and sees no other name is alone. If several see each other, all except the one with
+/// the least name unbind and try again. EADDRINUSE: another one stays inside.
 UniqueFd enter_alone(const std::string& domain) {
-  constexpr std::chrono::seconds kLongest{5};  // whoever is inside may have lost its core
+  constexpr std::chrono::seconds kLongest{5};  // the current owner may have lost its core
   const auto end = std::chrono::steady_clock::now() + kLongest;
   const std::string door = domain_names() + "door/" + domain;
   const std::string own = std::to_string(number_nobody_has());
@@ -75,7 +76,7 @@ int SoftXrcd::enter(int fd, int flags) {
   const UniqueFd inside = enter_alone(domain);
   if (!inside) return errno;
   const bool exists = !bound_names(domain_names() + domain).empty();
-  // The errno values are those of the kernel, drivers/infiniband/core/uverbs_cmd.c.
+  // The errno values are the same as in the kernel, drivers/infiniband/core/uverbs_cmd.c.
   if (!exists && (flags & O_CREAT) == 0) return EAGAIN;
   if (exists && (flags & O_EXCL) != 0) return EINVAL;
   marker_ = bind_to(std::string(1, '\0') + domain_names() + domain + std::to_string(number_nobody_has()));

@@ -1,4 +1,4 @@
-// soft_xrcd.h - XRC domains: which XRC queue pairs reach which shared receive queues.
+// soft_xrcd.h - XRC domains: the groups of XRC queue pairs and shared receive queues that work together.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,9 +12,9 @@
 
 namespace rdmacomm::softdev {
 
-/// An opened XRC domain. One that an inode stands for is the same in all contexts and processes that open it: each open
-/// binds a socket with an abstract name, as block_socket_name() is one, so the system's list of them says whether the
-/// domain exists, and who dies has it open no more.
+/// An opened XRC domain. A domain of an inode is shared by all contexts and processes that open it. Each open binds a
+/// socket to an abstract name, like block_socket_name(). So the system's list of sockets shows if the domain exists,
+/// and a process that dies closes its domains.
 /// Threads: any.
 class SoftXrcd : public ibv_xrcd {
  public:
@@ -24,21 +24,21 @@ class SoftXrcd : public ibv_xrcd {
 
   [[nodiscard]] static SoftXrcd& from(ibv_xrcd* xrcd) noexcept { return *static_cast<SoftXrcd*>(xrcd); }
 
-  /// Finds or makes the domain of the file behind `fd`, -1: one that nobody else has. 0, or an errno value.
+  /// Finds or creates the domain of the file behind `fd`; -1: a new private one. Returns 0, or an errno value.
   [[nodiscard]] int enter(int fd, int flags);
-  /// The context is closed, and this is still there.
+  /// The context is closed while this object still exists.
   void leave() noexcept;
   [[nodiscard]] const XrcIdentity& identity() const noexcept { return identity_; }
-  /// Stands where a queue pair's completion queues are, for those that have none.
+  /// A completion queue for queue pairs that have none.
   [[nodiscard]] SoftCq& nowhere() noexcept { return nowhere_; }
 
-  std::atomic<int> users{0};  ///< queue pairs, shared receive queues
+  std::atomic<int> users{0};  ///< number of queue pairs and shared receive queues
 
  private:
   SharedFile& segment_;
   XrcIdentity identity_;
-  UniqueFd file_;    // keeps the inode's number from being given to another file
-  UniqueFd marker_;  // says that the domain exists
+  UniqueFd file_;    // keeps the inode's number from being reused for another file
+  UniqueFd marker_;  // its name shows that the domain exists
   SoftCq nowhere_;
 };
 

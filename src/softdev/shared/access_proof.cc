@@ -13,9 +13,10 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// Opens for reading what descriptor `number` of process `pid` is, if it is a memfd of `size` bytes. Not valid: it is
-/// not. The peer chooses the number: what is opened before it was looked at must not act on being opened or asked (a
-/// device, a pipe, a file of a file system that a process serves).
+/// Opens the memfd that is descriptor `number` of process `pid`, for reading. Not valid: it is no memfd of `size`
+/// bytes. The peer chooses the number, so it may name a device, a pipe, or a file of a file system that a process
+/// serves. Such a file may act when it is opened or asked for its attributes, so it is opened with O_PATH until it is
+/// known to be a memfd.
 UniqueFd open_memfd_of(pid_t pid, int number, dev_t memfds, std::uint64_t size) {
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(number);
   const UniqueFd found(open(path.c_str(), O_PATH | O_CLOEXEC));

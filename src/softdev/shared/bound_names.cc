@@ -21,7 +21,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// Asks for all UNIX sockets, with their names and owners. Source: sock_diag(7).
+/// Requests all UNIX sockets, with their names and owners. Source: sock_diag(7).
 bool ask_for_unix_sockets(int socket) noexcept {
   struct {
     nlmsghdr head;
@@ -36,7 +36,7 @@ bool ask_for_unix_sockets(int socket) noexcept {
   return ::send(socket, &request, sizeof(request), 0) == static_cast<ssize_t>(sizeof(request));
 }
 
-/// The abstract name of the socket that `message` tells of; empty: it has none, or is another user's.
+/// The abstract name of the socket that `message` describes. Empty: it has none, or belongs to another user.
 std::string_view own_name(nlmsghdr* message) noexcept {
   std::string_view name;
   bool is_own = true;
@@ -56,7 +56,7 @@ std::string_view own_name(nlmsghdr* message) noexcept {
   return is_own ? name : std::string_view();
 }
 
-/// Nothing: the kernel, or a sandbox, does not answer that.
+/// Returns no value if the kernel or a sandbox does not answer the request.
 std::optional<std::vector<std::string>> names_by_netlink(const std::string& prefix) {
   const UniqueFd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!socket || !ask_for_unix_sockets(socket.get())) return {};
@@ -80,7 +80,7 @@ std::optional<std::vector<std::string>> names_by_netlink(const std::string& pref
 std::vector<std::string> names_of_all_users(const std::string& prefix) {
   const std::string wanted = "@" + prefix;  // proc(5): an abstract name begins with @
   std::vector<std::string> found;
-  // Not /proc/net, which shows the network namespace of the process's first thread: each thread may be in another one.
+  // Not /proc/net, which shows the network namespace of the main thread. Each thread may be in a different one.
   std::ifstream sockets("/proc/thread-self/net/unix");
   for (std::string line; std::getline(sockets, line);) {
     const std::size_t at = line.find(wanted);

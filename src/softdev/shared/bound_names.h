@@ -1,4 +1,4 @@
-// bound_names.h - what processes of one user tell each other by the names of their UNIX sockets.
+// bound_names.h - lists the abstract UNIX socket names that processes of this user have bound.
 #pragma once
 
 #include <string>
@@ -6,8 +6,9 @@
 
 namespace rdmacomm::softdev {
 
-/// What follows `prefix` in the abstract names of this network namespace that begin with it (without their 0 byte), of sockets that are
-/// this user's: any user may take any name. Where the kernel does not tell whose a socket is, all users' count.
+/// Lists the abstract socket names that begin with `prefix` (without their leading 0 byte), in this network namespace.
+/// Returns the rest of each name, after `prefix`. Only sockets of this user count, because any user may bind any name.
+/// If the kernel does not tell the owners of sockets, those of all users count.
 /// Cost: reads the list of all UNIX sockets, some tens of microseconds.
 [[nodiscard]] std::vector<std::string> bound_names(const std::string& prefix);
 

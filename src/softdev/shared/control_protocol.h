@@ -1,9 +1,9 @@
-// control_protocol.h - what contexts of one host say to each other over UNIX sockets.
+// control_protocol.h - the protocol between contexts of one host, over UNIX sockets.
 //
-// An initiator connects to the socket that serves the target's queue pair number and asks; the target's serving
-// thread answers. One packet (SOCK_SEQPACKET) a message, descriptors beside it (SCM_RIGHTS). The structs go over
-// as they lie in memory: both ends share memory of the same layout anyway, and kHello refuses any other version.
-// The connection is also how each end learns of the other's death.
+// An initiator connects to the socket that serves the target's queue pair number and sends requests. The target's
+// serving thread answers. Each message is one packet (SOCK_SEQPACKET); descriptors are passed with it (SCM_RIGHTS). The
+// structs are sent as they are in memory: both processes share memory of the same layout anyway, and kHello refuses any
+// other version. The end of the connection tells each process that its peer has died.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace rdmacomm::softdev {
 
 inline constexpr std::uint32_t kControlMagic = 0x30746673;  // "sft0"
 
-/// Queue pair numbers are given out in blocks; who has bound a block's socket name owns its numbers. The name is
-/// abstract: nothing is left of it when its owner is gone. Abstract names are seen in one network namespace.
+/// Queue pair numbers are allocated in blocks. The process that has bound a block's socket name owns the block's
+/// numbers. The name is abstract, so it disappears with its owner. Abstract names are visible in one network namespace.
 inline constexpr std::uint32_t kQpnBlockBits = 12;
 inline constexpr std::uint32_t kQpnBlocks = 1U << (24 - kQpnBlockBits);
 [[nodiscard]] inline std::string block_socket_name(std::uint32_t block) {
@@ -25,32 +25,32 @@ inline constexpr std::uint32_t kQpnBlocks = 1U << (24 - kQpnBlockBits);
 }
 
 enum class RequestKind : std::uint32_t {
-  kHello = 1,    ///< who asks has its AccessProof in descriptor `argument` -> Answer::value: the answering end's
-  kProve,        ///< `proof` -> Answer::proof, and the control segment's descriptor; nothing else is answered before
+  kHello = 1,    ///< the initiator's AccessProof is in descriptor `argument` -> Answer::value: the target's descriptor
+  kProve,        ///< `proof` -> Answer::proof and the control segment's descriptor; required before all requests below
   kQueuePair,    ///< -> QueuePairAnswer
-  kChannel,      ///< -> the descriptor that wakes the sleeper of queue pair `qpn`'s receive queue
+  kChannel,      ///< -> the descriptor that wakes the waiting thread of queue pair `qpn`'s receive queue
   kTable,        ///< -> the descriptor of the table of registrations, for reading
   kArena,        ///< -> the descriptor of arena `argument`
-  kFail,         ///< a request broke the rules of queue pair `qpn`: no answer
-  kLimit,        ///< fewer receives than its limit are left in queue pair `qpn`'s shared receive queue: no answer
-  kReleased,     ///< queue pair `qpn` went down while a request used it, which it does not any more: no answer
-  kDetach,       ///< initiator `peer_qpn` has let go of queue pair `qpn`'s memory: no answer
-  kWrite,        ///< memory that can neither be mapped nor reached by system calls: `length` bytes follow
+  kFail,         ///< a request violated the rules of queue pair `qpn`: no answer
+  kLimit,        ///< queue pair `qpn`'s shared receive queue has fewer receives than its limit: no answer
+  kReleased,     ///< queue pair `qpn` went down while a request used it; the use has ended: no answer
+  kDetach,       ///< initiator `peer_qpn` does not use queue pair `qpn`'s memory any more: no answer
+  kWrite,        ///< for memory that cannot be mapped or reached by system calls; `length` bytes follow
   kRead,         ///< -> `length` bytes follow the answer
-  kFetchAdd,     ///< -> Answer::value: what was there
-  kCompareSwap,  ///< -> Answer::value: what was there
-  kInvalidate,   ///< ends the binding of a memory window, `rkey`; EACCES: there is none
+  kFetchAdd,     ///< -> Answer::value: the value before
+  kCompareSwap,  ///< -> Answer::value: the value before
+  kInvalidate,   ///< ends the binding of memory window `rkey`; EACCES: no such window
 };
 
-/// Whether no answer is awaited.
+/// True for requests that get no answer.
 [[nodiscard]] constexpr bool is_report(RequestKind kind) noexcept {
   return kind == RequestKind::kFail || kind == RequestKind::kLimit || kind == RequestKind::kReleased ||
          kind == RequestKind::kDetach;
 }
 
-/// Which XRC domain something belongs to: one thing in all processes.
+/// Identifies an XRC domain in all processes.
 struct XrcIdentity {
-  std::uint64_t device = 0;  ///< of the inode that stands for it; ~0: nothing does, `inode` is a number nobody else has
+  std::uint64_t device = 0;  ///< device number of the inode; ~0: it has no inode, and `inode` is a unique number
   std::uint64_t inode = 0;
   [[nodiscard]] bool operator==(const XrcIdentity&) const = default;
 };
@@ -71,7 +71,7 @@ struct Request {
   AccessProof::Number proof{};
 };
 
-/// The payload of one kWrite or kRead at most; longer ranges go in pieces.
+/// The maximum payload of one kWrite or kRead. Longer ranges are sent in pieces.
 inline constexpr std::size_t kMaxControlPayload = 64 * 1024;
 
 struct Answer {
@@ -82,18 +82,18 @@ struct Answer {
   AccessProof::Number proof{};
   // kQueuePair
   std::uint64_t qp_offset = 0;
-  std::uint64_t busy_address = 0;  ///< of QpShared::busy, in the target's process
+  std::uint64_t busy_address = 0;  ///< of QpShared::busy in the target's process
   std::uint64_t recv_cq_offset = 0;
   std::uint32_t pd = 0;
   std::uint32_t recv_entries = 0;
   std::uint32_t max_recv_sge = 0;
-  std::uint32_t channel = 0;  ///< number of its receive queue's completion channel, see kChannel; 0: it has none
-  // kQueuePair, where it has a shared receive queue (srq_entries != 0)
+  std::uint32_t channel = 0;  ///< number of its receive queue's completion channel, see kChannel; 0: none
+  // kQueuePair, if it has a shared receive queue (srq_entries != 0)
   std::uint32_t srq_entries = 0;
   std::uint32_t srq_max_sge = 0;
   std::uint32_t srq_pd = 0;
   std::uint64_t srq_offset = 0;
-  // kQueuePair, where it is of XRC
+  // kQueuePair, if it is an XRC queue pair
   XrcIdentity xrc_domain;
 };
 

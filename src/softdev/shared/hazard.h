@@ -1,8 +1,8 @@
-// hazard.h - keeping a target from taking away what an initiator is using.
+// hazard.h - keeps a target from withdrawing memory that an initiator is using.
 //
-// An initiator raises the target's flag (QpShared::busy), then looks at link word and registrations, and uses them;
-// the target invalidates one of those, then looks at the flag, and waits while it is up. Either side must see the
-// other's store before its own load: by a barrier on both sides, or by the target's alone, see base/membarrier.h.
+// An initiator raises the target's flag (QpShared::busy), then reads link word and registrations, and uses them. The
+// target invalidates one of those, then reads the flag, and waits while it is up. Each of the two must see the other's
+// store before its own load. This needs a barrier in both processes, or in the target alone, see base/membarrier.h.
 #pragma once
 
 #include <sched.h>
@@ -18,19 +18,20 @@
 
 namespace rdmacomm::softdev {
 
-/// A target waits that long for one initiator's flag: any request is carried out in that time, also by an initiator that
-/// has lost its core. One that needs longer is stopped: see stragglers.h.
+/// The time that a target waits for one initiator's flag. Any request is carried out in that time, even if the
+/// initiator loses its core meanwhile. An initiator that needs longer is treated as stopped: see stragglers.h.
 inline constexpr std::chrono::milliseconds kLongestRequest{1000};
 
-/// A write by address goes in pieces of that many bytes, a system call each. Such a call ends although the initiator is stopped, so one
-/// that has begun is waited for: kLongestCall, also where each page has to be fetched from a disk.
+/// A write by address is split into pieces of at most kLongestPiece bytes, one system call each. Such a call completes
+/// even if the initiator is stopped. So the target waits for a call that has begun: kLongestCall, which is enough even
+/// if each page is read from a disk.
 inline constexpr std::size_t kLongestPiece = std::size_t{1} << 20;
 inline constexpr std::chrono::milliseconds kLongestCall{4000};
 
-/// The initiator's half: the flag is up while this lives.
+/// The initiator's part: the flag is up during the lifetime of this object.
 class Hazard {
  public:
-  /// by_membarrier: both processes are registered.
+  /// by_membarrier  both processes are registered for membarrier(2).
   Hazard(QpShared& target, bool by_membarrier) noexcept : target_(target), by_membarrier_(by_membarrier) {
     if (by_membarrier) {
       target_.busy.store(1, std::memory_order_relaxed);
@@ -41,7 +42,7 @@ class Hazard {
   }
   Hazard(const Hazard&) = delete;
   Hazard& operator=(const Hazard&) = delete;
-  /// Takes the flag down before whatever the initiator looks at next, for the same reason.
+  /// Takes the flag down before the initiator's next load, for the same reason.
   ~Hazard() {
     if (by_membarrier_) {
       target_.busy.store(0, std::memory_order_release);
@@ -56,9 +57,10 @@ class Hazard {
   const bool by_membarrier_;
 };
 
-/// The target's half, where the queue pair goes into the error state: in this order. Whoever finds it there, and its flag down, flushes
-/// its receives, so by then no initiator may find the link word any more, and one that found it before shows its flag.
-/// `await`: await_visibility(), or what a test does at that moment.
+/// The target's part when the queue pair enters the error state, in this order. A thread that sees the error state and
+/// the flag down flushes the receives. So before that, no initiator may find the link word any more, and an initiator
+/// that found it earlier must show its flag.
+/// await  await_visibility(), or a test's own function.
 template <typename Await>
 void end_link(QpShared& target, std::atomic<ibv_qp_state>& state, Await&& await) noexcept {
   target.link.store(0, std::memory_order_seq_cst);
@@ -66,15 +68,17 @@ void end_link(QpShared& target, std::atomic<ibv_qp_state>& state, Await&& await)
   state.store(IBV_QPS_ERR, std::memory_order_seq_cst);
 }
 
-/// Says beside the flag, which is up, that memory is written by its address. The initiator looks at link word and
-/// registration once more after this went up: if one is invalid by now, the target may have looked before, and does not wait.
+/// Marks in the flag, which is up, that memory is written by its address. After that, the initiator reads link word and
+/// registration again. If one is invalid now, it does not write: the target may have read the flag before the mark and
+/// then does not wait.
 class ByAddress {
  public:
-  /// By a thread of the target's own process.
+  /// For a write by a thread in the target process.
   ByAddress(QpShared& target, bool by_membarrier) noexcept : target_(target), before_(flag()) {
     raise(kInOwnProcess, by_membarrier);
   }
-  /// By one system call, which takes target.write: `length` bytes to `address`, then before() to `flag_address`.
+  /// For a write by one system call, which takes target.write: `length` bytes to `address`, then before() to
+  /// `flag_address`.
   ByAddress(QpShared& target, bool by_membarrier, std::uint64_t address, std::size_t length,
             std::uint64_t flag_address) noexcept
       : target_(target), before_(flag()) {
@@ -84,7 +88,7 @@ class ByAddress {
   ByAddress(const ByAddress&) = delete;
   ByAddress& operator=(const ByAddress&) = delete;
   ~ByAddress() { target_.busy.store(before_, std::memory_order_release); }
-  /// What the flag is when this is over.
+  /// The flag's value before this object, which its destructor restores.
   [[nodiscard]] std::uint32_t before() const noexcept { return before_; }
 
  private:
@@ -102,10 +106,11 @@ class ByAddress {
   const std::uint32_t before_;
 };
 
-/// The initiator's half where a target has many: one is at work there at a time, and its number is the flag.
+/// The initiator's part for a target with many initiators. One initiator at a time works there; the flag holds its
+/// number.
 class ContendedHazard {
  public:
-  /// waits  for one that has lost its core, too; false: for a thread that has others to serve
+  /// waits  true: also waits for an initiator that has lost its core. Use false on a thread that serves others.
   ContendedHazard(QpShared& target, std::uint32_t initiator, bool waits = true) noexcept
       : target_(target), mine_(take(target, initiator, waits)) {}
   ContendedHazard(const ContendedHazard&) = delete;
@@ -113,13 +118,13 @@ class ContendedHazard {
   ~ContendedHazard() {
     if (mine_) target_.busy.exchange(0, std::memory_order_seq_cst);
   }
-  /// false: whoever has it did not let go of it for a while; it may be stopped.
+  /// False: the current holder has not released the flag in time; it may be stopped.
   [[nodiscard]] explicit operator bool() const noexcept { return mine_; }
 
  private:
   static bool take(QpShared& target, std::uint32_t initiator, bool waits) noexcept {
     constexpr int kSpins = 1000;
-    constexpr std::chrono::milliseconds kLongest{250};  // enough for one that has lost its core to get it back
+    constexpr std::chrono::milliseconds kLongest{250};  // enough for a holder that has lost its core to get it back
     std::chrono::steady_clock::time_point give_up_at{};
     for (int spins = 0;; ++spins) {
       std::uint32_t nobody = 0;

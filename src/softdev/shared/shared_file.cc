@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 40;
 
-/// The size of the sparse file: a bound on what one context can allocate, not memory. A limit on the size of files
-/// (ulimit -f) counts for it all the same, and who oversteps that is killed.
+/// The size of the sparse file. It limits the allocations of one context and uses no memory itself. A limit on file
+/// sizes (ulimit -f) still applies, and the kernel kills a process that exceeds it.
 std::uint64_t file_bytes() noexcept {
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMaxBytes;
@@ -30,7 +30,7 @@ Mapping::Mapping(int fd, std::uint64_t offset, std::size_t length, bool writable
   void* address = mmap(nullptr, length, protection, MAP_SHARED, fd, static_cast<off_t>(offset));
   if (address == MAP_FAILED) return;
   madvise(address, length, MADV_DONTFORK);
-  // Fewer page faults where the system allows huge pages in shared memory; refused elsewhere, which is fine.
+  // Reduces page faults if the system allows huge pages in shared memory. A refusal does no harm.
   madvise(address, length, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(address);
   length_ = length;
@@ -59,7 +59,7 @@ bool SharedFile::open_locked() {
   UniqueFd fd(memfd_create(name_, MFD_CLOEXEC | MFD_ALLOW_SEALING | memfd_flags_));
   bytes_ = file_bytes();
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes_)) != 0) return false;
-  // A peer that maps the file must never meet its end.
+  // A peer that maps the file must never access memory beyond its end.
   fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
   if (bytes_ != 0) free_.emplace(0, bytes_);
   fd_ = std::move(fd);
@@ -72,7 +72,7 @@ SharedBlock SharedFile::allocate(std::size_t length) {
   if (!open_locked()) return {};
   const std::uint64_t offset = take_locked(length);
   if (offset == bytes_) {
-    errno = bytes_ < kMaxBytes ? EFBIG : ENOMEM;  // the limit on the size of files is what it has met
+    errno = bytes_ < kMaxBytes ? EFBIG : ENOMEM;  // EFBIG: the limit on file sizes made the file smaller
     return {};
   }
   Mapping mapping(fd_.get(), offset, length, true);
@@ -113,7 +113,7 @@ std::uint64_t SharedFile::take_locked(std::size_t length) {
   for (auto it = free_.begin(); it != free_.end(); ++it) {
     if (it->second < length) continue;
     const std::uint64_t offset = it->first;
-    auto rest = free_.extract(it);  // goes back without an allocation, which could fail, and the rest be lost
+    auto rest = free_.extract(it);  // reused without an allocation, which could fail and lose the rest
     rest.key() += length;
     rest.mapped() -= length;
     if (rest.mapped() > 0) free_.insert(std::move(rest));

@@ -1,4 +1,4 @@
-// shared_file.h - memory that peers can map: one memfd, handed out in pages.
+// shared_file.h - memory that peers can map: one memfd, allocated in pages.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace rdmacomm::softdev {
 class Mapping {
  public:
   Mapping() = default;
-  /// Maps `length` bytes from `offset` on; empty() and errno on failure. Not inherited by fork(): a child that
-  /// wrote there would write into its parent's memory.
+  /// Maps `length` bytes from `offset` on; empty() and errno on failure. Children of fork() do not inherit it, because
+  /// a child that writes there would change its parent's memory.
   Mapping(int fd, std::uint64_t offset, std::size_t length, bool writable) noexcept;
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
@@ -34,40 +34,41 @@ class Mapping {
   std::size_t length_ = 0;
 };
 
-/// A range of a SharedFile, and the owner's mapping of it.
+/// A range of a SharedFile and the owner's mapping of it.
 struct SharedBlock {
   std::uint64_t offset = 0;
   Mapping mapping;
 };
 
-/// The same, mapped by its owner no more.
+/// A range that its owner has unmapped.
 struct SharedRange {
   std::uint64_t offset = 0;
   std::size_t length = 0;
 };
 
-/// A sparse memfd: pages come into being when they are touched, and are given back to the system when their
-/// block is. It has no name in any file system, so nothing is left of it when its last user is gone.
+/// A sparse memfd: pages are allocated at the first access and returned to the system with their block. It has no name
+/// in any file system, so it disappears with its last user.
 /// Threads: any.
 class SharedFile {
  public:
-  /// Nothing is made yet: the memfd comes with the first block, or the first peer.
+  /// Does not create the memfd: the first allocate() or fd() does.
   SharedFile(const char* name, std::size_t granule, unsigned memfd_flags) noexcept
       : name_(name), granule_(granule), memfd_flags_(memfd_flags) {}
 
   /// A zeroed block of at least `length` bytes, rounded up to the granule; an empty mapping and errno on failure.
   [[nodiscard]] SharedBlock allocate(std::size_t length);
-  /// Gives a block back. Peers that still map it read zeroes.
+  /// Frees a block. Peers that still map it read zeroes.
   void free(SharedBlock block) { free(unmap(std::move(block))); }
   void free(SharedRange range);
-  /// The first half of that: nobody in this process has the block any more.
+  /// The first step of free(): unmaps the block. No thread of this process may use the block any more.
   [[nodiscard]] static SharedRange unmap(SharedBlock block) noexcept { return {block.offset, block.mapping.size()}; }
-  /// From now on peers that still map what is given back find it as it was: one of them is in the middle of using it.
+  /// From now on, freed blocks keep their contents for peers that still map them, because a peer may be in the middle
+  /// of a request.
   void keep_contents();
-  /// From now on nobody writes but by mappings that are there already: who is handed the descriptor can only read. Linux before
-  /// 5.1 does not know this, and lets them write.
+  /// From now on, only existing mappings can write. A process that receives the descriptor later can only read. Linux
+  /// before 5.1 does not support this and still allows writing.
   void forbid_writing();
-  /// The descriptor to hand to peers, who may ask before the first block is made; -1 and errno on failure.
+  /// The descriptor for peers, which may request it before the first block exists; -1 and errno on failure.
   [[nodiscard]] int fd();
 
  private:

@@ -29,7 +29,7 @@ UniqueFd packet_socket() {
   return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 }
 
-/// Applies to connecting, too.
+/// The limit applies to connecting, too.
 void bound_sends(int socket, timeval limit) {
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
@@ -58,7 +58,7 @@ bool send_with(int flags, int socket, std::span<const std::byte> head, std::span
   return sent >= 0;
 }
 
-/// The descriptor that came with `message`, which has room for one.
+/// The descriptor that was passed with `message`, which has room for one.
 UniqueFd passed_with(msghdr& message) noexcept {
   UniqueFd fd;
   for (cmsghdr* each = CMSG_FIRSTHDR(&message); each != nullptr; each = CMSG_NXTHDR(&message, each)) {
@@ -89,7 +89,7 @@ UniqueFd connect_to(const std::string& name) {
   UniqueFd fd = packet_socket();
   const AbstractAddress at(name);
   if (!fd) return {};
-  // Whoever has the name may be another user, who accepts nobody: that is not waited for as a peer's answer is.
+  // Another user may have the name and never accept. So this timeout is shorter than that for a peer's answer.
   bound_sends(fd.get(), {0, 250'000});
   if (connect(fd.get(), at.get(), at.length) != 0) {
     if (errno == EAGAIN) errno = ETIMEDOUT;
@@ -127,7 +127,8 @@ ssize_t receive_packet(int socket, std::span<std::byte> head, std::span<std::byt
     if (ready <= 0) return -1;
   }
   iovec parts[2] = {{head.data(), head.size()}, {payload.data(), payload.size()}};
-  // For one descriptor and no more: where there is room, the kernel passes others, too, and they are this process's to close.
+  // Exactly one descriptor fits. If there were more room, the kernel would pass more descriptors, and this process
+  // would have to close them.
   alignas(cmsghdr) char control[CMSG_LEN(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = parts;

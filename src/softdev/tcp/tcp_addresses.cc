@@ -17,7 +17,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-// A filter sees a packet from its TCP header on, and the header of IP by negative offsets.
+// A socket filter sees a packet from its TCP header on; negative offsets reach the IP header.
 constexpr auto kIp = static_cast<std::uint32_t>(SKF_NET_OFF);
 constexpr std::uint32_t kIpv4Target = kIp + 16;
 constexpr std::uint32_t kIpv6Target = kIp + 24;
@@ -27,7 +27,7 @@ constexpr sock_filter statement(std::uint16_t code, std::uint32_t value) {
   return {code, 0, 0, value};
 }
 
-/// Goes on behind the next `skipped` instructions unless the accumulator is `value`.
+/// Skips the next `skipped` instructions unless the accumulator equals `value`.
 constexpr sock_filter unless_equal(std::uint32_t value, std::size_t skipped) {
   return {BPF_JMP | BPF_JEQ | BPF_K, 0, static_cast<std::uint8_t>(skipped), value};
 }
@@ -38,7 +38,7 @@ std::uint32_t word_of(const ibv_gid& gid, std::size_t at) {
   return ntohl(word);
 }
 
-/// Takes packets to `address`; goes on with the next instruction for others.
+/// Accepts packets to `address`; continues with the next instruction for others.
 void append_test(std::vector<sock_filter>& program, const ibv_gid& address) {
   const bool is_ipv4 = verbs::is_mapped_ipv4(address);
   const std::size_t words = is_ipv4 ? 1 : 4;

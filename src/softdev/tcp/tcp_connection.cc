@@ -21,11 +21,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxPieces = 128;
 constexpr std::size_t kFewBytes = 256;
-/// Frames, or parts of them, before others have their turn.
+/// Maximum number of frames, or parts of them, before other connections continue.
 constexpr int kMaxSteps = 256;
-/// How long the other end may take to close.
+/// Time limit for the peer to close.
 constexpr std::chrono::seconds kFarewell{10};
-/// A READ of more than that goes past the buffer.
+/// The data of a longer READ bypass the buffer.
 constexpr std::uint32_t kLongRead = 16 * 1024;
 
 }  // namespace
@@ -74,7 +74,7 @@ int TcpConnection::send(TcpWire* requests) {
   return EAGAIN;
 }
 
-/// Few bytes are put together first: one piece costs the system less.
+/// Copies a few bytes into one piece first, which costs less in the kernel.
 Moved TcpConnection::send_pieces(std::span<iovec> pieces) noexcept {
   std::array<std::byte, kFewBytes> together;
   std::size_t whole = 0;
@@ -106,7 +106,7 @@ void TcpConnection::watch_or_not() {
   if (!is_watched) return service_.unwatch_connection(socket());
   bool wants_output = blocked_.load();
   service_.watch_connection(socket(), ends_.id, wants_output);
-  // What was wanted meanwhile has found nothing to change.
+  // A want_output() of another thread meanwhile had no effect, because the socket was not watched yet.
   while (blocked_.load() != wants_output) {
     wants_output = !wants_output;
     service_.change_connection(socket(), ends_.id, wants_output);
@@ -122,7 +122,7 @@ bool TcpConnection::go_first(std::span<const iovec> pieces) {
   for (const iovec& piece : pieces) whole += piece.iov_len;
   std::vector<std::byte> copy(whole);
   const iovec to{copy.data(), whole};
-  // Memory that its owner may have given back.
+  // The application may have unmapped this memory.
   const ssize_t copied = process_vm_readv(getpid(), &to, 1, pieces.data(), pieces.size(), 0);
   if (copied != static_cast<ssize_t>(whole)) return false;
   output_.go_first(copy);
@@ -138,10 +138,10 @@ void TcpConnection::respond(TcpWire* requests) {
       return;
     }
   }
-  want_output(true);  // others have their turn
+  want_output(true);  // other connections continue first
 }
 
-/// The next part of what a READ brings, behind what announces it. false: not now, or never.
+/// Sends the next part of the data for a READ, after its header. Returns false: not now, or never.
 bool TcpConnection::send_reading() {
   if (const std::span<std::byte> head = output_.bytes(); !head.empty()) {
     iovec rest{head.data(), head.size()};
@@ -155,7 +155,7 @@ bool TcpConnection::send_reading() {
   reading.moved += static_cast<std::uint32_t>(moved.bytes);
   if (reading.moved == reading.request.length) output_.end_reading();
   if (moved.error == EAGAIN || moved.error == EBUSY) want_output(moved.error == EAGAIN);
-  if (moved.error == EFAULT) cut();  // the answer has said that it will be whole
+  if (moved.error == EFAULT) cut();  // the answer has announced all of the data
   return moved.error == 0;
 }
 
@@ -211,7 +211,8 @@ TcpStep TcpConnection::step() {
   return TcpStep::kBroken;
 }
 
-/// More of what is needed. Between long messages nothing but that: the rest goes to its place at once.
+/// Receives the missing bytes. Between long messages it receives nothing more, so that payload is read straight to its
+/// place.
 TcpStep TcpConnection::fill(std::size_t needed) {
   return step_of(input_.fill(needed, in_stream_));
 }
@@ -221,7 +222,8 @@ TcpStep TcpConnection::take_request() {
   if (input_.available() < sizeof(TcpRequest)) return fill(sizeof(TcpRequest));
   TcpRequest request;
   input_.take(request);
-  // Whatever the peer reacts to is completed here before the message that shows it.
+  // First completes the local requests that the peer has answered. Only then the message that may be its reaction is
+  // executed.
   if (request.done != heard_ && !own_->heard(*this, request.done)) return TcpStep::kBroken;
   heard_ = request.done;
   const TcpStep step = target_->begin(request);
@@ -234,7 +236,7 @@ TcpStep TcpConnection::take_answer() {
   input_.take(answer);
   heard_ = answer.done;
   if (!own_->take(*this, answer)) return TcpStep::kBroken;
-  if (answer.kind != TcpAnswer::kDone) must_send_ = true;  // it may go on otherwise
+  if (answer.kind != TcpAnswer::kDone) must_send_ = true;  // the local requests may continue in another way now
   if (answer.kind != TcpAnswer::kPayload) return TcpStep::kGoOn;
   bringing_ = answer.length;
   in_stream_ = bringing_ > kLongRead;
@@ -288,7 +290,7 @@ bool TcpConnection::forget(std::uint32_t qpn, bool comes_again) {
   return true;
 }
 
-/// Whose memory goes with its last user.
+/// Drops the queue pair, which frees its memory if this is the last user.
 void TcpConnection::leave_queue_pair() {
   target_.reset();
   own_.reset();

@@ -1,4 +1,4 @@
-// tcp_connection.h - what a queue pair and one of another host say to each other.
+// tcp_connection.h - the connection between a queue pair and its peer on another host.
 #pragma once
 
 #include <atomic>
@@ -22,31 +22,32 @@ class TcpOwner;
 class TcpService;
 class TcpWire;
 
-/// One connection for both directions. What is read is the other end's requests, which its TcpTarget carries out, and answers, which
-/// are for the queue pair's TcpWire: reading never stops for either. What goes out is whole frames, answers before requests.
-/// Threads: reads, and carries out, one thread at a time, see TcpService; to send is the part of who holds the send queue.
-/// Lifetime: shared by TcpService and the TcpWire that goes by it.
+/// One connection for both directions. Received frames are the peer's requests, which a TcpTarget executes, and answers
+/// for the queue pair's TcpWire. Reading never stops for either of them. Sent frames are always sent whole, answers
+/// before requests.
+/// Threads: one thread at a time reads and executes, see TcpService. Only the holder of the send queue's lock sends.
+/// Lifetime: shared by TcpService and the TcpWire that uses it.
 class TcpConnection final : public TcpServed, public std::enable_shared_from_this<TcpConnection> {
  public:
   struct Ends {
-    std::uint64_t id;  ///< as TcpService knows it
-    bool sends;        ///< requests go out by it,
-    bool receives;     ///< and come
+    std::uint64_t id;  ///< its key in TcpService
+    bool sends;        ///< it carries local requests
+    bool receives;     ///< it carries the peer's requests
     TcpTarget::Initiator other;
   };
   TcpConnection(TcpService& service, UniqueFd socket, std::shared_ptr<TcpOwner> own, const Ends& ends);
   ~TcpConnection() override;
 
-  // For the holder of the send queue.
-  /// Sends what can be sent: answers, then requests. `requests` may be nullptr. 0: all of it; EAGAIN: there will be more; another
-  /// errno value: it is over.
+  // For the holder of the send queue's lock.
+  /// Sends answers, then requests, until all are sent or the socket is full. `requests` may be nullptr. Returns 0: all
+  /// is sent; EAGAIN: more is left; another errno value: the connection has ended.
   [[nodiscard]] int send(TcpWire* requests);
-  /// Sends and answers no more.
+  /// Ends sending and answering.
   void cut() noexcept;
-  /// What cannot be sent by its owner any more. false: it is not there.
+  /// Sends the rest of a request that its owner gives up. Returns false: its memory does not exist any more.
   [[nodiscard]] bool go_first(std::span<const iovec> pieces);
   [[nodiscard]] TcpOutput& output() noexcept { return output_; }
-  /// What READs ask for, besides. Of TcpService's thread.
+  /// Like send(), and also sends the data for READs. Called by the service's thread.
   void respond(TcpWire* requests);
 
   // TcpServed
@@ -64,13 +65,13 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   void answer_what_is_owed() override;
   bool forget(std::uint32_t qpn, bool comes_again) override;
   [[nodiscard]] bool has_news() const noexcept override { return has_news_; }
-  /// Not so among long messages: there its socket tells of as much as is worth reading.
+  /// False between long messages: there epoll reports its socket when enough bytes have arrived.
   [[nodiscard]] bool is_brief() const noexcept override { return stage_ == Stage::kServing && !in_stream_; }
   void leave_to_polls(bool left) override;
 
  private:
   enum class Stage : std::uint8_t { kServing, kLeaving, kOver };
-  /// Requests that wait for their answer while there is more to do.
+  /// Upper bound of the requests that may wait for their answer while the connection has more to do.
   static constexpr std::uint32_t kMuch = 16;
 
   void serve();
@@ -92,23 +93,23 @@ class TcpConnection final : public TcpServed, public std::enable_shared_from_thi
   TcpService& service_;
   const UniqueFd socket_;
   const std::size_t longest_send_;
-  std::shared_ptr<TcpOwner> own_;  // nullptr: nobody else uses this any more
+  std::shared_ptr<TcpOwner> own_;  // nullptr: its queue pair does not use it any more
   const Ends ends_;
   Stage stage_ = Stage::kServing;
   std::optional<std::chrono::steady_clock::time_point> leaving_since_;
   TcpInput input_;
   TcpOutput output_;
   std::optional<TcpTarget> target_;
-  std::uint32_t bringing_ = 0;  // bytes of a READ of ours that are still to come
+  std::uint32_t bringing_ = 0;  // missing bytes of the data for a local READ
   bool in_stream_ = false;
   bool has_more_ = false;
   bool has_news_ = false;
   bool left_to_polls_ = false;
-  bool is_watched_ = true;               // epoll tells of its socket
-  bool must_send_ = false;               // there may be something to send that nobody else does
-  std::uint32_t heard_ = 0;              // the other end has said that it has done so many
-  std::atomic<bool> is_leaving_{false};  // what is sent is to arrive, though nothing is read any more
-  std::atomic<bool> blocked_{false};     // its socket has no room; written with the send queue held
+  bool is_watched_ = true;               // its socket is in the epoll set
+  bool must_send_ = false;               // output may wait that no other thread will send
+  std::uint32_t heard_ = 0;              // the number of executed requests that the peer last reported
+  std::atomic<bool> is_leaving_{false};  // nothing is read any more, but sent data must still arrive
+  std::atomic<bool> blocked_{false};     // its socket is full; written under the send queue's lock
 };
 
 }  // namespace rdmacomm::softdev

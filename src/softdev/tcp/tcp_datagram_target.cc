@@ -20,11 +20,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Datagrams before others have their turn.
+/// Maximum number of datagrams before other connections continue.
 constexpr int kMaxDatagrams = 256;
-/// Bytes of the first buffer.
+/// Size of the first buffer in bytes.
 constexpr std::size_t kFirstBuffer = 512;
-/// How long one waits for a receive.
+/// Time that a datagram waits for a receive.
 constexpr std::chrono::milliseconds kReceivePatience{250};
 
 SoftAh handle_of(const TcpDatagramAddress& address) noexcept {
@@ -38,7 +38,7 @@ SoftAh handle_of(const TcpDatagramAddress& address) noexcept {
   return ah;
 }
 
-/// Whether a peer that follows the protocol could have sent it.
+/// True if a correct peer could have sent it.
 bool is_valid(const TcpRequest& request) noexcept {
   return is_remote_opcode(request.opcode) && is_send(static_cast<ibv_wr_opcode>(request.opcode)) &&
          request.length <= kPortMtuBytes;
@@ -60,7 +60,7 @@ TcpDatagramTarget::TcpDatagramTarget(TcpService& service, UniqueFd socket, const
 }
 
 std::uint32_t TcpDatagramTarget::events() const noexcept {
-  // Who waits does not look at the socket, but for its end.
+  // While a datagram waits, the socket is only watched for its end.
   return waits() ? EPOLLET : EPOLLIN;
 }
 
@@ -83,8 +83,8 @@ TcpStep TcpDatagramTarget::step() {
   return is_valid(*current_) ? TcpStep::kGoOn : TcpStep::kBroken;
 }
 
-/// Nobody sends under an address of another's, and no key may mean "the target's own". A process of this host, which connects by
-/// loopback, may use each address of this host.
+/// Rejects a source address that does not belong to the sender, and a Q_Key that would mean "the target's own". A
+/// process of this host, which connects over loopback, may use every address of this host.
 bool TcpDatagramTarget::is_honest(const TcpDatagramAddress& address) {
   if (current_->key >> 31 != 0) return false;
   if (verbs::reach_of(back_.target) != verbs::Reach::kHost) {

@@ -1,4 +1,4 @@
-// tcp_datagram_target.h - datagrams that come by TCP.
+// tcp_datagram_target.h - receives datagrams over TCP.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,9 @@
 
 namespace rdmacomm::softdev {
 
-/// Datagrams of one queue pair for one of this context's: nothing is answered, and one that finds no receive waits for a moment
-/// with all behind it. It may be anybody's, and is little until one has been taken.
+/// Receives datagrams of one remote queue pair for a local one. They are not answered. A datagram that finds no receive
+/// waits for a short time, with all later ones. The sender may be any process, so the connection uses little memory
+/// until one of its datagrams was taken.
 /// Threads: one at a time, see TcpService.
 class TcpDatagramTarget final : public TcpServed {
  public:
@@ -41,12 +42,12 @@ class TcpDatagramTarget final : public TcpServed {
   TcpService& service_;
   UniqueFd socket_;
   const Route back_;
-  std::optional<ibv_gid> known_source_;  // that is one of this host's
+  std::optional<ibv_gid> known_source_;  // a GID known to be of this host
   const std::uint32_t own_qpn_;
   LocalWire wire_;
   TcpInput input_;
   std::optional<TcpRequest> current_;
-  std::optional<std::chrono::steady_clock::time_point> waiting_since_;  // for a receive
+  std::optional<std::chrono::steady_clock::time_point> waiting_since_;  // since when a datagram waits for a receive
   std::chrono::steady_clock::time_point last_taken_ = std::chrono::steady_clock::time_point::min();
   bool has_more_ = false;
   bool over_ = false;

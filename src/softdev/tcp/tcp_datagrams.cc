@@ -56,20 +56,20 @@ ExecResult TcpDatagrams::send(const ibv_send_wr& wr, std::uint32_t bytes) {
   return ExecResult::done(bytes);
 }
 
-/// The target says nothing; its end is what there may be to read.
+/// The target never sends, so only the end of the connection makes the socket readable.
 void TcpDatagrams::notice_end() {
   std::byte nothing{};
   iovec place{&nothing, sizeof(nothing)};
   if (tcp_receive(socket_.get(), {&place, 1}).error == EAGAIN) return;
   close();
-  if (out_done_ == 0) return;  // the next connection has all of it
-  out_.clear();                // and must not begin in the middle of a datagram
+  if (out_done_ == 0) return;  // the next connection sends all of it
+  out_.clear();                // the next connection must not begin inside a datagram
   out_done_ = 0;
 }
 
 void TcpDatagrams::close() {
   socket_.reset();
-  link_.hurry();  // the next datagram tries anew
+  link_.hurry();  // the next datagram tries at once
 }
 
 void TcpDatagrams::want_output(bool wanted) {
@@ -103,13 +103,13 @@ void TcpDatagrams::advance() {
   if (unsent() == 0) return;
   connect();
   flush();
-  if (link_.state() == TcpLink::State::kRefused) link_.forgive();  // somebody else may have the number later
+  if (link_.state() == TcpLink::State::kRefused) link_.forgive();  // another process may have the number later
   if (out_done_ > kMaxUnsent) {
     out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_done_));
     out_done_ = 0;
   }
   if (unsent() != 0 && (socket_ || link_.state() != TcpLink::State::kClosed)) return;
-  // All sent; or the target is not there, or has gone in the middle of one: what is here is lost.
+  // All is sent. Or the target does not exist, or has ended inside a datagram: then the rest is lost.
   out_.clear();
   out_done_ = 0;
 }

@@ -1,4 +1,4 @@
-// tcp_datagrams.h - datagrams to one queue pair of another host.
+// tcp_datagrams.h - sends datagrams to one queue pair on another host.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -13,16 +13,16 @@
 
 namespace rdmacomm::softdev {
 
-/// A datagram is done when it is in the buffer here. One that finds no room there waits for it while the target takes
-/// others; where it has taken none for kVanishedAfter, what finds no room is lost.
-/// Threads: one at a time, the holder of the send queue.
+/// A datagram completes when it is in the local buffer. If the buffer is full, it waits while the target accepts
+/// others. If the target has accepted none for kVanishedAfter, datagrams that do not fit are lost.
+/// Threads: one at a time, the holder of the send queue's lock.
 class TcpDatagrams {
  public:
   TcpDatagrams(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn);
 
-  /// Done, or kBusy: no room for now. The request is known to be right.
+  /// Returns  done, or kBusy: no room at present. The caller has checked the request.
   [[nodiscard]] ExecResult send(const ibv_send_wr& wr, std::uint32_t bytes);
-  /// Connects, and sends, without waiting.
+  /// Connects and sends, without waiting.
   void advance();
 
  private:

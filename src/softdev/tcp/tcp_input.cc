@@ -12,12 +12,12 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// Buffers that a message has made larger than that do not stay so.
+/// A buffer that has grown beyond this size is shrunk after the message.
 constexpr std::size_t kMaxKept = 4 * 1024 * 1024;
-/// Reads of one linger(): who sends without end does not keep its thread from the others.
+/// Maximum number of reads in one linger(), so that an endless sender does not occupy the thread.
 constexpr int kMaxReads = 256;
 
-/// Copies into memory of this process that an application may have given back meanwhile.
+/// Copies into memory of this process that the application may have unmapped.
 bool copy_guarded(const iovec& to, const std::byte* from) noexcept {
   const iovec source{const_cast<std::byte*>(from), to.iov_len};
   if (process_vm_writev(getpid(), &source, 1, &to, 1, 0) == static_cast<ssize_t>(to.iov_len)) return true;

@@ -21,7 +21,7 @@ std::optional<TcpWelcome> TcpIntroduction::welcome(int socket) noexcept {
   iovec place{&welcome, sizeof(welcome)};
   const Moved received = tcp_receive(socket, {&place, 1});
   if (received.error == EAGAIN) return {};
-  // So few bytes that were sent in one piece arrive in one piece.
+  // A welcome is sent in one piece, and is so short that it arrives in one piece.
   const bool is_other_version = received.bytes >= offsetof(TcpWelcome, answer) && welcome.version != kTcpVersion;
   if (welcome.magic == kTcpMagic && is_other_version) {
     welcome.answer = Welcome::kRefused;

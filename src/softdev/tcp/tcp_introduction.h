@@ -1,4 +1,4 @@
-// tcp_introduction.h - the first words on a connection: a greeting, and the welcome that it meets with.
+// tcp_introduction.h - the first messages on a connection: a greeting and the welcome that answers it.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,21 @@
 
 namespace rdmacomm::softdev {
 
-/// Of who has connected: to stay, to ask back, or to call.
+/// The connecting end of an introduction. Its greeting is a connection, a confirmation request, or a call.
 /// Threads: one at a time.
 class TcpIntroduction {
  public:
   explicit TcpIntroduction(const TcpGreeting& greeting) noexcept : greeting_(greeting) {}
 
   [[nodiscard]] const TcpGreeting& greeting() const noexcept { return greeting_; }
-  /// On another connection, from the beginning.
+  /// Starts again, on another connection.
   void begin() noexcept { sent_ = 0; }
-  /// Sends what `socket` takes of the greeting. 0, or an errno value as tcp_send() has it.
+  /// Sends the part of the greeting that `socket` accepts. Returns 0, or an errno value as tcp_send().
   [[nodiscard]] int greet(int socket) noexcept;
   [[nodiscard]] bool has_begun() const noexcept { return sent_ != 0; }
   [[nodiscard]] bool is_sent() const noexcept { return sent_ == sizeof(greeting_); }
-  /// Once it is sent: what came back; nothing: that is still to come. Not yet: also where the connection has ended, or what
-  /// came is no welcome. Refused: also by another version.
+  /// The welcome, once the greeting is sent; no value: it has not arrived yet. kNotYet is also returned if the
+  /// connection has ended or the received bytes are no welcome. kRefused is also returned for another version.
   [[nodiscard]] std::optional<TcpWelcome> welcome(int socket) noexcept;
 
  private:

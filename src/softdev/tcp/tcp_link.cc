@@ -106,13 +106,13 @@ std::optional<TcpLink::Welcomed> TcpLink::read_welcome() {
   const bool is_target = !comes || pairing_ == nullptr || pairing_->is_peers(reply->secret);
   if (comes && is_target) {
     Welcomed welcomed{std::move(socket_), reply->path_mtu};
-    try_again();  // where this one is lost
+    try_again();  // in case this socket is lost
     return welcomed;
   }
   if (reply->answer == Welcome::kRefused || !is_target) {
     refuse();
   } else {
-    try_again();  // who was called connects; if not, it is called again
+    try_again();  // a called peer connects itself; if it does not, it is called again
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// tcp_link.h - how a queue pair comes to its connection: it connects, or has the other end do so.
+// tcp_link.h - how a queue pair gets its connection: it connects, or asks its peer to connect.
 #pragma once
 
 #include <chrono>
@@ -16,43 +16,45 @@ namespace rdmacomm::softdev {
 
 class TcpService;
 
-/// What queue pair `own` greets its target with, and a new token.
+/// Makes the greeting of queue pair `own` for its target, with a new token.
 [[nodiscard]] TcpGreeting greeting_of(const LocalEnd& own, std::uint32_t target_qpn);
-/// What goes before a message of `bytes`.
+/// Makes the header of a message of `bytes`.
 [[nodiscard]] TcpRequest head_of(const ibv_send_wr& wr, std::uint32_t bytes) noexcept;
 
-/// Whether the connection carries requests one way alone: its ends are of two kinds, or one and the same.
+/// True if the connection carries requests in one direction only: its ends are of two kinds, or are the same queue
+/// pair.
 [[nodiscard]] bool is_one_way(Service service, const Route& route, std::uint32_t own, std::uint32_t other) noexcept;
-/// Which of two queue pairs, both of which send, has to connect: the one with the lesser GID, on one host the lesser number.
+/// True if queue pair `own` has to connect. If both queue pairs send, the one with the lesser GID connects; on one
+/// host, the one with the lesser number.
 [[nodiscard]] bool connects_to_other(Service service, const Route& route, std::uint32_t own,
                                      std::uint32_t other) noexcept;
 
-/// Threads: one at a time, the holder of the queue pair's send queue.
+/// Threads: one at a time, the holder of the send queue's lock.
 class TcpLink {
  public:
   enum class State : std::uint8_t {
     kClosed,   ///< advance() will try, now or a little later
-    kOpening,  ///< connecting, or greeting
+    kOpening,  ///< connecting, or sending the greeting
     kRefused,  ///< for good
   };
-  /// A socket that the other end has welcomed.
+  /// A socket that the peer has welcomed.
   struct Welcomed {
     UniqueFd socket;
-    std::uint32_t path_mtu;  ///< the other end's
+    std::uint32_t path_mtu;  ///< the peer's
   };
 
-  /// pairing  by which the target is known again; nullptr: of datagrams, whose target may be anybody
+  /// pairing  identifies the target; nullptr: datagrams, whose target may be any process
   TcpLink(TcpService& service, const Route& route, const TcpGreeting& greeting, TcpPairing* pairing) noexcept;
 
-  /// Goes on as far as it can without waiting. A link that calls has nothing to give.
+  /// Continues as far as possible without waiting. A link that calls never returns a socket.
   [[nodiscard]] std::optional<Welcomed> advance();
   [[nodiscard]] State state() const noexcept { return state_; }
-  /// At once, if it tries at all.
+  /// The next attempt is made at once, if at all.
   void hurry() noexcept { next_try_ = {}; }
-  /// The other end has been there.
+  /// Call this when a connection to the peer was established.
   void has_met() noexcept;
   void refuse();
-  /// Tries again though it was refused.
+  /// Allows new attempts after a refusal.
   void forgive() noexcept { state_ = State::kClosed; }
   [[nodiscard]] const Route& route() const noexcept { return route_; }
   [[nodiscard]] const TcpGreeting& greeting() const noexcept { return introduction_.greeting(); }
@@ -72,7 +74,7 @@ class TcpLink {
   UniqueFd socket_;
   State state_ = State::kClosed;
   bool wants_output_ = false;
-  bool met_ = false;  // the target's process was there once: where nobody is any more, it has gone
+  bool met_ = false;  // the target's process existed once: if nothing listens there now, it has ended
   std::chrono::steady_clock::time_point next_try_{};
   std::chrono::milliseconds pause_{1};
 };

@@ -3,7 +3,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// Buffers that a message has made larger than that do not stay so.
+/// A buffer that has grown beyond this size is shrunk after the message.
 constexpr std::size_t kMaxKeptOutput = 4 * 1024 * 1024;
 
 bool is_behind(std::uint32_t count, std::uint32_t other) noexcept {
@@ -67,7 +67,7 @@ void TcpOutput::say_done() {
   answer.done = done();
   has_news_ = true;
   said(answer.done);
-  // What nobody has read yet is not said twice.
+  // Replaces an unsent kDone at the end.
   if (ends_with_done_ && bytes().size() >= sizeof(answer)) out_.resize(out_.size() - sizeof(answer));
   append(bytes_of(answer));
   ends_with_done_ = true;

@@ -1,4 +1,4 @@
-// tcp_output.h - what one end of a connection answers, in order, between the requests that it sends itself.
+// tcp_output.h - the answers that one end of a connection sends, in order, between its own requests.
 #pragma once
 
 #include <atomic>
@@ -15,76 +15,77 @@
 
 namespace rdmacomm::softdev {
 
-/// Answers to the other end's requests. That one was carried out can be said by whatever goes out next; what a READ brings goes out
-/// as the connection takes it, and what comes after it waits.
-/// Threads: the holder of the queue pair's send queue, unless it says otherwise.
+/// Answers to the peer's requests. The next frame of any kind can report that a request was executed. The data of a
+/// READ is sent as the socket accepts it, and later answers wait for it.
+/// Threads: the holder of the send queue's lock, unless stated otherwise.
 class TcpOutput {
  public:
-  /// A READ whose bytes go from the target's memory to the socket.
+  /// A READ whose data is being sent from the target's memory.
   struct Reading {
     TcpRequest request;
     std::uint32_t moved = 0;
   };
 
-  // Who carries requests out, one thread at a time, says so; the send queue need not be held.
-  /// Request number done() is being carried out; whoever polls that many messages has seen that it was.
+  // For the thread that executes requests, one at a time. The send queue's lock is not needed.
+  /// Announces that request number done() is being executed. A thread that has polled `messages` messages has seen that
+  /// it was.
   void announce(std::uint32_t messages) noexcept {
     promise_.store(std::uint64_t{messages} << 32 | (done() + 1), std::memory_order_release);
   }
   void one_is_done() noexcept { done_.store(done() + 1, std::memory_order_release); }
   [[nodiscard]] std::uint32_t done() const noexcept { return done_.load(std::memory_order_acquire); }
-  /// The other end does not know yet what was carried out.
+  /// True if the peer does not know yet of all executed requests.
   [[nodiscard]] bool owes() const noexcept { return said_.load(std::memory_order_relaxed) != done(); }
-  /// How many requests it does not know of.
+  /// The number of executed requests that the peer does not know of.
   [[nodiscard]] std::uint32_t owed() const noexcept { return done() - said_.load(std::memory_order_relaxed); }
 
-  /// How many requests were carried out, as somebody sees it who has polled so many messages.
+  /// The number of executed requests, as a thread that has polled `polled` messages sees it.
   [[nodiscard]] std::uint32_t done_for(std::uint32_t polled) const noexcept;
-  /// What may be said to be done: what is behind a READ waits for its bytes.
+  /// The number that may be reported now. Requests behind a READ are reported after its data.
   [[nodiscard]] std::uint32_t sayable(std::uint32_t polled) const noexcept {
     return responses_.empty() ? done_for(polled) : responses_.front().number;
   }
   void said(std::uint32_t done) noexcept { said_.store(done, std::memory_order_relaxed); }
 
-  /// Whether something was said since the last time. Of the thread that says it.
+  /// True if something was reported since the last call. For the reporting thread.
   [[nodiscard]] bool take_news() noexcept { return std::exchange(has_news_, false); }
 
-  /// Answers a request, `bytes` behind the head; nothing is done by it but what was done before.
+  /// Sends an answer, with `bytes` after it. It does not mark any further request as executed.
   void say(TcpAnswer answer, std::span<const std::byte> bytes = {});
-  /// The same of a READ or an atomic, which is done by it.
+  /// The same for a READ or an atomic, which is executed by it.
   void respond(std::span<const std::byte> bytes);
   void respond_later(const TcpRequest& read);
-  /// Says what is owed.
+  /// Reports all executed requests.
   void say_done();
 
-  /// What is to go out next; other requests may follow it.
+  /// The bytes to send next. Requests may follow them.
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return std::span(out_).subspan(sent_); }
   void sent(std::size_t bytes) noexcept;
-  /// The last words of a request that nobody will be able to finish: they go before all else.
+  /// Puts the rest of a request before all other output, because its owner gives it up.
   void go_first(std::span<const std::byte> bytes);
-  /// More is unsent than somebody can have asked for who knows how many READs and atomics may be under way, and hears that a message
-  /// waits for a receive before the next one does.
+  /// True if more output is unsent than a correct peer can cause. A correct peer limits its READs and atomics, and
+  /// waits for the answer when a message waits for a receive.
   [[nodiscard]] bool is_flooded() const noexcept { return responses_.size() + ends_.size() > kMaxUnsent; }
-  /// Bytes of memory.
+  /// Allocated bytes.
   [[nodiscard]] std::size_t kept() const noexcept { return out_.capacity(); }
 
-  /// There are READs to answer, or answers behind them.
+  /// True if READs, or answers behind them, wait.
   [[nodiscard]] bool has_responses() const noexcept { return !responses_.empty(); }
-  /// A READ's bytes are under way: nothing else may go out.
+  /// True while the data of a READ is being sent: no other frame may be sent.
   [[nodiscard]] bool is_reading() const noexcept { return reading_.has_value(); }
-  /// Takes the next response up; false: there is none.
+  /// Starts the next response. Returns false: none waits.
   bool next_response();
   [[nodiscard]] Reading& reading() noexcept { return *reading_; }
   void end_reading() noexcept { reading_.reset(); }
 
  private:
   struct Response {
-    std::uint32_t number;  // of the first request that is not answered before it
-    std::uint32_t done;    // what it says
+    std::uint32_t number;  // number of the first request that is not answered before it
+    std::uint32_t done;    // the number of executed requests that it reports
     std::vector<std::byte> bytes;
     std::optional<TcpRequest> read;
   };
-  /// kMaxReadDepth, kNotReady and kReady.
+  /// kMaxReadDepth responses, kNotReady and kReady.
   static constexpr std::size_t kMaxUnsent = kMaxReadDepth + 2;
 
   [[nodiscard]] bool holds_back() const noexcept { return is_reading() || has_responses(); }
@@ -93,15 +94,15 @@ class TcpOutput {
 
   std::atomic<std::uint32_t> done_{0};
   std::atomic<std::uint64_t> promise_{
-      0};  // once so many messages (upper half) are polled, so many are done (lower half)
+      0};  // lower half: number of executed requests when the number of polled messages reaches the upper half
   std::atomic<std::uint32_t> said_{0};
   bool has_news_ = false;
   std::deque<Response> responses_;
   std::optional<Reading> reading_;
   std::vector<std::byte> out_;
   std::size_t sent_ = 0;
-  std::deque<std::size_t> ends_;  // in out_, of the answers that are not sent whole; but for kDone
-  bool ends_with_done_ = false;   // out_, the last frame
+  std::deque<std::size_t> ends_;  // ends, in out_, of the unsent answers except kDone
+  bool ends_with_done_ = false;   // the last frame in out_ is kDone
 };
 
 }  // namespace rdmacomm::softdev

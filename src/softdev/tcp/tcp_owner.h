@@ -1,4 +1,4 @@
-// tcp_owner.h - a queue pair as its connections to other hosts, and the service that has them, use it.
+// tcp_owner.h - the interface of a queue pair for its TCP connections and their service.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,16 +18,16 @@ namespace rdmacomm::softdev {
 class TcpConnection;
 class TcpInput;
 
-/// A queue pair that other hosts' requests are carried out for, and whose own requests go to other hosts.
+/// A queue pair that executes requests of other hosts, and sends its own requests to other hosts.
 /// Threads: any.
 class TcpOwner {
  public:
-  /// What is read without a call. The references stay valid as long as the queue pair.
+  /// Members that are read without a virtual call. The references stay valid as long as the queue pair exists.
   struct Parts {
     std::uint32_t number;
     std::uint32_t pd;  ///< 0: it has none
     const QpShared& shared;
-    const std::atomic<std::uint32_t>& polled;  ///< messages that were polled
+    const std::atomic<std::uint32_t>& polled;  ///< number of polled messages
     BiasedLock& send_lock;
   };
 
@@ -41,42 +41,43 @@ class TcpOwner {
   [[nodiscard]] std::uint32_t path_mtu() const noexcept {
     return parts_.shared.path_mtu.load(std::memory_order_relaxed);
   }
-  /// Messages that have come to this queue pair, and that were polled.
+  /// The number of messages that have arrived at this queue pair, and the number of polled ones.
   [[nodiscard]] std::uint32_t messages_arrived() const noexcept { return parts_.shared.taken; }
   [[nodiscard]] std::uint32_t messages_polled() const noexcept { return parts_.polled.load(std::memory_order_relaxed); }
   [[nodiscard]] BiasedLock& send_lock() noexcept { return parts_.send_lock; }
-  /// An initiator that claims to be the peer is about to be asked back, one at a time. false: another one is being asked.
+  /// Starts asking back an initiator that claims to be the peer; one at a time. Returns false: another one is being
+  /// asked.
   [[nodiscard]] bool begin_question() noexcept { return !is_questioned_.exchange(true, std::memory_order_relaxed); }
   void end_question() noexcept { is_questioned_.store(false, std::memory_order_relaxed); }
 
-  /// Whether it accepts requests by TCP of queue pair `initiator_qpn` at address `from`.
+  /// True if it accepts requests over TCP from queue pair `initiator_qpn` at address `from`.
   [[nodiscard]] virtual bool expects(std::uint32_t initiator_qpn, Service service, const ibv_gid& from) noexcept = 0;
-  /// Whether this queue pair has sent that greeting to `target_qpn`.
+  /// True if this queue pair has sent that greeting to `target_qpn`.
   [[nodiscard]] virtual bool has_greeted(std::uint32_t target_qpn, std::uint64_t token) noexcept = 0;
-  /// Whether the initiator that has shown this secret is the one that it is connected to. `own`: the secret to be shown to it.
+  /// True if `shown` is the secret of the peer that it is connected to. Then `own` is the secret to show to that peer.
   [[nodiscard]] virtual bool admits(const TcpSecret& shown, TcpSecret& own) noexcept = 0;
-  /// The peer asks this queue pair to connect, because it is not the peer's part.
+  /// The peer asks this queue pair to connect, because the peer must not.
   virtual void connect_now() noexcept = 0;
-  /// Whether it is this queue pair's part to connect, and not the peer's.
+  /// True if this queue pair has to connect, and not its peer.
   [[nodiscard]] virtual bool connects() noexcept = 0;
-  /// Whether its connection to another host carries requests in one direction only.
+  /// True if its connection to another host carries requests in one direction only.
   [[nodiscard]] virtual bool is_one_way() noexcept = 0;
-  /// Goes on with requests to other hosts, when there is something to send or to receive.
+  /// Continues requests to other hosts when a socket can send or receive.
   virtual void advance() noexcept = 0;
 
-  /// Uses this connection from now on. What the one before has brought is taken first.
+  /// Uses this connection from now on. Takes the answers of the previous one first.
   virtual void adopt(const std::shared_ptr<TcpConnection>& connection) noexcept = 0;
-  // What the connection has brought for this queue pair's own requests, see TcpWire. false: no target that follows the protocol
-  // says that.
+  // Input of the connection for this queue pair's own requests, see TcpWire. They return false if no correct target
+  // sends that.
   [[nodiscard]] virtual bool heard(TcpConnection& connection, std::uint32_t done) noexcept = 0;
   [[nodiscard]] virtual bool take(TcpConnection& connection, const TcpAnswer& answer) noexcept = 0;
-  /// The next of `left` bytes that a READ of its brings.
+  /// Receives the next of `left` bytes of data for one of its READs.
   [[nodiscard]] virtual Moved bring(TcpConnection& connection, TcpInput& input, std::uint32_t left) noexcept = 0;
   /// The connection is lost.
   virtual void lose(TcpConnection& connection) noexcept = 0;
-  /// The connection ends on this host's side. for_good: this queue pair has failed, and takes no other connection.
+  /// The local end closes the connection. for_good: this queue pair has failed and accepts no other connection.
   virtual void leave(TcpConnection& connection, bool for_good) noexcept = 0;
-  /// Has the connection send what it can.
+  /// Sends everything that the connection can send.
   virtual void send_by(TcpConnection& connection) noexcept = 0;
 
  private:
@@ -93,10 +94,10 @@ class TcpOwners {
   TcpOwners& operator=(const TcpOwners&) = delete;
   virtual ~TcpOwners() = default;
 
-  /// nullptr: there is none with this number.
+  /// Returns  nullptr: no queue pair has this number.
   [[nodiscard]] virtual std::shared_ptr<TcpOwner> tcp_owner(std::uint32_t qpn) = 0;
-  /// The port of the number's block, which nobody else gets: for who will listen there. Not valid: it could not be taken, was given
-  /// out before, or is another network namespace's than the caller's.
+  /// The socket that holds the port of the block of `qpn`, for a listener. Not valid: the port could not be taken, its
+  /// socket was handed out before, or the caller is in another network namespace.
   [[nodiscard]] virtual UniqueFd take_port(std::uint32_t qpn) = 0;
 };
 

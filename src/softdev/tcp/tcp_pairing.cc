@@ -12,7 +12,7 @@ namespace rdmacomm::softdev {
 int TcpPairing::begin(const ibv_gid& address, std::uint32_t qpn) noexcept {
   peers_.reset();
   if (peer_ && verbs::equal(peer_->first, address) && peer_->second == qpn) return 0;
-  // So few bytes come whole, and are not interrupted: getrandom(2).
+  // A request of this size is never interrupted and returns all bytes: getrandom(2).
   if (getrandom(own_.data(), own_.size(), 0) != static_cast<ssize_t>(own_.size())) return errno;
   peer_.emplace(address, qpn);
   return 0;
@@ -20,7 +20,7 @@ int TcpPairing::begin(const ibv_gid& address, std::uint32_t qpn) noexcept {
 
 bool TcpPairing::is_peers(const TcpSecret& shown) noexcept {
   if (!peers_) peers_ = shown;
-  // In the same time whatever differs.
+  // Takes the same time for all secrets, so that the time reveals nothing.
   unsigned difference = 0;
   for (std::size_t i = 0; i < shown.size(); ++i) difference |= static_cast<unsigned>(shown[i] ^ (*peers_)[i]);
   return difference == 0;

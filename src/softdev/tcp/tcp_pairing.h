@@ -1,4 +1,4 @@
-// tcp_pairing.h - how two queue pairs of different hosts know each other again.
+// tcp_pairing.h - how two connected queue pairs on different hosts recognize each other.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,24 +11,25 @@
 
 namespace rdmacomm::softdev {
 
-/// The secrets of one connected queue pair and its peer. A number and its port are free when their process ends, and any program
-/// may take them then: it is not to be taken for the peer. So each queue pair draws a secret and shows it with every
-/// connection, and the secret that the peer shows first is the only one that is accepted afterwards. The secret is in each greeting,
-/// not only in the first: a peer whose first welcome was lost can connect again.
-/// Threads: one at a time, the holder of the send queue.
+/// The secrets of one connected queue pair and its peer. When a process ends, any program can take its queue pair
+/// number and port, and must not be mistaken for the peer. So each queue pair draws a secret and shows it with every
+/// connection. After the peer's first secret, only that secret is accepted. The secret is in every greeting, not only
+/// in the first one, so that a peer whose first welcome was lost can connect again.
+/// Threads: one at a time, the holder of the send queue's lock.
 class TcpPairing {
  public:
-  /// A connected life begins, with queue pair `qpn` at `address`. The own secret stays as long as that is the same: a queue pair that
-  /// was RESET may be connected with it again. 0, or the errno value of getrandom(2): there is no secret.
+  /// Starts a connected life, with queue pair `qpn` at `address`. If the peer is the same as before, the local secret
+  /// stays: a queue pair may be connected to its peer again after RESET. Returns 0, or the errno value of
+  /// getrandom(2): no secret.
   [[nodiscard]] int begin(const ibv_gid& address, std::uint32_t qpn) noexcept;
-  /// The secret that is shown to the peer.
+  /// The secret to show to the peer.
   [[nodiscard]] const TcpSecret& own() const noexcept { return own_; }
-  /// Whether `shown` is the peer's: the first secret in this life, or that one again.
+  /// True if `shown` is the peer's secret: the first secret in this life, or an equal one.
   [[nodiscard]] bool is_peers(const TcpSecret& shown) noexcept;
 
  private:
   TcpSecret own_{};
-  std::optional<std::pair<ibv_gid, std::uint32_t>> peer_;  ///< for which own_ was drawn
+  std::optional<std::pair<ibv_gid, std::uint32_t>> peer_;  ///< the peer for which own_ was drawn
   std::optional<TcpSecret> peers_;
 };
 

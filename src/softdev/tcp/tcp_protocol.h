@@ -1,10 +1,14 @@
-// tcp_protocol.h - what contexts of different hosts say to each other by TCP.
+// tcp_protocol.h - the protocol between contexts of different hosts, over TCP.
 //
-// One connection carries what two connected queue pairs say to each other, both ways: requests, and answers to the other's. Those of
-// XRC and datagrams go one way, as their queue pairs do. Its first message is a greeting; who is greeted asks back, by a
-// connection of its own to the port of the number that is named, whether the greeting is that queue pair's: whoever has a number
-// has its port, since both were drawn (QueuePairs), so nobody else can say yes. Of two queue pairs the lesser connects
-// (connects_to_other()); the other one calls it. All fields are little-endian; GIDs, immediate data as they are in verbs.
+// One connection serves two connected queue pairs in both directions: requests, and answers to the peer's requests. For
+// XRC and datagrams, requests go in one direction, as their queue pairs do.
+//
+// The first message is a greeting. The greeted process asks back if that queue pair has really sent it. For this it
+// connects to the port of the queue pair number in the greeting. A process that has a number also has its port, because
+// both were taken together (QueuePairs), so no other process can confirm the greeting.
+//
+// The lesser of the two queue pairs connects (connects_to_other()), and the other one asks it to (kCall). All fields
+// are little-endian, except GIDs and immediate data, which are as in verbs.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -23,20 +27,20 @@ static_assert(std::endian::native == std::endian::little, "the structs below go 
 inline constexpr std::uint32_t kTcpMagic = 0x70746673;  // "sftp"
 inline constexpr std::uint16_t kTcpVersion = 4;
 
-/// The port of the process that has the number `qpn`: one for each block of numbers, 61440 to 65535. None of them is
-/// given out by Linux as it comes (ip_local_port_range ends at 60999).
+/// The port of the process that has the number `qpn`: one for each block of numbers, 61440 to 65535. Linux does not
+/// assign these ports by default (ip_local_port_range ends at 60999).
 [[nodiscard]] constexpr std::uint16_t tcp_port_of(std::uint32_t qpn) noexcept {
   return static_cast<std::uint16_t>(0xf000U | qpn >> kQpnBlockBits);
 }
 static_assert(kQpnBlocks <= 0x1000);
 
-/// Random bits that one queue pair shows the other with each connection, see TcpPairing.
+/// Random bits that a queue pair shows to its peer with each connection, see TcpPairing.
 using TcpSecret = std::array<std::uint8_t, 16>;
 
 enum class GreetingKind : std::uint8_t {
-  kConnection = 1,  ///< what `initiator_qpn` has to say to `target_qpn` follows
+  kConnection = 1,  ///< requests of `initiator_qpn` to `target_qpn` follow
   kConfirm,         ///< has your queue pair `initiator_qpn` sent this greeting?
-  kCall,            ///< `initiator_qpn` asks `target_qpn`, whose part it is, to connect
+  kCall,            ///< `initiator_qpn` asks `target_qpn`, which has to connect, to do so
 };
 
 struct TcpGreeting {
@@ -48,15 +52,15 @@ struct TcpGreeting {
   std::uint32_t target_qpn = 0;
   std::uint32_t path_mtu = 0;  ///< bytes
   std::uint32_t reserved = 0;
-  std::uint64_t token = 0;  ///< names the greeting in the question that comes back
-  TcpSecret secret{};       ///< the initiator's; zero in a question, in a call, and of datagrams
+  std::uint64_t token = 0;  ///< identifies the greeting when the target asks back
+  TcpSecret secret{};       ///< the initiator's; zero for kConfirm, kCall and datagrams
 };
 static_assert(sizeof(TcpGreeting) == 48);
 
 enum class Welcome : std::uint8_t {
   kYes = 1,
-  kNotYet,   ///< the target does not accept requests of this initiator, and may later
-  kRefused,  ///< it never will: not the queue pair that it says it is, or another version
+  kNotYet,   ///< the target does not accept this initiator's requests now, but may later
+  kRefused,  ///< never: not the queue pair that it claims to be, or another version
 };
 
 struct TcpWelcome {
@@ -64,32 +68,32 @@ struct TcpWelcome {
   std::uint16_t version = kTcpVersion;
   Welcome answer{};
   std::uint8_t reserved = 0;
-  std::uint32_t path_mtu = 0;  ///< bytes; of the queue pair that welcomes. Zero where it does not
-  TcpSecret secret{};          ///< of the queue pair that welcomes; zero where it does not, and of datagrams
+  std::uint32_t path_mtu = 0;  ///< bytes, of the queue pair that welcomes; zero unless kYes
+  TcpSecret secret{};          ///< of the queue pair that welcomes; zero unless kYes, and for datagrams
 };
 static_assert(sizeof(TcpWelcome) == 28);
 
-/// What follows on the connection are frames. Each begins with its kind.
+/// After the welcome, the connection carries frames. Each begins with its kind.
 enum class FrameKind : std::uint8_t { kRequest = 1, kAnswer };
 
-/// A request. The payload of a SEND or WRITE follows.
+/// A request. The payload of a SEND or WRITE follows it.
 struct TcpRequest {
   FrameKind frame = FrameKind::kRequest;
   std::uint8_t opcode = 0;  ///< ibv_wr_opcode
   std::uint8_t solicited = 0;
-  std::uint8_t again = 0;       ///< the first after an answer kReady, which goes on where that says
-  std::uint32_t done = 0;       ///< as TcpAnswer::done: of the receiver's own requests
-  std::uint32_t length = 0;     ///< bytes of the message, of a READ too
-  std::uint32_t immediate = 0;  ///< as ibv_send_wr has it; of SEND_WITH_INV: the key
-  std::uint32_t key = 0;        ///< rkey; of datagrams: the Q_Key
-  std::uint32_t queue = 0;      ///< of XRC: the number of the shared receive queue that it is for
+  std::uint8_t again = 0;       ///< the first request after kReady, at the number that kReady names
+  std::uint32_t done = 0;       ///< as TcpAnswer::done, for the receiver's own requests
+  std::uint32_t length = 0;     ///< bytes of the message, also for a READ
+  std::uint32_t immediate = 0;  ///< as in ibv_send_wr; for SEND_WITH_INV: the key
+  std::uint32_t key = 0;        ///< rkey; for datagrams: the Q_Key
+  std::uint32_t queue = 0;      ///< for XRC: number of the shared receive queue
   std::uint64_t address = 0;
   std::uint64_t operand = 0;  ///< atomics: compare_add
   std::uint64_t swap = 0;
 };
 static_assert(sizeof(TcpRequest) == 48);
 
-/// Of a datagram: follows the TcpRequest, the payload follows.
+/// For datagrams: follows the TcpRequest, before the payload.
 struct TcpDatagramAddress {
   ibv_gid source{};
   ibv_gid target{};
@@ -104,15 +108,15 @@ struct TcpDatagramAddress {
 };
 static_assert(sizeof(TcpDatagramAddress) == 48);
 
-/// An answer. All requests before the one numbered `done` were carried out.
+/// An answer. All requests before number `done` were executed.
 struct TcpAnswer {
   enum Kind : std::uint8_t {
-    kDone = 1,  ///< no more than that
-    kPayload,   ///< `length` bytes that request `done` - 1 has read follow
-    kFailed,    ///< request `done` was refused for `status`
-    kNotReady,  ///< request `done` waits for a receive, and what comes after it is thrown away; `rnr_timer` is the target's
-    kReady,        ///< the wait is over: request `done` and all after it are to be sent again
-    kUnreachable,  ///< the target does not accept requests any more, `done` is the first that it has not carried out
+    kDone = 1,     ///< nothing else
+    kPayload,      ///< `length` bytes follow, the data of request `done` - 1
+    kFailed,       ///< request `done` was refused with `status`
+    kNotReady,     ///< request `done` waits for a receive, later ones are discarded; `rnr_timer` is the target's
+    kReady,        ///< the wait is over: send request `done` and all later ones again
+    kUnreachable,  ///< the target accepts no more requests; `done` is the first that it has not executed
   };
   FrameKind frame = FrameKind::kAnswer;
   Kind kind{};

@@ -1,4 +1,4 @@
-// tcp_served.h - what TcpService has at the end of a socket.
+// tcp_served.h - an object that uses a socket, as TcpService sees it.
 #pragma once
 
 #include <chrono>
@@ -8,11 +8,11 @@
 
 namespace rdmacomm::softdev {
 
-/// What a connection is to this process.
+/// The state of the peer on a connection.
 enum class TcpStanding : std::uint8_t {
-  kPeer,     ///< a peer, or expected and being asked whether it is
-  kUnknown,  ///< it has not said yet who it is
-  kOver,     ///< everything was said to it: it only has to close
+  kPeer,     ///< a peer, or expected and being asked back
+  kUnknown,  ///< it has not identified itself yet
+  kOver,     ///< all was sent to it, and it only has to close
 };
 
 /// Threads: one at a time, see TcpService.
@@ -23,39 +23,39 @@ class TcpServed {
   TcpServed& operator=(const TcpServed&) = delete;
   virtual ~TcpServed() = default;
 
-  /// Goes on as far as it can without waiting. false: it is over.
+  /// Continues as far as possible without waiting. Returns false: the connection has ended.
   [[nodiscard]] virtual bool progress() = 0;
   [[nodiscard]] virtual int socket() const noexcept = 0;
-  /// The events of epoll that it waits for; 0: it sees to that itself.
+  /// The epoll events that it waits for; 0: it manages its epoll registration itself.
   [[nodiscard]] virtual std::uint32_t events() const noexcept = 0;
-  /// Something had come, when it last went on.
+  /// True if the last progress() has received something.
   [[nodiscard]] virtual bool has_news() const noexcept { return true; }
-  /// To ask its socket costs no more than to ask whether that is worth it.
+  /// True if reading its socket costs no more than asking epoll about it.
   [[nodiscard]] virtual bool is_brief() const noexcept { return false; }
-  /// From now on polls ask its socket, and epoll tells of it no more; or the other way round again.
+  /// left  true: polls read its socket from now on, and it leaves the epoll set; false: the reverse.
   virtual void leave_to_polls(bool /*left*/) {}
-  /// It waits for what no socket tells of: progress() is to be called again soon.
+  /// True if it waits for something that no socket reports: call progress() again soon.
   [[nodiscard]] virtual bool waits() const noexcept { return false; }
-  /// It has stopped so that others have their turn.
+  /// True if it has stopped only to let others continue.
   [[nodiscard]] virtual bool has_more() const noexcept { return false; }
-  /// It is not known yet who it is, or it is over for all but the last words: progress() is to be called now and then.
+  /// True if its peer is not identified yet, or it only waits for the peer to close: call progress() from time to time.
   [[nodiscard]] virtual bool lingers() const noexcept { return false; }
-  /// Those that are no peers give way where there are too many.
+  /// If there are too many connections, those without a peer are dropped.
   [[nodiscard]] virtual TcpStanding standing() const noexcept { return TcpStanding::kPeer; }
-  /// It has carried out what the other end does not know of yet; urgent: of much.
+  /// True if it has executed requests without answering yet. owes_much(): many requests.
   [[nodiscard]] virtual bool owes_answer() const noexcept { return false; }
   [[nodiscard]] virtual bool owes_much() const noexcept { return false; }
-  /// Says it.
+  /// Sends these answers.
   virtual void answer_what_is_owed() {}
-  /// Queue pair `qpn` of this host is not served any more.
-  /// `comes_again`: it may be connected once more, and the other end is to try that. false: this is not about that queue pair.
+  /// The local queue pair `qpn` is not served any more. comes_again: it may be connected again, and the peer shall try
+  /// that. Returns false: the connection does not belong to that queue pair.
   virtual bool forget(std::uint32_t /*qpn*/, bool /*comes_again*/) { return false; }
-  /// Of who sends datagrams, and may have to make room for another: when one was taken last, time_point::min() where none was yet.
-  /// Nothing: it is not of these.
+  /// For senders of datagrams, which may have to make room for others: the time when the last datagram was taken,
+  /// time_point::min() if none was taken. No value: not a sender of datagrams.
   [[nodiscard]] virtual std::optional<std::chrono::steady_clock::time_point> last_taken() const noexcept { return {}; }
-  /// A second socket that it waits for, at each edge; -1: there is none.
+  /// A second socket that it waits for, edge-triggered; -1: none.
   [[nodiscard]] virtual int question() const noexcept { return -1; }
-  /// What goes on with the socket from now on; nullptr: this.
+  /// The object that uses the socket from now on; nullptr: this one.
   [[nodiscard]] virtual std::shared_ptr<TcpServed> successor() { return nullptr; }
 };
 

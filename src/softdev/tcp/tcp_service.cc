@@ -24,38 +24,43 @@ namespace {
 
 constexpr int kKindShift = 60;
 constexpr int kMaxEvents = 64;
-// How often the thread looks after what no socket tells of.
+// The thread's intervals for checks of things that no socket reports.
 constexpr int kReceivePauseMs = 1;
 constexpr int kGreetingPauseMs = 1000;
-// More of them do not wait at a time: others stay in the listener's queue, until one gives way that was let in so long ago and has not
-// greeted yet.
+// Maximum number of connections without an identified peer. Further ones stay in the listener's queue until an older
+// one, accepted at least kTimeToGreet ago, has still sent no greeting and is dropped.
 constexpr std::size_t kMaxUnidentified = 1024;
 constexpr std::chrono::milliseconds kTimeToGreet{200};
 constexpr int kFullPauseMs = 20;
-// From more of them datagrams are not taken at a time.
+// Maximum number of connections for incoming datagrams.
 constexpr std::size_t kMaxSenders = 1024;
-// While so many polls happen between two looks, a millisecond apart, or one that finds something, the thread sleeps: to be woken
-// for each message would only take time from those who poll. Where messages have waited for it all the same, as where a program
-// polls memory, it does not do so again for a while: at first for a short one, since who polls may only have lost its core.
+// While at least kManyPolls polls happen between two checks of the thread (1 ms apart), the thread leaves the sockets
+// to the polls. A poll that finds something counts as kManyPolls. If the thread were woken for each message, it would
+// only take CPU time from the pollers. If messages had to wait for the thread nevertheless, as in programs that poll
+// memory, it does not leave the sockets to polls for a while. That time is short at first, because the poller may only
+// have lost its core.
 constexpr std::uint32_t kManyPolls = 64;
 constexpr int kPollersPauseMs = 1;
 constexpr std::chrono::milliseconds kMinMistrust{1};
 constexpr std::chrono::milliseconds kMaxMistrust{128};
-// Of so many finds of polls the thread is told once, while it does not leave all to them.
+// While the thread does not leave the sockets to polls, it is woken after this number of polls that have found
+// something.
 constexpr std::uint32_t kFindsToTell = 16;
-// So many polls in a row find somebody else at it before the next one yields: whoever that is may want this core.
+// After this number of polls in a row that find another thread at work, the poll yields, because that thread may need
+// this core.
 constexpr std::uint32_t kPatientPolls = 64;
-// Of so few connections each is asked whether it has something, but for every so-manieth time, when all that there is is looked at.
+// If at most kFew targets exist, a poll reads each of their sockets directly. Every kFewAtATime polls it checks
+// everything.
 constexpr std::size_t kFew = 2;
 constexpr std::uint32_t kFewAtATime = 16;
-// Between two times: who asks holds the socket's lock, for which whoever brings something waits.
+// Pauses after such a poll without result. Reading a socket locks it, and incoming packets wait for this lock.
 constexpr int kPauses = 8;
-// How long exit() waits for the last answers.
+// Time limit of exit() for sending the last answers.
 constexpr std::chrono::milliseconds kLastWords{500};
-// So many polls that find something, whosever it is, an answer waits at the most.
+// An answer waits for at most this number of polls with a result, from any connection.
 constexpr std::uint32_t kMaxOwingPolls = 16;
 
-/// `most`, or what of the process's descriptors may be anybody's.
+/// `most`, or less: at most a quarter of the descriptors that this process may have.
 std::size_t allowed(std::size_t most) noexcept {
   rlimit descriptors{};
   if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return most;
@@ -128,7 +133,7 @@ void TcpService::stop() {
   const std::scoped_lock lock(mutex_, start_mutex_);
   answer_owed(true);
   targets_.clear();
-  listeners_.clear();  // before the numbers are free, which somebody else may take with their ports
+  listeners_.clear();  // before the numbers become free: another process may then take them with their ports
 }
 
 void TcpService::control(int operation, int socket, std::uint32_t events, Kind kind, std::uint64_t id) noexcept {
@@ -218,16 +223,16 @@ bool TcpService::leave_it_to_pollers() noexcept {
   }
   pollfd woken{wake_.fd(), POLLIN, 0};
   (void)::poll(&woken, 1, kPollersPauseMs);
-  // Who polls at this moment answers as well, and would have to wake the thread up once more.
+  // A thread that polls at this moment sends the answers, too. Waiting for the lock would cost another wake-up.
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock) {
-    answer_owed(true);  // what was sent instead may wait there, behind what finds no receive
+    answer_owed(true);  // requests that would carry the answers may be waiting for a receive
     say_last_words();
   }
   return true;
 }
 
-/// Nobody polls any more. What lies here has waited for somebody who polled for something else meanwhile.
+/// The polls have stopped. Input that is still unread has waited, because the pollers polled for something else.
 void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
   const std::scoped_lock lock(mutex_);
   left_to_pollers_.store(false, std::memory_order_relaxed);
@@ -241,8 +246,9 @@ void TcpService::take_back_from_pollers(Clock::time_point now) noexcept {
   get_ready_to_sleep();
 }
 
-/// When the process ends. A signal handler may have called exit() while this thread held mutex_, a send queue or the allocator's
-/// lock: so the service's thread does it, and is waited for no longer than that.
+/// Called at the end of the process. A signal handler may have called exit() while this thread held mutex_, a send
+/// queue's lock or the allocator's lock. So the service's thread sends the last answers, and this function waits for it
+/// at most kLastWords.
 void TcpService::have_last_words_said() noexcept {
   const Clock::time_point give_up_at = Clock::now() + kLastWords;
   process_ends_.store(true);
@@ -263,8 +269,8 @@ void TcpService::say_last_words() noexcept {
 void TcpService::get_ready_to_sleep() noexcept {
   answer_owed(true);
   if (woken_.exchange(false)) wake_.clear();
-  say_last_words();     // after that, too
-  pause_ms_ = pause();  // after that: what it was woken for may have come only now
+  say_last_words();     // after answer_owed()
+  pause_ms_ = pause();  // after answer_owed(), which may have added something to wait for
 }
 
 void TcpService::run() {
@@ -272,7 +278,7 @@ void TcpService::run() {
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (leave_it_to_pollers()) continue;
     if (stopping_.load(std::memory_order_relaxed))
-      break;  // of what it was woken for nothing is left, once that has taken it
+      break;  // leave_it_to_pollers() may have consumed the wake-up from stop()
     const int ready = epoll_wait(epoll_.get(), events.data(), kMaxEvents, pause_ms_.load(std::memory_order_relaxed));
     const std::scoped_lock lock(mutex_);
     handle_all(std::span(events).first(static_cast<std::size_t>(std::max(ready, 0))));
@@ -291,21 +297,21 @@ bool TcpService::poll() noexcept {
   const bool waits = !waiting_.empty() || !busy_.empty();
   const bool found = look();
   if (found) note_find();
-  // While more comes, the application has not had what has come, and may say so by what it sends. But only while the thread looks
-  // now and then whether anybody polls may an answer wait for that.
+  // While polls find more input, the application has not polled all of it and may still send requests, which also carry
+  // answers. An answer may wait for that only while the thread checks regularly if polls still happen.
   answer_owed(!found || !left_to_pollers_.load(std::memory_order_relaxed));
   hurry_thread();
   return found || waits;
 }
 
-/// The thread is woken by what comes, too, but the system lets it sleep on where a poll was faster: it would never see that there are
-/// polls to leave all that to.
+/// Input also wakes the thread. But if a poll is faster, the kernel lets the thread sleep on, so it would never notice
+/// that it can leave the sockets to polls.
 void TcpService::note_find() noexcept {
   polls_.fetch_add(kManyPolls, std::memory_order_relaxed);
   if (!left_to_pollers_.load(std::memory_order_relaxed) && ++finds_ % kFindsToTell == 0) wake_thread();
 }
 
-/// Whether there was something.
+/// Returns  true if something was found.
 bool TcpService::look() {
   const bool has_few = !targets_.empty() && targets_.size() <= kFew;
   const bool is_all = ++looks_ % kFewAtATime == 0;
@@ -324,8 +330,8 @@ bool TcpService::look() {
   return found || ready > 0;
 }
 
-/// For the system to tell epoll of a message costs its sender as much time as to ask for it costs whoever polls. So polls alone look
-/// at those who are asked each time, while the thread leaves all to them.
+/// Reporting a message to epoll costs the sender as much time as reading the socket costs the poller. So while the
+/// thread leaves all sockets to polls, sockets that each poll reads are not in the epoll set.
 bool TcpService::look_at_few() {
   std::array<std::uint64_t, kFew> brief{};
   std::size_t count = 0;
@@ -357,7 +363,7 @@ void TcpService::wake_thread() noexcept {
   if (!woken_.exchange(true)) wake_.signal();
 }
 
-/// What came up in a poll is not to wait for the next: the thread may be asleep for longer than that allows.
+/// Wakes the thread earlier if its current sleep is longer than the result of the poll allows.
 void TcpService::hurry_thread() noexcept {
   const int wanted = pause();
   if (wanted < 0 || (pause_ms_ >= 0 && pause_ms_ <= wanted)) return;
@@ -372,14 +378,15 @@ int TcpService::pause() {
   return greeting_.empty() && deaf_.empty() ? -1 : kGreetingPauseMs;
 }
 
-/// Who waits, and does not look at the socket meanwhile, does not see its end.
+/// Drops a target whose connection has ended. While a target waits and does not read its socket, it cannot notice that
+/// itself.
 void TcpService::end_if_over(std::uint64_t id, std::uint32_t events) {
   const auto found = targets_.find(id);
   const bool is_blind = found != targets_.end() && found->second.events == EPOLLET;
   if (is_blind && (events & (EPOLLHUP | EPOLLERR)) != 0) drop(id);
 }
 
-/// Goes on with what sockets tell of, and with what they do not.
+/// Continues targets with socket events, and targets that wait for other things.
 void TcpService::handle_all(std::span<const epoll_event> events) {
   receive_arrivals();
   for (const epoll_event& event : events) handle(event.data.u64, event.events);
@@ -403,7 +410,7 @@ void TcpService::handle(std::uint64_t what, std::uint32_t events) {
   }
 }
 
-/// To be told of those that wait again and again would not help.
+/// Stops watching a listener. Repeated events for the same waiting connections would be useless.
 void TcpService::stop_accepting(int listener) {
   control(EPOLL_CTL_MOD, listener, 0, Kind::kListener, static_cast<std::uint64_t>(listener));
   deaf_.insert(listener);
@@ -428,13 +435,14 @@ bool TcpService::has_room_for_another() const {
   return Clock::now() - targets_.at(*unknown_.begin()).since >= kTimeToGreet;
 }
 
-/// has_room_for_another(). Those go first that have nothing to wait for.
+/// Call only if has_room_for_another(). Targets that only wait for their peer to close are dropped first.
 void TcpService::make_room_for_another() {
   if (unknown_.size() + over_.size() < allowed(kMaxUnidentified)) return;
   drop(over_.empty() ? *unknown_.begin() : *over_.begin());
 }
 
-/// Some, so that others have their turn: connections that end at once make room for the next without end.
+/// Accepts a limited number, so that others can continue: connections that end at once would make room for the next
+/// ones without end.
 void TcpService::accept_all(int listener) {
   for (int count = 0; count < kMaxEvents; ++count) {
     if (!has_room_for_another()) {
@@ -465,8 +473,8 @@ void TcpService::drop(std::uint64_t id) {
   senders_.erase(id);
 }
 
-/// Anybody may send datagrams, and few of those who may mean it: half of the room is for those of whom one was taken. Who goes
-/// connects again when it has another one.
+/// Any process may connect as a sender of datagrams without sending a valid one. So half of the room is reserved for
+/// senders with at least one taken datagram. A dropped sender connects again for its next datagram.
 std::optional<std::uint64_t> TcpService::sender_to_go(std::uint64_t new_sender) const {
   std::optional<std::uint64_t> oldest_unknown;
   std::optional<std::uint64_t> idlest;
@@ -489,7 +497,7 @@ std::optional<std::uint64_t> TcpService::sender_to_go(std::uint64_t new_sender) 
   return unknown_first && oldest_unknown ? oldest_unknown : idlest;
 }
 
-/// One of the senders of datagrams goes, once what has come from it is taken.
+/// Drops one sender of datagrams, after its received datagrams were taken.
 void TcpService::make_room_for(std::uint64_t sender) {
   for (std::size_t tries = senders_.size(); tries != 0; --tries) {
     const std::optional<std::uint64_t> goes = sender_to_go(sender);
@@ -501,10 +509,10 @@ void TcpService::make_room_for(std::uint64_t sender) {
     const bool idle = left->second.served->last_taken() == before && !left->second.served->waits();
     if (idle) return drop(*goes);
   }
-  drop(sender);  // all others wait for receives, as it would
+  drop(sender);  // all others wait for receives, and this one would, too
 }
 
-/// Whether there was something new.
+/// Returns  true if something new was found.
 bool TcpService::advance(std::uint64_t id) {
   const auto found = targets_.find(id);
   if (found == targets_.end()) {
@@ -513,7 +521,7 @@ bool TcpService::advance(std::uint64_t id) {
   }
   Watched& watched = found->second;
   bool lives = watched.served->progress();
-  if (watched.events == 0) watch(id, watched);  // who succeeds it may see to that itself
+  if (watched.events == 0) watch(id, watched);  // the successor may manage its epoll registration itself
   while (auto successor = watched.served->successor()) {
     watched.served = std::move(successor);
     lives = watched.served->progress();
@@ -548,7 +556,7 @@ bool TcpService::advance(std::uint64_t id) {
 void TcpService::watch(std::uint64_t id, Watched& watched) {
   if (watched.served->question() != watched.question) {
     watched.question = watched.served->question();
-    // By edge: it can always send more, and does not want to.
+    // Edge-triggered, because the socket is nearly always writable and rarely has anything to send.
     if (watched.question >= 0) {
       control(EPOLL_CTL_ADD, watched.question, EPOLLIN | EPOLLOUT | EPOLLET, Kind::kTarget, id);
     }
@@ -566,7 +574,8 @@ void TcpService::advance_waiting() {
   if (!greeting_.empty() || !deaf_.empty()) check_unidentified();
 }
 
-/// Has targets say what they have carried out; unless all shall, those that owe much.
+/// Makes targets send the answers that they owe. If `all` is false, only targets that owe many answers, or have owed
+/// them for kMaxOwingPolls, send them.
 void TcpService::answer_owed(bool all) {
   std::erase_if(owing_, [&](std::uint64_t id) {
     const auto found = targets_.find(id);
@@ -580,7 +589,7 @@ void TcpService::answer_owed(bool all) {
   });
 }
 
-/// Now and then, whatever else there is to do: who does not say who he is is not waited for.
+/// Called regularly, even if there is other work: drops connections that stay without a greeting.
 void TcpService::check_unidentified() {
   const auto now = std::chrono::steady_clock::now();
   if (now < unidentified_due_) return;

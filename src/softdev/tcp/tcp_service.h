@@ -1,4 +1,4 @@
-// tcp_service.h - the sockets of one context: who listens to them, and when.
+// tcp_service.h - serves the TCP sockets of one context.
 #pragma once
 
 #include <sys/epoll.h>
@@ -30,19 +30,19 @@ class TargetFinder;
 class TcpOwners;
 struct LocalPremises;
 
-/// What a TcpService uses of its context. Lives longer than the service.
+/// The parts of a context that a TcpService uses. Outlives the service.
 struct TcpPremises {
   const LocalPremises& local;
   TcpOwners& owners;
   PortWatch& port;
   TargetFinder& finder;
-  /// The addresses that it may listen at, see kListenVariable; nothing: all of them.
+  /// The addresses at which it may listen, see kListenVariable; no value: all of them.
   const std::optional<TcpAddresses>& addresses;
 };
 
-/// Has the requests of other hosts carried out, and brings the answers to this context's own. A thread of its own waits for
-/// them, so that the application need not do anything; whoever polls a completion queue in vain looks, too, and saves the
-/// time that a thread takes to wake up.
+/// Executes the requests of other hosts, and receives the answers to the context's own requests. Its thread waits for
+/// both, so the application does not have to. A poll of an empty completion queue checks the sockets, too, which saves
+/// the time that the thread takes to wake up.
 /// Threads: any.
 class TcpService {
  public:
@@ -51,40 +51,41 @@ class TcpService {
   TcpService& operator=(const TcpService&) = delete;
   ~TcpService() { stop(); }
 
-  /// Listens for requests to queue pair `qpn` at an address of this host. 0, or an errno value: EADDRINUSE, somebody else has its port;
-  /// EADDRNOTAVAIL, it is not one of kListenVariable's.
+  /// Listens for requests to queue pair `qpn` at an address of this host. Returns 0, or an errno value. EADDRINUSE:
+  /// another process has its port; EADDRNOTAVAIL: kListenVariable does not include the address.
   [[nodiscard]] int serve(std::uint32_t qpn, const ibv_gid& address);
   /// The same at all addresses that kListenVariable allows.
   [[nodiscard]] int serve_everywhere(std::uint32_t qpn);
   void stop();
 
-  /// Whether there is anything to do for poll(): who sees that sees what start() has made.
+  /// True if poll() has work. A thread that sees true also sees the objects that start() has made.
   [[nodiscard]] bool active() const noexcept { return active_.load(std::memory_order_acquire); }
-  /// Goes on with what can go on, unless somebody else does. false: there was nothing.
+  /// Continues all connections that can continue, unless another thread does. Returns false: nothing was found.
   bool poll() noexcept;
-  /// Who polled may be about to sleep: the thread is to look again.
+  /// The polling thread may be about to sleep, so the service's thread must check again.
   void polls_end() noexcept;
 
-  // With the send queue held or not:
-  /// Tells queue pair `qpn` (TcpOwner::advance) when this socket can send or receive, until it is closed or connected().
+  // With or without the send queue's lock:
+  /// Calls TcpOwner::advance() of queue pair `qpn` when this socket can send or receive, until it is closed or
+  /// connected().
   void watch_initiator(int socket, std::uint32_t qpn) noexcept;
   void change_initiator(int socket, std::uint32_t qpn, bool wants_output) noexcept;
-  /// A queue pair's connection is made, and is to be served from now on: the queue pair is to adopt it.
+  /// An established connection of a queue pair. The service serves it from now on, and the queue pair adopts it.
   struct Arrival {
     UniqueFd socket;
     Route route;
-    TcpGreeting greeting;        ///< what it was greeted with
-    std::uint32_t path_mtu = 0;  ///< the other end's
+    TcpGreeting greeting;        ///< the greeting that it was established with
+    std::uint32_t path_mtu = 0;  ///< the peer's
   };
   void connected(Arrival arrival);
   void watch_connection(int socket, std::uint64_t id, bool wants_output) noexcept;
   void change_connection(int socket, std::uint64_t id,
-                         bool wants_output) noexcept;  ///< without effect while it is not watched
+                         bool wants_output) noexcept;  ///< no effect if it is not watched
   void unwatch_connection(int socket) noexcept;
 
   [[nodiscard]] const TcpPremises& premises() const noexcept { return premises_; }
 
-  /// Ends the connections of queue pair `qpn`. `comes_again`: those at the other end are to try to connect again.
+  /// Ends the connections of queue pair `qpn`. comes_again: their peers shall try to connect again.
   void forget_target(std::uint32_t qpn, bool comes_again);
 
  private:
@@ -92,8 +93,8 @@ class TcpService {
   struct Watched {
     std::shared_ptr<TcpServed> served;
     int question = -1;
-    std::uint32_t events = 0;  ///< that its socket is watched for
-    std::uint32_t owing = 0;   ///< for so many polls it is in owing_
+    std::uint32_t events = 0;  ///< watched events of its socket
+    std::uint32_t owing = 0;   ///< number of polls since it is in owing_
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
 
@@ -144,12 +145,12 @@ class TcpService {
   std::atomic<bool> active_{false};
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> polls_{0};
-  std::atomic<std::uint32_t> vain_polls_{0};  // in a row, that found somebody else at it
+  std::atomic<std::uint32_t> vain_polls_{0};  // in a row, that found another thread at work
   std::atomic<bool> polls_ended_{false};
   std::atomic<bool> has_arrivals_{false};
-  std::atomic<bool> process_ends_{false};     // the thread is to answer what is owed, and to say so by said_
-  std::atomic<bool> left_to_pollers_{false};  // the thread sleeps, for a millisecond at a time; changes under mutex_
-  // Of the thread alone.
+  std::atomic<bool> process_ends_{false};     // the thread must send owed answers, then signal said_
+  std::atomic<bool> left_to_pollers_{false};  // the thread sleeps, 1 ms at a time; changes under mutex_
+  // For the thread only.
   std::uint32_t polls_seen_ = 0;
   Clock::time_point left_since_{};
   Clock::time_point trust_again_at_{};
@@ -159,27 +160,27 @@ class TcpService {
   WakeEvent wake_;
   WakeEvent said_;
   std::thread thread_;
-  std::mutex start_mutex_;                       // taken by who holds a send queue; guards
+  std::mutex start_mutex_;                       // may be taken with a send queue's lock held; guards
   std::map<std::uint16_t, Listener> listeners_;  // by port
   std::vector<Arrival> arrivals_;
-  std::mutex mutex_;  // never taken by who holds a send queue; guards what follows
+  std::mutex mutex_;  // never taken with a send queue's lock held; guards the members below
   std::map<std::uint64_t, Watched> targets_;
-  std::set<std::uint64_t> waiting_;   // targets that wait for what no socket tells of
-  std::set<std::uint64_t> busy_;      // targets that have more to do already
+  std::set<std::uint64_t> waiting_;   // targets that wait for something that no socket reports
+  std::set<std::uint64_t> busy_;      // targets that can continue at once
   std::vector<std::uint64_t> owing_;  // targets that owe an answer, or were dropped since
-  std::set<std::uint64_t> greeting_;  // targets that are not serving; of these,
-  std::set<std::uint64_t> unknown_;   // those that have not said who they are, and
-  std::set<std::uint64_t> over_;      // those that only have to close
+  std::set<std::uint64_t> greeting_;  // targets that are not serving; among these,
+  std::set<std::uint64_t> unknown_;   // not identified yet, and
+  std::set<std::uint64_t> over_;      // only waiting for the peer to close
   std::set<std::uint64_t> senders_;   // targets of datagrams
   std::set<int> deaf_;                // listeners with connections that could not be accepted
-  bool is_full_ = false;              // because there were too many strangers
+  bool is_full_ = false;              // because too many connections were not identified
   Clock::time_point unidentified_due_{};
   std::uint64_t next_id_ = 1;
   std::uint32_t looks_ = 0;
   std::uint32_t finds_ = 0;
-  bool has_unwatched_ = false;      // targets that are left to polls
-  std::atomic<bool> woken_{false};  // wake_ has been written to since the thread looked
-  // So long the thread sleeps at the most where no socket wakes it; changes under mutex_.
+  bool has_unwatched_ = false;      // some targets are not in the epoll set
+  std::atomic<bool> woken_{false};  // wake_ was signalled since the thread last checked
+  // The thread sleeps at most this long, in ms, unless a socket wakes it; -1: no limit. Changes under mutex_.
   std::atomic<int> pause_ms_{-1};
   std::optional<AtExit> at_exit_;
 };

@@ -17,19 +17,20 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// BBR keeps twice of what the path holds under way: within one machine some 300 KB. Measured there, messages of 1 MiB, GB/s: all at
-/// once 2.2, 256 KiB a call 3.8, 128 KiB 4.3, 96 KiB 6.1, 64 KiB 4.2. (CUBIC: 10 at once, 5.8 by 64 KiB.)
+/// BBR keeps twice the bandwidth-delay product in flight, within one machine about 300 KB. Measured there with messages
+/// of 1 MiB, in GB/s: all in one call 2.2, 256 KiB per call 3.8, 128 KiB 4.3, 96 KiB 6.1, 64 KiB 4.2. (CUBIC: 10 in one
+/// call, 5.8 with 64 KiB.)
 constexpr std::size_t kLongestPacedSend = std::size_t{96} << 10;
 
 void set(int socket, int level, int option, int value) noexcept {
   (void)setsockopt(socket, level, option, &value, sizeof(value));
 }
 
-/// Small messages at once; and a host that has vanished is noticed, also by who only waits for it. The times allow for
-/// several packets lost in a row.
+/// Sends small messages at once, and detects a host that has vanished, even if this end only waits for it. The times
+/// allow for several lost packets in a row.
 void prepare(int socket) noexcept {
   set(socket, IPPROTO_TCP, TCP_NODELAY, 1);
-  // Whoever is there reads, whatever it waits for. (Linux counts a window that stays shut as no answer.)
+  // A live peer always reads, even while its requests wait. (Linux counts a window that stays closed as no answer.)
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kVanishedAfter.count()));
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 2);
@@ -50,7 +51,8 @@ UniqueFd bind_in(int family, std::uint16_t port, bool shares) {
   return socket;
 }
 
-/// shares: with connections that have ended, and with others who say so and do not listen.
+/// shares  allows other sockets at this port: sockets of ended connections, and sockets that also allow it and do not
+///         listen.
 UniqueFd bind_to_all(std::uint16_t port, bool shares) {
   UniqueFd both = bind_in(AF_INET6, port, shares);
   return both || errno == EADDRINUSE ? std::move(both) : bind_in(AF_INET, port, shares);
@@ -63,7 +65,7 @@ Moved moved(ssize_t result, int at_end) noexcept {
   return {0, later ? EAGAIN : errno};
 }
 
-/// The first of them, `most` bytes together at the most; the last one of those is cut.
+/// Returns the first pieces, `most` bytes together at most. The last of them may be shortened.
 std::span<iovec> first_bytes(std::span<iovec> pieces, std::size_t most) noexcept {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (pieces[i].iov_len >= most) {
@@ -82,14 +84,14 @@ msghdr message_of(std::span<iovec> pieces) noexcept {
   return message;
 }
 
-// What moves between a socket and the memory of an application is ordered by the connection, from one end's memory to the
-// other's completion. The thread sanitizer does not see that: it is told that what is received was sent before, and does
-// not look into bare system calls.
+// The connection orders accesses to an application's memory: from the sender's memory to the receiver's completion. The
+// thread sanitizer does not see that. So an atomic counter orders each receive after the sends before it, and raw
+// system calls hide the accesses.
 #ifdef RDMACOMM_THREAD_SANITIZER
 std::atomic<int> messages{0};
 #endif
 
-// One piece goes by the call that is quicker for it.
+// A single piece is sent with the faster call.
 ssize_t send_pieces(int socket, std::span<iovec> pieces) noexcept {
   constexpr int kFlags = MSG_DONTWAIT | MSG_NOSIGNAL;
   const msghdr message = message_of(pieces);
@@ -125,7 +127,8 @@ UniqueFd tcp_listen(std::uint16_t port, UniqueFd held, const TcpAddresses& addre
   if (!socket) return socket;
   (void)addresses.apply_to(socket.get());
   if (listen(socket.get(), SOMAXCONN) != 0) return UniqueFd();
-  // For what is left of its connections when it has gone; with one who listens nobody shares.
+  // Allows a later listener while ended connections of this one still hold the port. No other socket can share the port
+  // while this one listens.
   set(socket.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   return socket;
 }
@@ -142,7 +145,7 @@ UniqueFd tcp_accept(int listener, Route& back) {
     back.interface = reinterpret_cast<const sockaddr_in6&>(from.storage).sin6_scope_id;
   }
   prepare(socket.get());
-  set(socket.get(), SOL_SOCKET, SO_DETACH_FILTER, 0);  // the listener's: it costs a little with each packet
+  set(socket.get(), SOL_SOCKET, SO_DETACH_FILTER, 0);  // inherited from the listener; costs time per packet
   return socket;
 }
 

@@ -14,14 +14,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Messages of more than that are not gathered in the buffer, but for those of XRC.
+/// Longer messages are not received into the buffer, except for XRC.
 constexpr std::uint32_t kLargestGathered = 16 * 1024;
-/// The end of a long WRITE goes by the buffer: its last bytes must not be seen before the others, see copier.h.
+/// The end of a long WRITE is received through the buffer, because its last bytes must not be visible before the
+/// others, see copier.h.
 constexpr std::uint32_t kWriteTail = 64;
-/// Of a long message, as much is waited for at a time.
+/// The number of bytes of a long message to wait for at a time.
 constexpr std::size_t kLargestPiece = 256 * 1024;
 
-/// Of a request that is_valid().
+/// Only for a request that is_valid().
 ibv_wr_opcode opcode_of(const TcpRequest& request) noexcept {
   return static_cast<ibv_wr_opcode>(request.opcode);
 }
@@ -30,7 +31,7 @@ bool has_payload(const TcpRequest& request) noexcept {
   return is_send(opcode_of(request)) || is_write(opcode_of(request));
 }
 
-/// Whether a peer that follows the protocol could have sent it.
+/// True if a correct peer could have sent it.
 bool is_valid(const TcpRequest& request, Service service) noexcept {
   if (!is_remote_opcode(request.opcode) || request.length > kMaxMessageBytes) return false;
   if (is_atomic(opcode_of(request))) return is_reliable(service) && request.length == sizeof(std::uint64_t);
@@ -40,7 +41,7 @@ bool is_valid(const TcpRequest& request, Service service) noexcept {
 
 class Inward final : public PartMover {
  public:
-  /// At most so many, and with the last of them `ahead` of what follows.
+  /// Moves at most `most` bytes; the read that completes them also reads up to `ahead` following bytes.
   Inward(TcpInput& input, std::size_t most, std::size_t ahead) noexcept : input_(input), most_(most), ahead_(ahead) {}
   [[nodiscard]] Moved move(std::span<iovec> places) noexcept override { return input_.move(places, most_, ahead_); }
 
@@ -60,13 +61,14 @@ class Outward final : public PartMover {
   const std::size_t longest_;
 };
 
-/// How long an XRC request waits for its turn, or for the process that its queue is in.
+/// Time that an XRC request waits for its turn, or for the process that owns its queue.
 constexpr std::chrono::seconds kTurnPatience{5};
 
-/// Of a long READ of XRC, as much is copied at a time.
+/// The number of bytes of a long XRC READ to copy at a time.
 constexpr std::size_t kReadPiece = 64 * 1024;
 
-/// What is busy for too long counts as not there. `since`: when it was found to be so first, nothing where it is not.
+/// Replaces kBusy by kUnreachable after kTurnPatience. since: time of the first kBusy in a row; no value: the last
+/// result was another one.
 ExecResult with_patience(const ExecResult& result, std::optional<Clock::time_point>& since) noexcept {
   const bool is_busy = result.outcome() == ExecOutcome::kBusy;
   const Clock::time_point now = is_busy ? Clock::now() : Clock::time_point();
@@ -78,7 +80,7 @@ ExecResult with_patience(const ExecResult& result, std::optional<Clock::time_poi
   return is_busy ? ExecResult(ExecOutcome::kUnreachable) : result;
 }
 
-/// Finds out whether bytes may be moved at all.
+/// Moves no bytes; used to check if bytes may be moved.
 class Nothing final : public PartMover {
  public:
   [[nodiscard]] Moved move(std::span<iovec> /*places*/) noexcept override { return {0, EAGAIN}; }
@@ -155,9 +157,9 @@ TcpStep TcpTarget::skip() {
   return step_of(moved.error);
 }
 
-// ---- By the buffer
+// ---- Through the buffer
 
-/// Whoever polls the message has seen that it is carried out, and may answer before this thread goes on.
+/// A thread that polls the message has seen that it was executed, and may reply before this thread continues.
 void TcpTarget::announce(const TcpRequest& request) noexcept {
   if (takes_receive(opcode_of(request)) && !queues_) out_.announce(own_.messages_arrived() + 1);
 }
@@ -194,7 +196,7 @@ TcpStep TcpTarget::whole_request() {
   return TcpStep::kGoOn;
 }
 
-/// What brings few bytes.
+/// A READ or atomic with few bytes.
 TcpStep TcpTarget::fetch(const TcpRequest& request, std::uint32_t length) {
   std::vector<std::byte> bytes(length);
   const ExecResult result = execute(request, bytes);
@@ -229,14 +231,14 @@ TcpStep TcpTarget::stream_in() {
   return TcpStep::kWait;
 }
 
-/// Its socket tells of so many bytes of the current message, or of many, not of each few: what comes piecemeal is acknowledged
-/// piecemeal, and that is work for the sender.
+/// Makes epoll report the socket only after `bytes` bytes of the current message, or after kLargestPiece. Reading small
+/// pieces would also acknowledge small pieces, which costs the sender time.
 void TcpTarget::wake_after(std::size_t bytes) noexcept {
   const int wanted = static_cast<int>(std::min(bytes, kLargestPiece));
   if (std::exchange(woken_after_, wanted) != wanted) tcp_wake_after(in_.socket(), wanted);
 }
 
-/// The last bytes of a long WRITE, then what else it has to say.
+/// The last bytes of a long WRITE, and its immediate data if any.
 TcpStep TcpTarget::write_end() {
   if (moved_ != current_->length) {
     wake_after(1);
@@ -272,7 +274,7 @@ TcpStep TcpTarget::check_read() {
   return result.succeeded() ? answer_later() : settle(result);
 }
 
-/// A READ, with what its memory has when the connection takes it.
+/// Answers a READ with the contents that its memory has when the data is sent.
 TcpStep TcpTarget::answer_later() {
   if (queues_) piece_.resize(kReadPiece);
   const BiasedGuard guard(own_.send_lock());
@@ -280,7 +282,7 @@ TcpStep TcpTarget::answer_later() {
   return out_.is_flooded() ? TcpStep::kBroken : TcpStep::kGoOn;
 }
 
-/// Whether the memory that a long one names may be used, before any of it is here.
+/// Checks if the memory of a long XRC request may be used, before any of its payload is received.
 TcpStep TcpTarget::check_long_xrc() {
   LocalWire* const queue = queues_->get(current_->queue, finder_);
   ibv_sge nothing{};
@@ -294,7 +296,7 @@ TcpStep TcpTarget::check_long_xrc() {
   return has_payload(*current_) ? TcpStep::kGoOn : answer_later();
 }
 
-/// Bytes that the connection does not take are read again.
+/// Bytes that do not fit into the socket are copied again next time.
 Moved TcpTarget::read_xrc_part(const TcpOutput::Reading& reading) noexcept {
   LocalWire* const queue = queues_->known(reading.request.queue);
   if (queue == nullptr) return {0, EFAULT};
@@ -320,9 +322,9 @@ Moved TcpTarget::read_part(const TcpOutput::Reading& reading, std::size_t longes
   return {result.bytes(), result.bytes() == 0 ? EAGAIN : 0};
 }
 
-// ---- Those that are not carried out
+// ---- Requests that are not executed
 
-/// What becomes of a request that was not carried out.
+/// Handles a request that was not executed.
 TcpStep TcpTarget::settle(const ExecResult& result) {
   wake_after(1);
   skipping_ = has_payload(*current_) ? current_->length - moved_ : 0;
@@ -356,7 +358,7 @@ ExecResult TcpTarget::execute_held() {
   return wire_.exec_part(wr, held_->request.length, held_->moved, mover);
 }
 
-/// A long SEND has to come again, now that it has a receive; others are carried out with it.
+/// Executes the request that was put aside, if it has a receive now. A long SEND must be sent again by the initiator.
 TcpStep TcpTarget::look_again() {
   if (!held_) return TcpStep::kGoOn;
   const ExecResult result = execute_held();
@@ -374,7 +376,7 @@ void TcpTarget::request_done() {
   current_.reset();
 }
 
-/// false: the other end has more to read than it may.
+/// Returns  false: the peer causes more output than a correct peer can.
 bool TcpTarget::say(TcpAnswer::Kind kind, ibv_wc_status status) {
   const BiasedGuard guard(own_.send_lock());
   TcpAnswer answer;

@@ -1,4 +1,4 @@
-// tcp_target.h - requests that come by TCP, carried out on this host as if their initiator were here.
+// tcp_target.h - executes requests that arrive over TCP as if their initiator were on this host.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -23,34 +23,38 @@ class TcpOwner;
 class TcpService;
 class TargetFinder;
 
-/// What becomes of reading from a connection.
+/// The result of reading from a connection.
 enum class TcpStep : std::uint8_t {
   kGoOn,
-  kWait,    ///< there is no more for now
-  kLeave,   ///< it is over, once what is to be said has been said
-  kBroken,  ///< it is over
+  kWait,    ///< no more input at present
+  kLeave,   ///< it ends after all pending output was sent
+  kBroken,  ///< it has ended
 };
 
-/// That of reading that ended with this errno value.
+/// The result of reading that ended with this errno value.
 [[nodiscard]] constexpr TcpStep step_of(int error) noexcept {
   if (error == 0) return TcpStep::kGoOn;
   return error == EAGAIN ? TcpStep::kWait : TcpStep::kBroken;
 }
 
-/// The work request that `request` is, with one slice.
+/// Converts `request` to a work request with one slice.
 [[nodiscard]] ibv_send_wr work_request_of(const TcpRequest& request, ibv_sge& slice) noexcept;
 
-/// Is the initiator of the requests that come by one connection: the same checks, copies and completions as on one host
-/// (LocalWire). Small messages go by a buffer, so that many of them cost one system call; large ones straight between the socket
-/// and the target's memory, but for those of XRC: theirs may be the memory of another process, and many initiators take turns at a
-/// queue, which one that sends half a message and then nothing must not keep. Those are gathered whole, once it is known that the
-/// memory that they name may be used. The answer to a long READ of XRC is copied to a buffer and sent from there, piece by piece.
+/// Acts as the initiator of the requests that arrive on one connection, with the same checks, copies and completions as
+/// on one host (LocalWire). Small messages are read through a buffer: one system call can read several of them. Large
+/// messages are moved directly between the socket and the target's memory, except for XRC.
 ///
-/// One that finds no receive is put aside, without its payload where that is long, and all that come behind it are thrown away,
-/// for answers may be among what follows. Once there is a receive the initiator hears where to begin again.
-/// An XRC request also waits while another initiator has its turn at the queue, and while the queue is looked for. Nothing behind it
-/// is read meanwhile.
-/// Threads: one at a time, see TcpService; what it answers, it says with the queue pair's send queue held.
+/// XRC memory may belong to another process, and many initiators take turns at a queue. An initiator that sends half a
+/// message and then nothing must not block the queue. So an XRC message is first received completely, after a check
+/// that the memory named in the request may be used. The data of a long XRC READ is copied to a buffer and sent from
+/// there, piece by piece.
+///
+/// A message that finds no receive is put aside, without its payload if that is long. All later requests are discarded,
+/// because answers may follow them in the stream. When a receive is posted, the initiator is told at which request to
+/// start again.
+/// An XRC request also waits while another initiator has its turn at the queue, and while the queue is looked for.
+/// Meanwhile nothing after it is read.
+/// Threads: one at a time, see TcpService. Answers are sent under the send queue's lock.
 class TcpTarget {
  public:
   struct Initiator {
@@ -60,31 +64,31 @@ class TcpTarget {
   };
   TcpTarget(TcpService& service, TcpOwner& own, const Initiator& initiator, TcpInput& input, TcpOutput& output);
 
-  /// A request whose head has come.
+  /// Starts a request whose header was received.
   [[nodiscard]] TcpStep begin(const TcpRequest& request);
-  /// There is more of it to come.
+  /// True if more bytes of the current request must arrive.
   [[nodiscard]] bool in_request() const noexcept { return current_.has_value() || skipping_ != 0; }
   [[nodiscard]] TcpStep go_on();
-  /// The last request was a long one that brings bytes, and the next is probably.
+  /// True if the last request was a long one with payload. The next one probably is, too.
   [[nodiscard]] bool in_stream() const noexcept { return in_stream_; }
-  /// One waits for what no socket tells of: look_again() is to be called soon, and then go_on().
+  /// True if a request waits for something that no socket reports: call look_again() soon, and then go_on().
   [[nodiscard]] bool waits() const noexcept { return held_ || request_waits_since_ || read_waits_since_; }
-  /// The current request waits so: nothing is read from the socket meanwhile.
+  /// True if the current request waits in this way. Nothing is read from the socket meanwhile.
   [[nodiscard]] bool stands_still() const noexcept { return request_waits_since_ && current_; }
   [[nodiscard]] TcpStep look_again();
-  /// A request was refused: the queue pair has failed.
+  /// True if a request was refused, so the queue pair has failed.
   [[nodiscard]] bool has_refused() const noexcept { return has_refused_; }
-  /// The next bytes of what a READ asks for, `longest` at the most; with the send queue held. EFAULT: they are not there any more;
-  /// EBUSY: they are not to be had now, and it waits().
+  /// Sends the next part of the data for a READ, at most `longest`. Called under the send queue's lock. EFAULT: its
+  /// memory does not exist any more. EBUSY: the data is not available now, and it waits().
   [[nodiscard]] Moved read_part(const TcpOutput::Reading& reading, std::size_t longest) noexcept;
 
  private:
   /// A request that waits for a receive.
   struct Held {
     TcpRequest request;
-    std::uint32_t moved;           ///< bytes of it that are at their place
-    bool whole;                    ///< its payload is here
-    std::vector<std::byte> bytes;  ///< that
+    std::uint32_t moved;           ///< bytes that are in their final place
+    bool whole;                    ///< all of its payload was received
+    std::vector<std::byte> bytes;  ///< the payload
   };
 
   TcpStep whole_request();
@@ -101,7 +105,7 @@ class TcpTarget {
   TcpStep settle(const ExecResult& result);
   TcpStep hold();
   TcpStep fail(const ExecResult& result);
-  /// kBusy: again soon.
+  /// Returns kBusy: try again soon.
   ExecResult execute(const TcpRequest& request, std::span<std::byte> bytes);
   ExecResult execute_xrc(const ibv_send_wr& wr, std::uint32_t queue);
   ExecResult execute_held();
@@ -116,21 +120,21 @@ class TcpTarget {
   const Service service_;
   LocalWire wire_;
   TargetFinder& finder_;
-  std::optional<NamedTargets> queues_;  // of XRC
-  std::vector<std::byte> piece_;        // of a long READ of XRC
+  std::optional<NamedTargets> queues_;  // for XRC
+  std::vector<std::byte> piece_;        // buffer for a long XRC READ
 
   std::optional<TcpRequest> current_;
-  std::uint32_t moved_ = 0;     // bytes of the current message, where it goes in parts
-  std::uint32_t skipping_ = 0;  // bytes of a message that nobody wants
-  bool is_unchecked_ = false;   // a long one of XRC
+  std::uint32_t moved_ = 0;     // moved bytes of the current message, if it is moved in parts
+  std::uint32_t skipping_ = 0;  // bytes of a message to discard
+  bool is_unchecked_ = false;   // a long XRC request whose memory is not checked yet
   std::optional<Held> held_;
-  // For another initiator's turn to be over, or a queue to be found.
+  // Since when it waits for another initiator's turn to end, or for a queue to be found.
   std::optional<std::chrono::steady_clock::time_point> request_waits_since_;
   std::optional<std::chrono::steady_clock::time_point> read_waits_since_;
-  bool throws_away_ = false;  // until a request says that it comes again
+  bool throws_away_ = false;  // until a request with `again`
   bool has_refused_ = false;
   bool in_stream_ = false;
-  int woken_after_ = 1;  // its socket tells of so many bytes
+  int woken_after_ = 1;  // its socket is reported when this number of bytes has arrived
 };
 
 }  // namespace rdmacomm::softdev

@@ -20,9 +20,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBuffer = 256;
-/// How long one may take to say who he is, or to close.
+/// Time limit for sending the greeting, or for closing.
 constexpr std::chrono::seconds kPatience{10};
-/// Bytes that are read of somebody who was answered and goes on sending. A peer sends none.
+/// Maximum number of bytes to read from a connection after its final answer. A correct peer sends none.
 constexpr std::size_t kMaxAfterwards = 16 * 1024;
 constexpr std::uint32_t kGreatestQpn = 0xffffff;
 
@@ -56,7 +56,7 @@ void TcpUnidentified::read_greeting() {
       stage_ = Stage::kOver;
       return;
     }
-    // The greetings of other versions have other lengths: they are not waited for.
+    // Greetings of other versions have other lengths, so do not wait for a full greeting of this version.
     if (!begins_as_a_greeting()) {
       stage_ = reply(Welcome::kRefused);
       return;
@@ -91,14 +91,15 @@ TcpUnidentified::Stage TcpUnidentified::judge_confirm() {
   return reply(mine ? Welcome::kYes : Welcome::kRefused);
 }
 
-/// Nothing follows from it but that the queue pair connects with the one that it is to be connected with.
+/// The only effect of a call is that the queue pair connects to its own peer.
 TcpUnidentified::Stage TcpUnidentified::judge_call(TcpOwner& target) {
   if (!target.connects()) return reply(Welcome::kRefused);
   target.connect_now();
   return reply(Welcome::kNotYet);
 }
 
-/// For one at a time of each queue pair: so there are no more of them than the application has queue pairs.
+/// Each queue pair asks back one initiator at a time. So the number of open questions is at most the number of queue
+/// pairs.
 TcpUnidentified::Stage TcpUnidentified::ask_back() {
   if (!target_->begin_question()) return reply(Welcome::kNotYet);
   asks_ = true;
@@ -136,12 +137,12 @@ bool TcpUnidentified::forget(std::uint32_t qpn, bool /*comes_again*/) {
   return true;
 }
 
-/// The first that is sent on a connection: there is room for it.
+/// Nothing was sent on this connection before, so the message fits into the socket.
 TcpUnidentified::Stage TcpUnidentified::reply(Welcome answer) {
   TcpWelcome message;
   message.answer = answer;
   const bool is_welcome = answer == Welcome::kYes && target_ != nullptr;
-  if (is_welcome) {  // nobody else learns which numbers there are
+  if (is_welcome) {  // otherwise a process could find out which numbers exist
     message.path_mtu = target_->path_mtu();
     message.secret = secret_;
   }

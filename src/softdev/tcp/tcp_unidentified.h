@@ -1,4 +1,4 @@
-// tcp_unidentified.h - somebody who has connected, until it is known who.
+// tcp_unidentified.h - an accepted connection whose peer is not identified yet.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace rdmacomm::softdev {
 class TcpOwner;
 class TcpService;
 
-/// Hears a greeting, asks back where that is needed, and says what is to be said to it. Who is welcome has a successor.
+/// Reads a greeting, asks back if necessary, and replies. If the peer is welcome, the connection gets a successor.
 /// Threads: one at a time, see TcpService.
 class TcpUnidentified final : public TcpServed {
  public:
@@ -31,7 +31,7 @@ class TcpUnidentified final : public TcpServed {
   [[nodiscard]] bool lingers() const noexcept override { return true; }
   [[nodiscard]] TcpStanding standing() const noexcept override;
   [[nodiscard]] int question() const noexcept override { return socket_of_question_.get(); }
-  /// Its target's life is over in which it was to be welcomed.
+  /// The life of its target in which it was to be welcomed has ended.
   bool forget(std::uint32_t qpn, bool comes_again) override;
   [[nodiscard]] std::shared_ptr<TcpServed> successor() override;
 
@@ -58,8 +58,8 @@ class TcpUnidentified final : public TcpServed {
   Stage stage_ = Stage::kGreeting;
   TcpGreeting greeting_;
   std::shared_ptr<TcpOwner> target_;
-  bool asks_ = false;   // target_'s question is this one's
-  TcpSecret secret_{};  // that the welcome shows
+  bool asks_ = false;   // it has called target_->begin_question()
+  TcpSecret secret_{};  // the secret to show in the welcome
   TcpInput input_;
 };
 

@@ -15,10 +15,11 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// What is not sent yet of a request that is given up goes on from a copy; of more than that its connection is given up, too.
+/// If a request is given up, its unsent rest is sent from a copy. If the rest is longer than this, its connection is
+/// closed instead.
 constexpr std::size_t kMaxCopied = 16 * 1024 * 1024;
 
-/// Bytes `done` to the end of what `slices` are together. How many pieces.
+/// Converts bytes `done` to the end of `slices` into pieces. Returns the number of pieces.
 std::size_t pieces_of(std::span<const ibv_sge> slices, std::size_t done, std::span<iovec> pieces) noexcept {
   std::size_t count = 0;
   for (const ibv_sge& slice : slices) {
@@ -118,7 +119,7 @@ void TcpWire::connect_now() {
 void TcpWire::adopt(std::shared_ptr<TcpConnection> connection) {
   comes_ = false;
   if (is_connected()) lose();
-  const bool untaken = answered_ != first_;  // answers of the last connection, by its numbers
+  const bool untaken = answered_ != first_;  // answers of the previous connection, with its numbers
   if (lost_ || untaken || failure_) return;
   connection_ = std::move(connection);
   link_.has_met();
@@ -127,7 +128,7 @@ void TcpWire::adopt(std::shared_ptr<TcpConnection> connection) {
   again_ = false;
   restart_.reset();
   receiver_not_ready_ = false;
-  // What was started for the last connection is numbered anew, and knows nothing of the other end's.
+  // Requests started for the previous connection get new numbers and do not depend on requests of the peer.
   for (std::size_t i = 0; i < under_way_.size(); ++i) under_way_[i].after = 0;
 }
 
@@ -180,13 +181,13 @@ void TcpWire::sent(std::size_t bytes) {
   if (sent_bytes_ == 0 && restart_) restart_at(*std::exchange(restart_, {}) - first_);
 }
 
-/// What is to be sent again is sent again from there.
+/// The requests from `index` on are sent again.
 void TcpWire::restart_at(std::size_t index) noexcept {
   sending_ = index;
   again_ = true;
 }
 
-/// The other end waits for the rest of what has gone out in part, and cannot hear anything else before it.
+/// Sends the rest of a partly sent request, because the peer accepts nothing else before it.
 void TcpWire::finish_request() {
   std::array<iovec, kMaxSge + 1> pieces;
   UnderWay& one = under_way_[sending_];
@@ -199,19 +200,19 @@ void TcpWire::finish_request() {
 
 // ---- In
 
-/// What was abandoned is answered, too, and nobody wants to know.
+/// True for requests that were abandoned. They are answered, too, and the answers are ignored.
 bool TcpWire::is_abandoned(std::uint32_t done) const noexcept {
   return static_cast<std::int32_t>(done - abandoned_) < 0;
 }
 
 bool TcpWire::heard(std::uint32_t done) {
   if (is_abandoned(done)) return true;
-  // Nothing that is to be sent again is carried out before it was.
+  // A request that has to be sent again cannot be executed before that.
   if (restart_ && done != *restart_) return false;
   const std::uint32_t ahead = done - first_;
   const bool late = static_cast<std::int32_t>(done - answered_) < 0;
   if (late || ahead > std::min(sending_, under_way_.size())) return false;
-  // What READs have brought is not passed over.
+  // A READ or atomic is answered by its data, not by a count.
   for (std::uint32_t i = answered_ - first_; i < ahead; ++i) {
     if (under_way_[i].refused != IBV_WC_SUCCESS || brings_bytes(under_way_[i].wr->opcode)) return false;
   }
@@ -219,7 +220,7 @@ bool TcpWire::heard(std::uint32_t done) {
   return true;
 }
 
-/// Whether the request with this number has gone out, if only in part.
+/// True if the request with this number was sent, at least in part.
 bool TcpWire::was_begun(std::uint32_t number) const noexcept {
   return number - first_ < sending_ + (is_in_request() ? 1 : 0) && !restart_;
 }
@@ -228,7 +229,7 @@ bool TcpWire::take_payload(const TcpAnswer& answer) {
   brought_ = answer.done - 1;
   if (is_abandoned(brought_)) return true;
   const std::uint32_t index = brought_ - first_;
-  // A request that was sent whole, and not one that is to be sent again.
+  // The request must have been sent completely, and must not have to be sent again.
   if (restart_ || index >= std::min(sending_, under_way_.size()) || !heard(brought_)) return false;
   const UnderWay& read = under_way_[index];
   return brings_bytes(read.wr->opcode) && read.bytes == answer.length;
@@ -237,7 +238,7 @@ bool TcpWire::take_payload(const TcpAnswer& answer) {
 bool TcpWire::take(const TcpAnswer& answer) {
   if (answer.kind == TcpAnswer::kPayload) return take_payload(answer);
   if (is_abandoned(answer.done) && answer.kind != TcpAnswer::kDone)
-    return false;  // it must not wait, nor come to anything
+    return false;  // an abandoned request cannot wait, fail or return data
   if (!heard(answer.done)) return false;
   const std::uint32_t ahead = answer.done - first_;
   switch (answer.kind) {
@@ -262,7 +263,7 @@ bool TcpWire::take(const TcpAnswer& answer) {
   }
 }
 
-/// The target does not go on.
+/// The target executes no more requests.
 bool TcpWire::fail_from(const TcpAnswer& answer) {
   if (answer.kind == TcpAnswer::kFailed) {
     const bool named = answer.status == IBV_WC_REM_ACCESS_ERR || answer.status == IBV_WC_REM_INV_REQ_ERR;
@@ -320,7 +321,7 @@ bool TcpWire::take_answer(ExecResult& result) {
     --sending_;
     ++first_;  // the target counts it, too
   } else if (is_in_request()) {
-    // The target waits for bytes of it that are not there any more.
+    // The target waits for bytes of this request that do not exist any more.
     if (is_connected()) connection_->cut();
     connection_.reset();
     sent_bytes_ = 0;
@@ -338,8 +339,8 @@ void TcpWire::has_brought() noexcept {
   if (!is_abandoned(brought_)) ++answered_;
 }
 
-/// The connection goes on with the other end's requests. Only where one of these waits there it has to end: it must not be carried
-/// out when the wait is over.
+/// The connection continues with the peer's requests. It must end only if a local request waits at the target, because
+/// that request must not be executed after the wait.
 void TcpWire::abandon() {
   if (is_connected() && (receiver_not_ready_ || restart_)) lose();
   if (is_connected() && is_in_request()) {

@@ -1,4 +1,4 @@
-// tcp_wire.h - the requests of one connected queue pair on their way to a target on another host.
+// tcp_wire.h - sends the requests of one connected queue pair to a target on another host.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -22,78 +22,80 @@ namespace rdmacomm::softdev {
 
 class TcpConnection;
 
-/// Where a Wire carries one request out, this one has many under way: each is started, and answered some time later, in
-/// order. Payload goes from the application's memory to the socket, and what READ brings from there to its memory. The
-/// connection, which carries the other end's requests too, is TcpService's: it reads, and says here what it has read.
-/// Threads: one at a time, the holder of the send queue.
+/// A Wire executes one request at a time. A TcpWire has many requests in progress: each is started, and answered some
+/// time later, in order. Payload goes from the application's memory to the socket, and data of a READ from the socket
+/// to the application's memory. TcpService owns the connection, which carries the peer's requests, too. It reads from
+/// the connection and passes the input to this object.
+/// Threads: one at a time, the holder of the send queue's lock.
 class TcpWire {
  public:
-  /// pairing  has begun with that target, and lives longer than this
+  /// pairing  has begun with that target, and outlives this object
   TcpWire(TcpService& service, const LocalEnd& own, const Route& route, std::uint32_t target_qpn, TcpPairing& pairing);
   ~TcpWire();
 
-  /// Starts a request, in order, of a queue pair that has polled so many messages of the target's. It stays as it is, slices and
-  /// all, until it has been answered. false: not now, see obstacle().
+  /// Starts a request, in order. `wr` and its slices must not change until it is answered.
+  /// polled   number of messages from the peer that the queue pair has polled
+  /// Returns  false: not now, see obstacle().
   [[nodiscard]] bool start(const ibv_send_wr& wr, std::uint32_t polled);
-  /// Connects if need be, and sends what can be sent, without waiting.
+  /// Connects if necessary, and sends everything that can be sent without waiting.
   void advance();
-  /// The sending half of that.
+  /// Only sends.
   void send();
-  /// How many are started and not answered.
+  /// The number of requests that are started and not answered.
   [[nodiscard]] std::size_t under_way() const noexcept { return under_way_.size(); }
-  /// The answer to the oldest of them; false: there is none yet.
+  /// Takes the answer to the oldest request. Returns false: none yet.
   [[nodiscard]] bool take_answer(ExecResult& result);
-  /// Why it does not go on; kDone: it does, or there is nothing to do.
+  /// The reason why no request can continue; kDone: none.
   [[nodiscard]] ExecOutcome obstacle() const noexcept;
   [[nodiscard]] std::uint32_t rnr_timer_code() const noexcept { return rnr_timer_; }
-  /// Forgets what is under way.
+  /// Drops all requests in progress.
   void abandon();
   [[nodiscard]] const TcpGreeting& greeting() const noexcept { return link_.greeting(); }
-  /// The other end asks to be connected with.
+  /// The peer asks this end to connect.
   void connect_now();
 
-  // For the connection, once all that was answered is taken.
-  /// Goes by this one from now on.
+  // For the connection, after all earlier answers are taken.
+  /// Uses this connection from now on.
   void adopt(std::shared_ptr<TcpConnection> connection);
   [[nodiscard]] std::shared_ptr<TcpConnection> connection() const noexcept { return connection_; }
   [[nodiscard]] bool goes_by(const TcpConnection& connection) const noexcept {
     return connection_.get() == &connection;
   }
-  /// The connection is over.
+  /// The connection has ended.
   void lose();
-  /// There is to be no other.
+  /// No other connection will be accepted.
   void refuse() { link_.refuse(); }
-  /// All before this number are carried out. false: no target says that.
+  /// All requests before this number were executed. Returns false: no correct target sends that.
   [[nodiscard]] bool heard(std::uint32_t done);
   [[nodiscard]] bool take(const TcpAnswer& answer);
-  /// Brings the next of `left` bytes of the oldest request's to its memory.
+  /// Receives the next of `left` bytes of data into the memory of the oldest request.
   [[nodiscard]] Moved bring(TcpInput& input, std::uint32_t left);
-  /// All of them are there.
+  /// All of this data has arrived.
   void has_brought() noexcept;
 
-  // For who sends by the connection.
-  /// One has gone out in part: nothing else may come before the rest of it.
+  // For the sender on the connection.
+  /// True if a request was sent in part: its rest must be sent before anything else.
   [[nodiscard]] bool is_in_request() const noexcept { return sent_bytes_ != 0; }
-  /// The next of what is to go out, which says of the other end's requests what `done` says; but of what is to come after more of
-  /// these than that, nothing. How many pieces.
+  /// Collects the next bytes to send. Their headers report `done` executed requests of the peer. Stops before a request
+  /// that must follow more executed requests than `done`. Returns the number of pieces.
   [[nodiscard]] std::size_t gather(std::span<iovec> pieces, std::uint32_t done);
   void sent(std::size_t bytes);
-  /// The memory of what is to go out is not there.
+  /// The memory of the next bytes to send does not exist.
   void fail_at_memory() { fail_here(sending_, IBV_WC_LOC_PROT_ERR); }
 
  private:
   struct UnderWay {
     const ibv_send_wr* wr;
     std::uint32_t bytes;
-    std::uint32_t payload;  ///< bytes that go out with it
-    std::uint32_t after;    ///< so many of the other end's requests are carried out before it
-    ibv_wc_status refused;  ///< here, before it was sent; success: it was not
+    std::uint32_t payload;  ///< size of the payload that is sent with it
+    std::uint32_t after;    ///< number of requests from the peer that are executed before it
+    ibv_wc_status refused;  ///< local refusal before it was sent; success: none
     TcpRequest head;
-    std::vector<ibv_sge> placed;  ///< where its slices lie; empty: where it says
+    std::vector<ibv_sge> placed;  ///< its translated slices; empty: no translation needed
 
     [[nodiscard]] std::span<const ibv_sge> slices() const noexcept;
     [[nodiscard]] std::size_t whole() const noexcept { return sizeof(head) + payload; }
-    /// Its bytes from `done` on.
+    /// The pieces of its bytes from `done` on.
     [[nodiscard]] std::size_t pieces(std::size_t done, std::span<iovec> to);
   };
 
@@ -113,23 +115,23 @@ class TcpWire {
   const LocalEnd own_;
   TcpLink link_;
   std::shared_ptr<TcpConnection> connection_;
-  bool comes_ = false;  // it is being made ready
+  bool comes_ = false;  // a connection is being set up
   bool lost_ = false;
   bool receiver_not_ready_ = false;
   std::uint32_t rnr_timer_ = 0;
 
   ReusingQueue<UnderWay> under_way_;
-  std::size_t bringing_ = 0;    // READs and atomics among them: what is fenced waits for these
-  std::uint32_t first_ = 0;     // number of the oldest on this connection
-  std::size_t sending_ = 0;     // index of the first that is not sent whole
-  std::size_t sent_bytes_ = 0;  // of it, head and payload
-  // The target has thrown away what comes before one that says "again".
+  std::size_t bringing_ = 0;    // number of READs and atomics in progress: fenced requests wait for them
+  std::uint32_t first_ = 0;     // number of the oldest request on this connection
+  std::size_t sending_ = 0;     // index of the first request that is not completely sent
+  std::size_t sent_bytes_ = 0;  // of this request, header and payload
+  // The target has discarded all requests before one with `again`.
   bool again_ = false;
-  std::optional<std::uint32_t> restart_;  // its number, once the one that is being sent is sent whole
-  std::uint32_t abandoned_ = 0;           // what comes before this number
-  std::uint32_t brought_ = 0;             // whose bytes came last
-  std::uint32_t answered_ = 0;            // the target has carried out all before this number
-  std::optional<ibv_wc_status> failure_;  // of the one with that number
+  std::optional<std::uint32_t> restart_;  // its number, after the current request is completely sent
+  std::uint32_t abandoned_ = 0;           // requests before this number are abandoned
+  std::uint32_t brought_ = 0;             // number of the last request with received data
+  std::uint32_t answered_ = 0;            // the target has executed all requests before this number
+  std::optional<ibv_wc_status> failure_;  // failure of the request with number answered_
 };
 
 }  // namespace rdmacomm::softdev

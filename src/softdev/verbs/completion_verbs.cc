@@ -68,7 +68,7 @@ ibv_cq* create_cq(ibv_context* context, int depth, void* cq_context, ibv_comp_ch
 }
 
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* init) {
-  // One thread or several: all the same here.
+  // Single-threaded use makes no difference here.
   constexpr std::uint32_t kFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
   const bool has_flags = (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0;
   const bool known = (init->comp_mask & ~static_cast<std::uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) == 0 &&

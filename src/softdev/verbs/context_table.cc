@@ -27,8 +27,8 @@ int req_notify_cq(ibv_cq* cq, int solicited_only) {
   return SoftCq::from(cq).arm(solicited_only != 0);
 }
 
-// What <infiniband/verbs.h> calls through the verbs_context around an ibv_context. The caller's structures may be of an
-// older or newer release: shorter or longer than these.
+// The functions that <infiniband/verbs.h> calls through the verbs_context around an ibv_context. The caller's
+// structures may be shorter or longer than these, because they are of an older or newer release.
 
 template <typename Attributes>
 void copy_of_any_size(const Attributes& whole, Attributes* to, std::size_t size) {

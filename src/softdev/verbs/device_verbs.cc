@@ -1,4 +1,4 @@
-// The verbs of the device itself: lists, contexts, what it says of itself, its events.
+// The verbs of the device itself: lists, contexts, attributes and events.
 #include <cerrno>
 #include <memory>
 #include <new>
@@ -19,7 +19,7 @@
 namespace rdmacomm::softdev {
 namespace {
 
-/// A list and its devices; contexts keep a device beyond the list.
+/// A list and its devices. A context keeps its device alive after the list is freed.
 struct DeviceList {
   ibv_device* list[DeviceIdentity::kMaxDevices + 1] = {};
   std::vector<std::shared_ptr<SoftDevice>> devices;
@@ -57,11 +57,11 @@ ibv_context* open_device(ibv_device* device) {
 }
 
 int close_device(ibv_context* context) {
-  // As the kernel does for its devices: what is still there is of no use any more, and its small memory is lost.
+  // Like the kernel for its devices: objects that still exist become useless, and their small memory is leaked.
   SoftContext& soft = SoftContext::from(context);
   for (const auto& qp : soft.queue_pairs().all()) qp->destroy();
-  // Whoever is stopped in the middle of a request finds queues and registrations as they were, and ends it. The system
-  // takes the memory back when nobody maps it any more.
+  // An initiator that is stopped in the middle of a request must find queues and registrations unchanged when it
+  // continues and ends the request. The system frees the memory when no process maps it any more.
   soft.stragglers().sweep();
   if (soft.stragglers().any()) soft.segment().keep_contents();
   soft.shared_receive_queues().for_each([&soft](SoftSrq& srq) {
@@ -89,8 +89,8 @@ int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
 }
 
 int query_rt_values(ibv_context* /*context*/, ibv_values_ex* values) {
-  values->comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;  // says what was found
-  // All ticks in tv_nsec, as the drivers of the hardware have it: what ibv_wc_read_completion_ts says is compared with that.
+  values->comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;  // reports which values were found
+  // All ticks are in tv_nsec, like in the hardware drivers, because programs compare it with ibv_wc_read_completion_ts.
   if (values->comp_mask != 0) values->raw_clock = {0, static_cast<long>(device_ticks())};
   return 0;
 }
@@ -135,7 +135,7 @@ void ack_async_event(ibv_async_event* event) {
     }
     case IBV_EVENT_PORT_ACTIVE:
     case IBV_EVENT_PORT_ERR:
-    case IBV_EVENT_GID_CHANGE: return;  // of the port, which nothing destroys
+    case IBV_EVENT_GID_CHANGE: return;  // events of the port, which is never destroyed
     default: {
       SoftQp& qp = SoftQp::from(event->element.qp);
       return SoftContext::from(qp.qp_base.context).events().acknowledge(qp.events);

@@ -20,7 +20,7 @@ ibv_pd* alloc_pd(ibv_context* context) {
 
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attributes) {
   if (attributes->pd == nullptr) return fail<ibv_pd>(EINVAL);
-  // Queues lie in memory that peers map: there is no use for an allocator of the application's.
+  // Queues are in memory that peers map, so they cannot use the application's allocator.
   constexpr std::uint32_t kKnown = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
   if ((attributes->comp_mask & ~kKnown) != 0) return fail<ibv_pd>(EOPNOTSUPP);
   auto* pd = new (std::nothrow) SoftPd;

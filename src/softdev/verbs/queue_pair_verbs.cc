@@ -31,7 +31,7 @@ bool fits(const ibv_qp_cap& cap) {
          cap.max_recv_sge <= kMaxSge && cap.max_inline_data <= kMaxInlineBytes;
 }
 
-/// The receiving end of a connection of XRC's. It has neither queues nor a domain of its own: what comes, goes to the
+/// Creates the receiving end of an XRC connection. It has no queues and no protection domain. Its messages go to the
 /// shared receive queues.
 ibv_qp* create_xrc_receiver(const ibv_qp_init_attr_ex& init) {
   const bool given = (init.comp_mask & IBV_QP_INIT_ATTR_XRCD) != 0 && init.xrcd != nullptr;
@@ -62,7 +62,7 @@ ibv_qp* create_qp_ex(ibv_context* /*context*/, ibv_qp_init_attr_ex* init) {
   const bool by_calls = given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS);
   if (by_calls && (init->send_ops_flags & ~RequestBuilder::operations_of(init->qp_type)) != 0)
     return fail<ibv_qp>(EOPNOTSUPP);
-  // The attributes begin as those of create_qp do.
+  // The first members are the same as those of ibv_qp_init_attr.
   ibv_qp* const qp = create_qp(init->pd, reinterpret_cast<ibv_qp_init_attr*>(init));
   if (qp != nullptr && by_calls) SoftQp::from(qp).post_by_calls(init->send_ops_flags);
   return qp;
@@ -73,7 +73,7 @@ ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init) {
   if (!service_of(init->qp_type, service)) return fail<ibv_qp>(EOPNOTSUPP);
   const bool sends_only = init->qp_type == IBV_QPT_XRC_SEND;
   if (init->qp_type == IBV_QPT_XRC_RECV || (sends_only && init->srq != nullptr)) return fail<ibv_qp>(EINVAL);
-  // It receives from the shared receive queue alone, or not at all.
+  // It receives only from the shared receive queue, or not at all.
   if (init->srq != nullptr || sends_only) init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
   ibv_qp_init_attr own = *init;
   if (sends_only) own.recv_cq = own.send_cq;
@@ -108,7 +108,7 @@ int destroy_qp(ibv_qp* qp) {
   SoftContext& soft = SoftContext::from(qp->context);
   SoftQp& target = SoftQp::from(qp);
   if (target.in_groups()) return EBUSY;
-  if (--target.handles != 0) return 0;  // others have opened it
+  if (--target.handles != 0) return 0;  // other handles are still open
   target.destroy();
   const auto kept = soft.queue_pairs().remove(qp->qp_num);
   soft.events().retire(target.events);

@@ -1,4 +1,4 @@
-// The verbs of registrations: of an application's memory, under its own addresses or others (iova), and of dma-bufs.
+// The verbs of registrations: of application memory, under its own or other addresses (iova), and of dma-bufs.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -23,43 +23,44 @@ constexpr int kOfDmabufs = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IB
                            IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING;
 constexpr int kOfMemory = kOfDmabufs | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED;
 
-/// What is to be registered, as the application says it.
+/// The application's request for a registration.
 struct Wanted {
   ibv_pd* pd = nullptr;
   void* address = nullptr;
   std::size_t length = 0;
-  std::uint64_t iova = 0;  ///< by which requests name `address`
+  std::uint64_t iova = 0;  ///< requests use it for `address`
   int access = 0;
 };
 
-/// What pinning does on hardware: brings the pages in, and finds out whether the range is mapped, and writable
-/// where it must be. 0, or an errno value.
+/// Does the work of pinning on hardware: loads the pages, and checks that the range is mapped, and writable if it must
+/// be. Returns 0, or an errno value.
 int populate(void* address, std::size_t length, bool writable) {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   auto* const first = reinterpret_cast<std::byte*>(start / kPage * kPage);
   const std::size_t span = (start % kPage + length + kPage - 1) / kPage * kPage;
   const int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   if (madvise(first, 0, advice) == 0) return madvise(first, span, advice) == 0 ? 0 : EFAULT;
-  // Linux before 5.14 has no such advice; mincore at least refuses what is not mapped.
+  // Linux before 5.14 does not support this advice. mincore at least refuses an unmapped range.
   std::vector<unsigned char> present(span / kPage);
   return mincore(first, span, present.data()) == 0 ? 0 : EFAULT;
 }
 
-/// 0, or an errno value.
+/// Returns  0, or an errno value.
 int check_range(std::uint64_t start, std::size_t length, std::uint64_t iova) {
   if (length == 0 || start + length < start || iova + length < iova) return EINVAL;
-  // Source: ibv_reg_mr(3) of dma-bufs; Linux asks it of all memory. No atomic's alignment depends on who looks at it.
+  // Source: ibv_reg_mr(3) for dma-bufs; Linux requires it for all memory. So an atomic has the same alignment under
+  // both addresses.
   return iova % kPage == start % kPage ? 0 : EINVAL;
 }
 
-/// 0, or an errno value.
+/// Returns  0, or an errno value.
 int check_access(int access, int known) {
   const bool remote_change = (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
   if ((access & ~known) != 0) return EOPNOTSUPP;
   return remote_change && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
 }
 
-/// What is entered for memory at `memory` in this process.
+/// The table entry for memory at `memory` in this process.
 Registration registration_of(const Wanted& wanted, std::uint64_t memory) {
   Registration registration;
   registration.pd = SoftPd::from(wanted.pd).number;
@@ -71,7 +72,7 @@ Registration registration_of(const Wanted& wanted, std::uint64_t memory) {
   return registration;
 }
 
-/// The same for the application's memory, if it can be registered. 0, or an errno value.
+/// The same for application memory, after all checks. Returns 0, or an errno value.
 int check_in(Wanted& wanted, Registration& registration) {
   const auto start = reinterpret_cast<std::uint64_t>(wanted.address);
   const bool zero_based = (wanted.access & IBV_ACCESS_ZERO_BASED) != 0;
@@ -86,7 +87,7 @@ int check_in(Wanted& wanted, Registration& registration) {
   return populate(wanted.address, wanted.length, (wanted.access & IBV_ACCESS_LOCAL_WRITE) != 0);
 }
 
-/// Makes the handle of what has been checked, and enters it.
+/// Makes the handle of a checked registration and enters it into the table.
 ibv_mr* enter(const Wanted& wanted, const Registration& registration, Mapping dmabuf) {
   auto mr = std::make_unique<SoftMr>();
   mr->access = wanted.access;
@@ -104,7 +105,7 @@ ibv_mr* enter(const Wanted& wanted, const Registration& registration, Mapping dm
   return mr.release();
 }
 
-/// Maps the part of a dma-buf that begins at `offset`, with the page that this is in. 0, or an errno value.
+/// Maps the part of a dma-buf from the start of the page that contains `offset`. Returns 0, or an errno value.
 int map_dmabuf(int fd, std::uint64_t offset, std::size_t length, bool writable, Mapping& mapping) {
   struct stat file {};
   if (fstat(fd, &file) != 0) return errno;
@@ -113,11 +114,11 @@ int map_dmabuf(int fd, std::uint64_t offset, std::size_t length, bool writable, 
   const std::uint64_t inside = offset % kPage;
   mapping = Mapping(fd, offset - inside, length + inside, writable);
   if (!mapping.empty()) return 0;
-  // All else that could be invalid has been looked at: its exporter does not let processes map it.
+  // All other arguments were checked, so its exporter does not allow processes to map it.
   return errno == ENODEV || errno == EINVAL ? EOPNOTSUPP : errno;
 }
 
-/// How others reach a dma-buf's memory: that of a device has no pages that system calls could find.
+/// How initiators reach a dma-buf's memory. Device memory has no pages that system calls could access.
 Arena arena_of_dmabuf(void* memory) {
   std::byte first{};
   const iovec here{&first, 1};
@@ -126,7 +127,8 @@ Arena arena_of_dmabuf(void* memory) {
   return no_pages ? Arena::kServed : Arena::kNone;
 }
 
-/// From the return on nobody uses the registration with this key. false: but for Stragglers.
+/// After this returns, the registration with this key is not used any more. Returns false: some Stragglers may still
+/// use it.
 bool take_out_of_service(SoftContext& soft, std::uint32_t key) {
   soft.registrations().invalidate(key);
   for (const auto& qp : soft.queue_pairs().all()) qp->expect_refusal(key);
@@ -173,7 +175,7 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
   if (flags == 0 || changes(~kKnown)) return refuse_reregistration(EINVAL);
   SoftMr& soft_mr = SoftMr::from(mr);
   SoftContext& soft = SoftContext::from(mr->context);
-  if (!soft_mr.dmabuf.empty()) return refuse_reregistration(EINVAL);  // as libibverbs has it
+  if (!soft_mr.dmabuf.empty()) return refuse_reregistration(EINVAL);  // like libibverbs
   if (soft.windows().any_bound_to(soft_mr)) return refuse_reregistration(EBUSY);
   Wanted wanted{mr->pd, mr->addr, mr->length, soft_mr.iova, soft_mr.access};
   if (changes(IBV_REREG_MR_CHANGE_PD)) wanted.pd = pd;
@@ -188,7 +190,7 @@ int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t lengt
   const int error = check_in(wanted, registration);
   if (error != 0) return refuse_reregistration(error);
   if (!take_out_of_service(soft, mr->lkey)) {
-    errno = EBUSY;  // its place in the table may be looked at yet, and is not used again under the same key
+    errno = EBUSY;  // its place may still be read, and is not reused with the same key
     return IBV_REREG_MR_ERR_CMD;
   }
   soft.registrations().replace(mr->lkey, registration);

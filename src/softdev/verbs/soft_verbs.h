@@ -1,4 +1,4 @@
-// soft_verbs.h - the verbs of soft0, one function each, in the errno dialects of libibverbs.
+// soft_verbs.h - the verbs of soft0, one function each, with the error conventions of libibverbs.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,7 +20,7 @@ T* fail(int error) {
 }
 
 // The device
-/// A list of these devices, at most DeviceIdentity::kMaxDevices; for free_device_list().
+/// Makes a list of soft devices, at most DeviceIdentity::kMaxDevices, for free_device_list().
 ibv_device** list_devices(std::span<const DeviceIdentity> identities);
 ibv_device** get_device_list(int* count);
 void free_device_list(ibv_device** list);
@@ -43,16 +43,16 @@ int dealloc_pd(ibv_pd* pd);
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attributes);
 int dealloc_td(ibv_td* td);
 ibv_mr* reg_mr(ibv_pd* pd, void* address, std::size_t length, int access);
-/// Requests give `iova` where they mean `address`.
+/// Requests use `iova` for `address`.
 ibv_mr* reg_mr_iova(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, int access);
-/// EOPNOTSUPP: what is behind `fd` cannot be mapped.
+/// EOPNOTSUPP: the memory of `fd` cannot be mapped.
 ibv_mr* reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length, std::uint64_t iova, int fd, int access);
-/// As ibv_rereg_mr: 0, or an ibv_rereg_mr_err_code and errno. The keys stay as they are.
+/// As ibv_rereg_mr. Returns 0, or an ibv_rereg_mr_err_code and errno. The keys do not change.
 int rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, std::size_t length, int access);
 int dereg_mr(ibv_mr* mr);
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
 int dealloc_mw(ibv_mw* mw);
-/// Of type 1; its key changes with the call.
+/// For a window of type 1. Its key changes with the call.
 int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
 void* allocate_memory(ibv_context* context, std::size_t length, bool huge_pages);
 void free_memory(ibv_context* context, void* address, std::size_t length, bool huge_pages);
@@ -70,7 +70,7 @@ void ack_cq_events(ibv_cq* cq, unsigned count);
 // Queue pairs
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* init);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* init);
-/// The queue pair as the calls ibv_wr_* want it; nullptr: it was not created for them.
+/// The queue pair for the ibv_wr_* calls; nullptr: it was not created for them.
 ibv_qp_ex* qp_to_qp_ex(ibv_qp* qp);
 int modify_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int mask, ibv_qp_init_attr* init);
@@ -83,10 +83,10 @@ int destroy_srq(ibv_srq* srq);
 // XRC
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* init);
 int close_xrcd(ibv_xrcd* xrcd);
-/// Of an XRC one, too: a basic one is what create_srq() makes.
+/// Also for XRC. A basic one is made by create_srq().
 ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* init);
 int get_srq_num(ibv_srq* srq, std::uint32_t* number);
-/// A queue pair of this context: another handle of it, the same pointer.
+/// Returns another handle of a queue pair of this context: the same pointer.
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* wanted);
 
 // Addresses of datagrams

@@ -1,4 +1,4 @@
-// The verbs of XRC: domains, their shared receive queues, queue pairs that are opened by number.
+// The verbs of XRC: domains, their shared receive queues, and queue pairs opened by number.
 #include <cerrno>
 #include <memory>
 #include <utility>
@@ -42,7 +42,8 @@ int close_xrcd(ibv_xrcd* xrcd) {
 
 namespace {
 
-/// Gives a shared receive queue its number, and the place where messages to it arrive. 0, or an errno value.
+/// Gives a shared receive queue its number, and the kXrcQueue that receives messages for it. Returns 0, or an errno
+/// value.
 int make_reachable(SoftSrq& srq, SoftXrcd& domain, ibv_cq* cq) {
   ibv_qp_init_attr init{};
   init.qp_type = IBV_QPT_XRC_RECV;
@@ -69,7 +70,7 @@ ibv_srq* create_srq_ex(ibv_context* /*context*/, ibv_srq_init_attr_ex* init) {
   if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return fail<ibv_srq>(EOPNOTSUPP);
   const std::uint32_t needed = type == IBV_SRQT_XRC ? kOfXrc : 0;
   if ((given & IBV_SRQ_INIT_ATTR_PD) == 0 || (given & kOfXrc) != needed) return fail<ibv_srq>(EINVAL);
-  // The attributes begin as those of create_srq do.
+  // The first members are the same as those of ibv_srq_init_attr.
   ibv_srq* const srq = create_srq(init->pd, reinterpret_cast<ibv_srq_init_attr*>(init));
   if (srq == nullptr || type == IBV_SRQT_BASIC) return srq;
   const int error = make_reachable(SoftSrq::from(srq), SoftXrcd::from(init->xrcd), init->cq);
@@ -96,7 +97,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* wanted) {
   const bool found = qp != nullptr && qp->xrc_domain() != nullptr && qp->shared_receives() == nullptr &&
                      qp->xrc_domain()->identity() == SoftXrcd::from(wanted->xrcd).identity();
   if (!found) return fail<ibv_qp>(EINVAL);
-  // There is one handle; it cannot have two contexts of the application's.
+  // All handles are the same object, which has only one context pointer of the application.
   const bool other_context =
       (wanted->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 && wanted->qp_context != qp->qp_base.qp_context;
   if (other_context) return fail<ibv_qp>(EOPNOTSUPP);
