@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What each way to wait and to thread costs on soft0, as a table: latency, processor time, wake-ups.
+"""The cost of each way to wait and of each thread mode on soft0, as a table: latency, processor time, wake-ups.
 
 usage: bench/mode_price.py [--write] [--runs=N] [--seconds=S] [mode_price]
 
-Runs mode_price (default build/release/bench/mode_price) in every mode. Of several runs the median counts. Each row has what a loop
-of bare verbs took just before and after it: where that is another figure, the machine was in another state. --write puts the
-table into docs/threading.md. Exit status 1: a run failed; EndPoint::wait() in busy polling is more than 5 % slower than a loop
-of bare verbs, in the median of the runs; or a mode that sleeps uses 1 % of a core or more with 64 idle connections.
+Runs mode_price (default build/release/bench/mode_price) in every mode and prints the medians of the runs. Each row also
+has the time of a loop of bare verbs just before and after it: if these differ from other rows, the machine was in another
+state. --write puts the table into docs/threading.md. Exit status 1: a run failed; EndPoint::wait() in busy polling is more
+than 5 % slower than a loop of bare verbs, in the median of the runs; or a mode that sleeps uses 1 % of a core or more
+with 64 idle connections.
 """
 import argparse
 import os
@@ -25,7 +26,7 @@ HEAD = ("| `--polling` | `--threads` | 8 bytes one way, median | 99 % | bare loo
 
 
 def figures(program, *flags):
-    """What one run prints, by name. None: it failed."""
+    """The values that one run prints, by name. None: it failed."""
     done = subprocess.run([program, *flags], stdout=subprocess.PIPE, text=True, timeout=300, check=False)
     if done.returncode != 0:
         return None
@@ -34,7 +35,7 @@ def figures(program, *flags):
 
 
 def medians(program, runs, *flags):
-    """Of several runs, figure by figure."""
+    """The median of several runs, for each value."""
     all_runs = [figures(program, *flags) for _ in range(runs)]
     if None in all_runs:
         sys.exit(f"mode_price.py: {program} {' '.join(flags)} failed")
@@ -70,9 +71,9 @@ def raw_part(arguments):
     waiting = statistics.median(run["wait"] / run["direct"] for run in runs)
     raw = statistics.median(run["raw"] for run in runs)
     text = (f"Busy polling, in turns on queue pairs of one endpoint: `EndPoint::wait()` takes {wait:.3f} times as long as a loop "
-            f"of bare verbs, {raw * 1000:.0f} ns one way (bound: {BUSY_BOUND}). Of that a loop over `RDMAChannel::poll()` takes "
-            f"{channel:.3f} times as long, for what a channel adds to each request and completion, and waiting {waiting:.3f} "
-            "times as long as that loop.\n")
+            f"of bare verbs, {raw * 1000:.0f} ns one way (bound: {BUSY_BOUND}). A loop over `RDMAChannel::poll()` takes "
+            f"{channel:.3f} times as long as bare verbs, because a channel does some work for each request and completion. "
+            f"The ratio of `EndPoint::wait()` to that loop is {waiting:.3f}.\n")
     return text, wait <= BUSY_BOUND
 
 
