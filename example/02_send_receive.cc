@@ -1,5 +1,5 @@
-// SENDs fill the receives that the other side has posted, in order, each one a whole message.
-// A SEND needs a receive: so the first ones are posted before the client may send, and each again once it was read.
+// A SEND fills the next receive that the peer has posted. Each receive takes one whole message.
+// The receives come first: the server posts them before the client may send, and posts each again once it is read.
 #include <string>
 
 #include "two_ends.h"
@@ -28,7 +28,7 @@ Status serve() {
   if (!client) return client.error();
   for (;;) {
     const auto received = client->next(60s);
-    if (received.code() == Errc::kPeerClosed) return {};  // the client has left, and has said so
+    if (received.code() == Errc::kPeerClosed) return {};  // the client has disconnected in order
     if (Status ok = two_ends::outcome(received); !ok) return ok;
     const BufferSlice block = inbox->at(received->id);
     std::cout.write(reinterpret_cast<const char*>(block.data()), received->bytes) << std::endl;

@@ -1,5 +1,5 @@
-// A WRITE with an immediate puts bytes where the writer wants them, and 32 bits into a completion of the other side.
-// Here they say which slot of a table was written. The receive that each takes needs no memory.
+// A WRITE with an immediate writes bytes to an address that the writer chooses, and gives 32 bits to the peer.
+// Here the 32 bits say which slot of a table was written. They take a receive of the peer, which needs no memory.
 #include <array>
 #include <cstring>
 

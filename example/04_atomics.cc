@@ -1,5 +1,5 @@
-// Atomics change 8 bytes of the server's memory in one step: many clients draw numbers, and no number is drawn twice.
-// The server's program does nothing for it: its device does.
+// Atomics change 8 bytes of memory on the server in one step: many clients draw numbers, and each number is drawn once.
+// The server's program does nothing for this: its device does the work.
 #include <cstring>
 
 #include "two_ends.h"
@@ -10,7 +10,7 @@ constexpr std::uint64_t kFree = 0;
 
 Status serve() {  // until it is interrupted
   const two_ends::Interrupt interrupt;
-  Result<RDMABuffer> words = RDMABuffer();  // the next number, and who was first
+  Result<RDMABuffer> words = RDMABuffer();  // the next number, and a mark of the first client
   const SessionFunctions hooks{
       .init_session =
           [&](const RDMADevice& device) {

@@ -1,5 +1,5 @@
-// An echo server for any number of clients: hooks say what happens when, a thread of the session calls them, and what
-// they need for a client is its endpoint's context.
+// An echo server for any number of clients. A thread of the session calls hooks on each event. The data that the hooks
+// need for a client is stored as the context of its endpoint.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 using namespace rdmacomm;
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kSlots = 4;  // messages of one client that may be under way
+constexpr std::uint64_t kSlots = 4;  // messages of one client that may be in flight
 
 class Echo : public SessionHooks {
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo&) override {
@@ -58,7 +58,7 @@ Status ask(const HostPort& address) {  // sends the lines of standard input, and
     if (line.size() > 4096) return make_error(Errc::kInvalidArgument, "a line is longer than a block");
     const BufferSlice question = blocks->at(0).first(static_cast<std::uint32_t>(line.size()));
     std::memcpy(question.data(), line.data(), question.size());
-    const PostedRequest answer = channel.recv(blocks->at(1));  // before the question, so that it is there in time
+    const PostedRequest answer = channel.recv(blocks->at(1));  // posted before the answer can arrive
     if (const auto sent = channel.send(question).wait(10s); !sent) return sent.error();
     const auto received = answer.wait(10s);
     if (!received) return received.error();

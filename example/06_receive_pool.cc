@@ -1,5 +1,5 @@
-// Receives that all clients share: memory for the messages that are under way, not for as many as each may send.
-// A hook reads the message where it came; when it returns, the receive is posted again.
+// All clients share one set of receives: memory is needed for the messages in flight, not for a window per client.
+// A hook reads the message in place; when it returns, the receive is posted again.
 #include <algorithm>
 #include <atomic>
 #include <cstring>

@@ -1,5 +1,5 @@
-// lazy_config_hca() sets how completions are waited for, and by which threads, for each client as it asks.
-// A client speaks first, so that its private data is there: here the names of the two modes.
+// lazy_config_hca() sets, for each new client, how its completions are awaited, and by which threads.
+// The client's private data arrives with its request: here it selects the two modes.
 #include <array>
 #include <cstring>
 #include <memory>
@@ -14,7 +14,7 @@ constexpr std::array kPollingModes = {PollingMode::kBusyPoll, PollingMode::kComp
 constexpr std::array kThreadModes = {ThreadMode::kThreadPerChannel, ThreadMode::kThreadPerEndPoint,
                                      ThreadMode::kThreadPerCompletionQueue};
 
-/// What a client wants: an index into each of the two.
+/// The client's choice: an index into each of the two lists.
 struct Wish {
   std::uint8_t polling = 0;
   std::uint8_t threads = 0;

@@ -1,5 +1,5 @@
-// An endpoint in an event loop of one's own: its descriptor beside a timer's, in one epoll_wait(2).
-// The loop asks the endpoint until it finds nothing, and only then sleeps.
+// An endpoint in the program's own event loop: its descriptor and a timer's are in one epoll_wait(2).
+// The loop polls the endpoint until it finds no completion, and only then sleeps.
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ Status serve() {  // answers each message with an empty one
   }
 }
 
-/// Takes all completions there are, so that the descriptor tells of the next one. Returns the answers among them.
+/// Takes all completions, so that the descriptor reports the next one. Returns the number of answers among them.
 Result<int> take_answers(const EndPoint& server) {
   for (int answers = 0;;) {
     std::array<Completion, 16> room;

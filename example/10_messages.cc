@@ -9,7 +9,7 @@ using namespace std::chrono_literals;
 
 constexpr StreamOptions kOptions{.block_bytes = 4 << 10};
 
-Status add_channel(HcaConfig& hca, const PeerInfo&) {  // on both sides
+Status add_channel(HcaConfig& hca, const PeerInfo&) {  // on both peers
   hca.channels = {MessageStream::channel(kOptions, "talk")};
   return {};
 }
@@ -20,7 +20,7 @@ Result<MessageStream> open(const Result<EndPoint>& peer) {
   return MessageStream::open(*peer, peer->channel("talk"), *pool, kOptions, 20s);
 }
 
-/// The next message as a whole; empty: there is none, and the peer has ended the stream.
+/// The next message as a whole; empty: no more messages, because the peer has ended the stream.
 Result<std::string> receive(MessageStream& stream) {
   std::string text;
   for (;;) {

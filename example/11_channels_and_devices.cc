@@ -1,12 +1,12 @@
-// One peer, several channels: a second one for bulk data, which does not wait behind short messages, on another device
-// where there is one; and a third that is opened while the others are in use.
+// One peer, several channels. The second one is for bulk data, so that short messages do not wait for it; it is on
+// another device if there is one. The third one is opened while the others are in use.
 #include <array>
 
 #include "two_ends.h"
 using namespace rdmacomm;
 using namespace std::chrono_literals;
 
-/// Another device than that of the endpoint, or the same once more: a channel does not care.
+/// Another device than the endpoint's; if there is none, the same one again, which works, too.
 Result<RDMADevice> second_device(const RDMADevice& first) {
   for (const DeviceInfo& each : list_devices()) {
     if (each.name == first.name()) continue;
@@ -15,7 +15,7 @@ Result<RDMADevice> second_device(const RDMADevice& first) {
   return RDMADevice::open({.name = first.name()});
 }
 
-/// Both ends: the same channels by name. A channel on a device of its own has a completion queue of its own.
+/// Both peers: the same channels by name. A channel on a device of its own has a completion queue of its own.
 struct Ends {
   Status init_session(const RDMADevice& device) {
     second = second_device(device);

@@ -1,5 +1,5 @@
-// What goes wrong has a code to branch on and a sentence to show; an end in order is no error. The server says how each
-// client ended: it left, it gave up with a reason, it did what it may not, or it was killed.
+// Each error has a code for the program and a sentence for the user; an end in order is no error. The server prints how
+// each client ended: it disconnected, gave up with a reason, did something that is not allowed, or was killed.
 #include <unistd.h>
 
 #include <array>
@@ -55,7 +55,7 @@ Status do_what_it_may_not(const EndPoint& server) {
   const auto inbox = server.remote_region("inbox");
   const auto letter = RDMABuffer::allocate(server.device(), {});
   if (!inbox || !letter) return inbox ? letter.status() : inbox.status();
-  const auto written = server.channel().write(letter->at(0), *inbox).wait(10s);  // the server lets it read there
+  const auto written = server.channel().write(letter->at(0), *inbox).wait(10s);  // the server only lets it read there
   if (written.code() != Errc::kRemoteAccess) return make_error(Errc::kWrongState, "it may write after all");
   std::cout << "refused: " << written.error().message() << std::endl;
   return {};

@@ -1,4 +1,4 @@
-// ping_pong_test - does RDMA work between these two processes? Every verb once with verified payload, then a timed
+// ping_pong_test - checks that RDMA works between two processes: every verb once with verified payload, then a timed
 // ping-pong. See --help.
 #include <gflags/gflags.h>
 
@@ -73,7 +73,8 @@ void print_port(std::uint16_t port) {
   std::cout << programs::listening_text(programs::listen_address(), port) << std::endl;
 }
 
-/// What the server process does. Once it listens, the client speaks for both: it is told why the server gives up.
+/// Runs in the server process. Once it listens, the client prints the outcome for both: the server sends it the reason
+/// if it gives up.
 int be_the_server(const Options& options, const std::function<void(std::uint16_t)>& listening) {
   bool listens = false;
   const Status outcome =
@@ -85,7 +86,7 @@ int be_the_server(const Options& options, const std::function<void(std::uint16_t
   return programs::exit_status(outcome);
 }
 
-/// A server process, and a client in this one.
+/// Runs a server process, and the client in this one.
 int run_both(Options options) {
   const auto server = programs::ServerProcess::start(
       [&](const auto& listening) { return be_the_server(options, listening); }, std::chrono::seconds(30));

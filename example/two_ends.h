@@ -1,5 +1,5 @@
-// two_ends.h - what the examples from 02 on share: which end this process is, and how it ends.
-//     PROGRAM             the server, which says at which port it listens
+// two_ends.h - the common part of the examples from 02 on: the role of this process, and its end.
+//     PROGRAM             the server, which prints the port at which it listens
 //     PROGRAM HOST:PORT   the client
 #pragma once
 
@@ -15,19 +15,19 @@ inline rdmacomm::Status cannot_write() {
   return rdmacomm::make_error(std::make_error_code(std::errc::io_error), "cannot write to standard output");
 }
 
-/// Starts a server on any free port, and says which.
+/// Starts a server on any free port, and prints the port.
 inline rdmacomm::Status listen(const rdmacomm::ServerSession& server, std::ostream& out = std::cout) {
   if (rdmacomm::Status started = server.start(); !started) return started;
   out << "listening on port " << server.port() << std::endl;
   return out ? rdmacomm::Status() : cannot_write();
 }
 
-/// The outcome of a wait for a completion, and of its request: ok if both are.
+/// The outcome of a wait for a completion, and of the request: ok if both are ok.
 inline rdmacomm::Status outcome(const rdmacomm::Result<rdmacomm::Completion>& waited) {
   return waited ? waited->status() : waited.status();
 }
 
-/// For a server that runs until it is told to end, by Ctrl-C or SIGTERM. Made before there are threads.
+/// For a server that runs until Ctrl-C or SIGTERM. Create it before any thread.
 class Interrupt {
  public:
   Interrupt() {
@@ -45,7 +45,7 @@ class Interrupt {
   sigset_t signals_{};
 };
 
-/// Runs one end. Returns the exit status: 0, or 1 after one line on standard error.
+/// Runs one role. Returns the exit status: 0, or 1 after one line on standard error.
 inline int run(int count, char** words, const std::function<rdmacomm::Status()>& serve,
                const std::function<rdmacomm::Status(const rdmacomm::HostPort& server)>& use) {
   rdmacomm::Status done;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint64_t kMaxSamples = Plan::kMaxLatencies;
 constexpr std::chrono::seconds kPatience{60};
-/// Parts of fewer are repeated when the length of a round is found.
+/// Shorter parts are repeated when the length of a round is determined.
 constexpr std::uint64_t kFewIterations = 10'000;
 
 std::uint64_t max_iterations_of_a_round(const Plan& plan, const Cell& cell) {
@@ -23,7 +23,7 @@ std::uint64_t max_samples_of_a_round(const Plan& plan) {
 
 }  // namespace
 
-/// What the rounds of one cell gave.
+/// The results of the rounds of one cell.
 struct CellRunner::Rounds {
   programs::Samples samples;  ///< of all rounds, in ticks
   std::vector<double> figures;
@@ -107,7 +107,7 @@ Result<std::uint64_t> CellRunner::iterations_of_a_round(std::uint32_t index) {
     set_part_length(lane_.clock().ns(warm_up->elapsed_ticks), few);
     return each;
   }
-  // Longer and longer parts warm everything up and tell how many iterations the time of a round has room for.
+  // Longer and longer parts warm up caches and queues, and show how many iterations fit into the time of a round.
   const double wanted_ns = static_cast<double>(plan.duration_us) * 1000 / plan.rounds;
   for (std::uint64_t tried = 4;; tried *= 4) {
     const auto outcome = run_part(index, std::min(tried, most));
@@ -124,8 +124,8 @@ Result<std::uint64_t> CellRunner::iterations_of_a_round(std::uint32_t index) {
   }
 }
 
-/// One part that other processes held up would make all rounds short. A probe of many is one of a fast
-/// operation, and is not held up as a whole.
+/// If other processes had delayed the only probe, all rounds would be too short. A probe with many iterations means a
+/// fast operation, and is not delayed as a whole.
 Result<double> CellRunner::fastest_probe(std::uint32_t index, std::uint64_t iterations, double took_ns) {
   constexpr int kMore = 3;
   for (int i = 0; i < kMore && iterations < kFewIterations; ++i) {

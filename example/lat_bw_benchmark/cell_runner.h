@@ -1,4 +1,4 @@
-// cell_runner.h - measures one cell: in rounds, with the machine measured in between.
+// cell_runner.h - measures one cell in rounds, and the machine in between.
 #pragma once
 
 #include <chrono>
@@ -12,32 +12,32 @@
 
 namespace rdmacomm::benchmark {
 
-/// The client's side of measuring. Threads: one.
+/// The client's half of the measurement. Threads: one at a time.
 class CellRunner {
  public:
-  /// longest_part  a round that would take longer is measured in several parts
+  /// longest_part  a longer round is measured in several parts
   CellRunner(Lane& lane, programs::MachineBaseline& machine, std::chrono::nanoseconds longest_part);
 
   /// Measures cell `index` of the plan.
-  /// Returns  std::errc::io_error: what arrived is not what was sent (the context says what); kPeerLost; kTimeout: the
-  ///          server does not answer; or as the operations
+  /// Returns  std::errc::io_error: a message is not equal to the one sent (the context describes the difference);
+  ///          kPeerLost; kTimeout: the server does not answer; or as the operations
   [[nodiscard]] Result<CellResult> run(std::uint32_t index);
-  /// One operation of the first cell: when it returns ok, the server takes this client's run for begun.
+  /// Runs one operation of the first cell. When it returns ok, the server considers this client's run as begun.
   [[nodiscard]] Status begin();
 
  private:
-  /// One part, run on both sides.
+  /// The times of one part on both peers.
   struct Outcome {
     std::uint64_t elapsed_ticks = 0;
     std::uint64_t server_elapsed_ns = 0;
   };
   struct Rounds;
 
-  /// The samples are those of this part.
+  /// samples_ then contains this part only.
   Result<Outcome> run_part(std::uint32_t index, std::uint64_t iterations);
-  /// Adds its samples to those that there are.
+  /// Appends the samples of this part to samples_.
   Result<Outcome> measure_part(std::uint32_t index, std::uint64_t iterations);
-  /// A round: one part, or several one after the other if it is a long one.
+  /// Runs a round: one part, or, if it is long, several parts one after the other.
   Result<Outcome> run_parts(std::uint32_t index, std::uint64_t iterations);
   void set_part_length(double ns, std::uint64_t iterations);
   Result<std::uint64_t> iterations_of_a_round(std::uint32_t index);
@@ -52,8 +52,8 @@ class CellRunner {
   const std::vector<Cell> cells_;
   const double longest_part_ns_;
   programs::Samples samples_;          // of one part, or of one round
-  std::uint64_t part_iterations_ = 1;  // at most, in a part of a round of this cell
-  bool cut_short_ = false;             // the duration of the cell has room for more iterations than may be
+  std::uint64_t part_iterations_ = 1;  // the most iterations in one part of a round of this cell
+  bool cut_short_ = false;             // the cell's duration has time for more iterations than allowed
   std::uint32_t sequence_ = 0;
 };
 

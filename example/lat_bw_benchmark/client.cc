@@ -12,7 +12,7 @@
 namespace rdmacomm::benchmark {
 namespace {
 
-/// Tells the server the plan, and of the memory, before there are queue pairs.
+/// Sends the plan to the server, and the location of the memory, before queue pairs exist.
 class BenchmarkClient final : public programs::DeliveringHooks {
  public:
   BenchmarkClient(const ModesAndAdapter& connection, const Plan& plan, Workspace& workspace)
@@ -30,7 +30,7 @@ class BenchmarkClient final : public programs::DeliveringHooks {
   Workspace& workspace_;
 };
 
-/// Finds out that the file cannot be written before the measuring, not after it.
+/// Finds out before the measurement, not after it, that the file cannot be written.
 Status check_json(const std::string& path) {
   if (path.empty()) return {};
   const Status writable = programs::check_replaceable(path);

@@ -16,14 +16,14 @@ struct ClientOptions {
   programs::ModeFlags modes = {};
   Plan plan = {};
   std::string json_path = {};  ///< empty: no JSON
-  /// A round that would take longer is measured in several parts. During some parts the server sees nothing of the
-  /// client, and it takes a client that it has not seen for a minute for one that rests.
+  /// A longer round is measured in several parts. During some parts the server cannot see the client's progress, and it
+  /// considers a client to be idle after a minute without progress.
   std::chrono::nanoseconds longest_part = std::chrono::seconds(20);
 };
 
 /// Runs the plan against a server and prints the results on standard output.
-/// Returns  kBeyondDeviceLimit: a message size that the device does not take; std::errc::io_error: verification failed;
-///          kPeerLost: the server died; or as ClientSession::connect, RDMABuffer::allocate and the operations
+/// Returns  kBeyondDeviceLimit: a message size that the device does not support; std::errc::io_error: verification
+///          failed; kPeerLost: the server died; or as ClientSession::connect, RDMABuffer::allocate and the operations
 [[nodiscard]] Status run_client(ClientOptions options);
 
 }  // namespace rdmacomm::benchmark

@@ -9,7 +9,7 @@
 namespace rdmacomm::benchmark {
 namespace {
 
-/// check_workspace() has seen it, where the plan needs it.
+/// If the plan needs a workspace, check_workspace() has checked it.
 RemoteRegion workspace_of(const EndPoint& peer) {
   const auto region = peer.remote_region(kWorkspace);
   return region ? *region : RemoteRegion();

@@ -1,4 +1,4 @@
-// One operation at a time, each one timed.
+// Latency: one operation at a time, each timed separately.
 #include <atomic>
 #include <cstring>
 
@@ -8,7 +8,7 @@
 namespace rdmacomm::benchmark {
 namespace {
 
-/// From posting to the operation's own completion. The server only stands ready.
+/// Measures from posting to the operation's own completion. The server does not take part.
 class CompletionPart final : public Part {
  public:
   CompletionPart(Lane& lane, const Cell& cell, const Order& order, programs::Samples* samples)
@@ -49,14 +49,14 @@ class CompletionPart final : public Part {
   programs::Samples* samples_;
 };
 
-/// There and back: the client posts, the server answers with the same operation. Half of that is one way.
+/// A round trip: the client posts, and the server answers with the same operation. One way is half of the time.
 ///
-/// Way, which derives from it, has
-///   void stamp(block, iteration)      prepares the payload, as far as that belongs to the measurement
-///   Status receive(block, iteration)  waits until the peer's message is there
-///   void check(block, iteration)      verifies it. Before this side sends again: what the peer then sends may go to the same place
-///   Status clear_up(iteration)        does what is to be done once an iteration is over
-/// None of them is virtual: four such calls are a tenth of a round trip through memory.
+/// Way, the derived class, has
+///   void stamp(block, iteration)      prepares the payload, if that is part of the measurement
+///   Status receive(block, iteration)  waits until the peer's message has arrived
+///   void check(block, iteration)      verifies it, before the next local send allows the peer to overwrite it
+///   Status clear_up(iteration)        finishes an iteration
+/// The functions are not virtual, because four virtual calls take a tenth of a round trip through memory.
 template <typename Way>
 class RoundTripPart : public Part {
  public:
@@ -81,7 +81,8 @@ class RoundTripPart : public Part {
  private:
   [[nodiscard]] Way& way() noexcept { return static_cast<Way&>(*this); }
 
-  // A message may be repeated until the peer has it: its memory is not touched before the peer's next one tells that.
+  // A message may be retransmitted until the peer has it, so its memory is not changed before the peer's answer has
+  // arrived.
   Status ask(std::uint32_t block, std::uint64_t i) {
     fill_out(block, my_seed() + i);
     const std::uint64_t before = lane_.clock().now();
@@ -99,7 +100,7 @@ class RoundTripPart : public Part {
   }
   Status send(std::uint32_t block, std::uint64_t i) {
     way().stamp(block, i);
-    // Only the last one's completion is of interest; that the others are complete, the answers tell.
+    // Only the last completion is needed: the answers prove that the earlier operations are complete.
     const PostFlags signal = i + 1 == order_.iterations ? PostFlags::kNone : PostFlags::kUnsignaled;
     for (;;) {
       const Outcome posted = lane_.post(cell_.op, blocks_, block, i, flags_ | signal);
@@ -114,7 +115,7 @@ class RoundTripPart : public Part {
   programs::Samples* samples_;
 };
 
-/// SEND and WRITE_WITH_IMM: a message shows by the completion of a receive.
+/// SEND and WRITE_WITH_IMM: the completion of a receive reports a message.
 class ReceivedRoundTrip final : public RoundTripPart<ReceivedRoundTrip> {
  public:
   using RoundTripPart::RoundTripPart;
@@ -140,7 +141,7 @@ class ReceivedRoundTrip final : public RoundTripPart<ReceivedRoundTrip> {
   [[nodiscard]] std::uint64_t receives() const override { return order_.iterations; }
 };
 
-/// WRITE: nothing tells the receiver but its memory. It polls the last byte, which is another one each time.
+/// WRITE: the receiver sees a message only in its memory. It polls the last byte, whose value changes each time.
 class PolledRoundTrip final : public RoundTripPart<PolledRoundTrip> {
  public:
   using RoundTripPart::RoundTripPart;
@@ -149,7 +150,8 @@ class PolledRoundTrip final : public RoundTripPart<PolledRoundTrip> {
   Status receive(std::uint32_t block, std::uint64_t /*iteration*/) {
     std::atomic_ref<std::byte> last(blocks_.in(block).bytes().back());
     for (std::uint32_t polls = 1; last.load(std::memory_order_acquire) != value_; ++polls) {
-      // Without it many reads of the line are under way, which take it away from the writer just before it is written.
+      // Without a pause, many reads of the cache line would be in flight, and take it from the writer just before it
+      // writes.
       pause_core();
       if (polls < kFirstLook || polls % kLookEvery != 0) continue;
       if (Status failed = look(); !failed.ok()) return failed;
@@ -163,7 +165,7 @@ class PolledRoundTrip final : public RoundTripPart<PolledRoundTrip> {
   }
   Status clear_up(std::uint64_t iteration) {
     value_ = value_of(iteration + 1);
-    // Completions of failed WRITEs come here, and successful ones make room in the send queue.
+    // Polls for failed WRITEs. Successful completions make room in the send queue.
     if (iteration % 16 != 0) return {};
     std::span<const Completion> completions;
     return lane_.poll(completions);
@@ -173,23 +175,24 @@ class PolledRoundTrip final : public RoundTripPart<PolledRoundTrip> {
   [[nodiscard]] std::uint64_t receives() const override { return 0; }
 
  private:
-  // What comes while the completion queue is asked is seen later: what comes through memory comes before the first look.
+  // A message that arrives while the completion queue is polled is seen later. Messages through memory arrive before
+  // the first poll.
   static constexpr std::uint32_t kFirstLook = 16;
   static constexpr std::uint32_t kLookEvery = 4;
 
-  /// Never 0, and another one at the next visit to the same block.
+  /// Never 0, and different at the next use of the same block.
   [[nodiscard]] std::byte value_of(std::uint64_t iteration) const noexcept {
     const std::uint64_t visit = blocks_.count() == 1 ? iteration : iteration / blocks_.count();
     return static_cast<std::byte>(visit % 255 + 1);
   }
-  /// Whether waiting still makes sense.
+  /// Whether waiting is still useful.
   Status look() {
     std::span<const Completion> completions;
     if (Status polled = lane_.poll(completions); !polled.ok()) return polled;
     return lane_.spin();
   }
 
-  std::byte value_ = value_of(0);  // of this iteration's message
+  std::byte value_ = value_of(0);  // of the message of this iteration
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// lat_bw_benchmark - latency, bandwidth and message rate of every operation at every size, compared with what the machine
-// itself can do. See --help.
+// lat_bw_benchmark - measures latency, bandwidth and message rate of every operation at every size, in comparison with
+// the machine's own limits. See --help.
 #include <gflags/gflags.h>
 
 #include <cmath>
@@ -67,7 +67,7 @@ programs::Help help() {
   return help;
 }
 
-/// An error that names the flag it comes from.
+/// The same error, with the name of the flag.
 Error of_flag(const char* flag, const Error& error) {
   return make_error(error.code, std::string("--") + flag + ": " + error.context);
 }
@@ -123,7 +123,8 @@ void print_port(std::uint16_t port) {
   std::cout << programs::listening_text(programs::listen_address(), port) << std::endl;
 }
 
-/// What the server process does. Once it listens, the client speaks for both: it is told why the server gives up.
+/// Runs in the server process. Once it listens, the client prints the outcome for both: the server sends it the reason
+/// if it gives up.
 int be_the_server(const programs::ConnectionFlags& connection, const programs::ModeFlags& modes,
                   const std::function<void(std::uint16_t)>& listening) {
   bool listens = false;
@@ -135,7 +136,7 @@ int be_the_server(const programs::ConnectionFlags& connection, const programs::M
   return programs::exit_status(outcome);
 }
 
-/// A server process, and a client in this one.
+/// Runs a server process, and the client in this one.
 int run_both(ClientOptions options) {
   const auto server = programs::ServerProcess::start(
       [&](const auto& listening) { return be_the_server(options.connection, options.modes, listening); },

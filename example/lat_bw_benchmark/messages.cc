@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array<const char*, 8> kKindNames = {"", "PLAN", "REPLY", "ORDER", "READY", "FINISH", "REPORT", "DONE"};
 
-/// Text of a peer's, cut and made harmless for terminals.
+/// Text from the peer, cut off and made safe for terminals.
 std::string get_printable(WireReader& reader) {
   return printable(reader.get_text(), 1000);
 }

@@ -62,7 +62,7 @@ Status Part::settle() {
 }
 
 void Part::finish() {
-  // A half round trip checks each message as it comes.
+  // In a half round trip, each message is checked when it arrives.
   const bool target = lane_.side() == Lane::Side::kServer || cell_.metric == Metric::kBothWays;
   if (!target || cell_.metric == Metric::kHalfRoundTrip) return;
   if (is_atomic(cell_.op)) verifier_.check_number(*blocks_.counter(), order_.iterations, "the counter");

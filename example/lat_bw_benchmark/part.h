@@ -1,4 +1,4 @@
-// part.h - a part of a cell: so many iterations of one operation, on both sides at once.
+// part.h - a part of a cell: a number of iterations of one operation, on both peers at once.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace rdmacomm::benchmark {
 
-/// One side's half of a part. prepare() on both sides comes before run() on either; finish() after both.
-/// Threads: one.
+/// The local half of a part. Both peers call prepare() before either calls run(), and finish() after both have run.
+/// Threads: one at a time.
 class Part {
  public:
   Part(Lane& lane, const Cell& cell, const Order& order);
@@ -20,26 +20,26 @@ class Part {
   Part& operator=(const Part&) = delete;
   virtual ~Part() = default;
 
-  /// Fills what will be sent, clears what will be received into, and posts receives.
+  /// Fills the send blocks, clears the receive blocks, and posts receives.
   [[nodiscard]] Status prepare();
-  /// Does this side's share, until all its operations are complete, all that it is to receive has come, and what it
-  /// wrote is in the peer's memory, where that is looked at.
+  /// Runs the local operations. Returns when all of them are complete and all expected messages have arrived. If the
+  /// data is verified, its WRITEs are then also in the peer's memory.
   [[nodiscard]] Status run();
-  /// Looks at what only lies in memory when all is over: WRITEs, and the counter of the atomics.
+  /// Checks the results that are final only after the run: WRITEs, and the counter of the atomics.
   void finish();
 
-  /// The time of this side's own operations; 0 where it had none.
+  /// The time of the local operations; 0 if there were none.
   [[nodiscard]] std::uint64_t elapsed_ticks() const noexcept { return elapsed_ticks_; }
   [[nodiscard]] const Verifier& verifier() const noexcept { return verifier_; }
 
  protected:
-  /// The operations, and what is measured.
+  /// The operations, with the measurement.
   [[nodiscard]] virtual Status operate() = 0;
-  /// How many operations this side posts, and how many receives it needs.
+  /// The number of local operations, and of receives that they need.
   [[nodiscard]] virtual std::uint64_t sends() const = 0;
   [[nodiscard]] virtual std::uint64_t receives() const = 0;
 
-  /// Payloads carry their sender and the order, so that none of an earlier part can pass for one of this.
+  /// Payloads depend on their sender and the order, so that no message of an earlier part passes for one of this part.
   [[nodiscard]] std::uint64_t seed_of(Lane::Side sender) const noexcept {
     return (std::uint64_t{order_.sequence} << 33) + (static_cast<std::uint64_t>(sender) << 32);
   }
@@ -47,9 +47,9 @@ class Part {
   [[nodiscard]] std::uint64_t their_seed() const noexcept {
     return seed_of(lane_.side() == Lane::Side::kClient ? Lane::Side::kServer : Lane::Side::kClient);
   }
-  /// Posts the next receive unless all that are needed are posted.
+  /// Posts the next receive, if more are needed.
   [[nodiscard]] Status post_next_receive();
-  /// Fills block `block` for iteration `iteration` where payloads are verified.
+  /// Fills block `block` for iteration `iteration`, if payloads are verified.
   void fill_out(std::uint32_t block, std::uint64_t seed);
 
   Lane& lane_;
@@ -63,16 +63,17 @@ class Part {
   std::uint32_t next_receive_block_ = 0;
 
  private:
-  /// Returns when the WRITEs are in the peer's memory. Their completion promises that on InfiniBand only; on iWARP it
-  /// says that this side's memory is free again (RFC 5040, 5.5). A READ is answered after the WRITEs before it.
+  /// Returns when the WRITEs are in the peer's memory. Their completion promises that on InfiniBand only. On iWARP it
+  /// only means that the local memory may be reused (RFC 5040, 5.5). The answer to a READ comes after all earlier
+  /// WRITEs.
   [[nodiscard]] Status settle();
 };
 
-/// The half of `side` of a part. `samples` gets the latencies in ticks, where the cell has some and the side is the
-/// client.
+/// Creates the local half of a part. If the cell measures latencies and this is the client, `samples` gets them, in
+/// ticks.
 [[nodiscard]] std::unique_ptr<Part> make_part(Lane& lane, const Cell& cell, const Order& order,
                                               programs::Samples* samples);
-/// The two kinds of parts: latency_part.cc, stream_part.cc.
+/// The two kinds of parts: see latency_part.cc and stream_part.cc.
 [[nodiscard]] std::unique_ptr<Part> make_latency_part(Lane& lane, const Cell& cell, const Order& order,
                                                       programs::Samples* samples);
 [[nodiscard]] std::unique_ptr<Part> make_stream_part(Lane& lane, const Cell& cell, const Order& order);

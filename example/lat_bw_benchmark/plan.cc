@@ -14,7 +14,7 @@ constexpr std::array<const char*, 6> kOpNames = {"send", "write", "write_imm", "
 constexpr std::array<const char*, 2> kBufferNames = {"one", "roundrobin"};
 constexpr std::array<const char*, 5> kMetricNames = {"half-rt", "post-done", "one-way", "both-ways", "rate"};
 
-/// Round robin goes through at most this much memory: more would only measure how caches are missed.
+/// Round robin uses at most this much memory. More would only measure cache misses.
 constexpr std::uint64_t kRoundRobinBytes = std::uint64_t{32} << 20;
 
 template <std::size_t N>
@@ -32,7 +32,7 @@ Result<std::size_t> find_name(std::string_view text, const std::array<const char
   return make_error(Errc::kInvalidArgument, '"' + printable(text, 64) + "\" is none of " + all_of(names));
 }
 
-/// A list of names; each one once, in the order of `names`.
+/// Parses a list of names. Returns each one once, in the order of `names`.
 template <typename T, std::size_t N>
 Result<std::vector<T>> parse_list(std::string_view text, const std::array<const char*, N>& names) {
   std::array<bool, N> chosen{};
@@ -58,7 +58,7 @@ Status check_range(const char* what, std::uint64_t value, std::uint64_t low, std
                                                 std::to_string(low) + " to " + std::to_string(high));
 }
 
-/// Which metrics a test of an operation has.
+/// The metrics that a test measures for an operation.
 std::vector<Metric> metrics_of(TestKind test, Op op) {
   const bool has_half_round_trip = op == Op::kSend || op == Op::kWrite || op == Op::kWriteImm;
   const bool completes_at_target = op == Op::kWrite || op == Op::kRead || is_atomic(op);
@@ -79,7 +79,7 @@ std::vector<Metric> metrics_of(TestKind test, Op op) {
   return metrics;
 }
 
-/// A list of enumerators: a count, then one byte each.
+/// Writes a list of enumerators: a count, then one byte for each.
 template <typename T>
 void put_list(WireWriter& writer, const std::vector<T>& list) {
   writer.put(static_cast<std::uint8_t>(list.size()));

@@ -1,4 +1,4 @@
-// plan.h - what a run measures: made from the client's flags, sent to the server, followed by both.
+// plan.h - the measurements of a run: made from the client's flags, sent to the server, and followed by both.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace rdmacomm::benchmark {
 
-/// What a message between the two sides is. The numbers travel.
+/// The type of a message between the two peers. The numbers are sent on the wire.
 enum class MessageKind : std::uint16_t {
   kPlan = 1,
   kReply = 2,
@@ -22,23 +22,23 @@ enum class MessageKind : std::uint16_t {
   kDone = 7,
 };
 
-/// --tests. The numbers travel.
+/// --tests. The numbers are sent on the wire.
 enum class TestKind : std::uint8_t {
-  kLat = 0,   ///< one operation at a time, each one timed
-  kBw = 1,    ///< as many as the queue depth at a time, one way
+  kLat = 0,   ///< one operation at a time, each timed
+  kBw = 1,    ///< up to the queue depth at a time, one way
   kBiBw = 2,  ///< the same, both ways at once
-  kRate = 3,  ///< small messages, as many a second as possible
+  kRate = 3,  ///< small messages, at the highest possible rate
 };
-/// --ops. The numbers travel.
+/// --ops. The numbers are sent on the wire.
 enum class Op : std::uint8_t { kSend = 0, kWrite = 1, kWriteImm = 2, kRead = 3, kFetchAdd = 4, kCompareSwap = 5 };
-/// --buffers. The numbers travel.
+/// --buffers. The numbers are sent on the wire.
 enum class BufferUse : std::uint8_t {
-  kOne = 0,         ///< each message from and to the same place
-  kRoundRobin = 1,  ///< from and to the next block each time
+  kOne = 0,         ///< all messages use the same block
+  kRoundRobin = 1,  ///< each message uses the next block
 };
-/// What a figure stands for.
+/// The quantity that is measured.
 enum class Metric : std::uint8_t {
-  kHalfRoundTrip = 0,  ///< half of the time from posting until the peer's answer to it was seen: one way
+  kHalfRoundTrip = 0,  ///< half of the time from posting to the peer's answer: one way
   kCompletion = 1,     ///< from posting until the operation's own completion was polled
   kOneWay = 2,         ///< bytes a second from the client to the server (READ: from the server)
   kBothWays = 3,       ///< the sum of both directions
@@ -51,12 +51,12 @@ enum class Metric : std::uint8_t {
 [[nodiscard]] constexpr bool is_atomic(Op op) noexcept {
   return op == Op::kFetchAdd || op == Op::kCompareSwap;
 }
-/// Whether the target posts receives for it.
+/// Whether the target must post receives for it.
 [[nodiscard]] constexpr bool needs_receives(Op op) noexcept {
   return op == Op::kSend || op == Op::kWriteImm;
 }
 
-/// Lists as in the flags: names with commas between them, or "all". kInvalidArgument: the context names what is none.
+/// Lists as in the flags: names with commas, or "all". kInvalidArgument: the context has the wrong name.
 [[nodiscard]] Result<std::vector<TestKind>> parse_tests(std::string_view text);
 [[nodiscard]] Result<std::vector<Op>> parse_ops(std::string_view text);
 [[nodiscard]] Result<BufferUse> parse_buffers(std::string_view text);
@@ -74,11 +74,11 @@ struct Cell {
   [[nodiscard]] std::string to_text() const;  ///< "write 64K half-rt"
 };
 
-/// A run. A value; what a server gets of a client is valid or refused.
+/// A run. A value. A server checks a client's plan, and refuses it if it is invalid.
 struct Plan {
   static constexpr MessageKind kKind = MessageKind::kPlan;
   static constexpr std::uint32_t kMaxIterations = 10'000'000;
-  static constexpr std::uint32_t kMaxLatencies = 1'000'000;  ///< kept of one cell: exact percentiles need all of them
+  static constexpr std::uint32_t kMaxLatencies = 1'000'000;  ///< kept for one cell: exact percentiles need all of them
   static constexpr std::uint32_t kMaxRounds = 100;
   static constexpr std::uint32_t kMaxQueueDepth = 1024;
   static constexpr std::uint32_t kMaxInlineBytes = 256;
@@ -92,32 +92,32 @@ struct Plan {
   std::uint32_t iterations = 0;           ///< of each cell, all rounds together, 1..kMaxIterations, with
                                           ///< latencies 1..kMaxLatencies; 0: duration_us decides
   std::uint64_t duration_us = 0;   ///< of each cell, all rounds together, 1..kMaxDurationUs; 0: iterations decides
-  std::uint32_t rounds = 5;        ///< 1..kMaxRounds: parts of a cell, with the machine measured in between
+  std::uint32_t rounds = 5;        ///< 1..kMaxRounds: parts of a cell; the machine is measured in between
   std::uint32_t queue_depth = 64;  ///< 1..kMaxQueueDepth: operations outstanding in bw, bibw and rate
-  std::uint32_t inline_bytes = 0;  ///< 0..kMaxInlineBytes: payloads up to this are posted inline
+  std::uint32_t inline_bytes = 0;  ///< 0..kMaxInlineBytes: payloads up to this size are posted inline
   BufferUse buffers = BufferUse::kOne;
   bool verify = false;
-  bool corrupt = false;          ///< spoils one byte of what is sent: shows that verify finds it
-  std::string machine_id = {};   ///< of the client: two processes on one machine take different CPUs
-  std::int32_t client_cpu = -1;  ///< where the client measures; -1: anywhere
+  bool corrupt = false;          ///< changes one byte of each sent message, to show that verify finds it
+  std::string machine_id = {};   ///< of the client: if both run on one machine, they use different CPUs
+  std::int32_t client_cpu = -1;  ///< the CPU that the client measures on; -1: any
 
-  /// kInvalidArgument: outside of a range given above, nothing to measure, or buffers beyond kMaxAreaBytes. The context
-  /// names value and range.
+  /// kInvalidArgument: a value outside its range above, nothing to measure, or buffers larger than kMaxAreaBytes. The
+  /// context has value and range.
   [[nodiscard]] Status validate() const;
-  /// Everything there is to measure, in order. Atomics are 8 bytes; rate is measured at one size, rate_bytes().
+  /// All cells to measure, in order. Atomics have 8 bytes; the rate is measured at one size, rate_bytes().
   [[nodiscard]] std::vector<Cell> cells() const;
-  /// 8 where it is among the sizes, else the smallest size.
+  /// 8 if it is among the sizes, else the smallest size.
   [[nodiscard]] std::uint64_t rate_bytes() const;
 
-  /// How many blocks of `bytes` a cell uses in turn, and how far apart they lie.
+  /// The number of blocks of `bytes` that a cell uses in turn, and the distance between them.
   [[nodiscard]] std::uint64_t blocks(std::uint64_t bytes) const noexcept;
   [[nodiscard]] static std::uint64_t stride(std::uint64_t bytes) noexcept;
-  /// The memory that messages leave from, and as much again that they go to: enough for each cell.
+  /// The memory for sent messages, which is also that for received ones: enough for each cell.
   [[nodiscard]] std::uint64_t area_bytes() const;
 
   /// Appends the wire form.
   void encode(WireWriter& writer) const;
-  /// Takes it off `reader`. kBadMessage: truncated, or not valid(); the context says what.
+  /// Reads the wire form from `reader`. kBadMessage: truncated, or validate() fails; the context has the reason.
   [[nodiscard]] static Result<Plan> decode(WireReader& reader);
 };
 

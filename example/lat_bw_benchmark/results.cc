@@ -38,7 +38,7 @@ std::string cpu_text(int cpu) {
   return cpu < 0 ? "any CPU" : "CPU " + std::to_string(cpu);
 }
 
-/// The sizes that a memcpy was measured at.
+/// The sizes at which memcpy was measured.
 std::set<std::uint64_t> copied_sizes(const std::vector<CellResult>& results) {
   std::set<std::uint64_t> sizes;
   for (const CellResult& result : results) {
@@ -152,7 +152,7 @@ void ResultReport::end(const programs::MachineBaseline& machine) {
   out_ << "\nthis machine, medians over the run:\n";
   if (!machine.has_second_cpu()) {
     out_ << "  a cache line from core to core: not measured, because this process may use one CPU only\n";
-  } else if (machine.cache_line_ns() > 0) {  // else no latencies were measured, which it is there for
+  } else if (machine.cache_line_ns() > 0) {  // else no latencies were measured, so it is not needed
     out_ << "  a cache line from core to core, one way: " << number_text(machine.cache_line_ns()) << " ns\n";
   }
   out_ << "  reading the clock: " << number_text(info_.clock_cost_ns) << " ns, part of each latency above\n";
@@ -180,7 +180,7 @@ Status ResultReport::write_json(const std::string& path, const programs::Machine
   json["machine"] = machine_json(machine, copied_sizes(results_));
   json["results"] = ordered_json::array();
   for (const CellResult& result : results_) json["results"].push_back(result_json(result));
-  out_.flush();  // the file may be standard output
+  out_.flush();  // the JSON file may be standard output
   return programs::replace_file(path, json.dump(2) + '\n');
 }
 

@@ -18,7 +18,7 @@
 namespace rdmacomm::benchmark {
 namespace {
 
-/// What one client needs of the server.
+/// The state of one client on the server.
 struct Job {
   std::string address = {};
   std::shared_ptr<programs::Guest> guest = nullptr;
@@ -27,7 +27,7 @@ struct Job {
   std::unique_ptr<Workspace> workspace = nullptr;
 };
 
-/// Where to measure: not on the client's CPU, where both run on one machine.
+/// The CPU to measure on: not the client's CPU if both run on one machine.
 int choose_cpu(const Plan& plan) {
   for (const int cpu : programs::allowed_cpus()) {
     if (plan.machine_id != programs::machine_id() || cpu != plan.client_cpu) return cpu;
@@ -35,10 +35,10 @@ int choose_cpu(const Plan& plan) {
   return -1;
 }
 
-/// Makes a job of each plan that it accepts, one at a time.
+/// Creates a job for each plan that it accepts, one at a time.
 class BenchmarkServer final : public programs::DeliveringHooks {
  public:
-  /// One client at a time is measured with; it has all the memory.
+  /// Only one client at a time is measured; it gets all the memory.
   BenchmarkServer(const ServerOptions& options, const ModesAndAdapter& connection)
       : places_({.guests = 1, .guests_of_a_host = 1, .rest = options.rest}),
         place_patience_(options.place_patience),
@@ -89,18 +89,18 @@ class BenchmarkServer final : public programs::DeliveringHooks {
     return false;
   }
 
-  /// What is to be done with a client that has been connected; no other one has a job before job_done().
+  /// The job of a connected client; no other client has a job before job_done().
   [[nodiscard]] Job* job_of(const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
     return job_ && job_->address == endpoint.peer_address() ? &*job_ : nullptr;
   }
-  /// Frees the memory of the job; the next client may come.
+  /// Frees the memory of the job. Then the next client can be served.
   void job_done(const EndPoint& endpoint) { leave(endpoint.peer_address()); }
   /// As GuestPlaces::explained().
   [[nodiscard]] Status explained(const Job& job, Status outcome) const {
     return places_.explained(*job.guest, std::move(outcome));
   }
-  /// Nobody waits for its turn any more.
+  /// Refuses all clients that wait for their turn.
   void close_places() { places_.close(); }
 
   programs::Arrivals arrivals;
@@ -122,10 +122,10 @@ class BenchmarkServer final : public programs::DeliveringHooks {
   std::optional<Job> job_;  // of the client that has the place
 };
 
-/// Does what the client orders, until it is done.
+/// Executes the client's orders, until it is done.
 class Follower {
  public:
-  /// options  its times
+  /// options  its timeouts
   Follower(const EndPoint& endpoint, Job& job, const programs::TickClock& clock, bool yield_when_idle,
            const ServerOptions& options)
       : lane_({.endpoint = endpoint,
@@ -157,30 +157,31 @@ class Follower {
     }
   }
 
-  /// Whether the client has ordered anything.
+  /// Whether the client has sent an order.
   [[nodiscard]] bool ordered() const noexcept { return ordered_; }
 
  private:
-  /// From now on the server waits for the client, which may do nothing that the server sees for `most`. What the server did
-  /// before is progress.
+  /// From now on the server waits for the client. For up to `most` the client may do work that the server cannot see.
+  /// Also records the server's own work until now as progress.
   void pause(std::chrono::milliseconds most) {
     guest_.note_progress();
     guest_.set_pause(most);
     guest_.set_working(false);
   }
-  /// How long `count` messages can take on a slow network: a millisecond for each and the time of its bytes. A plan is its
-  /// client's word only: never more than ServerOptions::unseen.
+  /// The longest time of `count` messages on a slow network: a millisecond for each, and the time of its bytes. The
+  /// client's plan is not trusted, so the result is at most ServerOptions::unseen.
   [[nodiscard]] std::chrono::milliseconds time_for(std::uint64_t count, const Order& order) const {
     const std::chrono::milliseconds each_waits(count);
     return std::min(unseen_, each_waits + programs::time_on_slow_network(count * cells_[order.cell].bytes));
   }
-  /// How long a part of which the server sees nothing can take: four times what the plan says, and the operations then in flight,
-  /// or as its iterations do.
+  /// The longest duration of a part that the server cannot see: four times the plan's duration plus the operations in
+  /// flight, or the time of its iterations.
   [[nodiscard]] std::chrono::milliseconds longest(const Order& order) const {
     if (plan_.duration_us == 0) return time_for(order.iterations, order);
     return std::min(unseen_, std::chrono::milliseconds(4 * plan_.duration_us / 1000) + longest_step(order));
   }
-  /// How long nothing can move in a part that the server takes part in: as long as all operations in flight take, both ways.
+  /// The longest time without progress in a part that the server takes part in: that of all operations in flight, both
+  /// ways.
   [[nodiscard]] std::chrono::milliseconds longest_step(const Order& order) const {
     return time_for(std::uint64_t{2} * std::min(order.iterations, plan_.queue_depth), order);
   }
@@ -224,13 +225,13 @@ class Follower {
   bool ordered_ = false;
 };
 
-/// What became of a client. A value.
+/// The result of one run. A value.
 struct Run {
   Status outcome = {};
-  bool ordered = false;  ///< anything: else it was none of a client's runs
+  bool ordered = false;  ///< the client has sent an order; else this does not count as a run
 };
 
-/// One client's run, from the established connection to its end.
+/// Serves one client, from the established connection to its end.
 Run serve(const EndPoint& endpoint, Job& job, const programs::TickClock& clock, bool yield_when_idle,
           const ServerOptions& options) {
   if (Status fits = check_workspace(endpoint, job.plan); !fits.ok()) return {.outcome = fits};
@@ -240,7 +241,7 @@ Run serve(const EndPoint& endpoint, Job& job, const programs::TickClock& clock, 
   Follower follower(endpoint, job, clock, yield_when_idle, options);
   Run run{.outcome = follower.follow()};
   run.ordered = follower.ordered();
-  // The client is told why, unless it has gone before.
+  // Sends the reason to the client, unless it has disconnected.
   if (!run.outcome.ok() && endpoint.alive()) endpoint.abort(run.outcome.error());
   return run;
 }
@@ -258,7 +259,7 @@ Status run_server(const ServerOptions& options) {
   const bool one_cpu = programs::two_cpus().second < 0;
   for (;;) {
     const auto endpoint = hooks->arrivals.next();
-    while (session.accept(Deadline::after({}))) {  // which holds those that are served already, too
+    while (session.accept(Deadline::after({}))) {  // drains the list, which also contains served endpoints
     }
     Job* const job = hooks->job_of(endpoint);
     Run run = job != nullptr ? serve(endpoint, *job, clock, one_cpu, options)

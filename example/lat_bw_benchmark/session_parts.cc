@@ -14,7 +14,7 @@ void fit_hca(HcaConfig& hca, const ModesAndAdapter& connection, const Plan& plan
   ChannelConfig channel{.name = kDataChannel, .adapter = connection.adapter, .own_completion_queue = direct};
   const auto depth = static_cast<int>(plan.queue_depth);
   channel.adapter.send_depth = depth;
-  // Twice as many receives as messages on the way: one half can be on the way back from their completion.
+  // Twice the number of messages in flight, because a receive is posted again only after its completion was handled.
   channel.adapter.recv_depth = 2 * depth;
   channel.adapter.max_send_slices = 1;
   channel.adapter.max_recv_slices = 1;

@@ -1,4 +1,4 @@
-// session_parts.h - what both sides of the benchmark put into their sessions.
+// session_parts.h - the session settings that both peers of the benchmark use.
 #pragma once
 
 #include "lat_bw_benchmark/messages.h"
@@ -10,22 +10,22 @@
 
 namespace rdmacomm::benchmark {
 
-/// What the flags say of the queue pair, and of who polls and how.
+/// The flags for the queue pair and for polling.
 struct ModesAndAdapter {
   AdapterConfig adapter = {};
   programs::ModeFlags modes = {};
 };
 
-/// Fits one data channel to the plan; publishes the workspace. The channel has a completion queue of its own, the
-/// shortest way there is, where the modes are those by default.
-/// connection  what the connection flags say of the queue pair
+/// Configures one data channel for the plan, and publishes the workspace. With the default modes the channel has its
+/// own completion queue, which has the lowest latency.
+/// connection  the connection flags for the queue pair
 void fit_hca(HcaConfig& hca, const ModesAndAdapter& connection, const Plan& plan, Workspace& workspace);
 
-/// Whether the device takes messages as large as the plan's, and queues as deep.
+/// Whether the device supports the plan's message sizes and queue depths.
 /// Returns  kBeyondDeviceLimit: the context has both numbers
 [[nodiscard]] Status check_limits(const RDMADevice& device, const Plan& plan);
 
-/// kIncompatiblePeer: the peer has published no workspace, or one that does not fit the plan.
+/// kIncompatiblePeer: the peer has published no workspace, or one of the wrong size.
 [[nodiscard]] Status check_workspace(const EndPoint& endpoint, const Plan& plan);
 
 }  // namespace rdmacomm::benchmark

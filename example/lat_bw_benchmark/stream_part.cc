@@ -1,4 +1,4 @@
-// As many operations at a time as the queue depth allows, one way or both.
+// Bandwidth and rate: up to the queue depth of operations at a time, one way or both.
 #include <algorithm>
 #include <optional>
 
@@ -46,7 +46,7 @@ class StreamPart final : public Part {
   }
 
  private:
-  /// Posts a handful, so that both directions make progress.
+  /// Posts at most kHandful operations, so that both directions make progress.
   Status post_some() {
     constexpr std::uint64_t kHandful = 8;
     const std::uint64_t limit = std::min({sends(), complete_ + depth_, posted_ + kHandful});
@@ -79,7 +79,7 @@ class StreamPart final : public Part {
     }
   }
 
-  /// The READs up to `id`, which was signaled, are complete.
+  /// All READs up to `id`, which was signaled, are complete.
   void check_read(std::uint64_t id) {
     if (!verifier_.on()) return;
     for (std::uint64_t i = complete_; i <= id; ++i) {
@@ -87,7 +87,7 @@ class StreamPart final : public Part {
     }
   }
 
-  /// Completions are also how progress is seen: on a slow network one comes every few seconds at least.
+  /// Progress is seen by completions, so on a slow network one must arrive every few seconds at least.
   static constexpr std::uint64_t kMaxUnsignaledBytes = std::uint64_t{256} << 20;
 
   const std::uint64_t depth_;

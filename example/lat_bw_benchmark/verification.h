@@ -1,4 +1,4 @@
-// verification.h - whether what arrives is what was sent.
+// verification.h - checks that a message arrives unchanged.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace rdmacomm::benchmark {
 
-/// Spoils one byte in the middle; nothing in a single byte, which may be what the receiver polls.
+/// Changes one byte in the middle. Does nothing to a single byte, because the receiver may poll it.
 void corrupt_one_byte(std::span<std::byte> bytes);
 
-/// Counts what was looked at and what was wrong. Does nothing where verification is off.
+/// Counts the checked and the wrong messages. Does nothing if verification is off.
 class Verifier {
  public:
   explicit Verifier(bool on) : on_(on) {}

@@ -25,7 +25,7 @@ Result<std::unique_ptr<Workspace>> Workspace::create(const RDMADevice& device, c
   options.block_bytes = kPage;
   options.block_count = bytes_for(plan) / kPage;
   options.remote_access = RemoteAccess::kRead | RemoteAccess::kWrite;
-  // Asked for only where it is needed: a device without atomics can still measure the rest.
+  // Requested only if needed: a device without atomics can still measure the rest.
   if (std::ranges::any_of(plan.ops, is_atomic)) options.remote_access = options.remote_access | RemoteAccess::kAtomic;
   auto buffer = programs::allocate_for(device, domain, options);
   if (!buffer) return buffer.error();

@@ -1,4 +1,4 @@
-// workspace.h - the memory of one side of the benchmark, and where in it the messages of a cell lie.
+// workspace.h - the memory of one peer of the benchmark, with the blocks of each cell.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace rdmacomm::benchmark {
 
-/// One registered buffer, the same on both sides:
-///   out area   messages leave from here (READ of the peer's: come from here)
+/// One registered buffer, with the same layout on both peers:
+///   out area   messages are sent from here (READ: the peer reads from here)
 ///   in area    messages arrive here
 ///   counter    8 bytes for atomics
 /// A resource. Lifetime: must not outlive its device; outlives the channel that uses it.
@@ -21,7 +21,7 @@ class Workspace {
   /// domain  HcaConfig::domain of the endpoint; nullptr: the device's own
   [[nodiscard]] static Result<std::unique_ptr<Workspace>> create(const RDMADevice& device, const Plan& plan,
                                                                  const ProtectionDomain& domain = {});
-  /// Writes to all of it, so that no page fault is left for the measurement. Until then no page of it is in use.
+  /// Writes to all of it, so that no page fault occurs during the measurement. Before this call no page is in use.
   void touch() noexcept;
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
@@ -29,7 +29,7 @@ class Workspace {
   [[nodiscard]] RDMABuffer& buffer() noexcept { return buffer_; }
   [[nodiscard]] std::uint64_t in_offset() const noexcept { return area_bytes_; }
   [[nodiscard]] std::uint64_t counter_offset() const noexcept { return 2 * area_bytes_; }
-  /// The size of a workspace for `plan`: what the peer's must be, too.
+  /// The size of a workspace for `plan`. The peer's must have the same size.
   [[nodiscard]] static std::uint64_t bytes_for(const Plan& plan);
 
  private:

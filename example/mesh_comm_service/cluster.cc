@@ -13,7 +13,7 @@ namespace rdmacomm::mesh {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some editors begin a file of UTF-8 with it
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // some editors write it at the start of a UTF-8 file
 constexpr std::string_view kClusterFlags[] = {"--cluster", "-cluster"};
 
 Error bad_entry(std::string_view entry, const std::string& why) {
@@ -26,7 +26,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-/// The parts of `text` between characters of `separators`; empty ones, too.
+/// Splits `text` at the characters of `separators`; empty parts are kept.
 std::vector<std::string_view> split(std::string_view text, std::string_view separators) {
   std::vector<std::string_view> parts;
   for (;;) {
@@ -50,7 +50,7 @@ Result<HostText> parse_entry(std::string_view text) {
   return parsed;
 }
 
-/// Gives ports to those that have none, and looks whether all is well.
+/// Sets the missing ports, and checks the cluster.
 Result<Cluster> complete(const std::vector<HostText>& entries, std::uint16_t port) {
   if (entries.size() < kMinNodes || entries.size() > kMaxNodes) {
     return make_error(Errc::kInvalidArgument,
@@ -71,7 +71,7 @@ Result<Cluster> complete(const std::vector<HostText>& entries, std::uint16_t por
   return cluster;
 }
 
-/// How many nodes a line of a host file stands for, by what is behind the host.
+/// The number of nodes that a line of a host file means, from the words after the host.
 Result<int> count_of(const std::vector<std::string_view>& words) {
   int count = 1;
   for (std::size_t i = 1; i < words.size(); ++i) {

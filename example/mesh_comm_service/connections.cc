@@ -11,15 +11,15 @@
 namespace rdmacomm::mesh {
 namespace {
 
-/// How long a process must have given no sign of life for another one to take its place, as when its host has been started
-/// again.
+/// How long a process must have been silent before another process may take its place, as after a restart of its host.
 constexpr std::chrono::seconds kSilentBeforeSuccessor{3};
 
-/// Each endpoint that comes and goes is told to the node's own thread. While that does not keep up, no more are let in.
+/// Each new or ended endpoint is an event for the node's own thread. While more events than this are unread, no
+/// endpoint is accepted.
 constexpr std::size_t kMaxUnread = 64;
 constexpr const char* kHasMuchToDo = "the node has not yet taken note of all that have come and gone";
 
-/// What the peer has introduced itself as, if it belongs to this mesh.
+/// Returns the peer's introduction, if the peer belongs to this mesh.
 Result<Introduction> meet(const Introduction& self, std::span<const std::byte> private_data) {
   auto peer = Introduction::decode(private_data);
   if (!peer) return peer.error();
@@ -27,13 +27,13 @@ Result<Introduction> meet(const Introduction& self, std::span<const std::byte> p
   return peer;
 }
 
-/// What tells a handshake from others at the same time: the address that its connection comes from. Of what
-/// on_connect_failed() is told, that is the part before the brackets.
+/// The identity of a handshake: the address of its connection. In the text that on_connect_failed() gets, that is the
+/// part before the brackets.
 std::string handshake_of(const std::string& peer_text) {
   return peer_text.substr(0, peer_text.find(" ("));
 }
 
-/// Whether the endpoint's peer is the process that introduces itself so.
+/// Whether the endpoint's peer is the process with this introduction.
 bool is_life(const EndPoint& endpoint, const Introduction& introduction) {
   const auto present = Introduction::decode(endpoint.peer_private_data());
   return present && present->incarnation == introduction.incarnation;
@@ -41,7 +41,7 @@ bool is_life(const EndPoint& endpoint, const Introduction& introduction) {
 
 }  // namespace
 
-/// Where the others' traffic arrives.
+/// The server session: receives the traffic of all other nodes.
 class Connections::Server final : public LinkHooks {
  public:
   explicit Server(Connections& all) : all_(all) {}
@@ -75,7 +75,8 @@ class Connections::Server final : public LinkHooks {
   }
   void on_disconnected(const EndPoint& endpoint, const Status& /*why*/) override { all_.ended(endpoint); }
   void on_ended(const EndPoint& endpoint, const Status& /*why*/) override { all_.drop(endpoint); }
-  /// Strangers are nobody's business; of nodes that have refused this one, or gone, this one's client hears.
+  /// Failures of unknown peers are only logged. If a node of the mesh refused this one or ended, this node's client
+  /// session gets the error.
   bool on_connect_failed(const std::string& peer, const Error& why) override {
     RDMACOMM_VLOG(1) << "no endpoint for " << peer << ": " << why.message();
     if (const auto link = take_admitted(handshake_of(peer))) all_.forget(*link);
@@ -98,17 +99,17 @@ class Connections::Server final : public LinkHooks {
 
   Connections& all_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<Link>> admitted_;  // by handshake, while that goes on
+  std::map<std::string, std::shared_ptr<Link>> admitted_;  // by handshake, while it is running
   programs::HostPace refusals_;
 };
 
-/// The way to one other node.
+/// The client session for one other node.
 class Connections::Client final : public LinkHooks {
  public:
   Client(Connections& all, int rank) : all_(all), rank_(rank) {}
 
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
-    forget_link();  // of an attempt that has failed
+    forget_link();  // the link of an attempt that has failed
     all_.know_host(peer.address);
     link_ = std::make_shared<Outbound>(all_.link_parts(rank_), *all_.parts_.clock);
     all_.keep(link_);
@@ -142,7 +143,7 @@ class Connections::Client final : public LinkHooks {
   std::shared_ptr<Outbound> link_;  // of the endpoint that is being connected
 };
 
-/// A session, and its hooks.
+/// A session with its hooks.
 struct Connections::ClientParts {
   std::shared_ptr<Client> hooks;
   ClientSession session;
@@ -165,10 +166,11 @@ Status Connections::listen(const HostPort& at) {
   SessionOptions options = parts_.session;
   options.shared_device = device_;
   options.address = at;
-  // Each node, it again while the old one goes, and handshakes: in their places, and those that have lost them and go.
+  // Two endpoints for each node, because a new one may replace an old one that is still ending. And the handshakes: the
+  // running ones, and the same number that lost their place and are ending.
   options.max_endpoints = static_cast<int>(2 * parts_.self.nodes) + 2 * options.handshake_slots;
-  options.max_endpoints_per_source = options.max_endpoints;  // all nodes may be of one host
-  know_host(at.host);                                        // the nodes of this one
+  options.max_endpoints_per_source = options.max_endpoints;  // all nodes may be on one host
+  know_host(at.host);                                        // the nodes on this host
   server_.emplace(options, std::make_shared<Server>(*this));
   return server_->start();
 }
@@ -185,7 +187,7 @@ void Connections::connect(int rank, const HostPort& to) {
   if (!client) {
     SessionOptions options = parts_.session;
     options.shared_device = device_;
-    options.queues_of = &*server_;  // what is shared, is shared by the whole node
+    options.queues_of = &*server_;  // shared queues are shared by the whole node
     auto hooks = std::make_shared<Client>(*this, rank);
     client = std::make_unique<ClientParts>(ClientParts{.hooks = hooks, .session = ClientSession(options, hooks)});
   }
@@ -226,16 +228,18 @@ std::size_t Connections::links() const {
   return links_.size();
 }
 
-/// No endpoint has come of it. If one has, or is being made, its requests may still name the link: then ended() or drop() sees to it.
+/// No endpoint was created for the link. If one exists, or is being created, its requests may still use the link; then
+/// ended() or drop() removes the link.
 void Connections::forget(Link& link) {
   const std::lock_guard lock(mutex_);
   if (attached_.contains(&link)) return;
   std::erase_if(links_, [&](const auto& each) { return each.get() == &link; });
 }
 
-/// In on_ended(): the last hook of an endpoint for which attach() was called. One that was established has been in ended().
+/// Called in on_ended(), which is the last hook of an endpoint for which attach() was called. For an established
+/// endpoint, ended() was called before.
 void Connections::drop(const EndPoint& endpoint) {
-  if (endpoint.context<Link>() == nullptr) return;  // refused before it had one
+  if (endpoint.context<Link>() == nullptr) return;  // refused before it had a link
   const std::shared_ptr<Link> link = link_of(endpoint);
   {
     const std::lock_guard lock(mutex_);
@@ -262,7 +266,7 @@ void Connections::refuse_new_connections() {
   place_may_be_free_.notify_all();
 }
 
-/// In post_connecting().
+/// Called in post_connecting().
 Status Connections::attach(const EndPoint& endpoint, Link& link) {
   {
     const std::lock_guard lock(mutex_);
@@ -276,7 +280,7 @@ std::shared_ptr<Link> Connections::link_of(const EndPoint& endpoint) {
   return endpoint.context<Link>()->shared_from_this();
 }
 
-/// In on_disconnected(): nothing of it is in use any more, except that the node may still want its figures.
+/// Called in on_disconnected(): the link is not used any more, except that the node may still need its figures.
 void Connections::ended(const EndPoint& endpoint) {
   const std::shared_ptr<Link> link = link_of(endpoint);
   const bool others_go_on = open_.load(std::memory_order_relaxed);
@@ -304,7 +308,7 @@ LinkParts Connections::link_parts(int peer) const {
       .self = static_cast<int>(parts_.self.rank), .peer = peer, .terms = parts_.self.terms, .events = parts_.events};
 }
 
-/// An end for the traffic of a node that knocks.
+/// Creates the link for the traffic of a node that asks for a connection.
 Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
   const auto peer = meet(parts_.self, info.private_data);
   if (!peer) return peer.error();
@@ -317,7 +321,7 @@ Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
   const int rank = static_cast<int>(peer->rank);
   if (Status free = check_free(*peer, info.address); !free.ok()) return free.error();
   if (Status place = take_place(rank, info.address); !place.ok()) return place.error();
-  if (Status free = check_free(*peer, info.address); !free.ok()) {  // after the wait
+  if (Status free = check_free(*peer, info.address); !free.ok()) {  // checked again after the wait
     handshake_is_over(info.address);
     return free.error();
   }
@@ -326,7 +330,8 @@ Result<std::shared_ptr<Inbound>> Connections::admit(const PeerInfo& info) {
   return link;
 }
 
-/// A place of its node's among the handshakes, for which it may have to wait. One that has to give the place up is ended, and may try again.
+/// Takes a place for a handshake of node `rank`, and waits for one if necessary. If another handshake must give up its
+/// place, that one is ended, and may try again.
 Status Connections::take_place(int rank, const std::string& address) {
   const auto wait_until = PendingHandshakes::Clock::now() + parts_.session.tcp.handshake_timeout;
   const auto replaced = [&] {
@@ -337,7 +342,7 @@ Status Connections::take_place(int rank, const std::string& address) {
       const bool goes_on = !entered && now < wait_until && open_.load(std::memory_order_relaxed);
       if (!goes_on || !pending_.waits(rank, address)) {
         if (!entered) pending_.leave(address);
-        place_may_be_free_.notify_all();  // others move up
+        place_may_be_free_.notify_all();  // waiting handshakes may move up
         return entered;
       }
       place_may_be_free_.wait_until(lock, std::min(wait_until, pending_.next_look(rank)));
@@ -350,10 +355,12 @@ Status Connections::take_place(int rank, const std::string& address) {
   return replaced.status();
 }
 
-/// Several processes may say that they are the same node. One of them stays:
-/// - If this node has reached a process at the node's address in the list, that one stays. Endpoints of other processes are ended.
-/// - If not, the first one stays. But if it does not come from an address of the mesh, and the newcomer does, the newcomer stays.
-/// Who is refused in the second case hears kServerBusy, and tries again: by then this node may have reached the right one.
+/// Several processes may claim to be the same node. One of them stays:
+/// - If this node has reached a process at the node's address in the list, that one stays. Endpoints of other processes
+///   are ended.
+/// - If not, the first one stays. The exception: it does not come from an address of the mesh, and the new one does.
+///   Then the new one stays. A process that is refused in this case gets kServerBusy and tries again, because by then
+///   this node may have reached the right one.
 Status Connections::check_free(const Introduction& candidate, const std::string& address) {
   const int rank = static_cast<int>(candidate.rank);
   const bool known = knows_host(address);

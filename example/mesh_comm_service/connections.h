@@ -1,4 +1,4 @@
-// connections.h - one node's sessions: a server for all others, and a client to each of them.
+// connections.h - the sessions of one node: a server for all other nodes, and a client for each of them.
 #pragma once
 
 #include <atomic>
@@ -24,21 +24,21 @@
 
 namespace rdmacomm::mesh {
 
-/// What all of a node's sessions have in common. A value.
+/// The settings that all sessions of a node share. A value.
 struct ConnectionParts {
-  Introduction self = {};  ///< but for `running` and `remaining_us`, which the moment decides
+  Introduction self = {};  ///< except `running` and `remaining_us`, which `moment` sets
   SessionOptions session = {};
   AdapterConfig adapter = {};
   programs::ModeFlags modes = {};
   NodeEvents* events = nullptr;
   const programs::TickClock* clock = nullptr;
-  /// What a newcomer is told: called on a thread of the server session.
+  /// Sets the current values of `running` and `remaining_us` for a new peer. Called on a thread of the server session.
   std::function<void(Introduction&)> moment = {};
 };
 
-/// Every ordered pair of nodes has an endpoint: to each other node this one connects a client session, over which its
-/// own traffic goes; the others' traffic to it arrives at its server session. A resource. Threads: listen, connect and
-/// stop from one; what happens is told by NodeEvents.
+/// Every ordered pair of nodes has an endpoint. This node connects a client session to each other node, and sends its
+/// traffic over it. The traffic from the other nodes arrives at its server session. A resource.
+/// Threads: listen, connect and stop from one. Events are reported through NodeEvents.
 class Connections {
  public:
   explicit Connections(ConnectionParts parts);
@@ -50,17 +50,17 @@ class Connections {
   [[nodiscard]] Status listen(const HostPort& at);
   [[nodiscard]] std::uint16_t port() const;
   [[nodiscard]] RDMADevice device() const { return device_; }
-  /// Connects to node `rank`, on a thread of its own: kConnected or kNotReached tells of it. Not while that is under
-  /// way.
+  /// Connects to node `rank` on a separate thread, which reports kConnected or kNotReached. Not while an earlier call
+  /// is in progress.
   void connect(int rank, const HostPort& to);
-  /// Whether an endpoint comes from an address of the mesh: one in the list, or one by which this node has reached
-  /// another.
+  /// Whether an endpoint comes from an address of the mesh: one in the list, or one at which this node has reached
+  /// another node.
   [[nodiscard]] bool is_of_known_host(const EndPoint& endpoint) const;
-  /// How many ends of traffic there are: one for each endpoint.
+  /// The number of links: one for each endpoint.
   [[nodiscard]] std::size_t links() const;
-  /// Newcomers are refused from now on.
+  /// From now on, new connections are refused.
   void refuse_new_connections();
-  /// Ends all endpoints with a goodbye, and all threads.
+  /// Closes all endpoints in order, and ends all threads.
   void stop();
 
  private:
@@ -88,14 +88,14 @@ class Connections {
   const ConnectionParts parts_;
   RDMADevice device_;
   std::atomic<bool> open_{true};
-  mutable std::mutex mutex_;                   // guards what follows
-  std::vector<std::shared_ptr<Link>> links_;   // of all endpoints that there are: requests name them
-  std::set<const Link*> attached_;             // of these, that have an endpoint
-  PendingHandshakes pending_;                  // of the others' traffic
+  mutable std::mutex mutex_;                   // guards the members below
+  std::vector<std::shared_ptr<Link>> links_;   // of all endpoints: requests refer to them
+  std::set<const Link*> attached_;             // the links that have an endpoint
+  PendingHandshakes pending_;                  // of connections from other nodes
   std::condition_variable place_may_be_free_;  // in pending_
-  // By rank: the endpoint that this node has connected. The peer is the process at the node's address in the list.
+  // By rank: the endpoint that this node has connected. Its peer is the process at the node's address in the list.
   std::map<int, WeakEndPoint> reached_;
-  // The sessions, which use what is above.
+  // The sessions, which use the members above.
   std::optional<ServerSession> server_;
   std::map<int, std::unique_ptr<ClientParts>> clients_;
   std::map<int, std::thread> connecting_;

@@ -27,7 +27,7 @@ struct Range {
   double high = 0;
 };
 
-/// Of all pairs with traffic.
+/// The range over all pairs with traffic.
 Range range_of(const Matrix& matrix) {
   Range range;
   for (const auto& row : matrix) {
@@ -40,7 +40,7 @@ Range range_of(const Matrix& matrix) {
   return range;
 }
 
-/// 0: the slowest, 1: the fastest.
+/// 0 for the slowest, 1 for the fastest.
 double share(const Range& range, double value) {
   if (range.high <= range.low) return 1;
   return std::clamp((value - range.low) / (range.high - range.low), 0.0, 1.0);
@@ -50,7 +50,8 @@ struct Rgb {
   unsigned red, green, blue;
 };
 
-/// From pale yellow over green to dark blue: the lightness falls all the way, so that it can be read without colors, too.
+/// From pale yellow over green to dark blue. The lightness always decreases, so that the map is readable without
+/// colors, too.
 Rgb color_of(double share) {
   constexpr std::array<std::array<double, 3>, 5> kStops = {
       {{255, 247, 188}, {173, 221, 142}, {65, 171, 150}, {34, 94, 168}, {8, 29, 88}}};
@@ -79,7 +80,7 @@ double luminance(const Rgb& rgb) {
   return 0.2126 * linear(rgb.red) + 0.7152 * linear(rgb.green) + 0.0722 * linear(rgb.blue);
 }
 
-/// Black or white: the one with the higher contrast to the cell.
+/// Black or white, whichever has the higher contrast to the cell.
 const char* ink_on(const Rgb& cell) {
   const double light = luminance(cell);
   const double by_white = 1.05 / (light + 0.05);
@@ -114,7 +115,7 @@ void draw_cell(std::ostream& out, const Range& range, std::size_t row, std::size
             ink_on(color_of(share(range, value))), number_text(value));
 }
 
-/// Ranks along both sides: as many as there is room for.
+/// Draws the ranks along both axes; leaves some out if they do not fit.
 void draw_ranks(std::ostream& out, std::size_t nodes, int size) {
   const std::size_t every = std::max<std::size_t>(1, static_cast<std::size_t>((15 + size - 1) / size));
   for (std::size_t rank = 0; rank < nodes; rank += every) {

@@ -1,4 +1,4 @@
-// heat_map.h - the matrix as a picture.
+// heat_map.h - draws the matrix as a picture.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace rdmacomm::mesh {
 
-/// An SVG picture, which browsers show and HTML pages take in: a square for each ordered pair of nodes, the darker the
-/// faster, with its figure in it where there is room, and always as a tool tip. From the slowest pair to the fastest;
-/// pairs without traffic are hatched.
+/// An SVG picture for browsers and HTML pages. It has a square for each ordered pair of nodes; a darker one is faster.
+/// The figure is printed in the square if it fits, and is always the tool tip. The colors range from the slowest to the
+/// fastest pair; pairs without traffic are hatched.
 [[nodiscard]] std::string heat_map_svg(const ReportHead& head, const Matrix& matrix);
-/// The same as an HTML page of its own.
+/// The same as a separate HTML page.
 [[nodiscard]] std::string heat_map_html(const ReportHead& head, const Matrix& matrix);
-/// What belongs into a file of that name: HTML for *.html and *.htm, else SVG.
+/// The content for a file of that name: HTML for *.html and *.htm, else SVG.
 [[nodiscard]] std::string heat_map_for(const std::string& path, const ReportHead& head, const Matrix& matrix);
 
 }  // namespace rdmacomm::mesh

@@ -32,7 +32,7 @@ void HostBook::look_up(const Cluster& nodes) {
   try {
     while (others.size() + 1 < std::min(asked.size(), kAtOnce)) others.emplace_back(work);
   } catch (const std::system_error&) {
-    // No further threads: those that there are do it all.
+    // No more threads: the existing ones do all the work.
   }
   work();
 }

@@ -1,4 +1,4 @@
-// host_book.h - the addresses of a cluster's hosts, found within one deadline.
+// host_book.h - the addresses of all hosts of a cluster, found before one deadline.
 #pragma once
 
 #include <functional>
@@ -13,14 +13,14 @@
 
 namespace rdmacomm::mesh {
 
-/// Looks each host up once. Names whose name server does not answer take, all together, until one deadline. Threads:
-/// one at a time.
+/// Looks up each host once. One deadline limits the time for all names together, even if their name servers do not
+/// answer. Threads: one at a time.
 class HostBook {
  public:
   using Addresses = Result<std::vector<HostAddress>>;
   /// As find_server(); called from several threads at once.
   using LookUp = std::function<Addresses(const HostPort&, Deadline)>;
-  /// How many names are looked up at a time.
+  /// The number of simultaneous lookups.
   static constexpr std::size_t kAtOnce = 16;
 
   explicit HostBook(Deadline found_by);
@@ -28,8 +28,8 @@ class HostBook {
 
   /// Looks up the hosts that are not known yet, kAtOnce at a time.
   void look_up(const Cluster& nodes);
-  /// The addresses of a node's host; looks it up first if that has not been done. The reference is valid until the next
-  /// call.
+  /// The addresses of the host of `node`; looks it up if it was not looked up before. The reference is valid until the
+  /// next call.
   /// Returns  as find_server()
   [[nodiscard]] const Addresses& of(const HostPort& node);
 

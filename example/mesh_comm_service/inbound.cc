@@ -12,7 +12,7 @@ Status Inbound::prepare(RDMADevice device, ProtectionDomain domain) {
   domain_ = std::move(domain);
   const Terms& terms = parts_.terms;
   const bool read = terms.op == Operation::kRead;
-  const bool sent = terms.op == Operation::kSend;  // to where receives say
+  const bool sent = terms.op == Operation::kSend;  // to the memory of receives
   const RemoteAccess access = sent ? RemoteAccess::kNone : read ? RemoteAccess::kRead : RemoteAccess::kWrite;
   if (Status made = make_payload(terms.depth, access); !made.ok()) return made;
   for (std::size_t i = 0; read && i < payload_.block_count(); ++i) {
@@ -58,8 +58,8 @@ Tally Inbound::tally() const {
   return tally_;
 }
 
-/// Messages take receives in their order, and each is posted again when it has been used: receive and message number
-/// `number` have the same place.
+/// Messages use the receives in order, and each receive is posted again after its use. Therefore receive and message
+/// number `number` use the same place.
 Outcome Inbound::post_receive(std::uint64_t number) {
   switch (parts_.terms.op) {
     case Operation::kSend:
@@ -71,7 +71,7 @@ Outcome Inbound::post_receive(std::uint64_t number) {
 
 void Inbound::complete(const Completion& completion) {
   const bool arrived = completion.operation == Operation::kRecv || completion.operation == Operation::kRecvWriteImm;
-  if (!arrived) return;  // a note of this side has left
+  if (!arrived) return;  // a local note was sent
   const bool had_all = has_all_locked();
   if (parts_.terms.op == Operation::kWrite) {
     take_note();
@@ -79,7 +79,7 @@ void Inbound::complete(const Completion& completion) {
     take_message(completion.bytes, completion.has_immediate ? std::optional(completion.immediate) : std::nullopt);
   }
   post_receive_again();
-  // The peer may go on. Where there is no room for a note now, the next message tries again.
+  // Tells the peer that it may continue. If there is no room for a note now, the next message tries again.
   if (channel_ != nullptr && tally_.messages - told_ >= parts_.terms.batch() &&
       send_note(tally_.messages, tally_.bytes)) {
     told_ = tally_.messages;
@@ -94,7 +94,7 @@ void Inbound::take_message(std::uint32_t bytes, std::optional<std::uint32_t> imm
   tally_.bytes += bytes;
 }
 
-/// WRITEs up to a number are here.
+/// A note has arrived: all WRITEs up to its number are in memory.
 void Inbound::take_note() {
   const Note note = read_note(incoming_note(receives_).bytes());
   if (note.messages < tally_.messages || note.messages - tally_.messages > parts_.terms.depth) {
@@ -110,7 +110,7 @@ void Inbound::check(std::uint64_t message, std::uint32_t bytes, std::optional<st
   if (!difference.empty() && tally_.corrupt++ == 0) tally_.difference = std::move(difference);
 }
 
-/// What is wrong with a message; empty: nothing.
+/// Describes the error of a message; empty: none.
 std::string Inbound::difference_of(std::uint64_t message, std::uint32_t bytes,
                                    std::optional<std::uint32_t> immediate) const {
   const std::uint32_t due = length_of(parts_.terms, message);

@@ -1,4 +1,4 @@
-// inbound.h - the target's end of the traffic from one node.
+// inbound.h - the target of the traffic from one node.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace rdmacomm::mesh {
 
-/// Has memory that is written to or read from, and counts and verifies what arrives, as far as Terms::is_counted(). See
-/// Link.
+/// Owns the memory that the peer writes to or reads from. If Terms::is_counted(), counts and verifies the messages that
+/// arrive. See Link.
 class Inbound final : public Link {
  public:
   explicit Inbound(const LinkParts& parts) : Link(parts) {}
@@ -20,9 +20,10 @@ class Inbound final : public Link {
   void publish(HcaConfig& hca) const override;
   Status attach(const EndPoint& endpoint) override;
 
-  /// The peer has finished, with so many messages. From now on kProgress tells when they are here.
+  /// The peer has sent all its messages, `messages` in total. From now on kProgress reports when all of them have
+  /// arrived.
   void expect(std::uint64_t messages);
-  /// Whether all that was expected is here. Where this side does not count: at once.
+  /// Whether all expected messages have arrived. If this node does not count them: true at once.
   [[nodiscard]] bool has_all() const;
   [[nodiscard]] Tally tally() const;
 
@@ -39,8 +40,8 @@ class Inbound final : public Link {
 
   // Guarded by mutex_:
   Tally tally_;
-  std::uint64_t receives_ = 0;  // complete
-  std::uint64_t told_ = 0;      // up to here the peer has been told
+  std::uint64_t receives_ = 0;  // number of completed receives
+  std::uint64_t told_ = 0;      // the peer was told of messages up to here
   std::optional<std::uint64_t> expected_;
 };
 

@@ -22,18 +22,18 @@ std::optional<int> to_number(std::string_view text) {
   return number;
 }
 
-/// Empty where there is none of that name.
+/// The value of a variable; empty if it is not set.
 std::string text_of(const Environment& environment, const char* name) {
   const char* const value = environment(name);
   return value != nullptr ? value : "";
 }
 
-/// What a launcher calls its variables.
+/// The names of the variables that a launcher sets.
 struct Names {
   const char* launcher;
   const char* rank;
   const char* size;
-  const char* local_size;  ///< processes on this host; nullptr: it does not say
+  const char* local_size;  ///< processes on this host; nullptr: the launcher does not set it
 };
 constexpr Names kNames[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -48,7 +48,7 @@ Result<int> read_number(const Environment& environment, const char* name, int mo
   return *number;
 }
 
-/// "3(x2)" -> 3, twice.
+/// "3(x2)": 3, twice.
 Result<std::pair<int, int>> read_repeated(std::string_view part) {
   const auto open = part.find("(x");
   const bool closed = open == std::string_view::npos || part.ends_with(')');
@@ -60,13 +60,13 @@ Result<std::pair<int, int>> read_repeated(std::string_view part) {
   return std::pair(*value, *times);
 }
 
-/// The digits of `number`, at least as many as `width`.
+/// The digits of `number`, padded with zeroes to `width`.
 std::string padded(int number, std::size_t width) {
   const std::string digits = std::to_string(number);
   return std::string(width > digits.size() ? width - digits.size() : 0, '0') + digits;
 }
 
-/// "01-03" or "7", between brackets: 01, 02, 03.
+/// "01-03" or "7", the text inside brackets: 01, 02, 03.
 Status expand_range(std::string_view range, std::vector<std::string>& numbers) {
   const auto dash = range.find('-');
   const std::string_view low_text = range.substr(0, dash);
@@ -79,7 +79,7 @@ Status expand_range(std::string_view range, std::vector<std::string>& numbers) {
   return {};
 }
 
-/// "1-3,7", between brackets: 1, 2, 3, 7.
+/// "1-3,7", the text inside brackets: 1, 2, 3, 7.
 Result<std::vector<std::string>> expand_ranges(std::string_view ranges) {
   std::vector<std::string> numbers;
   for (;;) {
@@ -91,7 +91,7 @@ Result<std::vector<std::string>> expand_ranges(std::string_view ranges) {
   }
 }
 
-/// One element of a list of hosts: "login", or "node[1-3,7]-ib", or "rack[1-2]node[1-4]", the last number counting fastest.
+/// One element of a host list: "login", or "node[1-3,7]-ib", or "rack[1-2]node[1-4]"; the last number changes fastest.
 Result<std::vector<std::string>> expand_element(std::string_view element) {
   std::vector<std::string> hosts = {""};
   for (;;) {
@@ -112,15 +112,15 @@ Result<std::vector<std::string>> expand_element(std::string_view element) {
   }
 }
 
-/// Whether ranks go through the hosts in the order of the list, all tasks of a host side by side: by "block" ("block:cyclic"
-/// and the like concern cores), which is Slurm's way where nobody says anything.
+/// Whether ranks follow the hosts in the order of the list, with all tasks of a host together. That is "block", Slurm's
+/// default. ("block:cyclic" and similar values concern cores.)
 bool ranks_follow_hosts(std::string_view distribution, const std::vector<int>& tasks) {
   const std::string_view over_hosts = distribution.substr(0, distribution.find_first_of(":,"));
   if (over_hosts.empty() || over_hosts == "block" || over_hosts == "*") return true;
   return over_hosts == "cyclic" && std::ranges::all_of(tasks, [](int count) { return count == 1; });
 }
 
-/// The hosts of a Slurm job, each as often as it has tasks; empty where Slurm says nothing of them.
+/// The hosts of a Slurm job, each repeated for each of its tasks; empty if Slurm does not list them.
 Result<std::vector<std::string>> slurm_hosts(const Environment& environment) {
   const auto first_of = [&](const char* one, const char* other) {
     return environment(one) != nullptr ? environment(one) : environment(other);

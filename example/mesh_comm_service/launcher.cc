@@ -45,14 +45,14 @@ Result<Pipe> make_pipe() {
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-/// A pipe whose writer is not ended by a signal when the reader has gone: see send_all.
+/// A pipe whose writer gets no signal when the reader has ended: see send_all.
 Result<Pipe> make_socket_pipe() {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) return system_error("make a socket to a node's process");
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
-/// To a process that may have ended: then nobody misses it.
+/// Sends `text` to a process. If the process has ended, the text is not needed.
 void send_all(int socket, std::string_view text) {
   while (!text.empty()) {
     const auto sent = retry_interrupted([&] { return send(socket, text.data(), text.size(), MSG_NOSIGNAL); });
@@ -61,7 +61,7 @@ void send_all(int socket, std::string_view text) {
   }
 }
 
-/// What the system says where it does not take all. That nobody reads any more is no failure.
+/// Returns the system's error if not everything could be written. A missing reader is no error.
 std::error_code write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const auto written = retry_interrupted([&] { return write(fd, text.data(), text.size()); });
@@ -71,7 +71,7 @@ std::error_code write_all(int fd, std::string_view text) {
   return {};
 }
 
-/// False where it ends before.
+/// Returns false if the input ends before.
 bool read_exactly(int fd, std::string& text, std::size_t bytes) {
   text.resize(bytes);
   for (std::size_t at = 0; at < bytes;) {
@@ -89,10 +89,10 @@ std::uint16_t port_in(std::string_view text) {
   return static_cast<std::uint16_t>(static_cast<unsigned char>(text[0]) | static_cast<unsigned char>(text[1]) << 8);
 }
 
-/// What comes out of a process by one pipe.
+/// The output of a process through one pipe.
 struct Stream {
   UniqueFd fd;
-  std::string text;  ///< read and not passed on
+  std::string text;  ///< read and not yet passed on
 
   [[nodiscard]] bool open() const noexcept { return fd.valid(); }
   void read_some() {
@@ -101,7 +101,7 @@ struct Stream {
     if (got <= 0) return fd.reset();
     text.append(room.data(), static_cast<std::size_t>(got));
   }
-  /// What there is, up to the last end of a line; all of it once nothing more will come.
+  /// Takes the text up to the last end of a line, or all of it if no more will arrive.
   std::string take_lines() {
     const auto end = open() ? text.rfind('\n') : text.size() - 1;
     if (text.empty() || end == std::string::npos) return {};
@@ -117,7 +117,7 @@ struct Child {
   Stream err;
   Stream summary;
   Stream port;
-  UniqueFd list;  ///< to it: everybody's ports
+  UniqueFd list;  ///< to it: the ports of all nodes
   std::optional<int> status;
 
   [[nodiscard]] bool is_stopped() const {
@@ -165,8 +165,8 @@ class LocalRun {
     if (pid < 0) return system_error("start the process of node " + std::to_string(rank));
     if (pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (getppid() != parent) std::_Exit(1);  // killed before the line above
-      children_.clear();                       // its siblings' pipes
+      if (getppid() != parent) std::_Exit(1);  // the parent ended before the line above
+      children_.clear();                       // the pipes of its siblings
       dup2(out->write.get(), STDOUT_FILENO);
       dup2(err->write.get(), STDERR_FILENO);
       for (Pipe* const each : {&*out, &*err}) *each = {};
@@ -218,18 +218,18 @@ class LocalRun {
         streams.push_back(stream);
       }
     }
-    constexpr int kLookEveryMs = 50;  // processes end, and are stopped, without a word here
+    constexpr int kLookEveryMs = 50;  // processes end, and are stopped, without an event here
     if (retry_interrupted([&] { return poll(entries.data(), entries.size(), kLookEveryMs); }) <= 0) return;
     for (std::size_t i = 0; i < entries.size(); ++i) {
       if (entries[i].revents != 0) streams[i]->read_some();
     }
-    if (!introduced_) return;  // should one fail to start, the others need not complain, too
+    if (!introduced_) return;  // if one fails to start, the others need not report it, too
     for (Child& child : children_) pass_on(child.err.take_lines());
     print(children_.front().out.take_lines());
   }
 
-  /// Once all listen, each is told where. When one has ended before that, the others are let go: a process holds its end
-  /// of the port's pipe as long as it lives.
+  /// Once all processes listen, sends each of them all ports. If one has ended before that, releases the others: a live
+  /// process keeps its end of the port pipe open.
   void introduce_children() {
     if (introduced_ || failed_to_start_) return;
     std::string list = port_text(static_cast<std::uint16_t>(children_.size()));
@@ -258,12 +258,12 @@ class LocalRun {
       if (child.status || talks) continue;
       const pid_t ended = waitpid(child.pid, &status, WNOHANG);
       if (ended == child.pid) child.status = status;
-      // It has ended, and how was not kept: it is no success.
+      // It has ended, but its status was not kept, so it does not count as success.
       if (ended < 0 && errno == ECHILD) child.status = W_EXITCODE(1, 0);
     }
   }
 
-  /// Nobody is left that could miss them.
+  /// If all processes have ended or are stopped, ends the stopped ones: no other process needs them.
   void end_stopped() {
     const bool all =
         std::ranges::all_of(children_, [](const Child& child) { return child.status || child.is_stopped(); });
@@ -292,7 +292,7 @@ class LocalRun {
     int outcome = 0;
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
       Child& child = children_[rank];
-      const bool speaks = !failed_to_start_ || *failed_to_start_ == rank;  // the others only say that it has
+      const bool speaks = !failed_to_start_ || *failed_to_start_ == rank;  // the others only report its failure
       if (speaks) pass_on(child.err.take_lines());
       if (rank > 0) print_with_rank(rank, child.out.take_lines());
       if (*child.status != 0) outcome = 1;
@@ -312,14 +312,14 @@ class LocalRun {
   }
   static void complain(std::string_view text) { (void)write_all(STDERR_FILENO, text); }
 
-  /// What a node wrote to its standard error, without the warnings that another one has logged already: all of them have the
-  /// same device and see the same of it.
+  /// Passes on a node's standard error, without warnings that another node has already logged. All nodes use the same
+  /// device and log the same warnings about it.
   void pass_on(std::string_view lines) {
     std::string passed;
     while (!lines.empty()) {
       const std::string_view line = lines.substr(0, std::min(lines.find('\n'), lines.size() - 1) + 1);
       lines.remove_prefix(line.size());
-      // "W1125 22:07:38.123456 4711 file.cc:7] text": what is before the place is the node's own.
+      // "W1125 22:07:38.123456 4711 file.cc:7] text": the part before the file name differs between nodes.
       const auto end = line.find("] ");
       const auto place = end == std::string_view::npos ? end : line.rfind(' ', end);
       const bool warning = line.size() > 5 && line[0] == 'W' &&
@@ -342,10 +342,10 @@ class LocalRun {
   const NodeMain& node_;
   std::vector<Child> children_;
   bool introduced_ = false;
-  std::optional<std::size_t> failed_to_start_;  // the rank of the first one seen that ended before all listened
+  std::optional<std::size_t> failed_to_start_;  // rank of the first process seen that ended before all listened
   std::optional<Deadline> stopped_until_;
   std::set<std::string> warned_;
-  std::error_code unwritten_;  // what kept standard output from being written
+  std::error_code unwritten_;  // the error of writing to standard output
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// launcher.h - --local=N: all nodes of a mesh as processes of this machine.
+// launcher.h - --local=N: runs all nodes of a mesh as processes of this machine.
 #pragma once
 
 #include <chrono>
@@ -11,19 +11,20 @@
 
 namespace rdmacomm::mesh {
 
-/// What one of the processes does. `find_cluster` is to be called once, with the port that it listens at, and returns
-/// where all of them do. `summarize` takes what is to be printed last, about all nodes. Returns its exit status.
+/// The program of one process. It must call `find_cluster` once, with the port at which it listens, and gets the
+/// addresses of all nodes. `summarize` takes the text about all nodes that is printed last. Returns the exit status.
 using NodeMain = std::function<int(int rank, const std::function<Result<Cluster>(std::uint16_t)>& find_cluster,
                                    const std::function<void(std::string_view)>& summarize)>;
 
-/// Forks `nodes` processes that run `node`, and waits for all of them. They end with this one, however it ends. Their
-/// standard error comes out as it comes, line by line; what node 0 prints, too; what the others print, when all have
-/// ended, rank by rank, each line with "[rank] " before it; then the summary. A warning that several of them log comes
-/// out once. Where one of them fails before all listen, all end, and one speaks. Call before anything is opened or
-/// started: what this process has open, the others would have, too.
+/// Forks `nodes` processes that run `node`, and waits for all of them. They end when this process ends, for any reason.
+/// Their standard error is printed at once, line by line, and so is the output of node 0. The output of the other nodes
+/// is printed when all have ended, in the order of their ranks, with "[rank] " before each line. The summary comes
+/// last. If several nodes log the same warning, it is printed once. If a node fails before all listen, all end, and
+/// only that node's error is printed. Call this before anything is opened or started, because the child processes
+/// inherit all open descriptors.
 ///
-/// Returns the exit status of all: 0 where each has ended with 0, else 1. Which of them was ended by a signal, it says.
-/// When all that still run are stopped (SIGSTOP), they are ended after kStoppedFor.
+/// Returns the exit status of all: 0 if each node has ended with 0, else 1. Prints which nodes were ended by a signal.
+/// If all nodes that still run are stopped (SIGSTOP), they are ended after kStoppedFor.
 [[nodiscard]] int run_local(int nodes, const NodeMain& node);
 inline constexpr std::chrono::seconds kStoppedFor{10};
 

@@ -10,7 +10,7 @@ namespace rdmacomm::mesh {
 
 void Link::on_completion(const Completion& completion) {
   const std::lock_guard lock(mutex_);
-  if (completion.error == Errc::kFlushed) return;  // its endpoint has ended: the reason is told there
+  if (completion.error == Errc::kFlushed) return;  // its endpoint has ended, and that event has the reason
   if (!completion.ok()) return fail_locked(completion.status());
   if (channel_ != nullptr) complete(completion);
 }

@@ -1,4 +1,4 @@
-// link.h - one end of the traffic from one node to another; and the sessions whose hooks drive it.
+// link.h - one half of the traffic from one node to another, and session hooks that drive it.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ namespace rdmacomm::mesh {
 
 inline constexpr const char* kTrafficRegion = "traffic";
 
-/// Between which nodes, and how. A value.
+/// The two nodes of a link, and the traffic between them. A value.
 struct LinkParts {
   int self = 0;
   int peer = 0;
   Terms terms = {};
-  NodeEvents* events = nullptr;  ///< is told what becomes of it
+  NodeEvents* events = nullptr;  ///< receives the events of the link
 };
 
-/// One end of the traffic in one direction. Two messages go beside it, each kNoteBytes long: after each batch() the
-/// receiving side tells how far it is, so that the sending side may go on; and a sender of plain WRITEs that are to be
-/// verified tells how far it is, which the other side cannot see.
-/// Threads: on_completion from the hooks of its endpoint; the rest from any.
-/// Lifetime: until the last hook of its endpoint, and while the node wants its figures; at the end of a run until its
-/// session has been stopped.
+/// One half of the traffic in one direction. In addition to the traffic, notes of kNoteBytes are sent. After each
+/// batch() the target sends the number of messages that have arrived, so that the initiator may continue. If plain
+/// WRITEs are verified, the initiator sends the number of messages written, because the target cannot see them.
+/// Threads: on_completion from the hooks of its endpoint; all others from any.
+/// Lifetime: until the last hook of its endpoint, and as long as the node needs its figures; at the end of a run until
+/// its session is stopped.
 class Link : public std::enable_shared_from_this<Link> {
  public:
   static constexpr std::uint32_t kNoteBytes = 16;
@@ -42,47 +42,47 @@ class Link : public std::enable_shared_from_this<Link> {
   [[nodiscard]] int peer() const noexcept { return parts_.peer; }
   [[nodiscard]] const Terms& terms() const noexcept { return parts_.terms; }
 
-  /// Before there is an endpoint: makes the memory on the device, which the link keeps.
+  /// Before the endpoint exists: allocates memory on the device, which the link keeps open.
   /// domain   HcaConfig::domain of the endpoint; empty: the device's own
   /// Returns  as RDMABuffer::allocate
   [[nodiscard]] virtual Status prepare(RDMADevice device, ProtectionDomain domain) = 0;
-  /// Has the memory that the other end must reach published.
+  /// Publishes the memory that the peer accesses.
   virtual void publish(HcaConfig& hca) const = 0;
-  /// In post_connecting(): posts the receives. Returns  as RDMAChannel::post_recv
+  /// Called in post_connecting(): posts the receives. Returns  as RDMAChannel::post_recv
   [[nodiscard]] virtual Status attach(const EndPoint& endpoint) = 0;
   void on_completion(const Completion& completion);
-  /// With the endpoint's last hook: nothing is posted any more.
+  /// Call it in the endpoint's last hook. Nothing is posted after it.
   void detach();
-  /// detach(), and frees the memory. A device may have to look at all its queue pairs for that: where all of them are
-  /// going, it is cheaper to do it when they are gone.
+  /// detach(), and frees the memory. A device may search all its queue pairs for that. If all of them will be
+  /// destroyed, it is cheaper to free the memory after them.
   void release();
 
-  /// Why a request failed; ok where none has.
+  /// Why a request failed; ok if none has failed.
   [[nodiscard]] Status trouble() const;
 
  protected:
   explicit Link(const LinkParts& parts) : parts_(parts) {}
 
-  /// With mutex_ held, while there is an endpoint.
+  /// Called with mutex_ held, while an endpoint exists.
   virtual void complete(const Completion& completion) = 0;
 
-  /// What requests are posted with, so that their completions find the way back.
+  /// The id of posted requests, by which completions find this link.
   [[nodiscard]] std::uint64_t id() const noexcept { return reinterpret_cast<std::uintptr_t>(this); }
   void fail_locked(const Status& why);
   void fail_locked(Outcome posting);
   [[nodiscard]] Status make_payload(std::size_t blocks, RemoteAccess access);
-  /// Places for the notes that come, then for those that go: of these as many as the queue holds.
+  /// Allocates places for incoming notes, then for outgoing notes, one for each entry of the queue.
   [[nodiscard]] Status make_notes();
-  /// Where receive number `number` of notes puts what comes.
+  /// The memory of receive number `number` of notes.
   [[nodiscard]] BufferSlice incoming_note(std::uint64_t number) const;
-  /// Sends the peer a note. Whether it has left: not where the queue has no room, or the queue pair has ended.
+  /// Sends the peer a note. Returns false if the queue has no room, or if the queue pair has ended.
   [[nodiscard]] bool send_note(std::uint64_t messages, std::uint64_t bytes);
 
   const LinkParts parts_;
-  mutable std::mutex mutex_;  // guards what follows, and all members of derived classes
-  RDMADevice device_;         // before the buffers, which go first
+  mutable std::mutex mutex_;  // guards the members below, and all members of derived classes
+  RDMADevice device_;         // before the buffers, which are destroyed first
   ProtectionDomain domain_;
-  RDMAChannel* channel_ = nullptr;  // while there is an endpoint
+  RDMAChannel* channel_ = nullptr;  // set while an endpoint exists
   RDMABuffer payload_;
 
  private:
@@ -91,12 +91,12 @@ class Link : public std::enable_shared_from_this<Link> {
   Status trouble_;
 };
 
-/// The link that a request belongs to.
+/// The link that posted the request of a completion.
 [[nodiscard]] inline Link& link_of(const Completion& completion) noexcept {
   return *reinterpret_cast<Link*>(static_cast<std::uintptr_t>(completion.id));
 }
 
-/// Hooks that pass completions on to the links that have posted the requests.
+/// Hooks that pass completions to the links that posted the requests.
 class LinkHooks : public SessionHooks {
  public:
   void on_completion(const EndPoint& /*endpoint*/, const Completion& completion) override {
@@ -104,20 +104,20 @@ class LinkHooks : public SessionHooks {
   }
 };
 
-/// What each message is filled with: no two are alike.
+/// The seed for the content of a message; different for each message.
 [[nodiscard]] std::uint64_t message_seed(int from, int to, std::uint64_t message) noexcept;
-/// How far a side is, as a note of kNoteBytes: messages, then bytes, little-endian.
+/// Writes a note of kNoteBytes: number of messages, then bytes, little-endian.
 void write_note(std::span<std::byte> to, std::uint64_t messages, std::uint64_t bytes) noexcept;
 struct Note {
   std::uint64_t messages;
   std::uint64_t bytes;
 };
 [[nodiscard]] Note read_note(std::span<const std::byte> from) noexcept;
-/// What goes with message number `message`, where there is immediate data.
+/// The immediate data of message number `message`, if the operation has any.
 [[nodiscard]] inline std::uint32_t immediate_of(std::uint64_t message) noexcept {
   return static_cast<std::uint32_t>(message);
 }
-/// How long message number `message` is.
+/// The length of message number `message`.
 [[nodiscard]] std::uint32_t length_of(const Terms& terms, std::uint64_t message) noexcept;
 
 }  // namespace rdmacomm::mesh

@@ -1,4 +1,4 @@
-// mail.h - what nodes tell each other beside the traffic, by EndPoint::send_message().
+// mail.h - the messages between nodes beside the traffic, sent by EndPoint::send_message().
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace rdmacomm::mesh {
 
-/// What one side knows of the messages of one stream. A value.
+/// The count of messages in one direction, as one peer sees it. A value.
 struct Tally {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t corrupt = 0;    ///< messages that were not what was sent
-  std::string difference = {};  ///< in the first of them
+  std::uint64_t corrupt = 0;    ///< messages that differed from the sent ones
+  std::string difference = {};  ///< description of the first of them
 };
 
-/// The numbers travel.
+/// The numbers are sent on the wire.
 enum class MailKind : std::uint16_t {
-  kReady = 1,     ///< I am connected with all nodes that are there
-  kFinished = 2,  ///< all that I send you is complete: `tally`
-  kChecked = 3,   ///< all of it is here: `tally`; 0 messages where this side does not count them
-  kResult = 4,    ///< my figures, to the node that collects them: `result`
-  kOver = 5,      ///< from that node: all have told theirs, leave
+  kReady = 1,     ///< the sender is connected to all nodes that are here
+  kFinished = 2,  ///< everything from the sender to the receiver is complete: `tally`
+  kChecked = 3,   ///< everything has arrived at the sender: `tally`; 0 messages if it does not count them
+  kResult = 4,    ///< the sender's figures, for the collecting node: `result`
+  kOver = 5,      ///< from the collecting node: it has all results, so end
   kStop = 6,      ///< --on-failure=stop: node `rank` is lost, because of `text`
 };
 
@@ -38,11 +38,11 @@ struct Mail {
   NodeResult result = {};
 
   [[nodiscard]] std::vector<std::byte> encode() const;
-  /// kBadMessage: no mail of this version, truncated, or out of range. Text is made harmless for terminals.
+  /// kBadMessage: not of this version, truncated, or out of range. Text is made safe for terminals.
   [[nodiscard]] static Result<Mail> decode(std::span<const std::byte> bytes);
 };
-/// One of that kind, to be filled. (GCC 12 warns of temporaries `{.kind = ...}`, whose other strings it takes for
-/// uninitialized.)
+/// An otherwise empty Mail of that kind. (GCC 12 warns of temporaries `{.kind = ...}`, because it takes their strings
+/// for uninitialized.)
 [[nodiscard]] inline Mail mail_of(MailKind kind) {
   Mail mail;
   mail.kind = kind;

@@ -1,4 +1,4 @@
-// mesh_comm_service - N nodes, each of which sends to each other. See --help.
+// mesh_comm_service - N nodes, each of which sends to all others. See --help.
 #include <fcntl.h>
 #include <gflags/gflags.h>
 #include <unistd.h>
@@ -109,7 +109,7 @@ programs::Help help() {
           "  srun --nodes=16 mesh_comm_service --json=mesh.json",
   };
   auto connection = programs::connection_help();
-  help.groups.push_back(std::move(connection.back()));  // the device
+  help.groups.push_back(std::move(connection.back()));  // the device group
   return help;
 }
 
@@ -121,7 +121,7 @@ bool given(const char* flag) {
   return !gflags::GetCommandLineFlagInfoOrDie(flag).is_default;
 }
 
-/// All that the flags say but who is who. A value.
+/// The values of all flags, without the flags that identify nodes. A value.
 struct Options {
   Terms terms = {};
   programs::ConnectionFlags connection = {};
@@ -182,13 +182,13 @@ Result<Options> read_options() {
   return Options{.terms = *terms, .connection = std::move(*connection), .modes = *modes, .on_failure = *on_failure};
 }
 
-/// The nodes, and which of them this one is. A value.
+/// The nodes, and the rank of this one. A value.
 struct Place {
   Cluster cluster = {};
   int rank = 0;
 };
 
-/// Its beginning, up to `most` bytes. Returns  the system's error
+/// The beginning of a file, up to `most` bytes. Returns  the system's error
 Result<std::string> read_file(const std::string& path, std::size_t most) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return make_error(last_system_error(), "cannot open it");
@@ -267,8 +267,8 @@ Status write_files(const ReportHead& head, const std::vector<NodeResult>& result
   return programs::replace_file(FLAGS_heatmap, heat_map_for(FLAGS_heatmap, head, rate_matrix(results, head.nodes)));
 }
 
-/// Before anything is opened: a machine that runs out of memory later ends whom it likes.
-/// here   how many of the `nodes` are on this machine, as far as this process knows
+/// Checked before anything is opened, because a machine that runs out of memory later ends processes of its choice.
+/// here   the number of `nodes` on this machine, as far as this process knows
 Status check_memory(const Terms& terms, int nodes, int here) {
   const auto available = programs::available_memory();
   const std::uint64_t needed =
@@ -282,8 +282,8 @@ Status check_memory(const Terms& terms, int nodes, int here) {
                         " available; choose smaller ones, or fewer nodes");
 }
 
-/// The same of file descriptors, for a process that is one of the nodes or starts them: as were counted on soft0 with 4 to
-/// 32 nodes, and some 25 more.
+/// The same for file descriptors, for a process that is one of the nodes or starts them. The numbers were counted on
+/// soft0 with 4 to 32 nodes, plus about 25.
 Status allow_descriptors(const programs::ModeFlags& modes, int nodes) {
   const int pairs = 2 * (nodes - 1);
   const bool each_its_own = modes.threads == ThreadMode::kThreadPerChannel;
@@ -295,11 +295,11 @@ Status allow_descriptors(const programs::ModeFlags& modes, int nodes) {
                                         (each_its_own ? ", or --threads=shared-cq, which takes fewer" : ""));
 }
 
-/// What one node does, in this process. Returns its exit status.
+/// Runs one node in this process. Returns its exit status.
 int run_node(const Options& options, int rank, int nodes, const HostPort& listen,
              const std::function<Result<Cluster>(std::uint16_t)>& find_cluster,
              const std::function<void(std::string_view)>& summarize) {
-  // Before the lines of most nodes of --local is their rank, in brackets.
+  // With --local, the lines of all nodes except 0 have the rank in brackets before them.
   const std::size_t width = programs::output_width();
   const std::size_t before = given("local") && rank > 0 ? ("[" + std::to_string(rank) + "] ").size() : 0;
   const ReportHead head{.terms = options.terms,
@@ -382,7 +382,7 @@ int main(int argc, char** argv) {
   joined.push_back(nullptr);
   int count = static_cast<int>(arguments.size());
   char** values = joined.data();
-  // Many nodes share few cores, here and elsewhere.
+  // Many nodes share few cores, so the defaults do not spin.
   gflags::SetCommandLineOptionWithMode("polling", "adaptive", gflags::SET_FLAGS_DEFAULT);
   gflags::SetCommandLineOptionWithMode("threads", "shared-cq", gflags::SET_FLAGS_DEFAULT);
   if (const auto ended = rdmacomm::programs::start(count, values, rdmacomm::mesh::help())) return *ended;

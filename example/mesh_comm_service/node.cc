@@ -38,7 +38,7 @@ Status Node::open() {
   auto descriptors = DescriptorSet::create();
   if (!descriptors) return descriptors.status();
   descriptors_ = std::move(*descriptors);
-  // Level-triggered: what has happened is taken after each wait.
+  // Level-triggered: pending events are taken after each wait.
   if (Status added = descriptors_->add(events_->fd(), EPOLLIN, [](std::uint32_t) {}); !added.ok()) return added;
 
   const Introduction self{.rank = static_cast<std::uint32_t>(options_.rank),
@@ -58,7 +58,7 @@ Status Node::open() {
   if (!cluster) return cluster.status();
   result_.address = (*cluster)[static_cast<std::size_t>(options_.rank)].to_text();
   began_ = std::chrono::steady_clock::now();
-  // Reaching a node and being reached by it may each take that long.
+  // To reach a node, and to be reached by it, may each take that long.
   connected_by_ = Deadline::after(2 * options_.connect_timeout);
   for (int rank = 0; rank < options_.nodes; ++rank) {
     if (rank != options_.rank) peers_.push_back({.rank = rank, .address = (*cluster)[static_cast<std::size_t>(rank)]});
@@ -77,7 +77,7 @@ void Node::loop() {
   }
 }
 
-/// What a newcomer is told. On threads of the sessions.
+/// Fills in the current state for a new peer. Runs on threads of the sessions.
 void Node::tell_moment(Introduction& self) const {
   self.running = running_.load(std::memory_order_acquire);
   const std::uint64_t until = until_ticks_.load(std::memory_order_acquire);
@@ -123,7 +123,7 @@ void Node::finish_connecting() {
 
 void Node::begin_traffic() {
   std::uint64_t duration_us = options_.terms.duration_us;
-  for_each_here([&](const Peer& peer) {  // who comes later ends with the others
+  for_each_here([&](const Peer& peer) {  // nodes that join later end with the others
     if (peer.now.introduction->running) duration_us = std::min(duration_us, peer.now.introduction->remaining_us);
   });
   until_ticks_.store(clock_.now() + clock_.ticks(std::chrono::microseconds(duration_us)), std::memory_order_release);
@@ -152,7 +152,7 @@ void Node::look_at_traffic() {
     begin_closing();
 }
 
-/// Both sides of both directions tell each other what they have seen.
+/// Both nodes of a pair exchange their counts in both directions.
 void Node::settle(Peer& peer) {
   Peer::Life& life = peer.now;
   if (!life.told_finished && life.outbound->finished()) {
@@ -187,7 +187,8 @@ void Node::begin_closing() {
   options_.on_result(result_);
 }
 
-/// The first one is this node's outcome, should nothing else end it: when all is over, since the others go on.
+/// The first corruption is this node's outcome if no other error ends the run. It is returned at the end, because the
+/// others continue.
 void Node::note_corruption(const Status& found) {
   if (corruption_.ok()) corruption_ = found;
 }
@@ -211,12 +212,13 @@ NodeResult Node::measured() const {
     if (peer.past) result.latency_ns.add(peer.past->latency_ns);
     if (peer.state != Peer::State::kHere) continue;
     result.latency_ns.add(peer.now.outbound->figures().latency_ns);
-    result.queue_pairs += 2;  // one channel each way
+    result.queue_pairs += 2;  // one channel in each direction
   }
   return result;
 }
 
-/// The lowest rank that is there collects; the others wait for its word. When it is lost, it is another one.
+/// The node with the lowest rank that is here collects the results; the others wait for its kOver. If it is lost, the
+/// next one collects.
 void Node::look_at_results() {
   int collector = options_.rank;
   for_each_here([&](const Peer& peer) { collector = std::min(collector, peer.rank); });

@@ -1,4 +1,4 @@
-// node.h - one node of a mesh: from its first connection to its last word.
+// node.h - one node of a mesh, from its first connection to its end.
 #pragma once
 
 #include <atomic>
@@ -22,44 +22,44 @@ namespace rdmacomm::mesh {
 
 enum class OnFailure : std::uint8_t { kStop, kContinue };
 
-/// What a node is to do. A value.
+/// The options of a node. A value.
 struct NodeOptions {
   int rank = 0;
   int nodes = 0;
   Terms terms = {};
   HostPort listen = {};
-  /// Where the others are, once this one listens at `port`.
+  /// Finds the addresses of all nodes, once this one listens at `port`.
   std::function<Result<Cluster>(std::uint16_t port)> find_cluster = {};
   programs::ConnectionFlags connection = {};
   programs::ModeFlags modes = {};
   OnFailure on_failure = OnFailure::kStop;
   std::chrono::milliseconds connect_timeout{10'000};
-  /// What this node has measured, as soon as it is known.
+  /// Gets the results of this node, once they are known.
   std::function<void(const NodeResult&)> on_result = {};
-  /// What all have measured, by rank; on the one node that collects it: the first that is there.
+  /// Gets the results of all nodes, by rank. Called on the collecting node only: the first one that is here.
   std::function<Status(const std::vector<NodeResult>&)> on_results = {};
 };
 
-/// Connects to all others, is connected to by them, sends and receives, and tells what it saw. Its own thread, which
-/// calls run(), decides everything; sessions' threads carry the traffic (Link) and tell what happens (NodeEvents).
+/// Connects to all other nodes, accepts connections from them, sends and receives, and reports its results. All
+/// decisions are made on its own thread, which calls run(). The threads of the sessions transfer the traffic (Link) and
+/// report events (NodeEvents).
 ///
-///   kConnecting  until all nodes that there are have each other's endpoints, and have said so (kReady)
-///   kRunning     until all traffic from and to nodes that are there is complete and both sides know it
-///                (kFinished -> kChecked, for each ordered pair)
-///   kClosing     until the lowest rank that is there has all figures (kResult) and says that it is over (kOver)
+///   kConnecting  until all nodes that are here have endpoints to each other, and have reported it (kReady)
+///   kRunning     until all traffic from and to nodes that are here is complete and both peers know it (kFinished ->
+///                kChecked, for each ordered pair)
+///   kClosing     until the lowest rank that is here has all results (kResult) and sends the end (kOver)
 ///
-/// A node that is lost is named on standard error and then left out of all that is waited for (OnFailure::kContinue),
-/// or the run ends (kStop). One that comes back while there is traffic connects to all others, which connect to it
-/// again.
+/// If a node is lost, its name is printed on standard error. Then the run continues without it (OnFailure::kContinue),
+/// or ends (kStop). A node that comes back during the traffic connects to all others, and they connect to it again.
 class Node {
  public:
   explicit Node(NodeOptions options);
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// Does all of it. Ends by itself.
-  /// Returns  kPeerLost: a node was lost, with kStop; or none of the others is left; std::errc::io_error: messages were
-  ///          not what was sent; or as Connections::listen, find_cluster and on_results
+  /// Runs the node until its end.
+  /// Returns  kPeerLost: a node was lost, with kStop; or all other nodes were lost; std::errc::io_error: messages
+  ///          differed from the sent ones; or as Connections::listen, find_cluster and on_results
   [[nodiscard]] Status run();
 
  private:
@@ -81,7 +81,7 @@ class Node {
   void note_corruption(const Status& found);
   [[nodiscard]] NodeResult measured() const;
 
-  // node_peers.cc: who comes and who goes
+  // node_peers.cc: nodes that connect and disconnect
   void handle(NodeEvent event);
   void welcome(Peer& peer, NodeEvent& event);
   void connected(Peer& peer, NodeEvent& event);
@@ -103,7 +103,7 @@ class Node {
   void check_anybody_left();
   void say(const std::string& what) const;
 
-  // node_mail.cc: what they say
+  // node_mail.cc: messages between nodes
   void read_mail();
   void read_mail_of(Peer& peer);
   void take(Peer& peer, Mail mail);
@@ -127,12 +127,12 @@ class Node {
   std::atomic<bool> running_{false};
   std::atomic<std::uint64_t> until_ticks_{0};
 
-  // The node's own thread's.
+  // Used only by the node's own thread.
   Phase phase_ = Phase::kConnecting;
   Status outcome_;
   Status corruption_;
-  programs::HostPace seconds_;  // for the lines about second nodes
-  std::vector<Peer> peers_;     // by rank, without this one
+  programs::HostPace seconds_;  // limits the lines about second processes of a node
+  std::vector<Peer> peers_;     // by rank, without this node
   std::vector<int> has_mail_;
   Deadline read_all_mail_ = Deadline::after({});
   Deadline connected_by_ = Deadline::never();

@@ -1,4 +1,4 @@
-// node_events.h - what the threads of the sessions tell the node's own thread.
+// node_events.h - passes events from the threads of the sessions to the node's own thread.
 #pragma once
 
 #include <cstddef>
@@ -15,35 +15,35 @@ namespace rdmacomm::mesh {
 
 class Link;
 
-/// One of them. A value.
+/// An event. A value.
 struct NodeEvent {
   enum class Kind : std::uint8_t {
     kArrived,     ///< node `rank` has connected to this one: `endpoint`, `link`
     kConnected,   ///< this one has connected to node `rank`: the same
-    kNotReached,  ///< it could not: `status`
+    kNotReached,  ///< this one could not connect to node `rank`: `status`
     kMisfit,      ///< a node of another mesh, or with other terms, was refused: `status`
     kEnded,       ///< an endpoint of node `rank` has ended: `ended`, `status`
-    kProgress,    ///< the link `of` has done what it was to do
+    kProgress,    ///< the link `of` has finished
     kTrouble,     ///< a request of the link `of` failed
   };
   Kind kind = Kind::kProgress;
   int rank = 0;
-  std::shared_ptr<Link> link = nullptr;  ///< of kArrived and kConnected
-  const Link* of = nullptr;              ///< of kProgress and kTrouble; to be compared only
+  std::shared_ptr<Link> link = nullptr;  ///< for kArrived and kConnected
+  const Link* of = nullptr;              ///< for kProgress and kTrouble; only for comparison
   EndPoint endpoint = {};
   EndPoint ended = {};
   Status status = {};
 };
 
-/// A queue of them with a descriptor to sleep on. A resource. Threads: any.
+/// A queue of events with a descriptor to sleep on. A resource. Threads: any.
 class NodeEvents {
  public:
   [[nodiscard]] static Result<std::unique_ptr<NodeEvents>> create();
 
   void put(NodeEvent event);
-  /// All that there are, in their order; fd() is readable again with the next one.
+  /// Takes all events, in order; fd() becomes readable again with the next one.
   [[nodiscard]] std::deque<NodeEvent> take();
-  /// How many have not been taken.
+  /// The number of events that were not taken.
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] int fd() const noexcept { return event_.fd(); }
 

@@ -1,4 +1,5 @@
-// Node: what the others say. Each writes by the endpoint that it has connected, and reads where it was connected to.
+// Node: mail from other nodes. A node sends mail over the endpoint that it has connected, and reads mail from the
+// endpoint that the peer has connected.
 #include "mesh_comm_service/node.h"
 
 namespace rdmacomm::mesh {
@@ -6,14 +7,14 @@ namespace {
 
 constexpr std::chrono::milliseconds kReadAllEvery{100};
 constexpr std::chrono::seconds kSendTime{2};
-constexpr std::chrono::seconds kArrivesWithin{30};  // once its sender has said that all has left
+constexpr std::chrono::seconds kArrivesWithin{30};  // after the sender has reported that it sent everything
 
 }  // namespace
 
 void Node::read_mail() {
   std::vector<int> ranks;
   ranks.swap(has_mail_);
-  // A connection may take bytes in by itself, and not all kinds of connections tell of them.
+  // A connection may read bytes by itself, and not all kinds of connections report that on a descriptor.
   if (read_all_mail_.passed()) {
     for (const Peer& peer : peers_) ranks.push_back(peer.rank);
     read_all_mail_ = Deadline::after(kReadAllEvery);
@@ -23,11 +24,11 @@ void Node::read_mail() {
   }
 }
 
-/// Nothing of a process that says that it is node `peer`, until this node has reached it.
+/// Ignores a process that claims to be node `peer` until this node has reached it.
 void Node::read_mail_of(Peer& peer) {
   while (peer.is_linked() && phase_ != Phase::kOver) {
     const auto message = peer.now.from.receive_message(Deadline::after({}));
-    if (!message) return;  // none, or none any more: then kEnded says so
+    if (!message) return;  // none now, or none any more; then kEnded follows
     auto mail = Mail::decode(*message);
     if (!mail) return lose(peer, mail.error().context);
     take(peer, std::move(*mail));
@@ -58,14 +59,14 @@ void Node::stop_asked(const Mail& mail) {
     if (!lost->is_gone()) lose(*lost, mail.text);
     return;
   }
-  if (static_cast<int>(mail.rank) != options_.rank) return;  // of a node that there is not
-  // The others have lost this one.
+  if (static_cast<int>(mail.rank) != options_.rank) return;  // of a node that does not exist
+  // The other nodes consider this one lost.
   fail(make_error(Errc::kPeerLost, "the other nodes have lost this one, and stop: " + mail.text));
 }
 
 void Node::send(Peer& peer, const Mail& mail) {
   if (!peer.now.to) return;
-  // What cannot be sent will not be missed: its endpoint has ended, or is about to, and that is told.
+  // If it cannot be sent, the endpoint has ended or is about to, and kEnded reports that.
   (void)peer.now.to.send_message(mail.encode(), Deadline::after(kSendTime)).ok();
 }
 

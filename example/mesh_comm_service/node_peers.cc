@@ -1,4 +1,4 @@
-// Node: who comes and who goes.
+// Node: other nodes that connect and disconnect.
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace rdmacomm::mesh {
 namespace {
 
-/// A request that fails may be the first sign of a peer's death; its connection tells the reason a moment later.
+/// A request that fails may be the first evidence that a peer has died. Its connection shows the reason a moment later.
 constexpr std::chrono::seconds kReasonFollowsWithin{1};
 constexpr std::chrono::milliseconds kTryAgainAfter{100};
 
@@ -18,20 +18,21 @@ std::string name_of(const Peer& peer) {
   return "node " + std::to_string(peer.rank) + " (" + peer.address.to_text() + ")";
 }
 
-/// Whether one was there that does not fit, or that ended before it could say so: the right one may be started yet.
+/// Whether a wrong process was at the address, or one that ended before its introduction. The right one may still be
+/// started.
 bool is_misfit(const std::error_code& code) {
   return code == Errc::kIncompatiblePeer || code == Errc::kPeerRefused || code == Errc::kVersionMismatch ||
          code == Errc::kPeerLost || code == Errc::kPeerClosed;
 }
 
-/// Why it ended, in words.
+/// The reason for an end, as text.
 std::string reason(const Status& status) {
   return status.ok() ? "it has left" : status.error().context;
 }
 
 }  // namespace
 
-/// One write: lines of several nodes on one terminal do not mix.
+/// Writes with one call, so that lines of several nodes on one terminal do not mix.
 void Node::say(const std::string& what) const {
   std::cerr << programs::program_name() + ": node " + std::to_string(options_.rank) + ": " + what + "\n" << std::flush;
 }
@@ -46,13 +47,13 @@ void Node::handle(NodeEvent event) {
     case NodeEvent::Kind::kNotReached: return not_reached(*peer, event);
     case NodeEvent::Kind::kEnded: return endpoint_ended(*peer, event);
     case NodeEvent::Kind::kTrouble: return link_in_trouble(*peer, event);
-    case NodeEvent::Kind::kProgress:  // advance() looks
+    case NodeEvent::Kind::kProgress:  // advance() checks it
     case NodeEvent::Kind::kMisfit: return;
   }
 }
 
-/// A node of another mesh, or one of this mesh that was started with other options: then this one's connection to it is
-/// refused as well, and ends what there is to be ended.
+/// For a node of another mesh, or of this mesh with other options. Its server refuses this node as well, which causes
+/// all further steps.
 void Node::refused(const Status& why) {
   if (phase_ != Phase::kOver) say("refused " + why.error().context);
 }
@@ -63,8 +64,8 @@ void Node::connect_to(Peer& peer) {
   connections_->connect(peer.rank, peer.address);
 }
 
-/// Whether it is of another process that says that it is this node, while the first one is there: both were in the handshake
-/// at the same time. As Connections decides it otherwise.
+/// Whether the endpoint belongs to another process that claims to be this node, while the first one is here. This
+/// happens if both were in the handshake at the same time; otherwise Connections decides it.
 bool Node::is_second(const Peer& peer, const EndPoint& endpoint) {
   const auto introduction = Introduction::decode(endpoint.peer_private_data());
   const bool other =
@@ -80,13 +81,13 @@ bool Node::is_second(const Peer& peer, const EndPoint& endpoint) {
   return true;
 }
 
-/// Whether the endpoint is of the life that is known, or of a new one, which begins then.
+/// Whether the endpoint belongs to the known process of the node, or to a new one, which then becomes the known one.
 bool Node::introduce(Peer& peer, const EndPoint& endpoint) {
   auto introduction = Introduction::decode(endpoint.peer_private_data());
-  if (!introduction || !endpoint.alive()) return false;  // of the latter kEnded told already, before it was known
+  if (!introduction || !endpoint.alive()) return false;  // for an ended one, kEnded came before it was known
   if (!peer.now.introduction || peer.now.introduction->incarnation != introduction->incarnation) {
     const bool is_back = peer.is_gone() || peer.is_linked();
-    end_life(peer);  // its successor may be here before its end was noticed
+    end_life(peer);  // the new process may connect before the end of the old one was noticed
     if (is_back) say(name_of(peer) + " is back");
     peer.state = Peer::State::kAwaited;
     peer.now.introduction = *introduction;
@@ -99,10 +100,10 @@ bool Node::introduce(Peer& peer, const EndPoint& endpoint) {
   return true;
 }
 
-/// Node `peer` has connected to this one. If it was gone, it is back, and this one connects to it again.
+/// Node `peer` has connected to this one. If the node was lost, it is back, and this one connects to it again.
 void Node::welcome(Peer& peer, NodeEvent& event) {
   if (!event.endpoint) return;
-  if (phase_ == Phase::kClosing) return event.endpoint.stop();  // slipped in as the door was closed
+  if (phase_ == Phase::kClosing) return event.endpoint.stop();  // it connected just before connections were refused
   if (is_second(peer, event.endpoint)) return event.endpoint.stop();
   if (!introduce(peer, event.endpoint)) return;
   leave_mailbox(peer);
@@ -118,9 +119,9 @@ void Node::welcome(Peer& peer, NodeEvent& event) {
 /// This node has connected to `peer`.
 void Node::connected(Peer& peer, NodeEvent& event) {
   peer.connecting = false;
-  if (peer.is_gone()) return event.endpoint.stop();  // if it lives, it will come by itself
+  if (peer.is_gone()) return event.endpoint.stop();  // if it is alive, it will connect by itself
   if (!introduce(peer, event.endpoint)) {
-    // It has ended meanwhile. Where the node has just come back, that was its former life's.
+    // It has ended meanwhile. If the node has just come back, this was the endpoint of its old process.
     if (peer.now.from) return connect_to(peer);
     return lose(peer, reason(event.endpoint.status()));
   }
@@ -132,10 +133,10 @@ void Node::connected(Peer& peer, NodeEvent& event) {
 void Node::not_reached(Peer& peer, const NodeEvent& event) {
   peer.connecting = false;
   if (peer.is_gone()) return;
-  // It is there, and was too busy.
+  // The node is here, but was too busy.
   if (event.status.code() == Errc::kTimeout && peer.gives_signs_of_life()) return connect_to(peer);
   const std::string why = "cannot connect to it: " + reason(event.status);
-  // Where none of the others fits, it is this one that does not.
+  // If this node has reached no other node either, the mistake is probably its own.
   const bool reached_another =
       std::ranges::any_of(peers_, [](const Peer& other) { return other.now.to && other.now.to.alive(); });
   const bool in_time = phase_ == Phase::kConnecting && !connected_by_.passed();
@@ -154,7 +155,7 @@ void Node::look_for_the_right_ones() {
 void Node::look_if_here(Peer& peer) {
   if (!peer.is_linked()) return;
   peer.state = Peer::State::kHere;
-  has_mail_.push_back(peer.rank);  // which has waited for this
+  has_mail_.push_back(peer.rank);  // its mail has waited for this
   if (phase_ == Phase::kRunning) begin_traffic_to(peer);
 }
 
@@ -167,7 +168,7 @@ void Node::leave_mailbox(Peer& peer) {
 void Node::endpoint_ended(Peer& peer, const NodeEvent& event) {
   const bool known = event.ended == peer.now.to || event.ended == peer.now.from;
   if (!known || peer.is_gone()) return;
-  read_mail_of(peer);  // its last words may explain it
+  read_mail_of(peer);  // its last mail may explain the end
   if (phase_ == Phase::kOver || peer.is_gone()) return;
   if (!peer.now.to) return forget_unproven(peer, reason(event.status));
   const EndPoint& endpoint = event.ended == peer.now.to ? peer.now.to : peer.now.from;
@@ -178,13 +179,13 @@ void Node::endpoint_ended(Peer& peer, const NodeEvent& event) {
     peer.state = Peer::State::kLeft;
     return;
   }
-  // It leaves too early, and if that is because of another's death, its word about that is on the way.
+  // It disconnects too early. If it does so because another node was lost, its message about that will arrive soon.
   if (!peer.now.trouble) peer.now.trouble = Deadline::after(kReasonFollowsWithin);
   peer.now.trouble_text = reason(event.status);
 }
 
-/// A process that said that it was node `peer`, and that this node has not reached, has ended. The node itself is still being connected
-/// to, and that decides.
+/// A process that claimed to be node `peer`, and that this node has not reached, has ended. This node still tries to
+/// connect to the node itself, and that decides.
 void Node::forget_unproven(Peer& peer, const std::string& why) {
   if (!peer.connecting && !peer.try_again) return lose(peer, why);
   end_life(peer);
@@ -210,7 +211,7 @@ void Node::look_at_troubles() {
   }
 }
 
-/// The others are told, if this one stops for it, so that none of them takes this one for the culprit.
+/// If this node stops because of the loss, it tells the others, so that they do not consider this one as the cause.
 void Node::lose(Peer& peer, const std::string& why) {
   const std::string what = name_of(peer) + " is lost: " + why;
   end_life(peer);
@@ -227,7 +228,7 @@ void Node::lose(Peer& peer, const std::string& why) {
 }
 
 void Node::check_anybody_left() {
-  if (phase_ == Phase::kClosing) return;  // what there is to be told has been measured
+  if (phase_ == Phase::kClosing) return;  // all results have been measured already
   for (const Peer& peer : peers_) {
     if (!peer.is_gone()) return;
   }
@@ -236,7 +237,7 @@ void Node::check_anybody_left() {
                   "frozen, or cut off"));
 }
 
-/// Its figures are kept, and what was wrong with its messages: it will not tell any more.
+/// Keeps the node's figures, and the errors in its messages, because it cannot report them any more.
 void Node::end_life(Peer& peer) {
   Peer::Life& life = peer.now;
   if (phase_ != Phase::kClosing && phase_ != Phase::kOver) keep_figures(peer);
@@ -247,7 +248,7 @@ void Node::end_life(Peer& peer) {
 
 void Node::keep_figures(Peer& peer) {
   const Peer::Life& life = peer.now;
-  if (!peer.is_linked()) return;  // without having been reached, it may have been any process
+  if (!peer.is_linked()) return;  // this node has not reached it, so it may have been any process
   if (!peer.past) peer.past.emplace();
   peer.past->add(life.outbound != nullptr ? life.outbound->figures() : OutboundFigures{},
                  life.checked.value_or(Tally{}), life.inbound != nullptr ? life.inbound->tally() : Tally{});

@@ -71,7 +71,7 @@ OutboundFigures Outbound::figures() const {
   return figures;
 }
 
-/// Posts what may be posted, and looks whether that was all.
+/// Posts messages until the limit is reached, and checks whether everything is complete.
 void Outbound::pump() {
   if (!started_ || finished_ || channel_ == nullptr) return;
   while (may_post() && post_next()) {
@@ -94,14 +94,14 @@ bool Outbound::may_post() {
   return posted_ - free_from < terms.depth;
 }
 
-/// Whether it was posted.
+/// Posts the next message. Returns whether it was posted.
 bool Outbound::post_next() {
   const std::uint32_t length = length_of(parts_.terms, posted_);
   posted_at_[slot(posted_)] = clock_.now();
   const Outcome posted = post_message(length);
   if (posted == Errc::kSendQueueFull) return false;
   if (!posted) {
-    // A queue pair that is no more: its endpoint has ended, or is about to, and says why.
+    // The queue pair has ended: its endpoint has ended, or is about to, and has the reason.
     if (posted != Errc::kNotConnected) fail_locked(posted);
     return false;
   }
@@ -125,7 +125,7 @@ Outcome Outbound::post_message(std::uint32_t length) {
   return channel_->post_write(local, remote, {.id = id(), .immediate = immediate_of(posted_)});
 }
 
-/// Tells the peer of WRITEs that it is to look at. They are there before the note is.
+/// Tells the peer which WRITEs it must verify. They arrive before the note does.
 void Outbound::announce_progress() {
   if (!(parts_.terms.op == Operation::kWrite && parts_.terms.verify) || announced_ == posted_) return;
   if (send_note(posted_, posted_bytes_)) announced_ = posted_;
@@ -149,7 +149,7 @@ void Outbound::message_done() {
   ++complete_;
 }
 
-/// The peer's memory is filled once, each place with what belongs to it.
+/// The peer fills its memory once, each place with its own pattern.
 void Outbound::check_read() {
   const std::uint64_t seed = message_seed(parts_.peer, parts_.self, slot(complete_));
   const auto bytes = block(complete_).first(length_of(parts_.terms, complete_)).bytes();

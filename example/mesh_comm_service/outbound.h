@@ -1,4 +1,4 @@
-// outbound.h - the initiator's end of the traffic to one node.
+// outbound.h - the initiator of the traffic to one node.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace rdmacomm::mesh {
 
-/// What it has done. A value.
+/// The results of the traffic. A value.
 struct OutboundFigures {
-  std::uint64_t messages = 0;  ///< complete
+  std::uint64_t messages = 0;  ///< completed
   std::uint64_t bytes = 0;
-  std::uint64_t corrupt = 0;  ///< of what was READ
+  std::uint64_t corrupt = 0;  ///< in data from READs
   std::string difference = {};
   std::uint64_t elapsed_ns = 0;
   programs::LatencyHistogram latency_ns = {};
 };
 
-/// Posts messages, up to Terms::depth at a time, until all of them are complete or the time is over. See Link.
+/// Posts messages, up to Terms::depth at a time, until all are complete or the time is over. See Link.
 class Outbound final : public Link {
  public:
   Outbound(const LinkParts& parts, const programs::TickClock& clock) : Link(parts), clock_(clock) {}
@@ -31,12 +31,13 @@ class Outbound final : public Link {
   void publish(HcaConfig&) const override {}
   Status attach(const EndPoint& endpoint) override;
 
-  /// Begins. until_ticks  when to end, where Terms::duration_us says how long
+  /// Begins. until_ticks  the end, if Terms::duration_us is set
   void start(std::uint64_t until_ticks);
-  /// Looks whether the time is over: nothing else might, where all that is missing is a word of the peer's.
+  /// Checks whether the time is over. Needed if this only waits for a note from the peer, because then no completion
+  /// triggers the check.
   void look_at_clock();
   [[nodiscard]] bool started() const;
-  /// Whether all that was posted is complete, and no more will be.
+  /// Whether all posted messages are complete, and no more will be posted.
   [[nodiscard]] bool finished() const;
   [[nodiscard]] OutboundFigures figures() const;
 
@@ -66,8 +67,8 @@ class Outbound final : public Link {
   std::uint64_t posted_ = 0;
   std::uint64_t posted_bytes_ = 0;
   std::uint64_t complete_ = 0;
-  std::uint64_t announced_ = 0;  // up to here the peer has been told of WRITEs
-  std::uint64_t peer_has_ = 0;   // up to here the peer has taken messages, as it says
+  std::uint64_t announced_ = 0;  // the peer was told of WRITEs up to here
+  std::uint64_t peer_has_ = 0;   // the peer has reported messages up to here as received
   std::uint64_t notes_received_ = 0;
   OutboundFigures figures_;
 };

@@ -14,7 +14,7 @@ bool is_loopback(const HostAddress& address) {
   return verbs::reach_of(address.gid) == verbs::Reach::kHost;
 }
 
-/// Whether all of a host's addresses are the loopback interface's. What has none is not.
+/// Whether the host has addresses, and all of them are loopback addresses.
 bool is_on_loopback(const HostBook::Addresses& addresses) {
   return addresses && std::ranges::all_of(*addresses, is_loopback);
 }
@@ -23,8 +23,8 @@ bool is_on_loopback(const HostBook::Addresses& addresses) {
 
 bool is_local(const std::vector<HostAddress>& addresses) {
   return std::ranges::any_of(addresses, [](const HostAddress& address) {
-    if (is_loopback(address)) return true;  // 127.0.0.0/8: whatever source the system chooses towards it
-    // What leads to an address of its own, a machine sends from that address.
+    if (is_loopback(address)) return true;  // 127.0.0.0/8, whatever source address the system uses for it
+    // A machine sends packets to its own address from that same address.
     const auto source = HostNetwork::system().source_towards(address.gid, address.scope);
     return source && std::ranges::equal(source->raw, address.gid.raw);
   });
@@ -33,7 +33,7 @@ bool is_local(const std::vector<HostAddress>& addresses) {
 Result<int> find_rank(const Cluster& cluster, HostBook& hosts) {
   hosts.look_up(cluster);
   std::vector<std::size_t> found;
-  std::optional<Error> unknown;  // a host that has no address may be another one's concern
+  std::optional<Error> unknown;  // a host without an address may matter to other nodes only
   for (std::size_t rank = 0; rank < cluster.size(); ++rank) {
     const auto& addresses = hosts.of(cluster[rank]);
     if (!addresses && !unknown) unknown = addresses.error();

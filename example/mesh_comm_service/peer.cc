@@ -11,7 +11,7 @@ Status differ(const std::string& what) {
   return make_error(std::make_error_code(std::errc::io_error), what);
 }
 
-/// Messages that were not what was sent, wherever it has been noticed.
+/// Returns an error if messages differed from the sent ones, on whichever peer that was noticed.
 Status check_messages(const std::string& way, const Tally& arrived) {
   if (arrived.corrupt == 0) return {};
   return differ(std::to_string(arrived.corrupt) + " of " + std::to_string(arrived.messages) + " messages from " + way +

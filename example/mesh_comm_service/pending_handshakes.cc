@@ -6,7 +6,8 @@
 
 namespace rdmacomm::mesh {
 
-/// The address in "10.0.0.2", "10.0.0.2:2020", "2001:db8::1", "[2001:db8::1]:2020", "[fe80::1%eth0]:2020", IPv4 in its mapped form.
+/// Parses the address in "10.0.0.2", "10.0.0.2:2020", "2001:db8::1", "[2001:db8::1]:2020" or "[fe80::1%eth0]:2020".
+/// IPv4 in its mapped form.
 std::optional<PendingHandshakes::Host> PendingHandshakes::host_of(std::string_view text) {
   std::string host(text);
   if (host.starts_with('[')) {
@@ -45,7 +46,7 @@ Result<std::optional<std::string>> PendingHandshakes::enter(int rank, const std:
     if (waiting.empty() || waiting.front() == address) return take();
   } else if (Handshake& first = places.front(); begun.of_known_host && !first.of_known_host) {
     std::erase(waiting, address);
-    return std::optional(std::exchange(first, std::move(begun)).address);  // which was the only one
+    return std::optional(std::exchange(first, std::move(begun)).address);  // it was the only one
   } else if (begun.of_known_host == first.of_known_host && (waiting.empty() || waiting.front() == address)) {
     if (begun.of_known_host && places.size() < places_) return take();
     if (now - first.since >= kPatience) {

@@ -1,4 +1,4 @@
-// pending_handshakes.h - which handshakes of other nodes go on: a few for each node at a time.
+// pending_handshakes.h - limits the simultaneous handshakes of each node.
 #pragma once
 
 #include <algorithm>
@@ -17,44 +17,44 @@
 
 namespace rdmacomm::mesh {
 
-/// Keeps connections that say which node they are, and then rest in the handshake, from keeping that node out, and from
-/// holding memory. Each node has a few places for handshakes from hosts of the mesh, which the process may have to
-/// share with others on its host. If they are taken, handshakes wait in the order of their arrival. Handshakes from
-/// other hosts have one place, while those have none. A pure policy: time is passed in. Threads: one at a time.
+/// A connection may claim to be some node and then do nothing. This class prevents such connections from keeping the
+/// real node out, and from holding memory. Each node has a few places for handshakes from hosts of the mesh. The real
+/// process may have to share them with others on its host. If the places are taken, handshakes wait in the order of
+/// their arrival. Handshakes from other hosts have one place, and only while none from the mesh has one. A pure policy:
+/// the caller passes the time. Threads: one at a time.
 class PendingHandshakes {
  public:
   using Clock = std::chrono::steady_clock;
-  /// How long a handshake keeps its place against others of the same right. Real ones take milliseconds.
+  /// How long a handshake keeps its place against others with the same right. Real handshakes take milliseconds.
   static constexpr std::chrono::milliseconds kPatience{500};
   static constexpr std::size_t kMaxPlaces = 8;
-  /// What the handshakes of one node may hold in all; one has a place however much it takes.
+  /// The memory that the handshakes of one node may use together. One handshake is allowed in any case.
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
 
-  /// How many places each node has, if a handshake holds that much memory.
+  /// The number of places of each node, if a handshake uses that much memory.
   [[nodiscard]] static constexpr std::size_t places_for(std::uint64_t handshake_bytes) noexcept {
     return std::clamp<std::size_t>(kMaxBytes / std::max<std::uint64_t>(handshake_bytes, 1), 1, kMaxPlaces);
   }
   /// places  1..kMaxPlaces
   explicit PendingHandshakes(std::size_t places = kMaxPlaces) : places_(places) {}
 
-  /// Handshakes from this address take the place of those from addresses that are not of the mesh, and never the
-  /// reverse.
-  /// host  an address ("10.0.0.2", "[2001:db8::1]"), also with a port behind it. No effect if it is a name
+  /// Registers a host of the mesh. Handshakes from it replace those from other hosts, and never the reverse.
+  /// host  an address ("10.0.0.2", "[2001:db8::1]"), optionally with a port. No effect if it is a name
   void know_host(std::string_view host);
-  /// Whether that address, which may have a port behind it, is one of those.
+  /// Whether the address, optionally with a port, was registered by know_host().
   [[nodiscard]] bool knows_host(std::string_view address) const;
 
-  /// A handshake of node `rank` begins, or asks again because it waits.
+  /// A handshake of node `rank` begins, or asks again while it waits.
   ///
   /// address  PeerInfo::address
-  /// Returns  the address of the handshake whose place it takes, which is to be ended; empty: the place was free.
-  ///          kServerBusy: there is no place. If it waits() then, ask again, at the latest at next_look(); else a later
-  ///          try may help
+  /// Returns  the address of the handshake that it replaces, which must be ended; empty: the place was free.
+  ///          kServerBusy: no place. If waits() is then true, ask again, at next_look() at the latest; otherwise a
+  ///          later attempt may succeed
   [[nodiscard]] Result<std::optional<std::string>> enter(int rank, const std::string& address, Clock::time_point now);
   [[nodiscard]] bool waits(int rank, const std::string& address) const;
-  /// When a handshake of node `rank` may have to give up its place, if none ends before.
+  /// The time when a handshake of node `rank` may have to give up its place, if none ends earlier.
   [[nodiscard]] Clock::time_point next_look(int rank) const;
-  /// A handshake has ended, or its endpoint is established, or it waits no more. No effect on others.
+  /// A handshake has ended, its endpoint is established, or it stops waiting. No effect on others.
   void leave(const std::string& address);
 
  private:
@@ -68,8 +68,8 @@ class PendingHandshakes {
   [[nodiscard]] static std::optional<Host> host_of(std::string_view text);
 
   struct OfRank {
-    std::deque<Handshake> places = {};     // in the order in which they have been taken
-    std::deque<std::string> waiting = {};  // in the order of arrival, of known hosts
+    std::deque<Handshake> places = {};     // in the order in which they were taken
+    std::deque<std::string> waiting = {};  // in the order of arrival, from known hosts
   };
 
   const std::size_t places_;

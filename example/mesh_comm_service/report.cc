@@ -13,7 +13,7 @@ namespace {
 using nlohmann::ordered_json;
 using programs::number_text;
 
-/// All nodes together. A value.
+/// The sum over all nodes. A value.
 struct Sums {
   std::uint64_t messages = 0;
   std::uint64_t bytes = 0;
@@ -51,7 +51,7 @@ Sums sums_of(const std::vector<NodeResult>& results) {
   return sums;
 }
 
-/// The least fair node's figure.
+/// The fairness of the least fair node.
 double fairness_of(const std::vector<NodeResult>& results) {
   double fairness = 1;
   for (const NodeResult& node : results) fairness = std::min(fairness, node.fairness());
@@ -83,10 +83,10 @@ programs::Table peer_table(std::size_t width) {
                          width);
 }
 
-/// In parts of as many columns as a line has room for.
+/// Prints the matrix in parts, each with the number of columns that fit into a line.
 void print_matrix(std::ostream& out, const Matrix& matrix, std::size_t line_width) {
   constexpr std::size_t kRank = 4;
-  constexpr std::size_t kCell = 6 + 2;  // with the space before it
+  constexpr std::size_t kCell = 6 + 2;  // including the space before it
   const std::size_t fitting = line_width < kRank + kCell ? 1 : (line_width - kRank) / kCell;
   for (std::size_t first = 0; first < matrix.size(); first += fitting) {
     const std::size_t end = std::min(matrix.size(), first + std::min(fitting, matrix.size()));

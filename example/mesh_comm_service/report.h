@@ -1,4 +1,4 @@
-// report.h - what a mesh has measured, for people and for programs.
+// report.h - prints the measurements of a mesh, as text and as JSON.
 #pragma once
 
 #include <ostream>
@@ -10,26 +10,26 @@
 
 namespace rdmacomm::mesh {
 
-/// What the figures are of. A value.
+/// The options of the run that the figures belong to. A value.
 struct ReportHead {
   Terms terms = {};
   int nodes = 0;
-  std::string polling = {};  ///< as the flags have it
+  std::string polling = {};  ///< as in the flags
   std::string threads = {};
-  std::size_t width = SIZE_MAX;  ///< characters that a line has room for
+  std::size_t width = SIZE_MAX;  ///< characters in a line
 };
 
-/// One node's figures: a line for each of the others, their sum, and what the node took for it.
+/// The figures of one node: a line for each other node, their sum, and the resources used.
 [[nodiscard]] std::string node_report(const ReportHead& head, const NodeResult& node);
 
-/// GB/s from node `row` to node `column`; 0 where nothing is known, as on the diagonal.
+/// GB/s from node `row` to node `column`; 0 if unknown, and on the diagonal.
 using Matrix = std::vector<std::vector<double>>;
-/// nodes   how many there are: ranks below that
+/// nodes   the number of nodes: ranks are less than that
 [[nodiscard]] Matrix rate_matrix(const std::vector<NodeResult>& results, int nodes);
-/// Ranks of which there are no figures.
+/// Ranks without figures.
 [[nodiscard]] std::vector<int> missing_ranks(const std::vector<NodeResult>& results, int nodes);
 
-/// The N x N matrix and what all nodes did together.
+/// The N x N matrix, and the sums over all nodes.
 [[nodiscard]] std::string mesh_report(const ReportHead& head, const std::vector<NodeResult>& results);
 [[nodiscard]] std::string mesh_json(const ReportHead& head, const std::vector<NodeResult>& results);
 

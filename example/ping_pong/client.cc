@@ -38,7 +38,7 @@ class PingPongClient final : public programs::DeliveringHooks {
   const Memory& memory_;
 };
 
-/// One connection to a server, and what is done on it.
+/// One connection to a server, and the steps of the test on it.
 class ClientGame {
  public:
   ClientGame(const EndPoint& endpoint, Memory& memory, const Terms& terms)
@@ -114,7 +114,8 @@ class ClientGame {
       return finish(posted, step);
     }
     if (Status complete = wait_for(endpoint_, 1, done_); !complete.ok()) return complete;
-    // On iWARP that completion is this side's only. A READ is answered after the WRITEs before it (RFC 5040, 5.5).
+    // On iWARP that completion only means that the local memory may be reused. The answer to a READ comes after all
+    // earlier WRITEs (RFC 5040, 5.5).
     return finish(channel_.post_read(memory_.counter(), memory_.their_counter(theirs_), {.id = 1}), step);
   }
   Status write_imm(Step step) {
@@ -145,7 +146,7 @@ class ClientGame {
     }
     return check_counter(expected);
   }
-  /// The server's answer to what it is told next.
+  /// Receives the server's answer to the next step.
   Status receive(Step step) {
     if (const Outcome posted = channel_.post_recv(memory_.in(), {.id = 2}); !posted) {
       return make_error(posted.code(), "cannot post a receive");
@@ -160,13 +161,14 @@ class ClientGame {
     return check_pattern(memory_.in().bytes(), step);
   }
 
-  /// Waits for the completion of what was posted with result `posted`, then asks the server what it saw.
+  /// Waits for the completion of the posted request, then asks the server for its result. `posted` is the outcome of
+  /// posting.
   Status finish(Outcome posted, Step step) {
     if (!posted) return make_error(posted.code(), "cannot post to " + endpoint_.peer());
     if (Status complete = wait_for(endpoint_, 1, done_); !complete.ok()) return complete;
     return ask(step);
   }
-  /// Tells the server which step was done; it answers with an empty message, or with what is wrong.
+  /// Tells the server which step was done. It answers with an empty message, or with a description of the error.
   Status ask(Step step) {
     const std::array<std::byte, 1> question = {static_cast<std::byte>(step)};
     if (Status sent = endpoint_.send_message(question, Deadline::after(kPatience)); !sent.ok()) return sent;
@@ -193,7 +195,7 @@ class ClientGame {
         return make_error(posted.code(), "cannot post a receive");
       }
       if (i == 0) {
-        // From here on the server answers each message as soon as it comes.
+        // From here on the server answers each message at once.
         if (Status ready = endpoint_.sync_with_peer("ping-pong", Deadline::after(kPatience)); !ready.ok()) return ready;
       }
       const std::uint64_t before = clock.now();

@@ -1,4 +1,4 @@
-// client.h - the side of ping_pong_test that connects, posts every verb once, and times the ping-pong.
+// client.h - the client of ping_pong_test: connects, posts every verb once, and times the ping-pong.
 #pragma once
 
 #include "channel/completion_waiter.h"
@@ -8,9 +8,9 @@
 
 namespace rdmacomm::ping_pong {
 
-/// Runs everything against a server and prints what comes out on standard output.
-/// Returns  kBeyondDeviceLimit: the size; std::errc::io_error: a payload did not arrive as it was sent; kPeerLost;
-///          or as ClientSession::connect and the operations
+/// Runs all steps against a server and prints the results on standard output.
+/// Returns  kBeyondDeviceLimit: the size; std::errc::io_error: a payload differed from the sent one; kPeerLost; or as
+///          ClientSession::connect and the operations
 [[nodiscard]] Status run_client(const programs::ConnectionFlags& connection, const Terms& terms,
                                 const programs::ModeFlags& modes);
 

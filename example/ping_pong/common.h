@@ -1,4 +1,4 @@
-// common.h - what both sides of ping_pong_test have: memory, patterns, a way to wait.
+// common.h - the common parts of client and server of ping_pong_test: memory, patterns, waiting.
 #pragma once
 
 #include <algorithm>
@@ -19,28 +19,28 @@ namespace rdmacomm::ping_pong {
 inline constexpr const char* kBufferName = "ping_pong";
 inline constexpr std::chrono::seconds kPatience{10};
 
-/// The steps, in order. Each one's payload is a pattern of its own.
+/// The steps, in order. Each has a payload pattern of its own.
 enum class Step : std::uint8_t { kSend, kSendImm, kWrite, kWriteImm, kRead, kFetchAdd, kCompareSwap, kAnswer };
 inline constexpr std::uint32_t kImmediate = 0xfeedbee5;
 inline constexpr std::uint64_t kCounterStart = 1000;
 
-/// Three blocks of registered memory: what goes out, what comes in, and a counter for atomics.
+/// Three blocks of registered memory: for outgoing messages, for incoming messages, and a counter for atomics.
 /// A resource. Lifetime: must not outlive its device; outlives the endpoint that uses it.
 class Memory {
  public:
   /// domain  HcaConfig::domain of the endpoint; nullptr: the device's own
   [[nodiscard]] static Result<std::unique_ptr<Memory>> create(const RDMADevice& device, const Terms& terms,
                                                               const ProtectionDomain& domain = {});
-  /// How many bytes that allocates.
+  /// The number of bytes that create() allocates.
   [[nodiscard]] static std::uint64_t bytes_for(const Terms& terms) noexcept { return kBlocks * block_bytes(terms); }
-  /// Writes what the peer is to find by READ and atomics. create() does not: until then no page of it is in use.
+  /// Writes the data that the peer reads by READ and atomics. create() does not, so until then no page is in use.
   void fill_for_peer();
 
   [[nodiscard]] const RDMABuffer& buffer() const noexcept { return buffer_; }
   [[nodiscard]] BufferSlice out() const { return buffer_.at(0).first(bytes_); }
   [[nodiscard]] BufferSlice in() const { return buffer_.at(1).first(bytes_); }
   [[nodiscard]] BufferSlice counter() const { return buffer_.at(2).first(8); }
-  /// The same places in the peer's memory, which is laid out alike.
+  /// The same blocks in the peer's memory, which has the same layout.
   [[nodiscard]] RemoteRegion their_out(const RemoteRegion& theirs) const noexcept {
     return {theirs.address, bytes_, theirs.rkey};
   }
@@ -62,11 +62,11 @@ class Memory {
   std::uint32_t bytes_;
 };
 
-/// Waits until as many of the endpoint's requests as `wanted` says are complete.
+/// Waits until `wanted` requests of the endpoint are complete.
 /// Returns  the first failed one as an error; or as EndPoint::wait
 [[nodiscard]] Status wait_for(const EndPoint& endpoint, std::size_t wanted, std::vector<Completion>& done);
 
-/// ok where `bytes` are the pattern of `step`; else what differs.
+/// ok if `bytes` are equal to the pattern of `step`; else the difference.
 [[nodiscard]] Status check_pattern(std::span<const std::byte> bytes, Step step);
 void fill_for(std::span<std::byte> bytes, Step step);
 

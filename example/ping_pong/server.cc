@@ -26,12 +26,12 @@
 namespace rdmacomm::ping_pong {
 namespace {
 
-/// How long the server may see nothing of a client: one message each way is in flight.
+/// The longest time in which the server may see nothing of a client: one message each way is in flight.
 std::chrono::milliseconds longest_pause(const Terms& terms) {
   return std::min<std::chrono::milliseconds>(kPatience, programs::time_on_slow_network(2 * terms.size));
 }
 
-/// What the server has for one client. Its memory goes after its endpoint.
+/// The server's state of one client. Its memory is freed after its endpoint is closed.
 struct Seat {
   Terms terms = {};
   std::shared_ptr<programs::Guest> guest = nullptr;
@@ -40,7 +40,7 @@ struct Seat {
 
 class PingPongServer final : public programs::DeliveringHooks {
  public:
-  /// Clients are served beside each other: one that rests does not hold the others up.
+  /// Clients are served at the same time, so an idle client does not delay the others.
   explicit PingPongServer(const ServerOptions& options)
       : places_({.guests = ServerOptions::kGuests,
                  .guests_of_a_host = ServerOptions::kGuestsOfAHost,
@@ -56,7 +56,7 @@ class PingPongServer final : public programs::DeliveringHooks {
     return {};
   }
 
-  /// The client's terms are known before there are queue pairs: the memory is made to fit them.
+  /// The client's terms are known before queue pairs exist, so the memory can have the right size.
   Status lazy_config_hca(HcaConfig& hca, const PeerInfo& peer) override {
     const auto terms = Terms::decode(peer.private_data);
     if (!terms) return terms.error();
@@ -80,7 +80,8 @@ class PingPongServer final : public programs::DeliveringHooks {
     return {};
   }
 
-  /// The client's first message may come as soon as both sides are connected: a receive must wait for it.
+  /// The client's first message may arrive as soon as both peers are connected, so a receive must be posted before
+  /// that.
   Status post_connecting(const EndPoint& endpoint) override {
     if (Status ready = DeliveringHooks::post_connecting(endpoint); !ready) return ready;
     const Seat seat = seat_of(endpoint);
@@ -109,13 +110,13 @@ class PingPongServer final : public programs::DeliveringHooks {
   [[nodiscard]] Status explained(const Seat& seat, Status outcome) const {
     return places_.explained(*seat.guest, std::move(outcome));
   }
-  /// Nobody waits for a place any more.
+  /// Refuses all clients that wait for a place.
   void close_places() { places_.close(); }
 
   programs::Arrivals arrivals;
 
  private:
-  /// The place is free once the memory is.
+  /// The place is free once the memory is freed.
   void leave(const std::string& address) {
     std::optional<Seat> seat;
     {
@@ -132,10 +133,10 @@ class PingPongServer final : public programs::DeliveringHooks {
   const AdapterConfig adapter_;
   const programs::ModeFlags modes_;
   std::mutex mutex_;
-  std::map<std::string, Seat> seats_;  // by the address that their connection comes from
+  std::map<std::string, Seat> seats_;  // by the address of the connection
 };
 
-/// One client's game, from the server's side.
+/// The server's half of one client's test.
 class ServerGame {
  public:
   ServerGame(const EndPoint& endpoint, const Seat& seat)
@@ -162,11 +163,12 @@ class ServerGame {
     }
   }
 
-  /// Whether the client has asked for anything.
+  /// Whether the client has asked for a step.
   [[nodiscard]] bool asked() const noexcept { return asked_; }
 
  private:
-  /// Does what waits for the client. All else is the server's own work, during which the client does not rest.
+  /// Runs a function that waits for the client. All other work is the server's own, during which the client does not
+  /// count as idle.
   template <typename Wait>
   std::invoke_result_t<const Wait&> with_client(const Wait& wait) {
     guest_.set_working(false);
@@ -181,8 +183,8 @@ class ServerGame {
   Status synchronize(std::string_view tag) {
     return with_client([&] { return endpoint_.sync_with_peer(tag, Deadline::after(kPatience)); });
   }
-  /// Does this side's part of a step. `wrong` says what the client did not do right.
-  /// Returns  an error where the server cannot go on
+  /// Does the server's part of a step. `wrong` gets a description of an error that the client made.
+  /// Returns  an error if the server cannot continue
   Status look(Step step, std::string& wrong) {
     switch (step) {
       case Step::kSend: return take(step, Operation::kRecv, false, wrong);
@@ -197,7 +199,7 @@ class ServerGame {
     return make_error(Errc::kBadMessage, endpoint_.peer() + " asks for a step that there is not");
   }
 
-  /// A run has each step once, so a client cannot go on for ever by asking.
+  /// A run has each step once, so a client cannot continue for ever.
   bool is_new(Step step) noexcept {
     const std::uint64_t bit = std::uint64_t{1} << (static_cast<unsigned>(step) % 64);
     return (std::exchange(steps_, steps_ | bit) & bit) == 0;
@@ -211,7 +213,7 @@ class ServerGame {
     if (value != expected)
       wrong = "the counter is " + std::to_string(value) + " and should be " + std::to_string(expected);
   }
-  /// A message must be there, of that kind; then the next receive is posted.
+  /// Checks that a message of that kind has arrived, then posts the next receive.
   Status take(Step step, Operation operation, bool immediate, std::string& wrong) {
     if (Status received = wait_for_completion(); !received.ok()) return received;
     const Completion& completion = done_.front();
@@ -255,14 +257,14 @@ class ServerGame {
   programs::Guest& guest_;
   const Terms terms_;
   bool asked_ = false;
-  std::uint64_t steps_ = 0;  // a bit for each one that was asked for
+  std::uint64_t steps_ = 0;  // a bit for each requested step
   std::vector<Completion> done_;
 };
 
-/// What became of a client. A value.
+/// The result of one run. A value.
 struct Run {
   Status outcome = {};
-  bool asked = false;  ///< for anything: else it was none of a client's runs
+  bool asked = false;  ///< the client has asked for a step; else this does not count as a run
 };
 
 Run serve(PingPongServer& session, const EndPoint& endpoint) {
@@ -272,7 +274,7 @@ Run serve(PingPongServer& session, const EndPoint& endpoint) {
     ServerGame game(endpoint, seat);
     run.outcome = session.explained(seat, programs::with_cause(endpoint, game.play()));
     run.asked = game.asked();
-    // The client is told why, unless it has gone before.
+    // Sends the reason to the client, unless it has disconnected.
     if (!run.outcome.ok() && endpoint.alive()) endpoint.abort(run.outcome.error());
     Status closed = endpoint.close();
     if (run.outcome.ok()) run.outcome = closed;
@@ -281,7 +283,7 @@ Run serve(PingPongServer& session, const EndPoint& endpoint) {
   return run;
 }
 
-/// The threads that serve, one for each client, and what they say.
+/// The threads that serve clients, one for each, and their messages.
 class Servers {
  public:
   Servers(PingPongServer& session, bool keep_serving) : session_(session), keep_serving_(keep_serving) {}
@@ -301,7 +303,7 @@ class Servers {
         finished(endpoint, serve(session_, endpoint));
         server.over.store(true);
       });
-    } catch (const std::system_error& error) {  // no more threads for this user: others go on
+    } catch (const std::system_error& error) {  // no more threads for this user: other clients continue
       threads_.pop_back();
       report_.failed(endpoint.peer(), endpoint.peer() + " is not served: cannot start a thread: " + error.what());
       endpoint.abort(make_error(error.code(), "the server cannot start a thread"));
@@ -313,7 +315,7 @@ class Servers {
     for (Server& each : threads_) each.thread.join();
     threads_.clear();
   }
-  /// Of the run that was the only one to serve.
+  /// The outcome of the only run that was served.
   [[nodiscard]] Status outcome() {
     const std::lock_guard lock(mutex_);
     return outcome_.value_or(Status());
@@ -327,7 +329,7 @@ class Servers {
 
   void finished(const EndPoint& endpoint, Run run) {
     const std::lock_guard lock(mutex_);
-    if (outcome_) return;  // the server ends, and this client with it
+    if (outcome_) return;  // the server ends, and disconnects this client
     if (!keep_serving_ && run.asked) {
       outcome_ = std::move(run.outcome);
       session_.arrivals.stop();
@@ -357,7 +359,7 @@ Status run_server(const ServerOptions& options) {
   options.listening(session.port());
   Servers servers(*hooks, options.connection.keep_serving);
   while (const auto endpoint = hooks->arrivals.next()) {
-    while (session.accept(Deadline::after({}))) {  // which holds those that are served already, too
+    while (session.accept(Deadline::after({}))) {  // drains the list, which also contains served endpoints
     }
     servers.start(endpoint);
   }

@@ -1,4 +1,4 @@
-// terms.h - what the two sides of ping_pong_test tell each other in the handshake.
+// terms.h - the private data of ping_pong_test in the handshake.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace rdmacomm::ping_pong {
 
-/// The private data of the client: what will be done. The server has no say in it.
+/// The client's private data: the test to run. The server follows it.
 ///   magic u32 "RDPP" | version u16 | size u64 | iterations u32, little-endian
 struct Terms {
   static constexpr std::uint64_t kMaxSize = std::uint64_t{1} << 30;
@@ -18,7 +18,7 @@ struct Terms {
   std::uint64_t size = 64;          ///< bytes of each message, 1..kMaxSize
   std::uint32_t iterations = 1000;  ///< round trips, 1..kMaxIterations
 
-  /// kInvalidArgument: outside of the range given above; the context names value and range.
+  /// kInvalidArgument: a value outside its range above; the context has value and range.
   [[nodiscard]] Status validate() const;
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// kBadMessage: not of this protocol, truncated or out of range; kVersionMismatch: the context names both versions.

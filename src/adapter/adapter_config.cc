@@ -18,7 +18,7 @@ constexpr nanoseconds timeout_of(int code) {
   return nanoseconds(std::int64_t{4096} << code);
 }
 
-// The steps of min_rnr_timer in its order of duration: code 1 to 31, then 0. Source: ibv_modify_qp(3).
+// The values of min_rnr_timer in order of duration: code 1 to 31, then 0. Source: ibv_modify_qp(3).
 constexpr std::array<microseconds, 32> kRnrSteps = {
     microseconds(10),     microseconds(20),     microseconds(30),     microseconds(40),     microseconds(60),
     microseconds(80),     microseconds(120),    microseconds(160),    microseconds(240),    microseconds(320),
@@ -28,7 +28,7 @@ constexpr std::array<microseconds, 32> kRnrSteps = {
     microseconds(81920),  microseconds(122880), microseconds(163840), microseconds(245760), microseconds(327680),
     microseconds(491520), microseconds(655360)};
 
-/// A field and its bounds. Empty: it adapts.
+/// A field and its bounds. An empty value is valid: it will be filled in.
 struct Bound {
   const char* field;
   std::optional<std::int64_t> value;
@@ -39,7 +39,7 @@ constexpr Range of_device(std::int64_t low, std::int64_t high) {
   return {.low = low, .high = high, .high_of_device = true};
 }
 
-// The device's own limit on inline data cannot be asked for; creating the queue pair finds it.
+// The device does not report its limit on inline data; creating the queue pair finds it.
 constexpr int kMaxInlineBytes = 65'535;
 
 constexpr int kUsualDepth = 128;
@@ -103,7 +103,7 @@ AdapterConfig AdapterConfig::fitted(const DeviceLimits& limits) const {
 }
 
 std::uint8_t AdapterConfig::ack_timeout_code() const noexcept {
-  if (ack_timeout <= microseconds(0)) return 0;  // for ever
+  if (ack_timeout <= microseconds(0)) return 0;  // no timeout
   int code = 1;
   while (code < kMaxTimeoutCode && timeout_of(code) < ack_timeout) ++code;
   return static_cast<std::uint8_t>(code);

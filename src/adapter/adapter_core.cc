@@ -12,7 +12,7 @@
 namespace rdmacomm {
 namespace {
 
-// Random, so that packets of an earlier connection with the same queue pair numbers are not taken for this one's.
+// Random, so that packets of an earlier connection with the same queue pair numbers are not accepted by this one.
 Result<std::uint32_t> random_psn() {
   std::uint32_t bits = 0;
   const auto got = getrandom(&bits, sizeof(bits), 0);
@@ -35,7 +35,7 @@ ibv_qp_init_attr init_attributes(const AdapterConfig& config, ibv_cq* send_cq, i
   attributes.cap.max_recv_sge = static_cast<std::uint32_t>(*config.max_recv_slices);
   attributes.cap.max_inline_data = inline_bytes;
   attributes.qp_type = IBV_QPT_RC;
-  attributes.sq_sig_all = 0;  // each request says for itself whether it wants a completion
+  attributes.sq_sig_all = 0;  // each request sets whether it wants a completion
   return attributes;
 }
 
@@ -44,7 +44,7 @@ std::string sizes_text(const AdapterConfig& config) {
          ", slices " + std::to_string(*config.max_send_slices) + " and " + std::to_string(*config.max_recv_slices);
 }
 
-// The likely cause of a refused transition, from what people run into with each error number.
+// The likely cause of a refused transition, from experience with each error number.
 std::string cause_of(ibv_qp_state to, std::error_code code) {
   if (code == std::errc::timed_out || code == std::errc::host_unreachable || code == std::errc::network_unreachable) {
     return "the peer's GID cannot be reached from this GID: other subnet, no route, no answer to address "
@@ -108,7 +108,7 @@ Status AdapterCore::create_queue_pair() {
   const auto asked = static_cast<std::uint32_t>(config_.max_inline_bytes.value_or(kUsualInlineBytes));
   Status created = try_queue_pair(asked);
   if (created.code() == std::errc::invalid_argument && asked > 0) {
-    // Devices do not say how much inline data they take: find out whether that was what it stumbled over.
+    // Devices do not report how much inline data they take: find out whether this was the reason for the refusal.
     const Status without = try_queue_pair(0);
     if (!without) return created;
     created = try_queue_pair(find_inline_limit(asked));
@@ -124,7 +124,7 @@ Status AdapterCore::create_queue_pair() {
   return {};
 }
 
-/// qp_ and what the device grants it; without a queue pair on errors.
+/// Creates qp_ and stores the granted inline limit; leaves qp_ empty on errors.
 Status AdapterCore::try_queue_pair(std::uint32_t inline_bytes) {
   qp_.reset();
   ibv_qp_init_attr attributes = init_attributes(config_, send_cq_.get(), recv_cq_.get(),
@@ -138,7 +138,7 @@ Status AdapterCore::try_queue_pair(std::uint32_t inline_bytes) {
   return {};
 }
 
-/// The most inline data that the device takes beside the other sizes: none at least, and less than `refused`.
+/// The most inline data that the device grants together with the other sizes: at least 0, and less than `refused`.
 std::uint32_t AdapterCore::find_inline_limit(std::uint32_t refused) {
   std::uint32_t taken = 0;
   while (taken + 1 < refused) {
@@ -157,7 +157,8 @@ Status AdapterCore::choose_pkey() {
     address_.pkey = found->value;
     return {};
   }
-  // An index that the table does not have is left to the device to refuse: not every device has a table.
+  // Not every device has a table, so an index that the table does not have is passed to the device, which may refuse
+  // it.
   const auto table = device_.pkeys();
   const auto found = std::ranges::find(table, config_.pkey_index, &DeviceCore::PKey::index);
   if (found != table.end()) address_.pkey = found->value;
@@ -245,7 +246,7 @@ Status AdapterCore::connect_by_link(const QpPath& path) {
   return status;
 }
 
-/// A connection manager goes by the partition of the interface that the addresses belong to.
+/// A connection manager uses the partition of the interface that the addresses belong to.
 Status AdapterCore::follow_partition() {
   ibv_qp_attr managed{};
   Status status = link_->attributes(IBV_QPS_INIT, managed);
@@ -267,7 +268,7 @@ Status AdapterCore::to_error() {
   return apply(QpTransition::to_error());
 }
 
-// The only place that moves the queue pair, and that changes state_.
+// The only function that changes the queue pair's state and state_.
 Status AdapterCore::apply(const QpTransition& transition) {
   if (transition.from && *transition.from != state()) {
     return make_error(Errc::kWrongState,

@@ -1,4 +1,4 @@
-// gid_agreement.h - by which GIDs two ends are connected.
+// gid_agreement.h - which GIDs two peers use to connect.
 // Layer: adapter. Uses: base, verbs.   Wire form of OfferedGid: docs/wire_format.md "EndPointCard"
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace rdmacomm {
 
-/// A GID by which an end can be reached. A value that travels in the handshake: 17 bytes.
+/// A GID by which a peer can be reached. A value that is sent in the handshake: 17 bytes.
 struct OfferedGid {
   static constexpr std::size_t kWireBytes = 17;
 
@@ -23,32 +23,33 @@ struct OfferedGid {
   Gid gid{};
 
   void encode(WireWriter& writer) const;
-  /// Takes the wire form off `reader`. kBadMessage: truncated, or all zeroes.
+  /// Reads the wire form from `reader`. kBadMessage: truncated, or all zeroes.
   [[nodiscard]] static Result<OfferedGid> decode(WireReader& reader);
   [[nodiscard]] std::string to_text() const;  ///< "RoCE v2 ::ffff:10.0.0.1"
 };
 
-/// The GIDs of one end, the best first. A value.
+/// The GIDs of one peer, best first. A value.
 struct GidOffer {
   Transport transport = Transport::kUnknown;
   std::vector<OfferedGid> gids{};
 };
 
-/// One GID of each end, by their positions in the offers. A value.
+/// One GID of each peer, by their positions in the offers. A value.
 struct GidPair {
   std::size_t ours = 0;
   std::size_t theirs = 0;
 };
 
-/// The first pair that can work, in the order of `theirs` (who asks knows best where it comes from), then of `ours`.
-/// Two GIDs work together if they have one type and, but for InfiniBand, one IP version and one reach (routable,
-/// link-local, this host). On InfiniBand a pair of one subnet goes before a pair of two.
+/// The first pair that can work, in the order of `theirs` and then of `ours`: the peer that asks knows best which of
+/// its GIDs fit. Two GIDs work together if they have the same type, the same IP version and the same reach (routable,
+/// link-local, this host). On InfiniBand only the type must be equal, and a pair in one subnet is preferred to a pair
+/// in two.
 ///
-/// Returns  kIncompatiblePeer: other transports, or no such pair; the context has what each side offers
+/// Returns  kIncompatiblePeer: different transports, or no such pair; the context has both offers
 [[nodiscard]] Result<GidPair> agree_on_gids(const GidOffer& ours, const GidOffer& theirs);
 
-/// A warning for two ends that are connected without rdma_cm and are on two InfiniBand subnets: packets go to a
-/// router's LID then, which only the subnet manager knows. Empty: nothing to warn of.
+/// A warning for two peers that connect without rdma_cm and are on two InfiniBand subnets: packets must then be sent to
+/// a router's LID, which only the subnet manager knows. Empty: no warning.
 [[nodiscard]] std::string router_warning(Transport transport, const Gid& ours, const Gid& theirs);
 
 }  // namespace rdmacomm

@@ -1,4 +1,4 @@
-// own_adapter.h - a queue pair with a completion queue of its own: what an RDMAAdapter is.
+// own_adapter.h - a queue pair that owns its completion queue: the object behind an RDMAAdapter.
 // Layer: adapter.
 #pragma once
 
@@ -19,11 +19,11 @@ class OwnAdapter {
 
   [[nodiscard]] const std::shared_ptr<DeviceCore>& device() const noexcept { return device_; }
   [[nodiscard]] AdapterCore& adapter() const noexcept { return *adapter_; }
-  /// For the channel that is made of it, which this must outlive.
+  /// For a channel that is made from this object. This object must outlive the channel.
   [[nodiscard]] std::unique_ptr<AdapterCore> take_adapter() noexcept { return std::move(adapter_); }
 
  private:
-  // In the order in which they need each other.
+  // Each member needs the ones before it.
   std::shared_ptr<DeviceCore> device_;
   std::unique_ptr<NativeQueue> queue_;
   std::unique_ptr<AdapterCore> adapter_;

@@ -61,7 +61,7 @@ Status QpPath::check_compatible() const {
   return check_partitions();
 }
 
-// A P_Key's highest bit says: full member. Limited members reach full ones only. Source: ibv_query_pkey(3), IPoIB.
+// A P_Key's highest bit means: full member. Limited members reach full members only. Source: ibv_query_pkey(3), IPoIB.
 Status QpPath::check_partitions() const {
   if (local.pkey == 0 || remote.pkey == 0) return {};
   const std::string both = "P_Key " + verbs::pkey_text(local.pkey) + ", the peer: " + verbs::pkey_text(remote.pkey);
@@ -82,8 +82,8 @@ QpTransition QpTransition::to_init(const AdapterConfig& config, std::uint8_t por
   attributes.qp_state = IBV_QPS_INIT;
   attributes.pkey_index = config.pkey_index;
   attributes.port_num = port;
-  // Every kind of remote access that the device knows: the queue pair lets it in, and the memory registration
-  // is what grants it, buffer by buffer. Limiting both would be two places to get wrong.
+  // All kinds of remote access that the device supports are allowed here. The registration of each buffer grants or
+  // denies access, so limiting it here, too, would only add a second place for errors.
   attributes.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
   if (atomics) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
   transition.mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
@@ -96,7 +96,7 @@ QpTransition QpTransition::to_rtr(const AdapterConfig& config, const QpPath& pat
   transition.to = IBV_QPS_RTR;
   ibv_qp_attr& attributes = transition.attributes;
   attributes.qp_state = IBV_QPS_RTR;
-  // Both MTUs are valid: decode() and validate() made sure. The smallest stands in for a bug there.
+  // Both MTUs are valid: decode() and validate() have checked them. The smallest one is used if there is a bug there.
   if (!verbs::mtu_from_bytes(path.mtu_bytes(), attributes.path_mtu)) attributes.path_mtu = IBV_MTU_256;
   attributes.dest_qp_num = path.remote.qpn;
   attributes.rq_psn = path.remote.psn;

@@ -1,4 +1,4 @@
-// qp_transition.h - the moves of a queue pair's life as data: RESET -> INIT -> RTR -> RTS, and to ERR.
+// qp_transition.h - the state transitions of a queue pair as data: RESET -> INIT -> RTR -> RTS, and to ERR.
 // Layer: adapter. Uses: verbs.   Source: ibv_modify_qp(3)
 #pragma once
 
@@ -12,27 +12,27 @@
 
 namespace rdmacomm {
 
-/// Both ends of a connection as one of them sees it. A value.
+/// The local and the remote address of a connection. A value.
 struct QpPath {
-  QpAddress local;        ///< this end
-  QpAddress remote;       ///< the peer's end
+  QpAddress local;        ///< the local queue pair
+  QpAddress remote;       ///< the peer's queue pair
   int gid_index = 0;      ///< of local.gid in the port's GID table
-  std::uint8_t port = 1;  ///< this end's port
+  std::uint8_t port = 1;  ///< the local port
 
-  /// The path MTU: the smaller of both ends'.
+  /// The path MTU: the smaller of the local and the remote MTU.
   [[nodiscard]] std::uint32_t mtu_bytes() const noexcept;
   /// Whether packets carry a global route header: always on Ethernet; on InfiniBand when the peer is in another
   /// subnet (GID prefix) or has no LID.
   [[nodiscard]] bool needs_global_route() const noexcept;
-  /// Whether the ends can be connected at all. kIncompatiblePeer: other transport, link layer, partition, GID type or,
-  /// for RoCE v2, IP version; the context has both ends.
+  /// Whether the peers can be connected at all. kIncompatiblePeer: different transport, link layer, partition, GID type
+  /// or, for RoCE v2, IP version; the context has both values.
   [[nodiscard]] Status check_compatible() const;
 
  private:
   [[nodiscard]] Status check_partitions() const;
 };
 
-/// One call of modify_qp: where it leads, the attributes and the mask that names them. A value.
+/// One call of modify_qp: the target state, the attributes and their mask. A value.
 struct QpTransition {
   std::optional<ibv_qp_state> from;  ///< the state it starts in; empty: any
   ibv_qp_state to = IBV_QPS_ERR;
@@ -43,8 +43,8 @@ struct QpTransition {
   [[nodiscard]] static QpTransition to_rtr(const AdapterConfig& config, const QpPath& path);
   [[nodiscard]] static QpTransition to_rts(const AdapterConfig& config, const QpPath& path);
   [[nodiscard]] static QpTransition to_error();
-  /// Takes over what a connection manager has settled in `managed`: the path, and the peer's numbers. The MTU is the
-  /// smaller one; a service level and a traffic class that were chosen stay.
+  /// Takes over the values that a connection manager has set in `managed`: the path, and the peer's numbers. The MTU
+  /// becomes the smaller one; a configured service level and traffic class stay.
   void follow(const ibv_qp_attr& managed) noexcept;
   /// "INIT -> RTR with MTU 4096, ...": the values that matter when the device refuses.
   [[nodiscard]] std::string to_text() const;

@@ -1,11 +1,12 @@
-// biased_lock.h - a lock that is nearly free for the one thread that mostly takes it.
-// Layer: base.   Why so: docs/adr/0005-biased-lock.md
+// biased_lock.h - a lock that costs almost nothing for the one thread that takes it most of the time.
+// Layer: base.   Reasons: docs/adr/0005-biased-lock.md
 //
-// A locked instruction waits until all stores before it have left the processor's store buffer: after a copy of 64 KiB
-// that costs more than all the rest of a post. Nearly always it is one thread that takes the lock, its owner, so that
-// one enters by plain stores: it says that it is inside, then looks whether anybody else wants in. Others take the lock
-// among themselves, say that they want in, make the owner's store visible by membarrier(2), and wait until it is out.
-// That is dear, and rare. Once a second thread has taken it as its owner would, it is an ordinary lock for ever.
+// A locked instruction waits until all earlier stores have left the processor's store buffer. After a copy of 64 KiB
+// this wait costs more than the rest of a post. In most programs one thread, the owner, takes the lock nearly always.
+// The owner therefore enters with plain stores: it sets its flag, then checks whether another thread wants the lock.
+// Other threads use an inner lock among themselves. The holder of the inner lock sets its own flag, makes the owner's
+// store visible by membarrier(2), and waits until the owner is out. This is expensive, and rare. Once a second thread
+// has called enter(), this is an ordinary lock from then on.
 #pragma once
 
 #include <sched.h>
@@ -17,15 +18,15 @@
 
 namespace rdmacomm {
 
-/// Threads: any. BasicLockable for visitors, who leave the bias as it is; whoever may be the owner takes it by
-/// BiasedGuard, or by enter() and leave().
+/// Threads: any. lock(), try_lock() and unlock() make it BasicLockable, and do not change the owner. A thread that may
+/// become the owner uses BiasedGuard, or enter() and leave().
 class BiasedLock {
  public:
-  /// by_membarrier: the process has registered for it; otherwise this is a SpinLock.
+  /// by_membarrier: the process is registered for membarrier(2); if false, this is a SpinLock.
   explicit BiasedLock(bool by_membarrier) noexcept : by_membarrier_(by_membarrier) {}
 
-  /// Takes it for a thread that may be its owner, and makes the first one that. Returns  what leave() wants: whether
-  /// that was by plain stores
+  /// Takes the lock for a thread that may be its owner. The first caller becomes the owner. Returns the argument for
+  /// leave(): whether the lock was taken by plain stores.
   [[nodiscard]] bool enter() noexcept {
     if (enter_alone()) [[likely]]
       return true;
@@ -52,8 +53,9 @@ class BiasedLock {
     unlock();
     return false;
   }
-  /// Returns when whoever was inside when this thread last called await_visibility() has left. Others may be inside by
-  /// then: they see what this thread stored before that call. Cost: no system call, so one serves for many locks.
+  /// Returns when the thread that held the lock at this thread's last await_visibility() has left. Another thread may
+  /// hold it by then, and it sees all stores that preceded that call. Cost: no system call, so one await_visibility()
+  /// serves for many locks.
   void wait_until_left() noexcept {
     lock_.lock();
     lock_.unlock();
@@ -67,25 +69,25 @@ class BiasedLock {
  private:
   friend class BiasedTry;
 
-  /// With lock_ held. From here on the owner goes by lock_, too.
+  /// With lock_ held. From here on the owner takes lock_, too.
   void keep_owner_out() noexcept {
     if (!by_membarrier_ || many_owners_ || owner_.load(std::memory_order_relaxed) == nullptr) return;
     others_.store(true, std::memory_order_relaxed);
     await_visibility();
   }
 
-  /// Something that is another's for each living thread.
+  /// A pointer that is different for each living thread.
   [[nodiscard]] static const void* this_thread() noexcept {
-    // The model makes it an access like any other, in a shared library too.
+    // This TLS model makes it one memory access, in a shared library too.
     __attribute__((tls_model("initial-exec"))) static thread_local const char here = 0;
     return &here;
   }
 
-  /// By plain stores; false: not the owner, or others are about.
+  /// Enters by plain stores. Returns false if this thread is not the owner, or if other threads want the lock.
   [[nodiscard]] bool enter_alone() noexcept {
     if (owner_.load(std::memory_order_relaxed) != this_thread()) return false;
     owner_inside_.store(true, std::memory_order_relaxed);
-    std::atomic_signal_fence(std::memory_order_seq_cst);  // the processor's half is others' membarrier
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler; membarrier(2) orders the processor
     if (!others_.load(std::memory_order_acquire)) [[likely]]
       return true;
     leave(true);
@@ -124,7 +126,7 @@ class BiasedGuard {
   const bool alone_;
 };
 
-/// Tries to hold a BiasedLock, for a thread that may be the owner, to whom it costs next to nothing.
+/// Tries to take a BiasedLock, for a thread that may be its owner. Almost free for the owner.
 class BiasedTry {
  public:
   explicit BiasedTry(BiasedLock& lock) noexcept

@@ -1,4 +1,4 @@
-// check_name.h - what may be a name of a channel, a region, a queue or a thread.
+// check_name.h - which names a channel, a region, a queue or a thread may have.
 // Layer: base.
 #pragma once
 

@@ -1,4 +1,4 @@
-// check_range.h - an option that is a number, and the numbers that it may be.
+// check_range.h - checks that the number in an option is within its range.
 // Layer: base.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace rdmacomm {
 
-/// The numbers that an option may be, both ends included.
+/// The values that an option may have, both bounds included.
 struct Range {
   std::int64_t low;
   std::int64_t high;
@@ -20,7 +20,8 @@ struct Range {
 /// Whether `value` is in `range`.
 ///
 /// name     of the option, as the program knows it: "max_endpoints"
-/// Returns  kInvalidArgument, or kBeyondDeviceLimit if it is above a limit of the device: "NAME is VALUE; it must be LOW..HIGH"
+/// Returns  kInvalidArgument: "NAME is VALUE; it must be LOW..HIGH"; kBeyondDeviceLimit: the same, if `value` is above
+///          a limit of the device
 [[nodiscard]] Status check_range(std::string_view name, std::int64_t value, const Range& range);
 
 }  // namespace rdmacomm

@@ -20,8 +20,8 @@ Status DescriptorSet::add(int fd, std::uint32_t events, Function function) {
     return make_error(Errc::kInvalidArgument, "descriptor " + std::to_string(fd) + " needs a function to call");
   }
   const std::lock_guard lock(mutex_);
-  // Not by `fd`: what epoll_wait() has told of a descriptor that was removed since must not be taken for news of the
-  // next one of that number.
+  // The key is not `fd`: an event that epoll_wait() reported for a removed descriptor must not be delivered to a new
+  // descriptor of the same number.
   const std::uint64_t id = ++last_id_;
   epoll_event event{};
   event.events = events;
@@ -38,13 +38,13 @@ void DescriptorSet::remove(int fd) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(entries_, [&](const auto& entry) { return entry.second->fd == fd; });
   if (found == entries_.end()) return;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);  // fails where it was closed too early: it is out by that
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);  // fails if `fd` is closed already: then it is out
   removed = std::move(found->second);
   entries_.erase(found);
 }
 
 void DescriptorSet::wait(Deadline deadline) noexcept {
-  std::array<epoll_event, 32> events;  // more than that come with the next call
+  std::array<epoll_event, 32> events;  // further events come with the next call
   const int count =
       epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), deadline.poll_timeout_ms());
   for (int i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// descriptor_set.h - waits for many descriptors by one, and does what is to be done for those that are ready.
+// descriptor_set.h - waits for many descriptors with one call, and calls the functions of the ready ones.
 // Layer: base.
 #pragma once
 
@@ -18,29 +18,30 @@ namespace rdmacomm {
 /// Threads: add and remove from any, also from a function of the set; wait from one thread at a time.
 class DescriptorSet {
  public:
-  /// Is called by wait(), on its thread, with the events of epoll_ctl(2) that have come. Must not throw. Where it does
-  /// not take what made its descriptor ready, it is called again by the next wait().
+  /// wait() calls it on its own thread with the events that epoll_wait(2) reported. Must not throw. If it does not
+  /// consume the cause, the next wait() calls it again.
   using Function = std::function<void(std::uint32_t events)>;
 
-  /// An error of the system's: too many open files.
+  /// Errors: the system's, for example too many open files.
   [[nodiscard]] static Result<std::unique_ptr<DescriptorSet>> create();
   DescriptorSet(const DescriptorSet&) = delete;
   DescriptorSet& operator=(const DescriptorSet&) = delete;
 
-  /// Waits for `fd`, too, until remove(fd). It stays the caller's, who closes it after that.
+  /// Also waits for `fd`, until remove(fd). The caller keeps `fd`, and closes it only after remove().
   ///
   /// events   EPOLLIN, EPOLLOUT, ... of epoll_ctl(2)
-  /// Returns  std::errc::file_exists: it is in the set already; or what else epoll_ctl(2) says
+  /// Returns  std::errc::file_exists: it is in the set already; or another error of epoll_ctl(2)
   [[nodiscard]] Status add(int fd, std::uint32_t events, Function function);
-  /// Without effect where it is not in the set. A call of its function that has begun on another thread may go on for a
-  /// moment; no other will begin.
+  /// No effect if it is not in the set. If another thread has begun to call its function, that call may still run when
+  /// this returns; no other call begins.
   void remove(int fd) noexcept;
 
-  /// Waits until at least one descriptor is ready, or until the deadline, and calls the functions of those that are. A
-  /// signal may end it early.
+  /// Waits until at least one descriptor is ready, or until the deadline, and calls the functions of the ready ones. A
+  /// signal may end the wait early.
   void wait(Deadline deadline) noexcept;
 
-  /// Readable while a descriptor of the set is ready: to put the set under another epoll(7), poll(2), or a set.
+  /// Readable while a descriptor of the set is ready. With it the set can be watched by another epoll(7), by poll(2),
+  /// or by another set.
   [[nodiscard]] int fd() const noexcept { return epoll_.get(); }
 
  private:
@@ -53,7 +54,7 @@ class DescriptorSet {
   [[nodiscard]] std::shared_ptr<const Entry> find(std::uint64_t id) const noexcept;
 
   const UniqueFd epoll_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::uint64_t last_id_ = 0;
   std::unordered_map<std::uint64_t, std::shared_ptr<const Entry>> entries_;
 };

@@ -1,7 +1,7 @@
-// hot_inline.h - marking what runs once for each request.
+// hot_inline.h - marks functions that run once for each request.
 // Layer: base.
 #pragma once
 
-/// A function of the data path, used in one file only: always part of its caller. The compiler's own measure is
-/// size; here a call more is one in every message's latency.
+/// For a function of the data path that is used in one file only: it is always inlined. The compiler decides by size,
+/// but here one more call adds to the latency of every message.
 #define RDMACOMM_HOT_INLINE [[gnu::always_inline]] inline

@@ -1,4 +1,4 @@
-// The one place that knows glog.
+// The only file that uses glog.
 #include "rdmacomm/log.h"
 
 #include <glog/logging.h>
@@ -17,7 +17,7 @@ struct Sink {
   std::shared_mutex mutex;  // shared while the function runs
   LogSink function;
 };
-/// Never deleted: destructors of static objects log, too.
+/// Never deleted, because destructors of static objects log, too.
 Sink& sink() {
   static auto* const one = new Sink();
   return *one;
@@ -50,8 +50,7 @@ void set_log_sink(LogSink function) {
   if (in_sink)
     detail::die_of_misuse("a log sink called set_log_sink(), which waits until that sink has returned", nullptr);
   const std::unique_lock lock(sink().mutex);
-  sink().function.swap(
-      function);  // the former one is destroyed when the lock has been given back: what it owns may log
+  sink().function.swap(function);  // destroyed without the lock: the objects it owns may log
 }
 
 LogLine::~LogLine() {

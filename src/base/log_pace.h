@@ -1,4 +1,4 @@
-// log_pace.h - one line of a kind a while, however often there is cause for it. Private to the library.
+// log_pace.h - at most one log line of a kind per period. Private to the library.
 #pragma once
 
 #include <chrono>
@@ -9,13 +9,14 @@
 
 namespace rdmacomm {
 
-/// Keeps what others can cause, as often as they like, from filling the log. Threads: any.
+/// Prevents peers from filling the log with events that they can cause at any rate. Threads: any.
 class LogPace {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kPeriod{10};
 
-  /// Whether to say it: not within kPeriod of the last time. The number says how often it was kept back since then.
+  /// Empty: do not log, because the last line was less than kPeriod ago. Otherwise the number of lines that were
+  /// suppressed since then.
   [[nodiscard]] std::optional<std::uint64_t> due(Clock::time_point now = Clock::now()) {
     const std::lock_guard lock(mutex_);
     if (said_at_ && now - *said_at_ < kPeriod) {

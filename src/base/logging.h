@@ -13,8 +13,8 @@ namespace rdmacomm {
 /// The value of RCL_MAX_VLOG_LEVEL; 0 if it is unset or no number. Cost: one load.
 [[nodiscard]] int max_vlog_level() noexcept;
 
-/// One line in the making: its destructor hands it to the sink. It allocates nothing, so that a lack of memory can be
-/// logged, too; text beyond its room is cut off.
+/// One log line while it is written. Its destructor passes it to the sink. It allocates nothing, so that a lack of
+/// memory can be logged, too; text that exceeds its buffer is cut off.
 class LogLine {
  public:
   LogLine(LogSeverity severity, const char* file, int line) noexcept
@@ -32,7 +32,7 @@ class LogLine {
     [[nodiscard]] std::string_view text() const { return {pbase(), static_cast<std::size_t>(pptr() - pbase())}; }
 
    private:
-    std::array<char, 16384> text_;  // written as far as used
+    std::array<char, 16384> text_;  // initialized only as far as used
   };
 
   const LogSeverity severity_;
@@ -43,11 +43,11 @@ class LogLine {
 };
 
 namespace detail {
-// What RDMACOMM_LOG's argument stands for.
+// The values that the argument of RDMACOMM_LOG selects.
 inline constexpr LogSeverity kSeverity_INFO = LogSeverity::kInfo;
 inline constexpr LogSeverity kSeverity_WARNING = LogSeverity::kWarning;
 inline constexpr LogSeverity kSeverity_ERROR = LogSeverity::kError;
-/// Makes RDMACOMM_VLOG an expression without a value, whatever is written behind it: & binds less tightly than <<.
+/// Makes RDMACOMM_VLOG an expression without a value: & has a lower precedence than <<, so it is applied last.
 struct Voidify {
   void operator&(const std::ostream&) const noexcept {}
 };
@@ -58,6 +58,6 @@ struct Voidify {
 /// RDMACOMM_LOG(WARNING) << "what"; severities are INFO, WARNING and ERROR.
 #define RDMACOMM_LOG(severity) \
   ::rdmacomm::LogLine(::rdmacomm::detail::kSeverity_##severity, __FILE__, __LINE__).stream()
-/// At INFO, if RCL_MAX_VLOG_LEVEL is at least `level`; otherwise what follows is not evaluated.
+/// Logs at INFO if RCL_MAX_VLOG_LEVEL is at least `level`. Otherwise the operands of << are not evaluated.
 #define RDMACOMM_VLOG(level) \
   ::rdmacomm::max_vlog_level() < (level) ? (void)0 : ::rdmacomm::detail::Voidify() & RDMACOMM_LOG(INFO)

@@ -1,4 +1,4 @@
-// out_of_memory.h - std::bad_alloc as an error, where a peer can cause it. Private to the library.
+// out_of_memory.h - std::bad_alloc as an error, in code that a peer can make run out of memory. Private to the library.
 #pragma once
 
 #include <new>
@@ -10,7 +10,8 @@
 
 namespace rdmacomm {
 
-/// The Error that `make` returns. An Error of the same code without words if the memory for them is missing.
+/// Returns the Error that `make` returns. If the memory for its text is missing, returns an Error with `code` and no
+/// text.
 template <typename Make>
 [[nodiscard]] Error worded_if_possible(std::error_code code, Make&& make) noexcept {
   try {
@@ -27,8 +28,8 @@ template <typename Make>
   });
 }
 
-/// What `call` returns (a Status or a Result), or std::errc::not_enough_memory if it throws std::bad_alloc. Everything
-/// that `call` had taken is released by then. For the roots of a thread's work, and for public functions.
+/// Returns the Status or Result of `call`, or std::errc::not_enough_memory if it throws std::bad_alloc. Everything that
+/// `call` had taken is released by then. For the top-level function of a thread, and for public functions.
 template <typename Call>
 [[nodiscard]] auto or_out_of_memory(Call&& call) -> std::invoke_result_t<Call> {
   try {

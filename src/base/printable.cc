@@ -8,13 +8,13 @@ namespace {
 
 constexpr std::string_view kLeftOut = "...";
 
-/// Whether a character begins there.
+/// Whether `c` is the first byte of a character.
 bool is_first(char c) noexcept {
   return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
 }
 
-/// Characters that are not seen, and change what is seen around them: they turn the direction of text or end a line.
-/// (Unicode 15: bidirectional controls, line and paragraph separators, annotations, tags.)
+/// Invisible characters that change how the text around them looks: they turn its direction or end a line. (Unicode 15:
+/// bidirectional controls, line and paragraph separators, annotations, tags.)
 bool misleads(std::uint32_t character) noexcept {
   struct Range {
     std::uint32_t first, last;
@@ -40,7 +40,7 @@ std::size_t printable_character(std::string_view text) noexcept {
     if (is_first(text[i])) return 0;
     character = character << 6 | (at(i) & 0x3fU);
   }
-  const std::uint32_t least = length == 2 ? 0xa0 : length == 3 ? 0x800 : 0x10000;  // below 0xa0 are controls
+  const std::uint32_t least = length == 2 ? 0xa0 : length == 3 ? 0x800 : 0x10000;  // below 0xa0 are control characters
   const bool surrogate = character >= 0xd800 && character < 0xe000;
   return character < least || surrogate || character > 0x10ffff || misleads(character) ? 0 : length;
 }

@@ -1,4 +1,4 @@
-// ring.h - a queue of bounded length that is made once.
+// ring.h - a queue of bounded length that allocates only once.
 // Layer: base.
 #pragma once
 
@@ -9,23 +9,23 @@
 
 namespace rdmacomm {
 
-/// First in, first out. The caller knows that it has room. A value; no allocation after it was made.
+/// First in, first out. The caller makes sure that the ring has room. A value; no allocation after construction.
 /// Threads: one at a time.
 template <typename T>
 class Ring {
  public:
-  /// capacity  how many it holds at least: 1 or more; rounded up to a power of two
+  /// capacity  the least number of elements that it must hold: 1 or more; rounded up to a power of two
   explicit Ring(std::size_t capacity) : places_(std::bit_ceil(capacity)) {}
 
   [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
   [[nodiscard]] std::size_t size() const noexcept { return count_; }
   [[nodiscard]] std::size_t capacity() const noexcept { return places_.size(); }
-  /// The oldest one. Of a ring that is not empty.
+  /// The oldest element. The ring must not be empty.
   [[nodiscard]] T& front() noexcept { return places_[first_]; }
   [[nodiscard]] const T& front() const noexcept { return places_[first_]; }
-  /// With size() below capacity().
+  /// Requires size() < capacity().
   void push(T one) noexcept { places_[at(first_ + count_++)] = std::move(one); }
-  /// Of a ring that is not empty.
+  /// Removes the oldest element. The ring must not be empty.
   void pop() noexcept {
     first_ = at(first_ + 1);
     --count_;

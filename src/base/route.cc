@@ -5,7 +5,7 @@
 
 namespace rdmacomm {
 
-/// Connecting a datagram socket makes the kernel look the route up, and choose the source address.
+/// connect() on a datagram socket makes the kernel look up the route and choose the source address.
 Result<sockaddr_storage> source_towards(const sockaddr* peer, socklen_t length) {
   const UniqueFd fd(socket(peer->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage source{};

@@ -1,4 +1,4 @@
-// route.h - asking the kernel's routing by which address packets leave. Private to the library.
+// route.h - asks the kernel from which address packets to a peer leave. Private to the library.
 #pragma once
 
 #include <sys/socket.h>
@@ -7,10 +7,10 @@
 
 namespace rdmacomm {
 
-/// This host's address from which packets to `peer`, IPv4 or IPv6, leave. Sends nothing and needs no privilege.
+/// Returns the local address from which packets to `peer`, IPv4 or IPv6, leave. Sends nothing and needs no privilege.
 ///
-/// length  of what `peer` points to
-/// Returns  std::errc::network_unreachable and its like: there is no route; the context is for the caller to add
+/// length  bytes at `peer`
+/// Returns  std::errc::network_unreachable or a similar code: no route. The context is empty; the caller sets it
 [[nodiscard]] Result<sockaddr_storage> source_towards(const sockaddr* peer, socklen_t length);
 
 }  // namespace rdmacomm

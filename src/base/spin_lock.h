@@ -1,4 +1,4 @@
-// spin_lock.h - a lock for a few tens of nanoseconds.
+// spin_lock.h - a lock that is held for a few tens of nanoseconds.
 // Layer: base.
 #pragma once
 
@@ -8,9 +8,9 @@
 
 namespace rdmacomm {
 
-/// Tells the core that this thread is spinning: it leaves more of itself to the other hyper-thread, and uses less
-/// power.
-/// Cost: 5 to 50 ns, by the kind of core.
+/// Tells the core that this thread is spinning. The core then gives more resources to the other hyper-thread, and uses
+/// less power.
+/// Cost: 5 to 50 ns, depending on the core.
 inline void pause_core() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -19,9 +19,9 @@ inline void pause_core() noexcept {
 #endif
 }
 
-/// One atomic exchange to take, one store to give back: half of what an uncontended std::mutex costs. Who finds it
-/// taken spins for a moment, then yields: the holder may be copying a large message, or may have lost its core.
-/// BasicLockable.
+/// Taking it costs one atomic exchange, releasing it one store: half the cost of an uncontended std::mutex. If it is
+/// taken, the caller spins for a moment, then yields, because the holder may be copying a large message or may have
+/// lost its core. BasicLockable.
 class SpinLock {
  public:
   void lock() noexcept {

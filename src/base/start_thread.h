@@ -1,4 +1,4 @@
-// start_thread.h - starting threads, with an error where the system has no more of them. Private to the library.
+// start_thread.h - starts threads, and returns an error if the system cannot. Private to the library.
 #pragma once
 
 #include <pthread.h>
@@ -14,11 +14,11 @@
 
 namespace rdmacomm {
 
-/// What the system can show of a thread's name (prctl(2), PR_SET_NAME).
+/// The longest thread name that the system can show (prctl(2), PR_SET_NAME).
 inline constexpr std::size_t kMaxThreadNameBytes = 15;
 
 /// Starts `thread`. Fails, instead of throwing, if the system has no more threads or no more memory.
-/// name  how `top -H` and debuggers show it; what is beyond kMaxThreadNameBytes is cut off
+/// name  as `top -H` and debuggers show it; cut off after kMaxThreadNameBytes
 template <typename Body>
 [[nodiscard]] Status start_thread(std::thread& thread, const std::string& name, Body&& body) {
   std::array<char, kMaxThreadNameBytes + 1> shown{};
@@ -26,7 +26,7 @@ template <typename Body>
   return or_out_of_memory([&]() -> Status {
     try {
       thread = std::thread([shown, run = std::forward<Body>(body)]() mutable {
-        // The first thing it does: until then it has the name of the thread that has started it.
+        // This comes first: until then the new thread has the name of the thread that started it.
         pthread_setname_np(pthread_self(), shown.data());  // cannot fail: the name is short enough
         run();
       });
@@ -37,7 +37,7 @@ template <typename Body>
   });
 }
 
-/// Keeps `thread` on one CPU. Fails where there is none of that number, or this process may not use it.
+/// Keeps `thread` on one CPU. Fails if the CPU does not exist, or if this process may not use it.
 [[nodiscard]] inline Status pin_thread(std::thread& thread, int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);

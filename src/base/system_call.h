@@ -1,4 +1,4 @@
-// system_call.h - what the operating system says about a call that failed.
+// system_call.h - the error of a system call that failed.
 // Layer: base.   Above base/, errno is read here and in verbs/call.h only.
 #pragma once
 
@@ -7,12 +7,13 @@
 
 namespace rdmacomm {
 
-/// The error of the system call that has just failed with -1, as a code. Ask at once: the next call overwrites it.
+/// The error of the system call that has just failed with -1, as a code. Call it at once: the next system call
+/// overwrites errno.
 [[nodiscard]] inline std::error_code last_system_error() noexcept {
   return {errno, std::generic_category()};
 }
 
-/// Repeats `call` (which returns -1 on errors) as long as a signal interrupts it.
+/// Repeats `call` (which returns -1 on errors) until no signal interrupts it.
 template <typename Call>
 [[nodiscard]] auto retry_interrupted(Call&& call) noexcept(noexcept(call())) {
   for (;;) {

@@ -1,4 +1,4 @@
-// turn.h - several threads wait for the same source: one reads it, for all of them.
+// turn.h - several threads wait for the same source: one of them reads it for all.
 // Layer: base.
 #pragma once
 
@@ -11,34 +11,35 @@
 
 namespace rdmacomm {
 
-/// Which of the threads reads. Each of them loops:
+/// Decides which thread reads. Each of the threads loops:
 ///
 ///     while (!there_is_something_for_me()) {
-///       if (turn.taken()) turn.follow(lock, deadline);           // waits until the one that reads has read
+///       if (turn.taken()) turn.follow(lock, deadline);           // waits until the reading thread has read
 ///       else turn.lead(lock, [&] { read_with_a_deadline(); });   // without the lock
-///       ... each thing that was read goes where its thread looks for it
+///       ... store everything that was read where its thread looks for it
 ///     }
 ///
-/// If each of them slept on the source, one that reads what another waits for would leave that one asleep.
+/// If every thread slept on the source, a thread could read data that another thread waits for, and that thread would
+/// sleep on.
 ///
 /// Condition  std::condition_variable, or std::condition_variable_any for other locks
 /// Threads: all functions with the lock that guards the source.
 template <typename Condition = std::condition_variable>
 class Turn {
  public:
-  /// Whether a thread reads.
+  /// Whether a thread is reading.
   [[nodiscard]] bool taken() const noexcept { return taken_; }
 
-  /// Calls read() without the lock, which is taken again before this returns; the other threads then look again. Only if
-  /// no other thread reads.
-  /// Returns  what read() does
+  /// Calls read() without the lock, and takes the lock again before it returns. Then wakes the waiting threads, so that
+  /// they check again. Requires that no other thread reads.
+  /// Returns  the value of read()
   template <typename Lock, typename Read>
   decltype(auto) lead(Lock& lock, Read&& read) {
     const Lead<Lock> led(*this, lock);
     return std::forward<Read>(read)();
   }
 
-  /// Waits until the thread that reads has read, or somebody has called notify(). Returns false if the deadline has passed.
+  /// Waits until the reading thread is done, or until notify(). Returns false if the deadline has passed.
   template <typename Lock>
   bool follow(Lock& lock, Deadline deadline) {
     ++followers_;
@@ -47,7 +48,7 @@ class Turn {
     return in_time;
   }
 
-  /// Has all who follow look again. Cost: none if nobody does.
+  /// Wakes all threads in follow(), so that they check again. Cost: none if no thread waits.
   void notify() noexcept {
     if (followers_ > 0) changed_.notify_all();
   }

@@ -8,14 +8,14 @@
 
 namespace rdmacomm {
 
-/// Returns `fd`, or, if that is 0, 1 or 2, a copy of it above these, and closes it. A program that was started without
-/// standard input or output gets these numbers for its next files: whatever it prints would then go into a socket, or
-/// into memory that is shared with other processes. -1, with errno: `fd` was -1, or there is no further descriptor, and
-/// it is closed.
+/// Returns `fd`. If `fd` is 0, 1 or 2, returns a copy above these numbers and closes `fd`. If a program was started
+/// without standard input or output, its next files get these numbers. Anything it prints would then go into a socket,
+/// or into memory that other processes share. Returns -1, with errno, if `fd` was -1, or if no further descriptor is
+/// available; `fd` is then closed.
 [[nodiscard]] int above_standard_streams(int fd) noexcept;
 
-/// Owns a file descriptor and closes it. Movable, not copyable. Empty: -1. What it takes over is never the number of a
-/// standard stream: ask get(), not the variable that it was made of.
+/// Owns a file descriptor and closes it. Movable, not copyable. Empty: -1. The owned number is never that of a standard
+/// stream, so use get() instead of the variable that was passed in.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -32,9 +32,9 @@ class UniqueFd {
   [[nodiscard]] int get() const noexcept { return fd_; }
   [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
   explicit operator bool() const noexcept { return valid(); }
-  /// Gives the descriptor away; the caller closes it.
+  /// Gives up the descriptor; the caller closes it.
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
-  /// Closes what is owned and takes `fd` over.
+  /// Closes the owned descriptor and takes over `fd`.
   void reset(int fd = -1) noexcept {
     const int old = std::exchange(fd_, above_standard_streams(fd));
     if (old >= 0) ::close(old);

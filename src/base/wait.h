@@ -1,4 +1,4 @@
-// wait.h - waiting for a condition variable until a Deadline.
+// wait.h - waits for a condition variable until a Deadline.
 // Layer: base.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace rdmacomm {
 
-/// Waits once, until it is notified; it may also return without a reason, as condition variables do. Returns false if the
+/// Waits once, until notified; spurious wake-ups are possible, as with condition variables. Returns false if the
 /// deadline has passed.
 template <typename Condition, typename Lock>
 bool wait(Condition& condition, Lock& lock, Deadline deadline) {
@@ -19,7 +19,7 @@ bool wait(Condition& condition, Lock& lock, Deadline deadline) {
   return condition.wait_until(lock, deadline.time_point()) == std::cv_status::no_timeout;
 }
 
-/// Waits until done(). Returns what that says at last: false if the deadline has passed first.
+/// Waits until done() is true. Returns the last value of done(): false if the deadline passed first.
 template <typename Condition, typename Lock, typename Done>
 [[nodiscard]] bool wait(Condition& condition, Lock& lock, Deadline deadline, Done done) {
   while (!done()) {

@@ -13,7 +13,7 @@ Result<WakeEvent> WakeEvent::create() {
 }
 
 void WakeEvent::signal() const noexcept {
-  // Fails if the counter is at its maximum, which is signalled enough, or if there is no event.
+  // Fails if the counter is at its maximum, and then it is signalled already; or if it has no eventfd.
   (void)eventfd_write(fd(), 1);
 }
 

@@ -7,7 +7,7 @@
 
 namespace rdmacomm {
 
-/// An eventfd: readable once it was signalled. Movable, not copyable; one made by default is no event yet.
+/// An eventfd: readable once it is signalled. Movable, not copyable. A default-constructed one has no eventfd.
 /// Threads: signal and clear from any.
 class WakeEvent {
  public:
@@ -15,9 +15,9 @@ class WakeEvent {
   /// Fails with a system error if there are too many open files.
   [[nodiscard]] static Result<WakeEvent> create();
 
-  /// Becomes readable by signal() and stays so until clear().
+  /// signal() makes it readable, clear() ends that.
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// Without effect on one made by default.
+  /// No effect on a default-constructed one.
   void signal() const noexcept;
   /// Returns whether it was signalled.
   bool clear() const noexcept;

@@ -1,4 +1,4 @@
-// wire.h - little-endian put and get for bytes that leave the process.
+// wire.h - little-endian encoding and decoding of bytes that leave the process.
 // Layer: base.   The formats built from these: docs/wire_format.md
 #pragma once
 
@@ -21,10 +21,10 @@ class WireWriter {
     for (std::size_t i = 0; i < sizeof(T); ++i) bytes_.push_back(static_cast<std::byte>(value >> (8 * i)));
   }
   void put_bytes(std::span<const std::byte> bytes) {
-    // Not insert(): GCC 12, optimizing, warns of an overflow in it that is not there.
+    // insert() is not used, because GCC 12, when it optimizes, warns of an overflow in it that does not exist.
     for (const std::byte byte : bytes) bytes_.push_back(byte);
   }
-  /// A 16-bit length, then that many bytes. At most 65535 bytes: longer text is cut.
+  /// Writes the length in 16 bits, then the text. Text after 65535 bytes is cut off.
   void put_text(std::string_view text) {
     text = text.substr(0, 0xffff);
     put(static_cast<std::uint16_t>(text.size()));
@@ -38,8 +38,8 @@ class WireWriter {
   std::vector<std::byte> bytes_;
 };
 
-/// Takes fields off the front of a byte string. Reading past the end yields zeroes and makes ok() false for
-/// good, so a decoder reads all its fields and asks once.
+/// Takes fields off the front of a byte string. A read past the end yields zeroes and makes ok() false for good. A
+/// decoder therefore reads all its fields, then checks ok() once.
 class WireReader {
  public:
   explicit WireReader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -51,7 +51,7 @@ class WireReader {
     for (std::size_t i = 0; i < from.size(); ++i) value |= static_cast<T>(static_cast<T>(from[i]) << (8 * i));
     return value;
   }
-  /// The next `count` bytes; empty where there are fewer. They point into the original bytes.
+  /// The next `count` bytes; empty if fewer are left. They point into the original bytes.
   [[nodiscard]] std::span<const std::byte> take(std::size_t count) {
     if (count > rest_.size()) {
       ok_ = false;

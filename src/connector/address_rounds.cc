@@ -7,7 +7,7 @@
 namespace rdmacomm {
 namespace {
 
-/// "4 s", "3.2 s", "250 ms": as exact as people want to know it.
+/// "4 s", "3.2 s", "250 ms": as precise as a reader needs.
 std::string about(std::chrono::milliseconds duration) {
   using namespace std::chrono_literals;
   if (duration < 1s) return duration_text(duration);
@@ -45,7 +45,7 @@ Status AddressRounds::check() const {
   return {};
 }
 
-/// Once it has an answer, that stays.
+/// Once the lookup has succeeded, its answer is kept.
 Status AddressRounds::look_up() {
   if (!addresses_.empty()) return {};
   auto found = look_up_(server_);
@@ -58,8 +58,7 @@ Error AddressRounds::note(const Error& why) {
   final_ = why.code == Errc::kStopped || why.code == std::errc::operation_not_permitted;
   if (may_connect_later(why.code)) again_ = true;
   const bool silence = why.code == Errc::kTimeout || why.code == std::errc::timed_out;
-  const bool refused =
-      why.code == std::errc::connection_refused;  // which says that the host is there: the best news of all
+  const bool refused = why.code == std::errc::connection_refused;  // so the host is up
   const bool refused_before = said_ && said_->code == std::errc::connection_refused;
   if (!silence && (refused || !refused_before)) said_ = why;
   return why;

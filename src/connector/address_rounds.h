@@ -1,4 +1,4 @@
-// address_rounds.h - reaching a server by one of its addresses, and again until it listens. Private to the layer.
+// address_rounds.h - connects to a server by any of its addresses, and retries until it listens. Private to the layer.
 #pragma once
 
 #include <algorithm>
@@ -16,19 +16,20 @@
 
 namespace rdmacomm {
 
-/// Whether connecting may succeed later although it has failed with this now: nobody listens yet, the host is not up or
-/// does not answer yet, this host's own link is down or has no address or route yet, or a server that ends resets its
-/// connections.
+/// Whether connecting may succeed later although it has failed with this error. Causes that may pass: no program
+/// listens yet; the host is not up or does not answer yet; the local link is down or has no address or route yet; a
+/// server that ends resets its connections.
 [[nodiscard]] bool may_connect_later(std::error_code why) noexcept;
 
-/// Tries all addresses of a host, one after the other, and again until one is reached, or until options.connect_timeout
-/// has passed. A name that the resolver cannot look up for now is looked up again, too. Threads: one at a time.
+/// Tries all addresses of a host, one after the other, and repeats this until one connects, or until
+/// options.connect_timeout has passed. If the resolver fails temporarily, it looks the name up again. Threads: one at a
+/// time.
 class AddressRounds {
  public:
   /// Finds the addresses of a host; as resolve().
   using LookUp = std::function<Result<std::vector<SocketAddress>>(const HostPort&)>;
-  /// How long one address is tried at a time. A host whose first answer was lost is asked again soon after it comes up:
-  /// TCP itself would pause for longer and longer.
+  /// The longest time that one attempt waits. If the first packet to a host was lost, a new attempt reaches the host
+  /// soon after it comes up, while TCP itself would retransmit at longer and longer intervals.
   static constexpr std::chrono::seconds kLongestTry{5};
 
   /// cancel_fd: becomes readable to give up; -1: none.
@@ -37,14 +38,14 @@ class AddressRounds {
   AddressRounds(const AddressRounds&) = delete;
   AddressRounds& operator=(const AddressRounds&) = delete;
 
-  /// Calls `try_one` for each address, and again after errors that may_connect_later(). Other errors are final for that
-  /// address; kStopped and std::errc::operation_not_permitted for all.
+  /// Calls `try_one` for each address, and again after errors for which may_connect_later() is true. Other errors are
+  /// final for that address; kStopped and std::errc::operation_not_permitted are final for all addresses.
   ///
   /// try_one   (const SocketAddress&, Deadline) -> Result<Made>
   /// Returns   kInvalidArgument: options.validate(), no port, or a host that has no address; kStopped;
-  ///           std::errc::resource_unavailable_try_again: the resolver had no answer until the end; else a refusal
-  ///           if there was one, or the last error of try_one's that says more than that time had passed: the last
-  ///           round may be cut short
+  ///           std::errc::resource_unavailable_try_again: the resolver had no answer until the end; else
+  ///           connection_refused if any attempt was refused, or the last error of `try_one` other than a timeout (the
+  ///           last round may be cut short)
   template <typename Made, typename TryOne>
   [[nodiscard]] Result<Made> run(TryOne&& try_one) {
     if (Status usable = check(); !usable) return usable.error();
@@ -56,7 +57,7 @@ class AddressRounds {
     }
   }
 
-  /// Looks the host up, and again while that fails for now. Returns  as run()
+  /// Looks the host up, and repeats this while the lookup fails temporarily. Returns  as run()
   [[nodiscard]] Result<std::vector<SocketAddress>> find() {
     const auto found = run<bool>([](const SocketAddress&, Deadline) { return Result<bool>(true); });
     if (!found) return found.error();
@@ -65,7 +66,7 @@ class AddressRounds {
 
   /// "node7:2020 (10.0.0.1, 10.0.0.2)"; "10.0.0.1:2020". After run().
   [[nodiscard]] std::string where() const;
-  /// "gave up after 10 s": how long it has been trying.
+  /// "gave up after 10 s": the time since the first attempt.
   [[nodiscard]] std::string gave_up() const;
   [[nodiscard]] Error stopped() const;
 
@@ -80,7 +81,7 @@ class AddressRounds {
     std::optional<Result<Made>> last;
     auto left = static_cast<long>(addresses_.size());
     for (const SocketAddress& address : addresses_) {
-      // An address that swallows packets leaves the others their share of the time.
+      // An address that drops packets must leave time for the others.
       const auto share = std::min<Deadline::Clock::duration>(pause_.deadline().remaining() / left--, kLongestTry);
       last.emplace(try_one(address, Deadline::after(share)));
       if (*last) break;
@@ -97,8 +98,8 @@ class AddressRounds {
   const Deadline::Clock::time_point begun_ = Deadline::Clock::now();
   RetryPause pause_;
   std::vector<SocketAddress> addresses_;
-  std::optional<Error> said_;  // the last one that is more than silence; a refusal if there was one
-  bool again_ = false;         // some error of this round may be over in the next
+  std::optional<Error> said_;  // the last error other than a timeout; a refusal if there was one
+  bool again_ = false;         // another round may succeed
   bool final_ = false;
 };
 

@@ -1,4 +1,4 @@
-// byte_stream.h - what carries a connector's messages: an ordered stream of bytes each way. Private to the layer.
+// byte_stream.h - the transport under a Connector: an ordered stream of bytes each way. Private to the layer.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,17 +14,17 @@
 
 namespace rdmacomm {
 
-/// What came of one try to receive or send.
+/// The result of one attempt to receive or send.
 struct Transfer {
-  std::size_t bytes = 0;       ///< moved; 0 without an error, when receiving: the peer's stream has ended
-  std::error_code error = {};  ///< operation_would_block: nothing goes now; else why the stream has failed: kDeviceLost
-                               ///< where that is this side's doing, not the peer's
-  std::string cause = {};      ///< the same in more words, where there are more
+  std::size_t bytes = 0;       ///< bytes moved; 0 without an error, when receiving: the peer's stream has ended
+  std::error_code error = {};  ///< operation_would_block: not now; else why the stream failed. kDeviceLost:
+                               ///< the cause is local, not the peer
+  std::string cause = {};      ///< the same with more detail, if known
 
   [[nodiscard]] std::string why() const { return cause.empty() ? error.message() : cause; }
 };
 
-/// What becomes of bytes that were sent and have not arrived yet.
+/// Whether bytes that were sent and have not arrived yet are still delivered.
 enum class LastBytes : std::uint8_t { kDeliver, kDrop };
 
 /// Both directions of a connection. receive() and send() never block.
@@ -38,16 +38,16 @@ class ByteStream {
 
   [[nodiscard]] virtual Transfer receive(std::span<std::byte> room) = 0;
   [[nodiscard]] virtual Transfer send(std::span<const std::byte> bytes) = 0;
-  /// Waits until receive() has something to say, or the deadline; may return early.
+  /// Waits until receive() has bytes or an end to report, or until the deadline; may return early.
   virtual void await_input(Deadline deadline) = 0;
-  /// The same for send(). False: the deadline has passed.
+  /// The same for send(). Returns false if the deadline has passed.
   [[nodiscard]] virtual bool await_room(Deadline deadline) = 0;
-  /// Whether the peer's stream has ended, or the connection has; what was sent before can still be received.
+  /// Whether the peer's stream or the connection has ended. Bytes that arrived earlier can still be received.
   [[nodiscard]] virtual bool ended() = 0;
-  /// Ends this side's stream. What was sent arrives before the end does.
+  /// Ends the local stream. The peer receives all bytes that were sent before the end.
   virtual void end_sending() noexcept = 0;
-  /// Ends both, and every wait. The descriptors stay open until the destructor, so no wait can hit a stranger's. To
-  /// deliver what was sent last it may wait for a moment.
+  /// Ends both directions and every wait. The descriptors stay open until the destructor, so that no wait can use a
+  /// descriptor that has been reused. With kDeliver it may wait briefly, so that the last bytes are delivered.
   virtual void shut_down(LastBytes last) noexcept = 0;
 
   [[nodiscard]] virtual WatchedFd watched() const noexcept = 0;

@@ -106,7 +106,7 @@ Status Connector::sync_with_peer(std::string_view tag, Deadline deadline) {
   return met;
 }
 
-/// Whether this call has to send a BARRIER: it finds none that an earlier call has left.
+/// Whether this call has to send a BARRIER. It need not if an earlier call left one unused.
 bool Connector::enter_barrier(const std::string& tag) {
   const std::lock_guard lock(mutex_);
   Barrier& barrier = barriers_[tag];
@@ -123,7 +123,7 @@ void Connector::leave_barrier(const std::string& tag, bool sent_one_is_used_up) 
   if (found->second.calls == 0 && found->second.sent == 0) barriers_.erase(found);
 }
 
-/// Takes a BARRIER of the peer's with that payload out of the inbox.
+/// Takes the peer's BARRIER with that payload out of the inbox.
 Status Connector::wait_at_barrier(const std::string& tag, std::span<const std::byte> payload, Deadline deadline) {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -158,8 +158,8 @@ Error Connector::late_at_barrier(const std::string& tag) const {
 PeerState Connector::check_peer() {
   const bool ended = stream_->ended();
   const std::lock_guard lock(mutex_);
-  // Only at the end: a message taken away here from under a receiver that sleeps on the stream would not wake it.
-  // The end itself does.
+  // Only after the end of the stream: if a message were taken here while a receiver sleeps on the stream, it would not
+  // wake that receiver. The end does wake it.
   if (ended && !end_) pump(false);
   return peer_state_;
 }
@@ -168,7 +168,7 @@ PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::
   send_heartbeat();
   {
     const std::lock_guard lock(mutex_);
-    // While a receiver sleeps on the stream, it is the one that sees what comes.
+    // While a receiver sleeps on the stream, that receiver reads the incoming bytes.
     if (!turn_.taken() && !end_) pump(true);
     const auto silent = silence(now, silent_after);
     if (end_ || silent_after.count() == 0 || silent < silent_after) return peer_state_;
@@ -176,14 +176,14 @@ PeerState Connector::keep_alive(std::chrono::steady_clock::time_point now, std::
     end(PeerState::kLost, make_error(Errc::kPeerLost, "has been silent for " + long_time +
                                                           ": its process is stopped or hangs, or its host is gone"));
   }
-  // For a process that is continued one day.
+  // For a process that was stopped and is continued later.
   refuse(make_error(Errc::kPeerLost, "you gave no sign of life for " + duration_text(silent_after)));
   stream_->shut_down(LastBytes::kDrop);
   return PeerState::kLost;
 }
 
-/// How long nothing has come from the peer. After a long time without a look (this process was stopped itself), and
-/// with a full inbox, the silence is this side's.
+/// For how long nothing has arrived from the peer. The time starts again if this function was not called for long (this
+/// process may have been stopped) or if the inbox is full: the cause of the silence is then local.
 std::chrono::milliseconds Connector::silence(std::chrono::steady_clock::time_point now,
                                              std::chrono::milliseconds silent_after) {
   const bool looked_lately = looked_at_ && now - *looked_at_ < silent_after;
@@ -248,7 +248,7 @@ Result<Message> Connector::take(MessageType type, bool must_be_next, Deadline de
   }
 }
 
-/// Until something has come, or the inbox has room, or the deadline has passed.
+/// Waits until bytes have arrived, the inbox has room, or the deadline has passed.
 void Connector::wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadline) {
   if (turn_.taken() || inbox_full()) {
     turn_.follow(lock, deadline);
@@ -257,15 +257,15 @@ void Connector::wait_for_more(std::unique_lock<std::mutex>& lock, Deadline deadl
   }
 }
 
-/// Moves what has arrived to the inbox, as far as it may go when `limited`. The one place where a peer's bytes are
-/// given memory: if there is none, this connection ends, on whichever thread that is found.
+/// Moves received messages to the inbox; if `limited`, only up to its limit. This is the only place that allocates
+/// memory for a peer's bytes. If the allocation fails, this connection ends, on whichever thread calls this.
 void Connector::pump(bool limited) {
   const Status kept = or_out_of_memory([&] {
     receive_all(limited);
     return Status();
   });
   if (kept) return;
-  assembler_ = {};  // what it holds is of no more use, and the REJECT needs memory
+  assembler_ = {};  // its content is not needed any more, and the REJECT needs memory
   if (!last_sent_) {
     last_sent_ = true;
     send_last(MessageType::kReject, &kept.error());
@@ -321,8 +321,8 @@ void Connector::sort_in(Message message) {
   turn_.notify();
 }
 
-/// The only place where peer_state_ and end_ change because of the peer. (give_up() and shutdown() are of this side.)
-/// The first reason stays.
+/// The only place where peer_state_ and end_ change because of the peer. (give_up() and shutdown() have local causes.)
+/// The first reason is kept.
 void Connector::end(PeerState state, const Error& why) {
   if (end_) return;
   peer_state_ = state;
@@ -331,7 +331,7 @@ void Connector::end(PeerState state, const Error& why) {
 }
 
 void Connector::fail_protocol(const Error& why) {
-  // A stranger that speaks another protocol would not understand, and need not know what listens here.
+  // A client of another protocol would not understand a REJECT, and need not learn which service this is.
   if (assembler_.magic_seen() && !last_sent_) {
     last_sent_ = true;
     send_last(MessageType::kReject, &why);

@@ -19,8 +19,8 @@ Status Connector::send_message(MessageType type, std::span<const std::byte> payl
   return sent;
 }
 
-/// One that finds no room now is left out: what the peer has not read yet shows as well that this side lives. Of one that
-/// went out in part the rest goes first.
+/// Skips a heartbeat if the stream has no room now: the unread bytes also show the peer that this process is alive. If
+/// an earlier heartbeat was sent in part, its rest is sent first.
 void Connector::send_heartbeat() {
   {
     const std::lock_guard lock(mutex_);
@@ -35,7 +35,7 @@ void Connector::send_heartbeat() {
   release_sending();
 }
 
-/// Waits until no other thread is in the middle of a message.
+/// Waits until no other thread is sending a message.
 Status Connector::claim_sending(Deadline deadline) {
   std::unique_lock lock(mutex_);
   while (!end_ && !last_sent_ && sending_) {
@@ -75,7 +75,7 @@ Status Connector::write_all(std::vector<std::byte> frame, Deadline deadline) {
   return {};
 }
 
-/// The peer's own words are more use than "broken pipe".
+/// The peer's own reason is more helpful than "broken pipe".
 Error Connector::why_not_sent(const std::string& why) {
   [[maybe_unused]] const PeerState known = check_peer();
   const std::lock_guard lock(mutex_);
@@ -93,8 +93,8 @@ void Connector::send_goodbye() noexcept {
   if (claim_last_words(lock)) send_last(MessageType::kGoodbye, nullptr);
 }
 
-/// Keeps new senders out, and gives one that is in the middle of a message the time to finish it: one that does not
-/// has a peer that does not read, and would not read last words either.
+/// Keeps new senders out, and gives a thread that is sending a message time to finish. If it does not finish, the peer
+/// does not read, and would not read a last message either.
 bool Connector::claim_last_words(std::unique_lock<std::mutex>& lock) {
   if (last_sent_) return false;
   last_sent_ = true;
@@ -103,13 +103,13 @@ bool Connector::claim_last_words(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
-/// With last_sent_ set by the caller. Without memory for the message, the end of the stream has to say it.
+/// The caller has set last_sent_. Without memory for the message, only the end of the stream is sent.
 void Connector::send_last(MessageType type, const Error* reason) noexcept {
   [[maybe_unused]] const Status said = or_out_of_memory([&] {
     const auto frame = frame_message(type, reason != nullptr ? Reject::of(*reason).encode() : std::vector<std::byte>());
-    // In the middle of another thread's message it would be taken for a part of that one.
+    // Inside another thread's message, its bytes would be taken for a part of that message.
     if (!frame || sending_) return frame.status();
-    // To a peer that is gone, or does not read, it cannot be said; the end of the stream then says enough.
+    // A peer that is lost or does not read cannot receive it; it then sees only the end of the stream.
     unsent_.insert(unsent_.end(), frame->begin(), frame->end());
     [[maybe_unused]] const Transfer sent = stream_->send(unsent_);
     return Status();

@@ -1,4 +1,4 @@
-// The lookup of a server that may be there later.
+// Looks up a server whose name may not be known yet.
 #include "connector/address_rounds.h"
 #include "connector/host_addresses.h"
 

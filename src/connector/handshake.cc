@@ -53,7 +53,7 @@ Error too_long(const MessageHeader& header, std::size_t most) {
 
 std::uint64_t random_number() {
   std::uint64_t number = 0;
-  // An early boot without entropy must not block; two instances of one clock tick then are told apart by their pids.
+  // Must not block at an early boot without entropy. If two instances then start in one clock tick, their pids differ.
   if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number)) return number;
   return static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
 }
@@ -152,7 +152,8 @@ Status MessageAssembler::filled(std::size_t count) {
 Status MessageAssembler::header_filled(std::size_t count) {
   header_filled_ += count;
   const auto so_far = std::span(header_bytes_).first(header_filled_);
-  // Not only once all 12 bytes are in: who sends "GET /" and waits is told apart at once, not at a deadline.
+  // Checked before all 12 bytes have arrived, so that a client that sends "GET /" and waits is detected at once, not at
+  // a deadline.
   if (!can_be_magic(so_far)) return no_message(so_far);
   if (header_filled_ < kMessageHeaderBytes) return {};
   auto header = MessageHeader::decode(header_bytes_);
@@ -204,7 +205,7 @@ Result<Hello> Hello::decode(std::span<const std::byte> payload) {
 Reject Reject::of(const Error& error) {
   const bool ours = error.code.category() == errc_category() && error.code.value() != 0;
   if (ours) return {static_cast<Errc>(error.code.value()), error.reason()};
-  return {Errc::kPeerRefused, error.message()};  // the system's code does not travel: its words do
+  return {Errc::kPeerRefused, error.message()};  // the code is not sent, because it is the system's; its text is
 }
 
 std::vector<std::byte> Reject::encode() const {

@@ -19,19 +19,20 @@ struct HostAddress {
   std::uint32_t scope = 0;  ///< of a link-local IPv6 address: index of the interface; else 0
   std::string text{};       ///< "10.0.0.1", "2001:db8::1", "fe80::1%eth0"
 
-  /// Whether it is 0.0.0.0 or ::, which for a listener is every address.
+  /// Whether it is 0.0.0.0 or ::, which for a listener means every local address.
   [[nodiscard]] bool is_any() const noexcept;
 };
 
 /// The addresses of a host, in the order in which TcpConnection::connect tries them; at least one.
 ///
 /// cancel_fd  becomes readable to give up; -1: none
-/// Returns    kInvalidArgument: it has none, or `where.host` is empty or a link-local address without its interface;
-///            std::errc::resource_unavailable_try_again: no name server answered, or not by `deadline`; kStopped
+/// Returns    kInvalidArgument: the host has no address, or `where.host` is empty or a link-local address without its
+///            interface;
+///            std::errc::resource_unavailable_try_again: no name server answered, or none by `deadline`; kStopped
 [[nodiscard]] Result<std::vector<HostAddress>> find_addresses(const HostPort& where, Deadline deadline,
                                                               int cancel_fd = -1);
 
-/// The same for a client, which asks again, until `deadline`, while a name cannot be looked up for now.
+/// The same for a client: while the lookup fails temporarily, it is repeated until `deadline`.
 [[nodiscard]] Result<std::vector<HostAddress>> find_server(const HostPort& server, Deadline deadline,
                                                            int cancel_fd = -1);
 

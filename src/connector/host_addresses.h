@@ -1,4 +1,4 @@
-// host_addresses.h - what a lookup has found, as callers see it. Private to the library.
+// host_addresses.h - converts the result of a lookup to its public form. Private to the library.
 #pragma once
 
 #include <vector>

@@ -10,7 +10,7 @@
 namespace rdmacomm {
 namespace {
 
-/// Of a text that is wrong, as many are shown.
+/// The number of bytes of a wrong text that messages show.
 constexpr std::size_t kShownBytes = 100;
 
 bool is_printable(std::string_view text) {
@@ -22,7 +22,7 @@ bool is_printable(std::string_view text) {
   return true;
 }
 
-/// With or without its interface: fe80::1%eth0.
+/// With or without an interface: fe80::1%eth0.
 bool is_ipv6(std::string_view host) {
   in6_addr address{};
   return inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), &address) == 1;
@@ -35,7 +35,7 @@ Error wrong(const char* why) {
 }  // namespace
 
 Result<HostText> parse_host(std::string_view text) {
-  // One colon parts host and port; several are an IPv6 address, which wants brackets to have a port.
+  // One colon separates host and port. Several colons are an IPv6 address, which needs brackets if it has a port.
   std::size_t colon = text.rfind(':');
   const bool bracketed = text.starts_with('[');
   const bool bare_ipv6 = !bracketed && colon != std::string_view::npos && text.find(':') != colon;

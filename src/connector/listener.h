@@ -1,4 +1,4 @@
-// listener.h - where clients knock, whatever they come by.
+// listener.h - accepts connections, by TCP or by rdma_cm.
 // Layer: connector. Uses: base.
 #pragma once
 
@@ -20,12 +20,12 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   virtual ~Listener() = default;
 
-  /// Takes the next connection, without blocking; nullptr: none waits (any more).
-  /// Returns  what the system said, e.g. std::errc::too_many_files_open. The connection then still waits, and fd()
-  ///          stays readable: pause before trying again.
+  /// Takes the next connection, without blocking; nullptr: none is waiting (any more).
+  /// Returns  the system's error, e.g. std::errc::too_many_files_open. The connection then still waits, and fd() stays
+  ///          readable: pause before the next attempt.
   [[nodiscard]] virtual Result<std::unique_ptr<Connector>> accept() = 0;
 
-  [[nodiscard]] virtual std::uint16_t port() const noexcept = 0;          ///< the real one, also where 0 was asked for
+  [[nodiscard]] virtual std::uint16_t port() const noexcept = 0;          ///< the actual port, also if 0 was requested
   [[nodiscard]] virtual const std::string& address() const noexcept = 0;  ///< "[::]:2020"
   /// Readable while a connection waits.
   [[nodiscard]] virtual int fd() const noexcept = 0;

@@ -18,16 +18,16 @@ namespace {
 
 using Addresses = Result<std::vector<SocketAddress>>;
 
-/// What the thread and its caller share: whichever of them is the last one frees it.
+/// Shared by the thread and its caller; the last of them frees it.
 struct Lookup {
   explicit Lookup(WakeEvent event) : done(std::move(event)) {}
 
   WakeEvent done;
   std::mutex mutex;
-  std::optional<Addresses> answer;  // before `done`
+  std::optional<Addresses> answer;  // set before `done`
 };
 
-/// Whether finding its address asks nobody: an address, also with an interface or in brackets, or no host at all.
+/// Whether the host needs no name server: it is an address, also with an interface or in brackets, or it is empty.
 bool needs_no_lookup(const std::string& host) {
   if (host.empty() || host.find(':') != std::string::npos) return true;
   in_addr address{};

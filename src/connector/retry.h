@@ -1,4 +1,4 @@
-// retry.h - longer and longer pauses between attempts, until a deadline. Private to the library.
+// retry.h - increasing pauses between attempts, until a deadline. Private to the library.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace rdmacomm {
 
-/// What is left until `deadline` as a TcpOptions::connect_timeout, which is within 1 ms..1 h.
+/// The time until `deadline` as a TcpOptions::connect_timeout, which is within 1 ms..1 h.
 [[nodiscard]] inline std::chrono::milliseconds time_left(Deadline deadline) {
   using std::chrono::milliseconds;
   const auto left = std::chrono::ceil<milliseconds>(deadline.remaining());
@@ -24,7 +24,7 @@ class RetryPause {
 
   [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }
   [[nodiscard]] bool passed() const { return deadline_.passed(); }
-  /// False: cancelled.
+  /// Returns false if cancelled.
   [[nodiscard]] bool sleep() {
     const Deadline again = Deadline::after(pause_).sooner(deadline_);
     pause_ = std::min(pause_ * 2, kLongest);

@@ -36,17 +36,17 @@ Status set_marks(int fd, int family, const TcpOptions& options) {
   Status set;
   if (options.type_of_service) {
     const int value = *options.type_of_service;
-    // An IPv6 socket that carries IPv4 takes the IPv4 option as well.
+    // An IPv6 socket that carries IPv4 also accepts the IPv4 option.
     if (family == AF_INET6) set = set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, value, "IPV6_TCLASS");
     if (set) set = set_option(fd, IPPROTO_IP, IP_TOS, value, "IP_TOS");
   }
-  // After the type of service, which the system maps to a priority of its own.
+  // Set after the type of service, because the system derives a priority from that.
   if (set && options.priority) set = set_option(fd, SOL_SOCKET, SO_PRIORITY, *options.priority, "SO_PRIORITY");
   return set;
 }
 
 Status set_liveness(int fd, std::chrono::seconds dead_after) {
-  // One probe a second from the first idle second on; where data is under way, the user timeout counts instead.
+  // One probe a second after the first idle second. While data is unacknowledged, the user timeout counts instead.
   const int seconds = static_cast<int>(dead_after.count());
   Status set = set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
   if (set) set = set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1, "TCP_KEEPIDLE");
@@ -61,7 +61,7 @@ std::string without_brackets(const std::string& host) {
   return host;
 }
 
-/// "%eth0" of a link-local address, which means nothing without it; "%7" where interface 7 has gone.
+/// "%eth0" of a link-local address, which is ambiguous without it; "%7" if interface 7 does not exist any more.
 std::string interface_text(const sockaddr_in6& address) {
   if (address.sin6_scope_id == 0) return {};
   char name[IF_NAMESIZE] = {};
@@ -98,7 +98,7 @@ std::uint16_t SocketAddress::port() const noexcept {
 }
 
 void SocketAddress::set_port(std::uint16_t port) noexcept {
-  // sin_port and sin6_port are at one place.
+  // sin_port and sin6_port have the same offset.
   reinterpret_cast<sockaddr_in*>(&storage)->sin_port = htons(port);
 }
 
@@ -159,7 +159,7 @@ Result<std::vector<SocketAddress>> resolve(const HostPort& where) {
   if (host.empty()) return make_error(Errc::kInvalidArgument, "no host is named; give a host name or an address");
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
-  // A host with a colon is an IPv6 address, or nothing: no name server is asked for it.
+  // A host with a colon is an IPv6 address or invalid, so no name server is asked.
   hints.ai_flags = AI_NUMERICSERV | (host.find(':') != std::string::npos ? AI_NUMERICHOST : 0);
   addrinfo* found = nullptr;
   const int code = getaddrinfo(host.c_str(), std::to_string(where.port).c_str(), &hints, &found);
@@ -189,7 +189,8 @@ SocketAddress any_address(int family, std::uint16_t port) {
   return any;
 }
 
-/// Binding a datagram socket to any port of it asks the kernel, and takes nothing away from anybody.
+/// To ask the kernel, binds a datagram socket to any port of the address. This takes no port that another program
+/// needs.
 bool is_of_this_host(SocketAddress address) {
   const UniqueFd fd(socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   address.set_port(0);
@@ -222,8 +223,8 @@ Status set_nonblocking(int fd) {
 Waited wait_for(int fd, short events, int cancel_fd, Deadline deadline) {
   pollfd waited[2] = {{fd, events, 0}, {cancel_fd, POLLIN, 0}};
   for (;;) {
-    // poll(2) is not repeated by itself after a signal: the time left has changed. An error of it (out of memory)
-    // counts as a wake-up: the caller looks at its descriptor again.
+    // poll(2) is not restarted after a signal: the remaining time has changed. An error (out of memory) counts as a
+    // wake-up, and the caller checks its descriptor again.
     const int ready = ::poll(waited, 2, deadline.poll_timeout_ms());
     if (ready > 0) return waited[1].revents != 0 ? Waited::kCancelled : Waited::kReady;
     if (ready < 0 && last_system_error() != std::errc::interrupted) return Waited::kReady;

@@ -28,8 +28,8 @@ struct SocketAddress {
   [[nodiscard]] int family() const noexcept { return storage.ss_family; }
   [[nodiscard]] std::uint16_t port() const noexcept;
   void set_port(std::uint16_t port) noexcept;
-  /// The address alone: an IPv4 address that came mapped into IPv6 is shown as what it is, a link-local one
-  /// with its interface: "fe80::1%eth0".
+  /// The address without the port. An IPv4 address that is mapped into IPv6 is shown as IPv4, a link-local address with
+  /// its interface: "fe80::1%eth0".
   [[nodiscard]] std::string host() const;
   [[nodiscard]] std::string to_text() const;  ///< "10.0.0.1:2020", "[::1]:2020"
   [[nodiscard]] Gid as_gid() const noexcept;
@@ -40,36 +40,36 @@ struct SocketAddress {
   [[nodiscard]] static Result<SocketAddress> towards(const SocketAddress& peer);
 };
 
-/// "host:port", with brackets where the host is an IPv6 address without them.
+/// "host:port"; an IPv6 address without brackets gets them.
 [[nodiscard]] std::string host_port_text(std::string_view host, std::uint16_t port);
 /// "10 s", "250 ms".
 [[nodiscard]] std::string duration_text(std::chrono::milliseconds duration);
 
-/// All addresses of a host, at least one. Asks name servers without a deadline (getaddrinfo(3) knows none): see
+/// All addresses of a host, at least one. Asks name servers without a deadline, because getaddrinfo(3) has none: see
 /// resolve_within().
-/// kInvalidArgument: it has none, or link-local ones without their interface only, or no host is named.
+/// kInvalidArgument: the host has no address, or only link-local ones without their interface, or it is empty.
 [[nodiscard]] Result<std::vector<SocketAddress>> resolve(const HostPort& where);
 
-/// Every address of this host, of one family.
+/// The address of one family that means every local address.
 [[nodiscard]] SocketAddress any_address(int family, std::uint16_t port);
 
-/// Whether a program of this host can have `address` as its own: an address of an interface, or every address.
+/// Whether a local program can bind to `address`: it is an address of an interface, or it means every address.
 [[nodiscard]] bool is_of_this_host(SocketAddress address);
 
-/// A TCP socket that is neither inherited by programs nor blocking.
+/// A non-blocking TCP socket that programs started by exec do not inherit.
 [[nodiscard]] Result<UniqueFd> open_socket(int family);
-/// The marks of its packets alone: for a socket that is not connected yet. The ways in which a dead connection is
-/// noticed would end a connect() that nobody answers after options.dead_host_after, whatever time it has.
+/// Sets only the marks of its packets: for a socket that is not connected yet. The options that detect a dead
+/// connection would end an unanswered connect() after options.dead_host_after, even if its deadline is later.
 [[nodiscard]] Status mark_socket(int fd, const TcpOptions& options);
-/// Marks, and the ways in which a dead connection is noticed.
+/// Sets the marks, and the options that detect a dead connection.
 [[nodiscard]] Status set_up_socket(int fd, const TcpOptions& options);
 
-/// Makes reads of a descriptor return at once.
+/// Makes reads and writes of a descriptor return at once.
 [[nodiscard]] Status set_nonblocking(int fd);
 
 enum class Waited : std::uint8_t { kReady, kTimeout, kCancelled };
-/// Waits until poll(2) reports `events` or an end of the connection on `fd`, or `cancel_fd` becomes readable.
-/// Either descriptor may be -1: it is not waited for.
+/// Waits until poll(2) reports `events` or an end of the connection on `fd`, or until `cancel_fd` becomes readable. A
+/// descriptor of -1 is not waited for.
 [[nodiscard]] Waited wait_for(int fd, short events, int cancel_fd, Deadline deadline);
 
 }  // namespace rdmacomm

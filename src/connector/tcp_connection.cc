@@ -1,4 +1,4 @@
-// TcpConnection::connect: all addresses of a host, again and again until somebody listens.
+// TcpConnection::connect: tries all addresses of a host repeatedly until one accepts.
 #include "connector/tcp_connection.h"
 
 #include <poll.h>
@@ -19,15 +19,15 @@ std::error_code socket_error(int fd) {
   return verbs::os_error(number);
 }
 
-/// Who keeps trying a port of this host that nobody listens at may be given that very port as its own, and TCP then
-/// connects the socket to itself.
+/// A client that retries a local port without a listener may get that port as its own source port. TCP then connects
+/// the socket to itself.
 bool connected_to_itself(int fd) {
   const auto local = SocketAddress::of_local_end(fd);
   const auto peer = SocketAddress::of_peer(fd);
   return local && peer && local->to_text() == peer->to_text();
 }
 
-/// What comes of connecting, where that is not known at once.
+/// The result of a connect() that did not complete at once.
 std::error_code await_outcome(int fd, int cancel_fd, Deadline deadline) {
   const Waited waited = wait_for(fd, POLLOUT, cancel_fd, deadline);
   if (waited == Waited::kCancelled) return Errc::kStopped;
@@ -35,7 +35,7 @@ std::error_code await_outcome(int fd, int cancel_fd, Deadline deadline) {
   return socket_error(fd);
 }
 
-/// Errors without a context are for explained().
+/// Returns errors without a context; explained() adds it.
 Result<UniqueFd> try_one(const SocketAddress& address, const TcpOptions& options, int cancel_fd, Deadline deadline) {
   auto fd = open_socket(address.family());
   if (!fd) return fd;

@@ -11,19 +11,19 @@
 
 namespace rdmacomm {
 
-/// A Connector over a TCP socket. It exchanges the queue pairs' addresses, by which both sides connect them; it works
-/// with every kind of device but iWARP.
+/// A Connector over a TCP socket. Through it the peers exchange the addresses of their queue pairs, and connect these
+/// by the addresses. It works with every kind of device except iWARP.
 class TcpConnection final : public Connector {
  public:
-  /// Connects to a server. Tries every address of the host in turn, and again while they refuse, until
+  /// Connects to a server. Tries every address of the host in turn, and repeats this while they refuse, until
   /// options.connect_timeout has passed: the server may start later than its client.
   ///
   /// cancel_fd  becomes readable (and stays so) to give up; -1: none
-  /// Returns    std::errc::connection_refused: nobody listens there; kTimeout: no answer at all;
+  /// Returns    std::errc::connection_refused: no program listens there; kTimeout: no answer at all;
   ///            kInvalidArgument: options.validate(), or a host that has no address; kStopped: cancel_fd;
-  ///            std::errc::operation_not_permitted: a priority that needs CAP_NET_ADMIN; else what the system said
-  /// Finding the address of a name is a part of that time. A thread that waits for the resolver may outlive the call
-  /// (getaddrinfo(3) knows no deadline); it ends by itself.
+  ///            std::errc::operation_not_permitted: a priority that needs CAP_NET_ADMIN; else the system's error
+  /// The lookup of a name counts towards that time. A thread that waits for the resolver may outlive the call
+  /// (getaddrinfo(3) has no deadline); it ends by itself.
   [[nodiscard]] static Result<std::unique_ptr<TcpConnection>> connect(const HostPort& server,
                                                                       const TcpOptions& options = {},
                                                                       int cancel_fd = -1);

@@ -1,4 +1,4 @@
-// What users see of TCP connections.
+// The public functions for TCP connections.
 #include <poll.h>
 
 #include "base/system_call.h"

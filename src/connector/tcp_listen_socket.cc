@@ -28,7 +28,7 @@ Result<UniqueFd> listen_at(const SocketAddress& address) {
   if (!fd) return fd;
   const int on = 1;
   const int off = 0;
-  // Without it, a server could not come back to its port for a minute after it served somebody.
+  // Otherwise bind() to the same port would fail for a minute after a server with clients has ended.
   setsockopt(fd->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address.family() == AF_INET6) setsockopt(fd->get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
   if (::bind(fd->get(), address.get(), address.length) != 0 || ::listen(fd->get(), kBacklog) != 0) {
@@ -80,7 +80,7 @@ Result<std::unique_ptr<Connector>> TcpListenSocket::accept() {
       return make_error(why, "cannot accept a connection at " + address_);
     }
     auto connector = TcpConnection::adopt(std::move(fd), options_);
-    // Somebody who has left already is no failure of the listener's.
+    // A client that has already disconnected is no error of the listener.
     if (!connector && connector.code() == std::errc::not_connected) continue;
     if (!connector) return connector.error();
     return std::unique_ptr<Connector>(std::move(*connector));

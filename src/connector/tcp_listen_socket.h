@@ -1,4 +1,4 @@
-// tcp_listen_socket.h - where clients knock.
+// tcp_listen_socket.h - accepts connections by TCP.
 // Layer: connector. Uses: base.
 #pragma once
 
@@ -16,12 +16,12 @@ namespace rdmacomm {
 /// A listening TCP socket.
 class TcpListenSocket final : public Listener {
  public:
-  /// Listens at `where`: all addresses, IPv6 and IPv4, where where.host is empty.
+  /// Listens at `where`. If where.host is empty: at all addresses, IPv6 and IPv4.
   ///
-  /// Returns  std::errc::address_in_use: another program listens there; kInvalidArgument: options.validate(), or a
-  ///          host that has no address; std::errc::address_not_available: the address is not of this host;
+  /// Returns  std::errc::address_in_use: another program listens there; kInvalidArgument: options.validate(), or a host
+  ///          that has no address; std::errc::address_not_available: the address is not of this host;
   ///          std::errc::permission_denied: a port below 1024 without the right to use it
-  /// As FindBy: no name server answered, or not in time; kStopped
+  /// As FindBy: no name server answered, or none in time; kStopped
   [[nodiscard]] static Result<std::unique_ptr<TcpListenSocket>> listen(const HostPort& where,
                                                                        const TcpOptions& options = {},
                                                                        const FindBy& find_by = {});

@@ -53,7 +53,7 @@ Result<DeviceSubscription> RDMADevice::subscribe(std::function<void(const Device
     State(std::shared_ptr<DeviceCore> on, DeviceEvents::Subscription with)
         : device(std::move(on)), subscription(std::move(with)) {}
 
-    std::shared_ptr<DeviceCore> device;  // before what refers to it
+    std::shared_ptr<DeviceCore> device;  // before the subscription, which refers to it
     DeviceEvents::Subscription subscription;
   };
   return DeviceSubscription(std::make_shared<State>(core(), std::move(subscription).value()));

@@ -1,4 +1,4 @@
-// Which device, and which port of it, to use towards a peer.
+// Chooses the device, and the port of it, to use towards a peer.
 #include <algorithm>
 
 #include "device/addressing.h"
@@ -8,7 +8,7 @@
 namespace rdmacomm {
 namespace {
 
-/// How good a port is; the better first.
+/// How suitable a port is; best first.
 enum class Fit : std::uint8_t { kOnRoute, kUsable, kLinkLocalOnly, kSoftware, kNoUsableGid };
 
 struct Candidate {
@@ -69,7 +69,7 @@ class DeviceChooser {
       (port.transport == Transport::kSoftware ? soft0_is_down_ : some_are_down_) = true;
       return refuse(Errc::kNoActivePort, text + " is " + verbs::to_text(port.state));
     }
-    // Who names a device shall have it, if only to see for what it fails.
+    // A device that is named is tried in any case, so that the caller sees the reason if it fails.
     const std::string why_not = is_named() ? std::string() : ineligible(port);
     if (!why_not.empty()) return refuse(Errc::kNoActivePort, text + " " + why_not);
     auto gids = choose_gids(input_, port);
@@ -79,7 +79,7 @@ class DeviceChooser {
     candidates_.push_back({index, port.number, fit, std::move(why)});
   }
 
-  /// Why a port of a device that was not named is out of the question; empty: it is not.
+  /// Why a port of a device that was not named cannot be used; empty: it can.
   [[nodiscard]] std::string ineligible(const PortFacts& port) const {
     const Transport transport = port.transport;
     if (transport == Transport::kUnknown) return "is not an InfiniBand, RoCE or iWARP device";
@@ -126,7 +126,7 @@ class DeviceChooser {
   std::vector<std::string> refusals_;
   Errc why_ = Errc::kNoActivePort;
   bool some_are_down_ = false;  // of hardware
-  bool soft0_is_down_ = false;  // which it is where this host has no interface that is up
+  bool soft0_is_down_ = false;  // so it is if this host has no interface that is up
 };
 
 }  // namespace

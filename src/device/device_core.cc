@@ -45,7 +45,7 @@ DeviceLimits limits_of(const ibv_device_attr_ex& extended, const ibv_port_attr& 
   const bool is_ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
   return {.max_qp_wr = device.max_qp_wr,
           .max_sge = device.max_sge,
-          // Some drivers leave it empty; where READs differ, they say so.
+          // Some drivers leave it 0. Drivers with a different limit for READs report it.
           .max_sge_rd = device.max_sge_rd > 0 ? device.max_sge_rd : device.max_sge,
           .max_cqe = device.max_cqe,
           .max_qp = device.max_qp,

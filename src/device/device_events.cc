@@ -18,7 +18,7 @@ std::string name_of(const ibv_context& context) {
   return context.device->name;
 }
 
-/// A directory that is made anew under the same name is another one.
+/// If a directory is removed and created again under the same name, it gets another number.
 std::optional<ino_t> number_of(const char* directory) {
   struct stat found {};
   if (::stat(directory, &found) != 0) return {};
@@ -133,7 +133,7 @@ void DeviceEvents::read_all() {
     if (got.code() == std::errc::interrupted) continue;
     if (got.code() == std::errc::operation_would_block) return;
     if (!got) return lose_device("its events cannot be read any more: " + got.code().message());
-    /// Whatever a subscriber does: a queue pair is not destroyed before its events are acknowledged.
+    /// Acknowledges in every case: a queue pair is not destroyed before its events are acknowledged.
     struct Acknowledged {
       const verbs::Api& api;
       ibv_async_event& event;
@@ -153,8 +153,8 @@ void DeviceEvents::show(const DeviceEvent& event) {
   for (const auto& [id, function] : subscribers_) function(event);
 }
 
-/// A driver that cannot take a device from under its users waits for them, and tells them nothing; then this is all
-/// that is to be seen.
+/// Some drivers cannot remove a device that is in use: they wait for its users, without an event. Then only the missing
+/// directory shows the removal.
 void DeviceEvents::look_for_device() {
   if (!directory_ || !health()) return;
   const auto now = number_of(context_.device->dev_path);

@@ -1,5 +1,5 @@
-// device_events.h - what a device reports by itself: its asynchronous events, and that it was removed.
-// Layer: device. Uses: base, verbs.   Who reads them, and why so: docs/adr/0009-who-reads-device-events.md
+// device_events.h - a device's asynchronous events, and its removal.
+// Layer: device. Uses: base, verbs.   Which thread reads them, and why: docs/adr/0009-who-reads-device-events.md
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,19 +17,18 @@
 
 namespace rdmacomm {
 
-/// The events of one opened device, for all that are interested. The verbs hand each event to one reader only, so
-/// there is one, take(), which shows it to every subscriber.
+/// The events of one opened device, for any number of subscribers. The verbs give each event to one reader only.
+/// Therefore the only reader is take(), which passes each event to every subscriber.
 ///
-/// The rule: of a device that a session uses, the application does not call ibv_get_async_event(), which would take
-/// events away from the session; it subscribes. Sessions call take(); where none runs, the application does, when fd()
-/// is readable. What becomes of ports, GIDs and the like is logged here, once: PORT_ERR as a warning, the rest at level
-/// 1.
+/// The rule: if a session uses the device, the application subscribes instead of calling ibv_get_async_event(), which
+/// would take events away from the session. Sessions call take(). Without a session the application calls it when fd()
+/// is readable. Events of ports, GIDs and the like are logged here, once: PORT_ERR as a warning, the rest at level 1.
 /// Threads: all functions from any thread.
-/// Lifetime: of its DeviceCore; outlives its subscriptions.
+/// Lifetime: that of its DeviceCore; outlives its subscriptions.
 class DeviceEvents {
  public:
-  /// Has the function of a subscriber called, until it is destroyed or reset(); no call is under way after that.
-  /// Movable; may be empty.
+  /// While it exists, the subscriber's function is called for each event. After the destructor or reset(), no call is
+  /// running any more. Movable; may be empty.
   class Subscription {
    public:
     Subscription() = default;
@@ -48,20 +47,20 @@ class DeviceEvents {
     std::uint64_t id_ = 0;
   };
 
-  /// context  of `api`; outlives this
+  /// context  a context of `api`; outlives this object
   DeviceEvents(const verbs::Api& api, ibv_context& context);
   DeviceEvents(const DeviceEvents&) = delete;
   DeviceEvents& operator=(const DeviceEvents&) = delete;
 
   /// As RDMADevice::subscribe().
   [[nodiscard]] Result<Subscription> subscribe(std::function<void(const DeviceEvent&)> function);
-  /// Readable when take() has something to do; for edge-triggered epoll, as several may watch it.
+  /// Readable when take() has events to read; for edge-triggered epoll, because several threads may watch it.
   [[nodiscard]] int fd() const noexcept { return context_.async_fd; }
-  /// Takes the events that wait, shows each to the subscribers and acknowledges it; and looks whether the device is
-  /// still there, which some drivers do not tell by an event: so call it now and then besides. Does not block. Nothing
-  /// is done before the first subscribe(). Cost: two system calls where nothing has happened.
+  /// Reads the pending events, shows each to the subscribers and acknowledges it. It also checks whether the device
+  /// still exists: some drivers report a removal by no event, so call it at intervals, too. Does not block. Does
+  /// nothing before the first subscribe(). Cost: two system calls if no event is pending.
   void take();
-  /// ok; kDeviceLost from the moment that take() has found it so.
+  /// ok; kDeviceLost once take() has found that the device was removed or has failed.
   [[nodiscard]] Status health() const;
 
  private:
@@ -73,14 +72,14 @@ class DeviceEvents {
 
   const verbs::Api& api_;
   ibv_context& context_;
-  const std::optional<ino_t> directory_;  // of the device, in sysfs; empty: it has none, or there is no sysfs
+  const std::optional<ino_t> directory_;  // of the device, in sysfs; empty: no directory, or no sysfs
 
-  std::mutex mutex_;  // one event at a time; guards what follows, up to failure_mutex_
+  std::mutex mutex_;  // one event at a time; guards the members below, up to failure_mutex_
   std::map<std::uint64_t, std::function<void(const DeviceEvent&)>> subscribers_;
   std::uint64_t last_id_ = 0;
   bool readable_ = false;
 
-  mutable std::mutex failure_mutex_;  // never held while another is taken
+  mutable std::mutex failure_mutex_;  // no other lock is taken while it is held
   std::optional<Error> failure_;
 };
 

@@ -74,7 +74,7 @@ Transport transport_of(const verbs::Api& api, const ibv_context& context, const 
   switch (context.device->transport_type) {
     case IBV_TRANSPORT_IWARP: return Transport::kIwarp;
     case IBV_TRANSPORT_IB:
-    case IBV_TRANSPORT_UNKNOWN:  // drivers that do not say are of InfiniBand's family
+    case IBV_TRANSPORT_UNKNOWN:  // drivers that report no type belong to InfiniBand or RoCE
       return port.link_layer == IBV_LINK_LAYER_ETHERNET ? Transport::kRoce : Transport::kInfiniBand;
     default: return Transport::kUnknown;
   }

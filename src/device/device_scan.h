@@ -1,4 +1,4 @@
-// device_scan.h - opens devices and reads what the choice among them has to know. Private to the device layer.
+// device_scan.h - opens devices and reads the facts for the choice among them. Private to the device layer.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,15 +12,16 @@
 
 namespace rdmacomm {
 
-/// One device that was opened, or not.
+/// One device, opened or not.
 struct ScannedDevice {
   const verbs::Api* api = nullptr;
-  verbs::ContextHandle context{};  ///< empty: it was not to be opened, or could not be
+  verbs::ContextHandle context{};  ///< empty: not to be opened, or it could not be opened
   DeviceFacts facts{};
   std::optional<Error> failure{};  ///< why it could not be opened or read
 };
 
-/// The devices of one table. With a name, only the device of that name is opened; of the others there is the name.
+/// The devices of one table. If `name` is not empty, only that device is opened, and for the others only the name is
+/// set.
 [[nodiscard]] std::vector<ScannedDevice> scan_devices(const verbs::Api& api, const std::string& name);
 
 [[nodiscard]] Transport transport_of(const verbs::Api& api, const ibv_context& context,

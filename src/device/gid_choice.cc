@@ -1,4 +1,4 @@
-// Which GIDs of a port to use towards a peer.
+// Ranks the GIDs of a port for use towards a peer.
 #include <algorithm>
 #include <cstring>
 #include <set>
@@ -23,8 +23,8 @@ const NetworkInterface* find_interface(const AddressingInput& input, unsigned in
   return found == input.interfaces.end() ? nullptr : &*found;
 }
 
-/// Whether `gid` is the link-local one that the kernel makes of a MAC address (modified EUI-64, RFC 4291, appendix A),
-/// whether or not the interface has that address itself. The middle two bytes differ on some devices.
+/// Whether `gid` is the link-local address that the kernel derives from a MAC address (modified EUI-64, RFC 4291,
+/// appendix A). The interface itself need not have that address. The middle two bytes differ on some devices.
 bool made_from_mac(const Gid& gid, const NetworkInterface& interface) {
   const auto& mac = interface.hardware_address;
   if (mac.size() != kMacBytes) return false;
@@ -33,7 +33,7 @@ bool made_from_mac(const Gid& gid, const NetworkInterface& interface) {
          std::equal(id + 5, id + 8, mac.begin() + 3);
 }
 
-/// iWARP devices have one GID: the MAC address, then zeroes.
+/// iWARP devices have one GID: the MAC address, followed by zeroes.
 bool starts_with_mac(const Gid& gid, const NetworkInterface& interface) {
   const auto& mac = interface.hardware_address;
   return mac.size() == kMacBytes && std::equal(mac.begin(), mac.end(), gid.raw.begin());
@@ -51,8 +51,8 @@ bool belongs_to(Transport transport, const GidEntry& entry, const NetworkInterfa
   return transport == Transport::kIwarp && starts_with_mac(entry.gid, interface);
 }
 
-/// An entry names its interface by number, and in a container that may be the number of a stranger's: so the interface
-/// of that number here must also have the address.
+/// An entry names its interface by number. In a container, that number may belong to an interface of another name
+/// space. Therefore the local interface with that number must also have the address.
 bool is_of_this_name_space(const AddressingInput& input, Transport transport, const GidEntry& entry) {
   if (transport == Transport::kInfiniBand || entry.interface == 0 || input.interfaces.empty()) return true;
   const NetworkInterface* const interface = find_interface(input, entry.interface);
@@ -92,7 +92,7 @@ std::vector<GidEntry> usable_gids(const AddressingInput& input, const PortFacts&
   std::ranges::copy_if(port.gids, std::back_inserter(usable),
                        [&](const GidEntry& entry) { return is_usable(input, port.transport, entry); });
   const auto rank = [&](const GidEntry& entry) {
-    // On InfiniBand the default GID, index 0, is the one that every peer of the subnet can use.
+    // On InfiniBand every peer of the subnet can use the default GID, index 0.
     const bool is_ib = port.transport == Transport::kInfiniBand;
     const auto kind = is_ib ? decltype(kind_of(entry))() : kind_of(entry);
     return std::tuple(fit_of(input, port.transport, entry), kind, entry.index);

@@ -1,4 +1,4 @@
-// The GIDs and P_Keys of a device's port, and which of them to use towards a peer.
+// The GIDs and P_Keys of the port that a DeviceCore uses, and the choice among them.
 #include <endian.h>
 
 #include "device/device_core.h"
@@ -8,7 +8,7 @@
 namespace rdmacomm {
 namespace {
 
-constexpr std::uint16_t kPartition = 0x7fff;  // of a P_Key; the highest bit says: full member
+constexpr std::uint16_t kPartition = 0x7fff;  // of a P_Key; the highest bit means: full member
 
 std::string table_text(const std::vector<DeviceCore::PKey>& pkeys) {
   if (pkeys.empty()) return "has none";
@@ -56,7 +56,7 @@ Result<DeviceCore::PKey> DeviceCore::find_pkey(std::uint16_t pkey) const {
   const std::vector<PKey> table = pkeys();
   std::optional<PKey> found;
   for (const PKey& each : table) {
-    const bool is_better = !found || each.value > found->value;  // a full member's is the larger number
+    const bool is_better = !found || each.value > found->value;  // a full member's P_Key is the larger number
     if ((each.value & kPartition) == (pkey & kPartition) && is_better) found = each;
   }
   if (found) return *found;

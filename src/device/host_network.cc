@@ -14,7 +14,7 @@
 namespace rdmacomm {
 namespace {
 
-/// The hardware address may be longer than sockaddr_ll has room for: 20 bytes on IP over InfiniBand.
+/// The hardware address may be longer than the array in sockaddr_ll: 20 bytes on IP over InfiniBand.
 std::vector<std::uint8_t> hardware_address(const sockaddr* address) {
   const auto& packet = *reinterpret_cast<const sockaddr_ll*>(address);
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(address) + offsetof(sockaddr_ll, sll_addr);
@@ -22,7 +22,7 @@ std::vector<std::uint8_t> hardware_address(const sockaddr* address) {
 }
 
 NetworkInterface& entry_of(const ifaddrs& one, std::vector<NetworkInterface>& found) {
-  // The name of an IPv4 address is its label, for example eth0:1: the index is what interfaces are told apart by.
+  // An IPv4 address carries its label as the name, for example eth0:1, so interfaces are identified by their index.
   const unsigned index = if_nametoindex(one.ifa_name);
   const auto known = std::ranges::find(found, index, &NetworkInterface::index);
   if (known != found.end()) return *known;

@@ -1,4 +1,4 @@
-// host_network.h - what the operating system knows of interfaces and routes. Needs no privilege and no sysfs.
+// host_network.h - interfaces and routes of the operating system. Needs no privilege and no sysfs.
 // Layer: device.
 #pragma once
 
@@ -13,19 +13,19 @@
 
 namespace rdmacomm {
 
-/// The questions to the operating system. A value; tests answer them themselves. Threads: any.
+/// Functions that ask the operating system. A value; tests replace the functions. Threads: any.
 struct HostNetwork {
-  /// The interfaces of this network name space that are up; empty where the system does not say.
+  /// The interfaces of this network name space that are up; empty if the system does not report them.
   std::vector<NetworkInterface> (*interfaces)();
-  /// The source address by which packets to `peer` leave, or empty: there is no route. Sends nothing.
+  /// The source address of packets to `peer`; empty: no route. Sends nothing.
   /// scope  index of the interface that a link-local IPv6 peer is behind; 0: not given
   std::optional<Gid> (*source_towards)(const Gid& peer, std::uint32_t scope);
 
-  /// The answers of this system.
+  /// The functions that ask this system.
   [[nodiscard]] static const HostNetwork& system() noexcept;
 };
 
-/// The route to a peer; empty: there is none. `name` is what messages call the peer.
+/// The route to a peer; empty: no route. `name` is the peer's name in messages.
 [[nodiscard]] std::optional<PeerRoute> find_route(const HostNetwork& network, const Gid& peer, std::uint32_t scope,
                                                   const std::string& name);
 

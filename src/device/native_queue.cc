@@ -12,10 +12,10 @@
 namespace rdmacomm {
 namespace {
 
-// An acknowledgement takes a mutex in libibverbs: one for many events costs next to nothing.
+// An acknowledgement takes a mutex in libibverbs, so one call acknowledges many events.
 constexpr unsigned kAcknowledgeBatch = 64;
 
-// Without this, consume_events() would sleep on the last event instead of finding that there is none.
+// Without this, consume_events() would block after the last event.
 Status make_non_blocking(int fd) {
   const int flags = fcntl(fd, F_GETFL);
   Status status = verbs::from_minus_one(flags, "read the flags of the completion channel");
@@ -62,7 +62,7 @@ NativeQueue::NativeQueue(const verbs::Api& api, verbs::CompChannelHandle channel
     : api_(api), channel_(std::move(channel)), cq_(std::move(cq)), depth_limit_(depth_limit), depth_(cq_->cqe) {}
 
 NativeQueue::~NativeQueue() {
-  // destroy_cq waits until every event taken was acknowledged.
+  // destroy_cq waits until every event that was taken is acknowledged.
   if (unacknowledged_events_ > 0) api_.ack_cq_events(cq_.get(), unacknowledged_events_);
 }
 
@@ -75,7 +75,7 @@ Status NativeQueue::reserve(int requests) {
   return {};
 }
 
-/// To twice the depth at least: queue pairs come one by one, and each resize copies the queue.
+/// Doubles the depth at least, because queue pairs are added one by one and each resize copies the queue.
 Status NativeQueue::grow_locked(int requests) {
   const int needed = reserved_ + requests;
   if (needed > depth_limit_) {

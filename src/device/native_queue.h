@@ -1,4 +1,4 @@
-// native_queue.h - one completion queue as the device has it, with or without a completion channel.
+// native_queue.h - one completion queue of a device, with or without a completion channel.
 // Layer: device. Uses: base, verbs.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace rdmacomm {
 
 class DeviceCore;
 
-/// How big a completion queue is and whether it can be slept on.
+/// The depth of a completion queue, and whether threads can sleep on it.
 struct NativeQueueOptions {
   int depth = 256;            ///< completions it holds, 1..device limit; the device may round up
   bool with_channel = false;  ///< whether it has a completion channel, so that a thread can sleep on fd()
@@ -29,7 +29,7 @@ struct NativeQueueOptions {
 /// Lifetime: must not outlive its DeviceCore, and must outlive the queue pairs that report to it.
 class NativeQueue {
  public:
-  /// Returns  kInvalidArgument, kBeyondDeviceLimit: options.validate(); or what the operating system said
+  /// Returns  kInvalidArgument, kBeyondDeviceLimit: options.validate(); or the system's error
   [[nodiscard]] static Result<std::unique_ptr<NativeQueue>> create(DeviceCore& device,
                                                                    const NativeQueueOptions& options);
   NativeQueue(const NativeQueue&) = delete;
@@ -39,20 +39,20 @@ class NativeQueue {
   [[nodiscard]] ibv_cq* get() const noexcept { return cq_.get(); }
   [[nodiscard]] int depth() const noexcept { return depth_.load(std::memory_order_relaxed); }
 
-  /// Sets room aside for a queue pair that can have `requests` requests outstanding, so that the queue can
-  /// never overrun. May be called while the queue is polled, slept on, and full.
-  /// Returns  kCompletionQueueFull: less room than that is left, and the queue may not, or cannot grow (some devices
+  /// Reserves room for a queue pair with up to `requests` outstanding requests, so that the queue never overruns. May
+  /// be called while the queue is polled, slept on, or full.
+  /// Returns  kCompletionQueueFull: less room than that is left, and the queue may not grow, or cannot (some devices
   ///          cannot resize); the context has the numbers
   [[nodiscard]] Status reserve(int requests);
-  /// Gives room back once the queue pair is destroyed.
+  /// Releases room after the queue pair is destroyed.
   void release(int requests) noexcept;
 
-  /// The completion channel's descriptor, readable while events wait; -1 without a channel.
+  /// The completion channel's descriptor, readable while events are pending; -1 without a channel.
   [[nodiscard]] int fd() const noexcept { return channel_ ? channel_->fd : -1; }
-  /// Asks for one event at the next completion. The order that loses no wake-up: arm, poll once more, sleep.
+  /// Requests one event at the next completion. To lose no wake-up: arm, poll once more, then sleep.
   /// kNotSupported: no channel.
   [[nodiscard]] Outcome arm() noexcept;
-  /// Takes the events that wait, without blocking. Acknowledges them in batches.
+  /// Takes the pending events, without blocking. Acknowledges them in batches.
   void consume_events() noexcept;
 
  private:
@@ -63,9 +63,9 @@ class NativeQueue {
   const verbs::Api& api_;
   verbs::CompChannelHandle channel_;
   verbs::CqHandle cq_;
-  const int depth_limit_;  // how deep it may become
+  const int depth_limit_;  // the largest depth it may grow to
   std::atomic<int> depth_;
-  std::mutex mutex_;  // guards what follows, and changes of depth_
+  std::mutex mutex_;  // guards the members below, and changes of depth_
   int reserved_ = 0;
   unsigned unacknowledged_events_ = 0;
 };

@@ -1,5 +1,5 @@
-// protection_domain_core.h - which memory can be reached by which queue pairs.
-// Layer: device. Uses: base, verbs.   Why and when: docs/adr/0016-protection-domains.md
+// protection_domain_core.h - limits which queue pairs can reach which memory.
+// Layer: device. Uses: base, verbs.   When to use it, and why: docs/adr/0016-protection-domains.md
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace rdmacomm {
 
-/// What a ProtectionDomain is a handle of. A resource: neither copyable nor movable. Keeps its device.
+/// The object behind a ProtectionDomain. A resource: neither copyable nor movable. Keeps its device open.
 /// Threads: all functions from any.
 class ProtectionDomainCore {
  public:
-  /// Returns  what the operating system said, mostly std::errc::not_enough_memory: devices have a limited number of
-  ///          domains, as a rule many thousands (DeviceLimits::max_protection_domains); the context names it
+  /// Returns  the system's error, mostly std::errc::not_enough_memory: a device has a limited number of domains,
+  ///          typically many thousands (DeviceLimits::max_protection_domains); the context names the limit
   [[nodiscard]] static Result<std::shared_ptr<ProtectionDomainCore>> create(std::shared_ptr<DeviceCore> device);
   ProtectionDomainCore(const ProtectionDomainCore&) = delete;
   ProtectionDomainCore& operator=(const ProtectionDomainCore&) = delete;

@@ -1,4 +1,4 @@
-// shared_receive_queue.h - one queue of receives that many queue pairs take from.
+// shared_receive_queue.h - one queue of receives for many queue pairs.
 // Layer: device. Uses: base, verbs.
 #pragma once
 
@@ -13,7 +13,7 @@ class DeviceCore;
 struct DeviceLimits;
 
 struct SharedReceiveQueueOptions {
-  int depth = 1024;    ///< receives that it holds: 1..DeviceLimits::max_srq_wr; the device may round up
+  int depth = 1024;    ///< receives that it can hold: 1..DeviceLimits::max_srq_wr; the device may round up
   int max_slices = 1;  ///< slices of one receive: 1..DeviceLimits::max_sge
 
   /// kNotSupported: the device has no shared receive queues; kInvalidArgument, kBeyondDeviceLimit: a value outside its
@@ -26,7 +26,7 @@ struct SharedReceiveQueueOptions {
 /// Lifetime: must not outlive its DeviceCore, and must outlive the queue pairs that receive from it.
 class SharedReceiveQueue {
  public:
-  /// Returns  as options.validate(); or what the operating system said
+  /// Returns  as options.validate(); or the system's error
   [[nodiscard]] static Result<std::unique_ptr<SharedReceiveQueue>> create(DeviceCore& device,
                                                                           const SharedReceiveQueueOptions& options);
   SharedReceiveQueue(const SharedReceiveQueue&) = delete;
@@ -34,9 +34,9 @@ class SharedReceiveQueue {
 
   [[nodiscard]] ibv_srq* get() const noexcept { return srq_.get(); }
 
-  /// Asks for one IBV_EVENT_SRQ_LIMIT_REACHED, as soon as fewer than `limit` receives are left: at once, where it is so
-  /// already. Then, and with 0, it is off.
-  /// Returns  what the device said. Cost: a verbs call
+  /// Requests one IBV_EVENT_SRQ_LIMIT_REACHED event for when fewer than `limit` receives are left. If fewer are left
+  /// already, the event comes at once. After the event the limit is off; 0 turns it off, too.
+  /// Returns  the device's error. Cost: a verbs call
   /// Source   ibv_modify_srq(3)
   [[nodiscard]] Status arm_limit(int limit);
 

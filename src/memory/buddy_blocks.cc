@@ -7,7 +7,7 @@ namespace rdmacomm {
 BuddyBlocks::BuddyBlocks(std::uint32_t count, std::uint32_t top_order)
     : top_order_(top_order), units_(count), heads_(top_order + 1, kNone) {
   const std::uint32_t step = std::uint32_t{1} << top_order;
-  for (std::uint32_t unit = count; unit >= step; unit -= step) push(unit - step, top_order);  // the first comes first
+  for (std::uint32_t unit = count; unit >= step; unit -= step) push(unit - step, top_order);  // lowest unit on top
 }
 
 void BuddyBlocks::push(std::uint32_t unit, std::uint32_t order) noexcept {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxSliceBytes = std::numeric_limits<std::uint32_t>::max();  // ibv_sge::length has 32 bits
 
-// "64 MiB" where that is exact enough to act on, else bytes.
+// "64 MiB", or bytes if it is less than 1 MiB.
 std::string size_text(std::uint64_t bytes) {
   constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
   if (bytes >= kMiB) return std::to_string(bytes / kMiB) + " MiB";
@@ -24,8 +24,8 @@ std::string size_text(std::uint64_t bytes) {
 
 int access_flags(const BufferOptions& options) {
   const RemoteAccess remote = options.remote_access;
-  // Local write is always in: the device requires it for remote writes and atomics, and a READ's or a
-  // receive's payload needs it too.
+  // Local write is always set: the device requires it for remote writes and atomics, and the payload of a READ or a
+  // receive needs it too.
   int flags = IBV_ACCESS_LOCAL_WRITE;
   if (allows(remote, RemoteAccess::kRead)) flags |= IBV_ACCESS_REMOTE_READ;
   if (allows(remote, RemoteAccess::kWrite)) flags |= IBV_ACCESS_REMOTE_WRITE;
@@ -34,7 +34,7 @@ int access_flags(const BufferOptions& options) {
   return flags;
 }
 
-// Says why a registration failed: out of memory is, nearly always, the limit on locked memory.
+// Explains why a registration failed. The error "out of memory" nearly always means the limit on locked memory.
 Error registration_error(const Error& cause, const std::string& what, std::size_t bytes) {
   if (cause.code == std::errc::bad_address) {
     return make_error(cause.code, cause.context + ": the memory is not mapped, or not writable");
@@ -91,10 +91,10 @@ Status BufferOptions::validate() const {
   return {};
 }
 
-/// A registration, and the memory where it is the library's.
+/// A registration, and its memory if the library owns it.
 class BufferCore {
  public:
-  /// Where a buffer is registered.
+  /// The device and the protection domain that a buffer is registered in.
   struct Place {
     std::shared_ptr<DeviceCore> device;
     std::shared_ptr<ProtectionDomainCore> domain;  // nullptr: the device's own

@@ -9,14 +9,14 @@
 namespace rdmacomm {
 namespace {
 
-constexpr std::size_t kMinBlock = 64;  // a cache line: neighbours belong to different threads
+constexpr std::size_t kMinBlock = 64;  // a cache line: blocks may belong to different threads
 constexpr std::size_t kMaxBlock = std::size_t{1} << 31;
 
 std::uint32_t log2_of(std::size_t power) {
   return static_cast<std::uint32_t>(std::countr_zero(power));
 }
 
-/// Threads are numbered as they come, whatever pools they use.
+/// Threads are numbered in the order of their first call, for all pools together.
 std::size_t thread_number() noexcept {
   static std::atomic<std::size_t> next{0};
   thread_local const std::size_t number = next.fetch_add(1, std::memory_order_relaxed);
@@ -76,7 +76,7 @@ Result<BufferPool> make_pool(const RDMADevice& device, const ProtectionDomain& d
   if (!device) return make_error(Errc::kInvalidArgument, "a buffer pool needs a device that is open");
   auto core = BufferPoolCore::create(device, domain, options);
   if (!core) return core.error();
-  // It deletes itself, with the last lease.
+  // The core deletes itself with the last lease.
   return BufferPool(std::shared_ptr<BufferPoolCore>(core->release(), [](BufferPoolCore* pool) { pool->leave(); }));
 }
 
@@ -104,7 +104,7 @@ BufferPoolCounts BufferPool::counts() const {
   return object().counts();
 }
 
-// What both share -----------------------------------------------------------------------------------------------------
+// Shared by the pool and its leases -----------------------------------------------------------------------------------
 
 BufferPoolCore::BufferPoolCore(const RDMADevice& device, const ProtectionDomain& domain,
                                const BufferPoolOptions& options)
@@ -127,7 +127,7 @@ Result<std::unique_ptr<BufferPoolCore>> BufferPoolCore::create(const RDMADevice&
   return core;
 }
 
-/// In as few registrations as the device's largest allows; a block is never in two.
+/// Uses as few registrations as the device's largest region allows. No block spans two registrations.
 Status BufferPoolCore::register_slabs() {
   const std::size_t block = options_.largest_block;
   const std::size_t most = std::max<std::size_t>(1, device_.limits().max_region_bytes / block);
@@ -188,7 +188,7 @@ Result<BufferLease> BufferPoolCore::take(std::size_t bytes) noexcept {
   return lease;
 }
 
-/// One for the caller and, where it need not be taken from others, some for the cache.
+/// Takes one block for the caller. If `blocks_` has enough without a reclaim(), also takes some for the cache.
 std::uint32_t BufferPoolCore::take_shared(std::uint32_t order, Cache& cache) noexcept {
   const std::lock_guard lock(lock_);
   std::uint32_t extra = cache_limit(order) / 2;
@@ -212,7 +212,7 @@ std::uint32_t BufferPoolCore::take_shared(std::uint32_t order, Cache& cache) noe
   return unit;
 }
 
-/// Blocks in caches may be what keeps a large one from being whole.
+/// Returns all cached blocks, because they may keep a large block from being joined.
 void BufferPoolCore::reclaim() noexcept {
   ++reclaimed_;
   for (Cache& cache : caches_) {
@@ -235,7 +235,7 @@ void BufferPoolCore::give_back(std::uint32_t unit, std::uint32_t order) noexcept
   give_back_shared(unit, order, cache);
 }
 
-/// The caller's block, and half of a cache that is full.
+/// Returns the caller's block and, if the cache is over half of its limit, the excess.
 void BufferPoolCore::give_back_shared(std::uint32_t unit, std::uint32_t order, Cache& cache) noexcept {
   bool pool_left = false;
   {
@@ -266,11 +266,12 @@ BufferPoolCounts BufferPoolCore::counts() noexcept {
   return sum;
 }
 
-/// From a cache's mark on, each block that is given back there is a reference less; the others are in the sum.
+/// Blocks that are given back before a cache is marked with pool_left are counted by that cache. Each later one drops a
+/// reference.
 void BufferPoolCore::leave() noexcept {
   std::int64_t leased = 0;
   {
-    // Who gives back and is in the sum is behind both locks: it touches nothing any more.
+    // A thread whose give_back() is counted in the sum has released its locks, so it does not touch the pool any more.
     const std::lock_guard lock(lock_);
     for (Cache& cache : caches_) {
       const std::lock_guard cache_lock(cache.lock);

@@ -1,4 +1,4 @@
-// buffer_pool_core.h - what a BufferPool and its leases share.
+// buffer_pool_core.h - the state that a BufferPool and its leases share.
 // Layer: memory, internal.
 #pragma once
 
@@ -16,11 +16,11 @@
 
 namespace rdmacomm {
 
-/// Lives until the pool and all leases are gone, then deletes itself.
+/// Lives until the pool and all leases are destroyed, then deletes itself.
 ///
-/// Free blocks are in `blocks_` or in the caches. There are more caches than cores as a rule, and each thread has one
-/// of them, which is its own as long as there are no more threads than caches: its lock is then never waited for. That
-/// it has a lock is what lets others take blocks out of it when `blocks_` has none.
+/// Free blocks are in `blocks_` or in the caches. Most machines have fewer cores than kCaches. Each thread uses one
+/// cache, alone if the process has at most kCaches threads, so it does not wait for the cache's lock. The lock lets
+/// other threads take blocks out of the cache if `blocks_` is empty.
 class BufferPoolCore {
  public:
   [[nodiscard]] static Result<std::unique_ptr<BufferPoolCore>> create(const RDMADevice& device,
@@ -33,12 +33,12 @@ class BufferPoolCore {
   [[nodiscard]] Result<BufferLease> take(std::size_t bytes) noexcept;
   void give_back(std::uint32_t unit, std::uint32_t order) noexcept;
   [[nodiscard]] BufferPoolCounts counts() noexcept;
-  /// The pool goes. Called once, after the last take().
+  /// The pool is destroyed. Called once, after the last take().
   void leave() noexcept;
 
  private:
   static constexpr std::size_t kCaches = 32;
-  static constexpr std::uint32_t kMaxCached = 32;  // blocks of a size
+  static constexpr std::uint32_t kMaxCached = 32;  // blocks of each size
 
   struct alignas(64) Cache {
     SpinLock lock;
@@ -86,16 +86,16 @@ class BufferPoolCore {
   const BufferPoolOptions options_;
   const std::uint32_t unit_shift_;  // log2 of smallest_block
   const std::uint32_t top_order_;
-  std::size_t slab_units_ = 0;  // of each slab but the last
+  std::size_t slab_units_ = 0;  // of each slab except the last
   std::vector<Slab> slabs_;
   std::array<Cache, kCaches> caches_;
 
-  SpinLock lock_;  // guards what follows; the lock of a cache may be taken under it, never the other way round
+  SpinLock lock_;  // guards the members below; may be held when a cache's lock is taken, never the reverse
   BuddyBlocks blocks_;
   std::uint64_t refused_ = 0;
   std::uint64_t reclaimed_ = 0;
 
-  // While there is a pool it counts for so many that nobody else can be the last.
+  // While the pool exists it holds this number of references, so that no lease can drop the last one.
   static constexpr std::int64_t kPoolReference = std::int64_t{1} << 62;
   std::atomic<std::int64_t> references_{kPoolReference};
 };

@@ -1,11 +1,11 @@
-// api.h - the seam: the control verbs as a table of function pointers.
+// api.h - the control verbs as a table of function pointers, so that another implementation can replace libibverbs.
 // Layer: verbs.
 //
 // In <infiniband/verbs.h> ibv_post_send, ibv_post_recv, ibv_post_srq_recv, ibv_poll_cq and ibv_req_notify_cq are inline
-// calls through ibv_context::ops; every device, in the kernel's driver or in user space, is reached by them as it is.
-// All other verbs enter libibverbs, which knows only the kernel's devices. The library calls those through this table.
-// It has two instances: libibverbs_api(), and softdev::api() of the software device. Each entry behaves as the verb of
-// its name does in its man page, errno dialect included (see call.h).
+// calls through ibv_context::ops. They therefore reach every device, with a kernel driver or in user space, without
+// this table. All other verbs enter libibverbs, which knows only the kernel's devices, and the library calls them
+// through this table. It has two instances: libibverbs_api(), and softdev::api() for the software device. Each entry
+// behaves as the man page of the verb of the same name says, including how it reports errno (see call.h).
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -25,7 +25,7 @@ struct Api {
   int (*close_device)(ibv_context* context);
 
   int (*query_device)(ibv_context* context, ibv_device_attr* attributes);
-  /// The same and more: on-demand paging. All zeroes beyond orig_attr where the device has nothing to say.
+  /// As query_device, and more: on-demand paging. All zeroes beyond orig_attr if the device reports nothing more.
   int (*query_device_ex)(ibv_context* context, ibv_device_attr_ex* attributes);
   int (*query_port)(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes);
   int (*query_gid_entry)(ibv_context* context, std::uint32_t port, std::uint32_t index, ibv_gid_entry* entry);
@@ -57,17 +57,17 @@ struct Api {
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
   void (*ack_async_event)(ibv_async_event* event);
 
-  /// Memory that this device reaches best, zeroed and page-aligned, not yet registered: private anonymous
+  /// Zeroed, page-aligned memory of the kind that this device accesses best, not yet registered: private anonymous
   /// memory for hardware, memory that peers can map for the software device. Not inherited by fork().
   /// length  > 0 bytes, rounded up to whole pages. huge_pages: from the huge page pool, or fail.
   /// Returns the address, or nullptr with errno set (ENOMEM: no memory, or no huge pages left).
   void* (*allocate_memory)(ibv_context* context, std::size_t length, bool huge_pages);
-  /// Gives memory from allocate_memory() back; `length` and `huge_pages` as they were given there. Only after
-  /// dereg_mr, and before close_device.
+  /// Frees memory from allocate_memory(), with the same `length` and `huge_pages`. Call it after dereg_mr and before
+  /// close_device.
   void (*free_memory)(ibv_context* context, void* address, std::size_t length, bool huge_pages);
 };
 
-/// The kernel's devices, by libibverbs.
+/// The kernel's devices, through libibverbs.
 [[nodiscard]] const Api& libibverbs_api() noexcept;
 
 }  // namespace rdmacomm::verbs

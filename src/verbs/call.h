@@ -1,4 +1,4 @@
-// call.h - from the three errno dialects of the verbs to Status and Result.
+// call.h - turns the three ways in which verbs report errors into Status and Result.
 // Layer: verbs. Uses: base.   The only place above base/ that reads errno.
 //
 //   value    0, or the error number itself     query_device(_ex), query_port, modify_qp, query_qp, destroy_*, dereg_mr,
@@ -20,8 +20,8 @@ namespace rdmacomm::verbs {
   return {number, std::generic_category()};
 }
 
-/// The error number of a verb that returns 0 or an error number. A few providers return -errno, or -1 with errno set,
-/// against the man pages.
+/// The error number of a verb that returns 0 or an error number. A few providers return -errno instead, or -1 with
+/// errno set, contrary to the man pages.
 [[nodiscard]] inline int error_number(int returned) noexcept {
   return returned == -1 ? errno : (returned < 0 ? -returned : returned);
 }

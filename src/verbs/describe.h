@@ -1,4 +1,4 @@
-// describe.h - verbs' numbers in words, and completion statuses as Errc.
+// describe.h - numbers of the verbs as text, and completion statuses as Errc.
 // Layer: verbs. Uses: base.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace rdmacomm::verbs {
 [[nodiscard]] std::string link_layer_text(std::uint8_t link_layer);
 /// "IB", "RoCE v1" or "RoCE v2", from ibv_gid_entry::gid_type.
 [[nodiscard]] std::string gid_type_text(std::uint32_t gid_type);
-/// The GID as an IPv6 address, or "::ffff:10.0.0.1" where it is a mapped IPv4 address.
+/// The GID as an IPv6 address, or "::ffff:10.0.0.1" if it is a mapped IPv4 address.
 [[nodiscard]] std::string to_text(const ibv_gid& gid);
 
 /// "0x8001".
@@ -34,7 +34,7 @@ namespace rdmacomm::verbs {
 
 /// The Errc of a completion status. Cost: a table look-up; kOk for IBV_WC_SUCCESS.
 [[nodiscard]] Errc errc_of(ibv_wc_status status) noexcept;
-/// What the completion error means, its likely cause and the next thing to look at: one sentence.
+/// One sentence: the meaning of the completion error, its likely cause, and the next thing to check.
 /// Empty for kOk and for codes that are not completion errors.
 [[nodiscard]] std::string_view completion_advice(Errc code) noexcept;
 

@@ -10,9 +10,9 @@
 
 namespace rdmacomm::verbs {
 
-/// Owns one T and gives it back through the member of Api that `Release` names. Movable, not copyable; may be
-/// empty. The Api must outlive it (it always does), and so must what the T was made from: a class declares its
-/// handles in creation order. What a destructor cannot release is logged as an error, not hidden.
+/// Owns one T and releases it with the member of Api that `Release` names. Movable, not copyable; may be empty. The Api
+/// must outlive it (an Api lives as long as the program), and so must every object that the T was created from. A class
+/// therefore declares its handles in creation order. If a destructor cannot release its handle, it logs an error.
 template <typename T, int (*Api::*Release)(T*)>
 class Handle {
  public:
@@ -34,7 +34,7 @@ class Handle {
   [[nodiscard]] T* get() const noexcept { return raw_; }
   [[nodiscard]] T* operator->() const noexcept { return raw_; }
   explicit operator bool() const noexcept { return raw_ != nullptr; }
-  /// Releases what is owned now. Errors are logged.
+  /// Releases the owned handle. Errors are logged.
   void reset() noexcept;
 
  private:
@@ -53,7 +53,7 @@ using SrqHandle = Handle<ibv_srq, &Api::destroy_srq>;
 /// The list of devices of one Api, freed with it. Opened contexts stay valid after that.
 class DeviceList {
  public:
-  /// Asks `api` for its devices. A machine without RDMA support has an empty list; that is no error.
+  /// Asks `api` for its devices. On a machine without RDMA support the list is empty, which is no error.
   explicit DeviceList(const Api& api);
   DeviceList(const DeviceList&) = delete;
   DeviceList& operator=(const DeviceList&) = delete;

@@ -1,4 +1,4 @@
-// The Api of the kernel's devices: libibverbs, one entry a verb.
+// The Api for kernel devices: libibverbs, one entry for each verb.
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -17,8 +17,8 @@ void* allocate_anonymous(ibv_context* /*context*/, std::size_t length, bool huge
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (huge_pages ? MAP_HUGETLB : 0);
   void* address = mmap(nullptr, mapped_length(length, huge_pages), PROT_READ | PROT_WRITE, flags, -1, 0);
   if (address == MAP_FAILED) return nullptr;
-  // A child must not share pages that a NIC writes to: after a fork, copy-on-write could move the parent's
-  // page away from the one that was registered.
+  // A child must not share pages that a NIC writes to. After a fork, copy-on-write could move the parent's page, and
+  // the NIC would keep writing to the registered one.
   madvise(address, mapped_length(length, huge_pages), MADV_DONTFORK);
   return address;
 }
@@ -27,7 +27,7 @@ void free_anonymous(ibv_context* /*context*/, void* address, std::size_t length,
   munmap(address, mapped_length(length, huge_pages));
 }
 
-// Macros and inline functions in verbs.h: each needs a function of its own to point to.
+// These are macros or inline functions in verbs.h, so each needs a function that a pointer can point to.
 int query_device_ex(ibv_context* context, ibv_device_attr_ex* attributes) {
   return ibv_query_device_ex(context, nullptr, attributes);
 }

@@ -1,4 +1,4 @@
-// block_store.h - registered blocks that go round: filled, sent to several, and free again.
+// block_store.h - registered blocks for reuse: filled, sent to several receivers, and free again.
 #pragma once
 
 #include <condition_variable>
@@ -12,15 +12,15 @@
 
 namespace rdmacomm::pipes {
 
-/// Some blocks of registered memory. Who has one keeps the store alive.
-/// Threads: all functions from any; also the last drop of a block.
+/// Blocks of registered memory. A pointer to a block keeps the store alive.
+/// Threads: all functions from any; the last pointer to a block may also be released on any thread.
 class BlockStore : public std::enable_shared_from_this<BlockStore> {
  public:
   /// Returns  as RDMABuffer::allocate
   [[nodiscard]] static Result<std::shared_ptr<BlockStore>> create(RDMADevice device, std::size_t block_bytes,
                                                                   std::size_t blocks);
 
-  /// Waits for a block that nobody has. It is free again when the last copy of the pointer is gone. nullptr: stop() was
+  /// Waits for a free block. A block is free again when the last copy of its pointer is destroyed. nullptr: stop() was
   /// called.
   [[nodiscard]] std::shared_ptr<const BufferSlice> take();
   /// Ends all waits, now and later.

@@ -9,7 +9,7 @@
 namespace rdmacomm::pipes {
 namespace {
 
-/// While the receiver takes nothing: how often it asks whether it may go on.
+/// While the receiver takes no data: how often to call may_go_on.
 constexpr std::chrono::milliseconds kAsk{200};
 
 }  // namespace
@@ -57,7 +57,7 @@ Status DirectOutlet::send(const BufferSlice& slice, const std::shared_ptr<const 
     }
   };
   Status sent = patiently([&](Deadline deadline) { return stream_.write_from(slice, keep, deadline); });
-  // Nothing is sent but by calls: before this thread waits for the next block, all must be out.
+  // The stream sends only within calls. Everything must be sent before this thread waits for the next block.
   if (sent.ok()) sent = patiently([&](Deadline deadline) { return stream_.flush(deadline); });
   if (stopped.ok()) return programs::explained(endpoint_, std::move(sent));
   stream_.abort(programs::reason_text(stopped));

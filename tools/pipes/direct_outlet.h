@@ -1,4 +1,4 @@
-// direct_outlet.h - an outlet without a thread: for who has nothing else to do with what it passes on.
+// direct_outlet.h - an outlet without a thread, for a program that only passes data on.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace rdmacomm::pipes {
 
-/// push() returns when the block is sent. A thread would be two more changes between threads for each block.
-/// Threads: abort() from the one of all functions, too; `failed` is called on it, by push(), join() and look().
+/// push() returns when the block is sent. A separate thread would cost two more thread switches for each block.
+/// Threads: abort() on the same thread as all other functions, too; push(), join() and look() call `failed` on it.
 class DirectOutlet final : public Outlet {
  public:
-  /// may_go_on  ok, or why nothing is to be sent any more. Asked now and then while the receiver takes nothing
+  /// may_go_on  ok, or the reason to send no more. Called repeatedly while the receiver takes no data
   DirectOutlet(EndPoint endpoint, RDMAStream stream, Failed failed, std::function<Status()> may_go_on);
   ~DirectOutlet() override;
 
@@ -30,7 +30,7 @@ class DirectOutlet final : public Outlet {
 
   const std::function<Status()> may_go_on_;
   std::optional<Total> total_;
-  std::optional<Status> outcome_;  // when it has ended
+  std::optional<Status> outcome_;  // set when it has ended
 };
 
 }  // namespace rdmacomm::pipes

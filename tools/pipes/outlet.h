@@ -1,4 +1,4 @@
-// outlet.h - one receiver, as its sender sees it.
+// outlet.h - the sender's connection to one receiver.
 #pragma once
 
 #include <functional>
@@ -12,29 +12,31 @@
 
 namespace rdmacomm::pipes {
 
-/// Sends blocks of registered memory to one receiver, and hears from it what became of them. A resource; its destructor
-/// gives up what was not finished.
-/// Threads: one for all functions but abort() and endpoint_has_ended(); the classes below say which may call those.
+/// Sends blocks of registered memory to one receiver, and receives its verdict. A resource. The destructor aborts if
+/// the transfer is not finished.
+/// Threads: one for all functions except abort() and endpoint_has_ended(); the derived classes name the threads for
+/// those.
 class Outlet {
  public:
-  /// Nothing more can be sent. Called at most once, not after abort().
+  /// Called when nothing more can be sent. At most once, not after abort().
   using Failed = std::function<void(const Outlet&, const Status&)>;
 
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
   virtual ~Outlet() = default;
 
-  /// `keep` owns the slice. Without effect where it has failed.
+  /// `keep` owns the slice. No effect if the outlet has failed.
   virtual void push(const BufferSlice& slice, std::shared_ptr<const void> keep) = 0;
-  /// All is pushed, and this is what it was. Does not wait: join() does.
+  /// Everything was pushed; `total` describes it. Does not wait; join() does.
   virtual void finish(const Total& total) = 0;
-  /// Gives up: the receiver is told why. Does not wait. Without effect where it has ended.
+  /// Aborts, and sends `reason` to the receiver. Does not wait. No effect if the outlet has ended.
   virtual void abort(const std::string& reason) = 0;
-  /// Waits until the receiver has everything, or it has failed. Returns  ok: the receiver has written all, and agrees
+  /// Waits until the receiver has everything, or the outlet has failed. Returns  ok: the receiver has written
+  /// everything, and its total is equal
   [[nodiscard]] virtual Status join() = 0;
-  /// The session says that an endpoint has ended, which may be this one. From any thread.
+  /// The session reports that an endpoint has ended, which may be this one. From any thread.
   virtual void endpoint_has_ended() {}
-  /// To be called now and then while nothing is pushed: where it has ended, that is told before this returns.
+  /// Call it repeatedly while nothing is pushed. If the endpoint has ended, it calls `failed` before it returns.
   virtual void look() {}
 
   [[nodiscard]] const EndPoint& endpoint() const noexcept { return endpoint_; }
@@ -42,9 +44,10 @@ class Outlet {
  protected:
   Outlet(EndPoint endpoint, RDMAStream stream, Failed failed);
 
-  /// Everything is sent: says so, and waits for the verdict.
+  /// Everything is sent: sends the total, and waits for the verdict.
   [[nodiscard]] Status conclude(const Total& total);
-  /// The endpoint has ended. What the receiver has said before that is still there, and says more.
+  /// Call it after the endpoint has ended. Returns the receiver's last message, if there is one, because it tells more
+  /// than the endpoint's status.
   [[nodiscard]] Status why_ended();
 
   const EndPoint endpoint_;

@@ -50,7 +50,7 @@ Outlets::~Outlets() {
     const std::lock_guard lock(mutex_);
     gone.swap(outlets_);
   }
-  gone.clear();  // while there is a session, which carries what is said last
+  gone.clear();  // while the session exists, because it sends their last messages
   session_.reset();
 }
 
@@ -70,7 +70,7 @@ Status Outlets::connect_one(const HostPort& receiver) {
   const Deadline reached_by = Deadline::after(tcp.connect_timeout);
   EndPoint endpoint;
   std::optional<RDMAStream> stream;
-  // A receiver that lets another sender go first has got nothing of this one: nothing is lost by asking again.
+  // A receiver that lets another sender go first has received nothing from this one, so connecting again loses nothing.
   for (;;) {
     auto connected = session_->connect(receiver);
     if (!connected) return connected.error();
@@ -87,7 +87,8 @@ Status Outlets::connect_one(const HostPort& receiver) {
     endpoint.stop();
   }
   auto failed = [this, receiver](const Outlet& outlet, const Status& why) { on_outlet_failure(outlet, receiver, why); };
-  // Held from before the outlet looks whether its endpoint lives: if that ends later, on_disconnected() finds the outlet.
+  // Locked before the outlet checks whether its endpoint is alive. If the endpoint ends after that check,
+  // on_disconnected() finds the outlet.
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Outlet> outlet;
   if (callbacks_.may_go_on) {
@@ -109,7 +110,7 @@ std::vector<HostPort> Outlets::begin_to_send() {
   for (const auto& outlet : outlets_) outlet->look();
   std::vector<HostPort> receivers;
   std::vector<std::unique_ptr<Outlet>> ended;
-  const std::lock_guard lock(mutex_);  // let go before those that have ended, whose threads may want it
+  const std::lock_guard lock(mutex_);  // released before `ended`: the threads of those outlets may need it
   sends_ = true;
   if (over_) return {};
   for (GaveWay& each : gave_way_) {
@@ -122,8 +123,8 @@ std::vector<HostPort> Outlets::begin_to_send() {
   return receivers;
 }
 
-/// Those that it is connected to come first: one that has got nothing may be asked to let another sender go first, and connecting to
-/// the others may take long.
+/// Serves the connected receivers first, because connecting to the others may take long, and a receiver without data
+/// may let another sender go first.
 void Outlets::give(const std::function<void(Outlet&)>& to) {
   const std::vector<HostPort> again = begin_to_send();
   for (const auto& outlet : outlets_) to(*outlet);
@@ -132,7 +133,7 @@ void Outlets::give(const std::function<void(Outlet&)>& to) {
     if (!connected.ok()) on_failure(receiver.to_text(), connected);
     {
       const std::lock_guard lock(mutex_);
-      // Another one has failed meanwhile, and nobody has told this one.
+      // Another receiver has failed meanwhile, and this one has not been informed.
       if (over_ && connected.ok()) outlets_.back()->abort(lost_another(failure_));
       if (over_) return;
     }

@@ -1,4 +1,4 @@
-// outlets.h - all receivers that one sender sends to.
+// outlets.h - all receivers of one sender.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@
 
 namespace rdmacomm::pipes {
 
-/// What becomes of the others when one receiver fails.
+/// Whether the transfer continues when one receiver fails.
 enum class OnFailure : std::uint8_t { kStop, kContinue };
 
-/// How receivers are reached, and what they are told. A value.
+/// How to connect to receivers, and the terms sent to them. A value.
 struct OutletsOptions {
   programs::ConnectionFlags connection = {};
   programs::ModeFlags modes = {};
   Terms terms = {};
-  int borrowed_blocks = 4;  ///< of each receiver
+  int borrowed_blocks = 4;  ///< for each receiver
   OnFailure on_failure = OnFailure::kStop;
 };
 
@@ -33,44 +33,45 @@ struct OutletsOptions {
 class Outlets {
  public:
   struct Callbacks {
-    /// Nothing more can be sent to anybody, and why. From any thread; once.
+    /// Nothing more can be sent to any receiver; the status tells why. From any thread; once.
     std::function<void(const Status&)> over = {};
-    /// A receiver has failed, and it goes on with the others; or one lets another sender go first. From any thread.
+    /// Reports that a receiver has failed while the others continue, or that one lets another sender go first. From any
+    /// thread.
     std::function<void(const std::string&)> say = {};
-    /// Where there is one, receivers have no threads, but get what is pushed at once: as DirectOutlet wants it.
+    /// If set, receivers have no threads, and push() sends at once. It is the may_go_on of DirectOutlet.
     std::function<Status()> may_go_on = {};
   };
-  /// device  nullptr: the one on the route to the first receiver
+  /// device  nullptr: the device on the route to the first receiver
   Outlets(OutletsOptions options, RDMADevice device, Callbacks callbacks);
   Outlets(const Outlets&) = delete;
   Outlets& operator=(const Outlets&) = delete;
   ~Outlets();
 
   /// Connects to all of them.
-  /// Returns  as ClientSession::connect and RDMAStream::open, or no more threads for this user; with kContinue only
-  ///          where none is left
+  /// Returns  as ClientSession::connect and RDMAStream::open, or no more threads for this user; with kContinue only if
+  ///          no receiver is left
   [[nodiscard]] Status connect(const std::vector<HostPort>& receivers);
   [[nodiscard]] RDMADevice device() const { return session_->device(); }
-  /// Those that it is connected to, for messages.
+  /// The connected receivers, for messages.
   [[nodiscard]] std::vector<std::string> peers() const;
 
-  /// To all of them. `keep` owns the slice. The first time, and at the latest in finish(), it then connects again to
-  /// those that have let another sender go first because nothing came: they have got nothing of this one, and get this
-  /// when they are connected.
+  /// Sends the slice to all receivers. `keep` owns the slice. Some receivers may have let another sender go first
+  /// because this one sent nothing. The first push(), or finish() at the latest, connects to these again. They have
+  /// missed nothing, and get this slice once they are connected.
   void push(const BufferSlice& slice, const std::shared_ptr<const void>& keep);
-  /// As Outlet::look, of all of them.
+  /// Calls Outlet::look for all of them.
   void look();
-  /// Waits until all have everything. Returns  what has failed first, also with kContinue
+  /// Waits until all have everything. Returns  the first failure, also with kContinue
   [[nodiscard]] Status finish(const Total& total);
-  /// Tells all of them why nothing more comes.
+  /// Sends all of them the reason why no more data will be sent.
   void abort(const std::string& reason);
-  /// ok, or what has failed first.
+  /// ok, or the first failure.
   [[nodiscard]] Status status();
 
  private:
   class Hooks;
 
-  /// A receiver that has told this sender to give way to another one.
+  /// A receiver that has told this sender to let another one go first.
   struct GaveWay {
     const Outlet* outlet;
     HostPort receiver;
@@ -89,9 +90,9 @@ class Outlets {
   std::mutex mutex_;
   std::vector<std::unique_ptr<Outlet>> outlets_;
   std::size_t asked_ = 0;  // receivers
-  std::size_t left_ = 0;   // of those, that have not failed
+  std::size_t left_ = 0;   // number of receivers that have not failed
   bool over_ = false;
-  bool sends_ = false;  // something was pushed, or all is
+  bool sends_ = false;  // something was pushed, or everything is
   std::vector<GaveWay> gave_way_;
   Status failure_;  // the first one
   std::optional<ClientSession> session_;

@@ -104,13 +104,13 @@ void append_common_help(programs::Help& help, const char* port) {
         {"connector", "KIND"},
         {"polling", "busy|channel|epoll|adaptive"}}});
   help.groups.push_back(programs::device_help());
-  help.letters = {{'v', "--verbose"}};  // else glog's level of talking, which wants a number
+  help.letters = {{'v', "--verbose"}};  // instead of glog's -v, its log level, which needs a number
 }
 
 std::optional<int> start(int argc, char** argv, const programs::Help& help, std::vector<std::string>& words) {
-  // Several threads share the cores here: none of them spins.
+  // Several threads share the cores here, so by default none of them spins.
   gflags::SetCommandLineOptionWithMode("polling", "channel", gflags::SET_FLAGS_DEFAULT);
-  (void)std::signal(SIGPIPE, SIG_IGN);  // who writes to a pipe that nobody reads hears it from write()
+  (void)std::signal(SIGPIPE, SIG_IGN);  // a write to a pipe without a reader then fails with EPIPE
   return programs::start(argc, argv, help, &words);
 }
 

@@ -15,28 +15,28 @@
 
 namespace rdmacomm::pipes {
 
-/// What both have. A value.
+/// The flags that both programs have. A value.
 struct PipeFlags {
   programs::ConnectionFlags connection = {};
   programs::ModeFlags modes = {};
   OnFailure on_failure = OnFailure::kStop;
-  bool progress = false;  ///< shown
+  bool progress = false;  ///< shown on standard error
   bool stats = false;
   bool verbose = false;
 };
 /// kInvalidArgument: the context names the flag.
 [[nodiscard]] Result<PipeFlags> read_pipe_flags(programs::Role role);
-/// Of rdma_send: --block, --depth, --no-checksum, --size.
+/// The flags of rdma_send: --block, --depth, --no-checksum, --size.
 [[nodiscard]] Result<Terms> read_terms();
-/// HOST[:PORT] each; without a port that of the flags.
+/// HOST[:PORT] each; without a port, `port`.
 [[nodiscard]] Result<std::vector<HostPort>> read_receivers(const std::vector<std::string>& words, std::uint16_t port);
-/// "a,b" are two words.
+/// Splits "a,b" into two words.
 [[nodiscard]] std::vector<std::string> split_list(std::string_view text);
 
-/// What --help of both has: the groups behind those of their own, and -v.
-/// port  what --port is for this one
+/// Adds the parts of --help that both programs have: the flag groups after their own, and -v.
+/// port  the description of --port for this program
 void append_common_help(programs::Help& help, const char* port);
-/// programs::start() with what is special to these two: flags with other defaults.
+/// programs::start() with the settings of these two programs: some flags have other defaults.
 [[nodiscard]] std::optional<int> start(int argc, char** argv, const programs::Help& help,
                                        std::vector<std::string>& words);
 

@@ -1,4 +1,4 @@
-// pipe_streams.h - the streams of a pipe, by its terms.
+// pipe_streams.h - the streams of a pipe, as its terms require.
 #pragma once
 
 #include "pipes/terms.h"
@@ -7,7 +7,7 @@
 
 namespace rdmacomm::pipes {
 
-/// The streams of both sides, and their channel with what the flags say of the way.
+/// The stream options of the sender and the receiver, and their channel with the path settings of the flags.
 [[nodiscard]] StreamOptions sender_stream(const Terms& terms, int borrowed_blocks);
 [[nodiscard]] StreamOptions receiver_stream(const Terms& terms);
 [[nodiscard]] ChannelConfig pipe_channel(const StreamOptions& stream, const AdapterConfig& flags);

@@ -8,7 +8,7 @@
 namespace rdmacomm::pipes {
 namespace {
 
-/// So long a stream that was aborted may take to say so; then its endpoint is stopped.
+/// The time for an aborted stream to inform its receiver. After it, the endpoint is stopped.
 constexpr std::chrono::milliseconds kAbortTime{300};
 
 }  // namespace
@@ -50,12 +50,12 @@ void QueueOutlet::abort(const std::string& reason) {
 }
 
 void QueueOutlet::endpoint_has_ended() {
-  // The lock is for a thread that has looked, and does not wait yet.
+  // Taking the lock makes sure that a thread that has already checked its condition is waiting.
   { const std::lock_guard lock(mutex_); }
   changed_.notify_all();
 }
 
-/// Afterwards the owner knows of an end that has come before.
+/// join() also finds an end that came before endpoint_has_ended() could find this object.
 void QueueOutlet::look() {
   if (!endpoint_.alive()) (void)join();
 }
@@ -68,7 +68,7 @@ Status QueueOutlet::join() {
     changed_.wait(lock, [this] { return over_ || aborted_; });
     over = changed_.wait_for(lock, kAbortTime, [this] { return over_; });
   }
-  if (!over) endpoint_.stop();  // its receiver answers nothing: it is stopped, or its host is gone
+  if (!over) endpoint_.stop();  // the receiver does not respond: its process is stopped, or its host is down
   thread_.join();
   return outcome_;
 }
@@ -113,7 +113,7 @@ Status QueueOutlet::send_all() {
 
 Status QueueOutlet::send(Piece piece, bool last_for_now) {
   const Status written = stream_.write_from(piece.slice, std::move(piece.keep), Deadline::never());
-  // Nothing is sent but by calls: before this thread sleeps, all must be out.
+  // The stream sends only within calls. Everything must be sent before this thread sleeps.
   return written.ok() && last_for_now ? stream_.flush(Deadline::never()) : written;
 }
 

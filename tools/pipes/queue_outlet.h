@@ -1,4 +1,5 @@
-// queue_outlet.h - an outlet with a thread: for who reads, hashes and writes meanwhile, or sends to several.
+// queue_outlet.h - an outlet with a thread, for a program that also reads, hashes and writes, or sends to several
+// receivers.
 #pragma once
 
 #include <condition_variable>
@@ -13,9 +14,9 @@
 
 namespace rdmacomm::pipes {
 
-/// How many blocks wait here is not bounded but by those there are: who fills them waits for one to be free. There must
-/// be more than the stream borrows.
-/// Threads: abort() from any. `failed` is called on the thread of this.
+/// The queue has no limit of its own: the number of blocks in the store limits it, because the reading thread waits for
+/// a free block. The store must have more blocks than the stream borrows.
+/// Threads: abort() from any. `failed` is called on this object's thread.
 class QueueOutlet final : public Outlet {
  public:
   /// Throws  std::system_error: no more threads for this user
@@ -43,8 +44,8 @@ class QueueOutlet final : public Outlet {
   std::deque<Piece> pieces_;
   std::optional<Total> total_;
   bool aborted_ = false;
-  bool over_ = false;  // the thread has ended, or will at once
-  Status outcome_;     // then
+  bool over_ = false;  // the thread has ended, or is about to
+  Status outcome_;     // valid if over_
   std::thread thread_;
 };
 

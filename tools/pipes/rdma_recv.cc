@@ -1,4 +1,4 @@
-// rdma_recv - what rdma_send sends, to standard output, and on to others. See --help.
+// rdma_recv - writes the data of rdma_send to standard output, and passes it on to other receivers. See --help.
 #include <gflags/gflags.h>
 
 #include "pipes/receiver.h"

@@ -1,4 +1,4 @@
-// rdma_send - standard input to the standard output of rdma_recv, on other hosts. See --help.
+// rdma_send - sends standard input to rdma_recv on other hosts, which writes it to standard output. See --help.
 #include "pipes/sender.h"
 
 namespace rdmacomm::pipes {

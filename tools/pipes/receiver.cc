@@ -22,18 +22,21 @@
 namespace rdmacomm::pipes {
 namespace {
 
-/// While nothing comes: how often it looks whether standard output has a reader still, and whether those behind it are there.
+/// While no data arrives: how often to check whether standard output still has a reader, and whether the next receivers
+/// are alive.
 constexpr std::chrono::milliseconds kLookAtReader{200};
-/// How long a sender waits for the place of another one before it is told to try again later: less than it waits for an answer.
+/// How long a sender waits for the place of another one before it gets "try again later". Less than it waits for an
+/// answer.
 constexpr std::chrono::seconds kPlacePatience{5};
-/// So long the sender may take to hear that all is well, and leave.
+/// The time for the sender to receive the final verdict and disconnect.
 constexpr std::chrono::seconds kGoodbye{2};
 
 Error reader_is_gone() {
   return make_error(std::make_error_code(std::errc::broken_pipe), "whoever reads standard output is gone");
 }
 
-/// Takes one sender. Until its first byte has come it gives way to others, which wait for its place; then they are refused.
+/// Serves one sender. Until its first byte has arrived it may have to give way to others, which wait for its place.
+/// After that all others are refused.
 class SenderHooks final : public SessionHooks {
  public:
   /// wake  signalled when the sender's endpoint ends
@@ -52,7 +55,7 @@ class SenderHooks final : public SessionHooks {
     hca.channels = {pipe_channel(receiver_stream(*terms), flags_.connection.adapter)};
     return {};
   }
-  /// From here on a sender can be told to give way, also if it does not finish the handshake.
+  /// From here on a sender can be dismissed, even if it does not finish the handshake.
   Status post_connecting(const EndPoint& endpoint) override {
     const std::lock_guard lock(mutex_);
     if (sender_.address != endpoint.peer_address()) {
@@ -66,7 +69,7 @@ class SenderHooks final : public SessionHooks {
     });
     return {};
   }
-  /// A sender that did not get through the handshake leaves its place to another one.
+  /// A sender whose handshake failed gives its place to another one.
   bool on_connect_failed(const std::string& peer, const Error& /*why*/) override {
     leave(peer.substr(0, peer.find(" (")));
     return false;
@@ -76,15 +79,17 @@ class SenderHooks final : public SessionHooks {
     const std::lock_guard lock(mutex_);
     if (sender_.address == endpoint.peer_address()) wake_.signal();
   }
-  /// Names a sender that has connected, at the pace of HostPace: it can be anyone who reaches the port.
+  /// Prints the name of a sender that has connected, with HostPace as the limit: anybody who can reach the port can
+  /// connect.
   void name(const EndPoint& sender) {
     if (!flags_.verbose) return;
     const auto line = names_.line(sender.peer(), name_text(sender), programs::HostPace::Clock::now());
     named_ = line.has_value();
     if (line) programs::say(*line);
   }
-  /// The sender's first byte has come: it is the one of this run, which is named in any case, and all others are refused.
-  /// Returns  kTimeout: it has been told before to give way
+  /// The sender's first byte has arrived, so this run belongs to it. Its name is printed in any case, and all others
+  /// are refused.
+  /// Returns  kTimeout: it was dismissed before
   Status take(const EndPoint& sender) {
     {
       const std::lock_guard lock(mutex_);
@@ -95,7 +100,7 @@ class SenderHooks final : public SessionHooks {
     if (flags_.verbose && !named_) programs::say(name_text(sender));
     return {};
   }
-  /// The sender has gone, and another one may take its place.
+  /// The sender has disconnected, and another one may take its place.
   void wait_for_another(const EndPoint& sender) { leave(sender.peer_address()); }
 
   [[nodiscard]] Terms terms() {
@@ -111,7 +116,7 @@ class SenderHooks final : public SessionHooks {
  private:
   static std::string name_text(const EndPoint& sender) { return "the sender is " + sender.peer(); }
 
-  /// Who has the place.
+  /// The sender that has the place.
   struct Sender {
     std::string address = {};
     std::shared_ptr<programs::Guest> guest = nullptr;
@@ -120,7 +125,8 @@ class SenderHooks final : public SessionHooks {
     bool gave_way = false;
   };
 
-  /// A sender that finds the place taken tries again, unless this run is another one's.
+  /// The error for a sender that finds the place taken. It tries again, unless another sender's data has arrived
+  /// already.
   Error refusal(const Error& why) {
     const std::lock_guard lock(mutex_);
     if (why.code != Errc::kServerBusy) return why;
@@ -146,13 +152,13 @@ class SenderHooks final : public SessionHooks {
   programs::GuestPlaces places_;
   const PipeFlags& flags_;
   const WakeEvent& wake_;
-  programs::HostPace names_;  // this and the next: of the thread that waits for senders
+  programs::HostPace names_;  // this and the next: used only by the thread that waits for senders
   bool named_ = false;
   std::mutex mutex_;
   Sender sender_;
 };
 
-/// Everything from the first block to the last word.
+/// One run, from the first block to the verdict.
 class Receiver {
  public:
   Receiver(const ReceiverOptions& options, const Terms& terms, RDMADevice device, EndPoint sender, RDMAStream stream,
@@ -169,7 +175,7 @@ class Receiver {
         checked_(terms.checksum && output != nullptr),
         checksum_(checked_) {
     if (options.forward.empty()) return;
-    // Of the sender's blocks some are always free for what comes next.
+    // Half of the blocks of each sender stay free for the next data.
     outlets_.emplace(OutletsOptions{.connection = options.flags.connection,
                                     .modes = options.flags.modes,
                                     .terms = terms,
@@ -181,7 +187,7 @@ class Receiver {
                                         .may_go_on = when_to_stop()});
   }
 
-  /// Whether a byte has come, or word that none will.
+  /// Whether a byte has arrived, or the message that none will.
   [[nodiscard]] bool has_received() const noexcept { return begun_; }
 
   Status run() {
@@ -194,20 +200,20 @@ class Receiver {
   }
 
  private:
-  /// Who only passes on to one does nothing beside that, and so needs no thread for it.
+  /// If data is only passed on to one receiver, this thread has nothing else to do, so the outlet needs no thread.
   std::function<Status()> when_to_stop() {
     if (output_ || options_.forward.size() > 1) return {};
     return [this] { return sender_.alive() ? Status() : why_sender_ended(); };
   }
 
-  /// From any thread, when a receiver that this one passes on to has failed: that is no use any more.
+  /// A receiver to which data is passed on has failed, so the run is useless. From any thread.
   void over(const Status& why) {
     wake_.signal();
     stream_.abort("it cannot be passed on: " + programs::reason_text(why));
   }
 
-  /// The sender has sent something. Only now does this receiver connect to those that it passes on to: a client that sends
-  /// nothing, as anybody who reaches the port can be, is not to end their runs.
+  /// The sender has sent something. Only now does this receiver connect to the next receivers. A client that sends
+  /// nothing, which may be anybody who can reach the port, must not end their runs.
   Status begin() {
     if (begun_) return {};
     if (Status taken = take_sender_(); !taken.ok()) return taken;
@@ -241,7 +247,7 @@ class Receiver {
     return output_ ? output_->write(shared->bytes()) : Status();
   }
 
-  /// All has come: is it right, is it written, have the others got it?
+  /// All data has arrived. Checks that it is correct and written, and that the next receivers have it.
   Status conclude() {
     const auto message = sender_.receive_message(begun_ ? Deadline::never() : begins_by_);
     if (!message) return programs::explained(sender_, message.status());
@@ -275,7 +281,7 @@ class Receiver {
     return why;
   }
 
-  /// Its last word is behind the blocks that nobody wants any more.
+  /// The sender's reason follows the blocks that are still in the stream, so these are skipped.
   Status why_sender_ended() {
     for (;;) {
       const auto block = stream_.next(Deadline::after({}));
@@ -284,7 +290,7 @@ class Receiver {
     }
   }
 
-  /// The sender hears what has become of it all. Where all is well, it leaves then.
+  /// Sends the verdict to the sender. If all is well, the sender then disconnects.
   Status tell(const Status& outcome) {
     const Verdict verdict = outcome.ok() ? Verdict{} : Verdict{.failure = programs::reason_text(outcome)};
     Status told = sender_.send_message(verdict.encode(), Deadline::after(kGoodbye));
@@ -310,16 +316,16 @@ class Receiver {
   Output* const output_;
   const WakeEvent& wake_;
   const std::function<Status()> take_sender_;
-  const Deadline begins_by_;  // with the first byte
+  const Deadline begins_by_;  // the deadline of the first byte
   programs::Progress progress_;
-  // Who only passes on leaves it to those behind it, whose verdict counts: they look at what has come to the end of the way.
+  // Not if this receiver only passes data on: the receivers after it check the data at the end of the way.
   const bool checked_;
   bool begun_ = false;
   programs::Checksum checksum_;
-  std::optional<Outlets> outlets_;  // whose threads use all of the above
+  std::optional<Outlets> outlets_;  // its threads use all members above
 };
 
-/// Waits as long as --timeout says, and as somebody would read what comes.
+/// Waits until the end of --timeout, or until nobody reads standard output any more.
 Result<EndPoint> wait_for_sender(const ServerSession& session, std::optional<std::chrono::milliseconds> timeout,
                                  Deadline deadline, const std::optional<Output>& output) {
   for (;;) {
@@ -333,8 +339,8 @@ Result<EndPoint> wait_for_sender(const ServerSession& session, std::optional<std
   }
 }
 
-/// Whether a run that brought nothing has ended by what the sender did, or did not do; not by its own word, nor for want of
-/// something on this side.
+/// Whether a run without data has failed because of the sender. Not if the sender itself sent a reason, nor if
+/// something was missing locally.
 bool is_senders_fault(std::error_code code) {
   const auto faults = {Errc::kPeerLost,    Errc::kPeerClosed,      Errc::kTimeout,
                        Errc::kBadMessage,  Errc::kVersionMismatch, Errc::kIncompatiblePeer,
@@ -342,8 +348,8 @@ bool is_senders_fault(std::error_code code) {
   return std::ranges::any_of(faults, [code](Errc fault) { return code == fault; });
 }
 
-/// begins_by  until then its first byte is waited for
-/// received   becomes true when there is something of this sender's
+/// begins_by  the deadline of its first byte
+/// received   becomes true when something of this sender has arrived
 Status receive_from(const EndPoint& sender, const ReceiverOptions& options, SenderHooks& hooks,
                     const RDMADevice& device, Output* output, const WakeEvent& wake, Deadline begins_by,
                     bool& received) {

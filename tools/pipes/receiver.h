@@ -1,4 +1,4 @@
-// receiver.h - what rdma_recv does.
+// receiver.h - the program rdma_recv.
 #pragma once
 
 #include <chrono>
@@ -15,19 +15,19 @@ namespace rdmacomm::pipes {
 struct ReceiverOptions {
   PipeFlags flags = {};
   std::optional<std::chrono::milliseconds> timeout = {};  ///< to wait for a sender's first byte; empty: for ever
-  /// A sender that has sent nothing for so long gives its place to one that waits for it.
+  /// A sender that has sent nothing for this long gives its place to a waiting one.
   std::chrono::milliseconds rest{1000};
   bool output = true;                  ///< write to standard output
-  bool sync = false;                   ///< and to the disk
-  std::vector<HostPort> forward = {};  ///< and pass it on to these
+  bool sync = false;                   ///< flush the output to the disk
+  std::vector<HostPort> forward = {};  ///< pass the data on to these receivers
   int output_fd = 1;
   std::function<void(std::uint16_t port)> listening = {};  ///< called once a sender can connect
 };
 
-/// Waits for one sender, and writes what it sends. One that goes, breaks the rules, or gives way to another one before
-/// it has sent anything is none: the next one is waited for. Others wait for its place until its first byte has come,
-/// and are refused then. Those that it passes on to are connected when the first byte has come. Returns  ok: all has
-/// come, is written and passed on, and is the same
+/// Waits for one sender, and writes its data. A sender does not count if, before its first byte, it disconnects, breaks
+/// the protocol, or gives way to another one; then the next one is awaited. Other senders wait for its place until its
+/// first byte has arrived, and are then refused. The receivers in `forward` are connected when the first byte has
+/// arrived. Returns  ok: all data has arrived, is written and passed on, and has the right size and checksum
 [[nodiscard]] Status run_receiver(const ReceiverOptions& options);
 
 }  // namespace rdmacomm::pipes

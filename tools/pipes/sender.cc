@@ -15,10 +15,11 @@
 namespace rdmacomm::pipes {
 namespace {
 
-// More than a stream borrows, so that one is always filled: see Outlet. Another is between the two.
+// More blocks than a stream borrows, so that one can always be filled (see Outlet), and one more is on its way between
+// the threads.
 constexpr int kMoreBlocks = 2;
-/// The first piece of input is small, so that a receiver soon has its first byte also on a slow network: until then other senders
-/// can take the place.
+/// The first piece of input is small, so that the receiver soon has its first byte, also on a slow network. Until then
+/// other senders can take the place.
 constexpr std::size_t kFirstBytes = 4096;
 
 class Sender {
@@ -54,7 +55,7 @@ class Sender {
   }
 
  private:
-  /// From the thread of a receiver: nothing more can be sent.
+  /// Nothing more can be sent. From the thread of a receiver.
   void over(const WakeEvent& wake) {
     wake.signal();
     const std::lock_guard lock(mutex_);
@@ -67,8 +68,8 @@ class Sender {
     if (over_) store_->stop();
   }
 
-  /// Each block is read once, and sent to all from where it was read to; its checksum is taken beside that
-  /// where there are CPUs for it.
+  /// Each block is read once, and sent to all receivers from the same memory. Its checksum is computed on another
+  /// thread if there are enough CPUs.
   Status send_all() {
     for (;;) {
       const std::shared_ptr<const BufferSlice> block = store_->take();
@@ -86,7 +87,7 @@ class Sender {
     }
   }
 
-  /// What has failed on a receiver's side counts before what this side found because of it.
+  /// A failure of a receiver counts before a local error that it caused.
   Status give_up(const Status& why) {
     if (Status failed = outlets_.status(); !failed.ok() && why.code() == Errc::kStopped) return failed;
     outlets_.abort("the sender has failed: " + programs::reason_text(why));
@@ -108,7 +109,7 @@ class Sender {
   std::mutex mutex_;
   bool over_ = false;
   std::shared_ptr<BlockStore> store_;
-  Outlets outlets_;  // whose threads use all of the above
+  Outlets outlets_;  // its threads use all members above
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// sender.h - what rdma_send does.
+// sender.h - the program rdma_send.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,8 @@ struct SenderOptions {
   int input_fd = 0;
 };
 
-/// Sends standard input to all receivers. Returns  ok: each of them has written all of it, and it was the same
+/// Sends standard input to all receivers. Returns  ok: each of them has written all of it, with the same size and
+/// checksum
 [[nodiscard]] Status run_sender(const SenderOptions& options);
 
 }  // namespace rdmacomm::pipes

@@ -15,7 +15,7 @@
 namespace rdmacomm::pipes {
 namespace {
 
-constexpr int kPipeBytes = 1 << 20;  // what a user may have without asking
+constexpr int kPipeBytes = 1 << 20;  // the largest size without privilege (pipe-max-size)
 
 Error input_error(std::error_code code) {
   return make_error(code, "cannot read standard input");
@@ -28,17 +28,18 @@ Error woken() {
   return make_error(Errc::kStopped, "woken");
 }
 
-/// O_RDONLY, O_WRONLY or O_RDWR: nobody hears of the wrong one from poll().
+/// O_RDONLY, O_WRONLY or O_RDWR. poll() does not report a wrong one.
 int access_of(int fd) {
   return ::fcntl(fd, F_GETFL) & O_ACCMODE;
 }
 
-/// A larger pipe is fewer changes between its two processes. It is not ours alone: what cannot be had is done without.
+/// A larger pipe needs fewer switches between its two processes. Others may use it, too, so a failure is ignored.
 void enlarge(int fd) {
   if (::fcntl(fd, F_GETPIPE_SZ) < kPipeBytes) (void)::fcntl(fd, F_SETPIPE_SZ, kPipeBytes);
 }
 
-/// Returns  whether `fd` is ready for `events`, or has failed; false: not within `timeout`, or `wake_fd` is readable
+/// Returns  whether `fd` is ready for `events`, or has failed; false: not within `timeout_ms`. kStopped: `wake_fd` is
+///          readable
 Result<bool> ready(int fd, short events, int wake_fd, int timeout_ms) {
   std::array<pollfd, 2> waits = {{{.fd = wake_fd, .events = POLLIN, .revents = 0}, {fd, events, 0}}};
   const int count = retry_interrupted([&] { return ::poll(waits.data(), waits.size(), timeout_ms); });
@@ -66,7 +67,7 @@ Result<Input> Input::open(int fd, int wake_fd) {
   const off_t at = ::lseek(fd, 0, SEEK_CUR);
   (void)::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
   const off_t left = at >= 0 && at < about.st_size ? about.st_size - at : 0;
-  // Files of /proc say that they have nothing.
+  // Files in /proc report a size of 0.
   return Input(fd, wake_fd, left > 0 ? std::optional(static_cast<std::uint64_t>(left)) : std::nullopt);
 }
 
@@ -103,10 +104,10 @@ Result<Output> Output::open(int fd, int wake_fd, bool sync) {
     return make_error(Errc::kInvalidArgument, "--fsync: standard output is no file, so it cannot be brought to a disk");
   }
   Output output(fd, wake_fd, sync);
-  output.waits_ = !file && (!S_ISCHR(about.st_mode) || ::isatty(fd) == 1);  // /dev/null has room for everything
+  output.waits_ = !file && (!S_ISCHR(about.st_mode) || ::isatty(fd) == 1);  // /dev/null always has room
   if (S_ISFIFO(about.st_mode)) {
     enlarge(fd);
-    // O_NONBLOCK belongs to the open file, which other processes may have, too. So the pipe is opened once more.
+    // O_NONBLOCK belongs to the open file, which other processes may share. Therefore the pipe is opened once more.
     const std::string name = "/proc/self/fd/" + std::to_string(fd);
     output.nonblocking_.reset(::open(name.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   }
@@ -120,7 +121,7 @@ Status Output::wait_for_room(int fd) const {
 
 Status Output::write(std::span<const std::byte> bytes) const {
   const int fd = nonblocking_ ? nonblocking_.get() : fd_;
-  // What is ready takes so much without blocking, whatever it is.
+  // A ready pipe, terminal or socket takes PIPE_BUF bytes without blocking.
   const std::size_t at_most = waits_ && !nonblocking_ ? PIPE_BUF : SSIZE_MAX;
   while (!bytes.empty()) {
     if (at_most == PIPE_BUF) {

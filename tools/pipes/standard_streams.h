@@ -1,4 +1,4 @@
-// standard_streams.h - standard input and output, read and written by one thread that others can wake.
+// standard_streams.h - standard input and output for one thread, which other threads can wake.
 #pragma once
 
 #include <chrono>
@@ -12,31 +12,31 @@
 
 namespace rdmacomm::pipes {
 
-/// Whether a standard stream is open. To be asked first of all: else what is opened next gets its number.
-/// Returns  what the system says; the context has `name`
+/// Whether a standard stream is open. Check this first: otherwise the next opened file gets its number.
+/// Returns  the system's error; the context has `name`
 [[nodiscard]] Status check_open(int fd, const char* name);
 
-/// Where the bytes come from. A resource that owns nothing: the descriptor stays open.
+/// The input. A resource that owns nothing: the descriptor stays open.
 /// Threads: one at a time.
 class Input {
  public:
-  /// How long a block that is not full waits for more, where nothing is there.
+  /// How long read() waits for more bytes if a block is not full and no bytes are ready.
   static constexpr std::chrono::milliseconds kGather{1};
 
-  /// fd       open for reading; a pipe is made as large as the system lets it
-  /// wake_fd  when it is readable, read() returns: descriptor of a WakeEvent
-  /// Returns  what the system says of a descriptor that is none; std::errc::is_a_directory
+  /// fd       open for reading; a pipe is enlarged as far as the system allows
+  /// wake_fd  read() returns when it is readable: the descriptor of a WakeEvent
+  /// Returns  the system's error for a wrong descriptor; std::errc::is_a_directory
   [[nodiscard]] static Result<Input> open(int fd, int wake_fd);
 
-  /// Of a file: what it has from here on. Empty: nobody knows.
+  /// The rest of a file from its current position. Empty: unknown.
   [[nodiscard]] std::optional<std::uint64_t> size() const noexcept { return size_; }
 
   struct Got {
     std::size_t bytes = 0;
-    bool end = false;  ///< nothing comes behind them
+    bool end = false;  ///< no bytes follow
   };
-  /// Reads until `room` is full, or the end, or, where there is something, nothing more has come for kGather.
-  /// Returns  kStopped: woken; what the system says
+  /// Reads until `room` is full, until the end, or, after at least one byte, until no more has arrived for kGather.
+  /// Returns  kStopped: woken; or the system's error
   [[nodiscard]] Result<Got> read(std::span<std::byte> room) const;
 
  private:
@@ -47,22 +47,22 @@ class Input {
   std::optional<std::uint64_t> size_;
 };
 
-/// Where the bytes go. A resource that owns nothing, but that finish() closes the descriptor.
+/// The output. A resource that does not own the descriptor, but finish() closes it.
 /// Threads: one at a time.
 class Output {
  public:
-  /// fd, wake_fd  as of Input, open for writing
-  /// sync         finish() sees to it that all is on the disk
-  /// Returns      what the system says of a descriptor that is none; kInvalidArgument: `sync`, and it is no file
+  /// fd, wake_fd  as for Input, open for writing
+  /// sync         finish() makes sure that all data is on the disk
+  /// Returns      the system's error for a wrong descriptor; kInvalidArgument: `sync`, and it is no file
   [[nodiscard]] static Result<Output> open(int fd, int wake_fd, bool sync);
 
-  /// Writes all. Never blocks for longer than until it is woken, but for what a file takes.
-  /// Returns  kStopped: woken; std::errc::broken_pipe: whoever reads it is gone; what else the system says
+  /// Writes all bytes. Can be woken at any time, except during a write to a file.
+  /// Returns  kStopped: woken; std::errc::broken_pipe: the reader has closed it; or another system error
   [[nodiscard]] Status write(std::span<const std::byte> bytes) const;
-  /// Whether whoever reads it is gone, as far as that can be known without writing.
+  /// Whether the reader has closed it, as far as this can be known without writing.
   [[nodiscard]] bool reader_is_gone() const noexcept;
-  /// After the last write(): everything is written, and was on the disk if asked for. Once.
-  /// Returns  what the system says
+  /// Call once after the last write(): all data is written, and is on the disk if `sync` is set.
+  /// Returns  the system's error
   [[nodiscard]] Status finish();
 
  private:
@@ -72,8 +72,8 @@ class Output {
   int fd_;
   int wake_fd_;
   bool sync_;
-  bool waits_ = false;    // it is no file: there may be no room
-  UniqueFd nonblocking_;  // the same pipe; none: it cannot be had, and small pieces go where there is room for them
+  bool waits_ = false;    // it is no file, so there may be no room
+  UniqueFd nonblocking_;  // the same pipe, opened again; none: write() waits for room and writes small pieces
 };
 
 }  // namespace rdmacomm::pipes

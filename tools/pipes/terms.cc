@@ -22,7 +22,7 @@ WireWriter begin(Kind kind) {
   return writer;
 }
 
-/// Takes the head off.
+/// Reads and checks the header.
 Status check_head(WireReader& reader, Kind kind, const char* what) {
   const auto magic = reader.get<std::uint32_t>();
   const auto version = reader.get<std::uint16_t>();
@@ -39,7 +39,7 @@ Status check_head(WireReader& reader, Kind kind, const char* what) {
   return make_error(Errc::kBadMessage, std::string("a message of the other side's ") + what + " is not what is due");
 }
 
-/// A flag and a number behind it, which is 0 without the flag.
+/// A flag and the number after it, which is 0 without the flag.
 std::optional<std::uint64_t> optional_number(std::uint8_t flag, std::uint64_t number, bool& bad) {
   bad = bad || flag > 1 || (flag == 0 && number != 0);
   return flag == 1 ? std::optional(number) : std::nullopt;

@@ -1,4 +1,4 @@
-// terms.h - what the two sides of a pipe tell each other besides the bytes.   Wire form: docs/wire_format.md "Pipes"
+// terms.h - the messages between the sender and the receiver of a pipe.   Wire form: docs/wire_format.md "Pipes"
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace rdmacomm::pipes {
 
 inline constexpr const char* kChannel = "pipe";
 
-/// What the sender says first, as its private data: the receiver fits itself to it. A value.
+/// The sender's private data, which it sends first. The receiver adapts to it. A value.
 struct Terms {
   static constexpr std::uint32_t kMinBlock = 4096;
   static constexpr std::uint32_t kMaxBlock = std::uint32_t{64} << 20;
@@ -23,9 +23,9 @@ struct Terms {
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;  ///< of all blocks
 
   std::uint32_t block_bytes = std::uint32_t{512} << 10;  ///< kMinBlock..kMaxBlock
-  std::uint16_t blocks = 4;                              ///< the receiver's: kMinBlocks..kMaxBlocks
-  bool checksum = true;                                  ///< the sender will tell one
-  std::optional<std::uint64_t> size = {};                ///< bytes that will come, where it is known
+  std::uint16_t blocks = 4;                              ///< of the receiver: kMinBlocks..kMaxBlocks
+  bool checksum = true;                                  ///< the sender will send one
+  std::optional<std::uint64_t> size = {};                ///< number of bytes to come, if known
 
   /// kInvalidArgument: the context names the value and its range.
   [[nodiscard]] Status validate() const;
@@ -35,7 +35,7 @@ struct Terms {
   bool operator==(const Terms&) const = default;
 };
 
-/// From the sender, by the connector, when all bytes are written. A value.
+/// From the sender, through the connector, when all bytes are written. A value.
 struct Total {
   std::uint64_t bytes = 0;
   std::optional<std::uint64_t> checksum = {};  ///< XXH3, 64 bits
@@ -46,11 +46,11 @@ struct Total {
   bool operator==(const Total&) const = default;
 };
 
-/// From the receiver, by the connector, when it has written everything, or cannot. A value.
+/// From the receiver, through the connector, when it has written everything, or cannot. A value.
 struct Verdict {
   static constexpr std::size_t kMaxReason = 1000;
 
-  std::optional<std::string> failure = {};  ///< empty: everything is where it should be
+  std::optional<std::string> failure = {};  ///< empty: everything was written and is correct
 
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// kBadMessage

@@ -64,7 +64,8 @@ Status Answers::take(const Frame& frame) {
     auto failure = Failure::decode(frame.payload);
     if (!failure) return failure.error();
     failures_.fetch_add(1, std::memory_order_relaxed);
-    // What is in a directory that has failed does not fail: so it remains the last one while the source is in it.
+    // Entries in a directory that has failed do not fail themselves. So the directory stays the last failure while the
+    // source is in it.
     failed_.store(std::max(failure->id, failed_.load(std::memory_order_relaxed)), std::memory_order_relaxed);
     if (events_.failed) events_.failed(failure->text);
     return {};

@@ -1,4 +1,4 @@
-// asked_for.h - which things a sink takes: no others than were asked for.
+// asked_for.h - makes a sink accept only entries that were requested.
 #pragma once
 
 #include <cstddef>
@@ -12,32 +12,31 @@
 
 namespace rdmacomm::copying {
 
-/// Counts the entries that come at the top of what is copied, one for each source, in the order of the sources. The
-/// client of a pull also knows their names, so that a server cannot send `.bashrc` instead of what the client wants. A
-/// source hears hashes of what the sink has only with the options that are for it: else a server could find out what is
-/// in the client's files.
-/// Threads: one.
+/// Counts the top-level entries of a copy: one for each source, in the order of the sources. The client of a pull also
+/// knows their names. So a server cannot send `.bashrc` instead of the requested file. A sink sends hashes of its files
+/// only with the options that need them, because otherwise a server could find out the content of files on the client.
+/// Threads: one at a time.
 class AskedFor {
  public:
-  /// Of a push: the client chooses the names.
-  /// sources  how many entries may come
+  /// For a push: the client chooses the names.
+  /// sources  the number of entries that may be sent
   explicit AskedFor(std::uint32_t sources) : sources_(sources) {}
-  /// Of a pull.
+  /// For a pull.
   /// paths  the sources on the server, as the client has sent them
   explicit AskedFor(const std::vector<std::string>& paths);
 
-  /// An entry comes. Inside of directories that were taken only its kind is checked.
-  /// top      it is not in a directory that was taken before
-  /// Returns  kBadMessage: it was not asked for: another name, one too many, a directory or a link without the option
-  ///          for these, or hashes are asked for without
+  /// Checks an entry that arrives. Inside accepted directories, only its kind is checked.
+  /// top      it is not in a directory that was accepted before
+  /// Returns  kBadMessage: it was not requested: another name, one too many, a directory or a link without the option
+  ///          for these, or a question for hashes without the option
   [[nodiscard]] Status take(FrameKind kind, const Entry& entry, bool top, const CopyOptions& options);
-  /// How many sources have sent no entry. Each of them must have failed.
+  /// The number of sources that have sent no entry. Each of them must have failed.
   [[nodiscard]] std::size_t missing() const noexcept { return sources_ - taken_; }
 
  private:
   std::size_t sources_;
-  std::vector<std::string> names_;  // of the sources; none: any
-  std::size_t next_ = 0;            // sources before this one have sent something, or have failed
+  std::vector<std::string> names_;  // of the sources; empty: any name
+  std::size_t next_ = 0;            // earlier sources have sent an entry, or have failed
   std::size_t taken_ = 0;
 };
 

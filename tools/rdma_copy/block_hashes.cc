@@ -2,7 +2,7 @@
 
 #include <xxhash.h>
 
-// Chooses by what the processor has.
+// Selects the code for this processor at run time.
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <xxh_x86dispatch.h>
 #endif
@@ -24,7 +24,7 @@ BlockHash hash_of(std::span<const std::byte> block) noexcept {
 
 RollingSum::RollingSum(std::span<const std::byte> window) noexcept
     : length_(static_cast<std::uint32_t>(window.size())) {
-  constexpr std::uint32_t kAtOnce = 32;  // which the compiler makes vectors of
+  constexpr std::uint32_t kAtOnce = 32;  // the compiler vectorizes this loop
   while (window.size() >= kAtOnce) {
     std::uint32_t sum = 0;
     std::uint32_t weighted = 0;
@@ -60,7 +60,7 @@ BlockIndex::BlockIndex(std::span<const BlockSums> blocks) : filter_((std::size_t
 }
 
 std::optional<std::uint64_t> BlockIndex::find(std::uint32_t rolling, std::span<const std::byte> bytes) const {
-  // So many different blocks of one sum are looked at; more are made on purpose.
+  // At most this number of different blocks with one sum is tried. More exist only if somebody made them on purpose.
   constexpr int kMaxTried = 8;
   auto at = std::lower_bound(known_.begin(), known_.end(), rolling,
                              [](const Known& known, std::uint32_t wanted) { return known.rolling < wanted; });

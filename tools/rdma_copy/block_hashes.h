@@ -1,4 +1,4 @@
-// block_hashes.h - hashes by which two sides find out which blocks of a file both have, wherever in it they are.
+// block_hashes.h - hashes that find the common blocks of a file on two peers, at any offset.
 #pragma once
 
 #include <array>
@@ -10,18 +10,18 @@
 
 namespace rdmacomm::copying {
 
-/// XXH3, 128 bits, as it is sent: the high half first, each byte in order of its weight.
+/// XXH3, 128 bits, in wire form: the high half first, each half with its most significant byte first.
 using BlockHash = std::array<std::byte, 16>;
 
 [[nodiscard]] BlockHash hash_of(std::span<const std::byte> block) noexcept;
 
-/// A sum over a window of bytes that moves on by one at little cost (rsync's: of the bytes, and of the bytes times
-/// their place).
+/// A sum over a window of bytes that is cheap to move by one byte. As in rsync: the sum of the bytes, and the sum of
+/// the bytes times their position.
 class RollingSum {
  public:
   explicit RollingSum(std::span<const std::byte> window) noexcept;
   [[nodiscard]] std::uint32_t value() const noexcept { return (sum_ & 0xffff) | weighted_ << 16; }
-  /// The window is one byte further: `out` was its first, `in` is its last.
+  /// Moves the window by one byte: `out` was its first byte, `in` becomes its last.
   void roll(std::byte out, std::byte in) noexcept {
     sum_ += static_cast<std::uint32_t>(in) - static_cast<std::uint32_t>(out);
     weighted_ += sum_ - length_ * static_cast<std::uint32_t>(out);
@@ -33,7 +33,7 @@ class RollingSum {
   std::uint32_t weighted_ = 0;
 };
 
-/// What is known of a block. A value.
+/// The two hashes of a block. A value.
 struct BlockSums {
   std::uint32_t rolling = 0;
   BlockHash hash = {};
@@ -41,17 +41,17 @@ struct BlockSums {
 };
 [[nodiscard]] BlockSums sums_of(std::span<const std::byte> block) noexcept;
 
-/// Finds a block by what is in it.
+/// Finds a block by its content.
 class BlockIndex {
  public:
-  /// blocks  all of the same size: a last one that is short is left out
+  /// blocks  all of the same size; leave out a shorter last one
   explicit BlockIndex(std::span<const BlockSums> blocks);
-  /// False: no block has this rolling sum. Quick.
+  /// False: no block has this rolling sum. Fast.
   [[nodiscard]] bool may_have(std::uint32_t rolling) const noexcept {
     const std::uint32_t bit = bit_of(rolling);
     return (filter_[bit / 64] >> bit % 64 & 1) != 0;
   }
-  /// The number of a block that has these bytes.
+  /// The number of a block with these bytes.
   [[nodiscard]] std::optional<std::uint64_t> find(std::uint32_t rolling, std::span<const std::byte> bytes) const;
 
  private:
@@ -65,7 +65,7 @@ class BlockIndex {
     std::uint32_t block = 0;
     BlockHash hash = {};
   };
-  std::vector<Known> known_;  // by rolling sum
+  std::vector<Known> known_;  // sorted by rolling sum
   std::vector<std::uint64_t> filter_;
 };
 

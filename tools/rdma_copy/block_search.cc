@@ -8,7 +8,7 @@ namespace rdmacomm::copying {
 
 BlockSearch::BlockSearch(const Have& have, SumsOf sums_of) : have_(have), sums_of_(std::move(sums_of)) {}
 
-/// How many of the first bytes are the sink's block there. `from` is where one begins.
+/// The number of first bytes that are equal to the sink's block at `from`, which must be the start of a block; else 0.
 Result<std::size_t> BlockSearch::same_at(std::uint64_t from, std::span<const std::byte> bytes) {
   if (from >= have_.size || from % have_.block_bytes != 0) return std::size_t{0};
   const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(have_.block_bytes, have_.size - from));
@@ -29,7 +29,7 @@ Result<BlockSearch::Found> BlockSearch::next(std::uint64_t offset, std::span<con
     found.from = offset;
   }
   if (found.length == 0 && in_place) {
-    // Only what is at the same place is of use: so on to the next block.
+    // Only blocks at the same offset can be used, so continue with the next block.
     found = {.at = std::min<std::size_t>(bytes.size(), have_.block_bytes - offset % have_.block_bytes)};
   } else if (found.length == 0) {
     auto slid = slide(bytes);
@@ -37,7 +37,7 @@ Result<BlockSearch::Found> BlockSearch::next(std::uint64_t offset, std::span<con
     found = *slid;
     const std::uint64_t tail = have_.size % have_.block_bytes;
     if (found.length == 0 && last && tail > 0 && bytes.size() >= tail) {
-      // The sink's last block is short: it is the file's end, or nowhere.
+      // The sink's last block is short, so it can only be found at the end of the file.
       const auto length = same_at(have_.size - tail, bytes.last(static_cast<std::size_t>(tail)));
       if (!length) return length.error();
       if (*length > 0) found = {.at = bytes.size() - *length, .length = *length, .from = have_.size - tail};
@@ -64,7 +64,7 @@ Result<BlockSearch::Found> BlockSearch::slide(std::span<const std::byte> bytes) 
   }
 }
 
-/// When it is wanted first: then all sums must have come.
+/// Built at the first use. All sums must have arrived then.
 Status BlockSearch::make_index() {
   if (index_) return {};
   std::vector<BlockSums> all;

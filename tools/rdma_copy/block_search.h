@@ -1,4 +1,4 @@
-// block_search.h - which parts of a file the sink has already, wherever it has them.
+// block_search.h - finds the parts of a file that the sink already has, at any offset.
 #pragma once
 
 #include <cstddef>
@@ -13,28 +13,28 @@
 
 namespace rdmacomm::copying {
 
-/// Goes over a file from front to back. First it looks whether the sink goes on where it was the same last, which costs
-/// a hash for each block; only where that ends, at each byte, for a block that it has anywhere.
-/// Threads: one.
+/// Reads a file from front to back. First it compares the bytes with the sink's next block after the last match, which
+/// costs one hash for each block. If that fails, it searches at each byte for any block of the sink.
+/// Threads: one at a time.
 class BlockSearch {
  public:
-  /// Waits for what is known of a block. Returns  why it will not be known
+  /// Waits for the hashes of a block. Returns  why they will not arrive
   using SumsOf = std::function<Result<BlockSums>(std::uint64_t block)>;
 
   BlockSearch(const Have& have, SumsOf sums_of);
 
-  /// Bytes in a block: as many are to be in `bytes`, at least, unless the file (or what is looked at of it) ends with
-  /// them.
+  /// Bytes in a block. `bytes` must have at least that length, unless the file (or the examined part of it) ends with
+  /// it.
   [[nodiscard]] std::size_t block_bytes() const noexcept { return have_.block_bytes; }
 
-  /// Where in `bytes` something is that the sink has.
+  /// The first part of `bytes` that the sink has.
   struct Found {
-    std::size_t at = 0;      ///< before that there is nothing: it is to be sent
-    std::size_t length = 0;  ///< 0: nor is there anything behind, but what is too short to tell
-    std::uint64_t from = 0;  ///< where the sink has it
+    std::size_t at = 0;      ///< the bytes before it must be sent
+    std::size_t length = 0;  ///< 0: the rest has no match either, or is too short to tell
+    std::uint64_t from = 0;  ///< its offset in the sink's file
   };
   /// offset  of `bytes` in the file
-  /// last    nothing is behind `bytes`
+  /// last    no bytes follow
   [[nodiscard]] Result<Found> next(std::uint64_t offset, std::span<const std::byte> bytes, bool last);
 
  private:
@@ -44,7 +44,7 @@ class BlockSearch {
 
   const Have have_;
   const SumsOf sums_of_;
-  std::uint64_t expected_ = 0;  // where the sink goes on, if it is as before
+  std::uint64_t expected_ = 0;  // the sink's offset after the last match
   std::optional<BlockIndex> index_;
 };
 

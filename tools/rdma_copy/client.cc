@@ -28,7 +28,7 @@ class CopyHooks final : public SessionHooks {
   const ClientOptions& options_;
 };
 
-/// What the server is to do.
+/// Sends the job to the server.
 Status say(RDMAStream& stream, const Job& job, const std::vector<std::string>& paths, Work& work) {
   FrameWriter writer(stream, &work);
   if (Status said = writer.put(FrameKind::kJob, job.encode()); !said.ok()) return said;

@@ -1,4 +1,4 @@
-// client.h - the side of a copy that a person has started.
+// client.h - the client of a copy, which its user has started.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,8 @@ struct ClientOptions {
   std::chrono::milliseconds timeout = kTimeout;
 };
 
-/// Returns  ok: everything was copied, but for counts.failures, which events were told; or why the copy has ended
+/// Returns  ok: everything was copied except counts.failures entries, each reported by events; or why the copy has
+///          ended
 [[nodiscard]] Status run_client(const ClientOptions& options, const Events& events, Counts& counts);
 
 }  // namespace rdmacomm::copying

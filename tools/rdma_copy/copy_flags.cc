@@ -45,7 +45,7 @@ bool given(const char* flag) {
 }
 
 unsigned current_mask() {
-  // There is no other way to ask. Modes are made from it: so the process itself has none.
+  // umask(2) has no other way to read it. The program computes modes itself, so the process needs no mask.
   return static_cast<unsigned>(::umask(0));
 }
 
@@ -72,7 +72,7 @@ Result<CopyOptions> read_copy_options() {
   return options;
 }
 
-/// Each side says once a second that it is at work.
+/// Both peers report once a second that they are at work, so a timeout must be longer.
 Result<std::chrono::milliseconds> read_timeout() {
   constexpr double kMin = 5;
   constexpr double kMax = 7 * 24 * 3600;
@@ -131,7 +131,7 @@ programs::Help help() {
 }  // namespace
 
 std::optional<int> start(int argc, char** argv, std::vector<std::string>& words) {
-  // Several threads share the cores here: none of them spins.
+  // Several threads share the cores here, so by default none of them spins.
   gflags::SetCommandLineOptionWithMode("polling", "channel", gflags::SET_FLAGS_DEFAULT);
   return programs::start(argc, argv, help(), &words);
 }

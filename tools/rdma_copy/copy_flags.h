@@ -11,7 +11,7 @@
 
 namespace rdmacomm::copying {
 
-/// programs::start() with the flags of this program, and the defaults that others have here.
+/// programs::start() with the flags of this program, and with its own defaults for other flags.
 [[nodiscard]] std::optional<int> start(int argc, char** argv, std::vector<std::string>& words);
 [[nodiscard]] bool serve_wanted();
 /// kInvalidArgument: the context names the flag, or the word.
@@ -19,7 +19,7 @@ namespace rdmacomm::copying {
 /// kInvalidArgument: the context names the flag, or the word.
 [[nodiscard]] Result<ClientOptions> read_client_options(const std::vector<std::string>& words);
 
-/// What is said, and how. A value.
+/// The flags for output. A value.
 struct ReportFlags {
   bool names = false;
   bool progress = false;

@@ -29,7 +29,7 @@ class Crew::Member {
 
   void add(std::function<void()> job) {
     std::unique_lock lock(mutex_);
-    // Half of them at once: or two threads wake each other for each job.
+    // Waits until half of them are done. Otherwise two threads would wake each other for each job.
     if (jobs_.size() >= kMaxJobs) changed_.wait(lock, [this] { return jobs_.size() <= kMaxJobs / 2; });
     jobs_.push_back(std::move(job));
     if (jobs_.size() > 1) return;
@@ -48,10 +48,10 @@ class Crew::Member {
     for (;;) {
       changed_.wait(lock, [this] { return ended_ || !jobs_.empty(); });
       if (ended_) return;
-      std::function<void()> job = std::move(jobs_.front());  // it counts until it is done
+      std::function<void()> job = std::move(jobs_.front());  // it stays in the queue until it is done
       lock.unlock();
       job();
-      job = nullptr;  // with what it holds
+      job = nullptr;  // destroys the objects that it holds
       lock.lock();
       jobs_.pop_front();
       if (jobs_.empty() || jobs_.size() == kMaxJobs / 2) changed_.notify_all();
@@ -60,7 +60,7 @@ class Crew::Member {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;  // the first one is being done
+  std::deque<std::function<void()>> jobs_;  // the first one is running
   bool ended_ = false;
   std::thread thread_;
 };

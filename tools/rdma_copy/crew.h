@@ -1,4 +1,4 @@
-// crew.h - jobs that are done on several threads, those of one name one after the other.
+// crew.h - runs jobs on several threads, those with the same name in order.
 #pragma once
 
 #include <cstddef>
@@ -10,20 +10,20 @@
 
 namespace rdmacomm::copying {
 
-/// A resource; its threads start when there is something to do.
-/// Threads: one calls. Cost: whoever adds waits while the member that the job is for has 64 of them.
+/// A resource. Its threads start with the first job.
+/// Threads: one at a time. Cost: add() waits while the thread of that name has 64 jobs.
 class Crew {
  public:
   /// members  1 or more
   explicit Crew(std::size_t members);
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
-  /// Waits for jobs that are being done; what nobody has begun is left out.
+  /// Waits for the running jobs. Jobs that have not begun are dropped.
   ~Crew();
 
-  /// Jobs of the same name are done in order.
+  /// Jobs with the same name run in order.
   void add(const std::string& name, std::function<void()> job);
-  /// Waits until all are done.
+  /// Waits until all jobs are done.
   void drain();
 
  private:

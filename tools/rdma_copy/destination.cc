@@ -13,7 +13,7 @@
 namespace rdmacomm::copying {
 namespace {
 
-/// Only to sync it must it be readable.
+/// It must be readable only if it will be synced.
 Result<UniqueFd> open_folder(const Place& place, const std::string& path, const CopyOptions& options) {
   return place.open(path, (options.sync ? O_RDONLY : O_PATH) | O_DIRECTORY);
 }
@@ -31,7 +31,7 @@ Result<Target> make_folder(const Place& place, const Destination& to, const Copy
   return Target{{std::move(*folder), ""}};
 }
 
-/// no_folder  why it is no directory
+/// no_folder  why the path is no directory
 Result<Target> find_name(const Place& place, const Destination& to, const Error& no_folder) {
   const bool may_be_new =
       no_folder.code == std::errc::no_such_file_or_directory || no_folder.code == std::errc::not_a_directory;

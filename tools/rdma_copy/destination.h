@@ -1,4 +1,4 @@
-// destination.h - where a copy goes.
+// destination.h - finds the target of a copy.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 namespace rdmacomm::copying {
 
 struct Destination {
-  std::string path = {};      ///< with a '/' at its end: a directory, which is made if it is not there
+  std::string path = {};      ///< with a '/' at its end: a directory, which is created if it does not exist
   std::uint32_t sources = 1;  ///< more than one: it is a directory
-  /// Of a pull: the sources on the server, of which each sends what has its name. Empty: the other side chooses names.
+  /// For a pull: the sources on the server; each sends an entry with its name. Empty: the peer chooses the names.
   std::vector<std::string> names = {};
-  unsigned mask = 022;  ///< of modes, where they are not kept (umask)
+  unsigned mask = 022;  ///< the umask, if modes are not kept
 };
 
 /// A resource.
 struct Target : Spot {
-  bool is_absent = false;  ///< a dry run would make the folder; `folder` is one above it
+  bool is_absent = false;  ///< a dry run does not create the folder; `folder` is a parent of it
 };
 
-/// Finds out whether `to` is a directory, or the name that the first thing that comes gets: one that nothing has, or a
-/// file or a link.
-/// Returns  an error that names the path and why nothing can be copied there
+/// Finds out whether `to` is a directory, or a name for the first entry. The name must be unused, or that of a file or
+/// a link.
+/// Returns  an error that names the path and the reason
 [[nodiscard]] Result<Target> open_destination(const Place& place, const Destination& to, const CopyOptions& options);
 
 }  // namespace rdmacomm::copying

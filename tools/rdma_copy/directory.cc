@@ -16,7 +16,7 @@ Result<Directory> Directory::of(UniqueFd opened) {
 
 Result<const dirent*> Directory::next() {
   for (;;) {
-    errno = 0;  // an error is told from the end by it alone
+    errno = 0;  // readdir(3) reports an error only by errno
     const dirent* entry = ::readdir(directory_.get());
     if (entry == nullptr && errno != 0) return make_error(last_system_error(), "");
     if (entry == nullptr) return entry;

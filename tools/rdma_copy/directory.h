@@ -1,4 +1,4 @@
-// directory.h - what is in a directory.
+// directory.h - lists a directory.
 #pragma once
 
 #include <dirent.h>
@@ -10,15 +10,15 @@
 
 namespace rdmacomm::copying {
 
-/// A resource that moves. Threads: one.
+/// A resource that can be moved. Threads: one at a time.
 class Directory {
  public:
   /// Returns  the system's error
   [[nodiscard]] static Result<Directory> of(UniqueFd opened);
 
   [[nodiscard]] int fd() const noexcept { return ::dirfd(directory_.get()); }
-  /// The next entry, until the one after it is asked for, without "." and ".."; null: there are no more.
-  /// Returns  the system's error: there may be more
+  /// The next entry, without "." and "..", valid until the next call; null: the end.
+  /// Returns  the system's error: the directory may have more entries
   [[nodiscard]] Result<const dirent*> next();
 
  private:

@@ -1,4 +1,4 @@
-// events.h - what whoever copies is told meanwhile.
+// events.h - the callbacks of a copy.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace rdmacomm::copying {
 
-/// Functions may be empty. They are called from the thread that copies, and `failed` from another one, too, at the same
-/// time.
+/// Functions may be empty. They are called on the thread that copies. `failed` is also called on another thread,
+/// possibly at the same time.
 struct Events {
-  /// A file, directory or link is next; `size`: of a file.
+  /// A file, directory or link is next; `size` is that of a file.
   std::function<void(const std::string& path, std::uint64_t size)> entry = {};
-  /// So much more of the file is done.
+  /// `bytes` more of the file are done.
   std::function<void(std::uint64_t bytes)> moved = {};
-  /// Something could not be copied; all else goes on. One line.
+  /// An entry could not be copied; the copy continues. One line.
   std::function<void(const std::string& text)> failed = {};
 };
 

@@ -11,7 +11,7 @@
 namespace rdmacomm::copying {
 namespace {
 
-/// While it waits for its turn: how often it looks whether there is a stream still.
+/// While it waits for its turn: how often it checks whether the stream is still open.
 constexpr std::chrono::milliseconds kLookAtStream{100};
 
 }  // namespace
@@ -39,7 +39,7 @@ Result<FileEnd> FileReader::send(bool asks) {
                  .checksum = checksum_.value()};
 }
 
-/// Holes and data in turns.
+/// Sends data and holes alternately.
 Status FileReader::send_all() {
   for (std::uint64_t at = 0; at < file_.size && !over();) {
     std::uint64_t data = at;
@@ -61,7 +61,7 @@ Status FileReader::send_all() {
   return {};
 }
 
-/// Straight from the file into what is sent.
+/// Reads from the file directly into the block that is sent.
 Status FileReader::send_data(std::uint64_t from, std::uint64_t to) {
   while (from < to && !over()) {
     const auto lent = writer_.lend_data(std::min(to - from, limit_.most()));
@@ -78,9 +78,10 @@ Status FileReader::send_data(std::uint64_t from, std::uint64_t to) {
   return {};
 }
 
-/// Only what the sink does not have. The window has bytes of the file: what was looked at, and what comes next.
+/// Sends only the parts that the sink does not have. The window holds file bytes that were already searched, and the
+/// next ones.
 Status FileReader::send_changes(std::uint64_t from, std::uint64_t to) {
-  // The sink says how large its blocks are. Of a file that is smaller none is found but the last one, which may be short.
+  // The sink chooses its block size. In a file smaller than a block, only the last block can match, which may be short.
   const std::size_t wanted = std::max(kDataBytes, 2 * search_->block_bytes());
   window_.resize(static_cast<std::size_t>(std::min<std::uint64_t>(wanted, file_.size)));
   std::size_t filled = 0;
@@ -90,7 +91,7 @@ Status FileReader::send_changes(std::uint64_t from, std::uint64_t to) {
     filled += more;
     const bool last = from + filled == to;
     std::size_t done = 0;  // of the window
-    std::size_t at = 0;    // before that nothing is the same
+    std::size_t at = 0;    // no match before this position
     while (at < filled && (last || filled - at >= search_->block_bytes())) {
       const auto found = search_->next(from + at, std::span(window_).subspan(at, filled - at), last);
       if (!found) return found.error();
@@ -131,7 +132,7 @@ Status FileReader::send_bytes(std::uint64_t offset, std::span<const std::byte> b
   return {};
 }
 
-/// What goes on where it was, on both sides, is said at once.
+/// Joins this part to the previous one if it continues that one in both files.
 Status FileReader::add_same(const Same& same) {
   changed_ = changed_ || same.from != same.offset;
   if (same_.length > 0 && same_.offset + same_.length == same.offset && same_.from + same_.length == same.from) {
@@ -147,7 +148,7 @@ Status FileReader::flush_same() {
   if (same_.length == 0 || over()) return {};
   const Same same = same_;
   same_ = {};
-  // Of an old file that may turn out to be the same as a whole nothing is done before something differs.
+  // The sink does nothing with an old file until the first difference, because the whole file may be the same.
   return writer_.put(FrameKind::kSame, same.encode());
 }
 
@@ -174,7 +175,8 @@ bool FileReader::read(std::uint64_t offset, std::span<std::byte> to) {
   return true;
 }
 
-/// What is sent is on its way meanwhile. A low rate makes turns of hours: the stream may end long before.
+/// Data that was already written is sent during the wait. A low rate causes waits of hours, and the stream may end long
+/// before.
 Status FileReader::wait_for_turn(std::uint64_t bytes) {
   if (!limit_.bounded()) return {};
   const auto turn = limit_.take(bytes, RateLimit::Clock::now());

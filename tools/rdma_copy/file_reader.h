@@ -1,4 +1,4 @@
-// file_reader.h - one file, as its source sends it.
+// file_reader.h - reads one file and sends it.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@
 
 namespace rdmacomm::copying {
 
-/// Of smaller files it is not asked what the sink has: sending them takes less time.
+/// For smaller files the sink is not asked for hashes, because sending them takes less time.
 inline constexpr std::uint64_t kMinAsked = std::uint64_t{64} << 10;
 
-/// Sends what is in a file: data, holes where it has some, and, where the sink has a part of it, which blocks that is.
-/// Threads: one.
+/// Sends the content of a file: data, holes if it has some, and, if the sink has parts of it, references to these
+/// blocks.
+/// Threads: one at a time.
 class FileReader {
  public:
   struct File {
@@ -33,10 +34,10 @@ class FileReader {
   FileReader(const File& file, FrameWriter& writer, RateLimit& limit, Answers& answers, const Events& events)
       : file_(file), writer_(writer), limit_(limit), answers_(answers), events_(events), checksum_(file.checksum) {}
 
-  /// asks  the sink says what it has before anything is sent
-  /// Returns  how it has ended; or why the stream has
+  /// asks  the sink sends its hashes before anything is sent
+  /// Returns  how the file has ended; or why the stream has ended
   [[nodiscard]] Result<FileEnd> send(bool asks);
-  /// Why it was given up; empty: it was not, or the sink knows.
+  /// Why the file was given up; empty: it was not, or the sink knows the reason.
   [[nodiscard]] const std::string& failure() const noexcept { return failure_; }
   [[nodiscard]] std::uint64_t bytes_sent() const noexcept { return bytes_sent_; }
 
@@ -63,7 +64,7 @@ class FileReader {
   const Events& events_;
   programs::Checksum checksum_;
   Have have_;
-  Same same_;  // to be said, when it ends
+  Same same_;  // sent when it ends
   std::optional<BlockSearch> search_;
   bool changed_ = false;
   std::uint64_t bytes_sent_ = 0;
@@ -71,7 +72,7 @@ class FileReader {
   AlignedBytes window_;
 };
 
-/// Puts a hole into a checksum.
+/// Adds a hole to a checksum.
 void add_hole(programs::Checksum& checksum, std::uint64_t length) noexcept;
 
 }  // namespace rdmacomm::copying

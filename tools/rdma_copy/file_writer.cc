@@ -15,9 +15,9 @@ namespace rdmacomm::copying {
 namespace {
 
 constexpr unsigned kOwnerWrites = 0600;
-// For less it takes longer to wake a thread.
+// For fewer bytes, waking a thread takes longer than the checksum.
 constexpr std::size_t kMinQueued = std::size_t{64} << 10;
-// Where so much comes at once, there is room for the next so many bytes before they are written.
+// If this many bytes arrive at once, space for the next kReserved bytes is allocated before they are written.
 constexpr std::size_t kMinReserved = std::size_t{256} << 10;
 constexpr std::uint64_t kReserved = std::uint64_t{8} << 20;
 
@@ -25,7 +25,8 @@ Error failed(const char* what = "") {
   return make_error(last_system_error(), what);
 }
 
-/// Reads so many bytes at most, fewer only at the end. Returns  how many; an error of the system's
+/// Reads up to `to.size()` bytes; fewer only at the end of the file. Returns  the number of bytes; or the system's
+/// error
 Result<std::size_t> read_at(int fd, std::uint64_t offset, std::span<std::byte> to) {
   std::size_t got = 0;
   while (got < to.size()) {
@@ -38,7 +39,7 @@ Result<std::size_t> read_at(int fd, std::uint64_t offset, std::span<std::byte> t
   return got;
 }
 
-/// Where the next bytes are that are no hole; the end of any file: there are none.
+/// The offset of the next data that is not a hole; UINT64_MAX: only a hole follows.
 std::uint64_t data_behind(int fd, std::uint64_t offset) {
   const off_t data = ::lseek(fd, static_cast<off_t>(offset), SEEK_DATA);
   if (data >= 0) return static_cast<std::uint64_t>(data);
@@ -54,7 +55,7 @@ Status FileWriter::begin() {
   return have_.base == Have::Base::kNone ? create() : Status();
 }
 
-/// What an earlier copy has left comes before an older file.
+/// The rest of an earlier copy is preferred to an older file.
 Status FileWriter::find_base() {
   have_.id = plan_.entry.id;
   const std::string& name = plan_.entry.name;
@@ -68,7 +69,7 @@ Status FileWriter::find_base() {
       named_ = false;
       old_ = std::move(left->base);
       file_ = std::move(left->file);
-      if (file_) (void)::ftruncate(file_.fd(), is.st_size);  // without what was reserved behind it
+      if (file_) (void)::ftruncate(file_.fd(), is.st_size);  // cuts off the space that was reserved after its data
     }
   }
   if (have_.base == Have::Base::kNone) {
@@ -97,7 +98,7 @@ Status FileWriter::tell(FrameWriter& writer) {
   if (Status said = writer.put(FrameKind::kHave, have_.encode()); !said.ok()) return said;
   const int fd = have_.base == Have::Base::kOld ? old_.get() : file_.fd();
   buffer_.resize(std::max<std::size_t>(kDataBytes, have_.block_bytes));
-  std::uint64_t data = 0;  // before that, from `at` on, is a hole
+  std::uint64_t data = 0;  // from `at` up to this offset is a hole
   const std::vector<std::byte> zeros(have_.block_bytes);
   const BlockSums zero_sums = sums_of(zeros);
   for (std::uint64_t at = 0; have_.base != Have::Base::kNone && at < have_.size; at += buffer_.size()) {
@@ -107,7 +108,7 @@ Status FileWriter::tell(FrameWriter& writer) {
     const bool hole = data >= at + want.size();
     if (!hole) {
       const auto got = read_at(fd, at, want);
-      // What cannot be read, or has become shorter meanwhile, is the same as nothing.
+      // Bytes that cannot be read, or are beyond the end of a file that has become shorter, count as zeroes.
       std::ranges::fill(want.subspan(got ? *got : 0), std::byte{});
     }
     Hashes hashes;
@@ -122,7 +123,7 @@ Status FileWriter::tell(FrameWriter& writer) {
   return writer.flush();
 }
 
-/// Parts come one behind the other.
+/// Parts must arrive in order, without gaps.
 Status FileWriter::take(std::uint64_t offset, std::uint64_t length) {
   if (offset != at_ || length > plan_.entry.size - at_) {
     return make_error(Errc::kBadMessage, "the other side sends " + std::to_string(length) + " bytes at " +
@@ -134,7 +135,8 @@ Status FileWriter::take(std::uint64_t offset, std::uint64_t length) {
   return {};
 }
 
-/// With a base, all before `at_` is the same as there until the new file is made: then it is copied.
+/// With an old file as the base, everything before `at_` is equal to it until the new file is created. Then that part
+/// is copied.
 Status FileWriter::write(std::uint64_t offset, std::span<const std::byte> bytes,
                          std::shared_ptr<const void> keep_bytes) {
   if (Status fits = take(offset, bytes.size()); !fits.ok()) return fits;
@@ -153,8 +155,8 @@ Status FileWriter::write(std::uint64_t offset, std::span<const std::byte> bytes,
   return write_all(offset, bytes);
 }
 
-/// So the file system finds blocks for much at once, not for each page: writing takes it a third less time. What cannot be
-/// reserved is written as it comes. The file's size remains that of what is written.
+/// The file system then allocates many blocks at once, not for each page: writing takes a third less time. If the space
+/// cannot be reserved, the bytes are written without. The file's size still covers only the written bytes.
 void FileWriter::reserve(std::uint64_t offset, std::uint64_t length) {
   if (have_.base != Have::Base::kNone || offset + length <= reserved_) return;
   const std::uint64_t from = std::max(offset, reserved_);
@@ -164,7 +166,7 @@ void FileWriter::reserve(std::uint64_t offset, std::uint64_t length) {
   reserved_ = done ? until : plan_.entry.size;
 }
 
-/// Before the checksum is touched by this thread.
+/// Call it before this thread uses the checksum.
 void FileWriter::drain() {
   if (std::exchange(queued_, false)) queue_.drain();
 }
@@ -209,7 +211,7 @@ Status FileWriter::same(const Same& same) {
   return keep(same);
 }
 
-/// Into the new file, and into the checksum from there.
+/// Copies the bytes to the new file, and adds them to the checksum from there.
 Status FileWriter::keep(const Same& same) {
   if (have_.base == Have::Base::kOld && same.length > 0) {
     if (Status copied = copy_old(same); !copied.ok()) return copied;
@@ -235,7 +237,8 @@ Status FileWriter::copy_old(const Same& same) {
   while (to < end) {
     const ssize_t count = ::copy_file_range(old_.get(), &from, file_.fd(), &to, static_cast<std::size_t>(end - to), 0);
     if (count > 0 || (count < 0 && last_system_error() == std::errc::interrupted)) continue;
-    // Not on this file system, or the old one has become shorter: by way of this process, which will tell.
+    // This file system cannot copy them, or the old file has become shorter. Copies through this process, which finds
+    // out.
     buffer_.resize(kDataBytes);
     const auto want = static_cast<std::size_t>(std::min<off_t>(kDataBytes, end - to));
     const auto got = read_at(old_.get(), static_cast<std::uint64_t>(from), std::span(buffer_).first(want));
@@ -274,7 +277,7 @@ Status FileWriter::end(const FileEnd& end) {
   }
   drain();
   if (unchanged && named_) return settle_old();
-  if (!file_) {  // the first bytes of the old file, or all of what another copy has left
+  if (!file_) {  // equal to the start of the old file, or to all that an earlier copy left
     if (Status made = create(); !made.ok()) return made;
     if (Status kept = keep({.length = at_}); !kept.ok()) return kept;
   }
@@ -282,7 +285,7 @@ Status FileWriter::end(const FileEnd& end) {
     return make_error(std::make_error_code(std::errc::io_error),
                       "what was written is not what was read: the checksums differ");
   }
-  // A file that was begun by another copy may be longer; one that ends in a hole is shorter.
+  // A file that another copy began may be longer; one that ends in a hole is shorter.
   const bool exact = have_.base == Have::Base::kNone && plan_.entry.size == written_;
   if (!exact && ::ftruncate(file_.fd(), static_cast<off_t>(plan_.entry.size)) != 0) return failed();
   if (Status set = set_attributes(file_.fd(), file_.mode(), wanted_mode()); !set.ok()) return set;
@@ -291,7 +294,7 @@ Status FileWriter::end(const FileEnd& end) {
   return plan_.sync && ::fsync(plan_.folder) != 0 ? Status(failed()) : Status();
 }
 
-/// It is the same, and left alone, but where mode and time are copied, too, and differ.
+/// The old file is equal and is kept. Only its mode and time are set if they are copied, too, and differ.
 Status FileWriter::settle_old() {
   struct stat is = {};
   if (!plan_.times) return {};
@@ -300,7 +303,8 @@ Status FileWriter::settle_old() {
   return set_attributes(old_.get(), is.st_mode & 07777, plan_.mode);
 }
 
-/// Where modes are not copied, a directory's default ACL has its say in that of a new file: nothing is added to it.
+/// If modes are not copied, a directory's default ACL determines the mode of a new file, and no bits are added to that
+/// mode.
 unsigned FileWriter::wanted_mode() const noexcept {
   const bool as_made = !plan_.times && have_.base != Have::Base::kPartial;
   return as_made ? plan_.mode & file_.made_mode() : plan_.mode;

@@ -1,4 +1,4 @@
-// file_writer.h - one file, as its sink writes it.
+// file_writer.h - writes one file of a copy.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace rdmacomm::copying {
 
-/// Writes one file that comes in parts, in order, beside what is there under its name; then it takes that place.
-/// Functions return the failure of this file, but kBadMessage: the source breaks the rules.
-/// Threads: one. Lifetime: the directory stays open.
+/// Writes one file that arrives in parts, in order, to a new file. At the end the new file replaces the old one.
+/// Functions return a failure of this file; kBadMessage means that the source breaks the protocol.
+/// Threads: one at a time. Lifetime: the directory stays open.
 class FileWriter {
  public:
   struct Plan {
     int folder = -1;
-    bool new_folder = false;  ///< no earlier copy has left anything in it
+    bool new_folder = false;  ///< no earlier copy can have left anything in it
     Entry entry = {};
-    unsigned mode = 0644;  ///< it shall have
-    bool times = false;    ///< and the entry's time
+    unsigned mode = 0644;  ///< of the new file
+    bool times = false;    ///< also set the entry's time
     bool checksum = true;
-    bool resume = false;   ///< what an earlier copy has left is kept
-    bool at_once = false;  ///< all of it is there already: nothing will be left to resume
+    bool resume = false;   ///< keep the rest of an earlier copy
+    bool at_once = false;  ///< the whole file is already here, so nothing will be left to resume
     bool sync = false;
   };
   /// queue  computes the checksum
@@ -37,17 +37,17 @@ class FileWriter {
   FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter() { drain(); }
 
-  /// Finds what there is of it already, where it is asked; else begins anew.
+  /// If the source asks, finds the parts that already exist; else starts from the beginning.
   [[nodiscard]] Status begin();
-  /// Tells the source of it.
+  /// Sends the answer to the source.
   [[nodiscard]] Status tell(FrameWriter& writer);
   /// keep  owns the bytes
   [[nodiscard]] Status write(std::uint64_t offset, std::span<const std::byte> bytes, std::shared_ptr<const void> keep);
   [[nodiscard]] Status hole(const Extent& extent);
   [[nodiscard]] Status same(const Same& same);
-  /// All has come: it is compared with what was sent, and gets its name.
+  /// All parts have arrived: compares the checksum, and gives the file its name.
   [[nodiscard]] Status end(const FileEnd& end);
-  /// Nothing is to be left of it.
+  /// Removes the new file.
   void discard() noexcept { file_.discard(); }
 
  private:
@@ -66,13 +66,13 @@ class FileWriter {
   const Plan plan_;
   programs::Checksum checksum_;
   programs::ChecksumQueue& queue_;
-  bool queued_ = false;  // something of this file
+  bool queued_ = false;  // some bytes of this file are in the queue
   Have have_;
-  UniqueFd old_;               // where the base is kOld
-  bool named_ = true;          // and that is the file that has the name
-  NewFile file_;               // where it is kOld: from the first difference on
-  std::uint64_t at_ = 0;       // so much has come
-  std::uint64_t written_ = 0;  // the new file ends there, at least
+  UniqueFd old_;               // if the base is kOld
+  bool named_ = true;          // old_ is the file that has the name
+  NewFile file_;               // with kOld: created at the first difference
+  std::uint64_t at_ = 0;       // bytes that have arrived
+  std::uint64_t written_ = 0;  // the new file has at least this length
   std::uint64_t reserved_ = 0;
   AlignedBytes buffer_;
 };

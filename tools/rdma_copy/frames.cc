@@ -10,9 +10,9 @@ namespace rdmacomm::copying {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// Between the head and the data, so that these are aligned.
+// Between the header and the data, so that the data is aligned.
 constexpr std::size_t kMaxPadding = kDataAlignment - 1;
-// Less than that at the end of a block is left empty, where a file has more.
+// If less space is left at the end of a block and the file has more data, the space stays unused.
 constexpr std::size_t kMinData = std::size_t{64} << 10;
 
 }  // namespace

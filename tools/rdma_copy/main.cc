@@ -1,4 +1,4 @@
-// rdma_copy - files and trees to another host, and from there. See --help.
+// rdma_copy - copies files and trees to another host, and from it. See --help.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -21,7 +21,7 @@
 namespace rdmacomm::copying {
 namespace {
 
-/// Each client has the directories open that it is in.
+/// Each client needs an open descriptor for each directory that it is in.
 void allow_many_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -29,7 +29,7 @@ void allow_many_files() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/// A signal handler: what a person who interrupts a copy wants to know. Then the signal does what it always does.
+/// A signal handler: tells the user how to resume an interrupted copy. Then the signal has its usual effect.
 void say_how_to_go_on(int number) {
   constexpr std::string_view kText =
       "\r\033[Krdma_copy: interrupted; the same command with --resume goes on with the file that was begun\n";
@@ -37,7 +37,7 @@ void say_how_to_go_on(int number) {
   (void)::raise(number);
 }
 
-/// On terminals. Where the signal is ignored it stays so.
+/// For terminals only. An ignored signal stays ignored.
 void explain_interrupts() {
   struct sigaction now = {};
   if (::sigaction(SIGINT, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kMaxNameBytes = 255;
 constexpr const char* kSuffix = ".rdma_copy-partial";
 constexpr const char* kLinkSuffix = ".rdma_copy-link";
-/// How often a file is made anew if another user has locked it before its maker could.
+/// How often a file is created again if another user has locked it before its creator could.
 constexpr int kMaxLocksLost = 10;
 
 Error new_file_failed() {
@@ -30,7 +30,7 @@ Error busy() {
   return make_error(std::make_error_code(std::errc::text_file_busy), "another copy is writing it");
 }
 
-/// "." and 16 digits, and `suffix`
+/// "." and 16 digits, then `suffix`
 std::string numbered(std::uint64_t number, const char* suffix) {
   char digits[20];
   std::snprintf(digits, sizeof(digits), ".%016llx", static_cast<unsigned long long>(number));
@@ -42,8 +42,8 @@ std::string partial_name(const std::string& name) {
   return partial.size() <= kMaxNameBytes ? partial : numbered(XXH3_64bits(name.data(), name.size()), kSuffix);
 }
 
-/// Whether `name` is that of the file `opened`. While its lock is held that can only change by others than copies: who else
-/// wants the name waits for the lock.
+/// Whether `name` is that of the file `opened`. While its lock is held, no other copy changes that: a copy that needs
+/// the name waits for the lock.
 bool has_name(const struct stat& opened, int folder, const std::string& name) {
   struct stat named = {};
   return ::fstatat(folder, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 && opened.st_ino == named.st_ino &&
@@ -54,19 +54,20 @@ bool has_name(int fd, int folder, const std::string& name) {
   return ::fstat(fd, &opened) == 0 && has_name(opened, folder, name);
 }
 
-/// Takes the lock that the writer of a partial file holds. Some file systems have no locks (Lustre without its option "flock", NFS
-/// without a lock manager): there copies go on without them.
+/// Takes the lock that the writer of a partial file holds. Some file systems have no locks (Lustre without its option
+/// "flock", NFS without a lock manager); there copies work without them.
 enum class Lock : std::uint8_t { kTaken, kHeldByOther, kNone };
 Lock take_lock(int fd) {
   if (retry_interrupted([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0) return Lock::kTaken;
   return last_system_error() == std::errc::operation_would_block ? Lock::kHeldByOther : Lock::kNone;
 }
-/// Returns  false: another copy holds it
+/// Returns  false: another copy holds the lock
 bool lock(int fd) {
   return take_lock(fd) != Lock::kHeldByOther;
 }
 
-/// NFS locks a file exclusively only if it is open for writing. A file that may not be written (it was whole) is opened to be read.
+/// NFS locks a file exclusively only if it is open for writing. A read-only file (it was complete) is opened for
+/// reading.
 UniqueFd open_left(int folder, const std::string& partial) {
   constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   UniqueFd writable(::openat(folder, partial.c_str(), O_RDWR | kFlags));
@@ -78,35 +79,36 @@ std::string unforeseen_name(const char* suffix) {
   return numbered(std::uint64_t{random()} << 32 | random(), suffix);
 }
 
-/// What is another user's is left alone: its lock may be held for ever, and its file be changed when it has the name.
+/// Another user's file is not used: its lock may be held for ever, and the file may change after it gets its name.
 bool is_anothers(const struct stat& left) {
   return left.st_uid != ::geteuid();
 }
 
-/// Whether its lock may be another user's, for ever: it is no sign of a copy that goes on.
+/// Whether another user may hold its lock for ever. Then the lock does not mean that a copy is running.
 bool may_be_locked_by_others(const struct stat& left) {
   return (left.st_mode & 0077) != 0;
 }
 
-/// What has the name of an unfinished copy.
+/// The state of the name of an unfinished copy.
 enum class Left : std::uint8_t {
   kNothing,
-  kAnothers  ///< another user's, or another one's to lock: it is left alone
+  kAnothers  ///< another user's, or another user may lock it: it is not touched
 };
 
-/// Removes the unfinished copy that this user has left. A copy that goes on holds the file's lock: only with the lock is it removed.
+/// Removes the unfinished copy that this user has left. A running copy holds the file's lock, so it is removed only
+/// under the lock.
 Result<Left> remove_left(int folder, const std::string& partial) {
   struct stat left = {};
   if (::fstatat(folder, partial.c_str(), &left, AT_SYMLINK_NOFOLLOW) != 0) {
     if (last_system_error() == std::errc::no_such_file_or_directory) return Left::kNothing;
     return new_file_failed();
   }
-  if (is_anothers(left)) return Left::kAnothers;  // before it is opened: it may be a pipe, or nobody's to read
+  if (is_anothers(left)) return Left::kAnothers;  // checked before open(): it may be a pipe, or unreadable
   const UniqueFd old = open_left(folder, partial);
   if (!old) {
     const std::error_code why = last_system_error();
     if (why == std::errc::no_such_file_or_directory) return Left::kNothing;
-    if (why != std::errc::too_many_symbolic_link_levels) return make_error(why, "");  // a link is nobody's
+    if (why != std::errc::too_many_symbolic_link_levels) return make_error(why, "");  // a link: unused
   } else if (::fstat(old.get(), &left) != 0) {
     return new_file_failed();
   } else if (is_anothers(left)) {
@@ -115,14 +117,14 @@ Result<Left> remove_left(int folder, const std::string& partial) {
     if (may_be_locked_by_others(left)) return Left::kAnothers;
     return busy();
   } else if (!has_name(old.get(), folder, partial)) {
-    return Left::kNothing;  // who had the lock has published it, or removed it; the name may be another one's by now
+    return Left::kNothing;  // the lock holder has published or removed it, and another file may have the name
   }
   const bool gone = ::unlinkat(folder, partial.c_str(), 0) == 0;
   if (!gone && last_system_error() != std::errc::no_such_file_or_directory) return new_file_failed();
   return Left::kNothing;
 }
 
-/// Something has the name `partial`. Makes room for a new file, which then has that name or, beside another user's, a new one.
+/// The name `partial` exists. Makes room for a new file, which gets that name or, if another user has it, a new one.
 Status make_room(int folder, std::string& partial) {
   const auto left = remove_left(folder, partial);
   if (!left) return left.error();
@@ -130,7 +132,8 @@ Status make_room(int folder, std::string& partial) {
   return {};
 }
 
-/// Gives a file without a name one that nothing has. The first way is for who may do anything, and others from Linux 6.10 on.
+/// Gives a name to a file without a name. The name must be unused. The first way works for privileged users, and for
+/// others from Linux 6.10 on.
 Status link_as(int fd, int folder, const std::string& name) {
   if (::linkat(fd, "", folder, name.c_str(), AT_EMPTY_PATH) == 0) return {};
   if (last_system_error() != std::errc::no_such_file_or_directory) return new_file_failed();
@@ -139,7 +142,8 @@ Status link_as(int fd, int folder, const std::string& name) {
                                                                                         : Status(new_file_failed());
 }
 
-/// Gives the file `from` the name `to`, which nothing has, in one directory. Not all file systems can do that in one step.
+/// Renames the file `from` to `to`, which must be unused, in one directory. Not all file systems can do that in one
+/// step.
 Status rename_unless_there(int folder, const std::string& from, const std::string& to) {
   if (::renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE) == 0) return {};
   if (last_system_error() != std::errc::invalid_argument) return new_file_failed();
@@ -147,11 +151,11 @@ Status rename_unless_there(int folder, const std::string& from, const std::strin
   return ::unlinkat(folder, from.c_str(), 0) == 0 ? Status() : Status(new_file_failed());
 }
 
-/// Gives what is `from` the name `to`, in one directory, instead of a file or a link there.
+/// Renames `from` to `to`, in one directory, and replaces a file or a link there.
 Status rename_over(int folder, const std::string& from, const std::string& to) {
   if (::renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE) == 0) return {};
   const std::error_code why = last_system_error();
-  // Some file systems cannot do that: EINVAL.
+  // Some file systems do not support this flag: EINVAL.
   if (why != std::errc::file_exists && why != std::errc::invalid_argument) return make_error(why, "");
   struct stat there = {};
   if (::fstatat(folder, to.c_str(), &there, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(there.st_mode) &&
@@ -182,13 +186,14 @@ Result<NewFile> NewFile::create(int folder, const std::string& name, unsigned mo
     if (is_locked && ready.ok()) return file;
     ::unlinkat(folder, own.c_str(), 0);
     if (!ready.ok()) return ready.error();
-    // Another user has opened and locked it before it was closed to others, and may keep the lock for ever.
+    // Another user has opened and locked it before close_to_others(), and may keep the lock for ever.
   }
   return busy();
 }
 
-/// The file, which is locked, gets the name where other copies look for one that is unfinished. Not earlier: without its lock they would take
-/// it for left behind, and remove whatever has that name by then. On file systems that cannot do this it keeps its own name.
+/// Gives the locked file the name at which other copies look for an unfinished one. Not before it is locked: without
+/// its lock they would consider it abandoned, and remove it by its name. On file systems that cannot do this it keeps
+/// its own name.
 Status NewFile::take_partial_name() {
   for (std::string partial = partial_name(name_);;) {
     const Status moved = rename_unless_there(folder_, partial_, partial);
@@ -209,7 +214,7 @@ Result<NewFile> NewFile::create_unnamed(int folder, const std::string& name, uns
   if (name.size() > kMaxNameBytes) return make_error(std::make_error_code(std::errc::filename_too_long), "");
   static const bool linkable = ::access("/proc/self/fd", X_OK) == 0;
   UniqueFd fd(linkable ? ::openat(folder, ".", O_RDWR | O_TMPFILE | O_CLOEXEC, mode) : -1);
-  // Each file system has its own word for what it cannot do. Where it is something else, create() finds it, too.
+  // File systems report a missing feature by different errors. If the error has another cause, create() meets it, too.
   if (!fd) return create(folder, name, mode);
   std::string partial = partial_name(name);
   if (!new_folder) {
@@ -233,14 +238,14 @@ Result<LeftFile> NewFile::reopen(int folder, const std::string& name) {
     if (may_be_locked_by_others(is)) return nothing();
     return busy();
   }
-  // Now that nobody else writes or removes it.
+  // Checked again under the lock, so that no other copy writes or removes it.
   const bool whole = ::fstat(fd.get(), &is) == 0 && S_ISREG(is.st_mode) && is.st_nlink == 1;
   if (!whole || !has_name(is, folder, partial)) return nothing();
   if (locked == Lock::kNone) return LeftFile{.file = NewFile(), .base = std::move(fd)};
   return LeftFile{.file = NewFile(folder, name, std::move(partial), std::move(fd), is), .base = UniqueFd()};
 }
 
-/// Something has the name: the file is from now on as one of create().
+/// The name exists: from now on the file is like one from create().
 Status NewFile::link_beside() {
   if (!lock(fd_.get())) return busy();
   for (;;) {
@@ -278,7 +283,7 @@ void NewFile::discard() noexcept {
 }
 
 Status publish_link(int folder, const std::string& name, const std::string& target, const timespec* times) {
-  // Its own: links have no locks, by which others could tell whether somebody needs it.
+  // It needs a name of its own: links have no locks by which others could tell whether it is in use.
   const std::string partial = unforeseen_name(kLinkSuffix);
   if (::symlinkat(target.c_str(), folder, partial.c_str()) != 0) return new_file_failed();
   if (times != nullptr) (void)::utimensat(folder, partial.c_str(), times, AT_SYMLINK_NOFOLLOW);

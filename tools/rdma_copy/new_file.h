@@ -1,4 +1,4 @@
-// new_file.h - a file that gets its name when it is whole.
+// new_file.h - a file that gets its name when it is complete.
 #pragma once
 
 #include <sys/stat.h>
@@ -14,10 +14,10 @@ namespace rdmacomm::copying {
 
 struct LeftFile;
 
-/// A file in the making: in the directory where it will be, as ".NAME.rdma_copy-partial" (or, of long names, a short
-/// one that is made from it; or, if another user has that one or may hold its lock, one that nobody can foresee),
-/// locked, so that nobody else writes it. It gets its name by publish(); what goes without stays as it is, for
-/// reopen(), unless discard() is called; but of create_unnamed() nothing stays. A resource that moves; does not own the
+/// An unfinished file in its final directory, named ".NAME.rdma_copy-partial". If NAME is long, the name is a short one
+/// that is derived from it. If another user has that name or may hold its lock, the name is unpredictable. The file is
+/// locked, so that no other copy writes it. publish() gives it its name. Without publish() the file stays for reopen(),
+/// unless discard() is called or it came from create_unnamed(). A resource that can be moved; does not own the
 /// directory.
 class NewFile {
  public:
@@ -26,30 +26,29 @@ class NewFile {
   NewFile& operator=(NewFile&& other) noexcept = default;
   ~NewFile() = default;
 
-  /// An empty one. What another copy of this user's has left behind under its name is removed. Until it is published
-  /// nobody else may open it: who may can hold its lock.
-  /// Returns  std::errc::text_file_busy: another copy of this user's writes it just now; filename_too_long; the
-  ///          system's error
+  /// Creates an empty file. The rest of an earlier copy by this user under its name is removed. Until publish(), no
+  /// other user may open the file, because a user who can open it can hold its lock.
+  /// Returns  std::errc::text_file_busy: another copy by this user is writing it; filename_too_long; the system's error
   [[nodiscard]] static Result<NewFile> create(int folder, const std::string& name, unsigned mode);
-  /// The same, but it has no name at all until publish(). For what is written at once: with ext4 that takes two thirds
-  /// of the time. On file systems that cannot do it (O_TMPFILE), and where /proc is missing: as create().
-  /// new_folder  nobody can have left anything there: it is not looked for
+  /// The same, but it has no name until publish(). For files that are written at once: on ext4 this takes two thirds of
+  /// the time. If the file system does not support it (O_TMPFILE), or without /proc: as create().
+  /// new_folder  the directory is new, so no earlier rest is searched
   [[nodiscard]] static Result<NewFile> create_unnamed(int folder, const std::string& name, unsigned mode,
                                                       bool new_folder = false);
-  /// What an earlier one of this user's has left. Returns  std::errc::no_such_file_or_directory: nothing; as create()
+  /// Opens the rest of an earlier copy by this user. Returns  std::errc::no_such_file_or_directory: none; as create()
   [[nodiscard]] static Result<LeftFile> reopen(int folder, const std::string& name);
 
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
-  /// That it got when it was made: not always the one that was asked for, as a directory may say otherwise. Of a
-  /// reopened one, that it has.
+  /// The mode that the file had when it was created. A directory may change the requested mode. For a reopened file,
+  /// the mode it has.
   [[nodiscard]] unsigned made_mode() const noexcept { return made_mode_; }
-  /// That it has.
+  /// The current mode.
   [[nodiscard]] unsigned mode() const noexcept { return identity_.st_mode & 07777; }
-  /// The file becomes NAME, instead of a file or a link that has the name. Returns  the system's error: it is a
-  /// directory, or something that is no file; no_such_file_or_directory: somebody has removed it meanwhile
+  /// Renames the file to NAME, and replaces a file or a link of that name. Returns  the system's error: NAME is a
+  /// directory, or something else that is no file; no_such_file_or_directory: the file was removed meanwhile
   [[nodiscard]] Status publish();
-  /// It is removed.
+  /// Removes the file.
   void discard() noexcept;
 
  private:
@@ -66,24 +65,24 @@ class NewFile {
 
   int folder_ = -1;
   std::string name_;
-  std::string partial_;  // its name until it has that one, if it has any
+  std::string partial_;  // its name until publish(), if it has one
   UniqueFd fd_;
   unsigned made_mode_ = 0;
-  // Its st_dev and st_ino no other file has while this one is open. st_nlink 0: it is unnamed.
+  // No other file has the same st_dev and st_ino while this one is open. st_nlink 0: it has no name.
   struct stat identity_ = {};
 };
 
-/// What an earlier copy has left of a file. A resource.
+/// The rest of a file from an earlier copy. A resource.
 struct LeftFile {
-  NewFile file;   ///< to go on with
-  UniqueFd base;  ///< without `file`: to be read only. There are no locks, so that another copy may be writing it
+  NewFile file;   ///< to continue with
+  UniqueFd base;  ///< if `file` is empty: only for reading. Without locks another copy may be writing it
 };
 
-/// A link gets the name NAME, as by NewFile::publish(). times  as for utimensat(2); may be null
+/// Creates a link with the name NAME, as NewFile::publish() does. times  as for utimensat(2); may be null
 [[nodiscard]] Status publish_link(int folder, const std::string& name, const std::string& target,
                                   const timespec* times);
 
-/// Whether it is a name that files and links have until they are published: no others are called so.
+/// Whether files and links have such a name until they are published. No others may be named so.
 [[nodiscard]] bool is_partial_name(std::string_view name) noexcept;
 
 }  // namespace rdmacomm::copying

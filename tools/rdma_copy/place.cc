@@ -15,10 +15,10 @@
 namespace rdmacomm::copying {
 namespace {
 
-/// Of a path where somebody renames directories all the time.
+/// For a path whose directories another process renames all the time.
 constexpr int kMaxTries = 1000;
 
-/// As openat2(2), from Linux 5.6 on. The C library has no function for it.
+/// openat2(2), from Linux 5.6 on. The C library has no function for it.
 UniqueFd open_beneath(int root, const std::string& path, int flags) {
   open_how how{};
   how.flags = static_cast<__u64>(flags | O_CLOEXEC);
@@ -71,7 +71,7 @@ Status Place::check_root() const {
   return make_error(Errc::kWrongState, kMoved);
 }
 
-/// What openat2 would refuse as well, but not by name.
+/// Checks for errors that openat2 would report less clearly.
 Status Place::check(const std::string& path) const {
   if (path.find('\0') != std::string::npos) return make_error(Errc::kInvalidArgument, "it has a NUL");
   if (!root_) return {};
@@ -94,7 +94,8 @@ Result<UniqueFd> Place::open(const std::string& path, int flags) const {
     if (fd) return fd;
     const std::error_code failed = last_system_error();
     if (failed == std::errc::interrupted) continue;
-    // Something above was renamed meanwhile, or another program has a lease on the file, which it is to give up (O_NONBLOCK).
+    // A directory in the path was renamed meanwhile, or another program has a lease on the file, which it must give up
+    // (O_NONBLOCK).
     if (failed == std::errc::resource_unavailable_try_again && tries < kMaxTries) continue;
     if (failed == std::errc::cross_device_link) {
       return make_error(Errc::kInvalidArgument, "it leads out of the server's root");

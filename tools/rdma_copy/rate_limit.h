@@ -1,4 +1,4 @@
-// rate_limit.h - no more than so many bytes a second.
+// rate_limit.h - limits the bytes per second.
 #pragma once
 
 #include <chrono>
@@ -6,17 +6,17 @@
 
 namespace rdmacomm::copying {
 
-/// Says how long to wait. What was not used for a while is lost, but for a tenth of a second.
+/// Computes when to send. Unused time is lost, except for a tenth of a second.
 class RateLimit {
  public:
   using Clock = std::chrono::steady_clock;
-  /// bytes_per_second  0: no bound
+  /// bytes_per_second  0: no limit
   explicit RateLimit(std::uint64_t bytes_per_second) : rate_(bytes_per_second) {}
 
   [[nodiscard]] bool bounded() const noexcept { return rate_ != 0; }
-  /// So many may go at once: what a tenth of a second has, 4096 at least.
+  /// The most bytes to send at once: those of a tenth of a second, and at least 4096.
   [[nodiscard]] std::uint64_t most() const noexcept;
-  /// `bytes` go now. Returns  when the next may
+  /// `bytes` are sent now. Returns  when the next bytes may be sent
   [[nodiscard]] Clock::time_point take(std::uint64_t bytes, Clock::time_point now);
 
  private:

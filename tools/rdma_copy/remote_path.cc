@@ -10,7 +10,7 @@ Result<std::optional<RemotePath>> parse_remote_path(std::string_view word) {
   if (colon == std::string_view::npos || word.find('/') < colon) return std::optional<RemotePath>();
   const std::string_view rest = word.substr(colon + 1);
   const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
-  // "HOST:2020" is a file of that name, "HOST:2020:" a port.
+  // "HOST:2020" means a file of that name; "HOST:2020:" means a port.
   if (digits > 0 && digits < rest.size() && rest[digits] == ':') colon += 1 + digits;
   auto host = parse_host(word.substr(0, colon));
   if (!host) return host.error();

@@ -1,4 +1,4 @@
-// remote_path.h - "HOST:PATH" and "HOST:PORT:PATH".
+// remote_path.h - parses "HOST:PATH" and "HOST:PORT:PATH".
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ struct RemotePath {
   std::string path = {};
 };
 
-/// HOST:PATH, HOST:PORT:PATH or [IPV6]:PATH. What has a '/' before its first ':', or no ':', is a path of this machine:
-/// empty.
+/// HOST:PATH, HOST:PORT:PATH or [IPV6]:PATH. A word with a '/' before its first ':', or without ':', is a local path;
+/// the result is then empty.
 /// Returns  kInvalidArgument: as parse_host
 [[nodiscard]] Result<std::optional<RemotePath>> parse_remote_path(std::string_view word);
 

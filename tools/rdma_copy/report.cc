@@ -13,7 +13,7 @@
 namespace rdmacomm::copying {
 namespace {
 
-/// In the JSON: a server may name as many as it likes.
+/// The most failures in the JSON, because a server can report any number.
 constexpr std::size_t kMaxFailures = 10'000;
 
 std::string counted(std::uint64_t count, const char* one, const char* several) {
@@ -47,7 +47,7 @@ Report::Report(const Options& options)
     sizing_ = std::thread([this] {
       if (const auto total = total_size(options_.sources, options_.recursive, over_)) progress_.set_total(*total);
     });
-  } catch (const std::system_error&) {  // no more threads for this user: nobody is told how much is left
+  } catch (const std::system_error&) {  // no more threads for this user: the time left is not shown
   }
 }
 
@@ -73,7 +73,7 @@ void Report::moved(std::uint64_t bytes) {
   done_ += bytes;
 }
 
-/// "big file 45 %, entry 12: ". What has no room is left out: first a part of the name.
+/// "big file 45 %, entry 12: ". If room is short, parts are left out: first a part of the name.
 std::string Report::about(std::size_t room) {
   constexpr std::size_t kMaxName = 40;
   constexpr std::size_t kMinName = 5;
@@ -126,7 +126,7 @@ std::string Report::json(const Counts& counts, const Status& outcome) const {
 }
 
 Status Report::end(const Counts& counts, const Status& outcome) {
-  errno = EIO;  // where the stream does not say why
+  errno = EIO;  // in case the stream does not set it
   if (options_.json) options_.out << json(counts, outcome) << '\n';
   if (options_.progress && outcome.ok()) progress_.say(summary(counts));
   if (options_.out.flush()) return {};

@@ -1,4 +1,4 @@
-// report.h - what a client says of a copy: failures, names, progress, and the result.
+// report.h - the output of a client: failures, names, progress, and the result.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@
 namespace rdmacomm::copying {
 
 /// A resource.
-/// Threads: events() are called as Events says; else one.
+/// Threads: events() as described at Events; all other functions on one.
 class Report {
  public:
   struct Options {
@@ -28,10 +28,9 @@ class Report {
     bool progress = false;
     bool json = false;
     bool dry_run = false;
-    std::vector<std::string> sources =
-        {};                  ///< on this side; for the progress, whose total is known when they were looked at
-    bool recursive = false;  ///< with what is in directories among them
-    bool one_file = false;   ///< no more than one comes: its size is the total
+    std::vector<std::string> sources = {};  ///< local ones; they are examined for the total of the progress
+    bool recursive = false;                 ///< including the content of directories
+    bool one_file = false;                  ///< at most one file is copied: its size is the total
   };
   explicit Report(const Options& options);
 
@@ -39,8 +38,8 @@ class Report {
   ~Report();
   Report(const Report&) = delete;
   Report& operator=(const Report&) = delete;
-  /// The last word: with `json`, or, where progress is shown, what was copied, at what rate, and how much failed.
-  /// Returns  std::errc::io_error: not all that was to be said on `out` could be
+  /// Prints the result: as JSON with `json`, and, if progress is shown, a summary with amount, rate and failures.
+  /// Returns  std::errc::io_error: not all of the output could be written
   [[nodiscard]] Status end(const Counts& counts, const Status& outcome);
 
  private:
@@ -54,13 +53,13 @@ class Report {
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   Events events_;
   std::mutex mutex_;
-  std::string path_;  // that it is at
+  std::string path_;  // the current one
   std::uint64_t size_ = 0;
   std::uint64_t done_ = 0;
   std::uint64_t entries_ = 0;
   std::vector<std::string> failures_;  // for the JSON: the first ones
   std::uint64_t failures_left_out_ = 0;
-  programs::Progress progress_;  // whose thread uses the above
+  programs::Progress progress_;  // its thread uses the members above
   std::atomic<bool> over_{false};
   std::thread sizing_;
 };

@@ -1,4 +1,4 @@
-// seats.h - how many copies a server makes at once, all in all and for each address.
+// seats.h - limits the simultaneous copies of a server, in total and for each address.
 #pragma once
 
 #include <map>
@@ -9,17 +9,18 @@
 
 namespace rdmacomm::copying {
 
-/// Clients of one address, as SourceNetwork counts addresses, have at most half of the seats, so that they cannot keep
-/// all others out.
+/// Clients of one address (as SourceNetwork defines it) get at most half of the seats, so that they cannot keep all
+/// others out.
+/// Threads: any.
 /// Threads: any.
 class Seats {
  public:
   /// total  2 or more
   explicit Seats(int total) : total_(total) {}
 
-  /// Whether a client may have a seat. Returns  kPeerRefused: there are none; the context says why
+  /// Whether a client may have a seat. Returns  kPeerRefused: no seat is free; the context has the reason
   [[nodiscard]] Status offer(const std::string& address) const;
-  /// A client takes one, until give_back(). Returns  as offer()
+  /// Takes a seat for a client, until give_back(). Returns  as offer()
   [[nodiscard]] Status take(const std::string& address);
   void give_back(const std::string& address);
 
@@ -29,7 +30,7 @@ class Seats {
   const int total_;
   mutable std::mutex mutex_;
   int taken_ = 0;
-  std::map<std::string, int> of_;  // those that are taken, by address
+  std::map<std::string, int> of_;  // taken seats, by address
 };
 
 }  // namespace rdmacomm::copying

@@ -29,12 +29,12 @@
 namespace rdmacomm::copying {
 namespace {
 
-/// So long a client may take to say what it wants.
+/// The time for a client to send its job.
 constexpr std::chrono::seconds kPatience{30};
-/// So long those that are told that the server ends may take to hear it.
+/// The time for clients to receive the message that the server ends.
 constexpr std::chrono::milliseconds kGoodbye{500};
 
-/// So many copies are made at once: each has threads, registered memory and open directories.
+/// The most simultaneous copies: each has threads, registered memory and open directories.
 constexpr int kSeats = 64;
 
 class CopyServerHooks final : public SessionHooks {
@@ -65,7 +65,7 @@ class CopyServerHooks final : public SessionHooks {
 /// One client, and the thread that serves it.
 class Guest {
  public:
-  /// leave  is called at its end, once
+  /// leave  is called once, at its end
   Guest(const ServerOptions& options, const Place& place, EndPoint endpoint, std::function<void()> leave)
       : options_(options), place_(place), endpoint_(std::move(endpoint)), leave_(std::move(leave)) {
     thread_ = std::thread([this] { run(); });
@@ -75,7 +75,7 @@ class Guest {
   ~Guest() { thread_.join(); }
 
   [[nodiscard]] bool gone() const noexcept { return gone_.load(); }
-  /// Its copy ends. Does not wait.
+  /// Ends its copy. Does not wait.
   void dismiss() {
     const std::lock_guard lock(mutex_);
     dismissed_ = true;
@@ -174,7 +174,7 @@ class Guests {
   void add(const ServerOptions& options, const Place& place, const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
     const std::string holder = SourceNetwork::of(endpoint.peer()).to_text();
-    if (Status seated = seats_.take(holder); !seated.ok()) {  // others of those who were offered it were faster
+    if (Status seated = seats_.take(holder); !seated.ok()) {  // other clients with an offer were faster
       VLOG(1) << endpoint.peer() << " is not served: " << seated.message();
       endpoint.stop();
       return;
@@ -182,19 +182,19 @@ class Guests {
     try {
       guests_.push_back(
           std::make_unique<Guest>(options, place, endpoint, [this, holder] { seats_.give_back(holder); }));
-    } catch (const std::system_error& error) {  // no more threads for this user: others go on
+    } catch (const std::system_error& error) {  // no more threads for this user: other clients continue
       seats_.give_back(holder);
       report_.failed(endpoint.peer(), endpoint.peer() + " is not served: cannot start a thread: " + error.what());
       endpoint.stop();
     }
   }
-  /// Lets go of what those held who have gone.
+  /// Destroys the guests that have ended.
   void tidy() {
     const std::lock_guard lock(mutex_);
     guests_.remove_if([](const auto& guest) { return guest->gone(); });
   }
   [[nodiscard]] const Seats& seats() const noexcept { return seats_; }
-  /// When nobody adds any more.
+  /// Call it when no more guests are added.
   void dismiss_all() {
     for (const auto& guest : guests_) guest->dismiss();
     const Deadline goodbye = Deadline::after(kGoodbye);
@@ -209,7 +209,7 @@ class Guests {
  private:
   programs::ClientReport report_;
   std::mutex mutex_;
-  Seats seats_{kSeats};  // of those that are served
+  Seats seats_{kSeats};  // of the clients being served
   std::list<std::unique_ptr<Guest>> guests_;
 };
 

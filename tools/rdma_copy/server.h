@@ -1,4 +1,4 @@
-// server.h - the side of a copy that waits for others.
+// server.h - the server of a copy, which waits for clients.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct ServerOptions {
   std::function<void(std::uint16_t port)> listening = {};  ///< called once clients can connect
 };
 
-/// Serves clients, each on a thread of its own, until `stop_fd` is readable: then those that are there are told, and it
+/// Serves clients, each on a thread of its own, until `stop_fd` is readable. Then it informs the connected clients, and
 /// ends.
 /// Returns  ok; or why it cannot serve
 [[nodiscard]] Status run_server(const ServerOptions& options, int stop_fd);

@@ -24,12 +24,12 @@
 namespace rdmacomm::copying {
 namespace {
 
-// Files of up to so many bytes come in one piece, and are written by the crew.
+// Files up to this size arrive in one piece, and the crew writes them.
 constexpr std::uint64_t kMaxSmall = 32 << 10;
-// More of them write to one directory no faster.
+// More threads do not write to one directory faster.
 constexpr unsigned kMaxMembers = 4;
 
-/// Nothing else can be written then, either.
+/// Whether nothing else can be written after this error either.
 bool ends_all(std::error_code why) {
   return why == std::errc::no_space_on_device || why == std::errc::read_only_file_system ||
          why == std::error_code(EDQUOT, std::generic_category());
@@ -64,7 +64,7 @@ class Sink {
       if (!frame) return frame.error();
       if (!*frame) return make_error(Errc::kBadMessage, "the other side has ended too early");
       if ((*frame)->kind == FrameKind::kEnd) {
-        frame->reset();  // its block: the source waits until all are released
+        frame->reset();  // releases its block: the source waits until all blocks are released
         return finish();
       }
       if (Status taken = take(**frame); !taken.ok()) return taken;
@@ -72,13 +72,13 @@ class Sink {
   }
 
  private:
-  /// All of a file has come with its entry.
+  /// A file whose content has arrived together with its entry.
   struct SmallFile {
     std::shared_ptr<TargetFolder> folder;
     FileWriter::Plan plan;
     std::string path;
     std::span<const std::byte> bytes = {};
-    std::shared_ptr<const void> keep = nullptr;  // the bytes
+    std::shared_ptr<const void> keep = nullptr;  // owns the bytes
     FileEnd end = {};
   };
 
@@ -106,7 +106,7 @@ class Sink {
     }
   }
 
-  /// One thing cannot be written. Returns  why nothing can go on
+  /// An entry cannot be written. Returns  ok, or why the copy cannot continue
   Status fail(std::uint32_t id, const std::string& path, const Error& why) {
     if (why.code == Errc::kBadMessage) return why;
     const std::string text = '"' + escaped(path) + "\": cannot be written: " + why.message();
@@ -123,24 +123,24 @@ class Sink {
   }
   Status fail(std::uint32_t id, const std::string& path) { return fail(id, path, make_error(last_system_error(), "")); }
 
-  /// Who has it may wait for the peer.
+  /// The holder may wait for the peer.
   std::unique_lock<std::mutex> turn_to_say() {
     const Rest rest(&work_);
     return std::unique_lock(saying_);
   }
 
-  /// Waits for the crew, whose members are at work, or wait for the peer.
+  /// Waits for the crew. Its threads work, or wait for the peer.
   void drain_crew() {
     const Rest rest(&work_);
     crew_.drain();
   }
 
-  /// Why the crew cannot go on.
+  /// Why the crew cannot continue.
   Status broken() {
     const std::lock_guard lock(mutex_);
     return broken_;
   }
-  /// By the crew: the other side may be silent, so that run() would not hear of it.
+  /// For the crew. If the peer sends nothing, run() would not notice the error, so this aborts the stream.
   void note(const Status& outcome) {
     if (outcome.ok()) return;
     {
@@ -150,7 +150,7 @@ class Sink {
     stream_.abort(outcome.message());
   }
 
-  // Entries ------------------------------------------------------------------------------------------------------------
+  // Entries -----------------------------------------------------------------------------------------------------------
 
   Status take_entry(const Frame& frame) {
     auto entry = Entry::decode(frame.payload);
@@ -171,7 +171,7 @@ class Sink {
     return file(std::move(*entry), left_out);
   }
 
-  /// Set-user-ID and set-group-ID would give away the rights of this side's user: as owners are not kept, these are not either.
+  /// Set-user-ID and set-group-ID are not kept, because owners are not: the local user would give its rights to others.
   unsigned mode_of(const Entry& entry) const {
     return options_.archive ? entry.mode & (S_ISVTX | 0777) : entry.mode & 0777 & ~mask_;
   }
@@ -179,7 +179,7 @@ class Sink {
   Status enter(Entry entry, bool left_out) {
     if (folders_.size() > kMaxDepth + 1) return make_error(Errc::kBadMessage, "the other side goes too deep");
     before_others();
-    const TargetFolder& parent = *folders_.back();  // others that are in it hold it, too
+    const TargetFolder& parent = *folders_.back();  // other threads that are in it hold it, too
     const unsigned mode = mode_of(entry);
     const auto folder = std::make_shared<TargetFolder>(path_, std::move(entry));
     folders_.push_back(folder);
@@ -205,7 +205,7 @@ class Sink {
     return settled.ok() ? settled : fail(folder.id(), folder.path(), settled.error());
   }
 
-  /// Of several sources two may have the same name: what comes later is to find what has come.
+  /// Two of several sources may have the same name. The later one must find the earlier one's files.
   void before_others() {
     if (folders_.size() == 1) drain_crew();
   }
@@ -225,7 +225,7 @@ class Sink {
     return {};
   }
 
-  // Files --------------------------------------------------------------------------------------------------------------
+  // Files -------------------------------------------------------------------------------------------------------------
 
   Status file(Entry entry, bool left_out) {
     size_ = entry.size;
@@ -318,7 +318,7 @@ class Sink {
     return file_ ? file_->write(*offset, payload, frame.block) : Status();
   }
 
-  /// It comes in several parts after all: it is sparse, or sent slowly.
+  /// The file has several parts after all, because it is sparse or is sent slowly.
   Status no_small_one() {
     if (!small_) return {};
     const SmallFile file = *std::exchange(small_, std::nullopt);
@@ -349,10 +349,10 @@ class Sink {
     }
     file->end = end;
     file->plan.at_once = true;
-    if (!file->keep) file->keep = frame.block;  // so that there are not more of them than blocks have room for
+    if (!file->keep) file->keep = frame.block;  // limits the waiting files to the number of blocks
     file->folder->use();
     work_.begin();
-    const Rest rest(&work_);  // the member may have a lot to do
+    const Rest rest(&work_);  // the crew's thread may be busy
     crew_.add(file->plan.entry.name, [this, file] {
       note(write_small(*file));
       note(leave(*file->folder));
@@ -361,9 +361,9 @@ class Sink {
     return {};
   }
 
-  /// By a member of the crew.
+  /// Runs on a thread of the crew.
   Status write_small(const SmallFile& file) {
-    FileWriter writer(file.plan, checksums_);  // which it has too little for
+    FileWriter writer(file.plan, checksums_);  // which has too few bytes for a thread
     Status written = writer.begin();
     if (written.ok() && !file.bytes.empty()) written = writer.write(0, file.bytes, file.keep);
     if (written.ok()) written = writer.end(file.end);
@@ -408,19 +408,19 @@ class Sink {
   AskedFor asked_for_;
   FrameReader& reader_;
   Work& work_;
-  std::mutex saying_;  // the crew uses writer_. Not with mutex_: it may take long
+  std::mutex saying_;  // the crew uses writer_. A separate lock, because it may be held for long
   FrameWriter writer_;
-  std::string new_name_;  // of the first thing that comes, where the destination is a name
-  std::vector<std::shared_ptr<TargetFolder>> folders_;  // that it is in; the first one is the destination's
-  bool writing_ = false;                                // parts of a file come
+  std::string new_name_;                                // for the first entry, if the destination is a name
+  std::vector<std::shared_ptr<TargetFolder>> folders_;  // the current ones; the first one is the destination's
+  bool writing_ = false;                                // parts of a file are arriving
   programs::ChecksumQueue checksums_;
-  std::optional<SmallFile> small_;  // that comes
-  std::optional<FileWriter> file_;  // that is written; neither: it has failed
+  std::optional<SmallFile> small_;  // that is arriving
+  std::optional<FileWriter> file_;  // being written; if neither is set, the file has failed
   std::uint32_t id_ = 0;
   std::uint64_t size_ = 0;
-  std::uint64_t given_up_ = 0;  // files that the source could not send after all
+  std::uint64_t given_up_ = 0;  // files that the source could not send completely
   std::string path_;
-  std::mutex mutex_;  // the crew uses what is below, and counts_
+  std::mutex mutex_;  // guards the members below, and counts_, which the crew uses
   Status broken_;
   Crew crew_{std::clamp(std::thread::hardware_concurrency(), 1U, kMaxMembers)};
 };

@@ -1,4 +1,4 @@
-// sink.h - the side of a copy that writes files.
+// sink.h - the peer of a copy that writes files.
 #pragma once
 
 #include "rdma_copy/destination.h"
@@ -11,15 +11,15 @@
 
 namespace rdmacomm::copying {
 
-/// Writes what a source sends: into `destination` where that is a directory, else under that name. What cannot be
-/// written is said by events.failed, and to the source, and all else goes on. Each file gets its name when it is whole;
-/// what was there until then stays. Files that were begun when the copy ends early stay as NewFile leaves them.
+/// Writes the files that a source sends: into `destination` if that is a directory, else under that name. If an entry
+/// cannot be written, reports it by events.failed, and to the source, and continues. Each file gets its name when it is
+/// complete; until then the old file stays. If the copy ends early, unfinished files stay as NewFile leaves them.
 ///
-/// A sink that cannot begin, or cannot go on (the disk is full, the source breaks the rules) aborts the stream.
-/// reader  of the same stream, where the source's frames come next
-/// counts  what was written, also where it fails
-/// work    is told when this waits for the source; the reader tells it as well
-/// Returns  ok: all was written, but for failures in `counts`; or why the copy has ended
+/// If a sink cannot begin, or cannot continue (the disk is full, the source breaks the protocol), it aborts the stream.
+/// reader  reads the same stream; the source's frames are next
+/// counts  the written entries, also on failure
+/// work    is informed when this waits for the source; the reader informs it as well
+/// Returns  ok: everything was written except the failures in `counts`; or why the copy has ended
 [[nodiscard]] Status run_sink(RDMAStream& stream, FrameReader& reader, const Place& place,
                               const Destination& destination, const CopyOptions& options, const Events& events,
                               Counts& counts, Work& work);

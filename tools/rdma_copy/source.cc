@@ -28,7 +28,7 @@ const char* kind_text(mode_t mode) {
   return S_ISREG(mode) ? "a file" : "a device";
 }
 
-/// Whether a file that says that it is empty, as those of /proc do, has anything. One that is longer by now was empty.
+/// Whether a file of size 0 has content, as files in /proc do. If the size is no longer 0, the file was empty before.
 /// Returns  the system's error: it cannot be read
 Result<bool> has_more_than_it_says(int fd) {
   char byte = 0;
@@ -72,7 +72,7 @@ class Source {
   }
 
  private:
-  /// The sink has written all that was sent, except for the entries that it has named as failures.
+  /// Checks that the sink has written everything that was sent, except the entries that it has reported as failures.
   Status check(const Counts& result) const {
     const std::uint64_t failures = answers_.failures();
     const bool more = result.files > counts_.files || result.directories > counts_.directories ||
@@ -88,7 +88,7 @@ class Source {
                                              std::to_string(counts_.failures + failures) + " failures)");
   }
 
-  // Failures of one thing ----------------------------------------------------------------------------------------------
+  // Failures of one thing ---------------------------------------------------------------------------------------------
 
   Status fail(const std::string& path, const std::string& why) {
     ++counts_.failures;
@@ -99,17 +99,17 @@ class Source {
   Status fail(const std::string& path, const char* what, std::error_code why) {
     return fail(path, what + (" (" + why.message() + ')'));
   }
-  /// The sink may have its own under that name, of a file that comes.
+  /// The sink may use that name for its own unfinished file.
   Status fail_partial(const std::string& path) {
     return fail(path, "has the name of an unfinished copy, and is not copied");
   }
 
-  // What is there ------------------------------------------------------------------------------------------------------
+  // Walking the tree --------------------------------------------------------------------------------------------------
 
   Status send_path(const std::string& path) {
     const auto spot = place_.find(path);
     if (!spot) return fail(path, "cannot be read: " + spot.error().message());
-    // A link that was named is followed, unless links are copied; where it leads is for the place to say.
+    // A named link is followed, unless links are copied as links. `place_` checks its target.
     const int links = options_.links_as_links() && !path.ends_with('/') ? O_NOFOLLOW : 0;
     const auto found = place_.open(path, O_PATH | links);
     if (!found) return fail(path, "cannot be read: " + found.error().message());
@@ -197,8 +197,9 @@ class Source {
     return writer_.put(FrameKind::kLink, entry.encode());
   }
 
-  /// What has happened to a file, as far as its size and time tell, since it was announced: what was sent of one that was rewritten is a
-  /// mix, and is given up; of one that has only grown it is the beginning. Empty: nothing.
+  /// The change of a file since it was announced, as far as its size and time show it. If the file was rewritten, the
+  /// sent bytes are a mixture, and the file is given up. If it has only grown, they are its beginning. Empty: no
+  /// change.
   static std::string what_changed(int fd, const Entry& announced, FileEnd& end) {
     struct stat is = {};
     if (::fstat(fd, &is) != 0) return {};
@@ -210,7 +211,7 @@ class Source {
     return "has changed while it was read, and is not copied";
   }
 
-  // Files --------------------------------------------------------------------------------------------------------------
+  // Files -------------------------------------------------------------------------------------------------------------
 
   Status send_file(UniqueFd file, const std::string& name, const std::string& path) {
     struct stat is = {};
@@ -259,7 +260,7 @@ class Source {
   FrameWriter writer_;
   RateLimit limit_;
   std::uint32_t last_id_ = 0;
-  Answers answers_;  // whose thread uses the stream
+  Answers answers_;  // its thread uses the stream
 };
 
 }  // namespace
@@ -269,7 +270,7 @@ Status run_source(RDMAStream& stream, const Place& place, const std::vector<std:
   try {
     Source source(stream, place, options, events, counts, work);
     Status sent = source.run(paths);
-    // Its thread listens until then.
+    // The thread of `answers_` reads until the stream is aborted.
     if (!sent.ok()) stream.abort(sent.message());
     return sent;
   } catch (const std::system_error& error) {  // no more threads for this user

@@ -1,4 +1,4 @@
-// source.h - the side of a copy that reads files.
+// source.h - the peer of a copy that reads files.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@
 
 namespace rdmacomm::copying {
 
-/// Sends everything at `paths`, and hears what has become of it. What cannot be read is said by events.failed, as is
-/// what the sink could not write, and all else goes on.
+/// Sends everything at `paths`, and receives the sink's answers. If an entry cannot be read or written, reports it by
+/// events.failed, and continues.
 ///
-/// stream  on which a sink is at the other end; it is finished then, or aborted by whoever calls this
-/// counts  what was sent, also where it fails
-/// work    is told when this waits for the sink
-/// Returns  ok: all was sent, but for failures in `counts`; or why the copy has ended
+/// stream  connected to a sink. After success it is finished; after an error the caller aborts it
+/// counts  the sent entries, also on failure
+/// work    is informed when this waits for the sink
+/// Returns  ok: everything was sent except the failures in `counts`; or why the copy has ended
 [[nodiscard]] Status run_source(RDMAStream& stream, const Place& place, const std::vector<std::string>& paths,
                                 const CopyOptions& options, const Events& events, Counts& counts, Work& work);
 

@@ -28,10 +28,11 @@ Status TargetFolder::make(const TargetFolder& parent, unsigned mode, bool archiv
   if (!opened || ::fstat(opened.get(), &is) != 0) return folder_failed();
   fd_ = std::move(opened);
   is_new_ = made;
-  // Who may write in it all the same (root) leaves it as it is: nothing is to be restored, should this process be killed.
+  // A user who can write in it anyway (root) leaves its mode unchanged. Then nothing must be restored if this process
+  // is killed.
   const bool closed = (is.st_mode & S_IRWXU) != S_IRWXU && ::faccessat(fd(), ".", W_OK | X_OK, AT_EACCESS) != 0;
-  if (closed) (void)::fchmod(fd(), (is.st_mode & 07777) | S_IRWXU);  // if not, who writes will tell
-  // A new directory inherits set-group-ID from the one that it is in: that is for this system to say, as for one that was here.
+  if (closed) (void)::fchmod(fd(), (is.st_mode & 07777) | S_IRWXU);  // on failure, the first write in it fails
+  // A new directory inherits set-group-ID from its parent. The local system decides that, as for an existing directory.
   const unsigned own = is.st_mode & (S_ISUID | S_ISGID);
   if (archive || (made && (mode & S_IRWXU) != S_IRWXU)) {
     mode_ = mode | own;
@@ -41,7 +42,7 @@ Status TargetFolder::make(const TargetFolder& parent, unsigned mode, bool archiv
   return {};
 }
 
-/// What is not there yet has nothing in it either.
+/// A directory that does not exist yet counts as empty.
 Status TargetFolder::look_into(const TargetFolder& parent) {
   if (!parent.is_absent_) fd_ = open_below(parent.fd(), entry_.name);
   if (fd_) return {};

@@ -1,4 +1,4 @@
-// total_size.h - how much there is to copy, where a display wants to know.
+// total_size.h - the amount of data to copy, for a progress display.
 #pragma once
 
 #include <atomic>
@@ -9,9 +9,9 @@
 
 namespace rdmacomm::copying {
 
-/// Bytes of the files that `paths` name, and with `recursive` of those in directories among them. Holes count; what
-/// cannot be looked at does not.
-/// Cost: a look at each entry. Returns  empty: `over` was set meanwhile
+/// The bytes of the files in `paths`, and with `recursive` of the files in directories among them. Holes count; entries
+/// that cannot be examined do not.
+/// Cost: one stat for each entry. Returns  empty: `over` was set meanwhile
 [[nodiscard]] std::optional<std::uint64_t> total_size(const std::vector<std::string>& paths, bool recursive,
                                                       const std::atomic<bool>& over);
 

@@ -10,10 +10,10 @@
 namespace rdmacomm::copying {
 namespace {
 
-/// As peers with a shorter limit need it as well: four times within the shortest one.
+/// Peers with a shorter limit rely on it, so it is a quarter of the shortest limit or less.
 constexpr std::chrono::milliseconds kPeriod{1000};
 constexpr std::array kAtWork{std::byte{1}};
-/// Of words that have come at once.
+/// The most messages to read at once.
 constexpr int kMaxHeard = 1000;
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -72,19 +72,19 @@ void Watch::run() {
   }
 }
 
-/// Whether the peer says that it is at work.
+/// Whether the peer has reported that it is at work.
 bool Watch::hear() {
   int heard = 0;
   while (heard < kMaxHeard && endpoint_.receive_message(Deadline::after(std::chrono::seconds(0)))) ++heard;
   return heard > 0;
 }
 
-/// Whether this side is at work, in which case the peer is told, or data have come or gone.
+/// Whether the local process is at work, or data was sent or received. If it is at work, informs the peer.
 bool Watch::has_moved() {
   const std::uint64_t changes = work_.changes();
   const bool busy = work_.at_work() || changes != changes_;
   changes_ = changes;
-  // One that finds no room is left out: the peer has others to read.
+  // If there is no room, the message is dropped: earlier ones are still unread.
   if (busy) (void)endpoint_.send_message(kAtWork, Deadline::after(std::chrono::seconds(0)));
   const StreamCounts counts = stream_.counts();
   const std::uint64_t blocks = counts.blocks_read + counts.blocks_written;

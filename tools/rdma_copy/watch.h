@@ -1,4 +1,4 @@
-// watch.h - ends a copy that has come to a stop.   Wire form: docs/wire_format.md "Copies"
+// watch.h - ends a copy that makes no progress.   Wire form: docs/wire_format.md "Copies"
 #pragma once
 
 #include <chrono>
@@ -15,21 +15,21 @@
 
 namespace rdmacomm::copying {
 
-/// How long a copy may stand still, unless its user says otherwise. 0: for ever.
+/// How long a copy may make no progress, by default. 0: for ever.
 inline constexpr std::chrono::milliseconds kTimeout{60'000};
 
-/// How long neither side has done anything. A value.
+/// Measures how long neither peer has done anything. A value.
 class StallClock {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   /// limit   0: none
-  /// period  about how often step() is called: of longer times between two calls this process was stopped, and has not
-  ///         waited
+  /// period  the approximate interval between calls of step(). If an interval is longer, this process was stopped, and
+  ///         the extra time does not count
   StallClock(std::chrono::milliseconds limit, std::chrono::milliseconds period, TimePoint now)
       : limit_(limit), period_(period), last_(now) {}
 
-  /// moved    something has happened since the last call
-  /// Returns  whether nothing has for the limit
+  /// moved    there was progress since the last call
+  /// Returns  whether there was no progress for the limit
   [[nodiscard]] bool step(TimePoint now, bool moved) noexcept;
 
  private:
@@ -39,13 +39,13 @@ class StallClock {
   std::chrono::steady_clock::duration idle_{0};
 };
 
-/// Looks after a copy on a thread of its own: while this side is at work without sending anything (it reads a large
-/// file that the peer has already, or waits for its disk), it says so to the peer once a second. When this side only
-/// waits, and the peer sends and takes no data and does not say that it is at work either, the stream is aborted. A
-/// resource; does not own the stream. Threads: one.
+/// Watches a copy on a thread of its own. The local process may be at work without sending data: it reads a large file
+/// that the peer already has, or waits for its disk. Then this informs the peer once a second. If the local process
+/// only waits, and the peer neither transfers data nor reports that it is at work, the stream is aborted. A resource;
+/// does not own the stream. Threads: one at a time.
 class Watch {
  public:
-  /// limit    so long both may rest; 0: for ever
+  /// limit    how long both may make no progress; 0: for ever
   /// Returns  std::errc::resource_unavailable_try_again: no more threads for this user
   [[nodiscard]] static Result<std::unique_ptr<Watch>> start(const EndPoint& endpoint, RDMAStream& stream,
                                                             std::chrono::milliseconds limit);
@@ -53,7 +53,7 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
   ~Watch();
 
-  /// To be told when this side waits.
+  /// Call it when the local process waits for the peer.
   [[nodiscard]] Work& work() noexcept { return work_; }
 
  private:
@@ -67,8 +67,8 @@ class Watch {
   const std::chrono::milliseconds limit_;
   const std::chrono::milliseconds period_;
   Work work_;
-  std::uint64_t changes_ = 0;  // of work_, when it was asked last
-  std::uint64_t blocks_ = 0;   // sent and taken until then
+  std::uint64_t changes_ = 0;  // of work_, at the last check
+  std::uint64_t blocks_ = 0;   // sent and received until then
   std::mutex mutex_;
   std::condition_variable changed_;
   bool over_ = false;

@@ -1,4 +1,4 @@
-// work.h - whether this side of a copy is at work, or waits for the other side.
+// work.h - whether the local process of a copy is at work, or waits for the peer.
 #pragma once
 
 #include <atomic>
@@ -6,8 +6,8 @@
 
 namespace rdmacomm::copying {
 
-/// Counts the threads of one copy that are at work: all the time, except while they wait for the peer (Rest). At first
-/// that is one, the thread that copies. A resource. Threads: any.
+/// Counts the threads of one copy that are at work: always, except while they wait for the peer (Rest). At first that
+/// is one, the thread that copies. A resource. Threads: any.
 class Work {
  public:
   Work() = default;
@@ -15,14 +15,15 @@ class Work {
   Work& operator=(const Work&) = delete;
   ~Work() = default;
 
-  /// One more is at work, until end().
+  /// One more thread is at work, until end().
   void begin() noexcept {
     at_work_.fetch_add(1, std::memory_order_relaxed);
     changes_.fetch_add(1, std::memory_order_relaxed);
   }
   void end() noexcept { at_work_.fetch_sub(1, std::memory_order_relaxed); }
   [[nodiscard]] bool at_work() const noexcept { return at_work_.load(std::memory_order_relaxed) > 0; }
-  /// How often a thread has begun: with the same number as before, none was at work meanwhile that is not now.
+  /// How often a thread has begun. If the number has not changed, no thread was at work meanwhile that is not at work
+  /// now.
   [[nodiscard]] std::uint64_t changes() const noexcept { return changes_.load(std::memory_order_relaxed); }
 
  private:
@@ -30,10 +31,10 @@ class Work {
   std::atomic<std::uint64_t> changes_{0};
 };
 
-/// Where the thread that has it waits for the peer. Not two at a time. A resource.
+/// Exists while its thread waits for the peer. At most one per thread. A resource.
 class Rest {
  public:
-  /// work  may be null: nobody asks
+  /// work  may be null: not counted
   explicit Rest(Work* work) noexcept : work_(work) {
     if (work_ != nullptr) work_->end();
   }

@@ -1,4 +1,4 @@
-// arrivals.h - the endpoints of a server session on their way to the thread that serves them.
+// arrivals.h - passes new endpoints of a server session to the thread that serves them.
 #pragma once
 
 #include <condition_variable>
@@ -9,18 +9,18 @@
 
 namespace rdmacomm::programs {
 
-/// Every endpoint that on_established() names is handed out once, also if its peer has left meanwhile, so that a server
-/// frees what it has allocated for each of them. (ServerSession::accept() leaves out those that have ended where
-/// the session's threads serve them.) Threads: any.
+/// Passes on every endpoint that on_established() names, once, even if its peer has disconnected meanwhile, so that a
+/// server can free the memory of each endpoint. (If the session's threads serve the endpoints, ServerSession::accept()
+/// skips endpoints that have ended.) Threads: any.
 class Arrivals {
  public:
-  /// In on_established().
+  /// Call it in on_established().
   void put(const EndPoint& endpoint) {
     const std::lock_guard lock(mutex_);
     endpoints_.push_back(endpoint);
     changed_.notify_one();
   }
-  /// Waits for the next one. An empty one: stop() was called.
+  /// Waits for the next endpoint. Returns an empty one after stop().
   [[nodiscard]] EndPoint next() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return stopped_ || !endpoints_.empty(); });

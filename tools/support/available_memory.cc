@@ -9,7 +9,7 @@
 namespace rdmacomm::programs {
 namespace {
 
-/// The number behind `name` in a file of lines "name value ...".
+/// The number after `name` in a file of lines "name value ...".
 std::optional<std::uint64_t> value_of(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -21,18 +21,18 @@ std::optional<std::uint64_t> value_of(const std::string& path, const std::string
   return std::nullopt;
 }
 
-/// The number that a file consists of; nullopt also for "max".
+/// The number in a file that contains nothing else; nullopt also for "max".
 std::optional<std::uint64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::uint64_t value = 0;
   return file >> value ? std::optional(value) : std::nullopt;
 }
 
-/// The names by which one version of control groups has its memory figures.
+/// The names of the memory files in one version of control groups.
 struct GroupFiles {
   const char* limit;
   const char* used;
-  const char* droppable;  ///< in memory.stat: page cache that was not used lately
+  const char* droppable;  ///< in memory.stat: page cache that was not used recently
 };
 constexpr GroupFiles kVersion1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
 constexpr GroupFiles kVersion2 = {"/memory.max", "/memory.current", "inactive_file"};
@@ -46,8 +46,9 @@ std::optional<std::uint64_t> left_in(const std::string& directory, const GroupFi
   return *limit - std::min(*limit, kept);
 }
 
-/// The least that the group at `path` and the groups around it leave. In a container the path can be the host's, which is
-/// not mounted here: what is missing has no say, and the mount itself is the container's own group.
+/// The least memory that the group at `path` and its parent groups leave. In a container, `path` can be a path of the
+/// host that is not mounted here. Groups that do not exist are ignored, and the mount itself is the container's own
+/// group.
 std::optional<std::uint64_t> left_along(const std::string& mount, std::string path, const GroupFiles& files) {
   std::optional<std::uint64_t> least;
   for (;;) {

@@ -1,4 +1,4 @@
-// available_memory.h - how much memory a process may still take before the machine or its control group runs out.
+// available_memory.h - how much memory a process may still allocate before its machine or control group runs out of it.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace rdmacomm::programs {
 /// 2) that the process is in has a limit. Page cache that the kernel can drop counts as available.
 ///
 /// root     "" for this machine; tests give a directory that has "proc" and "sys" in it
-/// Returns  nullopt: the kernel does not say
+/// Returns  nullopt: the kernel does not report it
 [[nodiscard]] std::optional<std::uint64_t> available_memory(const std::string& root = "");
 
 /// "12.5 GiB", for messages.

@@ -4,7 +4,7 @@
 
 #include <new>
 
-// Chooses by what the processor has; without it the library's code is that of any x86-64.
+// Selects the code for this processor at run time. Otherwise the library uses code for any x86-64.
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
 #include <xxh_x86dispatch.h>
 #endif

@@ -1,4 +1,4 @@
-// checksum.h - what goes in and what comes out are compared by XXH3, 64 bits.
+// checksum.h - XXH3 checksums, 64 bits, to compare input with output.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ struct XXH3_state_s;
 
 namespace rdmacomm::programs {
 
-/// The checksum of bytes that come piece by piece, or none. A resource.
+/// The checksum of bytes that are added in pieces. May be switched off. A resource.
 /// Threads: one at a time.
 class Checksum {
  public:
   /// wanted  false: update() does nothing
   explicit Checksum(bool wanted);
   void update(std::span<const std::byte> bytes) noexcept;
-  /// Of all so far; empty: none is wanted.
+  /// The checksum of all bytes so far; empty: switched off.
   [[nodiscard]] std::optional<std::uint64_t> value() const noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// checksum_queue.h - checksums that are computed while what they are of is read, sent and written.
+// checksum_queue.h - computes checksums while other threads read, send and write the same data.
 #pragma once
 
 #include <condition_variable>
@@ -13,27 +13,27 @@
 
 namespace rdmacomm::programs {
 
-/// Adds bytes to checksums, in order: on a thread of its own, or at once. A resource. It has no bound of its own:
-/// whoever adds has a bounded number of blocks.
-/// Threads: one calls.
-/// Cost: on a thread of its own, bytes go from one processor's cache to another's.
+/// Adds bytes to checksums, in order: on its own thread, or at once. A resource. The queue has no limit, so the caller
+/// must limit the number of blocks.
+/// Threads: one at a time.
+/// Cost: with its own thread, the bytes move from one processor's cache to another's.
 class ChecksumQueue {
  public:
   enum class Way {
-    kAtOnce,  // add() does it, and does not return before
-    kBeside,  // by a thread
+    kAtOnce,  // add() computes it before it returns
+    kBeside,  // on its own thread
   };
-  /// way  by default by a thread only where one that reads and one that sends or writes leave it a processor: with two
-  ///      of them, a pipe is a seventh faster at once (bench/pipes.py)
+  /// way  kBeside by default only on more than two processors, because a reading thread and a sending or writing thread
+  ///      need two. With two processors, kAtOnce makes a pipe a seventh faster (bench/pipes.py)
   /// Throws  std::system_error: no more threads for this user (kBeside)
   explicit ChecksumQueue(Way way = std::thread::hardware_concurrency() > 2 ? Way::kBeside : Way::kAtOnce);
   ChecksumQueue(const ChecksumQueue&) = delete;
   ChecksumQueue& operator=(const ChecksumQueue&) = delete;
   ~ChecksumQueue();
 
-  /// `checksum` is left alone until drain(); `keep` owns the bytes, and is dropped when they are added.
+  /// The caller must not use `checksum` until drain(). `keep` owns the bytes; it is released once they are added.
   void add(Checksum& checksum, std::span<const std::byte> bytes, std::shared_ptr<const void> keep);
-  /// Waits until all is added.
+  /// Waits until all bytes are added.
   void drain();
 
  private:
@@ -46,9 +46,9 @@ class ChecksumQueue {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Piece> pieces_;  // the first one is worked on
+  std::deque<Piece> pieces_;  // the first one is being added
   bool ended_ = false;
-  std::thread thread_;  // none: at once
+  std::thread thread_;  // empty with kAtOnce
 };
 
 }  // namespace rdmacomm::programs

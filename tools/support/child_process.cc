@@ -23,16 +23,16 @@ Error system_error(const std::string& what) {
   return make_error(last_system_error(), "cannot " + what);
 }
 
-/// Whether `fd` becomes readable (or is hung up) in time.
+/// Whether `fd` becomes readable (or is hung up) before the deadline.
 bool readable(int fd, Deadline deadline) {
   pollfd entry{.fd = fd, .events = POLLIN, .revents = 0};
   return retry_interrupted([&] { return poll(&entry, 1, deadline.poll_timeout_ms()); }) > 0;
 }
 
-/// What the child does. Never returns.
+/// Runs in the child process. Never returns.
 [[noreturn]] void be_the_server(const ServerProcess::Main& main, int port_pipe, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) std::_Exit(1);  // killed before the line above
+  if (getppid() != parent) std::_Exit(1);  // the parent ended before the line above
   const int status = main([port_pipe](std::uint16_t port) {
     const std::array<unsigned char, 2> bytes = {static_cast<unsigned char>(port & 0xff),
                                                 static_cast<unsigned char>(port >> 8)};
@@ -92,7 +92,7 @@ Status ServerProcess::wait(std::chrono::seconds patience) {
   }
   int status = 0;
   const pid_t ended = retry_interrupted([&] { return waitpid(pid_, &status, 0); });
-  // ECHILD: it has ended, and how was not kept. That it served its client, the client knows.
+  // ECHILD: the process has ended, but its status was not kept. The client knows whether it was served.
   if (ended != pid_ && errno != ECHILD) return system_error("wait for the server process");
   reaped_ = true;
   if (status == 0) return {};
@@ -102,7 +102,7 @@ Status ServerProcess::wait(std::chrono::seconds patience) {
 void ServerProcess::end() noexcept {
   if (reaped_) return;
   kill(pid_, SIGTERM);
-  // Without a pidfd (kernels before 5.3) there is nothing to wait on with a limit: it is killed at once.
+  // Without a pidfd (kernels before 5.3) no wait with a limit is possible, so the process is killed at once.
   if (!pidfd_.valid() || !readable(pidfd_.get(), Deadline::after(std::chrono::seconds(2)))) kill(pid_, SIGKILL);
   int status = 0;
   (void)retry_interrupted([&] { return waitpid(pid_, &status, 0); });

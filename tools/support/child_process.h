@@ -13,18 +13,18 @@
 
 namespace rdmacomm::programs {
 
-/// A forked process that serves at a TCP port which it picks itself. A resource. Its destructor ends the process,
-/// by its id; should this process be killed first, the kernel ends the other.
+/// A forked process that serves at a TCP port of its own choice. A resource. The destructor ends the process, by its
+/// id. If the parent process is killed first, the kernel ends the child.
 /// Threads: one at a time.
 class ServerProcess {
  public:
-  /// What the process does: `listening` is to be called with the port once clients can connect. Returns its exit
-  /// status.
+  /// The program of the child. It must call `listening` with the port once clients can connect. Returns the child's
+  /// exit status.
   using Main = std::function<int(const std::function<void(std::uint16_t port)>& listening)>;
 
-  /// Forks, runs `main` there, and waits until it listens. Call before anything else is opened or started: what this
-  /// process has open, the other would have, too.
-  /// Returns  kPeerLost: the server ended before it listened (it has said why); kTimeout; or the system's error
+  /// Forks, runs `main` in the child, and waits until it listens. Call this before anything else is opened or started,
+  /// because the child inherits all open descriptors.
+  /// Returns  kPeerLost: the server ended before it listened (it has printed why); kTimeout; or the system's error
   [[nodiscard]] static Result<std::unique_ptr<ServerProcess>> start(const Main& main, std::chrono::seconds patience);
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
@@ -34,7 +34,8 @@ class ServerProcess {
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
   /// Waits until the server has ended by itself.
-  /// Returns  kPeerLost: it ended with another status than 0, or by a signal; kTimeout: it goes on (and is ended)
+  /// Returns  kPeerLost: it ended with another status than 0, or by a signal; kTimeout: it was still running (and is
+  ///          ended)
   [[nodiscard]] Status wait(std::chrono::seconds patience);
 
  private:

@@ -1,4 +1,4 @@
-// client_domain.h - keeps the clients of a server out of each other's memory.
+// client_domain.h - prevents a server's clients from accessing each other's memory.
 #pragma once
 
 #include "rdmacomm/buffer.h"
@@ -8,13 +8,13 @@
 
 namespace rdmacomm::programs {
 
-/// Puts a client's endpoint into a protection domain of its own, in lazy_config_hca(). The client reaches memory that
-/// is made in hca.domain. It reaches nothing else on the server, whatever addresses and keys it knows. Why:
+/// Puts a client's endpoint into a protection domain of its own, in lazy_config_hca(). The client can access memory
+/// that is registered in hca.domain, and no other memory of the server, even if it knows addresses and keys. Reason:
 /// docs/adr/0016.
 /// Returns  as ProtectionDomain::create
 [[nodiscard]] Status give_own_domain(HcaConfig& hca, RDMADevice device);
 
-/// Allocates memory of an endpoint: in its domain, or on the device if it has none.
+/// Allocates memory for an endpoint: in its domain, or on the device if it has none.
 /// domain   HcaConfig::domain of the endpoint; nullptr: the device's own
 /// Returns  as RDMABuffer::allocate
 [[nodiscard]] Result<RDMABuffer> allocate_for(const RDMADevice& device, const ProtectionDomain& domain,

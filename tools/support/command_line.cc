@@ -22,7 +22,7 @@ namespace rdmacomm::programs {
 namespace {
 
 constexpr std::size_t kMaxFlagFileBytes = 1 << 20;
-/// Of flag files and of names in the environment, so that files that name each other come to an end.
+/// The most flag files and names in the environment, so that files that name each other do not loop for ever.
 constexpr int kMaxSources = 100;
 
 Status wrong(const std::string& where, const std::string& what) {
@@ -35,7 +35,7 @@ std::optional<gflags::CommandLineFlagInfo> find_flag(std::string name) {
   return gflags::GetCommandLineFlagInfo(name.c_str(), &info) ? std::optional(info) : std::nullopt;
 }
 
-/// What a value of this type of gflags has to be.
+/// The values that a gflags type allows.
 std::string wanted(const std::string& type) {
   if (type == "bool") return "true or false";
   if (type == "int32") return "a whole number from -2147483648 to 2147483647";
@@ -63,7 +63,7 @@ Result<std::string> read_flag_file(const std::string& path) {
   return text;
 }
 
-/// A list of names that commas separate, as the value of one of gflags' own flags.
+/// Splits a list of names with commas, the value of one of gflags' own flags.
 Result<std::vector<std::string>> names_in(const std::string& value, const std::string& flag, const std::string& where) {
   std::vector<std::string> names;
   for (std::size_t begin = 0; begin <= value.size();) {
@@ -100,7 +100,7 @@ class FlagSetter {
     return {};
   }
 
-  /// Once all words are taken.
+  /// Call it after all words.
   Result<std::vector<std::string>> finish() {
     for (const auto& unknown : unknown_) {
       const std::string& name = unknown.first;
@@ -112,10 +112,10 @@ class FlagSetter {
   }
 
  private:
-  /// Takes the word behind the one that is set, if there is one.
+  /// Takes the next word as a value, if there is one.
   using Next = std::function<std::optional<std::string>()>;
 
-  /// where  the word is written; "": on the command line
+  /// where  the source of the word; "": the command line
   Status set_all(const std::string& word, const std::string& where, const Next& next) {
     const std::string_view behind = std::string_view(word).substr(1);
     const bool is_letters =
@@ -152,7 +152,7 @@ class FlagSetter {
     return assign(*flag, name, *value, where);
   }
 
-  /// name  as it is written
+  /// name  as written by the user
   Status assign(const gflags::CommandLineFlagInfo& flag, const std::string& name, const std::string& value,
                 const std::string& where) {
     if (flag.name == "flagfile" || flag.name == "fromenv" || flag.name == "tryfromenv" || flag.name == "undefok") {
@@ -206,7 +206,8 @@ class FlagSetter {
       ++number;
       if (line.empty() || line.front() == '#') continue;
       if (line.front() != '-') {
-        // Names of programs have no "="; taken for one, the line would silently end those that count.
+        // A program name contains no "=". A line with "=" that was taken for one would silently end the lines for this
+        // program.
         const bool is_option = line.find('=') != std::string_view::npos;
         if (is_option) {
           return wrong(
@@ -225,14 +226,14 @@ class FlagSetter {
     return {};
   }
 
-  /// Without the blanks before it, and the end of line of other systems.
+  /// Removes leading blanks, and the '\r' of lines from other systems.
   static std::string_view trimmed(std::string_view line) {
     line.remove_prefix(std::min(line.find_first_not_of(" \t\r\v\f"), line.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
     return line;
   }
 
-  /// line  patterns of program names, which blanks separate
+  /// line  patterns of program names, separated by blanks
   [[nodiscard]] bool names_this_program(std::string_view line) const {
     const std::string short_name = program_.substr(program_.rfind('/') + 1);
     while (!line.empty()) {
@@ -249,7 +250,7 @@ class FlagSetter {
   const std::map<char, const char*>& letters_;
   std::vector<std::string> arguments_;
   std::vector<std::string> undefined_ok_;
-  std::vector<std::pair<std::string, Error>> unknown_;  // there are no such flags; with the error of each
+  std::vector<std::pair<std::string, Error>> unknown_;  // flags that do not exist, with the error of each
   int sources_ = 0;
 };
 

@@ -52,7 +52,7 @@ Status check_range(const char* flag, int value, int low, int high) {
   return bad_flag(flag, std::to_string(value), "possible are " + std::to_string(low) + " to " + std::to_string(high));
 }
 
-/// False also for what is no number, which gflags takes for a double.
+/// Also returns false for NaN, which gflags accepts as a double.
 bool is_within(double value, double low, double high) {
   return value >= low && value <= high;
 }
@@ -130,7 +130,7 @@ Result<ConnectionFlags> read_flags_of(Role role) {
   flags.session.device.gid_type = *gid_type;
   flags.session.tcp.connect_timeout = milliseconds_of(FLAGS_connect_timeout);
   flags.session.silent_peer_after = milliseconds_of(FLAGS_silent_peer_after);
-  // Who tries so long to reach a server waits so long for what it answers, too.
+  // --connect-timeout also limits how long the client waits for the server's answer.
   if (role != Role::kServer) flags.session.tcp.handshake_timeout = flags.session.tcp.connect_timeout;
   if (role == Role::kClient) flags.session.address.host = is_given("master") ? FLAGS_master : FLAGS_server;
   flags.session.address.port = static_cast<std::uint16_t>(FLAGS_port);

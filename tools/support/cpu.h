@@ -1,4 +1,4 @@
-// cpu.h - which CPUs this process may use, and keeping a thread on one of them.
+// cpu.h - lists the CPUs that this process may use, and binds a thread to one of them.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace rdmacomm::programs {
 
 /// The CPUs that this process may run on, ascending.
 [[nodiscard]] std::vector<int> allowed_cpus();
-/// Two CPUs for the two ends of a connection on one machine: the first two allowed ones; -1 for what there is not.
+/// Two CPUs for the two peers of a connection on one machine: the first two allowed ones; -1 for each that is missing.
 [[nodiscard]] std::pair<int, int> two_cpus();
 
-/// Keeps the calling thread on `cpu` from now on. Threads that it starts later inherit that.
+/// Binds the calling thread to `cpu`. Threads that it starts later inherit this.
 [[nodiscard]] Status pin_this_thread(int cpu);
 
-/// The kernel's identity of this boot of this machine: equal on both sides of a connection means one machine.
-/// Empty where the system has none.
+/// The kernel's identity of this boot of this machine: two processes with the same value run on one machine. Empty if
+/// the system has none.
 [[nodiscard]] std::string machine_id();
 
 }  // namespace rdmacomm::programs

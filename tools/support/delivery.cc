@@ -11,7 +11,7 @@
 namespace rdmacomm::programs {
 namespace {
 
-/// The completions of one endpoint on their way from the thread that calls hooks to the one that waits. Threads: any.
+/// Passes the completions of one endpoint from the thread that calls hooks to the waiting thread. Threads: any.
 class Inbox {
  public:
   void put(const Completion& completion) {
@@ -28,7 +28,7 @@ class Inbox {
     const std::lock_guard lock(mutex_);
     return take_locked(out);
   }
-  /// Returns  none: the end, or the deadline has passed, which `in_time` tells apart
+  /// Returns  empty: the endpoint has ended (`in_time` is true), or the deadline has passed (`in_time` is false)
   std::span<Completion> wait(std::span<Completion> out, Deadline deadline, bool& in_time) {
     std::unique_lock lock(mutex_);
     in_time = rdmacomm::wait(changed_, lock, deadline, [&] { return !completions_.empty() || ended_; });

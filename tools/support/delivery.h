@@ -1,4 +1,4 @@
-// delivery.h - a program's own thread gets the completions of its endpoints, whoever polls for them.
+// delivery.h - passes completions to the program's own thread, in every ThreadMode.
 #pragma once
 
 #include <span>
@@ -10,11 +10,11 @@
 
 namespace rdmacomm::programs {
 
-/// Hooks that keep each endpoint's completions for the thread that waits for them. They use the context of their
+/// Hooks that keep each endpoint's completions for the thread that waits for them. They use the context of the
 /// endpoints.
 class DeliveringHooks : public SessionHooks {
  public:
-  /// Classes that are derived from this call it first.
+  /// Derived classes call it first.
   [[nodiscard]] Status post_connecting(const EndPoint& endpoint) override;
   void on_completion(const EndPoint& endpoint, const Completion& completion) override;
   void on_disconnected(const EndPoint& endpoint, const Status& why) override;

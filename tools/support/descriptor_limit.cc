@@ -18,7 +18,7 @@ Status allow_descriptors(std::uint64_t count) {
             "systemd unit or --ulimit=nofile= of a container");
   }
   limit.rlim_cur = count;
-  (void)setrlimit(RLIMIT_NOFILE, &limit);  // up to the hard limit everybody may
+  (void)setrlimit(RLIMIT_NOFILE, &limit);  // every process may raise it up to the hard limit
   return {};
 }
 

@@ -1,4 +1,4 @@
-// descriptor_limit.h - how many file descriptors a process may have open.
+// descriptor_limit.h - the limit of open file descriptors of a process.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace rdmacomm::programs {
 
-/// Lets this process, and those that it starts from now on, have `count` of them: raises the soft limit (`ulimit -n`)
-/// where that is lower.
-/// Returns  std::errc::too_many_files_open: the hard limit is lower; the context has both numbers and what to do
+/// Raises the soft limit (`ulimit -n`) of this process to `count` if it is lower. Processes that it starts later
+/// inherit the limit.
+/// Returns  std::errc::too_many_files_open: the hard limit is lower; the context has both numbers and the remedy
 [[nodiscard]] Status allow_descriptors(std::uint64_t count);
 
 }  // namespace rdmacomm::programs

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kLeftOut = "...";
 
-/// The widths of UTF-8's characters, whatever the locale of the process is. A resource of the thread that makes it.
+/// The widths of UTF-8 characters, independent of the locale of the process. A resource of the thread that creates it.
 class Widths {
  public:
   Widths() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr)) {
@@ -27,7 +27,7 @@ class Widths {
     ::freelocale(locale_);
   }
 
-  /// character  one, in UTF-8
+  /// character  one character, in UTF-8
   [[nodiscard]] std::size_t of(std::string_view character) const {
     const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
     if (character.size() == 1) return 1;
@@ -43,7 +43,7 @@ class Widths {
   locale_t before_ = nullptr;
 };
 
-/// How many bytes of `text` take no more than `columns`, and whether that is all of it.
+/// How many bytes of `text` fit into `columns`, and whether that is all of `text`.
 std::size_t bytes_within(std::string_view text, std::size_t columns, const Widths& widths) {
   std::size_t bytes = 0;
   for (std::size_t used = 0; bytes < text.size();) {

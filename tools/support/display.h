@@ -1,4 +1,4 @@
-// display.h - how much room text takes on a terminal.
+// display.h - the width of text on a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,15 +7,14 @@
 
 namespace rdmacomm::programs {
 
-/// Columns that `text` takes: a Chinese character two, a combining accent none. Bytes that are no printable character
-/// count as one each.
+/// The columns that `text` takes: two for a Chinese character, none for a combining accent. A byte that belongs to no
+/// printable character counts as one.
 [[nodiscard]] std::size_t display_width(std::string_view text);
 
-/// `text`, if it takes no more than `columns`, or else its first characters and "..." (of less than 3 columns: its
-/// first characters).
+/// `text` if it fits into `columns`, else its first characters and "..." (without "..." if `columns` is less than 3).
 [[nodiscard]] std::string fitted(std::string_view text, std::size_t columns);
 
-/// Columns of the terminal at `fd` now. 0: it is none, or does not say.
+/// The current columns of the terminal at `fd`. 0: it is no terminal, or the number is unknown.
 [[nodiscard]] std::size_t terminal_columns(int fd);
 
 }  // namespace rdmacomm::programs

@@ -13,7 +13,7 @@
 namespace rdmacomm::programs {
 namespace {
 
-/// How often a client that waits looks whether a guest has begun to rest.
+/// How often a waiting client checks whether a guest has become idle.
 constexpr std::chrono::milliseconds kLookForRest{50};
 
 Status check_memory(std::uint64_t bytes) {
@@ -69,7 +69,7 @@ GuestPlaces::Random GuestPlaces::seeded_random() {
   };
 }
 
-/// Another client of that host arrives: if as many wait already as may, one of these is refused.
+/// Called when another client of that host arrives. If the allowed number already waits, refuses one of these.
 void GuestPlaces::refuse_one_of(const std::string& source) {
   std::vector<Candidate*> waiting;
   for (Candidate& each : waiting_) {
@@ -127,7 +127,7 @@ std::uint64_t GuestPlaces::shared_bytes_of(const std::string& source) const {
   return bytes;
 }
 
-/// Whether the client's host has all the places, or all the memory, that one host may have.
+/// Whether the client's host already has all the places, or all the memory, that one host may have.
 bool GuestPlaces::has_its_most(const Candidate& candidate) const {
   if (guests_of(candidate.source) >= limits_.guests_of_a_host) return true;
   return !is_large(candidate.bytes) && shared_bytes_of(candidate.source) + candidate.bytes > limits_.shared_bytes / 2;
@@ -143,7 +143,7 @@ bool GuestPlaces::fits(const Candidate& candidate) const {
   return is_large(candidate.bytes) || shared <= limits_.shared_bytes;
 }
 
-/// Whether a place that is free now is this one's: see the class.
+/// Whether a free place is for this candidate: see the class.
 bool GuestPlaces::is_next(const Candidate& candidate) const {
   const auto rank = [this](const Candidate& each) {
     return std::pair(guests_of(each.source), each.source == last_source_);
@@ -160,15 +160,15 @@ bool GuestPlaces::is_next(const Candidate& candidate) const {
   return true;
 }
 
-/// Whether the guest has the place, or the memory, that the waiting client needs.
+/// Whether the guest holds the place, or the memory, that the waiting client needs.
 bool GuestPlaces::in_the_way(const Guest& guest, const Candidate& candidate) const {
   if (has_its_most(candidate)) return guest.source_ == candidate.source;
   if (places_are_taken()) return true;
   return is_large(guest.bytes_) == is_large(candidate.bytes);
 }
 
-/// How much a host has of what the waiting client lacks: places, shared bytes, or the one large place. Without guests that are
-/// about to leave.
+/// How much a host holds of the resource that the waiting client lacks: places, shared bytes, or the one large place.
+/// Guests that are already dismissed do not count.
 std::uint64_t GuestPlaces::share_of(const std::string& source, const Candidate& candidate) const {
   std::uint64_t share = 0;
   for (const auto& guest : guests_) {
@@ -198,7 +198,8 @@ bool GuestPlaces::has_more_than_its_share(const Guest& guest, const Candidate& c
   return own == 0 && limits_.turn && now - guest.since_ >= *limits_.turn;
 }
 
-/// The guest that is to give its place to `candidate`. None if the guests that are leaving already make room for all who wait.
+/// Selects the guest that must give up its place for `candidate`. None if the dismissed guests already make room for
+/// all waiting clients.
 GuestPlaces::Leaver GuestPlaces::find_leaver(const Candidate& candidate, Clock::time_point now) {
   const auto leaving = std::ranges::count_if(guests_, [](const auto& guest) { return guest->dismissed_; });
   if (fits(candidate) || leaving >= static_cast<std::ptrdiff_t>(waiting_.size())) return {};

@@ -1,4 +1,4 @@
-// guest_places.h - which clients a server serves at a time, how much memory they may take, and who gives way to whom.
+// guest_places.h - limits a server's clients and their memory, and decides which client must leave for another one.
 #pragma once
 
 #include <atomic>
@@ -18,37 +18,37 @@
 
 namespace rdmacomm::programs {
 
-/// Bounds of a server. A host is a SourceNetwork. A value.
+/// Limits of a server. A host is a SourceNetwork. A value.
 struct PlaceLimits {
-  int guests = 1;              ///< at a time, at least 1
-  int guests_of_a_host = 1;    ///< of these, of one host
-  int waiting_of_a_host = 16;  ///< for a place, at least 1
-  /// Bytes of memory of all guests together, and half of it those of one host. A guest that needs more than half of it
-  /// is served beside them, one such at a time.
+  int guests = 1;              ///< at a time; at least 1
+  int guests_of_a_host = 1;    ///< guests from one host at a time
+  int waiting_of_a_host = 16;  ///< clients from one host that wait for a place; at least 1
+  /// Bytes of memory of all guests together; the guests of one host may use half of it. A guest that needs more than
+  /// half of it is served in addition to them, one such guest at a time.
   std::uint64_t shared_bytes = 0;
-  /// A guest for which the server has waited this long gives its place to a client that waits for one.
+  /// A guest rests if it has made no progress for this long. It must then give its place to a waiting client.
   std::chrono::milliseconds rest{1000};
-  /// A guest that has had its place this long gives it, even if it does not rest, to a client of a host that has none.
-  /// Empty: it keeps its place.
+  /// A guest that has had its place for this long gives it to a client of a host that has no place, even if the guest
+  /// does not rest. Empty: it keeps its place.
   std::optional<std::chrono::milliseconds> turn = {};
 };
 
-/// How long `bytes` take on a slow network: 100 ns each. A server sees nothing of its client while they are on the way.
+/// The time that `bytes` take on a slow network: 100 ns each. A server notices nothing of its client during that time.
 [[nodiscard]] constexpr std::chrono::milliseconds time_on_slow_network(std::uint64_t bytes) noexcept {
   return std::chrono::milliseconds(bytes / 10'000);
 }
 
-/// One client that has a place. Threads: any.
+/// A client that has a place. Threads: any.
 class Guest {
  public:
-  /// The guest did something. One thread at a time.
+  /// The guest has made progress. One thread at a time.
   void note_progress() noexcept {
     progress_.store(progress_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  /// While the server itself works for the guest, and waits for nothing of it, the guest does not rest.
+  /// While the server itself works for the guest, and does not wait for it, the guest does not rest.
   void set_working(bool working) noexcept { working_.store(working, std::memory_order_relaxed); }
-  /// While the client does what the server cannot see: the guest rests if it has done nothing for `most`, or for
-  /// PlaceLimits::rest, whichever is longer.
+  /// For a time in which the client does work that the server cannot see: the guest rests only after no progress for
+  /// `most` or PlaceLimits::rest, whichever is longer.
   void set_pause(std::chrono::milliseconds most) noexcept { pause_.store(most, std::memory_order_relaxed); }
 
  private:
@@ -65,30 +65,25 @@ class Guest {
   std::function<void(const Error&)> dismiss_ = {};
   bool dismissed_ = false;
   std::optional<Error> told_ = {};   // why it was dismissed
-  std::uint64_t seen_progress_ = 0;  // progress_ when it was last seen to change, which was at seen_at_
+  std::uint64_t seen_progress_ = 0;  // progress_ when it was last seen to change, at seen_at_
   Clock::time_point seen_at_ = {};
 };
 
-/// The places of one server, shared among the hosts that its clients come from, so that no host can keep another one
-/// out.
+/// Shares the places of one server among its clients' hosts, so that no host can keep another one out.
 ///
-/// - A free place is given to the waiting client whose host has the fewest; of several, to one whose host has not lost
-/// the last
-///   place; then in the order of their arrival.
-/// - If none is free, a guest in the way is dismissed: one that rests, or, if none does, one of a host with a larger
-/// share than the
-///   client's host would then have. That one has had its place for PlaceLimits::rest. The host with the largest share
-///   loses a guest, the one that has been there longest: a client that is not made to hold a place is done before the
-///   others.
+/// - A free place is given to the waiting client whose host has the fewest places. If several hosts have the fewest, a
+///   host that did not lose the last place comes first; then the order of arrival decides.
+/// - If no place is free, a guest in the way is dismissed. A resting guest is dismissed first. If none rests, the guest
+///   must belong to a host with a larger share than the client's host would then have, and must have had its place for
+///   PlaceLimits::rest. The host with the largest share loses its oldest guest, because a client that does not try to
+///   hold a place is done before the others.
 /// - If no host has a larger share, PlaceLimits::turn decides.
-/// - If more than PlaceLimits::waiting_of_a_host clients of one host wait, one of those that waited before is refused,
-/// chosen at
-///   random: clients that rest and come again keep none of their host's other clients from waiting.
+/// - If more than PlaceLimits::waiting_of_a_host clients of one host wait, one of the earlier ones is refused, chosen
+///   at random. Therefore clients that rest and reconnect cannot keep other clients of their host from waiting.
+/// A client that is refused or dismissed gets kServerBusy. If it has no connection yet, it tries again.
 ///
-/// Clients that are refused or dismissed hear kServerBusy, so that those that have no connection yet try again.
-///
-/// Clients are admitted before any memory is allocated for them, so what strangers can make a
-/// server allocate is bounded by PlaceLimits. Threads: any.
+/// Clients are admitted before any memory is allocated for them, so PlaceLimits bounds the memory that clients can make
+/// a server allocate. Threads: any.
 class GuestPlaces {
  public:
   using Clock = Deadline::Clock;
@@ -96,33 +91,34 @@ class GuestPlaces {
   /// Returns a number below its argument, which is at least 1; all of them equally often.
   using Random = std::function<std::size_t(std::size_t)>;
 
-  /// clock   by which guests rest
-  /// random  by which clients that wait are refused
+  /// clock   the time for `rest` and `turn`
+  /// random  selects the waiting client that is refused
   explicit GuestPlaces(const PlaceLimits& limits, std::function<Clock::time_point()> clock = Clock::now,
                        Random random = seeded_random())
       : limits_(limits), clock_(std::move(clock)), random_(std::move(random)) {}
   GuestPlaces(const GuestPlaces&) = delete;
   GuestPlaces& operator=(const GuestPlaces&) = delete;
 
-  /// Gives a client a place, in lazy_config_hca(). If none is free, this waits for one, as above.
+  /// Gives a client a place, in lazy_config_hca(). If no place is free, waits for one as described above.
   ///
-  /// address  PeerInfo::address, by which leave() knows the guest
-  /// bytes    of memory that is allocated for it
+  /// address  PeerInfo::address, which identifies the guest in leave()
+  /// bytes    memory that will be allocated for it
   /// Returns  kServerBusy: no place before the deadline, or refused because too many clients of its host wait;
   ///          std::errc::not_enough_memory: this machine has less than `bytes` left
   [[nodiscard]] Result<std::shared_ptr<Guest>> admit(const std::string& address, std::uint64_t bytes,
                                                      Deadline deadline);
-  /// How the guest is dismissed: called at most once, from any thread, also after leave(). A guest without it is not.
+  /// Sets the function that dismisses the guest: called at most once, from any thread, also after leave(). A guest
+  /// without it cannot be dismissed.
   void set_dismissal(Guest& guest, std::function<void(const Error&)> dismiss);
-  /// From now on the guest keeps its place until it leaves. Returns  false: it was dismissed before
+  /// From now on the guest keeps its place until it leaves. Returns  false: it was already dismissed
   [[nodiscard]] bool keep(Guest& guest);
-  /// How the guest's run ended: because it was dismissed, if it was, else as `outcome` says.
+  /// The outcome of this guest: the reason for its dismissal, if it was dismissed, else `outcome`.
   [[nodiscard]] Status explained(const Guest& guest, Status outcome) const;
-  /// The guest's place is free, because its memory is. Without effect if it has left already.
+  /// Frees the guest's place; its memory must be free already. No effect if it has left already.
   void leave(const std::string& address);
   /// The server ends: clients that wait for a place, now or later, are refused at once.
   void close();
-  /// How many clients wait for a place.
+  /// The number of clients that wait for a place.
   [[nodiscard]] std::size_t waiting() const;
 
  private:
@@ -132,11 +128,11 @@ class GuestPlaces {
     bool refused = false;
   };
 
-  /// One that is to be dismissed, and what it is told.
+  /// The guest to dismiss, with the reasons for the choice.
   struct Leaver {
     std::shared_ptr<Guest> guest = nullptr;
     bool rests = false;
-    std::uint64_t share = 0;  // its host's
+    std::uint64_t share = 0;  // the share of its host
   };
 
   [[nodiscard]] static Random seeded_random();
@@ -165,7 +161,7 @@ class GuestPlaces {
   std::condition_variable changed_;
   std::list<std::shared_ptr<Guest>> guests_;
   std::list<Candidate> waiting_;
-  std::string last_source_;  // of the guest that was dismissed last
+  std::string last_source_;  // the host of the guest that was dismissed last
   bool closed_ = false;
 };
 

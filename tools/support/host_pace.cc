@@ -5,8 +5,8 @@
 
 namespace rdmacomm::programs {
 
-/// The host's entry. A host whose period is over makes room for another one, and what was left
-/// out of it counts as one of other hosts, so that the first kMaxHosts hosts do not have the lines for ever. nullptr: no room.
+/// Returns the host's entry; nullptr: no room. The oldest entry whose period is over is replaced, so that the first
+/// kMaxHosts hosts do not keep the entries for ever. Its suppressed lines then count as lines of other hosts.
 HostPace::Host* HostPace::own_line(const SourceNetwork& host, Clock::time_point now) {
   if (const auto found = by_host_.find(host); found != by_host_.end()) return &found->second;
   if (by_host_.size() >= kMaxHosts) {

@@ -1,4 +1,4 @@
-// host_pace.h - which of the clients that fail are told to the user, so that no host fills a server's output.
+// host_pace.h - limits the lines that a server prints about failing clients, so that no host fills its output.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,8 @@
 
 namespace rdmacomm::programs {
 
-/// One line, or as many as the constructor is told, for each host (SourceNetwork) in each kPeriod. At most kMaxHosts
-/// hosts at a time have a line of their own; all others share one. A pure policy: time is passed in. Threads: one at a
-/// time.
+/// Allows `lines` lines for each host (SourceNetwork) in each kPeriod. At most kMaxHosts hosts at a time are counted
+/// separately; all others share one count. A pure policy: the caller passes the time. Threads: one at a time.
 class HostPace {
  public:
   using Clock = std::chrono::steady_clock;
@@ -24,21 +23,21 @@ class HostPace {
   /// lines  for each host in each kPeriod, at least 1
   explicit HostPace(std::uint64_t lines = 1) : lines_(lines) {}
 
-  /// The line to print about a client now.
+  /// Decides whether to print a line about a client now.
   ///
   /// peer     as EndPoint::peer(): "10.0.0.2:41234 (...)"
-  /// text     what the line says about this client
-  /// Returns  `text`, with the number of that host's clients that were left out since its last line; empty: this one is
-  ///          left out, too
+  /// text     the line about this client
+  /// Returns  `text`, with the number of lines for that host that were suppressed since its last one; empty: do not
+  ///          print this line
   [[nodiscard]] std::optional<std::string> line(const std::string& peer, const std::string& text,
                                                 Clock::time_point now);
-  /// "3 of 10.0.0.2, 7 of other hosts": the clients that were left out and are in no line. Empty: all are told.
+  /// "3 of 10.0.0.2, 7 of other hosts": the suppressed lines that no printed line mentions. Empty: none.
   [[nodiscard]] std::string left_out() const;
 
  private:
   struct Host {
     Clock::time_point since = {};  // when its period began
-    std::uint64_t told = 0;        // in that period
+    std::uint64_t told = 0;        // lines printed in that period
     std::uint64_t left_out = 0;
   };
 

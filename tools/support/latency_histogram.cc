@@ -32,7 +32,7 @@ double LatencyHistogram::middle_of(std::size_t bucket) noexcept {
   return static_cast<double>(bucket % kPart + kPart) * width + (width - 1) / 2;
 }
 
-/// By nearest rank, as programs::percentile().
+/// Uses the nearest rank, as programs::percentile().
 double LatencyHistogram::percentile(double percent) const {
   const double rank = std::max(std::ceil(percent / 100 * static_cast<double>(count_) - 1e-6), 1.0);
   double seen = 0;

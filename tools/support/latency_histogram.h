@@ -1,4 +1,4 @@
-// latency_histogram.h - figures about any number of samples, in bounded memory, which can be added up.
+// latency_histogram.h - statistics of any number of samples, in bounded memory. Histograms can be added.
 #pragma once
 
 #include <bit>
@@ -12,8 +12,8 @@
 
 namespace rdmacomm::programs {
 
-/// Counts samples in buckets, 32 for each power of two: percentiles are right to within 1/32, smallest, largest and
-/// mean are exact. Where samples are few, Samples keeps each of them. A value. Threads: one at a time.
+/// Counts samples in buckets, 32 for each power of two: percentiles are exact to within 1/32; minimum, maximum and mean
+/// are exact. For few samples use Samples, which keeps each of them. A value. Threads: one at a time.
 class LatencyHistogram {
  public:
   /// Cost: a few instructions.
@@ -30,9 +30,9 @@ class LatencyHistogram {
   /// In the samples' unit.
   [[nodiscard]] Summary summary() const;
 
-  /// Appends the wire form: as long as the buckets that are in use are many.
+  /// Appends the wire form. Its length depends on the number of buckets in use.
   void encode(WireWriter& writer) const;
-  /// kBadMessage: truncated, or counts that do not belong together.
+  /// kBadMessage: truncated, or inconsistent counts.
   [[nodiscard]] static Result<LatencyHistogram> decode(WireReader& reader);
 
  private:

@@ -1,4 +1,4 @@
-// listen_flag.h - --listen: at which of the machine's addresses a server can be reached.
+// listen_flag.h - --listen: the local address at which a server can be reached.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace rdmacomm::programs {
 
-/// What --listen says: an address, or "" for every address of this machine.
+/// The value of --listen: an address, or "" for every address of this machine.
 [[nodiscard]] const std::string& listen_address();
-/// The server of `flags` listens there. kInvalidArgument: it is given to a program that is no server of other machines'
-/// clients: --role=client or both.
+/// Makes the server of `flags` listen there. kInvalidArgument: --listen is given to a program that does not serve other
+/// machines: --role=client or both.
 [[nodiscard]] Status apply_listen_flag(ConnectionFlags& flags);
 
 }  // namespace rdmacomm::programs

@@ -1,4 +1,4 @@
-// listening_text.h - what a server says when it begins to listen.
+// listening_text.h - the first line that a server prints.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,8 @@
 
 namespace rdmacomm::programs {
 
-/// Where a server listens and who may connect, for its first line: "listening on port 2020 at every address of ...".
+/// The address at which a server listens, and the clients that may connect: "listening on port 2020 at every address of
+/// ...".
 [[nodiscard]] std::string listening_text(const std::string& address, std::uint16_t port);
 
 }  // namespace rdmacomm::programs

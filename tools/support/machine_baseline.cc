@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeEach{2};
 
-/// Pages as the library's own buffers on the software device are made of: shared, so that both copies run on the
-/// same kind of pages.
+/// Memory pages of the same kind as the library's buffers on the software device: shared. The two copies that are
+/// compared then use the same kind of pages.
 class Pages {
  public:
   explicit Pages(std::size_t bytes)
@@ -39,7 +39,7 @@ class Pages {
   void* address_;
 };
 
-/// Keeps the compiler from dropping or merging copies.
+/// Prevents the compiler from removing or merging copies.
 void used(void* memory) {
   asm volatile("" : : "r"(memory) : "memory");
 }
@@ -50,8 +50,8 @@ double gb_per_s(std::uint64_t bytes, double ns) {
 
 }  // namespace
 
-/// The thread on the other CPU. It sleeps until a turn begins, then answers each odd number in `line_` with the
-/// next even one, reading `watched_` first, until it sees kEnd.
+/// The thread on the other CPU. It sleeps until a measurement begins. Then, for each odd number in `line_`, it reads
+/// `watched_` and stores the next even number, until it sees kEnd.
 class MachineBaseline::Helper {
  public:
   Helper(int cpu) : thread_([this, cpu] { run(cpu); }) {}  // NOLINT(google-explicit-constructor)
@@ -72,11 +72,11 @@ class MachineBaseline::Helper {
     turn_.notify_one();
     (void)bounce();
   }
-  /// Sends the cache line over and waits until it is back.
+  /// Sends the cache line to the other CPU and waits until it is back.
   std::uint32_t bounce() {
     const std::uint32_t ask = ++sequence_;
     line_.value.store(ask, std::memory_order_release);
-    // No pause instruction: it would be part of the figure.
+    // No pause instruction, because it would add to the measured time.
     while (line_.value.load(std::memory_order_acquire) == ask) continue;
     return sequence_ = ask + 1;
   }
@@ -107,7 +107,7 @@ class MachineBaseline::Helper {
       set_turn(kSleep);
     }
   }
-  /// Moves to `next` unless the owner has asked to quit meanwhile.
+  /// Changes to `next` unless the owner has asked to quit meanwhile.
   void set_turn(std::uint32_t next) {
     std::uint32_t now = turn_.load();
     while (now != kQuit && !turn_.compare_exchange_weak(now, next)) continue;
@@ -122,7 +122,7 @@ class MachineBaseline::Helper {
       line_.value.store(seen + 1, std::memory_order_release);
     }
   }
-  /// One load from each cache line brings all of it over.
+  /// One load from each cache line transfers the whole line.
   void read_watched() {
     unsigned sum = 0;
     for (std::size_t i = 0; i < watched_.size(); i += 64) sum += static_cast<unsigned>(watched_[i]);
@@ -134,7 +134,7 @@ class MachineBaseline::Helper {
   std::uint32_t sequence_ = 0;
   std::span<const std::byte> watched_;
   Status pinned_;
-  std::thread thread_;  // last: starts when all the rest is there
+  std::thread thread_;  // last: starts after all other members are initialized
 };
 
 MachineBaseline::MachineBaseline(const TickClock& clock, int other_cpu) : clock_(clock), other_cpu_(other_cpu) {}
@@ -184,7 +184,7 @@ Result<CopyFigures> MachineBaseline::measure_copy(std::uint64_t bytes) {
 }
 
 double MachineBaseline::copy_alone_ns(const std::byte* from, std::byte* to, std::uint64_t bytes) const {
-  // Small copies are timed by the batch: the clock would be most of the figure.
+  // Small copies are timed in batches, because reading the clock would take most of the time.
   const auto batch = static_cast<int>(std::clamp<std::uint64_t>(65536 / bytes, 1, 64));
   std::vector<double> times;
   const std::uint64_t limit = clock_.now() + clock_.ticks(kTimeEach);

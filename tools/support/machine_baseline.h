@@ -1,4 +1,4 @@
-// machine_baseline.h - what this machine's memory can do, measured beside the benchmark that is compared with it.
+// machine_baseline.h - measures the speed of the local memory, for comparison with a benchmark.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace rdmacomm::programs {
 
-/// GB/s (10^9 bytes) of one memcpy after another.
+/// GB/s (10^9 bytes) of repeated memcpy calls.
 struct CopyFigures {
-  double alone = 0;          ///< nobody else touches the destination
-  double read_by_other = 0;  ///< the other core reads each copy before the next one is made; 0: no second CPU
+  double alone = 0;          ///< no other core touches the destination
+  double read_by_other = 0;  ///< the other core reads each copy before the next copy; 0: no second CPU
 };
 
-/// Measures two things that any communication through shared memory is bounded by: how long a cache line takes from
-/// one core to the other, and how fast a core copies. Machines drift within seconds, so this is called again and
-/// again between the rounds of a benchmark, for some milliseconds each time; the figures are medians over all calls.
-/// A resource; keeps a thread on the other CPU, which sleeps between calls.
+/// Measures two limits of any communication through shared memory: the time that a cache line takes from one core to
+/// another, and the copy rate of a core. The speed of machines changes within seconds. Therefore this is called
+/// repeatedly between the rounds of a benchmark, for some milliseconds each time, and the results are medians over all
+/// calls. A resource. It keeps a thread on the other CPU, which sleeps between calls.
 /// Threads: one at a time, which should stay on the first CPU.
 class MachineBaseline {
  public:
-  /// other_cpu  where the second thread runs; -1: there is no second CPU, cache lines are not measured
-  /// Returns    the system's error where a thread cannot be kept on that CPU, or memory is short
+  /// other_cpu  the CPU of the second thread; -1: no second CPU, so cache lines are not measured
+  /// Returns    the system's error if a thread cannot be bound to that CPU, or if memory is short
   [[nodiscard]] static Result<std::unique_ptr<MachineBaseline>> create(const TickClock& clock, int other_cpu);
   MachineBaseline(const MachineBaseline&) = delete;
   MachineBaseline& operator=(const MachineBaseline&) = delete;
@@ -35,13 +35,13 @@ class MachineBaseline {
   [[nodiscard]] bool has_second_cpu() const noexcept { return other_cpu_ >= 0; }
   [[nodiscard]] int other_cpu() const noexcept { return other_cpu_; }
 
-  /// One more measurement of the cache line's way: about 2 ms. Returns it in ns; 0 without a second CPU.
+  /// Measures the transfer of a cache line once more: about 2 ms. Returns it in ns; 0 without a second CPU.
   double measure_cache_line();
-  /// One more measurement of copying `bytes`: about 2 ms alone, and the same with the other core.
+  /// Measures the copy of `bytes` once more: about 2 ms alone, and as long with the other core.
   /// Returns  std::errc::not_enough_memory
   [[nodiscard]] Result<CopyFigures> measure_copy(std::uint64_t bytes);
 
-  /// Median over all measurements so far, in ns; 0 where there is none.
+  /// Median over all measurements so far, in ns; 0 without any.
   [[nodiscard]] double cache_line_ns() const;
   [[nodiscard]] CopyFigures copy(std::uint64_t bytes) const;
 

@@ -1,4 +1,4 @@
-// mode_flags.h - the flags by which a program says how it waits for completions, and which thread does.
+// mode_flags.h - the flags that select how a program waits for completions, and on which thread.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace rdmacomm::programs {
 
-/// What the mode flags say, checked.
+/// The values of the mode flags, checked.
 struct ModeFlags {
   PollingMode polling = PollingMode::kBusyPoll;
   ThreadMode threads = ThreadMode::kApplication;
   int shared_queues = 1;
 
-  /// To be called in lazy_config_hca().
+  /// Call it in lazy_config_hca().
   void apply(HcaConfig& hca) const;
 };
 
-/// Whether a program can take completions by the thread that waits for them: --threads=none.
-/// kAlways: it has no other way, and neither --threads nor --shards.
+/// Whether the thread that waits for completions can poll for them itself: --threads=none.
+/// kAlways: the program supports only this, and has neither --threads nor --shards.
 enum class OwnThread : std::uint8_t { kPossible, kNever, kAlways };
 
-/// kInvalidArgument: an unknown mode, a number outside its range, or a flag that says nothing to this program or in
-/// this mode; the context names the flag, its value, and what is possible.
+/// kInvalidArgument: an unknown mode, a number outside its range, or a flag that has no meaning in this program or
+/// mode; the context names the flag, its value, and the allowed values.
 [[nodiscard]] Result<ModeFlags> read_mode_flags(OwnThread own = OwnThread::kPossible);
-/// How the flags are listed in --help.
+/// The flags as a group for --help.
 [[nodiscard]] Help::Group mode_help(OwnThread own = OwnThread::kPossible);
 
 }  // namespace rdmacomm::programs

@@ -1,4 +1,4 @@
-// output_buffer.h - a stream's buffer in front of a descriptor, for several threads, that keeps the system's error.
+// output_buffer.h - a thread-safe stream buffer for a descriptor, which keeps the system's error.
 #pragma once
 
 #include <array>
@@ -10,16 +10,16 @@
 
 namespace rdmacomm::programs {
 
-/// Writes to a descriptor, which stays the caller's. A terminal gets each line when it ends, other files when 16 KiB
-/// are full or the stream is flushed. After an error nothing more is written.
+/// Writes to a descriptor, which the caller keeps. A terminal gets each line when it is complete. Other files get data
+/// when 16 KiB are full or the stream is flushed. After an error nothing more is written.
 ///
-/// Threads: any, as with std::cout. It has no put area of std::streambuf's, which threads would share without a lock.
-/// (A thread that writes to std::cerr flushes std::cout, too, because the two are tied.)
+/// Threads: any, as with std::cout. It does not use the put area of std::streambuf, which threads would share without a
+/// lock. (A thread that writes to std::cerr also flushes std::cout, because the two are tied.)
 class OutputBuffer final : public std::streambuf {
  public:
   explicit OutputBuffer(int descriptor);
 
-  /// The first error that the system returned for a write. If there was none, it is false.
+  /// The first error that the system returned for a write; false if there was none.
   [[nodiscard]] std::error_code failed() const noexcept;
 
  protected:
@@ -33,7 +33,7 @@ class OutputBuffer final : public std::streambuf {
 
   const int descriptor_;
   const bool by_lines_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::array<char, 16384> buffer_{};
   std::size_t used_ = 0;
   std::error_code failed_;

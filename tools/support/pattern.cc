@@ -8,13 +8,14 @@
 namespace rdmacomm::programs {
 namespace {
 
-/// The 8 bytes at word `index` of the pattern of `seed`: splitmix64, whose outputs differ for each (seed, index).
+/// The 8 bytes at word `index` of the pattern of `seed`: splitmix64, whose outputs are different for each (seed,
+/// index).
 std::uint64_t pattern_word(std::uint64_t index, std::uint64_t seed) {
   std::uint64_t z = (seed * 0x9e3779b97f4a7c15U) ^ (index + 1) * 0xd1342543de82ef95U;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
   z ^= z >> 31;
-  // The first byte in memory is the lowest one, on any machine.
+  // The first byte in memory is the lowest byte of the word, on any machine.
   return std::endian::native == std::endian::little ? z : __builtin_bswap64(z);
 }
 

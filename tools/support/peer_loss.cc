@@ -9,7 +9,7 @@
 namespace rdmacomm::programs {
 namespace {
 
-/// What a device reports by itself when a connection ends, and may report long before anybody knows why.
+/// Errors that a device may report when a connection ends, long before the reason is known.
 bool may_be_ahead(const EndPoint& endpoint, std::error_code code) {
   if (code == Errc::kFlushed) return true;
   return code == Errc::kLocalQueuePair && verbs::fails_with_connection(*endpoint.device().native_handle());

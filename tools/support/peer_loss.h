@@ -1,4 +1,4 @@
-// peer_loss.h - why an operation failed, where the reason is that the peer has ended.
+// peer_loss.h - finds the reason for a failed operation if the peer has ended.
 #pragma once
 
 #include "rdmacomm/endpoint.h"
@@ -6,16 +6,17 @@
 
 namespace rdmacomm::programs {
 
-/// `failure` of an operation on `endpoint`, or, where the peer's end turns out to be its cause, that: a dead peer shows
-/// first by requests that fail, a moment later by its TCP connection, and only that names its host and process. Waits
-/// up to half a second for it, and up to five for a request that was flushed (on iWARP also for kLocalQueuePair), which
-/// says nothing of the cause: so long a device may be ahead of the signs of life that a silent peer is known by. A
-/// failure that has no such cause gets the peer's name. Payloads that are wrong (std::errc::io_error) have none.
+/// Returns `failure` of an operation on `endpoint`, or the peer's end if that is the cause. When a peer dies, first
+/// requests fail, and a moment later its TCP connection ends; only the connection names the peer's host and process.
+/// Waits up to half a second for that. Waits up to five seconds for a request that was flushed (on iWARP also for
+/// kLocalQueuePair). Such an error does not show its cause, and may come that long before the heartbeat timeout of a
+/// silent peer. If the peer has not ended, adds the peer's name to `failure`. Wrong payloads (std::errc::io_error) are
+/// returned unchanged.
 [[nodiscard]] Status with_cause(const EndPoint& endpoint, Status failure);
 
-/// The same of a stream, or of a job that is done by one. Reasons for which this side ends it, and the peer after that,
-/// are returned as they are: the system's errors (of files), kBadMessage and kInvalidArgument; and so is an abort,
-/// which has its own.
+/// The same for a stream, or for a job that uses one. Errors that make the local process end the stream are returned
+/// unchanged: the system's errors (of files), kBadMessage and kInvalidArgument. So is an abort, which has its own
+/// reason.
 [[nodiscard]] Status explained(const EndPoint& endpoint, Status failure);
 
 }  // namespace rdmacomm::programs

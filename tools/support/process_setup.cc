@@ -11,7 +11,7 @@ namespace rdmacomm::programs {
 void set_up_process() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) != -1) continue;
-    // The lowest free number is taken, which is this one; it is open for what its stream is not used for.
+    // open() takes the lowest free number, which is this one. The mode is one that its stream cannot use.
     (void)::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
   (void)std::signal(SIGXFSZ, SIG_IGN);

@@ -31,7 +31,7 @@ std::string with_dashes(std::string name) {
   return name;
 }
 
-/// Options of the library as its errors name them, and the flags by which programs set them.
+/// Options as the library's errors name them, and the flags that set them.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kFlagOfOption = {{
     {"DeviceOptions::name", "--device"},
     {"DeviceOptions::port", "--ib-port"},
@@ -50,7 +50,7 @@ std::string with_flags(std::string text) {
   return text;
 }
 
-/// gflags shows a double with all its digits: 0.10000000000000001.
+/// gflags prints a double with all its digits: 0.10000000000000001.
 std::string default_text(const gflags::CommandLineFlagInfo& info) {
   if (info.type != "double") return info.default_value;
   std::ostringstream text;
@@ -58,7 +58,7 @@ std::string default_text(const gflags::CommandLineFlagInfo& info) {
   return text.str();
 }
 
-/// "  --queue-depth=N    what it is", wrapped to 100 columns under the second column.
+/// "  --queue-depth=N    description", wrapped to 100 columns below the second column.
 void append_flag(std::string& text, const HelpFlag& flag) {
   constexpr std::size_t kSecondColumn = 28;
   constexpr std::size_t kWidth = 100;
@@ -82,14 +82,14 @@ bool is_on(const char* flag) {
   return gflags::GetCommandLineFlagInfoOrDie(flag).current_value == "true";
 }
 
-/// Whether gflags is to print something of its own, as with --helpxml.
+/// Whether gflags must print something of its own, as for --helpxml.
 bool asks_gflags() {
   const auto is_set = [](const char* flag) { return !gflags::GetCommandLineFlagInfoOrDie(flag).current_value.empty(); };
   return is_on("helpxml") || is_on("helppackage") || is_set("helpon") || is_set("helpmatch") ||
          is_set("tab_completion_word");
 }
 
-/// gflags' own kinds of help show the values of all flags as they are, and a flag file can be somebody else's.
+/// The help of gflags itself prints the values of all flags unchanged, and a flag file may come from another user.
 void make_values_printable() {
   std::vector<gflags::CommandLineFlagInfo> flags;
   gflags::GetAllFlags(&flags);

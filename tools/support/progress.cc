@@ -30,7 +30,7 @@ std::string time_left(double seconds) {
 
 }  // namespace
 
-/// Three digits or so.
+/// About three digits.
 std::string amount_text(double bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
   std::size_t unit = 0;
@@ -98,7 +98,7 @@ void Progress::run() {
   }
 }
 
-/// "rdma_copy: <about><numbers>", in one line of the terminal, whose last column stays free.
+/// "rdma_copy: <about><numbers>", in one line of the terminal. The last column stays empty.
 std::string Progress::line(const std::string& numbers) const {
   const std::size_t columns = options_.columns();
   const std::size_t room = columns > 0 ? columns - 1 : std::string::npos;

@@ -1,4 +1,4 @@
-// progress.h - how far it is: on a terminal once a second, and a line at the end.
+// progress.h - shows progress: on a terminal once a second, and one line at the end.
 #pragma once
 
 #include <unistd.h>
@@ -18,8 +18,8 @@
 
 namespace rdmacomm::programs {
 
-/// "12.3 MB  1.20 GB/s  45 %  0:12 left": bytes so far of `total` (where it is known), and at what rate. Units of 10^6
-/// and 10^9 bytes, as rates of networks have.
+/// "12.3 MB  1.20 GB/s  45 %  0:12 left": bytes so far, the rate, and, if `total` is known, percent and time left.
+/// Units are 10^6 and 10^9 bytes, as usual for network rates.
 [[nodiscard]] std::string progress_text(std::uint64_t bytes, std::optional<std::uint64_t> total,
                                         double bytes_per_second);
 /// "12.3 MB", in the same units.
@@ -34,18 +34,18 @@ struct ProcessorTime {
 };
 [[nodiscard]] ProcessorTime processor_time();
 
-/// Counts bytes, and shows them on `out` each period, always in the same line; the destructor blanks it.
+/// Counts bytes, and shows them on `out` each period, always in the same line. The destructor clears the line.
 /// Threads: add(), set_total() and say() from any.
 class Progress {
  public:
   struct Options {
     std::ostream& out;
-    bool shown = false;  ///< it is a terminal, and nobody said no. Without it there is no thread either
+    bool shown = false;  ///< `out` is a terminal, and not switched off. If false, no thread is started
     std::optional<std::uint64_t> total = {};
     std::chrono::milliseconds period{1000};
-    /// Shown before the numbers: what it is at, in no more than `room` columns; called from another thread.
+    /// Text before the numbers, for example the current file, in at most `room` columns. Called from another thread.
     std::function<std::string(std::size_t room)> about = {};
-    /// How wide `out` is, to whose width the line is cut; 0: not known.
+    /// The columns of `out`, to which the line is cut; 0: not known.
     std::function<std::size_t()> columns = [] { return terminal_columns(STDERR_FILENO); };
   };
   explicit Progress(Options options);
@@ -55,9 +55,9 @@ class Progress {
 
   void add(std::uint64_t bytes) noexcept { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
-  /// It is known now.
+  /// Sets the total once it is known.
   void set_total(std::uint64_t bytes) noexcept { total_.store(bytes, std::memory_order_relaxed); }
-  /// A line of its own: "<program>: <text>".
+  /// Prints a separate line: "<program>: <text>".
   void say(const std::string& text);
 
  private:
@@ -67,7 +67,7 @@ class Progress {
   const Options options_;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> total_{0};  // 0: not known
-  std::mutex mutex_;                     // also of options_.out
+  std::mutex mutex_;                     // also guards options_.out
   std::condition_variable changed_;
   bool ended_ = false;
   std::thread thread_;

@@ -28,21 +28,22 @@ Error cannot_write(const std::string& path, std::error_code why) {
   return make_error(why, "cannot write " + path);
 }
 
-/// A name in an open directory: nobody can make it lead elsewhere between two looks at it.
+/// A name in an open directory. The directory is open, so nobody can move the name elsewhere between two checks.
 struct Place {
   UniqueFd directory;
   std::string name;
   bool exists = false;
-  bool by_system = false;  ///< a link of /proc to an open file, or to something that has no path
+  bool by_system = false;  ///< a link in /proc to an open file, or to an object without a path
   int descriptor = -1;     ///< by_system: its number, if it is this process's own
-  struct stat is = {};     ///< what has the name; of a link by_system what that leads to
+  struct stat is = {};     ///< of the named file; for a link by_system of its target
 
-  /// Whether a new file may take the name.
+  /// Whether a new file may replace the name.
   [[nodiscard]] bool is_replaced() const { return !by_system && (!exists || S_ISREG(is.st_mode)); }
 };
 
-/// In a directory that others may write to, a name can be a trap that another user has laid: what is written would go to a
-/// place of that user's choice. Files, links and pipes of this user and of root are trusted.
+/// Other users may be able to write to the directory. One of them may have created the name as a trap, so that the
+/// output goes to a place of their choice. Files, links and pipes are trusted if they belong to the user of this
+/// process or to root.
 Status check_not_planted(const std::string& path, const struct stat& is) {
   const bool trusted = is.st_uid == ::geteuid() || is.st_uid == 0;
   const bool can_be_a_trap = S_ISLNK(is.st_mode) || S_ISFIFO(is.st_mode) || S_ISSOCK(is.st_mode);
@@ -52,7 +53,7 @@ Status check_not_planted(const std::string& path, const struct stat& is) {
                         " of another user's; remove it, or choose another file");
 }
 
-/// Goes on to the directory and the name of `to`, which is relative to `place`.
+/// Moves on to the directory and the name of `to`, which is relative to `place`.
 std::error_code enter(Place& place, const fs::path& to) {
   const fs::path parent = to.has_parent_path() ? to.parent_path() : fs::path(".");
   const int from = place.directory ? place.directory.get() : AT_FDCWD;
@@ -63,14 +64,14 @@ std::error_code enter(Place& place, const fs::path& to) {
   return {};
 }
 
-/// The number of a descriptor, which is the name of a link of /proc. -1: the name is another one.
+/// The number of a descriptor, which is the name of a link in /proc. -1: the name is not a number.
 int number_in(std::string_view name) {
   int number = -1;
   const auto read = std::from_chars(name.data(), name.data() + name.size(), number);
   return read.ec == std::errc() && read.ptr == name.data() + name.size() ? number : -1;
 }
 
-/// Whether the directory is the one of this process's, or thread's, descriptors.
+/// Whether the directory lists the descriptors of this process or thread.
 bool is_of_own_descriptors(const UniqueFd& directory) {
   struct stat is = {};
   if (::fstat(directory.get(), &is) != 0) return false;
@@ -80,8 +81,8 @@ bool is_of_own_descriptors(const UniqueFd& directory) {
   });
 }
 
-/// Whether this process was started with the descriptor, and it can be written to. Those that the program has opened itself are closed by
-/// exec, and are not the user's to name.
+/// Whether this process was started with the descriptor, and can write to it. Descriptors that the program itself has
+/// opened are closed by exec; the user cannot mean them.
 bool came_open(int descriptor) {
   const int flags = ::fcntl(descriptor, F_GETFD);
   const int access = ::fcntl(descriptor, F_GETFL);
@@ -89,8 +90,8 @@ bool came_open(int descriptor) {
          (access & O_ACCMODE) != O_RDONLY;
 }
 
-/// Whether the link is one of /proc to an open file, or to something that has no path. Then `place` gets what it leads to. To replace
-/// the file that is open would take it from its user: `>> log` is to add to the log.
+/// Whether the link is one in /proc to an open file, or to an object without a path. If so, sets `place` to the link's
+/// target. Such a file must not be replaced: `>> log` must add to the log.
 bool leads_to_open_file(Place& place, const UniqueFd& link) {
   struct stat target = {};
   if (!is_in_proc(link.get()) || ::fstatat(place.directory.get(), place.name.c_str(), &target, 0) != 0) return false;
@@ -102,8 +103,8 @@ bool leads_to_open_file(Place& place, const UniqueFd& link) {
   return true;
 }
 
-/// Follows the links that have the name, each one looked at, and read, while it is open: so that not the link is replaced, and no
-/// link of another user's is followed that takes its name meanwhile.
+/// Follows the links at the name. Each link is checked and read while it is open. So the link itself is never replaced,
+/// and if another user puts a link there meanwhile, it is not followed.
 Result<Place> place_of(const std::string& path) {
   Place place;
   if (const std::error_code failed = enter(place, path)) return cannot_write(path, failed);
@@ -134,8 +135,7 @@ std::error_code write_all(int file, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = retry_interrupted([&] { return ::write(file, text.data(), text.size()); });
     const std::error_code failed = written < 0 ? last_system_error() : std::error_code();
-    if (failed ==
-        std::errc::resource_unavailable_try_again) {  // a descriptor that was got may be one that does not wait
+    if (failed == std::errc::resource_unavailable_try_again) {  // an inherited descriptor may be non-blocking
       pollfd room{.fd = file, .events = POLLOUT, .revents = 0};
       (void)retry_interrupted([&] { return ::poll(&room, 1, -1); });
       continue;
@@ -146,15 +146,15 @@ std::error_code write_all(int file, std::string_view text) {
   return {};
 }
 
-/// Behind what the program has written there before.
+/// Appends after the output that the program has already written there.
 Status write_to_descriptor(const std::string& path, int descriptor, std::string_view text) {
   if (Status flushed = flush_standard_output(); !flushed.ok()) return flushed;
   const std::error_code failed = write_all(descriptor, text);
   return failed ? Status(cannot_write(path, failed)) : Status();
 }
 
-/// To a device, a pipe or another process's open file, which is not made here. What has taken its name meanwhile, and is a file or planted,
-/// is left alone.
+/// Writes to an existing device, pipe or open file of another process. If a regular file, or a trap of another user,
+/// has replaced it meanwhile, does not write.
 Status write_in_place(const std::string& path, const Place& place, std::string_view text) {
   if (place.descriptor >= 0) return write_to_descriptor(path, place.descriptor, text);
   const int how = place.by_system ? O_APPEND : O_NOFOLLOW;
@@ -169,7 +169,7 @@ Status write_in_place(const std::string& path, const Place& place, std::string_v
   return failed ? Status(cannot_write(path, failed)) : Status();
 }
 
-/// A name that nobody can have foreseen, so nobody can have planted a file there.
+/// A name that nobody can predict, so that nobody can have created a file there.
 std::string unforeseen_name() {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof(number), 0) != sizeof(number)) number = std::random_device()();
@@ -178,7 +178,7 @@ std::string unforeseen_name() {
   return name.data();
 }
 
-/// A new file, and nothing that is there already, nor what a link leads to.
+/// Creates a new file, and never opens an existing file or a link's target.
 /// file  gets its descriptor. Returns  its name in `directory`
 Result<std::string> create_beside(int directory, UniqueFd& file) {
   constexpr int kTries = 10;
@@ -215,7 +215,8 @@ Status replace_file(const std::string& path, std::string_view text) {
   const auto beside = create_beside(directory, file);
   if (!beside) return cannot_write(path, beside.code());
   std::error_code failed = write_all(file.get(), text);
-  // The old file's permissions are kept, if it was this user's: those of another user's say what that one wants.
+  // The old file's permissions are kept only if this user owned it, because another owner's permissions express that
+  // owner's intent.
   const bool keep_mode = place->exists && place->is.st_uid == ::geteuid();
   if (!failed && keep_mode && ::fchmod(file.get(), place->is.st_mode & 07777) != 0) failed = last_system_error();
   if (!failed && ::renameat(directory, beside->c_str(), directory, place->name.c_str()) != 0)

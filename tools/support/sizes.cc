@@ -17,7 +17,7 @@ Error not_a_size(std::string_view text, const std::string& why) {
   return make_error(Errc::kInvalidArgument, quoted(text) + " is no size: " + why);
 }
 
-/// How far K, M or G shifts; -1 for any other letter.
+/// The shift for K, M or G; -1 for any other letter.
 int shift_of(char suffix) {
   switch (suffix) {
     case 'k':
@@ -74,7 +74,7 @@ Result<std::vector<std::uint64_t>> parse_sizes(std::string_view text) {
     rest.remove_prefix(comma + 1);
   }
   std::ranges::sort(sizes);
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());  // clang 14 cannot take std::ranges::unique
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());  // clang 14 does not compile std::ranges::unique
   if (sizes.size() > kMaxSizes) {
     return make_error(Errc::kInvalidArgument, std::to_string(sizes.size()) + " sizes are too many: at most " +
                                                   std::to_string(kMaxSizes) + " in one run");

@@ -1,4 +1,4 @@
-// standard_output.h - std::cout that keeps why it could not be written.
+// standard_output.h - std::cout that keeps the error of a failed write.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,15 @@
 
 namespace rdmacomm::programs {
 
-/// std::cout writes to descriptor 1 by a buffer that keeps the first error of the system's: a stream keeps only that
-/// there was one. A terminal gets each line when it ends. Call it once, before anything is printed.
+/// Makes std::cout write to descriptor 1 through a buffer that keeps the system's first error. A stream alone keeps
+/// only the fact that an error occurred. A terminal gets each line when it is complete. Call it once, before anything
+/// is printed.
 void set_up_standard_output();
 
-/// How many characters a line has room for: of the terminal, as it was when the program began; SIZE_MAX: it is none.
+/// The width of the terminal in characters when the program began; SIZE_MAX: not a terminal.
 [[nodiscard]] std::size_t output_width() noexcept;
 
-/// Writes what is still buffered. Returns  the first error since the program began, however long ago that was
+/// Writes the buffered output. Returns  the first error since the program began
 [[nodiscard]] Status flush_standard_output();
 
 }  // namespace rdmacomm::programs

@@ -37,7 +37,7 @@ Summary Samples::summarize() {
 }
 
 std::uint64_t percentile(std::span<const std::uint64_t> sorted, double percent) {
-  // The small subtraction keeps 99.9 % of 1000, which is 999.0000000000001 in binary, from being rank 1000.
+  // Without the small subtraction, 99.9 % of 1000, which is 999.0000000000001 in binary, would give rank 1000.
   const double rank = std::ceil(percent / 100 * static_cast<double>(sorted.size()) - 1e-6);
   const auto index = static_cast<std::size_t>(std::max(rank, 1.0)) - 1;
   return sorted[std::min(index, sorted.size() - 1)];

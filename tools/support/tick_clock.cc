@@ -6,7 +6,7 @@
 namespace rdmacomm::programs {
 namespace {
 
-/// Whether the processor says that its counter runs at one rate, whatever its frequency and power state.
+/// Whether the processor reports a counter with a constant rate, at any frequency and power state.
 bool has_constant_counter() {
 #if defined(__x86_64__)
   std::ifstream file("/proc/cpuinfo");

@@ -1,4 +1,4 @@
-// tick_clock.h - the cheapest clock there is, for timing single operations.
+// tick_clock.h - the cheapest clock, for timing single operations.
 #pragma once
 
 #include <chrono>
@@ -6,10 +6,10 @@
 
 namespace rdmacomm::programs {
 
-/// Counts in ticks: the processor's time stamp counter where it runs at a constant rate in all power states, else
-/// the steady clock's nanoseconds. Reading it costs some 10 ns; reading the steady clock costs twice that, which
-/// is as much as a small operation on the software device takes.
-/// A value: made once, which measures the length of a tick for some milliseconds, and passed down.
+/// Counts in ticks: the processor's time stamp counter if it has a constant rate in all power states, else nanoseconds
+/// of the steady clock. Reading the counter costs about 10 ns. Reading the steady clock costs twice that, which is as
+/// long as a small operation on the software device.
+/// A value. Create it once and pass it on: the constructor measures the length of a tick for some milliseconds.
 class TickClock {
  public:
   TickClock();
@@ -29,7 +29,7 @@ class TickClock {
   [[nodiscard]] std::uint64_t ticks(std::chrono::nanoseconds time) const noexcept {
     return static_cast<std::uint64_t>(static_cast<double>(time.count()) / ns_per_tick_);
   }
-  /// What one call of now() costs, in ns: part of every single-operation figure.
+  /// The cost of one call of now(), in ns: included in every time of a single operation.
   [[nodiscard]] double cost_ns() const noexcept {
     return cost_ns_;
   }

@@ -10,7 +10,7 @@ namespace rdmacomm {
 namespace {
 
 Result<std::unique_ptr<CmStream>> try_one(const SocketAddress& address, const CmWait& wait, std::uint64_t& token) {
-  // Bound to the address that the route gives: rdma_cm then asks for a path by that interface.
+  // Bound to the source address of the route, so that rdma_cm looks for a path from that interface.
   const auto from = SocketAddress::towards(address);
   if (!from) return from.error();
   auto id = CmId::towards(address, *from, 0, wait);
@@ -44,7 +44,7 @@ CmConnector::~CmConnector() {
   all_linked();
 }
 
-/// Nobody who knows the token can have this side keep a request any more.
+/// From now on, requests with the token are not kept any more.
 void CmConnector::all_linked() noexcept {
   if (requests_ == nullptr) return;
   registry_->forget(token_);

@@ -16,24 +16,24 @@ class CmRegistry;
 class CmRequests;
 class CmStream;
 
-/// A Connector by rdma_cm: no TCP connection beside the RDMA ones. Its messages go over a queue pair of its own, and
-/// each queue pair of the endpoint becomes a connection of rdma_cm: the only way for iWARP, and the one that asks the
-/// subnet manager for the path on InfiniBand. Which way is right when: docs/addressing.md "TCP or rdma_cm".
-/// Needs a device of the kernel's and rdma_cm (/dev/infiniband/rdma_cm); soft0 has none.
+/// A Connector by rdma_cm, without a TCP connection. Its messages are sent over a queue pair of its own, and each queue
+/// pair of the endpoint becomes a connection of rdma_cm. iWARP can be connected only in this way. On InfiniBand, only
+/// rdma_cm asks the subnet manager for the path. How to choose: docs/addressing.md "TCP or rdma_cm".
+/// Needs a kernel device and rdma_cm (/dev/infiniband/rdma_cm); soft0 has none.
 class CmConnector final : public Connector {
  public:
-  /// Connects to a server, which listens by CmListener. Tries every address of the host, and again while nobody listens
-  /// there, until options.connect_timeout has passed.
+  /// Connects to a server that listens by CmListener. Tries every address of the host, and repeats this while no
+  /// program listens there, until options.connect_timeout has passed.
   ///
-  /// The exception is siw, which connects its TCP in the kernel before rdma_connect(3) returns: towards a host that is
-  /// there and drops TCP's SYN packets (a firewall), neither options.connect_timeout nor cancel_fd is looked at until
-  /// TCP gives up: 127 s with the usual net.ipv4.tcp_syn_retries of 6, 15 s with 3. The same goes for link().
+  /// The exception is siw, which connects its TCP in the kernel before rdma_connect(3) returns. If a host drops TCP's
+  /// SYN packets (a firewall), neither options.connect_timeout nor cancel_fd has an effect until TCP gives up: 127 s
+  /// with the usual net.ipv4.tcp_syn_retries of 6, 15 s with 3. The same applies to link().
   ///
   /// cancel_fd  becomes readable (and stays so) to give up; -1: none
-  /// Returns    std::errc::connection_refused: nobody listens there; kPeerRefused; kTimeout: no answer; kStopped;
-  ///            kNoDevice: no RDMA device on the way to the server; kNotSupported: no rdma_cm on this machine;
+  /// Returns    std::errc::connection_refused: no program listens there; kPeerRefused; kTimeout: no answer; kStopped;
+  ///            kNoDevice: no RDMA device on the route to the server; kNotSupported: no rdma_cm on this machine;
   ///            kInvalidArgument: options.validate(), or a host that has no address; kVersionMismatch;
-  ///            an errno of rdma_cm's, such as std::errc::connection_reset: it answered, and connecting failed
+  ///            an errno of rdma_cm, such as std::errc::connection_reset: it answered, and connecting failed
   [[nodiscard]] static Result<std::unique_ptr<CmConnector>> connect(const HostPort& server,
                                                                     const TcpOptions& options = {}, int cancel_fd = -1);
   ~CmConnector() override;
@@ -50,8 +50,8 @@ class CmConnector final : public Connector {
 
   CmStream& messages_;  // the stream that Connector owns
   const std::uint64_t token_;
-  std::shared_ptr<CmRegistry> registry_;  // server: where requests_ are known by token_
-  std::shared_ptr<CmRequests> requests_;  // server: of this peer's queue pairs
+  std::shared_ptr<CmRegistry> registry_;  // server: finds requests_ by token_
+  std::shared_ptr<CmRequests> requests_;  // server: requests for this peer's queue pairs
 };
 
 }  // namespace rdmacomm

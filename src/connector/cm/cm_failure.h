@@ -1,4 +1,4 @@
-// cm_failure.h - what a stream's own request that fails says of its connection. Private to the connector layer.
+// cm_failure.h - how a failed request of a stream shows that its connection has ended. Private to the connector layer.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -10,13 +10,13 @@
 
 namespace rdmacomm {
 
-/// Why the connection has failed; empty: it has ended, and the request knows nothing of the cause. A stream's requests
-/// are in order: where queue pairs fail with their connections, a failure of the queue pair is the connection's end.
+/// Why the connection has failed; empty: it has ended, and the request does not show the cause. A stream's requests are
+/// in order. If queue pairs fail with their connections, a failure of the queue pair is the connection's end.
 using CmFailure = std::optional<std::string>;
 
-/// Of a request that completed with `status`, which is not IBV_WC_SUCCESS.
+/// For a request that completed with `status`, which is not IBV_WC_SUCCESS.
 [[nodiscard]] CmFailure failure_of(ibv_wc_status status, const ibv_context& context);
-/// Of a request that could not be posted.
+/// For a request that could not be posted.
 [[nodiscard]] CmFailure failure_of(const Error& refused, const ibv_context& context);
 
 }  // namespace rdmacomm

@@ -22,13 +22,13 @@ SocketAddress copy_of(const sockaddr* address) {
 
 constexpr int kResolveStepMs = 300;
 
-/// What is left, as rdma_cm takes it: at least 1 ms.
+/// The remaining time, as rdma_cm takes it: at least 1 ms.
 int timeout_ms(Deadline deadline) {
   constexpr int kHour = 3'600'000;
   return deadline.is_never() ? kHour : std::max(1, deadline.poll_timeout_ms());
 }
 
-/// What an error event means for whoever resolves an address.
+/// The error for an event that ends the resolution of an address.
 Error not_resolved(const CmEvent& event, const std::string& what) {
   const int number = event.status < 0 ? -event.status : event.status;
   if (event.type == RDMA_CM_EVENT_ADDR_ERROR && (number == ENODEV || number == EADDRNOTAVAIL || number == 0)) {
@@ -52,7 +52,7 @@ Status CmWait::sleep_on(int fd) const {
       (void)connection->check_peer();
       if (Status ended = connection->status(); !ended) return ended;
     }
-    // What there is at its descriptor and is no end, check_peer() has taken.
+    // check_peer() has already taken all events at its descriptor except an end.
     const WatchedFd ends = connection != nullptr ? connection->watched() : WatchedFd{};
     pollfd waited[] = {{fd, POLLIN, 0}, {cancel_fd, POLLIN, 0}, {ends.fd, static_cast<short>(ends.events), 0}};
     const int ready = ::poll(waited, std::size(waited), deadline.poll_timeout_ms());
@@ -117,8 +117,9 @@ SocketAddress CmId::peer() const {
   return copy_of(rdma_get_peer_addr(id_));
 }
 
-/// A neighbour that is not known yet is asked for, and the kernel looks for its answer at the end of a step only: so the
-/// steps are short. Each has an id of its own, as one that has failed is bound to what it found until then.
+/// If a neighbour's address is not known yet, the kernel asks for it, and looks for the answer only at the end of a
+/// step. Therefore the steps are short. Each step has an id of its own, because a failed id stays bound to its
+/// result.
 Result<std::unique_ptr<CmId>> CmId::towards(const SocketAddress& peer, const SocketAddress& local,
                                             std::uint8_t traffic_class, const CmWait& wait) {
   for (;;) {
@@ -169,7 +170,7 @@ Result<CmEvent> CmId::await_event(const CmWait& wait) {
 std::optional<CmEvent> CmId::take_event() {
   rdma_cm_event* raw = nullptr;
   if (rdma_get_cm_event(channel_, &raw) != 0) return {};
-  // Also without memory for what it carries: who destroys the id waits for that.
+  // Acknowledged also if there is no memory for its content, because destroying the id waits for the acknowledgement.
   const std::unique_ptr<rdma_cm_event, decltype(&rdma_ack_cm_event)> acknowledged(raw, &rdma_ack_cm_event);
   CmEvent event{.type = raw->event, .status = raw->status};
   if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) event.id = raw->id;

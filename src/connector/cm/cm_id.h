@@ -18,40 +18,40 @@
 
 namespace rdmacomm {
 
-/// What happened, with what it carried; the event itself is acknowledged already. A value.
+/// A copy of an event of rdma_cm and its data; the event itself is acknowledged already. A value.
 struct CmEvent {
   rdma_cm_event_type type = RDMA_CM_EVENT_ADDR_RESOLVED;
-  int status = 0;            ///< of an error: -errno, or the transport's reason
-  rdma_cm_id* id = nullptr;  ///< CONNECT_REQUEST: the new connection, the receiver's from now on
+  int status = 0;            ///< for an error: -errno, or the transport's reason
+  rdma_cm_id* id = nullptr;  ///< CONNECT_REQUEST: the new connection; the receiver of the event owns it
   std::vector<std::byte> private_data = {};
 
   /// "rejected, status 28": for messages.
   [[nodiscard]] std::string to_text() const;
 };
 
-/// How long to wait, and what else ends a wait. A value.
+/// How long to wait, and other ends of a wait. A value.
 struct CmWait {
   Deadline deadline;
   int cancel_fd = -1;               ///< becomes readable to give up; -1: none
-  Connector* connection = nullptr;  ///< in whose behalf: with its end there is nothing to wait for; nullptr: none
+  Connector* connection = nullptr;  ///< the connection that the wait is for: its end ends the wait; nullptr: none
 
   /// Sleeps until `fd` is readable. kTimeout; kStopped; or why `connection` has ended.
   [[nodiscard]] Status sleep_on(int fd) const;
 };
 
-/// Owns an rdma_cm_id and its event channel. A resource. Threads: one at a time, but fd() from any.
+/// Owns an rdma_cm_id and its event channel. A resource. Threads: one at a time; fd() from any.
 class CmId {
  public:
   /// kNotSupported: this machine has no rdma_cm.
   [[nodiscard]] static Result<std::unique_ptr<CmId>> create();
-  /// One for which device, port and path to `peer` have been found.
+  /// Creates an id with a device, a port and a path to `peer`.
   ///
-  /// local          from this address, any port
+  /// local          the source address, with any port
   /// traffic_class  0: the system's
-  /// Returns  kNoDevice: no RDMA device on the way; kTimeout; kStopped; as create(); or what rdma_cm said
+  /// Returns  kNoDevice: no RDMA device on the route; kTimeout; kStopped; as create(); or the error of rdma_cm
   [[nodiscard]] static Result<std::unique_ptr<CmId>> towards(const SocketAddress& peer, const SocketAddress& local,
                                                              std::uint8_t traffic_class, const CmWait& wait);
-  /// Takes over a connection that a CONNECT_REQUEST brought.
+  /// Takes over the connection of a CONNECT_REQUEST.
   [[nodiscard]] static Result<std::unique_ptr<CmId>> adopt(rdma_cm_id* incoming);
   CmId(const CmId&) = delete;
   CmId& operator=(const CmId&) = delete;
@@ -59,12 +59,12 @@ class CmId {
 
   /// The next event. Returns  as CmWait::sleep_on
   [[nodiscard]] Result<CmEvent> await_event(const CmWait& wait);
-  /// The next event, if there is one now.
+  /// The next event, if one is pending.
   [[nodiscard]] std::optional<CmEvent> take_event();
 
   [[nodiscard]] rdma_cm_id* get() const noexcept { return id_; }
   [[nodiscard]] int fd() const noexcept { return channel_->fd; }
-  /// Whether its device is an iWARP one, which moves queue pairs by itself.
+  /// Whether its device is iWARP, which moves queue pairs by itself.
   [[nodiscard]] bool is_iwarp() const noexcept;
   [[nodiscard]] SocketAddress local() const;
   [[nodiscard]] SocketAddress peer() const;

@@ -1,4 +1,4 @@
-// cm_link.h - one queue pair's connection by rdma_cm: the half that asks, and the half that is asked. Private to the
+// cm_link.h - one queue pair's connection by rdma_cm: the client's half, and the server's half. Private to the
 // connector layer.
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace rdmacomm {
 
-/// What a link needs to know of the connector that it belongs to. A value.
+/// The data of its connector that a link needs. A value.
 struct CmLinkContext {
   SocketAddress local = {};
   SocketAddress peer = {};
   CmWait wait;  ///< for all steps together
 };
 
-/// What both halves share: rdma_cm's id of the connection, and the queue pair's number.
+/// Common to both halves: the rdma_cm_id of the connection, and the queue pair's number.
 class CmLink : public verbs::QueuePairLink {
  public:
   [[nodiscard]] bool device_moves_queue_pair() const noexcept final { return id_ != nullptr && id_->is_iwarp(); }
@@ -52,7 +52,7 @@ class AskingCmLink final : public CmLink {
 /// The server's half.
 class AskedCmLink final : public CmLink {
  public:
-  /// remote_qpn: of the queue pair that will ask.
+  /// remote_qpn: the queue pair that will send the request.
   AskedCmLink(std::uint32_t qpn, const CmLinkContext& context, std::uint32_t remote_qpn,
               std::shared_ptr<CmRequests> requests)
       : CmLink(qpn, context), remote_qpn_(remote_qpn), requests_(std::move(requests)) {}

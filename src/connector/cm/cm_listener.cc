@@ -17,7 +17,7 @@ namespace {
 
 Error cannot_listen_by_cm(const SocketAddress& address, std::error_code code) {
   const std::string what = "cannot listen by rdma_cm at " + address.to_text();
-  // rdma_cm says "not available" as well where one of both listens at every address.
+  // rdma_cm also returns "not available" if two programs use one port and one of them listens at every address.
   if (code == std::errc::address_not_available && !is_of_this_host(address)) {
     return make_error(code, what + ": that address is not of this host; see `ip address`");
   }
@@ -30,7 +30,7 @@ Error cannot_listen_by_cm(const SocketAddress& address, std::error_code code) {
   return make_error(code, what);
 }
 
-/// Of who listens at one address. Who listens at all addresses is not told, and goes on by the other devices.
+/// For a listener at one address. A listener at all addresses is not informed, and continues on the other devices.
 std::string device_is_gone(const CmId& listening) {
   const ibv_context* context = listening.get()->verbs;
   const std::string device = context == nullptr ? "the RDMA device" : ibv_get_device_name(context->device);
@@ -38,7 +38,7 @@ std::string device_is_gone(const CmId& listening) {
          " was removed: nobody is heard there by rdma_cm any more, also when it comes back; restart the server then";
 }
 
-/// Refuses a connection in our words, where there is a reason to give.
+/// Refuses a connection with our private data, by which the peer recognizes this protocol.
 void refuse(rdma_cm_id* id) {
   const auto words = CmPrivateData{}.encode();
   if (rdma_reject(id, words.data(), static_cast<std::uint8_t>(words.size())) != 0) {
@@ -48,7 +48,7 @@ void refuse(rdma_cm_id* id) {
 
 }  // namespace
 
-/// Who asks for a connection.
+/// A peer's request for a connection.
 struct CmListener::Request {
   std::unique_ptr<CmId> id;
   CmPrivateData data;
@@ -80,7 +80,7 @@ Status CmListener::listen_at_host(const HostPort& where, const TcpOptions& optio
   return addresses ? listen_at(addresses->front()) : addresses.error();
 }
 
-/// One family after the other: iWARP devices accept no IPv4 client where one listens at [::].
+/// One family after the other: iWARP devices accept no IPv4 client on a listener at [::].
 Status CmListener::listen_anywhere(std::uint16_t port) {
   if (Status listening = listen_at(any_address(AF_INET, port)); !listening) return listening;
   const std::string ipv4 = address_;
@@ -159,7 +159,7 @@ void CmListener::sort_in(Request request) {
   arrived_.signal();
 }
 
-/// Whoever knocks can cause it, and goes on knocking.
+/// Limited in rate, because any client can cause it repeatedly.
 void CmListener::warn(const std::string& what, const Error& why) {
   const auto others = pace_->due();
   if (!others) return;
@@ -182,7 +182,7 @@ Result<std::unique_ptr<Connector>> CmListener::accept() {
     const std::string who = request.id->peer().to_text();
     auto welcomed = welcome(std::move(request));
     if (welcomed) return welcomed;
-    // One that left meanwhile, or for whom there are no resources, is told so by rdma_cm.
+    // If the client has disconnected meanwhile, or if resources are missing, rdma_cm informs the client.
     warn("cannot accept " + who + " by rdma_cm", welcomed.error());
   }
 }

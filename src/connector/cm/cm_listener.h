@@ -1,4 +1,4 @@
-// cm_listener.h - where clients knock by rdma_cm.
+// cm_listener.h - accepts connections by rdma_cm.
 // Layer: connector. Uses: base.
 #pragma once
 
@@ -24,16 +24,16 @@ class LogPace;
 struct CmEvent;
 struct SocketAddress;
 
-/// Listens by rdma_cm on all RDMA devices of this host, or on the one of an address. A thread of its own sorts what
-/// comes: new peers are kept for accept(), and requests for queue pairs go to the connector they belong to. At one
-/// address it ends with the device of that address; a warning in the log says so.
+/// Listens by rdma_cm on all RDMA devices of this host, or on the device of one address. Its own thread sorts the
+/// incoming requests: new peers are kept for accept(), and requests for queue pairs are passed to their connector. A
+/// listener at one address ends when that address's device is removed, and logs a warning.
 class CmListener final : public Listener {
  public:
-  /// Listens at `where`: all addresses where where.host is empty.
+  /// Listens at `where`. If where.host is empty: at all addresses.
   ///
-  /// Returns  std::errc::address_in_use; std::errc::address_not_available: the address is not of this host;
-  ///          kNoDevice: it is not of an RDMA device; kNotSupported: no rdma_cm on this machine; kInvalidArgument;
-  ///          as FindBy; kStopped
+  /// Returns  std::errc::address_in_use; std::errc::address_not_available: the address is not of this host; kNoDevice:
+  ///          it is not of an RDMA device; kNotSupported: no rdma_cm on this machine; kInvalidArgument; as FindBy;
+  ///          kStopped
   [[nodiscard]] static Result<std::unique_ptr<CmListener>> listen(const HostPort& where, const TcpOptions& options = {},
                                                                   const FindBy& find_by = {});
   ~CmListener() override;
@@ -59,7 +59,7 @@ class CmListener final : public Listener {
   Result<std::unique_ptr<Connector>> welcome(Request request);
   void warn(const std::string& what, const Error& why);
 
-  std::vector<std::unique_ptr<CmId>> ids_;  // one for each family of addresses
+  std::vector<std::unique_ptr<CmId>> ids_;  // one for each address family
   WakeEvent arrived_;
   WakeEvent stop_;
   std::uint16_t port_ = 0;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kNobodyListens = 8;  // "invalid service ID": InfiniBand Architecture Specification 1, 12.6.7.2
 
-/// Somebody who listens there says no, or nobody does.
+/// Either a listener refuses, or no program listens.
 Error rejected(const CmEvent& event, const std::string& where) {
   if (auto reason = CmPrivateData::decode(event.private_data); reason.code() == Errc::kVersionMismatch) {
     return make_error(Errc::kVersionMismatch, where + ": " + reason.error().context);
@@ -17,7 +17,7 @@ Error rejected(const CmEvent& event, const std::string& where) {
   return make_error(Errc::kPeerRefused, "refused by " + where + " (" + event.to_text() + ")");
 }
 
-/// Of a step that failed on the way: an errno, or none where nothing came back.
+/// For a failed step of connecting: whether no answer arrived. The status is -errno, or 0 or more if nothing came back.
 bool is_silence(const CmEvent& event) {
   return event.type == RDMA_CM_EVENT_UNREACHABLE || event.status >= 0 || event.status == -ETIMEDOUT;
 }

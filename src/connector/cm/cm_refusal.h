@@ -1,4 +1,4 @@
-// cm_refusal.h - what it means when rdma_cm does not connect. Private to the connector layer.
+// cm_refusal.h - the errors for connections that rdma_cm does not establish. Private to the connector layer.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace rdmacomm {
 
-/// Nobody listens at `where`. said: by which sign that is known.
+/// The error "nobody listens at `where`". said: the evidence for it.
 [[nodiscard]] Error nobody_listens(const std::string& where, const std::string& said);
 
-/// Why `event` is not RDMA_CM_EVENT_ESTABLISHED: std::errc::connection_refused: nobody listens at `where`;
-/// kPeerRefused, kVersionMismatch: who listens there says no; kTimeout: no answer; else the event's errno.
+/// The error for an `event` other than RDMA_CM_EVENT_ESTABLISHED: std::errc::connection_refused: no program listens at
+/// `where`; kPeerRefused, kVersionMismatch: the listener refuses; kTimeout: no answer; else the event's errno.
 [[nodiscard]] Error not_connected(const CmEvent& event, const std::string& where);
 
 }  // namespace rdmacomm

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kSendMark = 1U << 16;  // in wr_id: a send slot, not a receive slot
 constexpr std::chrono::milliseconds kLinger{200};
-// Six, not seven: some devices take seven as "for ever".
+// 6 and not 7, because some devices retry for ever with 7.
 constexpr std::uint8_t kRetries = 6;
 constexpr std::uint8_t kRnrForEver = 7;
 
@@ -83,7 +83,8 @@ Status CmStream::make_queues() {
 }
 
 CmStream::~CmStream() {
-  // The queue pair before what it uses; the completion queue wants its events acknowledged.
+  // The queue pair is destroyed before the objects it uses. The completion queue can be destroyed once its events are
+  // acknowledged.
   if (id_->get()->qp != nullptr) rdma_destroy_qp(id_->get());
   if (unacknowledged_events_ > 0) verbs::libibverbs_api().ack_cq_events(cq_.get(), unacknowledged_events_);
 }
@@ -122,7 +123,7 @@ Result<CmPrivateData> CmStream::connect(const CmWait& wait) {
   parameters.rnr_retry_count = kRnrForEver;
   Status status =
       verbs::from_minus_one(rdma_connect(id_->get(), &parameters), "connect to " + peer_text_ + " by rdma_cm");
-  // iWARP devices connect by TCP, and some of them at once.
+  // iWARP devices connect by TCP, and some report the result at once.
   if (status.code() == std::errc::connection_refused) return nobody_listens(peer_text_, "TCP said so");
   if (status.code() == std::errc::timed_out)
     return make_error(Errc::kTimeout, "no answer by rdma_cm from " + peer_text_ + " (TCP said so)");
@@ -223,14 +224,14 @@ void CmStream::give_credits() {
   if (may && window_->should_give()) (void)post_segment({}, 0);
 }
 
-/// The leader sleeps on descriptors that whoever came here by another thread has emptied.
+/// The leader sleeps on descriptors whose events another thread may have taken, so it must be woken.
 void CmStream::lose() {
   gone_ = true;
   if (turn_.taken()) nudge_->signal();
   turn_.notify();
 }
 
-/// The first cause stays: the others follow from it.
+/// The first cause is kept: later ones follow from it.
 void CmStream::fail(const std::string& why, std::error_code code) {
   if (!failed()) {
     failure_ = why;
@@ -249,7 +250,7 @@ Transfer CmStream::failure() const {
 
 // Progress ------------------------------------------------------------------------------------------------------------
 
-/// What has been received comes first: a peer's last words arrive before its end does.
+/// Received segments are processed before an end: the peer's last message arrives before the end of the connection.
 void CmStream::progress() {
   take_cm_events();
   std::array<ibv_wc, kSlots> completions{};
@@ -287,8 +288,8 @@ void CmStream::take_segment(std::uint32_t slot, std::uint32_t bytes) {
 void CmStream::take_cm_events() {
   while (auto event = id_->take_event()) {
     switch (event->type) {
-      case RDMA_CM_EVENT_ESTABLISHED: break;  // the accepting side learns it by the first segment, too
-      case RDMA_CM_EVENT_ADDR_CHANGE: break;  // another port of a bond; the connection goes on
+      case RDMA_CM_EVENT_ESTABLISHED: break;  // the accepting peer also learns it from the first segment
+      case RDMA_CM_EVENT_ADDR_CHANGE: break;  // another port of a bond; the connection continues
       case RDMA_CM_EVENT_DISCONNECTED:
       case RDMA_CM_EVENT_TIMEWAIT_EXIT: lose(); break;
       case RDMA_CM_EVENT_DEVICE_REMOVAL:
@@ -302,7 +303,7 @@ void CmStream::take_cm_events() {
 
 // Waiting -------------------------------------------------------------------------------------------------------------
 
-/// Arm, look again, sleep: a completion that comes in between wakes.
+/// Arms, checks again, then sleeps, so that a completion in between wakes it.
 template <typename Condition>
 bool CmStream::wait_until(Condition condition, Deadline deadline) {
   std::unique_lock lock(mutex_);
@@ -322,7 +323,7 @@ bool CmStream::wait_until(Condition condition, Deadline deadline) {
   return true;
 }
 
-/// Sleeps on the descriptors, for all.
+/// Sleeps on the descriptors for all waiting threads.
 void CmStream::lead(std::unique_lock<std::mutex>& lock, Deadline deadline) {
   turn_.lead(lock, [&] {
     pollfd waited[] = {
@@ -358,7 +359,7 @@ void CmStream::end_sending() noexcept {
 }
 
 void CmStream::shut_down(LastBytes last) noexcept {
-  // What was sent last is on its way: ending the connection would take it back.
+  // The last bytes are still in transfer, and ending the connection would discard them.
   if (last == LastBytes::kDeliver)
     (void)wait_until([this] { return free_send_slots_.size() == kSlots; }, Deadline::after(kLinger));
   const std::lock_guard lock(mutex_);

@@ -22,21 +22,21 @@
 
 namespace rdmacomm {
 
-/// Bytes go in segments of up to kSegmentBytes by SEND, each with a header. One thread at a time sleeps, for all.
+/// Bytes are sent by SEND in segments of up to kSegmentBytes, each with a header. One thread at a time sleeps for all.
 class CmStream final : public ByteStream {
  public:
-  static constexpr std::uint16_t kSlots = 64;  ///< each way
-  /// With its header a segment is one packet of MTU 1024, which every Ethernet has: rdma_cm knows the MTU of the
-  /// asking side's interface only, and a larger packet is lost where the other's is smaller.
+  static constexpr std::uint16_t kSlots = 64;  ///< in each direction
+  /// With its header a segment is one packet of MTU 1024, which every Ethernet supports. rdma_cm knows only the client
+  /// interface's MTU, and a larger packet is lost if the server's MTU is smaller.
   static constexpr std::uint32_t kSegmentBytes = 1016;
 
-  /// Makes the queue pair on `id`, whose device is known, with all receives posted.
+  /// Creates the queue pair on `id`, whose device is known, and posts all receives.
   [[nodiscard]] static Result<std::unique_ptr<CmStream>> create(std::unique_ptr<CmId> id);
-  /// Connects to the listener that `id` was resolved to. Returns what it answered.
-  /// Errors: std::errc::connection_refused: nobody listens there; kPeerRefused; kTimeout; kStopped;
-  ///         an errno of rdma_cm's
+  /// Connects to the listener that `id` was resolved to. Returns the listener's private data.
+  /// Errors: std::errc::connection_refused: no program listens there; kPeerRefused; kTimeout; kStopped;
+  ///         an errno of rdma_cm
   [[nodiscard]] Result<CmPrivateData> connect(const CmWait& wait);
-  /// Takes up the connection that `id` was asked for, without waiting. peer: what the request carried.
+  /// Accepts the connection request of `id`, without waiting. peer: the private data of the request.
   [[nodiscard]] Status accept(const CmPrivateData& peer, std::uint64_t token);
   ~CmStream() override;
 
@@ -53,7 +53,7 @@ class CmStream final : public ByteStream {
   [[nodiscard]] const std::string& peer_address() const noexcept override { return peer_text_; }
   [[nodiscard]] const Gid& local_gid() const noexcept override { return local_gid_; }
   [[nodiscard]] const CmId& id() const noexcept { return *id_; }
-  /// Readable once the stream was shut down on this side.
+  /// Readable once the stream was shut down locally.
   [[nodiscard]] int stop_fd() const noexcept { return stop_->fd(); }
 
  private:
@@ -101,7 +101,7 @@ class CmStream final : public ByteStream {
   verbs::CompChannelHandle wake_;
   verbs::CqHandle cq_;
   std::optional<WakeEvent> stop_;
-  std::optional<WakeEvent> nudge_;  ///< wakes the leader: another thread has taken what it would have woken for
+  std::optional<WakeEvent> nudge_;  ///< wakes the leader: another thread has taken the event that would have woken it
   std::string local_text_;
   std::string peer_text_;
   Gid local_gid_{};
@@ -112,7 +112,7 @@ class CmStream final : public ByteStream {
   std::deque<Segment> arrived_;
   std::vector<std::uint32_t> free_send_slots_;
   unsigned unacknowledged_events_ = 0;
-  bool may_speak_ = false;  ///< iWARP: who has accepted is silent until the other side has spoken
+  bool may_speak_ = false;  ///< iWARP: the server must not send before the client has
   bool peer_ended_ = false;
   bool gone_ = false;  ///< the connection has ended
   bool stopped_ = false;
