@@ -1,4 +1,4 @@
-// buffer_pool.h - registered memory in blocks of many sizes, to be had without registering any.
+// buffer_pool.h - registered memory in blocks of many sizes; taking a block registers nothing.
 // Layer: memory. Uses: base.
 #pragma once
 
@@ -19,37 +19,39 @@ class RDMACOMM_API BufferPoolCore;
 template <>
 inline constexpr const char* detail::kHandleName<BufferPoolCore> = "BufferPool";
 
-/// What a pool is made with. A value.
+/// The options of a pool. A value.
 struct RDMACOMM_API BufferPoolOptions {
-  std::string name = "pool";                          ///< for messages
-  std::size_t total_bytes = std::size_t{64} << 20;    ///< registered when the pool is made: a multiple of largest_block
-  std::size_t smallest_block = 4096;                  ///< a power of two, 64..largest_block
-  std::size_t largest_block = std::size_t{4} << 20;   ///< a power of two, at most 2 GiB
-  std::size_t cached_bytes = std::size_t{256} << 10;  ///< free blocks kept for each thread, of each size; 0: none
-  RemoteAccess remote_access = RemoteAccess::kNone;   ///< to all of it: of a peer that has one rkey, too
-  bool huge_pages = false;                            ///< as BufferOptions::huge_pages
+  std::string name = "pool";  ///< used in error texts
+  std::size_t total_bytes = std::size_t{64}
+                            << 20;    ///< registered when the pool is created: a multiple of largest_block
+  std::size_t smallest_block = 4096;  ///< a power of two, 64..largest_block
+  std::size_t largest_block = std::size_t{4} << 20;  ///< a power of two, at most 2 GiB
+  std::size_t cached_bytes = std::size_t{256}
+                             << 10;  ///< bytes of free blocks that each thread keeps, of each size; 0: none
+  RemoteAccess remote_access = RemoteAccess::kNone;  ///< granted on the whole pool: all blocks have the same rkey
+  bool huge_pages = false;                           ///< as BufferOptions::huge_pages
 
   /// kInvalidArgument: the context names the field, the value and the bound.
   [[nodiscard]] Status validate() const;
 };
 
-/// What a pool has done. A value.
+/// Counters of a pool. A value.
 struct RDMACOMM_API BufferPoolCounts {
-  std::uint64_t taken = 0;       ///< leases given out
-  std::uint64_t given_back = 0;  ///< of these
-  std::uint64_t from_cache = 0;  ///< of those taken: without the lock of all threads
-  std::uint64_t refused = 0;     ///< take() that has returned kPoolExhausted
-  std::uint64_t reclaimed = 0;   ///< how often the caches of all threads were emptied for one
-  std::size_t leased_bytes = 0;  ///< now, in whole blocks
+  std::uint64_t taken = 0;       ///< leases that were taken
+  std::uint64_t given_back = 0;  ///< leases that were given back
+  std::uint64_t from_cache = 0;  ///< leases that a thread took from its own cache, without the shared lock
+  std::uint64_t refused = 0;     ///< calls of take() that returned kPoolExhausted
+  std::uint64_t reclaimed = 0;   ///< times that a take() emptied the caches of all threads
+  std::size_t leased_bytes = 0;  ///< leased at present, in whole blocks
   std::size_t total_bytes = 0;   ///< as BufferPoolOptions::total_bytes
 };
 
-/// A block of a pool, until it is given back: by reset(), by the destructor, or by another lease that is moved here. A
-/// handle: it moves, and does not copy.
-/// Threads: one at a time; any, also another than the one that took it.
-/// Lifetime: may outlive its pool. The memory stays registered, and its device open, until the last lease is given
+/// A block of a pool, until it is given back: by reset(), by the destructor, or by assigning another lease. A handle:
+/// movable, not copyable.
+/// Threads: one thread at a time; it need not be the thread that took the block.
+/// Lifetime: may outlive its pool. The memory stays registered, and the device open, until the last lease is given
 /// back.
-/// ABI: its members' layout, since most calls are inlined.
+/// ABI: the layout of its members is fixed, because most calls are inlined.
 class RDMACOMM_API BufferLease {
  public:
   BufferLease() = default;  ///< holds nothing
@@ -62,20 +64,21 @@ class RDMACOMM_API BufferLease {
   BufferLease& operator=(BufferLease&& other) noexcept;
   ~BufferLease() { reset(); }
 
-  /// Gives the block back. No request may be using it any more. Without effect where there is none.
-  /// Cost  no allocation or system call; the lock that all threads share once per refill of the thread's cache
+  /// Gives the block back. No request may still use it. No effect on an empty lease.
+  /// Cost  no allocation or system call; takes the pool's lock only to refill the cache of this thread
   void reset() noexcept {
     if (core_ != nullptr) give_back();
   }
   /// Whether it holds a block.
   explicit operator bool() const noexcept { return core_ != nullptr; }
 
-  /// As many bytes as were asked for.
+  /// The bytes of the lease: the number that take() was asked for.
   [[nodiscard]] const BufferSlice& slice() const noexcept { return slice_; }
   [[nodiscard]] std::byte* data() const noexcept { return slice_.data(); }
   [[nodiscard]] std::uint32_t size() const noexcept { return slice_.size(); }
   [[nodiscard]] std::span<std::byte> bytes() const noexcept { return slice_.bytes(); }
-  /// What a peer needs to reach these bytes: it can do there what the pool's remote_access grants.
+  /// The address, length and rkey that a peer needs to access these bytes. The pool's remote_access says which
+  /// operations the peer may do.
   [[nodiscard]] RemoteRegion remote_region() const noexcept { return {slice_.address, slice_.length, rkey_}; }
 
  private:
@@ -89,33 +92,33 @@ class RDMACOMM_API BufferLease {
   std::uint32_t order_ = 0;  // its size is smallest_block << order_
 };
 
-/// Registered memory for messages whose number and sizes are not known beforehand. All of it is registered when the
-/// pool is made, and nothing later. Smaller blocks are made by halving larger ones; free neighbours are joined again.
-/// Each thread keeps some free blocks of each size for itself. A handle: copies share the pool.
+/// Registered memory for messages whose number and sizes are not known in advance. All of it is registered when the
+/// pool is created, and nothing later. The pool halves larger blocks to get smaller ones, and joins free neighbours
+/// again. Each thread keeps some free blocks of each size for itself. A handle: copies share the pool.
 ///
-/// Threads   all functions from any
-/// Lifetime  keeps its device open. It may go before its leases, see BufferLease
+/// Threads   any thread
+/// Lifetime  keeps its device open. It may be destroyed before its leases, see BufferLease
 class RDMACOMM_API BufferPool : public detail::SharedHandle<BufferPoolCore> {
  public:
   using SharedHandle::SharedHandle;
 
   /// Returns  as BufferPoolOptions::validate and RDMABuffer::allocate
   [[nodiscard]] static Result<BufferPool> create(const RDMADevice& device, const BufferPoolOptions& options = {});
-  /// The same in a protection domain: for endpoints of that HcaConfig::domain.
+  /// The same in a protection domain, for endpoints whose HcaConfig::domain is this one.
   [[nodiscard]] static Result<BufferPool> create(const ProtectionDomain& domain, const BufferPoolOptions& options = {});
 
   [[nodiscard]] const BufferPoolOptions& options() const;
   [[nodiscard]] RDMADevice device() const;
-  /// Where its memory is registered; empty: in the device's own domain.
+  /// The protection domain in which its memory is registered; empty: the device's own domain.
   [[nodiscard]] ProtectionDomain domain() const;
 
-  /// Leases a block of at least `bytes`. Blocks have sizes of smallest_block times a power of two. Their bytes are
-  /// those that the last lease left there.
+  /// Leases a block of at least `bytes`. The sizes of blocks are smallest_block times a power of two. The block still
+  /// contains the data of its last lease.
   ///
   /// bytes   1..largest_block
-  /// Errors  kInvalidArgument: bytes; kPoolExhausted: no block of that size is free, not in the caches of other threads
-  ///         either: give some back, and try again
-  /// Cost    no allocation or system call; takes the lock that all threads share once per refill of the thread's cache
+  /// Errors  kInvalidArgument: bytes; kPoolExhausted: no block of that size is free, in the caches of other threads
+  ///         either: give blocks back, and try again
+  /// Cost    no allocation or system call; takes the pool's lock only to refill the cache of this thread
   [[nodiscard]] Result<BufferLease> take(std::size_t bytes) const;
 
   [[nodiscard]] BufferPoolCounts counts() const;

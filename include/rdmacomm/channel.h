@@ -28,8 +28,8 @@ namespace rdmacomm {
 
 class ReceivePool;
 
-/// The slices of one request: a single slice, or any contiguous list of them. A view; it does not own what it
-/// shows, and is meant as a function's argument.
+/// The slices of one request: a single slice, or any contiguous list of them. A view: it does not own the slices. Meant
+/// as the argument of a function.
 class RDMACOMM_API SliceList {
  public:
   SliceList() = default;                                 ///< no bytes
@@ -43,7 +43,7 @@ class RDMACOMM_API SliceList {
   std::span<const BufferSlice> list_;
 };
 
-/// The same to be kept for a while: of slices that have a name, and outlive it.
+/// Like SliceList, for a view that is kept for a while: the slices must be named objects and outlive the view.
 class RDMACOMM_API SliceView {
  public:
   SliceView() = default;                                 ///< no bytes
@@ -60,12 +60,12 @@ class RDMACOMM_API SliceView {
   std::span<const BufferSlice> list_;
 };
 
-/// Flags of a send-side request. Combine with |. Numbered as IBV_SEND_* are, except that kUnsignaled stands where
-/// IBV_SEND_SIGNALED does and means its opposite.
+/// Flags of a send-side request. Combine with |. The values are those of IBV_SEND_*, except that kUnsignaled has the
+/// value of IBV_SEND_SIGNALED and means its opposite.
 enum class PostFlags : std::uint8_t {
   kNone = 0,
   kFence = 1,       ///< starts after all earlier READs and atomics of this channel are complete
-  kUnsignaled = 2,  ///< no completion on success; freed from the queue by a later one. See RDMAChannel
+  kUnsignaled = 2,  ///< no completion on success; a later completion frees its place. See RDMAChannel
   kSolicited = 4,   ///< SEND and WRITE_WITH_IMM: wakes a peer that waits for solicited completions only
   kInline = 8,      ///< the payload is copied now and may be overwritten at once; at most max_inline_bytes()
 };
@@ -77,7 +77,7 @@ enum class PostFlags : std::uint8_t {
 }
 
 /// 32 bits that a SEND or WRITE carries to the peer's completion, in host byte order. A value; empty by default, and 0
-/// is not empty. Made of integers of at most 32 bits: a longer one, for example a request's id, does not convert.
+/// is not empty. Made from integers of at most 32 bits. A longer integer, for example a request's id, does not convert.
 class RDMACOMM_API Immediate {
  public:
   constexpr Immediate() noexcept = default;
@@ -94,74 +94,74 @@ class RDMACOMM_API Immediate {
 };
 
 namespace detail {
-/// The first member of an aggregate that is filled by names only: neither a number nor `{}` converts to it.
+/// First member of an aggregate whose members must be named in `{...}`: neither a number nor `{}` converts to it.
 struct RDMACOMM_API ByName {
   explicit ByName() = default;
 };
 enum class RequestFault : std::uint8_t;
 }  // namespace detail
 
-/// What every function that posts to the send queue takes besides its operands, by name: `{.id = 7, .immediate = 42}`.
-/// A value of 16 bytes, so that it is passed in registers.
+/// Options of every function that posts to the send queue, by name: `{.id = 7, .immediate = 42}`. A value of 16 bytes,
+/// so that it is passed in registers.
 struct RDMACOMM_API PostOptions {
-  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set: `{7, 42}` does not compile
-  std::uint64_t id = 0;                            ///< comes back in Completion::id
+  [[no_unique_address]] detail::ByName by_name{};  ///< do not set: `{7, 42}` must not compile
+  std::uint64_t id = 0;                            ///< returned in Completion::id
   [[no_unique_address]] Immediate immediate{};     ///< SEND and WRITE; makes it a SEND_WITH_IMM or WRITE_WITH_IMM
   PostFlags flags = PostFlags::kNone;
 };
 static_assert(sizeof(PostOptions) == 16);
 
-/// The same for receives.
+/// Options of a receive, by name.
 struct RDMACOMM_API RecvOptions {
-  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
-  std::uint64_t id = 0;                            ///< comes back in Completion::id
+  [[no_unique_address]] detail::ByName by_name{};  ///< do not set
+  std::uint64_t id = 0;                            ///< returned in Completion::id
 };
 
 /// The operand of post_fetch_add().
 struct RDMACOMM_API FetchAdd {
-  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  [[no_unique_address]] detail::ByName by_name{};  ///< do not set
   std::uint64_t addend = 0;
 };
 /// The operands of post_compare_swap().
 struct RDMACOMM_API CompareSwap {
-  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  [[no_unique_address]] detail::ByName by_name{};  ///< do not set
   std::uint64_t expected = 0;
   std::uint64_t desired = 0;
 };
 
-/// One send-side request, for post_chain(). Its members are named, too.
+/// One send-side request, for post_chain(). Its members must be named, too.
 struct RDMACOMM_API SendRequest {
-  [[no_unique_address]] detail::ByName by_name{};  ///< not to be set
+  [[no_unique_address]] detail::ByName by_name{};  ///< do not set
   Operation operation = Operation::kSend;          ///< kSend, kWrite, kRead, kFetchAdd or kCompareSwap
-  SliceView local{};                               ///< of slices that live until post_chain() returns
+  SliceView local{};                               ///< the slices must live until post_chain() returns
   RemoteRegion remote{};                           ///< WRITE, READ, atomics
   PostOptions options{};
   FetchAdd fetch_add{};        ///< kFetchAdd; else 0
   CompareSwap compare_swap{};  ///< kCompareSwap; else 0
 };
 
-/// How far post_chain() came. A value.
+/// The result of post_chain(). A value.
 struct [[nodiscard]] RDMACOMM_API PostedChain {
-  std::size_t count = 0;  ///< requests that were accepted: the first ones
-  Outcome outcome{};      ///< why the next one was not; ok: all were accepted
+  std::size_t count = 0;  ///< number of requests that were accepted, from the first one on
+  Outcome outcome{};      ///< why the next request was refused; ok: all were accepted
 
   [[nodiscard]] bool ok() const noexcept { return outcome.ok(); }
   explicit operator bool() const noexcept { return ok(); }
 };
 
-/// A request that RDMAChannel::write() and the like have posted, to be waited for. A value, to be used while its
-/// channel lives; the buffers of the request belong to the channel until its completion was taken.
+/// A request that RDMAChannel::write() or a similar function has posted. wait() waits for its completion. A value; use
+/// it only while its channel lives. The buffers of the request belong to the channel until its completion was taken.
 class [[nodiscard]] RDMACOMM_API PostedRequest {
  public:
-  /// Whether it was accepted. If not, nothing was posted, and wait() says why, with the numbers.
+  /// Whether the request was accepted. If not, nothing was posted, and wait() returns the reason with the numbers.
   [[nodiscard]] Outcome posted() const noexcept { return outcome_; }
-  /// Waits for the completion of this request, as EndPoint::next() does. Completions of other requests that come before
-  /// it are kept in order: the next poll or wait returns them, and so does wait() of their PostedRequest.
+  /// Waits for the completion of this request, as EndPoint::next() does. Completions of other requests that arrive
+  /// earlier are kept in order: the next poll or wait returns them, and so does wait() of their PostedRequest.
   ///
-  /// Threads  the one that may call EndPoint::poll() and wait()
+  /// Threads  the thread that may call EndPoint::poll() and wait()
   /// Returns  the completion, if the request was executed; Completion::status(), if it failed; the endpoint's status(),
-  ///          if it was flushed, or ran out of retries, because the endpoint had ended; what the post returned, if it
-  ///          was refused
+  ///          if it was flushed or ran out of retries because the endpoint had ended; the error of the post, if it was
+  ///          refused
   /// Errors   kTimeout: the request is outstanding, and may be waited for again; kWrongState: a thread of the session
   ///          takes the completions (HcaConfig::thread_mode), or this completion was taken already (after the
   ///          endpoint's end, its status() instead); std::errc::not_enough_memory; otherwise as EndPoint::next()
@@ -182,7 +182,7 @@ class [[nodiscard]] RDMACOMM_API PostedRequest {
   Outcome outcome_;
   std::uint32_t position_;  // in its queue
   Operation operation_;
-  // What was wrong with a request that was refused.
+  // Why the request was refused; set by keep_fault().
   detail::RequestFault fault_{};
   std::uint64_t value_ = 0;
   std::uint64_t limit_ = 0;
@@ -190,60 +190,63 @@ class [[nodiscard]] RDMACOMM_API PostedRequest {
 
 /// Ordered, reliable operations to one peer. A resource: neither copyable nor movable.
 ///
-/// Threads: post_send, post_write, ... from one thread at a time; post_recv from one thread at a time; poll
-/// from one thread at a time; the three may differ. state and counters from any.
-/// ABI: that its context is its first member, since context() is inlined.
-/// Lifetime: a channel of an endpoint lives as long as the endpoint; one of create() keeps its device and completion
-/// queue. Buffers in flight belong to the channel until their completion was polled.
-/// Every post returns at once; the outcome arrives in poll() under the request's id. Requests of one queue
-/// complete in the order in which they were posted.
+/// Threads: post_send(), post_write() and the other send-side posts by one thread at a time; post_recv() by one thread
+/// at a time; poll() by one thread at a time. These may be three different threads. State and counters by any thread.
+/// ABI: context_ stays the first member, because context() is inlined.
+/// Lifetime: a channel of an endpoint lives as long as the endpoint. A channel from create() keeps its device and
+/// completion queue. Buffers in flight belong to the channel until their completion was polled.
+/// Every post returns at once; poll() returns the outcome later, with the request's id. Requests of one queue complete
+/// in the order in which they were posted.
 ///
-/// Unsignaled requests report failures only. They leave the queue when a later request completes; so that they
-/// can never fill it for good, the library asks for a completion of its own at least every send_depth() / 2
-/// requests and for the one that takes the last place, and keeps it to itself. The caller's part is to go on calling
-/// poll(), which also says nothing about them.
+/// Unsignaled requests report failures only. They leave the queue when a later request completes. The queue cannot stay
+/// full of them: the library itself asks for a completion at least every send_depth() / 2 requests, and for the request
+/// that takes the last place. It keeps these completions to itself. The caller must keep calling poll(), which returns
+/// nothing for them.
 ///
 /// All post functions return
 ///   ok                 accepted
-///   kSendQueueFull     (post_recv: kReceiveQueueFull) as many outstanding as the depth: poll, then retry
+///   kSendQueueFull     (post_recv: kReceiveQueueFull) the queue is full: poll, then retry
 ///   kNotConnected      the adapter has not reached RTS, or was moved to ERR (post_recv: was moved to ERR)
 ///   kNotSupported      post_recv: the channel takes its receives from a pool
-///   kInvalidArgument   more slices than configured, an inline payload beyond max_inline_bytes(), kInline on a READ
-///                      or an atomic, a message beyond max_message_bytes() or longer than `remote`, an atomic whose
-///                      result slice is not 8 bytes or whose remote address is not a multiple of 8, an immediate with
-///                      a READ or an atomic; post_chain: an operand of another operation
-///   std::errc          what else the device said
+///   kInvalidArgument   one of these:
+///                      more slices than configured;
+///                      an inline payload beyond max_inline_bytes(), or kInline on a READ or an atomic;
+///                      a message beyond max_message_bytes() or longer than `remote`;
+///                      an atomic whose result slice is not 8 bytes or whose remote address is not a multiple of 8;
+///                      an immediate with a READ or an atomic;
+///                      post_chain: an operand of another operation
+///   std::errc          any other error of the device
 /// and cost no allocation, lock, log or system call in the library.
 class RDMACOMM_API RDMAChannel {
  public:
-  /// Makes a channel over a queue pair that the program has made itself, before or after RDMAAdapter::connect(). It is
-  /// polled by poll().
+  /// Makes a channel from a queue pair that the program has created itself, before or after RDMAAdapter::connect(). Its
+  /// completions are taken by poll().
   ///
   /// name     1..64 printable characters
-  /// adapter  is taken over. In the state INIT, for connect() to follow, or RTS
+  /// adapter  moved into the channel. Its state is INIT (connect() follows) or RTS
   /// Returns  kInvalidArgument: the name, or no adapter; kWrongState: the queue pair is in another state
   [[nodiscard]] static Result<std::shared_ptr<RDMAChannel>> create(std::string name, RDMAAdapter adapter);
-  /// As RDMAAdapter::connect(), for a channel of create() whose queue pair is in INIT: receives that are posted before
-  /// are there for the peer's first message.
-  /// Returns  kWrongState: it is an endpoint's; otherwise as RDMAAdapter::connect()
+  /// As RDMAAdapter::connect(), for a channel from create() whose queue pair is in INIT. Receives that are posted
+  /// before this call are ready for the peer's first message.
+  /// Returns  kWrongState: the channel belongs to an endpoint; otherwise as RDMAAdapter::connect()
   [[nodiscard]] Status connect(const QpAddress& remote);
   RDMAChannel(const RDMAChannel&) = delete;
   RDMAChannel& operator=(const RDMAChannel&) = delete;
 
   [[nodiscard]] const std::string& name() const noexcept;
-  /// The attributes of its queue pair, with everything that was left empty filled in.
+  /// The attributes of its queue pair, with a value for each empty field.
   [[nodiscard]] const AdapterConfig& config() const noexcept;
   [[nodiscard]] RDMADevice device() const noexcept;
-  /// The protection domain that its slices must be of; empty: the device's own.
+  /// The protection domain in which its slices must be registered; empty: the device's own.
   [[nodiscard]] ProtectionDomain domain() const noexcept;
   [[nodiscard]] std::uint32_t max_inline_bytes() const noexcept;
   [[nodiscard]] std::uint32_t max_message_bytes() const noexcept;
-  /// The address of this queue pair, and of the peer's, which is empty until they are connected.
+  /// The addresses of the local and the remote queue pair. The remote one is empty until they are connected.
   [[nodiscard]] const QpAddress& address() const noexcept;
   [[nodiscard]] const std::optional<QpAddress>& remote_address() const noexcept;
   /// The smaller of both ends' MTUs; 0 before they are connected.
   [[nodiscard]] std::uint32_t path_mtu_bytes() const noexcept;
-  /// Whether sends may be posted: the queue pair has reached RTS, and this side has not ended it. Cost: one load.
+  /// Whether sends may be posted: the queue pair has reached RTS, and was not ended locally. Cost: one load.
   [[nodiscard]] bool connected() const noexcept;
   /// As EndPoint::set_context() and context(), for one channel.
   template <typename T>
@@ -254,23 +257,24 @@ class RDMACOMM_API RDMAChannel {
   [[nodiscard]] T* context() const noexcept {
     return context_.get<T>();
   }
-  /// Where its receives come from; empty: from post_recv().
+  /// The pool that it takes its receives from; empty: post_recv() posts them.
   [[nodiscard]] const ReceivePool& receive_pool() const noexcept;
   [[nodiscard]] int send_depth() const noexcept;
   [[nodiscard]] int recv_depth() const noexcept;
-  /// Requests posted and not yet polled. Unsignaled ones count until a later completion frees them.
+  /// Requests posted and not yet polled. Unsignaled requests count until a later completion frees them.
   [[nodiscard]] int outstanding_sends() const noexcept;
   [[nodiscard]] int outstanding_recvs() const noexcept;
-  /// For ibv_query_qp(3) and what this library does not do.
+  /// For ibv_query_qp(3) and other calls that this library does not offer.
   [[nodiscard]] ibv_qp* native_handle() const noexcept;
 
   // One request after the other ---------------------------------------------------------------------------------
 
-  /// Posts a request, as the function below whose name begins with post_ does, to be waited for:
+  /// Each of these posts one request, as the function with the prefix post_ below does, and returns it for waiting:
   ///
   ///     if (auto written = channel.write(letter, inbox, {.immediate = 42}).wait(5s); !written) return written.error();
   ///
-  /// For a program that does one thing at a time. Several may be posted before one is waited for. Not with kUnsignaled.
+  /// For programs that do one thing at a time. Several requests may be posted before the first wait. Not with
+  /// kUnsignaled.
   PostedRequest send(SliceList local, PostOptions options = {}) noexcept;
   PostedRequest write(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
   PostedRequest read(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
@@ -282,22 +286,22 @@ class RDMACOMM_API RDMAChannel {
 
   // Many requests at a time -------------------------------------------------------------------------------------
 
-  /// Posts one SEND of `local`, which the peer's oldest posted receive takes. Its completion there has the immediate,
-  /// if one is given.
+  /// Posts one SEND of `local`. It consumes the peer's oldest posted receive, whose completion has the immediate, if
+  /// one is given.
   ///
   /// local           must not change until the completion (kInline: until the call returns)
   /// Completes with  kRemoteInvalidRequest: the peer's receive is too short; kRnrRetryExceeded: none was posted
   /// Source          ibv_post_send(3)
   [[nodiscard]] Outcome post_send(SliceList local, PostOptions options = {}) noexcept;
-  /// Posts one receive: an incoming SEND is written to `local`, which may be empty for WRITE_WITH_IMM and empty SENDs.
+  /// Posts one receive: an incoming SEND is written to `local`. It may be empty for WRITE_WITH_IMM and empty SENDs.
   ///
   /// local           must not be used until the completion
   /// Completes with  kLocalLength: the message was longer than `local`
   /// Source          ibv_post_recv(3)
   [[nodiscard]] Outcome post_recv(SliceList local, RecvOptions options = {}) noexcept;
-  /// Posts one RDMA WRITE of `local` to the start of `remote`. Without an immediate the peer's application does not
-  /// notice it. With one it is a WRITE_WITH_IMM: it takes the peer's oldest posted receive, whose completion carries
-  /// the immediate.
+  /// Posts one RDMA WRITE of `local` to the start of `remote`. Without an immediate the peer's application is not
+  /// notified. With an immediate it is a WRITE_WITH_IMM: it consumes the peer's oldest posted receive, whose completion
+  /// has the immediate.
   ///
   /// On completion `local` may be reused. On InfiniBand and RoCE the data is then also in the peer's memory. On iWARP
   /// that is guaranteed only when a later READ completes or the peer receives a later SEND (RFC 5040, 5.5).
@@ -305,42 +309,42 @@ class RDMACOMM_API RDMAChannel {
   /// remote          at least as long as `local`
   /// Completes with  kRemoteAccess: wrong rkey, outside the peer's buffer, or the buffer does not allow kWrite
   [[nodiscard]] Outcome post_write(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
-  /// Posts one RDMA READ of as many bytes as `local` has, from the start of `remote`.
+  /// Posts one RDMA READ from the start of `remote`. It fills `local` completely.
   ///
   /// local           must not be used until the completion
   /// Completes with  kRemoteAccess: as post_write, for kRead
   [[nodiscard]] Outcome post_read(SliceList local, const RemoteRegion& remote, PostOptions options = {}) noexcept;
-  /// Adds `operand.addend` to the 8 bytes at `remote` (aligned to 8, host byte order) and puts the old value into
+  /// Adds `operand.addend` to the 8 bytes at `remote` (aligned to 8, host byte order) and stores the old value in
   /// `result` (8 bytes).
   ///
   /// Completes with  kRemoteAccess: as post_write, for kAtomic
   [[nodiscard]] Outcome post_fetch_add(const BufferSlice& result, const RemoteRegion& remote, FetchAdd operand,
                                        PostOptions options = {}) noexcept;
-  /// Replaces the 8 bytes at `remote` by `operands.desired` if they equal `operands.expected`; `result` gets the old
-  /// value.
+  /// Replaces the 8 bytes at `remote` by `operands.desired` if they equal `operands.expected`. Stores the old value in
+  /// `result`.
   [[nodiscard]] Outcome post_compare_swap(const BufferSlice& result, const RemoteRegion& remote, CompareSwap operands,
                                           PostOptions options = {}) noexcept;
-  /// Posts `requests` in order, with one doorbell for up to kMaxChain of them. Requests behind one that is refused are
-  /// not touched.
+  /// Posts `requests` in order, with one doorbell for up to kMaxChain of them. If one is refused, the requests after it
+  /// are not posted.
   [[nodiscard]] PostedChain post_chain(std::span<const SendRequest> requests) noexcept;
   static constexpr std::size_t kMaxChain = 32;
 
-  /// Takes up to out.size() completions, without blocking, and returns the part of `out` that it filled. For a channel
-  /// that has its completion queue to itself: one of create(), or with ChannelConfig::own_completion_queue.
-  /// Errors  kWrongState: it shares its completion queue: EndPoint::poll() is for it; kCompletionFailed: the completion
-  ///         queue itself has failed (overrun, device lost)
+  /// Takes up to out.size() completions, without blocking, and returns the part of `out` that it filled. For channels
+  /// that do not share their completion queue: from create(), or with ChannelConfig::own_completion_queue.
+  /// Errors  kWrongState: the completion queue is shared: use EndPoint::poll(); kCompletionFailed: the completion queue
+  ///         itself has failed (overrun, device lost)
   [[nodiscard]] Polled poll(std::span<Completion> out) noexcept;
 
-  /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and no
-  /// post is accepted any more. Then takes completions until nothing is outstanding, and passes each to `function`: no
-  /// buffer is in use then. Only while nobody else posts.
+  /// Moves the queue pair to ERR. Then no post is accepted any more, and all outstanding requests complete: kFlushed,
+  /// if they were not executed. Takes completions until no request is outstanding, and passes each to `function`. After
+  /// success no buffer is in use. Call it only while no other thread posts.
   ///
   /// function  empty: the completions are dropped
-  /// Returns   kWrongState: as poll(); kTimeout: the device did not hand all completions out in time
+  /// Returns   kWrongState: as poll(); kTimeout: the device did not return all completions before `deadline`
   [[nodiscard]] Status drain(Deadline deadline, const std::function<void(const Completion&)>& function = {});
 
  private:
-  friend class ChannelCore;  // which every channel is; an application derives nothing from it
+  friend class ChannelCore;  // every channel is a ChannelCore; applications derive nothing
   RDMAChannel() noexcept = default;
   ~RDMAChannel() = default;
 

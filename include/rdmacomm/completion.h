@@ -1,4 +1,4 @@
-// completion.h - what became of one posted request.
+// completion.h - the outcome of one posted request.
 // Layer: channel. Uses: base.
 #pragma once
 
@@ -12,11 +12,11 @@ namespace rdmacomm {
 
 class RDMAChannel;
 
-/// Which request a completion belongs to.
+/// The kind of the request that a completion belongs to.
 enum class Operation : std::uint8_t {
   kSend,      ///< post_send
   kWrite,     ///< post_write
-  kWriteImm,  ///< post_write with an immediate, on the writing side
+  kWriteImm,  ///< post_write with an immediate, at the process that writes
   kRead,      ///< post_read
   kFetchAdd,
   kCompareSwap,
@@ -27,28 +27,29 @@ enum class Operation : std::uint8_t {
 
 /// The outcome of one request. A value.
 struct RDMACOMM_API Completion {
-  std::uint64_t id = 0;                    ///< what the request was posted with
-  RDMAChannel* channel = nullptr;          ///< where it was posted
-  Operation operation = Operation::kSend;  ///< right on errors too
+  std::uint64_t id = 0;                    ///< the id that the request was posted with
+  RDMAChannel* channel = nullptr;          ///< the channel that the request was posted on
+  Operation operation = Operation::kSend;  ///< valid on errors too
   bool has_immediate = false;
   Errc error = Errc::kOk;          ///< kOk, or one of the completion codes of errc.h
-  std::uint32_t immediate = 0;     ///< host byte order; where has_immediate
+  std::uint32_t immediate = 0;     ///< host byte order; if has_immediate
   std::uint32_t vendor_error = 0;  ///< the device's own code; on errors
   std::uint32_t bytes = 0;         ///< moved: sent, written, read, received or (kRecvWriteImm) written by the peer
 
   [[nodiscard]] bool ok() const noexcept { return error == Errc::kOk; }
-  /// ok, or an Error that names the operation, the id, the channel, the peer's queue pair, the cause and what to do.
-  /// On iWARP kLocalQueuePair may be the end of the connection, for which EndPoint::status() has the reason. Only while
-  /// `channel` lives. Cost on errors: strings; the device is not asked, so a hook may call it.
+  /// ok, or an Error that names the operation, the id, the channel, the peer's queue pair, the cause and the next step.
+  /// On iWARP kLocalQueuePair may mean that the connection has ended: EndPoint::status() then has the reason. Only
+  /// while `channel` lives.
+  /// Cost on errors: strings. Hooks may call it, because it does not ask the device.
   [[nodiscard]] Status status() const;
-  /// The same, after a look at the port: one that is down by now counts as the cause. For the line that a program ends
-  /// with.
-  /// Cost on errors: may ask the device, and for kLocalQueuePair wait up to 200 ms for the port to say that it is down.
-  /// Not for hooks: a completion thread serves other endpoints, too.
+  /// Like status(), but it also checks the port: a port that is down by now counts as the cause. For the last message
+  /// of a program. Not for hooks, because a completion thread serves other endpoints too.
+  /// Cost on errors: may ask the device; for kLocalQueuePair it may wait up to 200 ms until the port reports that it is
+  /// down.
   [[nodiscard]] Status explain() const;
 };
 
-/// The completions that a poll has taken, in the array that the caller gave it. A view, 16 bytes.
+/// The completions that a poll has taken. They are in the array that the caller passed. A view, 16 bytes.
 ///
 ///     for (const Completion& each : channel.poll(batch)) ...
 class [[nodiscard]] RDMACOMM_API Polled {
@@ -58,11 +59,10 @@ class [[nodiscard]] RDMACOMM_API Polled {
       : first_(first),
         rest_(static_cast<std::uint32_t>(count) | std::uint64_t{static_cast<std::uint32_t>(error)} << 32) {}
 
-  /// The same completions as `same`, which are at `first`.
+  /// A view of the same completions as `same`, at the address `first`.
   constexpr Polled(Completion* first, Polled same) noexcept : first_(first), rest_(same.rest_) {}
 
-  /// False: the completion queue has failed, and no further completion will come out of it. It may still have brought
-  /// some.
+  /// False: the completion queue has failed and will return no further completions. The view may still have some.
   [[nodiscard]] constexpr bool ok() const noexcept { return rest_ >> 32 == 0; }
   constexpr explicit operator bool() const noexcept { return ok(); }
   [[nodiscard]] constexpr Outcome outcome() const noexcept { return static_cast<Errc>(rest_ >> 32); }

@@ -1,4 +1,4 @@
-// connector.h - how peers connect: addresses, time limits, and TCP connections that carry messages.
+// connector.h - how peers connect: addresses, timeouts, and TCP connections that carry messages.
 // Layer: connector. Uses: base.
 #pragma once
 
@@ -24,16 +24,16 @@ class RDMACOMM_API TcpListenSocket;
 template <>
 inline constexpr const char* detail::kHandleName<TcpListenSocket> = "TCPListener";
 
-/// How peers find each other and connect their queue pairs. Both sides choose the same. Which is right when:
+/// How peers find each other and connect their queue pairs. Both ends use the same kind. How to choose:
 /// docs/addressing.md "TCP or rdma_cm".
 enum class ConnectorKind : std::uint8_t {
-  kAuto,  ///< rdma_cm where the device is iWARP, which knows no other way; else TCP
+  kAuto,  ///< rdma_cm on iWARP devices, which need it; else TCP
   kTcp,   ///< TCP
   kCm,    ///< rdma_cm
 };
 
 [[nodiscard]] RDMACOMM_API const char* to_text(ConnectorKind kind) noexcept;  ///< "auto", "tcp", "cm"
-/// kInvalidArgument: none of the three.
+/// kInvalidArgument: `text` is none of the three.
 [[nodiscard]] RDMACOMM_API Result<ConnectorKind> connector_kind_from(std::string_view text);
 
 inline constexpr std::uint16_t kDefaultPort = 2020;
@@ -41,27 +41,27 @@ inline constexpr std::uint16_t kDefaultPort = 2020;
 /// A host and a TCP port. A value.
 struct RDMACOMM_API HostPort {
   std::string host = {};  ///< a name or an address ("10.0.0.1", "::1", "[::1]"); listeners: empty is any address
-  std::uint16_t port = kDefaultPort;  ///< 1..65535; listeners: 0 lets the system pick one
+  std::uint16_t port = kDefaultPort;  ///< 1..65535; listeners: 0 lets the system choose one
 
-  /// Reads what people write: a host, or a host and its port as to_text() writes them.
+  /// Reads a host, or a host and a port in the form of to_text().
   ///
-  /// default_port  where none is written
-  /// Returns  kInvalidArgument: the context has the text, and what is wrong with it
+  /// default_port  used if `text` has no port
+  /// Returns  kInvalidArgument: the context has the text and the reason
   [[nodiscard]] static Result<HostPort> parse(std::string_view text, std::uint16_t default_port = kDefaultPort);
   [[nodiscard]] std::string to_text() const;  ///< "node7:2020", "[::1]:2020"
 };
 
-/// Time limits and marks of TCP connections. A value.
+/// Timeouts and socket options of TCP connections. A value.
 struct RDMACOMM_API TcpOptions {
-  /// How long to try to reach a server, which may start later than the client; and how long a server looks up the name
-  /// of the host where it listens. 1 ms..1 h.
+  /// Client: how long to try to reach the server, which may start later than the client. Server: how long to look up
+  /// the name of the host at which it listens. 1 ms..1 h.
   std::chrono::milliseconds connect_timeout{10'000};
   /// How long a peer may take for each part of the handshake: its hello; its answer and the connecting of all queue
   /// pairs; the final barrier. 1 ms..1 h.
   std::chrono::milliseconds handshake_timeout{10'000};
-  /// How long a host may be silent before its connections count as lost. 1 s..1 h, in steps of 1 s. A *process*
-  /// that dies is noticed at once; this is for hosts and networks. Once the buffers of a connection are full (some
-  /// 100 KiB of user messages that the peer's application leaves unread), it limits the wait for room, too.
+  /// How long a host may be silent before its connections count as lost. 1 s..1 h, in steps of 1 s. This is for
+  /// failures of hosts and networks: the death of a *process* is noticed at once. It also limits how long a send waits
+  /// while the buffers of a connection are full (some 100 KiB of messages that the peer's application has not read).
   std::chrono::seconds dead_host_after{4};
   std::optional<std::uint8_t> type_of_service =
       {};                            ///< IP_TOS or IPV6_TCLASS: DSCP (6 bits) and ECN (2 bits); empty: system's
@@ -71,69 +71,70 @@ struct RDMACOMM_API TcpOptions {
   [[nodiscard]] Status validate() const;
 };
 
-/// A TCP connection to a peer that carries whole messages, by which both sides tell each other what they need to
-/// connect their queue pairs. Endpoints have one: EndPoint::send_message() and the like. This class is for programs
-/// that have no sessions, and make their queue pairs by RDMAAdapter. A handle: copies share the connection, which
-/// closes with the last one.
+/// A TCP connection to a peer that carries whole messages. Both ends send each other the data that they need to connect
+/// their queue pairs. Endpoints have one: EndPoint::send_message() and the like. This class is for programs that have
+/// no sessions, and create their queue pairs with RDMAAdapter. A handle: copies share the connection, which closes with
+/// the last copy.
 ///
-/// Threads  all functions from any. Messages of several senders never mix
-/// All functions that send or receive return, besides what they list,
-///   kTimeout      the deadline passed. A message that was sent in part by then breaks the connection for good
+/// Threads  any thread. Messages of several senders never mix
+/// All functions that send or receive return, besides the codes that they list,
+///   kTimeout      the deadline passed. If a message was sent in part by then, the connection cannot be used any more
 ///   kPeerClosed   the peer has called close()
 ///   kPeerLost     the connection ended without notice, or the peer's host is silent
 ///   kBadMessage, kVersionMismatch   the peer's bytes are no message of this version; nothing more will be received
-///   kStopped      this side has called close()
-/// What had arrived before the connection ended can still be received.
+///   kStopped      close() was called locally
+/// Data that arrived before the connection ended can still be received.
 class RDMACOMM_API TCPConnector : public detail::SharedHandle<Connector> {
  public:
   using SharedHandle::SharedHandle;
   static constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 20;
 
-  /// Connects to a server that listens by TCPListener. Tries every address of the host in turn, and again while they
-  /// refuse, until options.connect_timeout has passed: the server may start later than its client.
+  /// Connects to a server that listens with TCPListener. Tries every address of the host in turn. Repeats this while
+  /// connections are refused, until options.connect_timeout has passed, because the server may start later than its
+  /// client.
   ///
-  /// Returns    std::errc::connection_refused: nobody listens there; kTimeout: no answer at all;
+  /// Returns    std::errc::connection_refused: no process listens there; kTimeout: no answer at all;
   ///            kInvalidArgument: options.validate(), or a host that has no address;
-  ///            std::errc::operation_not_permitted: a priority that needs CAP_NET_ADMIN; else what the system said
-  /// A thread that waits for the resolver may outlive the call (getaddrinfo(3) knows no deadline); it ends by itself.
+  ///            std::errc::operation_not_permitted: a priority that needs CAP_NET_ADMIN; else the system's error
+  /// A thread that waits for the resolver may outlive the call (getaddrinfo(3) has no deadline); it ends by itself.
   [[nodiscard]] static Result<TCPConnector> connect(const HostPort& server, const TcpOptions& options = {});
 
-  /// Sends one message of up to kMaxMessageBytes. Returns when the system has taken the bytes: that the peer has read
-  /// them, only an answer can tell.
+  /// Sends one message of up to kMaxMessageBytes. Returns when the system has taken the bytes. Only an answer shows
+  /// that the peer has read them.
   [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) const;
   /// Waits for the next message that the peer sends by send_message().
   [[nodiscard]] Result<std::vector<std::byte>> receive_message(Deadline deadline) const;
-  /// A barrier: returns when both sides have called it with the same tag, at most 255 bytes.
-  /// Returns  kTimeout: may be called again with the same tag, to go on waiting; kWrongState: the same, and the peer
+  /// A barrier: returns when both ends have called it with the same tag, at most 255 bytes.
+  /// Returns  kTimeout: may be called again with the same tag, to continue waiting; kWrongState: the same, but the peer
   ///          waits at another tag
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline) const;
-  /// Tells the peer that this side ends in order, and ends all waits on this side. Waits at most 50 ms.
+  /// Tells the peer that the connection ends in order, and ends all local waits. Takes at most 50 ms.
   void close() const;
 
   [[nodiscard]] const std::string& peer_address() const;   ///< "10.0.0.2:41234"
   [[nodiscard]] const std::string& local_address() const;  ///< "10.0.0.1:2020"
 };
 
-/// Accepts TCP connections, one after the other. A server of many clients uses a ServerSession, which accepts on
+/// Accepts TCP connections, one after the other. Servers with many clients should use a ServerSession: it accepts on
 /// several threads and refuses clients that take too long. A handle: copies share the socket. Threads: accept() by one
-/// thread at a time; the rest by any
+/// thread at a time; the other functions by any thread
 class RDMACOMM_API TCPListener : public detail::SharedHandle<TcpListenSocket> {
  public:
   using SharedHandle::SharedHandle;
 
-  /// Listens at `where`; an empty host is every address, IPv6 and IPv4; port 0 lets the system pick one.
+  /// Listens at `where`. An empty host means every address, IPv6 and IPv4; port 0 lets the system choose one.
   ///
   /// Returns  std::errc::address_in_use: another program listens there; kInvalidArgument: options.validate(), or a
-  ///          host that has no address; std::errc::address_not_available: the address is not of this host;
+  ///          host that has no address; std::errc::address_not_available: this host does not have the address;
   ///          std::errc::permission_denied: a port below 1024 without the right to use it;
   ///          std::errc::resource_unavailable_try_again: no name server answered within options.connect_timeout
   [[nodiscard]] static Result<TCPListener> listen(const HostPort& where, const TcpOptions& options = {});
 
-  /// Waits for the next client that connects and sends its hello. A client that sends none within
-  /// TcpOptions::handshake_timeout, or sends something else, is dropped, and the call waits for the next one.
-  /// Returns  kTimeout; what the system said, e.g. std::errc::too_many_files_open: pause before trying again
+  /// Waits for the next client that connects and sends its hello. A client that sends no hello within
+  /// TcpOptions::handshake_timeout, or sends other data, is dropped, and the call waits for the next client.
+  /// Returns  kTimeout; or the system's error, e.g. std::errc::too_many_files_open: pause before trying again
   [[nodiscard]] Result<TCPConnector> accept(Deadline deadline) const;
-  [[nodiscard]] std::uint16_t port() const;          ///< the real one, also if 0 was asked for
+  [[nodiscard]] std::uint16_t port() const;          ///< the actual port, also if 0 was asked for
   [[nodiscard]] const std::string& address() const;  ///< "[::]:2020"
 };
 

@@ -1,4 +1,4 @@
-// context.h - something of the application's that an object of the library keeps for it.
+// context.h - an application's object that an object of the library keeps for it.
 // Layer: base.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace rdmacomm {
 
-/// A shared pointer to an object of any one type, which is asked for by its type. Threads: get() by several at a time;
-/// set() alone.
+/// A shared pointer to an object of any type. get() must name the type that set() was given.
+/// Threads: several may call get() at a time; set() must not overlap with any other call.
 class RDMACOMM_API Context {
  public:
   template <typename T>
@@ -21,7 +21,7 @@ class RDMACOMM_API Context {
     type_ = object ? &typeid(T) : nullptr;
     object_ = std::move(object);
   }
-  /// nullptr: there is none, or one that was set as another type.
+  /// nullptr: no object was set, or it was set as another type.
   template <typename T>
   [[nodiscard]] T* get() const noexcept {
     return type_ != nullptr && *type_ == typeid(T) ? static_cast<T*>(object_.get()) : nullptr;

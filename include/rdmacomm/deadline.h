@@ -1,4 +1,4 @@
-// deadline.h - a point in time after which a wait ends.
+// deadline.h - the point in time at which a wait gives up.
 // Layer: base.
 #pragma once
 
@@ -9,37 +9,37 @@
 
 namespace rdmacomm {
 
-/// A point on the steady clock, or never. A value. Every wait of the library takes one, so that a chain of
-/// waits shares one budget.
+/// A point on the steady clock, or never. A value. Every wait of the library takes a Deadline, so that several waits
+/// can share one time budget.
 class RDMACOMM_API Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// So that a wait may be given a time: `wait(5s)`. A loop makes one Deadline before it starts, or each round waits
-  /// anew.
+  /// Converts a duration, so that a wait can be written as `wait(5s)`. In a loop, create one Deadline before the loop;
+  /// otherwise each round gets the full duration again.
   template <typename Rep, typename Period>
   Deadline(std::chrono::duration<Rep, Period> from_now)  // NOLINT(google-explicit-constructor): see above
       : Deadline(in(from_now)) {}
 
-  /// `from_now` later than now. Negative counts as zero: passed at once. Beyond what the clock can count: never.
+  /// `from_now` later than now. Negative counts as zero: already passed. Beyond the range of the clock: never.
   [[nodiscard]] static Deadline after(Clock::duration from_now) {
     const auto now = Clock::now();
     return from_now < Clock::time_point::max() - now ? Deadline(now + from_now) : never();
   }
   [[nodiscard]] static Deadline at(Clock::time_point point) { return Deadline(point); }
-  /// Never passes. For waits that the caller ends by another way (stop()).
+  /// Never passes. For waits that another thread ends, for example with stop().
   [[nodiscard]] static Deadline never() { return Deadline(Clock::time_point::max()); }
 
   [[nodiscard]] bool is_never() const noexcept { return point_ == Clock::time_point::max(); }
   [[nodiscard]] bool passed() const { return !is_never() && Clock::now() >= point_; }
   [[nodiscard]] Clock::time_point time_point() const noexcept { return point_; }
 
-  /// What is left, at least zero; Clock::duration::max() for never().
+  /// The remaining time, at least zero; Clock::duration::max() for never().
   [[nodiscard]] Clock::duration remaining() const {
     if (is_never()) return Clock::duration::max();
     return std::max(point_ - Clock::now(), Clock::duration::zero());
   }
-  /// What is left for poll(2): milliseconds rounded up, capped at one hour; -1 for never().
+  /// The remaining time for poll(2): milliseconds rounded up, at most one hour; -1 for never().
   [[nodiscard]] int poll_timeout_ms() const {
     if (is_never()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(remaining()).count();
@@ -50,7 +50,7 @@ class RDMACOMM_API Deadline {
 
  private:
   explicit Deadline(Clock::time_point point) : point_(point) {}
-  /// Times that the clock's own unit cannot express are cut off at both ends.
+  /// Durations that the clock cannot express are limited to the range of the clock.
   template <typename Duration>
   [[nodiscard]] static Deadline in(Duration from_now) {
     if (from_now <= Duration::zero()) return after(Clock::duration::zero());

@@ -1,12 +1,12 @@
-// log.h - where the library's log lines go.
+// log.h - where the log lines of the library go.
 // Layer: base.
 //
-// They go to glog, unless the application sets a function of its own; never to standard output. The environment
-// variable RCL_MAX_VLOG_LEVEL (read once, at the first line) says how much there is to say:
-//   unset or 0   warnings and errors that nobody else reports
-//   1            one line for each thing opened, connected, chosen or closed
-//   2            every step of a connection
-//   3            every message of the handshake
+// The lines are written to glog, unless the application sets its own function; never to standard output. The
+// environment variable RCL_MAX_VLOG_LEVEL (read once, at the first line) sets the level of detail.
+//   - unset or 0: warnings, and errors that no call returns
+//   - 1: one line for each thing opened, connected, chosen or closed
+//   - 2: every step of a connection
+//   - 3: every message of the handshake
 // A function of the library returns an error or logs it, never both.
 #pragma once
 
@@ -20,16 +20,16 @@ namespace rdmacomm {
 
 enum class LogSeverity : std::uint8_t { kInfo, kWarning, kError };
 
-/// Takes one line, without its end. It must not throw, and should not block: the caller may be a thread that takes
-/// completions.
+/// Receives one line, without its line end. It must not throw, and should not block: the calling thread may be one that
+/// takes completions.
 using LogSink = std::function<void(LogSeverity severity, std::string_view line)>;
 
-/// From now on all lines go to `sink`, and no longer to glog. When this returns, the sink before it is not running and
-/// will not be called again.
+/// From now on `sink` receives all lines, and glog receives none. When this returns, the previous sink is not running
+/// and will not be called again.
 ///
-/// sink     empty: the lines go to glog. It is called by any thread, and by several at a time. Lines that the sink
-///          causes itself, by calling the library, go to glog. It must not call set_log_sink(), which would wait for
-///          it: that is a mistake of the program, and ends it
+/// sink     empty: the lines go to glog again. Any thread calls it, and several may call it at the same time. Lines
+///          that the sink itself causes by calling the library go to glog. It must not call set_log_sink(), which would
+///          wait for the sink itself: that is a bug in the program and ends it
 /// Threads  any
 RDMACOMM_API void set_log_sink(LogSink sink);
 

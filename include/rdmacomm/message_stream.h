@@ -1,5 +1,5 @@
-// message_stream.h - messages of any size over a channel, with their boundaries.
-// Layer: stream. Uses: base, memory, channel, endpoint.   How to use it: docs/streams.md; why so:
+// message_stream.h - messages of any size over a channel; message boundaries are kept.
+// Layer: stream. Uses: base, memory, channel, endpoint.   How to use it: docs/streams.md; design:
 // docs/adr/0015-streams.md
 #pragma once
 
@@ -20,12 +20,12 @@
 
 namespace rdmacomm {
 
-/// A message that was received, or a part of one that is larger than the pool's largest block. A handle: it moves, and
-/// does not copy. release() and the destructor give its memory back. Threads, lifetime and ABI as StreamBlock and
+/// A received message, or a part of a message that is larger than the pool's largest block. A handle: movable, not
+/// copyable. release() and the destructor give its memory back. Threads, lifetime and ABI as for StreamBlock and
 /// BufferLease.
 class RDMACOMM_API MessagePart {
  public:
-  MessagePart() = default;  ///< the end: no more messages; also what one is that was moved from
+  MessagePart() = default;  ///< the end: no more messages; also the state after a move
   MessagePart(MessagePart&& other) noexcept
       : is_message_(std::exchange(other.is_message_, false)),
         message_bytes_(std::exchange(other.message_bytes_, 0)),
@@ -44,17 +44,17 @@ class RDMACOMM_API MessagePart {
   }
   ~MessagePart() = default;
 
-  /// Whether it is of a message, also of one without bytes. Else it is the end.
+  /// Whether this is a message or a part of one; true also for a message without bytes. False: the end.
   explicit operator bool() const noexcept { return is_message_; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept {
     return lease_ ? std::span<const std::byte>(lease_.bytes()) : block_.bytes();
   }
-  /// Of the whole message, and where in it these bytes are.
+  /// The size of the whole message, and the position of these bytes in it.
   [[nodiscard]] std::uint64_t message_bytes() const noexcept { return message_bytes_; }
   [[nodiscard]] std::uint64_t offset() const noexcept { return offset_; }
   /// Whether the message ends here.
   [[nodiscard]] bool last() const noexcept { return last_; }
-  /// bytes() are empty then; all else stays.
+  /// Gives the memory back. bytes() is empty then; the other values stay.
   void release() noexcept {
     block_.release();
     lease_.reset();
@@ -79,70 +79,71 @@ class RDMACOMM_API MessagePart {
   BufferLease lease_;
 };
 
-/// Messages to a peer and from it, each way in order, each as it was sent. Those of up to block_bytes() go as they are,
-/// into the peer's blocks. Of larger ones the peer is told where they are, and reads them into its pool: at once,
-/// whatever its application does meanwhile, as long as the pool has room. Ends, aborts, waits, threads and lifetime are
-/// RDMAStream's.
+/// Messages to and from a peer. Each direction keeps the order of its messages. Messages of up to block_bytes() are
+/// sent into the peer's blocks. For a larger message the sender announces its location, and the peer reads it into its
+/// pool. The peer does so at once, if its pool has room, also while its application does something else. Ends, aborts,
+/// waits, threads and lifetime are as for RDMAStream.
 ///
-/// Both sides may send large messages at once: as long as what is sent and what comes have room in the pools together,
-/// nobody waits for the other's receive(). Beyond that a sender waits for the peer to receive, until its deadline.
+/// Both ends may send large messages at the same time. If the pools have room for the outgoing and the incoming
+/// messages together, no end waits for the peer's receive(). Otherwise a sender waits until the peer receives, or until
+/// its deadline.
 class RDMACOMM_API MessageStream {
  public:
-  /// Parts of larger messages that the peer has not read yet, at most.
+  /// Maximum number of announced parts of larger messages that the peer has not read yet.
   static constexpr int kMaxAnnounced = 4;
 
-  /// As StreamOptions::channel(), for a stream of messages.
+  /// Like StreamOptions::channel(), for a stream of messages.
   [[nodiscard]] static ChannelConfig channel(const StreamOptions& options, std::string name);
-  /// As RDMAStream::open().
+  /// Like RDMAStream::open().
   ///
-  /// channel  of channel(), with the same options
-  /// pool     in the channel's protection domain (mostly its device's own); for larger messages, in and out. The peer
-  ///          may read in it: BufferPoolOptions's remote_access has kRead. Several streams may share it; each keeps it
-  ///          alive
+  /// channel  created with channel() and the same options
+  /// pool     in the channel's protection domain (mostly the device's own); for larger messages, sent and received. Its
+  ///          BufferPoolOptions::remote_access has kRead, so that the peer can read. Several streams may share it; each
+  ///          keeps it alive
   /// Returns  as RDMAStream::open(); kInvalidArgument also: the pool
   [[nodiscard]] static Result<MessageStream> open(const EndPoint& endpoint, RDMAChannel& channel,
                                                   const BufferPool& pool, const StreamOptions& options,
                                                   Deadline deadline);
-  MessageStream() noexcept = default;  ///< none: it can only be assigned to, and asked by operator bool
+  MessageStream() noexcept = default;  ///< no stream: only assignment and operator bool are allowed
   MessageStream(MessageStream&& other) noexcept = default;
   MessageStream& operator=(MessageStream&& other) noexcept;
-  ~MessageStream();  ///< as RDMAStream's
+  ~MessageStream();  ///< as ~RDMAStream()
   explicit operator bool() const noexcept { return link_ != nullptr; }
 
   // Sending -----------------------------------------------------------------------------------------------------
 
   /// Lends registered memory of block_bytes() for a message. As RDMAStream::lend().
   [[nodiscard]] Result<std::span<std::byte>> lend(Deadline deadline);
-  /// The first `count` bytes of what was lent are a message, which is sent, now or when the peer has room.
-  /// count    0..block_bytes() (more is a bug of the caller's and ends the program)
-  /// Returns  ok, or why the stream has ended
+  /// Makes the first `count` bytes of the lent memory a message. It is sent now, or when the peer has room.
+  /// count    0..block_bytes(); a larger value is a bug in the program and ends it
+  /// Returns  ok, or the reason why the stream has ended
   [[nodiscard]] Status commit(std::size_t count);
-  /// Sends a message of any size, 0 too, by copying it: into a block, or into blocks of the pool.
-  /// Returns  as lend(); also kTimeout: the pool had no room; the stream then ends with it where part of the message
-  ///          was sent
+  /// Sends a message of any size, also 0, by copying it: into a block, or into blocks of the pool.
+  /// Returns  as lend(); also kTimeout: the pool had no room. If part of the message was sent by then, the stream is
+  ///          aborted
   [[nodiscard]] Status send(std::span<const std::byte> message, Deadline deadline);
-  /// Sends what is in `lease` without copying it, and gives it back when the peer has it. On errors it is given back
-  /// too.
-  /// lease    of the pool, or of another one on the same device that lets peers read
+  /// Sends the bytes of `lease` without copying them, and gives it back when the peer has them; also on errors.
+  /// lease    of the pool, or of another pool on the same device that lets peers read
   /// Returns  as send()
   [[nodiscard]] Status send(BufferLease lease, Deadline deadline);
-  /// Returns when all messages are with the device.
+  /// Waits until all messages are posted to the device.
   [[nodiscard]] Status flush(Deadline deadline);
   /// As RDMAStream::finish().
   [[nodiscard]] Status finish(Deadline deadline);
 
   // Receiving ---------------------------------------------------------------------------------------------------
 
-  /// Waits for the next message, or for the next part of one; see MessagePart. Several may be had at a time.
+  /// Waits for the next message, or for the next part of one; see MessagePart. The caller may hold several parts at a
+  /// time.
   /// Returns  as all waits of RDMAStream
   [[nodiscard]] Result<MessagePart> receive(Deadline deadline);
 
   // Both --------------------------------------------------------------------------------------------------------
 
-  [[nodiscard]] Status close(Deadline deadline);  ///< as RDMAStream's, as what follows
+  [[nodiscard]] Status close(Deadline deadline);  ///< this and the functions below: as for RDMAStream
   void abort(std::string_view reason);
   [[nodiscard]] Status status() const;
-  /// The largest message that goes by lend() and commit().
+  /// The largest message that lend() and commit() can send.
   [[nodiscard]] std::size_t block_bytes() const;
   [[nodiscard]] StreamCounts counts() const;
   [[nodiscard]] const EndPoint& endpoint() const;

@@ -1,4 +1,4 @@
-// rdmacomm.h - everything, for programs that do not mind.
+// rdmacomm.h - includes all public headers of the library.
 #pragma once
 
 #include "rdmacomm/adapter.h"

@@ -1,4 +1,4 @@
-// result.h - how calls say what went wrong: Outcome on the hot path, Status and Result<T> everywhere else.
+// result.h - how calls report errors: Outcome on the hot path, Status and Result<T> everywhere else.
 // Layer: base.   For all three, `true` and ok() mean success.
 #pragma once
 
@@ -20,13 +20,13 @@ struct RDMACOMM_API Error {
   std::error_code code;
   std::string context;
 
-  /// One line for people: the context, and the code's own words where the context does not end in them.
+  /// One line for people: the context, followed by the text of the code, unless the context ends with it already.
   [[nodiscard]] std::string message() const {
     const std::string words = code.message();
     if (context.empty()) return words;
     return context.ends_with(words) ? context : context + " (" + words + ")";
   }
-  /// The context alone; the code's own words if there is none.
+  /// The context alone; the text of the code if the context is empty.
   [[nodiscard]] std::string reason() const { return context.empty() ? code.message() : context; }
 };
 
@@ -36,13 +36,13 @@ struct RDMACOMM_API Error {
 }
 
 namespace detail {
-/// For callers that ask a Result or Status for what it does not have: a bug of the program's. Logs it, with the failure
-/// where there is one, and ends the program by abort().
+/// Called when a program asks a Result or Status for a value or an error that it does not have, which is a bug in that
+/// program. Logs it, with the failure if any, and ends the program by abort().
 [[noreturn]] RDMACOMM_API void die_of_misuse(const char* what, const Error* failure) noexcept;
 }  // namespace detail
 
-/// Success, or a code without words: what a call returns that is made for each message. A value of 8 bytes, made and
-/// copied without a call. It becomes a Status where one is returned or wanted.
+/// Success, or a code without a text. Returned by calls that are made for each message. A value of 8 bytes; creating
+/// and copying it needs no function call. It converts to a Status.
 class [[nodiscard]] RDMACOMM_API Outcome {
  public:
   constexpr Outcome() noexcept = default;  ///< success
@@ -53,12 +53,12 @@ class [[nodiscard]] RDMACOMM_API Outcome {
 
   [[nodiscard]] constexpr bool ok() const noexcept { return number_ == 0; }
   constexpr explicit operator bool() const noexcept { return ok(); }
-  /// The failure's code, or a false std::error_code.
+  /// The failure's code; on success a std::error_code that is false.
   [[nodiscard]] std::error_code code() const noexcept {
     if (ok()) return {};
     return {number_, kind_ == Kind::kErrc ? errc_category() : std::generic_category()};
   }
-  /// The code's sentence, or "ok".
+  /// The text of the code, or "ok".
   [[nodiscard]] std::string message() const { return ok() ? "ok" : code().message(); }
 
   friend constexpr bool operator==(Outcome, Outcome) noexcept = default;
@@ -75,7 +75,8 @@ class [[nodiscard]] RDMACOMM_API Outcome {
 /// Success, or an Error. A value; [[nodiscard]], so that no failure is dropped by accident.
 class [[nodiscard]] RDMACOMM_API Status {
  public:
-  // Not defaulted: `return {};` would then clear the Error's place, too, and waiting returns one for each message.
+  // Not defaulted: `return {};` would then also clear the Error's storage, and a wait returns a Status for each
+  // message.
   Status() noexcept {}                               // NOLINT(modernize-use-equals-default)
   Status(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor): reads as `return error;`
   Status(Outcome outcome) {                          // NOLINT(google-explicit-constructor): the same
@@ -91,16 +92,16 @@ class [[nodiscard]] RDMACOMM_API Status {
       detail::die_of_misuse("Status::error() was called, but the status is ok", nullptr);
     return *error_;
   }
-  /// The failure's code, or a false std::error_code.
+  /// The failure's code; on success a std::error_code that is false.
   [[nodiscard]] std::error_code code() const noexcept { return ok() ? std::error_code() : error_->code; }
-  /// The failure's line for people, or "ok".
+  /// The failure's message for people, or "ok".
   [[nodiscard]] std::string message() const { return ok() ? "ok" : error_->message(); }
 
  private:
   std::optional<Error> error_;
 };
 
-/// A T, or an Error, with the names of std::expected<T, Error>.
+/// A T or an Error. The names are those of std::expected<T, Error>.
 template <typename T>
 class [[nodiscard]] RDMACOMM_API Result {
  public:
@@ -113,7 +114,7 @@ class [[nodiscard]] RDMACOMM_API Result {
   [[nodiscard]] bool ok() const noexcept { return has_value(); }
   explicit operator bool() const noexcept { return has_value(); }
 
-  /// The value. Only where has_value(); anything else is a bug of the caller's and ends the program.
+  /// The value. Only if has_value(); anything else is a bug in the program and ends it.
   [[nodiscard]] T& value() & { return *pointer(); }
   [[nodiscard]] const T& value() const& { return *const_cast<Result*>(this)->pointer(); }
   [[nodiscard]] T&& value() && { return std::move(*pointer()); }
@@ -123,14 +124,14 @@ class [[nodiscard]] RDMACOMM_API Result {
   [[nodiscard]] T* operator->() { return pointer(); }
   [[nodiscard]] const T* operator->() const { return &value(); }
 
-  /// The failure. Only where !has_value(); anything else is a bug of the caller's and ends the program.
+  /// The failure. Only if !has_value(); anything else is a bug in the program and ends it.
   [[nodiscard]] const Error& error() const& noexcept { return *failure(); }
   [[nodiscard]] Error&& error() && noexcept { return std::move(*const_cast<Error*>(failure())); }
 
-  /// Success or the failure, without the value.
+  /// Success, or the failure without the value.
   [[nodiscard]] Status status() const { return has_value() ? Status() : Status(error()); }
   [[nodiscard]] std::error_code code() const noexcept { return has_value() ? std::error_code() : error().code; }
-  /// The failure's one line, or "ok".
+  /// The failure's message, or "ok".
   [[nodiscard]] std::string message() const { return has_value() ? "ok" : error().message(); }
 
  private:

@@ -9,22 +9,25 @@ namespace rdmacomm::softdev {
 /// The name of the software device.
 inline constexpr const char* kDeviceName = "soft0";
 
-/// The environment variable that makes soft0 late. Its value is in milliseconds, 1 to 60000; 0 or nothing: not late.
-/// Contexts opened while it is set carry a request out not while it is posted, but when its completion is polled for,
-/// one request a poll, or about that many milliseconds later where nobody polls. Programs that change a buffer, or read
-/// what READ brings, before the completion is there then see what they may see on hardware. For tests; it costs
-/// latency. With another value no device can be opened (EINVAL).
+/// The environment variable that delays soft0. Its value is in milliseconds, 1 to 60000; 0 or empty: no delay. It
+/// applies to contexts that are opened while it is set. They do not execute a request when it is posted. They execute
+/// it when its completion is polled for, one request for each poll, or after about this time if no thread polls. Some
+/// programs change a buffer, or read the result of a READ, before the completion has arrived. With the delay they see
+/// the effects that they may see on hardware. For tests; it costs latency. With any other value no device can be opened
+/// (EINVAL).
 inline constexpr const char* kLateVariable = "RDMACOMM_SOFT0_LATE";
 
-/// The environment variable that says which targets are reached by TCP and not through shared memory. "auto", or
-/// nothing: those of other hosts (network namespaces), and of other users on this one. "tcp": all, for tests. "memory":
-/// none; no port is opened then, and other hosts are EHOSTUNREACH. With another value no device can be opened (EINVAL).
+/// The environment variable that decides which peers are reached by TCP instead of shared memory. "auto", or empty:
+/// peers on other hosts (network namespaces), and of other users on this host. "tcp": all peers, for tests. "memory":
+/// no peers; then no port is opened, and other hosts are unreachable (EHOSTUNREACH). With any other value no device can
+/// be opened (EINVAL).
 inline constexpr const char* kTcpVariable = "RDMACOMM_SOFT0_WIRE";
 
-/// The environment variable that says at which addresses of this host a process is reached by TCP: IPv4 and IPv6
-/// addresses with commas between them. Nothing: at the addresses that its connected queue pairs use; a process with
-/// datagram queue pairs at all, since their senders may be anywhere. A queue pair cannot be connected from another
-/// address (EADDRNOTAVAIL). With anything else no device can be opened (EINVAL).
+/// The environment variable that lists the addresses of this host at which a process accepts TCP: IPv4 and IPv6
+/// addresses, separated by commas. Empty: the addresses that its connected queue pairs use. A process with datagram
+/// queue pairs then accepts at all addresses, because their senders may be anywhere. If the variable is set, a queue
+/// pair cannot be connected from an address that is not in the list (EADDRNOTAVAIL). With any other value no device can
+/// be opened (EINVAL).
 inline constexpr const char* kListenVariable = "RDMACOMM_SOFT0_LISTEN";
 
 }  // namespace rdmacomm::softdev

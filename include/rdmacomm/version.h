@@ -1,4 +1,4 @@
-// version.h - which rdmacomm this is.
+// version.h - the version of rdmacomm.
 // Layer: base.
 #pragma once
 
@@ -6,23 +6,23 @@
 #error "rdmacomm needs C++20: compile with -std=c++20"
 #endif
 
-// Of these headers. The one place where the numbers stand: CMake reads them here.
+// The version of these headers. The numbers stand only here; CMake reads them from this file.
 #define RDMACOMM_VERSION_MAJOR 0
 #define RDMACOMM_VERSION_MINOR 1
 #define RDMACOMM_VERSION_PATCH 0
-/// One number to compare: 100 is 0.1.0, 10203 is 1.2.3.
+/// The version as one number for comparisons: 100 is 0.1.0, 10203 is 1.2.3.
 #define RDMACOMM_VERSION (RDMACOMM_VERSION_MAJOR * 10000 + RDMACOMM_VERSION_MINOR * 100 + RDMACOMM_VERSION_PATCH)
 
-/// What the shared library has for programs. Everything else in it is hidden: two versions of the library, or a
-/// program's own names, do not get into each other's way.
+/// Marks names that the shared library exports. All other names in it are hidden, so that they cannot clash with
+/// another version of the library or with names of the program.
 #define RDMACOMM_API [[gnu::visibility("default")]]
-/// Of a class that the shared library has for programs: a function that only the library calls.
+/// Marks a function, in a class that the shared library exports, that only the library calls.
 #define RDMACOMM_LOCAL [[gnu::visibility("hidden")]]
 
 namespace rdmacomm {
 
-/// The version of the library that the program runs with, e.g. "0.1.0". While the major version is 0, programs run only
-/// with the minor version that they were compiled for (it is part of the SONAME); the patch level may differ.
+/// The version of the library that the program runs with, e.g. "0.1.0". While the major version is 0, a program runs
+/// only with the minor version that it was compiled for (it is part of the SONAME). The patch level may differ.
 [[nodiscard]] RDMACOMM_API const char* version() noexcept;
 
 }  // namespace rdmacomm

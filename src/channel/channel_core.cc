@@ -66,7 +66,7 @@ Status ChannelCore::begin_drain() {
   }
   if (untold_end_.load(std::memory_order_relaxed)) return {};
   if (!adapter_->device().limits().flushes_in_error) {
-    // No marker would ever come back. The end of silent requests was the move to ERR.
+    // A marker would never complete here. The silent requests ended with the move to ERR.
     send_.untold.store(send_.silent_run, std::memory_order_relaxed);
     untold_end_.store(true, std::memory_order_release);
     return {};
@@ -78,12 +78,12 @@ Status ChannelCore::begin_drain() {
                                        "\" are out of its send queue: the device takes no request in ERR");
 }
 
-// What users see ------------------------------------------------------------------------------------------------------
+// The public functions ------------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<RDMAChannel>> RDMAChannel::create(std::string name, RDMAAdapter adapter) {
   if (Status valid = check_name("channel", name); !valid) return valid.error();
   struct Whole {
-    std::unique_ptr<OwnAdapter> own;  // before the channel, which needs its device and completion queue
+    std::unique_ptr<OwnAdapter> own;  // before the channel, which uses its device and completion queue
     std::unique_ptr<ChannelCore> channel;
   };
   auto whole = std::make_shared<Whole>();

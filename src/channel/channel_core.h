@@ -1,4 +1,4 @@
-// channel_core.h - what an RDMAChannel is.
+// channel_core.h - the implementation of RDMAChannel.
 // Layer: channel. Uses: adapter.
 #pragma once
 
@@ -17,20 +17,20 @@ namespace rdmacomm {
 
 struct RequestView;
 
-/// The base of what a thread that delivers completions keeps for a channel's owner, so that the channel can point to it.
+/// Base of the data that a completion thread keeps for the owner of a channel, so that the channel can point to it.
 struct ChannelServer {};
 
-/// The functions of RDMAChannel are this class's; each begins with a cast from the one to the other, which costs
-/// nothing. A resource: neither copyable nor movable. Must not outlive its device and its completion queue.
+/// The implementation of RDMAChannel: each of its functions casts to this class, at no cost. A resource: neither
+/// copyable nor movable. Must not outlive its device and its completion queue.
 class ChannelCore final : public RDMAChannel {
  public:
-  /// Makes a channel over a queue pair in INIT or RTS. It takes the adapter over.
+  /// Makes a channel from a queue pair in INIT or RTS, and takes ownership of the adapter.
   ///
-  /// pool  whose queue() the adapter was made with; empty: the queue pair has receives of its own
+  /// pool  the adapter was created with its queue(); empty: the queue pair has its own receives
   [[nodiscard]] static Result<std::unique_ptr<ChannelCore>> create(std::string name,
                                                                    std::unique_ptr<AdapterCore> adapter,
                                                                    ReceivePool pool = {});
-  /// Flushes and forgets what is outstanding; see drain() for the orderly way.
+  /// Flushes and forgets outstanding requests; see drain() for the orderly way.
   ~ChannelCore();
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -40,66 +40,70 @@ class ChannelCore final : public RDMAChannel {
   [[nodiscard]] int outstanding_sends() const noexcept { return static_cast<int>(send_.outstanding()); }
   [[nodiscard]] int outstanding_recvs() const noexcept { return static_cast<int>(recv_.outstanding()); }
 
-  /// Moves the queue pair to ERR, so that everything outstanding completes (as kFlushed what was not executed), and
-  /// no post is accepted any more. The caller polls until drained(): then no buffer is in use. For channels on a shared
-  /// CompletionQueue, which drain() cannot poll.
-  /// Threads: while nobody else posts. Calling it again is harmless.
+  /// Moves the queue pair to ERR. Then no post is accepted any more, and all outstanding requests complete: kFlushed,
+  /// if they were not executed. The caller polls until drained(); after that no buffer is in use. For channels on a
+  /// shared CompletionQueue, which drain() cannot poll.
+  /// Threads: only while no other thread posts. Calling it again is harmless.
   [[nodiscard]] Status begin_drain();
-  /// Whether nothing is outstanding. After begin_drain() that comes about by polling, also on devices that do not tell
-  /// of every request's end (DeviceLimits::flushes_in_error): there, a poll that finds the queue empty is the end of
-  /// all. With a pool, whose receives are not flushed, it comes about by found_empty().
+  /// Whether nothing is outstanding. After begin_drain(), polling brings this about. Some devices do not report the end
+  /// of every request (DeviceLimits::flushes_in_error): there, a poll that finds the queue empty ends all requests.
+  /// Receives of a pool are not flushed: for them found_empty() must be called.
   [[nodiscard]] bool drained() const noexcept {
     return outstanding_sends() == 0 && outstanding_recvs() == 0 &&
            (!pool_ || pool_settled_.load(std::memory_order_relaxed));
   }
-  /// A poll that began after begin_drain() has found the completion queue empty: no receive of a pool is still in it.
+  /// A poll that began after begin_drain() has found the completion queue empty: it holds no receive of a pool any
+  /// more.
   void found_empty() noexcept { pool_settled_.store(true, std::memory_order_relaxed); }
 
-  /// Where PostedRequest::wait() takes completions from; until this is called, from the channel's own queues. Before
-  /// anything is posted.
+  /// Sets the source from which PostedRequest::wait() takes completions. The default is the channel's own queues. Call
+  /// it before anything is posted.
   ///
-  /// source      lives as long as the channel; nullptr: a thread of the session takes them, and nobody can wait for one
-  /// owns_queue  nobody else's completions are in its completion queue, and no thread of the session polls it
+  /// source      lives as long as the channel; nullptr: a thread of the session takes the completions, and wait() fails
+  /// owns_queue  the completion queue has completions of this channel only, and no thread of the session polls it
   void set_source(CompletionSource* source, bool owns_queue) noexcept {
     source_ = source;
     owns_queue_ = owns_queue;
     note_kept(false);
   }
-  /// Whom its completions are delivered to by the thread that polls; nullptr: not known yet, or nobody any more.
-  /// Threads: the one that polls
+  /// The owner to which the polling thread delivers the channel's completions; nullptr: not known yet, or none any
+  /// more.
+  /// Threads: the polling thread
   void set_server(ChannelServer* server) noexcept { server_ = server; }
   [[nodiscard]] ChannelServer* server() const noexcept { return server_; }
-  /// Whether RDMAChannel::poll() and drain() are for it.
+  /// Whether RDMAChannel::poll() and drain() may be used.
   [[nodiscard]] bool owns_queue() const noexcept { return owns_queue_; }
-  /// Of the requests in the one queue or the other, the newest that is complete. Threads: who polls
+  /// The position of the newest completed request, in the receive queue or in the send queue.
+  /// Threads: the polling thread
   [[nodiscard]] std::uint32_t newest_completed(bool is_recv) const noexcept {
     return (is_recv ? recv_ : send_).completed.load(std::memory_order_relaxed) - 1;
   }
-  /// Whether completions are kept that somebody else's wait has taken.
+  /// Whether completions are kept that the wait for another request has taken.
   [[nodiscard]] bool keeps_any() const noexcept { return source_ != nullptr && source_->keeps_any(); }
   /// As PostedRequest::wait().
   [[nodiscard]] Result<Completion> wait_for(const PostedRequest& request, Deadline deadline);
-  /// Decides whether poll() may take its straight line: the completion queue is one, and its own, and nothing is kept.
-  /// Threads: who polls
+  /// Decides whether poll() may use its fast path: there is only one completion queue, it belongs to this channel
+  /// alone, and no completions are kept.
+  /// Threads: the polling thread
   void note_kept(bool any) noexcept { straight_ = !any && owns_queue_ && recv_cq_ == send_cq_; }
 
  private:
   friend class RDMAChannel;
   friend class CompletionQueue;
 
-  /// Whether the caller hears of a request's completion.
+  /// Whether the completion of a request is passed on to the caller.
   enum class Report : std::uint8_t { kAlways, kOnError, kNever };
 
-  /// The requests outstanding in one queue, in posting order: index = position modulo size.
+  /// The outstanding requests of one queue, in posting order: index = position modulo size.
   struct RequestRing {
     struct Entry {
       std::uint64_t id;
-      /// Payload bytes (32 bits), operation (8), report (8): packed by hand, because one wide load of several narrow
-      /// stores stalls the core for longer than all the rest of a post takes.
+      /// Payload bytes (32 bits), operation (8), report (8), packed by hand: one wide load that follows several narrow
+      /// stores stalls the core for longer than the rest of a post takes.
       std::uint64_t what;
 
       Entry() = default;
-      /// operation  the number of an Operation
+      /// operation  the numeric value of an Operation
       Entry(std::uint64_t id_, std::uint32_t bytes, unsigned operation, Report report) noexcept
           : id(id_),
             what(bytes | std::uint64_t{operation} << 32 | std::uint64_t{static_cast<std::uint8_t>(report)} << 40) {}
@@ -112,29 +116,33 @@ class ChannelCore final : public RDMAChannel {
     std::unique_ptr<Entry[]> entries;
     std::uint32_t depth = 0;           ///< requests, as configured
     std::uint32_t mask = 0;            ///< size - 1; size is depth rounded up to a power of two
-    std::uint32_t max_silent_run = 0;  ///< after so many the library asks for a completion itself
+    std::uint32_t max_silent_run = 0;  ///< silent requests in a row before the library asks for a completion
 
     // Written by the posting thread.
-    alignas(64) std::atomic<std::uint32_t> posted{0};  ///< how many ever, modulo 2^32
-    std::uint32_t completed_seen = 0;  ///< `completed` when the posting thread last looked: spares it the cache line
-    std::uint32_t silent_run = 0;      ///< requests since the last one that the device reports on success
+    alignas(64) std::atomic<std::uint32_t> posted{0};  ///< number of requests ever posted, modulo 2^32
+    std::uint32_t completed_seen =
+        0;  ///< last value of `completed` that the posting thread read; saves reading its cache line
+    std::uint32_t silent_run = 0;  ///< requests since the last one whose success the device reports
 
-    /// Of the newest requests, so many whose end the device will not tell. Set in a drain.
+    /// The number of newest requests whose end the device will not report. Set in a drain.
     std::atomic<std::uint32_t> untold{0};
 
-    // Written by the polling thread. Positions are passed in order, so this is also the oldest one outstanding.
+    // Written by the polling thread. Requests complete in order, so this is also the position of the oldest outstanding
+    // one.
     alignas(64) std::atomic<std::uint32_t> completed{0};
 
     void allocate(int depth_);
     [[nodiscard]] Entry& at(std::uint32_t position) const noexcept { return entries[position & mask]; }
     [[nodiscard]] Entry entry_of(std::uint32_t position) const noexcept;
     void pass(std::uint32_t position) noexcept;
-    /// Whether there is room at `position`, and a place behind it, as the posting thread knows without looking again.
+    /// Whether `position` and the place behind it are free, as far as the posting thread knows without reading
+    /// `completed`.
     [[nodiscard]] bool has_room(std::uint32_t position) const noexcept { return position - completed_seen + 1 < depth; }
-    /// Places left after `position`, as the posting thread sees it; looks again only when there seem to be none.
+    /// Free places from `position` on. Reads `completed` again only if at most one place seems to be left.
     [[nodiscard]] std::uint32_t room(std::uint32_t position) noexcept;
     [[nodiscard]] std::uint32_t outstanding() const noexcept {
-      // In this order: what completes in between is then missing from neither count.
+      // `completed` is read first, so that a request that completes between the two loads is missing from neither
+      // count.
       const std::uint32_t done = completed.load(std::memory_order_acquire);
       const std::uint32_t open = posted.load(std::memory_order_acquire) - done;
       const std::uint32_t told = open - untold.load(std::memory_order_relaxed);
@@ -173,7 +181,7 @@ class ChannelCore final : public RDMAChannel {
   [[nodiscard]] Errc poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept;
   [[nodiscard]] Polled poll_on(int got, const ibv_wc* batch, std::span<Completion> out) noexcept;
   [[nodiscard]] Errc poll_for_end(std::span<Completion> out, std::size_t& count) noexcept;
-  // The end of a drain where the device does not tell of every request's end: between look_for_end() and settle() the
+  // The end of a drain on devices that do not report the end of every request. Between look_for_end() and settle() the
   // completion queue was polled and found empty.
   void look_for_end() noexcept { end_seen_ = untold_end_.load(std::memory_order_acquire); }
   void settle() noexcept;
@@ -185,7 +193,7 @@ class ChannelCore final : public RDMAChannel {
   [[nodiscard]] Error gone() const;
   [[nodiscard]] Result<Completion> outcome_of(const Completion& completion) const;
 
-  /// The completions that its own queues bring.
+  /// Waits for completions in the queues of the channel itself.
   class OwnSource final : public CompletionSource {
    public:
     explicit OwnSource(ChannelCore& channel) noexcept : channel_(channel) {}
@@ -198,9 +206,9 @@ class ChannelCore final : public RDMAChannel {
   };
 
   const std::string name_;
-  const ReceivePool pool_;  // before the adapter, whose queue pair uses its queue
+  const ReceivePool pool_;  // before adapter_, whose queue pair uses the pool's queue
   const std::unique_ptr<AdapterCore> adapter_;
-  // Copies of what the hot functions need, side by side.
+  // Copies of the values that the hot functions need, side by side.
   ibv_qp* const qp_;
   ibv_cq* const send_cq_;
   ibv_cq* const recv_cq_;
@@ -210,18 +218,18 @@ class ChannelCore final : public RDMAChannel {
   const std::uint32_t max_inline_bytes_;
   const std::uint32_t max_message_bytes_;
   const unsigned
-      usual_flags_;  // of all requests but READs: signaled, and what DeviceLimits::completes_in_order asks for
+      usual_flags_;  // of all requests except READs: signaled, and the fence that completes_in_order requires
   RequestRing send_;
   RequestRing recv_;
-  /// All that the device will ever tell is in the completion queue. Set by begin_drain(), on such devices only.
+  /// The completion queue has everything that the device will ever report. Set by begin_drain(), on such devices only.
   std::atomic<bool> untold_end_{false};
-  bool end_seen_ = false;  // the polling thread's
+  bool end_seen_ = false;  // used by the polling thread
   bool owns_queue_ = true;
-  bool is_own_ = false;  // of RDMAChannel::create()
-  bool straight_;        // the polling thread's, see note_kept()
+  bool is_own_ = false;  // created by RDMAChannel::create()
+  bool straight_;        // used by the polling thread, see note_kept()
   OwnSource own_source_;
   CompletionSource* source_ = &own_source_;
-  ChannelServer* server_ = nullptr;  // the polling thread's
+  ChannelServer* server_ = nullptr;  // used by the polling thread
   std::atomic<bool> pool_settled_{false};
 };
 

@@ -1,4 +1,4 @@
-// Polling: the other hot half of a channel. No allocation, lock, log, string or system call in this file.
+// Polling: the second hot part of a channel. No allocation, lock, log, string or system call in this file.
 #include <algorithm>
 
 #include "base/hot_inline.h"
@@ -10,8 +10,8 @@
 
 namespace rdmacomm {
 
-// What is not for complete_straight(): a request that has failed, or of whose success nobody is to hear, or a receive that was
-// posted for many channels and is in no ring.
+// The cases that complete_straight() does not handle: a failed request; a successful request that is not reported; and
+// a receive of a pool, which is in no ring.
 [[gnu::noinline]] bool ChannelCore::complete_any(const ibv_wc& wc, Completion& out) noexcept {
   if (is_pooled_request(wc.wr_id)) {
     out.id = ReceivePoolCore::take(wc.wr_id).index;
@@ -38,18 +38,18 @@ namespace rdmacomm {
   return true;
 }
 
-// Adds what `cq` has to `count` and `out`, as far as there is room.
+// Appends the completions in `cq` to `out` while `out` has room, and adds their number to `count`.
 [[gnu::noinline]] Errc ChannelCore::poll_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count) noexcept {
   return report_more(cq, out, count, [this](const ibv_wc& wc, Completion& into) { return complete(wc, into); });
 }
 
-// The same from every queue there is.
+// The same for all completion queues of the channel.
 Errc ChannelCore::poll_all(std::span<Completion> out, std::size_t& count) noexcept {
   const Errc failed = poll_more(send_cq_, out, count);
   return failed != Errc::kOk || recv_cq_ == send_cq_ ? failed : poll_more(recv_cq_, out, count);
 }
 
-// Polls every queue there is, as far as there is room behind the first `count` of `out`.
+// Polls all completion queues, and fills `out` behind its first `count` completions.
 [[gnu::noinline]] Polled ChannelCore::poll_rest(std::span<Completion> out, std::size_t count) noexcept {
   Errc failed = poll_all(out, count);
   if (failed == Errc::kOk && count == 0 && untold_end_.load(std::memory_order_relaxed))
@@ -57,7 +57,7 @@ Errc ChannelCore::poll_all(std::span<Completion> out, std::size_t& count) noexce
   return {out.data(), count, failed};
 }
 
-// What poll() does beyond its straight line. The first batch has brought `got`.
+// The slow path of poll(). The first batch has brought `got` completions.
 [[gnu::noinline]] Polled ChannelCore::poll_on(int got, const ibv_wc* batch, std::span<Completion> out) noexcept {
   if (got < 0) return {out.data(), 0, Errc::kCompletionFailed};
   std::size_t count = 0;
@@ -68,7 +68,7 @@ Errc ChannelCore::poll_all(std::span<Completion> out, std::size_t& count) noexce
   return poll_rest(out, count);
 }
 
-// Off the straight line from the beginning: completions are kept, there are two queues, or others share the queue.
+// For channels that cannot use the fast path: completions are kept, there are two queues, or the queue is shared.
 [[gnu::noinline]] Polled ChannelCore::poll_aside(std::span<Completion> out) noexcept {
   if (!owns_queue_) return {out.data(), 0, Errc::kWrongState};
   if (!keeps_any()) return poll_rest(out, 0);
@@ -76,12 +76,12 @@ Errc ChannelCore::poll_all(std::span<Completion> out, std::size_t& count) noexce
   return {kept.data(), kept.size()};
 }
 
-// The straight line is for a poll that finds nothing, or one completion: so it is nearly always, and then it counts.
-// An empty `out` takes it, too: the device is asked for no completion, and has none.
+// The fast path is for a poll that finds no completion or one. Nearly all polls do, and their cost matters most.
+// An empty `out` takes it, too: the device is asked for 0 completions and returns none.
 RDMACOMM_HOT_INLINE Polled ChannelCore::poll_now(std::span<Completion> out) noexcept {
   if (!straight_) [[unlikely]]
     return poll_aside(out);
-  ibv_wc wcs[kCompletionBatch];  // written by the device as far as used
+  ibv_wc wcs[kCompletionBatch];  // the device fills only the first `got`
   const int got = ibv_poll_cq(send_cq_, batch_for(out.size()), wcs);
   if (got == 1 && complete_straight(wcs[0], *out.data())) [[likely]]
     return {out.data(), 1};
@@ -94,7 +94,7 @@ Polled RDMAChannel::poll(std::span<Completion> out) noexcept {
   return core_of(*this).poll_now(out);
 }
 
-// The queues were empty, but may have been so before the drain began: another look settles it.
+// The queues were found empty, but possibly before the drain began. So they are polled once more.
 [[gnu::noinline]] Errc ChannelCore::poll_for_end(std::span<Completion> out, std::size_t& count) noexcept {
   if (out.empty()) return Errc::kOk;
   look_for_end();
@@ -103,7 +103,7 @@ Polled RDMAChannel::poll(std::span<Completion> out) noexcept {
   return failed;
 }
 
-// What the completion queue does not have by now will never be in it.
+// The device has reported everything by now: requests without a completion will never get one.
 void ChannelCore::settle() noexcept {
   if (!end_seen_) return;
   for (RequestRing* ring : {&send_, &recv_}) {

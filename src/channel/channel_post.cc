@@ -1,4 +1,4 @@
-// Posting: the hot half of a channel. No allocation, lock, log, string or system call in this file.
+// Posting: the first hot part of a channel. No allocation, lock, log, string or system call in this file.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -25,7 +25,7 @@ static_assert(sizeof(BufferSlice) == sizeof(ibv_sge) && offsetof(BufferSlice, ad
 
 constexpr unsigned kSignaled = IBV_SEND_SIGNALED;
 
-// The verbs take a non-const list, which they do not write to.
+// The verbs take a non-const list, but do not write to it.
 ibv_sge* sge_list(std::span<const BufferSlice> slices) noexcept {
   return reinterpret_cast<ibv_sge*>(const_cast<BufferSlice*>(slices.data()));
 }
@@ -34,27 +34,27 @@ constexpr bool is_atomic(Operation operation) noexcept {
   return operation == Operation::kFetchAdd || operation == Operation::kCompareSwap;
 }
 
-/// Completions name these, requests do not.
+/// Operations that occur in completions, but not in requests.
 constexpr bool is_no_request(Operation operation) noexcept {
   return operation == Operation::kWriteImm || is_receive(operation);
 }
 
-/// What the completion names: a WRITE with an immediate is an operation of its own there.
-// As a number, since the compiler cuts an Operation to its 8 bits over and over.
+/// The operation that the completion has: a WRITE with an immediate is a separate operation there.
+// A number, because the compiler would truncate an Operation to 8 bits again and again.
 constexpr unsigned completed_as(const RequestView& request) noexcept {
   static_assert(static_cast<unsigned>(Operation::kWriteImm) == static_cast<unsigned>(Operation::kWrite) + 1);
   const auto number = static_cast<unsigned>(request.operation);
   return request.operation == Operation::kWrite ? number + request.has_immediate : number;
 }
 
-// `plain`, or the same with an immediate.
+// `plain`, or the same opcode with an immediate.
 constexpr ibv_wr_opcode opcode_of(ibv_wr_opcode plain, const RequestView& request) noexcept {
   static_assert(IBV_WR_SEND_WITH_IMM == IBV_WR_SEND + 1 && IBV_WR_RDMA_WRITE_WITH_IMM == IBV_WR_RDMA_WRITE + 1);
   return static_cast<ibv_wr_opcode>(plain + request.has_immediate);
 }
 
-// Fills what the operation needs and leaves the rest of the request alone: the device reads no other field, and
-// zeroing 128 bytes for each request costs more than filling 60.
+// Fills the fields that the operation needs, and no others: the device reads no other field, and zeroing 128 bytes for
+// each request costs more than filling 60.
 RDMACOMM_HOT_INLINE void fill_operation(const RequestView& request, ibv_send_wr& wr) noexcept {
   switch (request.operation) {
     case Operation::kSend:
@@ -78,7 +78,7 @@ RDMACOMM_HOT_INLINE void fill_operation(const RequestView& request, ibv_send_wr&
   wr.wr.rdma.rkey = request.remote->rkey;
 }
 
-// What a device says when it refuses a request. ENOMEM is its word for a full queue (ibv_post_send(3)).
+// The error for a request that the device refused. ENOMEM means that the queue is full (ibv_post_send(3)).
 [[gnu::cold]] Outcome refusal(int returned, Errc queue_full) noexcept {
   const int number = verbs::error_number(returned);
   switch (number) {
@@ -91,9 +91,9 @@ RDMACOMM_HOT_INLINE void fill_operation(const RequestView& request, ibv_send_wr&
 
 }  // namespace
 
-// Looks for what the caller can get wrong.
+// Checks for mistakes of the caller.
 //
-// bytes  the payload, as 32 bits of one slice or 64 of many
+// bytes  the payload: 32 bits for one slice, 64 bits for several
 template <typename Bytes>
 RDMACOMM_HOT_INLINE RequestFault ChannelCore::check(const RequestView& request, Bytes bytes) const noexcept {
   const Operation operation = request.operation;
@@ -118,13 +118,13 @@ std::uint32_t ChannelCore::max_slices(Operation operation) const noexcept {
   return operation == Operation::kRead ? max_read_slices_ : max_send_slices_;
 }
 
-// Everything that may be wrong with a request.
+// All checks of a request.
 RequestFault ChannelCore::find_fault(const RequestView& request, std::uint64_t bytes) const noexcept {
   if (request.local.size() > max_slices(request.operation)) return RequestFault::kTooManySlices;
   return check(request, bytes);
 }
 
-// Enters `request`, of `bytes`, into the ring at `position`, which is not published yet, and makes its `wr`.
+// Writes `request`, with a payload of `bytes`, into the ring at `position`, which is not published yet, and fills `wr`.
 RDMACOMM_HOT_INLINE void ChannelCore::enter(const RequestView& request, std::uint32_t bytes, std::uint32_t position,
                                             bool takes_last_place, ibv_send_wr& wr) noexcept {
   RequestRing::Entry entry(request.id, bytes, completed_as(request), Report::kAlways);
@@ -132,8 +132,8 @@ RDMACOMM_HOT_INLINE void ChannelCore::enter(const RequestView& request, std::uin
   std::uint32_t silent_run = 0;
   if (request.has(PostFlags::kUnsignaled)) {
     entry = RequestRing::Entry(request.id, bytes, completed_as(request), Report::kOnError);
-    // See ChannelCore on unsignaled requests. Since the last place is never taken silently, a queue with a silent
-    // tail has room for post_marker().
+    // ChannelCore explains unsignaled requests. The last place is never taken silently, so a queue that ends with
+    // silent requests has room for post_marker().
     if (send_.silent_run < send_.max_silent_run && !takes_last_place) {
       silent_run = send_.silent_run + 1;
       wr.send_flags &= ~kSignaled;
@@ -148,7 +148,7 @@ RDMACOMM_HOT_INLINE void ChannelCore::enter(const RequestView& request, std::uin
   fill_operation(request, wr);
 }
 
-// Looks at everything that may be wrong with a request, and then enters it.
+// Checks a request completely, and then enters it.
 Errc ChannelCore::prepare(const RequestView& request, std::uint32_t position, ibv_send_wr& wr) noexcept {
   const std::uint64_t bytes = total_bytes(request.local);
   if (find_fault(request, bytes) != RequestFault::kNone) return Errc::kInvalidArgument;
@@ -158,18 +158,18 @@ Errc ChannelCore::prepare(const RequestView& request, std::uint32_t position, ib
   return Errc::kOk;
 }
 
-// Takes the newest `count` requests back, since the device refused them for `number`.
+// Takes back the newest `count` requests, because the device refused them with the error `number`.
 [[gnu::cold]] Outcome ChannelCore::take_back(std::uint32_t count, int number) noexcept {
   send_.posted.store(send_.posted.load(std::memory_order_relaxed) - count, std::memory_order_release);
-  // How long the silent run is now is not worth remembering on every post. What matters is that begin_drain() knows
-  // that there may be one; too long a run only makes the library ask for a completion earlier.
+  // Each post would have to remember the previous length of the silent run, which is too expensive. begin_drain() only
+  // needs to know that there may be one. A value that is too large only makes the library ask for a completion earlier.
   send_.silent_run = std::max(send_.silent_run, 1U);
   return refusal(number, Errc::kSendQueueFull);
 }
 
-// Posts what was entered at `position`.
+// Posts the request that was entered at `position`.
 RDMACOMM_HOT_INLINE Outcome ChannelCore::submit(std::uint32_t position, ibv_send_wr& wr) noexcept {
-  // Published first: the polling thread may hold the completion before ibv_post_send returns.
+  // Published first, because the polling thread may take the completion before ibv_post_send returns.
   send_.posted.store(position + 1, std::memory_order_release);
   ibv_send_wr* bad = nullptr;
   const int refused = ibv_post_send(qp_, &wr, &bad);
@@ -178,7 +178,7 @@ RDMACOMM_HOT_INLINE Outcome ChannelCore::submit(std::uint32_t position, ibv_send
   return take_back(1, refused);
 }
 
-// Any request.
+// The general path, for any request.
 [[gnu::noinline]] Outcome ChannelCore::post_any(const RequestView& request) noexcept {
   if (!adapter_->connected()) return Errc::kNotConnected;
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
@@ -187,10 +187,11 @@ RDMACOMM_HOT_INLINE Outcome ChannelCore::submit(std::uint32_t position, ibv_send
   return submit(position, wr);
 }
 
-// The straight line: of one slice, with nothing wrong with it, and room that is known without looking. The post functions
-// differ in constants only; with this inlined, each becomes the straight line for its own operation.
+// The fast path: for a valid request with one slice, if there is room without reading the counter again. The post
+// functions differ in constants only. With this function inlined, the compiler generates straight-line code for each.
 //
-// make  makes the request: once for here, where it stays in registers, and once more for post_any(), which needs it in memory
+// make  creates the request: once for the fast path, which keeps it in registers, and once more for post_any(), which
+//       needs it in memory
 template <typename Make>
 RDMACOMM_HOT_INLINE Outcome ChannelCore::post_one(const Make& make) noexcept {
   const RequestView request = make();
@@ -238,7 +239,7 @@ PostedChain RDMAChannel::post_chain(std::span<const SendRequest> requests) noexc
   return all;
 }
 
-// Posts the first of `requests`, up to kMaxChain, with one call.
+// Posts the first of `requests`, at most kMaxChain, with one call.
 PostedChain ChannelCore::post_some(std::span<const SendRequest> requests) noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
   ibv_send_wr wrs[kMaxChain];  // filled as far as used
@@ -260,7 +261,7 @@ PostedChain ChannelCore::post_some(std::span<const SendRequest> requests) noexce
   return {.count = accepted, .outcome = take_back(count - accepted, refused)};
 }
 
-// With a pool the channel's own receive queue has no place at all.
+// With a pool, the receive queue of the channel itself has no places.
 [[gnu::cold]] Errc ChannelCore::no_room_for_recv() const noexcept {
   return !pool_ ? Errc::kReceiveQueueFull : Errc::kNotSupported;
 }
@@ -292,8 +293,8 @@ Outcome RDMAChannel::post_recv(SliceList local, RecvOptions options) noexcept {
   return core_of(*this).post_one_recv(local.slices(), options.id);
 }
 
-// Posts one request that only makes the device report, to a queue pair in ERR, which flushes it: on its completion
-// every silent request before it is out of the queue. prepare() left room for it.
+// Posts one request to a queue pair in ERR, which flushes it. Its completion shows that every silent request before it
+// is out of the queue. prepare() left room for it.
 Outcome ChannelCore::post_marker() noexcept {
   const std::uint32_t position = send_.posted.load(std::memory_order_relaxed);
   send_.at(position) = RequestRing::Entry(0, 0, Operation::kSend, Report::kNever);

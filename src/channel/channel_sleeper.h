@@ -1,5 +1,4 @@
-// channel_sleeper.h - arming a completion queue and being woken, for the waiters that sleep. Private to the channel
-// layer.
+// channel_sleeper.h - arms a completion queue and wakes the waiters that sleep. Private to the channel layer.
 #pragma once
 
 #include "base/wake_event.h"
@@ -8,25 +7,25 @@
 
 namespace rdmacomm {
 
-/// The two descriptors that end a sleep: the completion channel's, and one for wake().
+/// The two descriptors that end a sleep: that of the completion channel, and one for wake().
 ///
-/// Once armed, the queue is not armed again until its event was taken: a completion since the arming has either made
-/// the channel readable, or will. So there is never more than one event, however often somebody gets ready and does not
-/// sleep.
-/// Threads: wake from any, the rest from one at a time.
+/// An armed queue is not armed again until its event was taken: a completion since the arming has made the channel
+/// readable, or will do so. So at most one event is pending, also if threads often arm the queue and do not sleep.
+/// Threads: wake() by any thread; the other functions by one thread at a time.
 class ChannelSleeper {
  public:
   /// kNotSupported: no completion channel.
   [[nodiscard]] static Result<ChannelSleeper> create(NativeQueue& cq);
 
-  /// Arms the queue, if it is not armed. Returns whether it must be polled once more before a sleep: what came before
-  /// the arming makes no event. Where the device refuses, wake_fd() becomes readable: polling goes on.
+  /// Arms the queue, if it is not armed. Returns whether it must be polled once more before a sleep, because
+  /// completions from before the arming cause no event. If the device refuses, wake_fd() becomes readable, so that
+  /// polling continues.
   [[nodiscard]] bool arm() noexcept;
   void wake() const noexcept { wake_event_.signal(); }
 
   [[nodiscard]] int channel_fd() const noexcept { return cq_->fd(); }
   [[nodiscard]] int wake_fd() const noexcept { return wake_event_.fd(); }
-  /// To be called when the one, or the other, is readable.
+  /// Call take_event() when channel_fd() is readable, and take_wake_up() when wake_fd() is readable.
   void take_event() noexcept;
   void take_wake_up() const noexcept { wake_event_.clear(); }
 

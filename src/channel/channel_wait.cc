@@ -9,7 +9,7 @@
 namespace rdmacomm {
 namespace {
 
-/// Spins for so many polls before it lets other threads run.
+/// Number of polls after which a spinning thread lets other threads run.
 constexpr unsigned kPollsPerYield = 64;
 
 }  // namespace
@@ -23,7 +23,7 @@ PostedRequest ChannelCore::post_to_wait(const RequestView& request) noexcept {
   return posted;
 }
 
-// Finds out what posting has found wrong, and keeps the numbers for wait().
+// Repeats the checks of posting, and keeps the fault and its numbers for wait().
 void ChannelCore::keep_fault(const RequestView& request, PostedRequest& refused) const noexcept {
   const std::uint64_t bytes = total_bytes(request.local);
   const RequestFault fault =
@@ -118,7 +118,7 @@ Error ChannelCore::outstanding_still(Operation operation) const {
                     std::string(to_text(operation)) + " on channel \"" + name_ + "\" is outstanding still" + hint);
 }
 
-/// The completion of a request that is complete, and that nobody keeps. close() drops some.
+/// The error for a request that is complete, but whose completion is not kept any more. Also close() drops completions.
 Error ChannelCore::gone() const {
   if (const Status over = source_->over(); !over) return over.error();
   return make_error(Errc::kWrongState,
@@ -126,7 +126,8 @@ Error ChannelCore::gone() const {
                         "\" was waited for already, or its completion was taken by poll(), wait() or next()");
 }
 
-/// A request that was flushed, or to which the peer's device did not answer, has failed because of what ended the endpoint.
+/// The result for a completion. If a request was flushed, or the peer's device did not answer, and the endpoint has
+/// ended, the reason for that end is returned.
 Result<Completion> ChannelCore::outcome_of(const Completion& completion) const {
   if (completion.ok()) return completion;
   if (completion.error == Errc::kFlushed || completion.error == Errc::kRetryExceeded) {

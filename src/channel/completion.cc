@@ -13,7 +13,7 @@
 namespace rdmacomm {
 namespace {
 
-// "to QPN 0x000211", or nothing where the channel is not connected.
+// "to QPN 0x000211", or nothing if the channel is not connected.
 std::string peer_text(const RDMAChannel& channel) {
   const auto& remote = channel.remote_address();
   if (!remote) return {};
@@ -22,11 +22,13 @@ std::string peer_text(const RDMAChannel& channel) {
   return text;
 }
 
-// A request that meets a link on its way down fails before the port's state says so. Retries that run out at the far end's
-// link, and what siw flushes, come later than the port's state (rxe and siw of Linux 6.1), and flushes are too many to wait.
+// How long to wait until the port reports that it is down. A request on a link that is going down fails before the port
+// reports that. No wait for the other errors: when retries run out because the peer's link is down, and when siw
+// flushes requests, the port has reported it already (rxe and siw of Linux 6.1). Besides, flushes are too many to wait
+// for each.
 constexpr std::chrono::milliseconds kPortLag{200};
 
-// Ok, or that the port is down.
+// ok, or the error that the port is down.
 Status ask_port(const DeviceCore& device, Errc error) {
   const Deadline deadline = Deadline::after(error == Errc::kLocalQueuePair ? kPortLag : std::chrono::milliseconds(0));
   for (;;) {
@@ -36,7 +38,7 @@ Status ask_port(const DeviceCore& device, Errc error) {
   }
 }
 
-// Why the request failed, and what to do.
+// The likely cause of the failure, and the next step.
 std::string advice(const RDMAChannel* channel, Errc error) {
   const std::string text(verbs::completion_advice(error));
   const bool is_queue_pair = channel != nullptr && error == Errc::kLocalQueuePair;
@@ -73,7 +75,7 @@ Status Completion::status() const {
   return ok() ? Status() : failure(*this, advice(channel, error));
 }
 
-// What fails when a port goes down depends on the device, so the port is asked.
+// Which requests fail when a port goes down depends on the device, so the port is checked for several codes.
 Status Completion::explain() const {
   const bool may_be_the_port =
       error == Errc::kLocalQueuePair || error == Errc::kRetryExceeded || error == Errc::kFlushed;

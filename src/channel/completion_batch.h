@@ -20,25 +20,26 @@ inline constexpr std::size_t kCompletionBatch = 16;  // taken from the device at
   return static_cast<int>(std::min(room, kCompletionBatch));
 }
 
-/// Describes `taken` behind the first `count` of `out`, which has room for them, and adds to `count` how many are
-/// reported.
+/// Describes the completions in `taken` behind the first `count` of `out`, which has room for them. Adds the number of
+/// reported ones to `count`.
 ///
-/// report  bool(const ibv_wc&, Completion&): whether somebody is to hear of it; `noexcept`
+/// report  bool(const ibv_wc&, Completion&): whether the completion is passed on; `noexcept`
 template <typename Report>
 RDMACOMM_HOT_INLINE void report_all(std::span<const ibv_wc> taken, std::span<Completion> out, std::size_t& count,
                                     const Report& report) noexcept {
-  std::size_t reported = count;  // not the caller's: the compiler would have to store it after each completion
+  std::size_t reported =
+      count;  // a local variable: for `count` the compiler would have to store it after each completion
   for (const ibv_wc& wc : taken) {
     if (report(wc, out[reported])) ++reported;
   }
   count = reported;
 }
 
-/// The same with what `cq` has, as far as there is room. kCompletionFailed: it cannot be polled.
+/// The same with the completions in `cq`, as long as `out` has room. kCompletionFailed: `cq` cannot be polled.
 template <typename Report>
 [[nodiscard]] Errc report_more(ibv_cq* cq, std::span<Completion> out, std::size_t& count,
                                const Report& report) noexcept {
-  ibv_wc wcs[kCompletionBatch];  // written by the device as far as used
+  ibv_wc wcs[kCompletionBatch];  // the device fills only the first `got`
   while (count < out.size()) {
     const int asked = batch_for(out.size() - count);
     const int got = ibv_poll_cq(cq, asked, wcs);

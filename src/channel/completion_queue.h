@@ -1,4 +1,4 @@
-// completion_queue.h - the completions of many channels, and how one waits for them.
+// completion_queue.h - the completions of many channels, and waiting for them.
 // Layer: channel.
 #pragma once
 
@@ -23,19 +23,19 @@
 
 namespace rdmacomm {
 
-/// What a completion queue is made with. A value.
+/// The options of a completion queue. A value.
 struct CompletionQueueOptions {
   PollingMode polling_mode = PollingMode::kBusyPoll;
   WaitOptions waiting = {};
-  int depth = 256;        ///< completions that it has room for: 1..device limit
-  bool may_grow = false;  ///< whether it becomes deeper if more is attached, as NativeQueueOptions::may_grow
+  int depth = 256;        ///< maximum number of completions in it: 1..device limit
+  bool may_grow = false;  ///< whether it grows if more channels are attached, as NativeQueueOptions::may_grow
 };
 
-/// The completions of the channels of one endpoint or, shared, of several: the only thing of its kind that the layers above know.
-/// Below it is the NativeQueue, to which queue pairs report. A resource: neither copyable nor movable.
+/// The completions of the channels of one endpoint or, if shared, of several endpoints. The layers above know only this
+/// kind of queue. Below it is the NativeQueue, to which queue pairs report. A resource: neither copyable nor movable.
 ///
-/// Threads: poll() and the steps of waiting from one thread at a time; the rest from any.
-/// Lifetime: keeps its device alive; endpoints keep it alive. A channel is detached before it is destroyed.
+/// Threads: poll() and the steps of waiting by one thread at a time; the other functions by any thread.
+/// Lifetime: keeps its device alive; endpoints keep it alive. A channel must be detached before it is destroyed.
 class CompletionQueue {
  public:
   /// Returns  as NativeQueue::create and CompletionWaiter::create
@@ -44,49 +44,49 @@ class CompletionQueue {
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  /// For the adapters of its channels.
+  /// The native queue, for the adapters of its channels.
   [[nodiscard]] NativeQueue& native() noexcept { return *native_; }
 
-  // Whose completions they are ------------------------------------------------------------------------------------
+  // The channels --------------------------------------------------------------------------------------------------
 
-  /// Makes room for the completions of `pool`'s receives, once, and keeps it alive. Before a channel with that pool is
-  /// made.
+  /// Makes room for the completions of the receives of `pool`, once, and keeps the pool alive. Call it before creating
+  /// a channel with that pool.
   /// Returns  as NativeQueue::reserve
   [[nodiscard]] Status make_room_for(const std::shared_ptr<ReceivePoolCore>& pool);
-  /// From now on completions of `channel` are delivered. Its adapter reports to native().
+  /// From now on the completions of `channel` are delivered. Its adapter must report to native().
   void attach(ChannelCore& channel);
-  /// From the return on no completion names `channel`. Its completions still in the queue are dropped; receives of a
-  /// pool go back to it.
+  /// After the return no completion names `channel`. Its completions that are still in the queue are dropped; receives
+  /// of a pool go back to the pool.
   void detach(ChannelCore& channel);
 
-  // Taking them ---------------------------------------------------------------------------------------------------
+  // Taking completions --------------------------------------------------------------------------------------------
 
-  /// As RDMAChannel::poll(). While there is nothing, up to `times` times, and once if that is 0. attach() and detach() do
-  /// not wait for these.
-  /// Cost: one uncontended lock a call; a binary search a completion.
+  /// As RDMAChannel::poll(). While the queue is empty it polls up to `times` times (0 counts as 1). attach() and
+  /// detach() do not wait for these repetitions.
+  /// Cost: one uncontended lock for each call; a binary search for each completion.
   [[nodiscard]] Polled poll(std::span<Completion> out, std::uint32_t times = 1) noexcept;
 
-  // Waiting for them ----------------------------------------------------------------------------------------------
+  // Waiting for completions ---------------------------------------------------------------------------------------
 
   [[nodiscard]] PollingMode mode() const noexcept { return mode_; }
   [[nodiscard]] CompletionWaiter& waiter() const noexcept { return *waiter_; }
-  /// One step of waiting, as CompletionWaiter::step. Returns with completions, or without any when there may be some,
-  /// after notify(), or when the deadline has passed (a step that spins: at once).
+  /// One step of waiting, as CompletionWaiter::step. Returns with completions. It returns without completions when
+  /// there may be some, after notify(), or when the deadline has passed (a step that spins: at once).
   [[nodiscard]] Polled wait_step(std::span<Completion> out, Deadline deadline) noexcept {
     Polled polled;
     const auto poll_now = [&]() noexcept {
       polled = poll(out, waiter_->polls_at_a_time());
       return !polled || !polled.empty();
     };
-    // A notice that came before is not slept through: wake() has made this step, or the next one, short.
+    // A notify() before this step does not get lost in a sleep: its wake() makes this step, or the next one, short.
     (void)waiter_->step(poll_now, deadline);
     return polled;
   }
-  /// The same for a caller that sleeps on waiter().fd(), as CompletionWaiter::step_outside.
+  /// The same for callers that sleep on waiter().fd() themselves, as CompletionWaiter::step_outside.
   [[nodiscard]] Polled wait_step_outside(std::span<Completion> out) noexcept;
-  /// Ends the wait_step() that is under way, or the next one, and makes take_notice() true.
+  /// Ends the current or the next wait_step(), and makes take_notice() true.
   void notify() noexcept;
-  /// Whether notify() was called since the last time. Cost: one load if it was not.
+  /// Whether notify() was called since the last take_notice(). Cost: one load if it was not.
   [[nodiscard]] bool take_notice() noexcept {
     return noticed_.load(std::memory_order_acquire) && noticed_.exchange(false, std::memory_order_acq_rel);
   }
@@ -94,7 +94,7 @@ class CompletionQueue {
  private:
   class Change;
   struct Entry {
-    std::uint32_t qpn = 0;  // here, and not only in the channel, for the search
+    std::uint32_t qpn = 0;  // a copy of the number of the queue pair, for the search
     ChannelCore* channel = nullptr;
   };
 
@@ -109,18 +109,19 @@ class CompletionQueue {
 
   const std::shared_ptr<DeviceCore> device_;
   const PollingMode mode_;
-  const bool tells_every_end_;  // the device: DeviceLimits::flushes_in_error
+  const bool tells_every_end_;  // DeviceLimits::flushes_in_error of the device
   std::mutex pools_mutex_;
-  std::vector<std::shared_ptr<ReceivePoolCore>> pools_;  // whose receives may be in native_: before it
+  std::vector<std::shared_ptr<ReceivePoolCore>>
+      pools_;  // declared before native_, which may hold completions of their receives
   const std::unique_ptr<NativeQueue> native_;
   const std::unique_ptr<CompletionWaiter> waiter_;
   std::atomic<bool> noticed_{false};
-  // Held while polling: a number may be given to another queue pair as soon as the one that had it is detached and
-  // gone.
+  // Held while polling, because the number of a queue pair may be given to another one as soon as its channel is
+  // detached and destroyed.
   SpinLock lock_;
-  std::atomic<std::uint32_t> changes_{0};  // that wait for the lock, or have it
-  std::vector<Entry> by_qpn_;              // sorted
-  Entry last_;                             // that a completion was for; none: nullptr
+  std::atomic<std::uint32_t> changes_{0};  // changes that wait for the lock, or hold it
+  std::vector<Entry> by_qpn_;              // sorted by qpn
+  Entry last_;                             // the entry of the last completion; channel is nullptr if none
 };
 
 }  // namespace rdmacomm

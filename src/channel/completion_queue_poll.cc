@@ -1,4 +1,4 @@
-// CompletionQueue: taking completions, and telling whose they are. The hot half.
+// CompletionQueue: taking completions and finding their channels. The hot part.
 #include <sched.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace rdmacomm {
 
-/// Who changes the channels goes before who polls, and would hardly ever find the lock free.
+/// Lock for changes of the channels. It has priority over polling, because otherwise it would hardly ever get the lock.
 class CompletionQueue::Change {
  public:
   explicit Change(CompletionQueue& queue) noexcept : queue_(queue) {
@@ -41,7 +41,7 @@ void CompletionQueue::detach(ChannelCore& channel) {
   last_ = {};
 }
 
-// Whose completion it is; nullptr: nobody's any more. Mostly the one who had the one before.
+// The channel of a completion; nullptr: it was detached. Mostly it is the channel of the previous completion.
 RDMACOMM_HOT_INLINE ChannelCore* CompletionQueue::owner_of(const ibv_wc& wc) noexcept {
   if (last_.channel != nullptr && last_.qpn == wc.qp_num) [[likely]]
     return last_.channel;
@@ -51,7 +51,7 @@ RDMACOMM_HOT_INLINE ChannelCore* CompletionQueue::owner_of(const ibv_wc& wc) noe
   return found->channel;
 }
 
-// false: nobody is to hear of it.
+// false: the completion is not passed on.
 RDMACOMM_HOT_INLINE bool CompletionQueue::deliver(const ibv_wc& wc, Completion& out) noexcept {
   ChannelCore* const owner = owner_of(wc);
   if (owner != nullptr) [[likely]]
@@ -71,14 +71,14 @@ Polled CompletionQueue::poll(std::span<Completion> out, std::uint32_t times) noe
   if (changes_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     sched_yield();
   const std::scoped_lock lock(lock_);
-  ibv_wc wcs[kCompletionBatch];  // written by the device as far as used
+  ibv_wc wcs[kCompletionBatch];  // the device fills only the first `got`
   const int asked = batch_for(out.size());
   int got = 0;
-  // Nothing but polls in here, see CompletionWaiter::polls_at_a_time().
+  // Only polls in this loop, see CompletionWaiter::polls_at_a_time().
   do {
     got = ibv_poll_cq(native_->get(), asked, wcs);
   } while (got == 0 && times-- > 1 && changes_.load(std::memory_order_relaxed) == 0);
-  // One completion, as nearly always, takes a straight line.
+  // Fast path for one completion, which is nearly always the case.
   if (got == 1 && deliver(wcs[0], out[0])) [[likely]]
     return {out.data(), 1};
   if (got == 0 && tells_every_end_) [[likely]]
@@ -106,11 +106,11 @@ Polled CompletionQueue::poll(std::span<Completion> out, std::uint32_t times) noe
   return {out.data(), count, failed};
 }
 
-// The channel was detached: it is nobody's any more.
+// The channel of the completion was detached. A receive of a pool goes back to the pool.
 void CompletionQueue::drop(const ibv_wc& wc) noexcept {
   if (!is_pooled_request(wc.wr_id)) return;
   ReceivePoolCore::Receive* receive = &ReceivePoolCore::take(wc.wr_id);
-  (void)receive->pool->post({&receive, 1});  // where that fails, the device says so to everybody
+  (void)receive->pool->post({&receive, 1});  // if this fails, the device reports the error to all
 }
 
 }  // namespace rdmacomm

@@ -9,7 +9,7 @@
 namespace rdmacomm {
 
 Status CompletionSource::keep_next(Deadline deadline) {
-  // Before one is taken, which would be lost if there were no room for it.
+  // Reserve room first: a completion that is taken without room for it would be lost.
   if (Status room = or_out_of_memory([&] {
         if (kept_.size() == kept_.capacity()) kept_.reserve(std::max<std::size_t>(16, 2 * kept_.size()));
         return Status();
@@ -20,7 +20,7 @@ Status CompletionSource::keep_next(Deadline deadline) {
   const auto next = take_next(deadline);
   if (!next) return next.error();
   const bool is_recv = is_receive(next->operation);
-  // It came alone, so that its request is the newest that is complete in its queue.
+  // It was taken alone, so its request is the newest completed one in its queue.
   kept_.push_back({*next, is_recv, core_of(*next->channel).newest_completed(is_recv)});
   if (kept_.size() == 1) note_kept(true);
   return {};

@@ -1,4 +1,4 @@
-// completion_source.h - completions one by one, for who waits for one request of many.
+// completion_source.h - takes completions one by one, for a thread that waits for one request of many.
 // Layer: channel.
 #pragma once
 
@@ -16,9 +16,9 @@ namespace rdmacomm {
 
 class ChannelCore;
 
-/// Where PostedRequest::wait() takes completions from until its own is among them. The others are kept, in the order
-/// in which they came, for whoever polls or waits next.
-/// Threads: one at a time, which is the one that may poll.
+/// The place from which PostedRequest::wait() takes completions until it finds that of its request. The others are
+/// kept, in order, for the next poll or wait.
+/// Threads: one at a time, the thread that may poll.
 class CompletionSource {
  public:
   CompletionSource() = default;
@@ -26,29 +26,29 @@ class CompletionSource {
   CompletionSource& operator=(const CompletionSource&) = delete;
   virtual ~CompletionSource() = default;
 
-  /// Waits for the next completion that is not kept, and keeps it.
+  /// Waits for the next completion that is not kept yet, and keeps it.
   /// Returns  as EndPoint::next(); std::errc::not_enough_memory: it has not waited
   [[nodiscard]] Status keep_next(Deadline deadline);
-  /// Takes the completion of one request out of those that are kept. Empty: it is not there.
+  /// Takes the completion of one request from the kept ones. Empty: it is not among them.
   [[nodiscard]] std::optional<Completion> take_kept(const ChannelCore& channel, bool is_recv, std::uint32_t position);
-  /// Takes the oldest ones of those that are kept, as many as `out` has room for.
+  /// Takes the oldest kept completions, at most out.size().
   [[nodiscard]] std::span<Completion> take_kept(std::span<Completion> out) noexcept;
   [[nodiscard]] bool keeps_any() const noexcept { return !kept_.empty(); }
 
-  /// ok, or why no further completion will come.
+  /// ok, or the reason why no further completion will arrive.
   [[nodiscard]] virtual Status over() const { return {}; }
 
  protected:
-  /// Waits for one, as EndPoint::next().
+  /// Waits for one completion, as EndPoint::next().
   [[nodiscard]] virtual Result<Completion> take_next(Deadline deadline) = 0;
-  /// From now on some are kept, or none are.
+  /// Called when the first completion is kept (true), and when none is kept any more (false).
   virtual void note_kept(bool any) noexcept = 0;
 
  private:
   struct Kept {
     Completion completion;
     bool is_recv = false;
-    std::uint32_t position = 0;  // of its request, in the channel's queue
+    std::uint32_t position = 0;  // of its request, in the queue of the channel
   };
   void forget(std::size_t first, std::size_t count) noexcept;
 

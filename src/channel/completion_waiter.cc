@@ -46,7 +46,7 @@ Status CompletionWaiter::watch(int fd, std::uint32_t /*events*/, DescriptorSet::
 }
 
 void CompletionWaiter::note_sleep(std::chrono::nanoseconds time) noexcept {
-  // One thread writes, so that plain additions do.
+  // Only one thread writes, so plain additions are enough.
   if (!std::exchange(has_slept_, true)) {
     slept_.store(slept_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }

@@ -1,4 +1,4 @@
-// completion_waiter.h - ways to wait for a completion, as small classes behind one interface.
+// completion_waiter.h - the ways to wait for a completion, as small classes with one interface.
 // Layer: channel.   See docs/threading.md "Waiting", docs/adr/0011-waiting.md.
 #pragma once
 
@@ -16,33 +16,33 @@
 
 namespace rdmacomm {
 
-/// Whether a completion queue needs a completion channel for it.
+/// Whether a completion queue needs a completion channel for this mode.
 [[nodiscard]] constexpr bool sleeps(PollingMode mode) noexcept {
   return mode != PollingMode::kBusyPoll;
 }
 
 /// One way to wait for completions of one NativeQueue. A resource: neither copyable nor movable.
-/// Threads: step, step_outside and spins from one thread at a time; the rest from any.
+/// Threads: step, step_outside and spins by one thread at a time; the other functions by any thread.
 /// Lifetime: must not outlive its NativeQueue.
 class CompletionWaiter {
  public:
-  /// Returns  kNotSupported: a mode that sleeps, on a NativeQueue made without a channel; kInvalidArgument:
-  ///          options.validate(); an error of the system's: too many open files
+  /// Returns  kNotSupported: a mode that sleeps, on a NativeQueue created without a channel; kInvalidArgument:
+  ///          options.validate(); a system error: too many open files
   [[nodiscard]] static Result<std::unique_ptr<CompletionWaiter>> create(PollingMode mode, NativeQueue& cq,
                                                                         const WaitOptions& options = {});
   virtual ~CompletionWaiter() = default;
   CompletionWaiter(const CompletionWaiter&) = delete;
   CompletionWaiter& operator=(const CompletionWaiter&) = delete;
 
-  /// One step of waiting: polls; where that finds nothing, gets ready to sleep, polls again, and sleeps. No completion
-  /// is slept through, whenever it comes.
+  /// One step of waiting: polls; if nothing is found, gets ready to sleep, polls again, and sleeps. A completion that
+  /// arrives at any of these moments ends the sleep.
   ///
-  /// poll      takes completions from the queue, and says whether the caller wants to stop waiting: it was found, or
-  ///           failed. While it finds nothing it may look polls_at_a_time() times, with nothing else between
-  /// deadline  ends a sleep. A step that only spins does not look at it
-  /// Returns   what the last poll() has said. False, too, when the queue has not been empty since: the caller looks at
-  ///           its deadline and at what else ends its loop, and makes the next step
-  /// Cost      kBusyPoll, and kAdaptive while it spins: no allocation, lock or system call, but the yield
+  /// poll      takes completions from the queue. Returns true if the caller wants to stop waiting: it has found some,
+  ///           or polling has failed. While it finds nothing it may poll polls_at_a_time() times, and do nothing else
+  /// deadline  ends a sleep. A step that only spins does not check it
+  /// Returns   the result of the last poll(). Also false if the step has slept, or has spun: the caller then checks its
+  ///           deadline and its other end conditions, and makes the next step
+  /// Cost      kBusyPoll, and kAdaptive while it spins: no allocation, lock or system call, except the yield
   template <std::predicate Poll>
   [[nodiscard]] bool step(Poll&& poll, Deadline deadline) noexcept(noexcept(poll())) {
     if (poll()) return found();
@@ -53,9 +53,9 @@ class CompletionWaiter {
     return false;
   }
 
-  /// The same for who sleeps by itself, on fd(): returns where step() would sleep. From then on fd() becomes readable
-  /// when there may be completions, after wake(), or with a descriptor that is watched. The caller looks at what else
-  /// ends its loop between this and the sleep: a wake() before this is used up. kEpoll only.
+  /// The same for callers that sleep on fd() themselves: returns when step() would sleep. From then on fd() becomes
+  /// readable when there may be completions, after wake(), or with a watched descriptor. Before the sleep the caller
+  /// must check again whether its loop has to end, because this call consumes an earlier wake(). kEpoll only.
   template <std::predicate Poll>
   [[nodiscard]] bool step_outside(Poll&& poll) noexcept(noexcept(poll())) {
     if (poll()) return found();
@@ -64,28 +64,27 @@ class CompletionWaiter {
     return get_ready() && poll() && found();
   }
 
-  /// Ends the step() that is under way, or the next one that would sleep. Costs a system call where the waiter may
-  /// sleep.
+  /// Ends the current step(), or the next one that would sleep. Cost: a system call if the waiter may sleep.
   virtual void wake() noexcept = 0;
-  /// So many polls in a row are what spinning begins with: whatever is looked at between two of them makes the second
-  /// one late. 1 after these, and where the waiter sleeps at once.
+  /// Number of back-to-back polls before anything else is checked, because a check between two polls delays the second
+  /// one. Large at the start of a wait, then 1; always 1 for waiters that do not spin.
   [[nodiscard]] std::uint32_t polls_at_a_time() const noexcept {
     return empty_polls_ == 0 && bare_polls_ != 0 ? bare_polls_ : 1;
   }
-  /// Whether the last step() spun where it found nothing, so that the next one must follow at once.
+  /// Whether the last step() found nothing and spun, so that the next step must follow at once.
   [[nodiscard]] bool spins() const noexcept { return spins_; }
   [[nodiscard]] WaitCounts counts() const noexcept;
 
-  /// kEpoll: see step_outside(). -1 in the other modes.
+  /// kEpoll: the descriptor for step_outside(). -1 in the other modes.
   [[nodiscard]] virtual int fd() const noexcept { return -1; }
-  /// kEpoll: waits for a descriptor of the application's, too. As DescriptorSet::add and remove; the function is called
-  /// by step() and step_outside(), when there are no completions.
+  /// kEpoll: waits for a descriptor of the application, too. As DescriptorSet::add and remove. step() and
+  /// step_outside() call the function when they find no completions.
   /// Returns  also kNotSupported: in other modes
   [[nodiscard]] virtual Status watch(int fd, std::uint32_t events, DescriptorSet::Function function);
   virtual void unwatch(int /*fd*/) noexcept {}
 
  protected:
-  /// bare_polls: with so many empty polls waiting begins, without get_ready() and wait()
+  /// bare_polls: number of empty polls at the start of a wait, before the first get_ready() and wait()
   explicit CompletionWaiter(bool spins, std::uint32_t bare_polls = 0) noexcept
       : spins_(spins), bare_polls_(bare_polls) {}
 
@@ -94,12 +93,12 @@ class CompletionWaiter {
   /// Spins once, or sleeps until there may be completions, the deadline has passed, or wake() was called. Early returns
   /// are allowed.
   virtual void wait(Deadline deadline) noexcept = 0;
-  /// Takes what has made fd() readable.
+  /// Takes the events that have made fd() readable.
   virtual void clear() noexcept {}
 
-  /// Polls in a row that have found nothing.
+  /// Number of consecutive polls that have found nothing.
   [[nodiscard]] std::uint64_t empty_polls() const noexcept { return empty_polls_; }
-  /// Whether get_ready() is called for the first time since something was found.
+  /// Whether this is the first call of get_ready() since something was found.
   [[nodiscard]] bool begins() const noexcept { return empty_polls_ == bare_polls_ + 1; }
   void note_spins(bool spins) noexcept { spins_ = spins; }
   void note_sleep(std::chrono::nanoseconds time) noexcept;
@@ -110,7 +109,7 @@ class CompletionWaiter {
     return true;
   }
   void begin_wait() noexcept {
-    // One thread writes, so that a plain addition does.
+    // Only one thread writes, so a plain addition is enough.
     waits_.store(waits_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     has_slept_ = false;
   }

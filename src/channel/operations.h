@@ -1,5 +1,5 @@
-// operations.h - which queue an operation is of, and the operands of each as one RequestView. All inlined: each caller
-// becomes the straight line for its own operation.
+// operations.h - the queue of each operation, and its operands as one RequestView. All of it is inlined, so that the
+// compiler generates straight-line code for each operation.
 // Layer: channel.
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace rdmacomm {
 
-/// Whether completions that name it are of the receive queue.
+/// Whether completions with this operation come from the receive queue.
 [[nodiscard]] constexpr bool is_receive(Operation operation) noexcept {
   return operation == Operation::kRecv || operation == Operation::kRecvWriteImm;
 }
 
-/// A SendRequest whose operands are where the caller has them, and whose options each have a register. A view, for arguments.
+/// A SendRequest that refers to the caller's operands and has each option in a register. A view, for arguments.
 struct RequestView {
   RDMACOMM_HOT_INLINE RequestView(Operation operation_, std::span<const BufferSlice> local_,
                                   const RemoteRegion* remote_, PostOptions options, std::uint64_t operand_ = 0,
@@ -33,21 +33,21 @@ struct RequestView {
   std::span<const BufferSlice> local;
   const RemoteRegion* remote;  ///< nullptr: kSend
   std::uint64_t id;
-  std::uint32_t immediate;  ///< host byte order; 0 where there is none
+  std::uint32_t immediate;  ///< host byte order; 0 if none is given
   unsigned has_immediate;   ///< 0 or 1
   unsigned flags;           ///< of PostFlags
   std::uint64_t operand;    ///< kFetchAdd: the addend; kCompareSwap: the expected value
   std::uint64_t desired;
 };
 
-/// The payload of a request.
+/// The payload of a request, in bytes.
 [[nodiscard]] inline std::uint64_t total_bytes(std::span<const BufferSlice> slices) noexcept {
   std::uint64_t bytes = 0;
   for (const BufferSlice& slice : slices) bytes += slice.size();
   return bytes;
 }
 
-/// Whether it has operands of another operation than its own.
+/// Whether it has operands of an operation that is not its own.
 [[nodiscard]] RDMACOMM_HOT_INLINE bool has_wrong_operand(const SendRequest& request) noexcept {
   if (request.operation != Operation::kFetchAdd && request.fetch_add.addend != 0) return true;
   return request.operation != Operation::kCompareSwap &&

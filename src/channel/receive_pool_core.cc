@@ -65,7 +65,7 @@ Status ReceivePoolCore::post_all() {
 }
 
 Outcome ReceivePoolCore::post(std::span<Receive*> receives) noexcept {
-  std::array<ibv_recv_wr, kBatch> wrs;  // filled as far as used
+  std::array<ibv_recv_wr, kBatch> wrs;  // only the first receives.size() are filled
   std::array<ibv_sge, kBatch> slices;
   for (std::size_t i = 0; i < receives.size(); ++i) {
     const BufferSlice block = memory_.at(receives[i]->index);
@@ -74,11 +74,11 @@ Outcome ReceivePoolCore::post(std::span<Receive*> receives) noexcept {
     wrs[i].next = i + 1 < receives.size() ? &wrs[i + 1] : nullptr;
     wrs[i].sg_list = &slices[i];
     wrs[i].num_sge = 1;
-    // First: its completion may be polled before the call returns.
+    // Set first, because the completion may be polled before the call returns.
     receives[i]->state.store(State::kPosted, std::memory_order_release);
   }
   posted_.fetch_add(static_cast<int>(receives.size()), std::memory_order_relaxed);
-  ibv_recv_wr* bad = wrs.data();  // what a driver that does not say where it failed leaves: nothing was taken
+  ibv_recv_wr* bad = wrs.data();  // some drivers do not set it on errors: then no receive was taken
   const int refused = ibv_post_srq_recv(queue_->get(), wrs.data(), &bad);
   if (refused == 0) [[likely]] {
     if (disarmed_.load(std::memory_order_relaxed)) arm_again();
@@ -91,16 +91,16 @@ Outcome ReceivePoolCore::post(std::span<Receive*> receives) noexcept {
 
 ReceivePoolCore::Receive& ReceivePoolCore::take(std::uint64_t wr_id) noexcept {
   Receive& receive = *pooled_request<Receive>(wr_id);
-  // What the posting thread wrote, only the device ties to this one.
+  // The posting thread wrote the receive. Only the device connects the two threads, so the acquire is needed.
   (void)receive.state.load(std::memory_order_acquire);
   receive.state.store(State::kDelivered, std::memory_order_relaxed);
   ReceivePoolCore& pool = *receive.pool;
   const int left = pool.posted_.fetch_sub(1, std::memory_order_relaxed) - 1;
   if (pool.disarmed_.load(std::memory_order_relaxed)) [[unlikely]] {
-    // Whoever is told late that they ran low may have given them all back by then, and keep what comes from now on.
+    // The report may be late: the application may have given all receives back by then, and keep the next ones.
     pool.arm_again();
   } else if (left < pool.options_.low_water) [[unlikely]] {
-    // A device that was armed when messages had taken most of them, which nobody had polled yet, may say nothing.
+    // A device may report nothing if it was armed after messages had taken receives that were not polled yet.
     pool.note_low();
   }
   return receive;
@@ -118,7 +118,7 @@ void ReceivePoolCore::keep(const Completion& completion) noexcept {
 Outcome ReceivePoolCore::give_back(const Completion& completion) noexcept {
   Receive* receive = &receives_[completion.id];
   for (State held : {State::kDelivered, State::kKept}) {
-    // Of two that give it back, one does.
+    // If two threads give it back, only one succeeds.
     if (receive->state.compare_exchange_strong(held, State::kHeld, std::memory_order_relaxed)) {
       return post({&receive, 1});
     }
@@ -155,7 +155,7 @@ void ReceivePoolCore::note_low() noexcept {
   low_notice_.store(true, std::memory_order_release);
 }
 
-/// Not while it is low still: that would bring an event at once, and the next, for nothing new.
+/// Not while the pool is still low: the device would report the same condition again and again.
 void ReceivePoolCore::arm_again() noexcept {
   if (posted() < options_.low_water) return;
   if (!disarmed_.exchange(false, std::memory_order_relaxed)) return;
@@ -163,7 +163,7 @@ void ReceivePoolCore::arm_again() noexcept {
   if (!armed) RDMACOMM_LOG(WARNING) << "nobody will be told when receives run low: " << armed.message();
 }
 
-// What users see ------------------------------------------------------------------------------------------------------
+// The public functions ------------------------------------------------------------------------------------------------
 
 const ReceivePoolOptions& ReceivePool::options() const {
   return object().options();

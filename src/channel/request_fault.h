@@ -1,4 +1,4 @@
-// request_fault.h - what can be wrong with a request that is to be posted.
+// request_fault.h - the faults for which a request is refused before it is posted.
 // Layer: channel.
 #pragma once
 
@@ -9,18 +9,18 @@
 
 namespace rdmacomm {
 
-/// One for each condition of kInvalidArgument. `value` and `limit` in the comments are what PostedRequest keeps with it.
+/// One value for each condition of kInvalidArgument. The comments say which `value` and `limit` PostedRequest keeps.
 enum class detail::RequestFault : std::uint8_t {
   kNone,
-  kTooManySlices,   ///< slices; what the queue pair takes
+  kTooManySlices,   ///< slices; the limit of the queue pair
   kBeyondMessage,   ///< bytes; max_message_bytes()
   kBeyondRegion,    ///< bytes; the length of the remote region
   kBeyondInline,    ///< bytes; max_inline_bytes()
-  kInlineResult,    ///< kInline on what brings bytes back
-  kResultSize,      ///< bytes, which are not 8
+  kInlineResult,    ///< kInline on a request that returns bytes
+  kResultSize,      ///< bytes, not equal to 8
   kUnaligned,       ///< the remote address
-  kImmediate,       ///< on what carries none
-  kNoRequest,       ///< an operation that only completions name
+  kImmediate,       ///< on a request that cannot carry one
+  kNoRequest,       ///< an operation that occurs only in completions
   kUnsignaledWait,  ///< kUnsignaled on a request that is to be waited for
 };
 using detail::RequestFault;

@@ -1,16 +1,17 @@
-// request_id.h - what a channel puts into wr_id: the position in its queue, and which queue.
+// request_id.h - the contents of wr_id: the position of a request in its queue, and the queue.
 // Layer: channel, internal.
 //
-// On errors wr_id is the only field of a completion, besides status and qp_num, that a device fills reliably
-// (ibv_poll_cq(3)), so it must tell all.
+// In a completion with an error, devices reliably fill only wr_id, status and qp_num (ibv_poll_cq(3)). So wr_id must
+// identify the request completely.
 #pragma once
 
 #include <cstdint>
 
 namespace rdmacomm {
 
-/// A receive of a pool, which has no position in any channel's queue: the rest is its address. The bits that tell the
-/// kinds apart are those that alignment leaves free in an address; its upper ones may be in use as tags (HWASan, MTE).
+/// Set for a receive of a pool. Such a receive has no position in a channel's queue, so the other bits are its address.
+/// The kinds of requests are distinguished by bits that are 0 in every aligned address. The upper bits of an address
+/// are not usable, because they may hold tags (HWASan, MTE).
 constexpr std::uint64_t kPoolBit = 1;
 constexpr std::uint64_t kRecvQueueBit = 2;
 constexpr int kPositionShift = 32;
@@ -21,7 +22,7 @@ constexpr std::uint64_t send_request_id(std::uint32_t position) noexcept {
 constexpr std::uint64_t recv_request_id(std::uint32_t position) noexcept {
   return send_request_id(position) | kRecvQueueBit;
 }
-/// Only of requests that are not pooled.
+/// Only for requests that are not pooled.
 constexpr bool is_recv_request(std::uint64_t id) noexcept {
   return (id & kRecvQueueBit) != 0;
 }

@@ -1,5 +1,5 @@
-// request_ring.h - the hot functions of ChannelCore's request rings and completions, inline for RDMAChannel::poll() and CompletionQueue.
-// Layer: channel, internal.
+// request_ring.h - the hot functions of ChannelCore's request rings and completions, inline for RDMAChannel::poll() and
+// CompletionQueue. Layer: channel, internal.
 #pragma once
 
 #include <arpa/inet.h>
@@ -10,27 +10,27 @@
 namespace rdmacomm {
 
 inline std::uint32_t ChannelCore::RequestRing::room(std::uint32_t position) noexcept {
-  // The last place counts as seldom as none: whoever takes it has something to decide (prepare()).
+  // The counter is read again also for the last free place, because prepare() handles that place differently.
   if (!has_room(position)) completed_seen = completed.load(std::memory_order_acquire);
   return depth - (position - completed_seen);
 }
 
-// That of a request that has completed.
+// The entry of a request that has completed.
 inline ChannelCore::RequestRing::Entry ChannelCore::RequestRing::entry_of(std::uint32_t position) const noexcept {
-  // It was written by the posting thread, which only the device ties to this one: hence the acquire.
+  // The posting thread wrote the entry. Only the device connects the two threads, so the acquire is needed.
   (void)posted.load(std::memory_order_acquire);
   return at(position);
 }
 
-// Takes the request at `position` out of the ring, and with it, since requests complete in order, whatever is older and was
-// not reported.
+// Takes the request at `position` out of the ring. Requests complete in order, so this also takes out all older
+// requests that were not reported.
 inline void ChannelCore::RequestRing::pass(std::uint32_t position) noexcept {
   completed.store(position + 1, std::memory_order_release);
 }
 
-// Describes in `out` a request that was executed, but for its id and operation, which the poster knows.
+// Describes an executed request in `out`, except its id and operation, which come from its entry.
 //
-// bytes  what a send-side request was posted with
+// bytes  the payload of a send-side request, as posted
 inline void ChannelCore::describe(const ibv_wc& wc, bool is_recv, std::uint32_t bytes, Completion& out) noexcept {
   out.channel = this;
   out.has_immediate = false;
@@ -45,8 +45,8 @@ inline void ChannelCore::describe(const ibv_wc& wc, bool is_recv, std::uint32_t 
   if (out.has_immediate) out.immediate = ntohl(wc.imm_data);
 }
 
-// The straight line of complete(): of a request of the channel's own, executed, and the caller is to hear of it. Otherwise
-// it does nothing, and returns false.
+// The fast path of complete(): for an executed request that is in a ring of the channel and is reported to the caller.
+// In all other cases it does nothing and returns false.
 inline bool ChannelCore::complete_straight(const ibv_wc& wc, Completion& out) noexcept {
   if (wc.status != IBV_WC_SUCCESS || is_pooled_request(wc.wr_id)) [[unlikely]]
     return false;
@@ -63,7 +63,7 @@ inline bool ChannelCore::complete_straight(const ibv_wc& wc, Completion& out) no
   return true;
 }
 
-// Takes one completion off its ring and describes it in `out`. Returns false where the caller is not to hear of it.
+// Takes one completion off its ring and describes it in `out`. Returns false if the caller does not get it.
 inline bool ChannelCore::complete(const ibv_wc& wc, Completion& out) noexcept {
   if (complete_straight(wc, out)) [[likely]]
     return true;

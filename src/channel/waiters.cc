@@ -11,17 +11,17 @@
 namespace rdmacomm {
 namespace {
 
-// Reading the clock costs as much as an empty poll.
+// The clock is read only once per this number of polls, because reading it takes the time of an empty poll.
 constexpr std::uint32_t kPollsPerClock = 32;
 
-// Where there are more spinning threads than cores, the one that would bring the completion may be waiting for this
-// core. A yield now and then lets it run, and is lost in the noise where there are cores enough.
+// If more threads spin than there are cores, the thread that would cause the completion may be waiting for this core.
+// An occasional yield lets it run. With enough cores the cost of the yield is not measurable.
 void spin_once(std::uint64_t empty_polls, std::uint32_t yield_every) noexcept {
   pause_core();
   if (yield_every != 0 && empty_polls % yield_every == 0) sched_yield();
 }
 
-// Sleeps on the channel, or on wake(). Returns how long.
+// Sleeps on the completion channel and on wake(). Returns the time asleep.
 std::chrono::nanoseconds sleep_on(ChannelSleeper& sleeper, Deadline deadline) noexcept {
   const auto start = Deadline::Clock::now();
   std::array<pollfd, 2> fds{pollfd{sleeper.channel_fd(), POLLIN, 0}, pollfd{sleeper.wake_fd(), POLLIN, 0}};
@@ -63,7 +63,7 @@ void EpollWaiter::wait(Deadline deadline) noexcept {
 
 // Adaptive ------------------------------------------------------------------------------------------------------------
 
-// Whether the budget of this wait is not used up. A wait begins when the queue has become empty.
+// Whether the time for spinning in this wait is not used up. A wait begins when the queue has become empty.
 bool AdaptiveWaiter::may_spin() noexcept {
   if (begins()) {
     spin_until_ = Deadline::Clock::now() + options_.spin;

@@ -1,4 +1,5 @@
-// waiters.h - the ways to wait. Private to the channel layer; made by CompletionWaiter::create().
+// waiters.h - the implementations of CompletionWaiter. Private to the channel layer; CompletionWaiter::create() makes
+// them.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +9,16 @@
 
 namespace rdmacomm {
 
-/// A pause takes longer than a poll. What comes within the time of a round trip is seen without; who waits longer than
-/// these, a microsecond or two, does not feel it, and the core's other hyper-thread does.
+/// Number of polls at the start of a wait between which the core does not pause. A pause takes longer than a poll, so
+/// completions that arrive within a round trip are found sooner without it. A wait that is longer than these polls (one
+/// or two microseconds) is not noticeably longer with pauses, and the core's other hyper-thread runs faster.
 [[nodiscard]] inline std::uint32_t bare_polls(const WaitOptions& options) noexcept {
   constexpr std::uint32_t kBarePolls = 64;
   return options.yield_every == 0 ? kBarePolls : std::min(kBarePolls, options.yield_every - 1);
 }
 
-/// Spins. The caller polls between two waits, so each of them is one pause: it needs neither the clock nor a flag,
-/// since returning is all that wake() and the deadline can ask of it.
+/// Spins. The caller polls between two calls of wait(), so each call is one pause. wait() needs neither the clock nor a
+/// flag, because it returns at once anyway, which is all that wake() and the deadline require.
 class BusyPollWaiter final : public CompletionWaiter {
  public:
   explicit BusyPollWaiter(const WaitOptions& options)
@@ -45,12 +47,12 @@ class ChannelWaiter final : public CompletionWaiter {
   ChannelSleeper sleeper_;
 };
 
-/// Sleeps on an epoll descriptor that has the completion channel's and others in it.
+/// Sleeps on an epoll descriptor that contains that of the completion channel and others.
 class EpollWaiter final : public CompletionWaiter {
  public:
   EpollWaiter(ChannelSleeper sleeper, std::unique_ptr<DescriptorSet> descriptors)
       : CompletionWaiter(false), sleeper_(std::move(sleeper)), descriptors_(std::move(descriptors)) {}
-  /// Puts its own descriptors into the set.
+  /// Adds its own descriptors to the set.
   [[nodiscard]] Status open();
 
   void wake() noexcept override { sleeper_.wake(); }
@@ -70,7 +72,7 @@ class EpollWaiter final : public CompletionWaiter {
   const std::unique_ptr<DescriptorSet> descriptors_;
 };
 
-/// Spins for a while each time that the queue has become empty, then sleeps until there is something.
+/// Spins for a limited time when the queue has become empty, then sleeps until there may be completions.
 class AdaptiveWaiter final : public CompletionWaiter {
  public:
   AdaptiveWaiter(const WaitOptions& options, ChannelSleeper sleeper)

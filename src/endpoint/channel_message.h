@@ -13,13 +13,13 @@
 
 namespace rdmacomm {
 
-/// The payload of kChannel. A value. The numbers travel.
+/// The payload of kChannel. A value. The numbers are part of the wire format.
 struct ChannelMessage {
   enum class Step : std::uint8_t {
     kOffer = 1,    ///< `card`: the sender's end of the channel
-    kAnswer = 2,   ///< `card`: the other end, which is connected
-    kReady = 3,    ///< so is the first
-    kRefused = 4,  ///< `refusal`: why the sender has no such channel
+    kAnswer = 2,   ///< `card`: the end of the answering process, which is connected
+    kReady = 3,    ///< the offering process has connected its end, too
+    kRefused = 4,  ///< `refusal`: the reason why the sender does not open the channel
   };
 
   std::string name = {};  ///< of the channel

@@ -29,7 +29,7 @@ Result<ChannelMessage> ChannelInbox::next(Connector& connector, const std::strin
   }
 }
 
-/// If it fails, each of the other threads learns so by itself.
+/// If it fails, the other waiting threads fail by themselves.
 Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& connector, Deadline deadline) {
   const auto payload = turn_.lead(lock, [&] { return connector.receive_message(MessageType::kChannel, deadline); });
   if (!payload) return payload.status();
@@ -41,7 +41,7 @@ Status ChannelInbox::read_one(std::unique_lock<std::mutex>& lock, Connector& con
   return {};
 }
 
-// The opening ------------------------------------------------------------------------------------------------------------
+// The opening ---------------------------------------------------------------------------------------------------------
 
 Status ChannelOpening::send(ChannelMessage::Step step, EndPointCard card) {
   const ChannelMessage message{.name = name_, .step = step, .card = std::move(card)};
@@ -52,7 +52,7 @@ void ChannelOpening::refuse(const Error& why) {
   if (over_) return;
   over_ = true;
   const ChannelMessage message{.name = name_, .step = ChannelMessage::Step::kRefused, .refusal = Reject::of(why)};
-  // Where it does not get through, the peer notices by its deadline.
+  // If this message is lost, the peer notices at its deadline.
   (void)connector_.send_message(MessageType::kChannel, message.encode(), Deadline::after(std::chrono::seconds(1)));
 }
 

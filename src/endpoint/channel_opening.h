@@ -1,4 +1,4 @@
-// channel_opening.h - what both sides say to each other to open one more channel. Private to the endpoint layer.
+// channel_opening.h - the exchange of messages that opens one more channel. Private to the endpoint layer.
 #pragma once
 
 #include <deque>
@@ -15,25 +15,26 @@
 
 namespace rdmacomm {
 
-/// Messages about channels, for threads that open different ones: whichever reads, all get theirs.
+/// Received messages about channels, for threads that open different channels at the same time. Each thread gets the
+/// messages for its channel, whichever thread has read them.
 /// Threads: any.
 class ChannelInbox {
  public:
-  /// The next message about channel `name`.
-  /// Returns  as Connector::receive_message; kBadMessage also: more than kMax messages that nobody asks for
+  /// Waits for the next message about channel `name`.
+  /// Returns  as Connector::receive_message; kBadMessage also: more than kMax messages are stored that no thread takes
   [[nodiscard]] Result<ChannelMessage> next(Connector& connector, const std::string& name, Deadline deadline);
   static constexpr std::size_t kMax = 1024;
 
  private:
   Status read_one(std::unique_lock<std::mutex>& lock, Connector& connector, Deadline deadline);
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   Turn<> turn_;
   std::size_t count_ = 0;
   std::map<std::string, std::deque<ChannelMessage>> messages_;
 };
 
-/// The opening about one channel.
+/// The exchange about one channel.
 class ChannelOpening {
  public:
   ChannelOpening(Connector& connector, ChannelInbox& inbox, std::string name, Deadline deadline)
@@ -45,10 +46,11 @@ class ChannelOpening {
 
   [[nodiscard]] Deadline deadline() const noexcept { return deadline_; }
   [[nodiscard]] Status send(ChannelMessage::Step step, EndPointCard card = {});
-  /// Tells the peer why there will be no channel, unless it was the peer who said so.
+  /// Tells the peer why the channel is not opened, unless the peer has refused it.
   void refuse(const Error& why);
-  /// The card of the peer's next message about the channel.
-  /// Returns  kPeerRefused: it refuses, and says why; kBadMessage: it is at another step; or as ChannelInbox::next
+  /// The card in the next message of the peer about the channel.
+  /// Returns  kPeerRefused: the peer refuses, and gives a reason; kBadMessage: it is at another step; or as
+  ///          ChannelInbox::next
   [[nodiscard]] Result<EndPointCard> receive(ChannelMessage::Step step);
 
  private:

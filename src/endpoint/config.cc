@@ -154,7 +154,7 @@ int ChannelConfig::queue_depth(const ReceivePoolOptions& pool) const noexcept {
 
 int HcaConfig::queue_depth() const noexcept {
   const auto shares_both = [](const ChannelConfig& each) { return each.pooled_receives && !each.own_completion_queue; };
-  // A pool's receives cannot be more than there are, whoever has them.
+  // All channels together cannot have more receives of a pool than the pool has.
   int depth = std::ranges::any_of(channels, shares_both) ? receive_pool.depth : 0;
   for (const ChannelConfig& each : channels) {
     if (each.own_completion_queue || each.device) continue;

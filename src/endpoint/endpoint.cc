@@ -1,4 +1,4 @@
-// What users see of endpoints, without poll() and wait(), which are in endpoint_poll.cc.
+// The public functions of EndPoint, without poll() and wait(), which are in endpoint_poll.cc.
 #include "rdmacomm/endpoint.h"
 
 #include <chrono>

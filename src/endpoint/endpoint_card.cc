@@ -16,7 +16,7 @@ constexpr std::size_t kMaxWire = 2 + HcaConfig::kMaxChannels * (2 * kNameWire + 
                                  EndPointCard::kMaxGids * OfferedGid::kWireBytes +  //
                                  2 + HcaConfig::kMaxRegions * (kNameWire + 20) +    // a RemoteRegion has 20 bytes
                                  4 + HcaConfig::kMaxPrivateDataBytes;
-// A CHANNEL has the name of its channel and a step before the card.
+// In a CHANNEL message, the name of the channel and a step precede the card.
 static_assert(kMaxWire + kNameWire + 1 <= kMaxOfferBytes, "every valid card fits into one message");
 
 constexpr std::size_t kNoneChosen = 255;
@@ -25,7 +25,7 @@ Error bad_card(const std::string& why) {
   return make_error(Errc::kBadMessage, "a description of an endpoint " + why);
 }
 
-/// Counts what it reads against its bound before a byte of it is stored.
+/// Checks each count against its bound before it stores anything.
 class CardReader {
  public:
   explicit CardReader(std::span<const std::byte> payload) : reader_(payload) {}

@@ -1,4 +1,4 @@
-// endpoint_card.h - what each side tells the other of its end: the contents of kOffer and kAnswer.
+// endpoint_card.h - the description of an endpoint that is sent to the peer: the contents of kOffer and kAnswer.
 // Layer: endpoint. Uses: base, verbs, adapter.   Wire form: docs/wire_format.md "EndPointCard"
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace rdmacomm {
 
-/// One side's channels, GIDs, published regions and private data. A value; bounds as in HcaConfig.
+/// The channels, GIDs, published regions and private data of one end. A value; bounds as in HcaConfig.
 struct EndPointCard {
   struct Channel {
     std::string name = {};
@@ -27,20 +27,21 @@ struct EndPointCard {
   static constexpr std::size_t kMaxGids = 12;
 
   std::vector<Channel> channels = {};
-  std::vector<std::string> more = {};       ///< names of channels on devices of their own, which follow by kChannel
-  std::vector<OfferedGid> gids = {};        ///< by which this end can be reached, the best first; at most kMaxGids
-  std::optional<std::size_t> chosen_gid{};  ///< kAnswer: which of the reader's `gids` is to be used; kOffer: empty
+  std::vector<std::string> more = {};  ///< names of channels on other devices; kChannel follows for each of them
+  std::vector<OfferedGid> gids = {};   ///< GIDs by which this end can be reached, the best first; at most kMaxGids
+  std::optional<std::size_t>
+      chosen_gid{};  ///< kAnswer: index of the chosen GID in the `gids` of the offer; kOffer: empty
   std::vector<PublishedRegion> regions = {};
   std::vector<std::byte> private_data = {};
 
-  /// The channel of that name; nullptr: there is none.
+  /// The channel of that name; nullptr: none.
   [[nodiscard]] const Channel* channel(std::string_view name) const noexcept;
   /// "control, data, stripe (on another device)": the names in alphabetical order.
   [[nodiscard]] std::string channel_names() const;
 
   [[nodiscard]] std::vector<std::byte> encode() const;
-  /// kBadMessage: truncated, bytes left over, a name twice or not printable, or a count beyond its bound. The context
-  /// says which.
+  /// kBadMessage: truncated, bytes left over, a duplicate or unprintable name, or a count beyond its bound. The context
+  /// has the details.
   [[nodiscard]] static Result<EndPointCard> decode(std::span<const std::byte> payload);
 };
 

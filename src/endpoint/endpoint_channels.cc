@@ -1,4 +1,4 @@
-// EndPointCore: channels that are opened when others are connected already.
+// EndPointCore: channels that are opened after the others were connected.
 #include <algorithm>
 
 #include "device/addressing.h"
@@ -61,7 +61,7 @@ Result<ChannelCore*> EndPointCore::open_one(const ChannelConfig& config, Deadlin
     opening.refuse(entry.error());
     return about(entry.error());
   }
-  // Who chose the GIDs when the endpoint was set up, answers.
+  // The end that chose the GIDs when the endpoint was set up answers; the other one offers.
   const Status connected = chosen_gid_ ? answer_channel(**entry, opening) : offer_channel(**entry, opening);
   if (!connected) {
     opening.refuse(connected.error());
@@ -70,11 +70,12 @@ Result<ChannelCore*> EndPointCore::open_one(const ChannelConfig& config, Deadlin
   }
   (*entry)->ready.store(true, std::memory_order_release);
   if (!over()) return (*entry)->channel.get();
-  (void)(*entry)->channel->adapter().to_error();  // whoever ended the endpoint may not have seen this one
+  (void)(*entry)->channel->adapter().to_error();  // the thread that ended the endpoint may have missed this channel
   return why_over().error();
 }
 
-/// The channel with a queue pair in INIT, in the list, and served, where it shall be: before the first completion.
+/// Creates the channel: its queue pair is in INIT, it is in the list, and its queue is served if a thread of the
+/// session does that. All this happens before the first completion.
 Result<EndPointCore::ChannelEntry*> EndPointCore::begin_entry(const ChannelConfig& config) {
   ChannelConfig fitted = config;
   const std::shared_ptr<DeviceCore>& device = config.device ? config.device.core() : device_;
@@ -101,7 +102,7 @@ EndPointCard EndPointCore::card_of(const ChannelEntry& entry) {
   return card;
 }
 
-/// Uses the GIDs that go together, and connects. Returns which of the peer's was chosen, where this side chooses.
+/// Connects with two GIDs that work together. Returns the index of the remote GID, if it was chosen here.
 Result<std::optional<std::size_t>> EndPointCore::connect_entry(ChannelEntry& entry, EndPointCard theirs) {
   auto agreed = agree_on_gids(entry.gids, entry.device->transport(), theirs);
   if (!agreed) return agreed.error();

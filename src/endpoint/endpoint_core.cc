@@ -16,7 +16,7 @@
 namespace rdmacomm {
 namespace {
 
-/// By TCP the ends know each other's LIDs, which mean nothing in another subnet.
+/// Without rdma_cm the ends send each other their LIDs, which are not valid in another subnet.
 void warn_of_router(const QpAddress& ours, const QpAddress& theirs) {
   const std::string warning = router_warning(ours.transport, ours.gid, theirs.gid);
   if (!warning.empty()) RDMACOMM_LOG(WARNING) << warning;
@@ -51,7 +51,7 @@ Result<std::shared_ptr<EndPointCore>> EndPointCore::create(EndPointParts parts) 
   if (Status valid = parts.config.validate(parts.device->limits()); !valid) return valid.error();
   std::shared_ptr<EndPointCore> endpoint(new EndPointCore(std::move(parts)));
   if (Status made = or_out_of_memory([&] { return endpoint->make_channels(); }); !made) {
-    // Not an end to be said goodbye for: the caller may still tell the peer the reason.
+    // No GOODBYE: the caller may still send the peer the reason.
     endpoint->life_.discard();
     return made.error();
   }
@@ -69,7 +69,7 @@ Status EndPointCore::choose_gids() {
     RDMACOMM_VLOG(1) << "offers " << connector_->peer_address() << " " << choice->explanation;
     return {};
   }
-  // Not a question any more: the queue pairs are connected by the GID that rdma_cm goes by.
+  // rdma_cm has chosen the GID: the queue pairs must use the same one.
   for (const GidEntry& each : device_->gids()) {
     if (each.index == *(*way)->gid_index) gids_ = {each};
   }
@@ -78,7 +78,8 @@ Status EndPointCore::choose_gids() {
   return {};
 }
 
-/// What is published in another domain than the queue pairs' would fail when the peer uses it, far from its cause.
+/// Refuses regions that are published in another domain than that of the queue pairs. Without this check the peer would
+/// get an error when it uses the region, and its cause would be hard to find.
 Status EndPointCore::check_domains() const {
   if (config_.domain && config_.domain.core()->device() != device_) {
     return make_error(Errc::kInvalidArgument,
@@ -102,7 +103,7 @@ Status EndPointCore::make_channels() {
   if (Status domains = check_domains(); !domains) return domains;
   if (Status chosen = choose_gids(); !chosen) return chosen;
   if (!queue_) {
-    // Also where every channel has its own queue: stop() ends waits by the queue.
+    // Also needed if every channel has its own queue, because stop() ends waits through this queue.
     const ChannelConfig& first = config_.channels.front();
     const bool per_channel = config_.thread_mode == ThreadMode::kThreadPerChannel;
     const int depth = per_channel ? first.queue_depth(config_.receive_pool) : config_.queue_depth();
@@ -114,7 +115,7 @@ Status EndPointCore::make_channels() {
     queue_ = std::move(*queue);
   }
   for (const ChannelConfig& each : config_.channels) {
-    if (each.device) continue;  // by open_more()
+    if (each.device) continue;  // open_more() creates it
     auto entry = make_entry(each, gids_);
     if (!entry) return make_error(entry.code(), "channel '" + each.name + "': " + entry.error().context);
     (*entry)->ready.store(true, std::memory_order_relaxed);
@@ -124,7 +125,7 @@ Status EndPointCore::make_channels() {
   return make_error(Errc::kInvalidArgument, "an endpoint needs at least one channel on its own device");
 }
 
-/// Where the completions of a channel go: to the queue of all, or to one of its own.
+/// The queue for the completions of a channel: the shared one, or a new one.
 Result<std::shared_ptr<CompletionQueue>> EndPointCore::queue_for(const ChannelConfig& config) {
   if (!config.own_completion_queue && !config.device) {
     if (config_.thread_mode != ThreadMode::kThreadPerChannel) return queue_;
@@ -198,13 +199,13 @@ Status EndPointCore::set_peer(EndPointCard remote) {
   for (const auto& entry : entries()) {
     if (Status used = entry->channel->adapter().use_gid(agreed->ours); !used) return used;
   }
-  const std::lock_guard lock(mutex_);  // stop() may be called by now, and names the peer
+  const std::lock_guard lock(mutex_);  // a concurrent stop() names the peer, and so reads remote_
   remote_ = std::move(remote);
   return {};
 }
 
 Status EndPointCore::connect(Deadline deadline) {
-  // Both sides in the same order: rdma_cm connects one queue pair after the other.
+  // Sorted, so that both ends use the same order: rdma_cm connects one queue pair after the other.
   std::vector<ChannelCore*> channels;
   for (const auto& entry : entries()) channels.push_back(entry->channel.get());
   std::ranges::sort(channels, {}, &ChannelCore::name);
@@ -217,7 +218,7 @@ Status EndPointCore::connect(Deadline deadline) {
   return {};
 }
 
-/// Where the peer has not chosen, this side does, and enters it into the peer's addresses.
+/// If the peer has not chosen the GIDs, chooses them, and writes the remote one into the peer's addresses.
 Result<EndPointCore::GidAgreement> EndPointCore::agree_on_gids(const std::vector<GidEntry>& gids, Transport transport,
                                                                EndPointCard& remote) const {
   if (remote.chosen_gid) {
@@ -298,7 +299,7 @@ std::string EndPointCore::peer() const {
   return text + ")";
 }
 
-// Its end -------------------------------------------------------------------------------------------------------------
+// The end of the endpoint ---------------------------------------------------------------------------------------------
 
 Status EndPointCore::mark_established() {
   connector_->limit_inbox(Connector::kMaxInboxBytes);
@@ -398,7 +399,7 @@ Status EndPointCore::finish(Deadline deadline) {
   return drained;
 }
 
-/// What no thread of the session does.
+/// Drains the queues that no thread of the session drains.
 Status EndPointCore::drain(Deadline deadline) {
   for (const auto& entry : entries()) {
     if (entry->served) continue;

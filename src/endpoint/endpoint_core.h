@@ -1,4 +1,4 @@
-// endpoint_core.h - what an EndPoint is a handle of: one peer, its connection and the channels to it.
+// endpoint_core.h - the object behind an EndPoint: one peer, its connection and the channels to it.
 // Layer: endpoint. Uses: base, verbs, device, connector, channel.
 #pragma once
 
@@ -37,34 +37,32 @@ class ChannelOpening;
 
 class EndPointCore;
 
-/// Starts a thread for a completion queue of an endpoint that is served already: for channels that are opened later.
+/// Starts a thread for one more completion queue of a served endpoint: for channels that are opened later.
 class QueueServer {
  public:
   virtual ~QueueServer() = default;
-  /// Returns  kStopped: the session was; or as start_thread
+  /// Returns  kStopped: the session was stopped; or as start_thread
   [[nodiscard]] virtual Status serve(const std::shared_ptr<EndPointCore>& endpoint,
                                      const std::shared_ptr<CompletionQueue>& queue) = 0;
 };
 
-/// What an endpoint is made from.
+/// The parts from which an endpoint is created.
 struct EndPointParts {
   std::shared_ptr<DeviceCore> device;
   std::shared_ptr<Connector> connector;  ///< after exchange_hello()
   HcaConfig config;
   std::shared_ptr<CompletionQueue> shared_queue = nullptr;  ///< kThreadPerCompletionQueue only
-  std::shared_ptr<ReceivePoolCore> receive_pool = nullptr;  ///< where a channel has pooled_receives
-  std::shared_ptr<QueueServer> server = nullptr;            ///< where a thread of the session polls
+  std::shared_ptr<ReceivePoolCore> receive_pool = nullptr;  ///< if a channel has pooled_receives
+  std::shared_ptr<QueueServer> server = nullptr;            ///< if a thread of the session polls
 };
 
-/// A peer and the way to it: several channels (queue pairs), found by name, and one connection beside them, by which
-/// the peer's death is noticed. Sessions make endpoints. A resource: neither copyable nor movable; its destructor
-/// closes it.
+/// The object behind an EndPoint, which documents the functions with the same names. Sessions create it. A resource:
+/// neither copyable nor movable. Its destructor closes the endpoint.
 ///
-/// Threads: all functions from any thread, but poll() and wait() from one thread at a time, and close() while no other
-/// thread posts on the channels, polls or waits. Who must end an endpoint that other threads use calls stop(), which
-/// makes their calls fail, and lets the last of them close() (or drop) it.
-/// Lifetime: keeps its device alive. Buffers that are posted must live until close() has returned, or until the
-/// destructor has.
+/// Threads: any thread, with two exceptions: poll() and wait() by one thread at a time; close() only while no other
+/// thread posts on the channels, polls or waits. To end an endpoint that other threads use, call stop(), which makes
+/// their calls fail. The last of these threads then closes or drops it.
+/// Lifetime: keeps its device alive. Buffers that are posted must live until close() or the destructor has returned.
 class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
  public:
   EndPointCore(const EndPointCore&) = delete;
@@ -73,47 +71,37 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
 
   // The channels and the peer -----------------------------------------------------------------------------------
 
-  /// The channel of that name; nullptr: there is none.
+  /// The channel of that name; nullptr: none.
   [[nodiscard]] ChannelCore* channel(std::string_view name) const noexcept;
-  /// All of them, in the order in which they were made.
+  /// All channels, in the order in which they were created.
   [[nodiscard]] std::vector<ChannelCore*> channels() const;
-  /// Makes one more channel, of an established endpoint. Both sides call it, in any order, with the same name; `config`
-  /// may differ but in whether it has a device. Several may be under way at a time. On return the channel is connected
-  /// on both sides: post receives then, for which the peer's messages wait (AdapterConfig::rnr_retry). It lives as long
-  /// as the endpoint.
-  ///
-  /// Threads  any; not one that calls hooks, which must not wait for the peer
-  /// Returns  kInvalidArgument: HcaConfig::validate() of the endpoint with this channel, or the name is taken, also by
-  ///          one that could not be opened; kNotSupported: rdma_cm connects this endpoint's channels, which are all
-  ///          made in lazy_config_hca() then; kPeerRefused: the peer could not make its end (the context has its
-  ///          reason); kTimeout: the peer did not call it in time; kNotConnected: not established; status() after the
-  ///          end; or as create() and connect()
+  /// As EndPoint::open_channel(). The channel lives as long as the endpoint.
   [[nodiscard]] Result<ChannelCore*> open_channel(const ChannelConfig& config, Deadline deadline);
   /// A region that the peer has published. kIncompatiblePeer: none of that name.
   [[nodiscard]] Result<RemoteRegion> remote_region(std::string_view name) const;
-  /// What the peer's HcaConfig had as private_data.
-  /// After set_peer(): sessions give no endpoint to an application before that.
+  /// The private_data that the peer has in its HcaConfig. Only after set_peer(): sessions give no endpoint to an
+  /// application before that.
   [[nodiscard]] std::span<const std::byte> peer_private_data() const noexcept { return remote_.private_data; }
   /// "10.0.0.2:41234 (node7, pid 4711; control QPN 0x000011, data QPN 0x000012)", for messages.
   [[nodiscard]] std::string peer() const;
-  /// As given to create(), fitted to the device.
+  /// The configuration given to create(), fitted to the device.
   [[nodiscard]] const HcaConfig& config() const noexcept { return config_; }
   [[nodiscard]] const std::shared_ptr<DeviceCore>& device() const noexcept { return device_; }
   [[nodiscard]] Connector& connector() const noexcept { return *connector_; }
-  /// Where the channels with pooled_receives take their receives from; nullptr: there are none.
+  /// The pool of the channels with pooled_receives; nullptr: no channel has them.
   [[nodiscard]] const std::shared_ptr<ReceivePoolCore>& receive_pool() const noexcept { return pool_; }
 
-  // The application's own --------------------------------------------------------------------------------------
+  // The context of the application ------------------------------------------------------------------------------
 
   [[nodiscard]] Context& context() noexcept { return context_; }
 
-  // Beside the channels, by the connector ---------------------------------------------------------------------
+  // Barrier and messages, over the connection ------------------------------------------------------------------
 
-  /// As Connector::sync_with_peer. Tags that begin with "rdmacomm." are the library's.
+  /// As Connector::sync_with_peer. Tags that begin with "rdmacomm." are reserved for the library.
   [[nodiscard]] Status sync_with_peer(std::string_view tag, Deadline deadline) {
     return connector_->sync_with_peer(tag, deadline);
   }
-  /// Sends the peer's application a message of up to kMaxPayloadBytes by the connector. Returns as
+  /// Sends the peer's application a message of up to kMaxPayloadBytes over the connector. Returns as
   /// Connector::send_message.
   [[nodiscard]] Status send_message(std::span<const std::byte> message, Deadline deadline) {
     return connector_->send_message(MessageType::kUser, message, deadline);
@@ -125,147 +113,123 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
 
   // Completions; in ThreadMode::kApplication only ---------------------------------------------------------------
 
-  /// Takes up to out.size() completions of all channels (except those with a completion queue of their own), without
-  /// blocking, and returns the part of `out` that it filled.
-  /// Errors  kWrongState: a thread of the session polls; kCompletionFailed: the completion queue has failed
+  /// As EndPoint::poll().
   [[nodiscard]] Polled poll(std::span<Completion> out) noexcept;
-  /// Waits until there is at least one completion, in the way that HcaConfig::polling_mode says, and returns the part
-  /// of `out` that it filled. A request that fails is a completion, not an error of this call.
-  ///
-  /// Errors  kPeerClosed, kPeerLost: the peer has ended the connection in order, or is gone (the context names it and
-  ///         says how), and all completions have been taken; kStopped: stop() or close(); any other that status()
-  ///         returns; kTimeout; as poll()
+  /// As EndPoint::wait().
   [[nodiscard]] Result<std::span<Completion>> wait(std::span<Completion> out, Deadline deadline);
-  /// Waits for one completion and returns it. Errors as wait().
+  /// As EndPoint::next().
   [[nodiscard]] Result<Completion> next(Deadline deadline);
-  /// The same two for a channel with a completion queue of its own (ChannelConfig::own_completion_queue, or device), in
-  /// every ThreadMode, unless a thread of the session polls it. One thread at a time for each channel.
-  /// Errors  kWrongState also: the channel has none of its own
+  /// The same two for a channel with its own completion queue, as in EndPoint.
   [[nodiscard]] Result<std::span<Completion>> wait(ChannelCore& channel, std::span<Completion> out, Deadline deadline);
   [[nodiscard]] Result<Completion> next(ChannelCore& channel, Deadline deadline);
-  /// For loops of the application's own, by epoll(7), poll(2) or a framework; PollingMode::kEpoll only. As poll(); when
-  /// it finds nothing, fd() becomes readable once there may be completions or the endpoint has ended. So: call it until
-  /// it finds nothing, sleep on fd(), and call it again. After another wait for this endpoint (PostedRequest::wait() in a
-  /// handler, for example), call it once more before sleeping: that wait may have used the wake-up.
-  ///
-  /// Returns  kNotSupported: another polling mode; or as wait(), but for kTimeout
+  /// As EndPoint::poll_before_sleep().
   [[nodiscard]] Result<std::span<Completion>> poll_before_sleep(std::span<Completion> out);
 
   // Waiting; in every ThreadMode --------------------------------------------------------------------------------
-  // What wait() waits for: the completion queue that the channels share. Where each channel has a thread and a queue of
-  // its own (ThreadMode::kThreadPerChannel), fd(), watch() and unwatch() are about the first channel's.
+  // These functions concern the completion queue that the channels share. If each channel has its own thread and queue
+  // (ThreadMode::kThreadPerChannel), fd(), watch() and unwatch() concern the first channel's.
 
-  /// The descriptor for poll_before_sleep(); -1: the polling mode is not kEpoll. It stays the endpoint's.
+  /// The descriptor for poll_before_sleep(); -1: the polling mode is not kEpoll. The endpoint owns the descriptor.
   [[nodiscard]] int fd() const noexcept { return queue_->waiter().fd(); }
-  /// PollingMode::kEpoll only: waits for a descriptor of the application's, too, and calls `function` with the events
-  /// of epoll_ctl(2) that have come, on the thread that waits (ThreadMode::kApplication: in wait() and
-  /// poll_before_sleep(); else the one that calls the hooks), when there are no completions to be taken. `function`
-  /// must not throw.
+  /// As EndPoint::watch().
   /// Returns  kNotSupported: another polling mode; or as DescriptorSet::add
   [[nodiscard]] Status watch(int descriptor, std::uint32_t events, DescriptorSet::Function function) {
     return queue_->waiter().watch(descriptor, events, std::move(function));
   }
-  /// To be called before the descriptor is closed. As DescriptorSet::remove.
+  /// Call it before closing the descriptor. As DescriptorSet::remove.
   void unwatch(int descriptor) noexcept { queue_->waiter().unwatch(descriptor); }
-  /// How often and how long whoever waits for this endpoint's completions has slept: of all its completion queues
-  /// together. One that is shared with other endpoints has one count for all.
+  /// As EndPoint::wait_counts().
   [[nodiscard]] WaitCounts wait_counts() const noexcept;
-  /// The same of the completion queue of this endpoint's `channel` alone.
+  /// The same for the completion queue of `channel` only.
   [[nodiscard]] WaitCounts wait_counts(const ChannelCore& channel) const noexcept;
 
-  // Its end -----------------------------------------------------------------------------------------------------
+  // The end of the endpoint -------------------------------------------------------------------------------------
 
-  /// Whether it is established, and neither side has ended it. Cost: one load.
+  /// Whether it is established, and neither end has closed it. Cost: one load.
   [[nodiscard]] bool alive() const noexcept { return life_.alive(); }
-  /// ok until it ends; then why: kPeerClosed (in order), kPeerLost, kStopped (by this side), or what a session
-  /// has heard from the device: kDeviceLost, kLocalQueuePair, kCompletionFailed.
+  /// ok until it ends; then the reason: kPeerClosed (in order), kPeerLost, kStopped (stopped locally), or the reason
+  /// given to fail(), for example kDeviceLost, kLocalQueuePair, kCompletionFailed.
   [[nodiscard]] Status status() const { return life_.why(); }
   /// As EndPointLife::outcome().
   [[nodiscard]] Status outcome() const { return life_.outcome(); }
-  /// Ends it, from any thread, without waiting for anything to finish: says goodbye to the peer, moves the queue
-  /// pairs to ERR (posts return kNotConnected from then on) and ends every wait with kStopped. Connected by rdma_cm, up
-  /// to 200 ms until the goodbye has left.
+  /// Ends it, and does not wait for requests: sends GOODBYE to the peer, moves the queue pairs to ERR (posts then
+  /// return kNotConnected) and ends every wait with kStopped. Any thread may call it. With rdma_cm it takes up to 200
+  /// ms, until GOODBYE is sent.
   void stop() noexcept;
-  /// stop(), and then waits until nothing is outstanding on any channel, so that no buffer is in use any more.
-  /// Completions that were not polled by then are dropped in ThreadMode::kApplication; in the others the hooks get
-  /// them (kFlushed what was not executed) on their thread, followed by on_disconnected.
-  ///
-  /// Called by a hook, of this endpoint or of any other, it only stops and returns ok at once: hooks never wait for
-  /// each other. Buffers are then in use until on_ended, in ThreadMode::kApplication until a later close() or the
-  /// destructor.
-  /// Returns  kTimeout: the device did not hand all completions out within kDrainTime, or hooks of this endpoint have
-  ///          not returned within kCloseTime. Buffers may be in use then; close() may be called again, and says so
-  ///          again until nothing is outstanding
+  /// As EndPoint::close().
   Status close();
   static constexpr std::chrono::seconds kDrainTime{2};
   static constexpr std::chrono::seconds kCloseTime{10};
 
   // For sessions: setting up --------------------------------------------------------------------------------------
 
-  /// Makes the channels; their queue pairs are in INIT. Returns  as HcaConfig::validate(), DeviceCore::choose_gid,
+  /// Creates the channels; their queue pairs are in INIT. Returns  as HcaConfig::validate(), DeviceCore::choose_gid,
   /// AdapterCore::create
   [[nodiscard]] static Result<std::shared_ptr<EndPointCore>> create(EndPointParts parts);
-  /// What the peer needs for its set_peer(). After set_peer() it also says which of the peer's GIDs was chosen.
+  /// The card that the peer needs for its set_peer(). After set_peer() it also names the GID of the peer that was
+  /// chosen.
   [[nodiscard]] EndPointCard card() const;
-  /// Takes in what the peer's card() says. The GIDs are those that the peer's card chose; where it did not choose, this
-  /// side does (agree_on_gids).
+  /// Takes over the contents of `remote`, the card of the peer. If it names a chosen GID, it is used; otherwise the
+  /// GIDs are chosen here (agree_on_gids).
   /// Returns  kIncompatiblePeer: other channel names, or no GIDs that work together (the context has both lists);
   ///          kBadMessage: the peer chose a GID that was not offered
   [[nodiscard]] Status set_peer(EndPointCard remote);
-  /// Connects each queue pair to the peer's of the same name. After set_peer(). Those on devices of their own follow by
-  /// open_more().
+  /// Connects each queue pair to the remote queue pair of the channel with the same name. After set_peer(). open_more()
+  /// connects the channels on other devices.
   ///
-  /// deadline  for all of them together, where a connection manager connects them
+  /// deadline  for all of them together, if a connection manager connects them
   /// Returns   as AdapterCore::connect
   [[nodiscard]] Status connect(Deadline deadline);
-  /// Makes and connects the channels of config() that are on devices of their own. After connect(), on both sides.
+  /// Creates and connects the channels of config() that are on other devices. After connect(), at both ends.
   /// Returns  as open_channel()
   [[nodiscard]] Status open_more(Deadline deadline);
-  /// Both sides have connected and met. Returns  status(), where the endpoint has ended before that.
+  /// Both ends have connected and have passed the barrier. Returns  status(), if the endpoint has ended before that.
   [[nodiscard]] Status mark_established();
-  /// Whether mark_established() has not been called, and the endpoint has not ended before that.
+  /// Whether mark_established() was not called yet, and the endpoint has not ended.
   [[nodiscard]] bool setting_up() const noexcept { return life_.setting_up(); }
-  /// Whether it has ended, established or not. Use this, and not !alive() && !setting_up(): the state may change between
-  /// those two calls.
+  /// Whether it has ended, established or not. Use this instead of `!alive() && !setting_up()`: the state can change
+  /// between the two calls.
   [[nodiscard]] bool over() const noexcept { return life_.over(); }
-  /// Whether mark_established() was called in time, whatever has become of the endpoint since.
+  /// Whether mark_established() was called before the endpoint ended. Stays true after the end.
   [[nodiscard]] bool was_established() const noexcept { return life_.was_established(); }
 
-  /// What close() does after stop(), in a hook too: sessions and the destructor report an end only when nothing is
-  /// outstanding. On a thread that serves this endpoint, which would wait for itself, it does nothing.
+  /// The part of close() after stop(). It also waits in a hook, because sessions and the destructor report an end only
+  /// when nothing is outstanding. On a thread that serves this endpoint it does nothing, because the thread would wait
+  /// for itself.
   /// Returns  as close()
   [[nodiscard]] Status finish(Deadline deadline);
 
   // For sessions: watching and serving ----------------------------------------------------------------------------
 
-  /// Looks whether the peer's connection has ended, and if so ends the waits. To be called when Connector::watched()
-  /// says so.
+  /// Checks whether the peer's connection has ended, and if so ends the waits. Call it when Connector::watched()
+  /// reports an event.
   void check_connection();
-  /// As Connector::keep_alive(); ends the waits where the peer has been silent for too long.
+  /// As Connector::keep_alive(); ends the waits if the peer has been silent for too long.
   void keep_alive(std::chrono::steady_clock::time_point now, std::chrono::milliseconds silent_after);
-  /// Ends it for a reason of this side's, such as a device that is lost: ends the waits with it, and tells the peer.
-  /// Without effect where it has ended already.
+  /// Ends it for a local reason, such as a lost device: ends the waits with that reason, and tells the peer. No effect
+  /// if the endpoint has ended already.
   void fail(const Error& why);
-  /// Whether one of its channels is on that queue pair, or completion queue, or takes receives from that shared one.
+  /// Whether one of its channels uses that queue pair, completion queue or shared receive queue.
   [[nodiscard]] bool uses(const ibv_qp* queue_pair) const noexcept;
   [[nodiscard]] bool uses(const ibv_cq* completion_queue) const noexcept;
   [[nodiscard]] bool uses(const ibv_srq* shared_receive_queue) const noexcept {
     return pool_ && pool_->queue().get() == shared_receive_queue;
   }
-  /// The completion queue of all channels that have none of their own.
+  /// The completion queue of all channels without one of their own.
   [[nodiscard]] const std::shared_ptr<CompletionQueue>& queue() const noexcept { return queue_; }
   /// The queues that threads of a session serve, queue() first; none in ThreadMode::kApplication.
   [[nodiscard]] std::vector<std::shared_ptr<CompletionQueue>> served_queues() const;
-  /// Whether the channel is one of its own, with its completions in that queue.
+  /// Whether the channel belongs to this endpoint and its completions go to that queue.
   [[nodiscard]] bool owns(const RDMAChannel* channel, const CompletionQueue& queue) const noexcept;
-  /// From now until end_serving(), `server` polls one of its queues and will drain; close() waits for all of them.
+  /// From now until end_serving(), `server` polls one of its queues, and drains it at the end; close() waits for all
+  /// servers.
   void begin_serving(std::thread::id server) { life_.begin_serving(server); }
-  /// How many do.
+  /// The number of threads that serve it.
   [[nodiscard]] std::size_t servers() const { return life_.servers(); }
   /// on_established() has returned: the threads of the other queues may call hooks.
   void mark_announced();
   [[nodiscard]] bool announced() const noexcept { return life_.announced(); }
-  /// Moves the queue pairs that report to the queue to ERR; their completions then come out of it.
+  /// Moves the queue pairs that report to the queue to ERR; their completions then arrive in the queue.
   [[nodiscard]] Status begin_drain(const CompletionQueue& queue);
   [[nodiscard]] bool drained(const CompletionQueue& queue) const noexcept;
   /// A poll of the queue that began after begin_drain() has found nothing.
@@ -277,7 +241,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   /// The completions of one queue, for PostedRequest::wait().
   class Source final : public CompletionSource {
    public:
-    /// own  the channel that has the queue to itself; nullptr: it is queue_
+    /// own  the channel that does not share its queue; nullptr: the queue is queue_
     Source(EndPointCore& endpoint, ChannelEntry* own) noexcept : endpoint_(endpoint), own_(own) {}
     [[nodiscard]] Status over() const override { return endpoint_.status(); }
 
@@ -289,16 +253,17 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
     ChannelEntry* own_;
   };
 
-  /// A channel, and where its completions go.
+  /// A channel, and the queue of its completions.
   struct ChannelEntry {
     std::shared_ptr<DeviceCore> device;
     std::shared_ptr<CompletionQueue> queue;
     std::vector<GidEntry> gids;
     bool served = false;  ///< by a thread of the session
-    bool aside = false;   ///< wait() must look at what else there is: it is served, or `source` keeps completions
-    std::unique_ptr<Source> source;  ///< of a queue of its own
+    bool aside =
+        false;  ///< wait() has to check more than the queue: the channel is served, or `source` keeps completions
+    std::unique_ptr<Source> source;  ///< if it has its own queue
     std::unique_ptr<ChannelCore> channel;
-    std::atomic<bool> ready{false};  ///< the application may have it
+    std::atomic<bool> ready{false};  ///< whether the application may use it
   };
 
   explicit EndPointCore(EndPointParts parts);
@@ -324,7 +289,7 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] Status answer_channel(ChannelEntry& entry, ChannelOpening& opening);
   struct GidAgreement {
     GidEntry ours;
-    std::optional<std::size_t> theirs;  ///< where this side has chosen
+    std::optional<std::size_t> theirs;  ///< index of the remote GID, if it was chosen here
   };
   Result<GidAgreement> agree_on_gids(const std::vector<GidEntry>& gids, Transport transport,
                                      EndPointCard& remote) const;
@@ -344,29 +309,28 @@ class EndPointCore : public std::enable_shared_from_this<EndPointCore> {
   [[nodiscard]] Result<std::span<Completion>> wait_on(CompletionQueue& queue, std::span<Completion> out,
                                                       Deadline deadline);
 
-  Context context_;  // the first, so that it goes after the queue pairs that may use buffers in it
+  Context context_;  // the first member: destroyed after the queue pairs, which may use buffers in it
   const std::shared_ptr<DeviceCore> device_;
   const std::shared_ptr<Connector> connector_;
   const HcaConfig config_;
   const std::shared_ptr<ReceivePoolCore> pool_;
   const std::shared_ptr<QueueServer> server_;
   std::shared_ptr<CompletionQueue> queue_;
-  // The first entry_count_ are there, and stay as they are.
+  // The first entry_count_ entries exist, and do not change any more.
   std::array<std::unique_ptr<ChannelEntry>, HcaConfig::kMaxChannels> entries_;
   std::atomic<std::size_t> entry_count_{0};
   Source source_{*this, nullptr};    // of queue_, in ThreadMode::kApplication
-  bool aside_ = served_elsewhere();  // poll() and wait() must look at what else there is; the polling thread's
-  bool queue_taken_ = false;         // in kThreadPerChannel, by its first channel
+  bool aside_ = served_elsewhere();  // poll() and wait() have to check more than the queue; used by the polling thread
+  bool queue_taken_ = false;         // in kThreadPerChannel: whether the first channel has queue_
   std::vector<GidEntry> gids_;
-  std::optional<std::size_t> chosen_gid_;  // of the peer's
-  EndPointCard
-      remote_;  // written once, by set_peer(), under mutex_; threads that may run at the same time read it under mutex_
+  std::optional<std::size_t> chosen_gid_;  // in the peer's list
+  EndPointCard remote_;  // written once, by set_peer(), under mutex_; concurrent threads read it under mutex_
   const std::unique_ptr<ChannelInbox> inbox_;
-  std::mutex entries_mutex_;  // one add_entry() at a time, and choice of a queue
-  std::mutex error_mutex_;    // one to_error() at a time on the queue pairs
+  std::mutex entries_mutex_;  // for one add_entry() at a time, and for choosing a queue
+  std::mutex error_mutex_;    // for one to_error() at a time on the queue pairs
 
   EndPointLife life_;
-  mutable std::mutex mutex_;           // guards what follows
+  mutable std::mutex mutex_;           // guards names_tried_, and remote_ as said there
   std::set<std::string> names_tried_;  // by open_channel()
 };
 

@@ -7,7 +7,7 @@
 
 namespace rdmacomm {
 
-/// The marks stay. One store, so that nobody who sees it established finds that it never was.
+/// Keeps the marks. One store, so that no thread that sees the state established misses the mark.
 bool EndPointLife::move_locked(State next) noexcept {
   std::uint8_t now = load();
   if (static_cast<State>(now & kStateBits) >= next) return false;
@@ -77,7 +77,7 @@ bool EndPointLife::served_by_this_thread() const {
 EndPointLife::Finish EndPointLife::begin_finish(Deadline deadline) {
   std::unique_lock lock(mutex_);
   if (!wait(changed_, lock, deadline, [this] { return !finishing_; })) return Finish::kOtherThread;
-  finishing_ = true;  // from here on, so that no second thread waits for the servers and then drains, too
+  finishing_ = true;  // set before the second wait, so that only one thread waits for the servers and then drains
   const bool served_to_the_end = wait(changed_, lock, deadline, [this] { return servers_.empty(); });
   if (served_to_the_end && state() != State::kGone) return Finish::kMine;
   finishing_ = false;

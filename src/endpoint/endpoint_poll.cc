@@ -1,14 +1,14 @@
-// EndPointCore's completions: the hot half. No allocation, log, string or system call but where it sleeps or fails.
+// EndPointCore's completions: the hot part. No allocation, log, string or system call, except to sleep and on errors.
 #include "base/hot_inline.h"
 #include "endpoint/endpoint_core.h"
 
 namespace rdmacomm {
 namespace {
 
-// A busy wait looks at the clock this seldom: reading it costs as much as an empty poll.
+// A busy wait reads the clock once per this number of polls, because reading it takes the time of an empty poll.
 constexpr unsigned kPollsPerClock = 32;
 
-// The one completion that `wait` waits for, into the room that it is given.
+/// Calls `wait` with room for one completion, and returns that completion.
 template <typename Wait>
 RDMACOMM_HOT_INLINE Result<Completion> one_by(const Wait& wait) {
   Completion one;
@@ -40,11 +40,11 @@ Polled EndPointCore::poll(std::span<Completion> out) noexcept {
   return make_error(failed.code(), "the completion queue of the endpoint to " + peer() + " has failed");
 }
 
-// Part of both callers: between the end of a poll and who waits there is nothing but the way back.
+// Inlined into both callers, so that only the return lies between the end of a poll and the waiting caller.
 RDMACOMM_HOT_INLINE Result<std::span<Completion>> EndPointCore::wait_on(CompletionQueue& queue,
                                                                         std::span<Completion> out, Deadline deadline) {
   for (unsigned polls = 1;; ++polls) {
-    // Asked before polling: what the peer did before it went is then in the queue already.
+    // Read before polling: if the peer has ended the endpoint, its completions are then in the queue already.
     const bool over = !alive();
     const Polled polled = over ? queue.poll(out) : queue.wait_step(out, deadline);
     if (!polled.empty()) return std::span(polled.begin(), polled.size());  // also those before a failure of the queue
@@ -130,8 +130,8 @@ Result<std::span<Completion>> EndPointCore::poll_before_sleep(std::span<Completi
   }
   if (source_.keeps_any()) return source_.take_kept(out);
   Polled polled = queue_->wait_step_outside(out);
-  // Whoever ends it from now on makes fd() readable. If it was over already, that may have been after the poll, so it
-  // polls again.
+  // An end from now on makes fd() readable. If the endpoint had ended already, completions may have arrived after the
+  // poll, so poll again.
   if (polled && polled.empty() && !alive()) {
     polled = queue_->poll(out);
     if (polled && polled.empty()) return why_over().error();
@@ -140,7 +140,7 @@ Result<std::span<Completion>> EndPointCore::poll_before_sleep(std::span<Completi
   return std::span(polled.begin(), polled.size());
 }
 
-// What users see ------------------------------------------------------------------------------------------------------
+// The public functions ------------------------------------------------------------------------------------------------
 
 Polled EndPoint::poll(std::span<Completion> out) const noexcept {
   return object().poll(out);

@@ -3,8 +3,8 @@
 
 namespace rdmacomm {
 
-/// While one lives, its thread is in a hook: of whichever session, so that no hook ever waits for another hook's end.
-/// Nests.
+/// While an object exists, its thread is in a hook of any session. Used so that no hook ever waits for the end of
+/// another hook. Nests.
 class HookScope {
  public:
   HookScope() noexcept { ++depth_; }

@@ -24,7 +24,7 @@ HandshakeQueue::Bounds handshake_bounds(const SessionOptions& options) {
           .patience = options.handshake_patience};
 }
 
-/// Which one is dropped should not be known beforehand; the numbers protect nothing else.
+/// Random, so that clients cannot predict which connection is dropped. The numbers protect nothing else.
 HandshakeQueue::Random random_choice() {
   return [engine = std::make_shared<std::mt19937_64>(std::random_device{}())](std::size_t below) {
     return std::uniform_int_distribution<std::size_t>(0, below - 1)(*engine);
@@ -56,10 +56,10 @@ void Acceptor::close() {
   port_.store(0, std::memory_order_relaxed);
 }
 
-// Those that arrive ---------------------------------------------------------------------------------------------------
+// Arriving connections ------------------------------------------------------------------------------------------------
 
 void Acceptor::accept_connections() {
-  // In turns: the ends of endpoints are not to wait for a crowd of connections.
+  // Limited, because the ends of endpoints must not wait for a large number of connections.
   for (int i = 0; i < kMaxAcceptsPerTurn; ++i) {
     auto accepted = listener_->accept();
     if (accepted && !*accepted) return;
@@ -74,7 +74,7 @@ void Acceptor::accept_connections() {
   }
 }
 
-/// Without memory for it, the connection is closed.
+/// If there is no memory for the connection, it is closed.
 void Acceptor::take_in(std::shared_ptr<Connector> connector) {
   const auto source = SourceNetwork::of(connector->peer_address());
   const Id id = handshakes_.next_id();
@@ -88,7 +88,7 @@ void Acceptor::take_in(std::shared_ptr<Connector> connector) {
   pause(arrived);
 }
 
-/// If the process is out of descriptors, one of those that wait gives its own up, so that another source has a chance.
+/// If the process has run out of descriptors, a waiting connection is dropped, so that another source can connect.
 bool Acceptor::make_room(const Status& failed) {
   if (failed.code() != std::errc::too_many_files_open) return false;
   const auto id = queue_.shed();
@@ -104,7 +104,7 @@ void Acceptor::take_turn() {
   listen_again();
 }
 
-/// Starts and drops as queue_ decides. Without memory for all of that, the rest comes after a pause.
+/// Starts and drops connections as queue_ decides. If memory runs out, the rest follows after a pause.
 void Acceptor::settle() {
   HandshakeQueue::Decision decision;
   Status settled = or_out_of_memory([&] {
@@ -129,13 +129,13 @@ void Acceptor::start(Id id) {
   if (started) return;
   queue_.finished(id);
   if (started.code() == Errc::kStopped) return connector->refuse(being_stopped_error());
-  // No thread or no memory, for now.
+  // No thread or no memory at the moment.
   connector->refuse(
       worded_if_possible(Errc::kServerBusy, [&] { return make_error(Errc::kServerBusy, started.message()); }));
   pause(started);
 }
 
-/// The peer is told why: a client whose handshake has not begun tries again.
+/// The peer is told the reason. A client whose handshake has not begun tries again.
 void Acceptor::drop(Id id) {
   Error why =
       make_error(Errc::kServerBusy,

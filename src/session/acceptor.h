@@ -1,4 +1,4 @@
-// acceptor.h - how a server takes its clients in, until their handshakes begin. Private to the session layer.
+// acceptor.h - how a server accepts its clients, until their handshakes begin. Private to the session layer.
 #pragma once
 
 #include <atomic>
@@ -22,37 +22,38 @@
 
 namespace rdmacomm {
 
-/// Listens, and starts, drops and ends handshakes as HandshakeQueue decides. If the system is short of descriptors, threads or
-/// memory, it accepts nobody for a moment: connections then wait in the system's queue.
-/// Threads: the control thread, but for open(), close() and port().
+/// Listens, and starts, drops and ends handshakes as HandshakeQueue decides. If the system is short of descriptors,
+/// threads or memory, it accepts no connection for a short time; connections then wait in the system's queue.
+/// Threads: the control thread, except open(), close() and port().
 class Acceptor {
  public:
   using Id = Handshakes::Id;
-  /// Does one handshake, on a thread of its own.
+  /// Does one handshake, on its own thread.
   using SetUp = std::function<void(Id id, const std::shared_ptr<Connector>& connector)>;
 
-  /// listener_id  under which the loop watches the listening socket
+  /// listener_id  the id with which the loop watches the listening socket
   Acceptor(const SessionOptions& options, ControlLoop& loop, ControlLoop::Id listener_id, Handshakes& handshakes,
            SetUp set_up);
 
-  /// Listens at SessionOptions::address. Before the control thread. Returns  as listen_for()
+  /// Listens at SessionOptions::address. Call it before the control thread starts. Returns  as listen_for()
   [[nodiscard]] Status open(const DeviceCore& device, const FindBy& find_by);
-  /// Listens no more. Nobody is to find a socket at which nobody accepts.
+  /// Stops listening, so that no client connects to a socket at which no thread accepts.
   void close();
-  /// 0: it does not listen. Threads: any
+  /// The port; 0: it does not listen.
+  /// Threads: any
   [[nodiscard]] std::uint16_t port() const noexcept { return port_.load(std::memory_order_relaxed); }
 
-  /// Takes those in that have arrived.
+  /// Accepts the connections that have arrived.
   void accept_connections();
-  /// What is due: handshakes to start and to drop, and listening again after a pause.
+  /// Does the due work: starts and drops handshakes, and listens again after a pause.
   void take_turn();
-  /// When the next turn is, if nothing happens.
+  /// The time of the next turn, if no event occurs before.
   [[nodiscard]] Deadline next_turn() const { return pause_.value_or(Deadline::never()).sooner(queue_.next_look()); }
-  /// Accepts nobody for a moment.
+  /// Accepts no connection for a short time.
   void pause(const Status& why);
-  /// The same without a log line, which needs memory.
+  /// The same without a log line, because that needs memory.
   void pause_silently();
-  /// Refuses those that still wait when the session stops.
+  /// Refuses the waiting connections when the session stops.
   void refuse_waiting();
 
  private:
@@ -72,10 +73,10 @@ class Acceptor {
 
   std::atomic<std::uint16_t> port_{0};
   std::unique_ptr<Listener> listener_;
-  bool listening_ = false;         // the loop watches it
-  std::optional<Deadline> pause_;  // accept nobody until then
+  bool listening_ = false;         // whether the loop watches the listening socket
+  std::optional<Deadline> pause_;  // accept no connection until then
   HandshakeQueue queue_;
-  std::map<Id, std::shared_ptr<Connector>> waiting_;  // for a place in the handshake
+  std::map<Id, std::shared_ptr<Connector>> waiting_;  // connections that wait for a place in the handshake
   LogPace pause_pace_;
   LogPace drop_pace_;
 };

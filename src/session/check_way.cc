@@ -17,7 +17,7 @@ const GidEntry* find(const std::vector<GidEntry>& gids, int index) {
   return found == gids.end() ? nullptr : &*found;
 }
 
-/// What was asked for, where it is something else than rdma_cm's choice; empty: it is not.
+/// The requested GID, if rdma_cm has chosen another one; else empty.
 std::string other_gid(const DeviceOptions& asked, const std::vector<GidEntry>& gids, int chosen) {
   if (asked.gid_index >= 0 && asked.gid_index != chosen) return text_of(find(gids, asked.gid_index), asked.gid_index);
   const GidEntry* const entry = find(gids, chosen);

@@ -1,4 +1,4 @@
-// check_way.h - whether rdma_cm has chosen what the session was told to use. Private to the session layer.
+// check_way.h - checks that rdma_cm has chosen the device, port and GID of the session. Private to the session layer.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace rdmacomm {
 
-/// rdma_cm goes by the addresses: they may lead by another device, port or GID than those of the session.
+/// Checks the choice of rdma_cm. It depends on the addresses, which may lead over another device, port or GID than
+/// those of the session.
 ///
 /// connection  "10.2.0.1:4711 with 10.2.0.2:2020", for the error
 /// Returns  kInvalidArgument: another device or port than that of `device`, whose queue pairs are to be connected; or
-///          another GID than its options ask for. The context has what rdma_cm chose, and what was asked for
+///          another GID than its options ask for. The context has both choices
 [[nodiscard]] Status check_way(const RdmaWay& way, const DeviceCore& device, const std::string& connection);
 
 }  // namespace rdmacomm

@@ -24,9 +24,9 @@ CompletionThread::~CompletionThread() {
 }
 
 Status CompletionThread::start(const ThreadOptions& options, std::size_t index) {
-  constexpr std::size_t kNumbers = 1000;  // as many as a name has room for
+  constexpr std::size_t kNumbers = 1000;  // a name has room for three digits
   const std::string name = options.name + "-" + std::to_string(index % kNumbers);
-  // A thread that begins before `thread_` is assigned must not look at it: it does not.
+  // The new thread may run before `thread_` is assigned. This is safe, because it does not use `thread_`.
   Status started = start_thread(thread_, name, [this] { run(); });
   if (!started || options.cpus.empty()) return started;
   cpu_ = CpuChoice(options.cpus);
@@ -36,7 +36,7 @@ Status CompletionThread::start(const ThreadOptions& options, std::size_t index) 
 void CompletionThread::add(std::shared_ptr<EndPointCore> endpoint, const Session& session) {
   {
     const std::lock_guard lock(mutex_);
-    added_.reserve(added_.size() + 1);  // what may fail comes before what would have to be taken back
+    added_.reserve(added_.size() + 1);  // first, because it may fail, and begin_serving() would have to be undone
     endpoint->begin_serving(thread_.get_id());
     added_.emplace_back(endpoint, session);
     changed_.notify_all();
@@ -70,22 +70,23 @@ void CompletionThread::run() {
       stop_members();
       tending_ = true;
     }
-    // The wake-up that came with a notice is used up: who slept now would sleep on what the notice was about.
+    // take_notice() has consumed the wake-up of the notice. A sleep now could miss the reason for it, so only poll.
     const Polled polled = tending_ ? queue_->poll(batch) : queue_->wait_step(batch, next_deadline());
     dispatch({polled.begin(), polled.end()});
     if (!polled) give_up();
-    // Once the queue is empty: what an endpoint did before it ended is delivered first. But where others keep it busy, it
-    // never is, and the end must be told all the same: then what is in the queue yet comes out while the endpoint drains.
+    // Ends are handled when the queue is empty, so that completions from before an end are delivered first. If other
+    // endpoints keep the queue busy, it never gets empty: then ends are handled after kBusyFor completions, and the
+    // remaining completions of the endpoint arrive while it drains.
     untended_ += polled.size();
     const bool due = polled.empty() || untended_ >= kBusyFor;
     if (due && (tending_ || draining_)) check_members(polled.empty());
-    if (!polled.empty() && draining_) tending_ = true;  // these may have been the last that were outstanding
+    if (!polled.empty() && draining_) tending_ = true;  // these may have been the last outstanding ones
   }
   ended_.store(true, std::memory_order_release);
   owner_.completion_thread_ended();
 }
 
-/// The queue cannot be polled any more: the endpoints on it, and those that come yet, are over.
+/// The queue cannot be polled any more: ends all endpoints on it, also if they are added later.
 void CompletionThread::give_up() {
   for (Member& member : members_) {
     member.endpoint->stop();
@@ -115,7 +116,7 @@ void CompletionThread::take_added() {
   }
 }
 
-/// Where end() was called: nobody else stops the endpoints of other sessions.
+/// Stops all endpoints if end() was called. Nothing else stops the endpoints of other sessions.
 void CompletionThread::stop_members() {
   {
     const std::lock_guard lock(mutex_);
@@ -124,11 +125,12 @@ void CompletionThread::stop_members() {
   for (const Member& member : members_) member.endpoint->stop();
 }
 
-/// Whose channel it is; nullptr: nobody's any more. Asks the endpoints, at a channel's first completion.
+/// The member that owns the channel; nullptr: none any more. At the first completion of a channel it asks all
+/// endpoints.
 CompletionThread::Member* CompletionThread::member_of(RDMAChannel& channel) {
   ChannelCore& core = core_of(channel);
   if (core.server() != nullptr) return static_cast<Member*>(core.server());
-  take_added();  // one was added before it could have completions, but perhaps since the last look
+  take_added();  // it was added before its first completion, but perhaps after the last take_added()
   for (Member& member : members_) {
     if (!member.endpoint->owns(&channel, *queue_)) continue;
     core.set_server(&member);
@@ -144,18 +146,18 @@ void CompletionThread::dispatch(std::span<const Completion> completions) {
     if (Member* const member = member_of(*completion.channel)) {
       announce(*member);
       if (!member->announced) {
-        member->held.push_back(completion);  // no more than its queues are deep
+        member->held.push_back(completion);  // at most the depths of its queues
         continue;
       }
       member->session.hooks.on_completion(member->handle, completion);
     }
-    // Also what came too late for anybody to hear of it.
+    // Also receives whose completions were not passed to a hook.
     if (completion.channel->receive_pool()) served[count++] = completion;
   }
   give_back(std::span(served).first(count));
 }
 
-/// The receives of pools that the hooks have seen, as far as they did not keep them.
+/// Gives receives of pools back after their hooks, unless the hooks kept them.
 void CompletionThread::give_back(std::span<const Completion> completions) {
   if (completions.empty()) return;
   if (const Outcome given = ReceivePool::give_back_unkept(completions); !given) {
@@ -163,7 +165,7 @@ void CompletionThread::give_back(std::span<const Completion> completions) {
   }
 }
 
-/// on_established, and what came before it, once the endpoint is established.
+/// Calls on_established, and delivers the earlier completions, when the endpoint is established.
 void CompletionThread::announce(Member& member) {
   if (member.announced || !member.endpoint->was_established()) return;
   if (!member.leads && !member.endpoint->announced()) return;
@@ -191,7 +193,7 @@ void CompletionThread::check_members(bool queue_is_empty) {
     draining_ = std::ranges::any_of(members_, [](const Member& each) { return each.draining.has_value(); });
 }
 
-/// The thread that leads an endpoint begins first and ends last.
+/// The thread that leads an endpoint starts first and ends last.
 bool CompletionThread::ready_to_end(const Member& member) const {
   if (!member.draining) return false;
   if (!member.endpoint->drained(*queue_) && !member.draining->passed()) return false;
@@ -203,7 +205,7 @@ void CompletionThread::begin_end(Member& member) {
   member.endpoint->stop();
   drain(member, Deadline::after(EndPointCore::kDrainTime));
   const Status begun = member.endpoint->begin_drain(*queue_);
-  tending_ = true;  // nothing need come any more that would wake a sleeper
+  tending_ = true;  // perhaps no further event arrives that would end a sleep
   if (begun) return;
   RDMACOMM_LOG(ERROR) << "ending the endpoint to " << member.endpoint->peer() << ": " << begun.message();
   drain(member, Deadline::after({}));
@@ -232,7 +234,7 @@ void CompletionThread::drain(Member& member, Deadline until) {
 
 Deadline CompletionThread::next_deadline() const {
   Deadline next = Deadline::never();
-  if (!draining_) return next;  // at each wait: without a look at each of many endpoints
+  if (!draining_) return next;  // fast path for each wait: does not look at all endpoints
   for (const Member& member : members_) {
     if (member.draining) next = next.sooner(*member.draining);
   }

@@ -22,14 +22,15 @@
 
 namespace rdmacomm {
 
-/// Serves endpoints on one CompletionQueue: on_established once an endpoint is, the completion hooks, then, when it has
-/// ended, its flushed completions and on_disconnected. Endpoints that are never established call no hook.
-/// Of an endpoint with several queues, the thread of EndPointCore::queue() leads: the others call hooks when its
-/// on_established has returned, and have called their last before its on_disconnected.
-/// Threads: all functions from any, but the destructor.
+/// Serves endpoints on one CompletionQueue. It calls on_established when an endpoint is established, then the
+/// completion hooks. When the endpoint has ended, it delivers the flushed completions and calls on_disconnected. For
+/// endpoints that are never established no hook is called. If an endpoint has several queues, the thread of
+/// EndPointCore::queue() leads. The other threads call hooks only after its on_established has returned, and finish
+/// before its on_disconnected.
+/// Threads: any thread, except the destructor.
 class CompletionThread {
  public:
-  /// Is told, on the thread, what has ended.
+  /// Is notified, on the completion thread, when an endpoint or the thread itself has ended.
   class Owner {
    public:
     virtual ~Owner() = default;
@@ -37,27 +38,26 @@ class CompletionThread {
     virtual void completion_thread_ended() = 0;
   };
 
-  /// The session of an endpoint: they may differ.
+  /// The session of an endpoint. The endpoints of one thread may be of different sessions.
   struct Session {
     const GuardedHooks& hooks;
     Owner& owner;
   };
 
-  /// owner  is told of the thread's end
+  /// owner  is notified when the thread ends
   CompletionThread(std::shared_ptr<CompletionQueue> queue, Owner& owner, InsideThreads& inside);
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
-  ~CompletionThread();  // finish(), and waits for the end
+  ~CompletionThread();  // calls finish(), and waits until the thread has ended
 
-  /// index  of this thread among those of these options: a number for its name, and which of the CPUs is its
-  /// Returns  as start_thread and pin_thread; no use can be made of it then
+  /// index  position of this thread among those with the same options: used for its name and its CPU
+  /// Returns  as start_thread and pin_thread; after an error the object cannot be used
   [[nodiscard]] Status start(const ThreadOptions& options, std::size_t index);
-  /// Serves `endpoint`, one of whose queues is this one, with queue pairs that are not connected yet, until it has
-  /// ended.
+  /// Serves `endpoint` until it has ended. This queue is one of its queues. Its queue pairs must not be connected yet.
   void add(std::shared_ptr<EndPointCore> endpoint, const Session& session);
-  /// Nothing more will be added: the thread ends when all its endpoints have.
+  /// No further endpoints will be added: the thread ends when all its endpoints have ended.
   void finish();
-  /// finish(), and its endpoints are stopped, whosesoever they are.
+  /// finish(), and also stops its endpoints, of all sessions.
   void end();
 
   [[nodiscard]] const std::shared_ptr<CompletionQueue>& queue() const noexcept { return queue_; }
@@ -69,12 +69,12 @@ class CompletionThread {
         : endpoint(std::move(endpoint_)), handle(endpoint), session(session_) {}
 
     std::shared_ptr<EndPointCore> endpoint;
-    EndPoint handle;  ///< the same, as hooks are given it
+    EndPoint handle;  ///< the same endpoint, as a handle for hooks
     Session session;
-    bool leads = true;                 ///< this thread's queue is the endpoint's: it tells of beginning and end
-    bool announced = false;            ///< on_established was called
-    std::vector<Completion> held;      ///< completions that came before that
-    std::optional<Deadline> draining;  ///< until when its requests may take to come out
+    bool leads = true;       ///< this thread has the endpoint's main queue: it calls on_established and on_disconnected
+    bool announced = false;  ///< on_established was called
+    std::vector<Completion> held;      ///< completions that arrived before that
+    std::optional<Deadline> draining;  ///< after the end: until when its requests may take to complete
   };
 
   void run();
@@ -98,13 +98,13 @@ class CompletionThread {
   InsideThreads& inside_;
   std::atomic<bool> ended_{false};
 
-  // The thread's own.
+  // Used by the thread only.
   std::list<Member> members_;
-  bool tending_ = false;      // some member has ended, or may have
-  std::size_t untended_ = 0;  // completions since check_members()
-  bool draining_ = false;     // some member is
+  bool tending_ = false;      // a member has ended, or may have ended
+  std::size_t untended_ = 0;  // completions since the last check_members()
+  bool draining_ = false;     // whether a member is draining
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<Member> added_;
   bool finishing_ = false;

@@ -1,4 +1,4 @@
-// control_loop.h - the control thread of a session: what it sleeps on, and how it is woken and ended.
+// control_loop.h - the control thread of a session: its descriptors, and how it is woken and ended.
 // Private to the session layer.
 #pragma once
 
@@ -16,51 +16,51 @@
 
 namespace rdmacomm {
 
-/// Sleeps on descriptors, and has its Work done when one of them is ready, or time has come.
-/// Threads: all functions from any, but open() and start() from the one that starts the session.
+/// Sleeps on descriptors, and calls its Work when one of them is ready, or when a time is reached.
+/// Threads: any thread, except open() and start(): the thread that starts the session.
 class ControlLoop {
  public:
-  /// Names a descriptor that is watched. kWake is the loop's own.
+  /// Identifies a watched descriptor. The loop itself uses kWake.
   using Id = std::uint64_t;
   static constexpr Id kWake = 0;
 
-  /// All of it on the control thread, without a lock of the loop's.
+  /// All functions are called on the control thread. The loop holds no lock meanwhile.
   class Work {
    public:
     virtual ~Work() = default;
-    /// What is due now. Before each sleep. Returns when to call it again if nothing else happens.
+    /// Does the work that is due now. Called before each sleep. Returns when to call it again if no event occurs.
     virtual Deadline take_turn() = 0;
     virtual void on_ready(Id id) = 0;
-    /// take_turn() or on_ready() has thrown for lack of memory. What was left undone is found again in the next turn, after
-    /// a pause in which memory may be given back.
+    /// take_turn() or on_ready() has thrown for lack of memory. The next turn does the remaining work, after a pause in
+    /// which memory may be freed.
     virtual void on_shortage(const Status& why) = 0;
-    /// After stop(), as the last thing.
+    /// Called once, after stop(), as the last function.
     virtual void tear_down() = 0;
   };
 
-  /// Makes what stop() and wake() signal. Before open(); a second call has no effect. The caller sees to it that stop() is not
-  /// called at the same time.
+  /// Creates the events for stop() and wake(). Call it before open(); a second call has no effect. The caller ensures
+  /// that stop() is not called at the same time.
   /// Returns  a system error if there are too many open files
   [[nodiscard]] Status make_events();
-  /// Readable once stop() was called: ends waits of the session.
+  /// Readable after stop(): ends waits of the session.
   [[nodiscard]] int stop_fd() const noexcept { return stop_event_.fd(); }
   /// Returns  as make_events()
   [[nodiscard]] Status open();
-  /// inside  the thread is in it
+  /// inside  the thread registers itself there
   /// Returns  as start_thread
   [[nodiscard]] Status start(Work& work, InsideThreads& inside);
 
-  /// After open(): `id` is ready when the descriptor has one of `events` (epoll_ctl(2)).
+  /// After open(): calls on_ready(id) when the descriptor has one of `events` (epoll_ctl(2)).
   ///
-  /// what     for the error: "the listening socket"
+  /// what     for error texts: "the listening socket"
   [[nodiscard]] Status watch(int fd, std::uint32_t events, Id id, const std::string& what);
-  /// Without effect if it is not watched.
+  /// No effect if the descriptor is not watched.
   void unwatch(int fd) noexcept;
-  /// Begins a turn soon.
+  /// Starts a turn soon.
   void wake() const noexcept { wake_event_.signal(); }
-  /// The thread tears down and ends; waits on stop_fd() end, too.
+  /// Makes the thread call tear_down() and end. Waits on stop_fd() end, too.
   void stop() noexcept;
-  /// Waits until the thread has ended, if it was started. Not on that thread.
+  /// Waits until the thread has ended, if it was started. Must not be called on that thread.
   void join();
 
  private:
@@ -70,7 +70,7 @@ class ControlLoop {
   WakeEvent stop_event_;
   WakeEvent wake_event_;
   UniqueFd epoll_;
-  std::mutex join_mutex_;  // held while joining, so that one thread does
+  std::mutex join_mutex_;  // held while joining, so that only one thread joins
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// cpu_choice.h - which CPU a thread that is to be pinned gets.
+// cpu_choice.h - chooses the CPU of a thread that is to be pinned.
 // Layer: session, internal.
 #pragma once
 
@@ -10,10 +10,9 @@
 
 namespace rdmacomm {
 
-/// One of several CPUs, from when it is chosen until this goes: of them the one that the fewest others have, and of
-/// those the first one. All choices of the process count: of what use is a CPU for each of two sessions' threads, if it
-/// is the same one?
-/// Threads: any may make one and drop it.
+/// Reserves the least-used CPU of a list while it lives; among equals the first one. It counts the choices of the whole
+/// process, because otherwise two sessions would pin their threads to the same CPU.
+/// Threads: any thread may create and destroy one.
 class CpuChoice {
  public:
   CpuChoice() = default;  ///< none
@@ -43,7 +42,7 @@ class CpuChoice {
     std::mutex mutex;
     std::map<int, int> times;
   };
-  /// Never destroyed: a session may outlive main().
+  /// Never destroyed, because a session may outlive main().
   static Chosen& chosen() {
     static Chosen& all = *new Chosen();
     return all;

@@ -13,7 +13,7 @@
 
 namespace rdmacomm {
 
-// Those that are being set up -----------------------------------------------------------------------------------------------------------
+// Endpoints that are being set up -------------------------------------------------------------------------------------
 
 Status EndPointRegistry::admit(Admission& admission) {
   const std::lock_guard lock(mutex_);
@@ -31,7 +31,7 @@ Status EndPointRegistry::admit(Admission& admission) {
   return {};
 }
 
-/// A handshake that comes to nothing gives its place back soon: then the client may try again.
+/// kServerBusy if handshakes hold places: if one fails, its place is soon free, so the client may try again.
 Error EndPointRegistry::none_left(const Places& places, const std::string& whose, const char* bound) const {
   return make_error(is_server_ && places.on_their_way > 0 ? Errc::kServerBusy : Errc::kPeerRefused,
                     "there are " + std::to_string(places.taken()) + " endpoints" + whose + " already, as many as " +
@@ -60,7 +60,7 @@ Result<EndPointRegistry::Id> EndPointRegistry::enter(const std::shared_ptr<EndPo
   if (closed_) return stopped_error();
   const Id id = next_id_++;
   endpoints_[id] = {.endpoint = endpoint, .source = admission.source};
-  if (endpoints_.size() == 1) loop_.wake();  // heartbeats begin
+  if (endpoints_.size() == 1) loop_.wake();  // starts the heartbeats
   if (std::exchange(admission.held, false)) {
     --admitted_;
     if (is_server_) change_places_locked(admission.source, {.endpoints = 1, .on_their_way = -1});
@@ -68,7 +68,7 @@ Result<EndPointRegistry::Id> EndPointRegistry::enter(const std::shared_ptr<EndPo
   return id;
 }
 
-/// With the lock held, so that an endpoint that has just been forgotten is not watched for ever.
+/// Holds the lock, so that an endpoint that was just forgotten does not stay watched forever.
 Status EndPointRegistry::watch(Id id, const EndPointCore& endpoint) {
   const WatchedFd watched = endpoint.connector().watched();
   const std::string what = "the connection to " + endpoint.peer();
@@ -80,7 +80,7 @@ Status EndPointRegistry::watch(Id id, const EndPointCore& endpoint) {
   return watching;
 }
 
-// Those that are there ------------------------------------------------------------------------------------------------
+// All endpoints -------------------------------------------------------------------------------------------------------
 
 std::map<EndPointRegistry::Id, EndPointRegistry::Entry> EndPointRegistry::all() const {
   const std::lock_guard lock(mutex_);
@@ -105,9 +105,9 @@ std::vector<std::shared_ptr<EndPointCore>> EndPointRegistry::alive() const {
   return all_that([](const EndPointCore& endpoint) { return endpoint.alive(); });
 }
 
-/// Needs no memory: it is called on threads that have nowhere to go without.
+/// Needs no memory, because it is called on threads that cannot handle a lack of memory.
 void EndPointRegistry::forget(Id id) noexcept {
-  // Destroyed, which may take a while, without the lock.
+  // Declared before the lock, so that they are destroyed after the unlock: that may take long.
   std::map<Id, Entry>::node_type forgotten;
   std::vector<std::shared_ptr<EndPointCore>> dropped;
   const std::lock_guard lock(mutex_);
@@ -116,16 +116,16 @@ void EndPointRegistry::forget(Id id) noexcept {
   const Entry& entry = forgotten.mapped();
   loop_.unwatch(entry.endpoint->connector().watched().fd);
   if (is_server_) change_places_locked(entry.source, {.endpoints = -1});
-  [[maybe_unused]] const Status pruned = or_out_of_memory([&] {  // else by the next one
+  [[maybe_unused]] const Status pruned = or_out_of_memory([&] {  // else the next call does it
     dropped = prune_unclaimed_locked();
     return Status();
   });
 }
 
-// Those that the application has not accepted -------------------------------------------------------------------------
+// Endpoints that the application has not accepted ---------------------------------------------------------------------
 
 void EndPointRegistry::offer(const std::shared_ptr<EndPointCore>& endpoint) {
-  std::vector<std::shared_ptr<EndPointCore>> dropped;  // as in forget()
+  std::vector<std::shared_ptr<EndPointCore>> dropped;  // destroyed without the lock, as in forget()
   const std::lock_guard lock(mutex_);
   unclaimed_.push_back(endpoint);
   dropped = prune_unclaimed_locked();
@@ -143,11 +143,13 @@ Result<std::shared_ptr<EndPointCore>> EndPointRegistry::accept(Deadline deadline
   return endpoint;
 }
 
-/// Nobody need claim what hooks have served; what the application has not polled yet is kept for it, within bounds.
+/// Drops ended endpoints that the application has not accepted. Endpoints that hooks have served need no accept().
+/// Endpoints in ThreadMode::kApplication are kept, up to kMaxEndedUnclaimed, because their completions can still be
+/// polled.
 std::vector<std::shared_ptr<EndPointCore>> EndPointRegistry::prune_unclaimed_locked() {
   auto ended = std::ranges::count_if(unclaimed_, [](const auto& endpoint) { return !endpoint->alive(); });
   std::vector<std::shared_ptr<EndPointCore>> dropped;
-  dropped.reserve(static_cast<std::size_t>(ended));  // first: without memory for it, all stay in the list
+  dropped.reserve(static_cast<std::size_t>(ended));  // reserved first: without memory for it, the list stays unchanged
   std::erase_if(unclaimed_, [&](std::shared_ptr<EndPointCore>& endpoint) {
     const bool served = endpoint->config().thread_mode != ThreadMode::kApplication;
     const bool too_many = ended > static_cast<long>(ServerSession::kMaxEndedUnclaimed);
@@ -167,7 +169,7 @@ void EndPointRegistry::close() {
 }
 
 void EndPointRegistry::drop_unclaimed() {
-  std::deque<std::shared_ptr<EndPointCore>> unclaimed;  // as in forget()
+  std::deque<std::shared_ptr<EndPointCore>> unclaimed;  // destroyed without the lock, as in forget()
   const std::lock_guard lock(mutex_);
   unclaimed.swap(unclaimed_);
 }

@@ -1,4 +1,4 @@
-// endpoint_registry.h - the endpoints of a session, and how many there may be. Private to the session layer.
+// endpoint_registry.h - the endpoints of a session, and the limits of their number. Private to the session layer.
 #pragma once
 
 #include <condition_variable>
@@ -19,49 +19,53 @@
 
 namespace rdmacomm {
 
-/// From a place for an endpoint that is to be set up, to its end. No hook is called, and nothing is waited for or destroyed, with its
-/// lock held. Threads: all functions from any.
+/// Keeps endpoints from the reservation of a place until their end. While its lock is held, no hook is called, and
+/// nothing is waited for or destroyed.
+/// Threads: any thread.
 class EndPointRegistry {
  public:
   using Id = ControlLoop::Id;
 
-  /// A place among max_endpoints that a handshake has, until its endpoint has it. The caller's; the registry's lock guards it.
+  /// A place among max_endpoints. A handshake holds it until its endpoint takes it. The caller owns it; the registry's
+  /// lock guards it.
   struct Admission {
     SourceNetwork source = {};
     bool held = false;
   };
 
-  /// An endpoint, and the number by which ControlLoop knows it.
+  /// An endpoint, and where it came from.
   struct Entry {
     std::shared_ptr<EndPointCore> endpoint;
-    SourceNetwork source = {};  ///< a server's: from where it came
-    bool watched = false;       ///< its beginning was told, so its end may be
+    SourceNetwork source = {};  ///< server: the source of its connection
+    bool watched = false;       ///< whether the loop watches its connection, so that its end may be reported
   };
 
-  /// first_id  of the numbers that it gives
+  /// first_id  the first number that it assigns
   EndPointRegistry(const SessionOptions& options, bool is_server, ControlLoop& loop, Id first_id) noexcept
       : options_(options), is_server_(is_server), loop_(loop), next_id_(first_id) {}
 
-  // Those that are being set up -----------------------------------------------------------------------------------
+  // Endpoints that are being set up -------------------------------------------------------------------------------
 
-  /// Takes a place. Returns  kServerBusy: no place now, handshakes have some; kPeerRefused: endpoints have them all
+  /// Takes a place. Returns  kServerBusy: no place now, but handshakes hold some; kPeerRefused: endpoints hold all
   [[nodiscard]] Status admit(Admission& admission);
-  /// It will be no endpoint. Without effect if it has no place, or has become one.
+  /// Gives the place back, because there will be no endpoint. No effect if it holds no place, or its endpoint has taken
+  /// it.
   void give_up(Admission& admission);
-  /// Its endpoint has the place from now on. Returns  its number; kStopped
+  /// Adds the endpoint, which takes over the place. Returns  its number; kStopped
   [[nodiscard]] Result<Id> enter(const std::shared_ptr<EndPointCore>& endpoint, Admission& admission);
-  /// Has the loop watch the endpoint's connection, unless it was forgotten in the meantime. Returns  as ControlLoop::watch
+  /// Makes the loop watch the endpoint's connection, unless the endpoint was forgotten meanwhile. Returns  as
+  /// ControlLoop::watch
   [[nodiscard]] Status watch(Id id, const EndPointCore& endpoint);
 
-  // Those that are there ------------------------------------------------------------------------------------------
+  // All endpoints -------------------------------------------------------------------------------------------------
 
   [[nodiscard]] std::map<Id, Entry> all() const;
-  /// nullptr: it was forgotten.
+  /// nullptr: the endpoint was forgotten.
   [[nodiscard]] std::shared_ptr<EndPointCore> find(Id id) const;
   [[nodiscard]] std::optional<Id> id_of(const EndPointCore& endpoint) const;
   [[nodiscard]] std::vector<std::shared_ptr<EndPointCore>> alive() const;
-  /// Those for which `concerned` returns true. It is called with the lock held. No other endpoint is held by this, so none is
-  /// destroyed where the caller must not do that.
+  /// The endpoints for which `concerned` returns true. It is called with the lock held. No reference to another
+  /// endpoint is taken, so that the caller cannot destroy one by accident.
   template <typename Concerned>
   [[nodiscard]] std::vector<std::shared_ptr<EndPointCore>> all_that(const Concerned& concerned) const {
     std::vector<std::shared_ptr<EndPointCore>> found;
@@ -71,22 +75,22 @@ class EndPointRegistry {
     }
     return found;
   }
-  /// It has ended: its place is free.
+  /// The endpoint has ended: frees its place.
   void forget(Id id) noexcept;
 
-  // Those that the application has not accepted -------------------------------------------------------------------
+  // Endpoints that the application has not accepted ---------------------------------------------------------------
 
   void offer(const std::shared_ptr<EndPointCore>& endpoint);
   /// Returns  as ServerSession::accept
   [[nodiscard]] Result<std::shared_ptr<EndPointCore>> accept(Deadline deadline, std::uint16_t port);
 
-  /// None is entered or accepted from now on.
+  /// From now on no endpoint is added or accepted.
   void close();
-  /// Drops those that nobody has accepted. After close().
+  /// Drops the endpoints that were not accepted. Call it after close().
   void drop_unclaimed();
 
  private:
-  /// What endpoints, and handshakes that may become some, have of a bound.
+  /// The number of places that endpoints, and handshakes before them, hold.
   struct Places {
     int endpoints = 0;
     int on_their_way = 0;
@@ -100,12 +104,12 @@ class EndPointRegistry {
   const SessionOptions& options_;
   const bool is_server_;
   ControlLoop& loop_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool closed_ = false;
   Id next_id_;
-  int admitted_ = 0;                           // on their way to become endpoints
-  std::map<SourceNetwork, Places> places_of_;  // a server's, by their source
+  int admitted_ = 0;                           // places that handshakes hold
+  std::map<SourceNetwork, Places> places_of_;  // server: by source
   std::map<Id, Entry> endpoints_;
   std::deque<std::shared_ptr<EndPointCore>> unclaimed_;
 };

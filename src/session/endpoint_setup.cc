@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kEstablishedTag = "rdmacomm.established";
 constexpr std::size_t kOneMessage = 1;  // byte: a second message waits until the first was taken
 
-/// Until the peer's description of its endpoint has come, no longer message than that is of use.
+/// Before the peer's description of its endpoint has arrived, longer messages are not allowed.
 void expect_offer(Connector& connector) {
   connector.limit_inbox(kOneMessage);
   connector.limit_messages(kMaxOfferBytes);
@@ -42,7 +42,7 @@ PeerInfo info_of(const Connector& connector, const Hello& hello) {
   return {.address = connector.peer_address(), .node = hello.node, .pid = hello.pid, .instance = hello.instance};
 }
 
-/// Threads and descriptors come back when others end, so a client may try again.
+/// Errors for lack of threads or descriptors pass, so the client gets kServerBusy and may try again.
 Error for_client(const Error& why) {
   constexpr std::array kPassing{std::errc::resource_unavailable_try_again, std::errc::too_many_files_open,
                                 std::errc::too_many_files_open_in_system};
@@ -52,11 +52,11 @@ Error for_client(const Error& why) {
 
 }  // namespace
 
-/// The peer hears the reason while the socket is still open: before the endpoint, which ends it, is dropped.
+/// Sends the reason while the socket is still open. The endpoint is dropped later, because that ends the connection.
 Result<std::shared_ptr<EndPointCore>> EndPointSetup::outcome(const Status& status, Connector& connector,
                                                              const Made& made, bool is_server) const {
   if (status) return made.endpoint;
-  // Why the peer gave up says more than what that looks like from here.
+  // If the peer has given up, its reason says more than the local error.
   const bool gone = connector.check_peer() != PeerState::kOpen;
   const std::error_code code = connector.status().code();
   const bool ended_there = gone && (code == Errc::kPeerRefused || code == Errc::kServerBusy);
@@ -69,7 +69,7 @@ Result<std::shared_ptr<EndPointCore>> EndPointSetup::outcome(const Status& statu
 void end_unestablished(const GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
                        const Error& why) {
   endpoint->stop();
-  // What post_connecting() has posted is not in use any more when the failure is reported.
+  // Wait first, so that the requests of post_connecting() are not in use any more when the failure is reported.
   const Status finished = endpoint->finish(Deadline::after(EndPointCore::kCloseTime));
   if (!finished) RDMACOMM_LOG(ERROR) << "closing the endpoint to " << endpoint->peer() << ": " << finished.message();
   if (hook_knows) hooks.on_ended(endpoint, why);
@@ -123,7 +123,8 @@ Status EndPointSetup::server_steps(const std::shared_ptr<Connector>& connector, 
   Status status = host.admit();
   if (status) status = make_endpoint(connector, info, endpoint);
   if (status) status = endpoint->set_peer(std::move(*offer));
-  // The answer first: where rdma_cm connects the queue pairs, the client begins, and must know them.
+  // The answer is sent before connecting: with rdma_cm the client begins to connect, and needs the queue pairs'
+  // addresses.
   const Deadline connected_by = deadline();
   if (status) status = connector->send_message(MessageType::kAnswer, endpoint->card().encode(), connected_by);
   if (status) status = endpoint->connect(connected_by);

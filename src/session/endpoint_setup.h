@@ -1,4 +1,4 @@
-// endpoint_setup.h - the handshake that makes an endpoint of a connection. Private to the session layer.
+// endpoint_setup.h - the handshake that turns a connection into an endpoint. Private to the session layer.
 #pragma once
 
 #include <memory>
@@ -13,26 +13,26 @@
 
 namespace rdmacomm {
 
-/// What a session has for an endpoint that is being set up. Called on the thread of the handshake.
+/// The functions that a session provides for an endpoint that is being set up. Called on the thread of the handshake.
 class EndPointHost {
  public:
   virtual ~EndPointHost() = default;
-  /// Whether there is room for one more endpoint. Called once the peer has proved to be one.
+  /// Whether one more endpoint is allowed. Called after the peer's hello, and at a server also its offer, was received.
   [[nodiscard]] virtual Status admit() = 0;
   /// The shared completion queue that a fitted configuration asks for.
   [[nodiscard]] virtual Result<std::shared_ptr<CompletionQueue>> shared_queue(const HcaConfig& config) = 0;
-  /// The pool that it asks for, if it does.
+  /// The receive pool that a fitted configuration asks for.
   [[nodiscard]] virtual Result<std::shared_ptr<ReceivePoolCore>> receive_pool(const HcaConfig& config) = 0;
-  /// Who serves further completion queues of the endpoint, at any time of its life.
+  /// Serves further completion queues of the endpoint, at any time of its life.
   [[nodiscard]] virtual std::shared_ptr<QueueServer> queue_server() = 0;
-  /// Hands the endpoint, whose queue pairs are in INIT, to the thread that will serve it: it must be there before the
-  /// first completion can be.
+  /// Passes the endpoint to the thread that will serve it. Its queue pairs are in INIT, because the thread must know it
+  /// before the first completion.
   [[nodiscard]] virtual Status enlist(const std::shared_ptr<EndPointCore>& endpoint) = 0;
 };
 
 /// hello -> (client) lazy_config_hca, queue pairs, offer -> (server) lazy_config_hca, queue pairs, answer -> (both)
-/// connect, post_connecting, barrier. Whoever fails tells the other side why. The endpoint is not marked as established
-/// yet. If it fails after post_connecting, on_ended was called when it returns.
+/// connect, post_connecting, barrier. On failure the peer receives the reason. The endpoint is not marked as
+/// established yet. If a step after post_connecting fails, on_ended was called before the return.
 struct EndPointSetup {
   const GuardedHooks& hooks;
   const TcpOptions& tcp;
@@ -44,7 +44,7 @@ struct EndPointSetup {
   [[nodiscard]] Result<std::shared_ptr<EndPointCore>> as_server(const std::shared_ptr<Connector>& connector) const;
 
  private:
-  /// An endpoint on its way.
+  /// An endpoint that is being set up.
   struct Made {
     std::shared_ptr<EndPointCore> endpoint = nullptr;
     bool hook_knows = false;  ///< post_connecting was called
@@ -59,8 +59,7 @@ struct EndPointSetup {
   [[nodiscard]] Deadline deadline() const { return Deadline::after(tcp.handshake_timeout); }
 };
 
-/// Ends an endpoint that was made and will not be established; calls on_ended if `hook_knows` of it. Returns when
-/// nothing is outstanding.
+/// Ends an endpoint that will not be established; calls on_ended if `hook_knows`. Returns when nothing is outstanding.
 void end_unestablished(const GuardedHooks& hooks, const std::shared_ptr<EndPointCore>& endpoint, bool hook_knows,
                        const Error& why);
 

@@ -15,13 +15,13 @@ namespace {
 
 constexpr std::size_t kMaxExceptionText = 500;
 
-/// The text of the exception stays in the log of this process: the Error may be sent to the peer.
+/// The text of the exception is only logged locally, because the Error may be sent to the peer.
 Error hook_failed(const char* hook, const std::string& what) {
   RDMACOMM_LOG(ERROR) << "the hook " << hook << "() threw an exception: " << what;
   return make_error(Errc::kHookFailed, std::string("the hook ") + hook + "() threw an exception, see the log");
 }
 
-/// Empty: it did not throw.
+/// Calls `call`. Returns  the error if it throws; else empty.
 template <typename Call>
 std::optional<Error> guard(const char* hook, Call&& call) {
   const HookScope scope;
@@ -29,7 +29,7 @@ std::optional<Error> guard(const char* hook, Call&& call) {
     call();
     return {};
   } catch (const abi::__forced_unwind&) {
-    throw;  // pthread_exit(), which must not be held up
+    throw;  // pthread_exit() uses this exception, which must be rethrown
   } catch (const std::exception& thrown) {
     return hook_failed(hook, printable(thrown.what(), kMaxExceptionText));
   } catch (...) {

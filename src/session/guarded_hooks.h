@@ -1,4 +1,4 @@
-// guarded_hooks.h - the hooks of a session as the library calls them. Private to the session layer.
+// guarded_hooks.h - calls the hooks of a session. Private to the session layer.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,13 @@
 
 namespace rdmacomm {
 
-/// Passes each call on to the application's hooks. The only place that calls them: so what holds for every call is
-/// here. An exception becomes kHookFailed, which ends what the hook was called for; while a hook runs, its thread is in
-/// a HookScope; on_ended follows on_disconnected.
+/// Passes each call on to the application's hooks. All calls of hooks are made here, so that common rules are in one
+/// place: an exception becomes kHookFailed; the thread is in a HookScope while a hook runs; on_ended follows
+/// on_disconnected.
 /// Threads: as SessionHooks.
 class GuardedHooks {
  public:
-  /// wants_completions  the application has said that on_completion does something
+  /// wants_completions  whether on_completion is known to do something
   GuardedHooks(std::shared_ptr<SessionHooks> hooks, bool wants_completions)
       : hooks_(std::move(hooks)), wants_completions_(wants_completions) {}
 

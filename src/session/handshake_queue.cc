@@ -45,7 +45,7 @@ int HandshakeQueue::kept_places_of(const SourceNetwork& source) const {
   return places_of(source) - count_in(dropped_of_, source);
 }
 
-/// The first to arrive of the source with the fewest places; end(): every source that waits has all that it may have.
+/// The oldest connection of the waiting source with the fewest places. end(): each waiting source has its maximum.
 std::list<HandshakeQueue::Waiting>::const_iterator HandshakeQueue::next_waiting() const {
   auto next = waiting_.end();
   int fewest = bounds_.per_source;
@@ -59,7 +59,8 @@ std::list<HandshakeQueue::Waiting>::const_iterator HandshakeQueue::next_waiting(
   return next;
 }
 
-/// A handshake that has lasted for `patience`, of a source that has more places than `for_source`: of the largest such.
+/// Chooses a handshake to drop for `for_source`: it has lasted for `patience`, and its source has more places than
+/// `for_source`. Among these, the source with the most places.
 std::optional<HandshakeQueue::Id> HandshakeQueue::late_one(const SourceNetwork& for_source, Clock::time_point now) {
   int most = kept_places_of(for_source) + 1;
   std::vector<Started*> candidates;
@@ -79,7 +80,7 @@ std::optional<HandshakeQueue::Id> HandshakeQueue::late_one(const SourceNetwork& 
 }
 
 void HandshakeQueue::decide(Clock::time_point now, Decision& decision) {
-  // All memory for a step is taken before anything changes by it.
+  // All memory for a step is reserved before the step changes anything.
   decision.start.reserve(decision.start.size() + waiting_.size());
   decision.drop.reserve(decision.drop.size() + started_.size() + waiting_.size());
   while (started_.size() < static_cast<std::size_t>(bounds_.slots)) {
@@ -100,8 +101,8 @@ void HandshakeQueue::decide(Clock::time_point now, Decision& decision) {
   while (waiting_.size() > static_cast<std::size_t>(bounds_.waiting)) decision.drop.push_back(*shed());
 }
 
-/// A source that waits although it may have more places, and for which no handshake has been told to end yet. One place for
-/// each source at a time, the source with the fewest first.
+/// A source that waits, may have more places, and for which no handshake was told to end yet. At most one place for
+/// each source at a time; the source with the fewest places first.
 std::optional<SourceNetwork> HandshakeQueue::next_in_need() const {
   std::vector<std::pair<int, SourceNetwork>> sources;
   for (const auto& [source, count] : waiting_of_) {

@@ -34,14 +34,14 @@ void Handshakes::end(Id id) {
   changed_.notify_all();
 }
 
-/// With the lock held: finished() comes after the thread was put in its place.
+/// Holds the lock, so that finished() runs only after the thread was stored.
 Status Handshakes::start(Id id, std::shared_ptr<Connector> connector, std::function<void()> run) {
   const std::lock_guard lock(mutex_);
   if (stopped_) return stopped_error();
   Handshake& handshake = all_[id];
   handshake.connector = std::move(connector);
   Status begun = start_thread(handshake.thread, "rdma-handshake", [this, id, run = std::move(run)] {
-    /// However it ends: a hook may end its thread.
+    /// A destructor, because a hook may end its thread.
     struct Finished {
       Handshakes& handshakes;
       const Id id;
@@ -56,7 +56,7 @@ Status Handshakes::start(Id id, std::shared_ptr<Connector> connector, std::funct
 
 void Handshakes::finished(Id id) {
   const std::lock_guard lock(mutex_);
-  // Else join() waits for it.
+  // If it is not there, join() has taken it and waits for it.
   if (const auto own = all_.find(id); own != all_.end()) own->second.done = true;
   loop_.wake();
 }

@@ -1,4 +1,4 @@
-// handshakes.h - the handshakes of a session that are under way. Private to the session layer.
+// handshakes.h - the current handshakes of a session. Private to the session layer.
 #pragma once
 
 #include <condition_variable>
@@ -17,56 +17,56 @@
 
 namespace rdmacomm {
 
-/// A client's handshake runs on the thread that called connect(), a server's on a thread of its own: a peer that is slow holds up
-/// nobody else. Threads: any, unless a function says otherwise.
+/// A client's handshake runs on the thread that called connect(), a server's on its own thread, so that a slow peer
+/// delays no other one. Threads: any thread, unless a function says otherwise.
 class Handshakes {
  public:
   using Id = std::uint64_t;
 
-  /// loop  is woken when a server's has ended: join_finished() has something to do
+  /// loop  is woken when a handshake of a server has ended, so that it calls join_finished()
   explicit Handshakes(ControlLoop& loop) noexcept : loop_(loop) {}
 
   [[nodiscard]] Id next_id();
 
-  // A client's ----------------------------------------------------------------------------------------------------
+  // Client --------------------------------------------------------------------------------------------------------
 
-  /// join() waits for it until end(). Returns kStopped
+  /// Begins a handshake; join() waits for it until end(). Returns kStopped
   [[nodiscard]] Result<Id> begin();
-  /// It has a connection. Returns kStopped
+  /// The handshake has a connection. Returns kStopped
   [[nodiscard]] Status connected(Id id, std::shared_ptr<Connector> connector);
   void end(Id id);
 
-  // A server's ----------------------------------------------------------------------------------------------------
+  // Server --------------------------------------------------------------------------------------------------------
 
-  /// Calls run() on a thread of its own. Returns  kStopped; as start_thread
+  /// Calls run() on a new thread. Returns  kStopped; as start_thread
   [[nodiscard]] Status start(Id id, std::shared_ptr<Connector> connector, std::function<void()> run);
-  /// Joins the threads whose run() has returned, and calls tell() with each of them. Threads: the control thread
+  /// Joins the threads whose run() has returned, and calls tell() for each of them. Threads: the control thread
   void join_finished(const std::function<void(Id)>& tell);
 
-  // Both ----------------------------------------------------------------------------------------------------------
+  // Client and server ---------------------------------------------------------------------------------------------
 
-  /// The endpoint has the connector now: stop() and find() do not know it any more.
+  /// The endpoint owns the connector from now on: stop() and find() ignore it.
   void hand_over(Id id);
-  /// nullptr: none, or it was handed over.
+  /// The connector of a handshake; nullptr: none, or it was handed over.
   [[nodiscard]] std::shared_ptr<Connector> connector(Id id) const;
-  /// That of a peer. nullptr: as connector()
+  /// The connector of a peer; nullptr: as connector()
   [[nodiscard]] std::shared_ptr<Connector> find(const std::string& peer_address) const;
-  /// No new ones from now on. Returns  the connectors of those under way, which the caller shuts down
+  /// Allows no new handshakes. Returns  the connectors of the current ones, which the caller shuts down
   [[nodiscard]] std::vector<std::shared_ptr<Connector>> stop();
-  /// After stop(): waits for all of them.
+  /// After stop(): waits until all handshakes have ended.
   void join();
 
  private:
   struct Handshake {
     std::shared_ptr<Connector> connector;
-    std::thread thread;  ///< a server's
-    bool done = false;   ///< its run() has returned
+    std::thread thread;  ///< used at a server
+    bool done = false;   ///< whether its run() has returned
   };
 
   void finished(Id id);
 
   ControlLoop& loop_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   bool stopped_ = false;
   Id next_id_ = 1;

@@ -34,7 +34,7 @@ Result<std::optional<PeerRoute>> find_route(const OpenFor& purpose) {
     auto route = purpose.is_server ? route_from(each) : route_to(each);
     if (route) return route;
   }
-  return std::optional<PeerRoute>();  // connecting will say that there is none
+  return std::optional<PeerRoute>();  // no route: connecting will report the error
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ constexpr int kUsualSharedQueueDepth = 4096;
 
 }  // namespace
 
-/// What endpoints have of the service: they may outlive it. Threads: any.
+/// The part of the service that endpoints keep. They may outlive the service. Threads: any.
 class QueueService::Link final : public QueueServer {
  public:
   explicit Link(QueueService& queues) noexcept : queues_(&queues) {}
@@ -49,7 +49,7 @@ void QueueService::open(std::shared_ptr<DeviceCore> device) {
   device_ = std::move(device);
 }
 
-// By key --------------------------------------------------------------------------------------------------------------
+// Queues and pools by key ---------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<CompletionQueue>> QueueService::shared_queue(const HcaConfig& config) {
   if (host_ != nullptr) return host_->shared_queue(config);
@@ -62,7 +62,7 @@ Result<std::shared_ptr<CompletionQueue>> QueueService::shared_queue(const HcaCon
                       "the completion queue '" + config.shared_queue_key +
                           "' is in use with another polling_mode or shared_queues; choose another key");
   }
-  // An endpoint holds its queue, also while it is being set up; and so does the thread.
+  // The users of a queue are its endpoints, also during their setup, and its thread.
   const auto users = [](const CompletionThread* thread) { return thread->queue().use_count(); };
   const auto least = std::ranges::min_element(shared.threads, {}, users);
   const bool has_all = shared.threads.size() == static_cast<std::size_t>(shared.most);
@@ -85,7 +85,8 @@ Result<std::shared_ptr<CompletionQueue>> QueueService::new_queue_locked(SharedQu
   return (*thread)->queue();
 }
 
-/// With the lock held, so that a second endpoint of the key waits for it: registering its memory takes a while for the first.
+/// Holds the lock while a pool is created, which takes long because its memory is registered: other endpoints of the
+/// key wait for it.
 Result<std::shared_ptr<ReceivePoolCore>> QueueService::receive_pool(const HcaConfig& config) {
   const std::lock_guard lock(mutex_);
   if (closed_) return stopped_error();
@@ -132,7 +133,7 @@ Status QueueService::serve(const std::shared_ptr<EndPointCore>& endpoint) {
   return {};
 }
 
-/// Has the thread of its completion queue serve an endpoint of `session`.
+/// Passes an endpoint of `session` to the thread of its completion queue.
 Status QueueService::serve_shared(const std::shared_ptr<EndPointCore>& endpoint,
                                   const CompletionThread::Session& session) {
   const std::lock_guard lock(mutex_);
@@ -199,7 +200,7 @@ void QueueService::end() {
     shared_queues_.clear();
   }
   for (const auto& thread : threads) thread->end();
-  threads.clear();  // whose destructors wait for the last hook
+  threads.clear();  // the destructors wait for the last hook
   std::map<std::string, std::shared_ptr<ReceivePoolCore>> pools;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return served_by_host_ == 0; });

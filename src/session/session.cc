@@ -5,7 +5,7 @@
 namespace rdmacomm {
 namespace {
 
-/// SessionFunctions as SessionHooks.
+/// Calls the SessionFunctions as SessionHooks.
 class FunctionHooks final : public SessionHooks {
  public:
   explicit FunctionHooks(SessionFunctions functions) : call_(std::move(functions)) {}
@@ -60,7 +60,7 @@ void SessionHooks::on_completion(const EndPoint& endpoint, const Completion& com
 
 RDMASession::RDMASession(SessionOptions options, std::shared_ptr<SessionHooks> hooks, bool is_server) {
   if (!hooks) hooks = std::make_shared<SessionHooks>();
-  // Whether the object has an on_completion of its own cannot be seen.
+  // false, because it is not visible whether the class overrides on_completion().
   core_ = std::make_unique<SessionCore>(std::move(hooks), false, std::move(options), is_server);
 }
 RDMASession::RDMASession(SessionOptions options, SessionFunctions functions, bool is_server) {

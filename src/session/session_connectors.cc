@@ -8,7 +8,7 @@
 namespace rdmacomm {
 namespace {
 
-/// kCm or kTcp.
+/// The kind to use: kCm or kTcp.
 Result<ConnectorKind> kind_for(ConnectorKind asked, const DeviceCore& device) {
   if (asked == ConnectorKind::kTcp && device.needs_rdma_cm()) {
     return make_error(Errc::kNotSupported,
@@ -24,7 +24,7 @@ Result<ConnectorKind> kind_for(ConnectorKind asked, const DeviceCore& device) {
   return asked;
 }
 
-/// Result<unique_ptr<Base>> of a Result<unique_ptr<Derived>>.
+/// Converts a Result<unique_ptr<Derived>> to a Result<unique_ptr<Base>>.
 template <typename Base, typename Made>
 Result<std::unique_ptr<Base>> as(Made made) {
   if (!made) return made.error();

@@ -1,4 +1,4 @@
-// session_connectors.h - the kind of connector that a session's options and its device ask for. Private to the layer.
+// session_connectors.h - creates the connector for a session's options and its device. Private to the layer.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@
 namespace rdmacomm {
 
 /// Connects to `server` for endpoints on `device`.
-/// Returns  kNotSupported: this device cannot be connected so; as TcpConnection::connect and CmConnector::connect
+/// Returns  kNotSupported: this connector does not work with this device; as TcpConnection::connect and
+///          CmConnector::connect
 [[nodiscard]] Result<std::unique_ptr<Connector>> connect_to(const HostPort& server, ConnectorKind connector,
                                                             const TcpOptions& tcp, const DeviceCore& device,
                                                             int cancel_fd);

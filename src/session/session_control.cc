@@ -1,4 +1,4 @@
-// SessionCore: what the control thread does, and what the device reports to it.
+// SessionCore: the work of the control thread, and the events of the device.
 #include <sys/epoll.h>
 
 #include <utility>
@@ -14,7 +14,7 @@ bool concerns(const ibv_async_event& event, const EndPointCore& endpoint) {
     case IBV_EVENT_DEVICE_FATAL: return true;
     case IBV_EVENT_CQ_ERR: return endpoint.uses(event.element.cq);
     case IBV_EVENT_SRQ_ERR: return endpoint.uses(event.element.srq);
-    default: return endpoint.uses(event.element.qp);  // no other kind of event is a failure
+    default: return endpoint.uses(event.element.qp);  // no other event is a failure
   }
 }
 
@@ -31,7 +31,7 @@ Deadline SessionCore::take_turn() {
 void SessionCore::on_ready(Id id) {
   if (id == kListenerId) return acceptor_.accept_connections();
   if (id == kDeviceId) return device()->events().take();
-  end_failed();  // before the peer is heard, who may have lost the same device: this side's own news names it best
+  end_failed();  // before the peer's message: if both lost the same device, the local report is more exact
   check_endpoint(id);
 }
 
@@ -52,12 +52,12 @@ void SessionCore::check_endpoint(Id id) {
   end_if_over(id, endpoint);
 }
 
-/// When the next ones are due: never, if there is nobody to give them to.
+/// Returns the time of the next heartbeats; never, if no endpoint exists.
 Deadline SessionCore::send_heartbeats() {
   if (!heartbeat_.passed()) return heartbeat_;
   const auto endpoints = registry_.all();
   if (endpoints.empty()) return Deadline::never();
-  device()->events().take();  // not every driver tells by an event that the device is gone
+  device()->events().take();  // not every driver reports the loss of the device with an event
   end_failed();
   const auto now = Deadline::Clock::now();
   for (const auto& [id, entry] : endpoints) {
@@ -69,9 +69,10 @@ Deadline SessionCore::send_heartbeats() {
   return heartbeat_;
 }
 
-// What the device reports ---------------------------------------------------------------------------------------------
+// Events of the device ------------------------------------------------------------------------------------------------
 
-/// Before the control thread. The device may be shared: whichever session wakes takes the events, for all.
+/// Call it before the control thread starts. If sessions share the device, the session that wakes up takes the events
+/// for all.
 Status SessionCore::watch_device() {
   DeviceEvents& events = device()->events();
   auto subscribed = events.subscribe([this](const DeviceEvent& event) { on_device_event(event); });
@@ -80,7 +81,8 @@ Status SessionCore::watch_device() {
   return loop_.watch(events.fd(), EPOLLIN | EPOLLET, kDeviceId, "the events of " + device()->name());
 }
 
-/// On the control thread of any session that has this device, while the event is not acknowledged: nothing is ended here.
+/// Called on the control thread of any session with this device, before the event is acknowledged. So it must not end
+/// anything.
 void SessionCore::on_device_event(const DeviceEvent& event) {
   const ibv_async_event& native = event.native_handle();
   if (native.event_type == IBV_EVENT_SRQ_LIMIT_REACHED) {
@@ -95,7 +97,7 @@ void SessionCore::on_device_event(const DeviceEvent& event) {
   loop_.wake();
 }
 
-/// The hooks hear of it when their connection has ended, which fail() does: so on_established has been called by then.
+/// Calls fail(), which ends the connection. The hooks are called after that end, so on_established was called before.
 void SessionCore::end_failed() {
   std::vector<Failed> failed;
   {
@@ -105,7 +107,8 @@ void SessionCore::end_failed() {
   for (const Failed& each : failed) each.endpoint->fail(each.why);
 }
 
-/// The device's events wake this thread. If only a poll has found that a pool runs low, this finds it a second later at most.
+/// Events of the device wake this thread. If only a poll has found that a pool is low, this finds it after at most a
+/// second.
 void SessionCore::tell_of_low_pools() {
   for (const auto& pool : queues_.take_low()) hooks_.on_receives_low(pool);
 }
@@ -115,7 +118,7 @@ void SessionCore::tell_of_low_pools() {
 void SessionCore::tear_down() {
   stop_listening();
   acceptor_.refuse_waiting();
-  handshakes_.join();  // they have ended: stop() has shut their connections down
+  handshakes_.join();  // they end, because stop() has shut their connections down
   end_endpoints();
   registry_.drop_unclaimed();
   std::vector<Failed> failed;
@@ -129,7 +132,7 @@ void SessionCore::end_endpoints() {
     entry.endpoint->stop();
     if (entry.endpoint->config().thread_mode == ThreadMode::kApplication) end_endpoint(id, entry.endpoint);
   }
-  queues_.end();  // the others' hooks come from their threads
+  queues_.end();  // its threads call the hooks of the other endpoints
 }
 
 }  // namespace rdmacomm

@@ -21,11 +21,11 @@ SessionCore::SessionCore(std::shared_ptr<SessionHooks> hooks, bool wants_complet
 
 SessionCore::~SessionCore() {
   stop();
-  // Its threads, of which this is one, would go on without it.
+  // The threads of the session, of which this is one, would use it after its destruction.
   if (is_inside()) detail::die_of_misuse("a session was destroyed, or assigned to, by one of its own hooks", nullptr);
 }
 
-/// The only place where state_ changes.
+/// Sets state_; nothing else does.
 void SessionCore::move_to(State next) {
   state_ = next;
   changed_.notify_all();
@@ -76,7 +76,7 @@ Status SessionCore::ensure_running(const HostPort& address, Deadline reached_by)
   if (started) return {};
   stop_listening();
   lock.lock();
-  if (state_ == State::kStopping) {  // by stop() in between, or by a hook
+  if (state_ == State::kStopping) {  // stop() was called meanwhile, also by a hook
     move_to(State::kStopped);
     return stopped_error();
   }
@@ -84,13 +84,13 @@ Status SessionCore::ensure_running(const HostPort& address, Deadline reached_by)
   return started;
 }
 
-/// To newcomers and to the device.
+/// Stops accepting clients and receiving events of the device.
 void SessionCore::stop_listening() {
   acceptor_.close();
   device_events_.reset();
 }
 
-/// If it succeeds, the session runs, and its control thread does what stop() asks for.
+/// If it succeeds, the session runs, and from then on its control thread carries out stop().
 Status SessionCore::start_up(const HostPort& address, Deadline reached_by) {
   const InsideThreads::Guard inside(inside_);
   Status status = options_.validate();
@@ -115,7 +115,7 @@ Status SessionCore::check_host() const {
                     "SessionOptions::queues_of is not started, or on another device: give both the same shared_device");
 }
 
-/// First: stop() ends a search for the server's address, too.
+/// The first step, because stop() also ends a search for the server's address.
 Status SessionCore::make_events() {
   const std::lock_guard lock(mutex_);
   return state_ == State::kStopping ? stopped_error() : loop_.make_events();
@@ -152,7 +152,7 @@ Status SessionCore::open_control() {
 // Stopping ------------------------------------------------------------------------------------------------------------
 
 void SessionCore::stop() {
-  std::vector<std::shared_ptr<Connector>> under_way;  // for the first who asks
+  std::vector<std::shared_ptr<Connector>> under_way;  // filled by the first call of stop()
   {
     const std::lock_guard lock(mutex_);
     if (state_ < State::kStopping) {
@@ -160,10 +160,10 @@ void SessionCore::stop() {
       under_way = handshakes_.stop();
       registry_.close();
       queues_.close();
-      loop_.stop();  // the last: from here on the control thread tears down
+      loop_.stop();  // last, because the control thread then begins to tear down
     }
   }
-  // Not by the control thread: it may be in a hook that is in the middle of one.
+  // Not done by the control thread, because it may be in a hook that is in the middle of a handshake.
   for (const auto& connector : under_way) {
     connector->refuse(being_stopped_error());
     connector->shutdown();

@@ -1,4 +1,4 @@
-// session_core.h - what is behind RDMASession: from its start to its stop, and from a connection to an endpoint.
+// session_core.h - the object behind RDMASession: from its start to its stop, and from a connection to an endpoint.
 // Private to the session layer.
 #pragma once
 
@@ -24,12 +24,13 @@
 
 namespace rdmacomm {
 
-/// One session. Its parts: the ControlLoop, the Acceptor of a server, the Handshakes under way, the EndPointRegistry, and the
-/// QueueService. Here they are put together: which of them a connection goes through, what the control thread does, and in which
-/// order all of it begins and ends. The control thread owns the way from running to stopped: stop() asks, and waits for it.
+/// One session. Its parts are the ControlLoop, the Acceptor of a server, the current Handshakes, the EndPointRegistry,
+/// and the QueueService. This class combines them: it defines the path of a connection through them, the work of the
+/// control thread, and the order in which they start and end. The control thread makes the transition from running to
+/// stopped; stop() requests it, and waits.
 ///
-/// No hook is called, and nothing of the network is waited for, with a lock of any of them held.
-/// Threads: all functions from any. Lifetime: stop() before the destructor, from no thread of the session.
+/// While a lock of any of them is held, no hook is called, and no network operation is waited for.
+/// Threads: any thread. Lifetime: stop() before the destructor, which no thread of the session may call.
 class SessionCore final : private CompletionThread::Owner, private ControlLoop::Work {
  public:
   /// wants_completions  on_completion does something: an endpoint whose completions no thread takes is refused
@@ -54,9 +55,9 @@ class SessionCore final : private CompletionThread::Owner, private ControlLoop::
   using Id = ControlLoop::Id;
   enum class State : std::uint8_t { kNew, kStarting, kRunning, kStopping, kStopped };
 
-  /// What a handshake has of the session, and the place of its endpoint.
+  /// The functions of the session for one handshake, and the place of its endpoint.
   class SetUpHost;
-  /// An endpoint that the device has ended: the control thread will say so to it.
+  /// An endpoint that has ended because of the device: the control thread will call its fail().
   struct Failed {
     std::shared_ptr<EndPointCore> endpoint;
     Error why;
@@ -116,17 +117,18 @@ class SessionCore final : private CompletionThread::Owner, private ControlLoop::
   EndPointRegistry registry_;
   QueueService queues_;
 
-  Deadline heartbeat_ = Deadline::after({});  // when the next ones are due; the control thread's
-  LogPace refusal_pace_;                      // any thread's
+  Deadline heartbeat_ = Deadline::after({});  // time of the next heartbeats; used by the control thread
+  LogPace refusal_pace_;                      // used by any thread
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   State state_ = State::kNew;
   bool initialised_ = false;
   std::shared_ptr<DeviceCore> device_;
   std::vector<Failed> failed_;
 
-  // Its calls take locks of the members before: it is taken and given back without. The last member: no call comes when they go.
+  // Its callbacks lock mutexes of the members above, so it is set and reset without these locks. Declared last, so that
+  // it is destroyed first and no callback runs during their destruction.
   DeviceEvents::Subscription device_events_;
 };
 

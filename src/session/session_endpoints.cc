@@ -1,4 +1,4 @@
-// SessionCore: from a connection to an endpoint, and to its end.
+// SessionCore: from a connection to an endpoint, and to the end of the endpoint.
 #include "base/logging.h"
 #include "base/out_of_memory.h"
 #include "channel/completion_queue.h"
@@ -14,7 +14,7 @@ class SessionCore::SetUpHost final : public EndPointHost {
   explicit SetUpHost(SessionCore& core) noexcept : core_(core) {}
   SetUpHost(const SetUpHost&) = delete;
   SetUpHost& operator=(const SetUpHost&) = delete;
-  /// If it has become no endpoint, another one may have its place.
+  /// Frees the place, if no endpoint has taken it.
   ~SetUpHost() override { core_.registry_.give_up(admission_); }
 
   void comes_from(const std::string& address) { admission_.source = SourceNetwork::of(address); }
@@ -44,23 +44,23 @@ EndPointSetup SessionCore::setup(SetUpHost& host) {
   return {.hooks = hooks_, .tcp = options_.tcp, .device = device(), .hello = hello_, .host = host};
 }
 
-// A client's ----------------------------------------------------------------------------------------------------------
+// Client --------------------------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<EndPointCore>> SessionCore::connect(const HostPort& server) {
-  const Deadline reached_by = Deadline::after(options_.tcp.connect_timeout);  // whatever that takes
+  const Deadline reached_by = Deadline::after(options_.tcp.connect_timeout);  // one limit for all steps
   if (Status running = ensure_running(server, reached_by); !running) return running.error();
   const InsideThreads::Guard inside(inside_);
   RetryPause pause(reached_by, loop_.stop_fd());
   for (;;) {
     auto endpoint = or_out_of_memory([&] { return connect_once(server, reached_by); });
-    // The server has heard nothing of this client yet, so nothing is lost by asking again.
+    // kServerBusy means that the server has no place at the moment, so the attempt is repeated until the deadline.
     if (endpoint || endpoint.code() != Errc::kServerBusy || pause.passed()) return endpoint;
     if (!pause.sleep()) return stopped_error();
   }
 }
 
 Result<std::shared_ptr<EndPointCore>> SessionCore::connect_once(const HostPort& server, Deadline reached_by) {
-  /// stop() waits for it, however it ends.
+  /// A destructor, so that the handshake ends in every case: stop() waits for it.
   struct UnderWay {
     Handshakes& handshakes;
     const Id id;
@@ -87,10 +87,10 @@ Result<std::shared_ptr<EndPointCore>> SessionCore::set_up_client(Id id, const st
   });
 }
 
-// A server's ----------------------------------------------------------------------------------------------------------
+// Server --------------------------------------------------------------------------------------------------------------
 
-/// The root of all that the peer's handshake can make this process do: whatever it needs memory for, nothing but this connection
-/// ends if there is none.
+/// All code that a handshake of a peer can cause runs below this function. If memory runs out in it, only this
+/// connection ends.
 void SessionCore::set_up_server(Id id, const std::shared_ptr<Connector>& connector) {
   const InsideThreads::Guard inside(inside_);
   SetUpHost host(*this);
@@ -110,7 +110,7 @@ void SessionCore::end_handshake(const std::string& peer_address, const Error& wh
   if (const auto connector = handshakes_.find(peer_address)) connector->give_up(why);
 }
 
-/// A connection did not become an endpoint.
+/// Reports that a connection did not become an endpoint.
 void SessionCore::report_failed(const std::string& peer, const Error& why) {
   if (hooks_.on_connect_failed(peer, why)) return;
   const bool no_client = why.code == Errc::kBadMessage || why.code == Errc::kTimeout || why.code == Errc::kPeerLost ||
@@ -123,13 +123,13 @@ void SessionCore::report_failed(const std::string& peer, const Error& why) {
   }
 }
 
-// Both ----------------------------------------------------------------------------------------------------------------
+// Client and server ---------------------------------------------------------------------------------------------------
 
-/// Enters an endpoint into the lists, lets it go, and watches it, in that order: on_disconnected can only follow
+/// Adds an endpoint to the lists, lets it go, and watches it, in that order. So on_disconnected can only follow
 /// on_established, and finds the endpoint in the lists.
 Status SessionCore::establish(Id handshake, const std::shared_ptr<EndPointCore>& endpoint, SetUpHost& host) {
   const auto entered = or_out_of_memory([&] {
-    handshakes_.hand_over(handshake);  // first: stop() ends either the handshake or the endpoint
+    handshakes_.hand_over(handshake);  // first, because stop() ends either the handshake or the endpoint
     return registry_.enter(endpoint, host.admission());
   });
   if (!entered) {
@@ -151,9 +151,9 @@ Status SessionCore::establish(Id handshake, const std::shared_ptr<EndPointCore>&
   return let_go;
 }
 
-/// watched  whether the control thread ends it from now on
+/// watched  set to true when the control thread is responsible for its end
 Status SessionCore::let_go_of(Id id, const std::shared_ptr<EndPointCore>& endpoint, bool& watched) {
-  // From here on its end is told to it; what was before that, nobody has told it.
+  // From here on events of the device reach the endpoint. Earlier events did not, so check the device once.
   if (const Status healthy = device()->events().health(); !healthy) endpoint->fail(healthy.error());
   if (Status established = endpoint->mark_established(); !established) return established;
   RDMACOMM_VLOG(1) << "established with " << endpoint->peer();
@@ -164,21 +164,21 @@ Status SessionCore::let_go_of(Id id, const std::shared_ptr<EndPointCore>& endpoi
   return {};
 }
 
-// Its end -------------------------------------------------------------------------------------------------------------
+// The end of an endpoint ----------------------------------------------------------------------------------------------
 
 void SessionCore::end_if_over(Id id, const std::shared_ptr<EndPointCore>& endpoint) {
   if (endpoint->alive() || endpoint->config().thread_mode != ThreadMode::kApplication) return;
   end_endpoint(id, endpoint);
 }
 
-/// One that no thread of a session serves.
+/// Ends an endpoint that no thread of a session serves.
 void SessionCore::end_endpoint(Id id, const std::shared_ptr<EndPointCore>& endpoint) {
   registry_.forget(id);
   RDMACOMM_VLOG(1) << "ended: " << endpoint->peer();
   hooks_.on_disconnected(endpoint, endpoint->outcome());
 }
 
-/// One that a thread serves, which calls this.
+/// Called by the thread that serves the endpoint.
 void SessionCore::endpoint_ended(EndPointCore& endpoint) {
   if (const auto id = registry_.id_of(endpoint)) registry_.forget(*id);
   queues_.endpoint_ended(endpoint);

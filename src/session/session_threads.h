@@ -1,4 +1,4 @@
-// session_threads.h - knowing one's own threads. Private to the session layer.
+// session_threads.h - the set of threads that are inside a session. Private to the session layer.
 #pragma once
 
 #include <mutex>
@@ -7,11 +7,11 @@
 
 namespace rdmacomm {
 
-/// The threads that are inside a session, and may be in a hook of it: they must not wait for its end.
+/// The threads that are inside a session, and may be in one of its hooks: they must not wait for its end.
 /// Threads: any.
 class InsideThreads {
  public:
-  /// The current thread is inside while this lives. Nests.
+  /// The current thread is inside while an object exists. Nests.
   class Guard {
    public:
     explicit Guard(InsideThreads& threads) : threads_(threads) {
@@ -44,7 +44,7 @@ class InsideThreads {
 
  private:
   mutable std::mutex mutex_;
-  Guard* first_ = nullptr;  // a list through the guards themselves: being inside needs no memory
+  Guard* first_ = nullptr;  // a list through the guards themselves, so that no memory is needed
 };
 
 }  // namespace rdmacomm

@@ -1,4 +1,4 @@
-// credits.h - the receives of the end that reads, which data segments take one by one. Private to the layer.
+// credits.h - counts the receives of the reading end, of which each data segment takes one. Private to the layer.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,23 @@
 
 namespace rdmacomm {
 
-/// Counts, since the stream began and modulo kCreditModulus, how many data segments have taken a receive of the end that reads,
-/// and how many of these receives it has given back. Both ends have one for each direction; the credit that a segment carries is
-/// given_back() of the end that reads. A value.
+/// Counts, for one direction of a stream, the data segments that have taken a receive of the reading end, and the
+/// receives that it has given back. Both counts start with the stream and are modulo kCreditModulus. Each end has one
+/// object for each direction. The credit in a segment is given_back() of its sender, for the data that it reads. A
+/// value.
 class Credits {
  public:
-  /// How many receives are taken and not given back.
+  /// Receives that are taken and not given back.
   [[nodiscard]] std::uint32_t in_use() const noexcept { return between(given_back_, taken_); }
   [[nodiscard]] std::uint32_t given_back() const noexcept { return given_back_; }
   void take() noexcept { taken_ = next(taken_); }
   void give_back() noexcept { given_back_ = next(given_back_); }
-  /// The other end's given_back() has come: how many of them are news.
+  /// The number of receives given back according to `given_back` of the peer that are not counted here yet.
   [[nodiscard]] std::uint32_t news_in(std::uint32_t given_back) const noexcept {
     return between(given_back_, given_back);
   }
-  /// Takes over the other end's count. Returns news_in(); nullopt: that is more than are in use, the other end is broken.
+  /// Takes over the peer's count. Returns news_in(); nullopt: it is more than in_use(), so the peer has broken the
+  /// protocol.
   [[nodiscard]] std::optional<std::uint32_t> give_back_until(std::uint32_t given_back) noexcept {
     const std::uint32_t news = news_in(given_back);
     if (news > in_use()) return {};
@@ -30,11 +32,11 @@ class Credits {
     return news;
   }
 
-  /// Notes that given_back() was sent to the other end. Of the end that reads.
+  /// Reading end: notes that given_back() was sent to the peer.
   void note_told() noexcept { told_ = given_back_; }
-  /// How many were given back since.
+  /// Receives given back since the last note_told().
   [[nodiscard]] std::uint32_t untold() const noexcept { return between(told_, given_back_); }
-  /// How many are taken as the other end sees it.
+  /// Taken receives, as far as the peer knows.
   [[nodiscard]] std::uint32_t in_use_as_told() const noexcept { return between(told_, taken_); }
 
  private:

@@ -67,7 +67,7 @@ Status MessageStream::send_large(std::span<const std::byte> message, Deadline de
       sent = link().announce(*std::move(lease), message.size(), offset, deadline);
     }
     if (!sent) {
-      // Half a message cannot be taken back.
+      // The peer has received a part of the message already, so the stream cannot continue.
       if (offset > 0) link().abort("a message could not be sent as a whole: " + sent.message());
       return sent;
     }

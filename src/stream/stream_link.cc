@@ -1,4 +1,4 @@
-// The engine of streams: opening, waiting, and what comes. What is sent: stream_link_send.cc.
+// The engine of streams: opening, waiting and receiving. Sending: stream_link_send.cc.
 #include "stream/stream_link.h"
 
 #include <algorithm>
@@ -15,14 +15,16 @@
 namespace rdmacomm {
 namespace {
 
-/// A request that failed may be the first sign of the endpoint's end, whose reason comes a moment later and says more.
+/// A failed request may be an early effect of the end of the endpoint. Its reason arrives later and says more, so wait
+/// for it for this time.
 constexpr std::chrono::milliseconds kReasonComes{300};
-/// A pool is looked at again so often, by who waits for a part of a message that it had no room for.
+/// How often a waiting thread checks a pool that had no room for a part of a message.
 constexpr std::chrono::milliseconds kPoolRefills{1};
-/// So much memory stays in a core's cache, whichever of it is used next.
+/// Blocks of this total size stay in the cache of a core, whichever of them is used next.
 constexpr std::size_t kCached = std::size_t{256} << 10;
 
-/// Of so many data segments one is signaled: few enough for a block to be found while it is in the cache.
+/// The number of data segments of which one is signaled: small enough that a free block is found while it is in the
+/// cache.
 std::uint32_t signals(const StreamOptions& options) noexcept {
   const std::size_t share = std::min(static_cast<std::size_t>(options.write_blocks / 4), kCached / options.block_bytes);
   return static_cast<std::uint32_t>(std::clamp<std::size_t>(share, 1, StreamLink::kControlSends / 2));
@@ -89,7 +91,7 @@ Status StreamLink::check_channel() const {
   return waitable.code() == Errc::kTimeout ? Status() : waitable;
 }
 
-/// Memory, and receives: the peer may send as soon as it has met this side.
+/// Allocates memory and posts receives: after the barrier in exchange_hello() the peer may send at once.
 Status StreamLink::prepare() {
   const std::size_t block = options_.block_bytes;
   slots_at_ = static_cast<std::size_t>(options_.write_blocks) * block;
@@ -167,7 +169,7 @@ Status StreamLink::sleep(Guard& guard, Deadline deadline) {
     return {};
   }
   Deadline until = failure_ ? deadline.sooner(failure_deadline_) : deadline;
-  if (starved_) until = until.sooner(Deadline::after(kPoolRefills));  // of which nobody tells
+  if (starved_) until = until.sooner(Deadline::after(kPoolRefills));  // nothing reports a free block
   const auto waited = turn_.lead(guard, [&] { return endpoint_.wait(channel_, batch_, until); });
   if (waited) handle(*waited);
   if (!waited && waited.code() != Errc::kTimeout) fail(waited.error());
@@ -203,7 +205,7 @@ Error StreamLink::broken(const std::string& what) {
 }
 
 void StreamLink::note_failed(const Completion& completion) {
-  // What is flushed says only that something else went wrong.
+  // A flushed request is only a consequence of another failure.
   if (failed_ || (failure_ && (failure_->error != Errc::kFlushed || completion.error == Errc::kFlushed))) return;
   if (completion.operation == Operation::kRecv && completion.error == Errc::kLocalLength) {
     return fail(broken("a segment of more than " + std::to_string(slot_bytes_) + " bytes"));
@@ -222,7 +224,7 @@ void StreamLink::fail(Error why) {
   turn_.notify();
 }
 
-// What comes ----------------------------------------------------------------------------------------------------------
+// Incoming segments ---------------------------------------------------------------------------------------------------
 
 RDMACOMM_HOT_INLINE void StreamLink::post_receive(std::uint32_t slot) {
   const std::array<BufferSlice, 2> parts{read_header(slot), read_block(slot)};
@@ -232,13 +234,14 @@ RDMACOMM_HOT_INLINE void StreamLink::post_receive(std::uint32_t slot) {
   }
 }
 
-/// Before an END, which it answers.
+/// Called before END is sent, because the peer answers it with FINISHED.
 void StreamLink::make_room_for_finished() {
   if (hello_slot_) post_receive(*std::exchange(hello_slot_, {}));
 }
 
-/// Without immediate data all segments have headers, which go to a place of their own: so blocks begin where they
-/// should. With it only those have headers that are no data, and they go to the block.
+/// Without immediate data all segments have headers. These are received into separate memory, so that the data begins
+/// at the start of its block. With immediate data only control segments have headers, which are received into the
+/// block.
 RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
   const auto slot = static_cast<std::uint32_t>(received.id);
   const BufferSlice block = read_block(slot);
@@ -259,7 +262,7 @@ RDMACOMM_HOT_INLINE Status StreamLink::on_segment(const Completion& received) {
   const Status taken = on_control(*header, payload.bytes());
   if (!taken) return taken;
   if (header->kind == SegmentKind::kHello) {
-    hello_slot_ = slot;  // there is no second one
+    hello_slot_ = slot;  // kept for FINISHED; no second HELLO comes
   } else {
     post_receive(slot);
   }
@@ -361,7 +364,7 @@ void StreamLink::take_front(Arrived& arrived) {
   Part& part = parts_.front();
   arrived.part = {std::move(part.lease), part.announcement.message_bytes, part.announcement.offset};
   parts_.pop_front();
-  release_slot(slot);  // the bytes are elsewhere
+  release_slot(slot);  // the bytes of the part are in the pool
   pump();
 }
 
@@ -373,7 +376,7 @@ Status StreamLink::next(Deadline deadline, Arrived& arrived) {
       if (!end_is_there()) return failed_ ? *failed_ : waited.error();
       arrived.is_end = end_read_ = true;
       pump();
-      // Who has read the end may leave at once: the word that it has must be out by then.
+      // The application may close the stream after it has read the end, so FINISHED must be sent by then.
       if (finished_sent_) wait_for_sends(guard, deadline);
       return {};
     }
@@ -383,7 +386,7 @@ Status StreamLink::next(Deadline deadline, Arrived& arrived) {
 }
 
 void StreamLink::release(std::uint32_t slot) noexcept {
-  std::shared_ptr<StreamLink> last;  // goes behind the lock
+  std::shared_ptr<StreamLink> last;  // destroyed after the unlock
   const Guard guard(*this);
   release_slot(slot);
   if (has_work()) pump();

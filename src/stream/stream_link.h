@@ -1,4 +1,4 @@
-// stream_link.h - the engine of streams: segments over a channel, credits, and who waits for what.
+// stream_link.h - the engine of streams: segments over a channel, credits, and waiting.
 // Layer: stream, internal.
 #pragma once
 
@@ -29,38 +29,38 @@
 
 namespace rdmacomm {
 
-/// One end of a stream. What is sent is a queue of slices, which are sent as the peer's credits allow; what comes is a
-/// queue of slots, each a receive with a place for a header and one for a block.
+/// One end of a stream. Outgoing data is a queue of slices, which are sent as the peer's credits allow. Incoming data
+/// is a queue of slots. Each slot is a receive with room for a header and for a block.
 ///
-/// The peer has receives for as many data segments as it gives credits for, and control_receives() more for all others,
-/// which are bounded without credits: of each kind there is one (HELLO and FINISHED share theirs), but for kCredit and
-/// kTaken, which only who sends data is told. Each kCredit tells of a share of all blocks, or is sent when the peer has
-/// used up what the ones before have told: so at most kCreditShare are under way, and no segment ever waits for a
-/// receive. Those receives have blocks, too, where data can come, since any segment may meet any of them; so each one
-/// more is a block more that the data goes through.
+/// The peer has one receive for each data segment for which it gives credit, and control_receives() more for all other
+/// segments. Those are limited without credits: one of each kind (HELLO and FINISHED share a receive), except kCredit
+/// and kTaken, which only an end that sends data receives. A kCredit is sent for a share of all blocks, or when the
+/// peer has used all earlier credits. So at most kCreditShare of them are in flight, and no segment ever waits for a
+/// receive. If the end reads data, the additional receives have blocks too, because any segment may take any receive.
+/// Each additional receive therefore adds a block to the memory that the data passes through.
 ///
-/// Threads: one writes, one reads, any releases. All state is behind lock_. Who waits polls for all: one at a time
-/// sleeps in EndPoint::wait() without the lock, the others wait for it to come back.
+/// Threads: one writes, one reads, any may release. lock_ guards all state. A waiting thread polls for all: one at a
+/// time sleeps in EndPoint::wait() without the lock, the others wait until it returns.
 class StreamLink : public std::enable_shared_from_this<StreamLink> {
  public:
   static constexpr int kCreditShare = 2;
   static constexpr int kControlSends = 16;
-  // Send slots that others leave: what ends a stream can always be sent.
+  // Send slots that other segments must leave free, so that END, FINISHED and ABORT can always be sent.
   static constexpr std::uint64_t kSlotsForEnds = 4;
   static constexpr std::uint64_t kSlotsForCredits = kSlotsForEnds + 2;
   static constexpr std::uint64_t kSlotsForReads = kSlotsForCredits + 2;
-  static constexpr std::size_t kControlSlot = 512;  // of memory, for a segment's header, or all of a control segment
+  static constexpr std::size_t kControlSlot = 512;  // bytes for the header of a segment, or for a whole control segment
   static_assert(SegmentHeader::kBytes + kMaxControlBytes <= kControlSlot);
 
-  /// pool  of a stream of messages; empty: of one of bytes
+  /// pool  for a stream of messages; empty: a stream of bytes
   [[nodiscard]] static Result<std::shared_ptr<StreamLink>> open(EndPoint endpoint, RDMAChannel& channel,
                                                                 BufferPool pool, const StreamOptions& options,
                                                                 Deadline deadline);
-  /// For HELLO and, later, FINISHED; END; ABORT; and the peer's credits.
+  /// For HELLO (later FINISHED), END and ABORT; and for the peer's kCredit segments.
   [[nodiscard]] static int control_receives(const StreamOptions& options) noexcept {
     return 3 + (options.writes() ? kCreditShare : 0);
   }
-  /// More than a stream of bytes needs: parts that are announced, or read, and the words that they were.
+  /// Additional requests of a stream of messages: announcements, READs of parts, and kTaken segments.
   [[nodiscard]] static int more_receives(const StreamOptions& options, bool messages) noexcept {
     return messages && options.writes() ? MessageStream::kMaxAnnounced : 0;
   }
@@ -73,22 +73,23 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
 
   [[nodiscard]] Result<std::span<std::byte>> lend(Deadline deadline);
   [[nodiscard]] Status commit(std::size_t count);
-  /// The same as a message of its own.
+  /// Commits `count` bytes as one message.
   [[nodiscard]] Status commit_message(std::size_t count);
-  /// Announces a part of a message, which the peer reads where it is. Waits until fewer than kMaxAnnounced are.
+  /// Announces a part of a message, which the peer reads with a READ. Waits until fewer than kMaxAnnounced are
+  /// announced.
   [[nodiscard]] Status announce(BufferLease lease, std::uint64_t message_bytes, std::uint64_t offset,
                                 Deadline deadline);
-  /// A block of the pool; waits for one.
+  /// Takes a block from the pool; waits until one is free.
   [[nodiscard]] Result<BufferLease> take(std::size_t bytes, Deadline deadline);
-  /// In one part: what both sides' pools have.
+  /// Maximum size of a part: the smaller of the largest blocks of both ends' pools.
   [[nodiscard]] std::size_t part_bytes() const noexcept;
   [[nodiscard]] Status write_from(const BufferSlice& slice, std::shared_ptr<const void> keep, Deadline deadline);
   [[nodiscard]] Status flush(Deadline deadline);
   [[nodiscard]] Status finish(Deadline deadline);
   [[nodiscard]] Status close(Deadline deadline);
-  /// A data segment, or the end.
+  /// A data segment, or the end of the stream.
   struct Arrived {
-    /// Of a large message, which was read.
+    /// A part of a large message that has been read.
     struct Part {
       BufferLease lease;
       std::uint64_t message_bytes = 0;
@@ -97,14 +98,14 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
     bool is_end = false;
     std::uint32_t slot = 0;  // lent until release()
     BufferSlice slice{};
-    std::optional<Part> part;  // instead
+    std::optional<Part> part;  // if given, used instead of slot and slice
   };
-  /// The oldest one.
+  /// Waits for the oldest data segment, or for the end.
   [[nodiscard]] Status next(Deadline deadline, Arrived& arrived);
-  /// What was lent last may outlive the stream, and keeps the link until then.
+  /// Gives a slot back. Lent slots may outlive the stream: they keep the link alive until the last one is given back.
   void release(std::uint32_t slot) noexcept;
   void abort(std::string_view reason) noexcept;
-  /// The stream goes: nothing is posted any more, and nothing is outstanding on return.
+  /// Ends the use of the link by the stream: nothing is posted any more, and nothing is outstanding on return.
   void leave() noexcept;
 
   [[nodiscard]] Status status() const;
@@ -113,30 +114,31 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] const EndPoint& endpoint() const noexcept { return endpoint_; }
 
  private:
-  /// Holds lock_; what was kept for requests is dropped behind it, as that may lead into another stream, or this one.
+  /// Holds lock_. Objects kept for requests are destroyed after the unlock, because that may call another stream, or
+  /// this one.
   class Guard;
   static constexpr std::uint32_t kNoBlock = 0xffffffff;
   enum class What : std::uint8_t { kBlock, kBorrowed, kAnnouncement };
   struct Ready {
     BufferSlice slice{};
     What what = What::kBlock;
-    std::uint32_t block = kNoBlock;  // which of this end's it is
+    std::uint32_t block = kNoBlock;  // index of the local block
   };
-  /// A request, and what is free again when it is done.
+  /// A request, and the resource that is free again when it is complete.
   struct Sent {
     enum class Frees : std::uint8_t { kNothing, kBlock, kBorrowed } frees = Frees::kNothing;
     std::uint32_t block = kNoBlock;
   };
-  /// A part that this side has announced.
+  /// A part that was announced to the peer.
   struct Announced {
     Announcement announcement{};
     BufferLease lease{};
   };
-  /// One that the peer has.
+  /// A part that the peer has announced.
   struct Part {
     Announcement announcement{};
-    BufferLease lease{};        // where it goes; empty: the pool had none yet
-    std::uint64_t read_as = 0;  // the READ's id
+    BufferLease lease{};        // the destination; empty: the pool has not had a block yet
+    std::uint64_t read_as = 0;  // the id of the READ
     bool done = false;
   };
 
@@ -170,7 +172,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] Status timed_out() const;
   void handle(std::span<const Completion> completions);
   void on_sent(std::uint64_t id);
-  [[nodiscard]] static Error broken(const std::string& what);  // a rule, by the peer
+  [[nodiscard]] static Error broken(const std::string& what);  // the peer has broken the protocol
   void note_failed(const Completion& completion);
   void settle_failure();
   void fail(Error why);
@@ -215,7 +217,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   void queue_block();
   void push();
   [[nodiscard]] bool has_parts_to_read() const noexcept { return parts_waiting_ > 0 || parts_untold_ > 0 || starved_; }
-  /// Whether there is a reason to call pump().
+  /// Whether pump() has something to do.
   [[nodiscard]] bool has_work() const noexcept {
     return !ready_.empty() || has_parts_to_read() || end_wanted_ != end_sent_ || end_read_ != finished_sent_ ||
            owes_credit();
@@ -224,7 +226,7 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   [[nodiscard]] bool send_announcement();
   void pump();
   [[nodiscard]] bool send_ready();
-  /// Many releases are told together; a few, where the peer has nothing left to send with.
+  /// Reports many releases together. A few are reported only if the peer, as far as it knows, has no free block left.
   [[nodiscard]] bool owes_credit() const noexcept {
     const std::uint32_t owed = receives_.untold();
     if (owed == 0 || end_received_) return false;
@@ -251,66 +253,67 @@ class StreamLink : public std::enable_shared_from_this<StreamLink> {
   const StreamMode mode_;
   const StreamOptions options_;
   const int send_depth_;
-  const bool immediate_;              // data goes by immediate data
-  const std::uint32_t credit_step_;   // releases that are told together
-  const std::uint32_t signal_every_;  // data segments
-  const bool looks_early_;            // for the block that was sent last: all of them are more than a cache has
-  const std::size_t slot_bytes_;  // of a slot's block: a block, or, where no data comes, enough for control segments
+  const bool immediate_;              // data uses immediate data
+  const std::uint32_t credit_step_;   // number of releases that one kCredit reports
+  const std::uint32_t signal_every_;  // one of this number of data segments is signaled
+  const bool
+      looks_early_;  // lend() looks for the block that was sent last: all blocks together do not fit into a cache
+  const std::size_t slot_bytes_;  // bytes in a slot: a block, or enough for control segments if no data is received
   RDMABuffer memory_;
   std::uintptr_t memory_begin_ = 0;
   std::uint32_t memory_key_ = 0;
   std::size_t slots_at_ =
-      0;  // where in memory_ the slots' blocks are, the control segments, and the headers of received ones
+      0;  // offsets in memory_: the blocks of the slots, control segments, headers of received segments
   std::size_t control_at_ = 0;
   std::size_t headers_at_ = 0;
-  std::size_t block_bytes_ = 0;  // of what is sent, after exchange_hello()
+  std::size_t block_bytes_ = 0;  // of outgoing blocks; final after exchange_hello()
 
-  mutable BiasedLock lock_{register_for_membarrier()};  // of who writes, or reads, and nearly always does nothing else
-  Turn<std::condition_variable_any> turn_;              // to poll without the lock
-  std::array<Completion, 16> batch_;                    // of who polls: made once
+  mutable BiasedLock lock_{register_for_membarrier()};  // biased to one thread, because mostly only one writes or reads
+  Turn<std::condition_variable_any> turn_;              // for polling without the lock
+  std::array<Completion, 16> batch_;  // used by the polling thread; a member, so that it is created once
   bool left_ = false;
   std::optional<Error> failed_;
-  std::optional<Completion> failure_;  // the first request that failed, until its reason is known
+  std::optional<Completion> failure_;  // the first request that failed, until the reason is known
   Deadline failure_deadline_ = Deadline::never();
   std::vector<std::shared_ptr<const void>> dropped_;
-  static constexpr std::uint32_t kIsPart = 0xffffffff;  // in arrived_: the slot of an announcement
+  static constexpr std::uint32_t kIsPart = 0xffffffff;  // in arrived_: marks the slot of an announcement
 
   // Sending
   std::optional<StreamHello> peer_;
-  std::vector<Sent> sent_;  // by position; its size is a power of two
+  std::vector<Sent> sent_;  // indexed by position; its size is a power of two
   std::uint64_t posted_ = 0;
   std::uint64_t completed_ = 0;
-  std::uint64_t told_ = 0;                  // completed_ will be at least so many: there the last signaled one is done
-  std::uint32_t unsignaled_ = 0;            // in a row
-  Ring<Ready> ready_;                       // to be sent
-  std::size_t ready_sent_ = 0;              // bytes of the first
-  std::vector<std::uint32_t> free_blocks_;  // of this end's; the last one was sent last
-  std::uint32_t current_ = kNoBlock;        // the one that is lent
-  std::size_t filled_ = 0;                  // of it
-  std::uint64_t looked_ = 0;                // told_, when lend() looked what is done
-  std::deque<std::shared_ptr<const void>> borrowed_;  // what is kept for slices that are not sent, the oldest first
-  std::deque<Announced> announced_;                   // not read by the peer yet, the oldest first
-  std::size_t announced_sent_ = 0;                    // of those
+  std::uint64_t told_ = 0;        // completed_ will reach this value: the position behind the last signaled request
+  std::uint32_t unsignaled_ = 0;  // requests in a row
+  Ring<Ready> ready_;             // slices to be sent
+  std::size_t ready_sent_ = 0;    // bytes of the first slice that were sent
+  std::vector<std::uint32_t> free_blocks_;            // local blocks; the last one was sent last
+  std::uint32_t current_ = kNoBlock;                  // the lent block
+  std::size_t filled_ = 0;                            // bytes written to it
+  std::uint64_t looked_ = 0;                          // value of told_ when lend() last polled
+  std::deque<std::shared_ptr<const void>> borrowed_;  // kept objects of slices that are not sent yet, the oldest first
+  std::deque<Announced> announced_;                   // parts that the peer has not read yet, the oldest first
+  std::size_t announced_sent_ = 0;                    // announced_ entries that were sent
   Credits peers_receives_;
   bool waited_for_peer_ = false;
-  std::optional<std::uint32_t> hello_slot_;  // where HELLO has come, until there is an END to be answered
+  std::optional<std::uint32_t> hello_slot_;  // the receive that HELLO has taken; posted again before END is sent
   bool end_wanted_ = false;
   bool end_sent_ = false;
   bool peer_finished_ = false;
-  bool peer_aborted_ = false;  // and may be gone
+  bool peer_aborted_ = false;  // the peer may be gone
 
   // Receiving
-  std::uint32_t lent_ = 0;              // slots that the application has
-  std::shared_ptr<StreamLink> kept_;    // this, by those, when the stream is gone
+  std::uint32_t lent_ = 0;              // slots that the application holds
+  std::shared_ptr<StreamLink> kept_;    // this object, kept by lent slots after the stream is gone
   std::vector<std::uint32_t> arrived_;  // lengths, by slot
   Ring<std::uint32_t> queue_;           // slots with data that the application has not taken
   Credits receives_;
-  std::deque<Part> parts_;          // that are announced, in order, until they are taken
-  std::size_t parts_waiting_ = 0;   // the last so many of them are not asked for yet
-  std::uint32_t parts_untold_ = 0;  // are here, and the peer does not know
-  std::uint64_t message_rest_ = 0;  // of the message whose parts come
+  std::deque<Part> parts_;          // announced parts, in order, until they are taken
+  std::size_t parts_waiting_ = 0;   // the last entries of parts_ for which no READ was posted yet
+  std::uint32_t parts_untold_ = 0;  // parts that were read and not reported to the peer
+  std::uint64_t message_rest_ = 0;  // bytes of the current message whose parts have not been announced yet
   std::uint64_t message_at_ = 0;
-  bool starved_ = false;  // the pool had no block
+  bool starved_ = false;  // whether the pool had no block
   bool end_received_ = false;
   bool end_read_ = false;
   bool finished_sent_ = false;

@@ -1,4 +1,4 @@
-// stream_link_guard.h - the lock of a StreamLink, and how one waits with it.
+// stream_link_guard.h - the lock of a StreamLink, and waiting with it.
 // Layer: stream, internal.
 #pragma once
 
@@ -21,11 +21,11 @@ class StreamLink::Guard {
       return bare_.unlock();
     unlock_and_drop();
   }
-  /// Waits for the thread that polls.
+  /// Waits until the polling thread returns.
   void follow(Deadline deadline) { link_.turn_.follow(bare_, deadline); }
 
  private:
-  /// The lock alone, which a wait lets go of: nothing is dropped there.
+  /// Only the lock. A wait releases it and destroys nothing.
   class Bare {
    public:
     explicit Bare(BiasedLock& lock) : lock_(lock), alone_(lock.enter()) {}
@@ -46,7 +46,7 @@ class StreamLink::Guard {
   Bare bare_;
 };
 
-/// Sends and polls until done(). Returns  what EndPoint::wait() says, or kTimeout; done() counts first.
+/// Sends and polls until done(). Returns  the error of EndPoint::wait(), or kTimeout; ok if done() is true.
 template <typename Done>
 Status StreamLink::wait_until(Guard& guard, Deadline deadline, Done done) {
   pump();

@@ -1,4 +1,4 @@
-// The engine of streams: messages. Small ones are data; of large ones the peer is told where they are, and reads them.
+// The engine of streams: messages. Small messages are sent as data. Large ones are announced, and the peer reads them.
 #include <algorithm>
 
 #include "stream/stream_link.h"
@@ -92,7 +92,7 @@ std::size_t StreamLink::done_parts() const noexcept {
   return static_cast<std::size_t>(std::ranges::count(parts_, true, &Part::done));
 }
 
-/// Asks for what is announced, as far as the pool has room, and tells of what is here.
+/// Reports the parts that were read, and posts READs for announced parts as long as the pool has room.
 void StreamLink::read_parts() {
   starved_ = false;
   if (parts_untold_ > 0 && free_slots() > 0) {
@@ -122,7 +122,7 @@ bool StreamLink::post_read(Part& part) {
   return false;
 }
 
-/// By its own completion: others that are posted before or after it say nothing of it.
+/// Finds the part by the id of its READ, because a part is complete only with its own completion.
 void StreamLink::on_part_read(std::uint64_t id) {
   for (Part& each : parts_) {
     if (each.read_as != id || !each.lease || each.done) continue;

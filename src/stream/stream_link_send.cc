@@ -1,4 +1,4 @@
-// The engine of streams: what is sent.
+// The engine of streams: sending.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace rdmacomm {
 namespace {
 
-/// To look for what is sent costs nothing beside sending so much.
+/// Data of this size takes so long to send that a poll for completions adds no measurable cost.
 constexpr std::size_t kWorthALook = std::size_t{64} << 10;
 
 }  // namespace
@@ -41,8 +41,8 @@ Result<std::span<std::byte>> StreamLink::lend(Deadline deadline) {
   return write_block(current_).bytes().first(block_bytes_).subspan(filled_);
 }
 
-/// The block that was sent last: it is still in the processor's cache. So this looks for one that is done before it
-/// takes one that has been free for longer.
+/// Prefers the block that was sent last, because it is still in the processor's cache. So this polls for completions
+/// before it takes a block that has been free for longer.
 Status StreamLink::find_block(Guard& guard, Deadline deadline) {
   if (looks_early_ && std::exchange(looked_, told_) != told_) {
     poll_now();
@@ -82,7 +82,7 @@ Status StreamLink::write_from(const BufferSlice& slice, std::shared_ptr<const vo
   ready_.push({slice, What::kBorrowed});
   borrowed_.push_back(std::move(keep));
   pump();
-  // Its owner gets it back while the processor's cache has it.
+  // Poll, so that the owner gets the memory back while it is still in the processor's cache.
   if (!ready_.empty() || !may_borrow() || slice.size() >= kWorthALook) {
     poll_now();
     pump();
@@ -123,7 +123,7 @@ Status StreamLink::close(Deadline deadline) {
   }
   const Status waited = wait_until(guard, deadline, [&] { return closed() || failed_; });
   if (!closed()) return failed_ ? Status(*failed_) : waited;
-  // The peer waits for this side's last word, and this side may leave now.
+  // The peer waits for the last segment, and the application may close the local end after the return.
   wait_for_sends(guard, deadline);
   return {};
 }
@@ -145,7 +145,7 @@ void StreamLink::queue_current() {
   if (filled_ > 0) queue_block();
 }
 
-/// Sends it at once, where nothing is before it and the peer has room: what most messages do.
+/// Sends the block at once if nothing is queued before it and the peer has room, which is the usual case.
 RDMACOMM_HOT_INLINE void StreamLink::queue_block() {
   const std::uint32_t block = std::exchange(current_, kNoBlock);
   const BufferSlice data = write_block(block).first(static_cast<std::uint32_t>(std::exchange(filled_, 0)));
@@ -156,7 +156,7 @@ RDMACOMM_HOT_INLINE void StreamLink::queue_block() {
   ready_.push({data, What::kBlock, block});
 }
 
-/// What is committed goes as far as it can without waiting.
+/// Sends as much of the queue as possible without waiting.
 RDMACOMM_HOT_INLINE void StreamLink::push() {
   if (ready_.empty() && !has_parts_to_read()) [[likely]]
     return;
@@ -176,7 +176,7 @@ Status StreamLink::commit_message(std::size_t count) {
   return ended();
 }
 
-/// Sends all that can be sent now.
+/// Sends everything that can be sent now.
 void StreamLink::pump() {
   if (failed_ || left_ || !peer_) return;
   if (has_parts_to_read()) read_parts();
@@ -192,7 +192,7 @@ void StreamLink::pump() {
   if (owes_credit() && free_slots() > kSlotsForEnds && send_credit()) ++counts_.credits_sent;
 }
 
-/// One segment of the first slice that is ready. False: not now.
+/// Sends one segment of the first ready slice. False: not possible now.
 bool StreamLink::send_ready() {
   if (!peer_has_room()) {
     if (!std::exchange(waited_for_peer_, true)) ++counts_.waits_for_peer;
@@ -236,7 +236,8 @@ bool StreamLink::send_credit() {
 }
 
 RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Sent sent) {
-  const bool signaled = sent.frees == Sent::Frees::kBorrowed;  // somebody waits for it who may not send more
+  const bool signaled =
+      sent.frees == Sent::Frees::kBorrowed;  // the owner of the memory waits for it, and may send nothing more
   if (immediate_) {
     if (!post({&data, 1}, immediate_of(SegmentKind::kData, receives_.given_back()), sent, signaled)) return false;
   } else {
@@ -252,7 +253,7 @@ RDMACOMM_HOT_INLINE bool StreamLink::send_data(const BufferSlice& data, Sent sen
   return true;
 }
 
-/// False: not now, or the stream has failed.
+/// False: not possible now, or the stream has failed.
 RDMACOMM_HOT_INLINE bool StreamLink::post(std::span<const BufferSlice> parts, Immediate immediate, Sent sent,
                                           bool signaled) {
   const bool told = signaled || unsignaled_ + 1 >= signal_every_;
@@ -277,7 +278,7 @@ void StreamLink::send_abort(std::string_view reason) {
   (void)send_control(SegmentKind::kAbort, StreamAbort{std::string(reason)}.encode());
 }
 
-/// Requests are done in the order of their posts.
+/// Requests complete in the order in which they were posted.
 void StreamLink::on_sent(std::uint64_t id) {
   for (; completed_ <= id; ++completed_) {
     const Sent& sent = sent_[completed_ & (sent_.size() - 1)];
@@ -288,8 +289,8 @@ void StreamLink::on_sent(std::uint64_t id) {
   }
 }
 
-/// Until all that the device tells of is sent, or will not be. A peer that has aborted waits for nothing, and may be
-/// gone.
+/// Waits until all requests up to the last signaled one are complete, or will never be. After an abort by the peer it
+/// does not wait: the peer needs nothing more, and may be gone.
 void StreamLink::wait_for_sends(Guard& guard, Deadline deadline) {
   while (completed_ < told_ && !failure_ && !peer_aborted_ && endpoint_.alive() && !deadline.passed()) {
     poll_now();
